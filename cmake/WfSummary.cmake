@@ -1,0 +1,8 @@
+message(STATUS "widefield ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, -march=${WF_MARCH}")
+if(WF_SANITIZE)
+    message(STATUS "  sanitizers: ${WF_SANITIZE}")
+endif()
+foreach(note ${WF_NOTES})
+    string(REPLACE "|" ": " note "${note}")
+    message(STATUS "  ${note}")
+endforeach()

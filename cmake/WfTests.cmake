@@ -1,0 +1,135 @@
+# What is in these folders is found, not listed:
+#   tests/test_NAME.c      cmocka program                          -> test NAME
+#                          with '/* mpirun: 1 2 3 5 */' on top      -> tests NAME.mpi.1, ...
+#   tests/support*.c       linked to each of them
+#   tests/cli/NAME.sh      bash, given WIDEFIELD, WORKDIR, SOURCE_DIR -> test cli.NAME
+#   examples/NAME.c        program on the public header only       -> test example.NAME
+#   fuzz/fuzz_NAME.c       run over fuzz/corpus/NAME/              -> test fuzz.NAME
+if(NOT WF_TESTS)
+    return()
+endif()
+set(WF_TEST_ENV
+    OMP_NUM_THREADS=2
+    OMP_WAIT_POLICY=passive                 # ranks outnumber cores here: do not spin
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_btl_vader_single_copy_mechanism=none   # containers often forbid it
+    ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+    LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/scripts/lsan.supp:print_suppressions=0
+    UBSAN_OPTIONS=print_stacktrace=1
+    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
+set(WF_TEST_TIMEOUT 300)
+
+# A test in a fresh working folder of its own. wf_add_test(NAME PROCESSORS COMMAND...)
+function(wf_add_test name processors)
+    set(folder ${PROJECT_BINARY_DIR}/work/${name})
+    add_test(NAME ${name}
+             COMMAND ${WF_BASH} ${PROJECT_SOURCE_DIR}/cmake/in_fresh_folder.sh ${folder} ${ARGN})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${WF_TEST_TIMEOUT} PROCESSORS ${processors}
+                         ENVIRONMENT "${WF_TEST_ENV}")
+endfunction()
+find_program(WF_BASH bash REQUIRED)
+mark_as_advanced(WF_BASH)
+
+# --- mpirun ---------------------------------------------------------------------------
+set(WF_MPIRUN "")
+if(WF_HAVE_MPI)
+    find_program(WF_MPIRUN_PROGRAM NAMES mpirun mpiexec HINTS ENV MPI_HOME PATH_SUFFIXES bin)
+    mark_as_advanced(WF_MPIRUN_PROGRAM)
+    if(WF_MPIRUN_PROGRAM)
+        set(WF_MPIRUN ${WF_MPIRUN_PROGRAM})
+        execute_process(COMMAND ${WF_MPIRUN_PROGRAM} --version OUTPUT_VARIABLE version ERROR_QUIET)
+        if(version MATCHES "Open MPI|OpenRTE|PRRTE")
+            list(APPEND WF_MPIRUN --oversubscribe --allow-run-as-root --bind-to none)
+        endif()
+    endif()
+endif()
+
+# --- tests/test_*.c -------------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.c)
+file(GLOB support CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support*.c)
+pkg_check_modules(WF_CMOCKA QUIET cmocka)
+if(NOT WF_CMOCKA_FOUND)
+    message(STATUS "cmocka not found (Debian package 'libcmocka-dev'): tests/test_*.c are not built")
+    set(sources "")
+endif()
+if(sources AND support)
+    add_library(wf_test_support OBJECT ${support})
+    target_include_directories(wf_test_support PRIVATE
+        ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(wf_test_support SYSTEM PRIVATE ${WF_CMOCKA_INCLUDE_DIRS})
+    target_compile_options(wf_test_support PRIVATE -Wno-unused-parameter)
+    target_link_libraries(wf_test_support PRIVATE wf_flags wf_deps)
+endif()
+foreach(source ${sources})
+    get_filename_component(target ${source} NAME_WE)
+    string(REGEX REPLACE "^test_" "" name ${target})
+    add_executable(${target} ${source})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(${target} SYSTEM PRIVATE ${WF_CMOCKA_INCLUDE_DIRS})
+    target_compile_options(${target} PRIVATE -Wno-unused-parameter)   # void **state
+    target_compile_definitions(${target} PRIVATE WF_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_link_libraries(${target} PRIVATE wf_flags wf_deps libwidefield_static ${WF_CMOCKA_LINK_LIBRARIES})
+    if(TARGET wf_test_support)
+        target_sources(${target} PRIVATE $<TARGET_OBJECTS:wf_test_support>)
+    endif()
+    wf_add_test(${name} 1 $<TARGET_FILE:${target}>)
+
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(STRINGS ${source} head LIMIT_COUNT 40)
+    if(WF_MPIRUN AND "${head}" MATCHES "/\\* *mpirun:([ 0-9]+)\\*/")
+        separate_arguments(counts UNIX_COMMAND "${CMAKE_MATCH_1}")
+        foreach(count ${counts})
+            wf_add_test(${name}.mpi.${count} ${count} ${WF_MPIRUN} -n ${count} $<TARGET_FILE:${target}>)
+            set_property(TEST ${name}.mpi.${count} APPEND PROPERTY ENVIRONMENT WIDEFIELD_TEST_COMM=mpi)
+        endforeach()
+    endif()
+endforeach()
+
+# --- tests/cli/*.sh -------------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cli/*.sh)
+if(NOT WF_HAVE_COMMAND)
+    set(sources "")
+endif()
+list(JOIN WF_MPIRUN " " mpirun_line)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    wf_add_test(cli.${name} 1 ${WF_BASH} ${source})
+    set_property(TEST cli.${name} APPEND PROPERTY ENVIRONMENT
+        WIDEFIELD=$<TARGET_FILE:widefield> WORKDIR=${PROJECT_BINARY_DIR}/work/cli.${name}
+        SOURCE_DIR=${PROJECT_SOURCE_DIR} "MPIRUN=${mpirun_line}")
+    set_property(TEST cli.${name} PROPERTY LABELS cli)
+endforeach()
+
+# --- examples/*.c ---------------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(example_${name} ${source})
+    set_target_properties(example_${name} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+    # Neither src/ nor wf_deps: an example sees what a user of the installed library sees.
+    target_link_libraries(example_${name} PRIVATE wf_flags libwidefield_static)
+    wf_add_test(example.${name} 1 $<TARGET_FILE:example_${name}>)
+    set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
+endforeach()
+
+# --- fuzz/fuzz_*.c --------------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/fuzz/fuzz_*.c)
+foreach(source ${sources})
+    get_filename_component(target ${source} NAME_WE)
+    string(REGEX REPLACE "^fuzz_" "" name ${target})
+    set(corpus ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+    add_executable(${target} ${source})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${target} PRIVATE wf_flags wf_deps libwidefield_static)
+    if(WF_FUZZ)
+        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+        # -runs=0: read the corpus once and stop. By hand: build/fuzz/fuzz_NAME fuzz/corpus/NAME
+        wf_add_test(fuzz.${name} 1 $<TARGET_FILE:${target}> -runs=0 ${corpus})
+    else()
+        target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
+        wf_add_test(fuzz.${name} 1 $<TARGET_FILE:${target}> ${corpus})
+    endif()
+endforeach()
