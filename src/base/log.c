@@ -1,0 +1,17 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void wf_log(const struct wf_log *log, enum wf_log_level level, const char *format, ...)
+{
+    if (!log || level > log->level || level == WF_LOG_QUIET)
+        return;
+    static const char *const lead[] = { "", "error: ", "warning: ", "", "debug: " };
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)fprintf(stderr, "widefield: %s%s\n", lead[level], text);
+}

@@ -1,0 +1,20 @@
+/*
+ * The one logger. Messages for people go to stderr; data never comes through here.
+ *
+ * There is no global state: a `struct wf_log` hangs on the run (ranks may be threads), and only the
+ * rank that prints has a level above WF_LOG_QUIET.
+ */
+#ifndef WF_BASE_LOG_H
+#define WF_BASE_LOG_H
+
+enum wf_log_level { WF_LOG_QUIET, WF_LOG_ERROR, WF_LOG_WARN, WF_LOG_INFO, WF_LOG_DEBUG };
+
+struct wf_log {
+    enum wf_log_level level; /* messages above it are dropped */
+};
+
+/* "widefield: warning: <text>" on stderr, in one write so that ranks do not mix lines. */
+void wf_log(const struct wf_log *log, enum wf_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * Communication: one interface, whoever carries it.
+ *
+ * A comm is one rank's end of a group of ranks. `self` is a group of one, `threads` runs ranks as
+ * threads of one process, `mpi` is used under mpirun or srun. Calls marked Collective must be met by
+ * all ranks of the (sub)group in the same order. Buffers belong to the comm between begin and end:
+ * a send buffer may be read, a receive buffer neither read nor written. Nothing allocates between
+ * begin and end once a comm has met its largest batch.
+ *
+ *     struct wf_message m[2] = { { .peer = 1, .tag = 7, .send = out, .bytes = n },
+ *                                { .peer = 1, .tag = 7, .recv = in,  .bytes = n } };
+ *     struct wf_request *r;
+ *     if (!wf_comm_exchange_begin(comm, 2, m, &r, &err)) ...
+ *     ... compute ...
+ *     if (!wf_comm_exchange_end(comm, r, &err)) ...
+ *
+ * Failure. A rank that fails calls wf_comm_abort(); every other rank's pending and later calls then
+ * return false with that rank's message. No call hangs for ever on a dead peer.
+ */
+#ifndef WF_COMM_COMM_H
+#define WF_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "tensor/dtype.h"
+
+struct wf_comm;
+struct wf_request;
+
+struct wf_message {
+    int peer; /* rank in this comm */
+    int tag;  /* messages of one (from, to, tag) arrive in the order they were begun; 0 .. 32000 */
+    const void *send; /* exactly one of send and recv is set (a message of 0 bytes is allowed) */
+    void *recv;
+    size_t bytes; /* both sides agree; a difference is an error on the receiver */
+};
+
+int wf_comm_rank(const struct wf_comm *comm);
+int wf_comm_size(const struct wf_comm *comm);
+const char *wf_comm_name(const struct wf_comm *comm); /* "self", "threads", "mpi" */
+
+/* All messages of a batch travel at once. `*request` is NULL when there was nothing to do. */
+[[nodiscard]] bool wf_comm_exchange_begin(struct wf_comm *comm, int count,
+                                          const struct wf_message *messages,
+                                          struct wf_request **request, struct wf_err *err);
+[[nodiscard]] bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request,
+                                        struct wf_err *err);
+
+/* Collective. In place sum of f32, f64, i32, i64, bf16 or f16 (f32 accumulation for the last two);
+ * the same bits on every rank, and for `threads` the order of summation is the rank order. */
+[[nodiscard]] bool wf_comm_sum_begin(struct wf_comm *comm, void *data, size_t count,
+                                     enum wf_dtype dtype, struct wf_request **request,
+                                     struct wf_err *err);
+[[nodiscard]] bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request,
+                                   struct wf_err *err);
+/* Collective. */
+[[nodiscard]] bool wf_comm_broadcast(struct wf_comm *comm, int root, void *data, size_t bytes,
+                                     struct wf_err *err);
+[[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
+/* Collective. True only when every rank is well; otherwise every rank gets the message of the lowest
+ * failing rank in `err` ("rank 3: ..."). `err` holds this rank's own failure when `ok` is false. */
+[[nodiscard]] bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err);
+
+/* Collective over `comm`: ranks with equal colour form a new comm, ordered by their rank. The new
+ * one is freed by the caller before the old. */
+[[nodiscard]] bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub,
+                                 struct wf_err *err);
+/* Let nonblocking operations advance; cheap. */
+void wf_comm_progress(struct wf_comm *comm);
+/* Tell all ranks of the world to give up. Not collective. */
+void wf_comm_abort(struct wf_comm *comm, const struct wf_err *err);
+void wf_comm_free(struct wf_comm *comm);
+
+/* --- makers --- */
+struct wf_comm *wf_comm_self(void);
+
+/* Runs `body(comm, arg)` once per rank, on `size` threads of this process (the caller's thread is
+ * rank 0), and returns when all have ended. False with the lowest failing rank's error. */
+[[nodiscard]] bool wf_comm_threads_run(int size,
+                                       bool (*body)(struct wf_comm *comm, void *arg,
+                                                    struct wf_err *err),
+                                       void *arg, struct wf_err *err);
+
+/* True when a launcher started this process as one of several (or one) MPI ranks. */
+bool wf_comm_mpi_launched(void);
+/* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL where the build has no
+ * MPI, with an error that says so. wf_comm_mpi_finish() ends MPI at the end of main. */
+struct wf_comm *wf_comm_mpi(struct wf_err *err);
+void wf_comm_mpi_finish(void);
+
+/* --- for implementations: required slots first --- */
+struct wf_comm_vtable {
+    const char *name;
+    bool (*exchange_begin)(struct wf_comm *, int, const struct wf_message *, struct wf_request **,
+                           struct wf_err *);
+    bool (*exchange_end)(struct wf_comm *, struct wf_request *, struct wf_err *);
+    bool (*sum_begin)(struct wf_comm *, void *, size_t, enum wf_dtype, struct wf_request **,
+                      struct wf_err *);
+    bool (*sum_end)(struct wf_comm *, struct wf_request *, struct wf_err *);
+    bool (*broadcast)(struct wf_comm *, int, void *, size_t, struct wf_err *);
+    bool (*split)(struct wf_comm *, int, struct wf_comm **, struct wf_err *);
+    void (*abort)(struct wf_comm *, const struct wf_err *);
+    void (*free)(struct wf_comm *);
+    void (*progress)(struct wf_comm *); /* optional */
+};
+struct wf_comm {
+    const struct wf_comm_vtable *vtable;
+    int rank, size;
+};
+
+#endif

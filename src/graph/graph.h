@@ -1,0 +1,137 @@
+/*
+ * The graph: what is computed, for the whole image, without any rank.
+ *
+ * Values are tensors, nodes are operators. Nodes stand in the order in which they run; a node reads
+ * only values that were made before it. Everything lives in the graph's arena and is borrowed by
+ * whoever looks at it; wf_graph_free() ends all of it.
+ *
+ *     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+ *     struct wf_value *x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 64, 64, 3));
+ *     struct wf_value *y = wf_conv(g, x, &(struct wf_conv){ .name = "c", .out = 8, .kernel = { 1, 3, 3 } });
+ *     if (!wf_graph_ok(g, &err)) ...
+ *
+ * Builders (ops/build.h) return NULL once something went wrong and accept NULL, so a network is
+ * written without a check per line; wf_graph_ok() tells the first cause, which names the layer.
+ */
+#ifndef WF_GRAPH_GRAPH_H
+#define WF_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "tensor/dtype.h"
+#include "tensor/region.h"
+
+struct wf_op;
+struct wf_node;
+
+enum wf_value_kind {
+    WF_TEMP,  /* made by a node */
+    WF_INPUT, /* given anew for each step */
+    WF_PARAM, /* trained; whole on every rank */
+    WF_STATE, /* kept from step to step but not trained: running statistics */
+};
+
+enum wf_init { WF_INIT_ZERO, WF_INIT_ONE, WF_INIT_UNIFORM /* within +-init_bound */ };
+
+struct wf_value {
+    int id; /* index in graph->values */
+    enum wf_value_kind kind;
+    const char *name; /* dotted path; of the producer for temporaries, never NULL */
+    enum wf_dtype dtype;
+    struct wf_shape shape;
+    /* The value is laid out as a weight, not as an image: no axis is cut, every rank has all. */
+    bool everywhere;
+    bool frozen; /* a parameter without gradient */
+    /* How people outside see the axes: -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
+    int border_dims;
+    enum wf_init init;
+    double init_bound;
+    struct wf_node *producer; /* NULL unless WF_TEMP */
+};
+
+struct wf_node {
+    int id; /* index in graph->nodes */
+    const struct wf_op *op;
+    const char *name;
+    const void *attrs; /* op->attr_bytes of them */
+    int n_in, n_out;
+    struct wf_value **in; /* an optional input may be NULL */
+    struct wf_value **out;
+    bool backward;     /* appended by reverse mode */
+    int stage, domain; /* for the mesh axes pipe and domain */
+};
+
+/* After a step `state` takes the value of `next`. */
+struct wf_state_update {
+    struct wf_value *state, *next;
+};
+
+struct wf_graph_options {
+    bool training; /* batch statistics and dropout; otherwise running statistics */
+    enum wf_dtype compute; /* dtype of activations: WF_F32, WF_BF16, WF_F16 (parameters are f32) */
+};
+
+struct wf_graph {
+    struct wf_arena arena;
+    struct wf_graph_options options;
+    struct wf_value **values;
+    size_t n_values, room_values;
+    struct wf_node **nodes;
+    size_t n_nodes, room_nodes;
+    struct wf_state_update *updates;
+    size_t n_updates, room_updates;
+    /* Values that must be readable when the step has ended (loss, predictions, gradients). */
+    struct wf_value **outputs;
+    size_t n_outputs, room_outputs;
+    bool in_backward; /* nodes added now belong to the backward pass */
+    struct wf_err err; /* the first failure */
+};
+
+struct wf_graph *wf_graph_new(const struct wf_graph_options *options);
+void wf_graph_free(struct wf_graph *g);
+/* True while no builder failed; otherwise copies the first cause. */
+[[nodiscard]] bool wf_graph_ok(const struct wf_graph *g, struct wf_err *err);
+
+struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dtype,
+                          struct wf_shape shape);
+
+struct wf_param_spec {
+    const char *name;
+    struct wf_shape shape;
+    int border_dims;
+    enum wf_init init;
+    double init_bound;
+    bool frozen;
+};
+/* A parameter or state of that name; the same name again gives the same value (shared weights),
+ * and another shape is an error. f32. */
+struct wf_value *wf_param(struct wf_graph *g, const struct wf_param_spec *spec);
+struct wf_value *wf_state(struct wf_graph *g, const struct wf_param_spec *spec);
+void wf_graph_freeze(struct wf_graph *g, const char *prefix);
+
+/* Append a node; `attrs` is copied. Runs the operator's shape inference. Returns NULL on failure
+ * and when a required input is NULL. */
+struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const char *name,
+                            const void *attrs, int n_in, struct wf_value *const in[]);
+void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf_value *next);
+void wf_graph_output(struct wf_graph *g, struct wf_value *value);
+struct wf_value *wf_graph_find(const struct wf_graph *g, const char *name); /* or NULL */
+int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* elements */
+
+/*
+ * Reverse mode: appends the nodes that compute d(sum(y * dy)) / d(p) for every parameter that is
+ * not frozen, and, where `wrt` is not NULL, for the n_wrt given values. `dy` NULL means a seed of
+ * one (y is a loss). Values that no such target depends on get no gradient work. The gradient of
+ * wrt[i] goes to dwrt[i] (NULL when y does not depend on it).
+ */
+[[nodiscard]] bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy,
+                                 int n_wrt, struct wf_value *const wrt[], struct wf_value *dwrt[],
+                                 struct wf_err *err);
+/* The gradient of a parameter after wf_graph_grad(): an output named "grad.<name>"; or NULL. */
+struct wf_value *wf_graph_grad_of(const struct wf_graph *g, const struct wf_value *param);
+
+/* The text form, one line per input, parameter, state, node, update and output; and back. */
+char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g);
+struct wf_graph *wf_graph_parse(const char *text, struct wf_err *err); /* NULL on error */
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * Networks. Each is one file in src/models/ with one `const struct wf_model wf_model_NAME`; the
+ * build collects them. A network is written once, for the whole image, with the builder.
+ */
+#ifndef WF_MODELS_MODEL_H
+#define WF_MODELS_MODEL_H
+
+#include "graph/graph.h"
+
+struct wf_model_config {
+    int dims;        /* spatial dimensions: 1, 2 or 3; 0: the network's own */
+    int64_t in;      /* input channels; 0 means 3 */
+    int64_t classes; /* 0 means 2 */
+    int64_t base;    /* channels of the first level; 0: the network's own */
+    int64_t depth;   /* levels below the first; 0: the network's own */
+};
+
+struct wf_model {
+    const char *name, *what; /* `what`: a line for `widefield model list` */
+    struct wf_model_config defaults;
+    int dims_min, dims_max;
+    bool dense; /* one prediction per pixel; otherwise one per image */
+    /* Adds the network on image x (N, D, H, W, in); returns the logits. */
+    struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
+                              struct wf_value *x);
+};
+
+extern const struct wf_model *const wf_model_table[]; /* ends with NULL; made by the build */
+/* NULL with an error that names the closest known name. */
+const struct wf_model *wf_model_find(const char *name, struct wf_err *err);
+/* Fills zeros from the defaults and checks ranges. */
+[[nodiscard]] bool wf_model_resolve(const struct wf_model *m, struct wf_model_config *c,
+                                    struct wf_err *err);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * The attributes that a node carries (node->attrs), one structure per operator family: the contract
+ * between an operator's meaning (src/ops/) and its fast kernels (src/device/). All integers are
+ * int64_t and reals double, because the text form reads and writes them by offset. Spatial triples
+ * are { d, h, w }; strides and dilations are at least one here (builders fill defaults in).
+ *
+ * Operators, their inputs and outputs (brackets: optional):
+ *
+ *   conv            x, w, [b]                     y        y = x * w + b
+ *   convt           x, w, [b]                     y        adjoint of conv in x; also its gradient
+ *   conv_wgrad      x, dy                         dw       sums over N D H W of dy
+ *   channel_sum     x                             s        [1,1,1,1,C]; sums over N D H W
+ *   maxpool         x                             y, index index: place in the window, u8 or i32
+ *   maxpool_grad    dy, index                     dx
+ *   avgpool         x                             y
+ *   avgpool_grad    dy                            dx
+ *   global_pool     x                             y        f64 [N,1,1,1,C] = factor * sum over D H W
+ *   broadcast       x [N,1,1,1,C]                 y        factor * x at every position
+ *   upsample        x                             y
+ *   upsample_grad   dy                            dx
+ *   moments         x                             m        f64 [N|1,1,1,1,2G]: G sums, G sums of squares
+ *   stats           m                             s        f32 [N|1,1,1,1,2G]: G means, G 1/sqrt(var+eps)
+ *   running_stats   mean, var                     s        the same from running statistics
+ *   running_update  m, mean, var                  mean', var'
+ *   norm            x, s, [w], [b]                y        act((x - mean) * rstd * w + b)
+ *   norm_grad_sums  x, s, [w], [b], dy            q        f64 [N|1,1,1,1,2C]: C sums of g, C of g * xhat
+ *                                                          with g = dy * act'(.)
+ *   norm_grad       x, s, [w], [b], dy, q         dx       q is not read when the statistics are fixed
+ *   norm_wgrad      q                             dw, db   sums over N
+ *   layernorm       x, [w], [b]                   y        over C of each position
+ *   layernorm_grad  x, [w], dy                    dx
+ *   layernorm_wgrad x, dy                         dw, db   sums over N D H W
+ *   act             x                             y
+ *   act_grad        r, dy                         dx       r is y for ReLU, leaky, sigmoid, tanh; else x
+ *   softmax         x                             y        over C
+ *   softmax_grad    y, dy                         dx
+ *   dropout         x                             y        also its own gradient
+ *   add, multiply   a, b                          y
+ *   scale           x                             y
+ *   reverse         x                             y        gradient reversal: forward the identity
+ *   cast            x                             y
+ *   fill                                          y
+ *   concat          x...                          y        along C
+ *   slice           x                             y
+ *   pad             x                             y        negative amounts crop
+ *   pad_grad        dy                            dx       for modes other than zero
+ *   reshape         x                             y
+ *   ce              logits, target, [weights]     s        f64 [1,1,1,1,2]: sum of w * nll, sum of w
+ *   ce_grad         logits, target, [weights], ds dlogits  ds f64 [1,1,1,1,2]
+ *   bce             logits, target                s        f64 [1,1,1,1,2]: sum of losses, count
+ *   bce_grad        logits, target, ds            dlogits
+ *   mse             x, target                     s        f64 [1,1,1,1,2]: sum of squares, count
+ *   mse_grad        x, target, ds                 dx
+ *   ratio           s                             loss     f32 [1,1,1,1,1] = s0 / s1 (0 when s1 is 0)
+ *   ratio_grad      s, dloss                      ds       f64 [1,1,1,1,2]
+ *   dice            probs, target                 s        f64 [1,1,1,1,3C]: C of sum p*t, C of sum p, C of sum t
+ *   dice_grad       probs, target, ds             dprobs
+ *   dice_loss       s                             loss
+ *   dice_loss_grad  s, dloss                      ds
+ *
+ * A gradient or loss in f64 graphs (finite differences) stays f64 where this says f32.
+ */
+#ifndef WF_OPS_ATTRS_H
+#define WF_OPS_ATTRS_H
+
+#include <stdint.h>
+
+struct wf_conv_attrs { /* conv, convt, conv_wgrad: always those of the convolution */
+    int64_t stride[3], dilation[3], pad_lo[3], pad_hi[3];
+    int64_t groups;
+    int64_t extent[3]; /* convt: of y; conv_wgrad: the kernel's; conv: not used */
+};
+
+struct wf_pool_attrs { /* maxpool, avgpool and their gradients */
+    int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3];
+    int64_t exclude_pad;
+    int64_t extent[3]; /* gradients: of dx */
+};
+
+struct wf_spread_attrs { /* global_pool, broadcast */
+    int64_t extent[3];   /* broadcast: of y */
+    double factor;
+};
+
+struct wf_upsample_attrs { /* upsample, upsample_grad */
+    int64_t mode;          /* enum wf_upsample_mode */
+    int64_t extent[3];     /* of the output of this node */
+};
+
+struct wf_norm_attrs { /* moments .. norm_wgrad, layernorm* */
+    int64_t groups;     /* G; the channels of x for batch and instance norm */
+    int64_t per_sample; /* statistics for each sample: instance and group norm */
+    int64_t fixed;      /* the statistics do not depend on x: running statistics */
+    int64_t count;      /* elements that one mean is taken over */
+    int64_t act;        /* enum wf_act: none, ReLU or leaky ReLU */
+    double slope, eps, momentum;
+};
+
+struct wf_act_attrs { /* act, act_grad */
+    int64_t act;      /* enum wf_act */
+    double slope;
+};
+
+struct wf_dropout_attrs {
+    double p;       /* probability of zero; the rest is scaled by 1 / (1 - p) */
+    int64_t stream; /* of the random numbers; element index is the global one */
+};
+
+struct wf_scale_attrs { /* scale, reverse */
+    double factor;
+};
+
+struct wf_cast_attrs {
+    int64_t dtype; /* enum wf_dtype */
+};
+
+struct wf_fill_attrs {
+    int64_t shape[5], dtype;
+    double value;
+};
+
+struct wf_slice_attrs {
+    int64_t lo[5], hi[5];
+};
+
+struct wf_pad_attrs { /* pad, pad_grad */
+    int64_t lo[3], hi[3];
+    int64_t mode; /* enum wf_pad_mode */
+};
+
+struct wf_reshape_attrs {
+    int64_t shape[5]; /* N is kept */
+};
+
+struct wf_loss_attrs { /* ce, bce, mse, dice and gradients; dice_loss: smooth, classes */
+    int64_t ignore, has_ignore, classes;
+    double smooth;
+};
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * An operator: one file, one table entry, all there is to know about it.
+ *
+ * `reads` is the only place in the program where a stencil is known; every halo in every pass comes
+ * from it. Backward operators are operators too. The build collects `const struct wf_op wf_op_NAME`
+ * from src/ops/ into wf_op_table: adding an operator is adding one file.
+ *
+ * Work. A rank runs a node on a region, its *work*. For an ordinary operator that is a region of
+ * out[0] (all image outputs share their extents). For an operator that sums (sums_over() != 0) it is
+ * a region of in[op->over]: each rank sums over its own part and the planner adds a reduce. A sum
+ * over nothing (empty work) must still write its output: zeros.
+ *
+ * Adding an operator:
+ *
+ *     struct scale { double factor; };
+ *     const struct wf_op wf_op_scale = {
+ *         .name = "scale", .n_in = 1, .n_out = 1,
+ *         .attr_bytes = sizeof(struct scale), .fields = fields,
+ *         .infer = infer, .grad = grad, .reference = reference, .cases = cases,
+ *         .flags = WF_OP_POINTWISE | WF_OP_CHEAP, .inplace = 1u << 0,
+ *     };
+ */
+#ifndef WF_OPS_OP_H
+#define WF_OPS_OP_H
+
+#include <stddef.h>
+
+#include "graph/graph.h"
+#include "tensor/view.h"
+
+/* One attribute, for the text form. */
+enum wf_field_kind { WF_FIELD_INT /* int64_t[count] */, WF_FIELD_REAL /* double */, WF_FIELD_NAME };
+struct wf_field {
+    const char *name;
+    enum wf_field_kind kind;
+    size_t offset;
+    int count;                /* of int64_t; 1 prints as a number, more as [a,b,c] */
+    const char *const *names; /* WF_FIELD_NAME: int64_t index into this NULL-ended list */
+};
+
+/* What a kernel is given. Views use global coordinates. An input's view covers at least
+ * reads(work) within the image; reading outside the image is padding, and the kernel's business.
+ * An output's view covers at least what the work writes. Optional inputs have data == NULL. */
+struct wf_call {
+    const struct wf_node *node;
+    struct wf_region work;
+    const struct wf_view *in;
+    const struct wf_view *out;
+    void *scratch;  /* as many bytes as the kernel asked for when it was prepared */
+    void *prepared; /* what the kernel's prepare() left */
+    uint64_t seed;  /* of the run, for dropout */
+    uint64_t step;  /* counts training steps, for dropout */
+};
+
+enum wf_op_flags {
+    /* out[0] at a position depends on the image inputs at that position only: a rank may compute
+     * the rim itself instead of fetching it. */
+    WF_OP_POINTWISE = 1u << 0,
+    /* So little work that computing it again beats keeping the result for the backward pass. */
+    WF_OP_CHEAP = 1u << 1,
+};
+
+/* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").
+ * `kinds` has one letter per input: x image, p parameter (everywhere), t class map i32 with labels
+ * in [0, classes), b binary target 0/1, - absent. Only x and p are differentiated, unless the
+ * letter is upper case (X, P: given but not differentiable). */
+struct wf_case {
+    const char *attrs;
+    const char *kinds;
+    struct wf_shape in[4];
+    int classes;
+};
+
+struct wf_op {
+    const char *name;
+    int n_in, n_out;    /* n_in < 0: any number */
+    int n_optional;     /* how many of the last inputs may be NULL */
+    size_t attr_bytes;
+    const struct wf_field *fields; /* ends with a NULL name */
+    unsigned flags;
+    unsigned inplace; /* bit i: out[0] may take the memory of in[i] (same shape and dtype) */
+
+    /* Sets shape, dtype, everywhere of each node->out[i] or fails with an error that says what does
+     * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], everywhere
+     * true exactly when in[0] is. */
+    bool (*infer)(const struct wf_node *node, struct wf_err *err);
+
+    /* Appends backward nodes: given dy[o] for each output (NULL: no gradient flows), sets dx[i]
+     * for each input with wanted[i]. NULL: not differentiable. */
+    void (*grad)(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[]);
+
+    /* The region of in[input] that the work reads; may reach past the image. NULL: axes of equal
+     * extent map one to one, all others are read whole; weights are read whole. */
+    struct wf_region (*reads)(const struct wf_node *node, int input, struct wf_region work);
+
+    /* Axes of in[over] along which a rank's result is a partial sum. NULL: none. */
+    unsigned (*sums_over)(const struct wf_node *node);
+    int over;
+
+    /* out[0] is in[input] put at this shift (concat, pad); or, `inside` false, out[0] is a part of
+     * in[0] at this shift (slice): the planner may let both share memory. NULL: no. */
+    bool (*place)(const struct wf_node *node, int input, int64_t shift[WF_AXES]);
+    bool (*part)(const struct wf_node *node, int64_t shift[WF_AXES]);
+
+    void (*reference)(const struct wf_call *call); /* slow and right; the oracle of every test */
+    double (*flops)(const struct wf_node *node, struct wf_region work); /* NULL: elements of work */
+    const struct wf_case *cases; /* ends with a NULL kinds; NULL: covered by another's gradient */
+};
+
+extern const struct wf_op *const wf_op_table[]; /* ends with NULL; made by the build */
+const struct wf_op *wf_op_find(const char *name);
+
+/* op->reads with its default, not clipped to the image. */
+struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_region work);
+unsigned wf_op_sums_over(const struct wf_node *node);
+double wf_op_flops(const struct wf_node *node, struct wf_region work);
+/* The value whose region is the work: out[0], or in[over] for sums. */
+const struct wf_value *wf_op_domain(const struct wf_node *node);
+
+/* For reference kernels: the element, or 0 where the coordinate lies outside the image. */
+double wf_ref_get(const struct wf_view *v, const struct wf_shape *image, const int64_t at[WF_AXES]);
+
+/* for (struct wf_cursor c = wf_cursor(region); wf_cursor_next(&c);) ... c.at[WF_H] ... */
+struct wf_cursor {
+    struct wf_region region;
+    int64_t at[WF_AXES];
+    bool started;
+};
+static inline struct wf_cursor wf_cursor(struct wf_region region)
+{
+    return (struct wf_cursor){ .region = region };
+}
+bool wf_cursor_next(struct wf_cursor *c);
+static inline double wf_view_at(const struct wf_view *v, const int64_t at[WF_AXES])
+{
+    return wf_view_get(v, at[WF_N], at[WF_D], at[WF_H], at[WF_W], at[WF_C]);
+}
+static inline void wf_view_set(const struct wf_view *v, const int64_t at[WF_AXES], double value)
+{
+    wf_view_put(v, at[WF_N], at[WF_D], at[WF_H], at[WF_W], at[WF_C], value);
+}
+
+#endif
