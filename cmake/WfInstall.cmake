@@ -18,6 +18,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/widefield-confi
 install(FILES ${PROJECT_BINARY_DIR}/generated/widefield-config.cmake
               ${PROJECT_BINARY_DIR}/generated/widefield-config-version.cmake DESTINATION ${package})
 
+# How to get from the .pc file to the prefix: lib/ and lib/x86_64-linux-gnu/ differ in depth.
+file(RELATIVE_PATH WF_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+string(REGEX REPLACE "/$" "" WF_PC_PREFIX "${WF_PC_PREFIX}")
 list(JOIN WF_PC_REQUIRES " " WF_PC_REQUIRES_LINE)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/widefield.pc.in ${PROJECT_BINARY_DIR}/generated/widefield.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/widefield.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -16,6 +16,10 @@ option(WF_TESTS "build tests, examples and fuzz targets" ON)
 option(WF_FUZZ "build fuzz/ as libFuzzer targets (clang only)" OFF)
 option(WF_CCACHE "compile through ccache when it is there" ON)
 
+if(WF_FUZZ)
+    set(WF_WITH_MPI OFF)   # what MPI keeps until the end would drown the sanitizer's findings
+endif()
+
 if(WF_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
     find_program(WF_CCACHE_PROGRAM ccache)
     mark_as_advanced(WF_CCACHE_PROGRAM)

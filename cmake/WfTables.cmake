@@ -34,6 +34,8 @@ function(wf_collect_table out type prefix array header)
 "/* Made by cmake/WfTables.cmake from the sources; do not edit. */
 #include \"@header@\"
 
+#include <stddef.h>
+
 @externs@
 extern const struct @type@ *const @array@[];
 const struct @type@ *const @array@[] = {

@@ -52,13 +52,14 @@ if(NOT WF_CMOCKA_FOUND)
     message(STATUS "cmocka not found (Debian package 'libcmocka-dev'): tests/test_*.c are not built")
     set(sources "")
 endif()
+add_library(wf_test_flags INTERFACE)
+target_compile_options(wf_test_flags INTERFACE -Wno-unused-parameter)   # cmocka's void **state
 if(sources AND support)
     add_library(wf_test_support OBJECT ${support})
     target_include_directories(wf_test_support PRIVATE
         ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests)
     target_include_directories(wf_test_support SYSTEM PRIVATE ${WF_CMOCKA_INCLUDE_DIRS})
-    target_compile_options(wf_test_support PRIVATE -Wno-unused-parameter)
-    target_link_libraries(wf_test_support PRIVATE wf_flags wf_deps)
+    target_link_libraries(wf_test_support PRIVATE wf_flags wf_test_flags wf_deps)
 endif()
 foreach(source ${sources})
     get_filename_component(target ${source} NAME_WE)
@@ -67,9 +68,8 @@ foreach(source ${sources})
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
     target_include_directories(${target} SYSTEM PRIVATE ${WF_CMOCKA_INCLUDE_DIRS})
-    target_compile_options(${target} PRIVATE -Wno-unused-parameter)   # void **state
     target_compile_definitions(${target} PRIVATE WF_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    target_link_libraries(${target} PRIVATE wf_flags wf_deps libwidefield_static ${WF_CMOCKA_LINK_LIBRARIES})
+    target_link_libraries(${target} PRIVATE wf_flags wf_test_flags wf_deps libwidefield_static ${WF_CMOCKA_LINK_LIBRARIES})
     if(TARGET wf_test_support)
         target_sources(${target} PRIVATE $<TARGET_OBJECTS:wf_test_support>)
     endif()
@@ -98,7 +98,6 @@ foreach(source ${sources})
     set_property(TEST cli.${name} APPEND PROPERTY ENVIRONMENT
         WIDEFIELD=$<TARGET_FILE:widefield> WORKDIR=${PROJECT_BINARY_DIR}/work/cli.${name}
         SOURCE_DIR=${PROJECT_SOURCE_DIR} "MPIRUN=${mpirun_line}")
-    set_property(TEST cli.${name} PROPERTY LABELS cli)
 endforeach()
 
 # --- examples/*.c ---------------------------------------------------------------------

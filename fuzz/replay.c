@@ -25,7 +25,7 @@ static int replay_file(const char *path, const struct stat *info, int kind, stru
     uint8_t *data = malloc(size ? size : 1);
     const bool read = file && data && fread(data, 1, size, file) == size;
     if (file)
-        fclose(file);
+        (void)fclose(file);
     if (read) {
         fprintf(stderr, "%s: %zu bytes\n", path, size);
         LLVMFuzzerTestOneInput(data, size);
