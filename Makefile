@@ -8,13 +8,16 @@ GENERATOR := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 # Give WF_MARCH=x86-64-v3 for a binary that has to run on other machines too.
 MARCH := $(or $(WF_MARCH),native)
 CONFIGURE = cmake $(if $(wildcard $(1)/CMakeCache.txt),,-G '$(GENERATOR)') --preset $(2) -DWF_MARCH=$(MARCH) $(CMAKE_ARGS)
-# Configure when that has not been done or was asked for; CMake itself sees changed sources.
+# Configure when that has not been done, or failed, or was asked for; CMake itself sees changed
+# sources afterwards.
 SETTINGS := $(WF_MARCH)$(CMAKE_ARGS)
+CONFIGURED = $(if $(SETTINGS),,$(wildcard $(1)/build.ninja $(1)/Makefile))
 define build
-@$(if $(or $(SETTINGS),$(if $(wildcard $(1)/CMakeCache.txt),,new)),$(call CONFIGURE,$(1),$(2)),true)
+@$(if $(call CONFIGURED,$(1)),true,$(call CONFIGURE,$(1),$(2)))
 @cmake --build $(1) --parallel $(JOBS)
 endef
 
+.NOTPARALLEL:
 .PHONY: all test lint demo asan tsan cuda parity format clean install help
 all:            ## build ./build/widefield
 	$(call build,build,release)
