@@ -25,6 +25,8 @@ struct wf_conv {
     int64_t groups;            /* 0 means 1 */
     bool bias;
     int64_t output_pad[3]; /* transposed only: rows added at the end */
+    int dims; /* of the weight seen from outside; 0: 3 if the image or kernel has depth, else 2 if
+               * height, else 1, which takes a 2D image of one row for a signal: set it there */
 };
 struct wf_value *wf_conv(struct wf_graph *g, struct wf_value *x, const struct wf_conv *c);
 /* pad_lo/pad_hi crop the full result, as in PyTorch: (in-1)*stride - lo - hi + dilation*(kernel-1) +

@@ -63,12 +63,15 @@ enum wf_op_flags {
 /* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").
  * `kinds` has one letter per input: x image, p parameter (everywhere), t class map i32 with labels
  * in [0, classes), b binary target 0/1, - absent. Only x and p are differentiated, unless the
- * letter is upper case (X, P: given but not differentiable). */
+ * letter is upper case (X, P: given but not differentiable). Where one node is not enough (a loss,
+ * a normalisation), `build` makes the graph from the inputs and returns its result; then the
+ * attributes are not read. */
 struct wf_case {
     const char *attrs;
     const char *kinds;
     struct wf_shape in[4];
     int classes;
+    struct wf_value *(*build)(struct wf_graph *g, struct wf_value *const in[]); /* NULL: one node */
 };
 
 struct wf_op {
