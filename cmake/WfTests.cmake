@@ -21,7 +21,7 @@ set(WF_TEST_TIMEOUT 300)
 
 # A test in a fresh working folder of its own. wf_add_test(NAME PROCESSORS COMMAND...)
 function(wf_add_test name processors)
-    set(folder ${PROJECT_BINARY_DIR}/work/${name})
+    set(folder ${PROJECT_BINARY_DIR}/scratch/${name})
     add_test(NAME ${name}
              COMMAND ${WF_BASH} ${PROJECT_SOURCE_DIR}/cmake/in_fresh_folder.sh ${folder} ${ARGN})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${WF_TEST_TIMEOUT} PROCESSORS ${processors}
@@ -96,7 +96,7 @@ foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
     wf_add_test(cli.${name} 1 ${WF_BASH} ${source})
     set_property(TEST cli.${name} APPEND PROPERTY ENVIRONMENT
-        WIDEFIELD=$<TARGET_FILE:widefield> WORKDIR=${PROJECT_BINARY_DIR}/work/cli.${name}
+        WIDEFIELD=$<TARGET_FILE:widefield> WORKDIR=${PROJECT_BINARY_DIR}/scratch/cli.${name}
         SOURCE_DIR=${PROJECT_SOURCE_DIR} "MPIRUN=${mpirun_line}")
 endforeach()
 

@@ -4,8 +4,8 @@ set -eu
 folder=$1
 shift
 case $folder in
-*/work/*) rm -rf -- "$folder" ;;
-*) echo "in_fresh_folder.sh: '$folder' is not under a work folder" >&2; exit 1 ;;
+*/scratch/*) rm -rf -- "$folder" ;;
+*) echo "in_fresh_folder.sh: '$folder' is not under a scratch folder" >&2; exit 1 ;;
 esac
 mkdir -p -- "$folder"
 cd -- "$folder"
