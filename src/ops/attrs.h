@@ -124,8 +124,8 @@ struct wf_slice_attrs {
 };
 
 struct wf_pad_attrs { /* pad, pad_grad */
-    int64_t lo[3], hi[3];
-    int64_t mode; /* enum wf_pad_mode */
+    int64_t lo[5], hi[5]; /* of all axes; modes other than zero pad spatial axes only */
+    int64_t mode;         /* enum wf_pad_mode */
 };
 
 struct wf_reshape_attrs {
