@@ -1,5 +1,7 @@
 #include "tensor/dtype.h"
 
+#include <math.h>
+
 #include "base/err.h"
 
 static const struct {
@@ -31,21 +33,40 @@ bool wf_dtype_parse(const char *name, enum wf_dtype *dtype)
     return false;
 }
 
-__extension__ typedef _Float16 half_float;
-
+/* By hand: clang 14 has no _Float16 on x86. A half is 1 sign, 5 exponent, 10 fraction bits. */
 float wf_f16_to_f32(uint16_t bits)
 {
-    half_float half;
-    memcpy(&half, &bits, sizeof half);
-    return (float)half;
+    const float sign = bits & 0x8000u ? -1.0f : 1.0f;
+    const int exponent = (bits >> 10) & 31;
+    const int fraction = bits & 0x3ff;
+    if (exponent == 31)
+        return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * (float)fraction * 0x1p-24f;
+    return sign * ldexpf((float)(fraction | 0x400), exponent - 25);
 }
 
 uint16_t wf_f32_to_f16(float value)
 {
-    const half_float half = (half_float)value;
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    return bits;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = (bits >> 16) & 0x8000u;
+    const uint32_t size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u); /* NaN */
+    if (size >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00u); /* rounds past the largest half: infinity */
+    if (size < 0x38800000u) {
+        /* Subnormal: adding one half's worth of 2^-24 units lets the float unit round to even. */
+        float small;
+        memcpy(&small, &size, sizeof small);
+        const float shifted = small + 0.5f;
+        uint32_t low;
+        memcpy(&low, &shifted, sizeof low);
+        return (uint16_t)(sign | (low & 0x7fffu));
+    }
+    const uint32_t rounded = size + 0xfffu + ((size >> 13) & 1u) - 0x38000000u;
+    return (uint16_t)(sign | (rounded >> 13));
 }
 
 double wf_dtype_get(enum wf_dtype dtype, const void *data, int64_t index)

@@ -1,0 +1,112 @@
+/*
+ * Reverse mode. It walks the forward nodes backwards, asks each operator for the nodes of its
+ * gradient, and adds up where a value was used more than once (that is also how shared weights
+ * accumulate). The result is more nodes in the same graph: the planner sees one list.
+ *
+ * G1. A value gets gradient work only when y depends on it and it depends on a target (a parameter
+ *     that is not frozen, or a value in wrt).
+ * G2. Uses are added in the order of the backward walk, so a sum has one order on any mesh.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "ops/build.h"
+#include "ops/op.h"
+
+struct reverse {
+    struct wf_graph *g;
+    size_t n; /* values before the backward pass */
+    bool *wanted;
+    struct wf_value **grad;
+};
+
+static void mark_wanted(struct reverse *r, int n_wrt, struct wf_value *const wrt[])
+{
+    for (size_t i = 0; i < r->n; i++)
+        r->wanted[i] = r->g->values[i]->kind == WF_PARAM && !r->g->values[i]->frozen;
+    for (int i = 0; i < n_wrt; i++)
+        r->wanted[wrt[i]->id] = true;
+    for (size_t i = 0; i < r->g->n_nodes; i++) {
+        const struct wf_node *n = r->g->nodes[i];
+        bool any = false;
+        for (int k = 0; k < n->n_in; k++)
+            any |= n->in[k] && r->wanted[n->in[k]->id];
+        for (int o = 0; o < n->n_out && any && n->op->grad; o++)
+            r->wanted[n->out[o]->id] = true;
+    }
+}
+
+static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_value *grad)
+{
+    if (!grad)
+        return;
+    struct wf_value **sum = &r->grad[v->id];
+    *sum = *sum ? wf_add(r->g, *sum, grad) : grad;
+}
+
+static void node_backward(struct reverse *r, const struct wf_node *n)
+{
+    bool flows = false;
+    struct wf_value **dy = wf_arena_array(&r->g->arena, n->n_out, struct wf_value *);
+    struct wf_value **dx = wf_arena_array(&r->g->arena, n->n_in + 1, struct wf_value *);
+    bool *wanted = wf_arena_array(&r->g->arena, n->n_in + 1, bool);
+    for (int o = 0; o < n->n_out; o++) {
+        dy[o] = r->grad[n->out[o]->id];
+        flows |= dy[o] != NULL;
+    }
+    bool any = false;
+    for (int i = 0; i < n->n_in; i++)
+        any |= wanted[i] = n->in[i] && r->wanted[n->in[i]->id];
+    if (!flows || !any || !n->op->grad)
+        return;
+    n->op->grad(r->g, n, dy, wanted, dx);
+    for (int i = 0; i < n->n_in; i++)
+        if (wanted[i]) /* G1 */
+            accumulate(r, n->in[i], dx[i]);
+}
+
+/* Gradients of parameters are outputs with a name of their own. */
+static void name_gradients(struct reverse *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct wf_value *p = r->g->values[i];
+        struct wf_value *d = r->grad[i];
+        if (p->kind != WF_PARAM || p->frozen || !d)
+            continue;
+        d->name = wf_arena_printf(&r->g->arena, "grad.%s", p->name);
+        d->border_dims = p->border_dims;
+        wf_graph_output(r->g, d);
+    }
+}
+
+bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy, int n_wrt,
+                   struct wf_value *const wrt[], struct wf_value *dwrt[], struct wf_err *err)
+{
+    if (!wf_graph_ok(g, err))
+        return false;
+    WF_BUG_ON(!y || (dy && !wf_shape_equal(y->shape, dy->shape)), "gradient of nothing");
+    struct reverse r = { .g = g, .n = g->n_values };
+    r.wanted = wf_arena_array(&g->arena, r.n, bool);
+    r.grad = wf_arena_array(&g->arena, r.n, struct wf_value *);
+    mark_wanted(&r, n_wrt, wrt);
+    g->in_backward = true;
+    const size_t n_nodes = g->n_nodes;
+    r.grad[y->id] = dy ? dy : wf_fill(g, y->shape, y->dtype, 1.0);
+    for (size_t i = n_nodes; i-- > 0;)
+        node_backward(&r, g->nodes[i]);
+    name_gradients(&r);
+    for (int i = 0; i < n_wrt; i++)
+        dwrt[i] = r.grad[wrt[i]->id];
+    g->in_backward = false;
+    return wf_graph_ok(g, err);
+}
+
+struct wf_value *wf_graph_grad_of(const struct wf_graph *g, const struct wf_value *param)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (strncmp(g->outputs[i]->name, "grad.", 5) == 0 &&
+            strcmp(g->outputs[i]->name + 5, param->name) == 0)
+            return g->outputs[i];
+    return NULL;
+}
