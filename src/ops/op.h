@@ -121,7 +121,11 @@ double wf_op_flops(const struct wf_node *node, struct wf_region work);
 /* The value whose region is the work: out[0], or in[over] for sums. */
 const struct wf_value *wf_op_domain(const struct wf_node *node);
 
-/* For reference kernels: the element, or 0 where the coordinate lies outside the image. */
+/* For reference kernels: the element's offset in the view, or false outside the image (padding).
+ * Stops the program when the element lies inside the image but not in the view. */
+bool wf_ref_locate(const struct wf_view *v, const struct wf_shape *image, const int64_t at[WF_AXES],
+                   int64_t *offset);
+/* The element, or 0 where the coordinate lies outside the image. */
 double wf_ref_get(const struct wf_view *v, const struct wf_shape *image, const int64_t at[WF_AXES]);
 
 /* for (struct wf_cursor c = wf_cursor(region); wf_cursor_next(&c);) ... c.at[WF_H] ... */

@@ -1,0 +1,72 @@
+/*
+ * What the operators of the spatial family share: the sliding window along one axis, read in both
+ * directions, and the names of the operators that are each other's gradients.
+ *
+ * A window at output position o covers input positions o * stride + k * dilation - pad_lo for
+ * k = 0 .. kernel - 1. Positions outside [0, extent) are padding.
+ */
+#ifndef WF_OPS_SPATIAL_H
+#define WF_OPS_SPATIAL_H
+
+#include "ops/attrs.h"
+#include "ops/op.h"
+
+/* Spatial triples { d, h, w } belong to the axes WF_D + 0, 1, 2. */
+enum { WF_SPACE = 3 };
+
+extern const struct wf_op wf_op_conv, wf_op_convt, wf_op_conv_wgrad, wf_op_channel_sum;
+extern const struct wf_op wf_op_maxpool, wf_op_maxpool_grad, wf_op_avgpool, wf_op_avgpool_grad;
+extern const struct wf_op wf_op_global_pool, wf_op_broadcast, wf_op_upsample, wf_op_upsample_grad;
+extern const struct wf_op wf_op_slice, wf_op_pad, wf_op_pad_grad, wf_op_reshape, wf_op_concat;
+
+struct wf_range {
+    int64_t lo, hi; /* half open */
+};
+
+struct wf_window {
+    int64_t kernel, stride, dilation, pad_lo, pad_hi;
+};
+
+/* How many positions the window takes over `extent`; below one when it does not fit. */
+int64_t wf_window_count(const struct wf_window *w, int64_t extent);
+/* Input positions under output positions [lo, hi), lo < hi. */
+struct wf_range wf_window_reads(const struct wf_window *w, int64_t lo, int64_t hi);
+/* Output positions whose windows touch one of the input positions [lo, hi); empty when none does. */
+struct wf_range wf_window_touches(const struct wf_window *w, int64_t lo, int64_t hi);
+/* Refuses a window that makes no sense or does not fit; `axis` is 0, 1, 2 for D, H, W. */
+bool wf_window_check(const struct wf_window *w, int64_t extent, int axis, struct wf_err *err);
+
+/* Axis `axis` of the convolution with these attributes and kernel extents (weight or triple). */
+struct wf_window wf_conv_window(const struct wf_conv_attrs *a, const int64_t kernel[3], int axis);
+extern const struct wf_field wf_conv_fields[], wf_pool_fields[];
+/* Weight (out, kd, kh, kw, in / groups) and bias against the channels; `out` is the extent of the
+ * bias. */
+bool wf_conv_check(const struct wf_conv_attrs *a, const struct wf_value *x,
+                   const struct wf_value *w, const struct wf_value *b, int64_t out,
+                   struct wf_err *err);
+
+struct wf_window wf_pool_window(const struct wf_pool_attrs *a, int axis);
+/* Fills the shape of a pooling's result. */
+bool wf_pool_infer(const struct wf_node *node, struct wf_err *err);
+/* The gradients: the shape of dx from attrs, checked against dy. */
+bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err);
+struct wf_region wf_pool_reads(const struct wf_node *node, int input, struct wf_region work);
+struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struct wf_region work);
+
+/* The dtype of a sum over many elements: 16 bit types sum into f32. */
+enum wf_dtype wf_sum_dtype(enum wf_dtype dtype);
+
+/* acc + sum of a[i * a_step] * b[i * b_step], in that order, from the given element offsets. */
+struct wf_run {
+    const struct wf_view *view;
+    int64_t offset, step;
+};
+double wf_ref_dot(double acc, struct wf_run a, struct wf_run b, int64_t count);
+/* Append a node named "<of>.<suffix>" (or "<of>", suffix NULL) and take its first output. */
+struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
+                           const char *suffix, const void *attrs, int n_in,
+                           struct wf_value *const in[]);
+/* v in that dtype: itself where it has it already. */
+struct wf_value *wf_as_dtype(struct wf_graph *g, struct wf_value *v, enum wf_dtype dtype);
+
+#endif
