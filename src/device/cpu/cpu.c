@@ -1,0 +1,151 @@
+/* The CPU as a device, and the reference device, which runs every operator's own slow kernel. */
+#include "device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static void run_reference(const struct wf_call *call)
+{
+    call->node->op->reference(call);
+}
+
+static bool prepare_reference(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    snprintf(p->implementation, sizeof p->implementation, "reference");
+    return true;
+}
+
+static const struct wf_kernel reference = {
+    .op = "reference",
+    .prepare = prepare_reference,
+    .run = run_reference,
+};
+
+bool wf_kernel_is_reference(const struct wf_kernel *kernel)
+{
+    return kernel == &reference;
+}
+
+static const struct wf_kernel *find_reference(const struct wf_node *node)
+{
+    (void)node;
+    return &reference;
+}
+
+static const struct wf_kernel *find_fast(const struct wf_node *node)
+{
+    const struct wf_kernel *best = NULL;
+    for (const struct wf_kernel *const *k = wf_cpu_kernels; *k; k++) {
+        const bool better = !best || (*k)->preference > best->preference;
+        if (better && strcmp((*k)->op, node->op->name) == 0 &&
+            (!(*k)->accepts || (*k)->accepts(node)))
+            best = *k;
+    }
+    return best ? best : &reference;
+}
+
+/* From here on memory comes in pages of its own, zeroed by the kernel when first touched. */
+static const size_t large = (size_t)4 << 20;
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static void *take(size_t bytes)
+{
+    if (bytes > SIZE_MAX - 64)
+        return NULL;
+    if (bytes < large) {
+        const size_t room = whole_lines(bytes ? bytes : 1);
+        void *memory = aligned_alloc(64, room);
+        if (memory)
+            memset(memory, 0, room);
+        return memory;
+    }
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    /* Only advice: without huge pages all is well, just slower. */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+static void give_back(void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    if (bytes < large)
+        free(memory);
+    else
+        WF_BUG_ON(munmap(memory, bytes) != 0, "munmap of %zu bytes", bytes);
+}
+
+/* The outermost axis with enough extent to share out, else the longest. */
+static int axis_to_share(struct wf_region box)
+{
+    int longest = 0;
+    for (int a = 0; a < WF_C; a++) {
+        const int64_t extent = wf_region_extent(box, (enum wf_axis)a);
+        if (extent >= 16)
+            return a;
+        if (extent > wf_region_extent(box, (enum wf_axis)longest))
+            longest = a;
+    }
+    return longest;
+}
+
+static struct wf_view share(const struct wf_view *view, int axis, int64_t parts, int64_t i)
+{
+    struct wf_region box = view->box;
+    const int64_t extent = wf_region_extent(box, (enum wf_axis)axis), lo = box.lo[axis];
+    box.lo[axis] = lo + wf_split_point(extent, parts, i);
+    box.hi[axis] = lo + wf_split_point(extent, parts, i + 1);
+    return wf_view_part(*view, box);
+}
+
+static void copy(const struct wf_view *dst, const struct wf_view *src)
+{
+    const int axis = axis_to_share(dst->box);
+    const int64_t parts = wf_min(wf_region_extent(dst->box, (enum wf_axis)axis), 64);
+    if (parts < 2 || wf_view_bytes(dst) < 1 << 16) {
+        wf_view_copy(dst, src);
+        return;
+    }
+    WF_BUG_ON(!wf_shape_equal(wf_region_shape(dst->box), wf_region_shape(src->box)),
+              "copy between different shapes");
+    WF_PARALLEL_FOR
+    for (int64_t i = 0; i < parts; i++) {
+        const struct wf_view to = share(dst, axis, parts, i), from = share(src, axis, parts, i);
+        wf_view_copy(&to, &from);
+    }
+}
+
+/* The figures are those of two cores of a server of 2023: only their proportion matters. */
+const struct wf_device wf_device_cpu = {
+    .name = "cpu",
+    .find = find_fast,
+    .alloc = take,
+    .free = give_back,
+    .copy = copy,
+    .flops_per_second = 2e11,
+    .bytes_per_second = 2e10,
+    .link_bytes_per_second = 5e9,
+    .link_seconds = 5e-6,
+};
+
+const struct wf_device wf_device_reference = {
+    .name = "reference",
+    .find = find_reference,
+    .alloc = take,
+    .free = give_back,
+    .copy = copy,
+    .flops_per_second = 1e8,
+    .bytes_per_second = 2e10,
+    .link_bytes_per_second = 5e9,
+    .link_seconds = 5e-6,
+};

@@ -1,0 +1,359 @@
+/*
+ * Normalisation: moments, apply and gradient, for batch, instance and group norm.
+ *
+ * What is constant per channel is spread once to packed rows as long as a piece (struct rows), so
+ * the loops run flat over positions and channels. With statistics per sample the samples are taken
+ * one after the other, otherwise all at once.
+ */
+#include "device/cpu/cpu.h"
+
+enum { MEAN, SCALE, BIAS, RSTD, DROP, SLANT, ROWS };
+
+/* In scratch: ROWS rows of `length` floats. */
+struct rows {
+    const float *row[ROWS];
+    int64_t act;
+    float slope;
+};
+
+static int64_t channels_of(const struct wf_node *node)
+{
+    return node->in[0]->shape.at[WF_C];
+}
+
+static int64_t row_length(const struct wf_node *node)
+{
+    return wf_max(WF_CPU_BLOCK, channels_of(node));
+}
+
+static size_t rows_scratch(const struct wf_node *node)
+{
+    return (size_t)(ROWS * row_length(node)) * sizeof(float);
+}
+
+/* The part of the work that shares its statistics: one sample, or all. `*n` is their row. */
+static struct wf_region sharing(const struct wf_call *call, int64_t sample, int64_t *n)
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    struct wf_region part = call->work;
+    *n = 0;
+    if (a->per_sample) {
+        *n = sample;
+        part.lo[WF_N] = sample;
+        part.hi[WF_N] = sample + 1;
+    }
+    return part;
+}
+
+static int64_t last_sample(const struct wf_call *call)
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    return a->per_sample ? call->work.hi[WF_N] : call->work.lo[WF_N] + 1;
+}
+
+/* --- moments --- */
+
+static void moments_body(const struct wf_cpu_piece *piece, const void *context,
+                         struct wf_cpu_lanes *lanes)
+{
+    (void)context;
+    float buffer[WF_CPU_BLOCK_MAX];
+    const float *x = wf_cpu_load(piece, 0, buffer);
+    const int64_t n = wf_cpu_count(piece, 0);
+    float *sum = lanes->sum[0], *squares = lanes->sum[1];
+    const float *shift = lanes->shift;
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++) {
+        const float d = x[i] - shift[i];
+        sum[i] += d;
+        squares[i] += d * d;
+    }
+}
+
+static bool moments_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    p->scratch_bytes = wf_cpu_sum_scratch(2, channels_of(p->node));
+    return true;
+}
+
+static void moments_run(const struct wf_call *call)
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    const int64_t channels = channels_of(call->node), groups = a->groups;
+    const int64_t each = channels / groups;
+    if (wf_region_is_empty(call->work)) {
+        wf_view_fill(&call->out[0], 0);
+        return;
+    }
+    for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
+        int64_t n;
+        struct wf_cpu_walk walk;
+        const struct wf_region part = sharing(call, s, &n);
+        wf_cpu_walk_init(&walk, part);
+        wf_cpu_walk_add(&walk, &call->in[0], part);
+        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        const double *sums = wf_cpu_walk_sum(
+            &walk,
+            &(struct wf_cpu_sum){
+                .body = moments_body, .sums = 2, .channels = channels, .moments = true },
+            call->scratch);
+        for (int64_t k = 0; k < 2 * groups; k++) {
+            const double *from = sums + (k / groups) * channels + (k % groups) * each;
+            double total = 0;
+            for (int64_t i = 0; i < each; i++)
+                total += from[i];
+            wf_view_put(&call->out[0], n, 0, 0, 0, k, total);
+        }
+    }
+}
+
+const struct wf_kernel wf_cpu_kernel_moments = {
+    .op = "moments",
+    .preference = 1,
+    .accepts = wf_cpu_accepts_channels,
+    .prepare = moments_prepare,
+    .run = moments_run,
+};
+
+/* --- rows --- */
+
+/* MEAN, SCALE, BIAS and RSTD for statistics row `n`. Of one position still. */
+static void fill_rows(const struct wf_call *call, int64_t n, float *row[ROWS])
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    const struct wf_view *s = &call->in[1], *w = &call->in[2], *b = &call->in[3];
+    const int64_t channels = channels_of(call->node), each = channels / a->groups;
+    float *memory = call->scratch;
+    for (int r = 0; r < ROWS; r++)
+        row[r] = memory + r * row_length(call->node);
+    for (int64_t c = 0; c < channels; c++) {
+        const double rstd = wf_view_get(s, n, 0, 0, 0, a->groups + c / each);
+        const double weight = w->data ? wf_view_get(w, 0, 0, 0, 0, c) : 1.0;
+        row[MEAN][c] = (float)wf_view_get(s, n, 0, 0, 0, c / each);
+        row[SCALE][c] = (float)(rstd * weight);
+        row[BIAS][c] = b->data ? (float)wf_view_get(b, 0, 0, 0, 0, c) : 0.0f;
+        row[RSTD][c] = (float)rstd;
+    }
+}
+
+static struct rows spread_rows(const struct wf_call *call, float *const row[ROWS])
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    struct rows rows = { .act = a->act, .slope = (float)a->slope };
+    for (int r = 0; r < ROWS; r++) {
+        wf_cpu_tile(row[r], channels_of(call->node), row_length(call->node));
+        rows.row[r] = row[r];
+    }
+    return rows;
+}
+
+/* --- apply --- */
+
+static void norm_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    const struct rows *rows = context;
+    float buffer[2][WF_CPU_BLOCK_MAX];
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    float *y = wf_cpu_dest(piece, 1, buffer[1]);
+    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
+    const float slope = rows->slope;
+    const int64_t n = wf_cpu_count(piece, 0);
+    if (rows->act == WF_RELU) {
+        WF_SIMD
+        for (int64_t i = 0; i < n; i++) {
+            const float v = (x[i] - mean[i]) * scale[i] + bias[i];
+            y[i] = v < 0.0f ? 0.0f : v;
+        }
+    } else if (rows->act == WF_LEAKY_RELU) {
+        WF_SIMD
+        for (int64_t i = 0; i < n; i++) {
+            const float v = (x[i] - mean[i]) * scale[i] + bias[i];
+            y[i] = v < 0.0f ? v * slope : v;
+        }
+    } else {
+        WF_SIMD
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean[i]) * scale[i] + bias[i];
+    }
+    wf_cpu_store(piece, 1, y);
+}
+
+static bool rows_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    p->scratch_bytes = rows_scratch(p->node);
+    return true;
+}
+
+static void norm_run(const struct wf_call *call)
+{
+    if (wf_region_is_empty(call->work))
+        return;
+    for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
+        int64_t n;
+        float *row[ROWS];
+        struct wf_cpu_walk walk;
+        const struct wf_region part = sharing(call, s, &n);
+        fill_rows(call, n, row);
+        const struct rows rows = spread_rows(call, row);
+        wf_cpu_walk_init(&walk, part);
+        wf_cpu_walk_add(&walk, &call->in[0], part);
+        wf_cpu_walk_add(&walk, &call->out[0], part);
+        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_run(&walk, norm_body, &rows);
+    }
+}
+
+const struct wf_kernel wf_cpu_kernel_norm = {
+    .op = "norm",
+    .preference = 1,
+    .accepts = wf_cpu_accepts_channels,
+    .prepare = rows_prepare,
+    .run = norm_run,
+};
+
+/* --- gradient --- */
+
+/* g = dy * act'(pre), pre being the normalised value before the activation. */
+static const float *through_act(const struct rows *rows, const float *x, const float *dy, int64_t n,
+                                float *g)
+{
+    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
+    if (rows->act != WF_RELU && rows->act != WF_LEAKY_RELU)
+        return dy;
+    const float slope = rows->act == WF_RELU ? 0.0f : rows->slope;
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++) {
+        const float pre = (x[i] - mean[i]) * scale[i] + bias[i];
+        g[i] = pre > 0.0f ? dy[i] : dy[i] * slope;
+    }
+    return g;
+}
+
+static void grad_sums_body(const struct wf_cpu_piece *piece, const void *context,
+                           struct wf_cpu_lanes *lanes)
+{
+    const struct rows *rows = context;
+    float buffer[3][WF_CPU_BLOCK_MAX];
+    const int64_t n = wf_cpu_count(piece, 0);
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    const float *g = through_act(rows, x, wf_cpu_load(piece, 1, buffer[1]), n, buffer[2]);
+    const float *mean = rows->row[MEAN], *rstd = rows->row[RSTD];
+    float *sum = lanes->sum[0], *dot = lanes->sum[1];
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] += g[i];
+        dot[i] += g[i] * ((x[i] - mean[i]) * rstd[i]);
+    }
+}
+
+static bool grad_sums_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    p->scratch_bytes = rows_scratch(p->node) + wf_cpu_sum_scratch(2, channels_of(p->node));
+    return true;
+}
+
+static void grad_sums_run(const struct wf_call *call)
+{
+    const int64_t channels = channels_of(call->node);
+    if (wf_region_is_empty(call->work)) {
+        wf_view_fill(&call->out[0], 0);
+        return;
+    }
+    for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
+        int64_t n;
+        float *row[ROWS];
+        struct wf_cpu_walk walk;
+        const struct wf_region part = sharing(call, s, &n);
+        fill_rows(call, n, row);
+        const struct rows rows = spread_rows(call, row);
+        wf_cpu_walk_init(&walk, part);
+        wf_cpu_walk_add(&walk, &call->in[0], part);
+        wf_cpu_walk_add(&walk, &call->in[4], part);
+        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        const double *sums = wf_cpu_walk_sum(
+            &walk,
+            &(struct wf_cpu_sum){
+                .body = grad_sums_body, .context = &rows, .sums = 2, .channels = channels },
+            (char *)call->scratch + rows_scratch(call->node));
+        for (int64_t k = 0; k < 2 * channels; k++)
+            wf_view_put(&call->out[0], n, 0, 0, 0, k, sums[k]);
+    }
+}
+
+const struct wf_kernel wf_cpu_kernel_norm_grad_sums = {
+    .op = "norm_grad_sums",
+    .preference = 1,
+    .accepts = wf_cpu_accepts_channels,
+    .prepare = grad_sums_prepare,
+    .run = grad_sums_run,
+};
+
+static void grad_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    const struct rows *rows = context;
+    float buffer[4][WF_CPU_BLOCK_MAX];
+    const int64_t n = wf_cpu_count(piece, 0);
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    const float *g = through_act(rows, x, wf_cpu_load(piece, 1, buffer[1]), n, buffer[2]);
+    float *dx = wf_cpu_dest(piece, 2, buffer[3]);
+    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE];
+    const float *drop = rows->row[DROP], *slant = rows->row[SLANT];
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = g[i] * scale[i] - drop[i] - (x[i] - mean[i]) * slant[i];
+    wf_cpu_store(piece, 2, dx);
+}
+
+/* dx = rstd * (w * g - mean(w * g) - xhat * mean(w * g * xhat)), means over what shares statistics:
+ * DROP and SLANT hold what is constant in it. Both are zero when the statistics are fixed. */
+static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row[ROWS])
+{
+    const struct wf_norm_attrs *a = call->node->attrs;
+    const struct wf_view *w = &call->in[2], *q = &call->in[5];
+    const int64_t channels = channels_of(call->node), each = channels / a->groups;
+    for (int64_t first = 0; first < channels; first += each) {
+        double drop = 0, slant = 0;
+        for (int64_t c = first; c < first + each && !a->fixed; c++) {
+            const double weight = w->data ? wf_view_get(w, 0, 0, 0, 0, c) : 1.0;
+            drop += weight * wf_view_get(q, n, 0, 0, 0, c);
+            slant += weight * wf_view_get(q, n, 0, 0, 0, channels + c);
+        }
+        const double rstd = (double)row[RSTD][first], count = (double)a->count;
+        for (int64_t c = first; c < first + each; c++) {
+            row[DROP][c] = (float)(rstd * drop / count);
+            row[SLANT][c] = (float)(rstd * rstd * slant / count);
+        }
+    }
+}
+
+static void grad_run(const struct wf_call *call)
+{
+    if (wf_region_is_empty(call->work))
+        return;
+    for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
+        int64_t n;
+        float *row[ROWS];
+        struct wf_cpu_walk walk;
+        const struct wf_region part = sharing(call, s, &n);
+        fill_rows(call, n, row);
+        fill_gradient_rows(call, n, row);
+        const struct rows rows = spread_rows(call, row);
+        wf_cpu_walk_init(&walk, part);
+        wf_cpu_walk_add(&walk, &call->in[0], part);
+        wf_cpu_walk_add(&walk, &call->in[4], part);
+        wf_cpu_walk_add(&walk, &call->out[0], part);
+        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_run(&walk, grad_body, &rows);
+    }
+}
+
+const struct wf_kernel wf_cpu_kernel_norm_grad = {
+    .op = "norm_grad",
+    .preference = 1,
+    .accepts = wf_cpu_accepts_channels,
+    .prepare = rows_prepare,
+    .run = grad_run,
+};
