@@ -1,0 +1,180 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
+static const size_t CALL_BYTES = (size_t)1 << 30;
+
+static char *own(char *text)
+{
+    WF_BUG_ON(!text, "out of memory for a file name");
+    return text;
+}
+
+/* "folder/.name.pid-try.partial" */
+static char *partial_name(const char *path, long pid, int try)
+{
+    char *text = NULL;
+    const char *slash = strrchr(path, '/');
+    const int lead = slash ? (int)(slash + 1 - path) : 0;
+    const int length = asprintf(&text, "%.*s.%s.%ld-%d.partial", lead, path, path + lead, pid, try);
+    return own(length < 0 ? NULL : text);
+}
+
+bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
+{
+    *f = (struct wf_infile){ .fd = -1 };
+    /* Nonblocking, so that a pipe is refused below instead of waited for. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, strerror(errno));
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        (void)close(fd);
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "cannot read '%s': not a regular file: give the name of a file", path);
+    }
+    f->name = own(strdup(path));
+    f->fd = fd;
+    f->size = (uint64_t)info.st_size;
+    return true;
+}
+
+void wf_infile_memory(struct wf_infile *f, const char *name, const void *memory, size_t size)
+{
+    *f = (struct wf_infile){ .name = own(strdup(name)), .fd = -1, .memory = memory, .size = size };
+}
+
+bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_t bytes,
+                    struct wf_err *err)
+{
+    if (offset > f->size || bytes > f->size - offset)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s': %zu bytes wanted at offset %" PRIu64 ", the file has %" PRIu64
+                          " bytes: it is cut short, copy it again",
+                          f->name, bytes, offset, f->size);
+    if (f->fd < 0) {
+        if (bytes)
+            memcpy(dst, f->memory + offset, bytes);
+        return true;
+    }
+    for (char *at = dst; bytes;) {
+        const ssize_t got =
+            pread(f->fd, at, bytes < CALL_BYTES ? bytes : CALL_BYTES, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", f->name, strerror(errno));
+        if (got == 0)
+            return wf_err_set(err, WF_ERR_INPUT,
+                              "'%s': the file became shorter while it was read, now %" PRIu64
+                              " bytes: do not write to it meanwhile",
+                              f->name, offset);
+        at += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+void wf_infile_close(struct wf_infile *f)
+{
+    if (f->fd >= 0)
+        (void)close(f->fd); /* nothing was written: a failing close loses nothing */
+    free(f->name);
+    *f = (struct wf_infile){ .fd = -1 };
+}
+
+bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err)
+{
+    *f = (struct wf_outfile){ .fd = -1 };
+    f->path = realpath(path, NULL); /* NULL where there is no such file yet */
+    if (!f->path)
+        f->path = own(strdup(path));
+    struct stat info;
+    if (stat(f->path, &info) == 0 && !S_ISREG(info.st_mode))
+        return wf_err_set(
+            err, WF_ERR_FAILED,
+            "cannot write '%s': it exists and is not a regular file: give another name", path);
+    /* In the same folder: a rename does not cross file systems. A name may be left over from a
+     * process that was killed; the next number is tried. */
+    for (int try = 0; try < 100; try++) {
+        free(f->partial);
+        f->partial = partial_name(f->path, (long)getpid(), try);
+        f->fd = open(f->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd >= 0)
+            return true;
+        if (errno != EEXIST)
+            break;
+    }
+    const int reason = errno;
+    free(f->partial); /* not ours: wf_outfile_drop() must not remove it */
+    f->partial = NULL;
+    return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, strerror(reason));
+}
+
+bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, struct wf_err *err)
+{
+    for (const char *at = data; bytes;) {
+        const ssize_t put = write(f->fd, at, bytes < CALL_BYTES ? bytes : CALL_BYTES);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
+                              put < 0 ? strerror(errno) : "the device takes no more");
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+/* The new name is on disk only when the folder is. */
+static bool sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder =
+        own(slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup("."));
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (fd < 0)
+        return errno == EACCES; /* a folder one may write to but not list: the rename stands */
+    /* EINVAL: a file system that cannot do this, and has no need for it. */
+    const bool ok = fsync(fd) == 0 || errno == EINVAL;
+    (void)close(fd);
+    return ok;
+}
+
+bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
+{
+    if (fsync(f->fd) != 0)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+    const int closed = close(f->fd); /* network file systems tell of a full disk only here */
+    f->fd = -1;
+    if (closed != 0 || rename(f->partial, f->path) != 0)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+    free(f->partial);
+    f->partial = NULL;
+    if (!sync_folder(f->path))
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "'%s' is written, but its folder cannot be synced: %s", f->path,
+                          strerror(errno));
+    return true;
+}
+
+void wf_outfile_drop(struct wf_outfile *f)
+{
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    if (f->partial)
+        (void)unlink(f->partial);
+    free(f->partial);
+    free(f->path);
+    *f = (struct wf_outfile){ .fd = -1 };
+}

@@ -1,0 +1,62 @@
+/*
+ * Files of which nothing is believed, and files that appear whole or not at all.
+ *
+ * An infile is a regular file, or a piece of memory that stands for one (tests, fuzzing). Its size
+ * is known from the start and a read never passes it, so a format reader can hold every number in
+ * a header against `size` before it allocates. Reads carry their own offset: threads may share an
+ * open infile.
+ *
+ *     struct wf_infile in;
+ *     if (!wf_infile_open(&in, path, err))
+ *         return false;
+ *     bool ok = wf_infile_read(&in, 0, head, sizeof head, err);
+ *     wf_infile_close(&in);
+ *
+ * An outfile is written beside its final name and takes that name in wf_outfile_commit(), after its
+ * bytes have reached the disk. Until then what had the name keeps it; after a failure, or when the
+ * writer gives up, it still does.
+ *
+ *     struct wf_outfile out;
+ *     bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, data, bytes, err) &&
+ *               wf_outfile_commit(&out, err);
+ *     wf_outfile_drop(&out);   // removes what is left of a failed write; nothing after a commit
+ */
+#ifndef WF_BASE_FILE_H
+#define WF_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct wf_infile {
+    char *name; /* for messages; ours */
+    int fd;     /* -1: in memory */
+    const unsigned char *memory;
+    uint64_t size; /* bytes */
+};
+
+/* On failure nothing is left to close. */
+[[nodiscard]] bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err);
+/* `memory` is borrowed until wf_infile_close(). */
+void wf_infile_memory(struct wf_infile *f, const char *name, const void *memory, size_t size);
+/* Exactly `bytes` from `offset`; fails where the file is shorter. */
+[[nodiscard]] bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst,
+                                  size_t bytes, struct wf_err *err);
+void wf_infile_close(struct wf_infile *f);
+
+struct wf_outfile {
+    char *path, *partial; /* the final name and the one until then */
+    int fd;               /* -1: not open */
+};
+
+/* A symbolic link is followed: what it points at is replaced. After a failure only
+ * wf_outfile_drop() may follow. */
+[[nodiscard]] bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err);
+[[nodiscard]] bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes,
+                                    struct wf_err *err);
+[[nodiscard]] bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err);
+void wf_outfile_drop(struct wf_outfile *f);
+
+#endif
