@@ -1,0 +1,361 @@
+#include "cli/cli.h"
+
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/suggest.h"
+#include "cli/text.h"
+#include "comm/comm.h"
+
+const struct wf_command *const wf_commands[] = {
+    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model,
+    &wf_command_bench, &wf_command_check,  &wf_command_config, NULL,
+};
+
+/* Flags that every subcommand takes and that are no key. */
+static const struct wf_command_flag plain_flags[] = {
+    { "json", NULL, "print one JSON object on stdout and nothing else there" },
+    { "quiet", NULL, "only errors on stderr" },
+    { "help", NULL, "this text" },
+    { "version", NULL, "the version" },
+    { .name = NULL },
+};
+
+/* --- help --- */
+
+static void print_flag(struct wf_table *t, const char *name, const char *value, const char *help)
+{
+    const char *const flag =
+        wf_arena_printf(t->arena, "  --%s%s%s", name, value ? " " : "", value ? value : "");
+    wf_table_row(t, 2, (const char *[]){ flag, help });
+}
+
+static void print_help(struct wf_arena *arena, FILE *out)
+{
+    struct wf_table t = { .arena = arena };
+    (void)fprintf(out, "widefield trains convolutional networks on whole images, cut over many "
+                       "ranks, with the numbers of one\n\n"
+                       "usage: widefield COMMAND [arguments]\n\ncommands:\n");
+    for (const struct wf_command *const *c = wf_commands; *c; c++)
+        wf_table_row(&t, 2,
+                     (const char *[]){ wf_arena_printf(arena, "  %s", (*c)->name), (*c)->summary });
+    wf_table_print(&t, out);
+    (void)fprintf(out,
+                  "\n'widefield COMMAND --help' tells more, 'widefield --version' the version\n"
+                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit\n");
+}
+
+static void print_command_help(struct wf_arena *arena, const struct wf_command *c, FILE *out)
+{
+    struct wf_table t = { .arena = arena };
+    (void)fprintf(out, "usage: widefield %s\n\n%s\n", c->usage, c->summary);
+    if (c->flags) {
+        (void)fputs("\noptions:\n", out);
+        for (const struct wf_command_flag *f = c->flags; f->name; f++)
+            print_flag(&t, f->name, f->value, f->help);
+        wf_table_print(&t, out);
+    }
+    (void)fputs("\ncommon options:\n", out);
+    if (c->config_at)
+        for (const struct wf_option_flag *f = wf_option_flags; f->name; f++)
+            print_flag(&t, f->name, f->value, f->help);
+    for (const struct wf_command_flag *f = plain_flags; f->name; f++)
+        print_flag(&t, f->name, f->value, f->help);
+    wf_table_print(&t, out);
+    if (c->config_at)
+        (void)fputs("\nA key=value argument replaces a key of the config, and so does the "
+                    "environment\n(WIDEFIELD_MODEL_BASE=32); 'widefield config schema' lists the "
+                    "keys.\n",
+                    out);
+    if (c->notes)
+        (void)fprintf(out, "\n%s\n", c->notes);
+}
+
+/* --- arguments --- */
+
+static const struct wf_command *find_command(const char *name, struct wf_err *err)
+{
+    struct wf_suggest near = { .typed = name };
+    for (const struct wf_command *const *c = wf_commands; *c; c++) {
+        if (strcmp((*c)->name, name) == 0)
+            return *c;
+        wf_suggest_offer(&near, (*c)->name);
+    }
+    (void)wf_err_set(err, WF_ERR_USAGE, "unknown command '%s'%s%s%s", name,
+                     near.best ? ": did you mean '" : ": see 'widefield --help'",
+                     near.best ? near.best : "", near.best ? "'?" : "");
+    return NULL;
+}
+
+static bool unknown_flag(const struct wf_cli *cli, const char *name, struct wf_err *err)
+{
+    struct wf_suggest near = { .typed = name };
+    for (const struct wf_command_flag *f = cli->command->flags; f && f->name; f++)
+        wf_suggest_offer(&near, f->name);
+    for (const struct wf_option_flag *f = wf_option_flags; f->name; f++)
+        wf_suggest_offer(&near, f->name);
+    for (const struct wf_command_flag *f = plain_flags; f->name; f++)
+        wf_suggest_offer(&near, f->name);
+    return wf_err_set(err, WF_ERR_USAGE, "unknown option '--%s'%s%s%s: see 'widefield %s --help'",
+                      name, near.best ? ", did you mean '--" : "", near.best ? near.best : "",
+                      near.best ? "'?" : "", cli->command->name);
+}
+
+/* One flag with the value that may follow it; `*used` counts the arguments it took. */
+struct flag {
+    const char *name, *value; /* value after '=', or NULL */
+    const char *next;         /* the argument behind it, or NULL */
+    int used;
+};
+
+static bool take_value(struct flag *f, struct wf_err *err)
+{
+    if (!f->value) {
+        f->value = f->next;
+        f->used++;
+    }
+    return f->value || wf_err_set(err, WF_ERR_USAGE, "option '--%s' needs a value", f->name);
+}
+
+static bool refuse_value(const struct flag *f, struct wf_err *err)
+{
+    return !f->value || wf_err_set(err, WF_ERR_USAGE, "option '--%s' takes no value", f->name);
+}
+
+static bool parse_flag(struct wf_cli *cli, struct flag *f, struct wf_err *err)
+{
+    const struct wf_command_flag *const own = cli->command->flags;
+    for (int i = 0; own && own[i].name; i++) {
+        WF_BUG_ON(i >= WF_CLI_FLAGS, "'%s' has too many flags", cli->command->name);
+        if (strcmp(own[i].name, f->name) != 0)
+            continue;
+        if (!(own[i].value ? take_value(f, err) : refuse_value(f, err)))
+            return false;
+        cli->flags[i] = own[i].value ? f->value : "";
+        return true;
+    }
+    for (const struct wf_option_flag *o = wf_option_flags; o->name; o++)
+        if (strcmp(o->name, f->name) == 0)
+            return take_value(f, err) && wf_options_set(cli->options, o->key, f->value, err);
+    if (strcmp(f->name, "json") == 0)
+        cli->json = true;
+    else if (strcmp(f->name, "quiet") == 0)
+        cli->quiet = true;
+    else
+        return unknown_flag(cli, f->name, err);
+    return refuse_value(f, err);
+}
+
+/* key=value; a path with '=' in it is written with a '/'. */
+static bool is_assignment(const char *argument)
+{
+    const size_t n = strcspn(argument, "=");
+    if (argument[n] != '=' || n == 0)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)argument[i]) && argument[i] != '.' && argument[i] != '_')
+            return false;
+    return true;
+}
+
+static bool parse_plain(struct wf_cli *cli, const char *argument, struct wf_err *err)
+{
+    if (is_assignment(argument))
+        return wf_options_assign(cli->options, argument, err);
+    if (cli->n_arguments == WF_CLI_ARGUMENTS)
+        return wf_err_set(err, WF_ERR_USAGE, "too many arguments, from '%s' on", argument);
+    cli->arguments[cli->n_arguments++] = argument;
+    const int config_at = cli->command->config_at;
+    if (config_at > 0 && cli->n_arguments > config_at)
+        return wf_err_set(err, WF_ERR_USAGE, "one config at a time: got '%s' and '%s'", cli->config,
+                          argument);
+    if (cli->n_arguments == config_at)
+        cli->config = argument;
+    return true;
+}
+
+static bool parse_arguments(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
+{
+    bool flags = true;
+    for (int i = 0; i < argc; i++) {
+        const char *const argument = argv[i];
+        if (flags && strcmp(argument, "--") == 0) {
+            flags = false;
+        } else if (flags && strcmp(argument, "-q") == 0) {
+            cli->quiet = true;
+        } else if (flags && argument[0] == '-' && argument[1]) {
+            if (argument[1] != '-')
+                return unknown_flag(cli, argument + 1, err);
+            const size_t n = strcspn(argument, "=");
+            struct flag f = { .name =
+                                  wf_arena_printf(&cli->arena, "%.*s", (int)n - 2, argument + 2),
+                              .value = argument[n] ? argument + n + 1 : NULL,
+                              .next = i + 1 < argc ? argv[i + 1] : NULL };
+            if (!parse_flag(cli, &f, err))
+                return false;
+            i += f.used;
+        } else if (!parse_plain(cli, argument, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- for subcommands --- */
+
+const char *wf_cli_flag(const struct wf_cli *cli, const char *name)
+{
+    const struct wf_command_flag *const own = cli->command->flags;
+    for (int i = 0; own && own[i].name; i++)
+        if (strcmp(own[i].name, name) == 0)
+            return cli->flags[i];
+    WF_BUG_ON(true, "'%s' has no flag '%s'", cli->command->name, name);
+    return NULL;
+}
+
+bool wf_cli_flag_int(const struct wf_cli *cli, const char *name, int64_t min, int64_t max,
+                     int64_t *value, struct wf_err *err)
+{
+    double real = (double)*value;
+    if (!wf_cli_flag_real(cli, name, (double)min, (double)max, &real, err))
+        return false;
+    if (real != floor(real))
+        return wf_err_set(err, WF_ERR_USAGE, "option '--%s': '%s' is not an integer", name,
+                          wf_cli_flag(cli, name));
+    *value = (int64_t)real;
+    return true;
+}
+
+bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min, double max,
+                      double *value, struct wf_err *err)
+{
+    const char *const text = wf_cli_flag(cli, name);
+    if (!text)
+        return true;
+    char *end;
+    const double real = strtod(text, &end);
+    if (end == text || *end || !(real >= min && real <= max))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "option '--%s': '%s' is not a number from %.10g to %.10g", name, text,
+                          min, max);
+    *value = real;
+    return true;
+}
+
+bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_err *err)
+{
+    if (!cli->speaks) {
+        cJSON_Delete(json);
+        return true;
+    }
+    char *const text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    if (!text)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory to print JSON");
+    (void)puts(text);
+    cJSON_free(text);
+    return true;
+}
+
+/* --- main --- */
+
+/* Nobody is told that all went well when what was printed did not arrive (a full disk). */
+static bool flush_stdout(struct wf_err *err)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return wf_err_set(err, WF_ERR_FAILED, "cannot write to stdout: %s", strerror(errno));
+    return true;
+}
+
+/* Collective under a launcher: a config that one rank cannot read stops all. */
+static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
+{
+    bool ok = parse_arguments(cli, argc, argv, err);
+    cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
+    ok = ok && wf_options_read_environment(cli->options, environ, err) &&
+         (!cli->config || wf_options_read_file(cli->options, cli->config, err));
+    return cli->world ? wf_comm_agree(cli->world, ok, err) : ok;
+}
+
+static bool run_command(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
+{
+    cli->options = wf_options_new();
+    bool ok = prepare(cli, argc, argv, err) && cli->command->run(cli, err);
+    ok = flush_stdout(err) && ok;
+    wf_options_free(cli->options);
+    return ok;
+}
+
+/* The first of `name` and its one-letter form among the arguments, before any "--". */
+static bool wants(int argc, char **argv, const char *name, const char *letter)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], name) == 0 || (letter && strcmp(argv[i], letter) == 0))
+            return true;
+    return false;
+}
+
+/* What needs no subcommand to run. True when it was all there was to do. */
+static bool answer(struct wf_cli *cli, int argc, char **argv)
+{
+    const bool help = wants(argc - 1, argv + 1, "--help", "-h") || strcmp(argv[1], "help") == 0;
+    const bool version = wants(argc - 1, argv + 1, "--version", NULL);
+    if (!help && !version)
+        return false;
+    const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
+    struct wf_err ignored = { 0 };
+    const struct wf_command *const c = find_command(name, &ignored);
+    const bool known = c || name[0] == '-' || strcmp(name, "help") == 0;
+    if (!known)
+        return false;
+    if (cli->speaks && version)
+        (void)puts("widefield " WF_VERSION_STRING);
+    else if (cli->speaks && c)
+        print_command_help(&cli->arena, c, stdout);
+    else if (cli->speaks)
+        print_help(&cli->arena, stdout);
+    return true;
+}
+
+static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
+{
+    if (argc < 2) {
+        if (cli->speaks)
+            print_help(&cli->arena, stderr);
+        return wf_err_set(err, WF_ERR_USAGE, "no command given");
+    }
+    if (answer(cli, argc, argv))
+        return flush_stdout(err);
+    const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
+    cli->command = find_command(name, err);
+    return cli->command && run_command(cli, argc - 2, argv + 2, err);
+}
+
+int wf_cli_main(int argc, char **argv)
+{
+    struct wf_cli cli = { .log.level = WF_LOG_INFO, .speaks = true };
+    struct wf_err err = { 0 };
+    const bool launched = wf_comm_mpi_launched();
+    bool ok = true;
+    if (launched) {
+        cli.world = wf_comm_mpi(&err);
+        ok = cli.world != NULL;
+        cli.speaks = !ok || wf_comm_rank(cli.world) == 0;
+    }
+    ok = ok && dispatch(&cli, argc, argv, &err);
+    if (!ok && cli.speaks)
+        wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
+    if (cli.world)
+        wf_comm_free(cli.world);
+    if (launched)
+        wf_comm_mpi_finish();
+    wf_arena_release(&cli.arena);
+    return ok ? 0 : wf_err_exit_status(err.code ? err.code : WF_ERR_FAILED);
+}

@@ -1,0 +1,69 @@
+/*
+ * The command: subcommands in a table, one file each (cmd_NAME.c).
+ *
+ * wf_cli_main() reads the arguments by the tables (common flags and keys: options.h; flags of one
+ * subcommand: its entry here), then hands a `struct wf_cli` to the subcommand. Data goes to stdout,
+ * messages to stderr, and under a launcher only rank 0 says either.
+ *
+ *     const struct wf_command wf_command_check = {
+ *         .name = "check", .summary = "what this machine has", .usage = "check", .run = run,
+ *     };
+ */
+#ifndef WF_CLI_CLI_H
+#define WF_CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cli/options.h"
+
+struct cJSON;
+struct wf_comm;
+struct wf_cli;
+
+struct wf_command_flag {
+    const char *name, *value, *help; /* value NULL: a switch */
+};
+
+struct wf_command {
+    const char *name, *summary, *usage;
+    const char *notes;                   /* more for --help, or NULL */
+    const struct wf_command_flag *flags; /* ends with a NULL name; or NULL */
+    int config_at; /* which argument without '=' is the config file, from 1; 0: none */
+    bool (*run)(struct wf_cli *cli, struct wf_err *err);
+};
+
+enum { WF_CLI_ARGUMENTS = 16, WF_CLI_FLAGS = 8 };
+
+struct wf_cli {
+    struct wf_arena arena;
+    const struct wf_command *command;
+    struct wf_options *options;
+    const char *config; /* the config file, or NULL */
+    const char *arguments[WF_CLI_ARGUMENTS];
+    int n_arguments;
+    const char *flags[WF_CLI_FLAGS]; /* by the order of command->flags; NULL: not given */
+    bool json, quiet;
+    struct wf_log log;
+    struct wf_comm *world; /* under a launcher; NULL: ranks are threads */
+    bool speaks;           /* rank 0, or no launcher */
+};
+
+int wf_cli_main(int argc, char **argv);
+
+/* The flag's text, "" for a switch that is on, NULL when it was not given. */
+const char *wf_cli_flag(const struct wf_cli *cli, const char *name);
+/* A flag with a number; `*value` stays as it is when the flag was not given. */
+[[nodiscard]] bool wf_cli_flag_int(const struct wf_cli *cli, const char *name, int64_t min,
+                                   int64_t max, int64_t *value, struct wf_err *err);
+[[nodiscard]] bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min,
+                                    double max, double *value, struct wf_err *err);
+/* One line on stdout, by the rank that speaks. Frees `json`. */
+[[nodiscard]] bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json,
+                                     struct wf_err *err);
+
+extern const struct wf_command *const wf_commands[]; /* ends with NULL */
+
+#endif

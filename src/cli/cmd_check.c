@@ -1,0 +1,171 @@
+/* check: what this machine has. Nothing runs, and nothing that is missing is a failure. */
+#include <cjson/cJSON.h>
+#include <libfyaml.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+#ifdef WF_HAVE_MPI
+#include <mpi.h>
+#endif
+#ifdef WF_HAVE_DNNL
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "cli/text.h"
+#include "comm/comm.h"
+
+struct fact {
+    const char *topic, *name, *text;
+    bool there;
+};
+
+struct facts {
+    struct wf_arena *arena;
+    struct fact at[32];
+    int count;
+};
+
+static void add(struct facts *f, const char *topic, const char *name, bool there, const char *text)
+{
+    WF_BUG_ON(f->count == 32, "'%s'", name);
+    f->at[f->count++] = (struct fact){ topic, name, text, there };
+}
+
+/* The vector instructions that kernels ask for. */
+static const char *cpu_features(struct wf_arena *arena)
+{
+    const char *text = "";
+#if defined(__x86_64__)
+    const struct {
+        const char *name;
+        bool there;
+    } all[] = {
+        { "avx2", __builtin_cpu_supports("avx2") },
+        { "fma", __builtin_cpu_supports("fma") },
+        { "avx512f", __builtin_cpu_supports("avx512f") },
+        { "avx512vnni", __builtin_cpu_supports("avx512vnni") },
+        { "avx512bf16", __builtin_cpu_supports("avx512bf16") },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].there)
+            text = wf_arena_printf(arena, "%s%s%s", text, *text ? " " : "", all[i].name);
+#endif
+    return *text ? text : wf_arena_copy(arena, "no vector instructions that we look for");
+}
+
+static void add_devices(struct facts *f)
+{
+    struct wf_arena *const arena = f->arena;
+    add(f, "device", "cpu", true,
+        wf_arena_printf(
+            arena, "%d cores, %s, %s", wf_job_cores(),
+            wf_text_bytes(arena, (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE)),
+            cpu_features(arena)));
+    add(f, "device", "reference", true, "every operator's slow, right kernel");
+#ifdef WF_HAVE_CUDA
+    add(f, "device", "cuda", true, "in this build");
+#else
+    add(f, "device", "cuda", false, "not in this build: configure with -DWF_WITH_CUDA=ON");
+#endif
+}
+
+static void add_compute(struct facts *f)
+{
+#ifdef WF_HAVE_DNNL
+    const dnnl_version_t *const v = dnnl_version();
+    add(f, "compute", "oneDNN", true,
+        wf_arena_printf(f->arena, "%d.%d.%d", v->major, v->minor, v->patch));
+#else
+    add(f, "compute", "oneDNN", false,
+        "not in this build: install libdnnl-dev and configure again; until then the CPU is slow");
+#endif
+#ifdef WF_HAVE_OPENMP
+    add(f, "compute", "OpenMP", true,
+        wf_arena_printf(f->arena, "%d threads at most", omp_get_max_threads()));
+#else
+    add(f, "compute", "OpenMP", false, "not in this build: each rank computes on one thread");
+#endif
+}
+
+static void add_comm(struct facts *f)
+{
+    add(f, "comm", "threads", true, "ranks as threads of one process (--ranks, --mesh)");
+#ifdef WF_HAVE_MPI
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(text, &length) != MPI_SUCCESS)
+        length = 0;
+    text[length] = '\0';
+    text[strcspn(text, ",\n\t")] = '\0';
+    add(f, "comm", "MPI", true,
+        wf_arena_printf(f->arena, "%s%s", text,
+                        wf_comm_mpi_launched() ? ", and a launcher has started us" : ""));
+#else
+    add(f, "comm", "MPI", false, "not in this build: install libopenmpi-dev and configure again");
+#endif
+    add(f, "comm", "NCCL", false, "not in this build");
+}
+
+static void add_libraries(struct facts *f)
+{
+    add(f, "library", "libfyaml", true, fy_library_version());
+    add(f, "library", "cJSON", true, cJSON_Version());
+    const unsigned v = XXH_versionNumber();
+    add(f, "library", "xxHash", true,
+        wf_arena_printf(f->arena, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100));
+}
+
+static bool print_json(struct wf_cli *cli, const struct facts *f, struct wf_err *err)
+{
+    cJSON *const all = cJSON_CreateObject();
+    cJSON_AddStringToObject(all, "version", WF_VERSION_STRING);
+    cJSON_AddNumberToObject(all, "cores", wf_job_cores());
+    for (int i = 0; i < f->count; i++) {
+        cJSON *topic = cJSON_GetObjectItemCaseSensitive(all, f->at[i].topic);
+        if (!topic)
+            topic = cJSON_AddObjectToObject(all, f->at[i].topic);
+        cJSON *const one = cJSON_AddObjectToObject(topic, f->at[i].name);
+        cJSON_AddBoolToObject(one, "available", f->at[i].there);
+        cJSON_AddStringToObject(one, "text", f->at[i].text);
+    }
+    return wf_cli_print_json(cli, all, err);
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments > 0)
+        return wf_err_set(err, WF_ERR_USAGE, "'check' takes no '%s'", cli->arguments[0]);
+    struct facts f = { .arena = &cli->arena };
+    add_devices(&f);
+    add_compute(&f);
+    add_comm(&f);
+    add_libraries(&f);
+    if (cli->json)
+        return print_json(cli, &f, err);
+    if (!cli->speaks)
+        return true;
+    (void)printf("widefield %s\n\n", WF_VERSION_STRING);
+    struct wf_table t = { .arena = &cli->arena };
+    wf_table_row(&t, 4, (const char *[]){ "what", "name", "", "" });
+    for (int i = 0; i < f.count; i++)
+        wf_table_row(&t, 4,
+                     (const char *[]){ f.at[i].topic, f.at[i].name, f.at[i].there ? "yes" : "no",
+                                       f.at[i].text });
+    wf_table_print(&t, stdout);
+    return true;
+}
+
+const struct wf_command wf_command_check = {
+    .name = "check",
+    .summary = "what this machine has: devices, MPI, libraries",
+    .usage = "check [--json]",
+    .run = run,
+};

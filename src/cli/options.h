@@ -1,0 +1,128 @@
+/*
+ * The option table: every key of the config, once.
+ *
+ * A key is a dotted path such as "model.base". Its entry says type, default, range and help; from it
+ * come the reading of YAML, of `key=value` arguments and of the environment (WIDEFIELD_MODEL_BASE),
+ * the error messages, `config show` and `config schema`. Adding a key is adding a row.
+ *
+ * A set of options holds one setting per row, with the origin it came from. A later origin replaces
+ * an earlier one (default < file < environment < command line), whatever the order of the calls:
+ *
+ *     struct wf_options *o = wf_options_new();
+ *     if (!wf_options_read_file(o, "job.yaml", &err) || !wf_options_assign(o, "model.base=32", &err))
+ *         ...
+ *     int64_t base = wf_options_int(o, "model.base");
+ *     wf_options_free(o);
+ *
+ * Settings and texts belong to the set. Asking for a key that has no row is a bug, not an error.
+ */
+#ifndef WF_CLI_OPTIONS_H
+#define WF_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+enum wf_option_type {
+    WF_OPTION_INT,
+    WF_OPTION_REAL,
+    WF_OPTION_BOOL,
+    WF_OPTION_BYTES, /* a count with an optional unit: 16GiB, 500M */
+    WF_OPTION_NAME,  /* one of `names` */
+    WF_OPTION_SUM,   /* distinct names joined by '+' */
+    WF_OPTION_TEXT,
+    WF_OPTION_INTS,  /* [1, 3, 64, 64]; on the command line also 1,3,64,64 and 1x3x64x64 */
+    WF_OPTION_NAMES, /* a list of distinct names */
+};
+
+struct wf_option {
+    const char *key, *help;
+    enum wf_option_type type;
+    const char *fallback; /* the default, as on the command line; NULL: not set */
+    const char *unset;    /* what then happens, for people */
+    const char *const *names;
+    double min, max;          /* of numbers and of each number of a list, both included */
+    int count_min, count_max; /* of lists */
+};
+
+extern const struct wf_option wf_option_table[]; /* ends with a NULL key */
+
+/* A flag that is short for a key: --seed 7 is train.seed=7. `key` "mesh" sets the whole mesh. */
+struct wf_option_flag {
+    const char *name, *key, *value, *help;
+};
+extern const struct wf_option_flag wf_option_flags[]; /* ends with a NULL name */
+
+enum wf_origin { WF_FROM_DEFAULT, WF_FROM_FILE, WF_FROM_ENVIRONMENT, WF_FROM_COMMAND_LINE };
+
+enum { WF_OPTION_LIST_MAX = 8 };
+
+struct wf_setting {
+    const struct wf_option *option;
+    enum wf_origin origin;
+    const char *where; /* "job.yaml:3:12", "WIDEFIELD_MODEL_BASE"; NULL for a default */
+    bool is_set;       /* false: no default and nobody gave one */
+    const char *text;  /* in normal form */
+    double real;       /* INT too, for range checks */
+    int64_t integer;   /* INT, BYTES, BOOL; NAME: index in names; SUM, NAMES: bit mask of them */
+    int64_t list[WF_OPTION_LIST_MAX];
+    int count;
+};
+
+struct wf_options {
+    struct wf_arena arena;
+    struct wf_setting *settings; /* one per row of the table, in its order */
+    size_t count;
+};
+
+struct wf_options *wf_options_new(void); /* all defaults */
+void wf_options_free(struct wf_options *o);
+
+/* Errors name the place, the key, the value and what is allowed (WF_ERR_USAGE). */
+[[nodiscard]] bool wf_options_read_file(struct wf_options *o, const char *path, struct wf_err *err);
+/* `name` is what errors call the text. */
+[[nodiscard]] bool wf_options_read_text(struct wf_options *o, const char *name, const char *text,
+                                        struct wf_err *err);
+/* `environment` is a NULL-ended list of NAME=value; names that are not WIDEFIELD_* are passed over. */
+[[nodiscard]] bool wf_options_read_environment(struct wf_options *o, char *const environment[],
+                                               struct wf_err *err);
+/* One `key=value` of the command line. */
+[[nodiscard]] bool wf_options_assign(struct wf_options *o, const char *assignment,
+                                     struct wf_err *err);
+/* A key and a value of the command line. */
+[[nodiscard]] bool wf_options_set(struct wf_options *o, const char *key, const char *value,
+                                  struct wf_err *err);
+
+/* One value as it stands outside: a scalar (count 1, is_list false) or a list of scalars. */
+struct wf_option_source {
+    enum wf_origin origin;
+    const char *where;
+    const char *const *items;
+    int count;
+    bool is_list;
+};
+/* The common way of all readers. `key` may also be "mesh", with the whole mesh as text. */
+[[nodiscard]] bool wf_options_put(struct wf_options *o, const char *key,
+                                  const struct wf_option_source *source, struct wf_err *err);
+
+const struct wf_option *wf_option_find(const char *key); /* or NULL */
+/* The closest key, or NULL when none is close. */
+const char *wf_option_suggest(const char *key);
+/* "an integer from 1 to 3", "one of cpu, reference, cuda", ... */
+const char *wf_option_allowed(struct wf_arena *arena, const struct wf_option *option);
+
+const struct wf_setting *wf_options_get(const struct wf_options *o, const char *key);
+bool wf_options_is_set(const struct wf_options *o, const char *key);
+int64_t wf_options_int(const struct wf_options *o, const char *key); /* 0 when not set */
+double wf_options_real(const struct wf_options *o, const char *key);
+const char *wf_options_text(const struct wf_options *o, const char *key); /* NULL when not set */
+/* Somebody gave a mesh, so it is not ours to choose. */
+bool wf_options_mesh_given(const struct wf_options *o);
+
+/* "default", "file job.yaml:3:12", "environment WIDEFIELD_MODEL_BASE", "command line". */
+const char *wf_setting_origin(struct wf_arena *arena, const struct wf_setting *setting);
+
+#endif

@@ -1,0 +1,113 @@
+#include "cli/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static const char *scaled(struct wf_arena *arena, double value, double step,
+                          const char *const units[], int count)
+{
+    int unit = 0;
+    while (unit + 1 < count && fabs(value) >= step * 0.9995) {
+        value /= step;
+        unit++;
+    }
+    const int digits = unit == 0 || fabs(value) >= 100 ? 0 : fabs(value) >= 10 ? 1 : 2;
+    return wf_arena_printf(arena, "%.*f %s", digits, value, units[unit]);
+}
+
+const char *wf_text_bytes(struct wf_arena *arena, double bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    return scaled(arena, bytes, 1024, units, 6);
+}
+
+const char *wf_text_flops(struct wf_arena *arena, double flops)
+{
+    static const char *const units[] = { "FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP" };
+    return scaled(arena, flops, 1000, units, 6);
+}
+
+const char *wf_text_seconds(struct wf_arena *arena, double seconds)
+{
+    if (seconds >= 60)
+        return wf_arena_printf(arena, "%.0f s", seconds);
+    static const char *const units[] = { "ns", "us", "ms", "s" };
+    return scaled(arena, seconds * 1e9, 1000, units, 4);
+}
+
+const char *wf_text_count(struct wf_arena *arena, int64_t count)
+{
+    char plain[32], out[48];
+    const int n = snprintf(plain, sizeof plain, "%" PRId64, count < 0 ? -count : count);
+    char *to = out;
+    if (count < 0)
+        *to++ = '-';
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = plain[i];
+    }
+    *to = '\0';
+    return wf_arena_copy(arena, out);
+}
+
+const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[])
+{
+    const char *text = count > 0 ? wf_arena_printf(arena, "%" PRId64, extents[0]) : "scalar";
+    for (int i = 1; i < count; i++)
+        text = wf_arena_printf(arena, "%s x %" PRId64, text, extents[i]);
+    return text;
+}
+
+void wf_table_row(struct wf_table *t, int columns, const char *const cells[])
+{
+    WF_BUG_ON(columns > WF_TABLE_COLUMNS || (t->count > 0 && columns != t->columns), "%d columns",
+              columns);
+    t->columns = columns;
+    WF_GROW(t->rows, t->room, t->count);
+    for (int i = 0; i < columns; i++)
+        t->rows[t->count][i] = cells[i];
+    t->count++;
+}
+
+/* Columns on the screen: bytes of UTF-8 that do not begin a character take none. */
+static int width_of(const char *cell)
+{
+    int width = 0;
+    for (; *cell; cell++)
+        width += (*cell & 0xc0) != 0x80;
+    return width;
+}
+
+static void print_cell(FILE *out, const char *cell, int width, bool right, bool last)
+{
+    const int room = width - width_of(cell);
+    if (right)
+        (void)fprintf(out, "%*s%s", room, "", cell);
+    else
+        (void)fprintf(out, "%s%*s", cell, last ? 0 : room, "");
+    (void)fputs(last ? "\n" : "  ", out);
+}
+
+void wf_table_print(struct wf_table *t, FILE *out)
+{
+    int width[WF_TABLE_COLUMNS] = { 0 };
+    bool right[WF_TABLE_COLUMNS] = { false };
+    for (int i = 0; i < t->columns; i++) {
+        right[i] = t->rows[0][i][0] == '>';
+        t->rows[0][i] += right[i];
+        for (size_t row = 0; row < t->count; row++) {
+            const int w = width_of(t->rows[row][i]);
+            width[i] = w > width[i] ? w : width[i];
+        }
+    }
+    for (size_t row = 0; row < t->count; row++)
+        for (int i = 0; i < t->columns; i++)
+            print_cell(out, t->rows[row][i], width[i], right[i], i + 1 == t->columns);
+    free(t->rows);
+    *t = (struct wf_table){ .arena = t->arena };
+}

@@ -1,0 +1,39 @@
+/*
+ * What the command prints for people: numbers with units, aligned tables.
+ *
+ *     struct wf_table t = { .arena = &arena };
+ *     wf_table_row(&t, 2, (const char *[]){ "rank", ">arena" });    '>' in the head: right-aligned
+ *     wf_table_row(&t, 2, (const char *[]){ "0", wf_text_bytes(&arena, n) });
+ *     wf_table_print(&t, stdout);
+ */
+#ifndef WF_CLI_TEXT_H
+#define WF_CLI_TEXT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "tensor/region.h"
+
+const char *wf_text_bytes(struct wf_arena *arena, double bytes);     /* "1.50 GiB" */
+const char *wf_text_count(struct wf_arena *arena, int64_t count);    /* "31,037,698" */
+const char *wf_text_seconds(struct wf_arena *arena, double seconds); /* "12.3 ms" */
+const char *wf_text_flops(struct wf_arena *arena, double flops);     /* "276 GFLOP" */
+/* The axes as people outside see them: "64 x 3 x 3 x 3". */
+const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[]);
+
+enum { WF_TABLE_COLUMNS = 10 };
+
+struct wf_table {
+    struct wf_arena *arena;
+    const char *(*rows)[WF_TABLE_COLUMNS];
+    size_t count, room;
+    int columns;
+};
+
+/* The first row is the head. Cells are borrowed until the table is printed. */
+void wf_table_row(struct wf_table *t, int columns, const char *const cells[]);
+/* Prints and empties the table. */
+void wf_table_print(struct wf_table *t, FILE *out);
+
+#endif
