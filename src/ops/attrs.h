@@ -51,11 +51,12 @@
  *   bce_grad        logits, target, ds            dlogits
  *   mse             x, target                     s        f64 [1,1,1,1,2]: sum of squares, count
  *   mse_grad        x, target, ds                 dx
- *   ratio           s                             loss     f32 [1,1,1,1,1] = s0 / s1 (0 when s1 is 0)
+ *   ratio           s                             loss     f64 [1,1,1,1,1] = s0 / s1 (0 when s1 is 0);
+ *                                                          builders cast losses to f32
  *   ratio_grad      s, dloss                      ds       f64 [1,1,1,1,2]
  *   dice            probs, target                 s        f64 [1,1,1,1,3C]: C of sum p*t, C of sum p, C of sum t
  *   dice_grad       probs, target, ds             dprobs
- *   dice_loss       s                             loss
+ *   dice_loss       s                             loss     f64 [1,1,1,1,1], cast likewise
  *   dice_loss_grad  s, dloss                      ds
  *
  * A gradient or loss in f64 graphs (finite differences) stays f64 where this says f32.
@@ -93,6 +94,7 @@ struct wf_norm_attrs { /* moments .. norm_wgrad, layernorm* */
     int64_t fixed;      /* the statistics do not depend on x: running statistics */
     int64_t count;      /* elements that one mean is taken over */
     int64_t act;        /* enum wf_act: none, ReLU or leaky ReLU */
+    int64_t wide;       /* stats, *_wgrad: f64 out, where the network runs in f64 */
     double slope, eps, momentum;
 };
 

@@ -1,0 +1,84 @@
+/* Dropout: linear in x, so that its gradient is the same operator on dy. The mask: dropout.h. */
+#include "ops/dropout.h"
+
+#include "ops/build.h"
+#include "ops/op.h"
+
+static const struct wf_field fields[] = {
+    { .name = "p", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_dropout_attrs, p) },
+    { .name = "stream",
+      .kind = WF_FIELD_INT,
+      .offset = offsetof(struct wf_dropout_attrs, stream),
+      .count = 1 },
+    { 0 },
+};
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_dropout_attrs *a = node->attrs;
+    if (!(a->p >= 0 && a->p < 1))
+        return wf_err_set(err, WF_ERR_USAGE, "dropout of %g: it must be at least 0 and below 1",
+                          a->p);
+    node->out[0]->shape = node->in[0]->shape;
+    return true;
+}
+
+static void reference(const struct wf_call *call)
+{
+    const struct wf_dropout_attrs *a = call->node->attrs;
+    const struct wf_shape whole = call->node->out[0]->shape;
+    const struct wf_random random = wf_dropout_random(a, call->seed, call->step);
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        int64_t index = 0;
+        for (int axis = 0; axis < WF_AXES; axis++)
+            index = index * whole.at[axis] + c.at[axis];
+        const bool keep = wf_dropout_keeps(a, random, (uint64_t)index);
+        const double x = wf_view_at(&call->in[0], c.at);
+        wf_view_set(&call->out[0], c.at, keep ? x / (1.0 - a->p) : 0.0);
+    }
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    if (!wanted[0])
+        return;
+    const struct wf_node *n = wf_node_add(g, node->op, node->name, node->attrs, 1, dy);
+    dx[0] = n ? n->out[0] : NULL;
+}
+
+static const struct wf_case cases[] = {
+    { .attrs = "p=0.5 stream=1", .kinds = "x", .in = { { { 2, 1, 5, 7, 3 } } } },
+    { .attrs = "p=0.1 stream=7", .kinds = "x", .in = { { { 1, 3, 4, 5, 2 } } } },
+    { .attrs = "p=0.9 stream=-3", .kinds = "x", .in = { { { 3, 1, 1, 11, 1 } } } },
+    { .attrs = "p=0 stream=2", .kinds = "x", .in = { { { 2, 1, 3, 3, 2 } } } },
+    { .attrs = "p=0.3 stream=0", .kinds = "x", .in = { { { 5, 1, 1, 1, 9 } } } },
+    { .attrs = "p=0.25 stream=5", .kinds = "x", .in = { { { 3, 1, 7, 3, 1 } } } },
+    { 0 },
+};
+
+const struct wf_op wf_op_dropout = {
+    .name = "dropout",
+    .n_in = 1,
+    .n_out = 1,
+    .attr_bytes = sizeof(struct wf_dropout_attrs),
+    .fields = fields,
+    .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
+    .inplace = 1u << 0,
+    .infer = infer,
+    .grad = grad,
+    .reference = reference,
+    .cases = cases,
+};
+
+/* Outside training, and for p = 0, x itself. */
+struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *name, double p)
+{
+    if (!x || !g->options.training || p == 0)
+        return x;
+    const struct wf_dropout_attrs a = { .p = p,
+                                        .stream =
+                                            (int64_t)wf_random_stream(name ? name : "dropout") };
+    const struct wf_node *node = wf_node_add(g, &wf_op_dropout, name, &a, 1, &x);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,51 @@
+/*
+ * What the files of the normalisation family share.
+ *
+ * A normalisation is three nodes: `moments` sums over the image (a partial sum on every rank),
+ * `stats` makes means and 1/sqrt(var + eps) of the sums, `norm` applies them position by position.
+ * The gradient through the statistics is part of `norm_grad`, which reads the sums that
+ * `norm_grad_sums` made; `moments` and `stats` have no gradient of their own.
+ *
+ * Tables are [N,1,1,1,k] where each sample has statistics of its own (instance and group norm) and
+ * [1,1,1,1,k] otherwise. wf_norm_row() is the row of a sample.
+ */
+#ifndef WF_OPS_NORM_H
+#define WF_OPS_NORM_H
+
+#include "ops/attrs.h"
+#include "ops/op.h"
+
+extern const struct wf_field wf_norm_fields[];
+extern const struct wf_op wf_op_moments, wf_op_stats, wf_op_running_stats, wf_op_running_update;
+extern const struct wf_op wf_op_norm, wf_op_norm_grad_sums, wf_op_norm_grad, wf_op_norm_wgrad;
+
+static inline int64_t wf_norm_row(const struct wf_norm_attrs *a, int64_t n)
+{
+    return a->per_sample ? n : 0;
+}
+
+static inline int64_t wf_norm_group(const struct wf_norm_attrs *a, int64_t channels, int64_t c)
+{
+    return c / (channels / a->groups);
+}
+
+/* Fails unless the channels fall into groups of equal size. */
+bool wf_norm_check_groups(const struct wf_norm_attrs *a, int64_t channels, struct wf_err *err);
+/* Fails unless v is absent or a parameter [1,1,1,1,channels]. */
+bool wf_norm_check_affine(const struct wf_value *v, const char *what, int64_t channels,
+                          struct wf_err *err);
+/* out += value at (row, k); the table is f64, so nothing is lost on the way. */
+void wf_norm_count(const struct wf_view *out, int64_t row, int64_t k, double value);
+/* Zeros what the work adds to: its samples' rows, or all of the view when the work is empty. */
+void wf_norm_clear(const struct wf_call *call);
+
+/* A layer that normalises x by its own statistics. */
+struct wf_norm_layer {
+    const char *name;
+    struct wf_norm_attrs attrs; /* count and wide are filled in */
+    struct wf_value *x, *w, *b;
+    struct wf_value *m; /* filled in: the moments, for running statistics */
+};
+struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l);
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * Batch, instance and group norm as layers: moments -> stats -> norm, or, for batch norm outside
+ * training, running statistics -> norm.
+ */
+#include <inttypes.h>
+
+#include "ops/build.h"
+#include "ops/norm.h"
+
+static struct wf_value *first(const struct wf_node *node)
+{
+    return node ? node->out[0] : NULL;
+}
+
+static struct wf_value *apply(struct wf_graph *g, const struct wf_norm_layer *l,
+                              struct wf_value *stats)
+{
+    struct wf_value *const in[] = { l->x, stats, l->w, l->b };
+    return first(wf_node_add(g, &wf_op_norm, l->name, &l->attrs, 4, in));
+}
+
+struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
+{
+    struct wf_norm_attrs *a = &l->attrs;
+    const struct wf_shape x = l->x->shape;
+    struct wf_err err = { 0 };
+    if (!wf_norm_check_groups(a, x.at[WF_C], &err)) {
+        wf_err_set(&g->err, err.code, "layer '%s': %s", l->name, err.text);
+        return NULL;
+    }
+    a->count = wf_shape_count(x) / a->groups / (a->per_sample ? x.at[WF_N] : 1);
+    a->wide = l->x->dtype == WF_F64;
+    if (a->count < 2) {
+        wf_err_set(&g->err, WF_ERR_USAGE,
+                   "layer '%s': statistics over a single value normalise everything to zero: take "
+                   "a larger %simage",
+                   l->name, a->per_sample ? "" : "batch or ");
+        return NULL;
+    }
+    const char *moments = wf_arena_printf(&g->arena, "%s.moments", l->name);
+    const char *stats = wf_arena_printf(&g->arena, "%s.stats", l->name);
+    l->m = first(wf_node_add(g, &wf_op_moments, moments, a, 1, &l->x));
+    struct wf_value *s = first(wf_node_add(g, &wf_op_stats, stats, a, 1, &l->m));
+    return apply(g, l, s);
+}
+
+/* The weight, bias or statistics `suffix` of a layer, one element per channel. */
+static struct wf_param_spec per_channel(struct wf_graph *g, const struct wf_norm_layer *l,
+                                        const char *suffix, enum wf_init init)
+{
+    return (struct wf_param_spec){
+        .name = wf_arena_printf(&g->arena, "%s.%s", l->name, suffix),
+        .shape = WF_SHAPE(1, 1, 1, 1, l->x->shape.at[WF_C]),
+        .border_dims = -1,
+        .init = init,
+    };
+}
+
+static bool can_fuse(enum wf_act act)
+{
+    return act == WF_ACT_NONE || act == WF_RELU || act == WF_LEAKY_RELU;
+}
+
+static struct wf_norm_layer layer_of(struct wf_graph *g, struct wf_value *x,
+                                     const struct wf_norm *n)
+{
+    struct wf_norm_layer l = { .name = n->name ? n->name : "norm", .x = x };
+    l.attrs = (struct wf_norm_attrs){
+        .groups = x->shape.at[WF_C],
+        .act = can_fuse(n->act) ? n->act : WF_ACT_NONE,
+        .slope = n->slope,
+        .eps = n->eps > 0 ? n->eps : 1e-5,
+        .momentum = n->momentum > 0 ? n->momentum : 0.1,
+    };
+    if (!n->plain) {
+        const struct wf_param_spec weight = per_channel(g, &l, "weight", WF_INIT_ONE);
+        const struct wf_param_spec bias = per_channel(g, &l, "bias", WF_INIT_ZERO);
+        l.w = wf_param(g, &weight);
+        l.b = wf_param(g, &bias);
+    }
+    return l;
+}
+
+/* The activation as a node of its own, where norm does not have it. */
+static struct wf_value *activate(struct wf_graph *g, struct wf_value *y, const struct wf_norm *n)
+{
+    if (can_fuse(n->act) || !y)
+        return y;
+    return wf_activation(g, y, wf_arena_printf(&g->arena, "%s.act", y->name), n->act, n->slope);
+}
+
+struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
+{
+    if (!x)
+        return NULL;
+    struct wf_norm_layer l = layer_of(g, x, n);
+    const struct wf_param_spec mean_spec = per_channel(g, &l, "running_mean", WF_INIT_ZERO);
+    const struct wf_param_spec var_spec = per_channel(g, &l, "running_var", WF_INIT_ONE);
+    struct wf_value *mean = wf_state(g, &mean_spec), *var = wf_state(g, &var_spec);
+    if (!g->options.training) {
+        struct wf_value *const running[] = { mean, var };
+        const char *stats = wf_arena_printf(&g->arena, "%s.stats", l.name);
+        l.attrs.fixed = 1;
+        struct wf_value *s =
+            first(wf_node_add(g, &wf_op_running_stats, stats, &l.attrs, 2, running));
+        return activate(g, apply(g, &l, s), n);
+    }
+    struct wf_value *y = wf_norm_add(g, &l);
+    struct wf_value *const in[] = { l.m, mean, var };
+    const char *update = wf_arena_printf(&g->arena, "%s.running", l.name);
+    const struct wf_node *next = wf_node_add(g, &wf_op_running_update, update, &l.attrs, 3, in);
+    if (next) {
+        wf_graph_update_state(g, mean, next->out[0]);
+        wf_graph_update_state(g, var, next->out[1]);
+    }
+    return activate(g, y, n);
+}
+
+struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
+{
+    if (!x)
+        return NULL;
+    struct wf_norm_layer l = layer_of(g, x, n);
+    l.attrs.per_sample = 1;
+    return activate(g, wf_norm_add(g, &l), n);
+}
+
+struct wf_value *wf_group_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
+{
+    if (!x)
+        return NULL;
+    struct wf_norm_layer l = layer_of(g, x, n);
+    l.attrs.per_sample = 1;
+    l.attrs.groups = n->groups;
+    return activate(g, wf_norm_add(g, &l), n);
+}

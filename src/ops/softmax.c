@@ -1,0 +1,110 @@
+/* Softmax over the channels of each position. */
+#include <math.h>
+
+#include "ops/build.h"
+#include "ops/rows.h"
+
+static double row_flops(const struct wf_node *node, struct wf_region work)
+{
+    (void)node;
+    return 5.0 * (double)wf_region_count(work);
+}
+
+/* --- softmax_grad: y, dy --- */
+
+static bool grad_infer(const struct wf_node *node, struct wf_err *err)
+{
+    if (!wf_shape_equal(node->in[0]->shape, node->in[1]->shape))
+        return wf_err_set(err, WF_ERR_USAGE, "dy must have the shape of y");
+    node->out[0]->shape = node->in[0]->shape;
+    return true;
+}
+
+static void grad_reference(const struct wf_call *call)
+{
+    const int64_t channels = call->node->in[0]->shape.at[WF_C];
+    for (struct wf_cursor p = wf_cursor(wf_rows(call->work)); wf_cursor_next(&p);) {
+        double dot = 0.0;
+        for (int64_t c = 0; c < channels; c++)
+            dot += wf_row_get(&call->in[0], p.at, c) * wf_row_get(&call->in[1], p.at, c);
+        for (int64_t c = call->work.lo[WF_C]; c < call->work.hi[WF_C]; c++)
+            wf_row_put(&call->out[0], p.at, c,
+                       wf_row_get(&call->in[0], p.at, c) *
+                           (wf_row_get(&call->in[1], p.at, c) - dot));
+    }
+}
+
+const struct wf_op wf_op_softmax_grad = {
+    .name = "softmax_grad",
+    .n_in = 2,
+    .n_out = 1,
+    .flags = WF_OP_POINTWISE,
+    .infer = grad_infer,
+    .reads = wf_row_reads,
+    .reference = grad_reference,
+    .flops = row_flops,
+};
+
+/* --- softmax --- */
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    (void)err;
+    node->out[0]->shape = node->in[0]->shape;
+    return true;
+}
+
+static void reference(const struct wf_call *call)
+{
+    const int64_t channels = call->node->in[0]->shape.at[WF_C];
+    for (struct wf_cursor p = wf_cursor(wf_rows(call->work)); wf_cursor_next(&p);) {
+        double top = -INFINITY, sum = 0.0;
+        for (int64_t c = 0; c < channels; c++)
+            top = fmax(top, wf_row_get(&call->in[0], p.at, c));
+        for (int64_t c = 0; c < channels; c++)
+            sum += exp(wf_row_get(&call->in[0], p.at, c) - top);
+        for (int64_t c = call->work.lo[WF_C]; c < call->work.hi[WF_C]; c++)
+            wf_row_put(&call->out[0], p.at, c, exp(wf_row_get(&call->in[0], p.at, c) - top) / sum);
+    }
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    if (!wanted[0])
+        return;
+    struct wf_value *const in[] = { node->out[0], dy[0] };
+    const struct wf_node *n = wf_node_add(g, &wf_op_softmax_grad, node->name, NULL, 2, in);
+    dx[0] = n ? n->out[0] : NULL;
+}
+
+static const struct wf_case cases[] = {
+    { .kinds = "x", .in = { { { 2, 1, 5, 3, 4 } } } },
+    { .kinds = "x", .in = { { { 1, 3, 2, 5, 2 } } } },
+    { .kinds = "x", .in = { { { 3, 1, 1, 7, 3 } } } },
+    { .kinds = "x", .in = { { { 5, 1, 1, 1, 10 } } } },
+    { .kinds = "x", .in = { { { 1, 1, 3, 3, 1 } } } },
+    { .kinds = "x", .in = { { { 2, 1, 3, 7, 7 } } } },
+    { 0 },
+};
+
+const struct wf_op wf_op_softmax = {
+    .name = "softmax",
+    .n_in = 1,
+    .n_out = 1,
+    .flags = WF_OP_POINTWISE,
+    .infer = infer,
+    .grad = grad,
+    .reads = wf_row_reads,
+    .reference = reference,
+    .flops = row_flops,
+    .cases = cases,
+};
+
+struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    if (!x)
+        return NULL;
+    const struct wf_node *node = wf_node_add(g, &wf_op_softmax, name, NULL, 1, &x);
+    return node ? node->out[0] : NULL;
+}
