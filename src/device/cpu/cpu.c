@@ -85,53 +85,13 @@ static void give_back(void *memory, size_t bytes)
         WF_BUG_ON(munmap(memory, bytes) != 0, "munmap of %zu bytes", bytes);
 }
 
-/* The outermost axis with enough extent to share out, else the longest. */
-static int axis_to_share(struct wf_region box)
-{
-    int longest = 0;
-    for (int a = 0; a < WF_C; a++) {
-        const int64_t extent = wf_region_extent(box, (enum wf_axis)a);
-        if (extent >= 16)
-            return a;
-        if (extent > wf_region_extent(box, (enum wf_axis)longest))
-            longest = a;
-    }
-    return longest;
-}
-
-static struct wf_view share(const struct wf_view *view, int axis, int64_t parts, int64_t i)
-{
-    struct wf_region box = view->box;
-    const int64_t extent = wf_region_extent(box, (enum wf_axis)axis), lo = box.lo[axis];
-    box.lo[axis] = lo + wf_split_point(extent, parts, i);
-    box.hi[axis] = lo + wf_split_point(extent, parts, i + 1);
-    return wf_view_part(*view, box);
-}
-
-static void copy(const struct wf_view *dst, const struct wf_view *src)
-{
-    const int axis = axis_to_share(dst->box);
-    const int64_t parts = wf_min(wf_region_extent(dst->box, (enum wf_axis)axis), 64);
-    if (parts < 2 || wf_view_bytes(dst) < 1 << 16) {
-        wf_view_copy(dst, src);
-        return;
-    }
-    WF_BUG_ON(!wf_shape_equal(wf_region_shape(dst->box), wf_region_shape(src->box)),
-              "copy between different shapes");
-    WF_PARALLEL_FOR
-    for (int64_t i = 0; i < parts; i++) {
-        const struct wf_view to = share(dst, axis, parts, i), from = share(src, axis, parts, i);
-        wf_view_copy(&to, &from);
-    }
-}
-
 /* The figures are those of two cores of a server of 2023: only their proportion matters. */
 const struct wf_device wf_device_cpu = {
     .name = "cpu",
     .find = find_fast,
     .alloc = take,
     .free = give_back,
-    .copy = copy,
+    .copy = wf_cpu_copy,
     .flops_per_second = 2e11,
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,
@@ -143,7 +103,7 @@ const struct wf_device wf_device_reference = {
     .find = find_reference,
     .alloc = take,
     .free = give_back,
-    .copy = copy,
+    .copy = wf_cpu_copy,
     .flops_per_second = 1e8,
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,

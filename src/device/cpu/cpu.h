@@ -80,12 +80,22 @@ struct wf_cpu_piece wf_cpu_piece_at(const struct wf_cpu_walk *walk, int64_t inde
 typedef void wf_cpu_body(const struct wf_cpu_piece *piece, const void *context);
 void wf_cpu_walk_run(const struct wf_cpu_walk *walk, wf_cpu_body *body, const void *context);
 
+/* The sides in[0 .. n_in) and then out[0], all over the work. */
+void wf_cpu_walk_call(struct wf_cpu_walk *walk, const struct wf_call *call, int n_in,
+                      enum wf_cpu_unit unit);
+/* False when the work takes only some of the channels, which kernels that go position by position
+ * leave to the reference. */
+bool wf_cpu_whole_channels(const struct wf_call *call);
+
 /* The piece's elements of one side as packed f32: the memory itself, or `buffer` filled. */
 const float *wf_cpu_load(const struct wf_cpu_piece *piece, int side, float *buffer);
 /* Where to put the piece's results: the memory itself or `buffer`; then store them from there. */
 float *wf_cpu_dest(const struct wf_cpu_piece *piece, int side, float *buffer);
 void wf_cpu_store(const struct wf_cpu_piece *piece, int side, const float *values);
 void wf_cpu_load_int(const struct wf_cpu_piece *piece, int side, int32_t *buffer);
+/* Bytes from one side to another of the same dtype; nothing when it is the same memory. */
+void wf_cpu_move(const struct wf_cpu_piece *piece, int from, int to);
+void wf_cpu_zero(const struct wf_cpu_piece *piece, int side);
 static inline int64_t wf_cpu_count(const struct wf_cpu_piece *piece, int side)
 {
     return piece->units * piece->walk->side[side].unit;
@@ -116,6 +126,10 @@ size_t wf_cpu_sum_scratch(int sums, int64_t channels);
 /* The sums, kind by kind, at the begin of the scratch. An empty walk gives zeros. */
 const double *wf_cpu_walk_sum(const struct wf_cpu_walk *walk, const struct wf_cpu_sum *sum,
                               void *scratch);
+
+/* In parallel: copy equal shapes with equal dtypes (positions may differ), fill with zeros. */
+void wf_cpu_copy(const struct wf_view *dst, const struct wf_view *src);
+void wf_cpu_clear(const struct wf_view *dst);
 
 /* Packed conversions. */
 void wf_cpu_to_f32(enum wf_dtype dtype, const void *from, float *to, int64_t n);

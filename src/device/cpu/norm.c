@@ -79,6 +79,10 @@ static bool moments_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void moments_run(const struct wf_call *call)
 {
+    if (!wf_cpu_whole_channels(call)) {
+        call->node->op->reference(call);
+        return;
+    }
     const struct wf_norm_attrs *a = call->node->attrs;
     const int64_t channels = channels_of(call->node), groups = a->groups;
     const int64_t each = channels / groups;
@@ -188,6 +192,10 @@ static bool rows_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void norm_run(const struct wf_call *call)
 {
+    if (!wf_cpu_whole_channels(call)) {
+        call->node->op->reference(call);
+        return;
+    }
     if (wf_region_is_empty(call->work))
         return;
     for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
@@ -257,6 +265,10 @@ static bool grad_sums_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void grad_sums_run(const struct wf_call *call)
 {
+    if (!wf_cpu_whole_channels(call)) {
+        call->node->op->reference(call);
+        return;
+    }
     const int64_t channels = channels_of(call->node);
     if (wf_region_is_empty(call->work)) {
         wf_view_fill(&call->out[0], 0);
@@ -331,6 +343,10 @@ static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row
 
 static void grad_run(const struct wf_call *call)
 {
+    if (!wf_cpu_whole_channels(call)) {
+        call->node->op->reference(call);
+        return;
+    }
     if (wf_region_is_empty(call->work))
         return;
     for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {

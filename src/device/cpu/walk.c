@@ -123,6 +123,23 @@ void wf_cpu_walk_plan(struct wf_cpu_walk *walk, enum wf_cpu_unit unit)
         walk->pieces *= walk->extent[a];
 }
 
+void wf_cpu_walk_call(struct wf_cpu_walk *walk, const struct wf_call *call, int n_in,
+                      enum wf_cpu_unit unit)
+{
+    wf_cpu_walk_init(walk, call->work);
+    for (int i = 0; i < n_in; i++)
+        wf_cpu_walk_add(walk, &call->in[i], call->work);
+    wf_cpu_walk_add(walk, &call->out[0], call->work);
+    wf_cpu_walk_plan(walk, unit);
+}
+
+bool wf_cpu_whole_channels(const struct wf_call *call)
+{
+    return wf_region_is_empty(call->work) ||
+           (call->work.lo[WF_C] == 0 &&
+            call->work.hi[WF_C] == wf_op_domain(call->node)->shape.at[WF_C]);
+}
+
 struct wf_cpu_piece wf_cpu_piece_at(const struct wf_cpu_walk *walk, int64_t index)
 {
     struct wf_cpu_piece p = { .walk = walk };
@@ -228,4 +245,44 @@ void wf_cpu_load_int(const struct wf_cpu_piece *piece, int side, int32_t *buffer
             buffer[u * s->unit + c] = s->dtype == WF_I32 ? ((const int32_t *)(const void *)from)[i]
                                                          : ((const uint8_t *)from)[i];
         }
+}
+
+void wf_cpu_move(const struct wf_cpu_piece *piece, int from, int to)
+{
+    const struct wf_cpu_side *a = &piece->walk->side[from], *b = &piece->walk->side[to];
+    const char *p = start(piece, from);
+    char *q = start(piece, to);
+    const int64_t size = (int64_t)wf_dtype_size(a->dtype), n = piece->units;
+    const int64_t p_step = last_stride(piece, from) * size, q_step = last_stride(piece, to) * size;
+    if (p == q)
+        return;
+    if (is_packed(piece, from) && is_packed(piece, to)) {
+        memcpy(q, p, (size_t)(n * a->unit * size));
+        return;
+    }
+    if ((a->inner == 1 && b->inner == 1) || a->unit == 1) {
+        for (int64_t u = 0; u < n; u++)
+            memcpy(q + u * q_step, p + u * p_step, (size_t)(a->unit * size));
+        return;
+    }
+    for (int64_t u = 0; u < n; u++)
+        for (int64_t c = 0; c < a->unit; c++)
+            memcpy(q + u * q_step + c * b->inner * size, p + u * p_step + c * a->inner * size,
+                   (size_t)size);
+}
+
+/* All bits zero is the number zero in every dtype. */
+void wf_cpu_zero(const struct wf_cpu_piece *piece, int side)
+{
+    const struct wf_cpu_side *s = &piece->walk->side[side];
+    char *to = start(piece, side);
+    const size_t size = wf_dtype_size(s->dtype);
+    const int64_t step = last_stride(piece, side) * (int64_t)size;
+    if (is_packed(piece, side)) {
+        memset(to, 0, (size_t)(piece->units * s->unit) * size);
+        return;
+    }
+    for (int64_t u = 0; u < piece->units; u++)
+        for (int64_t c = 0; c < s->unit; c++)
+            memset(to + u * step + c * s->inner * (int64_t)size, 0, size);
 }

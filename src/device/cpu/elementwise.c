@@ -1,0 +1,202 @@
+/* Sums, products, scaling, casting and dropout, element by element. */
+#include "device/cpu/cpu.h"
+
+#include <Random123/philox.h>
+
+#include "ops/dropout.h"
+
+static bool accepts_same_shapes(const struct wf_node *node)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (!wf_cpu_is_float(node->in[i]) ||
+            !wf_shape_equal(node->in[i]->shape, node->out[0]->shape))
+            return false;
+    return wf_cpu_is_float(node->out[0]);
+}
+
+/* --- add, multiply --- */
+
+static void add_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    (void)context;
+    float buffer[3][WF_CPU_BLOCK_MAX];
+    const float *a = wf_cpu_load(piece, 0, buffer[0]), *b = wf_cpu_load(piece, 1, buffer[1]);
+    float *y = wf_cpu_dest(piece, 2, buffer[2]);
+    const int64_t n = wf_cpu_count(piece, 0);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+    wf_cpu_store(piece, 2, y);
+}
+
+static void add_run(const struct wf_call *call)
+{
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_call(&walk, call, 2, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, add_body, NULL);
+}
+
+const struct wf_kernel wf_cpu_kernel_add = {
+    .op = "add",
+    .preference = 1,
+    .accepts = accepts_same_shapes,
+    .run = add_run,
+};
+
+static void multiply_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    (void)context;
+    float buffer[3][WF_CPU_BLOCK_MAX];
+    const float *a = wf_cpu_load(piece, 0, buffer[0]), *b = wf_cpu_load(piece, 1, buffer[1]);
+    float *y = wf_cpu_dest(piece, 2, buffer[2]);
+    const int64_t n = wf_cpu_count(piece, 0);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] * b[i];
+    wf_cpu_store(piece, 2, y);
+}
+
+static void multiply_run(const struct wf_call *call)
+{
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_call(&walk, call, 2, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, multiply_body, NULL);
+}
+
+const struct wf_kernel wf_cpu_kernel_multiply = {
+    .op = "multiply",
+    .preference = 1,
+    .accepts = accepts_same_shapes,
+    .run = multiply_run,
+};
+
+/* --- scale, reverse, cast --- */
+
+static void scale_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    const float factor = *(const float *)context;
+    float buffer[2][WF_CPU_BLOCK_MAX];
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    float *y = wf_cpu_dest(piece, 1, buffer[1]);
+    const int64_t n = wf_cpu_count(piece, 0);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * factor;
+    wf_cpu_store(piece, 1, y);
+}
+
+static void scale_run(const struct wf_call *call)
+{
+    const struct wf_scale_attrs *a = call->node->attrs;
+    const float factor = (float)a->factor;
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_call(&walk, call, 1, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, scale_body, &factor);
+}
+
+const struct wf_kernel wf_cpu_kernel_scale = {
+    .op = "scale",
+    .preference = 1,
+    .accepts = accepts_same_shapes,
+    .run = scale_run,
+};
+
+static void move_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    (void)context;
+    float buffer[WF_CPU_BLOCK_MAX];
+    wf_cpu_store(piece, 1, wf_cpu_load(piece, 0, buffer));
+}
+
+static void move_run(const struct wf_call *call)
+{
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_call(&walk, call, 1, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, move_body, NULL);
+}
+
+const struct wf_kernel wf_cpu_kernel_reverse = {
+    .op = "reverse",
+    .preference = 1,
+    .accepts = accepts_same_shapes,
+    .run = move_run,
+};
+
+static bool accepts_cast(const struct wf_node *node)
+{
+    return (wf_cpu_is_float(node->in[0]) || node->in[0]->dtype == WF_U8) &&
+           wf_cpu_is_float(node->out[0]);
+}
+
+const struct wf_kernel wf_cpu_kernel_cast = {
+    .op = "cast",
+    .preference = 1,
+    .accepts = accepts_cast,
+    .run = move_run,
+};
+
+/* --- dropout --- */
+
+struct dropout {
+    const struct wf_dropout_attrs *attrs;
+    struct wf_random random;
+};
+
+/* factor[i] for the `n` elements from global index `first`: the numbers of wf_random_uniform(), but
+ * one round of the generator gives four of them. */
+static void mask(const struct dropout *d, uint64_t first, int64_t n, float *factor)
+{
+    const float keep = d->attrs->p < 1.0 ? (float)(1.0 / (1.0 - d->attrs->p)) : 0.0f;
+    const philox4x32_key_t key = { { (uint32_t)d->random.seed, (uint32_t)(d->random.seed >> 32) } };
+    int64_t i = 0;
+    while (i < n) {
+        const uint64_t index = first + (uint64_t)i, word = index >> 2;
+        const philox4x32_ctr_t counter = { { (uint32_t)word, (uint32_t)(word >> 32),
+                                             (uint32_t)d->random.stream,
+                                             (uint32_t)(d->random.stream >> 32) } };
+        const philox4x32_ctr_t bits = philox4x32(counter, key);
+        for (int k = (int)(index & 3); k < 4 && i < n; k++, i++) {
+            const float uniform = (float)(bits.v[k] >> 8) * 0x1p-24f;
+            factor[i] = (double)uniform >= d->attrs->p ? keep : 0.0f;
+        }
+    }
+}
+
+static void dropout_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    float buffer[2][WF_CPU_BLOCK_MAX], factor[WF_CPU_BLOCK_MAX];
+    const struct wf_cpu_side *index = &piece->walk->side[2];
+    const int64_t step = index->stride[piece->walk->n_axes - 1], n = wf_cpu_count(piece, 0);
+    if (step == index->unit)
+        mask(context, (uint64_t)piece->at[2], n, factor);
+    else
+        for (int64_t u = 0; u < piece->units; u++)
+            mask(context, (uint64_t)(piece->at[2] + u * step), index->unit,
+                 factor + u * index->unit);
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    float *y = wf_cpu_dest(piece, 1, buffer[1]);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * factor[i];
+    wf_cpu_store(piece, 1, y);
+}
+
+static void dropout_run(const struct wf_call *call)
+{
+    const struct wf_dropout_attrs *a = call->node->attrs;
+    const struct dropout context = { a, wf_dropout_random(a, call->seed, call->step) };
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_init(&walk, call->work);
+    wf_cpu_walk_add(&walk, &call->in[0], call->work);
+    wf_cpu_walk_add(&walk, &call->out[0], call->work);
+    wf_cpu_walk_add_index(&walk, call->node->out[0]->shape);
+    wf_cpu_walk_plan(&walk, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, dropout_body, &context);
+}
+
+const struct wf_kernel wf_cpu_kernel_dropout = {
+    .op = "dropout",
+    .preference = 1,
+    .accepts = accepts_same_shapes,
+    .run = dropout_run,
+};
