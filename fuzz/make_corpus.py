@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Writes the hand-made part of fuzz/corpus/safetensors and fuzz/corpus/npy: files as they should
+be, and files that lie. What the fuzzer found stands beside them as found-*. Needs no packages.
+
+    python3 fuzz/make_corpus.py
+"""
+import json
+import os
+import struct
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+
+
+def put(kind, name, data):
+    os.makedirs(os.path.join(HERE, kind), exist_ok=True)
+    with open(os.path.join(HERE, kind, name), "wb") as file:
+        file.write(data)
+
+
+def st(header, data=b"", length=None, pad=True):
+    """A safetensors file from a header (text, bytes or an object) and data."""
+    if not isinstance(header, (str, bytes)):
+        header = json.dumps(header, separators=(",", ":"))
+    if isinstance(header, str):
+        header = header.encode()
+    if pad:
+        header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+def entry(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors():
+    f32 = struct.pack("<4f", 1, -2, 0.5, float("inf"))
+    good = {"a": entry("F32", [2, 2], 0, 16)}
+    size = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1, "I8": 1,
+            "I16": 2, "U16": 2, "U32": 4, "U64": 8, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1}
+    many, at = {"__metadata__": {"format": "pt", "unicode": "\u00e9\u4e16", "line": "a\nb"}}, 0
+    for i, (dtype, bytes_each) in enumerate(sorted(size.items(), key=lambda item: -item[1])):
+        many[f"layer{i}.{dtype}"] = entry(dtype, [3, 1], at, at + 3 * bytes_each)
+        at += 3 * bytes_each
+    files = {
+        "good": st(good, f32),
+        "good-empty": st({}),
+        "good-many": st(many, bytes(range(at))),
+        "good-scalar": st({"s": entry("F64", [], 0, 8)}, struct.pack("<d", 1e300)),
+        "good-zero-extent": st({"z": entry("F32", [0, 7], 0, 0), "a": entry("U8", [1], 0, 1)}, b"x"),
+        "good-half": st({"h": entry("F16", [3], 0, 6), "b": entry("BF16", [3], 6, 12)}, bytes(range(12))),
+        "good-sub-byte": st({"f": entry("F4", [4], 0, 2), "g": entry("F6_E2M3", [4], 2, 5)}, bytes(5)),
+        "lie-empty-file": b"",
+        "lie-seven-bytes": b"\0" * 7,
+        "lie-huge-header": st(good, f32, length=2**63),
+        "lie-header-past-file": st(good, f32, length=4096),
+        "lie-header-over-limit": st(good, f32, length=100_000_001),
+        "lie-header-zero": st("", length=0),
+        "lie-not-object": st("[1,2]"),
+        "lie-leading-space": st(" {}"),
+        "lie-after-object": st("{} {}"),
+        "lie-half-json": st('{"a":{"dtype":"F32","sha', pad=False),
+        "lie-half-escape": st('{"a\\', pad=False),
+        "lie-half-unicode": st('{"a\\u00', pad=False),
+        "lie-lone-surrogate": st('{"\\ud800":{}}'),
+        "lie-overlap": st({"a": entry("F32", [2], 0, 8), "b": entry("F32", [2], 4, 12)}, f32[:12]),
+        "lie-gap": st({"a": entry("F32", [1], 0, 4), "b": entry("F32", [2], 8, 16)}, f32),
+        "lie-trailing": st(good, f32 + b"x"),
+        "lie-truncated": st(good, f32[:-1]),
+        "lie-unknown-dtype": st({"a": entry("F31", [4], 0, 16)}, f32),
+        "lie-dtype-number": st({"a": entry(32, [4], 0, 16)}, f32),
+        "lie-wrong-size": st({"a": entry("F64", [4], 0, 16)}, f32),
+        "lie-sub-byte-odd": st({"f": entry("F4", [3], 0, 1)}, bytes(1)),
+        "lie-negative-shape": st({"a": entry("F32", [-2, -2], 0, 16)}, f32),
+        "lie-fraction-shape": st({"a": entry("F32", [2.5], 0, 16)}, f32),
+        "lie-text-shape": st({"a": entry("F32", ["4"], 0, 16)}, f32),
+        "lie-shape-object": st({"a": entry("F32", {"0": 4}, 0, 16)}, f32),
+        "lie-product-overflow": st({"a": entry("F32", [2**53, 2**53, 2**53], 0, 16)}, f32),
+        "lie-bytes-overflow": st({"a": entry("F64", [2**32, 2**28], 0, 16)}, f32),
+        "lie-number-huge": st('{"a":{"dtype":"F32","shape":[1e400],"data_offsets":[0,1e999]}}'),
+        "lie-offsets-reversed": st({"a": entry("F32", [4], 16, 0)}, f32),
+        "lie-offsets-negative": st({"a": entry("F32", [4], -16, 0)}, f32),
+        "lie-offsets-three": st('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}}', f32[:4]),
+        "lie-offsets-one": st('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}}', f32[:4]),
+        "lie-no-dtype": st('{"a":{"shape":[4],"data_offsets":[0,16]}}', f32),
+        "lie-extra-field": st('{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16],"x":1}}', f32),
+        "lie-field-twice": st('{"a":{"dtype":"F32","dtype":"F32","shape":[4],"data_offsets":[0,16]}}', f32),
+        "lie-entry-number": st('{"a":3}'),
+        "lie-duplicate-name": st('{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+                                 '"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', b"xy"),
+        "lie-metadata-number": st('{"__metadata__":{"a":1}}'),
+        "lie-metadata-list": st('{"__metadata__":[]}'),
+        "lie-metadata-twice": st('{"__metadata__":{},"__metadata__":{}}'),
+        "lie-metadata-key-twice": st('{"__metadata__":{"a":"1","a":"2"}}'),
+        "lie-deep": st('{"a":' * 300 + "1" + "}" * 300),
+        "lie-deep-lists": st('{"a":' + "[" * 1500),
+        "lie-not-utf8": st(b'{"\xff\xfe":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+        "lie-zero-in-name": st('{"a\\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+        "lie-control-in-name": st('{"a\\u001b[2J":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+        "lie-raw-zero": st(b'{"a":\0}'),
+        "lie-zip": b"PK\x03\x04" + bytes(60),
+        "lie-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n",
+    }
+    for name, data in files.items():
+        put("safetensors", name, data)
+
+
+def npy(text, data=b"", version=1, length=None, magic=b"\x93NUMPY", minor=0):
+    if isinstance(text, str):
+        text = text.encode("latin1")
+    form = "<H" if version == 1 else "<I"
+    lead = magic + bytes([version, minor])
+    size = len(lead) + struct.calcsize(form)
+    text += b" " * (-(size + len(text) + 1) % 64) + b"\n"
+    return lead + struct.pack(form, len(text) if length is None else length) + text + data
+
+
+def head(descr="<f4", shape="(2, 2)", order="False"):
+    return f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
+
+
+def arrays():
+    f32 = struct.pack("<4f", 1, -2, 0.5, float("nan"))
+    files = {f"good-{d[1:]}-{'be' if d[0] == '>' else 'le'}": npy(head(d), bytes(range(1, 1 + 4 * int(d[2:]))))
+             for d in ["<f4", "<f8", "<f2", "<i4", "<i8", "|u1", "|b1", "<i2", "<u2", "|i1", "<u4",
+                       ">f4", ">f8", ">i8", ">u2"]}
+    files |= {
+        "good-v2": npy(head(), f32, 2),
+        "good-v3": npy(head(), f32, 3),
+        "good-scalar": npy(head(shape="()"), f32[:4]),
+        "good-vector": npy(head(shape="(4,)"), f32),
+        "good-rank5": npy(head(shape="(1, 1, 2, 2, 1)"), f32),
+        "good-empty": npy(head(shape="(0, 3)")),
+        "good-fortran-vector": npy(head(shape="(4, 1)", order="True"), f32),
+        "good-python2": npy(head(shape="(2L, 2L)"), f32),
+        "good-keys-turned": npy("{\"shape\": (4,), \"fortran_order\": False, \"descr\": \"<f4\"}", f32),
+        "good-big-i8": npy(head("<i8", "(1,)"), struct.pack("<q", -2**63)),
+        "good-big-f8": npy(head("<f8", "(1,)"), struct.pack("<d", 1e300)),
+        "lie-empty-file": b"",
+        "lie-magic-only": b"\x93NUMPY",
+        "lie-nine-bytes": b"\x93NUMPY\x01\0\0",
+        "lie-v2-eleven-bytes": b"\x93NUMPY\x02\0\0\0\0",
+        "lie-wrong-magic": npy(head(), f32, magic=b"\x92NUMPY"),
+        "lie-version-0": npy(head(), f32, 0),
+        "lie-version-4": npy(head(), f32, 4),
+        "lie-version-1.1": npy(head(), f32, minor=1),
+        "lie-header-past-file": npy(head(), f32, length=65535),
+        "lie-header-huge": npy(head(), f32, 2, length=2**32 - 1),
+        "lie-header-zero": npy(head(), f32, length=0),
+        "lie-truncated": npy(head(), f32[:-1]),
+        "lie-trailing": npy(head(), f32 + b"x"),
+        "lie-fortran": npy(head(order="True"), f32),
+        "lie-order-number": npy(head(order="0"), f32),
+        "lie-negative-shape": npy(head(shape="(-2, -2)"), f32),
+        "lie-product-overflow": npy(head(shape="(4294967296, 4294967296)"), f32),
+        "lie-bytes-overflow": npy(head("<f8", "(2305843009213693952,)"), f32),
+        "lie-number-overflow": npy(head(shape="(99999999999999999999,)"), f32),
+        "lie-rank6": npy(head(shape="(1, 1, 1, 1, 2, 2)"), f32),
+        "lie-shape-list": npy(head(shape="[2, 2]"), f32),
+        "lie-shape-no-comma": npy(head(shape="(2 2)"), f32),
+        "lie-shape-open": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2", f32),
+        "lie-shape-text": npy(head(shape="('2', 2)"), f32),
+        "lie-records": npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (4,), }", f32),
+        "lie-complex": npy(head("<c8", "(2,)"), f32),
+        "lie-object": npy(head("|O", "(2,)"), f32),
+        "lie-text": npy(head("<U4", "(1,)"), f32),
+        "lie-u8": npy(head("<u8", "(2,)"), f32),
+        "lie-no-order": npy(head("f4"), f32),
+        "lie-native-order": npy(head("=f4"), f32),
+        "lie-empty-descr": npy(head(""), f32),
+        "lie-escape-descr": npy(head("\x1b[2J"), f32),
+        "lie-long-descr": npy(head("<f4" + "4" * 100), f32),
+        "lie-missing-shape": npy("{'descr': '<f4', 'fortran_order': False, }", f32),
+        "lie-key-twice": npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", f32),
+        "lie-unknown-key": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}", f32),
+        "lie-open-text": npy("{'descr': '<f4", f32),
+        "lie-no-dict": npy("(1, 2)", f32),
+        "lie-after-dict": npy(head() + "x", f32),
+        "lie-zero-byte": npy(head() + "\0", f32),
+        "lie-not-ascii": npy("{'descr': '\xff\xfe', 'fortran_order': False, 'shape': (4,), }", f32),
+    }
+    for name, data in files.items():
+        put("npy", name, data)
+
+
+safetensors()
+arrays()

@@ -1,0 +1,86 @@
+/*
+ * Arrays of numpy: `.npy` files, versions 1.0 to 3.0.
+ *
+ * Opening checks the header against the size of the file, to the byte; after that `count` elements
+ * may be allocated, and any run of them read without the rest, converted on the way. Nothing is
+ * converted that would change a value silently: whole numbers from whole numbers only, and in range;
+ * f32 from whole numbers only where they are exact (f64 is rounded, but not to infinity).
+ *
+ *     struct wf_npy a;
+ *     if (!wf_npy_open(&a, "image.npy", err))
+ *         return false;
+ *     float *pixels = malloc((size_t)a.count * sizeof *pixels);
+ *     bool ok = wf_npy_read(&a, 0, a.count, WF_F32, pixels, err);
+ *     wf_npy_close(&a);
+ *
+ * Big-endian files are read too. Fortran order is refused with advice, unless it is the same.
+ */
+#ifndef WF_IMAGE_NPY_H
+#define WF_IMAGE_NPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "tensor/dtype.h"
+
+enum { WF_NPY_RANK = 5 };
+
+enum wf_npy_kind {
+    WF_NPY_F2,
+    WF_NPY_F4,
+    WF_NPY_F8,
+    WF_NPY_B1, /* numpy's bool: 0 or 1 */
+    WF_NPY_I1,
+    WF_NPY_U1,
+    WF_NPY_I2,
+    WF_NPY_U2,
+    WF_NPY_I4,
+    WF_NPY_U4,
+    WF_NPY_I8,
+    WF_NPY_KINDS
+};
+
+struct wf_npy {
+    struct wf_infile file;
+    enum wf_npy_kind kind;
+    bool swapped; /* big endian */
+    int rank;
+    int64_t shape[WF_NPY_RANK]; /* none below zero */
+    int64_t count;              /* elements */
+    uint64_t data;              /* where they start in the file */
+};
+
+/* On failure nothing is left to close. */
+[[nodiscard]] bool wf_npy_open(struct wf_npy *a, const char *path, struct wf_err *err);
+/* A file that lies in memory, which is borrowed; `name` is for messages. */
+[[nodiscard]] bool wf_npy_parse(struct wf_npy *a, const char *name, const void *bytes, size_t size,
+                                struct wf_err *err);
+void wf_npy_close(struct wf_npy *a);
+
+/* Elements [first, first + count) in C order as WF_F32, WF_I32 or WF_I64. Threads may share `a`. */
+[[nodiscard]] bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count,
+                               enum wf_dtype as, void *dst, struct wf_err *err);
+bool wf_npy_is_whole(const struct wf_npy *a); /* the elements are whole numbers or bool */
+
+/* Writes a version 1.0 file, in pieces, which has its name only when it is complete (base/file.h).
+ * After wf_npy_begin(), failed or not, comes wf_npy_end(); where the elements did not all come, or
+ * `ok` is false because the caller failed, it removes the file and returns false. */
+struct wf_npy_writer {
+    struct wf_outfile file;
+    enum wf_dtype dtype;
+    int64_t left; /* elements still to come; -1: something failed */
+};
+[[nodiscard]] bool wf_npy_begin(struct wf_npy_writer *w, const char *path, enum wf_dtype dtype,
+                                int rank, const int64_t shape[], struct wf_err *err);
+[[nodiscard]] bool wf_npy_put(struct wf_npy_writer *w, const void *data, int64_t count,
+                              struct wf_err *err);
+[[nodiscard]] bool wf_npy_end(struct wf_npy_writer *w, bool ok, struct wf_err *err);
+
+/* All at once. */
+[[nodiscard]] bool wf_npy_write(const char *path, enum wf_dtype dtype, int rank,
+                                const int64_t shape[], const void *data, struct wf_err *err);
+
+#endif

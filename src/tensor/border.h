@@ -1,0 +1,32 @@
+/*
+ * The border between people's layout and ours.
+ *
+ * Inside, a tensor is (N, D, H, W, C), channels last, also where it is a weight. Outside, in
+ * safetensors and .npy files, it is what PyTorch has: channels second, and only the axes that mean
+ * something. `dims` says which: -1: [C]; 0: [N, C]; 1: [N, C, W]; 2: [N, C, H, W]; 3: all of
+ * [N, C, D, H, W]. An axis that is not shown has extent one.
+ *
+ *     int64_t outside[WF_AXES];
+ *     int rank = wf_border_shape(WF_SHAPE(64, 1, 3, 3, 32), 2, outside);   // 4: [64, 32, 3, 3]
+ *     wf_border_export(shape, ours, theirs);
+ *
+ * A class map [N, *spatial] has one channel, so its elements lie in the same order on both sides.
+ */
+#ifndef WF_TENSOR_BORDER_H
+#define WF_TENSOR_BORDER_H
+
+#include "base/err.h"
+#include "tensor/region.h"
+
+/* The outside shape; returns its rank. An axis that `dims` does not show must have extent one. */
+int wf_border_shape(struct wf_shape shape, int dims, int64_t outside[WF_AXES]);
+/* The other way: rank 1 is [C], 2 is [N, C], up to 5; fails for other ranks, extents below one, and
+ * counts past int64. */
+[[nodiscard]] bool wf_border_inside(int rank, const int64_t outside[], struct wf_shape *shape,
+                                    int *dims, struct wf_err *err);
+
+/* Whole tensors of shape `shape` (as inside), ours -> theirs and back; the two must not overlap. */
+void wf_border_export(struct wf_shape shape, const float *ours, float *theirs);
+void wf_border_import(struct wf_shape shape, const float *theirs, float *ours);
+
+#endif
