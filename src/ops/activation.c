@@ -4,6 +4,7 @@
  */
 #include "ops/activation.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 

@@ -1,0 +1,68 @@
+/* Sum of two values of one shape. */
+#include "ops/build.h"
+#include "ops/op.h"
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_value *a = node->in[0], *b = node->in[1];
+    for (int axis = 0; axis < WF_AXES; axis++)
+        if (a->shape.at[axis] != b->shape.at[axis])
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "'%s' and '%s' differ along %c (%lld and %lld): pad or crop one",
+                              a->name, b->name, "NDHWC"[axis], (long long)a -> shape.at[axis],
+                              (long long)b->shape.at[axis]);
+    if (a->dtype != b->dtype)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s and '%s' is %s: cast one", a->name,
+                          wf_dtype_name(a->dtype), b->name, wf_dtype_name(b->dtype));
+    node->out[0]->shape = a->shape;
+    node->out[0]->everywhere = a->everywhere && b->everywhere;
+    return true;
+}
+
+static void reference(const struct wf_call *call)
+{
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);)
+        wf_view_set(&call->out[0], c.at,
+                    wf_view_at(&call->in[0], c.at) + wf_view_at(&call->in[1], c.at));
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    (void)g;
+    (void)node;
+    for (int i = 0; i < 2; i++)
+        dx[i] = wanted[i] ? dy[0] : NULL;
+}
+
+static const struct wf_case cases[] = {
+    { .kinds = "xx", .in = { { { 2, 1, 5, 7, 3 } }, { { 2, 1, 5, 7, 3 } } } },
+    { .kinds = "xx", .in = { { { 1, 3, 4, 5, 2 } }, { { 1, 3, 4, 5, 2 } } } },
+    { .kinds = "xx", .in = { { { 3, 1, 1, 11, 1 } }, { { 3, 1, 1, 11, 1 } } } },
+    { .kinds = "xx", .in = { { { 5, 1, 1, 1, 3 } }, { { 5, 1, 1, 1, 3 } } } },
+    { .kinds = "pp", .in = { { { 4, 1, 3, 3, 2 } }, { { 4, 1, 3, 3, 2 } } } },
+    { .kinds = "xX", .in = { { { 2, 1, 3, 3, 1 } }, { { 2, 1, 3, 3, 1 } } } },
+    { 0 },
+};
+
+const struct wf_op wf_op_add = {
+    .name = "add",
+    .n_in = 2,
+    .n_out = 1,
+    .flags = WF_OP_POINTWISE,
+    .inplace = 1u << 0 | 1u << 1,
+    .infer = infer,
+    .grad = grad,
+    .reference = reference,
+    .cases = cases,
+};
+
+struct wf_value *wf_add(struct wf_graph *g, struct wf_value *a, struct wf_value *b)
+{
+    if (!a || !b)
+        return NULL;
+    const char *name = wf_arena_printf(&g->arena, "%s.add", a->name);
+    const struct wf_node *node =
+        wf_node_add(g, &wf_op_add, name, NULL, 2, (struct wf_value *[]){ a, b });
+    return node ? node->out[0] : NULL;
+}
