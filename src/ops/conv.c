@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "ops/build.h"
 #include "ops/spatial.h"
 
 const struct wf_field wf_conv_fields[] = {

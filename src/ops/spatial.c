@@ -2,8 +2,6 @@
 
 #include <inttypes.h>
 
-#include "ops/build.h"
-
 /* Attributes come from configurations: past this, products of them could leave int64_t. */
 static const int64_t LIMIT = INT64_C(1) << 30;
 

@@ -9,6 +9,7 @@
 #define WF_OPS_SPATIAL_H
 
 #include "ops/attrs.h"
+#include "ops/build.h"
 #include "ops/op.h"
 
 /* Spatial triples { d, h, w } belong to the axes WF_D + 0, 1, 2. */
@@ -52,6 +53,13 @@ bool wf_pool_infer(const struct wf_node *node, struct wf_err *err);
 bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err);
 struct wf_region wf_pool_reads(const struct wf_node *node, int input, struct wf_region work);
 struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struct wf_region work);
+/* The part of the image under the window of the result's element `at`. */
+struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                                const int64_t at[WF_AXES]);
+/* The elements of dy whose windows touch the image's element `at`, of a gradient node. */
+struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[WF_AXES]);
+/* Attributes of a layer, zeros filled in. */
+struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p);
 
 /* The dtype of a sum over many elements: 16 bit types sum into f32. */
 enum wf_dtype wf_sum_dtype(enum wf_dtype dtype);

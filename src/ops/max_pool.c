@@ -1,0 +1,137 @@
+/*
+ * maxpool: the maximum of each window and its place there; maxpool_grad: dy goes to that place.
+ *
+ * The place is (kd * KH + kh) * KW + kw, counted in the window with its padding, so it means the
+ * same on every tile. Padding is minus infinity; the first maximum wins; NaN wins over all.
+ */
+#include <math.h>
+
+#include "ops/spatial.h"
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_pool_attrs *a = node->attrs;
+    if (!wf_pool_infer(node, err))
+        return false;
+    node->out[1]->shape = node->out[0]->shape;
+    node->out[1]->everywhere = node->out[0]->everywhere;
+    node->out[1]->dtype = a->kernel[0] * a->kernel[1] * a->kernel[2] <= 256 ? WF_U8 : WF_I32;
+    return true;
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    struct wf_pool_attrs a = *(const struct wf_pool_attrs *)node->attrs;
+    if (!wanted[0] || !dy[0])
+        return;
+    for (int i = 0; i < WF_SPACE; i++)
+        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    dx[0] = wf_append(g, &wf_op_maxpool_grad, node->name, "dx", &a, 2,
+                      (struct wf_value *[]){ dy[0], node->out[1] });
+}
+
+/* Where the image's element p stands in the window at o. */
+static int64_t place(const struct wf_pool_attrs *a, const int64_t o[WF_AXES],
+                     const int64_t p[WF_AXES])
+{
+    int64_t k = 0;
+    for (int i = 0; i < WF_SPACE; i++)
+        k = k * a->kernel[i] + p[WF_D + i] - (o[WF_D + i] * a->stride[i] - a->pad_lo[i]);
+    return k;
+}
+
+static void reference(const struct wf_call *call)
+{
+    const struct wf_pool_attrs *a = call->node->attrs;
+    const struct wf_shape *x = &call->node->in[0]->shape;
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        double best = -INFINITY;
+        int64_t where = -1;
+        for (struct wf_cursor p = wf_cursor(wf_pool_inside(a, x, c.at)); wf_cursor_next(&p);) {
+            const double v = wf_ref_get(&call->in[0], x, p.at);
+            if (where < 0 || v > best || isnan(v)) {
+                best = v;
+                where = place(a, c.at, p.at);
+            }
+        }
+        wf_view_set(&call->out[0], c.at, best);
+        wf_view_set(&call->out[1], c.at, (double)where);
+    }
+}
+
+static const struct wf_case cases[] = {
+    { "kernel=[1,2,2] stride=[1,2,2]", "x", { { { 2, 1, 6, 8, 3 } } }, 0, NULL },
+    { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1]",
+      "x",
+      { { { 1, 1, 7, 9, 2 } } },
+      0,
+      NULL },
+    { "kernel=[1,3,2] stride=[1,1,1] pad_lo=[0,2,0] pad_hi=[0,0,1]",
+      "x",
+      { { { 1, 1, 5, 6, 2 } } },
+      0,
+      NULL },
+    { "kernel=[1,1,3] stride=[1,1,3]", "x", { { { 2, 1, 1, 11, 2 } } }, 0, NULL },
+    { "kernel=[2,2,2] stride=[2,2,2]", "x", { { { 1, 4, 5, 6, 2 } } }, 0, NULL },
+    { "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
+      "x",
+      { { { 1, 3, 7, 5, 2 } } },
+      0,
+      NULL },
+    { "kernel=[1,17,17] stride=[1,2,1] pad_lo=[0,1,0]", "x", { { { 1, 1, 18, 18, 1 } } }, 0, NULL },
+    { 0 },
+};
+
+const struct wf_op wf_op_maxpool = {
+    .name = "maxpool",
+    .n_in = 1,
+    .n_out = 2,
+    .attr_bytes = sizeof(struct wf_pool_attrs),
+    .fields = wf_pool_fields,
+    .infer = infer,
+    .grad = grad,
+    .reads = wf_pool_reads,
+    .reference = reference,
+    .cases = cases,
+};
+
+struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p)
+{
+    const struct wf_pool_attrs a = wf_pool_resolve(p);
+    return x ? wf_append(g, &wf_op_maxpool, p->name, NULL, &a, 1, &x) : NULL;
+}
+
+/* --- the gradient --- */
+
+static bool infer_grad(const struct wf_node *node, struct wf_err *err)
+{
+    if (!wf_shape_equal(node->in[0]->shape, node->in[1]->shape))
+        return wf_err_set(err, WF_ERR_USAGE, "dy and the index have different shapes");
+    return wf_pool_grad_infer(node, err);
+}
+
+static void reference_grad(const struct wf_call *call)
+{
+    const struct wf_pool_attrs *a = call->node->attrs;
+    const struct wf_shape *dy = &call->node->in[0]->shape;
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        double sum = 0;
+        for (struct wf_cursor o = wf_cursor(wf_pool_touching(call->node, c.at));
+             wf_cursor_next(&o);)
+            if ((int64_t)wf_ref_get(&call->in[1], dy, o.at) == place(a, o.at, c.at))
+                sum += wf_ref_get(&call->in[0], dy, o.at);
+        wf_view_set(&call->out[0], c.at, sum);
+    }
+}
+
+const struct wf_op wf_op_maxpool_grad = {
+    .name = "maxpool_grad",
+    .n_in = 2,
+    .n_out = 1,
+    .attr_bytes = sizeof(struct wf_pool_attrs),
+    .fields = wf_pool_fields,
+    .infer = infer_grad,
+    .reads = wf_pool_grad_reads,
+    .reference = reference_grad,
+};

@@ -1,0 +1,132 @@
+/* What max and average pooling share: the window, the shapes, and what is read in both directions. */
+#include <inttypes.h>
+
+#include "ops/spatial.h"
+
+const struct wf_field wf_pool_fields[] = {
+    { "kernel", WF_FIELD_INT, offsetof(struct wf_pool_attrs, kernel), 3, NULL },
+    { "stride", WF_FIELD_INT, offsetof(struct wf_pool_attrs, stride), 3, NULL },
+    { "pad_lo", WF_FIELD_INT, offsetof(struct wf_pool_attrs, pad_lo), 3, NULL },
+    { "pad_hi", WF_FIELD_INT, offsetof(struct wf_pool_attrs, pad_hi), 3, NULL },
+    { "exclude_pad", WF_FIELD_INT, offsetof(struct wf_pool_attrs, exclude_pad), 1, NULL },
+    { "extent", WF_FIELD_INT, offsetof(struct wf_pool_attrs, extent), 3, NULL },
+    { 0 },
+};
+
+struct wf_window wf_pool_window(const struct wf_pool_attrs *a, int axis)
+{
+    return (struct wf_window){ .kernel = a->kernel[axis],
+                               .stride = a->stride[axis],
+                               .dilation = 1,
+                               .pad_lo = a->pad_lo[axis],
+                               .pad_hi = a->pad_hi[axis] };
+}
+
+struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p)
+{
+    struct wf_pool_attrs a = { .exclude_pad = p->exclude_pad };
+    for (int i = 0; i < WF_SPACE; i++) {
+        a.kernel[i] = p->kernel[i] ? p->kernel[i] : 1;
+        a.stride[i] = p->stride[i] ? p->stride[i] : a.kernel[i];
+        a.pad_lo[i] = p->pad_lo[i];
+        a.pad_hi[i] = p->pad_hi[i];
+    }
+    return a;
+}
+
+/* How many windows there are along an axis of `extent`, or an error. */
+static bool windows(const struct wf_pool_attrs *a, int axis, int64_t extent, int64_t *count,
+                    struct wf_err *err)
+{
+    const struct wf_window w = wf_pool_window(a, axis);
+    if (!wf_window_check(&w, extent, axis, err))
+        return false;
+    /* Then every window holds an element of the image: a maximum or a mean of nothing is no number. */
+    if (w.pad_lo >= w.kernel || w.pad_hi >= w.kernel)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "padding %" PRId64 " and %" PRId64 " along axis %c must be below the "
+                          "window of %" PRId64,
+                          w.pad_lo, w.pad_hi, "DHW"[axis], w.kernel);
+    *count = wf_window_count(&w, extent);
+    return true;
+}
+
+bool wf_pool_infer(const struct wf_node *node, struct wf_err *err)
+{
+    struct wf_shape *y = &node->out[0]->shape;
+    *y = node->in[0]->shape;
+    for (int i = 0; i < WF_SPACE; i++)
+        if (!windows(node->attrs, i, y->at[WF_D + i], &y->at[WF_D + i], err))
+            return false;
+    return true;
+}
+
+bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_pool_attrs *a = node->attrs;
+    const struct wf_shape *dy = &node->in[0]->shape;
+    struct wf_shape *dx = &node->out[0]->shape;
+    *dx = *dy;
+    for (int i = 0; i < WF_SPACE; i++) {
+        int64_t count;
+        if (!windows(a, i, a->extent[i], &count, err))
+            return false;
+        if (count != dy->at[WF_D + i])
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "dy should have %" PRId64 " along axis %c, it has %" PRId64, count,
+                              "DHW"[i], dy -> at[WF_D + i]);
+        dx->at[WF_D + i] = a->extent[i];
+    }
+    return true;
+}
+
+struct wf_region wf_pool_reads(const struct wf_node *node, int input, struct wf_region work)
+{
+    (void)input;
+    struct wf_region r = work;
+    for (int i = 0; i < WF_SPACE; i++) {
+        const struct wf_window w = wf_pool_window(node->attrs, i);
+        const struct wf_range from = wf_window_reads(&w, work.lo[WF_D + i], work.hi[WF_D + i]);
+        r.lo[WF_D + i] = from.lo;
+        r.hi[WF_D + i] = from.hi;
+    }
+    return r;
+}
+
+struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struct wf_region work)
+{
+    (void)input; /* dy and the index lie alike */
+    struct wf_region r = work;
+    for (int i = 0; i < WF_SPACE; i++) {
+        const struct wf_window w = wf_pool_window(node->attrs, i);
+        const struct wf_range from = wf_window_touches(&w, work.lo[WF_D + i], work.hi[WF_D + i]);
+        r.lo[WF_D + i] = from.lo;
+        r.hi[WF_D + i] = from.hi;
+    }
+    return r;
+}
+
+struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                                const int64_t at[WF_AXES])
+{
+    struct wf_region window;
+    for (int i = 0; i < WF_AXES; i++) {
+        const bool space = i >= WF_D && i <= WF_W;
+        const int64_t lo = space ? at[i] * a->stride[i - WF_D] - a->pad_lo[i - WF_D] : at[i];
+        const int64_t extent = space ? a->kernel[i - WF_D] : 1;
+        window.lo[i] = wf_max(0, lo);
+        window.hi[i] = wf_min(image->at[i], lo + extent);
+    }
+    return window;
+}
+
+struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[WF_AXES])
+{
+    struct wf_region one;
+    for (int i = 0; i < WF_AXES; i++) {
+        one.lo[i] = at[i];
+        one.hi[i] = at[i] + 1;
+    }
+    return wf_region_intersect(wf_pool_grad_reads(node, 0, one),
+                               wf_shape_region(node->in[0]->shape));
+}
