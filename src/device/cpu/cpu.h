@@ -127,6 +127,28 @@ size_t wf_cpu_sum_scratch(int sums, int64_t channels);
 const double *wf_cpu_walk_sum(const struct wf_cpu_walk *walk, const struct wf_cpu_sum *sum,
                               void *scratch);
 
+/*
+ * Lines, for kernels that look at neighbours: a stretch of positions along W with all channels.
+ * Index i of 0 .. count-1 goes over the work in order.
+ */
+struct wf_cpu_lines {
+    struct wf_region work;
+    int64_t block, blocks, count;
+};
+struct wf_cpu_line {
+    int64_t n, d, h, w0, w1;
+};
+/* Lines of at most `block` positions. */
+struct wf_cpu_lines wf_cpu_lines(struct wf_region work, int64_t block);
+struct wf_cpu_line wf_cpu_line_at(const struct wf_cpu_lines *lines, int64_t index);
+/* A line of a view as packed f32, or class numbers: the memory itself, or `buffer` filled. */
+const float *wf_cpu_line_load(const struct wf_view *view, struct wf_cpu_line line, float *buffer);
+void wf_cpu_line_load_int(const struct wf_view *view, struct wf_cpu_line line, int32_t *buffer);
+float *wf_cpu_line_dest(const struct wf_view *view, struct wf_cpu_line line, float *buffer);
+void wf_cpu_line_store(const struct wf_view *view, struct wf_cpu_line line, const float *values);
+void wf_cpu_line_store_int(const struct wf_view *view, struct wf_cpu_line line,
+                           const int32_t *values);
+
 /* In parallel: copy equal shapes with equal dtypes (positions may differ), fill with zeros. */
 void wf_cpu_copy(const struct wf_view *dst, const struct wf_view *src);
 void wf_cpu_clear(const struct wf_view *dst);

@@ -227,10 +227,14 @@ const struct wf_kernel wf_cpu_kernel_channel_sum = {
 static void global_pool_run(const struct wf_call *call)
 {
     const struct wf_spread_attrs *a = call->node->attrs;
-    if (wf_region_is_empty(call->work) || !wf_cpu_whole_channels(call)) {
+    if (!wf_cpu_whole_channels(call)) {
         call->node->op->reference(call);
         return;
     }
+    /* Samples outside the work are zero. */
+    wf_view_fill(&call->out[0], 0);
+    if (wf_region_is_empty(call->work))
+        return;
     for (int64_t n = call->work.lo[WF_N]; n < call->work.hi[WF_N]; n++) {
         struct wf_region part = call->work;
         part.lo[WF_N] = n;
