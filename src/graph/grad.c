@@ -74,6 +74,10 @@ static void name_gradients(struct reverse *r)
         struct wf_value *d = r->grad[i];
         if (p->kind != WF_PARAM || p->frozen || !d)
             continue;
+        if (d->kind != WF_TEMP || strncmp(d->name, "grad.", 5) == 0)
+            d = wf_scale(r->g, d, 1.0); /* one value cannot be two parameters' gradient */
+        if (!d)
+            return;
         d->name = wf_arena_printf(&r->g->arena, "grad.%s", p->name);
         d->border_dims = p->border_dims;
         wf_graph_output(r->g, d);

@@ -1,0 +1,268 @@
+/* The invariants of plan/plan.h, looked at one by one. A plan that breaks one is a bug of ours, but
+ * it is reported as an error, because a wrong number would be worse than a refusal. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+static bool broken(struct wf_err *err, int invariant, const char *what, const char *name, int step)
+{
+    return wf_err_set(err, WF_ERR_FAILED, "plan breaks I%d at step %d: %s ('%s'): please report it",
+                      invariant, step, what, name ? name : "?");
+}
+
+static const char *buffer_name(const struct wf_plan *p, int buffer)
+{
+    return buffer < 0 ? "absent" : p->buffers[buffer].name;
+}
+
+/* A slot's bytes lie inside its buffer. */
+static bool slot_fits(const struct wf_plan *p, const struct wf_slot *slot)
+{
+    if (slot->buffer < 0 || wf_region_is_empty(slot->view.box))
+        return true;
+    int64_t last = 0;
+    for (int a = 0; a < WF_AXES; a++)
+        last += (wf_region_extent(slot->view.box, (enum wf_axis)a) - 1) * slot->view.stride[a];
+    const size_t end = slot->offset + ((size_t)last + 1) * wf_dtype_size(slot->view.dtype);
+    return end <= p->buffers[slot->buffer].bytes;
+}
+
+/* --- I1 --- */
+
+static bool check_reads(const struct wf_plan *p, struct wf_err *err)
+{
+    bool *written = calloc((size_t)p->n_buffers + 1, sizeof *written);
+    WF_BUG_ON(!written, "out of memory");
+    const struct wf_graph *g = p->scheme->graph;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v]->kind != WF_TEMP && p->values[v].buffer >= 0)
+            written[p->values[v].buffer] = true;
+    bool ok = true;
+    for (int s = 0; ok && s < p->n_steps; s++) {
+        const struct wf_step *step = &p->steps[s];
+        for (int k = 0; ok && k < step->n_in; k++) {
+            const int b = step->in[k].buffer;
+            if (!slot_fits(p, &step->in[k]))
+                ok = broken(err, 2, "a read reaches past its buffer", buffer_name(p, b), s);
+            else if (b >= 0 && !written[b] && !wf_region_is_empty(step->in[k].view.box))
+                ok = broken(err, 1, "read before written", buffer_name(p, b), s);
+        }
+        for (int o = 0; ok && o < step->n_out; o++) {
+            if (step->out[o].buffer >= 0)
+                written[step->out[o].buffer] = true;
+            if (!slot_fits(p, &step->out[o]))
+                ok = broken(err, 2, "a write reaches past its buffer",
+                            buffer_name(p, step->out[o].buffer), s);
+        }
+        if (step->kind == WF_STEP_FETCH_END)
+            for (int i = 0; i < p->exchanges[step->which].n_messages; i++)
+                written[p->exchanges[step->which].messages[i].slot.buffer] = true;
+    }
+    free(written);
+    return ok;
+}
+
+/* --- I2 --- */
+
+struct span {
+    size_t offset, end;
+    int first, last, buffer;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : 0;
+}
+
+static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
+{
+    struct span *spans = calloc((size_t)p->n_buffers + 1, sizeof *spans);
+    WF_BUG_ON(!spans, "out of memory");
+    int n = 0;
+    bool ok = true;
+    for (int i = 0; ok && i < p->n_buffers; i++) {
+        const struct wf_buffer *b = &p->buffers[i];
+        if (b->first >= 0 && b->offset + b->bytes > p->store_bytes[b->store])
+            ok = broken(err, 2, "a buffer reaches past its store", b->name, b->first);
+        if (b->store == WF_STORE_ARENA && b->first >= 0 && b->bytes > 0)
+            spans[n++] = (struct span){ b->offset, b->offset + b->bytes, b->first, b->last, i };
+    }
+    qsort(spans, (size_t)n, sizeof *spans, by_offset);
+    for (int i = 0; ok && i < n; i++)
+        for (int k = i + 1; ok && k < n && spans[k].offset < spans[i].end; k++)
+            if (spans[i].first <= spans[k].last && spans[k].first <= spans[i].last)
+                ok = broken(err, 2, "two live buffers overlap", p->buffers[spans[k].buffer].name,
+                            spans[k].first);
+    free(spans);
+    return ok;
+}
+
+/* --- I3 --- */
+
+static bool check_pairs(const struct wf_plan *p, enum wf_step_kind begin, enum wf_step_kind end,
+                        int n, struct wf_err *err)
+{
+    int *state = calloc((size_t)n + 1, sizeof *state);
+    WF_BUG_ON(!state, "out of memory");
+    bool ok = true;
+    for (int s = 0; ok && s < p->n_steps; s++) {
+        const struct wf_step *step = &p->steps[s];
+        if (step->kind != begin && step->kind != end)
+            continue;
+        const int want = step->kind == begin ? 0 : 1;
+        if (step->which < 0 || step->which >= n || state[step->which]++ != want)
+            ok = broken(err, 3, "communication does not begin and end once", NULL, s);
+    }
+    for (int i = 0; ok && i < n; i++)
+        if (state[i] != 2)
+            ok = broken(err, 3, "communication does not end", NULL, p->n_steps);
+    free(state);
+    return ok;
+}
+
+bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
+{
+    return check_reads(p, err) && check_overlap(p, err) &&
+           check_pairs(p, WF_STEP_FETCH_BEGIN, WF_STEP_FETCH_END, p->n_exchanges, err) &&
+           check_pairs(p, WF_STEP_SUM_BEGIN, WF_STEP_SUM_END, p->n_sums, err);
+}
+
+/* --- I4, I5: over all ranks --- */
+
+struct envelope {
+    int from, to, tag, order; /* order: place among the sender's or receiver's messages */
+    size_t bytes;
+    bool is_send;
+};
+
+static int by_channel(const void *a, const void *b)
+{
+    const struct envelope *x = a, *y = b;
+    const int left[] = { x->from, x->to, x->tag, x->order, x->is_send };
+    const int right[] = { y->from, y->to, y->tag, y->order, y->is_send };
+    for (int i = 0; i < 5; i++)
+        if (left[i] != right[i])
+            return left[i] < right[i] ? -1 : 1;
+    return 0;
+}
+
+/* The n-th send of a channel (from, to, tag) must meet the n-th receive of it. */
+static void number_in_channel(struct envelope *e, size_t n)
+{
+    struct envelope last = { .from = -1 };
+    int order = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool same = e[i].from == last.from && e[i].to == last.to && e[i].tag == last.tag;
+        last = e[i];
+        e[i].order = order = same ? order + 1 : 0;
+    }
+}
+
+static size_t gather(const struct wf_plan *const *plans, int n, bool sends, struct envelope *out)
+{
+    size_t count = 0;
+    for (int r = 0; r < n; r++)
+        for (int s = 0; s < plans[r]->n_steps; s++) {
+            const struct wf_step *step = &plans[r]->steps[s];
+            if (step->kind != WF_STEP_FETCH_BEGIN)
+                continue;
+            const struct wf_exchange *x = &plans[r]->exchanges[step->which];
+            for (int i = 0; i < x->n_messages; i++) {
+                const struct wf_plan_message *m = &x->messages[i];
+                if (m->is_send != sends)
+                    continue;
+                if (out)
+                    out[count] = (struct envelope){ .from = sends ? r : m->peer,
+                                                    .to = sends ? m->peer : r,
+                                                    .tag = m->tag,
+                                                    .order = (int)count,
+                                                    .bytes = m->bytes };
+                count++;
+            }
+        }
+    return count;
+}
+
+static bool check_messages(const struct wf_plan *const *plans, int n, struct wf_err *err)
+{
+    const size_t n_sends = gather(plans, n, true, NULL), n_recvs = gather(plans, n, false, NULL);
+    struct envelope *sends = calloc(n_sends + 1, sizeof *sends);
+    struct envelope *recvs = calloc(n_recvs + 1, sizeof *recvs);
+    WF_BUG_ON(!sends || !recvs, "out of memory");
+    (void)gather(plans, n, true, sends);
+    (void)gather(plans, n, false, recvs);
+    qsort(sends, n_sends, sizeof *sends, by_channel);
+    qsort(recvs, n_recvs, sizeof *recvs, by_channel);
+    number_in_channel(sends, n_sends);
+    number_in_channel(recvs, n_recvs);
+    bool ok = true;
+    for (size_t i = 0; ok && (i < n_sends || i < n_recvs); i++) {
+        const struct envelope *s = &sends[i], *r = &recvs[i];
+        if (i >= n_sends || i >= n_recvs || s->from != r->from || s->to != r->to ||
+            s->tag != r->tag || s->order != r->order || s->bytes != r->bytes) {
+            const struct envelope *e = i < n_sends ? s : r;
+            ok = wf_err_set(err, WF_ERR_FAILED,
+                            "plans break I4: message %d of tag %d from rank %d to rank %d has no "
+                            "match of %zu bytes: please report it",
+                            e->order, e->tag, e->from, e->to, e->bytes);
+        }
+    }
+    free(sends);
+    free(recvs);
+    return ok;
+}
+
+/* The next sum of this rank at or after step *s in which a group mask takes part. */
+static const struct wf_sum *next_sum(const struct wf_plan *p, int *s)
+{
+    for (; *s < p->n_steps; (*s)++)
+        if (p->steps[*s].kind == WF_STEP_SUM_BEGIN)
+            return &p->sums[p->steps[(*s)++].which];
+    return NULL;
+}
+
+/* The lowest rank of the group that this rank sums with. */
+static int group_leader(const struct wf_mesh *mesh, int rank, unsigned axes)
+{
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(mesh, rank, at);
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        if (axes & (1u << a))
+            at[a] = 0;
+    return wf_mesh_rank(mesh, at);
+}
+
+/* Each rank's sequence of sums equals that of its group's leader, for each kind of group. */
+static bool check_sums(const struct wf_plan *const *plans, int n, struct wf_err *err)
+{
+    const struct wf_mesh *mesh = &plans[0]->scheme->mesh;
+    for (int r = 0; r < n; r++)
+        for (unsigned axes = 1; axes < 1u << WF_MESH_AXES; axes++) {
+            const int leader = group_leader(mesh, r, axes);
+            int mine = 0, theirs = 0;
+            const struct wf_sum *a, *b;
+            do {
+                while ((a = next_sum(plans[r], &mine)) && a->axes != axes)
+                    ;
+                while ((b = next_sum(plans[leader], &theirs)) && b->axes != axes)
+                    ;
+                if (!a != !b || (a && (a->count != b->count || a->value != b->value)))
+                    return wf_err_set(err, WF_ERR_FAILED,
+                                      "plans break I5: ranks %d and %d meet at different sums: "
+                                      "please report it",
+                                      leader, r);
+            } while (a && leader != r);
+        }
+    return true;
+}
+
+bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err)
+{
+    for (int r = 0; r < n; r++)
+        if (!wf_plan_check(plans[r], err))
+            return wf_err_wrap(err, "rank %d", r);
+    return check_messages(plans, n, err) && check_sums(plans, n, err);
+}

@@ -1,0 +1,86 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ops/op.h"
+#include "plan/plan.h"
+
+static void print_region(FILE *f, const struct wf_region *r)
+{
+    (void)fputc('[', f);
+    for (int a = 0; a < WF_AXES; a++)
+        (void)fprintf(f, "%s%" PRId64 ":%" PRId64, a ? " " : "", r->lo[a], r->hi[a]);
+    (void)fputc(']', f);
+}
+
+static void print_slot(FILE *f, const struct wf_plan *p, const struct wf_slot *s)
+{
+    static const char *const stores[WF_STORES] = { "@", "param+", "grad+", "state+" };
+    if (s->buffer < 0) {
+        (void)fputs(" _", f);
+        return;
+    }
+    const struct wf_buffer *b = &p->buffers[s->buffer];
+    (void)fprintf(f, " %s%zu", stores[b->store], b->offset + s->offset);
+}
+
+static void print_messages(FILE *f, const struct wf_exchange *x)
+{
+    for (int i = 0; i < x->n_messages; i++)
+        (void)fprintf(f, " %s%d:%zu", x->messages[i].is_send ? ">" : "<", x->messages[i].peer,
+                      x->messages[i].bytes);
+}
+
+static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s)
+{
+    static const char *const kinds[] = { "run",       "copy",    "fetch-begin",
+                                         "fetch-end", "sum-begin", "sum-end" };
+    (void)fprintf(f, "%-11s", kinds[s->kind]);
+    switch (s->kind) {
+    case WF_STEP_KERNEL:
+        (void)fprintf(f, " %-15s %-22s %-26s", s->node->op->name, s->node->name,
+                      s->implementation);
+        print_region(f, &s->work);
+        break;
+    case WF_STEP_COPY:
+        (void)fprintf(f, " %-15s %-22s %-26s", "", s->node ? s->node->name : "state", "");
+        print_region(f, &s->out[0].view.box);
+        break;
+    case WF_STEP_FETCH_BEGIN:
+    case WF_STEP_FETCH_END:
+        (void)fprintf(f, " %-15s %-22s", "", p->exchanges[s->which].value->name);
+        print_messages(f, &p->exchanges[s->which]);
+        break;
+    case WF_STEP_SUM_BEGIN:
+    case WF_STEP_SUM_END:
+        (void)fprintf(f, " %-15s %-22s %zu elements, axes %#x", "", p->sums[s->which].value->name,
+                      p->sums[s->which].count, p->sums[s->which].axes);
+        break;
+    }
+    for (int o = 0; o < s->n_out; o++)
+        print_slot(f, p, &s->out[o]);
+    if (s->n_out)
+        (void)fputs(" <-", f);
+    for (int k = 0; k < s->n_in; k++)
+        print_slot(f, p, &s->in[k]);
+    (void)fputs(s->again ? " (again)\n" : "\n", f);
+}
+
+char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
+{
+    char *buffer = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&buffer, &bytes);
+    WF_BUG_ON(!f, "out of memory");
+    (void)fprintf(f, "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
+                  p->rank, p->scheme->geometry.n_ranks, wf_mesh_print(arena, &p->scheme->mesh),
+                  p->n_steps, p->arena_bytes, p->live_bytes);
+    for (int s = 0; s < p->n_steps; s++) {
+        (void)fprintf(f, "%4d ", s);
+        print_step(f, p, &p->steps[s]);
+    }
+    (void)fclose(f);
+    char *text = wf_arena_copy(arena, buffer);
+    free(buffer);
+    return text;
+}

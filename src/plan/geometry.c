@@ -1,0 +1,212 @@
+#include "plan/geometry.h"
+
+#include <stdlib.h>
+
+#include "ops/op.h"
+
+static struct wf_region *at_instance(struct wf_geometry *geo, struct wf_region *of, int rank, int i)
+{
+    return &of[(size_t)rank * (size_t)geo->program->n_instances + (size_t)i];
+}
+
+struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input)
+{
+    const struct wf_item *it = &geo->program->items[item];
+    const struct wf_region work = wf_geometry_work(geo, rank, item);
+    if (wf_region_is_empty(work))
+        return (struct wf_region){ 0 };
+    const struct wf_region image = wf_shape_region(it->node->in[input]->shape);
+    return wf_region_intersect(wf_op_reads(it->node, input, work), image); /* Q2 */
+}
+
+/* A pointwise item makes the whole box its users read, if that lets it stay off the network. */
+static bool makes_rim(const struct wf_node *n)
+{
+    return (n->op->flags & WF_OP_POINTWISE) && (n->op->flags & WF_OP_CHEAP);
+}
+
+static void place_item(struct wf_geometry *geo, int rank, int item)
+{
+    const struct wf_item *it = &geo->program->items[item];
+    const struct wf_node *n = it->node;
+    const bool sums = wf_op_sums_over(n) != 0;
+    for (int o = 0; o < n->n_out; o++) {
+        struct wf_region *have = at_instance(geo, geo->have, rank, it->out[o]);
+        struct wf_region *box = at_instance(geo, geo->box, rank, it->out[o]);
+        *have = wf_layout_owned(&geo->layout, n->out[o], rank);
+        *box = wf_region_bound(*box, *have);
+        if (makes_rim(n))
+            *have = *box; /* Q1 */
+    }
+    struct wf_region *work =
+        &geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item];
+    *work = sums ? wf_layout_owned(&geo->layout, wf_op_domain(n), rank)
+                 : *at_instance(geo, geo->have, rank, it->out[0]);
+    for (int k = 0; k < n->n_in; k++) {
+        if (it->in[k] < 0)
+            continue;
+        struct wf_region *box = at_instance(geo, geo->box, rank, it->in[k]);
+        *box = wf_region_bound(*box, wf_geometry_reads(geo, rank, item, k));
+    }
+}
+
+/* Walks the items backwards, so that all users of an instance are known before its maker. */
+static void place_rank(struct wf_geometry *geo, int rank)
+{
+    const struct wf_program *p = geo->program;
+    for (int item = p->n_items - 1; item >= 0; item--)
+        place_item(geo, rank, item);
+    for (int i = 0; i < p->n_instances; i++) {
+        if (p->instances[i].maker >= 0)
+            continue;
+        struct wf_region *have = at_instance(geo, geo->have, rank, i);
+        struct wf_region *box = at_instance(geo, geo->box, rank, i);
+        *box = wf_region_bound(*box, wf_layout_owned(&geo->layout, p->instances[i].value, rank));
+        *have = *box; /* inputs are given with their rim */
+    }
+}
+
+/* The parts of the value's axis that meet [lo, hi): first and last + 1. */
+static void parts_that_meet(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
+                            const struct wf_region *box, int *first, int *end)
+{
+    const int parts = l->mesh.at[wf_mesh_axis_of(axis)];
+    *first = 0;
+    while (*first < parts - 1 && wf_layout_point(l, v, axis, *first + 1) <= box->lo[axis])
+        (*first)++;
+    *end = *first;
+    while (*end < parts && wf_layout_point(l, v, axis, *end) < box->hi[axis])
+        (*end)++;
+}
+
+struct collector {
+    struct wf_transfer *items;
+    size_t count, room;
+};
+
+/* Cuts a missing box along the owners' borders: one transfer per owner. */
+static void collect(struct collector *c, const struct wf_layout *l, const struct wf_value *v,
+                    int to, struct wf_region missing)
+{
+    int at[WF_MESH_AXES], first[WF_C], end[WF_C], owner[WF_MESH_AXES];
+    wf_mesh_coords(&l->mesh, to, at);
+    for (int a = 0; a < WF_C; a++) {
+        first[a] = at[wf_mesh_axis_of((enum wf_axis)a)];
+        end[a] = first[a] + 1;
+        if (wf_layout_is_cut(l, v, (enum wf_axis)a))
+            parts_that_meet(l, v, (enum wf_axis)a, &missing, &first[a], &end[a]);
+    }
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        owner[a] = at[a];
+    for (int n = first[WF_N]; n < end[WF_N]; n++)
+        for (int d = first[WF_D]; d < end[WF_D]; d++)
+            for (int h = first[WF_H]; h < end[WF_H]; h++)
+                for (int w = first[WF_W]; w < end[WF_W]; w++) {
+                    owner[WF_MESH_DATA] = n;
+                    owner[WF_MESH_D] = d;
+                    owner[WF_MESH_H] = h;
+                    owner[WF_MESH_W] = w;
+                    const int from = wf_mesh_rank(&l->mesh, owner);
+                    const struct wf_region box =
+                        wf_region_intersect(missing, wf_layout_owned(l, v, from));
+                    if (from == to || wf_region_is_empty(box))
+                        continue;
+                    WF_GROW(c->items, c->room, c->count);
+                    c->items[c->count++] = (struct wf_transfer){ from, to, box };
+                }
+}
+
+static int by_sender(const void *a, const void *b)
+{
+    const struct wf_transfer *x = a, *y = b;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    for (int i = 0; i < WF_AXES; i++)
+        if (x->box.lo[i] != y->box.lo[i])
+            return x->box.lo[i] < y->box.lo[i] ? -1 : 1;
+    return 0;
+}
+
+static bool reads_rim(const struct wf_geometry *geo, int item, int input, int instance)
+{
+    for (int r = 0; r < geo->n_ranks; r++)
+        if (!wf_region_contains(wf_geometry_have(geo, r, instance),
+                                wf_geometry_reads(geo, r, item, input)))
+            return true;
+    return false;
+}
+
+static int first_rim_reader(const struct wf_geometry *geo, int instance)
+{
+    const struct wf_program *p = geo->program;
+    for (int item = p->instances[instance].maker + 1; item < p->n_items; item++)
+        for (int k = 0; k < p->items[item].node->n_in; k++)
+            if (p->items[item].in[k] == instance && reads_rim(geo, item, k, instance))
+                return item;
+    wf_bug(__FILE__, __LINE__, "fetch", "nobody reads the rim of '%s'",
+           p->instances[instance].value->name);
+}
+
+static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
+{
+    const struct wf_program *p = geo->program;
+    struct collector c = { 0 };
+    geo->fetches = wf_arena_array(arena, p->n_instances, struct wf_fetch);
+    for (int i = 0; i < p->n_instances; i++) {
+        const struct wf_value *v = p->instances[i].value;
+        geo->fetch_of[i] = -1;
+        c.count = 0;
+        for (int r = 0; r < geo->n_ranks && !v->everywhere; r++) {
+            struct wf_region missing[WF_SUBTRACT_MAX];
+            const int n = wf_region_subtract(wf_geometry_box(geo, r, i),
+                                             wf_geometry_have(geo, r, i), missing);
+            for (int k = 0; k < n; k++)
+                collect(&c, &geo->layout, v, r, missing[k]);
+        }
+        if (c.count == 0)
+            continue;
+        qsort(c.items, c.count, sizeof *c.items, by_sender); /* Q3 */
+        struct wf_fetch *f = &geo->fetches[geo->n_fetches];
+        f->instance = i;
+        f->n_transfers = (int)c.count;
+        f->transfers = wf_arena_array(arena, c.count, struct wf_transfer);
+        memcpy(f->transfers, c.items, c.count * sizeof *c.items);
+        f->before = first_rim_reader(geo, i);
+        geo->fetch_of[i] = geo->n_fetches++;
+    }
+    free(c.items);
+}
+
+/* A sum is partial along every mesh axis that cuts one of its axes. */
+static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
+{
+    unsigned mask = 0;
+    const unsigned over = wf_op_sums_over(n);
+    for (int a = 0; a < WF_C; a++)
+        if ((over & WF_AXIS(a)) && wf_layout_is_cut(l, wf_op_domain(n), (enum wf_axis)a))
+            mask |= 1u << wf_mesh_axis_of((enum wf_axis)a);
+    return mask;
+}
+
+bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const struct wf_graph *g,
+                      const struct wf_program *program, const struct wf_mesh *mesh,
+                      struct wf_err *err)
+{
+    *geo = (struct wf_geometry){ .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh) };
+    if (!wf_layout_init(arena, &geo->layout, g, mesh, err))
+        return false;
+    const size_t ranks = (size_t)geo->n_ranks;
+    geo->work = wf_arena_array(arena, ranks * (size_t)program->n_items, struct wf_region);
+    geo->have = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
+    geo->box = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
+    geo->fetch_of = wf_arena_array(arena, program->n_instances, int);
+    geo->reduce = wf_arena_array(arena, program->n_items, unsigned);
+    for (int r = 0; r < geo->n_ranks; r++)
+        place_rank(geo, r);
+    for (int i = 0; i < program->n_items; i++)
+        geo->reduce[i] = reduce_axes(&geo->layout, program->items[i].node);
+    find_fetches(arena, geo);
+    return true;
+}

@@ -1,0 +1,70 @@
+/*
+ * Geometry: for every rank, where each item works, what each instance must cover, and what has to
+ * travel between ranks. It is worked out for all ranks at once, by the same rule on each of them, so
+ * that both ends of a message know of it without talking.
+ *
+ * For each rank and item there is the *work*: the region the item runs on (of out[0], or of
+ * in[over] for sums). For each instance:
+ *   have  what the rank makes itself (for inputs: what it is given)
+ *   box   the smallest box around `have` and everything the rank's items read: the extent of its
+ *         buffer. What is in the box but not in `have` and is read comes by a fetch.
+ *
+ * Q1. have contains the owned region. It is larger where a pointwise item computes the rim itself
+ *     from a rim that was fetched further up.
+ * Q2. All boxes lie inside the image: what is read outside is padding.
+ * Q3. Transfers of an instance are ordered by (receiver, sender, place), the same on both sides.
+ */
+#ifndef WF_PLAN_GEOMETRY_H
+#define WF_PLAN_GEOMETRY_H
+
+#include "plan/mesh.h"
+#include "plan/program.h"
+
+struct wf_transfer {
+    int from, to; /* ranks */
+    struct wf_region box;
+};
+
+/* All transfers of one instance, over all ranks. */
+struct wf_fetch {
+    int instance;
+    int before; /* the first item for which some rank needs the rim */
+    struct wf_transfer *transfers;
+    int n_transfers;
+};
+
+struct wf_geometry {
+    const struct wf_graph *graph;
+    const struct wf_program *program;
+    struct wf_layout layout;
+    int n_ranks;
+    struct wf_region *work; /* [rank * n_items + item] */
+    struct wf_region *have; /* [rank * n_instances + instance] */
+    struct wf_region *box;  /* [rank * n_instances + instance] */
+    struct wf_fetch *fetches;
+    int n_fetches;
+    int *fetch_of;      /* per instance: its fetch, or -1 */
+    unsigned *reduce;   /* per item: mask of mesh axes over which its outputs are summed */
+};
+
+[[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,
+                                    const struct wf_graph *g, const struct wf_program *program,
+                                    const struct wf_mesh *mesh, struct wf_err *err);
+
+/* The region of an item's input that a rank reads, inside the image. */
+struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input);
+
+static inline struct wf_region wf_geometry_work(const struct wf_geometry *geo, int rank, int item)
+{
+    return geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item];
+}
+static inline struct wf_region wf_geometry_have(const struct wf_geometry *geo, int rank, int instance)
+{
+    return geo->have[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
+}
+static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, int rank, int instance)
+{
+    return geo->box[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
+}
+
+#endif

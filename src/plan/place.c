@@ -1,0 +1,202 @@
+/*
+ * Which instances share memory.
+ *
+ * Three ways, each an instance that lies inside another one's buffer at a shift:
+ *   - a concatenation's input is made straight into its slice of the result;
+ *   - a slice is a window on what it was cut from;
+ *   - a result takes the place of an input that nobody reads afterwards.
+ * What shares no memory gets a buffer of its own, packed, over its box: own part and rim.
+ */
+#include <string.h>
+
+#include "ops/op.h"
+#include "plan/planner.h"
+
+static struct wf_region box_of(const struct wf_planner *p, int instance)
+{
+    return wf_geometry_box(p->geo, p->rank, instance);
+}
+
+/* Nothing of the box has to come from elsewhere. */
+static bool is_all_made_here(const struct wf_planner *p, int instance)
+{
+    return wf_region_equal(box_of(p, instance), wf_geometry_have(p->geo, p->rank, instance)) &&
+           p->geo->fetch_of[instance] < 0;
+}
+
+static bool is_dense_kernel(const struct wf_planner *p, int item)
+{
+    return (p->kernel[item]->flags & WF_KERNEL_DENSE) != 0;
+}
+
+static bool has_dense_reader(const struct wf_planner *p, int instance)
+{
+    const struct wf_instance *in = &p->program->instances[instance];
+    for (int item = in->maker + 1; item <= in->last_use; item++)
+        for (int k = 0; k < p->program->items[item].node->n_in; k++)
+            if (p->program->items[item].in[k] == instance && is_dense_kernel(p, item))
+                return true;
+    return false;
+}
+
+static bool shifted_box_fits(const struct wf_planner *p, int inner, int outer,
+                             const int64_t shift[WF_AXES])
+{
+    return wf_region_contains(box_of(p, outer), wf_region_shift(box_of(p, inner), shift));
+}
+
+static void share(struct wf_planner *p, int inner, int outer, const int64_t shift[WF_AXES])
+{
+    p->root[inner] = outer;
+    memcpy(p->shift[inner], shift, sizeof p->shift[inner]);
+}
+
+/* A slice becomes a window when all who read it can read a window. */
+static void place_part(struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    int64_t shift[WF_AXES] = { 0 };
+    const int out = it->out[0], in = it->in[0];
+    if (!it->node->op->part || !it->node->op->part(it->node, shift))
+        return;
+    if (p->program->instances[out].keep || !is_all_made_here(p, out) || has_dense_reader(p, out) ||
+        wf_region_is_empty(box_of(p, out)) || !shifted_box_fits(p, out, in, shift))
+        return;
+    share(p, out, in, shift);
+}
+
+/* The inputs cover the result without gaps: it can be put together by placing alone. */
+static bool is_covered_by_inputs(const struct wf_node *n)
+{
+    int64_t count = 0, shift[WF_AXES];
+    for (int k = 0; k < n->n_in; k++) {
+        if (!n->op->place || !n->op->place(n, k, shift))
+            return false;
+        count += wf_shape_count(n->in[k]->shape);
+    }
+    return n->n_in > 0 && count == wf_shape_count(n->out[0]->shape);
+}
+
+static void place_inputs(struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    if (!is_covered_by_inputs(it->node) || !is_all_made_here(p, it->out[0]))
+        return;
+    for (int k = 0; k < it->node->n_in; k++) {
+        const int in = it->in[k];
+        const struct wf_instance *instance = &p->program->instances[in];
+        int64_t shift[WF_AXES] = { 0 };
+        (void)it->node->op->place(it->node, k, shift);
+        if (instance->maker < 0 || instance->keep || instance->n_uses != 1 || p->root[in] != in ||
+            is_dense_kernel(p, instance->maker) || p->geo->reduce[instance->maker] ||
+            !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
+            !shifted_box_fits(p, in, it->out[0], shift))
+            continue;
+        share(p, in, it->out[0], shift);
+    }
+}
+
+static bool is_shared(const struct wf_planner *p, int instance)
+{
+    for (int i = 0; i < p->program->n_instances; i++)
+        if (i != instance && p->root[i] == instance)
+            return true;
+    return false;
+}
+
+/* The result takes the place of an input that ends here. */
+static void place_inplace(struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    if (!it->node->op->inplace || is_dense_kernel(p, item))
+        return;
+    const int out = it->out[0];
+    const struct wf_instance *made = &p->program->instances[out];
+    if (p->root[out] != out || made->keep || is_shared(p, out))
+        return;
+    for (int k = 0; k < it->node->n_in; k++) {
+        const int in = it->in[k];
+        if (in < 0 || !(it->node->op->inplace & (1u << k)))
+            continue;
+        const struct wf_instance *used = &p->program->instances[in];
+        if (used->maker < 0 || used->keep || used->last_use != item || p->root[in] != in ||
+            is_shared(p, in) || used->value->dtype != made->value->dtype ||
+            !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)))
+            continue;
+        const int64_t none[WF_AXES] = { 0 };
+        share(p, out, in, none);
+        return;
+    }
+}
+
+static int find_root(const struct wf_planner *p, int instance, int64_t shift[WF_AXES])
+{
+    memset(shift, 0, WF_AXES * sizeof *shift);
+    while (p->root[instance] != instance) {
+        for (int a = 0; a < WF_AXES; a++)
+            shift[a] += p->shift[instance][a];
+        instance = p->root[instance];
+    }
+    return instance;
+}
+
+/* The store of a root: gradients of parameters lie flat beside the parameters. */
+static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *offset)
+{
+    const struct wf_value *v = p->program->instances[instance].value;
+    *offset = 0;
+    if (v->kind == WF_PARAM || v->kind == WF_STATE) {
+        *offset = p->plan->param_at[v->id] * sizeof(float);
+        return v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE;
+    }
+    const struct wf_graph *g = p->geo->graph;
+    if (v->kind != WF_TEMP || strncmp(v->name, "grad.", 5) != 0 ||
+        !p->program->instances[instance].keep)
+        return WF_STORE_ARENA;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->kind == WF_PARAM && strcmp(g->values[i]->name, v->name + 5) == 0) {
+            WF_BUG_ON(v->dtype != WF_F32 || !wf_shape_equal(v->shape, g->values[i]->shape),
+                      "gradient of '%s'", g->values[i]->name);
+            *offset = p->plan->param_at[i] * sizeof(float);
+            return WF_STORE_GRAD;
+        }
+    return WF_STORE_ARENA;
+}
+
+static void give_buffers(struct wf_planner *p)
+{
+    for (int i = 0; i < p->program->n_instances; i++) {
+        const struct wf_value *v = p->program->instances[i].value;
+        struct wf_slot *slot = &p->slot[i];
+        slot->buffer = -1;
+        if (p->root[i] != i || wf_region_is_empty(box_of(p, i)))
+            continue;
+        size_t offset;
+        const enum wf_store store = store_of(p, i, &offset);
+        slot->view = wf_view_dense(NULL, v->dtype, box_of(p, i));
+        slot->buffer = wf_planner_add_buffer(p, store, wf_view_bytes(&slot->view), v->name);
+        p->plan->buffers[slot->buffer].offset = offset;
+    }
+    for (int i = 0; i < p->program->n_instances; i++) {
+        int64_t shift[WF_AXES];
+        const int root = find_root(p, i, shift);
+        if (root == i)
+            continue;
+        p->slot[i] = wf_slot_part(&p->slot[root], wf_region_shift(box_of(p, i), shift));
+        p->slot[i].view.box = box_of(p, i);
+        p->slot[i].view.dtype = p->program->instances[i].value->dtype;
+    }
+}
+
+void wf_planner_place(struct wf_planner *p)
+{
+    for (int i = 0; i < p->program->n_instances; i++)
+        p->root[i] = i;
+    for (int item = 0; item < p->program->n_items; item++) {
+        place_part(p, item);
+        place_inputs(p, item);
+    }
+    for (int item = 0; item < p->program->n_items; item++)
+        place_inplace(p, item);
+    give_buffers(p);
+}

@@ -1,0 +1,157 @@
+/*
+ * The plan: one rank's flat list of steps and the memory they run in.
+ *
+ * A scheme holds what all ranks share (program and geometry); a plan is made from it for one rank.
+ * Both are pure functions of (graph, mesh, device, options): nothing runs, no rank talks, and a
+ * laptop can make the plans of a thousand ranks. The graph must outlive the scheme, the scheme its
+ * plans.
+ *
+ *     struct wf_scheme *s = wf_scheme_new(g, &mesh, &(struct wf_plan_options){ .device = &wf_device_cpu }, &err);
+ *     struct wf_plan *p = wf_plan_new(s, rank, &err);
+ *     printf("%zu bytes\n", p->arena_bytes);
+ *
+ * Invariants, checked by wf_plan_check() whenever a plan is made and wf_plan_check_all() over all
+ * ranks:
+ *   I1. Each read is of an earlier write: a step reads a slot only after its buffer was written.
+ *   I2. Buffers that are live at the same step never overlap, and each lies inside its store.
+ *   I3. Every exchange and sum that begins ends, once, later; what it touches is live throughout.
+ *   I4. Every send has exactly one matching receive of the same size, in the same order.
+ *   I5. All ranks of a group meet each sum in the same order with the same size.
+ */
+#ifndef WF_PLAN_PLAN_H
+#define WF_PLAN_PLAN_H
+
+#include "plan/geometry.h"
+#include "plan/target.h"
+
+struct wf_plan_options {
+    const struct wf_device *device;
+    int threads;       /* per rank, for the kernels' scratch; 0 means 1 */
+    bool no_recompute; /* keep every result for the backward pass */
+    bool no_overlap;   /* begin and end communication at the same place */
+};
+
+struct wf_scheme {
+    struct wf_arena arena;
+    const struct wf_graph *graph;
+    struct wf_mesh mesh;
+    struct wf_plan_options options;
+    struct wf_program *program;
+    struct wf_geometry geometry;
+};
+
+/* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
+ * values: the optimiser runs over them in one sweep. */
+enum wf_store {
+    WF_STORE_ARENA,
+    WF_STORE_PARAM,
+    WF_STORE_GRAD, /* the same offsets as WF_STORE_PARAM */
+    WF_STORE_STATE,
+    WF_STORES
+};
+
+struct wf_buffer {
+    enum wf_store store;
+    size_t offset, bytes; /* in its store */
+    int first, last;      /* the steps during which it is live */
+    const char *name;     /* of the value, for explain */
+};
+
+/* A box of a buffer. view.data is NULL until a run resolves it. */
+struct wf_slot {
+    int buffer;    /* -1: absent */
+    size_t offset; /* bytes from the buffer's start to view.box.lo */
+    struct wf_view view;
+};
+
+enum wf_step_kind {
+    WF_STEP_KERNEL,
+    WF_STEP_COPY, /* out[0] <- in[0] */
+    WF_STEP_FETCH_BEGIN,
+    WF_STEP_FETCH_END,
+    WF_STEP_SUM_BEGIN,
+    WF_STEP_SUM_END,
+};
+
+struct wf_step {
+    enum wf_step_kind kind;
+    const struct wf_node *node; /* the item it belongs to, or NULL */
+    bool again;                 /* a recomputation */
+    int n_in, n_out;
+    struct wf_slot *in, *out;
+    /* kernel */
+    const struct wf_kernel *kernel;
+    struct wf_region work;
+    int scratch; /* buffer, or -1 */
+    void *prepared;
+    const char *implementation;
+    double seconds; /* estimate */
+    /* communication: index into exchanges or sums */
+    int which;
+};
+
+struct wf_plan_message {
+    int peer, tag;
+    bool is_send;
+    struct wf_slot slot; /* the box in the instance's buffer */
+    int staging;         /* buffer for a packed copy, or -1: the box is packed where it lies */
+    size_t bytes;
+};
+
+struct wf_exchange {
+    const struct wf_value *value;
+    struct wf_plan_message *messages;
+    int n_messages;
+};
+
+struct wf_sum {
+    const struct wf_value *value;
+    struct wf_slot slot;
+    size_t count;
+    unsigned axes; /* mask of mesh axes that form the group */
+};
+
+struct wf_plan {
+    struct wf_arena arena;
+    const struct wf_scheme *scheme;
+    int rank;
+    struct wf_step *steps;
+    int n_steps;
+    struct wf_buffer *buffers;
+    int n_buffers;
+    struct wf_exchange *exchanges;
+    int n_exchanges;
+    struct wf_sum *sums;
+    int n_sums;
+    struct wf_slot *values; /* per value id: where an input, weight or output is; buffer -1: nowhere */
+    size_t *param_at;       /* per value id: element offset in its flat store, for weights */
+    size_t store_bytes[WF_STORES];
+    size_t arena_bytes, live_bytes; /* what is needed, and the lower bound: most bytes live at once */
+    size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */
+    double flops, seconds;            /* of this rank's step; an estimate */
+    int references; /* kernels that fell back to the reference */
+};
+
+struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                const struct wf_plan_options *options, struct wf_err *err);
+void wf_scheme_free(struct wf_scheme *scheme);
+
+struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);
+void wf_plan_free(struct wf_plan *plan);
+
+/* Bytes outside the arena: parameters, gradients, states. */
+size_t wf_plan_param_bytes(const struct wf_plan *plan);
+
+[[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);
+/* Plans of all ranks of one scheme, in rank order. */
+[[nodiscard]] bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err);
+/* The steps, one per line, for people. */
+char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *plan);
+
+/* Offsets for intervals that share one store: returns the bytes needed, fills offset[]. */
+size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
+                      size_t offset[]);
+/* Most bytes live at once. */
+size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps);
+
+#endif
