@@ -1,0 +1,115 @@
+/*
+ * reshape: the elements of each sample as another [C, D, H, W], in PyTorch's order (C outermost,
+ * W innermost), so that weights of a layer behind a flatten are exchangeable with it. A reshape is
+ * a transposition in memory here, because channels lie last.
+ */
+#include <inttypes.h>
+
+#include "ops/spatial.h"
+
+static const struct wf_field fields[] = {
+    { "shape", WF_FIELD_INT, offsetof(struct wf_reshape_attrs, shape), WF_AXES, NULL },
+    { 0 },
+};
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_reshape_attrs *a = node->attrs;
+    const struct wf_shape *x = &node->in[0]->shape;
+    struct wf_shape *y = &node->out[0]->shape;
+    for (int i = 0; i < WF_AXES; i++)
+        y->at[i] = a->shape[i];
+    if (y->at[WF_N] != x->at[WF_N])
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "keeps the samples: %" PRId64 " cannot become %" PRId64, x->at[WF_N],
+                          y->at[WF_N]);
+    if (!wf_shape_is_valid(*y) || wf_shape_count(*y) != wf_shape_count(*x))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "%" PRId64 " elements per sample do not become %" PRId64 " channels of "
+                          "%" PRId64 " x %" PRId64 " x %" PRId64,
+                          wf_shape_count(*x) / x->at[WF_N], y->at[WF_C], y->at[WF_D], y->at[WF_H],
+                          y->at[WF_W]);
+    return true;
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    if (!wanted[0])
+        return;
+    struct wf_reshape_attrs a;
+    for (int i = 0; i < WF_AXES; i++)
+        a.shape[i] = node->in[0]->shape.at[i];
+    dx[0] = wf_append(g, &wf_op_reshape, node->name, "dx", &a, 1, dy);
+}
+
+/* Samples stay apart; inside one, a box of the result can come from anywhere. */
+static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+{
+    (void)input;
+    if (wf_shape_equal(node->in[0]->shape, node->out[0]->shape))
+        return work;
+    struct wf_region r = wf_shape_region(node->in[0]->shape);
+    r.lo[WF_N] = work.lo[WF_N];
+    r.hi[WF_N] = work.hi[WF_N];
+    return r;
+}
+
+/* From outermost to innermost in PyTorch's order. */
+static const int order[] = { WF_C, WF_D, WF_H, WF_W };
+
+static void reference(const struct wf_call *call)
+{
+    const struct wf_shape *x = &call->node->in[0]->shape, *y = &call->node->out[0]->shape;
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        int64_t index = 0, from[WF_AXES] = { [WF_N] = c.at[WF_N] };
+        for (int i = 0; i < 4; i++)
+            index = index * y->at[order[i]] + c.at[order[i]];
+        for (int i = 3; i >= 0; i--) {
+            from[order[i]] = index % x->at[order[i]];
+            index /= x->at[order[i]];
+        }
+        wf_view_set(&call->out[0], c.at, wf_ref_get(&call->in[0], x, from));
+    }
+}
+
+static const struct wf_case cases[] = {
+    { "shape=[2,1,1,1,24]", "x", { { { 2, 1, 3, 4, 2 } } }, 0, NULL },
+    { "shape=[2,1,3,4,2]", "x", { { { 2, 1, 1, 1, 24 } } }, 0, NULL },
+    { "shape=[1,1,5,3,2]", "x", { { { 1, 1, 2, 5, 3 } } }, 0, NULL },
+    { "shape=[1,2,2,3,2]", "x", { { { 1, 1, 3, 4, 2 } } }, 0, NULL },
+    { "shape=[3,1,1,7,1]", "x", { { { 3, 1, 7, 1, 1 } } }, 0, NULL },
+    { "shape=[1,1,2,3,2]", "x", { { { 1, 1, 2, 3, 2 } } }, 0, NULL },
+    { 0 },
+};
+
+const struct wf_op wf_op_reshape = {
+    .name = "reshape",
+    .n_in = 1,
+    .n_out = 1,
+    .attr_bytes = sizeof(struct wf_reshape_attrs),
+    .fields = fields,
+    .flags = WF_OP_CHEAP,
+    .infer = infer,
+    .grad = grad,
+    .reads = reads,
+    .reference = reference,
+    .cases = cases,
+};
+
+struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *name,
+                            struct wf_shape shape)
+{
+    struct wf_reshape_attrs a;
+    for (int i = 0; i < WF_AXES; i++)
+        a.shape[i] = shape.at[i];
+    return x ? wf_append(g, &wf_op_reshape, name, NULL, &a, 1, &x) : NULL;
+}
+
+struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    if (!x)
+        return NULL;
+    const int64_t samples = x->shape.at[WF_N];
+    return wf_reshape(g, x, name, WF_SHAPE(samples, 1, 1, 1, wf_shape_count(x->shape) / samples));
+}

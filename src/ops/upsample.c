@@ -1,0 +1,244 @@
+/*
+ * upsample: another extent by the nearest element or by linear interpolation; either direction.
+ *
+ *     nearest         source of i is floor(i * in / out)
+ *     linear          half-pixel centres: (i + 1/2) * in / out - 1/2, not below 0 (PyTorch's
+ *                     align_corners=False)
+ *     linear_corners  i * (in - 1) / (out - 1): first meets first and last meets last
+ *
+ * Along each axis an output takes at most two neighbours, found in whole numbers: a tile computes
+ * the same weights as the whole image. upsample_grad is the adjoint.
+ */
+#include <inttypes.h>
+
+#include "ops/spatial.h"
+
+static const char *const mode_names[] = { "nearest", "linear", "linear_corners", NULL };
+
+static const struct wf_field fields[] = {
+    { "mode", WF_FIELD_NAME, offsetof(struct wf_upsample_attrs, mode), 1, mode_names },
+    { "extent", WF_FIELD_INT, offsetof(struct wf_upsample_attrs, extent), 3, NULL },
+    { 0 },
+};
+
+/* One axis of a resampling: the extents of the source and of the result. */
+struct axis {
+    int64_t mode, in, out;
+};
+
+/* Where a result's element comes from: (1 - t) * first + t * second; second == first when t is 0. */
+struct source {
+    int64_t first, second;
+    double t;
+};
+
+static struct source source_of(struct axis a, int64_t i)
+{
+    int64_t top, bottom;
+    if (a.mode == WF_NEAREST)
+        return (struct source){ i * a.in / a.out, i * a.in / a.out, 0 };
+    if (a.mode == WF_LINEAR) {
+        top = wf_max(0, (2 * i + 1) * a.in - a.out);
+        bottom = 2 * a.out;
+    } else {
+        top = i * (a.in - 1);
+        bottom = wf_max(1, a.out - 1);
+    }
+    struct source s = { .first = top / bottom, .second = top / bottom };
+    if (top % bottom != 0 && s.first + 1 < a.in) {
+        s.second = s.first + 1;
+        s.t = (double)(top % bottom) / (double)bottom;
+    }
+    return s;
+}
+
+/* The result's elements that take any of the source elements [lo, hi). Sources do not fall as i
+ * rises, so both ends are found by halving. */
+static struct wf_range taken_by(struct axis a, int64_t lo, int64_t hi)
+{
+    struct wf_range r = { 0, 0 };
+    for (int64_t left = 0, right = a.out; left < right;) {
+        const int64_t mid = left + (right - left) / 2;
+        if (source_of(a, mid).second >= lo)
+            right = mid;
+        else
+            left = mid + 1;
+        r.lo = left;
+    }
+    for (int64_t left = 0, right = a.out; left < right;) {
+        const int64_t mid = left + (right - left) / 2;
+        if (source_of(a, mid).first >= hi)
+            right = mid;
+        else
+            left = mid + 1;
+        r.hi = left;
+    }
+    return r;
+}
+
+/* Axis i (0, 1, 2) of an upsample node, or of the upsampling that a gradient node belongs to. */
+static struct axis axis_of(const struct wf_node *node, int i)
+{
+    const struct wf_upsample_attrs *a = node->attrs;
+    const int64_t given = node->in[0]->shape.at[WF_D + i], made = node->out[0]->shape.at[WF_D + i];
+    const bool back = node->op == &wf_op_upsample_grad;
+    return (struct axis){ a->mode, back ? made : given, back ? given : made };
+}
+
+static bool infer(const struct wf_node *node, struct wf_err *err)
+{
+    const struct wf_upsample_attrs *a = node->attrs;
+    struct wf_shape *y = &node->out[0]->shape;
+    *y = node->in[0]->shape;
+    if (a->mode < WF_NEAREST || a->mode > WF_LINEAR_CORNERS)
+        return wf_err_set(err, WF_ERR_USAGE, "there is no mode %" PRId64, a->mode);
+    for (int i = 0; i < WF_SPACE; i++) {
+        if (a->extent[i] < 1 || a->extent[i] > INT64_C(1) << 30)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "the result's extent along %c is %" PRId64 ": it must be at least 1",
+                              "DHW"[i], a -> extent[i]);
+        y->at[WF_D + i] = a->extent[i];
+    }
+    return true;
+}
+
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    struct wf_upsample_attrs a = *(const struct wf_upsample_attrs *)node->attrs;
+    if (!wanted[0])
+        return;
+    for (int i = 0; i < WF_SPACE; i++)
+        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    dx[0] = wf_append(g, &wf_op_upsample_grad, node->name, "dx", &a, 1, dy);
+}
+
+static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+{
+    (void)input;
+    struct wf_region r = work;
+    for (int i = 0; i < WF_SPACE; i++) {
+        const struct axis a = axis_of(node, i);
+        r.lo[WF_D + i] = source_of(a, work.lo[WF_D + i]).first;
+        r.hi[WF_D + i] = source_of(a, work.hi[WF_D + i] - 1).second + 1;
+    }
+    return r;
+}
+
+static void reference(const struct wf_call *call)
+{
+    const struct wf_shape *x = &call->node->in[0]->shape;
+    struct axis axes[WF_SPACE];
+    for (int i = 0; i < WF_SPACE; i++)
+        axes[i] = axis_of(call->node, i);
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        struct wf_region near = { 0 }; /* the box of one or two neighbours along each axis */
+        struct source s[WF_SPACE];
+        for (int a = 0; a < WF_AXES; a++) {
+            near.lo[a] = c.at[a];
+            near.hi[a] = c.at[a] + 1;
+        }
+        for (int i = 0; i < WF_SPACE; i++) {
+            s[i] = source_of(axes[i], c.at[WF_D + i]);
+            near.lo[WF_D + i] = s[i].first;
+            near.hi[WF_D + i] = s[i].second + 1;
+        }
+        double sum = 0;
+        for (struct wf_cursor p = wf_cursor(near); wf_cursor_next(&p);) {
+            double weight = 1;
+            for (int i = 0; i < WF_SPACE; i++)
+                weight *= p.at[WF_D + i] == s[i].first ? 1 - s[i].t : s[i].t;
+            sum += weight * wf_ref_get(&call->in[0], x, p.at);
+        }
+        wf_view_set(&call->out[0], c.at, sum);
+    }
+}
+
+static const struct wf_case cases[] = {
+    { "mode=nearest extent=[1,8,10]", "x", { { { 2, 1, 4, 5, 2 } } }, 0, NULL },
+    { "mode=nearest extent=[1,7,3]", "x", { { { 1, 1, 3, 5, 2 } } }, 0, NULL },
+    { "mode=linear extent=[1,8,10]", "x", { { { 1, 1, 4, 5, 2 } } }, 0, NULL },
+    { "mode=linear extent=[1,7,11]", "x", { { { 2, 1, 3, 5, 1 } } }, 0, NULL },
+    { "mode=linear extent=[1,1,4]", "x", { { { 1, 1, 1, 9, 2 } } }, 0, NULL },
+    { "mode=linear extent=[4,6,5]", "x", { { { 1, 2, 3, 4, 1 } } }, 0, NULL },
+    { "mode=linear_corners extent=[1,9,1]", "x", { { { 1, 1, 5, 3, 2 } } }, 0, NULL },
+    { "mode=linear_corners extent=[3,7,8]", "x", { { { 1, 2, 4, 5, 1 } } }, 0, NULL },
+    { "mode=nearest extent=[5,2,6]", "x", { { { 1, 2, 3, 4, 2 } } }, 0, NULL },
+    { 0 },
+};
+
+const struct wf_op wf_op_upsample = {
+    .name = "upsample",
+    .n_in = 1,
+    .n_out = 1,
+    .attr_bytes = sizeof(struct wf_upsample_attrs),
+    .fields = fields,
+    .infer = infer,
+    .grad = grad,
+    .reads = reads,
+    .reference = reference,
+    .cases = cases,
+};
+
+struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
+                             const int64_t out[3], enum wf_upsample_mode mode)
+{
+    const struct wf_upsample_attrs a = { .mode = mode, .extent = { out[0], out[1], out[2] } };
+    return x ? wf_append(g, &wf_op_upsample, name, NULL, &a, 1, &x) : NULL;
+}
+
+/* --- the gradient --- */
+
+static struct wf_region reads_grad(const struct wf_node *node, int input, struct wf_region work)
+{
+    (void)input;
+    struct wf_region r = work;
+    for (int i = 0; i < WF_SPACE; i++) {
+        const struct wf_range from =
+            taken_by(axis_of(node, i), work.lo[WF_D + i], work.hi[WF_D + i]);
+        r.lo[WF_D + i] = from.lo;
+        r.hi[WF_D + i] = from.hi;
+    }
+    return r;
+}
+
+/* How much of source element p goes into result element i along an axis. */
+static double share(struct axis a, int64_t i, int64_t p)
+{
+    const struct source s = source_of(a, i);
+    return p == s.first ? 1 - s.t : p == s.second ? s.t : 0;
+}
+
+static void reference_grad(const struct wf_call *call)
+{
+    const struct wf_shape *dy = &call->node->in[0]->shape;
+    struct axis axes[WF_SPACE];
+    for (int i = 0; i < WF_SPACE; i++)
+        axes[i] = axis_of(call->node, i);
+    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
+        struct wf_region one;
+        for (int a = 0; a < WF_AXES; a++) {
+            one.lo[a] = c.at[a];
+            one.hi[a] = c.at[a] + 1;
+        }
+        double sum = 0;
+        for (struct wf_cursor o = wf_cursor(reads_grad(call->node, 0, one)); wf_cursor_next(&o);) {
+            double weight = 1;
+            for (int i = 0; i < WF_SPACE; i++)
+                weight *= share(axes[i], o.at[WF_D + i], c.at[WF_D + i]);
+            sum += weight * wf_ref_get(&call->in[0], dy, o.at);
+        }
+        wf_view_set(&call->out[0], c.at, sum);
+    }
+}
+
+const struct wf_op wf_op_upsample_grad = {
+    .name = "upsample_grad",
+    .n_in = 1,
+    .n_out = 1,
+    .attr_bytes = sizeof(struct wf_upsample_attrs),
+    .fields = fields,
+    .infer = infer,
+    .reads = reads_grad,
+    .reference = reference_grad,
+};
