@@ -1,16 +1,19 @@
 /* Sum of two values of one shape. */
-#include "ops/build.h"
-#include "ops/op.h"
+#include "ops/pair.h"
 
-static bool infer(const struct wf_node *node, struct wf_err *err)
+#include <inttypes.h>
+
+#include "ops/build.h"
+
+bool wf_pair_infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_value *a = node->in[0], *b = node->in[1];
     for (int axis = 0; axis < WF_AXES; axis++)
         if (a->shape.at[axis] != b->shape.at[axis])
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "'%s' and '%s' differ along %c (%lld and %lld): pad or crop one",
-                              a->name, b->name, "NDHWC"[axis], (long long)a -> shape.at[axis],
-                              (long long)b->shape.at[axis]);
+            return wf_err_set(
+                err, WF_ERR_USAGE,
+                "'%s' and '%s' differ along %c (%" PRId64 " and %" PRId64 "): pad or crop one",
+                a->name, b->name, "NDHWC"[axis], a -> shape.at[axis], b->shape.at[axis]);
     if (a->dtype != b->dtype)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s and '%s' is %s: cast one", a->name,
                           wf_dtype_name(a->dtype), b->name, wf_dtype_name(b->dtype));
@@ -51,7 +54,7 @@ const struct wf_op wf_op_add = {
     .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << 0 | 1u << 1,
-    .infer = infer,
+    .infer = wf_pair_infer,
     .grad = grad,
     .reference = reference,
     .cases = cases,

@@ -1,23 +1,6 @@
 /* Product of two values of one shape, element by element. */
 #include "ops/build.h"
-#include "ops/op.h"
-
-static bool infer(const struct wf_node *node, struct wf_err *err)
-{
-    const struct wf_value *a = node->in[0], *b = node->in[1];
-    for (int axis = 0; axis < WF_AXES; axis++)
-        if (a->shape.at[axis] != b->shape.at[axis])
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "'%s' and '%s' differ along %c (%lld and %lld): pad or crop one",
-                              a->name, b->name, "NDHWC"[axis], (long long)a -> shape.at[axis],
-                              (long long)b->shape.at[axis]);
-    if (a->dtype != b->dtype)
-        return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s and '%s' is %s: cast one", a->name,
-                          wf_dtype_name(a->dtype), b->name, wf_dtype_name(b->dtype));
-    node->out[0]->shape = a->shape;
-    node->out[0]->everywhere = a->everywhere && b->everywhere;
-    return true;
-}
+#include "ops/pair.h"
 
 static void reference(const struct wf_call *call)
 {
@@ -54,7 +37,7 @@ const struct wf_op wf_op_multiply = {
     .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << 0 | 1u << 1,
-    .infer = infer,
+    .infer = wf_pair_infer,
     .grad = grad,
     .reference = reference,
     .cases = cases,
