@@ -1,0 +1,13 @@
+/* What the tests need to know of mpi.c beyond the contract. */
+#ifndef WF_COMM_MPI_H
+#define WF_COMM_MPI_H
+
+#include <stddef.h>
+
+struct wf_comm;
+
+/* MPI counts in int: what is larger than `bytes` (a multiple of 8) travels in pieces. Collective: the
+ * same on all ranks, before anything is begun. A test makes the pieces small. */
+void wf_comm_mpi_set_piece(struct wf_comm *comm, size_t bytes);
+
+#endif

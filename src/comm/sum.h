@@ -1,0 +1,21 @@
+/*
+ * Adding the ranks' numbers: the arithmetic of a sum, whoever carries it.
+ *
+ * The order is the order of `parts`, for every element alone, so the result does not depend on who
+ * adds which block. bf16 and f16 are added in f32 and rounded once. Whole numbers wrap around.
+ */
+#ifndef WF_COMM_SUM_H
+#define WF_COMM_SUM_H
+
+#include <stddef.h>
+
+#include "tensor/dtype.h"
+
+/* Elements first .. first + count of all parts are replaced by their sum. */
+void wf_sum_block(enum wf_dtype dtype, void *const *parts, int ranks, size_t first, size_t count);
+
+/* bf16 or f16 to f32 and back. */
+void wf_sum_widen(enum wf_dtype dtype, float *to, const void *from, size_t count);
+void wf_sum_narrow(enum wf_dtype dtype, void *to, const float *from, size_t count);
+
+#endif
