@@ -44,7 +44,7 @@ static void grad_reference(const struct wf_call *call)
             double d = wf_view_get(&call->in[2], 0, 0, 0, 0, classes + c);
             if (c == mine)
                 d += wf_view_get(&call->in[2], 0, 0, 0, 0, c);
-            wf_row_put(&call->out[0], r.at, c, !counts ? 0.0 : mine < 0 ? NAN : d);
+            wf_row_put(&call->out[0], r.at, c, !counts ? 0.0 : mine < 0 ? (double)NAN : d);
         }
     }
 }
@@ -81,7 +81,7 @@ static void reference(const struct wf_call *call)
             continue;
         for (int64_t c = 0; c < classes; c++) {
             const double p = wf_row_get(&call->in[0], r.at, c);
-            const double t = mine < 0 ? NAN : c == mine ? 1.0 : 0.0;
+            const double t = mine < 0 ? (double)NAN : c == mine ? 1.0 : 0.0;
             wf_loss_sum(&call->out[0], c, p * t);
             wf_loss_sum(&call->out[0], classes + c, p);
             wf_loss_sum(&call->out[0], 2 * classes + c, t);
