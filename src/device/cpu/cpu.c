@@ -89,6 +89,7 @@ static void give_back(void *memory, size_t bytes)
 const struct wf_device wf_device_cpu = {
     .name = "cpu",
     .find = find_fast,
+    .fallback = &reference,
     .alloc = take,
     .free = give_back,
     .copy = wf_cpu_copy,
@@ -101,6 +102,7 @@ const struct wf_device wf_device_cpu = {
 const struct wf_device wf_device_reference = {
     .name = "reference",
     .find = find_reference,
+    .fallback = &reference,
     .alloc = take,
     .free = give_back,
     .copy = wf_cpu_copy,

@@ -177,7 +177,7 @@ static void dropout_body(const struct wf_cpu_piece *piece, const void *context)
     float *y = wf_cpu_dest(piece, 1, buffer[1]);
     WF_SIMD
     for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * factor[i];
+        y[i] = factor[i] != 0.0f ? x[i] * factor[i] : 0.0f;
     wf_cpu_store(piece, 1, y);
 }
 

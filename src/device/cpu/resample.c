@@ -1,0 +1,258 @@
+/*
+ * Upsampling and its gradient, line by line, axis by axis.
+ *
+ * Forward mixes the two or four rows that a line comes from, then goes along W. The gradient first
+ * adds the rows of dy that take from a line of dx, then gathers along W. Many channels are taken in
+ * slices, so that what a line reads fits a buffer. Sources are found in whole numbers exactly as
+ * the operator defines them (ops/upsample.c).
+ */
+#include "device/cpu/cpu.h"
+
+#include "ops/spatial.h"
+
+struct axis {
+    int64_t mode, in, out;
+};
+
+/* (1 - t) * first + t * second */
+struct source {
+    int64_t first, second;
+    float t;
+};
+
+struct job {
+    const struct wf_call *call;
+    struct axis axis[WF_SPACE];
+    struct wf_cpu_lines lines;
+    int64_t channels, slice, slices; /* of channels */
+};
+
+static struct source source_of(struct axis a, int64_t i)
+{
+    int64_t top, bottom;
+    if (a.mode == WF_NEAREST)
+        return (struct source){ i * a.in / a.out, i * a.in / a.out, 0.0f };
+    if (a.mode == WF_LINEAR) {
+        top = wf_max(0, (2 * i + 1) * a.in - a.out);
+        bottom = 2 * a.out;
+    } else {
+        top = i * (a.in - 1);
+        bottom = wf_max(1, a.out - 1);
+    }
+    struct source s = { .first = top / bottom, .second = top / bottom };
+    if (top % bottom != 0 && s.first + 1 < a.in) {
+        s.second = s.first + 1;
+        s.t = (float)((double)(top % bottom) / (double)bottom);
+    }
+    return s;
+}
+
+/* The first result whose source reaches `at`: its second one, or its first. Sources do not fall. */
+static int64_t first_reaching(struct axis a, int64_t at, bool second)
+{
+    int64_t left = 0, right = a.out;
+    while (left < right) {
+        const int64_t mid = left + (right - left) / 2;
+        const struct source s = source_of(a, mid);
+        if ((second ? s.second : s.first) >= at)
+            right = mid;
+        else
+            left = mid + 1;
+    }
+    return left;
+}
+
+/* Results that take any of the sources [lo, hi). */
+static struct wf_range taken_by(struct axis a, int64_t lo, int64_t hi)
+{
+    return (struct wf_range){ first_reaching(a, lo, true), first_reaching(a, hi, false) };
+}
+
+/* How much result o takes of source i. */
+static float weight_of(struct axis a, int64_t o, int64_t i)
+{
+    const struct source s = source_of(a, o);
+    if (s.first == i)
+        return 1.0f - s.t;
+    return s.second == i ? s.t : 0.0f;
+}
+
+/* Positions of the read side under `block` positions of the written side, at most. */
+static int64_t under(int64_t block, int64_t ratio)
+{
+    return (block + 2) * ratio + 2;
+}
+
+static struct job job_of(const struct wf_call *call, bool backward)
+{
+    const struct wf_upsample_attrs *a = call->node->attrs;
+    struct job j = { .call = call, .channels = call->node->in[0]->shape.at[WF_C] };
+    for (int i = 0; i < WF_SPACE; i++) {
+        const int64_t given = call->node->in[0]->shape.at[WF_D + i];
+        const int64_t made = call->node->out[0]->shape.at[WF_D + i];
+        j.axis[i] = (struct axis){ a->mode, backward ? made : given, backward ? given : made };
+    }
+    const int64_t ratio =
+        wf_ceil_div(call->node->in[0]->shape.at[WF_W], call->node->out[0]->shape.at[WF_W]);
+    j.slice = wf_min(j.channels, wf_max(1, WF_CPU_BLOCK_MAX / under(4, ratio)));
+    j.slices = wf_ceil_div(j.channels, j.slice);
+    int64_t block = wf_max(1, WF_CPU_BLOCK / j.slice);
+    while (block > 1 && under(block, ratio) * j.slice > WF_CPU_BLOCK_MAX)
+        block--;
+    j.lines = wf_cpu_lines(call->work, block);
+    return j;
+}
+
+static bool accepts(const struct wf_node *node)
+{
+    const int64_t ratio = wf_ceil_div(node->in[0]->shape.at[WF_W], node->out[0]->shape.at[WF_W]);
+    return wf_cpu_accepts_float(node) && under(4, ratio) <= WF_CPU_BLOCK_MAX;
+}
+
+/* acc += factor * the line of `view`, or = where it is the first. */
+static void add_line(const struct wf_view *view, struct wf_cpu_line line, float factor, bool first,
+                     float *acc)
+{
+    float buffer[WF_CPU_BLOCK_MAX];
+    const int64_t n = (line.w1 - line.w0) * wf_region_extent(view->box, WF_C);
+    const float *x = wf_cpu_line_load(view, line, buffer);
+    if (first) {
+        WF_SIMD
+        for (int64_t i = 0; i < n; i++)
+            acc[i] = factor * x[i];
+    } else {
+        WF_SIMD
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += factor * x[i];
+    }
+}
+
+/* The rows of x that line `out` lies between, mixed; or the row itself when there is one. */
+static const float *mix_rows(const struct job *j, const struct wf_view *x, struct wf_cpu_line out,
+                             struct wf_range along, float *acc)
+{
+    const struct source d = source_of(j->axis[0], out.d), h = source_of(j->axis[1], out.h);
+    struct wf_cpu_line in = { out.n, d.first, h.first, along.lo, along.hi };
+    if (d.first == d.second && h.first == h.second)
+        return wf_cpu_line_load(x, in, acc);
+    for (in.d = d.first; in.d <= d.second; in.d++)
+        for (in.h = h.first; in.h <= h.second; in.h++) {
+            const float factor =
+                (in.d == d.first ? 1.0f - d.t : d.t) * (in.h == h.first ? 1.0f - h.t : h.t);
+            add_line(x, in, factor, in.d == d.first && in.h == h.first, acc);
+        }
+    return acc;
+}
+
+static void forward_line(const struct job *j, const struct wf_view *x, const struct wf_view *y,
+                         struct wf_cpu_line out)
+{
+    float acc[WF_CPU_BLOCK_MAX], buffer[WF_CPU_BLOCK_MAX];
+    const int64_t channels = wf_region_extent(y->box, WF_C);
+    const struct wf_range along = { source_of(j->axis[2], out.w0).first,
+                                    source_of(j->axis[2], out.w1 - 1).second + 1 };
+    const float *mixed = mix_rows(j, x, out, along, acc);
+    float *to = wf_cpu_line_dest(y, out, buffer);
+    for (int64_t o = out.w0; o < out.w1; o++) {
+        const struct source s = source_of(j->axis[2], o);
+        const float *a = mixed + (s.first - along.lo) * channels;
+        const float *b = mixed + (s.second - along.lo) * channels;
+        float *at = to + (o - out.w0) * channels;
+        if (s.first == s.second) {
+            memcpy(at, a, (size_t)channels * sizeof *at);
+            continue;
+        }
+        const float t = s.t, rest = 1.0f - s.t;
+        WF_SIMD
+        for (int64_t c = 0; c < channels; c++)
+            at[c] = rest * a[c] + t * b[c];
+    }
+    wf_cpu_line_store(y, out, to);
+}
+
+static void add_scaled(const float *from, float factor, int64_t n, float *to)
+{
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        to[i] += factor * from[i];
+}
+
+static void backward_line(const struct job *j, const struct wf_view *dy, const struct wf_view *dx,
+                          struct wf_cpu_line out)
+{
+    float acc[WF_CPU_BLOCK_MAX], buffer[WF_CPU_BLOCK_MAX];
+    const int64_t channels = wf_region_extent(dx->box, WF_C);
+    const struct wf_range d = taken_by(j->axis[0], out.d, out.d + 1);
+    const struct wf_range h = taken_by(j->axis[1], out.h, out.h + 1);
+    const struct wf_range along = taken_by(j->axis[2], out.w0, out.w1);
+    float *to = wf_cpu_line_dest(dx, out, buffer);
+    memset(to, 0, (size_t)((out.w1 - out.w0) * channels) * sizeof *to);
+    memset(acc, 0, (size_t)((along.hi - along.lo) * channels) * sizeof *acc);
+    struct wf_cpu_line in = { .n = out.n, .w0 = along.lo, .w1 = along.hi };
+    for (in.d = d.lo; in.d < d.hi && along.lo < along.hi; in.d++)
+        for (in.h = h.lo; in.h < h.hi; in.h++)
+            add_line(dy, in,
+                     weight_of(j->axis[0], in.d, out.d) * weight_of(j->axis[1], in.h, out.h), false,
+                     acc);
+    for (int64_t o = along.lo; o < along.hi; o++) {
+        const struct source s = source_of(j->axis[2], o);
+        const float *from = acc + (o - along.lo) * channels;
+        if (s.first >= out.w0 && s.first < out.w1)
+            add_scaled(from, 1.0f - s.t, channels, to + (s.first - out.w0) * channels);
+        if (s.second != s.first && s.second >= out.w0 && s.second < out.w1)
+            add_scaled(from, s.t, channels, to + (s.second - out.w0) * channels);
+    }
+    wf_cpu_line_store(dx, out, to);
+}
+
+static struct wf_view channel_slice(const struct wf_view *view, int64_t lo, int64_t hi)
+{
+    struct wf_region box = view->box;
+    box.lo[WF_C] = lo;
+    box.hi[WF_C] = hi;
+    return wf_view_part(*view, box);
+}
+
+static void run(const struct wf_call *call, bool backward)
+{
+    if (!wf_cpu_whole_channels(call)) {
+        call->node->op->reference(call);
+        return;
+    }
+    const struct job j = job_of(call, backward);
+    WF_PARALLEL_FOR
+    for (int64_t i = 0; i < j.lines.count * j.slices; i++) {
+        const int64_t lo = i % j.slices * j.slice, hi = wf_min(lo + j.slice, j.channels);
+        const struct wf_view in = channel_slice(&call->in[0], lo, hi);
+        const struct wf_view out = channel_slice(&call->out[0], lo, hi);
+        const struct wf_cpu_line line = wf_cpu_line_at(&j.lines, i / j.slices);
+        if (backward)
+            backward_line(&j, &in, &out, line);
+        else
+            forward_line(&j, &in, &out, line);
+    }
+}
+
+static void upsample_run(const struct wf_call *call)
+{
+    run(call, false);
+}
+
+static void upsample_grad_run(const struct wf_call *call)
+{
+    run(call, true);
+}
+
+const struct wf_kernel wf_cpu_kernel_upsample = {
+    .op = "upsample",
+    .preference = 1,
+    .accepts = accepts,
+    .run = upsample_run,
+};
+
+const struct wf_kernel wf_cpu_kernel_upsample_grad = {
+    .op = "upsample_grad",
+    .preference = 1,
+    .accepts = accepts,
+    .run = upsample_grad_run,
+};
