@@ -1,0 +1,320 @@
+#include "exec/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/random.h"
+
+struct wf_run {
+    const struct wf_plan *plan;
+    const struct wf_device *device;
+    struct wf_comm *comm;
+    struct wf_comm **groups; /* per mask of mesh axes; NULL: not used */
+    struct wf_arena arena;
+    char *store[WF_STORES];
+    struct wf_call *calls; /* per step: kernels and copies, with their pointers resolved */
+    struct wf_message **messages; /* per exchange */
+    struct wf_view **packed;      /* per exchange and message: the packed side */
+    struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
+    struct wf_request **exchange_requests, **sum_requests;
+    struct wf_run_times times;
+    uint64_t seed, step;
+};
+
+enum { GROUPS = 1 << WF_MESH_AXES };
+
+static void *resolve(const struct wf_run *run, int buffer, size_t offset)
+{
+    if (buffer < 0)
+        return NULL;
+    const struct wf_buffer *b = &run->plan->buffers[buffer];
+    return run->store[b->store] + b->offset + offset;
+}
+
+static struct wf_view resolve_slot(const struct wf_run *run, const struct wf_slot *slot)
+{
+    struct wf_view view = slot->view;
+    view.data = resolve(run, slot->buffer, slot->offset);
+    return view;
+}
+
+static void resolve_step(struct wf_run *run, int s)
+{
+    const struct wf_step *step = &run->plan->steps[s];
+    struct wf_view *views = wf_arena_array(&run->arena, step->n_in + step->n_out + 1, struct wf_view);
+    for (int k = 0; k < step->n_in; k++)
+        views[k] = resolve_slot(run, &step->in[k]);
+    for (int o = 0; o < step->n_out; o++)
+        views[step->n_in + o] = resolve_slot(run, &step->out[o]);
+    run->calls[s] = (struct wf_call){ .node = step->node,
+                                      .work = step->work,
+                                      .in = views,
+                                      .out = views + step->n_in,
+                                      .scratch = resolve(run, step->scratch, 0),
+                                      .prepared = step->prepared,
+                                      .seed = run->seed };
+}
+
+static void resolve_exchange(struct wf_run *run, int x)
+{
+    const struct wf_exchange *exchange = &run->plan->exchanges[x];
+    const int n = exchange->n_messages;
+    run->messages[x] = wf_arena_array(&run->arena, n, struct wf_message);
+    run->packed[x] = wf_arena_array(&run->arena, n, struct wf_view);
+    run->spread[x] = wf_arena_array(&run->arena, n, struct wf_view);
+    for (int i = 0; i < n; i++) {
+        const struct wf_plan_message *m = &exchange->messages[i];
+        run->spread[x][i] = resolve_slot(run, &m->slot);
+        run->packed[x][i] = run->spread[x][i];
+        if (m->staging >= 0)
+            run->packed[x][i] = wf_view_dense(resolve(run, m->staging, 0), m->slot.view.dtype,
+                                              m->slot.view.box);
+        run->messages[x][i] = (struct wf_message){ .peer = m->peer, .tag = m->tag, .bytes = m->bytes };
+        if (m->is_send)
+            run->messages[x][i].send = run->packed[x][i].data;
+        else
+            run->messages[x][i].recv = run->packed[x][i].data;
+    }
+}
+
+/* One sub-communicator for each kind of group that some sum needs. Every rank of a scheme has the
+ * same program, so all of them split in the same order. */
+static bool make_groups(struct wf_run *run, struct wf_err *err)
+{
+    const struct wf_scheme *scheme = run->plan->scheme;
+    bool used[GROUPS] = { false };
+    for (int i = 0; i < scheme->program->n_items; i++)
+        used[scheme->geometry.reduce[i]] = true;
+    for (unsigned axes = 1; axes < GROUPS; axes++) {
+        if (!used[axes])
+            continue;
+        int at[WF_MESH_AXES];
+        wf_mesh_coords(&scheme->mesh, run->plan->rank, at);
+        for (int a = 0; a < WF_MESH_AXES; a++)
+            if (axes & (1u << a))
+                at[a] = 0;
+        if (!wf_comm_split(run->comm, wf_mesh_rank(&scheme->mesh, at), &run->groups[axes], err))
+            return wf_err_wrap(err, "forming groups of ranks");
+    }
+    return true;
+}
+
+static bool take_memory(struct wf_run *run, struct wf_err *err)
+{
+    for (int i = 0; i < WF_STORES; i++) {
+        const size_t bytes = run->plan->store_bytes[i];
+        run->store[i] = bytes ? run->device->alloc(bytes) : NULL;
+        if (bytes && !run->store[i])
+            return wf_err_set(err, WF_ERR_FIT,
+                              "rank %d needs %zu bytes in all and the device has not got them: use "
+                              "more ranks (--mesh) or a smaller image",
+                              run->plan->rank,
+                              run->plan->arena_bytes + wf_plan_param_bytes(run->plan));
+    }
+    return true;
+}
+
+struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
+                          struct wf_err *err)
+{
+    WF_BUG_ON(wf_comm_size(comm) != plan->scheme->geometry.n_ranks ||
+                  wf_comm_rank(comm) != plan->rank,
+              "rank %d of %d with the plan of rank %d", wf_comm_rank(comm), wf_comm_size(comm),
+              plan->rank);
+    struct wf_run *run = calloc(1, sizeof *run);
+    WF_BUG_ON(!run, "out of memory");
+    run->plan = plan;
+    run->device = plan->scheme->options.device;
+    run->comm = comm;
+    run->seed = seed;
+    run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
+    const bool ok = take_memory(run, err);
+    if (!wf_comm_agree(comm, ok, err) || !make_groups(run, err)) {
+        wf_run_free(run);
+        return NULL;
+    }
+    run->calls = wf_arena_array(&run->arena, plan->n_steps, struct wf_call);
+    run->messages = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_message *);
+    run->packed = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
+    run->spread = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
+    run->exchange_requests = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_request *);
+    run->sum_requests = wf_arena_array(&run->arena, plan->n_sums, struct wf_request *);
+    for (int s = 0; s < plan->n_steps; s++)
+        resolve_step(run, s);
+    for (int x = 0; x < plan->n_exchanges; x++)
+        resolve_exchange(run, x);
+    return run;
+}
+
+void wf_run_free(struct wf_run *run)
+{
+    if (!run)
+        return;
+    for (int i = 0; i < GROUPS; i++)
+        if (run->groups[i])
+            wf_comm_free(run->groups[i]);
+    for (int i = 0; i < WF_STORES; i++)
+        if (run->store[i])
+            run->device->free(run->store[i], run->plan->store_bytes[i]);
+    wf_arena_release(&run->arena);
+    free(run);
+}
+
+struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value)
+{
+    return resolve_slot(run, &run->plan->values[value->id]);
+}
+
+struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value)
+{
+    const struct wf_view view = wf_run_view(run, value);
+    const struct wf_region owned =
+        wf_layout_owned(&run->plan->scheme->geometry.layout, value, run->plan->rank);
+    return view.data ? wf_view_part(view, owned) : view;
+}
+
+float *wf_run_params(struct wf_run *run)
+{
+    return (float *)(void *)run->store[WF_STORE_PARAM];
+}
+
+float *wf_run_grads(struct wf_run *run)
+{
+    return (float *)(void *)run->store[WF_STORE_GRAD];
+}
+
+size_t wf_run_param_count(const struct wf_run *run)
+{
+    return run->plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
+}
+
+const struct wf_plan *wf_run_plan(const struct wf_run *run)
+{
+    return run->plan;
+}
+
+struct wf_run_times wf_run_times(const struct wf_run *run)
+{
+    return run->times;
+}
+
+size_t wf_run_bytes(const struct wf_run *run)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < WF_STORES; i++)
+        bytes += run->plan->store_bytes[i];
+    return bytes;
+}
+
+/* --- walking --- */
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
+{
+    const struct wf_exchange *exchange = &run->plan->exchanges[x];
+    for (int i = 0; i < exchange->n_messages; i++)
+        if (exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
+            run->device->copy(&run->packed[x][i], &run->spread[x][i]);
+    return wf_comm_exchange_begin(run->comm, exchange->n_messages, run->messages[x],
+                                  &run->exchange_requests[x], err);
+}
+
+static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
+{
+    const struct wf_exchange *exchange = &run->plan->exchanges[x];
+    if (!wf_comm_exchange_end(run->comm, run->exchange_requests[x], err))
+        return false;
+    for (int i = 0; i < exchange->n_messages; i++)
+        if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
+            run->device->copy(&run->spread[x][i], &run->packed[x][i]);
+    return true;
+}
+
+static bool communicate(struct wf_run *run, const struct wf_step *step, struct wf_err *err)
+{
+    if (step->kind == WF_STEP_FETCH_BEGIN)
+        return fetch_begin(run, step->which, err);
+    if (step->kind == WF_STEP_FETCH_END)
+        return fetch_end(run, step->which, err);
+    const struct wf_sum *sum = &run->plan->sums[step->which];
+    struct wf_request **request = &run->sum_requests[step->which];
+    struct wf_comm *group = run->groups[sum->axes];
+    if (step->kind == WF_STEP_SUM_BEGIN)
+        return wf_comm_sum_begin(group, resolve_slot(run, &sum->slot).data, sum->count,
+                                 sum->slot.view.dtype, request, err);
+    return wf_comm_sum_end(group, *request, err);
+}
+
+bool wf_run_step(struct wf_run *run, struct wf_err *err)
+{
+    run->times = (struct wf_run_times){ 0 };
+    const double start = now();
+    for (int s = 0; s < run->plan->n_steps; s++) {
+        const struct wf_step *step = &run->plan->steps[s];
+        if (step->kind == WF_STEP_KERNEL) {
+            run->calls[s].step = run->step;
+            step->kernel->run(&run->calls[s]);
+        } else if (step->kind == WF_STEP_COPY) {
+            run->device->copy(&run->calls[s].out[0], &run->calls[s].in[0]);
+        } else {
+            const double before = now();
+            if (!communicate(run, step, err))
+                return wf_err_wrap(err, "rank %d, step %d", run->plan->rank, s);
+            run->times.comm += now() - before;
+        }
+    }
+    run->times.compute = now() - start - run->times.comm;
+    run->step++;
+    return true;
+}
+
+/* --- weights --- */
+
+static double initial(const struct wf_value *v, struct wf_random random, int64_t element)
+{
+    switch (v->init) {
+    case WF_INIT_ZERO:
+        return 0.0;
+    case WF_INIT_ONE:
+        return 1.0;
+    case WF_INIT_UNIFORM:
+        break;
+    }
+    const double u = (double)wf_random_uniform(random, (uint64_t)element);
+    return (2.0 * u - 1.0) * v->init_bound;
+}
+
+static void init_weight(const struct wf_view *view, const struct wf_value *v, uint64_t seed)
+{
+    const struct wf_random random = wf_random(seed, wf_random_stream(v->name));
+    const int64_t *e = v->shape.at;
+    for (int64_t n = 0; n < e[WF_N]; n++)
+        for (int64_t c = 0; c < e[WF_C]; c++)
+            for (int64_t d = 0; d < e[WF_D]; d++)
+                for (int64_t h = 0; h < e[WF_H]; h++)
+                    for (int64_t w = 0; w < e[WF_W]; w++) {
+                        const int64_t element =
+                            (((n * e[WF_C] + c) * e[WF_D] + d) * e[WF_H] + h) * e[WF_W] + w;
+                        wf_view_put(view, n, d, h, w, c, initial(v, random, element));
+                    }
+}
+
+void wf_run_init_weights(struct wf_run *run, uint64_t seed)
+{
+    const struct wf_graph *g = run->plan->scheme->graph;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *v = g->values[i];
+        if (v->kind != WF_PARAM && v->kind != WF_STATE)
+            continue;
+        const struct wf_view view = wf_run_view(run, v);
+        if (view.data)
+            init_weight(&view, v, seed);
+    }
+}

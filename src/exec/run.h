@@ -1,0 +1,52 @@
+/*
+ * A run: a plan with memory and ranks to talk to. It walks the steps and knows no operator by name.
+ *
+ * All memory is taken when the run is made: one block per store. wf_run_step() allocates nothing.
+ * The plan must outlive the run; the comm is borrowed and must have as many ranks as the mesh.
+ *
+ *     struct wf_run *run = wf_run_new(plan, comm, seed, &err);            Collective.
+ *     struct wf_view x = wf_run_view(run, wf_graph_find(g, "image"));     fill x (global coordinates)
+ *     if (!wf_run_step(run, &err)) ...                                    Collective.
+ *     float loss = *(float *)wf_run_view(run, loss_value).data;
+ */
+#ifndef WF_EXEC_RUN_H
+#define WF_EXEC_RUN_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+struct wf_run;
+
+struct wf_run_times {
+    double compute, comm; /* seconds of the last step; comm is what was not hidden */
+};
+
+/* Collective. NULL on failure, on every rank. */
+struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
+                          struct wf_err *err);
+void wf_run_free(struct wf_run *run);
+
+/* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box
+ * (own part and rim) before a step, outputs are right over the owned region after it. data is NULL
+ * when the rank has no part of it. */
+struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value);
+/* The part of it that this rank owns (for reading outputs without overlap). */
+struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value);
+
+/* The flat stores, f32: parameters and gradients at the same places. */
+float *wf_run_params(struct wf_run *run);
+float *wf_run_grads(struct wf_run *run);
+size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
+const struct wf_plan *wf_run_plan(const struct wf_run *run);
+
+/* Collective. One pass over the plan. */
+[[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
+struct wf_run_times wf_run_times(const struct wf_run *run);
+/* Bytes taken for the arena and the stores. */
+size_t wf_run_bytes(const struct wf_run *run);
+
+/* Collective. Seeds every parameter and state by its rule: Philox keyed by (seed, name, element in
+ * PyTorch's order), so that weights do not depend on the mesh or on other layers. */
+void wf_run_init_weights(struct wf_run *run, uint64_t seed);
+
+#endif
