@@ -154,13 +154,12 @@ static bool read_mapping(const struct reader *r, const char *prefix, struct fy_n
     return true;
 }
 
-static bool syntax_error(const char *name, struct fy_diag *diag, struct wf_err *err)
+/* Nothing but comments makes no document either, and no error. */
+static bool no_document(const char *name, struct fy_diag *diag, struct wf_err *err)
 {
     void *iterator = NULL;
     const struct fy_diag_error *const e = fy_diag_errors_iterate(diag, &iterator);
-    if (!e)
-        return wf_err_set(err, WF_ERR_USAGE, "%s: not YAML", name);
-    return wf_err_set(err, WF_ERR_USAGE, "%s:%d:%d: %s", name, e->line, e->column, e->msg);
+    return !e || wf_err_set(err, WF_ERR_USAGE, "%s:%d:%d: %s", name, e->line, e->column, e->msg);
 }
 
 static bool read_document(const struct reader *r, const char *text, struct fy_diag *diag,
@@ -169,7 +168,7 @@ static bool read_document(const struct reader *r, const char *text, struct fy_di
     const struct fy_parse_cfg config = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };
     struct fy_document *const document = fy_document_build_from_string(&config, text, strlen(text));
     if (!document)
-        return syntax_error(r->name, diag, err);
+        return no_document(r->name, diag, err);
     struct fy_node *const root = fy_document_root(document);
     bool ok = true;
     if (root && fy_node_is_mapping(root))
@@ -184,8 +183,6 @@ bool wf_options_read_text(struct wf_options *o, const char *name, const char *te
                           struct wf_err *err)
 {
     const struct reader r = { .options = o, .name = wf_arena_copy(&o->arena, name) };
-    if (text[strspn(text, " \t\r\n")] == '\0') /* libfyaml makes no document of nothing */
-        return true;
     struct fy_diag_cfg config;
     fy_diag_cfg_default(&config);
     config.fp = NULL;

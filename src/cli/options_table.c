@@ -177,6 +177,11 @@ const struct wf_option wf_option_table[] = {
       .min = 1,
       .max = 4096,
       .unset = "cores / ranks" },
+
+    { .key = "memory.recompute",
+      .help = "make cheap results again in the backward pass instead of keeping them",
+      .type = WF_OPTION_BOOL,
+      .fallback = "true" },
     { .key = NULL },
 };
 

@@ -108,6 +108,11 @@ void wf_table_print(struct wf_table *t, FILE *out)
     for (size_t row = 0; row < t->count; row++)
         for (int i = 0; i < t->columns; i++)
             print_cell(out, t->rows[row][i], width[i], right[i], i + 1 == t->columns);
+    wf_table_release(t);
+}
+
+void wf_table_release(struct wf_table *t)
+{
     free(t->rows);
     *t = (struct wf_table){ .arena = t->arena };
 }

@@ -33,7 +33,8 @@ struct wf_table {
 
 /* The first row is the head. Cells are borrowed until the table is printed. */
 void wf_table_row(struct wf_table *t, int columns, const char *const cells[]);
-/* Prints and empties the table. */
+/* Prints and empties the table, which may be filled again. */
 void wf_table_print(struct wf_table *t, FILE *out);
+void wf_table_release(struct wf_table *t); /* one that was not printed */
 
 #endif

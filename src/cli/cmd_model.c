@@ -1,0 +1,190 @@
+/* model list | show NAME: the networks, their parameters, tensors and FLOPs. */
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "cli/text.h"
+#include "tensor/border.h"
+
+/* --- list --- */
+
+static const char *dims_text(struct wf_arena *arena, const struct wf_model *m)
+{
+    if (m->dims_min == m->dims_max)
+        return wf_arena_printf(arena, "%dD", m->dims_min);
+    return wf_arena_printf(arena, "%dD to %dD", m->dims_min, m->dims_max);
+}
+
+static bool list(struct wf_cli *cli, struct wf_err *err)
+{
+    struct wf_table t = { .arena = &cli->arena };
+    cJSON *const all = cJSON_CreateArray();
+    wf_table_row(&t, 4, (const char *[]){ "name", "dims", "predicts", "what" });
+    for (const struct wf_model *const *m = wf_model_table; *m; m++) {
+        wf_table_row(&t, 4,
+                     (const char *[]){ (*m)->name, dims_text(&cli->arena, *m),
+                                       (*m)->dense ? "each pixel" : "the image", (*m)->what });
+        cJSON *const one = cJSON_CreateObject();
+        cJSON_AddStringToObject(one, "name", (*m)->name);
+        cJSON_AddStringToObject(one, "what", (*m)->what);
+        cJSON_AddNumberToObject(one, "dims_min", (*m)->dims_min);
+        cJSON_AddNumberToObject(one, "dims_max", (*m)->dims_max);
+        cJSON_AddBoolToObject(one, "dense", (*m)->dense);
+        cJSON_AddItemToArray(all, one);
+    }
+    if (cli->json) {
+        cJSON *const json = cJSON_CreateObject();
+        cJSON_AddItemToObject(json, "models", all);
+        wf_table_release(&t);
+        return wf_cli_print_json(cli, json, err);
+    }
+    cJSON_Delete(all);
+    if (cli->speaks)
+        wf_table_print(&t, stdout);
+    wf_table_release(&t);
+    return true;
+}
+
+/* --- show --- */
+
+struct shown {
+    const struct wf_model *model;
+    struct wf_model_config config;
+    struct wf_graph *graph;
+    int64_t size[WF_AXES]; /* the image that FLOPs are counted for */
+    int count;
+};
+
+/* What people usually give such a network, where no data.size says otherwise. */
+static void usual_size(struct shown *s)
+{
+    static const int64_t extents[] = { 0, 4096, 256, 64 };
+    s->count = 2 + s->config.dims;
+    s->size[0] = 1;
+    s->size[1] = s->config.in;
+    for (int i = 0; i < s->config.dims; i++)
+        s->size[2 + i] = s->model->dense || s->config.dims != 2 ? extents[s->config.dims] : 224;
+}
+
+static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)
+{
+    const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
+    s->model =
+        wf_job_model(cli->options, size->count, size->is_set ? size->list : NULL, &s->config, err);
+    if (!s->model)
+        return false;
+    usual_size(s);
+    if (size->is_set)
+        memcpy(s->size, size->list, (size_t)size->count * sizeof s->size[0]);
+    s->graph = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct wf_value *const x = wf_input(s->graph, "image", WF_F32, wf_job_shape(s->count, s->size));
+    (void)s->model->build(s->graph, &s->config, x);
+    return wf_graph_ok(s->graph, err) || wf_err_wrap(err, "network '%s'", s->model->name);
+}
+
+static bool is_listed(const struct wf_value *v)
+{
+    return v->kind == WF_PARAM || v->kind == WF_STATE;
+}
+
+static const char *kind_text(const struct wf_value *v)
+{
+    return v->kind == WF_STATE ? "state" : v->frozen ? "frozen" : "trained";
+}
+
+static bool show_json(struct wf_cli *cli, const struct shown *s, struct wf_err *err)
+{
+    cJSON *const json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", s->model->name);
+    cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(s->graph, false));
+    cJSON_AddNumberToObject(json, "with_frozen", (double)wf_graph_parameters(s->graph, true));
+    cJSON_AddNumberToObject(json, "flops", wf_job_flops(s->graph));
+    cJSON *const size = cJSON_AddArrayToObject(json, "size");
+    for (int i = 0; i < s->count; i++)
+        cJSON_AddItemToArray(size, cJSON_CreateNumber((double)s->size[i]));
+    cJSON *const tensors = cJSON_AddArrayToObject(json, "tensors");
+    for (size_t i = 0; i < s->graph->n_values; i++) {
+        const struct wf_value *const v = s->graph->values[i];
+        if (!is_listed(v))
+            continue;
+        cJSON *const one = cJSON_CreateObject();
+        cJSON_AddStringToObject(one, "name", v->name);
+        cJSON *const shape = cJSON_AddArrayToObject(one, "shape");
+        int64_t outside[WF_AXES];
+        const int rank = wf_border_shape(v->shape, v->border_dims, outside);
+        for (int a = 0; a < rank; a++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)outside[a]));
+        cJSON_AddStringToObject(one, "kind", kind_text(v));
+        cJSON_AddItemToArray(tensors, one);
+    }
+    return wf_cli_print_json(cli, json, err);
+}
+
+static void show_text(struct wf_cli *cli, const struct shown *s)
+{
+    struct wf_arena *const arena = &cli->arena;
+    struct wf_table t = { .arena = arena };
+    wf_table_row(&t, 4, (const char *[]){ "tensor", ">shape", ">elements", "kind" });
+    int tensors = 0;
+    for (size_t i = 0; i < s->graph->n_values; i++) {
+        const struct wf_value *const v = s->graph->values[i];
+        if (!is_listed(v))
+            continue;
+        int64_t outside[WF_AXES];
+        const int rank = wf_border_shape(v->shape, v->border_dims, outside);
+        wf_table_row(&t, 4,
+                     (const char *[]){ v->name, wf_text_extents(arena, rank, outside),
+                                       wf_text_count(arena, wf_shape_count(v->shape)),
+                                       kind_text(v) });
+        tensors++;
+    }
+    wf_table_print(&t, stdout);
+    const int64_t trained = wf_graph_parameters(s->graph, false);
+    const int64_t all = wf_graph_parameters(s->graph, true);
+    (void)printf("\n%s: %s\n", s->model->name, s->model->what);
+    (void)printf("dims %d, in %" PRId64 ", classes %" PRId64 "\n", s->config.dims, s->config.in,
+                 s->config.classes);
+    (void)printf("%s parameters in %d tensors", wf_text_count(arena, trained), tensors);
+    if (all != trained)
+        (void)printf(", and %s frozen", wf_text_count(arena, all - trained));
+    (void)printf("\n%s forward at %s\n", wf_text_flops(arena, wf_job_flops(s->graph)),
+                 wf_text_extents(arena, s->count, s->size));
+}
+
+static bool show(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments > 2)
+        return wf_err_set(err, WF_ERR_USAGE, "one network at a time: got '%s' and '%s'",
+                          cli->arguments[1], cli->arguments[2]);
+    if (cli->n_arguments == 2 &&
+        !wf_options_set(cli->options, "model.name", cli->arguments[1], err))
+        return false;
+    struct shown s = { 0 };
+    bool ok = build(cli, &s, err);
+    if (ok && cli->json)
+        ok = show_json(cli, &s, err);
+    else if (ok && cli->speaks)
+        show_text(cli, &s);
+    wf_graph_free(s.graph);
+    return ok;
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    const char *const verb = cli->n_arguments > 0 ? cli->arguments[0] : "";
+    if (strcmp(verb, "list") == 0 && cli->n_arguments == 1)
+        return list(cli, err);
+    if (strcmp(verb, "show") == 0)
+        return show(cli, err);
+    return wf_err_set(err, WF_ERR_USAGE, "'model' takes 'list' or 'show NAME', got '%s'",
+                      verb[0] ? verb : "nothing");
+}
+
+const struct wf_command wf_command_model = {
+    .name = "model",
+    .summary = "every network: parameters, tensors, FLOPs",
+    .usage = "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...]",
+    .run = run,
+};

@@ -1,0 +1,394 @@
+#include "cli/job.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "ckpt/safetensors.h"
+#include "cli/text.h"
+#include "device/device.h"
+#include "ops/build.h"
+#include "ops/op.h"
+
+int wf_job_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
+/* --- size and network --- */
+
+struct size {
+    int count;
+    int64_t at[WF_AXES];
+};
+
+static bool find_size(const struct wf_job *job, struct size *size, struct wf_err *err)
+{
+    const struct wf_options *const o = job->cli->options;
+    const struct wf_setting *const given = wf_options_get(o, "data.size");
+    const struct wf_setting *const crop = wf_options_get(o, "data.crop");
+    struct size file = { 0 };
+    if (job->files.input && !wf_job_npy_size(job->files.input, &file.count, file.at, err))
+        return false;
+    if (given->is_set) {
+        size->count = given->count;
+        memcpy(size->at, given->list, sizeof size->at);
+        if (file.count && (file.count != size->count || memcmp(file.at, size->at, sizeof file.at)))
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "'%s' is %s, but data.size is %s: leave data.size out",
+                              job->files.input,
+                              wf_text_extents(&job->cli->arena, file.count, file.at), given->text);
+    } else if (file.count) {
+        *size = file;
+    } else if (crop->is_set) {
+        const int64_t in = wf_options_int(o, "model.in");
+        *size = (struct size){ .count = 2 + crop->count,
+                               .at = { wf_options_int(o, "train.batch"), in ? in : 3 } };
+        memcpy(size->at + 2, crop->list, (size_t)crop->count * sizeof crop->list[0]);
+    } else {
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "no image size: give data.size as N, C, spatial, such as "
+                          "data.size=1,3,256,256");
+    }
+    return true;
+}
+
+struct wf_shape wf_job_shape(int count, const int64_t size[])
+{
+    struct wf_shape shape = WF_SHAPE(size[0], 1, 1, 1, size[1]);
+    for (int i = 2; i < count; i++)
+        shape.at[WF_C - count + i] = size[i];
+    return shape;
+}
+
+const struct wf_model *wf_job_model(const struct wf_options *o, int count, const int64_t size[],
+                                    struct wf_model_config *config, struct wf_err *err)
+{
+    *config = (struct wf_model_config){ .dims = (int)wf_options_int(o, "model.dims"),
+                                        .in = wf_options_int(o, "model.in"),
+                                        .classes = wf_options_int(o, "model.classes"),
+                                        .base = wf_options_int(o, "model.base"),
+                                        .depth = wf_options_int(o, "model.depth") };
+    if (size) {
+        if (config->dims && config->dims != count - 2)
+            (void)wf_err_set(err, WF_ERR_USAGE,
+                             "model.dims is %d, but the size has %d spatial axes", config->dims,
+                             count - 2);
+        if (config->in && config->in != size[1])
+            (void)wf_err_set(err, WF_ERR_USAGE,
+                             "model.in is %" PRId64 ", but the size has %" PRId64 " channels",
+                             config->in, size[1]);
+        config->dims = count - 2;
+        config->in = size[1];
+    }
+    if (err->code)
+        return NULL;
+    const struct wf_model *const model = wf_model_find(wf_options_text(o, "model.name"), err);
+    if (!model || !wf_model_resolve(model, config, err))
+        return NULL;
+    return model;
+}
+
+/* --- graph --- */
+
+enum { LOSS_CE = 1 << 0, LOSS_BCE = 1 << 1, LOSS_DICE = 1 << 2, LOSS_MSE = 1 << 3 };
+
+static bool find_target_kind(struct wf_job *job, int64_t losses, struct wf_err *err)
+{
+    const bool one = job->config.classes == 1;
+    const bool by_class = (losses & LOSS_CE) || ((losses & LOSS_DICE) && !one);
+    const bool binary = (losses & LOSS_BCE) || ((losses & LOSS_DICE) && one);
+    const bool real = losses & LOSS_MSE;
+    if (by_class + binary + real > 1)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.loss '%s' with %" PRId64 " classes: ce and dice want a map of "
+                          "classes (dice with one class a 0/1 map), bce a 0/1 map per class, mse a "
+                          "map of numbers: they do not share a target",
+                          wf_options_text(job->cli->options, "train.loss"), job->config.classes);
+    job->target_kind = by_class ? WF_TARGET_CLASSES : binary ? WF_TARGET_BINARY : WF_TARGET_REAL;
+    return true;
+}
+
+static struct wf_value *build_target(struct wf_job *job)
+{
+    if (!job->logits)
+        return NULL;
+    struct wf_shape shape = job->logits->shape;
+    const bool map = job->target_kind == WF_TARGET_CLASSES;
+    if (map)
+        shape.at[WF_C] = 1;
+    struct wf_value *const target = wf_input(job->graph, "target", map ? WF_I32 : WF_F32, shape);
+    if (target)
+        target->border_dims = job->model->dense ? job->config.dims : 0;
+    return target;
+}
+
+static struct wf_value *build_loss(struct wf_job *job, int64_t losses)
+{
+    typedef struct wf_value *maker(struct wf_graph *, struct wf_value *, struct wf_value *,
+                                   const struct wf_loss *);
+    static const struct {
+        const char *name;
+        maker *make;
+    } makers[] = { { "loss.ce", wf_cross_entropy },
+                   { "loss.bce", wf_binary_cross_entropy },
+                   { "loss.dice", wf_dice },
+                   { "loss.mse", wf_mse } }; /* the order of train.loss in the option table */
+    const struct wf_options *const o = job->cli->options;
+    struct wf_value *sum = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (!(losses & (INT64_C(1) << i)))
+            continue;
+        const struct wf_loss spec = { .name = makers[i].name,
+                                      .ignore = wf_options_int(o, "train.ignore"),
+                                      .has_ignore = wf_options_is_set(o, "train.ignore") };
+        struct wf_value *const one = makers[i].make(job->graph, job->logits, job->target, &spec);
+        sum = sum ? wf_add(job->graph, sum, one) : one;
+    }
+    return sum;
+}
+
+static bool find_precision(const struct wf_job *job, enum wf_dtype *compute, struct wf_err *err)
+{
+    const char *const name = wf_options_text(job->cli->options, "train.precision");
+    if (wf_dtype_parse(name, compute))
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "precision '%s' is a mode of the device 'cuda': use f32 or "
+                      "bf16 on '%s'",
+                      name, job->device->name);
+}
+
+static bool find_device(struct wf_job *job, struct wf_err *err)
+{
+    const char *const name = wf_options_text(job->cli->options, "run.device");
+    if (strcmp(name, "cpu") == 0)
+        job->device = &wf_device_cpu;
+    else if (strcmp(name, "reference") == 0)
+        job->device = &wf_device_reference;
+    else
+        return wf_err_set(err, WF_ERR_USAGE, "device '%s' is not in this build: use --device cpu",
+                          name);
+    return true;
+}
+
+static bool build_graph(struct wf_job *job, const struct size *size, struct wf_err *err)
+{
+    const int64_t losses = wf_options_int(job->cli->options, "train.loss");
+    struct wf_graph_options options = { .training = true };
+    if (!find_precision(job, &options.compute, err) || !find_target_kind(job, losses, err))
+        return false;
+    const struct wf_shape shape = wf_job_shape(size->count, size->at);
+    if (!wf_shape_is_valid(shape))
+        return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
+                          wf_text_extents(&job->cli->arena, size->count, size->at));
+    struct wf_graph *const g = job->graph = wf_graph_new(&options);
+    job->input = wf_input(g, "image", WF_F32, shape);
+    if (job->input)
+        job->input->border_dims = job->config.dims;
+    struct wf_value *const x =
+        options.compute == WF_F32 ? job->input : wf_cast(g, job->input, options.compute);
+    job->logits = job->model->build(g, &job->config, x);
+    job->target = build_target(job);
+    job->loss = build_loss(job, losses);
+    if (!wf_graph_ok(g, err))
+        return wf_err_wrap(err, "network '%s'", job->model->name);
+    wf_graph_output(g, job->loss);
+    wf_graph_output(g, job->logits);
+    return wf_graph_grad(g, job->loss, NULL, 0, NULL, NULL, err);
+}
+
+/* --- mesh --- */
+
+static struct wf_mesh given_mesh(const struct wf_options *o)
+{
+    struct wf_mesh mesh = wf_mesh_one();
+    mesh.at[WF_MESH_DATA] = (int)wf_options_int(o, "mesh.data");
+    mesh.at[WF_MESH_DOMAIN] = (int)wf_options_int(o, "mesh.domain");
+    mesh.at[WF_MESH_PIPE] = (int)wf_options_int(o, "mesh.pipe");
+    const struct wf_setting *const space = wf_options_get(o, "mesh.space");
+    for (int i = 0; i < space->count; i++)
+        mesh.at[WF_MESH_AXES - space->count + i] = (int)space->list[i];
+    return mesh;
+}
+
+/* Elements of the faces that d x h x w parts have in common, for one channel: what halos cost. */
+static double cut_surface(const struct wf_shape *s, int d, int h, int w)
+{
+    const double dd = (double)s->at[WF_D], hh = (double)s->at[WF_H], ww = (double)s->at[WF_W];
+    return (d - 1) * hh * ww + (h - 1) * dd * ww + (w - 1) * dd * hh;
+}
+
+/* Whole samples go to different ranks as far as the batch divides; the rest is cut where the
+ * faces are smallest. */
+static struct wf_mesh choose_mesh(const struct wf_shape *shape, int ranks)
+{
+    struct wf_mesh mesh = wf_mesh_one();
+    int data = 1;
+    for (int i = 1; i <= ranks; i++)
+        if (ranks % i == 0 && shape->at[WF_N] % i == 0)
+            data = i;
+    mesh.at[WF_MESH_DATA] = data;
+    const int rest = ranks / data;
+    double best = -1;
+    for (int d = 1; d <= rest; d++)
+        for (int h = 1; rest % d == 0 && h <= rest / d; h++) {
+            const int w = rest / d / h;
+            if (d * h * w != rest || d > shape->at[WF_D] || h > shape->at[WF_H])
+                continue;
+            const double cost = cut_surface(shape, d, h, w);
+            if (best >= 0 && cost >= best)
+                continue;
+            best = cost;
+            mesh.at[WF_MESH_D] = d;
+            mesh.at[WF_MESH_H] = h;
+            mesh.at[WF_MESH_W] = w;
+        }
+    return mesh;
+}
+
+static bool find_ranks(const struct wf_job *job, int *ranks, struct wf_err *err)
+{
+    const struct wf_setting *const s = wf_options_get(job->cli->options, "run.ranks");
+    *ranks = s->is_set ? (int)s->integer : 0;
+    if (!job->cli->world)
+        return true;
+    const int launched = wf_comm_size(job->cli->world);
+    if (*ranks && *ranks != launched)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "the launcher started %d ranks, but %d were asked for (%s): leave one out", launched,
+            *ranks, wf_setting_origin(&job->cli->arena, s));
+    *ranks = launched;
+    return true;
+}
+
+/* Ranks that share this machine's cores with us: a launcher's may be spread over many machines. */
+static int ranks_here(const struct wf_job *job)
+{
+    static const char *const variables[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS" };
+    for (size_t i = 0; job->cli->world && i < sizeof variables / sizeof variables[0]; i++) {
+        const char *const text = getenv(variables[i]);
+        const long count = text ? strtol(text, NULL, 10) : 0;
+        if (count > 0 && count <= job->ranks)
+            return (int)count;
+    }
+    return job->ranks;
+}
+
+static bool find_mesh(struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_options *const o = job->cli->options;
+    int ranks;
+    if (!find_ranks(job, &ranks, err))
+        return false;
+    if (wf_options_mesh_given(o)) {
+        job->mesh = given_mesh(o);
+        job->ranks = wf_mesh_size(&job->mesh);
+        if (ranks && ranks != job->ranks)
+            return wf_err_set(err, WF_ERR_FIT,
+                              "mesh '%s' has %d ranks, but there are %d: use --mesh auto, or %s %d",
+                              wf_mesh_print(&job->arena, &job->mesh), job->ranks, ranks,
+                              job->cli->world ? "mpirun -n" : "--ranks", job->ranks);
+    } else {
+        job->ranks = ranks ? ranks : wf_options_int(o, "mesh.auto") ? wf_job_cores() : 1;
+        job->mesh = choose_mesh(&job->input->shape, job->ranks);
+        if (job->ranks > 1 && job->cli->speaks)
+            wf_log(&job->cli->log, WF_LOG_INFO, "mesh %s, chosen for %d ranks",
+                   wf_mesh_print(&job->arena, &job->mesh), job->ranks);
+    }
+    const int64_t threads = wf_options_int(o, "run.threads");
+    const int share = wf_job_cores() / ranks_here(job);
+    job->threads = threads ? (int)threads : share > 1 ? share : 1;
+    return true;
+}
+
+/* --- the job --- */
+
+static bool job_init(struct wf_job *job, struct wf_err *err)
+{
+    struct size size = { 0 };
+    if (!find_device(job, err) || !find_size(job, &size, err))
+        return false;
+    job->model = wf_job_model(job->cli->options, size.count, size.at, &job->config, err);
+    return job->model && build_graph(job, &size, err) && find_mesh(job, err);
+}
+
+struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err)
+{
+    struct wf_job *const job = calloc(1, sizeof *job);
+    if (!job) {
+        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for the job");
+        return NULL;
+    }
+    job->cli = cli;
+    job->files = *files;
+    job->seed = (uint64_t)wf_options_int(cli->options, "train.seed");
+    bool ok = job_init(job, err) && (!files->weights || wf_job_open_weights(job, err));
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    if (ok)
+        return job;
+    wf_job_free(job);
+    return NULL;
+}
+
+void wf_job_free(struct wf_job *job)
+{
+    if (!job)
+        return;
+    wf_safetensors_free(job->weights);
+    wf_graph_free(job->graph);
+    wf_arena_release(&job->arena);
+    free(job);
+}
+
+struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
+{
+    return (struct wf_plan_options){
+        .device = job->device,
+        .threads = job->threads,
+        .no_recompute = !wf_options_int(job->cli->options, "memory.recompute"),
+    };
+}
+
+double wf_job_flops(const struct wf_graph *g)
+{
+    double flops = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        flops += wf_op_flops(g->nodes[i], wf_shape_region(wf_op_domain(g->nodes[i])->shape));
+    return flops;
+}
+
+struct start {
+    const struct wf_job *job;
+    bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err);
+    void *arg;
+};
+
+static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct start *const start = arg;
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(start->job->threads); /* of this thread's teams only */
+#endif
+    return start->body(comm, start->arg, err);
+}
+
+bool wf_job_run(struct wf_job *job,
+                bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err), void *arg,
+                struct wf_err *err)
+{
+    struct start start = { .job = job, .body = body, .arg = arg };
+    if (job->cli->world)
+        return start_rank(job->cli->world, &start, err);
+    return wf_comm_threads_run(job->ranks, start_rank, &start, err);
+}

@@ -1,0 +1,88 @@
+/*
+ * A job: what a subcommand works on, made from the resolved options.
+ *
+ * The network by name, its loss and gradients as one graph for the whole batch; the mesh and how
+ * its ranks come to be; and what the inputs and weights are filled with. Random numbers are keyed by
+ * the element's index in the outside layout ([N, C, *spatial]), so every mesh sees the same data.
+ *
+ *     struct wf_job *job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
+ *     bool ok = job && wf_job_run(job, body, &result, err);    body once per rank
+ *     wf_job_free(job);
+ *
+ * A job is not written after wf_job_new(): ranks that are threads share it.
+ */
+#ifndef WF_CLI_JOB_H
+#define WF_CLI_JOB_H
+
+#include "cli/cli.h"
+#include "comm/comm.h"
+#include "models/model.h"
+#include "plan/plan.h"
+#include "tensor/view.h"
+
+/* Files instead of random numbers; NULL: random. */
+struct wf_job_files {
+    const char *weights; /* safetensors */
+    const char *input;   /* .npy, [N, C, *spatial] */
+    const char *target;  /* .npy, a class map [N, *spatial], or the prediction's shape */
+};
+
+enum wf_job_target {
+    WF_TARGET_CLASSES, /* i32 labels, one per prediction: ce, dice */
+    WF_TARGET_BINARY,  /* f32 0 or 1, of the logits' shape: bce */
+    WF_TARGET_REAL,    /* f32 of the logits' shape: mse */
+};
+
+struct wf_safetensors;
+
+struct wf_job {
+    struct wf_arena arena;
+    struct wf_cli *cli;
+    struct wf_job_files files;
+    struct wf_safetensors *weights; /* files.weights, open; or NULL */
+    const struct wf_model *model;
+    struct wf_model_config config;
+    struct wf_graph *graph;
+    struct wf_value *input, *target, *logits, *loss;
+    enum wf_job_target target_kind;
+    struct wf_mesh mesh;
+    int ranks, threads; /* threads of each rank */
+    const struct wf_device *device;
+    uint64_t seed;
+};
+
+/* Collective under a launcher. NULL on error, then on every rank. */
+struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err);
+void wf_job_free(struct wf_job *job);
+
+/* The network of the options, with its zeros filled in. `size` (count extents as N, C, *spatial, or
+ * NULL) settles dims and channels where the options do not. */
+const struct wf_model *wf_job_model(const struct wf_options *o, int count, const int64_t size[],
+                                    struct wf_model_config *config, struct wf_err *err);
+/* Inside shape of [N, C, *spatial]. */
+struct wf_shape wf_job_shape(int count, const int64_t size[]);
+
+/* The plan options of this job. */
+struct wf_plan_options wf_job_plan_options(const struct wf_job *job);
+/* FLOPs of one step over the whole batch, without recomputation. */
+double wf_job_flops(const struct wf_graph *g);
+
+/* Collective under a launcher. Runs `body` once per rank: in this process when a launcher started
+ * us, on threads otherwise. */
+[[nodiscard]] bool wf_job_run(struct wf_job *job,
+                              bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err),
+                              void *arg, struct wf_err *err);
+
+/* Fill the view's box of an input, parameter or state (job_data.c). */
+[[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v,
+                               const struct wf_view *view, struct wf_err *err);
+/* Opens the weights file, which has every parameter in its shape and nothing that is not known. */
+[[nodiscard]] bool wf_job_open_weights(struct wf_job *job, struct wf_err *err);
+/* Size of the .npy at `path`. */
+[[nodiscard]] bool wf_job_npy_size(const char *path, int *count, int64_t size[WF_AXES],
+                                   struct wf_err *err);
+
+/* Cores that this process may use. */
+int wf_job_cores(void);
+
+#endif

@@ -1,0 +1,246 @@
+/* What a job's inputs and weights are filled with: files, or random numbers by outside index. */
+#include "cli/job.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "ckpt/safetensors.h"
+#include "cli/text.h"
+#include "image/npy.h"
+#include "ops/op.h"
+#include "tensor/border.h"
+
+/* Index of an element in the outside layout [N, C, D, H, W]; axes of extent one do not matter. */
+static int64_t outside_index(const struct wf_shape *s, const int64_t at[WF_AXES])
+{
+    int64_t index = at[WF_N] * s->at[WF_C] + at[WF_C];
+    for (int a = WF_D; a <= WF_W; a++)
+        index = index * s->at[a] + at[a];
+    return index;
+}
+
+/* --- random --- */
+
+static double random_target(const struct wf_job *job, struct wf_random r, uint64_t index)
+{
+    switch (job->target_kind) {
+    case WF_TARGET_CLASSES:
+        return wf_random_below(r, index, (uint32_t)job->config.classes);
+    case WF_TARGET_BINARY:
+        return wf_random_below(r, index, 2);
+    case WF_TARGET_REAL:
+        break;
+    }
+    return (double)wf_random_normal(r, index);
+}
+
+static double initial_weight(const struct wf_value *v, struct wf_random r, uint64_t index)
+{
+    switch (v->init) {
+    case WF_INIT_ZERO:
+        return 0;
+    case WF_INIT_ONE:
+        return 1;
+    case WF_INIT_UNIFORM:
+        break;
+    }
+    return (2 * (double)wf_random_uniform(r, index) - 1) * v->init_bound;
+}
+
+static void fill_random(const struct wf_job *job, const struct wf_value *v,
+                        const struct wf_view *view)
+{
+    const struct wf_random r = wf_random(job->seed, wf_random_stream(v->name));
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
+        const uint64_t index = (uint64_t)outside_index(&v->shape, c.at);
+        wf_view_set(view, c.at,
+                    v == job->target  ? random_target(job, r, index)
+                    : v == job->input ? (double)wf_random_normal(r, index)
+                                      : initial_weight(v, r, index));
+    }
+}
+
+/* --- .npy --- */
+
+bool wf_job_npy_size(const char *path, int *count, int64_t size[WF_AXES], struct wf_err *err)
+{
+    struct wf_npy a;
+    if (!wf_npy_open(&a, path, err))
+        return false;
+    bool ok = a.rank >= 3 && a.rank <= WF_AXES;
+    if (!ok)
+        (void)wf_err_set(err, WF_ERR_INPUT,
+                         "'%s': an image is [N, C, *spatial], this array has %d axes", path,
+                         a.rank);
+    *count = a.rank;
+    for (int i = 0; ok && i < a.rank; i++) {
+        size[i] = a.shape[i];
+        if (size[i] < 1)
+            ok = wf_err_set(err, WF_ERR_INPUT, "'%s': axis %d is empty", path, i);
+    }
+    wf_npy_close(&a);
+    return ok;
+}
+
+/* The array's shape is the value's outside shape; a single channel may be left out. */
+static bool check_npy(const struct wf_npy *a, const struct wf_value *v, const char *path,
+                      struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    int64_t want[WF_AXES], map[WF_AXES];
+    const int rank = wf_border_shape(v->shape, v->border_dims, want);
+    map[0] = want[0];
+    for (int i = 2; i < rank; i++)
+        map[i - 1] = want[i];
+    const bool whole = a->rank == rank && !memcmp(a->shape, want, (size_t)rank * sizeof want[0]);
+    const bool as_map = want[1] == 1 && a->rank == rank - 1 &&
+                        !memcmp(a->shape, map, (size_t)(rank - 1) * sizeof map[0]);
+    bool ok = whole || as_map;
+    if (!ok)
+        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' is %s, but '%s' is %s", path,
+                         wf_text_extents(&arena, a->rank, a->shape), v->name,
+                         want[1] == 1 ? wf_text_extents(&arena, rank - 1, map)
+                                      : wf_text_extents(&arena, rank, want));
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static bool check_row(const struct wf_job *job, const struct wf_value *v, const int64_t at[WF_AXES],
+                      int64_t count, const void *row, struct wf_err *err)
+{
+    if (v != job->target || job->target_kind == WF_TARGET_REAL)
+        return true;
+    const struct wf_options *const o = job->cli->options;
+    const bool map = job->target_kind == WF_TARGET_CLASSES;
+    const int64_t classes = map ? job->config.classes : 2;
+    for (int64_t i = 0; i < count; i++) {
+        const double label = map ? ((const int32_t *)row)[i] : (double)((const float *)row)[i];
+        const bool ignored = wf_options_is_set(o, "train.ignore") &&
+                             label == (double)wf_options_int(o, "train.ignore");
+        if (!ignored &&
+            (map ? !(label >= 0 && label < (double)classes) : !(label >= 0 && label <= 1)))
+            return wf_err_set(err, WF_ERR_INPUT,
+                              "'%s': label %g at n=%" PRId64 " d=%" PRId64 " h=%" PRId64
+                              " w=%" PRId64 " is not %s%" PRId64
+                              "; set train.ignore for a label that does not count",
+                              job->files.target, label, at[WF_N], at[WF_D], at[WF_H], at[WF_W] + i,
+                              map ? "below model.classes=" : "from 0 to ", map ? classes : 1);
+    }
+    return true;
+}
+
+/* The rows of the box, each a run of elements outside. */
+static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const struct wf_npy *a,
+                      const struct wf_view *view, struct wf_err *err)
+{
+    const enum wf_dtype as = v->dtype == WF_I32 ? WF_I32 : WF_F32;
+    const int64_t width = wf_region_extent(view->box, WF_W);
+    void *const row = malloc((size_t)width * 4); /* both types have four bytes */
+    if (!row)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a row of '%s'", v->name);
+    struct wf_region starts = view->box;
+    starts.hi[WF_W] = starts.lo[WF_W] + 1;
+    bool ok = true;
+    for (struct wf_cursor c = wf_cursor(starts); ok && wf_cursor_next(&c);) {
+        ok = wf_npy_read(a, outside_index(&v->shape, c.at), width, as, row, err) &&
+             check_row(job, v, c.at, width, row, err);
+        int64_t at[WF_AXES];
+        memcpy(at, c.at, sizeof at);
+        for (int64_t i = 0; ok && i < width; i++, at[WF_W]++)
+            wf_view_set(view, at, wf_dtype_get(as, row, i));
+    }
+    free(row);
+    return ok;
+}
+
+static bool fill_npy(const struct wf_job *job, const struct wf_value *v, const char *path,
+                     const struct wf_view *view, struct wf_err *err)
+{
+    struct wf_npy a;
+    if (!wf_npy_open(&a, path, err))
+        return false;
+    const bool ok = check_npy(&a, v, path, err) &&
+                    (wf_region_is_empty(view->box) || fill_rows(job, v, &a, view, err));
+    wf_npy_close(&a);
+    return ok;
+}
+
+/* --- weights --- */
+
+static bool is_weight(const struct wf_value *v)
+{
+    return v->kind == WF_PARAM || v->kind == WF_STATE;
+}
+
+/* PyTorch keeps a count beside the running statistics that has no meaning with a fixed momentum. */
+static bool is_passed_over(const char *name)
+{
+    static const char end[] = ".num_batches_tracked";
+    const size_t n = strlen(name), m = sizeof end - 1;
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool check_names(const struct wf_job *job, const struct wf_safetensors *s,
+                        struct wf_err *err)
+{
+    for (int64_t i = 0; i < wf_safetensors_count(s); i++) {
+        const char *const name = wf_safetensors_at(s, i)->name;
+        const struct wf_value *const v = wf_graph_find(job->graph, name);
+        if ((!v || !is_weight(v)) && !is_passed_over(name))
+            return wf_err_set(
+                err, WF_ERR_INPUT,
+                "'%s' has '%s', which network '%s' has not: 'widefield model show %s' "
+                "lists its tensors",
+                job->files.weights, name, job->model->name, job->model->name);
+    }
+    for (size_t i = 0; i < job->graph->n_values; i++) {
+        const struct wf_value *const v = job->graph->values[i];
+        if (!is_weight(v) || (v->kind == WF_STATE && !wf_safetensors_find(s, v->name)))
+            continue;
+        int64_t shape[WF_AXES];
+        const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+        if (!wf_safetensors_want(s, v->name, rank, shape, err))
+            return false;
+    }
+    return true;
+}
+
+bool wf_job_open_weights(struct wf_job *job, struct wf_err *err)
+{
+    job->weights = wf_safetensors_open(job->files.weights, err);
+    return job->weights && check_names(job, job->weights, err);
+}
+
+static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s,
+                        const struct wf_safetensor *t, const struct wf_view *view,
+                        struct wf_err *err)
+{
+    float *const data = malloc((size_t)t->count * sizeof *data);
+    if (!data)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", v->name);
+    const bool ok = wf_safetensors_read(s, t, WF_F32, data, err);
+    if (ok)
+        for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);)
+            wf_view_set(view, c.at, (double)data[outside_index(&v->shape, c.at)]);
+    free(data);
+    return ok;
+}
+
+bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struct wf_view *view,
+                 struct wf_err *err)
+{
+    if (v == job->input && job->files.input)
+        return fill_npy(job, v, job->files.input, view, err);
+    if (v == job->target && job->files.target)
+        return fill_npy(job, v, job->files.target, view, err);
+    /* A state that the file does not have stays at its start. */
+    const struct wf_safetensor *const t =
+        is_weight(v) && job->weights ? wf_safetensors_find(job->weights, v->name) : NULL;
+    if (t)
+        return fill_tensor(v, job->weights, t, view, err);
+    fill_random(job, v, view);
+    return true;
+}
