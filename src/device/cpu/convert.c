@@ -89,5 +89,5 @@ bool wf_cpu_accepts_float(const struct wf_node *node)
 
 bool wf_cpu_accepts_channels(const struct wf_node *node)
 {
-    return wf_cpu_accepts_float(node) && node->in[0]->shape.at[WF_C] <= WF_CPU_BLOCK_MAX;
+    return wf_cpu_is_float(node->in[0]) && node->in[0]->shape.at[WF_C] <= WF_CPU_BLOCK_MAX;
 }

@@ -167,7 +167,7 @@ static inline bool wf_cpu_is_float(const struct wf_value *v)
 }
 /* ... of in[0] and out[0], whatever the rest. */
 bool wf_cpu_accepts_float(const struct wf_node *node);
-/* ... and channels that fit a piece. */
+/* ... of in[0] (sums are f64), with channels that fit a piece. */
 bool wf_cpu_accepts_channels(const struct wf_node *node);
 
 /* exp() to about 1e-7, in a form that becomes vector code. */
