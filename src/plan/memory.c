@@ -2,9 +2,10 @@
  * Offsets in the arena: rectangles of (life, bytes) packed as low as they go.
  *
  * Greedy in some order, each buffer into the lowest gap among those already placed that live at the
- * same time. Large first is nearly always within a percent of the lower bound; where it is not, the
- * buffer that sticks out at the top is moved to the front of the order and the packing is tried
- * again.
+ * same time. A training step is nested: what is made first in the forward pass dies last in the
+ * backward pass. So longest life first stacks it like books, and what lives at the fullest moment is
+ * laid before the rest. Several orders are tried, and where none meets the lower bound the buffer
+ * that sticks out at the top is moved to the front and the packing tried again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct packing {
     int *order;
     int *placed; /* by offset, ascending */
     size_t *offset;
+    int peak; /* the step at which most is live */
 };
 
 static size_t round_up(size_t bytes)
@@ -82,18 +84,47 @@ static void promote(struct packing *p, int which)
     p->order[0] = which;
 }
 
+static int64_t life(const struct packing *p, int i)
+{
+    return p->last[i] - p->first[i];
+}
+
+static bool is_at_peak(const struct packing *p, int i)
+{
+    return p->first[i] <= p->peak && p->peak <= p->last[i];
+}
+
+/* Ties by number, so that the order is the same on every machine. */
+static int by(int64_t x, int64_t y, int a, int b)
+{
+    return x != y ? (x > y ? -1 : 1) : (a < b ? -1 : 1);
+}
+
 static int by_size(const void *a, const void *b, void *arg)
 {
     const struct packing *p = arg;
     const int x = *(const int *)a, y = *(const int *)b;
-    if (p->bytes[x] != p->bytes[y])
-        return p->bytes[x] > p->bytes[y] ? -1 : 1;
-    if (p->first[x] != p->first[y])
-        return p->first[x] < p->first[y] ? -1 : 1;
-    return x < y ? -1 : 1;
+    return by((int64_t)p->bytes[x], (int64_t)p->bytes[y], x, y);
 }
 
-size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps)
+static int by_life(const void *a, const void *b, void *arg)
+{
+    const struct packing *p = arg;
+    const int x = *(const int *)a, y = *(const int *)b;
+    return by(life(p, x), life(p, y), x, y);
+}
+
+static int by_peak(const void *a, const void *b, void *arg)
+{
+    const struct packing *p = arg;
+    const int x = *(const int *)a, y = *(const int *)b;
+    if (is_at_peak(p, x) != is_at_peak(p, y))
+        return is_at_peak(p, x) ? -1 : 1;
+    return is_at_peak(p, x) ? by_life(a, b, arg) : by_size(a, b, arg);
+}
+
+static size_t live_bytes(int n, const size_t bytes[], const int first[], const int last[], int steps,
+                         int *peak)
 {
     size_t *change = calloc((size_t)steps + 2, sizeof *change);
     WF_BUG_ON(!change, "out of memory");
@@ -104,15 +135,25 @@ size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int 
     size_t live = 0, most = 0;
     for (int s = 0; s <= steps; s++) {
         live += change[s];
-        most = live > most ? live : most;
+        if (live > most) {
+            most = live;
+            *peak = s;
+        }
     }
     free(change);
     return most;
 }
 
+size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps)
+{
+    int peak;
+    return live_bytes(n, bytes, first, last, steps, &peak);
+}
+
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
                       size_t offset[])
 {
+    static int (*const orders[])(const void *, const void *, void *) = { by_peak, by_life, by_size };
     if (n == 0)
         return 0;
     struct wf_arena arena = { 0 };
@@ -125,17 +166,19 @@ size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int 
         p.order[i] = i;
         steps = last[i] > steps ? last[i] : steps;
     }
-    const size_t bound = wf_memory_live(n, bytes, first, last, steps);
-    qsort_r(p.order, (size_t)n, sizeof *p.order, by_size, &p);
+    const size_t bound = live_bytes(n, bytes, first, last, steps, &p.peak);
     size_t best = SIZE_MAX;
-    for (int i = 0; i < TRIES && best > bound; i++) {
-        int top;
-        const size_t height = pack(&p, &top);
-        if (height < best) {
-            best = height;
-            memcpy(offset, p.offset, (size_t)n * sizeof *offset);
+    for (size_t o = 0; o < sizeof orders / sizeof *orders && best > bound; o++) {
+        qsort_r(p.order, (size_t)n, sizeof *p.order, orders[o], &p);
+        for (int i = 0; i < TRIES && best > bound; i++) {
+            int top;
+            const size_t height = pack(&p, &top);
+            if (height < best) {
+                best = height;
+                memcpy(offset, p.offset, (size_t)n * sizeof *offset);
+            }
+            promote(&p, top);
         }
-        promote(&p, top);
     }
     wf_arena_release(&arena);
     return best;
