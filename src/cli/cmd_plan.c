@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "cli/job.h"
+#include "cli/once.h"
 #include "cli/text.h"
 #include "device/device.h"
 
@@ -82,7 +82,7 @@ static bool print_json(const struct wf_job *job, const struct plans *p, struct w
         cJSON_AddNumberToObject(one, "rank", i);
         cJSON_AddNumberToObject(one, "arena_bytes", (double)plan->arena_bytes);
         cJSON_AddNumberToObject(one, "live_bytes", (double)plan->live_bytes);
-        cJSON_AddNumberToObject(one, "param_bytes", (double)wf_plan_param_bytes(plan));
+        cJSON_AddNumberToObject(one, "param_bytes", (double)wf_job_param_bytes(job, plan));
         cJSON_AddNumberToObject(one, "fetch_bytes", (double)plan->fetch_bytes);
         cJSON_AddNumberToObject(one, "reduce_bytes", (double)plan->reduce_bytes);
         cJSON_AddNumberToObject(one, "steps", plan->n_steps);
@@ -134,7 +134,7 @@ static void print_text(const struct wf_job *job, const struct plans *p)
                      (const char *[]){ wf_arena_printf(arena, "%d", i),
                                        wf_text_bytes(arena, (double)plan->arena_bytes),
                                        wf_text_bytes(arena, (double)plan->live_bytes),
-                                       wf_text_bytes(arena, (double)wf_plan_param_bytes(plan)),
+                                       wf_text_bytes(arena, (double)wf_job_param_bytes(job, plan)),
                                        wf_text_bytes(arena, (double)plan->fetch_bytes),
                                        wf_text_count(arena, messages_of(plan)),
                                        wf_text_bytes(arena, (double)plan->reduce_bytes),

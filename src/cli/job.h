@@ -82,6 +82,15 @@ double wf_job_flops(const struct wf_graph *g);
 [[nodiscard]] bool wf_job_npy_size(const char *path, int *count, int64_t size[WF_AXES],
                                    struct wf_err *err);
 
+/* Index of an element in the outside layout [N, C, D, H, W]; axes of extent one do not matter. */
+static inline int64_t wf_outside_index(const struct wf_shape *s, const int64_t at[WF_AXES])
+{
+    int64_t index = at[WF_N] * s->at[WF_C] + at[WF_C];
+    for (int a = WF_D; a <= WF_W; a++)
+        index = index * s->at[a] + at[a];
+    return index;
+}
+
 /* Cores that this process may use. */
 int wf_job_cores(void);
 

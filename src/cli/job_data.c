@@ -13,15 +13,6 @@
 #include "ops/op.h"
 #include "tensor/border.h"
 
-/* Index of an element in the outside layout [N, C, D, H, W]; axes of extent one do not matter. */
-static int64_t outside_index(const struct wf_shape *s, const int64_t at[WF_AXES])
-{
-    int64_t index = at[WF_N] * s->at[WF_C] + at[WF_C];
-    for (int a = WF_D; a <= WF_W; a++)
-        index = index * s->at[a] + at[a];
-    return index;
-}
-
 /* --- random --- */
 
 static double random_target(const struct wf_job *job, struct wf_random r, uint64_t index)
@@ -55,7 +46,7 @@ static void fill_random(const struct wf_job *job, const struct wf_value *v,
 {
     const struct wf_random r = wf_random(job->seed, wf_random_stream(v->name));
     for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
-        const uint64_t index = (uint64_t)outside_index(&v->shape, c.at);
+        const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
         wf_view_set(view, c.at,
                     v == job->target  ? random_target(job, r, index)
                     : v == job->input ? (double)wf_random_normal(r, index)
@@ -145,7 +136,7 @@ static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const 
     starts.hi[WF_W] = starts.lo[WF_W] + 1;
     bool ok = true;
     for (struct wf_cursor c = wf_cursor(starts); ok && wf_cursor_next(&c);) {
-        ok = wf_npy_read(a, outside_index(&v->shape, c.at), width, as, row, err) &&
+        ok = wf_npy_read(a, wf_outside_index(&v->shape, c.at), width, as, row, err) &&
              check_row(job, v, c.at, width, row, err);
         int64_t at[WF_AXES];
         memcpy(at, c.at, sizeof at);
@@ -224,7 +215,7 @@ static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s
     const bool ok = wf_safetensors_read(s, t, WF_F32, data, err);
     if (ok)
         for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);)
-            wf_view_set(view, c.at, (double)data[outside_index(&v->shape, c.at)]);
+            wf_view_set(view, c.at, (double)data[wf_outside_index(&v->shape, c.at)]);
     free(data);
     return ok;
 }

@@ -1,0 +1,180 @@
+/* bench: the median time of a training step, after some that warm up. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "cli/commands.h"
+#include "cli/once.h"
+#include "cli/text.h"
+
+struct bench {
+    struct wf_job *job;
+    int64_t steps, warmup;
+    /* the results, by rank 0 */
+    double seconds, compute, comm;
+    double planned, peak; /* bytes, of the rank that needs most */
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Collective. The largest of all ranks' values. */
+static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
+{
+    const int size = wf_comm_size(comm);
+    double *const all = calloc((size_t)size, sizeof *all);
+    bool ok = all || wf_err_set(err, WF_ERR_FAILED, "no memory for %d numbers", size);
+    ok = wf_comm_agree(comm, ok, err);
+    struct wf_request *request = NULL;
+    if (ok) {
+        all[wf_comm_rank(comm)] = *value;
+        ok = wf_comm_sum_begin(comm, all, (size_t)size, WF_F64, &request, err) &&
+             wf_comm_sum_end(comm, request, err);
+    }
+    for (int i = 0; ok && i < size; i++)
+        *value = all[i] > *value ? all[i] : *value;
+    free(all);
+    return ok;
+}
+
+/* Seconds of the steps, in three rows: the step, its computing, its waiting for others. */
+static bool time_steps(const struct bench *bench, struct wf_once *once, double *rows,
+                       struct wf_err *err)
+{
+    const int64_t n = bench->steps;
+    for (int64_t i = -bench->warmup; i < n; i++) {
+        if (!wf_comm_barrier(once->comm, err))
+            return false;
+        const double start = wf_now();
+        if (!wf_once_step(once, err) || !wf_comm_barrier(once->comm, err))
+            return false;
+        if (i < 0)
+            continue;
+        const struct wf_run_times times = wf_run_times(once->run);
+        rows[i] = wf_now() - start;
+        rows[n + i] = times.compute + once->update_seconds;
+        rows[2 * n + i] = times.comm;
+    }
+    return true;
+}
+
+static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *err)
+{
+    const int64_t n = bench->steps;
+    double *const rows = calloc((size_t)n * 3, sizeof *rows);
+    bool ok = rows || wf_err_set(err, WF_ERR_FAILED, "no memory for the times");
+    ok = wf_comm_agree(once->comm, ok, err) && time_steps(bench, once, rows, err);
+    double compute = 0, comm = 0, seconds = 0;
+    if (ok) {
+        seconds = median(rows, n);
+        compute = median(rows + n, n);
+        comm = median(rows + 2 * n, n);
+    }
+    free(rows);
+    double planned = (double)(once->plan->arena_bytes + wf_job_param_bytes(once->job, once->plan));
+    double peak = (double)wf_once_bytes(once);
+    ok = ok && largest(once->comm, &planned, err) && largest(once->comm, &peak, err) &&
+         largest(once->comm, &compute, err) && largest(once->comm, &comm, err);
+    if (ok && wf_comm_rank(once->comm) == 0) {
+        bench->seconds = seconds;
+        bench->compute = compute;
+        bench->comm = comm;
+        bench->planned = planned;
+        bench->peak = peak;
+    }
+    return ok;
+}
+
+static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct bench *const bench = arg;
+    struct wf_once once = { 0 };
+    const bool ok =
+        wf_once_init(&once, bench->job, &bench->job->mesh, comm, err) && measure(bench, &once, err);
+    wf_once_release(&once);
+    return ok;
+}
+
+static double rss_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? 1024.0 * (double)usage.ru_maxrss : 0;
+}
+
+static bool print(const struct bench *b, struct wf_err *err)
+{
+    const struct wf_job *const job = b->job;
+    const struct wf_shape *const s = &job->input->shape;
+    const double pixels =
+        (double)s->at[WF_N] * (double)s->at[WF_D] * (double)s->at[WF_H] * (double)s->at[WF_W];
+    const double rate = pixels / b->seconds / 1e6;
+    const char *const precision = wf_options_text(job->cli->options, "train.precision");
+    if (job->cli->json) {
+        cJSON *const json = cJSON_CreateObject();
+        cJSON_AddNumberToObject(json, "ms", b->seconds * 1e3);
+        cJSON_AddNumberToObject(json, "mpx_per_s", rate);
+        cJSON_AddNumberToObject(json, "planned_bytes", b->planned);
+        cJSON_AddNumberToObject(json, "peak_bytes", b->peak);
+        cJSON_AddNumberToObject(json, "ranks", job->ranks);
+        cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
+        cJSON_AddStringToObject(json, "device", job->device->name);
+        cJSON_AddStringToObject(json, "precision", precision);
+        cJSON_AddNumberToObject(json, "compute_ms", b->compute * 1e3);
+        cJSON_AddNumberToObject(json, "comm_ms", b->comm * 1e3);
+        cJSON_AddNumberToObject(json, "threads", job->threads);
+        cJSON_AddNumberToObject(json, "steps", (double)b->steps);
+        cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
+        return wf_cli_print_json(job->cli, json, err);
+    }
+    struct wf_arena *const arena = &job->cli->arena;
+    (void)printf("%s, mesh %s (%d ranks, %d threads each), device %s, %s\n", job->model->name,
+                 wf_mesh_print(arena, &job->mesh), job->ranks, job->threads, job->device->name,
+                 precision);
+    (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
+                 wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
+                 wf_text_flops(arena, wf_job_flops(job->graph) / b->seconds));
+    (void)printf("  compute  %s, waiting for other ranks %s (slowest rank)\n",
+                 wf_text_seconds(arena, b->compute), wf_text_seconds(arena, b->comm));
+    (void)printf("  memory   %s planned, %s used by the largest rank; process %s\n",
+                 wf_text_bytes(arena, b->planned), wf_text_bytes(arena, b->peak),
+                 wf_text_bytes(arena, rss_bytes()));
+    return true;
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    struct bench bench = { .steps = 5, .warmup = 2 };
+    if (!wf_cli_flag_int(cli, "steps", 1, 1000000, &bench.steps, err) ||
+        !wf_cli_flag_int(cli, "warmup", 0, 1000000, &bench.warmup, err))
+        return false;
+    bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
+    bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
+    if (ok && cli->speaks)
+        ok = print(&bench, err);
+    wf_job_free(bench.job);
+    return ok;
+}
+
+static const struct wf_command_flag flags[] = {
+    { "steps", "N", "steps that are timed (5)" },
+    { "warmup", "N", "steps before them (2)" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_bench = {
+    .name = "bench",
+    .summary = "median step time, Mpx/s, peak bytes, planned bytes",
+    .usage = "bench CONFIG [key=value ...] [--steps N] [--warmup N] [--json]",
+    .flags = flags,
+    .config_at = 1,
+    .run = run,
+};

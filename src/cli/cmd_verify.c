@@ -1,0 +1,359 @@
+/*
+ * verify: the same step whole and cut, and how far they are apart.
+ *
+ * Rank 0 runs the step on a mesh of one and sends its numbers to all; then all run it on the mesh,
+ * and each holds its own part of the prediction and its own copy of everything else against them.
+ * So a rank whose weights have drifted from the others is seen too.
+ *
+ * One kind of tensor has no number to compare: a bias in front of a normalisation, whose gradient
+ * cancels to zero, so that what is left of it is rounding (and Adam's update its sign). Such a
+ * gradient must be as small when cut, and its parameter is left out.
+ */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "cli/commands.h"
+#include "cli/gather.h"
+#include "cli/text.h"
+
+enum kind { LOSS, PRED, GRAD, PARAM, KINDS };
+
+static const char *const kind_names[KINDS] = { "loss", "pred", "grad", "param" };
+
+/* Below this part of its layer's weight gradient, a bias gradient is rounding. */
+static const double ROUNDING = 1e-4;
+
+struct tensor {
+    enum kind kind;
+    const char *name;
+    const struct wf_value *value;
+    int weight;    /* GRAD of a bias: the tensor with the gradient of its weight, or -1 */
+    int grad;      /* PARAM: the tensor with its gradient */
+    bool rounding; /* a gradient that is rounding: see above */
+    double norm;   /* of the whole step's */
+    double rel;    /* the worst of all ranks */
+};
+
+struct verify {
+    struct wf_job *job;
+    struct tensor *tensors;
+    int count;
+    /* the results, by rank 0 */
+    double worst[KINDS];
+    int worst_at[KINDS]; /* tensor, or -1 */
+    int n_rounding;
+};
+
+/* --- what is compared --- */
+
+static int find(const struct verify *v, enum kind kind, const char *name)
+{
+    for (int i = 0; i < v->count; i++)
+        if (v->tensors[i].kind == kind && strcmp(v->tensors[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int weight_of_bias(const struct verify *v, const char *name)
+{
+    const char *const dot = strrchr(name, '.');
+    if (!dot || strcmp(dot, ".bias") != 0)
+        return -1;
+    return find(v, GRAD, wf_arena_printf(&v->job->arena, "%.*s.weight", (int)(dot - name), name));
+}
+
+static void list_tensors(struct verify *v)
+{
+    const struct wf_graph *const g = v->job->graph;
+    v->tensors = wf_arena_array(&v->job->arena, 2 + 2 * g->n_values, struct tensor);
+    v->tensors[v->count++] = (struct tensor){ LOSS, "loss", v->job->loss, -1, -1, 0, 0, 0 };
+    v->tensors[v->count++] = (struct tensor){ PRED, "pred", v->job->logits, -1, -1, 0, 0, 0 };
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const p = g->values[i];
+        const struct wf_value *const grad = p->kind == WF_PARAM ? wf_graph_grad_of(g, p) : NULL;
+        if (!grad)
+            continue;
+        v->tensors[v->count++] = (struct tensor){ GRAD, p->name, grad, -1, -1, 0, 0, 0 };
+        v->tensors[v->count] = (struct tensor){ PARAM, p->name, p, -1, v->count - 1, 0, 0, 0 };
+        v->count++;
+    }
+    for (int i = 0; i < v->count; i++)
+        if (v->tensors[i].kind == GRAD)
+            v->tensors[i].weight = weight_of_bias(v, v->tensors[i].name);
+}
+
+static size_t elements(const struct tensor *t)
+{
+    return (size_t)wf_shape_count(t->value->shape);
+}
+
+/* --- the whole step --- */
+
+/* Runs on rank 0 alone and fills `whole` with each tensor in outside order, one after another. */
+static bool run_whole(const struct verify *v, float *whole, struct wf_err *err)
+{
+    struct wf_comm *const self = wf_comm_self();
+    const struct wf_mesh one = wf_mesh_one();
+    struct wf_once once = { 0 };
+#ifdef WF_HAVE_OPENMP
+    if (!wf_options_is_set(v->job->cli->options, "run.threads"))
+        omp_set_num_threads(wf_job_cores()); /* the others wait */
+#endif
+    const bool ok = wf_once_init(&once, v->job, &one, self, err) && wf_once_step(&once, err);
+    for (int i = 0; ok && i < v->count; i++) {
+        const struct wf_view view = wf_run_view(once.run, v->tensors[i].value);
+        wf_export_view(v->tensors[i].value, &view, whole);
+        whole += elements(&v->tensors[i]);
+    }
+    wf_once_release(&once);
+    wf_comm_free(self);
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(v->job->threads);
+#endif
+    return ok;
+}
+
+/* --- comparing --- */
+
+struct gap {
+    double apart, whole; /* sums of squares */
+};
+
+static struct gap compare(const struct tensor *t, const struct wf_once *once, const float *whole)
+{
+    const struct wf_view view =
+        t->kind == PRED ? wf_run_owned(once->run, t->value) : wf_run_view(once->run, t->value);
+    struct gap gap = { 0, 0 };
+    if (!view.data)
+        return gap;
+    for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);) {
+        const double b = (double)whole[wf_outside_index(&t->value->shape, c.at)];
+        const double d = (double)(float)wf_view_at(&view, c.at) - b;
+        gap.apart += d * d;
+        gap.whole += b * b;
+    }
+    return gap;
+}
+
+static double sum_squares(const float *at, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)at[i] * (double)at[i];
+    return sum;
+}
+
+static double relative(double apart, double norm)
+{
+    return apart == 0 ? 0 : apart / norm; /* infinite, or NaN, where it must not pass */
+}
+
+/* NaN is worse than anything. */
+static bool is_worse(double a, double b)
+{
+    return !isnan(b) && (isnan(a) || a > b);
+}
+
+/* Collective. apart[tensor * ranks + rank] becomes every rank's distance, on every rank. */
+static bool measure(const struct verify *v, const struct wf_once *once, const float *whole,
+                    double *apart, struct wf_err *err)
+{
+    const int ranks = wf_comm_size(once->comm), rank = wf_comm_rank(once->comm);
+    for (int i = 0; i < v->count; i++) {
+        apart[i * ranks + rank] = compare(&v->tensors[i], once, whole).apart;
+        whole += elements(&v->tensors[i]);
+    }
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(once->comm, apart, (size_t)(v->count * ranks), WF_F64, &request,
+                             err) &&
+           wf_comm_sum_end(once->comm, request, err);
+}
+
+/* How often an element of the prediction is held: axes that do not cut it hold it again. */
+static double copies(const struct verify *v, const struct wf_once *once)
+{
+    const struct wf_layout *const layout = &once->scheme->geometry.layout;
+    double held = 0;
+    for (int r = 0; r < v->job->ranks; r++)
+        held += (double)wf_region_count(wf_layout_owned(layout, v->job->logits, r));
+    return held / (double)wf_shape_count(v->job->logits->shape);
+}
+
+static void judge_tensor(struct verify *v, struct tensor *t, const double *apart, double held)
+{
+    double most = 0, all = 0;
+    for (int r = 0; r < v->job->ranks; r++) {
+        all += apart[r];
+        most = is_worse(apart[r], most) ? apart[r] : most;
+    }
+    double norm = t->norm;
+    if (t->kind == GRAD && t->weight >= 0 && t->norm <= ROUNDING * v->tensors[t->weight].norm) {
+        t->rounding = true;
+        norm = v->tensors[t->weight].norm;
+        v->n_rounding++;
+    }
+    if (t->kind == PARAM && v->tensors[t->grad].rounding)
+        return;
+    t->rel = relative(sqrt(t->kind == PRED ? all / held : most), norm);
+}
+
+static void judge(struct verify *v, const struct wf_once *once, const double *apart,
+                  const float *whole)
+{
+    for (int i = 0; i < v->count; i++) {
+        v->tensors[i].norm = sqrt(sum_squares(whole, elements(&v->tensors[i])));
+        whole += elements(&v->tensors[i]);
+    }
+    for (int k = 0; k < KINDS; k++)
+        v->worst_at[k] = -1;
+    const double held = copies(v, once);
+    for (int i = 0; i < v->count; i++) {
+        struct tensor *const t = &v->tensors[i];
+        judge_tensor(v, t, apart + (size_t)i * (size_t)v->job->ranks, held);
+        if (v->worst_at[t->kind] < 0 || is_worse(t->rel, v->worst[t->kind])) {
+            v->worst[t->kind] = t->rel;
+            v->worst_at[t->kind] = i;
+        }
+    }
+}
+
+/* Collective. The step on the mesh, against the numbers of the whole one. */
+static bool run_cut(struct verify *v, struct wf_comm *comm, const float *whole, double *apart,
+                    struct wf_err *err)
+{
+    struct wf_once once = { 0 };
+    const bool ok = wf_once_init(&once, v->job, &v->job->mesh, comm, err) &&
+                    wf_once_step(&once, err) && measure(v, &once, whole, apart, err);
+    if (ok && wf_comm_rank(comm) == 0)
+        judge(v, &once, apart, whole);
+    wf_once_release(&once);
+    return ok;
+}
+
+static bool verify_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct verify *const v = arg;
+    const bool first = wf_comm_rank(comm) == 0;
+    size_t total = 0;
+    for (int i = 0; i < v->count; i++)
+        total += elements(&v->tensors[i]);
+    float *const whole = calloc(total, sizeof *whole);
+    double *const apart = calloc((size_t)v->count * (size_t)v->job->ranks, sizeof *apart);
+    bool ok = (whole && apart) ||
+              wf_err_set(err, WF_ERR_FIT, "no memory to keep the whole step's numbers");
+    if (ok && first)
+        ok = run_whole(v, whole, err) || wf_err_wrap(err, "running the step whole");
+    ok = wf_comm_agree(comm, ok, err) &&
+         wf_comm_broadcast(comm, 0, whole, total * sizeof *whole, err) &&
+         run_cut(v, comm, whole, apart, err);
+    free(apart);
+    free(whole);
+    return ok;
+}
+
+/* --- telling --- */
+
+static bool print_json(const struct verify *v, double tolerance, bool pass, struct wf_err *err)
+{
+    const struct wf_job *const job = v->job;
+    cJSON *const json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
+    cJSON_AddNumberToObject(json, "ranks", job->ranks);
+    for (int k = 0; k < KINDS; k++) {
+        const char *const key = wf_arena_printf(&job->cli->arena, "%s_rel", kind_names[k]);
+        cJSON_AddNumberToObject(json, key, v->worst[k]);
+    }
+    cJSON_AddBoolToObject(json, "pass", pass);
+    cJSON_AddNumberToObject(json, "tolerance", tolerance);
+    return wf_cli_print_json(job->cli, json, err);
+}
+
+static void print_text(const struct verify *v, double tolerance, bool pass)
+{
+    struct wf_arena *const arena = &v->job->cli->arena;
+    (void)printf("%s, mesh %s (%d ranks) against one rank\n\n", v->job->model->name,
+                 wf_mesh_print(arena, &v->job->mesh), v->job->ranks);
+    struct wf_table t = { .arena = arena };
+    wf_table_row(&t, 5,
+                 (const char *[]){ "what", ">tensors", ">relative error", "", "worst tensor" });
+    for (int k = 0; k < KINDS; k++) {
+        int count = 0;
+        for (int i = 0; i < v->count; i++)
+            count += v->tensors[i].kind == (enum kind)k;
+        wf_table_row(&t, 5,
+                     (const char *[]){ kind_names[k], wf_arena_printf(arena, "%d", count),
+                                       wf_arena_printf(arena, "%.2e", v->worst[k]),
+                                       v->worst[k] <= tolerance ? "ok" : "too far",
+                                       v->worst_at[k] < 0 ? "" : v->tensors[v->worst_at[k]].name });
+    }
+    wf_table_print(&t, stdout);
+    if (v->n_rounding > 0)
+        (void)printf("\n%d gradients cancel to rounding (a bias in front of a normalisation): they "
+                     "are as small on the mesh\n",
+                     v->n_rounding);
+    (void)printf("\n%s: tolerance %g\n", pass ? "the same numbers" : "not the same numbers",
+                 tolerance);
+}
+
+static bool report(const struct verify *v, double tolerance, struct wf_err *err)
+{
+    bool pass = true;
+    int worst = 0;
+    for (int k = 0; k < KINDS; k++) {
+        pass = pass && v->worst[k] <= tolerance;
+        worst = is_worse(v->worst[k], v->worst[worst]) ? k : worst;
+    }
+    if (v->job->cli->json) {
+        if (!print_json(v, tolerance, pass, err))
+            return false;
+    } else {
+        print_text(v, tolerance, pass);
+    }
+    if (pass)
+        return true;
+    return wf_err_set(err, WF_ERR_FAILED, "%s of '%s' differs by %.2e, tolerance %g",
+                      kind_names[worst], v->tensors[v->worst_at[worst]].name, v->worst[worst],
+                      tolerance);
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    struct verify v = { .job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err) };
+    if (!v.job)
+        return false;
+    double tolerance = v.job->graph->options.compute == WF_F32 ? 1e-5 : 2e-2;
+    bool ok = wf_cli_flag_real(cli, "tolerance", 0, 1, &tolerance, err);
+    if (ok) {
+        list_tensors(&v);
+        ok = wf_job_run(v.job, verify_rank, &v, err);
+    }
+    if (ok && cli->speaks)
+        ok = report(&v, tolerance, err);
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    wf_job_free(v.job);
+    return ok;
+}
+
+static const struct wf_command_flag flags[] = {
+    { "tolerance", "T", "largest relative error that passes (1e-5; bf16 and f16: 2e-2)" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_verify = {
+    .name = "verify",
+    .summary = "one step whole, one step cut: compares loss, predictions, gradients, weights",
+    .usage = "verify CONFIG [key=value ...] [--mesh AXES] [--tolerance T] [--json]",
+    .notes =
+        "Each figure is the worst tensor's norm(cut - whole) / norm(whole). Exit status 1 when "
+        "one is past\nthe tolerance.",
+    .flags = flags,
+    .config_at = 1,
+    .run = run,
+};

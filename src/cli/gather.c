@@ -1,0 +1,105 @@
+#include "cli/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/op.h"
+
+enum { TAG = 1, BOX_NUMBERS = 2 * WF_AXES };
+
+void wf_export_view(const struct wf_value *value, const struct wf_view *view, float *all)
+{
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);)
+        all[wf_outside_index(&value->shape, c.at)] = (float)wf_view_at(view, c.at);
+}
+
+/* Collective. Every rank's box on every rank. */
+static bool share_boxes(struct wf_comm *comm, struct wf_region mine, struct wf_region *boxes,
+                        struct wf_err *err)
+{
+    const size_t size = (size_t)wf_comm_size(comm);
+    int64_t *const numbers = calloc(size, BOX_NUMBERS * sizeof *numbers);
+    const bool have = numbers || wf_err_set(err, WF_ERR_FAILED, "no memory for the ranks' boxes");
+    if (!wf_comm_agree(comm, have, err)) {
+        free(numbers);
+        return false;
+    }
+    int64_t *const own = numbers + BOX_NUMBERS * wf_comm_rank(comm);
+    memcpy(own, mine.lo, sizeof mine.lo);
+    memcpy(own + WF_AXES, mine.hi, sizeof mine.hi);
+    struct wf_request *request = NULL;
+    const bool ok = wf_comm_sum_begin(comm, numbers, size * BOX_NUMBERS, WF_I64, &request, err) &&
+                    wf_comm_sum_end(comm, request, err);
+    for (size_t r = 0; ok && r < size; r++) {
+        memcpy(boxes[r].lo, numbers + BOX_NUMBERS * r, sizeof boxes[r].lo);
+        memcpy(boxes[r].hi, numbers + BOX_NUMBERS * r + WF_AXES, sizeof boxes[r].hi);
+    }
+    free(numbers);
+    return ok;
+}
+
+static bool exchange(struct wf_comm *comm, const struct wf_message *message, struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_exchange_begin(comm, 1, message, &request, err) &&
+           wf_comm_exchange_end(comm, request, err);
+}
+
+/* One rank after another, so that rank 0 needs room for one box only. */
+static bool collect(struct wf_comm *comm, const struct wf_value *value,
+                    const struct wf_region *boxes, struct wf_view packed, float *all,
+                    struct wf_err *err)
+{
+    const int rank = wf_comm_rank(comm);
+    if (rank == 0)
+        wf_export_view(value, &packed, all);
+    for (int r = 1; r < wf_comm_size(comm); r++) {
+        const struct wf_view theirs = wf_view_dense(packed.data, packed.dtype, boxes[r]);
+        const size_t bytes = wf_view_bytes(&theirs);
+        if (bytes == 0 || (rank != 0 && rank != r))
+            continue;
+        const struct wf_message send = {
+            .peer = 0, .tag = TAG, .send = packed.data, .bytes = bytes
+        };
+        const struct wf_message receive = {
+            .peer = r, .tag = TAG, .recv = packed.data, .bytes = bytes
+        };
+        if (!exchange(comm, rank == 0 ? &receive : &send, err))
+            return false;
+        if (rank == 0)
+            wf_export_view(value, &theirs, all);
+    }
+    return true;
+}
+
+bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *all,
+               struct wf_err *err)
+{
+    struct wf_comm *const comm = once->comm;
+    const struct wf_view owned = wf_run_owned(once->run, value);
+    const struct wf_region nothing = { { 0 }, { 0 } };
+    const struct wf_region mine =
+        owned.data && !wf_region_is_empty(owned.box) ? owned.box : nothing;
+    const size_t size = (size_t)wf_comm_size(comm);
+    struct wf_region *const boxes = calloc(size, sizeof *boxes);
+    bool ok = boxes || wf_err_set(err, WF_ERR_FAILED, "no memory for the ranks' boxes");
+    ok = wf_comm_agree(comm, ok, err) && share_boxes(comm, mine, boxes, err);
+    size_t room = 1;
+    for (size_t r = 0; ok && r < size; r++) {
+        const size_t bytes = (size_t)wf_region_count(boxes[r]) * wf_dtype_size(value->dtype);
+        room = bytes > room ? bytes : room;
+    }
+    void *const data = ok ? malloc(room) : NULL;
+    if (ok && !data)
+        (void)wf_err_set(err, WF_ERR_FAILED, "no memory to gather '%s'", value->name);
+    ok = ok && wf_comm_agree(comm, data != NULL, err);
+    if (ok) {
+        const struct wf_view packed = wf_view_dense(data, value->dtype, mine);
+        if (!wf_region_is_empty(mine))
+            wf_view_copy(&packed, &owned);
+        ok = collect(comm, value, boxes, packed, all, err);
+    }
+    free(data);
+    free(boxes);
+    return ok;
+}

@@ -1,0 +1,128 @@
+#include "cli/once.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+double wf_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct wf_optim_options wf_job_optim_options(const struct wf_options *o)
+{
+    struct wf_optim_options options = { .lr = wf_options_real(o, "train.lr"),
+                                        .momentum = wf_options_real(o, "train.momentum") };
+    const char *const name = wf_options_text(o, "train.optimizer");
+    WF_BUG_ON(!wf_optim_parse(name, &options.rule), "the option table knows '%s'", name);
+    return options;
+}
+
+size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
+{
+    const size_t count = plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
+    return wf_plan_param_bytes(plan) +
+           wf_optim_bytes(wf_job_optim_options(job->cli->options).rule, count);
+}
+
+/* --- making --- */
+
+static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh, struct wf_err *err)
+{
+    const struct wf_plan_options options = wf_job_plan_options(once->job);
+    once->scheme = wf_scheme_new(once->job->graph, mesh, &options, err);
+    if (once->scheme)
+        once->plan = wf_plan_new(once->scheme, wf_comm_rank(once->comm), err);
+    return once->plan != NULL;
+}
+
+static bool fill_weights(const struct wf_once *once, struct wf_err *err)
+{
+    const struct wf_graph *const g = once->job->graph;
+    wf_run_init_weights(once->run, once->job->seed);
+    if (!once->job->weights)
+        return true;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        if (v->kind != WF_PARAM && v->kind != WF_STATE)
+            continue;
+        const struct wf_view view = wf_run_view(once->run, v);
+        if (view.data && !wf_job_fill(once->job, v, &view, err))
+            return false;
+    }
+    return true;
+}
+
+static bool keep_input(struct wf_once *once, int which, struct wf_err *err)
+{
+    const struct wf_value *const v = which ? once->job->target : once->job->input;
+    const struct wf_view place = wf_run_view(once->run, v);
+    if (!place.data || wf_region_is_empty(place.box))
+        return true;
+    void *const data = malloc(wf_view_bytes(&place));
+    if (!data)
+        return wf_err_set(err, WF_ERR_FIT, "no memory for '%s': %zu bytes", v->name,
+                          wf_view_bytes(&place));
+    once->kept[which] = wf_view_dense(data, place.dtype, place.box);
+    return wf_job_fill(once->job, v, &once->kept[which], err);
+}
+
+bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
+                  struct wf_comm *comm, struct wf_err *err)
+{
+    *once = (struct wf_once){ .job = job, .comm = comm };
+    if (!wf_comm_agree(comm, make_plan(once, mesh, err), err))
+        return false;
+    once->run = wf_run_new(once->plan, comm, job->seed, err);
+    if (!once->run)
+        return false;
+    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
+    once->optim = wf_optim_new(&options, wf_run_param_count(once->run), err);
+    const bool ok = once->optim && fill_weights(once, err) && keep_input(once, 0, err) &&
+                    keep_input(once, 1, err);
+    return wf_comm_agree(comm, ok, err);
+}
+
+void wf_once_release(struct wf_once *once)
+{
+    free(once->kept[0].data);
+    free(once->kept[1].data);
+    wf_optim_free(once->optim);
+    wf_run_free(once->run);
+    wf_plan_free(once->plan);
+    wf_scheme_free(once->scheme);
+    *once = (struct wf_once){ 0 };
+}
+
+/* --- running --- */
+
+bool wf_once_step(struct wf_once *once, struct wf_err *err)
+{
+    const struct wf_value *const inputs[2] = { once->job->input, once->job->target };
+    for (int i = 0; i < 2; i++)
+        if (once->kept[i].data) {
+            const struct wf_view place = wf_run_view(once->run, inputs[i]);
+            wf_view_copy(&place, &once->kept[i]);
+        }
+    if (!wf_run_step(once->run, err))
+        return false;
+    const double start = wf_now();
+    wf_optim_tick(once->optim);
+    wf_optim_update(once->optim, wf_run_params(once->run), wf_run_grads(once->run), 0,
+                    wf_run_param_count(once->run));
+    once->update_seconds = wf_now() - start;
+    return true;
+}
+
+float wf_once_loss(const struct wf_once *once)
+{
+    const struct wf_view view = wf_run_view(once->run, once->job->loss);
+    return (float)wf_dtype_get(view.dtype, view.data, 0);
+}
+
+size_t wf_once_bytes(const struct wf_once *once)
+{
+    return wf_run_bytes(once->run) +
+           (size_t)once->optim->n_states * once->optim->count * sizeof(float);
+}

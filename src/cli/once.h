@@ -1,0 +1,49 @@
+/*
+ * One rank's training step: plan, memory, weights, data and optimiser of a job, ready to go.
+ *
+ *     struct wf_once once = { 0 };
+ *     bool ok = wf_once_init(&once, job, &job->mesh, comm, err) && wf_once_step(&once, err);
+ *     wf_once_release(&once);
+ *
+ * verify, step and bench all run it; the mesh may be another than the job's, so that verify can run
+ * the same job whole.
+ */
+#ifndef WF_CLI_ONCE_H
+#define WF_CLI_ONCE_H
+
+#include "cli/job.h"
+#include "exec/run.h"
+#include "optim/optim.h"
+
+struct wf_once {
+    const struct wf_job *job;
+    struct wf_comm *comm;
+    struct wf_scheme *scheme;
+    struct wf_plan *plan;
+    struct wf_run *run;
+    struct wf_optim *optim;
+    /* A step may overwrite its inputs, so they are kept here: input and target. */
+    struct wf_view kept[2];
+    double update_seconds; /* of the last step */
+};
+
+/* Collective. After a failure only wf_once_release() may follow. */
+[[nodiscard]] bool wf_once_init(struct wf_once *once, const struct wf_job *job,
+                                const struct wf_mesh *mesh, struct wf_comm *comm,
+                                struct wf_err *err);
+/* Collective. Puts the data in its place, runs the plan, updates the weights. */
+[[nodiscard]] bool wf_once_step(struct wf_once *once, struct wf_err *err);
+void wf_once_release(struct wf_once *once);
+
+float wf_once_loss(const struct wf_once *once);
+/* What this rank uses: arena, weights, gradients, states, optimiser. */
+size_t wf_once_bytes(const struct wf_once *once);
+
+/* The optimiser of the options. */
+struct wf_optim_options wf_job_optim_options(const struct wf_options *o);
+/* What a plan needs in all, optimiser included; and the part of it that is not the arena. */
+size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan);
+
+double wf_now(void); /* seconds, of a clock that only goes forward */
+
+#endif
