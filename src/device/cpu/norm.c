@@ -333,7 +333,7 @@ static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row
             drop += weight * wf_view_get(q, n, 0, 0, 0, c);
             slant += weight * wf_view_get(q, n, 0, 0, 0, channels + c);
         }
-        const double rstd = (double)row[RSTD][first], count = (double)a->count;
+        const double rstd = (double)row[RSTD][first], count = a->fixed ? 1.0 : (double)a->count;
         for (int64_t c = first; c < first + each; c++) {
             row[DROP][c] = (float)(rstd * drop / count);
             row[SLANT][c] = (float)(rstd * rstd * slant / count);

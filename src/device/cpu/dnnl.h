@@ -1,0 +1,128 @@
+/*
+ * Convolutions through oneDNN.
+ *
+ * dnnl_shim.c is the only file that sees oneDNN; it speaks 2.x and 3.x. A problem there is one
+ * convolution of packed channels-last images, in one of three passes. `src` is always the side under
+ * the windows and `dst` the side of the window positions, as in position
+ * src = dst * stride + tap * dilation - pad_lo; each pass writes one of src, weights, dst.
+ *
+ *     struct wf_dnnl *lib = wf_dnnl_new(err);
+ *     struct wf_dnnl_conv *c = wf_dnnl_conv_new(lib, &problem);      // NULL: oneDNN cannot
+ *     wf_dnnl_conv_reorder(c, plain, blocked);
+ *     wf_dnnl_conv_run(c, &(struct wf_dnnl_args){ .src = x, .weights = blocked, .dst = y, ... });
+ *     wf_dnnl_conv_free(c);
+ *     wf_dnnl_free(lib);
+ *
+ * Above it dnnl_conv.c turns a step (boxes of a cut image) into such problems, dnnl_form.c finds the
+ * form of them for which oneDNN has a fast kernel, and dnnl_pack.c copies where a form asks for it.
+ */
+#ifndef WF_DEVICE_CPU_DNNL_H
+#define WF_DEVICE_CPU_DNNL_H
+
+#include "plan/target.h"
+#include "ops/attrs.h"
+
+/* --- oneDNN, dnnl_shim.c --- */
+
+struct wf_dnnl;      /* an engine and a stream: one per prepared step, no state is shared */
+struct wf_dnnl_conv; /* a primitive with its memory objects; borrows its wf_dnnl */
+
+enum wf_dnnl_pass { WF_DNNL_FORWARD, WF_DNNL_DATA, WF_DNNL_WEIGHTS };
+
+struct wf_dnnl_problem { /* no padding bytes that matter: compared field by field */
+    enum wf_dnnl_pass pass;
+    enum wf_dtype dtype; /* f32 or bf16; of both images and the weights. Bias and dw are f32 */
+    int64_t batch, groups, in, out; /* channels of src and dst, of all groups together */
+    int64_t src[3], dst[3], kernel[3], stride[3], dilation[3];
+    int64_t pad_lo[3], pad_hi[3]; /* pad_hi above -stride, pad_lo not negative */
+    bool bias;                    /* forward only */
+};
+
+struct wf_dnnl *wf_dnnl_new(struct wf_err *err); /* NULL on failure */
+void wf_dnnl_free(struct wf_dnnl *lib);
+/* True where oneDNN's bf16 weight gradient writes past its memory (2.x with AMX, wide images) or
+ * divides by zero (few channels). */
+bool wf_dnnl_has_traps(void);
+
+struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_problem *p);
+void wf_dnnl_conv_free(struct wf_dnnl_conv *c);
+const char *wf_dnnl_conv_name(const struct wf_dnnl_conv *c); /* oneDNN's, "brgconv:avx512_core" */
+size_t wf_dnnl_conv_scratch(const struct wf_dnnl_conv *c);   /* bytes */
+/* Bytes of the weights in the primitive's own order; 0 where that is the plain one. */
+size_t wf_dnnl_conv_blocked(const struct wf_dnnl_conv *c);
+/* plain (out, kd, kh, kw, in / groups) -> blocked; blocked -> plain for the weight gradient. */
+void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked);
+struct wf_dnnl_args {
+    void *src, *weights, *bias, *dst, *scratch;
+};
+void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *args);
+
+/* --- packed copies, dnnl_pack.c --- */
+
+/* A packed image of `box`, which may reach past what exists; `channels` at least its C, the rest
+ * zeros. */
+struct wf_dnnl_pack {
+    struct wf_region box;
+    int64_t channels;
+    enum wf_dtype dtype; /* that of the view, or f32 */
+};
+size_t wf_dnnl_pack_bytes(const struct wf_dnnl_pack *pack);
+/* From the view, zeros where it has nothing. */
+void wf_dnnl_gather(const struct wf_dnnl_pack *pack, void *to, const struct wf_view *from);
+/* Into the view, where it has room. */
+void wf_dnnl_scatter(const struct wf_dnnl_pack *pack, const void *from, const struct wf_view *to);
+/* y += b at every position of a packed view of f32 or bf16. */
+void wf_dnnl_add_bias(const struct wf_view *y, const float *b);
+/* dw (rows of `n`) = or += the first n of each row of `padded`, whose rows have `padded_n`. */
+void wf_dnnl_add_rows(float *dw, const float *padded, int64_t rows, int64_t n, int64_t padded_n,
+                      bool add);
+
+/* --- forms, dnnl_form.c --- */
+
+/* How the window of a step is given to oneDNN. All zero: as it is. */
+struct wf_dnnl_form {
+    bool pad;         /* zeros around src are written out, the primitive has no padding */
+    bool split;       /* one problem per group */
+    bool wide;        /* bf16 computed in f32 */
+    int64_t channels; /* dst and src channels become multiples of this; 0: stay (weight gradient) */
+    int64_t rows;     /* at most this many of dst along the outermost axis at a time; 0: all */
+    int64_t columns;  /* the same along W; 0: all */
+};
+
+struct wf_dnnl_piece {
+    struct wf_dnnl_pack src, dst;
+    bool pack_src, pack_dst; /* not in place: gather before, or scatter behind */
+    int64_t group;
+    int problem; /* index of its primitive */
+};
+
+/* A prepared step. */
+struct wf_dnnl_step {
+    enum wf_dnnl_pass pass;
+    int threads;
+    struct wf_conv_attrs attrs;
+    int64_t kernel[3], in, out; /* channels in all */
+    bool bias;
+    struct wf_view src, dst; /* packed, as the step will get them; data is NULL */
+    struct wf_dnnl_form form;
+    bool clear; /* data pass: the pieces do not cover all of src */
+    struct wf_dnnl *lib;
+    struct wf_dnnl_problem *problems;
+    struct wf_dnnl_conv **convs;
+    size_t n_problems, room_problems, room_convs;
+    struct wf_dnnl_piece *pieces;
+    size_t n_pieces, room_pieces;
+    /* Scratch: offsets and what the whole takes. */
+    size_t at_blocked, at_plain, at_src, at_dst, scratch_bytes;
+};
+
+/* Fills form, pieces, primitives and scratch. `traps`: as wf_dnnl_has_traps() says, or forced. */
+[[nodiscard]] bool wf_dnnl_step_plan(struct wf_dnnl_step *s, bool traps, struct wf_err *err);
+void wf_dnnl_step_clear(struct wf_dnnl_step *s); /* back to before wf_dnnl_step_plan() */
+
+/* --- kernels, dnnl_conv.c --- */
+
+/* What the kernel's prepare() does, with the way around oneDNN's traps as told: for tests. */
+[[nodiscard]] bool wf_dnnl_prepare(struct wf_prepare *p, bool traps, struct wf_err *err);
+
+#endif
