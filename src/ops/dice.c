@@ -222,6 +222,7 @@ static void loss_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
 static const struct wf_case loss_cases[] = {
     { .attrs = "classes=1 smooth=9", .kinds = "p", .in = { { { 1, 1, 1, 1, 3 } } } },
     { .attrs = "classes=2 smooth=9", .kinds = "p", .in = { { { 1, 1, 1, 1, 6 } } } },
+    { .attrs = "classes=3 smooth=7", .kinds = "p", .in = { { { 1, 1, 1, 1, 9 } } } },
     { .attrs = "classes=7 smooth=12", .kinds = "p", .in = { { { 1, 1, 1, 1, 21 } } } },
     { 0 },
 };

@@ -221,6 +221,14 @@ static void running_stats_reference(const struct wf_call *call)
 static const struct wf_case running_stats_cases[] = {
     { .attrs = "eps=1e-5", .kinds = "PP", .in = { { { 1, 1, 1, 1, 1 } }, { { 1, 1, 1, 1, 1 } } } },
     { .attrs = "eps=1e-3", .kinds = "PP", .in = { { { 1, 1, 1, 1, 7 } }, { { 1, 1, 1, 1, 7 } } } },
+    { .attrs = "eps=1e-5", .kinds = "PP", .in = { { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } } },
+    { .attrs = "eps=1e-5",
+      .kinds = "PP",
+      .in = { { { 1, 1, 1, 1, 16 } }, { { 1, 1, 1, 1, 16 } } } },
+    { .attrs = "eps=1e-1",
+      .kinds = "PP",
+      .in = { { { 1, 1, 1, 1, 33 } }, { { 1, 1, 1, 1, 33 } } } },
+    { .attrs = "eps=1e-8", .kinds = "PP", .in = { { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } } },
     { 0 },
 };
 
@@ -285,6 +293,18 @@ static const struct wf_case running_update_cases[] = {
     { .attrs = "count=9 momentum=0.25",
       .kinds = "PPP",
       .in = { { { 1, 1, 1, 1, 10 } }, { { 1, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 5 } } } },
+    { .attrs = "count=3 momentum=1",
+      .kinds = "PPP",
+      .in = { { { 1, 1, 1, 1, 4 } }, { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } } },
+    { .attrs = "count=1000 momentum=0.1",
+      .kinds = "PPP",
+      .in = { { { 1, 1, 1, 1, 32 } }, { { 1, 1, 1, 1, 16 } }, { { 1, 1, 1, 1, 16 } } } },
+    { .attrs = "count=7 momentum=0",
+      .kinds = "PPP",
+      .in = { { { 1, 1, 1, 1, 66 } }, { { 1, 1, 1, 1, 33 } }, { { 1, 1, 1, 1, 33 } } } },
+    { .attrs = "count=64 momentum=0.01",
+      .kinds = "PPP",
+      .in = { { { 1, 1, 1, 1, 6 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } } },
     { 0 },
 };
 

@@ -53,6 +53,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 
 static const struct wf_case cases[] = {
     { .kinds = "p", .in = { { { 1, 1, 1, 1, 2 } } } },
+    { .kinds = "P", .in = { { { 1, 1, 1, 1, 2 } } } },
+    { .kinds = "x", .in = { { { 1, 1, 1, 1, 2 } } } },
     { 0 },
 };
 
