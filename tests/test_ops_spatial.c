@@ -118,9 +118,9 @@ static void maxpool__takes_the_first_maximum_and_its_place(void **state)
     EXPECT("maxpool", attrs, in, 0, 5, 7, 7, 9, 8, 8);
     /* PyTorch's flat places 5, 7, 8, 10, 17, 18 in the image, seen from each window's corner. */
     EXPECT("maxpool", attrs, in, 1, 7, 7, 6, 4, 7, 6);
-    const double nan_inside[] = { 1, NAN, 3, 2 };
+    const double nan_inside[] = { 1, (double)NAN, 3, 2 };
     const struct given with_nan[] = { { WF_SHAPE(1, 1, 1, 4, 1), nan_inside, 0 } };
-    EXPECT("maxpool", "kernel=[1,1,2] stride=[1,1,1]", with_nan, 0, NAN, NAN, 3);
+    EXPECT("maxpool", "kernel=[1,1,2] stride=[1,1,1]", with_nan, 0, (double)NAN, (double)NAN, 3);
     EXPECT("maxpool", "kernel=[1,1,2] stride=[1,1,1]", with_nan, 1, 1, 0, 0);
 }
 

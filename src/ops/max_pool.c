@@ -46,7 +46,7 @@ static void reference(const struct wf_call *call)
     const struct wf_pool_attrs *a = call->node->attrs;
     const struct wf_shape *x = &call->node->in[0]->shape;
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        double best = -INFINITY;
+        double best = 0;
         int64_t where = -1;
         for (struct wf_cursor p = wf_cursor(wf_pool_inside(a, x, c.at)); wf_cursor_next(&p);) {
             const double v = wf_ref_get(&call->in[0], x, p.at);

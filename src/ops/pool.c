@@ -68,7 +68,7 @@ bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err)
     struct wf_shape *dx = &node->out[0]->shape;
     *dx = *dy;
     for (int i = 0; i < WF_SPACE; i++) {
-        int64_t count;
+        int64_t count = 0;
         if (!windows(a, i, a->extent[i], &count, err))
             return false;
         if (count != dy->at[WF_D + i])
