@@ -5,9 +5,13 @@ install(TARGETS ${WF_LIBRARIES} EXPORT widefield
 if(WF_HAVE_COMMAND)
     install(TARGETS widefield RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/include/widefield.h)
-    install(FILES ${PROJECT_SOURCE_DIR}/include/widefield.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-endif()
+# widefield.h gathers the headers of the library's own folders, so they travel with it.
+set(headers ${CMAKE_INSTALL_INCLUDEDIR}/widefield)
+install(FILES ${PROJECT_SOURCE_DIR}/include/widefield.h DESTINATION ${headers})
+foreach(folder base tensor graph ops models plan comm exec optim train)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/src/device/device.h DESTINATION ${headers}/device)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/widefield)
 install(EXPORT widefield NAMESPACE widefield:: FILE widefield-targets.cmake DESTINATION ${package})

@@ -54,7 +54,8 @@ foreach(library ${WF_LIBRARIES})
     target_link_libraries(${library} PRIVATE ${WF_LINK})
     target_link_options(${library} PRIVATE ${WF_SANITIZE_FLAGS})
     target_include_directories(${library} PUBLIC
-        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/widefield>)
     add_library(widefield::${export} ALIAS ${library})
 endforeach()
 

@@ -107,7 +107,7 @@ foreach(source ${sources})
     add_executable(example_${name} ${source})
     set_target_properties(example_${name} PROPERTIES
         OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
-    # Neither src/ nor wf_deps: an example sees what a user of the installed library sees.
+    # Not wf_deps: an example sees what a user of the installed library sees.
     target_link_libraries(example_${name} PRIVATE wf_flags libwidefield_static)
     wf_add_test(example.${name} 1 $<TARGET_FILE:example_${name}>)
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
