@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 enum { LONGEST = 63 };
@@ -34,16 +35,20 @@ static int distance(const char *a, const char *b)
 
 const struct wf_model *wf_model_find(const char *name, struct wf_err *err)
 {
-    const struct wf_model *closest = wf_model_table[0];
+    const struct wf_model *closest = NULL;
+    int best = INT_MAX;
     for (const struct wf_model *const *m = wf_model_table; *m; m++) {
         if (strcmp((*m)->name, name) == 0)
             return *m;
-        if (distance(name, (*m)->name) < distance(name, closest->name))
+        const int away = distance(name, (*m)->name);
+        if (away < best) {
             closest = *m;
+            best = away;
+        }
     }
     wf_err_set(err, WF_ERR_USAGE,
                "there is no network '%s': did you mean '%s'? 'widefield model list' has them all",
-               name, closest->name);
+               name, closest ? closest->name : "");
     return NULL;
 }
 

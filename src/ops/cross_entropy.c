@@ -36,9 +36,9 @@ static bool look(const struct wf_call *call, const int64_t at[WF_AXES], struct p
         return false;
     *p = (struct position){ .label = wf_loss_class(label, classes),
                             .weight = 1.0,
-                            .top = -INFINITY };
+                            .top = -HUGE_VAL };
     if (p->label < 0)
-        p->weight = NAN;
+        p->weight = (double)NAN;
     else if (call->in[WEIGHTS].data)
         p->weight = wf_view_get(&call->in[WEIGHTS], 0, 0, 0, 0, p->label);
     for (int64_t c = 0; c < classes; c++)

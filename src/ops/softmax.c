@@ -58,7 +58,7 @@ static void reference(const struct wf_call *call)
 {
     const int64_t channels = call->node->in[0]->shape.at[WF_C];
     for (struct wf_cursor p = wf_cursor(wf_rows(call->work)); wf_cursor_next(&p);) {
-        double top = -INFINITY, sum = 0.0;
+        double top = -HUGE_VAL, sum = 0.0;
         for (int64_t c = 0; c < channels; c++)
             top = fmax(top, wf_row_get(&call->in[0], p.at, c));
         for (int64_t c = 0; c < channels; c++)
