@@ -189,6 +189,8 @@ bool wf_threads_broadcast(struct wf_comm *base, int root, void *data, size_t byt
 {
     struct wf_threads_comm *comm = (struct wf_threads_comm *)base;
     int count = 0;
+    if (bytes == 0)
+        data = comm; /* a side of a message is known by its pointer: it may not be NULL */
     for (int r = 0; r < base->size; r++)
         if (r != root && base->rank == root)
             comm->cast[count++] = (struct wf_message){

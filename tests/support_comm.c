@@ -1,0 +1,96 @@
+#include "support_comm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+bool under_mpi(void)
+{
+    const char *kind = getenv("WIDEFIELD_TEST_COMM");
+    return kind && strcmp(kind, "mpi") == 0;
+}
+
+void run_on_mpi(body *b, void *arg)
+{
+    struct wf_err err = { 0 };
+    struct wf_comm *comm = wf_comm_mpi(&err);
+    if (!comm)
+        fail_msg("mpi: %s", err.text);
+    const bool ok = b(comm, arg, &err);
+    if (!ok)
+        wf_comm_abort(comm, &err);
+    wf_comm_free(comm);
+    if (!ok)
+        fail_msg("mpi: %s", err.text);
+}
+
+void run_on_threads(int size, body *b, void *arg)
+{
+    struct wf_err err = { 0 };
+    if (!wf_comm_threads_run(size, b, arg, &err))
+        fail_msg("%d threads: %s", size, err.text);
+}
+
+void on_every_comm(body *b, void *arg)
+{
+    const int sizes[] = { 1, 2, 3, 5 };
+    struct wf_err err = { 0 };
+    if (under_mpi()) {
+        run_on_mpi(b, arg);
+        return;
+    }
+    struct wf_comm *comm = wf_comm_self();
+    const bool ok = b(comm, arg, &err);
+    wf_comm_free(comm);
+    if (!ok)
+        fail_msg("self: %s", err.text);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        run_on_threads(sizes[i], b, arg);
+}
+
+bool is(int64_t got, int64_t want, const char *what, struct wf_err *err)
+{
+    return got == want || wf_err_set(err, WF_ERR_FAILED, "%s: expected %lld, got %lld", what,
+                                     (long long)want, (long long)got);
+}
+
+bool says(const struct wf_err *got, const char *want, struct wf_err *err)
+{
+    return strstr(got->text, want) ||
+           wf_err_set(err, WF_ERR_FAILED, "expected '%s', got '%s'", want, got->text);
+}
+
+struct wf_message to(int peer, int tag, const void *data, size_t bytes)
+{
+    return (struct wf_message){ .peer = peer, .tag = tag, .send = data, .bytes = bytes };
+}
+
+struct wf_message from(int peer, int tag, void *data, size_t bytes)
+{
+    return (struct wf_message){ .peer = peer, .tag = tag, .recv = data, .bytes = bytes };
+}
+
+bool exchange(struct wf_comm *comm, int count, const struct wf_message *m, struct wf_err *err)
+{
+    struct wf_request *r;
+    return wf_comm_exchange_begin(comm, count, m, &r, err) && wf_comm_exchange_end(comm, r, err);
+}
+
+bool sum(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype, struct wf_err *err)
+{
+    struct wf_request *r;
+    return wf_comm_sum_begin(comm, data, count, dtype, &r, err) && wf_comm_sum_end(comm, r, err);
+}
+
+int right_of(const struct wf_comm *comm)
+{
+    return (wf_comm_rank(comm) + 1) % wf_comm_size(comm);
+}
+
+int left_of(const struct wf_comm *comm)
+{
+    return (wf_comm_rank(comm) + wf_comm_size(comm) - 1) % wf_comm_size(comm);
+}
