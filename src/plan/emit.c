@@ -247,7 +247,7 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_err *err)
     struct wf_slot *out = wf_arena_array(&p->plan->arena, n->n_out, struct wf_slot);
     for (int k = 0; k < n->n_in; k++) {
         in[k].buffer = -1;
-        if (it->in[k] >= 0)
+        if (it->in[k] >= 0 && !wf_region_is_empty(work)) /* a sum over nothing reads nothing */
             in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k) : p->slot[it->in[k]];
     }
     for (int o = 0; o < n->n_out; o++)
