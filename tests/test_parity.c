@@ -128,15 +128,14 @@ static bool compare(const struct parity_job *job, const struct wf_run *run,
                       prefix, name, sqrt(off), sqrt(norm));
 }
 
-/* Parameters with their prefix, running statistics too. */
 static bool compare_weights(const struct parity_job *job, const struct wf_run *run,
-                            const char *prefix, struct wf_err *err)
+                            const char *params, const char *states, struct wf_err *err)
 {
     const struct wf_graph *g = job->golden->g;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
-        if ((v->kind == WF_PARAM || v->kind == WF_STATE) &&
-            !compare(job, run, v, prefix, v->name, err))
+        const char *prefix = v->kind == WF_PARAM ? params : v->kind == WF_STATE ? states : NULL;
+        if (prefix && !compare(job, run, v, prefix, v->name, err))
             return false;
     }
     return true;
@@ -152,7 +151,7 @@ static bool compare_step(const struct parity_job *job, const struct wf_run *run,
         if (v->kind == WF_PARAM)
             ok = compare(job, run, wf_graph_grad_of(gold->g, v), "grad.", v->name, err);
     }
-    return ok && compare_weights(job, run, "param.", err);
+    return ok && compare_weights(job, run, "param.", "state.", err);
 }
 
 static bool fill_weights(const struct parity_job *job, struct wf_run *run, struct wf_err *err)
@@ -178,7 +177,7 @@ static bool train(const struct parity_job *job, struct wf_run *run, struct wf_op
         if (ok && step == 0)
             ok = compare_step(job, run, err);
     }
-    return ok && (gold->steps == 1 || compare_weights(job, run, "last.", err));
+    return ok && (gold->steps == 1 || compare_weights(job, run, "last.", "last.", err));
 }
 
 static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)

@@ -4,9 +4,10 @@
     make_golden.py FOLDER          writes FOLDER/<case>.safetensors for every case
 
 A file holds what goes in (`weight.<name>` for parameters and running statistics, `input`, `target`)
-and what comes out: after the first step `loss`, `pred`, `grad.<name>`, `param.<name>` for parameters
-and running statistics; where a case has more steps on the same batch, `last.<name>` after all of
-them. What the case is stands in the file's metadata; tests/test_parity.c reads it from there.
+and what comes out of one step, as `widefield step --dump` names it: `loss`, `pred`, `grad.<name>`,
+`param.<name>` and `state.<name>` (running statistics) after the update. Where a case has more steps
+on the same batch, `last.<name>` after all of them. What the case is stands in the file's metadata;
+tests/test_parity.c and compare.py read it from there.
 
 All arithmetic is in double precision and rounded once at the end, so what differs is ours. Weights
 and data come from numpy's PCG64, keyed by the tensor's name, and do not depend on PyTorch's version.
@@ -109,8 +110,10 @@ def make(case, spec):
         loss.backward()
         optimizer.step()
         if step == 0:
-            out |= {"loss": as_f32(loss.reshape(1)), "pred": as_f32(pred)} | gradients(net)
-            out |= {f"param.{name}": as_f32(tensor).copy() for name, tensor in state.items()}
+            trained = dict(net.named_parameters())
+            out |= {"loss": as_f32(loss), "pred": as_f32(pred)} | gradients(net)
+            for name, tensor in state.items():
+                out[f"{'param' if name in trained else 'state'}.{name}"] = as_f32(tensor)
     if spec["steps"] > 1:
         out |= {f"last.{name}": as_f32(tensor) for name, tensor in state.items()}
     return out, {k: str(v) for k, v in spec.items() if k != "size"} | {"dims": str(dims)}
