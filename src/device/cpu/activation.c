@@ -16,16 +16,16 @@ static inline float sigmoid(float x)
 /* Near zero 1 - 2 / (e^2x + 1) would cancel: there an odd polynomial (minimax to 2e-7). */
 static inline float hyperbolic_tangent(float x)
 {
-    const float z = x * x;
+    const float size = fabsf(x), small = wf_cpu_select(size > 0.625f, 0.625f, size);
+    const float z = small * small;
     float p = -5.70498872745e-3f;
     p = p * z + 2.06390887954e-2f;
     p = p * z - 5.37397155531e-2f;
     p = p * z + 1.33314422036e-1f;
     p = p * z - 3.33332819422e-1f;
-    const float near = p * z * x + x;
-    const float size = fabsf(x);
+    const float near = p * z * small + small;
     const float far = 1.0f - 2.0f / (wf_cpu_exp(2.0f * size) + 1.0f);
-    return size < 0.625f ? near : copysignf(far, x);
+    return copysignf(wf_cpu_select(size > 0.625f, far, near), x);
 }
 
 static void forward(const struct context *a, const float *x, float *y, int64_t n)
@@ -40,7 +40,7 @@ static void forward(const struct context *a, const float *x, float *y, int64_t n
     case WF_LEAKY_RELU:
         WF_SIMD
         for (int64_t i = 0; i < n; i++)
-            y[i] = x[i] < 0.0f ? x[i] * slope : x[i];
+            y[i] = wf_cpu_select(x[i] < 0.0f, x[i] * slope, x[i]);
         return;
     case WF_SIGMOID:
         WF_SIMD
@@ -75,7 +75,7 @@ static void backward(const struct context *a, const float *r, const float *dy, f
     case WF_LEAKY_RELU:
         WF_SIMD
         for (int64_t i = 0; i < n; i++)
-            dx[i] = r[i] > 0.0f ? dy[i] : dy[i] * slope;
+            dx[i] = wf_cpu_select(r[i] > 0.0f, dy[i], dy[i] * slope);
         return;
     case WF_SIGMOID:
         WF_SIMD

@@ -170,11 +170,26 @@ bool wf_cpu_accepts_float(const struct wf_node *node);
 /* ... of in[0] (sums are f64), with channels that fit a piece. */
 bool wf_cpu_accepts_channels(const struct wf_node *node);
 
-/* exp() to about 1e-7, in a form that becomes vector code. */
+/* yes ? a : b without a branch. As a condition the compiler would move floating-point operations
+ * into its arms, and then keep it out of vector code, because they could trap. */
+static inline float wf_cpu_select(bool yes, float a, float b)
+{
+    uint32_t p, q;
+    memcpy(&p, &a, sizeof p);
+    memcpy(&q, &b, sizeof q);
+    const uint32_t mask = -(uint32_t)yes, bits = (p & mask) | (q & ~mask);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* exp() to about 1e-7, in a form that becomes vector code. The ends are clamped: below -87.3 it
+ * gives 1.2e-38, above 88.3 2e38. NaN stays NaN. */
 static inline float wf_cpu_exp(float x)
 {
     const float low = -87.3f, high = 88.3f;
-    const float t = x < low ? low : x > high ? high : x;
+    const float above = wf_cpu_select(x < low, low, x);
+    const float t = wf_cpu_select(above > high, high, above);
     /* Adding 1.5 * 2^23 rounds to the nearest integer, which then stands in the low bits. */
     const float magic = 12582912.0f;
     const float shifted = t * 1.44269504088896341f + magic;
@@ -192,9 +207,7 @@ static inline float wf_cpu_exp(float x)
     bits = (bits + 127u - 0x4b400000u) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
-    /* Infinity, zero and NaN where they belong. */
-    const float y = p * power;
-    return x < low ? 0.0f : x > high ? __builtin_inff() : x != x ? x : y;
+    return p * power;
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include "device/cpu/cpu.h"
 
 #include <Random123/philox.h>
+#include <math.h>
 
 #include "ops/dropout.h"
 
@@ -143,23 +144,30 @@ struct dropout {
 };
 
 /* factor[i] for the `n` elements from global index `first`: the numbers of wf_random_uniform(), but
- * one round of the generator gives four of them. */
+ * one call of the generator gives four of them, and calls go side by side. */
 static void mask(const struct dropout *d, uint64_t first, int64_t n, float *factor)
 {
+    uint32_t bits[WF_CPU_BLOCK_MAX + 8];
     const float keep = d->attrs->p < 1.0 ? (float)(1.0 / (1.0 - d->attrs->p)) : 0.0f;
+    /* Kept: (bits >> 8) * 2^-24 >= p, in whole numbers. */
+    const int32_t least = (int32_t)ceil(d->attrs->p * 0x1p24);
     const philox4x32_key_t key = { { (uint32_t)d->random.seed, (uint32_t)(d->random.seed >> 32) } };
-    int64_t i = 0;
-    while (i < n) {
-        const uint64_t index = first + (uint64_t)i, word = index >> 2;
-        const philox4x32_ctr_t counter = { { (uint32_t)word, (uint32_t)(word >> 32),
-                                             (uint32_t)d->random.stream,
-                                             (uint32_t)(d->random.stream >> 32) } };
-        const philox4x32_ctr_t bits = philox4x32(counter, key);
-        for (int k = (int)(index & 3); k < 4 && i < n; k++, i++) {
-            const float uniform = (float)(bits.v[k] >> 8) * 0x1p-24f;
-            factor[i] = (double)uniform >= d->attrs->p ? keep : 0.0f;
-        }
+    const uint32_t low = (uint32_t)d->random.stream, high = (uint32_t)(d->random.stream >> 32);
+    const uint64_t word = first >> 2, words = ((first + (uint64_t)n + 3) >> 2) - word;
+    WF_SIMD
+    for (uint64_t i = 0; i < words; i++) {
+        const uint64_t at = word + i;
+        const philox4x32_ctr_t counter = { { (uint32_t)at, (uint32_t)(at >> 32), low, high } };
+        const philox4x32_ctr_t out = philox4x32(counter, key);
+        bits[4 * i] = out.v[0];
+        bits[4 * i + 1] = out.v[1];
+        bits[4 * i + 2] = out.v[2];
+        bits[4 * i + 3] = out.v[3];
     }
+    const uint32_t *mine = bits + (first & 3);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        factor[i] = wf_cpu_select((int32_t)(mine[i] >> 8) >= least, keep, 0.0f);
 }
 
 static void dropout_body(const struct wf_cpu_piece *piece, const void *context)
@@ -177,7 +185,7 @@ static void dropout_body(const struct wf_cpu_piece *piece, const void *context)
     float *y = wf_cpu_dest(piece, 1, buffer[1]);
     WF_SIMD
     for (int64_t i = 0; i < n; i++)
-        y[i] = factor[i] != 0.0f ? x[i] * factor[i] : 0.0f;
+        y[i] = wf_cpu_select(factor[i] != 0.0f, x[i] * factor[i], 0.0f);
     wf_cpu_store(piece, 1, y);
 }
 

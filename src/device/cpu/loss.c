@@ -277,8 +277,8 @@ static void bce_grad_body(const struct wf_cpu_piece *piece, const void *context)
     const int64_t n = wf_cpu_count(piece, 0);
     WF_SIMD
     for (int64_t i = 0; i < n; i++) {
-        const float p = 1.0f / (1.0f + wf_cpu_exp(-x[i]));
-        dx[i] = has_ignore & (t[i] == ignore) ? 0.0f : ds * (p - t[i]);
+        const float d = ds * (1.0f / (1.0f + wf_cpu_exp(-x[i])) - t[i]);
+        dx[i] = wf_cpu_select(has_ignore & (t[i] == ignore), 0.0f, d);
     }
     wf_cpu_store(piece, 2, dx);
 }

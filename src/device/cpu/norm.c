@@ -173,7 +173,7 @@ static void norm_body(const struct wf_cpu_piece *piece, const void *context)
         WF_SIMD
         for (int64_t i = 0; i < n; i++) {
             const float v = (x[i] - mean[i]) * scale[i] + bias[i];
-            y[i] = v < 0.0f ? v * slope : v;
+            y[i] = wf_cpu_select(v < 0.0f, v * slope, v);
         }
     } else {
         WF_SIMD
@@ -223,36 +223,33 @@ const struct wf_kernel wf_cpu_kernel_norm = {
 
 /* --- gradient --- */
 
-/* g = dy * act'(pre), pre being the normalised value before the activation. */
-static const float *through_act(const struct rows *rows, const float *x, const float *dy, int64_t n,
-                                float *g)
+/* dy * act'(pre), pre being the normalised value before the activation. */
+static inline float through_act(float pre, float dy, float slope)
 {
-    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
-    if (rows->act != WF_RELU && rows->act != WF_LEAKY_RELU)
-        return dy;
-    const float slope = rows->act == WF_RELU ? 0.0f : rows->slope;
-    WF_SIMD
-    for (int64_t i = 0; i < n; i++) {
-        const float pre = (x[i] - mean[i]) * scale[i] + bias[i];
-        g[i] = pre > 0.0f ? dy[i] : dy[i] * slope;
-    }
-    return g;
+    return wf_cpu_select(pre > 0.0f, dy, dy * slope);
+}
+
+static float backward_slope(const struct rows *rows)
+{
+    return rows->act == WF_RELU ? 0.0f : rows->act == WF_LEAKY_RELU ? rows->slope : 1.0f;
 }
 
 static void grad_sums_body(const struct wf_cpu_piece *piece, const void *context,
                            struct wf_cpu_lanes *lanes)
 {
     const struct rows *rows = context;
-    float buffer[3][WF_CPU_BLOCK_MAX];
+    float buffer[2][WF_CPU_BLOCK_MAX];
     const int64_t n = wf_cpu_count(piece, 0);
-    const float *x = wf_cpu_load(piece, 0, buffer[0]);
-    const float *g = through_act(rows, x, wf_cpu_load(piece, 1, buffer[1]), n, buffer[2]);
-    const float *mean = rows->row[MEAN], *rstd = rows->row[RSTD];
+    const float *x = wf_cpu_load(piece, 0, buffer[0]), *dy = wf_cpu_load(piece, 1, buffer[1]);
+    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
+    const float *rstd = rows->row[RSTD], slope = backward_slope(rows);
     float *sum = lanes->sum[0], *dot = lanes->sum[1];
     WF_SIMD
     for (int64_t i = 0; i < n; i++) {
-        sum[i] += g[i];
-        dot[i] += g[i] * ((x[i] - mean[i]) * rstd[i]);
+        const float away = x[i] - mean[i];
+        const float g = through_act(away * scale[i] + bias[i], dy[i], slope);
+        sum[i] += g;
+        dot[i] += g * (away * rstd[i]);
     }
 }
 
@@ -306,16 +303,18 @@ const struct wf_kernel wf_cpu_kernel_norm_grad_sums = {
 static void grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     const struct rows *rows = context;
-    float buffer[4][WF_CPU_BLOCK_MAX];
+    float buffer[3][WF_CPU_BLOCK_MAX];
     const int64_t n = wf_cpu_count(piece, 0);
-    const float *x = wf_cpu_load(piece, 0, buffer[0]);
-    const float *g = through_act(rows, x, wf_cpu_load(piece, 1, buffer[1]), n, buffer[2]);
-    float *dx = wf_cpu_dest(piece, 2, buffer[3]);
-    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE];
-    const float *drop = rows->row[DROP], *slant = rows->row[SLANT];
+    const float *x = wf_cpu_load(piece, 0, buffer[0]), *dy = wf_cpu_load(piece, 1, buffer[1]);
+    float *dx = wf_cpu_dest(piece, 2, buffer[2]);
+    const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
+    const float *drop = rows->row[DROP], *slant = rows->row[SLANT], slope = backward_slope(rows);
     WF_SIMD
-    for (int64_t i = 0; i < n; i++)
-        dx[i] = g[i] * scale[i] - drop[i] - (x[i] - mean[i]) * slant[i];
+    for (int64_t i = 0; i < n; i++) {
+        const float away = x[i] - mean[i];
+        const float g = through_act(away * scale[i] + bias[i], dy[i], slope);
+        dx[i] = g * scale[i] - drop[i] - away * slant[i];
+    }
     wf_cpu_store(piece, 2, dx);
 }
 

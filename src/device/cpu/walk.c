@@ -282,7 +282,9 @@ void wf_cpu_zero(const struct wf_cpu_piece *piece, int side)
         memset(to, 0, (size_t)(piece->units * s->unit) * size);
         return;
     }
+    const bool rows = s->inner == 1;
     for (int64_t u = 0; u < piece->units; u++)
-        for (int64_t c = 0; c < s->unit; c++)
-            memset(to + u * step + c * s->inner * (int64_t)size, 0, size);
+        for (int64_t c = 0; c < (rows ? 1 : s->unit); c++)
+            memset(to + u * step + c * s->inner * (int64_t)size, 0,
+                   rows ? (size_t)s->unit * size : size);
 }
