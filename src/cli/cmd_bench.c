@@ -136,9 +136,9 @@ static bool print(const struct bench *b, struct wf_err *err)
         return wf_cli_print_json(job->cli, json, err);
     }
     struct wf_arena *const arena = &job->cli->arena;
-    (void)printf("%s, mesh %s (%d ranks, %d threads each), device %s, %s\n", job->model->name,
-                 wf_mesh_print(arena, &job->mesh), job->ranks, job->threads, job->device->name,
-                 precision);
+    (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s\n", job->model->name,
+                 wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks), job->threads,
+                 job->device->name, precision);
     (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
                  wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
                  wf_text_flops(arena, wf_job_flops(job->graph) / b->seconds));

@@ -8,9 +8,9 @@
 #include "device/device.h"
 
 struct plans {
-    struct wf_scheme *scheme;
     struct wf_plan **at; /* by rank */
     int count;
+    int64_t explain; /* the rank whose steps are printed */
 };
 
 static void plans_release(struct plans *p)
@@ -18,22 +18,17 @@ static void plans_release(struct plans *p)
     for (int i = 0; p->at && i < p->count; i++)
         wf_plan_free(p->at[i]);
     free(p->at);
-    wf_scheme_free(p->scheme);
 }
 
 /* The plans of all ranks, held against each other. */
 static bool plans_init(struct plans *p, const struct wf_job *job, struct wf_err *err)
 {
-    const struct wf_plan_options options = wf_job_plan_options(job);
-    p->scheme = wf_scheme_new(job->graph, &job->mesh, &options, err);
     p->count = job->ranks;
     p->at = calloc((size_t)p->count, sizeof *p->at);
-    if (!p->scheme)
-        return false;
     if (!p->at)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for %d plans", p->count);
     for (int i = 0; i < p->count; i++) {
-        p->at[i] = wf_plan_new(p->scheme, i, err);
+        p->at[i] = wf_plan_new(job->scheme, i, err);
         if (!p->at[i])
             return false;
     }
@@ -46,26 +41,6 @@ static double slowest(const struct plans *p)
     for (int i = 0; i < p->count; i++)
         seconds = p->at[i]->seconds > seconds ? p->at[i]->seconds : seconds;
     return seconds;
-}
-
-/* The steps of the rank that --rank names, in the caller's arena; NULL on error. */
-static const char *explain(const struct wf_job *job, const struct plans *p, int64_t *rank,
-                           struct wf_err *err)
-{
-    *rank = 0;
-    if (!wf_cli_flag_int(job->cli, "rank", 0, p->count - 1, rank, err))
-        return NULL;
-    return wf_plan_explain(&job->cli->arena, p->at[*rank]);
-}
-
-static bool add_explain(const struct wf_job *job, const struct plans *p, cJSON *json,
-                        struct wf_err *err)
-{
-    int64_t rank;
-    const char *const text = explain(job, p, &rank, err);
-    if (text)
-        cJSON_AddStringToObject(json, "explain", text);
-    return text != NULL;
 }
 
 static bool print_json(const struct wf_job *job, const struct plans *p, struct wf_err *err)
@@ -91,10 +66,9 @@ static bool print_json(const struct wf_job *job, const struct plans *p, struct w
         cJSON_AddItemToArray(all, one);
     }
     cJSON_AddNumberToObject(json, "step_seconds", slowest(p));
-    if (wf_cli_flag(job->cli, "explain") && !add_explain(job, p, json, err)) {
-        cJSON_Delete(json);
-        return false;
-    }
+    if (wf_cli_flag(job->cli, "explain"))
+        cJSON_AddStringToObject(json, "explain",
+                                wf_plan_explain(&job->cli->arena, p->at[p->explain]));
     return wf_cli_print_json(job->cli, json, err);
 }
 
@@ -117,9 +91,10 @@ static void print_text(const struct wf_job *job, const struct plans *p)
     size[count++] = s->at[WF_C];
     for (int a = WF_C - job->config.dims; a < WF_C; a++)
         size[count++] = s->at[a];
-    (void)printf("%s on %s, mesh %s (%d ranks), device %s, %s\n", job->model->name,
-                 wf_text_extents(arena, count, size), wf_mesh_print(arena, &job->mesh), job->ranks,
-                 job->device->name, wf_dtype_name(job->graph->options.compute));
+    (void)printf("%s on %s, mesh %s (%s), device %s, %s\n", job->model->name,
+                 wf_text_extents(arena, count, size), wf_mesh_print(arena, &job->mesh),
+                 wf_text_ranks(arena, job->ranks), job->device->name,
+                 wf_dtype_name(job->graph->options.compute));
     (void)printf("%s parameters, %s a step, about %s\n\n",
                  wf_text_count(arena, wf_graph_parameters(job->graph, false)),
                  wf_text_flops(arena, wf_job_flops(job->graph)),
@@ -158,13 +133,10 @@ static bool print_plans(const struct wf_job *job, const struct plans *p, struct 
     if (job->cli->json)
         return print_json(job, p, err);
     print_text(job, p);
-    if (!wf_cli_flag(job->cli, "explain"))
-        return true;
-    int64_t rank;
-    const char *const text = explain(job, p, &rank, err);
-    if (text)
-        (void)printf("\nrank %d\n%s", (int)rank, text);
-    return text != NULL;
+    if (wf_cli_flag(job->cli, "explain"))
+        (void)printf("\nrank %d\n%s", (int)p->explain,
+                     wf_plan_explain(&job->cli->arena, p->at[p->explain]));
+    return true;
 }
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
@@ -173,7 +145,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     bool ok = job != NULL;
     if (ok && cli->speaks) { /* one rank can make the plans of all */
         struct plans p = { 0 };
-        ok = plans_init(&p, job, err) && print_plans(job, &p, err);
+        ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &p.explain, err) &&
+             plans_init(&p, job, err) && print_plans(job, &p, err);
         plans_release(&p);
     }
     if (cli->world)

@@ -277,8 +277,8 @@ static bool print_json(const struct verify *v, double tolerance, bool pass, stru
 static void print_text(const struct verify *v, double tolerance, bool pass)
 {
     struct wf_arena *const arena = &v->job->cli->arena;
-    (void)printf("%s, mesh %s (%d ranks) against one rank\n\n", v->job->model->name,
-                 wf_mesh_print(arena, &v->job->mesh), v->job->ranks);
+    (void)printf("%s, mesh %s (%s) against one rank\n\n", v->job->model->name,
+                 wf_mesh_print(arena, &v->job->mesh), wf_text_ranks(arena, v->job->ranks));
     struct wf_table t = { .arena = arena };
     wf_table_row(&t, 5,
                  (const char *[]){ "what", ">tensors", ">relative error", "", "worst tensor" });

@@ -319,7 +319,11 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
     if (!find_device(job, err) || !find_size(job, &size, err))
         return false;
     job->model = wf_job_model(job->cli->options, size.count, size.at, &job->config, err);
-    return job->model && build_graph(job, &size, err) && find_mesh(job, err);
+    if (!job->model || !build_graph(job, &size, err) || !find_mesh(job, err))
+        return false;
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    job->scheme = wf_scheme_new(job->graph, &job->mesh, &options, err);
+    return job->scheme != NULL;
 }
 
 struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err)
@@ -346,6 +350,7 @@ void wf_job_free(struct wf_job *job)
     if (!job)
         return;
     wf_safetensors_free(job->weights);
+    wf_scheme_free(job->scheme);
     wf_graph_free(job->graph);
     wf_arena_release(&job->arena);
     free(job);

@@ -46,7 +46,8 @@ struct wf_job {
     struct wf_value *input, *target, *logits, *loss;
     enum wf_job_target target_kind;
     struct wf_mesh mesh;
-    int ranks, threads; /* threads of each rank */
+    int ranks, threads;       /* threads of each rank */
+    struct wf_scheme *scheme; /* of this mesh; made early, so that a bad mesh is refused early */
     const struct wf_device *device;
     uint64_t seed;
 };

@@ -31,7 +31,9 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh, struct wf_err *err)
 {
     const struct wf_plan_options options = wf_job_plan_options(once->job);
-    once->scheme = wf_scheme_new(once->job->graph, mesh, &options, err);
+    if (mesh != &once->job->mesh)
+        once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
+    once->scheme = mesh == &once->job->mesh ? once->job->scheme : once->own;
     if (once->scheme)
         once->plan = wf_plan_new(once->scheme, wf_comm_rank(once->comm), err);
     return once->plan != NULL;
@@ -91,7 +93,7 @@ void wf_once_release(struct wf_once *once)
     wf_optim_free(once->optim);
     wf_run_free(once->run);
     wf_plan_free(once->plan);
-    wf_scheme_free(once->scheme);
+    wf_scheme_free(once->own);
     *once = (struct wf_once){ 0 };
 }
 

@@ -18,7 +18,8 @@
 struct wf_once {
     const struct wf_job *job;
     struct wf_comm *comm;
-    struct wf_scheme *scheme;
+    const struct wf_scheme *scheme;
+    struct wf_scheme *own; /* where the mesh is not the job's */
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;

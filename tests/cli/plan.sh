@@ -1,0 +1,58 @@
+# The plan, and meshes that do not fit.
+. "$SOURCE_DIR/tests/cli/common.bash"
+
+cat >a.yaml <<'YAML'
+model: { name: unet, base: 4, depth: 2, in: 3, classes: 2 }
+data: { size: [2, 3, 64, 48] }
+YAML
+
+expect 0 plan a.yaml --quiet --json
+json 'j["ranks"] == 1 and len(j["per_rank"]) == 1 and j["per_rank"][0]["fetch_bytes"] == 0'
+[ ! -s err ] || fail "--quiet, but something on stderr"
+
+expect 0 plan a.yaml --mesh data=2,space=2x3 --json
+json 'j["ranks"] == 12 and [r["rank"] for r in j["per_rank"]] == list(range(12))'
+json 'all(r["live_bytes"] <= r["arena_bytes"] <= 1.01 * r["live_bytes"] + 65536 for r in j["per_rank"])'
+json 'all(r["fetch_bytes"] > 0 and r["reduce_bytes"] > 0 and r["steps"] > 0 for r in j["per_rank"])'
+json 'j["flops"] > 0 and j["step_seconds"] > 0'
+# weights, gradients and Adam's two moments: four times the parameters, and a little
+json 'all(r["param_bytes"] >= 16 * j["parameters"] for r in j["per_rank"])'
+adam=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["param_bytes"])')
+expect 0 plan a.yaml --mesh data=2,space=2x3 train.optimizer=sgd --json
+json "j['per_rank'][0]['param_bytes'] < $adam"
+
+# half the image needs about half the memory
+expect 0 plan a.yaml data.size=1,3,256,256 --json
+whole=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["arena_bytes"])')
+expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x1 --json
+json "j['per_rank'][0]['arena_bytes'] < 0.65 * $whole"
+
+# a mesh that is chosen
+expect 0 plan a.yaml data.size=1,3,64,64 --ranks 4 --json
+json 'j["ranks"] == 4 and j["mesh"] == "space=2x2"'
+says "chosen for 4 ranks"
+expect 0 plan a.yaml --ranks 2 --json
+json 'j["mesh"] == "data=2"'
+expect 0 plan a.yaml data.size=1,3,32,128 --mesh auto --ranks 4 --json
+json 'j["mesh"] == "space=4"'
+
+expect 0 plan a.yaml --mesh space=2 --explain --rank 1
+prints "rank 1" "fetch"
+refused 2 plan a.yaml --explain --rank 1 -- "--rank"
+
+# does not fit: 3
+refused 3 plan a.yaml --mesh space=2x2 --ranks 3 -- "space=2x2" "4 ranks" "3"
+refused 3 plan a.yaml --mesh space=50 -- "50 ranks" "48"
+refused 3 verify a.yaml --mesh space=2,data=3 -- "3 ranks"
+refused 3 verify a.yaml --mesh pipe=2 -- "stage"
+refused 3 step a.yaml data.size=1,3,2000000,2000000 -- "bytes"
+refused 2 plan a.yaml --device cuda -- "cuda"
+refused 2 plan a.yaml --precision tf32 -- "tf32"
+
+# what the size says must be what the network takes
+refused 2 plan model.name=unet -- "data.size"
+refused 2 plan a.yaml data.size=1,1,64,64 -- "model.in" "channels"
+refused 2 plan a.yaml model.dims=3 -- "model.dims"
+refused 2 plan a.yaml train.loss=ce+mse -- "ce+mse" "target"
+expect 0 plan model.name=unet model.base=4 data.crop=64,64 train.batch=2 --json
+json 'j["parameters"] > 0'

@@ -1,0 +1,51 @@
+# Commands, flags and help.
+. "$SOURCE_DIR/tests/cli/common.bash"
+
+expect 0 --version
+prints "widefield "
+[ "$(wc -l <out)" -eq 1 ] || fail "--version is one line"
+expect 0 --help
+for command in plan verify step model bench check config; do
+    prints "  $command "
+    expect 0 $command --help
+    prints "usage: widefield $command" "--json" "--help"
+    expect 0 help $command
+    prints "usage: widefield $command"
+    expect 0 $command --version
+    expect 0 --help
+done
+for later in train eval predict data; do
+    ! grep -q "^  $later " out || fail "'$later' is listed but does not exist"
+    refused 2 $later --help -- "unknown command '$later'"
+done
+
+expect 2
+says "no command given" "usage: widefield"
+refused 2 pln x.yaml -- "unknown command 'pln'" "did you mean 'plan'?"
+refused 2 verfiy x.yaml -- "did you mean 'verify'?"
+refused 2 zzzzzz -- "unknown command 'zzzzzz'" "widefield --help"
+refused 2 plan --explan -- "--explan" "did you mean '--explain'?"
+refused 2 plan --msh space=2 -- "did you mean '--mesh'?"
+refused 2 plan -x -- "unknown option"
+refused 2 plan --seed -- "'--seed' needs a value"
+refused 2 plan --json=yes -- "'--json' takes no value"
+refused 2 plan a.yaml b.yaml -- "one config at a time" "a.yaml" "b.yaml"
+refused 2 plan missing.yaml -- "missing.yaml" "No such file"
+refused 2 plan "$WORKDIR" -- "cannot read config"
+refused 2 check more -- "more"
+refused 2 config -- "show CONFIG" "schema"
+refused 2 model -- "list" "show NAME"
+
+expect 0 check
+prints "cpu" "oneDNN" "MPI"
+expect 0 check --json
+json 'j["device"]["cpu"]["available"] is True and j["cores"] >= 1 and "comm" in j'
+[ ! -s err ] || fail "check has nothing to say on stderr"
+
+# What does not arrive is not a success.
+if [ -e /dev/full ]; then
+    got=0
+    "$wf" model list >/dev/full 2>err || got=$?
+    [ "$got" -eq 1 ] || fail "a full disk ended with $got"
+    says "cannot write to stdout"
+fi
