@@ -8,7 +8,7 @@
  *
  *     struct wf_dnnl *lib = wf_dnnl_new(err);
  *     struct wf_dnnl_conv *c = wf_dnnl_conv_new(lib, &problem);      // NULL: oneDNN cannot
- *     wf_dnnl_conv_reorder(c, plain, blocked);
+ *     wf_dnnl_conv_reorder(c, plain, blocked, scratch);
  *     wf_dnnl_conv_run(c, &(struct wf_dnnl_args){ .src = x, .weights = blocked, .dst = y, ... });
  *     wf_dnnl_conv_free(c);
  *     wf_dnnl_free(lib);
@@ -29,7 +29,7 @@ struct wf_dnnl_conv; /* a primitive with its memory objects; borrows its wf_dnnl
 
 enum wf_dnnl_pass { WF_DNNL_FORWARD, WF_DNNL_DATA, WF_DNNL_WEIGHTS };
 
-struct wf_dnnl_problem { /* no padding bytes that matter: compared field by field */
+struct wf_dnnl_problem {
     enum wf_dnnl_pass pass;
     enum wf_dtype dtype; /* f32 or bf16; of both images and the weights. Bias and dw are f32 */
     int64_t batch, groups, in, out; /* channels of src and dst, of all groups together */
@@ -51,7 +51,7 @@ size_t wf_dnnl_conv_scratch(const struct wf_dnnl_conv *c);   /* bytes */
 /* Bytes of the weights in the primitive's own order; 0 where that is the plain one. */
 size_t wf_dnnl_conv_blocked(const struct wf_dnnl_conv *c);
 /* plain (out, kd, kh, kw, in / groups) -> blocked; blocked -> plain for the weight gradient. */
-void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked);
+void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch);
 struct wf_dnnl_args {
     void *src, *weights, *bias, *dst, *scratch;
 };
@@ -70,12 +70,14 @@ size_t wf_dnnl_pack_bytes(const struct wf_dnnl_pack *pack);
 /* From the view, zeros where it has nothing. */
 void wf_dnnl_gather(const struct wf_dnnl_pack *pack, void *to, const struct wf_view *from);
 /* Into the view, where it has room. */
-void wf_dnnl_scatter(const struct wf_dnnl_pack *pack, const void *from, const struct wf_view *to);
+void wf_dnnl_scatter(const struct wf_dnnl_pack *pack, void *from, const struct wf_view *to);
 /* y += b at every position of a packed view of f32 or bf16. */
 void wf_dnnl_add_bias(const struct wf_view *y, const float *b);
-/* dw (rows of `n`) = or += the first n of each row of `padded`, whose rows have `padded_n`. */
-void wf_dnnl_add_rows(float *dw, const float *padded, int64_t rows, int64_t n, int64_t padded_n,
-                      bool add);
+/* dw = or += the first n of each row of `padded`. */
+struct wf_dnnl_rows {
+    int64_t count, n, padded_n;
+};
+void wf_dnnl_add_rows(float *dw, const float *padded, const struct wf_dnnl_rows *rows, bool add);
 
 /* --- forms, dnnl_form.c --- */
 
@@ -118,6 +120,8 @@ struct wf_dnnl_step {
 
 /* Fills form, pieces, primitives and scratch. `traps`: as wf_dnnl_has_traps() says, or forced. */
 [[nodiscard]] bool wf_dnnl_step_plan(struct wf_dnnl_step *s, bool traps, struct wf_err *err);
+/* Plain weights pass through scratch: widened, or a piece's gradient before it is added. */
+bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s);
 void wf_dnnl_step_clear(struct wf_dnnl_step *s); /* back to before wf_dnnl_step_plan() */
 
 /* --- kernels, dnnl_conv.c --- */

@@ -67,8 +67,8 @@ struct wf_dnnl_conv {
     struct descriptors md;
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive, reorder; /* reorder NULL: the primitive takes the plain order */
-    dnnl_memory_t src, weights, plain, bias_memory, dst, scratchpad;
-    size_t scratch, blocked;
+    dnnl_memory_t src, weights, plain, bias_memory, dst, scratchpad, reorder_pad;
+    size_t scratch, reorder_scratch, blocked;
     const char *name;
 };
 
@@ -126,8 +126,7 @@ static bool problem_fits(const struct wf_dnnl_problem *p)
 /* The first spatial axis that oneDNN is told of: 0 for 3D, 1 for 2D. */
 static int first_axis(const struct wf_dnnl_problem *p)
 {
-    const bool flat = p->src[0] == 1 && p->dst[0] == 1 && p->kernel[0] == 1 && p->pad_lo[0] == 0 &&
-                      p->pad_hi[0] <= 0;
+    const bool flat = p->src[0] == 1 && p->dst[0] == 1 && p->kernel[0] == 1;
     return flat ? 1 : 0;
 }
 
@@ -146,8 +145,8 @@ static bool describe_weights(md_own *md, const struct wf_dnnl_problem *p, dnnl_d
                              bool plain)
 {
     const int first = first_axis(p);
-    const dnnl_format_tag_t own = p->groups > 1 ? (first ? dnnl_gohwi : dnnl_godhwi)
-                                                : (first ? dnnl_ohwi : dnnl_odhwi);
+    const dnnl_format_tag_t own =
+        p->groups > 1 ? (first ? dnnl_gohwi : dnnl_godhwi) : (first ? dnnl_ohwi : dnnl_odhwi);
     dnnl_dims_t dims = { 0 };
     int n = 0;
     if (p->groups > 1)
@@ -221,8 +220,8 @@ static dnnl_primitive_desc_t make_desc(const struct wf_dnnl *lib, const struct d
                                                             md_of(&md->bias), dst, g->stride,
                                                             g->dilation, g->lo, g->hi);
     else if (pass == WF_DNNL_DATA)
-        status = dnnl_dilated_convolution_backward_data_desc_init(
-            &op, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi);
+        status = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, src, w, dst, g->stride,
+                                                                  g->dilation, g->lo, g->hi);
     else
         status = dnnl_dilated_convolution_backward_weights_desc_init(
             &op, alg, src, md_of(&md->dw), NULL, dst, g->stride, g->dilation, g->lo, g->hi);
@@ -270,8 +269,9 @@ static bool make_weights(struct wf_dnnl_conv *c)
     if (status != dnnl_success)
         return false;
     const md_ref pad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-    const size_t scratch = pad ? dnnl_memory_desc_get_size(pad) : 0;
-    const bool ok = scratch == 0 && make_memory(&c->plain, c->lib, plain) &&
+    c->reorder_scratch = pad ? dnnl_memory_desc_get_size(pad) : 0;
+    const bool ok = make_memory(&c->plain, c->lib, plain) &&
+                    (!c->reorder_scratch || make_memory(&c->reorder_pad, c->lib, pad)) &&
                     dnnl_primitive_create(&c->reorder, desc) == dnnl_success;
     dnnl_primitive_desc_destroy(desc);
     return ok;
@@ -308,8 +308,8 @@ void wf_dnnl_conv_free(struct wf_dnnl_conv *c)
 {
     if (!c)
         return;
-    const dnnl_memory_t memories[] = { c->src,         c->weights, c->plain,
-                                       c->bias_memory, c->dst,     c->scratchpad };
+    const dnnl_memory_t memories[] = { c->src, c->weights,    c->plain,      c->bias_memory,
+                                       c->dst, c->scratchpad, c->reorder_pad };
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
         if (memories[i])
             dnnl_memory_destroy(memories[i]);
@@ -333,7 +333,7 @@ const char *wf_dnnl_conv_name(const struct wf_dnnl_conv *c)
 
 size_t wf_dnnl_conv_scratch(const struct wf_dnnl_conv *c)
 {
-    return c->scratch;
+    return c->scratch > c->reorder_scratch ? c->scratch : c->reorder_scratch;
 }
 
 size_t wf_dnnl_conv_blocked(const struct wf_dnnl_conv *c)
@@ -360,15 +360,17 @@ static void execute(const struct wf_dnnl_conv *c, const_dnnl_primitive_t primiti
     WF_BUG_ON(status != dnnl_success, "oneDNN status %d in '%s'", (int)status, c->name);
 }
 
-void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked)
+void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch)
 {
     WF_BUG_ON(!c->reorder, "'%s' takes plain weights", c->name);
     const bool gradient = c->pass == WF_DNNL_WEIGHTS;
-    const dnnl_exec_arg_t args[] = {
+    dnnl_exec_arg_t args[3] = {
         bind(gradient ? DNNL_ARG_TO : DNNL_ARG_FROM, c->plain, plain),
         bind(gradient ? DNNL_ARG_FROM : DNNL_ARG_TO, c->weights, blocked),
     };
-    execute(c, c->reorder, 2, args);
+    if (c->reorder_scratch)
+        args[2] = bind(DNNL_ARG_SCRATCHPAD, c->reorder_pad, scratch);
+    execute(c, c->reorder, c->reorder_scratch ? 3 : 2, args);
 }
 
 void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
