@@ -15,7 +15,10 @@
  *     if (!wf_comm_exchange_end(comm, r, &err)) ...
  *
  * Failure. A rank that fails calls wf_comm_abort(); every other rank's pending and later calls then
- * return false with that rank's message. No call hangs for ever on a dead peer.
+ * return false with that rank's message. No call hangs for ever on a dead peer. A rank that fails
+ * with requests in flight aborts before it frees their buffers; after wf_comm_abort(), or after a
+ * call that returned false because of one, it may. The process should then end: under MPI only what
+ * is small or point to point can be taken back for certain, a large sum cannot.
  */
 #ifndef WF_COMM_COMM_H
 #define WF_COMM_COMM_H
@@ -61,10 +64,10 @@ const char *wf_comm_name(const struct wf_comm *comm); /* "self", "threads", "mpi
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
 /* Collective. True only when every rank is well; otherwise every rank gets the message of the lowest
- * failing rank in `err` ("rank 3: ..."). `err` holds this rank's own failure when `ok` is false. */
+ * failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this rank's own failure when `ok` is false. */
 [[nodiscard]] bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err);
 
-/* Collective over `comm`: ranks with equal colour form a new comm, ordered by their rank. The new
+/* Collective over `comm`: ranks with equal colour (>= 0) form a new comm, ordered by their rank. The new
  * one is freed by the caller before the old. */
 [[nodiscard]] bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub,
                                  struct wf_err *err);

@@ -17,6 +17,31 @@ static int to_int(size_t count)
 
 /* --- slots --- */
 
+/* One message, in pieces: M3. */
+static int begin_message(struct wf_request *r, const struct wf_message *m)
+{
+    const struct wf_mpi_comm *comm = r->comm;
+    const int first = r->count;
+    bool full = true;
+    for (size_t at = 0; full; at += comm->piece) {
+        full = m->bytes - at >= comm->piece;
+        const size_t bytes = full ? comm->piece : m->bytes - at;
+        struct wf_mpi_piece piece = { .message = *m, .bytes = bytes, .first = first };
+        if (m->recv)
+            piece.place = (char *)m->recv + at;
+        MPI_Request *handle = wf_mpi_request_add(r, &piece);
+        if (m->recv) {
+            wf_mpi_expect(r, r->count - 1);
+            continue;
+        }
+        const int code = MPI_Isend((const char *)m->send + at, to_int(bytes), MPI_BYTE, m->peer,
+                                   m->tag, comm->mpi, handle);
+        if (code != MPI_SUCCESS)
+            return code;
+    }
+    return MPI_SUCCESS;
+}
+
 static bool exchange_begin(struct wf_comm *base, int count, const struct wf_message *messages,
                            struct wf_request **request, struct wf_err *err)
 {
@@ -25,19 +50,9 @@ static bool exchange_begin(struct wf_comm *base, int count, const struct wf_mess
         return wf_mpi_give_up(comm->world, err);
     struct wf_request *r = wf_mpi_request_take(comm);
     for (int i = 0; i < count; i++) {
-        const struct wf_message *m = &messages[i];
-        bool full = true;
-        for (size_t at = 0; full; at += comm->piece) { /* M3 */
-            full = m->bytes - at >= comm->piece;
-            const size_t bytes = full ? comm->piece : m->bytes - at;
-            MPI_Request *handle = wf_mpi_request_add(r, m, bytes);
-            const int code = m->send ? MPI_Isend((const char *)m->send + at, to_int(bytes),
-                                                 MPI_BYTE, m->peer, m->tag, comm->mpi, handle)
-                                     : MPI_Irecv((char *)m->recv + at, to_int(bytes), MPI_BYTE,
-                                                 m->peer, m->tag, comm->mpi, handle);
-            if (code != MPI_SUCCESS)
-                return wf_mpi_not_begun(comm, r, code, m->send ? "sending" : "receiving", err);
-        }
+        const int code = begin_message(r, &messages[i]);
+        if (code != MPI_SUCCESS)
+            return wf_mpi_not_begun(comm, r, code, "sending", err);
     }
     return wf_mpi_begun(comm, r, request, err);
 }
@@ -82,7 +97,7 @@ static bool sum_begin(struct wf_comm *base, void *data, size_t count, enum wf_dt
     const size_t piece = comm->piece / size;
     for (size_t at = 0; at < count; at += piece) {
         const size_t n = count - at < piece ? count - at : piece;
-        MPI_Request *handle = wf_mpi_request_add(r, &(struct wf_message){ 0 }, n * size);
+        MPI_Request *handle = wf_mpi_request_add(r, &(struct wf_mpi_piece){ 0 });
         const int code = MPI_Iallreduce(MPI_IN_PLACE, place + at * size, to_int(n), type_of(dtype),
                                         MPI_SUM, comm->mpi, handle);
         if (code != MPI_SUCCESS)
@@ -100,7 +115,7 @@ static bool broadcast(struct wf_comm *base, int root, void *data, size_t bytes, 
     char *place = wf_mpi_stage(r, data, bytes, WF_U8);
     for (size_t at = 0; at < bytes; at += comm->piece) {
         const size_t n = bytes - at < comm->piece ? bytes - at : comm->piece;
-        MPI_Request *handle = wf_mpi_request_add(r, &(struct wf_message){ 0 }, n);
+        MPI_Request *handle = wf_mpi_request_add(r, &(struct wf_mpi_piece){ 0 });
         const int code = MPI_Ibcast(place + at, to_int(n), MPI_BYTE, root, comm->mpi, handle);
         if (code != MPI_SUCCESS)
             return wf_mpi_not_begun(comm, r, code, "a broadcast", err);
@@ -111,6 +126,7 @@ static bool broadcast(struct wf_comm *base, int root, void *data, size_t bytes, 
 /* MPI has no call for it alone; looking for a message makes everything else advance. */
 static void progress(struct wf_comm *base)
 {
+    wf_mpi_match(((struct wf_mpi_comm *)base)->world);
     (void)wf_mpi_look_for_abort(((struct wf_mpi_comm *)base)->world);
 }
 
@@ -151,6 +167,8 @@ static struct wf_mpi_comm *comm_new(MPI_Comm mpi, struct wf_mpi_world *world, st
     comm->mpi = mpi;
     comm->world = world;
     comm->piece = piece_bytes;
+    comm->next = world->comms;
+    world->comms = comm;
     return comm;
 }
 
@@ -186,6 +204,12 @@ static void free_comm(struct wf_comm *base)
     }
     if (!quiet)
         return; /* M4 */
+    struct wf_mpi_comm **at = &world->comms;
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
+    free(comm->expected);
+    free(comm->early);
     (void)MPI_Comm_free(&comm->mpi);
     if (comm->owns_world) {
         (void)MPI_Comm_free(&world->control);

@@ -66,8 +66,7 @@ void wf_mpi_request_free(struct wf_request *r)
     free(r);
 }
 
-MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_message *message,
-                                size_t bytes)
+MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_mpi_piece *piece)
 {
     const size_t at = (size_t)r->count;
     WF_BUG_ON(r->count == INT_MAX, "%d pieces", r->count);
@@ -75,73 +74,37 @@ MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_message *m
     WF_GROW(r->handles, r->handles_room, at);
     WF_GROW(r->statuses, r->statuses_room, at);
     WF_GROW(r->indices, r->indices_room, at);
-    r->pieces[at] = (struct wf_mpi_piece){ .message = *message, .bytes = bytes };
+    r->pieces[at] = *piece;
     r->handles[at] = MPI_REQUEST_NULL;
     r->count++;
     r->left++;
     return &r->handles[at];
 }
 
-/* A piece is complete: is it what was expected? */
-static bool judge(struct wf_request *r, const struct wf_mpi_piece *piece, const MPI_Status *status,
-                  int failure)
-{
-    const struct wf_message *m = &piece->message;
-    int class = MPI_SUCCESS, got = 0;
-    if (failure != MPI_SUCCESS && MPI_Error_class(failure, &class) != MPI_SUCCESS)
-        class = MPI_ERR_OTHER;
-    if (class != MPI_SUCCESS && !(m->recv && class == MPI_ERR_TRUNCATE)) {
-        return wf_mpi_failed(&r->err, failure,
-                             m->recv   ? "receiving"
-                             : m->send ? "sending"
-                                       : "a collective");
-    }
-    if (!m->recv)
-        return true;
-    if (MPI_Get_count(status, MPI_BYTE, &got) != MPI_SUCCESS || got < 0)
-        got = 0;
-    if (class == MPI_SUCCESS && (size_t)got == piece->bytes)
-        return true;
-    /* Not every MPI tells the true size of what it has cut off; and of a message in pieces, only
-     * the one that did not fit is known. */
-    const bool more = class == MPI_ERR_TRUNCATE && (size_t)got <= piece->bytes;
-    const bool alone = piece->bytes == m->bytes;
-    return wf_err_set(&r->err, WF_ERR_FAILED,
-                      "message from rank %d with tag %d: expected %zu bytes, got %s%zu%s", m->peer,
-                      m->tag, m->bytes, more ? "more than " : "", more ? piece->bytes : (size_t)got,
-                      alone ? "" : " in one of its pieces");
-}
-
-/* The sender of a message that did not fit has no more pieces, or too many: expect none. */
-static void expect_no_more(struct wf_request *r, int at)
-{
-    const void *whole = r->pieces[at].message.recv;
-    for (int i = at + 1; whole && i < r->count && r->pieces[i].message.recv == whole; i++)
-        if (r->handles[i] != MPI_REQUEST_NULL)
-            (void)MPI_Cancel(&r->handles[i]);
-}
-
 static void poll(struct wf_request *r)
 {
     int done = 0;
+    wf_mpi_match(r->comm->world);
     const int code = MPI_Testsome(r->count, r->handles, &done, r->indices, r->statuses);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
         (void)wf_mpi_failed(&r->err, code, "waiting");
+        wf_mpi_forget(r, WF_MPI_ALL);
         r->left = 0;
         return;
     }
-    if (done == MPI_UNDEFINED) {
-        r->left = 0;
-        return;
-    }
-    for (int i = 0; i < done; i++) {
+    for (int i = 0; done != MPI_UNDEFINED && i < done; i++) {
         const int at = r->indices[i];
-        const int failure = code == MPI_SUCCESS ? MPI_SUCCESS : r->statuses[i].MPI_ERROR;
+        struct wf_mpi_piece *piece = &r->pieces[at];
+        if (code != MPI_SUCCESS && r->statuses[i].MPI_ERROR != MPI_SUCCESS)
+            (void)wf_mpi_failed(&r->err, r->statuses[i].MPI_ERROR,
+                                piece->place          ? "receiving"
+                                : piece->message.send ? "sending"
+                                                      : "a collective");
         r->handles[at] = MPI_REQUEST_NULL; /* some leave a failed one there, and report it again */
-        if (!judge(r, &r->pieces[at], &r->statuses[i], failure))
-            expect_no_more(r, at);
+        free(piece->scratch);
+        piece->scratch = NULL;
+        r->left--;
     }
-    r->left -= done;
 }
 
 /* --- abort --- */
@@ -177,9 +140,7 @@ static void settle(struct wf_mpi_world *world)
 {
     const double end = MPI_Wtime() + settle_seconds;
     for (struct wf_request *r = world->in_flight; r; r = r->next)
-        for (int i = 0; i < r->count; i++)
-            if (r->pieces[i].message.recv && r->handles[i] != MPI_REQUEST_NULL)
-                (void)MPI_Cancel(&r->handles[i]);
+        wf_mpi_forget(r, WF_MPI_ALL);
     for (bool busy = true; busy && MPI_Wtime() < end;) {
         int told = 1;
         (void)MPI_Testall(world->size, world->telling, &told, MPI_STATUSES_IGNORE);

@@ -9,6 +9,9 @@
  *     receiver that expects another size meets, at one of its pieces, one of another size.
  * M4. After an abort nobody knows what MPI still holds: handles and buffers in flight are left to the
  *     end of the process.
+ * M5. A receive is handed to MPI only when its message is there and its size known. Open MPI 4.1
+ *     writes past the end of a receive buffer that is too small when it copies straight from the
+ *     sender's memory. So MPI is asked for whatever has come, and the order is kept here.
  */
 #ifndef WF_COMM_MPI_WAIT_H
 #define WF_COMM_MPI_WAIT_H
@@ -25,27 +28,46 @@ struct wf_mpi_world {
     struct wf_err why;
     MPI_Request *telling; /* our own abort on its way */
     struct wf_request *in_flight;
+    struct wf_mpi_comm *comms;
+};
+
+/* A receive whose message has not come, and a message whose receive has not been begun. */
+struct wf_mpi_expected {
+    struct wf_request *request;
+    int at; /* its piece */
+};
+struct wf_mpi_early {
+    int source, tag, bytes;
+    MPI_Message message;
 };
 
 struct wf_mpi_comm {
     struct wf_comm base;
     MPI_Comm mpi;
     struct wf_mpi_world *world;
+    struct wf_mpi_comm *next; /* of the world */
     bool owns_world;
     size_t piece;
     struct wf_request *spare;
+    struct wf_mpi_expected *expected;
+    struct wf_mpi_early *early;
+    size_t expected_count, expected_room, early_count, early_room;
 };
 
 /* What one MPI request carries; neither send nor recv is set in a collective. */
 struct wf_mpi_piece {
-    struct wf_message message;
+    struct wf_message message; /* all of it */
     size_t bytes;
+    void *place;   /* of a receive */
+    void *scratch; /* place of what does not fit */
+    int first;     /* of the pieces of this message */
+    bool torn;     /* came in another size */
 };
 
 struct wf_request {
     struct wf_request *next; /* in flight or spare */
     struct wf_mpi_comm *comm;
-    int count, left;
+    int count, left; /* pieces; not yet complete */
     struct wf_mpi_piece *pieces;
     MPI_Request *handles;
     MPI_Status *statuses;
@@ -63,9 +85,16 @@ bool wf_mpi_failed(struct wf_err *err, int code, const char *what);
 
 struct wf_request *wf_mpi_request_take(struct wf_mpi_comm *comm);
 /* Where the handle of the next piece goes; valid until the next call. */
-MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_message *message,
-                                size_t bytes);
+MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_mpi_piece *piece);
 void wf_mpi_request_free(struct wf_request *r);
+
+/* Piece `at` of `r`, the newest, is a receive. */
+void wf_mpi_expect(struct wf_request *r, int at);
+/* Look what has come, in all comms: a sender may wait for any of it. */
+void wf_mpi_match(struct wf_mpi_world *world);
+/* Expect nothing more for the message that begins with piece `first`, or for all. */
+enum { WF_MPI_ALL = -1 };
+void wf_mpi_forget(struct wf_request *r, int first);
 
 /* Has somebody aborted? Also lets everything else advance. */
 bool wf_mpi_look_for_abort(struct wf_mpi_world *world);
