@@ -460,6 +460,48 @@ static void moments__keep_a_small_deviation_from_a_large_mean(void **state)
     wf_graph_free(g);
 }
 
+/* Our own exp() has a shorter range: far out and near zero the activations still agree, and NaN is
+ * seen. */
+static void activations__agree_at_the_ends_of_the_range(void **state)
+{
+    static const double at[] = {
+        -3e38, -200, -90, -87.4, -20,  -0.626, -0.624, -1e-3, -1e-30, 0,
+        1e-30, 1e-3, 0.6, 0.63,  17.5, 87.4,   88.5,   200,   3e38,   NAN
+    };
+    enum { COUNT = sizeof at / sizeof *at };
+    static const enum wf_act acts[] = { WF_LEAKY_RELU, WF_SIGMOID, WF_TANH, WF_SILU, WF_GELU };
+    for (size_t k = 0; k < sizeof acts / sizeof *acts; k++) {
+        struct wf_err err = { 0 };
+        struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+        struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(COUNT, 1, 1, 1, 1));
+        const struct wf_value *y = wf_activation(g, x, "a", acts[k], 0.1);
+        assert_true(wf_graph_ok(g, &err));
+        struct support_values v = support_values_new(g);
+        for (int64_t i = 0; i < COUNT; i++)
+            wf_view_put(&v.views[x->id], i, 0, 0, 0, 0, at[i]);
+        /* One sample at a time: the largest number must not hide the small ones. */
+        for (int64_t i = 0; i < COUNT; i++) {
+            struct trial t = { .node = y->producer, .values = &v, .alias = -1 };
+            t.kernel = wf_device_cpu.find(t.node);
+            t.work = (struct wf_region){ { i, 0, 0, 0, 0 }, { i + 1, 1, 1, 1, 1 } };
+            struct trial want = t;
+            trial_init(&t);
+            trial_run(&t, t.kernel);
+            trial_init(&want);
+            want.node->op->reference(&(struct wf_call){
+                .node = t.node, .work = t.work, .in = &t.in[0].view, .out = &want.out[0].view });
+            const double got = wf_view_get(&t.out[0].view, i, 0, 0, 0, 0);
+            const double right = wf_view_get(&want.out[0].view, i, 0, 0, 0, 0);
+            if (!(fabs(got - right) <= 1e-6 * fabs(right) + 1e-35) && !(isnan(got) && isnan(right)))
+                fail_msg("activation %d of %g: %.9g, not %.9g", (int)acts[k], at[i], got, right);
+            trial_release(&t);
+            trial_release(&want);
+        }
+        support_values_free(&v);
+        wf_graph_free(g);
+    }
+}
+
 /* --- the device --- */
 
 static void alloc__gives_aligned_zeroed_memory_of_any_size(void **state)
@@ -505,6 +547,7 @@ int main(void)
         cmocka_unit_test(kernels__equal_their_reference_in_f16),
         cmocka_unit_test(kernels__equal_their_reference_on_larger_images),
         cmocka_unit_test(moments__keep_a_small_deviation_from_a_large_mean),
+        cmocka_unit_test(activations__agree_at_the_ends_of_the_range),
         cmocka_unit_test(alloc__gives_aligned_zeroed_memory_of_any_size),
         cmocka_unit_test(alloc__says_when_there_is_no_memory),
         cmocka_unit_test(copy__moves_a_box_between_strided_buffers),

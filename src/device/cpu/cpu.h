@@ -183,8 +183,8 @@ static inline float wf_cpu_select(bool yes, float a, float b)
     return value;
 }
 
-/* exp() to about 1e-7, in a form that becomes vector code. The ends are clamped: below -87.3 it
- * gives 1.2e-38, above 88.3 2e38. NaN stays NaN. */
+/* exp() to about 1e-7, in a form that becomes vector code: 0 below -87.3, infinity above 88.3, and
+ * NaN stays NaN. */
 static inline float wf_cpu_exp(float x)
 {
     const float low = -87.3f, high = 88.3f;
@@ -207,7 +207,8 @@ static inline float wf_cpu_exp(float x)
     bits = (bits + 127u - 0x4b400000u) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
-    return p * power;
+    const float y = wf_cpu_select(x > high, __builtin_inff(), p * power);
+    return wf_cpu_select(x < low, 0.0f, y);
 }
 
 #endif
