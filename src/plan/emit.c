@@ -11,7 +11,10 @@
 #include "ops/op.h"
 #include "plan/planner.h"
 
-enum { MAX_TAG = 32'000 };
+enum {
+    MAX_TAG = 32'000,
+    SMALL_WORK = 16'384, /* elements: below, a reference kernel costs nothing worth a warning */
+};
 
 static struct wf_step *add_step(struct wf_planner *p, enum wf_step_kind kind,
                                 const struct wf_node *node)
@@ -213,11 +216,11 @@ static double estimate(const struct wf_planner *p, const struct wf_step *s)
 static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
 {
     struct wf_plan *plan = p->plan;
-    plan->references += wf_kernel_is_reference(s->kernel);
-    if (!s->kernel->prepare) {
-        s->implementation = wf_kernel_is_reference(s->kernel) ? "reference" : "own";
+    const bool reference = wf_kernel_is_reference(s->kernel);
+    plan->references += reference && wf_region_count(s->work) > SMALL_WORK;
+    s->implementation = reference ? "reference" : "own";
+    if (!s->kernel->prepare)
         return true;
-    }
     struct wf_view *views = wf_arena_array(&plan->arena, s->n_in + s->n_out, struct wf_view);
     for (int k = 0; k < s->n_in; k++)
         views[k] = s->in[k].view;
@@ -231,7 +234,8 @@ static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
     if (!s->kernel->prepare(&prep, err))
         return wf_err_wrap(err, "layer '%s' (%s)", s->node->name, s->node->op->name);
     s->prepared = prep.prepared;
-    s->implementation = wf_arena_copy(&plan->arena, prep.implementation);
+    if (prep.implementation[0])
+        s->implementation = wf_arena_copy(&plan->arena, prep.implementation);
     if (prep.scratch_bytes)
         s->scratch = wf_planner_add_buffer(p, WF_STORE_ARENA, prep.scratch_bytes, "scratch");
     return true;

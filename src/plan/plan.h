@@ -129,7 +129,7 @@ struct wf_plan {
     size_t arena_bytes, live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */
     double flops, seconds;            /* of this rank's step; an estimate */
-    int references; /* kernels that fell back to the reference */
+    int references; /* kernels with much work that fell back to the reference */
 };
 
 struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
