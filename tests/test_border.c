@@ -52,9 +52,10 @@ static void inside__refuses_what_is_no_tensor(void **state)
 static void check_move(struct wf_shape s)
 {
     const size_t count = (size_t)wf_shape_count(s);
-    float *ours = malloc(count * sizeof *ours), *theirs = malloc(count * sizeof *theirs),
-          *back = malloc(count * sizeof *back);
-    assert_true(ours && theirs && back);
+    float *ours = calloc(count, sizeof *ours), *theirs = calloc(count, sizeof *theirs),
+          *back = calloc(count, sizeof *back);
+    if (!ours || !theirs || !back)
+        abort();
     for (size_t i = 0; i < count; i++)
         ours[i] = (float)i;
     wf_border_export(s, ours, theirs);

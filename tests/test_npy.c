@@ -17,10 +17,12 @@ static unsigned char *compose(const char *header, const void *data, size_t bytes
     *size = 10 + length + bytes;
     unsigned char *file = malloc(*size);
     assert_non_null(file);
-    memcpy(file, "\x93NUMPY\x01\x00", 8);
+    static const unsigned char lead[8] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0 };
+    memcpy(file, lead, sizeof lead);
     file[8] = (unsigned char)(length & 255);
     file[9] = (unsigned char)(length >> 8);
-    memcpy(file + 10, header, length);
+    for (size_t i = 0; i < length; i++)
+        file[10 + i] = (unsigned char)header[i];
     if (bytes)
         memcpy(file + 10 + length, data, bytes);
     return file;
@@ -117,15 +119,14 @@ static void lies__of_the_first_bytes_are_refused(void **state)
     check_head("\x93NUMPY\2\0\3\0\0", 11, "does not fit");
     check_head("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14, "a header of 4294967295 bytes does not fit");
     check_head("\x93NUMPY\1\0\2\0{\0", 12, "zero byte");
-    size_t size;
-    unsigned char *file = calloc(1, 80000);
-    memcpy(file, "\x93NUMPY\2\0\x00\x20\1\0{}", 14); /* 73,728 bytes, which the file has */
+    /* 73,728 bytes, which the file has. */
+    static const unsigned char big[80000] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0x00, 0x20, 1, 0
+    };
     struct wf_err err = { 0 };
     struct wf_npy a;
-    size = 80000;
-    assert_false(wf_npy_parse(&a, "a.npy", file, size, &err));
+    assert_false(wf_npy_parse(&a, "a.npy", big, sizeof big, &err));
     assert_non_null(strstr(err.text, "at most 65536 are read"));
-    free(file);
 }
 
 static void a_good_file__cut_anywhere_is_refused(void **state)
@@ -250,7 +251,7 @@ static void elements__that_would_change_are_refused_by_number(void **state)
     float real[3];
     int32_t whole[3];
     struct wf_err err = { 0 };
-    const double huge[] = { 1, INFINITY, 1e39 };
+    const double huge[] = { 1, (double)INFINITY, 1e39 };
     assert_false(read_all(HEAD("<f8", "(3,)"), huge, sizeof huge, WF_F32, real, &err));
     assert_non_null(strstr(err.text, "element 2 of type float64"));
     const int64_t exact[] = { INT64_C(1) << 60, 16777216, -16777216 };
@@ -323,8 +324,9 @@ static void header__is_byte_for_byte_numpys(void **state)
 {
     const float data[3] = { 0 };
     assert_true(wf_npy_write("head.npy", WF_F32, 1, (const int64_t[]){ 3 }, data, NULL));
-    size_t size;
+    size_t size = 0;
     unsigned char *file = slurp("head.npy", &size);
+    assert_non_null(file);
     assert_int_equal(size, 128 + 12);
     const char *text = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
     assert_memory_equal(file, "\x93NUMPY\1\0\x76\0", 10);

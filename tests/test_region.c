@@ -84,7 +84,7 @@ static void algebra__agrees_with_looking_at_every_cell_in_five_axes(void **state
 {
     const struct wf_random r = wf_random(17, 0);
     uint64_t next = 0;
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 300; i++) {
         struct wf_region pair[2];
         for (int p = 0; p < 2; p++)
             for (int a = 0; a < WF_AXES; a++) {

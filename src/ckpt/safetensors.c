@@ -418,7 +418,9 @@ const struct wf_safetensor *wf_safetensors_find(const struct wf_safetensors *s, 
 {
     const struct wf_safetensor key = { .name = name }, *at = &key;
     const struct wf_safetensor *const *found =
-        s->count ? bsearch(&at, s->by_name, (size_t)s->count, sizeof at, compare_names) : NULL;
+        s->count ? bsearch(&at, s->by_name, (size_t)s->count, sizeof(const struct wf_safetensor *),
+                           compare_names)
+                 : NULL;
     return found ? *found : NULL;
 }
 
