@@ -31,18 +31,15 @@ static double median(double *values, int64_t n)
 static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
 {
     const int size = wf_comm_size(comm);
-    double *const all = calloc((size_t)size, sizeof *all);
-    bool ok = all || wf_err_set(err, WF_ERR_FAILED, "no memory for %d numbers", size);
-    ok = wf_comm_agree(comm, ok, err);
+    struct wf_arena arena = { 0 };
+    double *const all = wf_arena_array(&arena, size, double);
+    all[wf_comm_rank(comm)] = *value;
     struct wf_request *request = NULL;
-    if (ok) {
-        all[wf_comm_rank(comm)] = *value;
-        ok = wf_comm_sum_begin(comm, all, (size_t)size, WF_F64, &request, err) &&
-             wf_comm_sum_end(comm, request, err);
-    }
+    const bool ok = wf_comm_sum_begin(comm, all, (size_t)size, WF_F64, &request, err) &&
+                    wf_comm_sum_end(comm, request, err);
     for (int i = 0; ok && i < size; i++)
         *value = all[i] > *value ? all[i] : *value;
-    free(all);
+    wf_arena_release(&arena);
     return ok;
 }
 
@@ -70,16 +67,16 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
 static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *err)
 {
     const int64_t n = bench->steps;
-    double *const rows = calloc((size_t)n * 3, sizeof *rows);
-    bool ok = rows || wf_err_set(err, WF_ERR_FAILED, "no memory for the times");
-    ok = wf_comm_agree(once->comm, ok, err) && time_steps(bench, once, rows, err);
+    struct wf_arena arena = { 0 };
+    double *const rows = wf_arena_array(&arena, 3 * n, double);
+    bool ok = time_steps(bench, once, rows, err);
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
         seconds = median(rows, n);
         compute = median(rows + n, n);
         comm = median(rows + 2 * n, n);
     }
-    free(rows);
+    wf_arena_release(&arena);
     double planned = (double)(once->plan->arena_bytes + wf_job_param_bytes(once->job, once->plan));
     double peak = (double)wf_once_bytes(once);
     ok = ok && largest(once->comm, &planned, err) && largest(once->comm, &peak, err) &&

@@ -1,6 +1,5 @@
 /* plan: what each rank will hold, send and do, from the plan alone. Nothing runs. */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "cli/once.h"
@@ -15,18 +14,15 @@ struct plans {
 
 static void plans_release(struct plans *p)
 {
-    for (int i = 0; p->at && i < p->count; i++)
+    for (int i = 0; i < p->count; i++)
         wf_plan_free(p->at[i]);
-    free(p->at);
 }
 
 /* The plans of all ranks, held against each other. */
 static bool plans_init(struct plans *p, const struct wf_job *job, struct wf_err *err)
 {
     p->count = job->ranks;
-    p->at = calloc((size_t)p->count, sizeof *p->at);
-    if (!p->at)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for %d plans", p->count);
+    p->at = wf_arena_array(&job->cli->arena, p->count, struct wf_plan *);
     for (int i = 0; i < p->count; i++) {
         p->at[i] = wf_plan_new(job->scheme, i, err);
         if (!p->at[i])

@@ -170,7 +170,7 @@ static bool measure(const struct verify *v, const struct wf_once *once, const fl
         whole += elements(&v->tensors[i]);
     }
     struct wf_request *request = NULL;
-    return wf_comm_sum_begin(once->comm, apart, (size_t)(v->count * ranks), WF_F64, &request,
+    return wf_comm_sum_begin(once->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64, &request,
                              err) &&
            wf_comm_sum_end(once->comm, request, err);
 }
@@ -243,16 +243,17 @@ static bool verify_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     size_t total = 0;
     for (int i = 0; i < v->count; i++)
         total += elements(&v->tensors[i]);
+    WF_BUG_ON(total == 0, "nothing to compare");
     float *const whole = calloc(total, sizeof *whole);
-    double *const apart = calloc((size_t)v->count * (size_t)v->job->ranks, sizeof *apart);
-    bool ok = (whole && apart) ||
-              wf_err_set(err, WF_ERR_FIT, "no memory to keep the whole step's numbers");
+    struct wf_arena arena = { 0 };
+    double *const apart = wf_arena_array(&arena, v->count * v->job->ranks, double);
+    bool ok = whole || wf_err_set(err, WF_ERR_FIT, "no memory to keep the whole step's numbers");
     if (ok && first)
         ok = run_whole(v, whole, err) || wf_err_wrap(err, "running the step whole");
-    ok = wf_comm_agree(comm, ok, err) &&
+    ok = wf_comm_agree(comm, ok, err) && whole &&
          wf_comm_broadcast(comm, 0, whole, total * sizeof *whole, err) &&
          run_cut(v, comm, whole, apart, err);
-    free(apart);
+    wf_arena_release(&arena);
     free(whole);
     return ok;
 }

@@ -14,28 +14,24 @@ void wf_export_view(const struct wf_value *value, const struct wf_view *view, fl
 }
 
 /* Collective. Every rank's box on every rank. */
-static bool share_boxes(struct wf_comm *comm, struct wf_region mine, struct wf_region *boxes,
-                        struct wf_err *err)
+static struct wf_region *share_boxes(struct wf_arena *arena, struct wf_comm *comm,
+                                     struct wf_region mine, struct wf_err *err)
 {
     const size_t size = (size_t)wf_comm_size(comm);
-    int64_t *const numbers = calloc(size, BOX_NUMBERS * sizeof *numbers);
-    const bool have = numbers || wf_err_set(err, WF_ERR_FAILED, "no memory for the ranks' boxes");
-    if (!wf_comm_agree(comm, have, err)) {
-        free(numbers);
-        return false;
-    }
+    int64_t *const numbers = wf_arena_array(arena, size * BOX_NUMBERS, int64_t);
     int64_t *const own = numbers + BOX_NUMBERS * wf_comm_rank(comm);
     memcpy(own, mine.lo, sizeof mine.lo);
     memcpy(own + WF_AXES, mine.hi, sizeof mine.hi);
     struct wf_request *request = NULL;
-    const bool ok = wf_comm_sum_begin(comm, numbers, size * BOX_NUMBERS, WF_I64, &request, err) &&
-                    wf_comm_sum_end(comm, request, err);
-    for (size_t r = 0; ok && r < size; r++) {
+    if (!wf_comm_sum_begin(comm, numbers, size * BOX_NUMBERS, WF_I64, &request, err) ||
+        !wf_comm_sum_end(comm, request, err))
+        return NULL;
+    struct wf_region *const boxes = wf_arena_array(arena, size, struct wf_region);
+    for (size_t r = 0; r < size; r++) {
         memcpy(boxes[r].lo, numbers + BOX_NUMBERS * r, sizeof boxes[r].lo);
         memcpy(boxes[r].hi, numbers + BOX_NUMBERS * r + WF_AXES, sizeof boxes[r].hi);
     }
-    free(numbers);
-    return ok;
+    return boxes;
 }
 
 static bool exchange(struct wf_comm *comm, const struct wf_message *message, struct wf_err *err)
@@ -80,19 +76,17 @@ bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *
     const struct wf_region nothing = { { 0 }, { 0 } };
     const struct wf_region mine =
         owned.data && !wf_region_is_empty(owned.box) ? owned.box : nothing;
-    const size_t size = (size_t)wf_comm_size(comm);
-    struct wf_region *const boxes = calloc(size, sizeof *boxes);
-    bool ok = boxes || wf_err_set(err, WF_ERR_FAILED, "no memory for the ranks' boxes");
-    ok = wf_comm_agree(comm, ok, err) && share_boxes(comm, mine, boxes, err);
+    struct wf_arena arena = { 0 };
+    const struct wf_region *const boxes = share_boxes(&arena, comm, mine, err);
     size_t room = 1;
-    for (size_t r = 0; ok && r < size; r++) {
+    for (int r = 0; boxes && r < wf_comm_size(comm); r++) {
         const size_t bytes = (size_t)wf_region_count(boxes[r]) * wf_dtype_size(value->dtype);
         room = bytes > room ? bytes : room;
     }
-    void *const data = ok ? malloc(room) : NULL;
-    if (ok && !data)
+    void *const data = malloc(room);
+    if (!data)
         (void)wf_err_set(err, WF_ERR_FAILED, "no memory to gather '%s'", value->name);
-    ok = ok && wf_comm_agree(comm, data != NULL, err);
+    bool ok = boxes && wf_comm_agree(comm, data != NULL, err) && data;
     if (ok) {
         const struct wf_view packed = wf_view_dense(data, value->dtype, mine);
         if (!wf_region_is_empty(mine))
@@ -100,6 +94,6 @@ bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *
         ok = collect(comm, value, boxes, packed, all, err);
     }
     free(data);
-    free(boxes);
+    wf_arena_release(&arena);
     return ok;
 }

@@ -41,7 +41,8 @@ static bool find_size(const struct wf_job *job, struct size *size, struct wf_err
     if (given->is_set) {
         size->count = given->count;
         memcpy(size->at, given->list, sizeof size->at);
-        if (file.count && (file.count != size->count || memcmp(file.at, size->at, sizeof file.at)))
+        if (file.count &&
+            (file.count != size->count || memcmp(file.at, size->at, sizeof file.at) != 0))
             return wf_err_set(err, WF_ERR_USAGE,
                               "'%s' is %s, but data.size is %s: leave data.size out",
                               job->files.input,

@@ -86,9 +86,10 @@ static bool check_npy(const struct wf_npy *a, const struct wf_value *v, const ch
     map[0] = want[0];
     for (int i = 2; i < rank; i++)
         map[i - 1] = want[i];
-    const bool whole = a->rank == rank && !memcmp(a->shape, want, (size_t)rank * sizeof want[0]);
+    const bool whole =
+        a->rank == rank && memcmp(a->shape, want, (size_t)rank * sizeof want[0]) == 0;
     const bool as_map = want[1] == 1 && a->rank == rank - 1 &&
-                        !memcmp(a->shape, map, (size_t)(rank - 1) * sizeof map[0]);
+                        memcmp(a->shape, map, (size_t)(rank - 1) * sizeof map[0]) == 0;
     bool ok = whole || as_map;
     if (!ok)
         (void)wf_err_set(err, WF_ERR_INPUT, "'%s' is %s, but '%s' is %s", path,
