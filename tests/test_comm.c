@@ -288,7 +288,7 @@ static bool sums_much(struct wf_comm *comm, void *arg, struct wf_err *err)
         for (int r = 1; r < wf_comm_size(comm); r++)
             want += noise(r, i);
         const float off = data[i] - want;
-        if (rank_order ? memcmp(&data[i], &want, sizeof want) != 0 : off * off > 1e-10f)
+        if (rank_order ? data[i] != want : off * off > 1e-10f)
             ok = wf_err_set(err, WF_ERR_FAILED, "element %zu: expected %.9g, got %.9g", i,
                             (double)want, (double)data[i]);
     }
@@ -448,26 +448,46 @@ static void agree__gives_everyone_the_error_of_the_lowest_failing_rank(void **st
 
 /* --- all of it at once --- */
 
-/* Pseudo-random traffic that every rank can predict: batches of random size, tag and order, with
- * sums and broadcasts between, and up to three batches in flight. */
+/* Traffic of changing size, tag and order that every rank can predict, with sums and broadcasts
+ * between, and up to three batches in flight. Byte i of what rank r sends in round n is r + n + i. */
+enum { STRESS_ROUNDS = 60, STRESS_MOST = 3000 };
+
+static size_t stress_bytes(int round, int source, int target)
+{
+    return (size_t)(round * 37 + source * 101 + target * 59) % STRESS_MOST;
+}
+
+static bool stress_arrived(struct wf_comm *comm, int round, const unsigned char *in,
+                           struct wf_err *err)
+{
+    for (int p = 0; p < wf_comm_size(comm); p++)
+        for (size_t i = 0; i < stress_bytes(round, p, wf_comm_rank(comm)); i++)
+            if (!is(in[(size_t)p * STRESS_MOST + i], (unsigned char)((size_t)(p + round) + i),
+                    "byte", err))
+                return false;
+    return true;
+}
+
 static bool stress(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
-    enum { ROUNDS = 60, MOST = 3000 };
     const int size = wf_comm_size(comm), me = wf_comm_rank(comm);
-    static const char letters[MOST + 256] = { 0 };
-    char *in = malloc((size_t)3 * RANKS_MOST * MOST);
+    unsigned char ramp[STRESS_MOST + 256];
+    for (size_t i = 0; i < sizeof ramp; i++)
+        ramp[i] = (unsigned char)i;
+    unsigned char *in = malloc((size_t)3 * RANKS_MOST * STRESS_MOST);
     struct wf_request *flight[3] = { NULL, NULL, NULL };
     bool ok = true;
-    for (int round = 0; round < ROUNDS && ok; round++) {
+    for (int round = 0; round < STRESS_ROUNDS + 3 && ok; round++) {
+        unsigned char *slot = in + (ptrdiff_t)(round % 3) * RANKS_MOST * STRESS_MOST;
         struct wf_message m[2 * RANKS_MOST];
         int count = 0;
-        ok = wf_comm_exchange_end(comm, flight[round % 3], err);
-        for (int p = 0; p < size; p++) {
-            const size_t out_bytes = (size_t)(round * 37 + me * 101 + p * 59) % MOST;
-            const size_t in_bytes = (size_t)(round * 37 + p * 101 + me * 59) % MOST;
-            char *place = in + (ptrdiff_t)(round % 3 * RANKS_MOST + p) * MOST;
-            m[count++] = to(p, (round + me + p) % 5, letters, out_bytes);
-            m[count++] = from(p, (round + me + p) % 5, place, in_bytes);
+        ok = wf_comm_exchange_end(comm, flight[round % 3], err) &&
+             (round < 3 || stress_arrived(comm, round - 3, slot, err));
+        for (int p = 0; p < size && round < STRESS_ROUNDS; p++) {
+            const int tag = (round + me + p) % 5;
+            m[count++] = to(p, tag, ramp + (me + round) % 256, stress_bytes(round, me, p));
+            m[count++] =
+                from(p, tag, slot + (ptrdiff_t)p * STRESS_MOST, stress_bytes(round, p, me));
         }
         ok = ok && wf_comm_exchange_begin(comm, count, m, &flight[round % 3], err);
         int64_t here = round + me;
@@ -477,8 +497,6 @@ static bool stress(struct wf_comm *comm, void *arg, struct wf_err *err)
         if (round % 7 == 0)
             ok = ok && wf_comm_broadcast(comm, round % size, &here, sizeof here, err);
     }
-    for (int f = 0; f < 3; f++)
-        ok = ok && wf_comm_exchange_end(comm, flight[(ROUNDS + f) % 3], err);
     free(in);
     return ok;
 }

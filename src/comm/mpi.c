@@ -271,7 +271,7 @@ struct wf_comm *wf_comm_mpi(struct wf_err *err)
     world->control = control;
     world->rank = comm->base.rank;
     world->size = comm->base.size;
-    world->telling = calloc((size_t)world->size, sizeof *world->telling);
+    world->telling = calloc((size_t)world->size, sizeof(MPI_Request));
     WF_BUG_ON(!world->telling, "out of memory for %d ranks", world->size);
     for (int r = 0; r < world->size; r++)
         world->telling[r] = MPI_REQUEST_NULL;

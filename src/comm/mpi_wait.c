@@ -71,7 +71,7 @@ MPI_Request *wf_mpi_request_add(struct wf_request *r, const struct wf_mpi_piece 
     const size_t at = (size_t)r->count;
     WF_BUG_ON(r->count == INT_MAX, "%d pieces", r->count);
     WF_GROW(r->pieces, r->pieces_room, at);
-    WF_GROW(r->handles, r->handles_room, at);
+    WF_GROW(r->handles, r->handles_room, at); // NOLINT(bugprone-sizeof-expression): handles
     WF_GROW(r->statuses, r->statuses_room, at);
     WF_GROW(r->indices, r->indices_room, at);
     r->pieces[at] = *piece;

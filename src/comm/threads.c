@@ -72,7 +72,7 @@ static struct wf_threads_group *group_new(struct wf_threads_world *world, int si
     const size_t n = (size_t)size;
     group->world = world;
     group->size = size;
-    group->members = take_zeroed(n, sizeof *group->members);
+    group->members = take_zeroed(n, sizeof(struct wf_thread *));
     group->mailboxes = take_zeroed(n, sizeof *group->mailboxes);
     group->lanes = take_zeroed(n * n, sizeof *group->lanes);
     atomic_init(&group->references, size);
