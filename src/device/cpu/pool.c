@@ -61,7 +61,9 @@ static void tap_max(const float *x, int64_t n, int32_t place, float *best, int32
 {
     WF_SIMD
     for (int64_t i = 0; i < n; i++) {
-        const float v = x[i], b = best[i];
+        const float v = x[i];
+        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): forward_line() sets all
+        const float b = best[i];
         const bool take = (where[i] < 0) | (v > b) | (v != v); /* NaN wins over all */
         best[i] = take ? v : b;
         where[i] = take ? place : where[i];
@@ -72,7 +74,7 @@ static void tap_add(const float *x, int64_t n, float *sum)
 {
     WF_SIMD
     for (int64_t i = 0; i < n; i++)
-        sum[i] += x[i];
+        sum[i] += x[i]; // NOLINT(clang-analyzer-core.uninitialized.Assign): forward_line() sets all
 }
 
 /* All taps of one row of the windows: `x` holds the image's positions [x0, x1) of that row. */
@@ -123,6 +125,7 @@ static void forward_line(const struct job *j, struct wf_cpu_line out)
     for (int64_t o = out.w0; o < out.w1 && !j->max; o++) {
         const float factor = share(j, out.d, out.h, o);
         for (int64_t c = 0; c < j->channels; c++)
+            // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): set above
             y[(o - out.w0) * j->channels + c] *= factor;
     }
     wf_cpu_line_store(&j->call->out[0], out, y);

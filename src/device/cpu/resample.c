@@ -92,6 +92,7 @@ static struct job job_of(const struct wf_call *call, bool backward)
         const int64_t made = call->node->out[0]->shape.at[WF_D + i];
         j.axis[i] = (struct axis){ a->mode, backward ? made : given, backward ? given : made };
     }
+    WF_BUG_ON(j.channels < 1, "%lld channels", (long long)j.channels);
     const int64_t ratio =
         wf_ceil_div(call->node->in[0]->shape.at[WF_W], call->node->out[0]->shape.at[WF_W]);
     j.slice = wf_min(j.channels, wf_max(1, WF_CPU_BLOCK_MAX / under(4, ratio)));
@@ -165,7 +166,8 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
         const float t = s.t, rest = 1.0f - s.t;
         WF_SIMD
         for (int64_t c = 0; c < channels; c++)
-            at[c] = rest * a[c] + t * b[c];
+            at[c] = rest * a[c] + // NOLINT(clang-analyzer-core.*): mix_rows() has at least one row
+                    t * b[c];
     }
     wf_cpu_line_store(y, out, to);
 }
