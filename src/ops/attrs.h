@@ -9,7 +9,7 @@
  *   conv            x, w, [b]                     y        y = x * w + b
  *   convt           x, w, [b]                     y        adjoint of conv in x; also its gradient
  *   conv_wgrad      x, dy                         dw       sums over N D H W of dy
- *   channel_sum     x                             s        [1,1,1,1,C]; sums over N D H W
+ *   channel_sum     x                             s        f64 [1,1,1,1,C]; sums over N D H W
  *   maxpool         x                             y, index index: place in the window, u8 or i32
  *   maxpool_grad    dy, index                     dx
  *   avgpool         x                             y

@@ -1,5 +1,5 @@
 /*
- * channel_sum: s[c] = sum over n, d, h, w of x[n, d, h, w, c]. The gradient of a bias.
+ * channel_sum: s[c] = sum over n, d, h, w of x[n, d, h, w, c]. The gradient of a bias, before a cast.
  */
 #include "ops/spatial.h"
 
@@ -8,7 +8,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     (void)err;
     struct wf_value *s = node->out[0];
     s->shape = WF_SHAPE(1, 1, 1, 1, node->in[0]->shape.at[WF_C]);
-    s->dtype = wf_sum_dtype(node->in[0]->dtype);
+    s->dtype = WF_F64; /* ranks add their parts before it is rounded */
     s->everywhere = true;
     return true;
 }

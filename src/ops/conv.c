@@ -86,7 +86,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                           (struct wf_value *[]){ x, dy[0] });
     }
     if (wanted[2])
-        dx[2] = wf_append(g, &wf_op_channel_sum, node->name, "db", NULL, 1, dy);
+        dx[2] = wf_cast(g, wf_append(g, &wf_op_channel_sum, node->name, "db", NULL, 1, dy),
+                        node->in[2]->dtype);
     if (wanted[0]) {
         for (int i = 0; i < WF_SPACE; i++)
             a.extent[i] = x->shape.at[WF_D + i];

@@ -102,13 +102,12 @@ static inline int64_t wf_cpu_count(const struct wf_cpu_piece *piece, int side)
 }
 
 /*
- * Sums per channel. A body adds its piece into lanes: lane i belongs to channel i % channels. f32
- * lanes take few terms before they go into f64, chunks are added in order.
+ * Sums per channel. A body adds its piece into lanes: lane i belongs to channel i % channels. Lanes
+ * are f64: then statistics come out the same to the last bit of an f32 however the image is cut, and
+ * with them the whole forward pass; memory, not the adding, sets the pace.
  */
 struct wf_cpu_lanes {
-    float sum[WF_CPU_SUMS][WF_CPU_BLOCK_MAX];
-    /* Of moments: the first position of the chunk; what is summed is x - shift. */
-    float shift[WF_CPU_BLOCK_MAX];
+    double sum[WF_CPU_SUMS][WF_CPU_BLOCK_MAX];
     /* For sums that are few numbers per piece; sum number k, not per channel. */
     double total[WF_CPU_SUMS];
 };
@@ -119,7 +118,6 @@ struct wf_cpu_sum {
     const void *context;
     int sums;         /* kinds */
     int64_t channels; /* of each kind; 0: the body fills lanes->total */
-    bool moments;     /* sums are of x - shift and its square; the results are not shifted */
 };
 /* Bytes of scratch for wf_cpu_walk_sum(). */
 size_t wf_cpu_sum_scratch(int sums, int64_t channels);

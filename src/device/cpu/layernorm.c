@@ -166,13 +166,13 @@ static void wgrad_body(const struct wf_cpu_piece *piece, const void *context,
     float buffer[2][WF_CPU_BLOCK_MAX];
     const int64_t channels = piece->walk->side[0].unit;
     const float *x = wf_cpu_load(piece, 0, buffer[0]), *dy = wf_cpu_load(piece, 1, buffer[1]);
-    float *dw = lanes->sum[0], *db = lanes->sum[1];
+    double *dw = lanes->sum[0], *db = lanes->sum[1];
     for (int64_t i = 0; i < piece->units * channels; i += channels) {
         const struct moments m = of_row(x + i, channels, eps);
         WF_SIMD
         for (int64_t c = i; c < i + channels; c++) {
-            dw[c] += dy[c] * ((x[c] - m.mean) * m.rstd);
-            db[c] += dy[c];
+            dw[c] += (double)dy[c] * (double)((x[c] - m.mean) * m.rstd);
+            db[c] += (double)dy[c];
         }
     }
 }

@@ -355,9 +355,9 @@ static void dice_body(const struct wf_cpu_piece *piece, const void *context,
         const int64_t mine = dice_class(label[u], classes), first = u * classes;
         for (int64_t c = 0; c < classes; c++) {
             const float t = mine < 0 ? NAN : c == mine ? 1.0f : 0.0f;
-            lanes->sum[0][first + c] += p[first + c] * t;
-            lanes->sum[1][first + c] += p[first + c];
-            lanes->sum[2][first + c] += t;
+            lanes->sum[0][first + c] += (double)(p[first + c] * t);
+            lanes->sum[1][first + c] += (double)p[first + c];
+            lanes->sum[2][first + c] += (double)t;
         }
     }
 }

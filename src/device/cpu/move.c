@@ -175,11 +175,11 @@ static void sum_body(const struct wf_cpu_piece *piece, const void *context,
     (void)context;
     float buffer[WF_CPU_BLOCK_MAX];
     const float *x = wf_cpu_load(piece, 0, buffer);
-    float *sum = lanes->sum[0];
+    double *sum = lanes->sum[0];
     const int64_t n = wf_cpu_count(piece, 0);
     WF_SIMD
     for (int64_t i = 0; i < n; i++)
-        sum[i] += x[i];
+        sum[i] += (double)x[i];
 }
 
 static bool accepts_sum(const struct wf_node *node)

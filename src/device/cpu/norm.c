@@ -60,13 +60,12 @@ static void moments_body(const struct wf_cpu_piece *piece, const void *context,
     float buffer[WF_CPU_BLOCK_MAX];
     const float *x = wf_cpu_load(piece, 0, buffer);
     const int64_t n = wf_cpu_count(piece, 0);
-    float *sum = lanes->sum[0], *squares = lanes->sum[1];
-    const float *shift = lanes->shift;
+    double *sum = lanes->sum[0], *squares = lanes->sum[1];
     WF_SIMD
     for (int64_t i = 0; i < n; i++) {
-        const float d = x[i] - shift[i];
-        sum[i] += d;
-        squares[i] += d * d;
+        const double v = (double)x[i];
+        sum[i] += v;
+        squares[i] += v * v;
     }
 }
 
@@ -97,9 +96,7 @@ static void moments_run(const struct wf_call *call)
         wf_cpu_walk_init(&walk, part);
         wf_cpu_walk_add(&walk, &call->in[0], part);
         wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
-        const struct wf_cpu_sum sum = {
-            .body = moments_body, .sums = 2, .channels = channels, .moments = true
-        };
+        const struct wf_cpu_sum sum = { .body = moments_body, .sums = 2, .channels = channels };
         const double *sums = wf_cpu_walk_sum(&walk, &sum, call->scratch);
         for (int64_t k = 0; k < 2 * groups; k++) {
             const double *from = sums + (k / groups) * channels + (k % groups) * each;
@@ -242,13 +239,13 @@ static void grad_sums_body(const struct wf_cpu_piece *piece, const void *context
     const float *x = wf_cpu_load(piece, 0, buffer[0]), *dy = wf_cpu_load(piece, 1, buffer[1]);
     const float *mean = rows->row[MEAN], *scale = rows->row[SCALE], *bias = rows->row[BIAS];
     const float *rstd = rows->row[RSTD], slope = backward_slope(rows);
-    float *sum = lanes->sum[0], *dot = lanes->sum[1];
+    double *sum = lanes->sum[0], *dot = lanes->sum[1];
     WF_SIMD
     for (int64_t i = 0; i < n; i++) {
         const float away = x[i] - mean[i];
         const float g = through_act(away * scale[i] + bias[i], dy[i], slope);
-        sum[i] += g;
-        dot[i] += g * (away * rstd[i]);
+        sum[i] += (double)g;
+        dot[i] += (double)g * (double)(away * rstd[i]);
     }
 }
 

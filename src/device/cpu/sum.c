@@ -3,11 +3,8 @@
  *
  * S1: the walk is cut into chunks by its pieces alone, and chunks are added in order: the result
  *     has the same bits for any number of threads.
- * S2: an f32 lane takes at most FLUSH terms, then it goes into an f64.
  */
 #include "device/cpu/cpu.h"
-
-enum { FLUSH = 32 };
 
 size_t wf_cpu_sum_scratch(int sums, int64_t channels)
 {
@@ -26,37 +23,16 @@ static int64_t lane_count(const struct chunk *c)
     return c->walk->block * c->sum->channels;
 }
 
-static void flush(const struct chunk *c, struct wf_cpu_lanes *lanes)
+static void add_lanes(const struct chunk *c, const struct wf_cpu_lanes *lanes)
 {
     const int64_t channels = c->sum->channels, n = lane_count(c);
     for (int k = 0; k < c->sum->sums; k++) {
         double *part = c->part + k * channels;
-        float *lane = lanes->sum[k];
+        const double *lane = lanes->sum[k];
         for (int64_t i = 0; i < n; i += channels)
             for (int64_t j = 0; j < channels; j++)
-                part[j] += (double)lane[i + j];
-        memset(lane, 0, (size_t)n * sizeof *lane);
+                part[j] += lane[i + j];
     }
-}
-
-/* From sums of d = x - k and d * d over `count` positions to sums of x and x * x. */
-static void unshift(const struct chunk *c, const float *shift, double count)
-{
-    const int64_t channels = c->sum->channels;
-    for (int64_t i = 0; i < channels; i++) {
-        const double k = (double)shift[i], s = c->part[i], q = c->part[channels + i];
-        c->part[i] = s + count * k;
-        c->part[channels + i] = q + 2.0 * k * s + count * k * k;
-    }
-}
-
-static void set_shift(const struct chunk *c, struct wf_cpu_lanes *lanes)
-{
-    struct wf_cpu_piece piece = wf_cpu_piece_at(c->walk, c->first);
-    piece.units = 1;
-    float buffer[WF_CPU_BLOCK_MAX];
-    memcpy(lanes->shift, wf_cpu_load(&piece, 0, buffer), (size_t)c->sum->channels * sizeof(float));
-    wf_cpu_tile(lanes->shift, c->sum->channels, lane_count(c));
 }
 
 static void run_chunk(const struct chunk *c)
@@ -65,23 +41,15 @@ static void run_chunk(const struct chunk *c)
     const struct wf_cpu_sum *sum = c->sum;
     const int64_t n = lane_count(c);
     for (int k = 0; k < sum->sums; k++) {
-        memset(lanes.sum[k], 0, (size_t)n * sizeof(float));
+        memset(lanes.sum[k], 0, (size_t)n * sizeof(double));
         lanes.total[k] = 0;
     }
     memset(c->part, 0, (size_t)(sum->sums * wf_max(1, sum->channels)) * sizeof *c->part);
-    if (sum->moments)
-        set_shift(c, &lanes);
-    int64_t positions = 0;
     for (int64_t i = c->first; i < c->end; i++) {
         const struct wf_cpu_piece piece = wf_cpu_piece_at(c->walk, i);
         sum->body(&piece, sum->context, &lanes);
-        positions += piece.units;
-        if ((i - c->first) % FLUSH == FLUSH - 1)
-            flush(c, &lanes);
     }
-    flush(c, &lanes);
-    if (sum->moments)
-        unshift(c, lanes.shift, (double)positions);
+    add_lanes(c, &lanes);
     if (sum->channels == 0)
         for (int k = 0; k < sum->sums; k++)
             c->part[k] = lanes.total[k];
