@@ -118,15 +118,22 @@ struct wf_dnnl_step {
     size_t at_blocked, at_plain, at_src, at_dst, scratch_bytes;
 };
 
-/* Fills form, pieces, primitives and scratch. `traps`: as wf_dnnl_has_traps() says, or forced. */
-[[nodiscard]] bool wf_dnnl_step_plan(struct wf_dnnl_step *s, bool traps, struct wf_err *err);
+struct wf_dnnl_options {
+    bool traps;                      /* go around them: as wf_dnnl_has_traps() says, or forced */
+    const struct wf_dnnl_form *form; /* NULL: the best */
+};
+
+/* Fills form, pieces, primitives and scratch. */
+[[nodiscard]] bool wf_dnnl_step_plan(struct wf_dnnl_step *s, const struct wf_dnnl_options *options,
+                                     struct wf_err *err);
 /* Plain weights pass through scratch: widened, or a piece's gradient before it is added. */
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s);
 void wf_dnnl_step_clear(struct wf_dnnl_step *s); /* back to before wf_dnnl_step_plan() */
 
 /* --- kernels, dnnl_conv.c --- */
 
-/* What the kernel's prepare() does, with the way around oneDNN's traps as told: for tests. */
-[[nodiscard]] bool wf_dnnl_prepare(struct wf_prepare *p, bool traps, struct wf_err *err);
+/* What the kernels' prepare() does; tests have options of their own. */
+[[nodiscard]] bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options,
+                                   struct wf_err *err);
 
 #endif

@@ -62,7 +62,7 @@ static enum wf_dnnl_pass pass_of(const struct wf_node *node)
     return strcmp(node->op->name, "convt") == 0 ? WF_DNNL_DATA : WF_DNNL_WEIGHTS;
 }
 
-/* A view of the work's shape is what DENSE promises; a sum's other input too. */
+/* Which of the step's images lies under the windows. */
 static void fill_sides(struct wf_dnnl_step *s, const struct wf_view *in, const struct wf_view *out)
 {
     s->src = s->pass == WF_DNNL_DATA ? out[0] : in[0];
@@ -111,7 +111,8 @@ static void describe(const struct wf_dnnl_step *s, struct wf_prepare *p)
              f->pad ? " padded" : "", f->split ? " groups" : "", f->wide ? " f32" : "");
 }
 
-bool wf_dnnl_prepare(struct wf_prepare *p, bool traps, struct wf_err *err)
+bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options,
+                     struct wf_err *err)
 {
     struct wf_dnnl_step *s = calloc(1, sizeof *s);
     if (!s)
@@ -122,7 +123,7 @@ bool wf_dnnl_prepare(struct wf_prepare *p, bool traps, struct wf_err *err)
     /* All windows lie in the padding: nothing to compute. */
     const bool nothing = wf_region_is_empty(read->box);
     const bool ok =
-        nothing || ((s->lib = wf_dnnl_new(err)) != NULL && wf_dnnl_step_plan(s, traps, err));
+        nothing || ((s->lib = wf_dnnl_new(err)) != NULL && wf_dnnl_step_plan(s, options, err));
     use_threads(before);
     if (!ok) {
         release(s);
@@ -136,7 +137,8 @@ bool wf_dnnl_prepare(struct wf_prepare *p, bool traps, struct wf_err *err)
 
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
-    return wf_dnnl_prepare(p, wf_dnnl_has_traps(), err);
+    const struct wf_dnnl_options options = { .traps = wf_dnnl_has_traps() };
+    return wf_dnnl_prepare(p, &options, err);
 }
 
 /* --- run --- */

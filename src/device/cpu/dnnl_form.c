@@ -24,7 +24,8 @@
 #include "ops/spatial.h"
 
 enum {
-    STRIP = 32 * 1024,  /* positions of dst in a strip: measured, flat between 16 and 64 Ki */
+    STRIP = 8 * 1024, /* positions of dst in a strip, per thread: measured, best of 4 to 64 Ki */
+    STRIP_THREADS = 4,
     TRAP_COLUMNS = 256, /* of dst in a piece, at most; oneDNN 2.6.3 goes wrong from 384 on */
     TRAP_REACH = 320,   /* of src */
     TRAP_CHANNELS = 16, /* a multiple of this */
@@ -92,7 +93,9 @@ static int64_t strip_rows(const struct wf_dnnl_step *s)
     /* Windows that overlap would have to be added up in src. */
     if (s->pass == WF_DNNL_DATA && span > s->attrs.stride[axis - WF_D])
         return 0;
-    const int64_t strip = wf_max(wf_max(STRIP / inner, 1), 2 * span);
+    /* A thread shall have something to do in each strip; scratch grows with both. */
+    const int64_t positions = STRIP * wf_min(wf_max(s->threads, 1), STRIP_THREADS);
+    const int64_t strip = wf_max(wf_max(positions / inner, 1), 2 * span);
     return rows >= 2 * strip ? strip : 0;
 }
 
@@ -382,17 +385,21 @@ static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
     return false;
 }
 
-bool wf_dnnl_step_plan(struct wf_dnnl_step *s, bool traps, struct wf_err *err)
+bool wf_dnnl_step_plan(struct wf_dnnl_step *s, const struct wf_dnnl_options *options,
+                       struct wf_err *err)
 {
-    if (!find_form(s, traps, false) && !find_form(s, traps, true))
+    const bool found =
+        options->form ? try_form(s, options->form, true)
+                      : find_form(s, options->traps, false) || find_form(s, options->traps, true);
+    if (!found)
         return wf_err_set(err, WF_ERR_FAILED, "oneDNN has no kernel for this convolution");
     /* Some 1x1 kernels in bf16 want an image of f32: not at once, then. */
     const size_t images = wf_view_bytes(&s->src) + wf_view_bytes(&s->dst);
     const struct wf_dnnl_form form = s->form;
     struct wf_dnnl_form cut = form;
     cut.rows = strip_rows(s);
-    if (s->scratch_bytes > images && form.rows == 0 && cut.rows && !try_form(s, &cut, false) &&
-        !try_form(s, &form, true))
+    if (!options->form && s->scratch_bytes > images && form.rows == 0 && cut.rows &&
+        !try_form(s, &cut, false) && !try_form(s, &form, true))
         return wf_err_set(err, WF_ERR_FAILED, "oneDNN made a convolution only once");
     return true;
 }
