@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/once.h"
+#include "cli/profile.h"
 #include "cli/text.h"
 
 struct bench {
@@ -13,6 +14,8 @@ struct bench {
     /* the results, by rank 0 */
     double seconds, compute, comm;
     double planned, peak; /* bytes, of the rank that needs most */
+    bool profile;
+    struct wf_profile by_operator; /* of the last step */
 };
 
 static int by_value(const void *a, const void *b)
@@ -56,10 +59,9 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
             return false;
         if (i < 0)
             continue;
-        const struct wf_run_times times = wf_run_times(once->run);
         rows[i] = wf_now() - start;
-        rows[n + i] = times.compute + once->update_seconds;
-        rows[2 * n + i] = times.comm;
+        rows[2 * n + i] = wf_run_times(once->run).comm;
+        rows[n + i] = rows[i] - rows[2 * n + i];
     }
     return true;
 }
@@ -87,6 +89,7 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
         bench->comm = comm;
         bench->planned = planned;
         bench->peak = peak;
+        wf_profile_fill(&bench->by_operator, once->run);
     }
     return ok;
 }
@@ -130,6 +133,8 @@ static bool print(const struct bench *b, struct wf_err *err)
         cJSON_AddNumberToObject(json, "threads", job->threads);
         cJSON_AddNumberToObject(json, "steps", (double)b->steps);
         cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
+        if (b->profile)
+            wf_profile_add_json(&b->by_operator, json);
         return wf_cli_print_json(job->cli, json, err);
     }
     struct wf_arena *const arena = &job->cli->arena;
@@ -144,6 +149,8 @@ static bool print(const struct bench *b, struct wf_err *err)
     (void)printf("  memory   %s planned, %s used by the largest rank; process %s\n",
                  wf_text_bytes(arena, b->planned), wf_text_bytes(arena, b->peak),
                  wf_text_bytes(arena, rss_bytes()));
+    if (b->profile)
+        wf_profile_print(&b->by_operator, arena);
     return true;
 }
 
@@ -153,6 +160,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (!wf_cli_flag_int(cli, "steps", 1, 1000000, &bench.steps, err) ||
         !wf_cli_flag_int(cli, "warmup", 0, 1000000, &bench.warmup, err))
         return false;
+    bench.profile = wf_cli_flag(cli, "profile") != NULL;
     bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
     if (ok && cli->speaks)
@@ -164,13 +172,14 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 static const struct wf_command_flag flags[] = {
     { "steps", "N", "steps that are timed (5)" },
     { "warmup", "N", "steps before them (2)" },
+    { "profile", NULL, "also say where the last step's time went, by operator" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_bench = {
     .name = "bench",
     .summary = "median step time, Mpx/s, peak bytes, planned bytes",
-    .usage = "bench CONFIG [key=value ...] [--steps N] [--warmup N] [--json]",
+    .usage = "bench CONFIG [key=value ...] [--steps N] [--warmup N] [--profile] [--json]",
     .flags = flags,
     .config_at = 1,
     .run = run,

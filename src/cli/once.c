@@ -1,7 +1,8 @@
 #include "cli/once.h"
 
-#include <stdlib.h>
 #include <time.h>
+
+#include "train/step.h"
 
 double wf_now(void)
 {
@@ -56,18 +57,10 @@ static bool fill_weights(const struct wf_once *once, struct wf_err *err)
     return true;
 }
 
-static bool keep_input(struct wf_once *once, int which, struct wf_err *err)
+static bool fill_input(const struct wf_once *once, const struct wf_value *v, struct wf_err *err)
 {
-    const struct wf_value *const v = which ? once->job->target : once->job->input;
     const struct wf_view place = wf_run_view(once->run, v);
-    if (!place.data || wf_region_is_empty(place.box))
-        return true;
-    void *const data = malloc(wf_view_bytes(&place));
-    if (!data)
-        return wf_err_set(err, WF_ERR_FIT, "no memory for '%s': %zu bytes", v->name,
-                          wf_view_bytes(&place));
-    once->kept[which] = wf_view_dense(data, place.dtype, place.box);
-    return wf_job_fill(once->job, v, &once->kept[which], err);
+    return !place.data || wf_job_fill(once->job, v, &place, err);
 }
 
 bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
@@ -81,15 +74,13 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
         return false;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
     once->optim = wf_optim_new(&options, wf_run_param_count(once->run), err);
-    const bool ok = once->optim && fill_weights(once, err) && keep_input(once, 0, err) &&
-                    keep_input(once, 1, err);
+    const bool ok = once->optim && fill_weights(once, err) && fill_input(once, job->input, err) &&
+                    fill_input(once, job->target, err);
     return wf_comm_agree(comm, ok, err);
 }
 
 void wf_once_release(struct wf_once *once)
 {
-    free(once->kept[0].data);
-    free(once->kept[1].data);
     wf_optim_free(once->optim);
     wf_run_free(once->run);
     wf_plan_free(once->plan);
@@ -101,20 +92,7 @@ void wf_once_release(struct wf_once *once)
 
 bool wf_once_step(struct wf_once *once, struct wf_err *err)
 {
-    const struct wf_value *const inputs[2] = { once->job->input, once->job->target };
-    for (int i = 0; i < 2; i++)
-        if (once->kept[i].data) {
-            const struct wf_view place = wf_run_view(once->run, inputs[i]);
-            wf_view_copy(&place, &once->kept[i]);
-        }
-    if (!wf_run_step(once->run, err))
-        return false;
-    const double start = wf_now();
-    wf_optim_tick(once->optim);
-    wf_optim_update(once->optim, wf_run_params(once->run), wf_run_grads(once->run), 0,
-                    wf_run_param_count(once->run));
-    once->update_seconds = wf_now() - start;
-    return true;
+    return wf_train_step(once->run, once->optim, err);
 }
 
 float wf_once_loss(const struct wf_once *once)

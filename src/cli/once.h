@@ -23,16 +23,13 @@ struct wf_once {
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
-    /* A step may overwrite its inputs, so they are kept here: input and target. */
-    struct wf_view kept[2];
-    double update_seconds; /* of the last step */
 };
 
 /* Collective. After a failure only wf_once_release() may follow. */
 [[nodiscard]] bool wf_once_init(struct wf_once *once, const struct wf_job *job,
                                 const struct wf_mesh *mesh, struct wf_comm *comm,
                                 struct wf_err *err);
-/* Collective. Puts the data in its place, runs the plan, updates the weights. */
+/* Collective. Runs the plan and updates the weights; the data stays in its place. */
 [[nodiscard]] bool wf_once_step(struct wf_once *once, struct wf_err *err);
 void wf_once_release(struct wf_once *once);
 

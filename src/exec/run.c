@@ -19,6 +19,7 @@ struct wf_run {
     struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
     struct wf_run_times times;
+    double *step_seconds;
     uint64_t seed, step;
 };
 
@@ -135,6 +136,7 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
         return NULL;
     }
     run->calls = wf_arena_array(&run->arena, plan->n_steps, struct wf_call);
+    run->step_seconds = wf_arena_array(&run->arena, plan->n_steps + 1, double);
     run->messages = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_message *);
     run->packed = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
     run->spread = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
@@ -199,6 +201,11 @@ struct wf_run_times wf_run_times(const struct wf_run *run)
     return run->times;
 }
 
+const double *wf_run_step_seconds(const struct wf_run *run)
+{
+    return run->step_seconds;
+}
+
 size_t wf_run_bytes(const struct wf_run *run)
 {
     size_t bytes = 0;
@@ -255,22 +262,23 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
 bool wf_run_step(struct wf_run *run, struct wf_err *err)
 {
     run->times = (struct wf_run_times){ 0 };
-    const double start = now();
+    double before = now();
     for (int s = 0; s < run->plan->n_steps; s++) {
         const struct wf_step *step = &run->plan->steps[s];
+        const bool computes = step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY;
         if (step->kind == WF_STEP_KERNEL) {
             run->calls[s].step = run->step;
             step->kernel->run(&run->calls[s]);
         } else if (step->kind == WF_STEP_COPY) {
             run->device->copy(&run->calls[s].out[0], &run->calls[s].in[0]);
-        } else {
-            const double before = now();
-            if (!communicate(run, step, err))
-                return wf_err_wrap(err, "rank %d, step %d", run->plan->rank, s);
-            run->times.comm += now() - before;
+        } else if (!communicate(run, step, err)) {
+            return wf_err_wrap(err, "rank %d, step %d", run->plan->rank, s);
         }
+        const double after = now();
+        run->step_seconds[s] = after - before;
+        *(computes ? &run->times.compute : &run->times.comm) += after - before;
+        before = after;
     }
-    run->times.compute = now() - start - run->times.comm;
     run->step++;
     return true;
 }

@@ -42,6 +42,8 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 /* Collective. One pass over the plan. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
 struct wf_run_times wf_run_times(const struct wf_run *run);
+/* Seconds of each step of the plan in the last pass. */
+const double *wf_run_step_seconds(const struct wf_run *run);
 /* Bytes taken for the arena and the stores. */
 size_t wf_run_bytes(const struct wf_run *run);
 
