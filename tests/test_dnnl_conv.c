@@ -400,9 +400,22 @@ static void conv_wgrad__bf16_is_the_reference_on_every_window(void **state)
     check_all(2, WF_BF16);
 }
 
+/* On a machine without bf16 kernels all of it runs in f32. */
+static bool bf16_is_native(void)
+{
+    struct rig r = rig_new(&problems[0], 0, WF_BF16);
+    const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
+    char name[64];
+    rig_reference(&r, all);
+    rig_check(&r, all, name);
+    rig_free(&r);
+    return !strstr(name, " f32");
+}
+
 static void forms__for_what_onednn_lacks_are_right(void **state)
 {
     int failures = 0;
+    const bool native = bf16_is_native();
     for (int i = 0; i < PROBLEMS; i++)
         for (int which = 1; which < 8; which++) {
             const struct wf_dnnl_form form = { .pad = which & 1,
@@ -413,7 +426,7 @@ static void forms__for_what_onednn_lacks_are_right(void **state)
                 continue;
             for (int pass = 0; pass < 3; pass++) {
                 failures += check_problem(&problems[i], pass, WF_F32, &options);
-                if (!(pass == 2 && wf_dnnl_has_traps() && !form.wide))
+                if (form.wide || (native && !(pass == 2 && wf_dnnl_has_traps())))
                     failures += check_problem(&problems[i], pass, WF_BF16, &options);
             }
         }
@@ -468,6 +481,7 @@ static const struct problem large[] = {
 
 static void conv_wgrad__bf16_is_cut_into_strips_that_add_up(void **state)
 {
+    const bool native = bf16_is_native();
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         for (int forced = 0; forced < 2; forced++) {
             struct rig r = rig_new(&large[i], 2, WF_BF16);
@@ -477,7 +491,8 @@ static void conv_wgrad__bf16_is_cut_into_strips_that_add_up(void **state)
             char name[64];
             rig_check(&r, all, name);
             assert_int_equal(r.failures, 0);
-            assert_non_null(strstr(name, r.options.traps ? "columns" : "strips"));
+            if (native)
+                assert_non_null(strstr(name, r.options.traps ? "columns" : "strips"));
             rig_free(&r);
         }
 }
