@@ -1,7 +1,7 @@
 /* Packed rows between f32 and the other types, a vector at a time. */
 #include "device/cpu/cpu.h"
 
-#ifdef __F16C__
+#if defined __F16C__ || defined __AVX512BF16__
 #include <immintrin.h>
 #endif
 
@@ -28,6 +28,26 @@ static void to_half(const float *from, uint16_t *to, int64_t n)
         to[i] = wf_f32_to_f16(from[i]);
 }
 
+static void from_bf16(const uint16_t *from, float *to, int64_t n)
+{
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        to[i] = wf_bf16_to_f32(from[i]);
+}
+
+static void to_bf16(const float *from, uint16_t *to, int64_t n)
+{
+    int64_t i = 0;
+#ifdef __AVX512BF16__
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(to + i),
+                            (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + i)));
+#endif
+    WF_SIMD
+    for (int64_t k = i; k < n; k++)
+        to[k] = wf_f32_to_bf16(from[k]);
+}
+
 void wf_cpu_to_f32(enum wf_dtype dtype, const void *from, float *to, int64_t n)
 {
     const uint16_t *narrow = from;
@@ -37,9 +57,7 @@ void wf_cpu_to_f32(enum wf_dtype dtype, const void *from, float *to, int64_t n)
         memcpy(to, from, (size_t)n * sizeof *to);
         return;
     case WF_BF16:
-        WF_SIMD
-        for (int64_t i = 0; i < n; i++)
-            to[i] = wf_bf16_to_f32(narrow[i]);
+        from_bf16(narrow, to, n);
         return;
     case WF_F16:
         from_half(narrow, to, n);
@@ -63,9 +81,7 @@ void wf_cpu_from_f32(enum wf_dtype dtype, const float *from, void *to, int64_t n
         memcpy(to, from, (size_t)n * sizeof *from);
         return;
     case WF_BF16:
-        WF_SIMD
-        for (int64_t i = 0; i < n; i++)
-            narrow[i] = wf_f32_to_bf16(from[i]);
+        to_bf16(from, narrow, n);
         return;
     case WF_F16:
         to_half(from, narrow, n);
