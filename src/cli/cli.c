@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "cli/text.h"
 #include "comm/comm.h"
 

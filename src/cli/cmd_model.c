@@ -98,7 +98,11 @@ static bool show_json(struct wf_cli *cli, const struct shown *s, struct wf_err *
 {
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", s->model->name);
-    cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(s->graph, false));
+    int64_t beside;
+    cJSON_AddNumberToObject(json, "parameters",
+                            (double)wf_model_parameters(s->model, s->graph, &beside));
+    if (beside)
+        cJSON_AddNumberToObject(json, "norm_parameters", (double)beside);
     cJSON_AddNumberToObject(json, "with_frozen", (double)wf_graph_parameters(s->graph, true));
     cJSON_AddNumberToObject(json, "flops", wf_job_flops(s->graph));
     cJSON *const size = cJSON_AddArrayToObject(json, "size");
@@ -141,14 +145,18 @@ static void show_text(struct wf_cli *cli, const struct shown *s)
         tensors++;
     }
     wf_table_print(&t, stdout);
-    const int64_t trained = wf_graph_parameters(s->graph, false);
-    const int64_t all = wf_graph_parameters(s->graph, true);
+    int64_t beside;
+    const int64_t trained = wf_model_parameters(s->model, s->graph, &beside);
+    const int64_t frozen = wf_graph_parameters(s->graph, true) - trained - beside;
     (void)printf("\n%s: %s\n", s->model->name, s->model->what);
     (void)printf("dims %d, in %" PRId64 ", classes %" PRId64 "\n", s->config.dims, s->config.in,
                  s->config.classes);
     (void)printf("%s parameters in %d tensors", wf_text_count(arena, trained), tensors);
-    if (all != trained)
-        (void)printf(", and %s frozen", wf_text_count(arena, all - trained));
+    if (beside)
+        (void)printf(", and %s of batch norm, which its authors do not count",
+                     wf_text_count(arena, beside));
+    if (frozen)
+        (void)printf(", and %s frozen", wf_text_count(arena, frozen));
     (void)printf("\n%s forward at %s\n", wf_text_flops(arena, wf_job_flops(s->graph)),
                  wf_text_extents(arena, s->count, s->size));
 }

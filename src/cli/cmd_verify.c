@@ -4,10 +4,6 @@
  * Rank 0 runs the step on a mesh of one and sends its numbers to all; then all run it on the mesh,
  * and each holds its own part of the prediction and its own copy of everything else against them.
  * So a rank whose weights have drifted from the others is seen too.
- *
- * One kind of tensor has no number to compare: a bias in front of a normalisation, whose gradient
- * cancels to zero, so that what is left of it is rounding (and Adam's update its sign). Such a
- * gradient must be as small when cut, and its parameter is left out.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -26,18 +22,12 @@ enum kind { LOSS, PRED, GRAD, PARAM, KINDS };
 
 static const char *const kind_names[KINDS] = { "loss", "pred", "grad", "param" };
 
-/* Below this part of its layer's weight gradient, a bias gradient is rounding. */
-static const double ROUNDING = 1e-4;
-
 struct tensor {
     enum kind kind;
     const char *name;
     const struct wf_value *value;
-    int weight;    /* GRAD of a bias: the tensor with the gradient of its weight, or -1 */
-    int grad;      /* PARAM: the tensor with its gradient */
-    bool rounding; /* a gradient that is rounding: see above */
-    double norm;   /* of the whole step's */
-    double rel;    /* the worst of all ranks */
+    double norm; /* of the whole step's */
+    double rel;  /* the worst of all ranks */
 };
 
 struct verify {
@@ -47,45 +37,24 @@ struct verify {
     /* the results, by rank 0 */
     double worst[KINDS];
     int worst_at[KINDS]; /* tensor, or -1 */
-    int n_rounding;
 };
 
 /* --- what is compared --- */
-
-static int find(const struct verify *v, enum kind kind, const char *name)
-{
-    for (int i = 0; i < v->count; i++)
-        if (v->tensors[i].kind == kind && strcmp(v->tensors[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
-static int weight_of_bias(const struct verify *v, const char *name)
-{
-    const char *const dot = strrchr(name, '.');
-    if (!dot || strcmp(dot, ".bias") != 0)
-        return -1;
-    return find(v, GRAD, wf_arena_printf(&v->job->arena, "%.*s.weight", (int)(dot - name), name));
-}
 
 static void list_tensors(struct verify *v)
 {
     const struct wf_graph *const g = v->job->graph;
     v->tensors = wf_arena_array(&v->job->arena, 2 + 2 * g->n_values, struct tensor);
-    v->tensors[v->count++] = (struct tensor){ LOSS, "loss", v->job->loss, -1, -1, 0, 0, 0 };
-    v->tensors[v->count++] = (struct tensor){ PRED, "pred", v->job->logits, -1, -1, 0, 0, 0 };
+    v->tensors[v->count++] = (struct tensor){ LOSS, "loss", v->job->loss, 0, 0 };
+    v->tensors[v->count++] = (struct tensor){ PRED, "pred", v->job->logits, 0, 0 };
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const p = g->values[i];
         const struct wf_value *const grad = p->kind == WF_PARAM ? wf_graph_grad_of(g, p) : NULL;
         if (!grad)
             continue;
-        v->tensors[v->count++] = (struct tensor){ GRAD, p->name, grad, -1, -1, 0, 0, 0 };
-        v->tensors[v->count] = (struct tensor){ PARAM, p->name, p, -1, v->count - 1, 0, 0, 0 };
-        v->count++;
+        v->tensors[v->count++] = (struct tensor){ GRAD, p->name, grad, 0, 0 };
+        v->tensors[v->count++] = (struct tensor){ PARAM, p->name, p, 0, 0 };
     }
-    for (int i = 0; i < v->count; i++)
-        if (v->tensors[i].kind == GRAD)
-            v->tensors[i].weight = weight_of_bias(v, v->tensors[i].name);
 }
 
 static size_t elements(const struct tensor *t)
@@ -185,22 +154,14 @@ static double copies(const struct verify *v, const struct wf_once *once)
     return held / (double)wf_shape_count(v->job->logits->shape);
 }
 
-static void judge_tensor(struct verify *v, struct tensor *t, const double *apart, double held)
+static void judge_tensor(const struct verify *v, struct tensor *t, const double *apart, double held)
 {
     double most = 0, all = 0;
     for (int r = 0; r < v->job->ranks; r++) {
         all += apart[r];
         most = is_worse(apart[r], most) ? apart[r] : most;
     }
-    double norm = t->norm;
-    if (t->kind == GRAD && t->weight >= 0 && t->norm <= ROUNDING * v->tensors[t->weight].norm) {
-        t->rounding = true;
-        norm = v->tensors[t->weight].norm;
-        v->n_rounding++;
-    }
-    if (t->kind == PARAM && v->tensors[t->grad].rounding)
-        return;
-    t->rel = relative(sqrt(t->kind == PRED ? all / held : most), norm);
+    t->rel = relative(sqrt(t->kind == PRED ? all / held : most), t->norm);
 }
 
 static void judge(struct verify *v, const struct wf_once *once, const double *apart,
@@ -294,10 +255,6 @@ static void print_text(const struct verify *v, double tolerance, bool pass)
                                        v->worst_at[k] < 0 ? "" : v->tensors[v->worst_at[k]].name });
     }
     wf_table_print(&t, stdout);
-    if (v->n_rounding > 0)
-        (void)printf("\n%d gradients cancel to rounding (a bias in front of a normalisation): they "
-                     "are as small on the mesh\n",
-                     v->n_rounding);
     (void)printf("\n%s: tolerance %g\n", pass ? "the same numbers" : "not the same numbers",
                  tolerance);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "plan/mesh.h"
 
 /* --- finding --- */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 }; /* a config; more is the wrong file */
 

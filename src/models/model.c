@@ -1,55 +1,44 @@
 #include "models/model.h"
 
 #include <inttypes.h>
-#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { LONGEST = 63 };
-
-static int least(int a, int b, int c)
-{
-    const int ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* Letters to insert, delete or replace; words past LONGEST are far from everything. */
-static int distance(const char *a, const char *b)
-{
-    int row[LONGEST + 1];
-    const size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST)
-        return LONGEST;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            const int replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(replaced, row[j] + 1, row[j - 1] + 1);
-        }
-    }
-    return row[m];
-}
+#include "base/suggest.h"
 
 const struct wf_model *wf_model_find(const char *name, struct wf_err *err)
 {
-    const struct wf_model *closest = NULL;
-    int best = INT_MAX;
+    struct wf_suggest closest = { .typed = name };
     for (const struct wf_model *const *m = wf_model_table; *m; m++) {
         if (strcmp((*m)->name, name) == 0)
             return *m;
-        const int away = distance(name, (*m)->name);
-        if (away < best) {
-            closest = *m;
-            best = away;
-        }
+        wf_suggest_offer(&closest, (*m)->name);
     }
-    wf_err_set(err, WF_ERR_USAGE,
-               "there is no network '%s': did you mean '%s'? 'widefield model list' has them all",
-               name, closest ? closest->name : "");
+    if (closest.best)
+        wf_err_set(err, WF_ERR_USAGE, "there is no network '%s': did you mean '%s'?", name,
+                   closest.best);
+    else
+        wf_err_set(err, WF_ERR_USAGE,
+                   "there is no network '%s': 'widefield model list' has them all", name);
     return NULL;
+}
+
+/* A parameter of a batch norm stands beside running statistics. */
+static bool is_of_norm(const struct wf_graph *g, const struct wf_value *v)
+{
+    char mean[512];
+    const char *const dot = strrchr(v->name, '.');
+    (void)snprintf(mean, sizeof mean, "%.*s.running_mean", dot ? (int)(dot - v->name) : 0, v->name);
+    return v->kind == WF_PARAM && wf_graph_find(g, mean) != NULL;
+}
+
+int64_t wf_model_parameters(const struct wf_model *m, const struct wf_graph *g, int64_t *beside)
+{
+    *beside = 0;
+    for (size_t i = 0; i < g->n_values && m->counts_no_norm; i++)
+        if (is_of_norm(g, g->values[i]) && !g->values[i]->frozen)
+            *beside += wf_shape_count(g->values[i]->shape);
+    return wf_graph_parameters(g, false) - *beside;
 }
 
 /* A key that the network has (its default is not zero): zero takes the default. */

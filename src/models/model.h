@@ -20,12 +20,15 @@ struct wf_model {
     struct wf_model_config defaults;
     int dims_min, dims_max;
     bool dense; /* one prediction per pixel; otherwise one per image */
+    bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
 };
 
 extern const struct wf_model *const wf_model_table[]; /* ends with NULL; made by the build */
+/* Trained parameters as the network's authors count them, and those that they leave out. */
+int64_t wf_model_parameters(const struct wf_model *m, const struct wf_graph *g, int64_t *beside);
 /* NULL with an error that names the closest known name. */
 const struct wf_model *wf_model_find(const char *name, struct wf_err *err);
 /* Fills zeros from the defaults and checks ranges. */

@@ -48,5 +48,6 @@ const struct wf_model wf_model_unet3d = {
     .dims_min = 3,
     .dims_max = 3,
     .dense = true,
+    .counts_no_norm = true,
     .build = build,
 };

@@ -21,6 +21,8 @@ counts 31036481 unet model.in=1 model.classes=1
 counts 7763239 unet model.classes=7 model.base=32
 counts 31038023 unet model.classes=7 model.base=64
 counts 22580034 unet model.dims=3 model.base=32
+counts 19069955 unet3d
+json 'j["norm_parameters"] == 4672'
 # the tensors add up to the count, in PyTorch's shapes
 counts 31037698 unet
 python3 - <<'PYTHON' || fail "the tensors do not add up"

@@ -1,6 +1,6 @@
 /* "Did you mean": the candidate that a typing mistake separates from what was typed. */
-#ifndef WF_CLI_SUGGEST_H
-#define WF_CLI_SUGGEST_H
+#ifndef WF_BASE_SUGGEST_H
+#define WF_BASE_SUGGEST_H
 
 #include <stddef.h>
 
