@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "cli/options.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 static struct wf_options *fresh(void)
 {
