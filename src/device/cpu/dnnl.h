@@ -95,7 +95,12 @@ struct wf_dnnl_piece {
     struct wf_dnnl_pack src, dst;
     bool pack_src, pack_dst; /* not in place: gather before, or scatter behind */
     int64_t group;
-    int problem; /* index of its primitive */
+    int made; /* index of its primitive */
+};
+
+struct wf_dnnl_made {
+    struct wf_dnnl_problem problem;
+    struct wf_dnnl_conv *conv;
 };
 
 /* A prepared step. */
@@ -109,9 +114,8 @@ struct wf_dnnl_step {
     struct wf_dnnl_form form;
     bool clear; /* data pass: the pieces do not cover all of src */
     struct wf_dnnl *lib;
-    struct wf_dnnl_problem *problems;
-    struct wf_dnnl_conv **convs;
-    size_t n_problems, room_problems, room_convs;
+    struct wf_dnnl_made *made;
+    size_t n_made, room_made;
     struct wf_dnnl_piece *pieces;
     size_t n_pieces, room_pieces;
     /* Scratch: offsets and what the whole takes. */

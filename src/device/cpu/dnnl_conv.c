@@ -21,8 +21,8 @@
 #include "device/cpu/cpu.h"
 
 /*
- * oneDNN makes a primitive for the number of threads at that moment; run with fewer, some of them
- * wait for each other for ever. The number belongs to the calling thread, and is put back.
+ * oneDNN cuts the work and counts the scratch of a primitive for the number of threads at the moment
+ * it is made, so it runs with as many. The number belongs to the calling thread, and is put back.
  */
 static int use_threads(int threads)
 {
@@ -105,7 +105,7 @@ static void describe(const struct wf_dnnl_step *s, struct wf_prepare *p)
     const struct wf_dnnl_form *f = &s->form;
     const char *name = "zeros";
     if (s->n_pieces) /* the middle one stands for most of the work */
-        name = wf_dnnl_conv_name(s->convs[s->pieces[s->n_pieces / 2].problem]);
+        name = wf_dnnl_conv_name(s->made[s->pieces[s->n_pieces / 2].made].conv);
     snprintf(p->implementation, sizeof p->implementation, "%s%s%s%s%s%s", name,
              f->rows && s->n_pieces > 1 ? " strips" : "", f->columns ? " columns" : "",
              f->pad ? " padded" : "", f->split ? " groups" : "", f->wide ? " f32" : "");
@@ -170,7 +170,7 @@ static int64_t group_size(const struct running *r)
 static void *bring_weights(const struct running *r, const struct wf_dnnl_piece *piece)
 {
     const struct wf_dnnl_step *s = r->s;
-    struct wf_dnnl_conv *conv = s->convs[piece->problem];
+    struct wf_dnnl_conv *conv = s->made[piece->made].conv;
     const int64_t count = group_size(r);
     const enum wf_dtype dtype = s->src.dtype;
     char *plain = r->weights + (size_t)(piece->group * count) * wf_dtype_size(dtype);
@@ -209,13 +209,13 @@ static void run_images(const struct running *r)
     void *weights = NULL;
     for (size_t i = 0; i < s->n_pieces; i++) {
         const struct wf_dnnl_piece *piece = &s->pieces[i];
-        if (!last || piece->group != last->group || piece->problem != last->problem)
+        if (!last || piece->group != last->group || piece->made != last->made)
             weights = bring_weights(r, piece);
         last = piece;
         struct wf_dnnl_args a = bring_images(r, piece);
         a.weights = weights;
         a.bias = r->bias ? r->bias + piece->dst.box.lo[WF_C] : NULL;
-        wf_dnnl_conv_run(s->convs[piece->problem], &a);
+        wf_dnnl_conv_run(s->made[piece->made].conv, &a);
         if (forward && piece->pack_dst)
             wf_dnnl_scatter(&piece->dst, a.dst, &r->dst);
         if (!forward && piece->pack_src)
@@ -229,8 +229,8 @@ static void run_images(const struct running *r)
 static void run_gradient(const struct running *r, const struct wf_dnnl_piece *piece, bool add)
 {
     const struct wf_dnnl_step *s = r->s;
-    struct wf_dnnl_conv *conv = s->convs[piece->problem];
-    const struct wf_dnnl_problem *problem = &s->problems[piece->problem];
+    struct wf_dnnl_conv *conv = s->made[piece->made].conv;
+    const struct wf_dnnl_problem *problem = &s->made[piece->made].problem;
     const bool own = wf_dnnl_step_has_plain(s);
     float *dw = (float *)(void *)r->weights + piece->group * group_size(r);
     float *plain = own ? (float *)(void *)(r->scratch + s->at_plain) : dw;

@@ -144,17 +144,15 @@ static struct wf_dnnl_problem problem_of(const struct wf_dnnl_step *s,
 /* The index of its primitive; -1 where oneDNN has none. */
 static int add_problem(struct wf_dnnl_step *s, const struct wf_dnnl_problem *p)
 {
-    for (size_t i = 0; i < s->n_problems; i++)
-        if (same_problem(&s->problems[i], p))
+    for (size_t i = 0; i < s->n_made; i++)
+        if (same_problem(&s->made[i].problem, p))
             return (int)i;
     struct wf_dnnl_conv *conv = wf_dnnl_conv_new(s->lib, p);
     if (!conv)
         return -1;
-    WF_GROW(s->problems, s->room_problems, s->n_problems);
-    WF_GROW(s->convs, s->room_convs, s->n_problems);
-    s->problems[s->n_problems] = *p;
-    s->convs[s->n_problems] = conv;
-    return (int)s->n_problems++;
+    WF_GROW(s->made, s->room_made, s->n_made);
+    s->made[s->n_made] = (struct wf_dnnl_made){ *p, conv };
+    return (int)s->n_made++;
 }
 
 /* --- pieces --- */
@@ -195,8 +193,8 @@ static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, i
     piece.pack_src = !in_place(&s->src, &piece.src);
     piece.pack_dst = !in_place(&s->dst, &piece.dst);
     const struct wf_dnnl_problem problem = problem_of(s, form, &piece);
-    piece.problem = add_problem(s, &problem);
-    if (piece.problem < 0)
+    piece.made = add_problem(s, &problem);
+    if (piece.made < 0)
         return false;
     WF_GROW(s->pieces, s->room_pieces, s->n_pieces);
     s->pieces[s->n_pieces++] = piece;
@@ -283,10 +281,10 @@ static size_t plain_bytes(const struct wf_dnnl_step *s, const struct wf_dnnl_pro
 static void place_scratch(struct wf_dnnl_step *s)
 {
     size_t own = 0, blocked = 0, plain = 0, src = 0, dst = 0;
-    for (size_t i = 0; i < s->n_problems; i++) {
-        own = larger(own, wf_dnnl_conv_scratch(s->convs[i]));
-        blocked = larger(blocked, wf_dnnl_conv_blocked(s->convs[i]));
-        plain = larger(plain, plain_bytes(s, &s->problems[i]));
+    for (size_t i = 0; i < s->n_made; i++) {
+        own = larger(own, wf_dnnl_conv_scratch(s->made[i].conv));
+        blocked = larger(blocked, wf_dnnl_conv_blocked(s->made[i].conv));
+        plain = larger(plain, plain_bytes(s, &s->made[i].problem));
     }
     for (size_t i = 0; i < s->n_pieces; i++) {
         const struct wf_dnnl_piece *p = &s->pieces[i];
@@ -314,21 +312,19 @@ bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s)
 
 void wf_dnnl_step_clear(struct wf_dnnl_step *s)
 {
-    for (size_t i = 0; i < s->n_problems; i++)
-        wf_dnnl_conv_free(s->convs[i]);
-    free(s->convs);
-    free(s->problems);
+    for (size_t i = 0; i < s->n_made; i++)
+        wf_dnnl_conv_free(s->made[i].conv);
+    free(s->made);
     free(s->pieces);
-    s->convs = NULL;
-    s->problems = NULL;
+    s->made = NULL;
     s->pieces = NULL;
-    s->n_problems = s->room_problems = s->room_convs = s->n_pieces = s->room_pieces = 0;
+    s->n_made = s->room_made = s->n_pieces = s->room_pieces = 0;
 }
 
 static bool names_reference(const struct wf_dnnl_step *s)
 {
-    for (size_t i = 0; i < s->n_problems; i++)
-        if (strstr(wf_dnnl_conv_name(s->convs[i]), "ref"))
+    for (size_t i = 0; i < s->n_made; i++)
+        if (strstr(wf_dnnl_conv_name(s->made[i].conv), "ref"))
             return true;
     return false;
 }
@@ -336,7 +332,7 @@ static bool names_reference(const struct wf_dnnl_step *s)
 static bool try_form(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, bool any)
 {
     wf_dnnl_step_clear(s);
-    if (!add_pieces(s, form) || (!any && names_reference(s))) { /* F2 */
+    if (!add_pieces(s, form) || !s->pieces || (!any && names_reference(s))) { /* F2 */
         wf_dnnl_step_clear(s);
         return false;
     }
@@ -366,7 +362,8 @@ static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
     const bool bf16 = s->src.dtype == WF_BF16, gradient = s->pass == WF_DNNL_WEIGHTS;
     const int64_t groups = s->attrs.groups;
     const bool depthwise = s->in == groups && s->out == groups;
-    for (int wide = 0; wide <= bf16; wide++) {
+    const int widths = bf16 ? 2 : 1, splits = groups > 1 ? 2 : 1;
+    for (int wide = 0; wide < widths; wide++) {
         const bool narrow = bf16 && gradient && !wide;
         if (narrow && traps && !(depthwise && groups > 1)) {
             const struct wf_dnnl_form form = trap_form(s);
@@ -374,7 +371,7 @@ static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
                 return true;
             continue;
         }
-        for (int split = 0; split <= (groups > 1); split++)
+        for (int split = 0; split < splits; split++)
             for (int pad = 0; pad <= 1; pad++) {
                 struct wf_dnnl_form form = { .pad = pad, .split = split, .wide = wide };
                 form.rows = narrow ? strip_rows(s) : 0;

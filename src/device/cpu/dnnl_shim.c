@@ -308,9 +308,10 @@ void wf_dnnl_conv_free(struct wf_dnnl_conv *c)
 {
     if (!c)
         return;
-    const dnnl_memory_t memories[] = { c->src, c->weights,    c->plain,      c->bias_memory,
-                                       c->dst, c->scratchpad, c->reorder_pad };
-    for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
+    enum { MEMORIES = 7, DESCRIPTORS = 6 };
+    const dnnl_memory_t memories[MEMORIES] = { c->src, c->weights,    c->plain,      c->bias_memory,
+                                               c->dst, c->scratchpad, c->reorder_pad };
+    for (int i = 0; i < MEMORIES; i++)
         if (memories[i])
             dnnl_memory_destroy(memories[i]);
     if (c->reorder)
@@ -319,9 +320,9 @@ void wf_dnnl_conv_free(struct wf_dnnl_conv *c)
         dnnl_primitive_destroy(c->primitive);
     if (c->desc)
         dnnl_primitive_desc_destroy(c->desc);
-    md_own *const mds[] = { &c->md.src,  &c->md.weights, &c->md.dw,
-                            &c->md.bias, &c->md.dst,     &c->md.plain };
-    for (size_t i = 0; i < sizeof mds / sizeof *mds; i++)
+    md_own *const mds[DESCRIPTORS] = { &c->md.src,  &c->md.weights, &c->md.dw,
+                                       &c->md.bias, &c->md.dst,     &c->md.plain };
+    for (int i = 0; i < DESCRIPTORS; i++)
         md_drop(mds[i]);
     free(c);
 }
