@@ -1,0 +1,215 @@
+#include "image/raster.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "image/raster_format.h"
+
+/* NIfTI-1 has its magic late in the header and HDF5 may start late: the sure ones come first. */
+static const struct wf_raster_format *const formats[] = {
+    &wf_raster_png, &wf_raster_jpeg,  &wf_raster_tiff,
+    &wf_raster_npy, &wf_raster_nifti, &wf_raster_hdf5,
+};
+
+bool wf_raster_refuse(const struct wf_raster *r, struct wf_err *err, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return wf_err_set(err, WF_ERR_INPUT, "'%s': %s", r->file.name, what);
+}
+
+bool wf_raster_lacks(const struct wf_raster *r, const char *package, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_INPUT,
+                      "'%s': a %s file, which this build cannot read: install '%s' and build again",
+                      r->file.name, r->format->name, package);
+}
+
+bool wf_raster_no_memory(const struct wf_raster *r, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_FAILED,
+                      "'%s': no memory to decode it: close other programs or use smaller tiles",
+                      r->file.name);
+}
+
+void wf_raster_printable(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
+bool wf_raster_from_array(struct wf_raster *r, int rank, const int64_t shape[], int axes[],
+                          struct wf_err *err)
+{
+    if (rank < 2 || rank > 4)
+        return wf_raster_refuse(
+            r, err, "an array of rank %d is no image: save it as (H, W), (H, W, C) or (D, H, W, C)",
+            rank);
+    const bool channels = rank == 4 || (rank == 3 && shape[2] <= WF_RASTER_FEW);
+    const int spatial = rank - channels;
+    int64_t extent[WF_RASTER_AXES] = { 1, 1, 1, 1 };
+    for (int i = 0; i < rank; i++) {
+        axes[i] = i < spatial ? WF_RASTER_C - spatial + i : WF_RASTER_C;
+        extent[axes[i]] = shape[i];
+    }
+    if (extent[WF_RASTER_C] > WF_RASTER_CHANNELS)
+        return wf_raster_refuse(r, err, "%" PRId64 " channels, at most %d are read: cut the array",
+                                extent[WF_RASTER_C], WF_RASTER_CHANNELS);
+    r->info.depth = extent[WF_RASTER_D];
+    r->info.height = extent[WF_RASTER_H];
+    r->info.width = extent[WF_RASTER_W];
+    r->info.channels = (int)extent[WF_RASTER_C];
+    return true;
+}
+
+/* What every format must have made sure of, and what holds for all of them. */
+static bool check_info(struct wf_raster *r, struct wf_err *err)
+{
+    struct wf_raster_info *info = &r->info;
+    const int64_t most = INT32_MAX;
+    if (info->depth < 1 || info->height < 1 || info->width < 1 || info->channels < 1)
+        return wf_raster_refuse(r, err,
+                                "an image of %" PRId64 " x %" PRId64 " x %" PRId64
+                                " with %d channels has no pixels: write the file again",
+                                info->depth, info->height, info->width, info->channels);
+    int64_t count;
+    if (info->depth > most || info->height > most || info->width > most ||
+        __builtin_mul_overflow(info->depth, info->height, &count) ||
+        __builtin_mul_overflow(count, info->width, &count) ||
+        __builtin_mul_overflow(count, info->channels * (int64_t)sizeof(double), &count))
+        return wf_raster_refuse(r, err,
+                                "%" PRId64 " x %" PRId64 " x %" PRId64 " pixels with %d channels "
+                                "are too many: the header is damaged, write the file again",
+                                info->depth, info->height, info->width, info->channels);
+    info->format = r->format->name;
+    if (r->place.geo_count || (r->place.x > 0 && r->place.y > 0))
+        info->place = &r->place;
+    return true;
+}
+
+/* r->file is open. Closes everything on failure. */
+static struct wf_raster *open_known(struct wf_raster *r, struct wf_err *err)
+{
+    unsigned char head[WF_RASTER_HEAD];
+    const size_t bytes = r->file.size < sizeof head ? (size_t)r->file.size : sizeof head;
+    bool ok = wf_infile_read(&r->file, 0, head, bytes, err);
+    if (ok && bytes == 0)
+        ok = wf_raster_refuse(r, err, "the file is empty: copy it again");
+    for (size_t i = 0; ok && !r->format && i < sizeof formats / sizeof *formats; i++)
+        if (formats[i]->probe(head, bytes))
+            r->format = formats[i];
+    if (ok && !r->format)
+        ok = wf_raster_refuse(r, err,
+                              "not an image that is known here: convert it to PNG, JPEG, TIFF, "
+                              "NIfTI, HDF5 or .npy");
+    if (ok && r->part && r->format != &wf_raster_hdf5)
+        ok = wf_raster_refuse(r, err,
+                              "a %s file has no '%s' inside: leave out what follows the colon",
+                              r->format->name, r->part);
+    if (ok && r->format->open(r, err) && check_info(r, err))
+        return r;
+    wf_raster_close(r);
+    return NULL;
+}
+
+static struct wf_raster *raster_new(void)
+{
+    struct wf_raster *r = calloc(1, sizeof *r);
+    WF_BUG_ON(!r, "out of memory for a raster");
+    r->file.fd = -1;
+    return r;
+}
+
+/* The colon of "file.h5:/part", NULL where there is none. */
+static const char *find_part(const char *path)
+{
+    return strstr(path, ":/");
+}
+
+struct wf_raster *wf_raster_open(const char *path, struct wf_err *err)
+{
+    struct wf_raster *r = raster_new();
+    const char *colon = find_part(path);
+    struct stat info;
+    char *name = strdup(path);
+    WF_BUG_ON(!name, "out of memory for a file name");
+    if (colon && stat(path, &info) != 0) {
+        name[colon - path] = '\0';
+        r->part = strdup(colon + 1);
+        WF_BUG_ON(!r->part, "out of memory for a file name");
+    }
+    const bool ok = wf_infile_open(&r->file, name, err);
+    free(name);
+    if (ok)
+        return open_known(r, err);
+    wf_raster_close(r);
+    return NULL;
+}
+
+struct wf_raster *wf_raster_parse(const char *name, const void *bytes, size_t size,
+                                  struct wf_err *err)
+{
+    struct wf_raster *r = raster_new();
+    const char *colon = find_part(name);
+    if (colon) {
+        r->part = strdup(colon + 1);
+        WF_BUG_ON(!r->part, "out of memory for a file name");
+    }
+    wf_infile_memory(&r->file, name, bytes, size);
+    return open_known(r, err);
+}
+
+void wf_raster_close(struct wf_raster *r)
+{
+    if (!r)
+        return;
+    if (r->format)
+        r->format->close(r);
+    for (int i = 0; i < r->place.geo_count; i++)
+        free(r->place.geo[i].data);
+    wf_infile_close(&r->file);
+    free(r->part);
+    free(r);
+}
+
+const struct wf_raster_info *wf_raster_info(const struct wf_raster *r)
+{
+    return &r->info;
+}
+
+int64_t wf_raster_tiles_read(const struct wf_raster *r)
+{
+    return r->tiles_read;
+}
+
+bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window, int first_channel,
+                           int channels, enum wf_dtype as, void *dst, struct wf_err *err)
+{
+    WF_BUG_ON(as != WF_F32 && as != WF_I32, "as %s", wf_dtype_name(as));
+    struct wf_raster_job job = { .raster = r, .as = as, .dst = dst };
+    static const enum wf_axis axes[] = { WF_D, WF_H, WF_W };
+    const int64_t extent[] = { r->info.depth, r->info.height, r->info.width };
+    for (int i = 0; i < WF_RASTER_C; i++) {
+        job.lo[i] = window->lo[axes[i]];
+        job.hi[i] = window->hi[axes[i]];
+        WF_BUG_ON(job.lo[i] < 0 || job.hi[i] > extent[i] || job.lo[i] > job.hi[i],
+                  "'%s': window [%" PRId64 ", %" PRId64 ") of %" PRId64 " on axis %d", r->file.name,
+                  job.lo[i], job.hi[i], extent[i], i);
+        if (job.lo[i] == job.hi[i])
+            return true;
+    }
+    job.lo[WF_RASTER_C] = first_channel;
+    job.hi[WF_RASTER_C] = (int64_t)first_channel + channels;
+    WF_BUG_ON(first_channel < 0 || channels < 0 || job.hi[WF_RASTER_C] > r->info.channels,
+              "'%s': %d channels from %d of %d", r->file.name, channels, first_channel,
+              r->info.channels);
+    return channels == 0 || r->format->read(&job, err);
+}

@@ -1,0 +1,130 @@
+/*
+ * Rasters: one way to read and write image files, a window at a time.
+ *
+ * A raster is (depth, height, width, channels), whatever the file calls them: a photograph has depth
+ * 1, the pages of a TIFF stack and the slices of a NIfTI volume are depth, time points and vector
+ * components of NIfTI are channels. The format is known by the file's first bytes, not by its name.
+ *
+ *     struct wf_raster *r = wf_raster_open("slide.tif", err);
+ *     if (!r)
+ *         return false;
+ *     const struct wf_raster_info *info = wf_raster_info(r);
+ *     struct wf_region part = { .lo = { [WF_H] = 512 }, .hi = { [WF_D] = 1, [WF_H] = 768, [WF_W] = 256 } };
+ *     bool ok = wf_raster_read_window(r, &part, 0, info->channels, WF_F32, pixels, err);
+ *     wf_raster_close(r);
+ *
+ * Values come as they stand in the file: 255 is 255, a palette's index is the index. Only NIfTI's own
+ * scale and offset are applied, because without them the numbers mean nothing. f32 takes every value
+ * it can hold (f64 is rounded, NaN and infinity pass); i32 takes whole numbers, also where the file
+ * stores them as floats. A value that does not fit is refused, never bent. TIFF's white-is-zero and
+ * EXIF's orientation change nothing: pixels come in the file's order.
+ *
+ * Formats: PNG, JPEG, TIFF and BigTIFF, NIfTI-1 and -2 (.nii, .nii.gz), HDF5 ("file.h5:/path/to/data"),
+ * .npy. An array of .npy or HDF5 with rank 2 is (H, W); rank 3 is (H, W, C) where the last extent is
+ * at most WF_RASTER_FEW, otherwise (D, H, W); rank 4 is (D, H, W, C).
+ *
+ * Nothing in a file is believed: header values are held against the file's size before anything is
+ * allocated, and what is decoded at once is limited. TIFF tiles are decoded only where a window
+ * touches them; formats that can only be read from the top (PNG, JPEG) keep their last rows, so that
+ * windows in reading order cost one pass.
+ *
+ * A raster belongs to one thread at a time. Several may be open on one file.
+ */
+#ifndef WF_IMAGE_RASTER_H
+#define WF_IMAGE_RASTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "tensor/dtype.h"
+#include "tensor/region.h"
+
+enum { WF_RASTER_FEW = 16, WF_RASTER_COLORS = 256 };
+
+/* How a sample is stored. */
+enum wf_sample {
+    WF_SAMPLE_U8,
+    WF_SAMPLE_I8,
+    WF_SAMPLE_U16,
+    WF_SAMPLE_I16,
+    WF_SAMPLE_U32,
+    WF_SAMPLE_I32,
+    WF_SAMPLE_U64,
+    WF_SAMPLE_I64,
+    WF_SAMPLE_F16,
+    WF_SAMPLE_F32,
+    WF_SAMPLE_F64,
+    WF_SAMPLES
+};
+size_t wf_sample_size(enum wf_sample sample);
+const char *wf_sample_name(enum wf_sample sample); /* "u8", "f32", ... */
+bool wf_sample_is_whole(enum wf_sample sample);
+
+/* Where the image lies in the world: resolution, and a GeoTIFF's tags. For writers to copy. */
+struct wf_raster_place;
+
+struct wf_raster_info {
+    const char *format; /* "PNG", "TIFF", ...; not needed for writing */
+    int64_t depth, height, width;
+    int channels;
+    enum wf_sample sample; /* f64 where NIfTI scales */
+    struct wf_shape tile;  /* what a read decodes at once: D, H, W, C; N is 1 */
+    int colors;            /* of the palette, 0: none; the samples are then indices */
+    uint8_t palette[WF_RASTER_COLORS][3];
+    const struct wf_raster_place *place; /* NULL: nothing known */
+};
+
+/* NULL on failure. "file.h5:/a/b" names a dataset in an HDF5 file. */
+[[nodiscard]] struct wf_raster *wf_raster_open(const char *path, struct wf_err *err);
+/* A file that lies in memory, which is borrowed until the raster is closed; `name` is for messages
+ * and, as above, for the dataset of an HDF5 file. */
+[[nodiscard]] struct wf_raster *wf_raster_parse(const char *name, const void *bytes, size_t size,
+                                                struct wf_err *err);
+void wf_raster_close(struct wf_raster *r);
+
+/* Lives as long as the raster, with all it points to. */
+const struct wf_raster_info *wf_raster_info(const struct wf_raster *r);
+
+/* Axes D, H and W of `window`, which must lie inside the raster; N and C are not looked at. Channels
+ * [first_channel, first_channel + channels) as WF_F32 or WF_I32 to `dst`: dense, channels last. */
+[[nodiscard]] bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window,
+                                         int first_channel, int channels, enum wf_dtype as,
+                                         void *dst, struct wf_err *err);
+
+/* TIFF tiles, or strips that a read began to decode, since the raster was opened. */
+int64_t wf_raster_tiles_read(const struct wf_raster *r);
+
+/* --- writing ---
+ * The name says the format: .tif/.tiff (tiled, deflate; BigTIFF where it may pass 4 GB), .png (u8 and
+ * u16; 1 to 4 channels), .npy (shaped so that it reads back as it was). The file has its name only
+ * when it is complete (base/file.h).
+ *
+ *     struct wf_raster_writer *w = wf_raster_create("classes.tif", &info, err);
+ *     bool ok = w != NULL;
+ *     for (...)
+ *         ok = ok && wf_raster_write_window(w, &band, pixels, err);
+ *     ok = w && wf_raster_writer_close(w, ok, err);
+ *
+ * Windows come dense, channels last, with all channels, in the sample type of `info`. TIFF takes them
+ * in any order within a page, pages in order, each once; edges lie on multiples of the tile or on
+ * the image's edge. PNG and .npy take whole rows from top to bottom.
+ */
+struct wf_raster_writer;
+
+/* From `info`: extents, channels, sample, colors and palette, place, and tile (0: 256 x 256). Copies
+ * what it needs. NULL on failure, with nothing left to close. */
+[[nodiscard]] struct wf_raster_writer *wf_raster_create(const char *path,
+                                                        const struct wf_raster_info *info,
+                                                        struct wf_err *err);
+/* The tile that windows are aligned to: H and W; 1 and the width where rows are taken. */
+struct wf_shape wf_raster_writer_tile(const struct wf_raster_writer *w);
+[[nodiscard]] bool wf_raster_write_window(struct wf_raster_writer *w,
+                                          const struct wf_region *window, const void *src,
+                                          struct wf_err *err);
+/* Always frees the writer. With `ok` every sample must have come, and the file gets its name; without,
+ * because the caller failed, or where writing had failed, it is removed and false comes back. */
+[[nodiscard]] bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *err);
+
+#endif

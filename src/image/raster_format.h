@@ -1,0 +1,160 @@
+/*
+ * Inside image/: what a raster format supplies. Adding a format is adding one file with one of these
+ * tables, and a line in raster.c.
+ *
+ * A format's `open` finds r->file open, fills r->info and may hang its own state on the raster. Its
+ * `read` makes blocks: pieces of decoded samples with the box they cover; wf_raster_put() moves what
+ * lies in the window to the caller and converts it on the way. So no format knows of dtypes, and no
+ * two places convert.
+ */
+#ifndef WF_IMAGE_RASTER_FORMAT_H
+#define WF_IMAGE_RASTER_FORMAT_H
+
+#include <setjmp.h>
+
+#include "base/file.h"
+#include "image/raster.h"
+
+/* Limits on what one read decodes, so that a small file cannot take a machine's memory. */
+enum {
+    WF_RASTER_ROW_MAX = 8 << 20,    /* bytes of a row */
+    WF_RASTER_ROWS_KEPT = 24 << 20, /* bytes of rows kept for the next window */
+    WF_RASTER_WHOLE = 24 << 20,     /* decoded at once whatever the file's size ... */
+    WF_RASTER_RATIO = 64, /* ... and past that at most this many times the encoded bytes */
+    WF_RASTER_BLOCK_MAX = 512 << 20,
+    WF_RASTER_PAGES = 1 << 16,
+    WF_RASTER_CHANNELS = 4096,
+    WF_DEFLATE_RATIO = 1040, /* deflate cannot do better than 1032 : 1 */
+};
+
+enum { WF_RASTER_D, WF_RASTER_H, WF_RASTER_W, WF_RASTER_C, WF_RASTER_AXES };
+
+struct wf_raster;
+
+struct wf_raster_job {
+    struct wf_raster *raster;
+    int64_t lo[WF_RASTER_AXES], hi[WF_RASTER_AXES];
+    enum wf_dtype as;
+    void *dst;
+};
+
+/* Decoded samples at lo ... hi of the image; `data` points at the one at lo, strides in samples. */
+struct wf_raster_block {
+    const void *data;
+    int64_t lo[WF_RASTER_AXES], hi[WF_RASTER_AXES], stride[WF_RASTER_AXES];
+};
+
+struct wf_raster_format {
+    const char *name;
+    /* The first bytes of a file, at least one of them. */
+    bool (*probe)(const unsigned char *head, size_t bytes);
+    /* On failure `close` is called, so half an opening must be undone by it. */
+    bool (*open)(struct wf_raster *r, struct wf_err *err);
+    bool (*read)(const struct wf_raster_job *job, struct wf_err *err);
+    void (*close)(struct wf_raster *r); /* may find r->state NULL */
+};
+enum { WF_RASTER_HEAD = 2048 + 8 }; /* bytes that a probe sees: HDF5 may start that late */
+
+struct wf_raster_geo {
+    uint32_t tag;
+    enum { WF_GEO_SHORT, WF_GEO_DOUBLE, WF_GEO_TEXT } type;
+    uint32_t count;
+    void *data;
+};
+
+enum { WF_RASTER_GEO_TAGS = 6 };
+extern const uint32_t wf_raster_geo_tags[WF_RASTER_GEO_TAGS];
+
+struct wf_raster_place {
+    double x, y; /* pixels per unit; 0: unknown */
+    enum { WF_UNIT_NONE = 1, WF_UNIT_INCH = 2, WF_UNIT_CM = 3 } unit; /* as TIFF counts them */
+    int geo_count;
+    struct wf_raster_geo geo[WF_RASTER_GEO_TAGS];
+};
+
+struct wf_raster {
+    const struct wf_raster_format *format;
+    struct wf_infile file;
+    char *part; /* what follows the colon of "file.h5:/part"; NULL: nothing */
+    struct wf_raster_info info;
+    struct wf_raster_place place;
+    bool scaled; /* NIfTI: value = slope * sample + inter */
+    double slope, inter;
+    enum wf_sample stored; /* type of the blocks' samples; info.sample but for `scaled` */
+    int64_t tiles_read;
+    void *state;
+};
+
+extern const struct wf_raster_format wf_raster_png, wf_raster_jpeg, wf_raster_tiff, wf_raster_nifti,
+    wf_raster_hdf5, wf_raster_npy;
+
+/* "'file': <text>" as an input error; false. */
+bool wf_raster_refuse(const struct wf_raster *r, struct wf_err *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* This build lacks the library of the format. */
+bool wf_raster_lacks(const struct wf_raster *r, const char *package, struct wf_err *err);
+bool wf_raster_no_memory(const struct wf_raster *r, struct wf_err *err);
+/* Replaces what may not be printed: text that a file or a library gave. */
+void wf_raster_printable(char *text);
+
+[[nodiscard]] bool wf_raster_put(const struct wf_raster_job *job, const struct wf_raster_block *b,
+                                 struct wf_err *err);
+/* Elements of rank 1 to 4 as an image (raster.h says how); axes[i] is where array axis i went. */
+[[nodiscard]] bool wf_raster_from_array(struct wf_raster *r, int rank, const int64_t shape[],
+                                        int axes[], struct wf_err *err);
+void wf_sample_swap(void *data, size_t count, size_t size); /* other endian */
+
+/* --- rows of a file that is read from its top, with the last ones kept --- */
+struct wf_rows {
+    int64_t count;
+    size_t bytes; /* of one */
+    bool seeks;   /* `next` may be asked for any row */
+    /* Decode row `row`: the one after the last, or 0 (start again), or any where it seeks. */
+    bool (*next)(void *source, int64_t row, void *dst, struct wf_err *err);
+    void *source;
+    /* Private: rows [first, end) lie in `kept`, row i at slot i % slots. */
+    unsigned char *kept;
+    int64_t slots, first, end;
+};
+/* Valid until the next call; NULL on failure. */
+const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err);
+void wf_rows_release(struct wf_rows *rows);
+
+/* --- libraries that leave by longjmp --- */
+struct wf_guard {
+    jmp_buf jump;
+    char message[200]; /* the library's words, first ones */
+};
+/* Calls step(arg); false where it left through the guard. The step keeps everything in `arg`:
+ * nothing of the caller lives in registers across the jump. */
+bool wf_guarded(struct wf_guard *guard, void (*step)(void *arg), void *arg);
+void wf_guard_leave(struct wf_guard *guard, const char *message) __attribute__((noreturn));
+
+/* --- writers --- */
+struct wf_raster_sink {
+    const char *name;
+    /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a wish. */
+    bool (*begin)(struct wf_raster_writer *w, struct wf_err *err);
+    bool (*write)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
+                  struct wf_err *err);
+    /* ok: complete the file and commit it. Otherwise, or on failure, remove it. Frees the state, also
+     * after `begin` failed (state may be NULL). */
+    bool (*end)(struct wf_raster_writer *w, bool ok, struct wf_err *err);
+};
+
+struct wf_raster_writer {
+    const struct wf_raster_sink *sink;
+    char *path;
+    struct wf_raster_info info;
+    bool by_rows;     /* windows are whole rows in order */
+    int64_t next_row; /* counted over all planes */
+    int64_t came;     /* pixels */
+    bool failed;
+    void *state;
+};
+
+extern const struct wf_raster_sink wf_raster_png_sink, wf_raster_tiff_sink, wf_raster_npy_sink;
+bool wf_raster_sink_lacks(const struct wf_raster_writer *w, const char *package,
+                          struct wf_err *err);
+
+#endif

@@ -1,0 +1,438 @@
+/*
+ * TIFF and BigTIFF through libtiff: pages of equal layout are depth, reduced copies are passed over.
+ *
+ * Invariants:
+ *   T1  every page that is read has the layout of the first one, checked when it is entered;
+ *   T2  a buffer is as large as libtiff says it fills, and as the layout says;
+ *   T3  a tile is decoded only after its bytes were found to lie in the file and its decoded size to
+ *       be in proportion to them;
+ *   T4  libtiff speaks through the handlers of its handle; the process's own handlers are not touched.
+ */
+#include "image/raster_tiff.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+static bool probe(const unsigned char *head, size_t bytes)
+{
+    static const char magic[][5] = { "II\x2a\0", "MM\0\x2a", "II\x2b\0", "MM\0\x2b" };
+    for (int i = 0; bytes >= 4 && i < 4; i++)
+        if (memcmp(head, magic[i], 4) == 0)
+            return true;
+    return false;
+}
+
+#ifdef WF_HAVE_TIFF
+/* --- libtiff's view of the file --- */
+static tmsize_t on_read(thandle_t handle, void *dst, tmsize_t bytes)
+{
+    struct wf_tiff *t = handle;
+    const uint64_t size = t->raster->file.size;
+    const uint64_t left = t->at < size ? size - t->at : 0;
+    const size_t now = (uint64_t)bytes < left ? (size_t)bytes : (size_t)left;
+    struct wf_err err = { 0 };
+    if (bytes < 0 || !wf_infile_read(&t->raster->file, t->at, dst, now, &err))
+        return -1;
+    t->at += now;
+    return (tmsize_t)now;
+}
+
+static tmsize_t on_write(thandle_t handle, void *src, tmsize_t bytes)
+{
+    (void)handle;
+    (void)src;
+    (void)bytes;
+    return -1;
+}
+
+static toff_t on_seek(thandle_t handle, toff_t offset, int whence)
+{
+    struct wf_tiff *t = handle;
+    t->at = whence == SEEK_SET   ? offset
+            : whence == SEEK_CUR ? t->at + offset
+                                 : t->raster->file.size + offset;
+    return t->at;
+}
+
+static int on_close(thandle_t handle)
+{
+    (void)handle;
+    return 0;
+}
+
+static toff_t on_size(thandle_t handle)
+{
+    return ((struct wf_tiff *)handle)->raster->file.size;
+}
+
+__attribute__((format(printf, 4, 0))) static int on_error(TIFF *tif, void *data, const char *module,
+                                                          const char *format, va_list args)
+{
+    (void)tif;
+    (void)module;
+    struct wf_tiff *t = data;
+    if (!t->message[0]) {
+        (void)vsnprintf(t->message, sizeof t->message, format, args);
+        wf_raster_printable(t->message);
+    }
+    return 1;
+}
+
+/* JPEG in TIFF tells of damage only by a warning. */
+__attribute__((format(printf, 4, 0))) static int on_warning(TIFF *tif, void *data,
+                                                            const char *module, const char *format,
+                                                            va_list args)
+{
+    struct wf_tiff *t = data;
+    if (t->layout.compression == COMPRESSION_JPEG) {
+        t->warned = true;
+        return on_error(tif, data, module, format, args);
+    }
+    return 1;
+}
+
+static bool refuse_decoding(const struct wf_tiff *t, const char *what, int64_t index,
+                            struct wf_err *err)
+{
+    return wf_raster_refuse(t->raster, err, "%s %" PRId64 " is damaged (%s): copy the file again",
+                            what, index, t->message[0] ? t->message : "libtiff does not say how");
+}
+
+/* Colours of JPEG are wanted as RGB; a directory forgets this when another is entered. */
+static void want_rgb(const struct wf_tiff *t, const struct wf_tiff_layout *l)
+{
+    if (l->compression == COMPRESSION_JPEG && l->photometric == PHOTOMETRIC_YCBCR)
+        (void)TIFFSetField(t->tif, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+}
+
+/* Pages like the first one, up to the first that is not; reduced copies and masks between do not
+ * count. A slide's overview pictures so end the stack at one page. */
+static bool count_pages(struct wf_tiff *t, int64_t *count, struct wf_err *err)
+{
+    for (*count = 0;;) {
+        uint32_t kind = 0;
+        struct wf_tiff_layout l;
+        (void)TIFFGetField(t->tif, TIFFTAG_SUBFILETYPE, &kind);
+        const bool counts = *count == 0 || !(kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK));
+        if (counts && *count) {
+            struct wf_err ignored = { 0 };
+            if (!wf_tiff_layout(t, &l, &ignored) || !wf_tiff_same_layout(&l, &t->layout))
+                return true;
+        }
+        if (counts) {
+            if (*count == WF_RASTER_PAGES)
+                return wf_raster_refuse(t->raster, err, "more than %d pages: cut the stack",
+                                        WF_RASTER_PAGES);
+            WF_GROW(t->pages, t->room, (size_t)*count);
+            t->pages[(*count)++] = TIFFCurrentDirOffset(t->tif);
+        }
+        if (TIFFLastDirectory(t->tif))
+            return true;
+        t->message[0] = '\0';
+        if (!TIFFReadDirectory(t->tif))
+            return wf_raster_refuse(t->raster, err,
+                                    "page %" PRId64 " is damaged (%s): copy the file again", *count,
+                                    t->message);
+    }
+}
+
+/* T1 */
+static bool enter_page(struct wf_tiff *t, int64_t page, struct wf_err *err)
+{
+    if (t->page == page)
+        return true;
+    struct wf_tiff_layout l;
+    t->page = t->next = -1;
+    t->message[0] = '\0';
+    if (!TIFFSetSubDirectory(t->tif, t->pages[page]))
+        return refuse_decoding(t, "page", page, err);
+    if (!wf_tiff_layout(t, &l, err))
+        return false;
+    if (!wf_tiff_same_layout(&l, &t->layout))
+        return wf_raster_refuse(t->raster, err,
+                                "page %" PRId64 " changed while it was read: do not "
+                                "write to the file meanwhile",
+                                page);
+    want_rgb(t, &l);
+    t->page = page;
+    return wf_tiff_check_sizes(t, err);
+}
+
+/* --- pixels --- */
+static uint32_t planes(const struct wf_tiff_layout *l)
+{
+    return l->planar == PLANARCONFIG_SEPARATE ? l->samples : 1;
+}
+
+/* One byte for each sample of 1, 2 or 4 bits, the first in the high bits. */
+static void unpack(const unsigned char *packed, size_t count, int bits, unsigned char *dst)
+{
+    const int each = 8 / bits, mask = (1 << bits) - 1;
+    for (size_t i = 0; i < count; i++)
+        dst[i] =
+            (unsigned char)(packed[i / (size_t)each] >> (8 - bits * (1 + (int)(i % (size_t)each))) &
+                            mask);
+}
+
+/* T3. A tile that was never written (offset and length zero) is sparse: it reads as zeros. */
+static bool check_tile(const struct wf_tiff *t, uint32_t index, uint64_t decoded, bool *sparse,
+                       struct wf_err *err)
+{
+    const uint64_t size = t->raster->file.size;
+    int bad_offset = 0, bad_count = 0;
+    const uint64_t offset = TIFFGetStrileOffsetWithErr(t->tif, index, &bad_offset);
+    const uint64_t count = TIFFGetStrileByteCountWithErr(t->tif, index, &bad_count);
+    if (bad_offset || bad_count)
+        return refuse_decoding(t, "the place of tile", index, err);
+    *sparse = offset == 0 && count == 0;
+    if (offset > size || count > size - offset)
+        return wf_raster_refuse(t->raster, err,
+                                "tile %" PRIu32 " lies at bytes %" PRIu64 " to %" PRIu64
+                                ", the file has %" PRIu64 ": it is cut short, copy it again",
+                                index, offset, offset + count, size);
+    if (!*sparse && decoded > WF_RASTER_WHOLE && decoded / WF_RASTER_RATIO > count)
+        return wf_raster_refuse(t->raster, err,
+                                "tile %" PRIu32 " would unpack %" PRIu64 " bytes to %" PRIu64
+                                ", which is too much at once: write it with tiles of 256 x 256",
+                                index, count, decoded);
+    return true;
+}
+
+/* Rows are counted over pages, planes and image rows, in this order. Most codecs can only go on to
+ * the next row of a strip or begin it again: the rows between are decoded and forgotten. */
+static bool decode_row(struct wf_tiff *t, int64_t row, void *dst)
+{
+    const struct wf_tiff_layout *l = &t->layout;
+    const int64_t y = row % l->height, plane = row / l->height % planes(l);
+    const int64_t begin = row - y % l->tile_h;
+    int64_t at = row;
+    if (l->compression != COMPRESSION_NONE && t->next != row)
+        at = t->next > begin && t->next < row ? t->next : begin;
+    t->message[0] = '\0';
+    t->warned = false;
+    t->next = -1;
+    for (; at <= row; at++)
+        if (TIFFReadScanline(t->tif, dst, (uint32_t)(at % l->height), (uint16_t)plane) != 1 ||
+            t->warned)
+            return false;
+    t->next = row + 1;
+    return true;
+}
+
+static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
+{
+    struct wf_tiff *t = source;
+    const struct wf_tiff_layout *l = &t->layout;
+    const int64_t y = row % l->height, plane = row / l->height % planes(l);
+    const int64_t page = row / l->height / planes(l);
+    const int64_t per_plane = wf_ceil_div(l->height, l->tile_h);
+    const int64_t strip = (page * planes(l) + plane) * per_plane + y / l->tile_h;
+    bool sparse = false;
+    if (!enter_page(t, page, err) ||
+        !check_tile(t, (uint32_t)(plane * per_plane + y / l->tile_h), 0, &sparse, err))
+        return false;
+    if (sparse) {
+        memset(dst, 0, t->rows.bytes);
+        return true;
+    }
+    t->raster->tiles_read += strip != t->last_strip;
+    t->last_strip = strip;
+    if (!decode_row(t, row, t->bits ? t->bits : dst)) {
+        t->page = -1; /* begin anew if ever asked again */
+        return refuse_decoding(t, "row", y, err);
+    }
+    if (t->bits)
+        unpack(t->bits, t->rows.bytes, l->bits, dst);
+    return true;
+}
+
+static bool read_rows(const struct wf_raster_job *job, struct wf_err *err)
+{
+    struct wf_tiff *t = job->raster->state;
+    const struct wf_tiff_layout *l = &t->layout;
+    const int64_t each = wf_tiff_together(l);
+    for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++)
+        for (int64_t c = job->lo[WF_RASTER_C] / each * each; c < job->hi[WF_RASTER_C]; c += each)
+            for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
+                const int64_t row = (d * planes(l) + c / each) * l->height + h;
+                const struct wf_raster_block block = {
+                    .data = wf_rows_get(&t->rows, row, err),
+                    .lo = { d, h, 0, c },
+                    .hi = { d + 1, h + 1, l->width, c + each },
+                    .stride = { [WF_RASTER_W] = each, [WF_RASTER_C] = 1 },
+                };
+                if (!block.data || !wf_raster_put(job, &block, err))
+                    return false;
+            }
+    return true;
+}
+
+/* Decodes the tile at (y, x) of plane `plane` to t->tile. */
+static bool decode_tile(struct wf_tiff *t, int64_t y, int64_t x, int64_t plane, struct wf_err *err)
+{
+    const struct wf_tiff_layout *l = &t->layout;
+    const uint64_t packed = wf_tiff_row_bytes(l) * l->tile_h;
+    const uint64_t samples = (uint64_t)l->tile_w * l->tile_h * (uint64_t)wf_tiff_together(l);
+    const uint64_t bytes = samples * wf_sample_size(t->raster->stored);
+    if (!t->tile)
+        t->tile = malloc(bytes);
+    if (!t->bits && l->bits < 8)
+        t->bits = malloc(packed);
+    if (!t->tile || (!t->bits && l->bits < 8))
+        return wf_raster_no_memory(t->raster, err);
+    const uint32_t index = TIFFComputeTile(t->tif, (uint32_t)x, (uint32_t)y, 0, (uint16_t)plane);
+    bool sparse = false;
+    if (!check_tile(t, index, bytes, &sparse, err))
+        return false;
+    if (sparse) {
+        memset(t->tile, 0, bytes);
+        return true;
+    }
+    t->raster->tiles_read++;
+    t->message[0] = '\0';
+    t->warned = false;
+    if (TIFFReadEncodedTile(t->tif, index, t->bits ? t->bits : t->tile, (tmsize_t)packed) !=
+            (tmsize_t)packed ||
+        t->warned)
+        return refuse_decoding(t, "tile", index, err);
+    /* Rows of a tile begin at a byte. */
+    const size_t row = samples / l->tile_h;
+    for (uint32_t i = 0; t->bits && i < l->tile_h; i++)
+        unpack(t->bits + i * wf_tiff_row_bytes(l), row, l->bits, t->tile + i * row);
+    return true;
+}
+
+static bool read_tiles(const struct wf_raster_job *job, int64_t d, int64_t c, struct wf_err *err)
+{
+    struct wf_tiff *t = job->raster->state;
+    const struct wf_tiff_layout *l = &t->layout;
+    const int64_t each = wf_tiff_together(l), th = l->tile_h, tw = l->tile_w;
+    for (int64_t y = job->lo[WF_RASTER_H] / th * th; y < job->hi[WF_RASTER_H]; y += th)
+        for (int64_t x = job->lo[WF_RASTER_W] / tw * tw; x < job->hi[WF_RASTER_W]; x += tw) {
+            const struct wf_raster_block block = {
+                .data = decode_tile(t, y, x, c / each, err) ? t->tile : NULL,
+                .lo = { d, y, x, c },
+                .hi = { d + 1, y + th, x + tw, c + each },
+                .stride = { 0, tw * each, each, 1 },
+            };
+            if (!block.data || !wf_raster_put(job, &block, err))
+                return false;
+        }
+    return true;
+}
+
+static bool read_tiff(const struct wf_raster_job *job, struct wf_err *err)
+{
+    struct wf_tiff *t = job->raster->state;
+    if (!t->layout.tiled)
+        return read_rows(job, err);
+    const int64_t each = wf_tiff_together(&t->layout);
+    for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++) {
+        if (!enter_page(t, d, err))
+            return false;
+        for (int64_t c = job->lo[WF_RASTER_C] / each * each; c < job->hi[WF_RASTER_C]; c += each)
+            if (!read_tiles(job, d, c, err))
+                return false;
+    }
+    return true;
+}
+
+/* --- opening --- */
+static bool start(struct wf_tiff *t, struct wf_err *err)
+{
+    TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
+    if (!options)
+        return wf_raster_no_memory(t->raster, err);
+    TIFFOpenOptionsSetMaxSingleMemAlloc(options, WF_RASTER_BLOCK_MAX);
+    TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, t);
+    TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, t);
+    /* O: places of tiles are read when they are needed; m: no map; c: strips as they are. */
+    t->tif = TIFFClientOpenExt(t->raster->file.name, "rOmc", t, on_read, on_write, on_seek,
+                               on_close, on_size, NULL, NULL, options);
+    TIFFOpenOptionsFree(options);
+    return t->tif ||
+           wf_raster_refuse(t->raster, err, "a damaged TIFF header (%s): copy the file again",
+                            t->message);
+}
+
+static bool fill_info(struct wf_tiff *t, int64_t pages, struct wf_err *err)
+{
+    struct wf_raster *r = t->raster;
+    const struct wf_tiff_layout *l = &t->layout;
+    r->info.depth = pages;
+    r->info.height = l->height;
+    r->info.width = l->width;
+    r->info.channels = l->samples;
+    r->info.sample = r->stored;
+    r->info.tile = WF_SHAPE(1, 1, l->tile_h, l->tile_w, wf_tiff_together(l));
+    wf_tiff_palette(t);
+    if (!wf_tiff_place(t, err))
+        return false;
+    const uint32_t tiles = l->tiled ? TIFFNumberOfTiles(t->tif) : TIFFNumberOfStrips(t->tif);
+    bool sparse;
+    if (!tiles)
+        return wf_raster_refuse(r, err,
+                                "too many tiles: the header is damaged, write the file again");
+    if (!check_tile(t, tiles - 1, 0, &sparse, err))
+        return false;
+    if (l->tiled)
+        return true;
+    t->rows = (struct wf_rows){ .count = pages * planes(l) * l->height, .seeks = true };
+    t->rows.bytes = (size_t)l->width * (size_t)wf_tiff_together(l) * wf_sample_size(r->stored);
+    t->rows.next = next_row;
+    t->rows.source = t;
+    if (l->bits < 8)
+        t->bits = malloc(wf_tiff_row_bytes(l));
+    return t->bits || l->bits >= 8 || wf_raster_no_memory(r, err);
+}
+
+static bool open_tiff(struct wf_raster *r, struct wf_err *err)
+{
+    struct wf_tiff *t = calloc(1, sizeof *t);
+    if (!t)
+        return wf_raster_no_memory(r, err);
+    r->state = t;
+    t->raster = r;
+    t->page = t->last_strip = t->next = -1;
+    int64_t pages = 0;
+    if (!start(t, err) || !wf_tiff_layout(t, &t->layout, err) || !wf_tiff_check_coding(t, err))
+        return false;
+    return count_pages(t, &pages, err) && enter_page(t, 0, err) && fill_info(t, pages, err);
+}
+
+static void close_tiff(struct wf_raster *r)
+{
+    struct wf_tiff *t = r->state;
+    if (!t)
+        return;
+    if (t->tif)
+        TIFFClose(t->tif);
+    wf_rows_release(&t->rows);
+    free(t->pages);
+    free(t->tile);
+    free(t->bits);
+    free(t);
+}
+
+#else
+static bool open_tiff(struct wf_raster *r, struct wf_err *err)
+{
+    return wf_raster_lacks(r, "libtiff-dev", err);
+}
+static bool read_tiff(const struct wf_raster_job *job, struct wf_err *err)
+{
+    return wf_raster_lacks(job->raster, "libtiff-dev", err);
+}
+static void close_tiff(struct wf_raster *r)
+{
+    (void)r;
+}
+#endif
+
+const struct wf_raster_format wf_raster_tiff = {
+    .name = "TIFF", .probe = probe, .open = open_tiff, .read = read_tiff, .close = close_tiff
+};
