@@ -125,7 +125,7 @@ static double time_node(const struct layer *l, const struct wf_node *node, char 
            l->kind, (int)l->size, (int)l->in, (int)l->out, l->times, pass, best,
            wf_op_flops(node, work) / best * 1e-6, (double)p.scratch_bytes * 1e-6, made,
            p.implementation);
-    fflush(stdout);
+    (void)fflush(stdout);
     if (kernel->release)
         kernel->release(p.prepared);
     wf_device_cpu.free(scratch, p.scratch_bytes);
