@@ -73,11 +73,12 @@ void wf_dnnl_gather(const struct wf_dnnl_pack *pack, void *to, const struct wf_v
 void wf_dnnl_scatter(const struct wf_dnnl_pack *pack, void *from, const struct wf_view *to);
 /* y += b at every position of a packed view of f32 or bf16. */
 void wf_dnnl_add_bias(const struct wf_view *y, const float *b);
-/* dw = or += the first n of each row of `padded`. */
+/* sum = or += the first n of each row of `padded`. */
 struct wf_dnnl_rows {
     int64_t count, n, padded_n;
 };
-void wf_dnnl_add_rows(float *dw, const float *padded, const struct wf_dnnl_rows *rows, bool add);
+void wf_dnnl_add_rows(double *sum, const float *padded, const struct wf_dnnl_rows *rows, bool add);
+void wf_dnnl_round(float *dw, const double *sum, int64_t n);
 
 /* --- forms, dnnl_form.c --- */
 
@@ -119,7 +120,7 @@ struct wf_dnnl_step {
     struct wf_dnnl_piece *pieces;
     size_t n_pieces, room_pieces;
     /* Scratch: offsets and what the whole takes. */
-    size_t at_blocked, at_plain, at_src, at_dst, scratch_bytes;
+    size_t at_blocked, at_plain, at_sum, at_src, at_dst, scratch_bytes;
 };
 
 struct wf_dnnl_options {
@@ -132,6 +133,7 @@ struct wf_dnnl_options {
                                      struct wf_err *err);
 /* Plain weights pass through scratch: widened, or a piece's gradient before it is added. */
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s);
+size_t wf_dnnl_step_weights(const struct wf_dnnl_step *s); /* elements */
 void wf_dnnl_step_clear(struct wf_dnnl_step *s); /* back to before wf_dnnl_step_plan() */
 
 /* --- kernels, dnnl_conv.c --- */

@@ -225,7 +225,7 @@ static void run_images(const struct running *r)
         wf_dnnl_add_bias(y, r->bias);
 }
 
-/* A piece's own gradient into dw. */
+/* A piece's own gradient: into dw, or added to the sum of all. */
 static void run_gradient(const struct running *r, const struct wf_dnnl_piece *piece, bool add)
 {
     const struct wf_dnnl_step *s = r->s;
@@ -243,10 +243,11 @@ static void run_gradient(const struct running *r, const struct wf_dnnl_piece *pi
         wf_dnnl_conv_reorder(conv, plain, a.weights, r->scratch);
     if (!own)
         return;
+    double *sum = (double *)(void *)(r->scratch + s->at_sum) + piece->group * group_size(r);
     const struct wf_dnnl_rows rows = { .count = wf_region_extent(piece->dst.box, WF_C) * r->taps,
                                        .n = s->in / s->attrs.groups,
                                        .padded_n = problem->in / problem->groups };
-    wf_dnnl_add_rows(dw, plain, &rows, add);
+    wf_dnnl_add_rows(sum, plain, &rows, add);
 }
 
 static void run(const struct wf_call *call)
@@ -269,6 +270,9 @@ static void run(const struct wf_call *call)
         wf_cpu_clear(&call->out[0]);
     for (size_t i = 0; gradient && i < s->n_pieces; i++)
         run_gradient(&r, &s->pieces[i], i > 0 && s->pieces[i].group == s->pieces[i - 1].group);
+    if (gradient && s->n_pieces > 0 && wf_dnnl_step_has_plain(s))
+        wf_dnnl_round(call->out[0].data, (const double *)(void *)(r.scratch + s->at_sum),
+                      (int64_t)wf_dnnl_step_weights(s));
     if (!gradient)
         run_images(&r);
     use_threads(before);

@@ -8,8 +8,9 @@
  * F3. What differs between pieces of one problem are addresses only.
  *
  * Most steps are one piece in place. The other forms, and what they are for:
- *   rows      bf16 weight gradients copy both images into scratch: in strips that stay in the cache
- *             they are faster and need a tenth of it
+ *   rows      weight gradients, in strips that are added up in f64: an f32 that runs over a whole
+ *             image loses digits, and then a cut image has another gradient than a whole one. In
+ *             bf16, which copies both images into scratch, strips are faster and need a tenth of it
  *   pad       padding that no fast kernel takes
  *   split     groups that no fast kernel takes
  *   wide      bf16 on a machine without bf16 kernels
@@ -24,7 +25,7 @@
 #include "ops/spatial.h"
 
 enum {
-    STRIP = 8 * 1024, /* positions of dst in a strip, per thread: measured, best of 4 to 64 Ki */
+    STRIP = 2 * 1024, /* positions of dst in a strip, per thread: as fast as 8 Ki, half the error */
     STRIP_THREADS = 4,
     TRAP_COLUMNS = 256, /* of dst in a piece, at most; oneDNN 2.6.3 goes wrong from 384 on */
     TRAP_REACH = 320,   /* of src */
@@ -293,11 +294,20 @@ static void place_scratch(struct wf_dnnl_step *s)
     }
     if (!wf_dnnl_step_has_plain(s))
         plain = 0;
+    const size_t sum = wf_dnnl_step_has_plain(s) && s->pass == WF_DNNL_WEIGHTS
+                           ? wf_dnnl_step_weights(s) * sizeof(double)
+                           : 0;
     s->at_blocked = lines(own);
     s->at_plain = s->at_blocked + lines(blocked);
-    s->at_src = s->at_plain + lines(plain);
+    s->at_sum = s->at_plain + lines(plain);
+    s->at_src = s->at_sum + lines(sum);
     s->at_dst = s->at_src + lines(src);
     s->scratch_bytes = s->at_dst + lines(dst);
+}
+
+size_t wf_dnnl_step_weights(const struct wf_dnnl_step *s)
+{
+    return (size_t)(s->out * (s->in / s->attrs.groups) * s->kernel[0] * s->kernel[1] * s->kernel[2]);
 }
 
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s)
@@ -374,7 +384,7 @@ static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
         for (int split = 0; split < splits; split++)
             for (int pad = 0; pad <= 1; pad++) {
                 struct wf_dnnl_form form = { .pad = pad, .split = split, .wide = wide };
-                form.rows = narrow ? strip_rows(s) : 0;
+                form.rows = gradient ? strip_rows(s) : 0;
                 if (try_form(s, &form, any))
                     return true;
             }

@@ -160,20 +160,23 @@ void wf_dnnl_add_bias(const struct wf_view *y, const float *b)
     }
 }
 
-static void add_row(float *to, const float *from, int64_t n)
-{
-    WF_SIMD
-    for (int64_t k = 0; k < n; k++)
-        to[k] += from[k];
-}
-
-void wf_dnnl_add_rows(float *dw, const float *padded, const struct wf_dnnl_rows *r, bool add)
+void wf_dnnl_add_rows(double *sum, const float *padded, const struct wf_dnnl_rows *r, bool add)
 {
     WF_PARALLEL_FOR
     for (int64_t i = 0; i < r->count; i++) {
-        if (add)
-            add_row(dw + i * r->n, padded + i * r->padded_n, r->n);
-        else
-            memcpy(dw + i * r->n, padded + i * r->padded_n, (size_t)r->n * sizeof *dw);
+        double *const to = sum + i * r->n;
+        const float *const from = padded + i * r->padded_n;
+        WF_SIMD
+        for (int64_t k = 0; k < r->n; k++)
+            to[k] = (add ? to[k] : 0.0) + (double)from[k];
     }
+}
+
+void wf_dnnl_round(float *dw, const double *sum, int64_t n)
+{
+#ifdef _OPENMP
+#pragma omp parallel for simd schedule(static)
+#endif
+    for (int64_t i = 0; i < n; i++)
+        dw[i] = (float)sum[i];
 }
