@@ -81,5 +81,15 @@ struct wf_loss_attrs wf_loss_attrs_of(const struct wf_loss *l, int64_t classes)
 struct wf_value *wf_loss_finish(struct wf_graph *g, struct wf_value *loss,
                                 const struct wf_value *of)
 {
-    return wf_cast(g, loss, of->dtype == WF_F64 ? WF_F64 : WF_F32);
+    if (!loss)
+        return NULL;
+    const char *const name = loss->name;
+    struct wf_value *const sums = loss->producer->in[0];
+    sums->name = wf_arena_printf(&g->arena, "%s.sums", name);
+    struct wf_value *const y = wf_cast(g, loss, of->dtype == WF_F64 ? WF_F64 : WF_F32);
+    if (y && y != loss) {
+        y->name = name;
+        loss->name = wf_arena_printf(&g->arena, "%s.f64", name);
+    }
+    return y;
 }

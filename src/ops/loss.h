@@ -46,7 +46,7 @@ struct wf_loss_attrs wf_loss_attrs_of(const struct wf_loss *l, int64_t classes);
 /* sums[0] / sums[1], in f64 when `of` is, else f32. */
 struct wf_value *wf_loss_mean(struct wf_graph *g, struct wf_value *sums, const char *name,
                               const struct wf_value *of);
-/* The f64 number `loss` in f64 when `of` is, else f32. */
+/* The f64 number `loss` in f64 when `of` is, else f32; it takes the layer's name. */
 struct wf_value *wf_loss_finish(struct wf_graph *g, struct wf_value *loss,
                                 const struct wf_value *of);
 
