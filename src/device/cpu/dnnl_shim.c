@@ -190,10 +190,48 @@ static struct geometry geometry_of(const struct wf_dnnl_problem *p)
     return g;
 }
 
+/*
+ * The brgemm kernels of the forward pass take many input channels in blocks whose size depends on
+ * the image's width, so that a cut image would differ from a whole one in the last bit (and a ReLU
+ * or a maximum makes more of that). Up to this many channels they do not; beyond, the direct kernel
+ * is taken, which adds in one order and is about as fast.
+ */
+enum { BRGEMM_CHANNELS = 128 };
+
+static bool is_brgemm(dnnl_primitive_desc_t desc)
+{
+    const char *name = "";
+    return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, "brg", 3) == 0;
+}
+
+#if DNNL_VERSION_MAJOR < 3
+/* The first implementation, or the first that is not brgemm if there is one. */
+static dnnl_status_t first_wanted(dnnl_primitive_desc_t *desc, const dnnl_convolution_desc_t *op,
+                                  const struct wf_dnnl *lib, dnnl_primitive_desc_t hint, bool direct)
+{
+    dnnl_primitive_desc_iterator_t it;
+    *desc = NULL;
+    if (direct && dnnl_primitive_desc_iterator_create(&it, op, lib->attr, lib->engine, hint) ==
+                      dnnl_success) {
+        do {
+            *desc = dnnl_primitive_desc_iterator_fetch(it);
+            if (*desc && !is_brgemm(*desc))
+                break;
+            dnnl_primitive_desc_destroy(*desc);
+            *desc = NULL;
+        } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
+        dnnl_primitive_desc_iterator_destroy(it);
+    }
+    return *desc ? dnnl_success
+                 : dnnl_primitive_desc_create(desc, op, lib->attr, lib->engine, hint);
+}
+#endif
+
 /* NULL where oneDNN has nothing for it. `hint` is the forward descriptor, for the other passes. */
 static dnnl_primitive_desc_t make_desc(const struct wf_dnnl *lib, const struct descriptors *md,
                                        const struct geometry *g, enum wf_dnnl_pass pass,
-                                       dnnl_primitive_desc_t hint)
+                                       dnnl_primitive_desc_t hint, bool direct)
 {
     dnnl_primitive_desc_t desc = NULL;
     const md_ref src = md_of(&md->src), dst = md_of(&md->dst), w = md_of(&md->weights);
@@ -226,19 +264,30 @@ static dnnl_primitive_desc_t make_desc(const struct wf_dnnl *lib, const struct d
         status = dnnl_dilated_convolution_backward_weights_desc_init(
             &op, alg, src, md_of(&md->dw), NULL, dst, g->stride, g->dilation, g->lo, g->hi);
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(&desc, &op, lib->attr, lib->engine, hint);
+        status = first_wanted(&desc, &op, lib, hint, direct);
 #endif
-    return status == dnnl_success ? desc : NULL;
+    if (status != dnnl_success)
+        return NULL;
+#if DNNL_VERSION_MAJOR >= 3
+    while (direct && is_brgemm(desc))
+        if (dnnl_primitive_desc_next_impl(desc) != dnnl_success) {
+            dnnl_primitive_desc_destroy(desc);
+            return make_desc(lib, md, g, pass, hint, false);
+        }
+#endif
+    return desc;
 }
 
 static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct descriptors *md,
                                      const struct wf_dnnl_problem *p)
 {
     const struct geometry g = geometry_of(p);
-    dnnl_primitive_desc_t forward = make_desc(lib, md, &g, WF_DNNL_FORWARD, NULL);
-    if (p->pass == WF_DNNL_FORWARD || !forward)
+    const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
+    const bool final = p->pass == WF_DNNL_FORWARD;
+    dnnl_primitive_desc_t forward = make_desc(lib, md, &g, WF_DNNL_FORWARD, NULL, final && direct);
+    if (final || !forward)
         return forward;
-    dnnl_primitive_desc_t desc = make_desc(lib, md, &g, p->pass, forward);
+    dnnl_primitive_desc_t desc = make_desc(lib, md, &g, p->pass, forward, false);
     dnnl_primitive_desc_destroy(forward);
     return desc;
 }
