@@ -108,7 +108,7 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
     for (int try = 0; try < 100; try++) {
         free(f->partial);
         f->partial = partial_name(f->path, (long)getpid(), try);
-        f->fd = open(f->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        f->fd = open(f->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd >= 0)
             return true;
         if (errno != EEXIST)

@@ -65,7 +65,14 @@ static void start(void *arg)
         png_set_swap(p->png);
     if (png_get_interlace_type(p->png, p->info) != PNG_INTERLACE_NONE)
         (void)png_set_interlace_handling(p->png);
+}
+
+/* Before the first row; allocates libpng's rows, so not before their size was checked. */
+static void prepare(struct png *p)
+{
     png_read_update_info(p->png, p->info);
+    if (png_get_rowbytes(p->png, p->info) != p->rows.bytes)
+        wf_guard_leave(&p->guard, "its rows have another size than its header says");
 }
 
 static bool restart(struct png *p, struct wf_err *err)
@@ -87,12 +94,15 @@ static bool restart(struct png *p, struct wf_err *err)
 static void read_row(void *arg)
 {
     struct png *p = arg;
+    if (p->row == 0)
+        prepare(p);
     png_read_row(p->png, p->dst, NULL);
 }
 
 static void read_whole(void *arg)
 {
     struct png *p = arg;
+    prepare(p);
     for (int pass = 0; pass < 7; pass++)
         for (int64_t row = 0; row < p->rows.count; row++)
             png_read_row(p->png, p->whole + (size_t)row * p->rows.bytes, NULL);
@@ -198,9 +208,6 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
     p->rows = (struct wf_rows){ .count = r->info.height, .next = next_row, .source = p };
     p->rows.bytes = (size_t)r->info.width * (size_t)r->info.channels * wf_sample_size(r->stored);
-    if (p->rows.bytes != png_get_rowbytes(p->png, p->info))
-        return wf_raster_refuse(r, err, "rows of %zu bytes where libpng makes %zu: write it again",
-                                p->rows.bytes, png_get_rowbytes(p->png, p->info));
     if (!check_size(p, err))
         return false;
     read_palette(p);

@@ -194,7 +194,7 @@ static bool check_tile(const struct wf_tiff *t, uint32_t index, uint64_t decoded
                                 "tile %" PRIu32 " lies at bytes %" PRIu64 " to %" PRIu64
                                 ", the file has %" PRIu64 ": it is cut short, copy it again",
                                 index, offset, offset + count, size);
-    if (!*sparse && decoded > WF_RASTER_WHOLE && decoded / WF_RASTER_RATIO > count)
+    if (decoded > WF_RASTER_WHOLE && decoded / WF_RASTER_RATIO > count)
         return wf_raster_refuse(t->raster, err,
                                 "tile %" PRIu32 " would unpack %" PRIu64 " bytes to %" PRIu64
                                 ", which is too much at once: write it with tiles of 256 x 256",
@@ -278,16 +278,16 @@ static bool decode_tile(struct wf_tiff *t, int64_t y, int64_t x, int64_t plane, 
     const uint64_t packed = wf_tiff_row_bytes(l) * l->tile_h;
     const uint64_t samples = (uint64_t)l->tile_w * l->tile_h * (uint64_t)wf_tiff_together(l);
     const uint64_t bytes = samples * wf_sample_size(t->raster->stored);
+    const uint32_t index = TIFFComputeTile(t->tif, (uint32_t)x, (uint32_t)y, 0, (uint16_t)plane);
+    bool sparse = false;
+    if (!check_tile(t, index, bytes, &sparse, err))
+        return false;
     if (!t->tile)
         t->tile = malloc(bytes);
     if (!t->bits && l->bits < 8)
         t->bits = malloc(packed);
     if (!t->tile || (!t->bits && l->bits < 8))
         return wf_raster_no_memory(t->raster, err);
-    const uint32_t index = TIFFComputeTile(t->tif, (uint32_t)x, (uint32_t)y, 0, (uint16_t)plane);
-    bool sparse = false;
-    if (!check_tile(t, index, bytes, &sparse, err))
-        return false;
     if (sparse) {
         memset(t->tile, 0, bytes);
         return true;
@@ -347,7 +347,9 @@ static bool start(struct wf_tiff *t, struct wf_err *err)
     TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
     if (!options)
         return wf_raster_no_memory(t->raster, err);
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options, WF_RASTER_BLOCK_MAX);
+    /* What libtiff reads for itself, encoded tiles and tables of tags, comes from the file. */
+    const uint64_t most = WF_RASTER_WHOLE + 8 * t->raster->file.size;
+    TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)most);
     TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, t);
     TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, t);
     /* O: places of tiles are read when they are needed; m: no map; c: strips as they are. */

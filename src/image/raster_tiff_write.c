@@ -111,11 +111,36 @@ static bool failed(const struct tiff *t, struct wf_err *err)
 }
 
 /* --- the directory of a page --- */
-static bool set_place(const struct tiff *t)
+/* libtiff has no names for GeoTIFF's tags: they are told to this handle alone, and
+ * again for each page. */
+static bool name_tags(struct tiff *t)
+{
+    static const TIFFDataType types[] = {
+        [WF_GEO_SHORT] = TIFF_SHORT, [WF_GEO_DOUBLE] = TIFF_DOUBLE, [WF_GEO_TEXT] = TIFF_ASCII
+    };
+    TIFFFieldInfo fields[WF_RASTER_GEO_TAGS];
+    for (int i = 0; i < t->place.geo_count; i++) {
+        const bool text = t->place.geo[i].type == WF_GEO_TEXT;
+        fields[i] = (TIFFFieldInfo){
+            .field_tag = t->place.geo[i].tag,
+            .field_readcount = text ? TIFF_VARIABLE : TIFF_VARIABLE2,
+            .field_writecount = text ? TIFF_VARIABLE : TIFF_VARIABLE2,
+            .field_type = types[t->place.geo[i].type],
+            .field_bit = FIELD_CUSTOM,
+            .field_oktochange = 1,
+            .field_passcount = !text,
+            .field_name = t->tag_name,
+        };
+    }
+    return !t->place.geo_count ||
+           TIFFMergeFieldInfo(t->tif, fields, (uint32_t)t->place.geo_count) == 0;
+}
+
+static bool set_place(struct tiff *t)
 {
     const struct wf_raster_place *place = &t->place;
-    bool ok = true;
-    if (place->x > 0 && place->y > 0)
+    bool ok = name_tags(t);
+    if (ok && place->x > 0 && place->y > 0)
         ok = TIFFSetField(t->tif, TIFFTAG_XRESOLUTION, place->x) &&
              TIFFSetField(t->tif, TIFFTAG_YRESOLUTION, place->y) &&
              TIFFSetField(t->tif, TIFFTAG_RESOLUTIONUNIT, (int)place->unit);
@@ -137,7 +162,7 @@ static bool set_palette(const struct tiff *t)
     return TIFFSetField(t->tif, TIFFTAG_COLORMAP, map[0], map[1], map[2]);
 }
 
-static bool set_page(const struct tiff *t)
+static bool set_page(struct tiff *t)
 {
     const struct wf_raster_info *info = &t->writer->info;
     TIFF *tif = t->tif;
@@ -172,30 +197,6 @@ static bool set_page(const struct tiff *t)
     return ok && (!info->colors || set_palette(t)) && set_place(t);
 }
 
-/* libtiff has no names for GeoTIFF's tags: they are told to this handle alone. */
-static bool name_tags(struct tiff *t)
-{
-    static const TIFFDataType types[] = {
-        [WF_GEO_SHORT] = TIFF_SHORT, [WF_GEO_DOUBLE] = TIFF_DOUBLE, [WF_GEO_TEXT] = TIFF_ASCII
-    };
-    TIFFFieldInfo fields[WF_RASTER_GEO_TAGS];
-    for (int i = 0; i < t->place.geo_count; i++) {
-        const bool text = t->place.geo[i].type == WF_GEO_TEXT;
-        fields[i] = (TIFFFieldInfo){
-            .field_tag = t->place.geo[i].tag,
-            .field_readcount = text ? TIFF_VARIABLE : TIFF_VARIABLE2,
-            .field_writecount = text ? TIFF_VARIABLE : TIFF_VARIABLE2,
-            .field_type = types[t->place.geo[i].type],
-            .field_bit = FIELD_CUSTOM,
-            .field_oktochange = 1,
-            .field_passcount = !text,
-            .field_name = t->tag_name,
-        };
-    }
-    return !t->place.geo_count ||
-           TIFFMergeFieldInfo(t->tif, fields, (uint32_t)t->place.geo_count) == 0;
-}
-
 static void copy_place(struct tiff *t, const struct wf_raster_place *place)
 {
     if (!place)
@@ -223,7 +224,7 @@ static bool start(struct tiff *t, bool big, struct wf_err *err)
     t->tif = TIFFClientOpenExt(t->writer->path, big ? "w8m" : "wm", t, on_read, on_write, on_seek,
                                on_close, on_size, NULL, NULL, options);
     TIFFOpenOptionsFree(options);
-    return (t->tif && name_tags(t) && set_page(t)) || failed(t, err);
+    return (t->tif && set_page(t)) || failed(t, err);
 }
 
 static bool begin_tiff(struct wf_raster_writer *w, struct wf_err *err)
