@@ -198,6 +198,11 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run)
     return run->plan;
 }
 
+void wf_run_set_step(struct wf_run *run, uint64_t step)
+{
+    run->step = step;
+}
+
 struct wf_run_times wf_run_times(const struct wf_run *run)
 {
     return run->times;
