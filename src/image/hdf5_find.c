@@ -68,8 +68,8 @@ static bool read_at(struct h5 *h, uint64_t address, void *room, size_t bytes,
 /* --- superblock --- */
 static bool read_superblock(struct h5 *h, struct wf_err *err)
 {
-    unsigned char room[96];
-    struct wf_h5_cursor c;
+    unsigned char room[96] = { 0 };
+    struct wf_h5_cursor c = { 0 };
     bool found = false;
     for (uint64_t at = 0; !found && at + 8 <= h->file->size && at <= 2048; at = at ? 2 * at : 512) {
         if (!wf_infile_read(h->file, at, room, 8, err))
@@ -163,7 +163,7 @@ static bool read_prefix(struct h5 *h, uint64_t address, int *version, int *flags
                         struct blocks *blocks, struct wf_err *err)
 {
     unsigned char room[32] = { 0 };
-    struct wf_h5_cursor c;
+    struct wf_h5_cursor c = { 0 };
     if (!read_at(h, address, room, 16, &c, err))
         return false;
     *flags = 0;
@@ -200,7 +200,7 @@ static bool visit_object(struct h5 *h, uint64_t address, const struct visitor *v
         const size_t bytes = (size_t)blocks->at[i].bytes;
         unsigned char *room = malloc(bytes ? bytes : 1);
         WF_BUG_ON(!room, "out of memory for an object header");
-        struct wf_h5_cursor c;
+        struct wf_h5_cursor c = { 0 };
         ok = read_at(h, blocks->at[i].address, room, bytes, &c, err);
         uint64_t where = h->base + blocks->at[i].address;
         if (ok && version == 2 && i > 0) {
@@ -276,7 +276,7 @@ static bool read_name(const struct group *g, uint64_t heap, uint64_t size, uint6
 {
     if (at >= size)
         return wf_h5_damaged(g->h->file, "a name outside of its heap", err);
-    struct wf_h5_cursor c;
+    struct wf_h5_cursor c = { 0 };
     const size_t bytes = size - at < NAME ? (size_t)(size - at) : NAME;
     if (heap > UINT64_MAX - at || !read_at(g->h, heap + at, name, bytes, &c, err))
         return wf_h5_damaged(g->h->file, "a name outside of its heap", err);
@@ -290,8 +290,8 @@ struct heap {
 static bool read_symbols(const struct group *g, const struct heap *heap, uint64_t address,
                          struct wf_err *err)
 {
-    unsigned char room[40];
-    struct wf_h5_cursor c;
+    unsigned char room[40] = { 0 };
+    struct wf_h5_cursor c = { 0 };
     if (!read_at(g->h, address, room, 8, &c, err))
         return false;
     if (memcmp(room, "SNOD", 4) != 0)
@@ -314,8 +314,8 @@ static bool read_symbols(const struct group *g, const struct heap *heap, uint64_
 static bool walk_tree(const struct group *g, const struct heap *heap, uint64_t address, int below,
                       struct wf_err *err)
 {
-    unsigned char room[24];
-    struct wf_h5_cursor c;
+    unsigned char room[24] = { 0 };
+    struct wf_h5_cursor c = { 0 };
     if (!read_at(g->h, address, room, 24, &c, err))
         return false;
     const int level = room[5], count = room[6] | room[7] << 8;
@@ -344,8 +344,8 @@ static bool walk_group(struct group *g, uint64_t address, struct wf_err *err)
         return advise(g->h, "a group with many names in a form that is not read here", err);
     if (g->tree == NOWHERE)
         return true;
-    unsigned char room[32];
-    struct wf_h5_cursor c;
+    unsigned char room[32] = { 0 };
+    struct wf_h5_cursor c = { 0 };
     if (!read_at(g->h, g->heap, room, 32, &c, err))
         return false;
     if (memcmp(room, "HEAP", 4) != 0)
