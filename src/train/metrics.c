@@ -105,7 +105,7 @@ bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *e
 
 static double ratio(double part, double whole)
 {
-    return whole > 0 ? part / whole : NAN;
+    return whole > 0 ? part / whole : (double)NAN;
 }
 
 /* Over the values that are there. */

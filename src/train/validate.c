@@ -263,7 +263,7 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
         sum += v->losses[b] * (double)v->weights[b];
         weight += (double)v->weights[b];
     }
-    v->loss = weight > 0 ? sum / weight : NAN;
+    v->loss = weight > 0 ? sum / weight : (double)NAN;
     return true;
 }
 
@@ -333,7 +333,7 @@ bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, str
     const int64_t batches = wf_loader_batches(v->options.loader);
     for (int64_t b = 0; b < batches; b++)
         for (int64_t r = 0; r < rows; r++) {
-            const struct wf_item item = wf_loader_item(v->options.loader, 0, b, r);
+            const struct wf_loader_item item = wf_loader_item(v->options.loader, 0, b, r);
             if (item.draw.sample != sample)
                 continue;
             *row = r;
