@@ -20,9 +20,9 @@
 #include "exec/run.h"
 #include "support.h"
 
-static const char *const meshes[] = { "",          "space=2",          "space=3",   "space=2x1",
-                                      "space=2x2", "space=1x3",        "space=3x2", "space=5x1",
-                                      "data=2",    "data=2,space=1x2", "data=3",    "space=2x1x2",
+static const char *const meshes[] = { "",           "space=2",          "space=3",   "space=2x1",
+                                      "space=2x2",  "space=1x3",        "space=3x2", "space=5x1",
+                                      "data=2",     "data=2,space=1x2", "data=3",    "space=2x1x2",
                                       "space=2x2x2" };
 
 struct cut_job {

@@ -262,8 +262,8 @@ static void check__sees_overlap_early_reads_and_what_never_ends(void **state)
         if (p->steps[s].kind == WF_STEP_FETCH_END || p->steps[s].kind == WF_STEP_SUM_END) {
             p->steps[s].kind = WF_STEP_COPY;
             assert_false(passes(&a));
-            p->steps[s].kind = p->n_exchanges && p->steps[s].which >= 0 ? WF_STEP_FETCH_END
-                                                                        : WF_STEP_SUM_END;
+            p->steps[s].kind =
+                p->n_exchanges && p->steps[s].which >= 0 ? WF_STEP_FETCH_END : WF_STEP_SUM_END;
             break;
         }
     all_plans_free(&a);
@@ -298,8 +298,9 @@ static void refuse__meshes_that_cannot_be(void **state)
 static void mesh__reads_back_what_it_prints(void **state)
 {
     (void)state;
-    const char *const texts[] = { "space=1", "data=2", "data=2,space=2x2", "space=3", "space=2x1x4",
-                                  "data=3,space=1x2x1", "space=4x1" };
+    const char *const texts[] = { "space=1",  "data=2",      "data=2,space=2x2",
+                                  "space=3",  "space=2x1x4", "data=3,space=1x2x1",
+                                  "space=4x1" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct wf_err err = { 0 };
         struct wf_arena arena = { 0 };

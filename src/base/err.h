@@ -21,11 +21,11 @@
 
 enum wf_err_code {
     WF_OK = 0,
-    WF_ERR_FAILED,   /* the world failed: I/O, memory, a peer; exit 1 */
-    WF_ERR_INPUT,    /* a file's content is bad; exit 1 */
-    WF_ERR_USAGE,    /* wrong usage or config; exit 2 */
-    WF_ERR_FIT,      /* does not fit: memory or mesh; exit 3 */
-    WF_ERR_STOPPED,  /* stopped by a signal after a checkpoint; exit 75 */
+    WF_ERR_FAILED,  /* the world failed: I/O, memory, a peer; exit 1 */
+    WF_ERR_INPUT,   /* a file's content is bad; exit 1 */
+    WF_ERR_USAGE,   /* wrong usage or config; exit 2 */
+    WF_ERR_FIT,     /* does not fit: memory or mesh; exit 3 */
+    WF_ERR_STOPPED, /* stopped by a signal after a checkpoint; exit 75 */
 };
 
 struct wf_err {

@@ -10,14 +10,14 @@ struct wf_run {
     const struct wf_plan *plan;
     const struct wf_device *device;
     struct wf_comm *comm;
-    struct wf_comm **groups; /* per mask of mesh axes; NULL: not used */
+    struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
     size_t store_bytes[WF_STORES]; /* that were taken */
-    struct wf_call *calls; /* per step: kernels and copies, with their pointers resolved */
-    struct wf_message **messages; /* per exchange */
-    struct wf_view **packed;      /* per exchange and message: the packed side */
-    struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
+    struct wf_call *calls;         /* per step: kernels and copies, with their pointers resolved */
+    struct wf_message **messages;  /* per exchange */
+    struct wf_view **packed;       /* per exchange and message: the packed side */
+    struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
     struct wf_run_times times;
     double *step_seconds;
@@ -44,7 +44,8 @@ static struct wf_view resolve_slot(const struct wf_run *run, const struct wf_slo
 static void resolve_step(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];
-    struct wf_view *views = wf_arena_array(&run->plan_arena, step->n_in + step->n_out + 1, struct wf_view);
+    struct wf_view *views =
+        wf_arena_array(&run->plan_arena, step->n_in + step->n_out + 1, struct wf_view);
     for (int k = 0; k < step->n_in; k++)
         views[k] = resolve_slot(run, &step->in[k]);
     for (int o = 0; o < step->n_out; o++)
@@ -70,9 +71,10 @@ static void resolve_exchange(struct wf_run *run, int x)
         run->spread[x][i] = resolve_slot(run, &m->slot);
         run->packed[x][i] = run->spread[x][i];
         if (m->staging >= 0)
-            run->packed[x][i] = wf_view_dense(resolve(run, m->staging, 0), m->slot.view.dtype,
-                                              m->slot.view.box);
-        run->messages[x][i] = (struct wf_message){ .peer = m->peer, .tag = m->tag, .bytes = m->bytes };
+            run->packed[x][i] =
+                wf_view_dense(resolve(run, m->staging, 0), m->slot.view.dtype, m->slot.view.box);
+        run->messages[x][i] =
+            (struct wf_message){ .peer = m->peer, .tag = m->tag, .bytes = m->bytes };
         if (m->is_send)
             run->messages[x][i].send = run->packed[x][i].data;
         else
@@ -221,6 +223,11 @@ size_t wf_run_param_count(const struct wf_run *run)
 const struct wf_plan *wf_run_plan(const struct wf_run *run)
 {
     return run->plan;
+}
+
+void wf_run_set_step(struct wf_run *run, uint64_t step)
+{
+    run->step = step;
 }
 
 struct wf_run_times wf_run_times(const struct wf_run *run)

@@ -47,6 +47,8 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
 /* Collective. One pass over the plan. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
+/* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
+void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
 /* Seconds of each step of the plan in the last pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);

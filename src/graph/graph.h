@@ -67,7 +67,7 @@ struct wf_state_update {
 };
 
 struct wf_graph_options {
-    bool training; /* batch statistics and dropout; otherwise running statistics */
+    bool training;         /* batch statistics and dropout; otherwise running statistics */
     enum wf_dtype compute; /* dtype of activations: WF_F32, WF_BF16, WF_F16 (parameters are f32) */
 };
 
@@ -83,7 +83,7 @@ struct wf_graph {
     /* Values that must be readable when the step has ended (loss, predictions, gradients). */
     struct wf_value **outputs;
     size_t n_outputs, room_outputs;
-    bool in_backward; /* nodes added now belong to the backward pass */
+    bool in_backward;  /* nodes added now belong to the backward pass */
     struct wf_err err; /* the first failure */
 };
 

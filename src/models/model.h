@@ -19,7 +19,7 @@ struct wf_model {
     const char *name, *what; /* `what`: a line for `widefield model list` */
     struct wf_model_config defaults;
     int dims_min, dims_max;
-    bool dense; /* one prediction per pixel; otherwise one per image */
+    bool dense;          /* one prediction per pixel; otherwise one per image */
     bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,

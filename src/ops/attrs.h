@@ -88,7 +88,7 @@ struct wf_upsample_attrs { /* upsample, upsample_grad */
     int64_t extent[3];     /* of the output of this node */
 };
 
-struct wf_norm_attrs { /* moments .. norm_wgrad, layernorm* */
+struct wf_norm_attrs {  /* moments .. norm_wgrad, layernorm* */
     int64_t groups;     /* G; the channels of x for batch and instance norm */
     int64_t per_sample; /* statistics for each sample: instance and group norm */
     int64_t fixed;      /* the statistics do not depend on x: running statistics */
@@ -125,7 +125,7 @@ struct wf_slice_attrs {
     int64_t lo[5], hi[5];
 };
 
-struct wf_pad_attrs { /* pad, pad_grad */
+struct wf_pad_attrs {     /* pad, pad_grad */
     int64_t lo[5], hi[5]; /* of all axes; modes other than zero pad spatial axes only */
     int64_t mode;         /* enum wf_pad_mode */
 };

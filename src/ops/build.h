@@ -45,7 +45,8 @@ struct wf_pool {
 };
 struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
 struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
-struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const char *name); /* mean */
+struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x,
+                                const char *name); /* mean */
 enum wf_upsample_mode { WF_NEAREST, WF_LINEAR /* half-pixel centres */, WF_LINEAR_CORNERS };
 struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
                              const int64_t out[3], enum wf_upsample_mode mode);
@@ -82,7 +83,8 @@ struct wf_value *wf_fill(struct wf_graph *g, struct wf_shape shape, enum wf_dtyp
                          double value); /* everywhere */
 
 /* --- moving --- */
-struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n, struct wf_value *const in[]);
+struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n,
+                           struct wf_value *const in[]);
 struct wf_value *wf_slice(struct wf_graph *g, struct wf_value *x, struct wf_region part);
 /* Negative amounts crop. */
 struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name,
@@ -95,7 +97,7 @@ struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *
 /* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
 struct wf_loss {
     const char *name;
-    int64_t ignore;          /* label that does not count, where has_ignore */
+    int64_t ignore; /* label that does not count, where has_ignore */
     bool has_ignore;
     struct wf_value *weights; /* per class, [1, 1, 1, 1, C], or NULL */
     double smooth;            /* Dice; 0 means 1 */

@@ -76,8 +76,8 @@ struct wf_case {
 
 struct wf_op {
     const char *name;
-    int n_in, n_out;    /* n_in < 0: any number */
-    int n_optional;     /* how many of the last inputs may be NULL */
+    int n_in, n_out; /* n_in < 0: any number */
+    int n_optional;  /* how many of the last inputs may be NULL */
     size_t attr_bytes;
     const struct wf_field *fields; /* ends with a NULL name */
     unsigned flags;

@@ -21,9 +21,9 @@ enum wf_optim_rule { WF_SGD, WF_MOMENTUM, WF_ADAM };
 struct wf_optim_options {
     enum wf_optim_rule rule;
     double lr;
-    double momentum;            /* WF_MOMENTUM; 0 means 0.9 */
-    double beta1, beta2, eps;   /* WF_ADAM; 0 means 0.9, 0.999, 1e-8 */
-    double weight_decay;        /* added to the gradient, as PyTorch's SGD and Adam do */
+    double momentum;          /* WF_MOMENTUM; 0 means 0.9 */
+    double beta1, beta2, eps; /* WF_ADAM; 0 means 0.9, 0.999, 1e-8 */
+    double weight_decay;      /* added to the gradient, as PyTorch's SGD and Adam do */
 };
 
 struct wf_optim {

@@ -44,7 +44,8 @@ static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf
 static struct wf_slot add_packed(struct wf_planner *p, const struct wf_slot *like)
 {
     struct wf_slot slot = { .view = wf_view_dense(NULL, like->view.dtype, like->view.box) };
-    slot.buffer = wf_planner_add_buffer(p, WF_STORE_ARENA, wf_view_bytes(&slot.view), "packed copy");
+    slot.buffer =
+        wf_planner_add_buffer(p, WF_STORE_ARENA, wf_view_bytes(&slot.view), "packed copy");
     return slot;
 }
 
@@ -192,8 +193,8 @@ static bool emit_as_copies(struct wf_planner *p, int item)
 static struct wf_slot packed_input(struct wf_planner *p, int item, int k)
 {
     const struct wf_item *it = &p->program->items[item];
-    struct wf_slot slot = wf_slot_part(&p->slot[it->in[k]],
-                                       wf_geometry_reads(p->geo, p->rank, item, k));
+    struct wf_slot slot =
+        wf_slot_part(&p->slot[it->in[k]], wf_geometry_reads(p->geo, p->rank, item, k));
     if (wf_view_is_dense(&slot.view))
         return slot;
     const struct wf_slot copy = add_packed(p, &slot);
@@ -226,11 +227,9 @@ static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
         views[k] = s->in[k].view;
     for (int o = 0; o < s->n_out; o++)
         views[s->n_in + o] = s->out[o].view;
-    struct wf_prepare prep = { .node = s->node,
-                               .work = s->work,
-                               .in = views,
-                               .out = views + s->n_in,
-                               .threads = p->threads };
+    struct wf_prepare prep = {
+        .node = s->node, .work = s->work, .in = views, .out = views + s->n_in, .threads = p->threads
+    };
     if (!s->kernel->prepare(&prep, err))
         return wf_err_wrap(err, "layer '%s' (%s)", s->node->name, s->node->op->name);
     s->prepared = prep.prepared;

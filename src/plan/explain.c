@@ -33,13 +33,12 @@ static void print_messages(FILE *f, const struct wf_exchange *x)
 
 static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s)
 {
-    static const char *const kinds[] = { "run",       "copy",    "fetch-begin",
+    static const char *const kinds[] = { "run",       "copy",      "fetch-begin",
                                          "fetch-end", "sum-begin", "sum-end" };
     (void)fprintf(f, "%-11s", kinds[s->kind]);
     switch (s->kind) {
     case WF_STEP_KERNEL:
-        (void)fprintf(f, " %-15s %-22s %-26s", s->node->op->name, s->node->name,
-                      s->implementation);
+        (void)fprintf(f, " %-15s %-22s %-26s", s->node->op->name, s->node->name, s->implementation);
         print_region(f, &s->work);
         break;
     case WF_STEP_COPY:
@@ -72,7 +71,8 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
     size_t bytes = 0;
     FILE *f = open_memstream(&buffer, &bytes);
     WF_BUG_ON(!f, "out of memory");
-    (void)fprintf(f, "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
+    (void)fprintf(f,
+                  "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
                   p->rank, p->scheme->geometry.n_ranks, wf_mesh_print(arena, &p->scheme->mesh),
                   p->n_steps, p->arena_bytes, p->live_bytes);
     for (int s = 0; s < p->n_steps; s++) {

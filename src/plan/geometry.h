@@ -48,8 +48,8 @@ struct wf_geometry {
     struct wf_region *box;  /* [rank * n_instances + instance] */
     struct wf_fetch *fetches;
     int n_fetches;
-    int *fetch_of;      /* per instance: its fetch, or -1 */
-    unsigned *reduce;   /* per item: mask of mesh axes over which its outputs are summed */
+    int *fetch_of;    /* per instance: its fetch, or -1 */
+    unsigned *reduce; /* per item: mask of mesh axes over which its outputs are summed */
 };
 
 [[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,
@@ -68,11 +68,13 @@ static inline struct wf_region wf_geometry_work(const struct wf_geometry *geo, i
 {
     return geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item];
 }
-static inline struct wf_region wf_geometry_have(const struct wf_geometry *geo, int rank, int instance)
+static inline struct wf_region wf_geometry_have(const struct wf_geometry *geo, int rank,
+                                                int instance)
 {
     return geo->have[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
 }
-static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, int rank, int instance)
+static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, int rank,
+                                               int instance)
 {
     return geo->box[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
 }

@@ -123,8 +123,8 @@ static int by_peak(const void *a, const void *b, void *arg)
     return is_at_peak(p, x) ? by_life(a, b, arg) : by_size(a, b, arg);
 }
 
-static size_t live_bytes(int n, const size_t bytes[], const int first[], const int last[], int steps,
-                         int *peak)
+static size_t live_bytes(int n, const size_t bytes[], const int first[], const int last[],
+                         int steps, int *peak)
 {
     size_t *change = calloc((size_t)steps + 2, sizeof *change);
     WF_BUG_ON(!change, "out of memory");
@@ -153,7 +153,8 @@ size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int 
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
                       size_t offset[])
 {
-    static int (*const orders[])(const void *, const void *, void *) = { by_peak, by_life, by_size };
+    static int (*const orders[])(const void *, const void *, void *) = { by_peak, by_life,
+                                                                         by_size };
     if (n == 0)
         return 0;
     struct wf_arena arena = { 0 };

@@ -60,8 +60,7 @@ bool wf_mesh_parse(const char *text, struct wf_mesh *mesh, struct wf_err *err)
         at += length + 1;
         if (!(space ? parse_space(&at, mesh) : parse_extent(&at, &mesh->at[axis])) ||
             (*at && *at != ','))
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "mesh '%s': '%s' takes %s of at least 1", text,
+            return wf_err_set(err, WF_ERR_USAGE, "mesh '%s': '%s' takes %s of at least 1", text,
                               space ? "space" : axis_names[axis],
                               space ? "W, HxW or DxHxW ranks" : "a number");
         at += *at == ',';
@@ -177,8 +176,9 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
 {
     *l = (struct wf_layout){ .mesh = *mesh };
     if (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1)
-        return wf_err_set(err, WF_ERR_FIT,
-                          "this graph has one domain and one stage: use the mesh axes data and space");
+        return wf_err_set(
+            err, WF_ERR_FIT,
+            "this graph has one domain and one stage: use the mesh axes data and space");
     for (int a = 0; a < WF_AXES; a++)
         l->root[a] = 1;
     for (size_t i = 0; i < g->n_values; i++)
@@ -193,7 +193,11 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
             return wf_err_set(err, WF_ERR_FIT,
                               "mesh: %" PRId64 " ranks along %s, but the image has %" PRId64
                               " there: use at most %" PRId64,
-                              parts, a == WF_N ? "data" : a == WF_D ? "space D" : a == WF_H ? "space H" : "space W",
+                              parts,
+                              a == WF_N   ? "data"
+                              : a == WF_D ? "space D"
+                              : a == WF_H ? "space H"
+                                          : "space W",
                               l->root[a], l->root[a]);
         const int64_t align = alignment(l, g, (enum wf_axis)a, parts);
         l->cut[a] = wf_arena_array(arena, parts + 1, int64_t);

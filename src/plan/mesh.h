@@ -46,8 +46,8 @@ int wf_mesh_axis_of(enum wf_axis axis);
 
 struct wf_layout {
     struct wf_mesh mesh;
-    int64_t root[WF_AXES];  /* extents of the image */
-    int64_t *cut[WF_AXES];  /* parts + 1 points on the root extent, ascending */
+    int64_t root[WF_AXES];    /* extents of the image */
+    int64_t *cut[WF_AXES];    /* parts + 1 points on the root extent, ascending */
     double (*scale)[WF_AXES]; /* per value id: root extent / extent, as strides multiply up */
 };
 
@@ -61,6 +61,7 @@ bool wf_layout_is_cut(const struct wf_layout *layout, const struct wf_value *v, 
 int64_t wf_layout_point(const struct wf_layout *layout, const struct wf_value *v, enum wf_axis axis,
                         int index);
 /* What the rank owns; empty where it owns nothing. */
-struct wf_region wf_layout_owned(const struct wf_layout *layout, const struct wf_value *v, int rank);
+struct wf_region wf_layout_owned(const struct wf_layout *layout, const struct wf_value *v,
+                                 int rank);
 
 #endif

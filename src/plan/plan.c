@@ -35,9 +35,8 @@ int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t byte
 {
     struct wf_plan *plan = p->plan;
     WF_GROW(plan->buffers, p->room_buffers, (size_t)plan->n_buffers);
-    plan->buffers[plan->n_buffers] = (struct wf_buffer){
-        .store = store, .bytes = bytes, .first = -1, .last = -1, .name = name
-    };
+    plan->buffers[plan->n_buffers] =
+        (struct wf_buffer){ .store = store, .bytes = bytes, .first = -1, .last = -1, .name = name };
     return plan->n_buffers++;
 }
 

@@ -127,13 +127,15 @@ struct wf_plan {
     int n_exchanges;
     struct wf_sum *sums;
     int n_sums;
-    struct wf_slot *values; /* per value id: where an input, weight or output is; buffer -1: nowhere */
-    size_t *param_at;       /* per value id: element offset in its flat store, for weights */
+    struct wf_slot
+        *values;      /* per value id: where an input, weight or output is; buffer -1: nowhere */
+    size_t *param_at; /* per value id: element offset in its flat store, for weights */
     size_t store_bytes[WF_STORES];
-    size_t arena_bytes, live_bytes; /* what is needed, and the lower bound: most bytes live at once */
+    size_t arena_bytes,
+        live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */
     double flops, seconds;            /* of this rank's step; an estimate */
-    int references; /* kernels with much work that fell back to the reference */
+    int references;                   /* kernels with much work that fell back to the reference */
 };
 
 struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,

@@ -23,7 +23,8 @@ void wf_planner_place(struct wf_planner *p);
 /* emit.c: the steps. */
 [[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
 
-int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes, const char *name);
+int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes,
+                          const char *name);
 /* The part of an instance's slot inside `box`, in the instance's coordinates. */
 struct wf_slot wf_slot_part(const struct wf_slot *slot, struct wf_region box);
 

@@ -13,11 +13,11 @@ struct maker {
     struct wf_arena *arena;
     const struct wf_graph *g;
     struct wf_program *p;
-    bool *live;         /* per node: something depends on it */
-    bool *kept;         /* per value: a backward item reads it as it is */
-    bool *cheap;        /* per value: may be made again (P2) */
-    int *current;       /* per value: its newest instance, or -1 */
-    int *used_at;       /* per instance: item of the newest use or making */
+    bool *live;   /* per node: something depends on it */
+    bool *kept;   /* per value: a backward item reads it as it is */
+    bool *cheap;  /* per value: may be made again (P2) */
+    int *current; /* per value: its newest instance, or -1 */
+    int *used_at; /* per instance: item of the newest use or making */
     size_t room_items, room_instances, room_used;
 };
 
@@ -91,7 +91,7 @@ static void mark_cheap(struct maker *m)
         m->kept[i] = wanted[i] && !is_again_possible(g->values[i]);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *n = g->nodes[i];
-        const struct wf_value *v = n->n_out ? n->out[0] : NULL;
+        const struct wf_value *v = n->out[0];
         if (!m->live[i] || n->backward || !wanted[v->id] || !is_again_possible(v))
             continue;
         if (extra_bytes(m, v) >= value_bytes(v)) {
@@ -185,6 +185,7 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
     m.p->of_value = wf_arena_array(arena, g->n_values, int);
     for (size_t i = 0; i < g->n_values; i++)
         m.current[i] = m.p->of_value[i] = -1;
+    WF_GROW(m.used_at, m.room_used, 0);
     mark_live(&m);
     if (recompute)
         mark_cheap(&m);

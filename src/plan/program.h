@@ -18,16 +18,16 @@
 
 struct wf_instance {
     const struct wf_value *value;
-    int maker;     /* item, or -1 */
+    int maker; /* item, or -1 */
     int n_uses;
-    int last_use;  /* item, or -1 */
-    bool again;    /* made again: not the first instance of its value */
-    bool keep;     /* must be readable after the step: an output or the next state */
+    int last_use; /* item, or -1 */
+    bool again;   /* made again: not the first instance of its value */
+    bool keep;    /* must be readable after the step: an output or the next state */
 };
 
 struct wf_item {
     const struct wf_node *node;
-    int *in;  /* instances; -1 for an absent optional input */
+    int *in; /* instances; -1 for an absent optional input */
     int *out;
 };
 

@@ -33,7 +33,7 @@ enum wf_kernel_flags {
 struct wf_kernel {
     const char *op;
     unsigned flags;
-    int preference; /* the highest that accepts a node is taken */
+    int preference;                              /* the highest that accepts a node is taken */
     bool (*accepts)(const struct wf_node *node); /* NULL: all nodes of the operator */
     bool (*prepare)(struct wf_prepare *p, struct wf_err *err); /* NULL: nothing to prepare */
     void (*run)(const struct wf_call *call);
@@ -45,7 +45,8 @@ struct wf_device {
     /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
      * cannot run the node, which is an error when the plan is made. */
     const struct wf_kernel *(*find)(const struct wf_node *node);
-    const struct wf_kernel *fallback; /* runs every operator's reference; NULL: the device has none */
+    const struct wf_kernel
+        *fallback;                /* runs every operator's reference; NULL: the device has none */
     void *(*alloc)(size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
     void (*free)(void *memory, size_t bytes);
     void (*copy)(const struct wf_view *dst, const struct wf_view *src); /* strided, same dtype */

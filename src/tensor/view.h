@@ -33,8 +33,8 @@ static inline int64_t wf_view_offset(const struct wf_view *v, int64_t n, int64_t
            (h - v->box.lo[WF_H]) * v->stride[WF_H] + (w - v->box.lo[WF_W]) * v->stride[WF_W] +
            (c - v->box.lo[WF_C]) * v->stride[WF_C];
 }
-static inline double wf_view_get(const struct wf_view *v, int64_t n, int64_t d, int64_t h, int64_t w,
-                                 int64_t c)
+static inline double wf_view_get(const struct wf_view *v, int64_t n, int64_t d, int64_t h,
+                                 int64_t w, int64_t c)
 {
     return wf_dtype_get(v->dtype, v->data, wf_view_offset(v, n, d, h, w, c));
 }

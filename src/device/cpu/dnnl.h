@@ -134,7 +134,7 @@ struct wf_dnnl_options {
 /* Plain weights pass through scratch: widened, or a piece's gradient before it is added. */
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s);
 size_t wf_dnnl_step_weights(const struct wf_dnnl_step *s); /* elements */
-void wf_dnnl_step_clear(struct wf_dnnl_step *s); /* back to before wf_dnnl_step_plan() */
+void wf_dnnl_step_clear(struct wf_dnnl_step *s);           /* back to before wf_dnnl_step_plan() */
 
 /* --- kernels, dnnl_conv.c --- */
 

@@ -307,7 +307,8 @@ static void place_scratch(struct wf_dnnl_step *s)
 
 size_t wf_dnnl_step_weights(const struct wf_dnnl_step *s)
 {
-    return (size_t)(s->out * (s->in / s->attrs.groups) * s->kernel[0] * s->kernel[1] * s->kernel[2]);
+    return (size_t)(s->out * (s->in / s->attrs.groups) * s->kernel[0] * s->kernel[1] *
+                    s->kernel[2]);
 }
 
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s)

@@ -208,7 +208,8 @@ static bool is_brgemm(dnnl_primitive_desc_t desc)
 #if DNNL_VERSION_MAJOR < 3
 /* The first implementation, or the first that is not brgemm if there is one. */
 static dnnl_status_t first_wanted(dnnl_primitive_desc_t *desc, const dnnl_convolution_desc_t *op,
-                                  const struct wf_dnnl *lib, dnnl_primitive_desc_t hint, bool direct)
+                                  const struct wf_dnnl *lib, dnnl_primitive_desc_t hint,
+                                  bool direct)
 {
     dnnl_primitive_desc_iterator_t it;
     *desc = NULL;

@@ -40,10 +40,9 @@ static void run_chunk(const struct chunk *c)
     struct wf_cpu_lanes lanes;
     const struct wf_cpu_sum *sum = c->sum;
     const int64_t n = lane_count(c);
-    for (int k = 0; k < sum->sums; k++) {
+    memset(lanes.total, 0, sizeof lanes.total);
+    for (int k = 0; k < sum->sums; k++)
         memset(lanes.sum[k], 0, (size_t)n * sizeof(double));
-        lanes.total[k] = 0;
-    }
     memset(c->part, 0, (size_t)(sum->sums * wf_max(1, sum->channels)) * sizeof *c->part);
     for (int64_t i = c->first; i < c->end; i++) {
         const struct wf_cpu_piece piece = wf_cpu_piece_at(c->walk, i);

@@ -1,0 +1,30 @@
+/*
+ * Bytes that grow at their end: a text or a file in the making.
+ *
+ *     struct wf_buffer b = { 0 };
+ *     wf_buffer_printf(&b, "%d ranks", 4);
+ *     ... b.data, b.size ...
+ *     wf_buffer_release(&b);
+ *
+ * `data` always ends with a zero that `size` does not count, once something was added. Like an
+ * arena, a buffer stops the program when there is no memory.
+ */
+#ifndef WF_BASE_BUFFER_H
+#define WF_BASE_BUFFER_H
+
+#include <stddef.h>
+
+struct wf_buffer {
+    char *data;
+    size_t size, room;
+};
+
+void wf_buffer_add(struct wf_buffer *b, const void *data, size_t bytes);
+void wf_buffer_text(struct wf_buffer *b, const char *text);
+void wf_buffer_printf(struct wf_buffer *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The RFC 4648 alphabet with padding. */
+void wf_buffer_base64(struct wf_buffer *b, const void *data, size_t bytes);
+void wf_buffer_release(struct wf_buffer *b);
+
+#endif

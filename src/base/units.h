@@ -1,0 +1,14 @@
+/* Numbers as people read them, with a unit. */
+#ifndef WF_BASE_UNITS_H
+#define WF_BASE_UNITS_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+
+const char *wf_text_bytes(struct wf_arena *arena, double bytes);     /* "1.50 GiB" */
+const char *wf_text_count(struct wf_arena *arena, int64_t count);    /* "31,037,698" */
+const char *wf_text_seconds(struct wf_arena *arena, double seconds); /* "12.3 ms" */
+const char *wf_text_flops(struct wf_arena *arena, double flops);     /* "276 GFLOP" */
+
+#endif
