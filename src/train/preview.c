@@ -128,18 +128,19 @@ static bool write_png(const char *path, const struct wf_raster_info *info, const
 static bool write_image(const struct wf_preview *p, const char *path, struct wf_err *err)
 {
     const int channels = p->grey ? 1 : 3;
-    const int64_t pixels = p->height * p->width;
+    const size_t pixels = (size_t)p->height * (size_t)p->width;
     float lo = p->image[0], hi = p->image[0];
-    for (int64_t i = 0; i < 3 * pixels; i++) {
+    for (size_t i = 0; i < 3 * pixels; i++) {
         lo = fminf(lo, p->image[i]);
         hi = fmaxf(hi, p->image[i]);
     }
     const float scale = hi > lo ? 255.0f / (hi - lo) : 0.0f;
-    uint8_t *const bytes = calloc((size_t)pixels, (size_t)channels);
+    uint8_t *const bytes = malloc(3 * pixels);
     WF_BUG_ON(!bytes, "out of memory for a preview");
-    for (int64_t i = 0; i < pixels; i++)
+    for (size_t i = 0; i < pixels; i++)
         for (int c = 0; c < channels; c++)
-            bytes[i * channels + c] = (uint8_t)lrintf((p->image[3 * i + c] - lo) * scale);
+            bytes[i * (size_t)channels + (size_t)c] =
+                (uint8_t)lrintf((p->image[3 * i + (size_t)c] - lo) * scale);
     const struct wf_raster_info info = { .depth = 1,
                                          .height = p->height,
                                          .width = p->width,

@@ -1,4 +1,4 @@
-#include "train/runlog.h"
+#include "train/journal.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 static const double STEP_SECONDS = 0.2; /* between lines of steps */
 
-struct wf_runlog {
+struct wf_journal {
     int fd;
     char *path;
     double last_step; /* when a step was written, seconds */
@@ -44,7 +44,7 @@ static bool whole_lines(int fd, off_t *length)
     return true;
 }
 
-struct wf_runlog *wf_runlog_open(const char *path, struct wf_err *err)
+struct wf_journal *wf_journal_open(const char *path, struct wf_err *err)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     off_t length = 0;
@@ -54,7 +54,7 @@ struct wf_runlog *wf_runlog_open(const char *path, struct wf_err *err)
             (void)close(fd);
         return NULL;
     }
-    struct wf_runlog *const log = calloc(1, sizeof *log);
+    struct wf_journal *const log = calloc(1, sizeof *log);
     WF_BUG_ON(!log, "out of memory");
     log->fd = fd;
     log->path = strdup(path);
@@ -62,7 +62,7 @@ struct wf_runlog *wf_runlog_open(const char *path, struct wf_err *err)
     return log;
 }
 
-void wf_runlog_free(struct wf_runlog *log)
+void wf_journal_free(struct wf_journal *log)
 {
     if (!log)
         return;
@@ -89,7 +89,8 @@ static bool is_kept(const char *line, size_t length, const struct wf_position *a
     else if (keep && strcmp(name->valuestring, "epoch") == 0)
         keep = number_of(event, "epoch") <= (double)at->epoch;
     else if (keep)
-        keep = strcmp(name->valuestring, "end") != 0 && strcmp(name->valuestring, "sample") != 0;
+        keep = strcmp(name->valuestring, "end") != 0 && strcmp(name->valuestring, "sample") != 0 &&
+               strcmp(name->valuestring, "confusion") != 0;
     cJSON_Delete(event);
     return keep;
 }
@@ -109,7 +110,7 @@ static bool copy_kept(const char *text, size_t size, struct wf_outfile *out,
     return true;
 }
 
-bool wf_runlog_rewind(const char *path, const struct wf_position *at, struct wf_err *err)
+bool wf_journal_rewind(const char *path, const struct wf_position *at, struct wf_err *err)
 {
     if (access(path, F_OK) != 0)
         return true;
@@ -158,7 +159,7 @@ cJSON *wf_scores_json(const struct wf_scores *s)
     return json;
 }
 
-cJSON *wf_runlog_event(const char *name)
+cJSON *wf_journal_event(const char *name)
 {
     struct timespec t;
     struct tm utc;
@@ -172,7 +173,7 @@ cJSON *wf_runlog_event(const char *name)
     return event;
 }
 
-bool wf_runlog_write(struct wf_runlog *log, cJSON *event, struct wf_err *err)
+bool wf_journal_write(struct wf_journal *log, cJSON *event, struct wf_err *err)
 {
     char *const text = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);
@@ -189,7 +190,7 @@ bool wf_runlog_write(struct wf_runlog *log, cJSON *event, struct wf_err *err)
     return failed(log->path, err);
 }
 
-bool wf_runlog_step(struct wf_runlog *log, const struct wf_step_report *r, struct wf_err *err)
+bool wf_journal_step(struct wf_journal *log, const struct wf_step_report *r, struct wf_err *err)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -198,7 +199,7 @@ bool wf_runlog_step(struct wf_runlog *log, const struct wf_step_report *r, struc
     if (log->last_step > 0 && !ends && now - log->last_step < STEP_SECONDS)
         return true;
     log->last_step = now;
-    cJSON *const event = wf_runlog_event("step");
+    cJSON *const event = wf_journal_event("step");
     (void)cJSON_AddNumberToObject(event, "step", (double)r->at->step);
     (void)cJSON_AddNumberToObject(event, "epoch", (double)r->at->epoch + 1);
     wf_json_add_real(event, "loss", r->loss);
@@ -208,12 +209,12 @@ bool wf_runlog_step(struct wf_runlog *log, const struct wf_step_report *r, struc
     wf_json_add_real(event, "compute_ms", 1e3 * r->compute);
     wf_json_add_real(event, "comm_ms", 1e3 * r->comm);
     wf_json_add_real(event, "input_ms", 1e3 * r->input);
-    return wf_runlog_write(log, event, err);
+    return wf_journal_write(log, event, err);
 }
 
-bool wf_runlog_epoch(struct wf_runlog *log, const struct wf_epoch_report *r, struct wf_err *err)
+bool wf_journal_epoch(struct wf_journal *log, const struct wf_epoch_report *r, struct wf_err *err)
 {
-    cJSON *const event = wf_runlog_event("epoch");
+    cJSON *const event = wf_journal_event("epoch");
     (void)cJSON_AddNumberToObject(event, "epoch", (double)r->epoch + 1);
     (void)cJSON_AddNumberToObject(event, "step", (double)r->step);
     wf_json_add_real(event, "train_loss", r->train_loss);
@@ -226,5 +227,5 @@ bool wf_runlog_epoch(struct wf_runlog *log, const struct wf_epoch_report *r, str
         wf_arena_release(&arena);
     }
     (void)cJSON_AddBoolToObject(event, "best", r->is_best);
-    return wf_runlog_write(log, event, err);
+    return wf_journal_write(log, event, err);
 }
