@@ -36,7 +36,7 @@
 
 enum { WF_DATA_CHANNELS = 256, WF_DATA_CLASSES = 256 };
 
-enum wf_layout {
+enum wf_data_layout {
     WF_LAYOUT_AUTO,
     WF_LAYOUT_FOLDER,
     WF_LAYOUT_PAIRS,
@@ -80,7 +80,7 @@ struct wf_data_class {
 
 struct wf_dataset_info {
     const char *path;
-    enum wf_layout layout;
+    enum wf_data_layout layout;
     enum wf_labels labels;
     int64_t samples;
     int dims;     /* 2, or 3 where an image has a depth */
@@ -98,7 +98,7 @@ struct wf_dataset_info {
 };
 
 struct wf_dataset_options {
-    enum wf_layout layout;
+    enum wf_data_layout layout;
     bool tolerate; /* open in spite of problems and list them, for `data inspect` */
 };
 

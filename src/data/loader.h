@@ -71,13 +71,13 @@ void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *ba
                                   const struct wf_view *target, struct wf_err *err);
 
 /* What row `row` of a batch is. */
-struct wf_item {
+struct wf_loader_item {
     struct wf_draw draw;
     /* The part of the crop whose pixels count in metrics: all in training; in validation, what no
      * earlier crop of the image has covered; empty for a row that only fills the batch. */
     struct wf_region counts;
 };
-struct wf_item wf_loader_item(const struct wf_loader *loader, int64_t epoch, int64_t batch,
-                              int64_t row);
+struct wf_loader_item wf_loader_item(const struct wf_loader *loader, int64_t epoch, int64_t batch,
+                                     int64_t row);
 
 #endif
