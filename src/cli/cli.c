@@ -15,8 +15,8 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
-    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model,
-    &wf_command_bench, &wf_command_check,  &wf_command_config, NULL,
+    &wf_command_train, &wf_command_eval,  &wf_command_plan,  &wf_command_verify, &wf_command_step,
+    &wf_command_model, &wf_command_bench, &wf_command_check, &wf_command_config, NULL,
 };
 
 /* Flags that every subcommand takes and that are no key. */
@@ -49,7 +49,8 @@ static void print_help(struct wf_arena *arena, FILE *out)
     wf_table_print(&t, out);
     (void)fprintf(out,
                   "\n'widefield COMMAND --help' tells more, 'widefield --version' the version\n"
-                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit\n");
+                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit,\n"
+                  "75 stopped by a signal after writing a checkpoint\n");
 }
 
 static void print_command_help(struct wf_arena *arena, const struct wf_command *c, FILE *out)

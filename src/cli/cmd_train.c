@@ -9,7 +9,9 @@
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
+#if __has_include("report/report.h")
 #include "report/report.h"
+#endif
 #include "train/signals.h"
 
 /* --- what goes on from a checkpoint --- */
@@ -178,9 +180,13 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
 /* A report that cannot be written does not undo the training. */
 static void report(const struct wf_train_run *t)
 {
+#if __has_include("report/report.h")
     struct wf_err err = { 0 };
     if (!wf_report_write(t->folder->path, &err))
         wf_log(&t->cli->log, WF_LOG_WARN, "no report: %s", err.text);
+#else
+    (void)t;
+#endif
 }
 
 static bool stopped(const struct wf_train_run *t, struct wf_err *err)

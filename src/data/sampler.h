@@ -34,7 +34,7 @@ void wf_split_release(struct wf_split *split);
 struct wf_balance;
 [[nodiscard]] struct wf_balance *wf_balance_new(const struct wf_dataset *ds,
                                                 const int64_t samples[], int64_t count,
-                                                uint64_t seed, struct wf_err *err);
+                                                struct wf_err *err);
 void wf_balance_free(struct wf_balance *balance);
 
 /* One crop of one sample, and what is done to it. */
