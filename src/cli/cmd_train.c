@@ -9,9 +9,7 @@
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
-#if __has_include("report/report.h")
 #include "report/report.h"
-#endif
 #include "train/signals.h"
 
 /* --- what goes on from a checkpoint --- */
@@ -70,6 +68,7 @@ static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
                                      .epoch = info->epoch,
                                      .batch = info->batch,
                                      .loss_sum = info->loss_sum,
+                                     .loss = info->loss,
                                      .best = info->best,
                                      .best_epoch = info->best_epoch,
                                      .stale = info->stale,
@@ -132,17 +131,21 @@ static bool open_files(struct wf_train_run *t, struct wf_err *err)
     if (!cli->speaks)
         return true;
     const char *const log = wf_run_folder_file(arena, t->folder, "log.jsonl");
-    const char *const config =
-        wf_arena_printf(arena, "%s\n# mesh %s\n", wf_options_yaml(arena, cli->options, true),
-                        wf_mesh_print(arena, &t->job->mesh));
-    if (!wf_write_text(wf_run_folder_file(arena, t->folder, "config.yaml"), config, err) ||
+    /* The mesh that was chosen, so that the folder alone says how to go on. */
+    if (!wf_options_set(cli->options, "mesh", wf_mesh_print(arena, &t->job->mesh), err) ||
+        !wf_write_text(wf_run_folder_file(arena, t->folder, "config.yaml"),
+                       wf_options_yaml(arena, cli->options, true), err) ||
         !wf_journal_rewind(log, &t->start, err))
         return false;
     t->journal = wf_journal_open(log, err);
     const bool quiet = cli->quiet;
     wf_progress_init(&t->progress, quiet ? NULL : stderr, isatty(STDERR_FILENO),
                      wf_options_int(cli->options, "train.epochs"));
-    if (t->folder->checkpoint)
+    if (t->folder->checkpoint && t->start.epoch >= wf_options_int(cli->options, "train.epochs"))
+        wf_log(&cli->log, WF_LOG_INFO,
+               "'%s' has done its %lld epochs: give train.epochs more to go on",
+               t->folder->checkpoint_path, (long long)t->start.epoch);
+    else if (t->folder->checkpoint)
         wf_log(&cli->log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
                t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
     return t->journal != NULL;
@@ -180,13 +183,9 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
 /* A report that cannot be written does not undo the training. */
 static void report(const struct wf_train_run *t)
 {
-#if __has_include("report/report.h")
     struct wf_err err = { 0 };
     if (!wf_report_write(t->folder->path, &err))
         wf_log(&t->cli->log, WF_LOG_WARN, "no report: %s", err.text);
-#else
-    (void)t;
-#endif
 }
 
 static bool stopped(const struct wf_train_run *t, struct wf_err *err)

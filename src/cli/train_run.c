@@ -60,6 +60,7 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
         .batch = at->batch,
         .seed = t->job->seed,
         .loss_sum = at->loss_sum,
+        .loss = at->loss,
         .best = at->best,
         .best_epoch = at->best_epoch,
         .stale = at->stale,

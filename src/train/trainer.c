@@ -184,7 +184,6 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
         *over = true;
         return save(t, false, err);
     }
-    t->result->loss = report.train_loss;
     if (report.validated || !t->o->validator) {
         report.is_best = t->at.best_epoch < 0 || report.metric > t->at.best;
         t->at.stale = report.is_best ? 0 : t->at.stale + 1;
@@ -201,6 +200,7 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     t->at.epoch++;
     t->at.batch = 0;
     t->at.loss_sum = 0;
+    t->at.loss = report.train_loss;
     if (!save(t, report.is_best, err))
         return false;
     if (t->o->early_stop > 0 && t->at.stale >= t->o->early_stop) {
@@ -233,7 +233,7 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_result *result,
                     struct wf_err *err)
 {
-    *result = (struct wf_trainer_result){ .metric = (double)NAN, .loss = (double)NAN };
+    *result = (struct wf_trainer_result){ .metric = (double)NAN };
     struct trainer t = { .o = options,
                          .at = options->start,
                          .result = result,
@@ -251,8 +251,9 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     if (ok && !t.hooks_ok)
         *err = t.hooks_err;
     ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
-    if (t.at.batch > 0)
-        result->loss = t.at.loss_sum / (double)t.at.batch;
+    result->loss = t.at.batch > 0  ? t.at.loss_sum / (double)t.at.batch
+                   : t.at.step > 0 ? t.at.loss
+                                   : (double)NAN;
     result->at = t.at;
     return ok;
 }

@@ -23,6 +23,7 @@ struct wf_position {
     int64_t step;         /* updates done */
     int64_t epoch, batch; /* of the next step; batch = the epoch's count: validation is next */
     double loss_sum;      /* over this epoch's steps */
+    double loss;          /* mean over the steps of the epoch before */
     double best;          /* metric of the best epoch; more is better */
     int64_t best_epoch;   /* from 0; -1: none */
     int64_t stale;        /* validated epochs since then */
