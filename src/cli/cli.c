@@ -15,8 +15,9 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
-    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model,
-    &wf_command_bench, &wf_command_check,  &wf_command_config, NULL,
+    &wf_command_plan,   &wf_command_verify, &wf_command_step,
+    &wf_command_model,  &wf_command_bench,  &wf_command_check,
+    &wf_command_report, &wf_command_config, NULL,
 };
 
 /* Flags that every subcommand takes and that are no key. */
