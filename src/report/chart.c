@@ -198,7 +198,7 @@ static void write_series(struct wf_page *p, const struct axis *x, const struct a
     wf_page_raw(p, " d=\"");
     draw_line(p, x, y, points, n);
     wf_page_raw(p, "\"/>");
-    if (s->dots && n <= 60) {
+    if (s->dots && n <= 30) {
         wf_page_printf(p, "<path class=\"dots c%d\" d=\"", s->colour);
         draw_dots(p, x, y, points, n);
         wf_page_raw(p, "\"/>");

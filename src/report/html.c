@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -204,6 +205,23 @@ static void write_result_tiles(struct wf_html *h)
                    "last step");
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_rate(struct wf_arena *arena, const struct wf_runlog *log)
+{
+    double *const rates = wf_arena_array(arena, log->n_steps + 1, double);
+    size_t n = 0;
+    for (size_t i = 0; i < log->n_steps; i++)
+        if (isfinite(log->steps[i].mpx_per_s))
+            rates[n++] = log->steps[i].mpx_per_s;
+    qsort(rates, n, sizeof rates[0], by_value);
+    return n ? rates[n / 2] : (double)NAN;
+}
+
 static void write_cost_tiles(struct wf_html *h)
 {
     struct wf_page *const p = &h->page;
@@ -213,8 +231,8 @@ static void write_cost_tiles(struct wf_html *h)
                                              wf_text_count(&p->arena, steps), log->n_epochs);
     write_tile(p, "Training time", wf_html_duration(p, wf_html_seconds(log)), done);
     double rate = wf_log_number(log->end, "mpx_per_s");
-    if (isnan(rate) && log->n_steps)
-        rate = log->steps[log->n_steps - 1].mpx_per_s;
+    if (isnan(rate))
+        rate = median_rate(&p->arena, log);
     if (isfinite(rate))
         write_tile(p, "Throughput", wf_arena_printf(&p->arena, "%.4g Mpx/s", rate), "all ranks");
     const double parameters = wf_log_number(log->start, "parameters");
@@ -267,7 +285,9 @@ static void write_setup(struct wf_html *h)
     wf_page_raw(p, "</pre></div>\n<div class=\"card scroll\"><table>\n");
     int left = FACTS_MAX;
     write_facts(p, h->log.start, &left);
-    wf_page_printf(p, "<tr><td>resumed</td><td>%zu times</td></tr>\n", h->log.resumed);
+    if (h->log.resumed)
+        wf_page_printf(p, "<tr><td>resumed</td><td>%zu time%s</td></tr>\n", h->log.resumed,
+                       h->log.resumed > 1 ? "s" : "");
     wf_page_raw(p, "</table></div></div></section>\n");
     wf_buffer_release(&config);
 }

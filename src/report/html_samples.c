@@ -63,9 +63,11 @@ void wf_html_samples(struct wf_html *h)
     struct triple t = { 0 };
     size_t bytes = 0, shown = 0;
     wf_page_raw(p, "<section id=\"samples\"><h2>Samples</h2>\n");
-    wf_page_raw(p, h->log.n_samples
-                       ? "<p>Validation images, the worst first.</p><div class=\"samples\">\n"
-                       : "<p>The log names none; they are chosen when a run ends.</p>\n");
+    if (h->log.n_samples)
+        wf_page_raw(p, "<p>Validation images, the worst first.</p><div class=\"samples\">\n");
+    else
+        wf_page_raw(p, h->log.end ? "<p>This run kept none.</p>\n"
+                                  : "<p>None yet: they are chosen when a run ends.</p>\n");
     for (size_t i = 0; i < h->log.n_samples && shown < SAMPLES_MAX; i++) {
         const size_t more = read_triple(h, &h->log.samples[i], &t);
         if (bytes + more > ALL_BYTES)
