@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void wf_page_raw(struct wf_page *p, const char *html)
 {
     wf_buffer_text(&p->out, html);
@@ -17,23 +19,6 @@ void wf_page_printf(struct wf_page *p, const char *format, ...)
     va_start(args, format);
     wf_buffer_vprintf(&p->out, format, args);
     va_end(args);
-}
-
-/* Bytes of the UTF-8 character at `at`, 0 when it is none (overlong, surrogate, cut). */
-static size_t character(const unsigned char *at, size_t left)
-{
-    const unsigned char c = at[0];
-    if (c < 0x80)
-        return 1;
-    const size_t n = c >= 0xC2 && c <= 0xDF ? 2 : c >= 0xE0 && c <= 0xEF ? 3 : 4;
-    if (c < 0xC2 || c > 0xF4 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    const bool wrong = (c == 0xE0 && at[1] < 0xA0) || (c == 0xED && at[1] > 0x9F) ||
-                       (c == 0xF0 && at[1] < 0x90) || (c == 0xF4 && at[1] > 0x8F);
-    return wrong ? 0 : n;
 }
 
 static const char *escaped(unsigned char c)
@@ -58,14 +43,15 @@ static const char *escaped(unsigned char c)
 
 void wf_page_text_n(struct wf_page *p, const char *text, size_t bytes)
 {
-    const unsigned char *const at = (const unsigned char *)text;
     for (size_t i = 0; i < bytes;) {
-        const size_t n = character(at + i, bytes - i);
-        const char *const instead = n == 0 ? "\xEF\xBF\xBD" : n == 1 ? escaped(at[i]) : NULL;
+        const size_t n = wf_utf8_character(text + i, bytes - i);
+        const char *const instead = n == 0   ? "\xEF\xBF\xBD"
+                                    : n == 1 ? escaped((unsigned char)text[i])
+                                             : NULL;
         if (instead)
             wf_buffer_text(&p->out, instead);
         else
-            wf_buffer_add(&p->out, at + i, n);
+            wf_buffer_add(&p->out, text + i, n);
         i += n ? n : 1;
     }
 }

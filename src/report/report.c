@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "report/events.h"
 #include "report/html.h"
 
@@ -36,6 +37,19 @@ static void add_steps(struct wf_events *e, const struct wf_runlog *log)
     }
 }
 
+/* A tag is a protobuf string, which is UTF-8 or the whole file is refused. */
+static const char *class_tag(struct wf_runlog *log, int k)
+{
+    char *const tag = wf_arena_printf(&log->arena, "val_iou/%s", wf_runlog_class(log, k));
+    const size_t bytes = strlen(tag);
+    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
+        n = wf_utf8_character(tag + i, bytes - i);
+        if (n == 0)
+            tag[i] = '_';
+    }
+    return tag;
+}
+
 static void add_epochs(struct wf_events *e, struct wf_runlog *log)
 {
     const int all = wf_runlog_classes(log), classes = all < EVENT_CLASSES ? all : EVENT_CLASSES;
@@ -45,11 +59,8 @@ static void add_epochs(struct wf_events *e, struct wf_runlog *log)
         add_scalar(e, o->time, o->step, "val/loss", o->val_loss);
         add_scalar(e, o->time, o->step, "val/mean_iou", o->mean_iou);
         add_scalar(e, o->time, o->step, "val/accuracy", o->accuracy);
-        for (int k = 0; k < classes; k++) {
-            const char *const tag =
-                wf_arena_printf(&log->arena, "val_iou/%s", wf_runlog_class(log, k));
-            add_scalar(e, o->time, o->step, tag, wf_log_item(o->val, "iou", k));
-        }
+        for (int k = 0; k < classes; k++)
+            add_scalar(e, o->time, o->step, class_tag(log, k), wf_log_item(o->val, "iou", k));
     }
 }
 

@@ -173,6 +173,9 @@ static void take_step(struct wf_runlog *log, const cJSON *event)
     const int64_t step = integer(event, "step");
     while (log->n_steps > 0 && log->steps[log->n_steps - 1].step >= step)
         log->n_steps--;
+    /* An epoch that ended with this step or later comes again, too. */
+    while (log->n_epochs > 0 && log->epochs[log->n_epochs - 1].step >= step)
+        log->n_epochs--;
     const struct wf_log_step *const before = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
     const double ms = wf_log_number(event, "ms");
     const double count = (double)(step - (before ? before->step : step - 1));
