@@ -68,8 +68,7 @@ endfunction()
 wf_image_pkg(PNG libpng libpng-dev PNG)
 wf_image_pkg(JPEG libjpeg libjpeg62-turbo-dev JPEG)
 wf_image_pkg(TIFF "libtiff-4 >= 4.5" libtiff-dev TIFF)
-wf_image_pkg(HDF5 hdf5 libhdf5-dev HDF5)
-wf_image_pkg(ZLIB zlib zlib1g-dev .nii.gz)
+wf_image_pkg(ZLIB zlib zlib1g-dev "packed NIfTI and HDF5")
 
 # --- oneDNN ---------------------------------------------------------------------------
 set(WF_HAVE_DNNL OFF)

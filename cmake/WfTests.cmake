@@ -18,6 +18,9 @@ set(WF_TEST_ENV
     UBSAN_OPTIONS=print_stacktrace=1
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
 set(WF_TEST_TIMEOUT 300)
+if(WF_SANITIZE)
+    set(WF_TEST_TIMEOUT 900)
+endif()
 
 # A test in a fresh working folder of its own. wf_add_test(NAME PROCESSORS COMMAND...)
 function(wf_add_test name processors)

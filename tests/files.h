@@ -14,6 +14,7 @@
 /* The whole file, exactly as long as it is, so that a sanitizer sees a read past its end. */
 static inline unsigned char *slurp(const char *path, size_t *size)
 {
+    *size = 0;
     FILE *file = fopen(path, "rb");
     if (!file || fseek(file, 0, SEEK_END) != 0)
         return NULL;

@@ -10,13 +10,14 @@ struct wf_run {
     const struct wf_plan *plan;
     const struct wf_device *device;
     struct wf_comm *comm;
-    struct wf_comm **groups; /* per mask of mesh axes; NULL: not used */
-    struct wf_arena arena;
+    struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
+    struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
-    struct wf_call *calls;        /* per step: kernels and copies, with their pointers resolved */
-    struct wf_message **messages; /* per exchange */
-    struct wf_view **packed;      /* per exchange and message: the packed side */
-    struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
+    size_t store_bytes[WF_STORES]; /* that were taken */
+    struct wf_call *calls;         /* per step: kernels and copies, with their pointers resolved */
+    struct wf_message **messages;  /* per exchange */
+    struct wf_view **packed;       /* per exchange and message: the packed side */
+    struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
     struct wf_run_times times;
     double *step_seconds;
@@ -44,7 +45,7 @@ static void resolve_step(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];
     struct wf_view *views =
-        wf_arena_array(&run->arena, step->n_in + step->n_out + 1, struct wf_view);
+        wf_arena_array(&run->plan_arena, step->n_in + step->n_out + 1, struct wf_view);
     for (int k = 0; k < step->n_in; k++)
         views[k] = resolve_slot(run, &step->in[k]);
     for (int o = 0; o < step->n_out; o++)
@@ -62,9 +63,9 @@ static void resolve_exchange(struct wf_run *run, int x)
 {
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
     const int n = exchange->n_messages;
-    run->messages[x] = wf_arena_array(&run->arena, n, struct wf_message);
-    run->packed[x] = wf_arena_array(&run->arena, n, struct wf_view);
-    run->spread[x] = wf_arena_array(&run->arena, n, struct wf_view);
+    run->messages[x] = wf_arena_array(&run->plan_arena, n, struct wf_message);
+    run->packed[x] = wf_arena_array(&run->plan_arena, n, struct wf_view);
+    run->spread[x] = wf_arena_array(&run->plan_arena, n, struct wf_view);
     for (int i = 0; i < n; i++) {
         const struct wf_plan_message *m = &exchange->messages[i];
         run->spread[x][i] = resolve_slot(run, &m->slot);
@@ -107,8 +108,12 @@ static bool take_memory(struct wf_run *run, struct wf_err *err)
 {
     for (int i = 0; i < WF_STORES; i++) {
         const size_t bytes = run->plan->store_bytes[i];
-        run->store[i] = bytes ? run->device->alloc(bytes) : NULL;
-        if (bytes && !run->store[i])
+        if (bytes <= run->store_bytes[i])
+            continue;
+        run->device->free(run->store[i], run->store_bytes[i]);
+        run->store[i] = run->device->alloc(bytes);
+        run->store_bytes[i] = run->store[i] ? bytes : 0;
+        if (!run->store[i])
             return wf_err_set(err, WF_ERR_FIT,
                               "rank %d needs %zu bytes in all and the device has not got them: use "
                               "more ranks (--mesh) or a smaller image",
@@ -116,6 +121,24 @@ static bool take_memory(struct wf_run *run, struct wf_err *err)
                               run->plan->arena_bytes + wf_plan_param_bytes(run->plan));
     }
     return true;
+}
+
+/* Pointers for all that the plan names. */
+static void resolve_plan(struct wf_run *run)
+{
+    const struct wf_plan *plan = run->plan;
+    struct wf_arena *arena = &run->plan_arena;
+    run->calls = wf_arena_array(arena, plan->n_steps, struct wf_call);
+    run->step_seconds = wf_arena_array(arena, plan->n_steps + 1, double);
+    run->messages = wf_arena_array(arena, plan->n_exchanges, struct wf_message *);
+    run->packed = wf_arena_array(arena, plan->n_exchanges, struct wf_view *);
+    run->spread = wf_arena_array(arena, plan->n_exchanges, struct wf_view *);
+    run->exchange_requests = wf_arena_array(arena, plan->n_exchanges, struct wf_request *);
+    run->sum_requests = wf_arena_array(arena, plan->n_sums, struct wf_request *);
+    for (int s = 0; s < plan->n_steps; s++)
+        resolve_step(run, s);
+    for (int x = 0; x < plan->n_exchanges; x++)
+        resolve_exchange(run, x);
 }
 
 struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
@@ -137,18 +160,21 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
         wf_run_free(run);
         return NULL;
     }
-    run->calls = wf_arena_array(&run->arena, plan->n_steps, struct wf_call);
-    run->step_seconds = wf_arena_array(&run->arena, plan->n_steps + 1, double);
-    run->messages = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_message *);
-    run->packed = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
-    run->spread = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_view *);
-    run->exchange_requests = wf_arena_array(&run->arena, plan->n_exchanges, struct wf_request *);
-    run->sum_requests = wf_arena_array(&run->arena, plan->n_sums, struct wf_request *);
-    for (int s = 0; s < plan->n_steps; s++)
-        resolve_step(run, s);
-    for (int x = 0; x < plan->n_exchanges; x++)
-        resolve_exchange(run, x);
+    resolve_plan(run);
     return run;
+}
+
+bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
+{
+    WF_BUG_ON(plan->scheme->graph != run->plan->scheme->graph ||
+                  plan->scheme->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
+              "another graph or %d ranks", plan->scheme->geometry.n_ranks);
+    run->plan = plan;
+    wf_arena_release(&run->plan_arena);
+    if (!take_memory(run, err))
+        return false;
+    resolve_plan(run);
+    return true;
 }
 
 void wf_run_free(struct wf_run *run)
@@ -160,7 +186,8 @@ void wf_run_free(struct wf_run *run)
             wf_comm_free(run->groups[i]);
     for (int i = 0; i < WF_STORES; i++)
         if (run->store[i])
-            run->device->free(run->store[i], run->plan->store_bytes[i]);
+            run->device->free(run->store[i], run->store_bytes[i]);
+    wf_arena_release(&run->plan_arena);
     wf_arena_release(&run->arena);
     free(run);
 }
@@ -174,7 +201,7 @@ struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *val
 {
     const struct wf_view view = wf_run_view(run, value);
     const struct wf_region owned =
-        wf_layout_owned(&run->plan->scheme->geometry.layout, value, run->plan->rank);
+        wf_geometry_owned(&run->plan->scheme->geometry, run->plan->rank, value);
     return view.data ? wf_view_part(view, owned) : view;
 }
 
@@ -198,6 +225,11 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run)
     return run->plan;
 }
 
+void wf_run_set_step(struct wf_run *run, uint64_t step)
+{
+    run->step = step;
+}
+
 struct wf_run_times wf_run_times(const struct wf_run *run)
 {
     return run->times;
@@ -212,7 +244,7 @@ size_t wf_run_bytes(const struct wf_run *run)
 {
     size_t bytes = 0;
     for (int i = 0; i < WF_STORES; i++)
-        bytes += run->plan->store_bytes[i];
+        bytes += run->store_bytes[i];
     return bytes;
 }
 

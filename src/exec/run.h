@@ -39,8 +39,16 @@ float *wf_run_grads(struct wf_run *run);
 size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
 const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
+/* Goes on with another plan of the same graph for one rank, such as that of the next window: weights
+ * and states stay as they are, everything else is lost. Memory grows where it must. After a failure
+ * only wf_run_free() may follow. */
+[[nodiscard]] bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan,
+                                      struct wf_err *err);
+
 /* Collective. One pass over the plan. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
+/* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
+void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
 /* Seconds of each step of the plan in the last pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);

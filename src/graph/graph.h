@@ -130,6 +130,16 @@ int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* e
 /* The gradient of a parameter after wf_graph_grad(): an output named "grad.<name>"; or NULL. */
 struct wf_value *wf_graph_grad_of(const struct wf_graph *g, const struct wf_value *param);
 
+/* A graph of its own with the nodes that `outputs` need, their only outputs; no state is updated. The
+ * values in `given` are inputs of it, "given.<index>", and what made them is left out. map[id] is the
+ * counterpart of g's value, or NULL; it has room for g->n_values. */
+struct wf_cut {
+    int n_given, n_outputs;
+    struct wf_value *const *given, *const *outputs;
+};
+struct wf_graph *wf_graph_cut(const struct wf_graph *g, const struct wf_cut *cut,
+                              struct wf_value *map[]);
+
 /* The text form, one line per input, parameter, state, node, update and output; and back. */
 char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g);
 struct wf_graph *wf_graph_parse(const char *text, struct wf_err *err); /* NULL on error */

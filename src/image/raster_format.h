@@ -18,7 +18,7 @@
 /* Limits on what one read decodes, so that a small file cannot take a machine's memory. */
 enum {
     WF_RASTER_ROW_MAX = 8 << 20,    /* bytes of a row */
-    WF_RASTER_ROWS_KEPT = 24 << 20, /* bytes of rows kept for the next window */
+    WF_RASTER_ROWS_KEPT = 48 << 20, /* bytes of rows kept for the next window */
     WF_RASTER_WHOLE = 24 << 20,     /* decoded at once whatever the file's size ... */
     WF_RASTER_RATIO = 64, /* ... and past that at most this many times the encoded bytes */
     WF_RASTER_BLOCK_MAX = 512 << 20,

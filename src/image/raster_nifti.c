@@ -267,7 +267,7 @@ static bool open_nifti(struct wf_raster *r, struct wf_err *err)
         return wf_raster_lacks(r, "zlib1g-dev", err);
 #endif
     }
-    struct header h;
+    struct header h = { 0 };
     if (!read_header(r, &h, err) || !take_type(r, h.datatype, err) || !take_extents(r, &h, err) ||
         !check_size(r, h.offset, err) || !take_scale(r, &h, err))
         return false;

@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _OPENMP
+#define SWEEP _Pragma("omp parallel for simd schedule(static)")
+#else
+#define SWEEP
+#endif
+
 static const struct {
     const char *name;
     int n_states;
@@ -69,7 +75,7 @@ void wf_optim_tick(struct wf_optim *o)
 static void sgd(const struct wf_optim *o, float *restrict p, const float *restrict g, size_t n)
 {
     const float lr = (float)o->options.lr, decay = (float)o->options.weight_decay;
-#pragma omp parallel for simd schedule(static)
+    SWEEP
     for (size_t i = 0; i < n; i++)
         p[i] -= lr * (g[i] + decay * p[i]);
 }
@@ -79,7 +85,7 @@ static void momentum(const struct wf_optim *o, float *restrict p, const float *r
 {
     const float lr = (float)o->options.lr, decay = (float)o->options.weight_decay;
     const float mu = (float)o->options.momentum;
-#pragma omp parallel for simd schedule(static)
+    SWEEP
     for (size_t i = 0; i < n; i++) {
         buf[i] = mu * buf[i] + (g[i] + decay * p[i]);
         p[i] -= lr * buf[i];
@@ -95,7 +101,7 @@ static void adam(const struct wf_optim *o, float *restrict p, const float *restr
     const float b1 = (float)opt->beta1, b2 = (float)opt->beta2;
     const float rate = (float)(opt->lr / (1.0 - pow(opt->beta1, (double)o->step)));
     const float unbias = (float)(1.0 / sqrt(1.0 - pow(opt->beta2, (double)o->step)));
-#pragma omp parallel for simd schedule(static)
+    SWEEP
     for (size_t i = 0; i < n; i++) {
         const float d = g[i] + decay * p[i];
         m[i] += (1.0f - b1) * (d - m[i]);

@@ -25,24 +25,89 @@ static bool makes_rim(const struct wf_node *n)
     return (n->op->flags & WF_OP_POINTWISE) && (n->op->flags & WF_OP_CHEAP);
 }
 
-static void place_item(struct wf_geometry *geo, int rank, int item)
+static bool is_output(const struct wf_graph *g, const struct wf_value *v)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i] == v)
+            return true;
+    return false;
+}
+
+struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
+                                   const struct wf_value *v)
+{
+    const struct wf_region whole = wf_shape_region(v->shape);
+    if (!geo->is_windowed)
+        return wf_layout_owned(&geo->layout, v, rank);
+    if (v->kind == WF_PARAM || v->kind == WF_STATE)
+        return whole;
+    if (!is_output(geo->graph, v))
+        return (struct wf_region){ 0 };
+    const bool sum = v->producer && wf_op_sums_over(v->producer);
+    return sum ? whole : wf_region_intersect(geo->window, whole);
+}
+
+/* An output's part that belongs to part `r` of another output of the same node: the same place along
+ * axes that both have, all of the others. */
+static struct wf_region beside(struct wf_region r, const struct wf_shape *of,
+                               const struct wf_shape *other)
+{
+    if (wf_region_is_empty(r))
+        return r;
+    struct wf_region part = wf_shape_region(*other);
+    for (int a = 0; a < WF_C; a++)
+        if (of->at[a] == other->at[a]) {
+            part.lo[a] = r.lo[a];
+            part.hi[a] = r.hi[a];
+        }
+    return part;
+}
+
+/* With a window: an item makes what is read of any of its outputs. A sum takes all that it is over,
+ * unless its part is what the plan is for. */
+static struct wf_region place_in_window(struct wf_geometry *geo, int item)
 {
     const struct wf_item *it = &geo->program->items[item];
     const struct wf_node *n = it->node;
-    const bool sums = wf_op_sums_over(n) != 0;
+    struct wf_region need = { 0 };
+    for (int o = 0; o < n->n_out; o++) {
+        const struct wf_region read = wf_region_bound(*at_instance(geo, geo->box, 0, it->out[o]),
+                                                      wf_geometry_owned(geo, 0, n->out[o]));
+        need = wf_region_bound(need, beside(read, &n->out[o]->shape, &n->out[0]->shape));
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        struct wf_region *box = at_instance(geo, geo->box, 0, it->out[o]);
+        *box = beside(need, &n->out[0]->shape, &n->out[o]->shape);
+        *at_instance(geo, geo->have, 0, it->out[o]) = *box;
+    }
+    if (!wf_op_sums_over(n) || wf_region_is_empty(need))
+        return need;
+    const struct wf_region all = wf_shape_region(wf_op_domain(n)->shape);
+    return is_output(geo->graph, n->out[0]) ? wf_region_intersect(geo->window, all) : all;
+}
+
+static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int item)
+{
+    const struct wf_item *it = &geo->program->items[item];
+    const struct wf_node *n = it->node;
     for (int o = 0; o < n->n_out; o++) {
         struct wf_region *have = at_instance(geo, geo->have, rank, it->out[o]);
         struct wf_region *box = at_instance(geo, geo->box, rank, it->out[o]);
-        *have = wf_layout_owned(&geo->layout, n->out[o], rank);
+        *have = wf_geometry_owned(geo, rank, n->out[o]);
         *box = wf_region_bound(*box, *have);
         if (makes_rim(n))
             *have = *box; /* Q1 */
     }
-    struct wf_region *work =
-        &geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item];
-    *work = sums ? wf_layout_owned(&geo->layout, wf_op_domain(n), rank)
-                 : *at_instance(geo, geo->have, rank, it->out[0]);
-    for (int k = 0; k < n->n_in; k++) {
+    return wf_op_sums_over(n) ? wf_geometry_owned(geo, rank, wf_op_domain(n))
+                              : *at_instance(geo, geo->have, rank, it->out[0]);
+}
+
+static void place_item(struct wf_geometry *geo, int rank, int item)
+{
+    const struct wf_item *it = &geo->program->items[item];
+    geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item] =
+        geo->is_windowed ? place_in_window(geo, item) : place_in_mesh(geo, rank, item);
+    for (int k = 0; k < it->node->n_in; k++) {
         if (it->in[k] < 0)
             continue;
         struct wf_region *box = at_instance(geo, geo->box, rank, it->in[k]);
@@ -61,7 +126,7 @@ static void place_rank(struct wf_geometry *geo, int rank)
             continue;
         struct wf_region *have = at_instance(geo, geo->have, rank, i);
         struct wf_region *box = at_instance(geo, geo->box, rank, i);
-        *box = wf_region_bound(*box, wf_layout_owned(&geo->layout, p->instances[i].value, rank));
+        *box = wf_region_bound(*box, wf_geometry_owned(geo, rank, p->instances[i].value));
         *have = *box; /* inputs are given with their rim */
     }
 }
@@ -192,9 +257,15 @@ static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
 
 bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const struct wf_graph *g,
                       const struct wf_program *program, const struct wf_mesh *mesh,
-                      struct wf_err *err)
+                      const struct wf_region *window, struct wf_err *err)
 {
     *geo = (struct wf_geometry){ .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh) };
+    if (window) {
+        WF_BUG_ON(geo->n_ranks != 1 || g->n_updates, "a window of %d ranks, %zu updates",
+                  geo->n_ranks, g->n_updates);
+        geo->is_windowed = true;
+        geo->window = *window;
+    }
     if (!wf_layout_init(arena, &geo->layout, g, mesh, err))
         return false;
     const size_t ranks = (size_t)geo->n_ranks;

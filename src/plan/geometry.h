@@ -13,6 +13,9 @@
  *     from a rim that was fetched further up.
  * Q2. All boxes lie inside the image: what is read outside is padding.
  * Q3. Transfers of an instance are ordered by (receiver, sender, place), the same on both sides.
+ *
+ * With a window (plan.h) there is one rank, which owns that part of the outputs and nothing else of
+ * what is made: have is then box, exactly what is read, and nothing is fetched.
  */
 #ifndef WF_PLAN_GEOMETRY_H
 #define WF_PLAN_GEOMETRY_H
@@ -38,6 +41,8 @@ struct wf_geometry {
     const struct wf_program *program;
     struct wf_layout layout;
     int n_ranks;
+    bool is_windowed;
+    struct wf_region window;
     struct wf_region *work; /* [rank * n_items + item] */
     struct wf_region *have; /* [rank * n_instances + instance] */
     struct wf_region *box;  /* [rank * n_instances + instance] */
@@ -49,7 +54,12 @@ struct wf_geometry {
 
 [[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,
                                     const struct wf_graph *g, const struct wf_program *program,
-                                    const struct wf_mesh *mesh, struct wf_err *err);
+                                    const struct wf_mesh *mesh, const struct wf_region *window,
+                                    struct wf_err *err);
+
+/* What the rank owns of a value: its share of the mesh, or the window of an output. */
+struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
+                                   const struct wf_value *v);
 
 /* The region of an item's input that a rank reads, inside the image. */
 struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input);

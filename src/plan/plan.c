@@ -15,8 +15,9 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
     s->graph = g;
     s->mesh = *mesh;
     s->options = *options;
+    s->options.window = NULL; /* the geometry keeps it */
     s->program = wf_program_new(&s->arena, g, !options->no_recompute);
-    if (wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, err))
+    if (wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err))
         return s;
     wf_scheme_free(s);
     return NULL;
@@ -68,7 +69,9 @@ static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
         *end += ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
     }
     plan->store_bytes[WF_STORE_PARAM] = elements[0] * sizeof(float);
-    plan->store_bytes[WF_STORE_GRAD] = g->n_outputs ? elements[0] * sizeof(float) : 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i]->backward)
+            plan->store_bytes[WF_STORE_GRAD] = plan->store_bytes[WF_STORE_PARAM];
     plan->store_bytes[WF_STORE_STATE] = elements[1] * sizeof(float);
 }
 

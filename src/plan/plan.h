@@ -29,6 +29,10 @@ struct wf_plan_options {
     int threads;       /* per rank, for the kernels' scratch; 0 means 1 */
     bool no_recompute; /* keep every result for the backward pass */
     bool no_overlap;   /* begin and end communication at the same place */
+    /* One rank, no backward pass: only this part of the outputs is made, and of everything before
+     * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
+     * is summed. The numbers are those of the whole image, the memory is that of the part. */
+    const struct wf_region *window;
 };
 
 struct wf_scheme {

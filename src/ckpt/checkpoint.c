@@ -1,0 +1,299 @@
+#include "ckpt/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/arena.h"
+#include "ckpt/checkpoint_text.h"
+#include "ckpt/safetensors.h"
+#include "tensor/border.h"
+
+struct wf_checkpoint {
+    struct wf_arena arena;
+    struct wf_safetensors *file;
+    struct wf_checkpoint_info info;
+    char *path;
+};
+
+const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *c)
+{
+    return &c->info;
+}
+
+const char *wf_checkpoint_path(const struct wf_checkpoint *c)
+{
+    return c->path;
+}
+
+/* --- tensors --- */
+
+/* One tensor of the file and the memory that it is in our layout. */
+struct tensor {
+    const struct wf_value *value;
+    const char *name;
+    float *ours;
+};
+
+struct tensors {
+    struct wf_arena arena;
+    struct tensor *items;
+    size_t count, room;
+    float *buffer; /* for the largest of them, in their layout */
+};
+
+static float *weight_of(const struct wf_run *run, const struct wf_value *v)
+{
+    const struct wf_view view = wf_run_view(run, v);
+    WF_BUG_ON(!view.data || !wf_view_is_dense(&view) || view.dtype != WF_F32,
+              "'%s' is not a whole f32 tensor", v->name);
+    return view.data;
+}
+
+static void add_tensor(struct tensors *t, const struct wf_value *v, const char *name, float *ours)
+{
+    WF_GROW(t->items, t->room, t->count);
+    t->items[t->count++] = (struct tensor){ v, name, ours };
+}
+
+/* All that a run and its optimiser keep from step to step, in the order of the file. */
+static void list_tensors(struct tensors *t, const struct wf_run *run, const struct wf_optim *optim)
+{
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const struct wf_graph *const g = plan->scheme->graph;
+    for (int pass = 0; pass < 2 + (optim ? optim->n_states : 0); pass++)
+        for (size_t i = 0; i < g->n_values; i++) {
+            const struct wf_value *const v = g->values[i];
+            if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM))
+                continue;
+            if (pass < 2)
+                add_tensor(t, v,
+                           wf_arena_printf(&t->arena, pass ? "state.%s" : "param.%s", v->name),
+                           weight_of(run, v));
+            else
+                add_tensor(t, v, wf_arena_printf(&t->arena, "optim.%d.%s", pass - 2, v->name),
+                           optim->states[pass - 2] + plan->param_at[v->id]);
+        }
+}
+
+static void release_tensors(struct tensors *t)
+{
+    free(t->items);
+    free(t->buffer);
+    wf_arena_release(&t->arena);
+}
+
+static bool make_buffer(struct tensors *t, struct wf_err *err)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < t->count; i++) {
+        const size_t count = (size_t)wf_shape_count(t->items[i].value->shape);
+        most = count > most ? count : most;
+    }
+    t->buffer = malloc(most * sizeof *t->buffer);
+    return t->buffer || wf_err_set(err, WF_ERR_FAILED, "no memory for a checkpoint's tensor");
+}
+
+/* --- checksum --- */
+
+/* Over the texts, and over name, shape and bytes of every tensor: what is not in it may change
+ * without harm (blanks of the header, other programs' texts). */
+static void hash_tensor(XXH64_state_t *hash, const char *name, int rank, const int64_t shape[],
+                        const float *data)
+{
+    size_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= (size_t)shape[i];
+    (void)XXH64_update(hash, name, strlen(name) + 1);
+    (void)XXH64_update(hash, shape, (size_t)rank * sizeof *shape);
+    (void)XXH64_update(hash, data, count * sizeof *data);
+}
+
+static XXH64_state_t *hash_begin(const struct wf_checkpoint_texts *texts)
+{
+    XXH64_state_t *const hash = XXH64_createState();
+    WF_BUG_ON(!hash, "out of memory");
+    (void)XXH64_reset(hash, 0);
+    for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++) {
+        const char *const value = texts->value[i] ? texts->value[i] : "";
+        (void)XXH64_update(hash, wf_checkpoint_keys[i], strlen(wf_checkpoint_keys[i]) + 1);
+        (void)XXH64_update(hash, value, strlen(value) + 1);
+    }
+    return hash;
+}
+
+static void hash_end(XXH64_state_t *hash, char text[WF_CHECKPOINT_HASH])
+{
+    (void)snprintf(text, WF_CHECKPOINT_HASH, "%016" PRIx64, (uint64_t)XXH64_digest(hash));
+    (void)XXH64_freeState(hash);
+}
+
+/* --- saving --- */
+
+struct source {
+    struct tensors *all;
+    const struct tensor *tensor;
+};
+
+static const void *give(void *user, struct wf_err *err)
+{
+    (void)err;
+    const struct source *const s = user;
+    wf_border_export(s->tensor->value->shape, s->tensor->ours, s->all->buffer);
+    return s->all->buffer;
+}
+
+static bool write_file(const char *path, struct tensors *t, const struct wf_checkpoint_texts *texts,
+                       struct wf_err *err)
+{
+    struct wf_safetensors_writer *const w = wf_safetensors_begin();
+    XXH64_state_t *const hash = hash_begin(texts);
+    for (size_t i = 0; i < t->count; i++) {
+        struct source *const s = wf_arena_one(&t->arena, struct source);
+        *s = (struct source){ t, &t->items[i] };
+        int64_t shape[WF_AXES];
+        const struct wf_value *const v = t->items[i].value;
+        const struct wf_safetensors_item item = { .name = t->items[i].name,
+                                                  .dtype = WF_F32,
+                                                  .rank = wf_border_shape(v->shape, v->border_dims,
+                                                                          shape),
+                                                  .shape = shape,
+                                                  .give = give,
+                                                  .user = s };
+        wf_safetensors_add(w, &item);
+        hash_tensor(hash, item.name, item.rank, shape, give(s, err));
+    }
+    char digest[WF_CHECKPOINT_HASH];
+    hash_end(hash, digest);
+    for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++)
+        if (texts->value[i])
+            wf_safetensors_add_metadata(w, wf_checkpoint_keys[i], texts->value[i]);
+    wf_safetensors_add_metadata(w, WF_CHECKPOINT_HASH_KEY, digest);
+    const bool ok = wf_safetensors_finish(w, path, err);
+    wf_safetensors_writer_free(w);
+    return ok;
+}
+
+bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
+                        const struct wf_run *run, const struct wf_optim *optim, struct wf_err *err)
+{
+    struct tensors t = { 0 };
+    struct wf_checkpoint_texts texts;
+    wf_checkpoint_print(&t.arena, info, &texts);
+    list_tensors(&t, run, optim);
+    const bool ok = make_buffer(&t, err) && write_file(path, &t, &texts, err);
+    release_tensors(&t);
+    return ok || wf_err_wrap(err, "writing a checkpoint");
+}
+
+/* --- opening --- */
+
+static bool damaged(const char *path, const char *what, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_INPUT,
+                      "'%s' %s: the file is damaged: copy it again, or take another checkpoint",
+                      path, what);
+}
+
+/* One pass over the whole file. */
+static bool check_hash(const struct wf_checkpoint *c, const struct wf_checkpoint_texts *texts,
+                       struct wf_err *err)
+{
+    const char *const want = wf_safetensors_metadata(c->file, WF_CHECKPOINT_HASH_KEY);
+    if (!want)
+        return damaged(c->path, "has no checksum", err);
+    XXH64_state_t *const hash = hash_begin(texts);
+    float *buffer = NULL;
+    bool ok = true;
+    for (int64_t i = 0; ok && i < wf_safetensors_count(c->file); i++) {
+        const struct wf_safetensor *const t = wf_safetensors_at(c->file, i);
+        if (t->dtype != WF_F32) {
+            ok = damaged(c->path, "has a tensor that is not f32", err);
+            break;
+        }
+        float *const grown = realloc(buffer, (size_t)(t->count ? t->count : 1) * sizeof *buffer);
+        if (!grown) {
+            ok = wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for '%s'", c->path, t->name);
+            break;
+        }
+        buffer = grown;
+        ok = wf_safetensors_read(c->file, t, WF_F32, buffer, err);
+        if (ok)
+            hash_tensor(hash, t->name, t->rank, t->shape, buffer);
+    }
+    free(buffer);
+    char got[WF_CHECKPOINT_HASH];
+    hash_end(hash, got);
+    return ok && (strcmp(got, want) == 0 || damaged(c->path, "does not match its checksum", err));
+}
+
+static bool read_texts(struct wf_checkpoint *c, struct wf_err *err)
+{
+    struct wf_checkpoint_texts texts;
+    for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++)
+        texts.value[i] = wf_safetensors_metadata(c->file, wf_checkpoint_keys[i]);
+    if (!texts.value[WF_CHECKPOINT_FORMAT])
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' is not a checkpoint of widefield: 'widefield train' writes them",
+                          c->path);
+    return check_hash(c, &texts, err) && wf_checkpoint_parse(&c->arena, &texts, &c->info, err);
+}
+
+struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err)
+{
+    struct wf_safetensors *const file = wf_safetensors_open(path, err);
+    if (!file)
+        return NULL;
+    struct wf_checkpoint *const c = calloc(1, sizeof *c);
+    WF_BUG_ON(!c, "out of memory");
+    c->file = file;
+    c->path = wf_arena_copy(&c->arena, path);
+    if (read_texts(c, err))
+        return c;
+    wf_checkpoint_free(c);
+    return NULL;
+}
+
+void wf_checkpoint_free(struct wf_checkpoint *c)
+{
+    if (!c)
+        return;
+    wf_safetensors_free(c->file);
+    wf_arena_release(&c->arena);
+    free(c);
+}
+
+/* --- loading --- */
+
+static bool load_tensor(const struct wf_checkpoint *c, struct tensors *t,
+                        const struct tensor *tensor, struct wf_err *err)
+{
+    int64_t shape[WF_AXES];
+    const struct wf_value *const v = tensor->value;
+    const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+    const struct wf_safetensor *const from =
+        wf_safetensors_want(c->file, tensor->name, rank, shape, err);
+    if (!from || !wf_safetensors_read(c->file, from, WF_F32, t->buffer, err))
+        return false;
+    wf_border_import(v->shape, t->buffer, tensor->ours);
+    return true;
+}
+
+bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run, struct wf_optim *optim,
+                        struct wf_err *err)
+{
+    struct tensors t = { 0 };
+    list_tensors(&t, run, optim);
+    bool ok = make_buffer(&t, err);
+    for (size_t i = 0; ok && i < t.count; i++)
+        ok = load_tensor(c, &t, &t.items[i], err);
+    release_tensors(&t);
+    if (!ok)
+        return wf_err_wrap(err, "this network and optimizer are not those of the checkpoint");
+    if (optim)
+        optim->step = c->info.step;
+    wf_run_set_step(run, (uint64_t)c->info.step);
+    return true;
+}

@@ -1,0 +1,79 @@
+/*
+ * Checkpoints: all that a training run needs to go on as if it had never stopped, in one safetensors
+ * file that other programs can read as well.
+ *
+ * Tensors, f32, in PyTorch's layout: `param.<name>`, `state.<name>` (running statistics), and
+ * `optim.<k>.<name>` (the optimiser's state k of that parameter). Texts (`__metadata__`): those of
+ * struct wf_checkpoint_info, and `xxh64` over all of it. Weights are whole on every rank, so one rank
+ * writes, and the file loads on any mesh.
+ *
+ *     struct wf_checkpoint *c = wf_checkpoint_open_latest(folder, &log, err);
+ *     bool ok = c && wf_checkpoint_load(c, run, optim, err);
+ *     int64_t step = wf_checkpoint_info(c)->step;
+ *     wf_checkpoint_free(c);
+ *
+ * In a folder of checkpoints:
+ *   C1. last.safetensors is the newest, previous.safetensors the one before, best.safetensors the
+ *       one with the best metric.
+ *   C2. A name always stands for a complete file (base/file.h). Once there is a last, there is always
+ *       a last or a previous, whenever the process or the machine dies.
+ *   C3. best is written before the last that knows of it: a run that was killed between the two
+ *       makes the same best again.
+ */
+#ifndef WF_CKPT_CHECKPOINT_H
+#define WF_CKPT_CHECKPOINT_H
+
+#include "base/log.h"
+#include "exec/run.h"
+#include "optim/optim.h"
+
+/* What stands beside the tensors. Texts and arrays are borrowed for saving; of an open checkpoint
+ * they live as long as it. */
+struct wf_checkpoint_info {
+    const char *config; /* the resolved options, YAML */
+    int64_t step;       /* updates done */
+    int64_t epoch,
+        batch; /* of the next step, from 0; batch may be the epoch's count: it ends next */
+    uint64_t seed;
+    double loss_sum;                /* of the steps of this epoch */
+    double best;                    /* metric of the best epoch; more is better */
+    int64_t best_epoch;             /* -1: none yet */
+    int64_t stale;                  /* epochs since then */
+    double seconds;                 /* trained so far */
+    int channels;                   /* 0: nothing known of the input's values */
+    const double *mean, *deviation; /* x becomes (x - mean) / deviation, per channel */
+    int classes;                    /* 0: no names */
+    const char *const *class_names;
+};
+
+struct wf_checkpoint;
+
+/* Not collective: by one rank, of which it takes the weights. optim NULL: weights only. */
+[[nodiscard]] bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
+                                      const struct wf_run *run, const struct wf_optim *optim,
+                                      struct wf_err *err);
+/* As the newest of `folder`, and, where asked, also as its best. */
+[[nodiscard]] bool wf_checkpoint_save_last(const char *folder, bool is_best,
+                                           const struct wf_checkpoint_info *info,
+                                           const struct wf_run *run, const struct wf_optim *optim,
+                                           struct wf_err *err);
+
+/* Opens the file and reads all of it once, to hold it against its checksum. NULL on failure. */
+struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err);
+/* The newest of `folder`; where it is damaged the one before, with a warning. NULL on failure, and
+ * with WF_OK in `err` where there is none. */
+struct wf_checkpoint *wf_checkpoint_open_latest(const char *folder, const struct wf_log *log,
+                                                struct wf_err *err);
+void wf_checkpoint_free(struct wf_checkpoint *c);
+
+const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *c);
+const char *wf_checkpoint_path(const struct wf_checkpoint *c);
+/* Fills the weights and states of a run and, unless NULL, an optimiser: every rank for itself.
+ * Ranks that are threads may share the checkpoint. Names and shapes must be those of the run. */
+[[nodiscard]] bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run,
+                                      struct wf_optim *optim, struct wf_err *err);
+
+/* Removes what killed processes left half-written in `folder`. */
+void wf_checkpoint_sweep(const char *folder);
+
+#endif

@@ -1,0 +1,188 @@
+#include "ckpt/checkpoint_text.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT "checkpoint 1"
+
+const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
+    [WF_CHECKPOINT_FORMAT] = "widefield",
+    [WF_CHECKPOINT_CONFIG] = "config",
+    [WF_CHECKPOINT_STEP] = "step",
+    [WF_CHECKPOINT_EPOCH] = "epoch",
+    [WF_CHECKPOINT_BATCH] = "batch",
+    [WF_CHECKPOINT_SEED] = "seed",
+    [WF_CHECKPOINT_LOSS_SUM] = "loss_sum",
+    [WF_CHECKPOINT_BEST] = "best",
+    [WF_CHECKPOINT_BEST_EPOCH] = "best_epoch",
+    [WF_CHECKPOINT_STALE] = "stale",
+    [WF_CHECKPOINT_SECONDS] = "seconds",
+    [WF_CHECKPOINT_MEAN] = "mean",
+    [WF_CHECKPOINT_DEVIATION] = "std",
+    [WF_CHECKPOINT_CLASS_NAMES] = "class_names",
+};
+
+/* --- printing --- */
+
+static const char *print_int(struct wf_arena *arena, int64_t value)
+{
+    return wf_arena_printf(arena, "%" PRId64, value);
+}
+
+/* 17 digits give back the same bits. */
+static const char *print_real(struct wf_arena *arena, double value)
+{
+    return wf_arena_printf(arena, "%.17g", value);
+}
+
+static const char *print_list(struct wf_arena *arena, cJSON *list)
+{
+    char *const text = cJSON_PrintUnformatted(list);
+    WF_BUG_ON(!text, "out of memory");
+    const char *const copy = wf_arena_copy(arena, text);
+    cJSON_free(text);
+    cJSON_Delete(list);
+    return copy;
+}
+
+void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info *info,
+                         struct wf_checkpoint_texts *texts)
+{
+    *texts = (struct wf_checkpoint_texts){ {
+        [WF_CHECKPOINT_FORMAT] = FORMAT,
+        [WF_CHECKPOINT_CONFIG] = info->config ? info->config : "",
+        [WF_CHECKPOINT_STEP] = print_int(arena, info->step),
+        [WF_CHECKPOINT_EPOCH] = print_int(arena, info->epoch),
+        [WF_CHECKPOINT_BATCH] = print_int(arena, info->batch),
+        [WF_CHECKPOINT_SEED] = wf_arena_printf(arena, "%" PRIu64, info->seed),
+        [WF_CHECKPOINT_LOSS_SUM] = print_real(arena, info->loss_sum),
+        [WF_CHECKPOINT_BEST] = print_real(arena, info->best),
+        [WF_CHECKPOINT_BEST_EPOCH] = print_int(arena, info->best_epoch),
+        [WF_CHECKPOINT_STALE] = print_int(arena, info->stale),
+        [WF_CHECKPOINT_SECONDS] = print_real(arena, info->seconds),
+    } };
+    if (info->channels > 0) {
+        texts->value[WF_CHECKPOINT_MEAN] =
+            print_list(arena, cJSON_CreateDoubleArray(info->mean, info->channels));
+        texts->value[WF_CHECKPOINT_DEVIATION] =
+            print_list(arena, cJSON_CreateDoubleArray(info->deviation, info->channels));
+    }
+    if (info->classes > 0)
+        texts->value[WF_CHECKPOINT_CLASS_NAMES] =
+            print_list(arena, cJSON_CreateStringArray(info->class_names, info->classes));
+}
+
+/* --- parsing: the checksum has vouched for the bytes, not for who wrote them --- */
+
+static bool bad(enum wf_checkpoint_text key, const char *text, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_INPUT, "a checkpoint with %s '%.40s', which makes no sense",
+                      wf_checkpoint_keys[key], text ? text : "");
+}
+
+static bool parse_int(const struct wf_checkpoint_texts *texts, enum wf_checkpoint_text key,
+                      int64_t min, int64_t *value, struct wf_err *err)
+{
+    const char *const text = texts->value[key];
+    char *end = NULL;
+    errno = 0;
+    const long long number = text ? strtoll(text, &end, 10) : 0;
+    if (!text || end == text || *end || errno || number < min)
+        return bad(key, text, err);
+    *value = number;
+    return true;
+}
+
+static bool parse_real(const struct wf_checkpoint_texts *texts, enum wf_checkpoint_text key,
+                       double *value, struct wf_err *err)
+{
+    const char *const text = texts->value[key];
+    char *end = NULL;
+    const double number = text ? strtod(text, &end) : 0;
+    if (!text || end == text || *end)
+        return bad(key, text, err);
+    *value = number;
+    return true;
+}
+
+static bool parse_reals(struct wf_arena *arena, const char *text, int *count, const double **values,
+                        struct wf_err *err)
+{
+    cJSON *const list = cJSON_Parse(text);
+    bool ok = cJSON_IsArray(list);
+    const int n = ok ? cJSON_GetArraySize(list) : 0;
+    double *const to = wf_arena_array(arena, n, double);
+    int i = 0;
+    for (const cJSON *item = ok ? list->child : NULL; item; item = item->next) {
+        ok = ok && cJSON_IsNumber(item) && isfinite(item->valuedouble);
+        to[i++] = item->valuedouble;
+    }
+    cJSON_Delete(list);
+    *count = n;
+    *values = to;
+    return ok || bad(WF_CHECKPOINT_MEAN, text, err);
+}
+
+static bool parse_names(struct wf_arena *arena, const char *text, struct wf_checkpoint_info *info,
+                        struct wf_err *err)
+{
+    cJSON *const list = cJSON_Parse(text);
+    bool ok = cJSON_IsArray(list);
+    const int n = ok ? cJSON_GetArraySize(list) : 0;
+    const char **const names = wf_arena_array(arena, n, const char *);
+    int i = 0;
+    for (const cJSON *item = ok ? list->child : NULL; item; item = item->next) {
+        ok = ok && cJSON_IsString(item);
+        names[i++] = wf_arena_copy(arena, ok ? item->valuestring : "");
+    }
+    cJSON_Delete(list);
+    info->classes = n;
+    info->class_names = names;
+    return ok || bad(WF_CHECKPOINT_CLASS_NAMES, text, err);
+}
+
+static bool parse_lists(struct wf_arena *arena, const struct wf_checkpoint_texts *texts,
+                        struct wf_checkpoint_info *info, struct wf_err *err)
+{
+    const char *const mean = texts->value[WF_CHECKPOINT_MEAN];
+    const char *const deviation = texts->value[WF_CHECKPOINT_DEVIATION];
+    const char *const names = texts->value[WF_CHECKPOINT_CLASS_NAMES];
+    int channels = 0;
+    if (mean && !parse_reals(arena, mean, &info->channels, &info->mean, err))
+        return false;
+    if (deviation && !parse_reals(arena, deviation, &channels, &info->deviation, err))
+        return false;
+    if (channels != info->channels)
+        return bad(WF_CHECKPOINT_DEVIATION, deviation, err);
+    return !names || parse_names(arena, names, info, err);
+}
+
+bool wf_checkpoint_parse(struct wf_arena *arena, const struct wf_checkpoint_texts *texts,
+                         struct wf_checkpoint_info *info, struct wf_err *err)
+{
+    const char *const format = texts->value[WF_CHECKPOINT_FORMAT];
+    if (!format || strcmp(format, FORMAT) != 0)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%.40s' where '" FORMAT
+                          "' is expected: the checkpoint is of another version of widefield",
+                          format ? format : "");
+    const char *const config = texts->value[WF_CHECKPOINT_CONFIG];
+    info->config = wf_arena_copy(arena, config ? config : "");
+    int64_t seed = 0;
+    if (!parse_int(texts, WF_CHECKPOINT_STEP, 0, &info->step, err) ||
+        !parse_int(texts, WF_CHECKPOINT_EPOCH, 0, &info->epoch, err) ||
+        !parse_int(texts, WF_CHECKPOINT_BATCH, 0, &info->batch, err) ||
+        !parse_int(texts, WF_CHECKPOINT_SEED, 0, &seed, err) ||
+        !parse_real(texts, WF_CHECKPOINT_LOSS_SUM, &info->loss_sum, err) ||
+        !parse_real(texts, WF_CHECKPOINT_BEST, &info->best, err) ||
+        !parse_int(texts, WF_CHECKPOINT_BEST_EPOCH, -1, &info->best_epoch, err) ||
+        !parse_int(texts, WF_CHECKPOINT_STALE, 0, &info->stale, err) ||
+        !parse_real(texts, WF_CHECKPOINT_SECONDS, &info->seconds, err))
+        return false;
+    info->seed = (uint64_t)seed;
+    return parse_lists(arena, texts, info, err);
+}

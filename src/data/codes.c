@@ -1,0 +1,445 @@
+/*
+ * What the values of masks mean.
+ *
+ * Everything that masks hold is counted twice while they are looked at: as a value (a grey value, an
+ * index of a palette, a grey colour) and as a colour (0xrrggbb). Which count is used follows from what
+ * was found: colours where some pixel is in colour or where files give an index different colours,
+ * values otherwise.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/dataset_inside.h"
+
+/* --- counting --- */
+
+enum { DISTINCT = 1 << 16, TABLE = 1 << 17 };
+
+struct tally {
+    int64_t *keys, *counts; /* by hash; a count of 0 is a free place */
+    int64_t distinct;
+    bool overflow; /* more than DISTINCT: no labels, or instances */
+};
+
+static void tally_init(struct tally *t)
+{
+    *t = (struct tally){ .keys = calloc(TABLE, sizeof *t->keys),
+                         .counts = calloc(TABLE, sizeof *t->counts) };
+    WF_BUG_ON(!t->keys || !t->counts, "out of memory for a histogram");
+}
+
+static void tally_release(struct tally *t)
+{
+    free(t->keys);
+    free(t->counts);
+}
+
+static size_t tally_place(const struct tally *t, int64_t key)
+{
+    size_t at = (size_t)(((uint64_t)key * 0x9e3779b97f4a7c15u) >> 47) & (TABLE - 1);
+    while (t->counts[at] && t->keys[at] != key)
+        at = (at + 1) & (TABLE - 1);
+    return at;
+}
+
+static void tally_add(struct tally *t, int64_t key, int64_t count)
+{
+    const size_t at = tally_place(t, key);
+    if (!t->counts[at]) {
+        if (t->distinct == DISTINCT) {
+            t->overflow = true;
+            return;
+        }
+        t->distinct++;
+        t->keys[at] = key;
+    }
+    t->counts[at] += count;
+}
+
+static int64_t tally_get(const struct tally *t, int64_t key)
+{
+    return t->counts[tally_place(t, key)];
+}
+
+/* --- looking --- */
+
+struct scan {
+    struct wf_dataset *ds;
+    struct wf_reader *reader;
+    struct tally values, colors;
+    bool in_color, palettes_differ, lossy;
+    bool known[WF_RASTER_COLORS]; /* palette entries that were met ... */
+    int32_t palette[WF_RASTER_COLORS];
+};
+
+static int64_t pack(const int32_t *rgb)
+{
+    for (int c = 0; c < 3; c++)
+        if (rgb[c] < 0 || rgb[c] > 255)
+            return -1;
+    return (int64_t)rgb[0] << 16 | (int64_t)rgb[1] << 8 | (int64_t)rgb[2];
+}
+
+static void count_palette(struct scan *s, const struct wf_raster_info *info, int64_t index,
+                          int64_t count)
+{
+    if (index < 0 || index >= info->colors)
+        return;
+    const uint8_t *const rgb = info->palette[index];
+    const int32_t color = rgb[0] << 16 | rgb[1] << 8 | rgb[2];
+    if (s->known[index] && s->palette[index] != color)
+        s->palettes_differ = true;
+    if (!s->known[index])
+        s->palette[index] = color;
+    s->known[index] = true;
+    tally_add(&s->colors, color, count);
+}
+
+/* `count` pixels in a row that are all `raw`. */
+static void count_run(struct scan *s, const struct wf_raster_info *info, int channels,
+                      const int32_t *raw, int64_t count)
+{
+    if (channels == 3) {
+        const bool grey = raw[0] == raw[1] && raw[1] == raw[2];
+        tally_add(&s->colors, pack(raw), count);
+        if (grey)
+            tally_add(&s->values, raw[0], count);
+        else
+            s->in_color = true;
+        return;
+    }
+    tally_add(&s->values, raw[0], count);
+    if (info->colors > 0)
+        count_palette(s, info, raw[0], count);
+    else if (raw[0] >= 0 && raw[0] < 256)
+        tally_add(&s->colors, raw[0] * INT64_C(0x010101), count);
+}
+
+static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *window,
+                        struct wf_err *err)
+{
+    int channels;
+    const int32_t *const raw = wf_reader_mask(s->reader, sample, window, false, &channels, err);
+    const struct wf_raster_info *const info = wf_reader_mask_info(s->reader, sample, err);
+    if (!raw || !info)
+        return false;
+    s->lossy = s->lossy || strcmp(info->format, "JPEG") == 0;
+    const int64_t count = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
+                          wf_region_extent(*window, WF_W);
+    const size_t bytes = (size_t)channels * sizeof *raw;
+    int64_t from = 0;
+    for (int64_t i = 1; i <= count; i++) {
+        if (i < count && memcmp(raw + i * channels, raw + from * channels, bytes) == 0)
+            continue;
+        count_run(s, info, channels, raw + from * channels, i - from);
+        from = i;
+    }
+    s->ds->info.scanned += count;
+    return true;
+}
+
+/* Large sets and large images are looked at in a spread of places. */
+static void scan_masks(struct scan *s)
+{
+    enum { MASKS = 4096 };
+    struct wf_dataset *const ds = s->ds;
+    const int64_t step = wf_ceil_div(ds->info.samples, MASKS);
+    const int64_t share = WF_DATA_SCAN / wf_min(ds->info.samples, MASKS);
+    const int64_t budget = wf_max(share, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
+    ds->info.scanned_all = step == 1;
+    for (int64_t i = 0; i < ds->info.samples; i += step) {
+        struct wf_entry *const e = &ds->entries[i];
+        if (e->sample.problem || !e->sample.mask)
+            continue;
+        const struct wf_spread spread = wf_spread(wf_dataset_extent(ds, i), budget, WF_DATA_PIECE);
+        ds->info.scanned_all = ds->info.scanned_all && spread.covers;
+        struct wf_err err = { 0 };
+        bool ok = true;
+        for (int64_t k = 0; ok && k < spread.count; k++) {
+            const struct wf_region window = wf_spread_at(&spread, k);
+            ok = scan_window(s, i, &window, &err);
+        }
+        if (!ok)
+            wf_dataset_problem(ds, e, "%s", err.text);
+    }
+}
+
+/* --- deciding --- */
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The distinct keys, ascending; heap. */
+static int64_t *keys_of(const struct tally *t)
+{
+    int64_t *const keys = calloc((size_t)t->distinct + 1, sizeof *keys);
+    WF_BUG_ON(!keys, "out of memory for a histogram");
+    int64_t count = 0;
+    for (size_t i = 0; i < TABLE; i++)
+        if (t->counts[i])
+            keys[count++] = t->keys[i];
+    qsort(keys, (size_t)count, sizeof *keys, by_number);
+    return keys;
+}
+
+static void decide_colors(struct scan *s)
+{
+    struct wf_dataset *const ds = s->ds;
+    const int64_t found = s->colors.distinct;
+    ds->info.codes = WF_CODES_COLORS;
+    if (found > WF_DATA_CLASSES || s->colors.overflow) {
+        wf_dataset_problem(
+            ds, NULL,
+            "masks in '%s' hold more than %d colours%s: a mask has one colour for each "
+            "class; list them in '%s/classes.txt', such as 'road #ff0000', or store masks as PNG",
+            ds->info.path, WF_DATA_CLASSES, s->lossy ? ", because JPEG blurs them" : "",
+            ds->info.path);
+        return;
+    }
+    int64_t *const keys = keys_of(&s->colors);
+    ds->info.n_classes = (int)found;
+    for (int64_t i = 0; i < found; i++) {
+        struct wf_data_class *const c = &ds->classes[i];
+        c->first = c->last = keys[i];
+        c->color = (int32_t)keys[i];
+        c->found = tally_get(&s->colors, keys[i]);
+    }
+    free(keys);
+}
+
+static void decide_values(struct scan *s)
+{
+    struct wf_dataset *const ds = s->ds;
+    int64_t *const keys = keys_of(&s->values);
+    const int64_t found = s->values.distinct;
+    const int64_t largest = found ? keys[found - 1] : 0;
+    const bool binary = found > 0 && largest == 255 && (found == 1 || (found == 2 && keys[0] == 0));
+    /* 255 alone above the others is the usual mark of pixels that do not count. */
+    const bool ends_in_void = !binary && largest == 255 && keys[found - 2] < 254;
+    int64_t classes = ends_in_void ? keys[found - 2] + 1 : largest + 1;
+    if (binary)
+        classes = 2;
+    if (ends_in_void && !ds->named)
+        wf_dataset_note(ds, "masks hold 255, which looks like 'does not count': set "
+                            "train.ignore=255");
+    if (classes > WF_DATA_CLASSES || s->values.overflow) {
+        wf_dataset_note(ds,
+                        "masks hold values up to %" PRId64 ": numbers of objects? To make them one "
+                        "class, write the lines 'background 0' and 'object 1-%" PRId64
+                        "' into '%s/classes.txt'",
+                        largest, wf_max(largest, 65535), ds->info.path);
+        classes = WF_DATA_CLASSES;
+    }
+    free(keys);
+    ds->info.codes = binary ? WF_CODES_BINARY : WF_CODES_DIRECT;
+    ds->info.n_classes = (int)wf_max(wf_max(classes, 1), ds->named);
+    if (ds->named && ds->info.layout == WF_LAYOUT_NNUNET)
+        ds->info.n_classes = ds->named; /* what dataset.json says, it means */
+    int64_t counted = 0;
+    for (int i = 0; i < ds->info.n_classes; i++) {
+        struct wf_data_class *const c = &ds->classes[i];
+        c->first = c->last = binary ? i * INT64_C(255) : i;
+        c->color = !binary && s->known[i] ? s->palette[i] : -1;
+        c->found = tally_get(&s->values, c->first);
+        counted += c->found;
+    }
+    ds->info.other = ds->info.scanned - counted;
+}
+
+/* classes.txt has said what is what: only count. */
+static void count_coded(struct scan *s)
+{
+    struct wf_dataset *const ds = s->ds;
+    const struct tally *const t = ds->info.codes == WF_CODES_COLORS ? &s->colors : &s->values;
+    ds->info.n_classes = ds->named;
+    ds->info.other = ds->info.scanned;
+    for (size_t i = 0; i < TABLE; i++)
+        for (int c = 0; t->counts[i] && c < ds->named; c++)
+            if (t->keys[i] >= ds->classes[c].first && t->keys[i] <= ds->classes[c].last) {
+                ds->classes[c].found += t->counts[i];
+                ds->info.other -= t->counts[i];
+                break;
+            }
+}
+
+static void find_in_masks(struct wf_dataset *ds)
+{
+    struct scan s = { .ds = ds, .reader = wf_reader_new(ds) };
+    tally_init(&s.values);
+    tally_init(&s.colors);
+    scan_masks(&s);
+    if (ds->coded)
+        count_coded(&s);
+    else if (s.in_color || s.palettes_differ)
+        decide_colors(&s);
+    else
+        decide_values(&s);
+    if (s.lossy)
+        wf_dataset_note(ds, "masks are JPEG files, which blur labels: store them as PNG");
+    tally_release(&s.values);
+    tally_release(&s.colors);
+    wf_reader_free(s.reader);
+}
+
+static void count_images(struct wf_dataset *ds)
+{
+    ds->info.n_classes = ds->named;
+    ds->info.scanned = ds->info.samples;
+    ds->info.scanned_all = true;
+    for (int64_t i = 0; i < ds->info.samples; i++) {
+        const int32_t label = ds->entries[i].sample.label;
+        if (label >= 0 && label < ds->named)
+            ds->classes[label].found++;
+        else
+            ds->info.other++;
+    }
+}
+
+bool wf_codes_find(struct wf_dataset *ds, struct wf_err *err)
+{
+    if (ds->info.labels == WF_LABELS_PIXEL)
+        find_in_masks(ds);
+    else if (ds->info.labels == WF_LABELS_IMAGE)
+        count_images(ds);
+    static const char *const two[] = { "background", "foreground" };
+    for (int i = 0; i < ds->info.n_classes; i++) {
+        struct wf_data_class *const c = &ds->classes[i];
+        if (c->name)
+            continue;
+        c->name = ds->info.codes == WF_CODES_BINARY ? two[i]
+                  : ds->info.codes == WF_CODES_COLORS
+                      ? wf_arena_printf(&ds->arena, "#%06" PRIx64, (uint64_t)c->first)
+                      : wf_arena_printf(&ds->arena, "class %d", i);
+    }
+    return !err->code;
+}
+
+/* --- classes.txt --- */
+
+static bool parse_code(const char *text, struct wf_data_class *c, bool *color)
+{
+    char *end;
+    *color = text[0] == '#';
+    if (*color) {
+        c->first = c->last = strtoll(text + 1, &end, 16);
+        c->color = (int32_t)c->first;
+        return strlen(text) == 7 && *end == '\0';
+    }
+    c->first = c->last = strtoll(text, &end, 10);
+    if (end == text || c->first < 0)
+        return false;
+    if (*end == '-')
+        c->last = strtoll(end + 1, &end, 10);
+    return *end == '\0' && c->last >= c->first && c->last <= INT32_MAX;
+}
+
+/* A line: a name, and what follows the last blank. */
+static bool read_line(struct wf_dataset *ds, char *line, const char *path, int number,
+                      struct wf_err *err)
+{
+    const int id = ds->named;
+    if (id == WF_DATA_CLASSES)
+        return wf_err_set(err, WF_ERR_INPUT, "'%s': more than %d classes", path, WF_DATA_CLASSES);
+    char *blank = line + strlen(line);
+    while (blank > line && !isspace((unsigned char)*blank))
+        blank--;
+    const bool coded = blank > line;
+    bool color = false;
+    if (coded && !parse_code(blank + 1, &ds->classes[id], &color))
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' line %d: '%s' is no value (3), range (1-255) or colour (#ff0000)",
+                          path, number, blank + 1);
+    const enum wf_codes codes = color ? WF_CODES_COLORS : WF_CODES_VALUES;
+    if (id > 0 && (coded != ds->coded || (coded && codes != ds->info.codes)))
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' line %d: values, colours and names alone do not mix", path, number);
+    while (coded && blank > line && isspace((unsigned char)blank[-1]))
+        blank--;
+    if (coded)
+        *blank = '\0';
+    ds->coded = coded;
+    if (coded)
+        ds->info.codes = codes;
+    wf_dataset_name_class(ds, id, line);
+    return true;
+}
+
+bool wf_codes_read(struct wf_dataset *ds, struct wf_err *err)
+{
+    if (ds->info.labels != WF_LABELS_PIXEL || !wf_file_exists(ds->info.path, "classes.txt"))
+        return true;
+    const char *const path = wf_path_join(&ds->arena, ds->info.path, "classes.txt");
+    char *const text = wf_read_text(path, err);
+    if (!text)
+        return false;
+    ds->named = 0;
+    char *rest = text;
+    int number = 0;
+    bool ok = true;
+    for (char *line; ok && (line = strsep(&rest, "\n"));) {
+        number++;
+        while (isspace((unsigned char)*line))
+            line++;
+        for (size_t n = strlen(line); n && isspace((unsigned char)line[n - 1]); n--)
+            line[n - 1] = '\0';
+        if (*line && *line != '#')
+            ok = read_line(ds, line, path, number, err);
+    }
+    free(text);
+    return ok;
+}
+
+/* --- mapping --- */
+
+static int32_t class_of(const struct wf_dataset *ds, int64_t key)
+{
+    if (ds->info.codes == WF_CODES_COLORS && !ds->coded) { /* sorted */
+        int lo = 0, hi = ds->info.n_classes;
+        while (lo < hi) {
+            const int mid = (lo + hi) / 2;
+            if (ds->classes[mid].first < key)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        return lo < ds->info.n_classes && ds->classes[lo].first == key ? lo : -1;
+    }
+    for (int i = 0; i < ds->info.n_classes; i++)
+        if (key >= ds->classes[i].first && key <= ds->classes[i].last)
+            return i;
+    return -1;
+}
+
+void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, const int32_t *raw,
+                  int32_t *labels, int64_t *bad)
+{
+    int64_t last = INT64_MIN;
+    int32_t label = 0;
+    *bad = -1;
+    for (int64_t i = 0; i < count; i++, raw += channels) {
+        const bool grey = channels == 1 || (raw[0] == raw[1] && raw[1] == raw[2]);
+        const int64_t key = ds->info.codes == WF_CODES_COLORS ? pack(raw)
+                            : grey                            ? raw[0]
+                                                              : INT64_MIN + 1;
+        if (key != last) {
+            const bool direct = ds->info.codes == WF_CODES_DIRECT && grey;
+            label = direct ? raw[0] : class_of(ds, key);
+            if (!direct && label < 0 && *bad < 0)
+                *bad = i;
+            last = key;
+        }
+        labels[i] = label;
+    }
+}
+
+const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *raw)
+{
+    if (channels == 1 || raw[0] < 0)
+        return wf_arena_printf(arena, "%" PRId32, raw[0]);
+    return wf_arena_printf(arena, "#%06" PRIx64, (uint64_t)pack(raw));
+}

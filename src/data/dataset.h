@@ -1,0 +1,155 @@
+/*
+ * A dataset: a folder of images with labels, read a window at a time.
+ *
+ * Opening looks at every file's header, pairs images with masks, and finds out what the masks' values
+ * mean; pixels are read later, only where a window asks for them. After that a dataset is never
+ * written: ranks and threads share it, each with a reader of its own.
+ *
+ *     struct wf_dataset *ds = wf_dataset_open("data/nuclei", &(struct wf_dataset_options){ 0 }, err);
+ *     struct wf_reader *reader = wf_reader_new(ds);
+ *     bool ok = wf_reader_read(reader, 3, &window, pixels, labels, err);
+ *     wf_reader_free(reader);
+ *     wf_dataset_free(ds);
+ *
+ * Layouts, one file each:
+ *   folder   images/NAME.* and masks/NAME.*   (also labels/; without: images only)
+ *   pairs    NAME.tif and NAME_masks.tif      (also _mask, _label, _labels, _seg)
+ *   nnunet   imagesTr/CASE_0000.nii.gz ..., labelsTr/CASE.nii.gz, dataset.json
+ *   cifar10  data_batch_*.bin, test_batch.bin: one label for each image
+ *   classes  CLASS/NAME.*, or train/CLASS/ and test/CLASS/: one label for each image
+ *
+ * What the values of a mask mean: a file classes.txt in the folder says it (a line for each class:
+ * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and 255
+ * become 0 and 1; other grey values, and the indices of a palette that all files share, are the labels;
+ * masks in colour, and palettes that differ, get a table of the colours found in them, in the order of
+ * 0xrrggbb. What the table lacks is refused when it is read, with file and place.
+ */
+#ifndef WF_DATA_DATASET_H
+#define WF_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "tensor/region.h"
+
+enum { WF_DATA_CHANNELS = 256, WF_DATA_CLASSES = 256 };
+
+enum wf_data_layout {
+    WF_LAYOUT_AUTO,
+    WF_LAYOUT_FOLDER,
+    WF_LAYOUT_PAIRS,
+    WF_LAYOUT_NNUNET,
+    WF_LAYOUT_CIFAR10,
+    WF_LAYOUT_CLASSES,
+    WF_LAYOUTS
+};
+extern const char
+    *const wf_layout_names[WF_LAYOUTS + 1]; /* "auto", "folder", ...; ends with NULL */
+
+enum wf_labels {
+    WF_LABELS_NONE,  /* images only */
+    WF_LABELS_PIXEL, /* one label for each pixel */
+    WF_LABELS_IMAGE, /* one label for each image */
+};
+
+struct wf_data_sample {
+    const char *name;        /* within the dataset; unique */
+    const char *image;       /* its file, for messages; nnU-Net: the first channel's */
+    const char *mask;        /* or NULL */
+    int64_t extent[WF_AXES]; /* D, H, W, C of the image; N is 1 */
+    bool held_out;           /* the dataset itself keeps it for validation */
+    int32_t label;           /* WF_LABELS_IMAGE */
+    const char *problem;     /* why it cannot be read, or NULL; only with `tolerate` */
+};
+
+/* What a mask's values became. */
+enum wf_codes {
+    WF_CODES_DIRECT, /* the value is the label */
+    WF_CODES_BINARY, /* 0 and 255 */
+    WF_CODES_VALUES, /* values or ranges of classes.txt */
+    WF_CODES_COLORS, /* by colour */
+};
+struct wf_data_class {
+    const char *name;
+    int64_t first, last; /* values in the file, both included; of a colour 0xrrggbb */
+    int32_t color;       /* to show it: 0xrrggbb, from a palette or the table; -1: none known */
+    int64_t found;       /* pixels (or images) seen with it when the dataset was opened */
+};
+
+struct wf_dataset_info {
+    const char *path;
+    enum wf_data_layout layout;
+    enum wf_labels labels;
+    int64_t samples;
+    int dims;     /* 2, or 3 where an image has a depth */
+    int channels; /* of every image; 0 where they differ (then each has a problem) */
+    enum wf_codes codes;
+    int n_classes; /* 0 without labels; ids [0, n_classes) */
+    const struct wf_data_class *classes;
+    int64_t other;   /* pixels seen with a label that is past WF_DATA_CLASSES or no class */
+    int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
+    bool scanned_all;
+    const char *const
+        *notes;       /* what a person should know ("alpha channel left out"); ends with NULL */
+    int64_t problems; /* samples and files that have one; only with `tolerate` */
+    const char *const *problem_texts; /* each once; ends with NULL */
+};
+
+struct wf_dataset_options {
+    enum wf_data_layout layout;
+    bool tolerate; /* open in spite of problems and list them, for `data inspect` */
+};
+
+struct wf_dataset;
+
+/* NULL on failure. Without `tolerate` the first problem (a mask missing, sizes or channels that
+ * differ, a file that cannot be read) is the error, with the number of others. */
+[[nodiscard]] struct wf_dataset *wf_dataset_open(const char *path,
+                                                 const struct wf_dataset_options *options,
+                                                 struct wf_err *err);
+void wf_dataset_free(struct wf_dataset *ds);
+
+const struct wf_dataset_info *wf_dataset_info(const struct wf_dataset *ds);
+const struct wf_data_sample *wf_dataset_sample(const struct wf_dataset *ds, int64_t index);
+/* The sample's pixels as a region: N and C are [0, 1) and [0, channels). */
+struct wf_region wf_dataset_extent(const struct wf_dataset *ds, int64_t index);
+/* The network wants `channels` and `classes` (0: not asked): false names a file and what to set. */
+[[nodiscard]] bool wf_dataset_fits(const struct wf_dataset *ds, int64_t channels, int64_t classes,
+                                   struct wf_err *err);
+
+/* --- pixels --- */
+
+/* Keeps the files that it read last open. Belongs to one thread; the dataset must outlive it. */
+struct wf_reader;
+struct wf_reader *wf_reader_new(const struct wf_dataset *ds);
+void wf_reader_free(struct wf_reader *reader);
+
+/* Axes D, H and W of `window`, which must lie inside the image; N and C are not looked at. Raw values
+ * of all channels to `image` (dense, channels last), labels to `labels` (dense; a single one where
+ * an image has one label); either may be NULL. Refuses NaN and infinity, and values that are no
+ * class. */
+[[nodiscard]] bool wf_reader_read(struct wf_reader *reader, int64_t sample,
+                                  const struct wf_region *window, float *image, int32_t *labels,
+                                  struct wf_err *err);
+/* The same with a reader for this once. */
+[[nodiscard]] bool wf_dataset_read(const struct wf_dataset *ds, int64_t sample,
+                                   const struct wf_region *window, float *image, int32_t *labels,
+                                   struct wf_err *err);
+
+/* --- normalisation: what is subtracted and divided by, for each channel --- */
+
+struct wf_normal {
+    int channels;
+    double mean[WF_DATA_CHANNELS], std[WF_DATA_CHANNELS]; /* std > 0 */
+};
+
+/* From the data itself: mean and deviation over windows of the given samples (the training part), the
+ * whole of small images and a spread of windows of large ones, so that a slide costs no more than a
+ * photograph. A function of dataset, samples and seed only. A constant channel gets std 1. */
+[[nodiscard]] bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[],
+                                     int64_t count, uint64_t seed, struct wf_normal *normal,
+                                     struct wf_err *err);
+
+#endif

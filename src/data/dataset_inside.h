@@ -1,0 +1,141 @@
+/*
+ * Inside data/: what a dataset keeps, and what a layout supplies. Adding a layout is adding one file
+ * with one of these tables, and a line in dataset.c.
+ *
+ * A layout's `list` adds samples with the files they come from; everything after that (headers,
+ * sizes, what masks mean) is common, unless the layout reads its samples itself (CIFAR-10).
+ */
+#ifndef WF_DATA_DATASET_INSIDE_H
+#define WF_DATA_DATASET_INSIDE_H
+
+#include "base/file.h"
+#include "data/dataset.h"
+#include "image/raster.h"
+
+enum {
+    WF_DATA_OPEN = 8,        /* files that a reader keeps open */
+    WF_DATA_SCAN = 64 << 20, /* mask pixels looked at when a dataset is opened */
+    WF_DATA_PIECE = 4 << 20, /* pixels of a piece that is read at once */
+    WF_DATA_WINDOW = 256,    /* side of the windows that large images are sampled by */
+};
+
+struct wf_texts {
+    const char **items; /* ends with NULL once something is in it */
+    size_t count, room;
+};
+
+struct wf_entry {
+    struct wf_data_sample sample;
+    const char *const *files; /* one, or one for each channel */
+    int n_files;
+    uint64_t offset;   /* of a record in its file (CIFAR-10) */
+    int mask_channels; /* that are read: 1 or 3 */
+};
+
+struct wf_layout_kind {
+    const char *name;
+    const char *looks; /* what such a folder holds, for messages */
+    /* Could the folder be of this layout? */
+    bool (*probe)(const char *path);
+    bool (*list)(struct wf_dataset *ds, struct wf_err *err);
+    /* Where files are no rasters: the pixels of a window; `file` is open on files[0]. */
+    bool (*read)(const struct wf_entry *e, const struct wf_infile *file,
+                 const struct wf_region *window, float *image, struct wf_err *err);
+};
+extern const struct wf_layout_kind wf_layout_folder, wf_layout_pairs, wf_layout_nnunet,
+    wf_layout_cifar10, wf_layout_classes;
+
+struct wf_dataset {
+    struct wf_arena arena;
+    struct wf_dataset_info info;
+    const struct wf_layout_kind *kind;
+    struct wf_entry *entries;
+    size_t room;
+    struct wf_data_class *classes; /* room for WF_DATA_CLASSES */
+    int named;                     /* classes that have a name from a file */
+    bool coded;                    /* ... and values too: nothing is left to find out */
+    struct wf_texts notes, problems;
+};
+
+/* --- for layouts --- */
+/* Texts are copied. The next entry is valid until the next call. */
+struct wf_entry *wf_dataset_add(struct wf_dataset *ds, const char *name, const char *image,
+                                const char *mask);
+/* The files of an entry where there are several. */
+void wf_dataset_set_files(struct wf_dataset *ds, struct wf_entry *e, const char *const files[],
+                          int count);
+void wf_dataset_note(struct wf_dataset *ds, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* `e` NULL: of no sample. The first problem of a sample stays. */
+void wf_dataset_problem(struct wf_dataset *ds, struct wf_entry *e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Class `id` is called so. */
+void wf_dataset_name_class(struct wf_dataset *ds, int id, const char *name);
+
+/* --- files --- */
+struct wf_folder {
+    const char **files, **folders; /* names, sorted; hidden ones are left out */
+    size_t n_files, n_folders;
+};
+[[nodiscard]] bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *f,
+                                  struct wf_err *err);
+bool wf_folder_exists(const char *path, const char *name); /* path/name is a folder */
+bool wf_file_exists(const char *path, const char *name);
+const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name);
+/* The name says that it is an image that we read. */
+bool wf_is_image_name(const char *name);
+/* The name without its ending: "a.nii.gz" is "a". */
+const char *wf_stem(struct wf_arena *arena, const char *name);
+/* The stem of the image that a mask of this stem belongs to, or NULL where it has no mask's ending. */
+const char *wf_mask_stem(struct wf_arena *arena, const char *stem);
+/* Names by stem. Items are the owner's; sort before finding. */
+struct wf_named {
+    const char *stem, *name;
+    bool used;
+};
+struct wf_names {
+    struct wf_named *items;
+    size_t count;
+};
+void wf_names_sort(struct wf_names *names);
+struct wf_named *wf_names_find(const struct wf_names *names, const char *stem); /* or NULL */
+/* Small text files, ended by 0; heap; NULL on failure. */
+char *wf_read_text(const char *path, struct wf_err *err);
+
+/* --- what masks mean (dataset_codes.c) --- */
+/* classes.txt, where there is one. */
+[[nodiscard]] bool wf_codes_read(struct wf_dataset *ds, struct wf_err *err);
+/* Looks into the masks. */
+[[nodiscard]] bool wf_codes_find(struct wf_dataset *ds, struct wf_err *err);
+/* Raw values (1 or 3 channels) to labels; `*bad` is the first that is none, or -1. */
+void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, const int32_t *raw,
+                  int32_t *labels, int64_t *bad);
+const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *raw);
+
+/* Channels that are read of an image (a palette's colours, no alpha), and of a mask. */
+int wf_image_channels(const struct wf_raster_info *info);
+int wf_mask_channels(const struct wf_raster_info *info, bool by_color);
+
+/* Windows spread over an image, in reading order: pieces that cover it where `budget` pixels suffice for
+ * that, otherwise small ones in the middle of equal parts. None has more than `most` pixels. */
+struct wf_spread {
+    struct wf_region extent;
+    int64_t parts[WF_AXES], size[WF_AXES], count;
+    bool covers;
+};
+struct wf_spread wf_spread(struct wf_region extent, int64_t budget, int64_t most);
+struct wf_region wf_spread_at(const struct wf_spread *s, int64_t index);
+
+/* "640 x 480", "64 x 512 x 512". */
+const char *wf_extent_text(struct wf_arena *arena, const int64_t extent[WF_AXES]);
+
+/* Raw mask values of a window: 1 channel, or 3 where `by_color`; heap memory of the reader, valid until
+ * its next call. */
+const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
+                              const struct wf_region *window, bool by_color, int *channels,
+                              struct wf_err *err);
+/* The open mask of a sample. */
+const struct wf_raster_info *wf_reader_mask_info(struct wf_reader *reader, int64_t sample,
+                                                 struct wf_err *err);
+
+#endif

@@ -1,0 +1,249 @@
+/* Folders and names, as datasets meet them. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "data/dataset_inside.h"
+
+const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name)
+{
+    const size_t n = strlen(path);
+    return wf_arena_printf(arena, "%s%s%s", path, n > 0 && path[n - 1] == '/' ? "" : "/", name);
+}
+
+static bool exists(const char *path, const char *name, mode_t kind)
+{
+    struct wf_arena arena = { 0 };
+    struct stat info;
+    const bool there = stat(wf_path_join(&arena, path, name), &info) == 0;
+    wf_arena_release(&arena);
+    return there && (info.st_mode & S_IFMT) == kind;
+}
+
+bool wf_folder_exists(const char *path, const char *name)
+{
+    return exists(path, name, S_IFDIR);
+}
+
+bool wf_file_exists(const char *path, const char *name)
+{
+    return exists(path, name, S_IFREG);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *f,
+                    struct wf_err *err)
+{
+    *f = (struct wf_folder){ 0 };
+    DIR *const dir = opendir(path);
+    if (!dir)
+        return wf_err_set(err, WF_ERR_INPUT, "cannot read folder '%s': %s", path, strerror(errno));
+    struct wf_texts files = { 0 }, folders = { 0 };
+    errno = 0;
+    for (const struct dirent *at; (at = readdir(dir)); errno = 0) {
+        struct wf_texts *const list = wf_folder_exists(path, at->d_name) ? &folders
+                                      : wf_file_exists(path, at->d_name) ? &files
+                                                                         : NULL;
+        if (!list || at->d_name[0] == '.')
+            continue;
+        WF_GROW(list->items, list->room, list->count + 1);
+        list->items[list->count++] = wf_arena_copy(arena, at->d_name);
+    }
+    const int failure = errno;
+    (void)closedir(dir);
+    f->n_files = files.count;
+    f->n_folders = folders.count;
+    f->files = wf_arena_array(arena, files.count + 1, const char *);
+    f->folders = wf_arena_array(arena, folders.count + 1, const char *);
+    if (files.count)
+        memcpy(f->files, files.items, files.count * sizeof *files.items);
+    if (folders.count)
+        memcpy(f->folders, folders.items, folders.count * sizeof *folders.items);
+    free(files.items);
+    free(folders.items);
+    qsort(f->files, f->n_files, sizeof *f->files, by_name);
+    qsort(f->folders, f->n_folders, sizeof *f->folders, by_name);
+    if (failure)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
+                          strerror(failure));
+    return true;
+}
+
+/* Where the ending begins, or NULL where it is not one of ours. */
+static const char *ending(const char *name)
+{
+    static const char *const known[] = { ".nii.gz", ".png", ".jpg", ".jpeg", ".tif",
+                                         ".tiff",   ".nii", ".npy", ".h5",   ".hdf5" };
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t m = strlen(known[i]);
+        if (n > m && strcasecmp(name + n - m, known[i]) == 0)
+            return name + n - m;
+    }
+    return NULL;
+}
+
+bool wf_is_image_name(const char *name)
+{
+    return ending(name) != NULL;
+}
+
+const char *wf_stem(struct wf_arena *arena, const char *name)
+{
+    const char *end = ending(name);
+    if (!end)
+        end = strrchr(name, '.');
+    return end ? wf_arena_printf(arena, "%.*s", (int)(end - name), name)
+               : wf_arena_copy(arena, name);
+}
+
+const char *wf_mask_stem(struct wf_arena *arena, const char *stem)
+{
+    static const char *const known[] = { "_masks", "_mask", "_labels", "_label", "_seg" };
+    const size_t n = strlen(stem);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t m = strlen(known[i]);
+        if (n > m && strcasecmp(stem + n - m, known[i]) == 0)
+            return wf_arena_printf(arena, "%.*s", (int)(n - m), stem);
+    }
+    return NULL;
+}
+
+char *wf_read_text(const char *path, struct wf_err *err)
+{
+    enum { MOST = 4 << 20 };
+    struct wf_infile file;
+    if (!wf_infile_open(&file, path, err))
+        return NULL;
+    char *text = NULL;
+    if (file.size > MOST)
+        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' has %" PRIu64 " bytes: too long to be right",
+                         path, file.size);
+    else
+        text = calloc(1, (size_t)file.size + 1);
+    if (text && !wf_infile_read(&file, 0, text, (size_t)file.size, err)) {
+        free(text);
+        text = NULL;
+    }
+    if (!text)
+        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", path);
+    wf_infile_close(&file);
+    return text;
+}
+
+const char *wf_extent_text(struct wf_arena *arena, const int64_t extent[WF_AXES])
+{
+    if (extent[WF_D] == 1)
+        return wf_arena_printf(arena, "%" PRId64 " x %" PRId64, extent[WF_H], extent[WF_W]);
+    return wf_arena_printf(arena, "%" PRId64 " x %" PRId64 " x %" PRId64, extent[WF_D],
+                           extent[WF_H], extent[WF_W]);
+}
+
+/* --- names --- */
+
+static int by_stem(const void *a, const void *b)
+{
+    const struct wf_named *const x = a, *const y = b;
+    const int order = strcmp(x->stem, y->stem);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+void wf_names_sort(struct wf_names *names)
+{
+    if (names->count)
+        qsort(names->items, names->count, sizeof *names->items, by_stem);
+}
+
+struct wf_named *wf_names_find(const struct wf_names *names, const char *stem)
+{
+    size_t lo = 0, hi = names->count;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (strcmp(names->items[mid].stem, stem) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < names->count && strcmp(names->items[lo].stem, stem) == 0 ? &names->items[lo] : NULL;
+}
+
+/* --- a spread of windows --- */
+
+static int64_t pixels_of(const int64_t size[WF_AXES])
+{
+    return size[WF_D] * size[WF_H] * size[WF_W];
+}
+
+/* All of it, in pieces of nearly equal size. */
+static void cover(struct wf_spread *s, int64_t most)
+{
+    while (pixels_of(s->size) > most) {
+        /* Planes first, then rows: pieces in reading order. */
+        const int a = s->size[WF_D] > 1 ? WF_D : s->size[WF_H] > WF_DATA_WINDOW ? WF_H : WF_W;
+        s->parts[a] *= 2;
+        s->size[a] = wf_ceil_div(wf_region_extent(s->extent, (enum wf_axis)a), s->parts[a]);
+    }
+}
+
+/* One more part where parts are longest, as long as the budget lasts. */
+static void scatter(struct wf_spread *s, int64_t windows)
+{
+    for (;;) {
+        int best = -1;
+        for (int a = WF_D; a <= WF_W; a++) {
+            const int64_t all = wf_region_extent(s->extent, (enum wf_axis)a);
+            const int64_t count = pixels_of(s->parts) / s->parts[a] * (s->parts[a] + 1);
+            if (all / s->size[a] <= s->parts[a] || count > windows)
+                continue;
+            if (best < 0 || all * s->parts[best] >
+                                wf_region_extent(s->extent, (enum wf_axis)best) * s->parts[a])
+                best = a;
+        }
+        if (best < 0)
+            return;
+        s->parts[best]++;
+    }
+}
+
+struct wf_spread wf_spread(struct wf_region extent, int64_t budget, int64_t most)
+{
+    struct wf_spread s = { .extent = extent };
+    for (int a = WF_D; a <= WF_W; a++) {
+        s.parts[a] = 1;
+        s.size[a] = wf_region_extent(extent, (enum wf_axis)a);
+    }
+    s.covers = pixels_of(s.size) <= budget;
+    if (s.covers) {
+        cover(&s, most);
+    } else {
+        s.size[WF_W] = wf_min(s.size[WF_W], WF_DATA_WINDOW);
+        s.size[WF_H] = wf_max(1, wf_min(wf_min(s.size[WF_H], WF_DATA_WINDOW), most / s.size[WF_W]));
+        s.size[WF_D] = 1;
+        scatter(&s, budget / pixels_of(s.size));
+    }
+    s.count = pixels_of(s.parts);
+    return s;
+}
+
+struct wf_region wf_spread_at(const struct wf_spread *s, int64_t index)
+{
+    struct wf_region window = s->extent;
+    for (int a = WF_W; a >= WF_D; a--) {
+        const int64_t all = wf_region_extent(s->extent, (enum wf_axis)a), i = index % s->parts[a];
+        const int64_t from = wf_split_point(all, s->parts[a], i);
+        const int64_t to = wf_split_point(all, s->parts[a], i + 1);
+        const int64_t size = s->covers ? to - from : s->size[a];
+        window.lo[a] = s->extent.lo[a] + from + (to - from - size) / 2;
+        window.hi[a] = window.lo[a] + size;
+        index /= s->parts[a];
+    }
+    return window;
+}

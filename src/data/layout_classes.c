@@ -1,0 +1,110 @@
+/* A folder for each class, or train/ and test/ (val/) with such folders: a label for each image. */
+#include <string.h>
+
+#include "data/dataset_inside.h"
+
+static bool has_images(struct wf_arena *arena, const char *path)
+{
+    struct wf_err ignored = { 0 };
+    struct wf_folder f;
+    if (!wf_folder_list(arena, path, &f, &ignored))
+        return false;
+    for (size_t i = 0; i < f.n_files; i++)
+        if (wf_is_image_name(f.files[i]))
+            return true;
+    return false;
+}
+
+static bool has_classes(struct wf_arena *arena, const char *path)
+{
+    struct wf_err ignored = { 0 };
+    struct wf_folder f;
+    if (!wf_folder_list(arena, path, &f, &ignored))
+        return false;
+    for (size_t i = 0; i < f.n_folders; i++)
+        if (has_images(arena, wf_path_join(arena, path, f.folders[i])))
+            return true;
+    return false;
+}
+
+static bool probe(const char *path)
+{
+    struct wf_arena arena = { 0 };
+    const bool found =
+        has_classes(&arena, path) || (wf_folder_exists(path, "train") &&
+                                      has_classes(&arena, wf_path_join(&arena, path, "train")));
+    wf_arena_release(&arena);
+    return found;
+}
+
+/* The class of a folder's name; -1: not one of them. */
+static int class_of(const struct wf_dataset *ds, const char *name)
+{
+    for (int i = 0; i < ds->named; i++)
+        if (strcmp(ds->classes[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static bool list_class(struct wf_dataset *ds, const char *part, const char *folder, bool held_out,
+                       struct wf_err *err)
+{
+    struct wf_arena *const arena = &ds->arena;
+    const char *const inner = part ? wf_path_join(arena, part, folder) : folder;
+    const char *const path = wf_path_join(arena, ds->info.path, inner);
+    struct wf_folder f;
+    if (!wf_folder_list(arena, path, &f, err))
+        return false;
+    const int label = class_of(ds, folder);
+    for (size_t i = 0; i < f.n_files; i++) {
+        if (!wf_is_image_name(f.files[i]))
+            continue;
+        struct wf_entry *const e = wf_dataset_add(ds, wf_path_join(arena, inner, f.files[i]),
+                                                  wf_path_join(arena, path, f.files[i]), NULL);
+        e->sample.label = label;
+        e->sample.held_out = held_out;
+        if (label < 0)
+            wf_dataset_problem(ds, e, "'%s': no class '%s' among the training images", path,
+                               folder);
+    }
+    return true;
+}
+
+static bool list_part(struct wf_dataset *ds, const char *part, bool held_out, struct wf_err *err)
+{
+    const char *const path = part ? wf_path_join(&ds->arena, ds->info.path, part) : ds->info.path;
+    struct wf_folder f;
+    if (!wf_folder_list(&ds->arena, path, &f, err))
+        return false;
+    if (!held_out) {
+        if (f.n_folders > WF_DATA_CLASSES)
+            return wf_err_set(err, WF_ERR_INPUT, "'%s' has %zu folders: at most %d classes", path,
+                              f.n_folders, WF_DATA_CLASSES);
+        for (size_t i = 0; i < f.n_folders; i++)
+            wf_dataset_name_class(ds, (int)i, f.folders[i]);
+    }
+    bool ok = true;
+    for (size_t i = 0; ok && i < f.n_folders; i++)
+        ok = list_class(ds, part, f.folders[i], held_out, err);
+    return ok;
+}
+
+static bool list(struct wf_dataset *ds, struct wf_err *err)
+{
+    static const char *const held_out[] = { "test", "val", "valid", "validation" };
+    ds->info.labels = WF_LABELS_IMAGE;
+    if (!wf_folder_exists(ds->info.path, "train"))
+        return list_part(ds, NULL, false, err);
+    bool ok = list_part(ds, "train", false, err);
+    for (size_t i = 0; ok && i < sizeof held_out / sizeof *held_out; i++)
+        if (wf_folder_exists(ds->info.path, held_out[i]))
+            ok = list_part(ds, held_out[i], true, err);
+    return ok;
+}
+
+const struct wf_layout_kind wf_layout_classes = {
+    .name = "classes",
+    .looks = "a folder of images for each class, or such folders in train/ and test/",
+    .probe = probe,
+    .list = list,
+};

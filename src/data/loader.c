@@ -1,0 +1,377 @@
+/*
+ * I1. What a batch holds is a function of the options, (epoch, batch) and the boxes: threads only decide
+ *     when it is made.
+ * I2. Tickets number the batches from where the loader was sought to. A slot of the ring is written by
+ *     the one thread that took its ticket, and read by the rank after `ready` is set under the lock.
+ * I3. Tickets are taken in order, and at most `n_slots` lie between what is made and what is consumed.
+ */
+#include "data/loader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "data/loader_inside.h"
+
+/* --- threads --- */
+
+static void *work(void *arg)
+{
+    struct wf_loader *const l = arg;
+    struct wf_reader *const reader = wf_reader_new(l->ds);
+    (void)pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (!l->stop && l->taken >= l->consumed + l->n_slots) /* I3 */
+            (void)pthread_cond_wait(&l->changed, &l->lock);
+        if (l->stop)
+            break;
+        struct wf_slot *const slot = &l->slots[l->taken % l->n_slots];
+        slot->ticket = l->taken++;
+        (void)pthread_mutex_unlock(&l->lock);
+        wf_loader_fill(l, reader, slot); /* I2 */
+        (void)pthread_mutex_lock(&l->lock);
+        slot->ready = true;
+        (void)pthread_cond_broadcast(&l->changed);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    wf_reader_free(reader);
+    return NULL;
+}
+
+static void halt(struct wf_loader *l)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    (void)pthread_cond_broadcast(&l->changed);
+    (void)pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_threads; i++)
+        (void)pthread_join(l->threads[i], NULL);
+    l->n_threads = 0;
+    l->stop = false;
+    for (int i = 0; i < l->n_slots; i++) {
+        free(l->slots[i].image);
+        free(l->slots[i].labels);
+    }
+    free(l->slots);
+    l->slots = NULL;
+    l->n_slots = 0;
+    l->has_boxes = false;
+}
+
+static size_t image_bytes(const struct wf_loader *l)
+{
+    return (size_t)wf_region_count(l->image_box) * sizeof(float);
+}
+
+static size_t label_bytes(const struct wf_loader *l)
+{
+    return (size_t)wf_region_count(l->target_box) * sizeof(int32_t);
+}
+
+static bool start(struct wf_loader *l, struct wf_err *err)
+{
+    const int wanted = l->options.threads > 0 ? l->options.threads + 1 : 1;
+    l->slots = calloc((size_t)wanted, sizeof *l->slots);
+    WF_BUG_ON(!l->slots, "out of memory for a queue");
+    l->n_slots = wanted;
+    for (int i = 0; i < wanted; i++) {
+        struct wf_slot *const s = &l->slots[i];
+        if (image_bytes(l) > 0)
+            s->image = malloc(image_bytes(l));
+        if (label_bytes(l) > 0)
+            s->labels = malloc(label_bytes(l));
+        if ((image_bytes(l) > 0 && !s->image) || (label_bytes(l) > 0 && !s->labels))
+            return wf_err_set(err, WF_ERR_FIT,
+                              "no memory for %d batches of input of %zu bytes: use fewer "
+                              "data.threads",
+                              wanted, image_bytes(l) + label_bytes(l));
+    }
+    l->taken = l->consumed = 0;
+    l->has_boxes = true;
+    for (; l->n_threads < l->options.threads; l->n_threads++)
+        if (pthread_create(&l->threads[l->n_threads], NULL, work, l) != 0)
+            break;
+    if (l->options.threads > 0 && l->n_threads == 0)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot start a thread to read ahead");
+    return true;
+}
+
+/* --- making one --- */
+
+static bool no_samples(const struct wf_loader *l, struct wf_err *err)
+{
+    const struct wf_dataset_info *const info = wf_dataset_info(l->ds);
+    return wf_err_set(err, WF_ERR_INPUT, "'%s' has no images for %s: it has %" PRId64 " in all%s",
+                      info->path, wf_loader_trains(l) ? "training" : "validation", info->samples,
+                      wf_loader_trains(l) ? ""
+                                          : ", set data.validation above 0 and have at least two");
+}
+
+static bool check_sample(const struct wf_loader *l, int64_t sample, bool whole, struct wf_err *err)
+{
+    const struct wf_data_sample *const s = wf_dataset_sample(l->ds, sample);
+    const struct wf_data_sample *const first = wf_dataset_sample(l->ds, l->samples[0]);
+    static const char *const axes[WF_AXES] = { "", "depth", "height", "width", "" };
+    bool ok = true;
+    for (int a = WF_D; ok && a <= WF_W; a++) {
+        if (whole && s->extent[a] != l->options.crop[a])
+            ok = wf_err_set(err, WF_ERR_INPUT,
+                            "'%s' has %s %" PRId64 ", but '%s' has %" PRId64
+                            ": set data.crop to a size that all images have",
+                            s->image, axes[a], s->extent[a], first->image, first->extent[a]);
+        else if (s->extent[a] < l->options.crop[a])
+            ok = wf_err_set(err, WF_ERR_INPUT,
+                            "'%s' has %s %" PRId64 ", smaller than the crop's %" PRId64
+                            ": set data.crop to a size that all images have",
+                            s->image, axes[a], s->extent[a], l->options.crop[a]);
+    }
+    return ok;
+}
+
+static bool find_samples(struct wf_loader *l, struct wf_err *err)
+{
+    const int64_t samples = wf_dataset_info(l->ds)->samples;
+    wf_split_init(&l->split, l->ds, l->options.validation, l->options.seed);
+    l->samples = wf_loader_trains(l) ? l->split.train : l->split.valid;
+    l->n_samples = wf_loader_trains(l) ? l->split.n_train : l->split.n_valid;
+    if (l->options.part == WF_PART_ALL) {
+        l->all = calloc((size_t)samples + 1, sizeof *l->all);
+        WF_BUG_ON(!l->all, "out of memory for a list");
+        l->n_samples = 0;
+        for (int64_t i = 0; i < samples; i++)
+            if (!wf_dataset_sample(l->ds, i)->problem)
+                l->all[l->n_samples++] = i;
+        l->samples = l->all;
+    }
+    if (l->n_samples == 0)
+        return no_samples(l, err);
+    const bool whole = l->options.crop[WF_H] == 0 && l->options.crop[WF_W] == 0;
+    for (int a = WF_D; a <= WF_W; a++)
+        if (l->options.crop[a] == 0)
+            l->options.crop[a] = whole ? wf_dataset_sample(l->ds, l->samples[0])->extent[a] : 1;
+    for (int64_t i = 0; i < l->n_samples; i++)
+        if (!check_sample(l, l->samples[i], whole, err))
+            return false;
+    return true;
+}
+
+static void count_items(struct wf_loader *l)
+{
+    l->first_item = calloc((size_t)l->n_samples + 1, sizeof *l->first_item);
+    WF_BUG_ON(!l->first_item, "out of memory for a list");
+    for (int64_t i = 0; i < l->n_samples; i++) {
+        const int64_t own = wf_loader_trains(l) ? l->options.repeat
+                                                : wf_loader_tiles(l, l->samples[i], WF_D) *
+                                                      wf_loader_tiles(l, l->samples[i], WF_H) *
+                                                      wf_loader_tiles(l, l->samples[i], WF_W);
+        l->first_item[i + 1] = l->first_item[i] + own;
+    }
+    l->items = l->first_item[l->n_samples];
+    l->batches = wf_ceil_div(l->items, l->options.batch);
+}
+
+static bool prepare(struct wf_loader *l, const struct wf_normal *normal, struct wf_err *err)
+{
+    const int channels = wf_dataset_info(l->ds)->channels;
+    if (normal && normal->channels != channels)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' has %d channels, but the network was trained with %d",
+                          wf_dataset_info(l->ds)->path, channels, normal->channels);
+    for (int c = 0; c < channels; c++) {
+        l->scale[c] = normal ? (float)(1 / normal->std[c]) : 1;
+        l->offset[c] = normal ? (float)(-normal->mean[c] / normal->std[c]) : 0;
+    }
+    l->options.normal = NULL; /* was borrowed */
+    if (!find_samples(l, err))
+        return false;
+    count_items(l);
+    if (wf_loader_trains(l) && l->options.balance)
+        l->balance = wf_balance_new(l->ds, l->samples, l->n_samples, err);
+    return !wf_loader_trains(l) || !l->options.balance || l->balance;
+}
+
+struct wf_loader *wf_loader_new(const struct wf_dataset *ds,
+                                const struct wf_loader_options *options, struct wf_err *err)
+{
+    WF_BUG_ON(options->batch < 1 || options->threads < 0, "batch %" PRId64 ", %d threads",
+              options->batch, options->threads);
+    struct wf_loader *const l = calloc(1, sizeof *l);
+    WF_BUG_ON(!l, "out of memory for a loader");
+    l->ds = ds;
+    l->options = *options;
+    l->options.repeat = wf_max(options->repeat, 1);
+    l->threads = calloc((size_t)options->threads + 1, sizeof *l->threads);
+    WF_BUG_ON(!l->threads, "out of memory for threads");
+    (void)pthread_mutex_init(&l->lock, NULL);
+    (void)pthread_cond_init(&l->changed, NULL);
+    l->reader = wf_reader_new(ds);
+    if (prepare(l, options->normal, err))
+        return l;
+    wf_loader_free(l);
+    return NULL;
+}
+
+void wf_loader_free(struct wf_loader *l)
+{
+    if (!l)
+        return;
+    halt(l);
+    wf_reader_free(l->reader);
+    wf_balance_free(l->balance);
+    wf_split_release(&l->split);
+    (void)pthread_mutex_destroy(&l->lock);
+    (void)pthread_cond_destroy(&l->changed);
+    free(l->threads);
+    free(l->first_item);
+    free(l->all);
+    free(l);
+}
+
+/* --- asking --- */
+
+int64_t wf_loader_batches(const struct wf_loader *l)
+{
+    return l->batches;
+}
+
+int64_t wf_loader_items(const struct wf_loader *l)
+{
+    return l->items;
+}
+
+struct wf_shape wf_loader_shape(const struct wf_loader *l)
+{
+    return WF_SHAPE(l->options.batch, l->options.crop[WF_D], l->options.crop[WF_H],
+                    l->options.crop[WF_W], wf_dataset_info(l->ds)->channels);
+}
+
+size_t wf_loader_memory_used(const struct wf_loader *l)
+{
+    return (size_t)l->n_slots * (image_bytes(l) + label_bytes(l));
+}
+
+void wf_loader_seek(struct wf_loader *l, int64_t epoch, int64_t batch)
+{
+    WF_BUG_ON(epoch < 0 || batch < 0, "epoch %" PRId64 ", batch %" PRId64, epoch, batch);
+    halt(l);
+    l->epoch = epoch + batch / l->batches;
+    l->batch = batch % l->batches;
+    l->taken = l->consumed = 0;
+}
+
+void wf_loader_where(const struct wf_loader *l, int64_t *epoch, int64_t *batch)
+{
+    const int64_t at = l->batch + l->consumed;
+    *epoch = l->epoch + at / l->batches;
+    *batch = at % l->batches;
+}
+
+/* --- the next one --- */
+
+/* The box of a view that has data; otherwise nothing. */
+static struct wf_region wanted(const struct wf_view *view)
+{
+    return view && view->data ? view->box : (struct wf_region){ 0 };
+}
+
+static void check_box(const struct wf_loader *l, struct wf_region box, int64_t channels,
+                      bool per_image)
+{
+    if (wf_region_is_empty(box))
+        return;
+    struct wf_region whole = wf_shape_region(wf_loader_shape(l));
+    whole.hi[WF_C] = channels;
+    for (int a = WF_D; per_image && a <= WF_W; a++)
+        whole.hi[a] = 1;
+    WF_BUG_ON(!wf_region_contains(whole, box) || wf_region_extent(box, WF_C) != channels,
+              "a box past the batch: rows to %" PRId64 ", %" PRId64 " x %" PRId64 " x %" PRId64
+              " x %" PRId64,
+              box.hi[WF_N], box.hi[WF_D], box.hi[WF_H], box.hi[WF_W], box.hi[WF_C]);
+}
+
+static bool settle(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
+                   struct wf_err *err)
+{
+    const struct wf_region image_box = wanted(image);
+    struct wf_region target_box = wanted(target);
+    const enum wf_labels labels = wf_dataset_info(l->ds)->labels;
+    if (!wf_region_is_empty(target_box) && labels == WF_LABELS_NONE)
+        return wf_err_set(err, WF_ERR_INPUT, "'%s' has images only: training needs masks",
+                          wf_dataset_info(l->ds)->path);
+    check_box(l, image_box, wf_dataset_info(l->ds)->channels, false);
+    check_box(l, target_box, wf_region_extent(target_box, WF_C), labels == WF_LABELS_IMAGE);
+    target_box.lo[WF_C] = 0;
+    target_box.hi[WF_C] = wf_region_is_empty(target_box) ? 0 : 1;
+    if (l->has_boxes && wf_region_equal(image_box, l->image_box) &&
+        wf_region_equal(target_box, l->target_box))
+        return true;
+    int64_t epoch, batch;
+    wf_loader_where(l, &epoch, &batch);
+    wf_loader_seek(l, epoch, batch);
+    l->image_box = image_box;
+    l->target_box = target_box;
+    return start(l, err);
+}
+
+static void put_image(const struct wf_view *view, float *from)
+{
+    if (view->dtype == WF_F32) {
+        const struct wf_view dense = wf_view_dense(from, WF_F32, view->box);
+        wf_view_copy(view, &dense);
+        return;
+    }
+    const struct wf_region b = view->box;
+    for (int64_t n = b.lo[WF_N]; n < b.hi[WF_N]; n++)
+        for (int64_t d = b.lo[WF_D]; d < b.hi[WF_D]; d++)
+            for (int64_t h = b.lo[WF_H]; h < b.hi[WF_H]; h++)
+                for (int64_t w = b.lo[WF_W]; w < b.hi[WF_W]; w++)
+                    for (int64_t c = b.lo[WF_C]; c < b.hi[WF_C]; c++)
+                        wf_view_put(view, n, d, h, w, c, (double)*from++);
+}
+
+static void put_target(const struct wf_view *view, const int32_t *from)
+{
+    const struct wf_region b = view->box;
+    const bool direct = wf_region_extent(b, WF_C) == 1 && b.lo[WF_C] == 0;
+    for (int64_t n = b.lo[WF_N]; n < b.hi[WF_N]; n++)
+        for (int64_t d = b.lo[WF_D]; d < b.hi[WF_D]; d++)
+            for (int64_t h = b.lo[WF_H]; h < b.hi[WF_H]; h++)
+                for (int64_t w = b.lo[WF_W]; w < b.hi[WF_W]; w++, from++)
+                    for (int64_t c = b.lo[WF_C]; c < b.hi[WF_C]; c++)
+                        wf_view_put(view, n, d, h, w, c, direct ? *from : *from == c);
+}
+
+static struct wf_slot *await(struct wf_loader *l)
+{
+    struct wf_slot *const slot = &l->slots[l->consumed % l->n_slots];
+    if (l->n_threads == 0) {
+        slot->ticket = l->consumed;
+        slot->err = (struct wf_err){ 0 };
+        wf_loader_fill(l, l->reader, slot);
+        return slot;
+    }
+    (void)pthread_mutex_lock(&l->lock);
+    while (!slot->ready || slot->ticket != l->consumed)
+        (void)pthread_cond_wait(&l->changed, &l->lock);
+    (void)pthread_mutex_unlock(&l->lock);
+    return slot;
+}
+
+bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
+                    struct wf_err *err)
+{
+    if (!settle(l, image, target, err))
+        return false;
+    struct wf_slot *const slot = await(l);
+    if (slot->err.code) /* the batch stays where it is: asking again fails again */
+        return wf_err_set(err, slot->err.code, "%s", slot->err.text);
+    if (slot->image)
+        put_image(image, slot->image);
+    if (slot->labels)
+        put_target(target, slot->labels);
+    (void)pthread_mutex_lock(&l->lock);
+    slot->ready = false;
+    l->consumed++;
+    (void)pthread_cond_broadcast(&l->changed);
+    (void)pthread_mutex_unlock(&l->lock);
+    return true;
+}

@@ -1,0 +1,83 @@
+/*
+ * The loader: batches for a rank, made ahead by threads.
+ *
+ * A rank shows where its boxes of image and target lie (global coordinates of the batch tensors, rim
+ * included); the loader reads only the windows that these boxes need, normalises and augments them,
+ * and keeps a few batches ready. Which samples, crops and changes a batch holds depends on (seed,
+ * epoch, batch) alone: not on the mesh, not on the threads, not on what was asked for before.
+ *
+ *     struct wf_loader *loader = wf_loader_new(ds, &options, err);
+ *     wf_loader_seek(loader, epoch, batch);                  from the start, or where a run stopped
+ *     for (...)
+ *         if (!wf_loader_next(loader, &image, &target, err)) ...
+ *
+ * Training: each epoch takes each item once, in another order; where the batch does not divide them the
+ * last batch is filled up from the front of the epoch's order. Validation: crops that cover each image,
+ * without change, in order; rows past the end repeat an item and count nothing (wf_loader_item()).
+ *
+ * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that fails
+ * tells the others by wf_comm_agree().
+ */
+#ifndef WF_DATA_LOADER_H
+#define WF_DATA_LOADER_H
+
+#include "data/sampler.h"
+#include "tensor/view.h"
+
+enum wf_part { WF_PART_TRAIN, WF_PART_VALID, WF_PART_ALL };
+
+struct wf_loader_options {
+    enum wf_part part;
+    double validation;     /* fraction of the samples; the same for both parts */
+    int64_t batch;         /* global: rows of the image tensor */
+    int64_t crop[WF_AXES]; /* D, H, W; 0: the whole image, which all samples must agree on */
+    int64_t repeat;        /* training: crops of each sample in an epoch; 0: one */
+    unsigned augment;      /* training: set of WF_AUGMENT_* */
+    bool balance;          /* training: draw the class first, then a crop that holds it */
+    const struct wf_normal *normal; /* borrowed for the call; NULL: raw values */
+    int64_t classes;                /* labels from 0 to classes - 1 are right; 0: anything is */
+    bool has_ignore;                /* labels equal to `ignore` are right too */
+    int32_t ignore;
+    uint64_t seed;
+    int threads; /* that read ahead; 0: none, batches are made when asked for */
+};
+
+struct wf_loader;
+
+/* NULL on failure: an image smaller than the crop, sizes that differ without a crop, no samples. */
+[[nodiscard]] struct wf_loader *wf_loader_new(const struct wf_dataset *ds,
+                                              const struct wf_loader_options *options,
+                                              struct wf_err *err);
+void wf_loader_free(struct wf_loader *loader);
+
+int64_t wf_loader_batches(const struct wf_loader *loader); /* of an epoch */
+int64_t wf_loader_items(const struct wf_loader *loader);   /* of an epoch */
+/* The crop's extents: D, H, W, and the image's channels as C; N is the batch. */
+struct wf_shape wf_loader_shape(const struct wf_loader *loader);
+/* Bytes that the queue takes once the boxes are known. */
+size_t wf_loader_memory_used(const struct wf_loader *loader);
+
+/* The next batch is (epoch, batch); the start is (0, 0). */
+void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);
+/* The (epoch, batch) that comes next. */
+void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *batch);
+
+/* Fill this rank's boxes and move on; after an epoch's last batch comes the next epoch. `image` is
+ * f32, bf16 or f16 with the dataset's channels. `target` may be NULL. As i32 with one channel it
+ * takes labels (over the crop, or one for each image where its spatial extent is one); as a float
+ * with one channel 0 or 1; as a float with more channels a 1 in the label's channel. Views without
+ * data are passed over. */
+[[nodiscard]] bool wf_loader_next(struct wf_loader *loader, const struct wf_view *image,
+                                  const struct wf_view *target, struct wf_err *err);
+
+/* What row `row` of a batch is. */
+struct wf_loader_item {
+    struct wf_draw draw;
+    /* The part of the crop whose pixels count in metrics: all in training; in validation, what no
+     * earlier crop of the image has covered; empty for a row that only fills the batch. */
+    struct wf_region counts;
+};
+struct wf_loader_item wf_loader_item(const struct wf_loader *loader, int64_t epoch, int64_t batch,
+                                     int64_t row);
+
+#endif

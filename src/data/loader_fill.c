@@ -1,0 +1,182 @@
+/* What a batch holds, and the making of it: a function of options, (epoch, batch) and boxes (I1). */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/loader_inside.h"
+
+/* --- which items --- */
+
+int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis)
+{
+    const int64_t extent = wf_dataset_sample(l->ds, sample)->extent[axis];
+    return wf_ceil_div(extent, l->options.crop[axis]);
+}
+
+/* Tile `k` of a sample; the last along an axis moves back so that it lies inside, and counts only what
+ * is new. */
+static struct wf_item tile_item(const struct wf_loader *l, int64_t sample, int64_t k)
+{
+    struct wf_item item = { .draw = { .sample = sample, .change = { .gain = 1 } } };
+    memcpy(item.draw.crop, l->options.crop, sizeof item.draw.crop);
+    item.counts = (struct wf_region){ .hi = { [WF_N] = 1, [WF_C] = 1 } };
+    for (int a = WF_W; a >= WF_D; a--) {
+        const int64_t extent = wf_dataset_sample(l->ds, sample)->extent[a];
+        const int64_t crop = l->options.crop[a], parts = wf_loader_tiles(l, sample, a);
+        const int64_t wanted = k % parts * crop, origin = wf_min(wanted, extent - crop);
+        item.draw.change.origin[a] = origin;
+        item.counts.lo[a] = wanted - origin;
+        item.counts.hi[a] = crop;
+        k /= parts;
+    }
+    return item;
+}
+
+static struct wf_item covering_item(const struct wf_loader *l, int64_t position)
+{
+    const int64_t item = position % l->items;
+    int64_t lo = 0, hi = l->n_samples;
+    while (hi - lo > 1) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (l->first_item[mid] <= item)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    struct wf_item found = tile_item(l, l->samples[lo], item - l->first_item[lo]);
+    if (position >= l->items)
+        found.counts = (struct wf_region){ 0 };
+    return found;
+}
+
+struct wf_item wf_loader_item(const struct wf_loader *l, int64_t epoch, int64_t batch, int64_t row)
+{
+    const int64_t position = batch * l->options.batch + row;
+    WF_BUG_ON(batch < 0 || batch >= l->batches || row < 0 || row >= l->options.batch,
+              "row %" PRId64 " of batch %" PRId64, row, batch);
+    if (!wf_loader_trains(l))
+        return covering_item(l, position);
+    /* The last batch is filled up from the front, with crops of their own. */
+    const int64_t item = wf_sampler_order(l->options.seed, epoch, l->items, position % l->items);
+    const int64_t sample = l->samples[item % l->n_samples];
+    struct wf_draw_rule rule = { .seed = l->options.seed,
+                                 .augment = l->options.augment,
+                                 .balance = l->balance };
+    memcpy(rule.crop, l->options.crop, sizeof rule.crop);
+    struct wf_item found = { .draw = wf_sampler_draw(l->ds, &rule, sample, epoch,
+                                                     item + position / l->items * l->items) };
+    found.counts = (struct wf_region){ .hi = { [WF_N] = 1, [WF_C] = 1 } };
+    for (int a = WF_D; a <= WF_W; a++)
+        found.counts.hi[a] = l->options.crop[a];
+    return found;
+}
+
+/* --- filling --- */
+
+static int64_t pixels_of(struct wf_region r)
+{
+    return wf_region_extent(r, WF_D) * wf_region_extent(r, WF_H) * wf_region_extent(r, WF_W);
+}
+
+static bool labels_are_right(const struct wf_loader *l, const struct wf_data_sample *s,
+                             const struct wf_region *w, const int32_t *labels, int64_t count,
+                             struct wf_err *err)
+{
+    const int64_t classes = l->options.classes == 1 ? 2 : l->options.classes;
+    for (int64_t i = 0; classes && i < count; i++) {
+        if ((labels[i] >= 0 && labels[i] < classes) ||
+            (l->options.has_ignore && labels[i] == l->options.ignore))
+            continue;
+        const int64_t wide = wf_region_extent(*w, WF_W), high = wf_region_extent(*w, WF_H);
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s': label %" PRId32 " at plane %" PRId64 ", row %" PRId64
+                          ", column %" PRId64 " is none of the %" PRId64
+                          " classes: set model.classes=%" PRId32 ", or train.ignore=%" PRId32
+                          " if it does not count",
+                          s->mask ? s->mask : s->image, labels[i], w->lo[WF_D] + i / wide / high,
+                          w->lo[WF_H] + i / wide % high, w->lo[WF_W] + i % wide, classes,
+                          labels[i] + 1, labels[i]);
+    }
+    return true;
+}
+
+/* Image or labels of one row: reads the window of the file that the box needs, and changes it. */
+static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
+                      const struct wf_draw *draw, const struct wf_region *box, float *image,
+                      int32_t *labels, struct wf_err *err)
+{
+    const struct wf_data_sample *const s = wf_dataset_sample(l->ds, draw->sample);
+    struct wf_change_job job = { .change = &draw->change,
+                                 .crop = draw->crop,
+                                 .image = wf_dataset_extent(l->ds, draw->sample),
+                                 .window = *box,
+                                 .channels = (int)s->extent[WF_C],
+                                 .scale = l->scale,
+                                 .offset = l->offset,
+                                 .out = image,
+                                 .out_labels = labels };
+    job.source = wf_change_reads(job.change, job.crop, job.image, job.window);
+    const int64_t count = pixels_of(job.source);
+    const int64_t each = image ? job.channels : 1;
+    void *const raw = malloc((size_t)(count * each) * sizeof(float));
+    if (!raw)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
+                          count);
+    float *const pixels = image ? raw : NULL;
+    int32_t *const marks = labels ? raw : NULL;
+    const bool ok = wf_reader_read(reader, draw->sample, &job.source, pixels, marks, err) &&
+                    (!labels || labels_are_right(l, s, &job.source, marks, count, err));
+    if (ok) {
+        job.pixels = pixels;
+        job.labels = marks;
+        wf_change_apply(&job);
+    }
+    free(raw);
+    return ok;
+}
+
+static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, int32_t *labels,
+                       int64_t count, struct wf_err *err)
+{
+    const struct wf_data_sample *const s = wf_dataset_sample(l->ds, draw->sample);
+    const struct wf_region one = { .hi = { 1, 1, 1, 1, 1 } };
+    if (!labels_are_right(l, s, &one, &s->label, 1, err))
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = s->label;
+    return true;
+}
+
+static bool fill_row(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot,
+                     const struct wf_draw *draw, int64_t row, struct wf_err *err)
+{
+    const struct wf_region *const image = &l->image_box, *const target = &l->target_box;
+    const int64_t channels = wf_dataset_info(l->ds)->channels;
+    bool ok = true;
+    if (slot->image && row >= image->lo[WF_N] && row < image->hi[WF_N])
+        ok = fill_part(l, reader, draw, image,
+                       slot->image + (row - image->lo[WF_N]) * pixels_of(*image) * channels, NULL,
+                       err);
+    if (!ok || !slot->labels || row < target->lo[WF_N] || row >= target->hi[WF_N])
+        return ok;
+    const int64_t count = pixels_of(*target);
+    int32_t *const labels = slot->labels + (row - target->lo[WF_N]) * count;
+    if (wf_dataset_info(l->ds)->labels == WF_LABELS_IMAGE)
+        return fill_label(l, draw, labels, count, err);
+    return fill_part(l, reader, draw, target, NULL, labels, err);
+}
+
+void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot)
+{
+    const int64_t at = l->batch + slot->ticket;
+    const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
+    bool ok = true;
+    for (int64_t row = 0; ok && row < l->options.batch; row++) {
+        const bool in_image = row >= l->image_box.lo[WF_N] && row < l->image_box.hi[WF_N];
+        const bool in_target = row >= l->target_box.lo[WF_N] && row < l->target_box.hi[WF_N];
+        if (!in_image && !in_target)
+            continue;
+        const struct wf_item item = wf_loader_item(l, epoch, batch, row);
+        ok = fill_row(l, reader, slot, &item.draw, row, &slot->err);
+    }
+}

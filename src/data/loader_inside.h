@@ -1,0 +1,51 @@
+/* Inside data/: the loader's state, and the making of one batch (loader_fill.c). */
+#ifndef WF_DATA_LOADER_INSIDE_H
+#define WF_DATA_LOADER_INSIDE_H
+
+#include <pthread.h>
+
+#include "data/loader.h"
+
+struct wf_slot {
+    int64_t ticket;
+    bool ready;
+    struct wf_err err;
+    float *image;    /* over the rank's box, dense */
+    int32_t *labels; /* over the target's box, one channel */
+};
+
+struct wf_loader {
+    const struct wf_dataset *ds;
+    struct wf_loader_options options;
+    struct wf_split split;
+    const int64_t *samples; /* of this part */
+    int64_t *all, n_samples, items, batches;
+    int64_t *first_item; /* validation: where a sample's crops begin; n_samples + 1 */
+    float scale[WF_DATA_CHANNELS], offset[WF_DATA_CHANNELS];
+    struct wf_balance *balance;
+
+    int64_t epoch, batch; /* of ticket 0 */
+    bool has_boxes;
+    struct wf_region image_box, target_box; /* empty: not wanted */
+    struct wf_slot *slots;
+    int n_slots, n_threads;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t *threads;
+    bool stop;
+    int64_t taken, consumed;  /* tickets */
+    struct wf_reader *reader; /* without threads */
+};
+
+static inline bool wf_loader_trains(const struct wf_loader *l)
+{
+    return l->options.part == WF_PART_TRAIN;
+}
+
+/* Crops that cover a sample along an axis. */
+int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
+/* Makes the batch of the slot's ticket; failures lie in its err. Touches nothing but slot and reader. */
+void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot);
+
+#endif

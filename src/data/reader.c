@@ -1,0 +1,295 @@
+/* Pixels of a dataset: files that stay open for a while, raw values, labels. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/dataset_inside.h"
+
+struct slot {
+    const char *path; /* the dataset's; NULL: free */
+    struct wf_raster *raster;
+    uint64_t used;
+};
+
+struct wf_reader {
+    const struct wf_dataset *ds;
+    struct slot slots[WF_DATA_OPEN];
+    uint64_t clock;
+    struct wf_infile file; /* of a layout that reads for itself */
+    const char *file_path; /* NULL: not open */
+    int32_t *raw;          /* scratch for masks, palettes and single channels */
+    size_t room;
+};
+
+struct wf_reader *wf_reader_new(const struct wf_dataset *ds)
+{
+    struct wf_reader *const reader = calloc(1, sizeof *reader);
+    WF_BUG_ON(!reader, "out of memory for a reader");
+    reader->ds = ds;
+    return reader;
+}
+
+void wf_reader_free(struct wf_reader *reader)
+{
+    if (!reader)
+        return;
+    for (int i = 0; i < WF_DATA_OPEN; i++)
+        if (reader->slots[i].path)
+            wf_raster_close(reader->slots[i].raster);
+    if (reader->file_path)
+        wf_infile_close(&reader->file);
+    free(reader->raw);
+    free(reader);
+}
+
+static struct wf_raster *open_raster(struct wf_reader *reader, const char *path, struct wf_err *err)
+{
+    struct slot *oldest = &reader->slots[0];
+    for (int i = 0; i < WF_DATA_OPEN; i++) {
+        struct slot *const s = &reader->slots[i];
+        if (s->path && strcmp(s->path, path) == 0) {
+            s->used = ++reader->clock;
+            return s->raster;
+        }
+        if (s->used < oldest->used)
+            oldest = s;
+    }
+    struct wf_raster *const raster = wf_raster_open(path, err);
+    if (!raster)
+        return NULL;
+    if (oldest->path)
+        wf_raster_close(oldest->raster);
+    *oldest = (struct slot){ .path = path, .raster = raster, .used = ++reader->clock };
+    return raster;
+}
+
+static int32_t *scratch(struct wf_reader *reader, int64_t count, struct wf_err *err)
+{
+    const size_t bytes = (size_t)count * sizeof *reader->raw;
+    if (bytes <= reader->room)
+        return reader->raw;
+    int32_t *const grown = realloc(reader->raw, bytes);
+    if (!grown) {
+        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu bytes", bytes);
+        return NULL;
+    }
+    reader->raw = grown;
+    reader->room = bytes;
+    return grown;
+}
+
+static int64_t pixels_of(const struct wf_region *w)
+{
+    return wf_region_extent(*w, WF_D) * wf_region_extent(*w, WF_H) * wf_region_extent(*w, WF_W);
+}
+
+/* A file may have been replaced since the dataset was opened. */
+static bool same_size(const struct wf_raster *r, const struct wf_entry *e, int channels,
+                      const char *path, struct wf_err *err)
+{
+    const struct wf_raster_info *const info = wf_raster_info(r);
+    const int64_t *const extent = e->sample.extent;
+    if (info->depth == extent[WF_D] && info->height == extent[WF_H] &&
+        info->width == extent[WF_W] && info->channels >= channels)
+        return true;
+    return wf_err_set(err, WF_ERR_INPUT, "'%s' has changed since the dataset was opened", path);
+}
+
+/* --- images --- */
+
+static bool read_palette(struct wf_reader *reader, struct wf_raster *r,
+                         const struct wf_region *window, float *image, struct wf_err *err)
+{
+    const struct wf_raster_info *const info = wf_raster_info(r);
+    const int64_t count = pixels_of(window);
+    int32_t *const raw = scratch(reader, count, err);
+    if (!raw || !wf_raster_read_window(r, window, 0, 1, WF_I32, raw, err))
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        for (int c = 0; c < 3; c++)
+            image[i * 3 + c] =
+                raw[i] >= 0 && raw[i] < info->colors ? (float)info->palette[raw[i]][c] : 0.0f;
+    return true;
+}
+
+static bool read_channels(struct wf_reader *reader, const struct wf_entry *e,
+                          const struct wf_region *window, float *image, struct wf_err *err)
+{
+    const int64_t count = pixels_of(window);
+    float *const one = (float *)scratch(reader, count, err);
+    if (!one)
+        return false;
+    for (int f = 0; f < e->n_files; f++) {
+        struct wf_raster *const r = open_raster(reader, e->files[f], err);
+        if (!r || !same_size(r, e, 1, e->files[f], err) ||
+            !wf_raster_read_window(r, window, 0, 1, WF_F32, one, err))
+            return false;
+        for (int64_t i = 0; i < count; i++)
+            image[i * e->n_files + f] = one[i];
+    }
+    return true;
+}
+
+static bool read_own(struct wf_reader *reader, const struct wf_entry *e,
+                     const struct wf_region *window, float *image, struct wf_err *err)
+{
+    if (!reader->file_path || strcmp(reader->file_path, e->files[0]) != 0) {
+        if (reader->file_path)
+            wf_infile_close(&reader->file);
+        reader->file_path = NULL;
+        if (!wf_infile_open(&reader->file, e->files[0], err))
+            return false;
+        reader->file_path = e->files[0];
+    }
+    return reader->ds->kind->read(e, &reader->file, window, image, err);
+}
+
+static bool check_finite(const struct wf_entry *e, const struct wf_region *window,
+                         const float *image, struct wf_err *err)
+{
+    const int64_t channels = e->sample.extent[WF_C], count = pixels_of(window) * channels;
+    /* x - x is 0 but for NaN and infinity: one sum to look at, and no branches. */
+    float odd = 0;
+    for (int64_t i = 0; i < count; i++)
+        odd += image[i] - image[i];
+    if (odd == 0.0f)
+        return true;
+    int64_t i = 0;
+    while (isfinite(image[i]))
+        i++;
+    const int64_t at = i / channels, wide = wf_region_extent(*window, WF_W);
+    const int64_t high = wf_region_extent(*window, WF_H);
+    return wf_err_set(err, WF_ERR_INPUT,
+                      "'%s': %s at plane %" PRId64 ", row %" PRId64 ", column %" PRId64
+                      ", channel %" PRId64 ": give such pixels a number",
+                      e->n_files > 1 ? e->files[i % channels] : e->sample.image,
+                      isnan(image[i]) ? "NaN" : "infinity", window->lo[WF_D] + at / wide / high,
+                      window->lo[WF_H] + at / wide % high, window->lo[WF_W] + at % wide,
+                      i % channels);
+}
+
+static bool read_image(struct wf_reader *reader, const struct wf_entry *e,
+                       const struct wf_region *window, float *image, struct wf_err *err)
+{
+    bool ok;
+    if (reader->ds->kind->read) {
+        ok = read_own(reader, e, window, image, err);
+    } else if (e->n_files > 1) {
+        ok = read_channels(reader, e, window, image, err);
+    } else {
+        struct wf_raster *const r = open_raster(reader, e->files[0], err);
+        ok = r && same_size(r, e, 1, e->files[0], err);
+        const int channels = (int)e->sample.extent[WF_C];
+        if (ok && wf_raster_info(r)->colors > 0 && channels == 3)
+            ok = read_palette(reader, r, window, image, err);
+        else
+            ok = ok && same_size(r, e, channels, e->files[0], err) &&
+                 wf_raster_read_window(r, window, 0, channels, WF_F32, image, err);
+    }
+    return ok && check_finite(e, window, image, err);
+}
+
+/* --- masks --- */
+
+const struct wf_raster_info *wf_reader_mask_info(struct wf_reader *reader, int64_t sample,
+                                                 struct wf_err *err)
+{
+    const struct wf_raster *const r =
+        open_raster(reader, reader->ds->entries[sample].sample.mask, err);
+    return r ? wf_raster_info(r) : NULL;
+}
+
+/* From the last pixel to the first, because it grows in its place. What has no colour gets -1. */
+static void paint(const struct wf_raster_info *info, int64_t count, int32_t *raw)
+{
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const int32_t v = raw[i];
+        for (int c = 0; c < 3; c++)
+            raw[i * 3 + c] = info->colors > 0
+                                 ? v >= 0 && v < info->colors ? info->palette[v][c] : -1
+                             : v >= 0 && v < 256 ? v
+                                                 : -1;
+    }
+}
+
+const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
+                              const struct wf_region *window, bool by_color, int *channels,
+                              struct wf_err *err)
+{
+    const struct wf_entry *const e = &reader->ds->entries[sample];
+    struct wf_raster *const r = open_raster(reader, e->sample.mask, err);
+    if (!r || !same_size(r, e, 1, e->sample.mask, err))
+        return NULL;
+    const int stored = wf_raster_info(r)->channels >= 3 ? 3 : 1;
+    *channels = by_color ? 3 : stored;
+    const int64_t count = pixels_of(window);
+    int32_t *const raw = scratch(reader, count * *channels, err);
+    if (!raw || !wf_raster_read_window(r, window, 0, stored, WF_I32, raw, err))
+        return NULL;
+    if (stored != *channels)
+        paint(wf_raster_info(r), count, raw);
+    return raw;
+}
+
+static bool refuse_value(const struct wf_dataset *ds, const struct wf_entry *e,
+                         const struct wf_region *window, int channels, const int32_t *raw,
+                         int64_t at, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const int64_t wide = wf_region_extent(*window, WF_W), high = wf_region_extent(*window, WF_H);
+    const char *const why = ds->info.codes == WF_CODES_BINARY
+                                ? "the other masks hold 0 and 255 only"
+                                : "no class has it";
+    (void)wf_err_set(err, WF_ERR_INPUT,
+                     "mask '%s': value %s at plane %" PRId64 ", row %" PRId64 ", column %" PRId64
+                     ": %s; list the classes in '%s/classes.txt', such as 'cell 1-255'",
+                     e->sample.mask, wf_codes_text(&arena, channels, raw + at * channels),
+                     window->lo[WF_D] + at / wide / high, window->lo[WF_H] + at / wide % high,
+                     window->lo[WF_W] + at % wide, why, ds->info.path);
+    wf_arena_release(&arena);
+    return false;
+}
+
+static bool read_labels(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
+                        int32_t *labels, struct wf_err *err)
+{
+    const struct wf_dataset *const ds = reader->ds;
+    const struct wf_entry *const e = &ds->entries[sample];
+    if (ds->info.labels == WF_LABELS_IMAGE) {
+        *labels = e->sample.label;
+        return true;
+    }
+    if (!e->sample.mask)
+        return wf_err_set(err, WF_ERR_INPUT, "image '%s' has no mask", e->sample.image);
+    int channels;
+    const int32_t *const raw =
+        wf_reader_mask(reader, sample, window, ds->info.codes == WF_CODES_COLORS, &channels, err);
+    if (!raw)
+        return false;
+    int64_t bad;
+    wf_codes_map(ds, channels, pixels_of(window), raw, labels, &bad);
+    return bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err);
+}
+
+bool wf_reader_read(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
+                    float *image, int32_t *labels, struct wf_err *err)
+{
+    struct wf_region all = wf_dataset_extent(reader->ds, sample), asked = *window;
+    asked.lo[WF_N] = asked.lo[WF_C] = 0;
+    asked.hi[WF_N] = asked.hi[WF_C] = 1;
+    WF_BUG_ON(wf_region_is_empty(asked) || !wf_region_contains(all, asked),
+              "window outside of sample %" PRId64, sample);
+    const struct wf_entry *const e = &reader->ds->entries[sample];
+    return (!image || read_image(reader, e, window, image, err)) &&
+           (!labels || read_labels(reader, sample, window, labels, err));
+}
+
+bool wf_dataset_read(const struct wf_dataset *ds, int64_t sample, const struct wf_region *window,
+                     float *image, int32_t *labels, struct wf_err *err)
+{
+    struct wf_reader *const reader = wf_reader_new(ds);
+    const bool ok = wf_reader_read(reader, sample, window, image, labels, err);
+    wf_reader_free(reader);
+    return ok;
+}

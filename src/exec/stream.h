@@ -1,0 +1,65 @@
+/*
+ * A stream: a graph over an image that is too large for the memory, run a window of its result at a
+ * time, with the numbers of the whole image.
+ *
+ * Each window is planned on the whole image's shapes (plan.h: window): what it reads beyond its own
+ * edges is what the operators say they read, the image's border is padding and a window's is not. So
+ * there is no overlap to choose and there are no seams.
+ *
+ * Sums over the image (norms that look at all of it, global pooling) do not fit a window. Where the
+ * image needs more than one, each such sum is taken first, in a pass of its own over windows of what
+ * is summed, and is given from then on. So a network with k of them is run k + 1 times, each time a
+ * little further.
+ *
+ *     struct wf_stream *s = wf_stream_new(g, probabilities, &options, comm, &err);     Collective.
+ *     for (int64_t i = wf_comm_rank(comm); i < wf_stream_windows(s); i += wf_comm_size(comm)) {
+ *         struct wf_view part;
+ *         if (!wf_stream_run(s, i, &part, &err)) ...     part.box is wf_stream_window(s, i)
+ *     }
+ *     wf_stream_free(s);
+ *
+ * Windows share no edge: each element of the output is in exactly one. The last axis is the fastest.
+ */
+#ifndef WF_EXEC_STREAM_H
+#define WF_EXEC_STREAM_H
+
+#include "exec/run.h"
+
+struct wf_stream;
+
+struct wf_stream_options {
+    struct wf_plan_options plan; /* the window is not read */
+    size_t limit;                /* bytes that a window may need beside the weights; 0: no limit */
+    int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
+                              * All 0: as large as the limit allows */
+    int64_t most[WF_AXES];   /* a window that is chosen has no more than this; 0: no matter */
+    void *user;
+    /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
+    bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
+    /* Fills the box of an input, known by its name. */
+    bool (*fill)(void *user, const struct wf_value *input, const struct wf_view *view,
+                 struct wf_err *err);
+    void (*progress)(void *user, double part); /* of this rank's work, up to 1; or NULL */
+};
+
+/* Collective: takes the sums over the image. Borrows the graph, which is not for training, and the
+ * comm. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the limit. */
+struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *output,
+                                const struct wf_stream_options *options, struct wf_comm *comm,
+                                struct wf_err *err);
+void wf_stream_free(struct wf_stream *s);
+
+int64_t wf_stream_windows(const struct wf_stream *s);
+/* Windows along an axis. */
+int64_t wf_stream_count(const struct wf_stream *s, enum wf_axis axis);
+struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
+/* How many sums over the image were taken in a pass of their own. */
+int wf_stream_passes(const struct wf_stream *s);
+/* Most bytes that a window needed so far, weights included. */
+size_t wf_stream_bytes(const struct wf_stream *s);
+
+/* Runs one window; `*part` is the output over it, good until the next call. */
+[[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part,
+                                 struct wf_err *err);
+
+#endif

@@ -1,0 +1,155 @@
+#include "train/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t cells(const struct wf_metrics *m)
+{
+    return (size_t)m->classes * (size_t)m->classes;
+}
+
+int wf_metrics_classes(int64_t channels)
+{
+    return channels < 2 ? 2 : (int)channels;
+}
+
+void wf_metrics_init(struct wf_metrics *m, int classes)
+{
+    m->classes = classes;
+    m->confusion = calloc(cells(m), sizeof *m->confusion);
+    WF_BUG_ON(!m->confusion, "out of memory for %d classes", classes);
+}
+
+void wf_metrics_release(struct wf_metrics *m)
+{
+    free(m->confusion);
+    *m = (struct wf_metrics){ 0 };
+}
+
+void wf_metrics_clear(struct wf_metrics *m)
+{
+    memset(m->confusion, 0, cells(m) * sizeof *m->confusion);
+}
+
+void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from)
+{
+    WF_BUG_ON(to->classes != from->classes, "%d and %d classes", to->classes, from->classes);
+    for (size_t i = 0; i < cells(to); i++)
+        to->confusion[i] += from->confusion[i];
+}
+
+int64_t wf_metrics_total(const struct wf_metrics *m)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < cells(m); i++)
+        total += m->confusion[i];
+    return total;
+}
+
+/* --- counting --- */
+
+/* The class that a pixel's channels speak for; with one channel, whether it is above `level`. */
+static int64_t largest(const struct wf_view *v, int64_t offset, double level)
+{
+    const int64_t channels = wf_region_extent(v->box, WF_C);
+    double best = wf_dtype_get(v->dtype, v->data, offset);
+    if (channels == 1)
+        return best > level;
+    int64_t which = 0;
+    for (int64_t c = 1; c < channels; c++) {
+        const double value = wf_dtype_get(v->dtype, v->data, offset + c * v->stride[WF_C]);
+        if (value > best) {
+            best = value;
+            which = c;
+        }
+    }
+    return which;
+}
+
+static int64_t truth_at(const struct wf_view *target, int64_t offset)
+{
+    if (target->dtype == WF_I32)
+        return ((const int32_t *)target->data)[offset];
+    return largest(target, offset, 0.5);
+}
+
+void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
+                      const struct wf_view *target, struct wf_region part, const int32_t *ignore)
+{
+    if (wf_region_is_empty(part))
+        return;
+    const int64_t *const lo = part.lo, *const hi = part.hi;
+    for (int64_t n = lo[WF_N]; n < hi[WF_N]; n++)
+        for (int64_t d = lo[WF_D]; d < hi[WF_D]; d++)
+            for (int64_t h = lo[WF_H]; h < hi[WF_H]; h++)
+                for (int64_t w = lo[WF_W]; w < hi[WF_W]; w++) {
+                    const int64_t truth =
+                        truth_at(target, wf_view_offset(target, n, d, h, w, target->box.lo[WF_C]));
+                    if (truth < 0 || truth >= m->classes || (ignore && truth == *ignore))
+                        continue;
+                    const int64_t guess = largest(
+                        logits, wf_view_offset(logits, n, d, h, w, logits->box.lo[WF_C]), 0);
+                    m->confusion[truth * m->classes + guess]++;
+                }
+}
+
+bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(comm, m->confusion, cells(m), WF_I64, &request, err) &&
+           wf_comm_sum_end(comm, request, err);
+}
+
+/* --- scores --- */
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : (double)NAN;
+}
+
+/* Over the values that are there. */
+static double mean(const double *values, int count)
+{
+    double sum = 0;
+    int there = 0;
+    for (int i = 0; i < count; i++)
+        if (!isnan(values[i])) {
+            sum += values[i];
+            there++;
+        }
+    return ratio(sum, there);
+}
+
+struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m)
+{
+    const int n = m->classes;
+    double *const iou = wf_arena_array(arena, n, double);
+    double *const dice = wf_arena_array(arena, n, double);
+    double *const recall = wf_arena_array(arena, n, double);
+    double *const fraction = wf_arena_array(arena, n, double);
+    const int64_t total = wf_metrics_total(m);
+    int64_t hits = 0;
+    for (int c = 0; c < n; c++) {
+        int64_t truth = 0, predicted = 0;
+        for (int k = 0; k < n; k++) {
+            truth += m->confusion[(int64_t)c * n + k];
+            predicted += m->confusion[(int64_t)k * n + c];
+        }
+        const int64_t hit = m->confusion[(int64_t)c * n + c];
+        hits += hit;
+        iou[c] = ratio((double)hit, (double)(truth + predicted - hit));
+        dice[c] = ratio(2 * (double)hit, (double)(truth + predicted));
+        recall[c] = ratio((double)hit, (double)truth);
+        fraction[c] = ratio((double)truth, (double)total);
+    }
+    return (struct wf_scores){ .classes = n,
+                               .counted = total,
+                               .iou = iou,
+                               .dice = dice,
+                               .recall = recall,
+                               .fraction = fraction,
+                               .mean_iou = mean(iou, n),
+                               .mean_dice = mean(dice, n),
+                               .accuracy = ratio((double)hits, (double)total) };
+}

@@ -1,0 +1,58 @@
+/*
+ * Metrics from counts: who was taken for whom, and what follows from it.
+ *
+ * The counts are integers, so ranks add them up exactly and in any order. A pixel of a network with
+ * one prediction per pixel, or an image of a classifier, is one thing that is counted.
+ *
+ *     struct wf_metrics m = { 0 };
+ *     wf_metrics_init(&m, classes);
+ *     wf_metrics_count(&m, &logits, &target, part, NULL);      the part this rank owns
+ *     ok = wf_metrics_sum(&m, comm, err);                      Collective.
+ *     struct wf_scores s = wf_scores(&arena, &m);
+ *     wf_metrics_release(&m);
+ *
+ * The prediction is the channel with the largest logit (the first of equals); with one channel it is
+ * class 1 where the logit is positive. The truth is an i32 label, or of a float target the largest
+ * channel, or with one channel 1 where it is above one half.
+ */
+#ifndef WF_TRAIN_METRICS_H
+#define WF_TRAIN_METRICS_H
+
+#include "base/arena.h"
+#include "comm/comm.h"
+#include "tensor/view.h"
+
+struct wf_metrics {
+    int classes;
+    int64_t *confusion; /* [truth * classes + prediction] */
+};
+
+/* Classes that a network with so many channels of logits tells apart. */
+int wf_metrics_classes(int64_t channels);
+void wf_metrics_init(struct wf_metrics *m, int classes);
+void wf_metrics_release(struct wf_metrics *m);
+void wf_metrics_clear(struct wf_metrics *m);
+void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from);
+int64_t wf_metrics_total(const struct wf_metrics *m);
+
+/* N, D, H and W of `part`, which lies in both views. Labels equal to *ignore (NULL: none), and labels
+ * that are no class, are not counted. */
+void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
+                      const struct wf_view *target, struct wf_region part, const int32_t *ignore);
+/* Collective. */
+[[nodiscard]] bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *err);
+
+/* NaN where there is nothing to say: a class that is neither there nor predicted. */
+struct wf_scores {
+    int classes;
+    int64_t counted;
+    const double *iou;          /* hit / (truth + predicted - hit) */
+    const double *dice;         /* 2 hit / (truth + predicted) */
+    const double *recall;       /* hit / truth: the accuracy within the class */
+    const double *fraction;     /* truth / all */
+    double mean_iou, mean_dice; /* over the classes that have one */
+    double accuracy;            /* hits / all */
+};
+struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m);
+
+#endif

@@ -1,0 +1,348 @@
+#include "train/validate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Per sample and class, in this order: hits, truth or prediction (their sum less the hits). */
+enum { HIT, UNION, TALLIES };
+
+struct wf_validator {
+    struct wf_validator_options options;
+    struct wf_plan *plan;
+    struct wf_run *run;
+    struct wf_metrics metrics, item; /* of all; of one crop */
+    int64_t *tallies;                /* [sample][class][TALLIES] */
+    double *losses;                  /* per batch */
+    int64_t *weights;                /* per batch: what counted in it */
+    double loss;
+};
+
+/* --- making --- */
+
+struct wf_validator *wf_validator_new(const struct wf_validator_options *options,
+                                      struct wf_err *err)
+{
+    struct wf_validator *const v = calloc(1, sizeof *v);
+    WF_BUG_ON(!v, "out of memory");
+    v->options = *options;
+    const int classes = wf_metrics_classes(options->network->logits->shape.at[WF_C]);
+    const size_t batches = (size_t)wf_loader_batches(options->loader);
+    wf_metrics_init(&v->metrics, classes);
+    wf_metrics_init(&v->item, classes);
+    v->tallies =
+        calloc((size_t)options->samples * (size_t)classes * TALLIES + 1, sizeof *v->tallies);
+    v->losses = calloc(batches + 1, sizeof *v->losses);
+    v->weights = calloc(batches + 1, sizeof *v->weights);
+    WF_BUG_ON(!v->tallies || !v->losses || !v->weights, "out of memory");
+    v->plan = wf_plan_new(options->scheme, wf_comm_rank(options->comm), err);
+    if (wf_comm_agree(options->comm, v->plan != NULL, err))
+        v->run = wf_run_new(v->plan, options->comm, options->seed, err);
+    if (v->run)
+        return v;
+    (void)wf_err_wrap(err, "validation");
+    wf_validator_free(v);
+    return NULL;
+}
+
+void wf_validator_free(struct wf_validator *v)
+{
+    if (!v)
+        return;
+    wf_run_free(v->run);
+    wf_plan_free(v->plan);
+    wf_metrics_release(&v->metrics);
+    wf_metrics_release(&v->item);
+    free(v->tallies);
+    free(v->losses);
+    free(v->weights);
+    free(v);
+}
+
+struct wf_run *wf_validator_own_run(const struct wf_validator *v)
+{
+    return v->run;
+}
+
+void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from)
+{
+    const struct wf_graph *const g = wf_run_plan(to)->scheme->graph;
+    const struct wf_graph *const other = wf_run_plan(from)->scheme->graph;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        if (v->kind != WF_PARAM && v->kind != WF_STATE)
+            continue;
+        const struct wf_value *const w = wf_graph_find(other, v->name);
+        WF_BUG_ON(!w || !wf_shape_equal(w->shape, v->shape), "'%s' is not in both", v->name);
+        const struct wf_view dst = wf_run_view(to, v), src = wf_run_view(from, w);
+        if (dst.data && src.data)
+            wf_view_copy(&dst, &src);
+    }
+}
+
+bool wf_run_counts(const struct wf_run *run, const struct wf_value *value)
+{
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const struct wf_layout *const layout = &plan->scheme->geometry.layout;
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(&layout->mesh, plan->rank, at);
+    for (int axis = 0; axis < WF_AXES; axis++) {
+        const int cut = wf_mesh_axis_of((enum wf_axis)axis);
+        if (cut >= 0 && wf_layout_is_cut(layout, value, (enum wf_axis)axis))
+            at[cut] = 0;
+    }
+    for (int i = 0; i < WF_MESH_AXES; i++)
+        if (at[i] != 0)
+            return false;
+    return true;
+}
+
+/* --- one batch --- */
+
+/* Where the row's pixels count, in the coordinates of `value`, which may be a prediction per image. */
+static struct wf_region row_counts(const struct wf_validator *v, const struct wf_value *value,
+                                   int64_t batch, int64_t row)
+{
+    const struct wf_value *const image = v->options.network->image;
+    struct wf_region r = wf_loader_item(v->options.loader, 0, batch, row).counts;
+    r.lo[WF_N] = row;
+    r.hi[WF_N] = row + 1;
+    r.lo[WF_C] = 0;
+    r.hi[WF_C] = 1;
+    if (wf_region_is_empty(r))
+        return r;
+    for (int axis = WF_D; axis <= WF_W; axis++)
+        if (value->shape.at[axis] != image->shape.at[axis]) {
+            r.lo[axis] = 0;
+            r.hi[axis] = value->shape.at[axis];
+        }
+    return r;
+}
+
+static bool is_inside(const struct wf_region *r, int64_t d, int64_t h, int64_t w)
+{
+    return d >= r->lo[WF_D] && d < r->hi[WF_D] && h >= r->lo[WF_H] && h < r->hi[WF_H] &&
+           w >= r->lo[WF_W] && w < r->hi[WF_W];
+}
+
+/* Labels of the row outside `counts` become `ignore`. */
+static void ignore_rest(const struct wf_view *target, int64_t row, struct wf_region counts,
+                        int32_t ignore)
+{
+    struct wf_region box = target->box;
+    box.lo[WF_N] = row;
+    box.hi[WF_N] = row + 1;
+    const bool none = wf_region_is_empty(counts);
+    if (wf_region_is_empty(box) || (!none && wf_region_contains(counts, box)))
+        return;
+    int32_t *const labels = target->data;
+    for (int64_t d = box.lo[WF_D]; d < box.hi[WF_D]; d++)
+        for (int64_t h = box.lo[WF_H]; h < box.hi[WF_H]; h++)
+            for (int64_t w = box.lo[WF_W]; w < box.hi[WF_W]; w++)
+                if (none || !is_inside(&counts, d, h, w))
+                    labels[wf_view_offset(target, row, d, h, w, 0)] = ignore;
+}
+
+static bool load(struct wf_validator *v, int64_t batch, struct wf_err *err)
+{
+    const struct wf_network *const net = v->options.network;
+    const struct wf_view image = wf_run_view(v->run, net->image);
+    const struct wf_view target = wf_run_view(v->run, net->target);
+    const bool ok = wf_loader_next(v->options.loader, &image, &target, err);
+    if (ok && target.data && target.dtype == WF_I32 && net->has_ignore)
+        for (int64_t row = target.box.lo[WF_N]; row < target.box.hi[WF_N]; row++)
+            ignore_rest(&target, row, row_counts(v, net->target, batch, row), net->ignore);
+    return wf_comm_agree(v->options.comm, ok, err);
+}
+
+static void tally(struct wf_validator *v, int64_t sample)
+{
+    const int n = v->item.classes;
+    WF_BUG_ON(sample < 0 || sample >= v->options.samples, "sample %lld", (long long)sample);
+    int64_t *const at = v->tallies + sample * n * TALLIES;
+    for (int t = 0; t < n; t++)
+        for (int p = 0; p < n; p++) {
+            const int64_t count = v->item.confusion[(int64_t)t * n + p];
+            if (t == p) {
+                at[t * TALLIES + HIT] += count;
+                at[t * TALLIES + UNION] += count;
+            } else {
+                at[t * TALLIES + UNION] += count;
+                at[p * TALLIES + UNION] += count;
+            }
+        }
+}
+
+static void count(struct wf_validator *v, int64_t batch)
+{
+    const struct wf_network *const net = v->options.network;
+    const struct wf_view logits = wf_run_owned(v->run, net->logits);
+    const struct wf_view target = wf_run_view(v->run, net->target);
+    if (!logits.data || !target.data || !wf_run_counts(v->run, net->logits))
+        return;
+    for (int64_t row = logits.box.lo[WF_N]; row < logits.box.hi[WF_N]; row++) {
+        struct wf_region part = row_counts(v, net->logits, batch, row);
+        struct wf_region owned = logits.box;
+        owned.lo[WF_C] = 0;
+        owned.hi[WF_C] = 1;
+        part = wf_region_intersect(part, owned);
+        if (wf_region_is_empty(part))
+            continue;
+        if (!net->has_classes) {
+            v->weights[batch] += wf_region_count(part);
+            continue;
+        }
+        wf_metrics_clear(&v->item);
+        wf_metrics_count(&v->item, &logits, &target, part, net->has_ignore ? &net->ignore : NULL);
+        v->weights[batch] += wf_metrics_total(&v->item);
+        wf_metrics_add(&v->metrics, &v->item);
+        tally(v, wf_loader_item(v->options.loader, 0, batch, row).draw.sample);
+    }
+}
+
+static double read_loss(const struct wf_validator *v)
+{
+    const struct wf_view view = wf_run_view(v->run, v->options.network->loss);
+    return wf_dtype_get(view.dtype, view.data, 0);
+}
+
+/* --- all of them --- */
+
+static bool sum_counts(struct wf_comm *comm, int64_t *numbers, size_t n, struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(comm, numbers, n, WF_I64, &request, err) &&
+           wf_comm_sum_end(comm, request, err);
+}
+
+/* Collective. */
+static bool must_stop(const struct wf_validator *v, bool *stop, struct wf_err *err)
+{
+    int64_t asked = v->options.stops && v->options.stops(v->options.user);
+    if (v->options.stops && !sum_counts(v->options.comm, &asked, 1, err))
+        return false;
+    *stop = asked > 0;
+    return true;
+}
+
+static bool go_over(struct wf_validator *v, struct wf_err *err)
+{
+    const int64_t batches = wf_loader_batches(v->options.loader);
+    wf_loader_seek(v->options.loader, 0, 0);
+    for (int64_t b = 0; b < batches; b++) {
+        bool stop = false;
+        if (!must_stop(v, &stop, err))
+            return false;
+        if (stop)
+            return wf_err_set(err, WF_ERR_STOPPED, "stopped during validation");
+        if (!load(v, b, err) || !wf_run_step(v->run, err))
+            return false;
+        v->losses[b] = read_loss(v);
+        count(v, b);
+    }
+    return true;
+}
+
+bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struct wf_err *err)
+{
+    const size_t batches = (size_t)wf_loader_batches(v->options.loader);
+    const size_t tallies = (size_t)v->options.samples * (size_t)v->metrics.classes * TALLIES;
+    wf_metrics_clear(&v->metrics);
+    memset(v->tallies, 0, tallies * sizeof *v->tallies);
+    memset(v->weights, 0, batches * sizeof *v->weights);
+    if (source)
+        wf_run_copy_weights(v->run, source);
+    if (!go_over(v, err) || !wf_metrics_sum(&v->metrics, v->options.comm, err) ||
+        !sum_counts(v->options.comm, v->tallies, tallies, err) ||
+        !sum_counts(v->options.comm, v->weights, batches, err))
+        return wf_err_wrap(err, "validation");
+    double sum = 0, weight = 0;
+    for (size_t b = 0; b < batches; b++) {
+        if (v->weights[b] == 0) /* nothing but ignored labels: its loss says nothing */
+            continue;
+        sum += v->losses[b] * (double)v->weights[b];
+        weight += (double)v->weights[b];
+    }
+    v->loss = weight > 0 ? sum / weight : (double)NAN;
+    return true;
+}
+
+double wf_validator_loss(const struct wf_validator *v)
+{
+    return v->loss;
+}
+
+const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v)
+{
+    return &v->metrics;
+}
+
+static bool is_dense(const struct wf_network *net)
+{
+    return wf_shape_count(net->logits->shape) / net->logits->shape.at[WF_C] >
+           net->logits->shape.at[WF_N];
+}
+
+double wf_validator_metric(const struct wf_validator *v)
+{
+    if (!v->options.network->has_classes)
+        return -v->loss;
+    struct wf_arena arena = { 0 };
+    const struct wf_scores s = wf_scores(&arena, &v->metrics);
+    const double metric = is_dense(v->options.network) ? s.mean_iou : s.accuracy;
+    wf_arena_release(&arena);
+    return metric;
+}
+
+/* --- samples --- */
+
+static int by_score(const void *a, const void *b)
+{
+    const struct wf_sample_score *const x = a, *const y = b;
+    if (x->mean_iou != y->mean_iou)
+        return x->mean_iou < y->mean_iou ? -1 : 1;
+    return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
+                                                 const struct wf_validator *v, int64_t *n)
+{
+    struct wf_sample_score *const list =
+        wf_arena_array(arena, v->options.samples + 1, struct wf_sample_score);
+    *n = 0;
+    for (int64_t s = 0; s < v->options.samples; s++) {
+        const int64_t *const at = v->tallies + s * v->metrics.classes * TALLIES;
+        double sum = 0;
+        int there = 0;
+        for (int c = 0; c < v->metrics.classes; c++)
+            if (at[c * TALLIES + UNION] > 0) {
+                sum += (double)at[c * TALLIES + HIT] / (double)at[c * TALLIES + UNION];
+                there++;
+            }
+        if (there > 0)
+            list[(*n)++] = (struct wf_sample_score){ s, sum / there };
+    }
+    if (*n > 1)
+        qsort(list, (size_t)*n, sizeof *list, by_score);
+    return list;
+}
+
+bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, struct wf_err *err)
+{
+    const int64_t rows = v->options.network->image->shape.at[WF_N];
+    const int64_t batches = wf_loader_batches(v->options.loader);
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t r = 0; r < rows; r++) {
+            const struct wf_loader_item item = wf_loader_item(v->options.loader, 0, b, r);
+            if (item.draw.sample != sample)
+                continue;
+            *row = r;
+            wf_loader_seek(v->options.loader, 0, b);
+            const struct wf_view image = wf_run_view(v->run, v->options.network->image);
+            const struct wf_view target = wf_run_view(v->run, v->options.network->target);
+            const bool ok = wf_loader_next(v->options.loader, &image, &target, err);
+            return wf_comm_agree(v->options.comm, ok, err) && wf_run_step(v->run, err);
+        }
+    return wf_err_set(err, WF_ERR_FAILED, "sample %lld is not in the validation part",
+                      (long long)sample);
+}

@@ -1,0 +1,75 @@
+/*
+ * Validation: the network in inference mode over a loader's items, with the weights of another run.
+ *
+ * The graph is built without training (running statistics, no dropout) and may have another size than
+ * the one that trains: whole images, or crops that cover them. Pixels that a loader covers twice, and
+ * rows that only fill a batch, count once or not at all: their labels become the network's `ignore`
+ * before the loss sees them. (Targets that are no labels have no such value; there a batch that is
+ * filled up weighs its rows a little more than once in the loss.)
+ *
+ *     struct wf_validator *v = wf_validator_new(&options, err);         Collective.
+ *     ok = wf_validator_run(v, run, err);                               Collective.
+ *     double loss = wf_validator_loss(v);
+ *     struct wf_scores s = wf_scores(&arena, wf_validator_metrics(v));
+ *     wf_validator_free(v);
+ */
+#ifndef WF_TRAIN_VALIDATE_H
+#define WF_TRAIN_VALIDATE_H
+
+#include "data/loader.h"
+#include "exec/run.h"
+#include "train/metrics.h"
+#include "train/network.h"
+
+struct wf_validator_options {
+    struct wf_comm *comm;
+    const struct wf_network *network; /* in inference mode */
+    const struct wf_scheme *scheme;   /* of its graph; shared by ranks that are threads */
+    struct wf_loader *loader; /* this rank's; all are borrowed until the validator is freed */
+    int64_t samples;          /* of the dataset: scores are kept for each */
+    uint64_t seed;
+    /* Asked between batches, on every rank; the answer is shared: true stops. NULL: never. */
+    bool (*stops)(void *user);
+    void *user;
+};
+
+struct wf_validator;
+
+/* Collective. NULL on failure, on every rank. */
+struct wf_validator *wf_validator_new(const struct wf_validator_options *options,
+                                      struct wf_err *err);
+void wf_validator_free(struct wf_validator *v);
+struct wf_run *wf_validator_own_run(const struct wf_validator *v);
+
+/* Collective. Copies the weights and states of `source` (NULL: keeps its own) and goes over all
+ * items. False with WF_ERR_STOPPED where `stops` said so. */
+[[nodiscard]] bool wf_validator_run(struct wf_validator *v, const struct wf_run *source,
+                                    struct wf_err *err);
+
+/* Of the last run, the same on every rank. */
+double wf_validator_loss(const struct wf_validator *v);
+const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v);
+/* What is compared: the mean IoU; of a classifier the accuracy; without classes the negative loss. */
+double wf_validator_metric(const struct wf_validator *v);
+
+/* A sample's own mean IoU (a classifier: 1 or 0), worst first. */
+struct wf_sample_score {
+    int64_t sample;
+    double mean_iou;
+};
+const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
+                                                 const struct wf_validator *v, int64_t *count);
+
+/* Collective. Runs the batch that holds the first crop of `sample`; `*row` is its row in the views
+ * of the validator's run afterwards. */
+[[nodiscard]] bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row,
+                                     struct wf_err *err);
+
+/* Each element of `value` is counted by one rank: false on ranks that only hold copies of the part
+ * that another rank owns too (axes that are not cut). */
+bool wf_run_counts(const struct wf_run *run, const struct wf_value *value);
+
+/* Copies all weights and states by name; both runs have them whole. */
+void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from);
+
+#endif

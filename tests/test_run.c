@@ -1,0 +1,193 @@
+/*
+ * The executor: a step takes no memory, uses what was planned, and repeats itself.
+ *
+ * malloc is counted by standing in front of the C library's (not under a sanitizer, which stands
+ * there itself). oneDNN keeps a few small books of its own while it runs a primitive; anything of a
+ * tensor's size would be seen.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "device/device.h"
+#include "models/model.h"
+#include "ops/build.h"
+#include "support.h"
+#include "train/step.h"
+
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __GLIBC__
+#define COUNTS_MALLOC 1
+enum { LARGE = 4096 };
+static size_t large_blocks; /* taken since the last look; read by one thread at rest */
+
+extern void *__libc_malloc(size_t bytes); /* NOLINT(bugprone-reserved-identifier): glibc's */
+void *malloc(size_t bytes)
+{
+    if (bytes >= LARGE)
+        __atomic_add_fetch(&large_blocks, 1, __ATOMIC_RELAXED);
+    return __libc_malloc(bytes);
+}
+#endif
+
+struct trainee {
+    struct wf_graph *g;
+    struct wf_value *image, *target, *loss;
+    struct wf_scheme *scheme;
+    struct wf_plan *plan;
+    struct wf_comm *comm;
+    struct wf_run *run;
+    struct wf_optim *optim;
+};
+
+static struct trainee trainee_new(enum wf_optim_rule rule)
+{
+    struct trainee t = { 0 };
+    struct wf_err err = { 0 };
+    const struct wf_model *m = wf_model_find("unet", &err);
+    struct wf_model_config config = { .base = 8, .depth = 2 };
+    assert_true(m && wf_model_resolve(m, &config, &err));
+    t.g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    t.image = wf_input(t.g, "image", WF_F32, WF_SHAPE(1, 1, 48, 40, 3));
+    t.target = wf_input(t.g, "target", WF_I32, WF_SHAPE(1, 1, 48, 40, 1));
+    struct wf_value *y = m->build(t.g, &config, t.image);
+    t.loss = wf_cross_entropy(t.g, y, t.target, &(struct wf_loss){ .name = "loss" });
+    wf_graph_output(t.g, t.loss);
+    assert_true(wf_graph_grad(t.g, t.loss, NULL, 0, NULL, NULL, &err));
+    const struct wf_mesh mesh = wf_mesh_one();
+    const struct wf_plan_options options = { .device = &wf_device_cpu };
+    t.scheme = wf_scheme_new(t.g, &mesh, &options, &err);
+    t.plan = wf_plan_new(t.scheme, 0, &err);
+    t.comm = wf_comm_self();
+    t.run = wf_run_new(t.plan, t.comm, 1, &err);
+    wf_run_init_weights(t.run, 1);
+    const struct wf_optim_options update = { .rule = rule, .lr = rule == WF_ADAM ? 1e-2 : 0.1 };
+    t.optim = wf_optim_new(&update, wf_run_param_count(t.run), &err);
+    const struct wf_view x = wf_run_view(t.run, t.image), labels = wf_run_view(t.run, t.target);
+    support_fill_random(&x, 3, 1);
+    for (struct wf_cursor c = wf_cursor(labels.box); wf_cursor_next(&c);) {
+        const double label = (double)((c.at[WF_H] / 8 + c.at[WF_W] / 8) % 2);
+        wf_view_set(&labels, c.at, label);
+        wf_view_set(&x, c.at, wf_view_at(&x, c.at) + label); /* something to be learnt */
+    }
+    return t;
+}
+
+static void trainee_free(struct trainee *t)
+{
+    wf_optim_free(t->optim);
+    wf_run_free(t->run);
+    wf_comm_free(t->comm);
+    wf_plan_free(t->plan);
+    wf_scheme_free(t->scheme);
+    wf_graph_free(t->g);
+}
+
+static float loss_of(const struct trainee *t)
+{
+    return *(const float *)wf_run_view(t->run, t->loss).data;
+}
+
+static void step__takes_no_memory(void **state)
+{
+    (void)state;
+#ifdef COUNTS_MALLOC
+    struct trainee t = trainee_new(WF_ADAM);
+    struct wf_err err = { 0 };
+    assert_true(wf_train_step(t.run, t.optim, &err)); /* threads start, pages come in */
+    __atomic_store_n(&large_blocks, 0, __ATOMIC_RELAXED);
+    void *volatile seen = malloc(LARGE);
+    free(seen);
+    assert_int_equal(__atomic_exchange_n(&large_blocks, 0, __ATOMIC_RELAXED), 1);
+    for (int i = 0; i < 3; i++)
+        assert_true(wf_train_step(t.run, t.optim, &err));
+    assert_int_equal(__atomic_load_n(&large_blocks, __ATOMIC_RELAXED), 0);
+    trainee_free(&t);
+#endif
+}
+
+static void step__uses_the_bytes_that_were_planned(void **state)
+{
+    (void)state;
+    struct trainee t = trainee_new(WF_SGD);
+    assert_int_equal(wf_run_bytes(t.run), t.plan->arena_bytes + wf_plan_param_bytes(t.plan));
+    trainee_free(&t);
+}
+
+static void step__lowers_the_loss_with_every_rule(void **state)
+{
+    (void)state;
+    for (int rule = WF_SGD; rule <= WF_ADAM; rule++) {
+        struct trainee t = trainee_new((enum wf_optim_rule)rule);
+        struct wf_err err = { 0 };
+        assert_true(wf_train_step(t.run, t.optim, &err));
+        const float first = loss_of(&t);
+        for (int i = 0; i < 20; i++)
+            assert_true(wf_train_step(t.run, t.optim, &err));
+        assert_true(isfinite(first) && loss_of(&t) < 0.9f * first);
+        trainee_free(&t);
+    }
+}
+
+static void step__gives_the_same_bits_twice(void **state)
+{
+    (void)state;
+    struct trainee a = trainee_new(WF_ADAM), b = trainee_new(WF_ADAM);
+    struct wf_err err = { 0 };
+    for (int i = 0; i < 3; i++)
+        assert_true(wf_train_step(a.run, a.optim, &err) && wf_train_step(b.run, b.optim, &err));
+    assert_memory_equal(wf_run_params(a.run), wf_run_params(b.run),
+                        wf_run_param_count(a.run) * sizeof(float));
+    trainee_free(&a);
+    trainee_free(&b);
+}
+
+/* Two steps on p = 1 with gradients 0.5 and -0.25, lr 0.1, worked by hand. */
+static void optim__rules_follow_their_formulas(void **state)
+{
+    (void)state;
+    const struct {
+        struct wf_optim_options options;
+        double want;
+    } cases[] = {
+        { { .rule = WF_SGD, .lr = 0.1 }, 1 - 0.05 + 0.025 },
+        { { .rule = WF_SGD, .lr = 0.1, .weight_decay = 0.1 },
+          (1 - 0.1 * 0.6) - 0.1 * (-0.25 + 0.1 * (1 - 0.1 * 0.6)) },
+        /* buf 0.5, then 0.9 * 0.5 - 0.25 = 0.2 */
+        { { .rule = WF_MOMENTUM, .lr = 0.1 }, 1 - 0.05 - 0.02 },
+        /* first step lr * sign; then m = 0.045 - 0.025 = 0.02, m / 0.19 = 0.10526;
+         * v = 0.00025 * 0.999 + 0.0000625 = 0.00031225, / 0.001999 = 0.156203, root 0.395225 */
+        { { .rule = WF_ADAM, .lr = 0.1 }, 1 - 0.1 - 0.1 * 0.105263158 / 0.395225 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct wf_err err = { 0 };
+        struct wf_optim *o = wf_optim_new(&cases[i].options, 1, &err);
+        float p = 1.0f;
+        for (int k = 0; k < 2; k++) {
+            const float gradient = k ? -0.25f : 0.5f;
+            wf_optim_tick(o);
+            wf_optim_update(o, &p, &gradient, 0, 1);
+        }
+        if (fabs((double)p - cases[i].want) > 2e-6)
+            fail_msg("rule %zu: %.8f, by hand %.8f", i, (double)p, cases[i].want);
+        wf_optim_free(o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(step__takes_no_memory),
+        cmocka_unit_test(step__uses_the_bytes_that_were_planned),
+        cmocka_unit_test(step__lowers_the_loss_with_every_rule),
+        cmocka_unit_test(step__gives_the_same_bits_twice),
+        cmocka_unit_test(optim__rules_follow_their_formulas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
