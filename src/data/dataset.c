@@ -16,7 +16,7 @@ const char *const wf_layout_names[WF_LAYOUTS + 1] = { "auto",    "folder",  "pai
 
 /* In the order in which they are tried: the more telling first. */
 static const struct {
-    enum wf_layout layout;
+    enum wf_data_layout layout;
     const struct wf_layout_kind *kind;
 } layouts[] = {
     { WF_LAYOUT_NNUNET, &wf_layout_nnunet },   { WF_LAYOUT_CIFAR10, &wf_layout_cifar10 },
@@ -227,7 +227,7 @@ static bool no_layout(struct wf_dataset *ds, struct wf_err *err)
                       ds->info.path, looks);
 }
 
-static bool find_layout(struct wf_dataset *ds, enum wf_layout wanted, struct wf_err *err)
+static bool find_layout(struct wf_dataset *ds, enum wf_data_layout wanted, struct wf_err *err)
 {
     struct stat info;
     if (stat(ds->info.path, &info) != 0)

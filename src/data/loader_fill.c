@@ -15,9 +15,9 @@ int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis)
 
 /* Tile `k` of a sample; the last along an axis moves back so that it lies inside, and counts only what
  * is new. */
-static struct wf_item tile_item(const struct wf_loader *l, int64_t sample, int64_t k)
+static struct wf_loader_item tile_item(const struct wf_loader *l, int64_t sample, int64_t k)
 {
-    struct wf_item item = { .draw = { .sample = sample, .change = { .gain = 1 } } };
+    struct wf_loader_item item = { .draw = { .sample = sample, .change = { .gain = 1 } } };
     memcpy(item.draw.crop, l->options.crop, sizeof item.draw.crop);
     item.counts = (struct wf_region){ .hi = { [WF_N] = 1, [WF_C] = 1 } };
     for (int a = WF_W; a >= WF_D; a--) {
@@ -32,7 +32,7 @@ static struct wf_item tile_item(const struct wf_loader *l, int64_t sample, int64
     return item;
 }
 
-static struct wf_item covering_item(const struct wf_loader *l, int64_t position)
+static struct wf_loader_item covering_item(const struct wf_loader *l, int64_t position)
 {
     const int64_t item = position % l->items;
     int64_t lo = 0, hi = l->n_samples;
@@ -43,13 +43,14 @@ static struct wf_item covering_item(const struct wf_loader *l, int64_t position)
         else
             hi = mid;
     }
-    struct wf_item found = tile_item(l, l->samples[lo], item - l->first_item[lo]);
+    struct wf_loader_item found = tile_item(l, l->samples[lo], item - l->first_item[lo]);
     if (position >= l->items)
         found.counts = (struct wf_region){ 0 };
     return found;
 }
 
-struct wf_item wf_loader_item(const struct wf_loader *l, int64_t epoch, int64_t batch, int64_t row)
+struct wf_loader_item wf_loader_item(const struct wf_loader *l, int64_t epoch, int64_t batch,
+                                     int64_t row)
 {
     const int64_t position = batch * l->options.batch + row;
     WF_BUG_ON(batch < 0 || batch >= l->batches || row < 0 || row >= l->options.batch,
@@ -63,8 +64,9 @@ struct wf_item wf_loader_item(const struct wf_loader *l, int64_t epoch, int64_t 
                                  .augment = l->options.augment,
                                  .balance = l->balance };
     memcpy(rule.crop, l->options.crop, sizeof rule.crop);
-    struct wf_item found = { .draw = wf_sampler_draw(l->ds, &rule, sample, epoch,
-                                                     item + position / l->items * l->items) };
+    struct wf_loader_item found = {
+        .draw = wf_sampler_draw(l->ds, &rule, sample, epoch, item + position / l->items * l->items)
+    };
     found.counts = (struct wf_region){ .hi = { [WF_N] = 1, [WF_C] = 1 } };
     for (int a = WF_D; a <= WF_W; a++)
         found.counts.hi[a] = l->options.crop[a];
@@ -147,8 +149,9 @@ static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, in
     return true;
 }
 
-static bool fill_row(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot,
-                     const struct wf_draw *draw, int64_t row, struct wf_err *err)
+static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
+                     struct wf_loader_slot *slot, const struct wf_draw *draw, int64_t row,
+                     struct wf_err *err)
 {
     const struct wf_region *const image = &l->image_box, *const target = &l->target_box;
     const int64_t channels = wf_dataset_info(l->ds)->channels;
@@ -166,7 +169,8 @@ static bool fill_row(const struct wf_loader *l, struct wf_reader *reader, struct
     return fill_part(l, reader, draw, target, NULL, labels, err);
 }
 
-void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot)
+void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
+                    struct wf_loader_slot *slot)
 {
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
@@ -176,7 +180,7 @@ void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct 
         const bool in_target = row >= l->target_box.lo[WF_N] && row < l->target_box.hi[WF_N];
         if (!in_image && !in_target)
             continue;
-        const struct wf_item item = wf_loader_item(l, epoch, batch, row);
+        const struct wf_loader_item item = wf_loader_item(l, epoch, batch, row);
         ok = fill_row(l, reader, slot, &item.draw, row, &slot->err);
     }
 }
