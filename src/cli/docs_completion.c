@@ -70,7 +70,7 @@ void wf_docs_bash(struct wf_arena *arena, FILE *out)
     (void)fputs("# Completion of widefield for bash. Made by 'widefield config bash'; do not "
                 "edit.\n"
                 "_widefield() {\n"
-                "    local cur=${COMP_WORDS[COMP_CWORD]} key= values= words= i\n"
+                "    local cur=${COMP_WORDS[COMP_CWORD]} key= values= words= verbs= i\n"
                 "    COMPREPLY=()\n"
                 "    # bash takes 'key=value' for three words\n"
                 "    if [[ $cur == = ]]; then\n"
@@ -102,27 +102,35 @@ void wf_docs_bash(struct wf_arena *arena, FILE *out)
         print_flags(out, *c);
         (void)fputs("'", out);
         if (*wf_docs_verbs(arena, *c)) {
-            (void)fputs("; ((COMP_CWORD == 2)) && words+='", out);
+            (void)fputs("; ((COMP_CWORD == 2)) && verbs='", out);
             print_verbs(arena, out, *c);
             (void)fputs("'", out);
         }
         (void)fputs(" ;;\n", out);
     }
-    (void)fputs("    help) words='", out);
+    (void)fputs("    help) verbs='", out);
     print_commands(out);
     (void)fputs("' ;;\n"
                 "    esac\n"
-                "    [[ $cur == *[./]* || $cur == [a-z]* ]] && words+=' ",
+                "    local IFS=$' \\n'\n"
+                "    if [[ $cur == -* ]]; then\n"
+                "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+                "        return\n"
+                "    fi\n"
+                "    [[ $cur ]] && verbs+=' ",
                 out);
     print_keys(out, " ");
     (void)fputs("'\n"
-                "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+                "    COMPREPLY=($(compgen -W \"$verbs\" -- \"$cur\"))\n"
                 "    for i in \"${COMPREPLY[@]}\"; do\n"
                 "        [[ $i == *= ]] && compopt -o nospace 2>/dev/null\n"
                 "    done\n"
-                "    ((${#COMPREPLY[@]})) || COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+                "    # not together with keys: as a file name, their '=' would be quoted\n"
+                "    ((${#COMPREPLY[@]})) || compopt -o filenames 2>/dev/null\n"
+                "    IFS=$'\\n'\n"
+                "    COMPREPLY+=($(compgen -f -- \"$cur\"))\n"
                 "}\n"
-                "complete -o filenames -F _widefield widefield\n",
+                "complete -F _widefield widefield\n",
                 out);
 }
 
