@@ -12,7 +12,7 @@
 
 static double number_of(const cJSON *item)
 {
-    return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
+    return item && cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }
 
 double wf_log_number(const cJSON *object, const char *name)
