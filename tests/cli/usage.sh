@@ -5,7 +5,7 @@ expect 0 --version
 prints "widefield "
 [ "$(wc -l <out)" -eq 1 ] || fail "--version is one line"
 expect 0 --help
-for command in train eval plan verify step model bench check config; do
+for command in train eval plan verify step model bench check report config; do
     prints "  $command "
     expect 0 $command --help
     prints "usage: widefield $command" "--json" "--help"
