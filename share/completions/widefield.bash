@@ -27,10 +27,11 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'train eval plan verify step model bench check report config help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'data train eval plan verify step model bench check report config help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
+    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
     train) words='--out --resume --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     eval) words='--part --json --quiet --help --version' ;;
     plan) words='--explain --rank --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
@@ -41,7 +42,7 @@ _widefield() {
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
-    help) verbs='train eval plan verify step model bench check report config' ;;
+    help) verbs='data train eval plan verify step model bench check report config' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then

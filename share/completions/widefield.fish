@@ -1,4 +1,10 @@
 # Completion of widefield for fish. Made by 'widefield config fish'; do not edit.
+complete -c widefield -n __fish_use_subcommand -f -a data -d 'make a synthetic dataset, or look at one and what is wrong with it'
+complete -c widefield -n '__fish_seen_subcommand_from data' -a synth
+complete -c widefield -n '__fish_seen_subcommand_from data' -a inspect
+complete -c widefield -n '__fish_seen_subcommand_from data' -l out -r -d 'the folder to make'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l count -r -d 'images'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l size -r -d 'of an image; DxHxW of a volume'
 complete -c widefield -n __fish_use_subcommand -f -a train -d 'train a network on a folder of images'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l out -r -d 'the run folder, which must be new (runs/MODEL-TIME)'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l resume -r -d 'go on: from the newest checkpoint of --out (auto), of a run folder, or from a file'
