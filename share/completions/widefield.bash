@@ -26,7 +26,7 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'plan verify step model bench check report config help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -38,7 +38,8 @@ _widefield() {
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
-    help) verbs='plan verify step model bench check report config' ;;
+    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
+    help) verbs='plan verify step model bench check report config data' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then

@@ -56,6 +56,12 @@ complete -c widefield -n '__fish_seen_subcommand_from config' -l device -r -d 'c
 complete -c widefield -n '__fish_seen_subcommand_from config' -l precision -r -d 'f32, bf16, f16 or tf32'
 complete -c widefield -n '__fish_seen_subcommand_from config' -l seed -r -d 'of weights, random data and dropout'
 complete -c widefield -n '__fish_seen_subcommand_from config' -l threads -r -d 'OpenMP threads of each rank'
+complete -c widefield -n __fish_use_subcommand -f -a data -d 'make a synthetic dataset, or look at one and what is wrong with it'
+complete -c widefield -n '__fish_seen_subcommand_from data' -a synth
+complete -c widefield -n '__fish_seen_subcommand_from data' -a inspect
+complete -c widefield -n '__fish_seen_subcommand_from data' -l out -r -d 'the folder to make'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l count -r -d 'images'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l size -r -d 'of an image; DxHxW of a volume'
 complete -c widefield -n 'not __fish_use_subcommand' -l json -d 'print one JSON object on stdout and nothing else there'
 complete -c widefield -n 'not __fish_use_subcommand' -l quiet -d 'only errors on stderr'
 complete -c widefield -n 'not __fish_use_subcommand' -l help -d 'this text'
