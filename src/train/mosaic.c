@@ -262,6 +262,9 @@ bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window, const ui
 {
     const int64_t width = wf_region_extent(*window, WF_W), height = wf_region_extent(*window, WF_H);
     const int64_t channels = m->options.shape.at[WF_C];
+    WF_BUG_ON((m->sinks[VALUES].writer && !values) ||
+                  ((m->sinks[CLASSES].writer || m->sinks[OVERLAY].writer) && !labels),
+              "a window without what its files hold");
     turn_to_band(m, window);
     if (m->sinks[OVERLAY].writer && !read_source(m, window, err))
         return false;
