@@ -174,8 +174,9 @@ static void *scratch(struct wf_picture *p, int64_t pixels, struct wf_err *err)
                          bytes);
         return NULL;
     }
+    p->scratch = grown;
     p->room = bytes;
-    return p->scratch = grown;
+    return grown;
 }
 
 static bool read_palette(struct wf_picture *p, const struct wf_region *window, float *dst,

@@ -17,8 +17,8 @@ struct predictor {
     struct wf_stream *stream;
     struct wf_mosaic *mosaic; /* rank 0 */
     bool sends_values;
-    float *values; /* of one window, all channels; labels lie behind them */
-    size_t bytes;  /* room for the largest window */
+    float *values; /* of one window, all channels */
+    uint16_t *labels;
 };
 
 int wf_predicts_labels(enum wf_predicts predicts, int64_t channels)
@@ -97,7 +97,7 @@ static void make_probable(enum wf_predicts predicts, float *x, int64_t channels)
 }
 
 /* Copies the window's logits and makes of them what is wanted. */
-static void decide_all(const struct predictor *d, const struct wf_view *part, uint16_t *labels)
+static void decide_all(const struct predictor *d, const struct wf_view *part)
 {
     const struct wf_view to = wf_view_dense(d->values, WF_F32, part->box);
     wf_view_copy(&to, part);
@@ -106,7 +106,7 @@ static void decide_all(const struct predictor *d, const struct wf_view *part, ui
     const enum wf_predicts predicts = d->p->predicts;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
-        labels[i] = decide(d->values + i * channels, channels);
+        d->labels[i] = decide(d->values + i * channels, channels);
         if (d->sends_values)
             make_probable(predicts, d->values + i * channels, channels);
     }
@@ -120,11 +120,6 @@ static int64_t pixels_of(struct wf_region window)
            wf_region_extent(window, WF_W);
 }
 
-static uint16_t *labels_of(const struct predictor *d, struct wf_region window)
-{
-    return (uint16_t *)(d->values + pixels_of(window) * d->p->logits->shape.at[WF_C]);
-}
-
 /* The window's labels and, where they are wanted, its values, from `rank` to rank 0. */
 static bool bring(const struct predictor *d, int rank, struct wf_region window, struct wf_err *err)
 {
@@ -132,7 +127,7 @@ static bool bring(const struct predictor *d, int rank, struct wf_region window, 
     const size_t value_bytes = (size_t)wf_region_count(window) * sizeof(float);
     struct wf_message m[2] = { { .tag = TAG, .bytes = label_bytes },
                                { .tag = TAG + 1, .bytes = value_bytes } };
-    void *const parts[2] = { labels_of(d, window), d->values };
+    void *const parts[2] = { d->labels, d->values };
     const bool receives = wf_comm_rank(d->comm) == 0;
     for (int i = 0; i < 2; i++) {
         m[i].peer = receives ? rank : 0;
@@ -151,14 +146,14 @@ static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
     struct wf_view part;
     if (!wf_stream_run(d->stream, index, &part, err))
         return false;
-    decide_all(d, &part, labels_of(d, part.box));
+    decide_all(d, &part);
     return true;
 }
 
 static bool put(struct predictor *d, int64_t index, struct wf_err *err)
 {
     const struct wf_region window = wf_stream_window(d->stream, index);
-    return wf_mosaic_put(d->mosaic, &window, labels_of(d, window), d->values, err);
+    return wf_mosaic_put(d->mosaic, &window, d->labels, d->values, err);
 }
 
 /* Windows `first` and the following, one of each rank, into the files. Rank 0 takes all that is sent
@@ -202,7 +197,7 @@ static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct w
     bool ok = true;
     if (wf_comm_rank(d->comm) == 0) {
         ok = run_window(d, 0, err);
-        label = ok ? *labels_of(d, wf_stream_window(d->stream, 0)) : 0;
+        label = ok ? d->labels[0] : 0;
         result->probabilities = wf_arena_array(arena, channels, float);
         if (ok)
             memcpy(result->probabilities, d->values, (size_t)channels * sizeof(float));
@@ -292,8 +287,11 @@ static bool make_files(struct predictor *d, struct wf_err *err)
 {
     struct wf_region first = wf_stream_window(d->stream, 0);
     const size_t pixels = (size_t)pixels_of(first);
-    d->bytes = pixels * ((size_t)d->p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t));
-    d->values = malloc(d->bytes);
+    const size_t channels = (size_t)d->p->logits->shape.at[WF_C];
+    d->values = malloc(pixels * channels * sizeof *d->values);
+    d->labels = malloc(pixels * sizeof *d->labels);
+    if (!d->values || !d->labels)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
     if (!d->values)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu bytes", d->bytes);
     if (!d->p->per_pixel || wf_comm_rank(d->comm) != 0)
@@ -335,5 +333,6 @@ bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p, struct wf
     wf_picture_close(d.picture);
     wf_picture_close(d.under);
     free(d.values);
+    free(d.labels);
     return ok;
 }
