@@ -292,8 +292,6 @@ static bool make_files(struct predictor *d, struct wf_err *err)
     d->labels = malloc(pixels * sizeof *d->labels);
     if (!d->values || !d->labels)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
-    if (!d->values)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu bytes", d->bytes);
     if (!d->p->per_pixel || wf_comm_rank(d->comm) != 0)
         return true;
     struct wf_mosaic_options o = mosaic_options(d);
