@@ -26,11 +26,10 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'predict plan verify step model bench check report config help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data predict help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
-    predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
     plan) words='--explain --rank --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
@@ -39,7 +38,9 @@ _widefield() {
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
-    help) verbs='predict plan verify step model bench check report config' ;;
+    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
+    predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
+    help) verbs='plan verify step model bench check report config data predict' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then
