@@ -26,7 +26,7 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data predict help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -39,14 +39,15 @@ _widefield() {
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
     data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
-    help) verbs='plan verify step model bench check report config data' ;;
+    predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
+    help) verbs='plan verify step model bench check report config data predict' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

@@ -201,6 +201,12 @@ const struct wf_option wf_option_table[] = {
       .max = 4096,
       .unset = "cores / ranks" },
 
+    { .key = "memory.limit",
+      .help = "bytes of memory that predict may take",
+      .type = WF_OPTION_BYTES,
+      .min = 1,
+      .max = 1e18,
+      .unset = "1GiB" },
     { .key = "memory.recompute",
       .help = "make cheap results again in the backward pass instead of keeping them",
       .type = WF_OPTION_BOOL,
