@@ -18,7 +18,7 @@ define build
 endef
 
 .NOTPARALLEL:
-.PHONY: all test lint demo asan tsan cuda parity format clean install help
+.PHONY: all test lint demo asan tsan cuda parity format docs clean install help
 all:            ## build ./build/widefield
 	$(call build,build,release)
 
@@ -27,7 +27,7 @@ test:           ## install what is missing, build, run every test
 	$(call build,build,release)
 	@cd build && ctest -j$(TEST_JOBS) --output-on-failure
 
-lint:           ## format, clang-tidy, cppcheck and the rules of the architecture
+lint:           ## format, generated docs, clang-tidy, cppcheck and the rules of the architecture
 	@scripts/deps lint
 	$(call build,build,release)
 	@scripts/lint
@@ -59,6 +59,10 @@ parity:         ## compare with other programs' numbers
 format:         ## rewrite the sources with clang-format
 	@scripts/deps lint
 	@scripts/lint-format --fix
+
+docs:           ## write again what the command makes from its own tables
+	$(call build,build,release)
+	@scripts/lint-docs --fix
 
 clean:          ## remove build/
 	rm -rf build

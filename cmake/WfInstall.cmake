@@ -1,9 +1,18 @@
-# cmake --install BUILD --prefix PREFIX: library, header, command, pkg-config and CMake files.
+# cmake --install BUILD --prefix PREFIX: library, header, command with manual page and completions,
+# pkg-config and CMake files.
 include(CMakePackageConfigHelpers)
 install(TARGETS ${WF_LIBRARIES} EXPORT widefield
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(WF_HAVE_COMMAND)
     install(TARGETS widefield RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # Made by the command itself and kept in the repository: scripts/lint-docs.
+    set(share ${PROJECT_SOURCE_DIR}/share)
+    install(FILES ${share}/man/widefield.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${share}/completions/widefield.bash RENAME widefield
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${share}/completions/_widefield DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${share}/completions/widefield.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 # widefield.h gathers the headers of the library's own folders, so they travel with it.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/widefield)

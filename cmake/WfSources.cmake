@@ -29,6 +29,8 @@ wf_collect_table(cpu_kernels.c wf_kernel wf_cpu_kernel_ wf_cpu_kernels device/de
 set(models ${WF_SOURCES})
 list(FILTER models INCLUDE REGEX "/src/models/[^/]*\\.c$")
 wf_collect_table(model_table.c wf_model wf_model_ wf_model_table models/model.h ${models})
+wf_embed(report_css.c wf_report_css ${PROJECT_SOURCE_DIR}/src/report/report.css)
+wf_embed(report_js.c wf_report_js ${PROJECT_SOURCE_DIR}/src/report/report.js)
 
 if(NOT WF_SOURCES)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/empty.c CONTENT "typedef int wf_empty;\n")

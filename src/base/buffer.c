@@ -1,6 +1,5 @@
 #include "base/buffer.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +21,24 @@ void wf_buffer_text(struct wf_buffer *b, const char *text)
     wf_buffer_add(b, text, strlen(text));
 }
 
-void wf_buffer_printf(struct wf_buffer *b, const char *format, ...)
+void wf_buffer_vprintf(struct wf_buffer *b, const char *format, va_list args)
 {
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
-    const int length = vsnprintf(NULL, 0, format, args);
-    va_end(args);
+    const int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
     WF_BUG_ON(length < 0, "format '%s'", format);
     WF_GROW(b->data, b->room, b->size + (size_t)length);
-    (void)vsnprintf(b->data + b->size, (size_t)length + 1, format, again);
-    va_end(again);
+    (void)vsnprintf(b->data + b->size, (size_t)length + 1, format, args);
     b->size += (size_t)length;
+}
+
+void wf_buffer_printf(struct wf_buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    wf_buffer_vprintf(b, format, args);
+    va_end(args);
 }
 
 void wf_buffer_base64(struct wf_buffer *b, const void *data, size_t bytes)

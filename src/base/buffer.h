@@ -12,6 +12,7 @@
 #ifndef WF_BASE_BUFFER_H
 #define WF_BASE_BUFFER_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 struct wf_buffer {
@@ -23,6 +24,8 @@ void wf_buffer_add(struct wf_buffer *b, const void *data, size_t bytes);
 void wf_buffer_text(struct wf_buffer *b, const char *text);
 void wf_buffer_printf(struct wf_buffer *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void wf_buffer_vprintf(struct wf_buffer *b, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* The RFC 4648 alphabet with padding. */
 void wf_buffer_base64(struct wf_buffer *b, const void *data, size_t bytes);
 void wf_buffer_release(struct wf_buffer *b);

@@ -15,12 +15,11 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
-    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model,
-    &wf_command_bench, &wf_command_check,  &wf_command_config, NULL,
+    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model, &wf_command_bench,
+    &wf_command_check, &wf_command_report, &wf_command_config, &wf_command_data,  NULL,
 };
 
-/* Flags that every subcommand takes and that are no key. */
-static const struct wf_command_flag plain_flags[] = {
+const struct wf_command_flag wf_plain_flags[] = {
     { "json", NULL, "print one JSON object on stdout and nothing else there" },
     { "quiet", NULL, "only errors on stderr" },
     { "help", NULL, "this text" },
@@ -66,7 +65,7 @@ static void print_command_help(struct wf_arena *arena, const struct wf_command *
     if (c->config_at)
         for (const struct wf_option_flag *f = wf_option_flags; f->name; f++)
             print_flag(&t, f->name, f->value, f->help);
-    for (const struct wf_command_flag *f = plain_flags; f->name; f++)
+    for (const struct wf_command_flag *f = wf_plain_flags; f->name; f++)
         print_flag(&t, f->name, f->value, f->help);
     wf_table_print(&t, out);
     if (c->config_at)
@@ -101,7 +100,7 @@ static bool unknown_flag(const struct wf_cli *cli, const char *name, struct wf_e
         wf_suggest_offer(&near, f->name);
     for (const struct wf_option_flag *f = wf_option_flags; f->name; f++)
         wf_suggest_offer(&near, f->name);
-    for (const struct wf_command_flag *f = plain_flags; f->name; f++)
+    for (const struct wf_command_flag *f = wf_plain_flags; f->name; f++)
         wf_suggest_offer(&near, f->name);
     return wf_err_set(err, WF_ERR_USAGE, "unknown option '--%s'%s%s%s: see 'widefield %s --help'",
                       name, near.best ? ", did you mean '--" : "", near.best ? near.best : "",

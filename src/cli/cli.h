@@ -65,5 +65,7 @@ const char *wf_cli_flag(const struct wf_cli *cli, const char *name);
                                      struct wf_err *err);
 
 extern const struct wf_command *const wf_commands[]; /* ends with NULL */
+/* Flags that every subcommand takes and that are no key; ends with a NULL name. */
+extern const struct wf_command_flag wf_plain_flags[];
 
 #endif

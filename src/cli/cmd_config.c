@@ -1,8 +1,9 @@
-/* config show [CONFIG] | schema: the resolved values with their origin; the table itself. */
+/* config show [CONFIG] | schema | ...: the resolved values with their origin; the table itself. */
 #include <cjson/cJSON.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/docs.h"
 #include "cli/text.h"
 
 /* A value with its JSON type, for `config show --json` and the schema's defaults. */
@@ -196,6 +197,16 @@ static bool schema(struct wf_cli *cli, struct wf_err *err)
     return true;
 }
 
+static bool document(struct wf_cli *cli, const struct wf_document *d, struct wf_err *err)
+{
+    if (cli->n_arguments > 1 || cli->json)
+        return wf_err_set(err, WF_ERR_USAGE, "'config %s' takes no '%s'", d->verb,
+                          cli->json ? "--json" : cli->arguments[1]);
+    if (cli->speaks)
+        d->print(&cli->arena, stdout);
+    return true;
+}
+
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     const char *const verb = cli->n_arguments > 0 ? cli->arguments[0] : "";
@@ -203,16 +214,25 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return show(cli, err);
     if (strcmp(verb, "schema") == 0)
         return schema(cli, err);
-    return wf_err_set(err, WF_ERR_USAGE, "'config' takes 'show CONFIG' or 'schema', got '%s'",
+    for (const struct wf_document *d = wf_documents; d->verb; d++)
+        if (strcmp(verb, d->verb) == 0)
+            return document(cli, d, err);
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "'config' takes 'show CONFIG', 'schema', 'docs', 'man', 'bash', 'zsh' or "
+                      "'fish', got '%s'",
                       verb);
 }
 
 const struct wf_command wf_command_config = {
     .name = "config",
     .summary = "resolved values with their origin; the schema of the config",
-    .usage = "config show [CONFIG] [key=value ...] | config schema",
-    .notes = "The command line goes before the environment, that before the file, that before the "
-             "default.\n'config schema --json' is a JSON schema for editors.",
+    .usage = "config show [CONFIG] [key=value ...] | config schema | config docs | config man | "
+             "config bash | config zsh | config fish",
+    .notes =
+        "The command line goes before the environment, that before the file, that before the "
+        "default.\n'config schema --json' is a JSON schema for editors. 'docs' and 'man' print what is known "
+        "of\nall keys and commands as Markdown and as a manual page; 'bash', 'zsh' and 'fish' "
+        "print\ncompletions, as in: eval \"$(widefield config bash)\"",
     .config_at = 2,
     .run = run,
 };

@@ -76,7 +76,7 @@ static const char *join_names(struct wf_arena *arena, const char *const *names)
 
 static const char *range_text(struct wf_arena *arena, const char *what, const struct wf_option *o)
 {
-    return wf_arena_printf(arena, "%s from %.10g to %.10g", what, o->min, o->max);
+    return wf_arena_printf(arena, "%s from %.16g to %.16g", what, o->min, o->max);
 }
 
 const char *wf_option_allowed(struct wf_arena *arena, const struct wf_option *option)
@@ -99,7 +99,7 @@ const char *wf_option_allowed(struct wf_arena *arena, const struct wf_option *op
     case WF_OPTION_TEXT:
         return "text";
     case WF_OPTION_INTS:
-        return wf_arena_printf(arena, "%d to %d integers from %.10g to %.10g", option->count_min,
+        return wf_arena_printf(arena, "%d to %d integers from %.16g to %.16g", option->count_min,
                                option->count_max, option->min, option->max);
     case WF_OPTION_NAMES:
         break;

@@ -1,11 +1,12 @@
 #include "cli/options.h"
 
+#include "data/augment.h"
+#include "data/dataset.h"
+
 /* What may stand where; tests/test_options.c holds the defaults against the ranges. */
 #define COUNT_MAX 1e9
 #define SEED_MAX 9007199254740992.0 /* 2^53: a seed survives a trip through JSON */
 
-static const char *const formats[] = { "auto", NULL };
-static const char *const augments[] = { "flip", "rot90", NULL };
 static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
@@ -51,7 +52,7 @@ const struct wf_option wf_option_table[] = {
     { .key = "data.format",
       .help = "how the folder is laid out",
       .type = WF_OPTION_NAME,
-      .names = formats,
+      .names = wf_layout_names,
       .fallback = "auto" },
     { .key = "data.size",
       .help = "random data of this size instead of files: N, C, spatial; N is the global batch",
@@ -72,10 +73,32 @@ const struct wf_option wf_option_table[] = {
     { .key = "data.augment",
       .help = "random changes of a sample",
       .type = WF_OPTION_NAMES,
-      .names = augments,
+      .names = wf_augment_names,
       .count_min = 0,
-      .count_max = 2,
+      .count_max = 5,
       .fallback = "[]" },
+    { .key = "data.repeat",
+      .help = "crops of each image in an epoch",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = COUNT_MAX,
+      .fallback = "1" },
+    { .key = "data.balance",
+      .help = "draw a class first, then a crop that holds it",
+      .type = WF_OPTION_BOOL,
+      .fallback = "false" },
+    { .key = "data.validation",
+      .help = "part of the images that is kept for validation, where the data does not say itself",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 0.9,
+      .fallback = "0.2" },
+    { .key = "data.threads",
+      .help = "threads of each rank that read ahead",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = 256,
+      .fallback = "1" },
 
     { .key = "train.epochs",
       .help = "passes over the data",

@@ -258,6 +258,11 @@ static void count_coded(struct scan *s)
     const struct tally *const t = ds->info.codes == WF_CODES_COLORS ? &s->colors : &s->values;
     ds->info.n_classes = ds->named;
     ds->info.other = ds->info.scanned;
+    for (int c = 0; c < ds->named; c++) {
+        struct wf_data_class *const k = &ds->classes[c];
+        if (k->first == k->last && k->first < WF_RASTER_COLORS && s->known[k->first])
+            k->color = s->palette[k->first];
+    }
     for (size_t i = 0; i < TABLE; i++)
         for (int c = 0; t->counts[i] && c < ds->named; c++)
             if (t->keys[i] >= ds->classes[c].first && t->keys[i] <= ds->classes[c].last) {

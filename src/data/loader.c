@@ -24,7 +24,7 @@ static void *work(void *arg)
             (void)pthread_cond_wait(&l->changed, &l->lock);
         if (l->stop)
             break;
-        struct wf_slot *const slot = &l->slots[l->taken % l->n_slots];
+        struct wf_loader_slot *const slot = &l->slots[l->taken % l->n_slots];
         slot->ticket = l->taken++;
         (void)pthread_mutex_unlock(&l->lock);
         wf_loader_fill(l, reader, slot); /* I2 */
@@ -74,7 +74,7 @@ static bool start(struct wf_loader *l, struct wf_err *err)
     WF_BUG_ON(!l->slots, "out of memory for a queue");
     l->n_slots = wanted;
     for (int i = 0; i < wanted; i++) {
-        struct wf_slot *const s = &l->slots[i];
+        struct wf_loader_slot *const s = &l->slots[i];
         if (image_bytes(l) > 0)
             s->image = malloc(image_bytes(l));
         if (label_bytes(l) > 0)
@@ -340,9 +340,9 @@ static void put_target(const struct wf_view *view, const int32_t *from)
                         wf_view_put(view, n, d, h, w, c, direct ? *from : *from == c);
 }
 
-static struct wf_slot *await(struct wf_loader *l)
+static struct wf_loader_slot *await(struct wf_loader *l)
 {
-    struct wf_slot *const slot = &l->slots[l->consumed % l->n_slots];
+    struct wf_loader_slot *const slot = &l->slots[l->consumed % l->n_slots];
     if (l->n_threads == 0) {
         slot->ticket = l->consumed;
         slot->err = (struct wf_err){ 0 };
@@ -361,7 +361,7 @@ bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const stru
 {
     if (!settle(l, image, target, err))
         return false;
-    struct wf_slot *const slot = await(l);
+    struct wf_loader_slot *const slot = await(l);
     if (slot->err.code) /* the batch stays where it is: asking again fails again */
         return wf_err_set(err, slot->err.code, "%s", slot->err.text);
     if (slot->image)

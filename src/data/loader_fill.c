@@ -149,8 +149,9 @@ static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, in
     return true;
 }
 
-static bool fill_row(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot,
-                     const struct wf_draw *draw, int64_t row, struct wf_err *err)
+static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
+                     struct wf_loader_slot *slot, const struct wf_draw *draw, int64_t row,
+                     struct wf_err *err)
 {
     const struct wf_region *const image = &l->image_box, *const target = &l->target_box;
     const int64_t channels = wf_dataset_info(l->ds)->channels;
@@ -168,7 +169,8 @@ static bool fill_row(const struct wf_loader *l, struct wf_reader *reader, struct
     return fill_part(l, reader, draw, target, NULL, labels, err);
 }
 
-void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot)
+void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
+                    struct wf_loader_slot *slot)
 {
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;

@@ -6,7 +6,7 @@
 
 #include "data/loader.h"
 
-struct wf_slot {
+struct wf_loader_slot {
     int64_t ticket;
     bool ready;
     struct wf_err err;
@@ -27,7 +27,7 @@ struct wf_loader {
     int64_t epoch, batch; /* of ticket 0 */
     bool has_boxes;
     struct wf_region image_box, target_box; /* empty: not wanted */
-    struct wf_slot *slots;
+    struct wf_loader_slot *slots;
     int n_slots, n_threads;
 
     pthread_mutex_t lock;
@@ -46,6 +46,7 @@ static inline bool wf_loader_trains(const struct wf_loader *l)
 /* Crops that cover a sample along an axis. */
 int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
 /* Makes the batch of the slot's ticket; failures lie in its err. Touches nothing but slot and reader. */
-void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader, struct wf_slot *slot);
+void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
+                    struct wf_loader_slot *slot);
 
 #endif

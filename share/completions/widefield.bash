@@ -1,0 +1,59 @@
+# Completion of widefield for bash. Made by 'widefield config bash'; do not edit.
+_widefield() {
+    local cur=${COMP_WORDS[COMP_CWORD]} key= values= words= verbs= i
+    COMPREPLY=()
+    # bash takes 'key=value' for three words
+    if [[ $cur == = ]]; then
+        key=${COMP_WORDS[COMP_CWORD - 1]} cur=
+    elif ((COMP_CWORD > 2)) && [[ ${COMP_WORDS[COMP_CWORD - 1]} == = ]]; then
+        key=${COMP_WORDS[COMP_CWORD - 2]}
+    elif ((COMP_CWORD > 1)); then
+        key=${COMP_WORDS[COMP_CWORD - 1]}
+    fi
+    case $key in
+    data.format) values='auto folder pairs nnunet cifar10 classes' ;;
+    data.augment) values='flip rot90 elastic brightness contrast' ;;
+    data.balance) values='true false' ;;
+    train.optimizer) values='sgd momentum adam' ;;
+    train.loss) values='ce bce dice mse' ;;
+    train.precision | --precision) values='f32 bf16 f16 tf32' ;;
+    mesh.auto) values='true false' ;;
+    run.device | --device) values='cpu reference cuda' ;;
+    memory.recompute) values='true false' ;;
+    esac
+    if [[ $values ]]; then
+        COMPREPLY=($(compgen -W "$values" -- "$cur"))
+        return
+    fi
+    if ((COMP_CWORD == 1)); then
+        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data help --help --version' -- "$cur"))
+        return
+    fi
+    case ${COMP_WORDS[1]} in
+    plan) words='--explain --rank --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    model) words='--json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show' ;;
+    bench) words='--steps --warmup --profile --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    check) words='--json --quiet --help --version' ;;
+    report) words='--json --quiet --help --version' ;;
+    config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
+    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
+    help) verbs='plan verify step model bench check report config data' ;;
+    esac
+    local IFS=$' \n'
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "$words" -- "$cur"))
+        return
+    fi
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.recompute='
+    COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
+    for i in "${COMPREPLY[@]}"; do
+        [[ $i == *= ]] && compopt -o nospace 2>/dev/null
+    done
+    # not together with keys: as a file name, their '=' would be quoted
+    ((${#COMPREPLY[@]})) || compopt -o filenames 2>/dev/null
+    IFS=$'\n'
+    COMPREPLY+=($(compgen -f -- "$cur"))
+}
+complete -F _widefield widefield

@@ -1,0 +1,11 @@
+/* CRC-32C (Castagnoli), the checksum of iSCSI, ext4 and TFRecord files. */
+#ifndef WF_BASE_CRC32C_H
+#define WF_BASE_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of `data` behind what `before` is the checksum of; 0 to start. */
+uint32_t wf_crc32c(uint32_t before, const void *data, size_t bytes);
+
+#endif

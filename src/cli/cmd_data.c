@@ -1,0 +1,320 @@
+/* data synth KIND --out DIR | inspect PATH: make a dataset, or look at one. */
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/once.h"
+#include "cli/text.h"
+#include "data/inspect.h"
+#include "data/synth.h"
+
+/* --- synth --- */
+
+/* "512x512", "64x128x128", or one number for all sides. */
+static bool parse_size(const char *text, const struct wf_synth_kind *kind, int64_t size[3],
+                       struct wf_err *err)
+{
+    const double most = 1e9;
+    int count = 0;
+    double sides[3];
+    const char *at = text;
+    bool ok = true;
+    for (; ok && count < 3; count++) {
+        char *end;
+        sides[count] = strtod(at, &end);
+        ok = end != at && sides[count] >= 1 && sides[count] <= most &&
+             sides[count] == (double)(int64_t)sides[count];
+        if (*end == '\0' && ok) {
+            count++;
+            break;
+        }
+        ok = ok && *end == 'x' && end[1] && count < 2;
+        at = end + 1;
+    }
+    if (!ok || (count != 1 && count != kind->dims))
+        return wf_err_set(err, WF_ERR_USAGE, "--size '%s': '%s' takes %s, such as --size %s", text,
+                          kind->name, kind->dims == 3 ? "DxHxW" : "HxW",
+                          kind->dims == 3 ? "64x128x128" : "1024x1024");
+    for (int i = 0; i < 3; i++) {
+        const int from = i - (3 - count);
+        size[i] = count == 1 ? (int64_t)sides[0] : from >= 0 ? (int64_t)sides[from] : 1;
+    }
+    if (kind->dims == 2)
+        size[0] = 1;
+    return true;
+}
+
+struct progress {
+    bool shown, line;
+    double started, last;
+};
+
+/* A line that is written over on a terminal; otherwise a line every few seconds. */
+static void show_progress(void *user, double part)
+{
+    struct progress *const p = user;
+    const double now = wf_now();
+    if (!p->shown || now - p->last < (p->line ? 0.2 : 5.0) || now - p->started < 1)
+        return;
+    p->last = now;
+    const double left = (now - p->started) / part * (1 - part);
+    (void)fprintf(stderr, "%swidefield: drawing %3.0f%%, %.0f s left%s", p->line ? "\r" : "",
+                  100 * part, left, p->line ? "  " : "\n");
+}
+
+static bool synth(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments != 2)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "data synth takes one kind: data synth nuclei --out DIR");
+    const struct wf_synth_kind *const kind = wf_synth_find(cli->arguments[1], err);
+    struct progress progress = { .shown = !cli->quiet && cli->speaks,
+                                 .line = isatty(STDERR_FILENO),
+                                 .started = wf_now() };
+    struct wf_synth_options o = { .out = wf_cli_flag(cli, "out"),
+                                  .seed = (uint64_t)wf_options_int(cli->options, "train.seed"),
+                                  .progress = show_progress,
+                                  .user = &progress };
+    const char *const size = wf_cli_flag(cli, "size");
+    if (!kind || !wf_cli_flag_int(cli, "count", 1, 10000000, &o.count, err) ||
+        (size && !parse_size(size, kind, o.size, err)))
+        return false;
+    if (!o.out)
+        return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");
+    /* Under a launcher one process draws, and nobody waits for it: nothing follows. */
+    const bool ok = !cli->speaks || wf_synth_run(kind, &o, err);
+    if (progress.line && progress.last > 0)
+        (void)fputc('\n', stderr);
+    if (!ok)
+        return false;
+    const int64_t count = o.count ? o.count : kind->count;
+    const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
+    if (!cli->json) {
+        if (cli->speaks)
+            (void)printf("%s: %s images of %s with masks\n", o.out,
+                         wf_text_count(&cli->arena, count),
+                         wf_text_extents(&cli->arena, kind->dims, sides));
+        return true;
+    }
+    cJSON *const json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "kind", kind->name);
+    cJSON_AddStringToObject(json, "out", o.out);
+    cJSON_AddNumberToObject(json, "count", (double)count);
+    cJSON *const extents = cJSON_AddArrayToObject(json, "size");
+    for (int i = 0; i < kind->dims; i++)
+        cJSON_AddItemToArray(extents, cJSON_CreateNumber((double)sides[i]));
+    cJSON_AddNumberToObject(json, "channels", kind->channels);
+    cJSON_AddNumberToObject(json, "classes", kind->classes);
+    cJSON_AddNumberToObject(json, "seconds", wf_now() - progress.started);
+    return wf_cli_print_json(cli, json, err);
+}
+
+/* --- inspect --- */
+
+static const char *codes_text(struct wf_arena *arena, const struct wf_dataset_info *info, int c)
+{
+    const struct wf_data_class *const k = &info->classes[c];
+    if (info->labels != WF_LABELS_PIXEL)
+        return "";
+    if (info->codes == WF_CODES_COLORS)
+        return wf_arena_printf(arena, "#%06" PRIx64, (uint64_t)k->first);
+    const char *const color =
+        k->color >= 0 ? wf_arena_printf(arena, " #%06" PRIx32, (uint32_t)k->color) : "";
+    if (k->first == k->last)
+        return wf_arena_printf(arena, "%" PRId64 "%s", k->first, color);
+    return wf_arena_printf(arena, "%" PRId64 "-%" PRId64 "%s", k->first, k->last, color);
+}
+
+static cJSON *extent_json(const struct wf_dataset_info *info, const int64_t extent[WF_AXES])
+{
+    cJSON *const list = cJSON_CreateArray();
+    for (int a = info->dims == 3 ? WF_D : WF_H; a <= WF_W; a++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)extent[a]));
+    return list;
+}
+
+static const char *const labels_names[] = { "none", "pixel", "image" };
+
+static cJSON *classes_json(struct wf_cli *cli, const struct wf_dataset_info *info)
+{
+    cJSON *const list = cJSON_CreateArray();
+    for (int c = 0; c < info->n_classes; c++) {
+        const struct wf_data_class *const k = &info->classes[c];
+        cJSON *const one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "label", c);
+        cJSON_AddStringToObject(one, "name", k->name);
+        cJSON_AddStringToObject(one, "in_file", codes_text(&cli->arena, info, c));
+        cJSON_AddNumberToObject(one, "count", (double)k->found);
+        cJSON_AddItemToArray(list, one);
+    }
+    return list;
+}
+
+static bool print_json(struct wf_cli *cli, const struct wf_dataset_info *info,
+                       const struct wf_inspection *in, struct wf_err *err)
+{
+    cJSON *const json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "path", info->path);
+    cJSON_AddStringToObject(json, "format", wf_layout_names[info->layout]);
+    cJSON_AddNumberToObject(json, "samples", (double)info->samples);
+    cJSON_AddNumberToObject(json, "good", (double)in->good);
+    cJSON_AddNumberToObject(json, "held_out", (double)in->held_out);
+    cJSON_AddNumberToObject(json, "dims", info->dims);
+    cJSON_AddNumberToObject(json, "channels", info->channels);
+    cJSON_AddItemToObject(json, "smallest", extent_json(info, in->smallest));
+    cJSON_AddItemToObject(json, "largest", extent_json(info, in->largest));
+    cJSON_AddStringToObject(json, "labels", labels_names[info->labels]);
+    cJSON_AddItemToObject(json, "classes", classes_json(cli, info));
+    cJSON_AddNumberToObject(json, "other", (double)info->other);
+    cJSON_AddNumberToObject(json, "scanned", (double)info->scanned);
+    cJSON_AddBoolToObject(json, "scanned_all", info->scanned_all);
+    if (in->measured) {
+        cJSON_AddItemToObject(json, "mean",
+                              cJSON_CreateDoubleArray(in->normal.mean, in->normal.channels));
+        cJSON_AddItemToObject(json, "std",
+                              cJSON_CreateDoubleArray(in->normal.std, in->normal.channels));
+    }
+    cJSON *const problems = cJSON_AddArrayToObject(json, "problems");
+    for (int64_t i = 0; i < info->problems; i++)
+        cJSON_AddItemToArray(problems, cJSON_CreateString(info->problem_texts[i]));
+    if (in->unreadable)
+        cJSON_AddItemToArray(problems, cJSON_CreateString(in->unreadable));
+    cJSON *const warnings = cJSON_AddArrayToObject(json, "warnings");
+    for (size_t i = 0; i < in->n_warnings; i++)
+        cJSON_AddItemToArray(warnings, cJSON_CreateString(in->warnings[i]));
+    return wf_cli_print_json(cli, json, err);
+}
+
+static const char *sizes_text(struct wf_cli *cli, const struct wf_dataset_info *info,
+                              const struct wf_inspection *in)
+{
+    const int first = info->dims == 3 ? WF_D : WF_H;
+    const char *const low = wf_text_extents(&cli->arena, info->dims, in->smallest + first);
+    if (in->sizes == 1)
+        return low;
+    return wf_arena_printf(&cli->arena, "%s to %s", low,
+                           wf_text_extents(&cli->arena, info->dims, in->largest + first));
+}
+
+static void print_classes(struct wf_cli *cli, const struct wf_dataset_info *info)
+{
+    struct wf_table t = { .arena = &cli->arena };
+    wf_table_row(&t, 5,
+                 (const char *[]){ ">label", "class", "in the file",
+                                   info->labels == WF_LABELS_PIXEL ? ">pixels" : ">images",
+                                   ">share" });
+    for (int c = 0; c < info->n_classes; c++) {
+        const struct wf_data_class *const k = &info->classes[c];
+        wf_table_row(
+            &t, 5,
+            (const char *[]){
+                wf_arena_printf(&cli->arena, "%d", c), k->name, codes_text(&cli->arena, info, c),
+                wf_text_count(&cli->arena, k->found),
+                wf_arena_printf(&cli->arena, "%.3g%%",
+                                info->scanned ? 100.0 * (double)k->found / (double)info->scanned
+                                              : 0) });
+    }
+    (void)puts("");
+    wf_table_print(&t, stdout);
+    if (!info->scanned_all && info->labels == WF_LABELS_PIXEL)
+        (void)printf("(of %s pixels, spread over the masks)\n",
+                     wf_text_count(&cli->arena, info->scanned));
+}
+
+static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
+                       const struct wf_inspection *in)
+{
+    static const char *const labels[] = { "none", "a mask for each image",
+                                          "a label for each image" };
+    (void)printf("%s\n  layout    %s\n  images    %s%s\n", info->path,
+                 wf_layout_names[info->layout], wf_text_count(&cli->arena, info->samples),
+                 in->held_out ? wf_arena_printf(&cli->arena, ", %s of them held out for validation",
+                                                wf_text_count(&cli->arena, in->held_out))
+                              : "");
+    if (in->good > 0)
+        (void)printf("  size      %s, %d channel%s, %.4g megapixels in all\n",
+                     sizes_text(cli, info, in), info->channels, info->channels == 1 ? "" : "s",
+                     in->pixels / 1e6);
+    (void)printf("  labels    %s\n", labels[info->labels]);
+    for (int c = 0; in->measured && c < wf_min(in->normal.channels, 8); c++)
+        (void)printf("  channel %d mean %.5g, deviation %.5g\n", c, in->normal.mean[c],
+                     in->normal.std[c]);
+    if (info->n_classes > 0)
+        print_classes(cli, info);
+    if (info->problems > 0 || in->unreadable)
+        (void)puts("\nproblems:");
+    for (int64_t i = 0; i < info->problems; i++)
+        (void)printf("  %s\n", info->problem_texts[i]);
+    if (in->unreadable)
+        (void)printf("  %s\n", in->unreadable);
+    if (in->n_warnings > 0)
+        (void)puts("\nworth a look:");
+    for (size_t i = 0; i < in->n_warnings; i++)
+        (void)printf("  %s\n", in->warnings[i]);
+}
+
+static bool inspect(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments != 2)
+        return wf_err_set(err, WF_ERR_USAGE, "data inspect takes one folder");
+    if (!cli->speaks)
+        return true;
+    const struct wf_dataset_options options = {
+        .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),
+        .tolerate = true,
+    };
+    struct wf_dataset *const ds = wf_dataset_open(cli->arguments[1], &options, err);
+    if (!ds)
+        return false;
+    const struct wf_dataset_info *const info = wf_dataset_info(ds);
+    struct wf_inspection in;
+    wf_inspect(ds, &in);
+    bool ok = true;
+    if (cli->json)
+        ok = print_json(cli, info, &in, err);
+    else
+        print_text(cli, info, &in);
+    const int64_t problems = info->problems + (in.unreadable != NULL);
+    if (ok && problems > 0)
+        ok = wf_err_set(err, WF_ERR_INPUT,
+                        "'%s' has %" PRId64 " problem%s: training would refuse it", info->path,
+                        problems, problems == 1 ? "" : "s");
+    wf_inspection_release(&in);
+    wf_dataset_free(ds);
+    return ok;
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "synth") == 0)
+        return synth(cli, err);
+    if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "inspect") == 0)
+        return inspect(cli, err);
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "data makes a dataset or looks at one: data synth KIND --out DIR, data "
+                      "inspect PATH");
+}
+
+static const struct wf_command_flag flags[] = {
+    { "out", "DIR", "the folder to make" },
+    { "count", "N", "images" },
+    { "size", "HxW", "of an image; DxHxW of a volume" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_data = {
+    .name = "data",
+    .summary = "make a synthetic dataset, or look at one and what is wrong with it",
+    .usage = "data synth KIND --out DIR [--count N] [--size HxW] [--seed S] | data inspect PATH",
+    .notes =
+        "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that\n"
+        "only the mask has). Images past 4 megapixels are tiled TIFF, smaller ones PNG.\n\n"
+        "inspect finds the layout by itself (data.format=NAME to say it): images/ and masks/,\n"
+        "NAME.tif and NAME_masks.tif, nnU-Net's raw layout, CIFAR-10's binary files, a folder\n"
+        "for each class. It ends with 1 where training would refuse the folder.",
+    .flags = flags,
+    .run = run,
+};

@@ -1,0 +1,38 @@
+/* report RUN: (re)writes the report and the event file of a run folder. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "report/report.h"
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments != 1)
+        return wf_err_set(err, WF_ERR_USAGE, "'report' takes one run folder, got %d arguments",
+                          cli->n_arguments);
+    if (!cli->speaks) /* one rank writes */
+        return true;
+    const char *const folder = cli->arguments[0];
+    if (!wf_report_write(folder, err))
+        return false;
+    const bool ends = folder[0] && folder[strlen(folder) - 1] == '/';
+    const char *const path =
+        wf_arena_printf(&cli->arena, "%s%sreport.html", folder, ends ? "" : "/");
+    if (cli->json) {
+        cJSON *const json = cJSON_CreateObject();
+        cJSON_AddStringToObject(json, "report", path);
+        return wf_cli_print_json(cli, json, err);
+    }
+    (void)puts(path);
+    return true;
+}
+
+const struct wf_command wf_command_report = {
+    .name = "report",
+    .summary = "writes a run's report again, finished or not, and prints its path",
+    .usage = "report RUN",
+    .notes = "RUN is the folder that 'train' wrote. The report is one HTML file, report.html, that "
+             "needs\nnothing else; the event file beside it is for TensorBoard.",
+    .run = run,
+};

@@ -1,0 +1,32 @@
+/*
+ * A look at a dataset: what was found, and what looks wrong.
+ *
+ *     struct wf_inspection in;
+ *     wf_inspect(ds, &in);
+ *     ... in.warnings[i], one sentence each ...
+ *     wf_inspection_release(&in);
+ */
+#ifndef WF_DATA_INSPECT_H
+#define WF_DATA_INSPECT_H
+
+#include "data/dataset.h"
+
+struct wf_inspection {
+    struct wf_arena arena;
+    int64_t good;                                /* samples without a problem */
+    int64_t held_out;                            /* of them, by the dataset itself */
+    int64_t smallest[WF_AXES], largest[WF_AXES]; /* extents along each axis, over good samples */
+    int64_t sizes;                               /* distinct ones */
+    double pixels;                               /* of all good samples */
+    bool measured;                               /* `normal` is there */
+    struct wf_normal normal;
+    const char *unreadable; /* why not: pixels that cannot be read; or NULL */
+    const char **warnings;  /* what a person should look at; beside the dataset's own problems */
+    size_t n_warnings, room;
+};
+
+/* Opens nothing anew: the dataset should have been opened with `tolerate`. Reads a spread of windows. */
+void wf_inspect(const struct wf_dataset *ds, struct wf_inspection *in);
+void wf_inspection_release(struct wf_inspection *in);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed.
+ *
+ * A kind is one file. It draws windows: what a pixel is follows from (seed, image, place) alone, so an
+ * image of 20,000 x 20,000 pixels is made band after band and never lies in memory as a whole, and
+ * any number of threads draws the same.
+ *
+ *     const struct wf_synth_kind *kind = wf_synth_find("nuclei", err);
+ *     bool ok = kind && wf_synth_run(kind, &(struct wf_synth_options){ .out = "data/nuclei" }, err);
+ */
+#ifndef WF_DATA_SYNTH_H
+#define WF_DATA_SYNTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "tensor/region.h"
+
+enum { WF_SYNTH_CLASSES = 3 };
+
+/* One image, as its kind sees it. */
+struct wf_synth_image {
+    uint64_t key; /* mixes seed and number: two images have nothing in common */
+    int64_t extent[WF_AXES];
+    void *scene; /* of begin(), or NULL */
+};
+
+/* Where a window is drawn: 8-bit samples, rows `pitch` pixels apart. */
+struct wf_synth_window {
+    struct wf_region at; /* D, H, W; one plane */
+    int64_t pitch;
+    uint8_t *image, *mask;
+};
+
+struct wf_synth_kind {
+    const char *name, *what;
+    int dims, channels;
+    int64_t size[3], count; /* when the user does not say: D, H, W */
+    int classes;
+    const char *class_names[WF_SYNTH_CLASSES];
+    uint8_t colors[WF_SYNTH_CLASSES][3]; /* of the mask's palette */
+    /* Can it be this large? NULL: always. */
+    bool (*fits)(const int64_t extent[WF_AXES], struct wf_err *err);
+    /* What all windows of an image share, on the heap; freed with free(). Optional. */
+    void *(*begin)(const struct wf_synth_image *image);
+    /* Writes every pixel of the window. Called by several threads at once. */
+    void (*draw)(const struct wf_synth_image *image, const struct wf_synth_window *window);
+};
+extern const struct wf_synth_kind *const wf_synth_table[]; /* ends with NULL */
+extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vessels3d,
+    wf_synth_discs;
+
+const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
+
+struct wf_synth_options {
+    const char *out; /* made here; must not exist, or be empty */
+    int64_t count;   /* 0: the kind's */
+    int64_t size[3]; /* D, H, W; 0: the kind's */
+    uint64_t seed;
+    void (*progress)(void *user, double part); /* up to 1; or NULL */
+    void *user;
+};
+
+/* Images and masks are PNG, past 4 megapixels tiled TIFF; volumes are TIFF stacks. Masks have a palette;
+ * their indices are the labels. */
+[[nodiscard]] bool wf_synth_run(const struct wf_synth_kind *kind,
+                                const struct wf_synth_options *options, struct wf_err *err);
+/* The image number `index` of a set, for a look at it; scene and all. */
+void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kind *kind,
+                         const struct wf_synth_options *options, int64_t index);
+void wf_synth_image_release(struct wf_synth_image *image);
+
+/* --- randomness by place, for kinds ---
+ * Philox is for numbers that training depends on; what a picture looks like takes a cheaper mixing of
+ * bits, because every pixel asks for some. */
+static inline uint64_t wf_synth_hash(uint64_t key, int64_t a, int64_t b, int64_t c)
+{
+    uint64_t x = key ^ ((uint64_t)a * 0x9e3779b97f4a7c15u) ^ ((uint64_t)b * 0xc2b2ae3d27d4eb4fu) ^
+                 ((uint64_t)c * 0x165667b19e3779f9u);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+/* In [0, 1). */
+static inline float wf_synth_unit(uint64_t key, int64_t a, int64_t b, int64_t c)
+{
+    return (float)(wf_synth_hash(key, a, b, c) >> 40) * 0x1p-24f;
+}
+/* About normal, deviation 1: four 16-bit numbers of one hash. */
+static inline float wf_synth_grain(uint64_t key, int64_t a, int64_t b, int64_t c)
+{
+    const uint64_t x = wf_synth_hash(key, a, b, c);
+    const int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
+                        (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
+    return (float)(sum - 131070) * (1.0f / 37837.0f);
+}
+/* Smooth numbers in [-1, 1] that change over `scale` pixels. */
+float wf_synth_smooth(uint64_t key, float x, float y, float scale);
+/* The same for `count` pixels from x on: to the bit what wf_synth_smooth() gives, at less cost. */
+void wf_synth_smooth_row(uint64_t key, int64_t x, int64_t y, float scale, int64_t count,
+                         float out[]);
+
+static inline uint8_t wf_synth_byte(float value)
+{
+    return value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)(value + 0.5f);
+}
+
+#endif

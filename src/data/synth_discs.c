@@ -1,0 +1,84 @@
+/*
+ * The task that a network cannot solve without looking far: two discs of radius 4 in different
+ * subdomains of 32 x 32, to be found (2) and joined by a line of width 3 (1) that the image does not
+ * show.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "data/synth.h"
+
+enum { TILE = 32, RADIUS = 4 };
+
+struct scene {
+    float x[2], y[2];
+};
+
+static bool fits(const int64_t extent[WF_AXES], struct wf_err *err)
+{
+    if (extent[WF_H] % TILE == 0 && extent[WF_W] % TILE == 0 &&
+        extent[WF_H] * extent[WF_W] >= 2 * TILE * TILE)
+        return true;
+    return wf_err_set(
+        err, WF_ERR_USAGE,
+        "discs lie in subdomains of 32 x 32, at least two: give a --size of multiples "
+        "of 32, such as 32x128");
+}
+
+static void *begin(const struct wf_synth_image *image)
+{
+    struct scene *const s = malloc(sizeof *s);
+    WF_BUG_ON(!s, "out of memory for a scene");
+    const int64_t across = image->extent[WF_W] / TILE,
+                  tiles = across * (image->extent[WF_H] / TILE);
+    const int64_t first = (int64_t)(wf_synth_hash(image->key, 0, 0, 3) % (uint64_t)tiles);
+    const int64_t step = 1 + (int64_t)(wf_synth_hash(image->key, 1, 0, 3) % (uint64_t)(tiles - 1));
+    const int64_t tile[2] = { first, (first + step) % tiles };
+    for (int i = 0; i < 2; i++) {
+        /* Whole inside its subdomain, centred on a pixel. */
+        const int room = TILE - 2 * RADIUS;
+        s->x[i] = (float)(tile[i] % across * TILE + RADIUS +
+                          (int64_t)(wf_synth_hash(image->key, i, 1, 3) % (uint64_t)room));
+        s->y[i] = (float)(tile[i] / across * TILE + RADIUS +
+                          (int64_t)(wf_synth_hash(image->key, i, 2, 3) % (uint64_t)room));
+    }
+    return s;
+}
+
+static float to_line(const struct scene *s, float x, float y)
+{
+    const float dx = s->x[1] - s->x[0], dy = s->y[1] - s->y[0];
+    float t = ((x - s->x[0]) * dx + (y - s->y[0]) * dy) / (dx * dx + dy * dy);
+    t = t < 0 ? 0 : t > 1 ? 1 : t;
+    return hypotf(x - s->x[0] - t * dx, y - s->y[0] - t * dy);
+}
+
+static void draw(const struct wf_synth_image *image, const struct wf_synth_window *w)
+{
+    const struct scene *const s = image->scene;
+    for (int64_t h = w->at.lo[WF_H]; h < w->at.hi[WF_H]; h++)
+        for (int64_t x = w->at.lo[WF_W]; x < w->at.hi[WF_W]; x++) {
+            const int64_t at = (h - w->at.lo[WF_H]) * w->pitch + x - w->at.lo[WF_W];
+            const float px = (float)x, py = (float)h;
+            bool disc = false;
+            for (int i = 0; i < 2; i++)
+                disc = disc || hypotf(px - s->x[i], py - s->y[i]) <= RADIUS;
+            w->image[at] = disc ? 224 : 32;
+            w->mask[at] = disc ? 2 : to_line(s, px, py) <= 1.5f;
+        }
+}
+
+const struct wf_synth_kind wf_synth_discs = {
+    .name = "discs",
+    .what = "two discs, and the line between them that only the mask has",
+    .dims = 2,
+    .channels = 1,
+    .size = { 1, 32, 64 },
+    .count = 1000,
+    .classes = 3,
+    .class_names = { "background", "line", "disc" },
+    .colors = { { 0, 0, 0 }, { 230, 160, 40 }, { 70, 150, 230 } },
+    .fits = fits,
+    .begin = begin,
+    .draw = draw,
+};

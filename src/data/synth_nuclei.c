@@ -1,0 +1,189 @@
+/*
+ * Nuclei in stained tissue, as a brightfield microscope shows them: crowded blobs that touch, stain that
+ * differs from cell to cell, uneven light, grain. A nucleus lives in a cell of a jittered grid; whether
+ * it is there depends on a slowly changing density, so that there are clusters and clearings.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "data/synth.h"
+
+enum { GRID = 24, REACH = 20, SIDE = 256 };
+
+struct nucleus {
+    float x, y, rx, ry, cos, sin; /* half axes and direction */
+    float wave2, wave3, phase2, phase3;
+    float stain;
+};
+
+/* Above 0 where there is no tissue: from two scales, so that gaps have no lattice to be seen. */
+static float open_at(float wide, float fine)
+{
+    return 0.68f * wide + 0.42f * fine - 0.36f;
+}
+
+static void openness(uint64_t key, const int64_t at[2], int64_t count, float out[])
+{
+    float fine[SIDE];
+    wf_synth_smooth_row(key + 3, at[0], at[1], 140, count, out);
+    wf_synth_smooth_row(key + 8, at[0], at[1], 47, count, fine);
+    for (int64_t i = 0; i < count; i++)
+        out[i] = open_at(out[i], fine[i]);
+}
+
+static bool nucleus_at(uint64_t key, int64_t i, int64_t j, struct nucleus *n)
+{
+    const float cx = ((float)i + 0.5f) * GRID, cy = ((float)j + 0.5f) * GRID;
+    const float crowd = 0.5f + 0.5f * wf_synth_smooth(key + 1, cx, cy, 210);
+    const float open =
+        open_at(wf_synth_smooth(key + 3, cx, cy, 140), wf_synth_smooth(key + 8, cx, cy, 47));
+    const float chance = open > 0 ? 0.05f : 0.1f + 1.05f * crowd * crowd;
+    if (wf_synth_unit(key, i, j, 10) > chance)
+        return false;
+    n->x = cx + (wf_synth_unit(key, i, j, 11) - 0.5f) * 0.9f * GRID;
+    n->y = cy + (wf_synth_unit(key, i, j, 12) - 0.5f) * 0.9f * GRID;
+    const float size = 8 + 6 * wf_synth_unit(key, i, j, 13);
+    const float slim = 0.65f + 0.35f * wf_synth_unit(key, i, j, 14);
+    n->rx = size;
+    n->ry = size * slim;
+    const float turn = 3.14159265f * wf_synth_unit(key, i, j, 15);
+    n->cos = cosf(turn);
+    n->sin = sinf(turn);
+    n->wave2 = 0.08f * wf_synth_unit(key, i, j, 16);
+    n->wave3 = 0.10f * wf_synth_unit(key, i, j, 17);
+    n->phase2 = 2 * wf_synth_unit(key, i, j, 18) - 1;
+    n->phase3 = 2 * wf_synth_unit(key, i, j, 19) - 1;
+    n->stain = 0.55f + 0.5f * wf_synth_unit(key, i, j, 20);
+    return true;
+}
+
+/* How deep inside, in pixels; negative outside. Waves on the outline without asking for an angle: cosines
+ * of twice and three times it are polynomials of the direction. */
+static float depth_in(const struct nucleus *n, float x, float y)
+{
+    const float dx = x - n->x, dy = y - n->y;
+    const float u = (dx * n->cos + dy * n->sin) / n->rx, v = (dy * n->cos - dx * n->sin) / n->ry;
+    const float rho = sqrtf(u * u + v * v);
+    if (rho < 1e-3f)
+        return n->ry;
+    const float c = u / rho, s = v / rho;
+    const float two = (2 * c * c - 1) * n->phase2 + 2 * s * c * (1 - fabsf(n->phase2));
+    const float three =
+        (4 * c * c * c - 3 * c) * n->phase3 + (3 * s - 4 * s * s * s) * (1 - fabsf(n->phase3));
+    return (1 + n->wave2 * two + n->wave3 * three - rho) * 0.5f * (n->rx + n->ry);
+}
+
+/* Stain of the nuclei over the window, and the mask. */
+static void draw_nuclei(uint64_t key, const struct wf_synth_window *w, float stain[])
+{
+    const struct wf_region *const r = &w->at;
+    const int64_t wide = wf_region_extent(*r, WF_W);
+    for (int64_t j = wf_floor_div(r->lo[WF_H] - REACH, GRID) - 1;
+         j <= wf_floor_div(r->hi[WF_H] + REACH, GRID); j++)
+        for (int64_t i = wf_floor_div(r->lo[WF_W] - REACH, GRID) - 1;
+             i <= wf_floor_div(r->hi[WF_W] + REACH, GRID); i++) {
+            struct nucleus n;
+            if (!nucleus_at(key, i, j, &n))
+                continue;
+            const int64_t x0 = wf_max((int64_t)floorf(n.x) - REACH, r->lo[WF_W]);
+            const int64_t x1 = wf_min((int64_t)floorf(n.x) + REACH, r->hi[WF_W]);
+            const int64_t y0 = wf_max((int64_t)floorf(n.y) - REACH, r->lo[WF_H]);
+            const int64_t y1 = wf_min((int64_t)floorf(n.y) + REACH, r->hi[WF_H]);
+            for (int64_t y = y0; y < y1; y++)
+                for (int64_t x = x0; x < x1; x++) {
+                    const float deep = depth_in(&n, (float)x, (float)y);
+                    const int64_t row = y - r->lo[WF_H], col = x - r->lo[WF_W];
+                    /* The lens blurs the rim over three pixels; the rim itself is a little darker. */
+                    const float cover = 0.5f + deep / 3;
+                    if (cover <= 0)
+                        continue;
+                    const float rim = deep < 3 ? 1.12f : 1.0f;
+                    const float own = (cover < 1 ? cover : 1) * n.stain * rim;
+                    float *const at = &stain[row * wide + col];
+                    *at = own > *at ? own : *at;
+                    if (deep >= 0)
+                        w->mask[row * w->pitch + col] = 1;
+                }
+        }
+}
+
+/* What a row of pixels lies in: all of it changes smoothly. */
+struct row {
+    float light[SIDE], tissue[SIDE], chromatin[SIDE];
+};
+
+static void add_smooth(float out[], float amount, uint64_t key, const int64_t at[2], float scale,
+                       int64_t count)
+{
+    float part[SIDE];
+    wf_synth_smooth_row(key, at[0], at[1], scale, count, part);
+    for (int64_t i = 0; i < count; i++)
+        out[i] += amount * part[i];
+}
+
+static void look_up(const struct wf_synth_image *image, int64_t x, int64_t y, int64_t count,
+                    struct row *r)
+{
+    const uint64_t key = image->key;
+    const int64_t at[2] = { x, y };
+    float open[SIDE] = { 0 };
+    const float v = 2 * (float)y / (float)image->extent[WF_H] - 1;
+    for (int64_t i = 0; i < count; i++) {
+        const float u = 2 * (float)(x + i) / (float)image->extent[WF_W] - 1;
+        r->light[i] = 0.97f - 0.14f * (u * u + v * v);
+        r->tissue[i] = 0.34f;
+        r->chromatin[i] = 1;
+    }
+    add_smooth(r->light, 0.12f, key + 2, at, 420, count);
+    add_smooth(r->tissue, 0.12f, key + 4, at, 37, count);
+    add_smooth(r->tissue, 0.08f, key + 5, at, 9, count);
+    add_smooth(r->chromatin, 0.22f, key + 6, at, 3.5f, count);
+    openness(key, at, count, open);
+    for (int64_t i = 0; i < count; i++)
+        if (open[i] > 0)
+            r->tissue[i] *= open[i] > 0.12f ? 0.1f : 1 - open[i] * 7.5f;
+}
+
+static void color_row(const struct wf_synth_image *image, int64_t x, int64_t y, int64_t count,
+                      const float stain[], uint8_t *rgb)
+{
+    /* What each stain takes away from red, green and blue light. */
+    static const float blue_dye[3] = { 0.65f, 0.72f, 0.30f }, red_dye[3] = { 0.09f, 0.62f, 0.22f };
+    struct row r;
+    look_up(image, x, y, count, &r);
+    for (int64_t i = 0; i < count; i++, rgb += 3) {
+        const float grey = 3.5f * wf_synth_grain(image->key + 7, x + i, y, 0);
+        for (int c = 0; c < 3; c++) {
+            const float dye = blue_dye[c] * stain[i] * r.chromatin[i] +
+                              red_dye[c] * (r.tissue[i] + 0.25f * stain[i]);
+            const float grain = grey + 3.5f * wf_synth_grain(image->key + 7, x + i, y, 1 + c);
+            rgb[c] = wf_synth_byte(243 * r.light[i] * expf(-1.25f * dye) + grain);
+        }
+    }
+}
+
+static void draw(const struct wf_synth_image *image, const struct wf_synth_window *w)
+{
+    float stain[SIDE * SIDE] = { 0 };
+    const int64_t wide = wf_region_extent(w->at, WF_W), high = wf_region_extent(w->at, WF_H);
+    WF_BUG_ON(wide > SIDE || high > SIDE, "a window of %d x %d", (int)high, (int)wide);
+    for (int64_t row = 0; row < high; row++)
+        memset(w->mask + row * w->pitch, 0, (size_t)wide);
+    draw_nuclei(image->key, w, stain);
+    for (int64_t row = 0; row < high; row++)
+        color_row(image, w->at.lo[WF_W], w->at.lo[WF_H] + row, wide, stain + row * wide,
+                  w->image + row * w->pitch * 3);
+}
+
+const struct wf_synth_kind wf_synth_nuclei = {
+    .name = "nuclei",
+    .what = "microscopy: crowded nuclei in stained tissue under uneven light",
+    .dims = 2,
+    .channels = 3,
+    .size = { 1, 1024, 1024 },
+    .count = 16,
+    .classes = 2,
+    .class_names = { "background", "nucleus" },
+    .colors = { { 0, 0, 0 }, { 90, 200, 120 } },
+    .draw = draw,
+};

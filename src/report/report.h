@@ -1,0 +1,19 @@
+/*
+ * The report of a run: one HTML file that needs nothing else, made from what the run wrote.
+ *
+ * Reads log.jsonl, config.yaml and samples/ of a run folder, and writes there
+ *   report.html                          for people: no network, under 5 MB, with or without scripts
+ *   events.out.tfevents.TIME.widefield   for TensorBoard; TIME is when the run started
+ * both of which appear whole or not at all, and replace what an earlier call wrote. The run may be
+ * unfinished, or still going on. What the log says is never trusted: it is text, not markup.
+ */
+#ifndef WF_REPORT_REPORT_H
+#define WF_REPORT_REPORT_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+[[nodiscard]] bool wf_report_write(const char *run_folder, struct wf_err *err);
+
+#endif
