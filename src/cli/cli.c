@@ -15,6 +15,10 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
+    &wf_command_data,
+    &wf_command_train,
+    &wf_command_eval,
+    &wf_command_predict,
     &wf_command_plan,
     &wf_command_verify,
     &wf_command_step,
@@ -23,8 +27,6 @@ const struct wf_command *const wf_commands[] = {
     &wf_command_check,
     &wf_command_report,
     &wf_command_config,
-    &wf_command_data,
-    &wf_command_predict,
     NULL,
 };
 
@@ -57,7 +59,8 @@ static void print_help(struct wf_arena *arena, FILE *out)
     wf_table_print(&t, out);
     (void)fprintf(out,
                   "\n'widefield COMMAND --help' tells more, 'widefield --version' the version\n"
-                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit\n");
+                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit,\n"
+                  "75 stopped by a signal after writing a checkpoint\n");
 }
 
 static void print_command_help(struct wf_arena *arena, const struct wf_command *c, FILE *out)
