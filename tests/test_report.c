@@ -279,6 +279,33 @@ static void steps__done_again_after_a_resume_replace_the_old(void **state)
     assert_int_equal(log.resumed, 1);
     /* 10:11:12 and four steps of 100 ms */
     assert_true(log.steps[3].time > 1792750272.39 && log.steps[3].time < 1792750272.41);
+    assert_true(log.steps[3].elapsed > 0.39 && log.steps[3].elapsed < 0.41);
+    wf_runlog_release(&log);
+}
+
+static void resume__on_another_mesh_is_what_the_head_tells(void **state)
+{
+    run_of(
+        "mesh",
+        START STEP(
+            "1",
+            "0.9") "{\"event\":\"resume\",\"time\":\"2026-10-24T00:00:00Z\",\"model\":\"unet\","
+                   "\"mesh\":\"space=7x1\",\"ranks\":7,\"per_rank\":[{\"rank\":0,\"planned_bytes\":3145728,"
+                   "\"used_bytes\":3145728}]}\n"
+                   "{\"event\":\"step\",\"step\":2,\"loss\":0.5,\"ms\":100,"
+                   "\"time\":\"2026-10-24T02:00:05+02:00\"}\n"
+                   "{\"event\":\"end\",\"seconds\":7200}\n");
+    char *const page = report_of("mesh");
+    assert_says(page, "space=7x1 · 7 ranks");
+    assert_says(page, "2026-10-23T10:11:12Z</p>"); /* begun then */
+    assert_says(page, "3.00 MiB");
+    assert_says(page, "resumed</td><td>1 time<");
+    assert_says(page, "2 h 0 min");
+    free(page);
+    struct wf_runlog log;
+    struct wf_err err = { 0 };
+    assert_true(wf_runlog_read(&log, "mesh/log.jsonl", &err));
+    assert_true(log.steps[1].time == 1792800005); /* 2026-10-24T00:00:05Z */
     wf_runlog_release(&log);
 }
 
@@ -295,13 +322,15 @@ static void put_png(const char *path, size_t bytes)
 
 static void samples__come_worst_first_and_only_from_the_folder(void **state)
 {
-    run_of("samples", START
-           "{\"event\":\"sample\",\"name\":\"fine\",\"mean_iou\":0.9,\"image\":\"samples/a.png\"}\n"
-           "{\"event\":\"sample\",\"name\":\"unknown\",\"image\":\"samples/a.png\"}\n"
-           "{\"event\":\"sample\",\"name\":\"poor\",\"mean_iou\":0.2,\"image\":\"../secret.png\","
-           "\"label\":\"/etc/passwd\",\"prediction\":\"log.jsonl\"}\n" END);
+    run_of(
+        "samples", START
+        "{\"event\":\"sample\",\"name\":\"fine\",\"mean_iou\":0.9,\"image\":\"samples/a..b.png\"}\n"
+        "{\"event\":\"sample\",\"name\":\"unknown\",\"image\":\"samples/a.png\"}\n"
+        "{\"event\":\"sample\",\"name\":\"poor\",\"mean_iou\":0.2,\"image\":\"../secret.png\","
+        "\"label\":\"/etc/passwd\",\"prediction\":\"log.jsonl\"}\n" END);
     (void)mkdir("samples/samples", 0777);
     put_png("samples/samples/a.png", 30);
+    put_png("samples/samples/a..b.png", 30);
     put_png("secret.png", 42);
     char *const page = report_of("samples");
     const char *const poor = strstr(page, ">poor<"), *const fine = strstr(page, ">fine<"),
@@ -429,6 +458,7 @@ int main(void)
         cmocka_unit_test(numbers__that_make_no_sense_do_no_harm),
         cmocka_unit_test(log__without_events_gives_a_report),
         cmocka_unit_test(steps__done_again_after_a_resume_replace_the_old),
+        cmocka_unit_test(resume__on_another_mesh_is_what_the_head_tells),
         cmocka_unit_test(samples__come_worst_first_and_only_from_the_folder),
         cmocka_unit_test(size__stays_under_the_limit_with_more_samples_than_fit),
         cmocka_unit_test(confusion__is_shown_by_share_of_its_row),

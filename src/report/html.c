@@ -17,9 +17,22 @@ enum { CONFIG_BYTES = 65536, FACTS_MAX = 80, EPOCH_ROWS = 300 };
 
 /* --- small things --- */
 
+/* A relative name without "..", so that it stays in the folder. */
+static bool is_inside(const char *name)
+{
+    for (const char *at = name;; at++) {
+        const size_t n = strcspn(at, "/");
+        if (n == 0 || (n == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+        at += n;
+        if (!*at)
+            return true;
+    }
+}
+
 bool wf_html_read(struct wf_html *h, const char *name, size_t most, struct wf_buffer *out)
 {
-    if (!name || !*name || name[0] == '/' || strchr(name, '\\') || strstr(name, ".."))
+    if (!name || !is_inside(name))
         return false;
     char *const path = wf_arena_printf(&h->page.arena, "%s/%s", h->folder, name);
     struct wf_err ignored = { 0 };
@@ -54,7 +67,10 @@ const char *wf_html_duration(struct wf_page *p, double seconds)
 
 double wf_html_seconds(const struct wf_runlog *log)
 {
-    const double seconds = log->n_steps ? log->steps[log->n_steps - 1].time - log->started : 0;
+    const double said = wf_log_number(log->end, "seconds");
+    if (said > 0)
+        return said;
+    const double seconds = log->n_steps ? log->steps[log->n_steps - 1].elapsed : 0;
     return seconds > 0 ? seconds : (double)NAN;
 }
 
@@ -131,7 +147,7 @@ static void write_header(struct wf_html *h)
         write_part(p, wf_page_number(p, ranks), ranks > 1 ? " ranks" : " rank", &any);
     write_part(p, wf_log_text(start, "device"), "", &any);
     write_part(p, wf_log_text(start, "precision"), "", &any);
-    write_part(p, wf_log_text(start, "time"), "", &any);
+    write_part(p, h->log.begun, "", &any);
     wf_page_raw(p, "</p></div><button id=\"theme\" type=\"button\" hidden>Dark</button></div>"
                    "</header>\n");
 }
@@ -239,7 +255,7 @@ static void write_cost_tiles(struct wf_html *h)
     if (parameters >= 0 && parameters < 9e15)
         write_tile(p, "Parameters", wf_text_count(&p->arena, (int64_t)parameters),
                    wf_log_text(log->start, "model"));
-    double most = NAN;
+    double most = (double)NAN;
     for (size_t i = 0; i < log->n_ranks; i++)
         most = fmax(most, log->ranks[i].used_bytes);
     if (isfinite(most))

@@ -159,13 +159,15 @@ static void go_on(struct wf_runlog *log)
     log->n_samples = 0;
 }
 
+/* A resumed run says again what it is: mesh and memory may be others now. */
 static void take_start(struct wf_runlog *log, const cJSON *event)
 {
     log->start = event;
-    if (log->started == 0)
-        log->started = seconds_of(wf_log_text(event, "time"));
+    if (!log->begun) {
+        log->begun = wf_log_text(event, "time");
+        log->started = seconds_of(log->begun);
+    }
     take_ranks(log, event);
-    go_on(log);
 }
 
 static void take_step(struct wf_runlog *log, const cJSON *event)
@@ -179,12 +181,15 @@ static void take_step(struct wf_runlog *log, const cJSON *event)
     const struct wf_log_step *const before = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
     const double ms = wf_log_number(event, "ms");
     const double count = (double)(step - (before ? before->step : step - 1));
-    const double time = before ? before->time : log->started;
+    const double until = before ? before->elapsed : 0;
+    const double elapsed = isfinite(ms) ? until + count * ms / 1000 : until;
+    const double clock = seconds_of(wf_log_text(event, "time"));
     WF_GROW(log->steps, log->room_steps, log->n_steps);
     log->steps[log->n_steps++] = (struct wf_log_step){
         .step = step,
         .epoch = integer(event, "epoch"),
-        .time = isfinite(ms) ? time + count * ms / 1000 : time,
+        .elapsed = elapsed,
+        .time = clock > 0 ? clock : log->started + elapsed,
         .loss = wf_log_number(event, "loss"),
         .lr = wf_log_number(event, "lr"),
         .mpx_per_s = wf_log_number(event, "mpx_per_s"),
@@ -204,11 +209,14 @@ static void take_epoch(struct wf_runlog *log, const cJSON *event)
     const cJSON *const val = cJSON_GetObjectItemCaseSensitive(event, "val");
     const struct wf_log_step *const last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
     const int64_t step = integer(event, "step");
+    const double clock = seconds_of(wf_log_text(event, "time"));
     WF_GROW(log->epochs, log->room_epochs, log->n_epochs);
     log->epochs[log->n_epochs++] = (struct wf_log_epoch){
         .epoch = epoch,
         .step = step == 0 && last ? last->step : step,
-        .time = last ? last->time : log->started,
+        .time = clock > 0 ? clock
+                : last    ? last->time
+                          : log->started,
         .train_loss = wf_log_number(event, "train_loss"),
         .val_loss = wf_log_number(val, "loss"),
         .mean_iou = wf_log_number(val, "mean_iou"),
@@ -239,11 +247,12 @@ static bool take_event(struct wf_runlog *log, const cJSON *event)
         take_step(log, event);
         return false;
     }
-    if (strcmp(kind, "start") == 0) {
-        take_start(log, event);
-    } else if (strcmp(kind, "resume") == 0) {
-        log->resumed++;
+    const bool resumes = strcmp(kind, "resume") == 0;
+    if (resumes || strcmp(kind, "start") == 0) {
+        log->resumed += resumes;
         go_on(log);
+        if (!resumes || !log->start || wf_log_text(event, "model"))
+            take_start(log, event);
     } else if (strcmp(kind, "epoch") == 0) {
         take_epoch(log, event);
     } else if (strcmp(kind, "sample") == 0) {

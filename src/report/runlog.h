@@ -27,7 +27,8 @@ struct cJSON;
 
 struct wf_log_step {
     int64_t step, epoch;
-    double time; /* seconds since 1970 at its end, from the start and the steps' own times */
+    double elapsed; /* seconds that the steps took until its end */
+    double time;    /* seconds since 1970 at its end; without a clock in the log, by `elapsed` */
     double loss, lr, mpx_per_s, ms, compute_ms, comm_ms, input_ms;
 };
 
@@ -53,8 +54,10 @@ struct wf_runlog {
     struct wf_arena arena;
     struct cJSON **kept; /* the lines that the pointers below point into */
     size_t n_kept, room_kept;
-    const struct cJSON *start, *end, *confusion; /* NULL: there is none */
-    double started;                              /* seconds since 1970; 0: the log does not say */
+    const struct cJSON *start; /* the last start or resume that says what runs; or NULL */
+    const struct cJSON *end, *confusion;
+    const char *begun; /* the first start's time as it stands there; or NULL */
+    double started;    /* seconds since 1970; 0: the log does not say */
 
     struct wf_log_step *steps;
     size_t n_steps, room_steps;
