@@ -148,7 +148,8 @@ static void discs__are_as_the_task_says(void **state)
         assert_int_equal(discs, 2);
         for (int i = 0; i < 32 * 128; i++) {
             const double dx = x[1] - x[0], dy = y[1] - y[0], length = dx * dx + dy * dy;
-            const double px = i % 128 - x[0], py = i / 128 - y[0];
+            const int row = i / 128, column = i % 128;
+            const double px = column - x[0], py = row - y[0];
             const double t = (px * dx + py * dy) / length;
             const double far = fabs(px * dy - py * dx) / sqrt(length);
             if (label[i] != 2 && fabs(far - 1.5) > 1e-3)
