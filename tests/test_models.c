@@ -74,6 +74,25 @@ static void unet3d__has_the_published_parameters_beside_batch_norm(void **state)
     wf_graph_free(g);
 }
 
+static void fcn__has_the_published_parameters(void **state)
+{
+    const struct wf_model_config c = { .dims = 2, .classes = 21 };
+    assert_int_equal(parameters("fcn8s", c), 134489759);
+    assert_int_equal(parameters("fcn16s", c), 134815994);
+    assert_int_equal(parameters("fcn32s", c), 136152917);
+}
+
+static void densenet121__has_the_published_parameters(void **state)
+{
+    assert_int_equal(parameters("densenet121", (struct wf_model_config){ .dims = 2 }), 7978856);
+    assert_int_equal(
+        parameters("densenet121", (struct wf_model_config){ .dims = 2, .classes = 10 }), 6964106);
+    /* The same body, and a score layer where the classifier was. */
+    assert_int_equal(
+        parameters("densenet121_seg", (struct wf_model_config){ .dims = 2, .classes = 10 }),
+        6964106);
+}
+
 /* Weights and biases of conv 16, 16, 32, 32, 64 and the linear layer, by hand. */
 static void cnn__has_the_parameters_of_its_layer_list(void **state)
 {
@@ -105,6 +124,38 @@ static void unet__gives_a_prediction_per_pixel_whatever_the_size(void **state)
     assert_logits("unet", three, (const int64_t[]){ 9, 7, 11 }, WF_SHAPE(2, 9, 7, 11, 2));
     const struct wf_model_config original = { .base = 2 };
     assert_logits("unet3d", original, (const int64_t[]){ 9, 17, 11 }, WF_SHAPE(2, 9, 17, 11, 3));
+}
+
+static void fcn__gives_a_prediction_per_pixel_whatever_the_size(void **state)
+{
+    static const char *const names[] = { "fcn8s", "fcn16s", "fcn32s", "densenet121_seg" };
+    const struct wf_model_config two = { .classes = 4, .base = 2 };
+    const struct wf_model_config three = { .dims = 3, .classes = 4, .base = 1 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_logits(names[i], two, (const int64_t[]){ 1, 64, 96 }, WF_SHAPE(2, 1, 64, 96, 4));
+        assert_logits(names[i], two, (const int64_t[]){ 1, 37, 101 }, WF_SHAPE(2, 1, 37, 101, 4));
+        assert_logits(names[i], three, (const int64_t[]){ 33, 35, 47 }, WF_SHAPE(2, 33, 35, 47, 4));
+    }
+    assert_logits("fcn8s", two, (const int64_t[]){ 1, 1, 3 }, WF_SHAPE(2, 1, 1, 3, 4));
+}
+
+static void densenet121__names_its_tensors_as_torchvision_does(void **state)
+{
+    static const char *const names[] = {
+        "features.conv0.weight",
+        "features.norm0.running_var",
+        "features.denseblock1.denselayer1.norm1.weight",
+        "features.denseblock3.denselayer24.conv2.weight",
+        "features.transition3.conv.weight",
+        "features.norm5.bias",
+        "classifier.weight",
+    };
+    struct wf_value *logits;
+    struct wf_graph *g = build("densenet121", (struct wf_model_config){ .base = 2 },
+                               (const int64_t[]){ 1, 64, 64 }, &logits);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_non_null(wf_graph_find(g, names[i]));
+    wf_graph_free(g);
 }
 
 static void cnn__gives_a_prediction_per_image_whatever_the_size(void **state)
@@ -230,8 +281,12 @@ int main(void)
         cmocka_unit_test(unet__has_the_published_parameters),
         cmocka_unit_test(unet__of_base_4_and_depth_3_has_30479_parameters),
         cmocka_unit_test(unet3d__has_the_published_parameters_beside_batch_norm),
+        cmocka_unit_test(fcn__has_the_published_parameters),
+        cmocka_unit_test(densenet121__has_the_published_parameters),
         cmocka_unit_test(cnn__has_the_parameters_of_its_layer_list),
         cmocka_unit_test(unet__gives_a_prediction_per_pixel_whatever_the_size),
+        cmocka_unit_test(fcn__gives_a_prediction_per_pixel_whatever_the_size),
+        cmocka_unit_test(densenet121__names_its_tensors_as_torchvision_does),
         cmocka_unit_test(cnn__gives_a_prediction_per_image_whatever_the_size),
         cmocka_unit_test(unet__names_its_tensors_by_level),
         cmocka_unit_test(unet__can_be_differentiated_in_half_precision),

@@ -20,7 +20,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "ops/op.h"
-#include "train/mosaic.h"
+#include "train/color.h"
 #include "train/predict.h"
 
 enum { CLASSES = 3 };

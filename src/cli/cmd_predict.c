@@ -13,15 +13,16 @@
 #endif
 
 #include "base/file.h"
-#include "ckpt/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/job.h"
 #include "cli/once.h"
+#include "cli/run_folder.h"
 #include "cli/text.h"
 #include "data/picture.h"
 #include "device/device.h"
 #include "ops/build.h"
 #include "train/predict.h"
+#include "train/progress.h"
 
 enum { DEFAULT_LIMIT = 1 << 30 };
 
@@ -50,15 +51,6 @@ struct predict {
 
 /* --- progress --- */
 
-static const char *duration(struct wf_arena *arena, double seconds)
-{
-    const int64_t s = seconds < 0 ? 0 : (int64_t)(seconds + 0.5);
-    if (s >= 3600)
-        return wf_arena_printf(arena, "%" PRId64 "h %02dm", s / 3600, (int)(s / 60 % 60));
-    return s >= 60 ? wf_arena_printf(arena, "%dm %02ds", (int)(s / 60), (int)(s % 60))
-                   : wf_arena_printf(arena, "%ds", (int)s);
-}
-
 static void show_progress(void *user, double part)
 {
     struct predict *const p = user;
@@ -69,10 +61,11 @@ static void show_progress(void *user, double part)
     p->shown = now;
     struct wf_arena arena = { 0 };
     const double seconds = now - p->start;
-    const char *const text =
-        wf_arena_printf(&arena, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left", p->at + 1,
-                        p->n_images, 100 * part, part * p->pixels / seconds / 1e6,
-                        duration(&arena, part > 0 ? seconds / part - seconds : 0));
+    char left[32];
+    wf_duration_text(part > 0 ? seconds / part - seconds : 0, left, sizeof left);
+    const char *const text = wf_arena_printf(
+        &arena, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left  %.2f GiB", p->at + 1, p->n_images,
+        100 * part, part * p->pixels / seconds / 1e6, left, wf_process_bytes() / (1 << 30));
     if (!terminal) {
         (void)fprintf(stderr, "%s\n", text);
     } else {
@@ -140,7 +133,7 @@ static enum wf_predicts find_predicts(const struct predict *p)
 static bool open_checkpoint(struct predict *p, struct wf_err *err)
 {
     const char *const path = p->cli->arguments[0];
-    p->checkpoint = wf_checkpoint_open(path, err);
+    p->checkpoint = wf_checkpoint_of(path, &p->cli->log, err);
     if (!p->checkpoint)
         return false;
     p->info = wf_checkpoint_info(p->checkpoint);
@@ -518,7 +511,8 @@ const struct wf_command wf_command_predict = {
     .summary = "images of any size through a trained network, streamed, without seams",
     .usage = "predict CKPT IMAGE... --out DIR [--probabilities] [--overlay] [--format NAME]",
     .notes =
-        "IMAGE may be a folder. For x.tif the folder gets x_classes.tif, and where asked for\n"
+        "CKPT is a file or a run folder, of which the best checkpoint is taken; IMAGE may be a\n"
+        "folder. For x.tif the folder gets x_classes.tif, and where asked for\n"
         "x_probabilities.tif and x_overlay.tif; a classifier's answers go to predictions.csv.\n"
         "The numbers are those of the whole image at once. Memory is bounded by memory.limit\n"
         "(default 1GiB); PNG holds no f32, so probabilities are then a TIFF.\n"

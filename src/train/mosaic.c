@@ -1,8 +1,9 @@
 #include "train/mosaic.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "train/color.h"
 
 enum kind { CLASSES, VALUES, OVERLAY, KINDS };
 
@@ -44,26 +45,6 @@ size_t wf_mosaic_pixel_bytes(const struct wf_mosaic_options *o)
     for (int k = 0; k < KINDS; k++)
         bytes += path_of(o, k) ? pixel_bytes(o, k) : 0;
     return bytes;
-}
-
-/* --- colours --- */
-
-/* Hues a golden angle apart are never close for long; three levels of lightness. */
-void wf_class_color(int label, uint8_t rgb[3])
-{
-    if (label == 0) {
-        memset(rgb, 0, 3);
-        return;
-    }
-    const double hue = fmod(0.12 + 0.618033988749895 * (label - 1), 1.0) * 6.0;
-    const double top = label % 3 == 1 ? 240 : label % 3 == 2 ? 200 : 255;
-    const double bottom = label % 3 == 1 ? 40 : label % 3 == 2 ? 20 : 110;
-    for (int c = 0; c < 3; c++) {
-        const double far =
-            fabs(fmod(hue + 2.0 * (3 - c), 6.0) - 3.0); /* 3 at the colour's own hue */
-        const double share = far < 1 ? 0 : far > 2 ? 1 : far - 1;
-        rgb[c] = (uint8_t)(bottom + (top - bottom) * share);
-    }
 }
 
 /* --- opening --- */

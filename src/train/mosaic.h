@@ -42,7 +42,4 @@ size_t wf_mosaic_pixel_bytes(const struct wf_mosaic_options *options);
  * one fails, none is left half-written and false comes back. */
 [[nodiscard]] bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err);
 
-/* How a class is shown: 0 is black, the others are told apart by hue and lightness. */
-void wf_class_color(int label, uint8_t rgb[3]);
-
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "image/raster.h"
+#include "train/color.h"
 #include "train/validate.h"
 
 /* --- making --- */
@@ -151,21 +152,6 @@ static bool write_image(const struct wf_preview *p, const char *path, struct wf_
     return ok;
 }
 
-/* Colours that can be told apart: steps of the golden angle around the wheel; class 0 is black. */
-static void own_color(int class, uint8_t rgb[3])
-{
-    if (class == 0) {
-        rgb[0] = rgb[1] = rgb[2] = 0;
-        return;
-    }
-    const double hue = fmod(0.08 + 0.618033988749895 * (class - 1), 1.0) * 6;
-    for (int c = 0; c < 3; c++) {
-        const double k = fmod((c == 0 ? 5 : c == 1 ? 3 : 1) + hue, 6);
-        const double low = fmax(0, fmin(fmin(k, 4 - k), 1));
-        rgb[c] = (uint8_t)lrint(255 * 0.95 * (1 - 0.75 * low));
-    }
-}
-
 static bool write_map(const struct wf_preview *p, const float *map, const char *path, int classes,
                       const int32_t colors[], struct wf_err *err)
 {
@@ -178,7 +164,7 @@ static bool write_map(const struct wf_preview *p, const float *map, const char *
                                    .colors = WF_RASTER_COLORS };
     for (int c = 0; c < WF_RASTER_COLORS; c++) {
         const int32_t given = colors && c < classes ? colors[c] : -1;
-        own_color(c, info.palette[c]);
+        wf_class_color(c, info.palette[c]);
         for (int k = 0; given >= 0 && k < 3; k++)
             info.palette[c][k] = (uint8_t)(given >> (16 - 8 * k) & 0xff);
     }

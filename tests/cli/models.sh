@@ -38,14 +38,14 @@ PYTHON
 
 # 3 -> 16 -> 16 -> 32 -> 32 -> 64 with 3x3 kernels and bias, then linear to 2
 counts $((3*16*9+16 + 16*16*9+16 + 16*32*9+32 + 32*32*9+32 + 32*64*9+64 + 64*2+2)) cnn2d model.classes=2
-! has densenet121 || counts 7978856 densenet121 model.classes=1000
-! has densenet121 || counts 6964106 densenet121 model.classes=10
+counts 7978856 densenet121 model.classes=1000
+counts 6964106 densenet121 model.classes=10
 ! has alexnet || counts 61100840 alexnet model.classes=1000
 ! has alexnet || counts 57044810 alexnet model.classes=10
 ! has alexnet_cifar || counts 2472266 alexnet_cifar model.classes=10 data.size=1,3,32,32
-! has fcn8s || counts 134489759 fcn8s model.classes=21
-! has fcn16s || counts 134815994 fcn16s model.classes=21
-! has fcn32s || counts 136152917 fcn32s model.classes=21
+counts 134489759 fcn8s model.classes=21
+counts 134815994 fcn16s model.classes=21
+counts 136152917 fcn32s model.classes=21
 
 expect 0 model show unet
 prints "31,037,698 parameters" "64 x 3 x 3 x 3" "GFLOP"

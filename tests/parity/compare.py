@@ -18,9 +18,12 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from networks import SEED
+
 SAME = 1e-6
 TOLERANCE = 1e-4
 NOISE = 1e-6  # of the norm of all gradients: for a gradient that is exactly zero in PyTorch's file
+LEAST = 1e-3  # of the norm of all gradients: a smaller one is what is left of larger ones
 
 
 def read(path):
@@ -28,14 +31,14 @@ def read(path):
         return load_file(path), f.metadata()
 
 
-def relative(ours, theirs, all_gradients):
+def relative(ours, theirs, all_gradients, is_gradient=False):
     """norm(ours - theirs) / norm(theirs); 1 is as bad as can be said of another shape or NaN."""
     if ours.shape != theirs.shape or not np.isfinite(ours).all():
         return 1.0
     off = np.linalg.norm((ours.astype(np.float64) - theirs).ravel())
     norm = np.linalg.norm(theirs.astype(np.float64).ravel())
     if norm > 0:
-        return off / norm
+        return off / max(norm, LEAST * all_gradients if is_gradient else 0)
     return off / all_gradients * TOLERANCE / NOISE if off > 0 else 0.0
 
 
@@ -75,7 +78,7 @@ def step(widefield, folder, tensors, meta, mesh):
     model = {k: int(meta[k]) for k in ("dims", "classes", "base", "depth") if int(meta[k])}
     config = {
         "model": {"name": meta["model"], **model},
-        "train": {k: meta[k] for k in ("loss", "optimizer")} | {"lr": float(meta["lr"])},
+        "train": {k: meta[k] for k in ("loss", "optimizer")} | {"lr": float(meta["lr"]), "seed": SEED},
     }
     (folder / "config.yaml").write_text(json.dumps(config))
     dump = folder / "dump.safetensors"
@@ -100,7 +103,7 @@ def compare(ours, theirs):
             continue
         if name not in ours:
             return kinds, (1.0, f"{name} (not in the dump)")
-        off = relative(ours[name], want, total)
+        off = relative(ours[name], want, total, kind == "grad")
         kinds[kind] = max(kinds[kind], off)
         worst = max(worst, (off, name))
     return kinds, worst

@@ -6,8 +6,8 @@
 A file holds what goes in (`weight.<name>` for parameters and running statistics, `input`, `target`)
 and what comes out of one step, as `widefield step --dump` names it: `loss`, `pred`, `grad.<name>`,
 `param.<name>` and `state.<name>` (running statistics) after the update. Where a case has more steps
-on the same batch, `last.<name>` after all of them. What the case is stands in the file's metadata;
-tests/test_parity.c and compare.py read it from there.
+on the same batch, `last.<name>` after all of them; where it has 0, the one step is without `param`.
+What the case is stands in the file's metadata; tests/test_parity.c and compare.py read it from there.
 
 All arithmetic is in double precision and rounded once at the end, so what differs is ours. Weights
 and data come from numpy's PCG64, keyed by the tensor's name, and do not depend on PyTorch's version.
@@ -27,7 +27,7 @@ from networks import NETWORKS, loss_of, optimizer_of
 CASES = {
     "unet_1d": dict(model="unet", size=(2, 2, 61), classes=2, base=4, depth=3, loss="bce",
                     optimizer="momentum", lr=0.05, steps=3, meshes="space=2 space=3 data=2"),
-    "unet_2d": dict(model="unet", size=(2, 3, 29, 37), classes=3, base=4, depth=3, loss="ce",
+    "unet_2d": dict(model="unet", size=(2, 3, 29, 37), classes=3, base=2, depth=3, loss="ce",
                     optimizer="adam", lr=1e-3, steps=3,
                     meshes="space=2x2 space=1x3 space=3x1 data=2 data=2,space=1x2"),
     "unet_2d_dice": dict(model="unet", size=(2, 1, 24, 20), classes=2, base=4, depth=2,
@@ -43,6 +43,13 @@ CASES = {
                   optimizer="adam", lr=1e-3, steps=2, meshes="space=2x2 data=2 data=3,space=2x1"),
     "cnn1d": dict(model="cnn1d", size=(4, 2, 43), classes=3, base=4, depth=0, loss="ce",
                   optimizer="momentum", lr=0.05, steps=2, meshes="space=2 data=2 data=4"),
+    # Many weights: without those after the update, which follow from the gradient. No norm keeps the
+    # numbers of 15 layers of ReLU from fading: so a gain.
+    "fcn8s": dict(model="fcn8s", size=(1, 2, 53, 77), classes=2, base=1, depth=0, gain=2.4, loss="ce",
+                  optimizer="sgd", lr=0.1, steps=0, meshes="space=2x2 space=1x3 space=3x2"),
+    "densenet121": dict(model="densenet121", size=(2, 1, 96, 71), classes=3, base=2, depth=0,
+                        loss="ce", optimizer="sgd", lr=0.1, steps=0,
+                        meshes="space=2x2 space=3x1 data=2,space=1x2"),
 }
 
 
@@ -52,13 +59,13 @@ def uniform(case, name, shape, low, high):
     return (low + (high - low) * random.random(shape)).astype(np.float32)
 
 
-def weight(case, name, tensor):
-    """Kaiming-uniform for kernels; norms and statistics away from the 1 and 0 that hide mistakes."""
+def weight(case, name, tensor, gain):
+    """Kaiming-uniform for kernels, times a gain; norms and statistics away from the 1 and 0 that hide mistakes."""
     shape, last = tuple(tensor.shape), name.rsplit(".", 1)[-1]
     if last == "running_var" or (last == "weight" and tensor.dim() == 1):
         return uniform(case, name, shape, 0.5, 1.5)
     if last == "weight":
-        bound = float(np.prod(shape[1:])) ** -0.5
+        bound = gain * float(np.prod(shape[1:])) ** -0.5
         return uniform(case, name, shape, -bound, bound)
     return uniform(case, name, shape, -0.3, 0.3)
 
@@ -94,12 +101,12 @@ def make(case, spec):
     state = {n: t for n, t in net.state_dict().items() if not n.endswith("num_batches_tracked")}
     out = {}
     for name, tensor in state.items():
-        out[f"weight.{name}"] = weight(case, name, tensor)
+        out[f"weight.{name}"] = weight(case, name, tensor, spec.get("gain", 1))
         tensor.copy_(torch.from_numpy(out[f"weight.{name}"]))
     out["input"] = uniform(case, "input", size, -1.7, 1.7)
     x = torch.from_numpy(out["input"]).double()
     optimizer = optimizer_of(spec["optimizer"], net.parameters(), spec["lr"])
-    for step in range(spec["steps"]):
+    for step in range(max(spec["steps"], 1)):
         pred = net(x)
         if step == 0:
             out["target"] = target_of(case, spec["loss"], tuple(pred.shape))
@@ -113,7 +120,8 @@ def make(case, spec):
             trained = dict(net.named_parameters())
             out |= {"loss": as_f32(loss), "pred": as_f32(pred)} | gradients(net)
             for name, tensor in state.items():
-                out[f"{'param' if name in trained else 'state'}.{name}"] = as_f32(tensor)
+                if name not in trained or spec["steps"] > 0:
+                    out[f"{'param' if name in trained else 'state'}.{name}"] = as_f32(tensor)
     if spec["steps"] > 1:
         out |= {f"last.{name}": as_f32(tensor) for name, tensor in state.items()}
     return out, {k: str(v) for k, v in spec.items() if k != "size"} | {"dims": str(dims)}

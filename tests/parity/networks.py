@@ -1,5 +1,6 @@
 """Our networks, written with torch.nn. Attributes are named so that state_dict() has our names."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -8,6 +9,7 @@ CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 UP = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 NORM = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
 class Double(nn.Module):
@@ -93,7 +95,136 @@ class CNN(nn.Module):
         return self.fc(x.flatten(2).mean(2))
 
 
+SEED = 1  # of dropout, as the tests run their steps
+
+
+def philox(seed, stream, count):
+    """Words 0 .. count - 1 of Philox 4x32-10 with key `seed` and counter (index / 4, stream)."""
+    index, low = np.arange((count + 3) // 4, dtype=np.uint64), np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    c = [index & low, index >> half] + [np.full_like(index, s) for s in (stream & 0xFFFFFFFF, stream >> 32)]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [b >> half ^ c[1] ^ np.uint64(key[0]), b & low, a >> half ^ c[3] ^ np.uint64(key[1]), a & low]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.stack(c, 1).ravel()[:count]
+
+
+class Dropout(nn.Module):
+    """With the mask of src/ops/dropout.h: a function of seed, step, layer and place (channels last)."""
+
+    def __init__(self, name, p):
+        super().__init__()
+        self.stream, self.p, self.step = 0xCBF29CE484222325, p, 0
+        for byte in name.encode():  # FNV-1a
+            self.stream = (self.stream ^ byte) * 0x100000001B3 % 2**64
+
+    def forward(self, x):
+        z = self.step + 0x9E3779B97F4A7C15  # SplitMix64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        self.step += 1
+        place = (x.shape[0], *x.shape[2:], x.shape[1])
+        words = philox(SEED ^ z ^ z >> 31, self.stream, x.numel()).reshape(place)
+        keep = torch.from_numpy((words >> np.uint64(8)) * 2.0**-24 >= self.p)
+        return x * keep.movedim(-1, 1) / (1 - self.p)
+
+
+class FCN(nn.Module):
+    """VGG-16 with scores at strides 32, 16, 8; `last` is the last up-convolution's factor."""
+
+    def __init__(self, dims, channels, classes, base, depth, last=8):
+        super().__init__()
+        self.dims, self.last = dims, last
+        for b, (convs, width) in enumerate(((2, 1), (2, 2), (3, 4), (3, 8), (3, 8))):
+            for i in range(convs):
+                setattr(self, f"conv{b + 1}_{i + 1}", CONV[dims](channels, width * base, 3, padding=1))
+                channels = width * base
+        self.fc6 = CONV[dims](channels, 64 * base, 7, padding=3)
+        self.fc7 = CONV[dims](64 * base, 64 * base, 1)
+        self.drop6, self.drop7 = Dropout("drop6", 0.5), Dropout("drop7", 0.5)
+        self.score_fr = CONV[dims](64 * base, classes, 1)
+        if last <= 16:
+            self.score_pool4 = CONV[dims](8 * base, classes, 1)
+            self.upscore2 = UP[dims](classes, classes, 4, stride=2, padding=1, bias=False)
+        if last <= 8:
+            self.score_pool3 = CONV[dims](4 * base, classes, 1)
+            self.upscore_pool4 = UP[dims](classes, classes, 4, stride=2, padding=1, bias=False)
+        self.final = "upscore" if last == 32 else f"upscore{last}"
+        up = UP[dims](classes, classes, 2 * last, stride=last, padding=last // 2, bias=False)
+        setattr(self, self.final, up)
+
+    def forward(self, image):
+        x, pooled = image, []
+        for b, convs in enumerate((2, 2, 3, 3, 3)):
+            for i in range(convs):
+                x = F.relu(getattr(self, f"conv{b + 1}_{i + 1}")(x))
+            x = POOL[self.dims](x, 2, ceil_mode=True)
+            pooled.append(x)
+        x = self.drop7(F.relu(self.fc7(self.drop6(F.relu(self.fc6(x))))))
+        x = self.score_fr(x)
+        if self.last <= 16:
+            x = crop(self.upscore2(x), pooled[3]) + self.score_pool4(pooled[3])
+        if self.last <= 8:
+            x = crop(self.upscore_pool4(x), pooled[2]) + self.score_pool3(pooled[2])
+        return crop(getattr(self, self.final)(x), image)
+
+
+def crop(x, like):
+    for axis in range(2, x.dim()):
+        x = x.narrow(axis, 0, like.shape[axis])
+    return x
+
+
+class DenseLayer(nn.Module):
+    def __init__(self, dims, channels, growth):
+        super().__init__()
+        self.norm1, self.norm2 = NORM[dims](channels), NORM[dims](4 * growth)
+        self.conv1 = CONV[dims](channels, 4 * growth, 1, bias=False)
+        self.conv2 = CONV[dims](4 * growth, growth, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        return self.conv2(F.relu(self.norm2(self.conv1(F.relu(self.norm1(x))))))
+
+
+class DenseNet121(nn.Module):
+    def __init__(self, dims, channels, classes, base, depth):
+        super().__init__()
+        self.dims, growth, f = dims, base // 2, nn.Module()
+        self.features = f
+        f.conv0 = CONV[dims](channels, base, 7, stride=2, padding=3, bias=False)
+        f.norm0 = NORM[dims](base)
+        channels = base
+        for b, layers in enumerate((6, 12, 24, 16)):
+            block = nn.Module()
+            for i in range(layers):
+                setattr(block, f"denselayer{i + 1}", DenseLayer(dims, channels, growth))
+                channels += growth
+            setattr(f, f"denseblock{b + 1}", block)
+            if b < 3:
+                down = nn.Module()
+                down.norm = NORM[dims](channels)
+                down.conv = CONV[dims](channels, channels // 2, 1, bias=False)
+                setattr(f, f"transition{b + 1}", down)
+                channels //= 2
+        f.norm5 = NORM[dims](channels)
+        self.classifier = nn.Linear(channels, classes)
+
+    def forward(self, x):
+        f = self.features
+        x = POOL[self.dims](F.relu(f.norm0(f.conv0(x))), 3, stride=2, padding=1)
+        for b in range(4):
+            for layer in getattr(f, f"denseblock{b + 1}").children():
+                x = torch.cat([x, layer(x)], 1)
+            if b < 3:
+                down = getattr(f, f"transition{b + 1}")
+                x = AVERAGE[self.dims](down.conv(F.relu(down.norm(x))), 2)
+        return self.classifier(F.relu(f.norm5(x)).flatten(2).mean(2))
+
+
 NETWORKS = {"unet": UNet, "unet3d": UNet3D, "cnn1d": CNN, "cnn2d": CNN, "cnn3d": CNN}
+NETWORKS |= {"fcn8s": FCN, "densenet121": DenseNet121}
 
 
 def dice(logits, target):
