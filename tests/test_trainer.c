@@ -54,7 +54,8 @@ static int make_data(void **state)
             for (int c = 0; c < CHANNELS; c++)
                 image[p * CHANNELS + c] =
                     (uint8_t)(60 + 70 * mask[p] +
-                              (int)wf_random_below(r, (uint64_t)(p * CHANNELS + c + 9), 80));
+                              (int)wf_random_below(r, (uint64_t)p * CHANNELS + (uint64_t)c + 9,
+                                                   80));
         }
         char path[64];
         (void)snprintf(path, sizeof path, "set/images/%d.tif", i);

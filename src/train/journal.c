@@ -98,7 +98,7 @@ static bool is_kept(const char *line, size_t length, const struct wf_position *a
 static bool copy_kept(const char *text, size_t size, struct wf_outfile *out,
                       const struct wf_position *at, struct wf_err *err)
 {
-    for (size_t i = 0; i < size;) {
+    for (size_t i = 0; text && i < size;) {
         const char *const end = memchr(text + i, '\n', size - i);
         if (!end)
             break; /* cut off */
