@@ -76,16 +76,21 @@ static int columns(FILE *out)
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+/* The bar has what the text leaves of the line. */
 static void draw(struct wf_progress *p, const struct wf_step_report *r, const char *text)
 {
-    const int full = r->batches > 0 ? (int)(BAR * r->at->batch / r->batches) : 0;
-    char line[WIDTH + BAR + 8], bar[BAR + 1];
-    for (int i = 0; i < BAR; i++)
-        bar[i] = "#-"[i >= full];
-    bar[BAR] = 0;
-    (void)snprintf(line, sizeof line, "[%s] %s", bar, text);
     /* One column stays free: a terminal that wraps would not be drawn over. */
-    (void)fprintf(p->out, "\r\033[K%.*s", columns(p->out) - 1, line);
+    const int room = columns(p->out) - 1;
+    int width = room - (int)strlen(text) - 3;
+    width = width > BAR ? BAR : width;
+    const int full = width > 0 && r->batches > 0 ? (int)(width * r->at->batch / r->batches) : 0;
+    char bar[BAR + 1] = "";
+    for (int i = 0; i < width; i++)
+        bar[i] = "#-"[i >= full];
+    if (width > 3)
+        (void)fprintf(p->out, "\r\033[K[%.*s] %s", width, bar, text);
+    else
+        (void)fprintf(p->out, "\r\033[K%.*s", room, text);
     (void)fflush(p->out);
     p->drawn = true;
 }
