@@ -16,6 +16,7 @@ _widefield() {
     data.balance) values='true false' ;;
     train.optimizer) values='sgd momentum adam' ;;
     train.loss) values='ce bce dice mse' ;;
+    train.validate_on) values='auto crop whole' ;;
     train.precision | --precision) values='f32 bf16 f16 tf32' ;;
     mesh.auto) values='true false' ;;
     run.device | --device) values='cpu reference cuda' ;;
@@ -26,10 +27,14 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'plan verify step model bench check report config data help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'data train eval predict plan verify step model bench check report config help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
+    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
+    train) words='--out --resume --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    eval) words='--part --json --quiet --help --version' ;;
+    predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
     plan) words='--explain --rank --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
@@ -38,15 +43,14 @@ _widefield() {
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
-    data) words='--out --count --size --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
-    help) verbs='plan verify step model bench check report config data' ;;
+    help) verbs='data train eval predict plan verify step model bench check report config' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

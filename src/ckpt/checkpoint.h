@@ -36,6 +36,7 @@ struct wf_checkpoint_info {
         batch; /* of the next step, from 0; batch may be the epoch's count: it ends next */
     uint64_t seed;
     double loss_sum;                /* of the steps of this epoch */
+    double loss;                    /* mean over the epoch before */
     double best;                    /* metric of the best epoch; more is better */
     int64_t best_epoch;             /* -1: none yet */
     int64_t stale;                  /* epochs since then */

@@ -17,6 +17,7 @@ const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
     [WF_CHECKPOINT_BATCH] = "batch",
     [WF_CHECKPOINT_SEED] = "seed",
     [WF_CHECKPOINT_LOSS_SUM] = "loss_sum",
+    [WF_CHECKPOINT_LOSS] = "loss",
     [WF_CHECKPOINT_BEST] = "best",
     [WF_CHECKPOINT_BEST_EPOCH] = "best_epoch",
     [WF_CHECKPOINT_STALE] = "stale",
@@ -60,6 +61,7 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
         [WF_CHECKPOINT_BATCH] = print_int(arena, info->batch),
         [WF_CHECKPOINT_SEED] = wf_arena_printf(arena, "%" PRIu64, info->seed),
         [WF_CHECKPOINT_LOSS_SUM] = print_real(arena, info->loss_sum),
+        [WF_CHECKPOINT_LOSS] = print_real(arena, info->loss),
         [WF_CHECKPOINT_BEST] = print_real(arena, info->best),
         [WF_CHECKPOINT_BEST_EPOCH] = print_int(arena, info->best_epoch),
         [WF_CHECKPOINT_STALE] = print_int(arena, info->stale),
@@ -178,6 +180,7 @@ bool wf_checkpoint_parse(struct wf_arena *arena, const struct wf_checkpoint_text
         !parse_int(texts, WF_CHECKPOINT_BATCH, 0, &info->batch, err) ||
         !parse_int(texts, WF_CHECKPOINT_SEED, 0, &seed, err) ||
         !parse_real(texts, WF_CHECKPOINT_LOSS_SUM, &info->loss_sum, err) ||
+        !parse_real(texts, WF_CHECKPOINT_LOSS, &info->loss, err) ||
         !parse_real(texts, WF_CHECKPOINT_BEST, &info->best, err) ||
         !parse_int(texts, WF_CHECKPOINT_BEST_EPOCH, -1, &info->best_epoch, err) ||
         !parse_int(texts, WF_CHECKPOINT_STALE, 0, &info->stale, err) ||

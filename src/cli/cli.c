@@ -15,8 +15,19 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
-    &wf_command_plan,  &wf_command_verify, &wf_command_step,   &wf_command_model, &wf_command_bench,
-    &wf_command_check, &wf_command_report, &wf_command_config, &wf_command_data,  NULL,
+    &wf_command_data,
+    &wf_command_train,
+    &wf_command_eval,
+    &wf_command_predict,
+    &wf_command_plan,
+    &wf_command_verify,
+    &wf_command_step,
+    &wf_command_model,
+    &wf_command_bench,
+    &wf_command_check,
+    &wf_command_report,
+    &wf_command_config,
+    NULL,
 };
 
 const struct wf_command_flag wf_plain_flags[] = {
@@ -48,7 +59,8 @@ static void print_help(struct wf_arena *arena, FILE *out)
     wf_table_print(&t, out);
     (void)fprintf(out,
                   "\n'widefield COMMAND --help' tells more, 'widefield --version' the version\n"
-                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit\n");
+                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit,\n"
+                  "75 stopped by a signal after writing a checkpoint\n");
 }
 
 static void print_command_help(struct wf_arena *arena, const struct wf_command *c, FILE *out)
@@ -168,8 +180,6 @@ static bool parse_plain(struct wf_cli *cli, const char *argument, struct wf_err 
 {
     if (is_assignment(argument))
         return wf_options_assign(cli->options, argument, err);
-    if (cli->n_arguments == WF_CLI_ARGUMENTS)
-        return wf_err_set(err, WF_ERR_USAGE, "too many arguments, from '%s' on", argument);
     cli->arguments[cli->n_arguments++] = argument;
     const int config_at = cli->command->config_at;
     if (config_at > 0 && cli->n_arguments > config_at)
@@ -183,6 +193,7 @@ static bool parse_plain(struct wf_cli *cli, const char *argument, struct wf_err 
 static bool parse_arguments(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
     bool flags = true;
+    cli->arguments = wf_arena_array(&cli->arena, argc + 1, const char *);
     for (int i = 0; i < argc; i++) {
         const char *const argument = argv[i];
         if (flags && strcmp(argument, "--") == 0) {

@@ -35,14 +35,14 @@ struct wf_command {
     bool (*run)(struct wf_cli *cli, struct wf_err *err);
 };
 
-enum { WF_CLI_ARGUMENTS = 16, WF_CLI_FLAGS = 8 };
+enum { WF_CLI_FLAGS = 8 };
 
 struct wf_cli {
     struct wf_arena arena;
     const struct wf_command *command;
     struct wf_options *options;
     const char *config; /* the config file, or NULL */
-    const char *arguments[WF_CLI_ARGUMENTS];
+    const char **arguments;
     int n_arguments;
     const char *flags[WF_CLI_FLAGS]; /* by the order of command->flags; NULL: not given */
     bool json, quiet;

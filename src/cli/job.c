@@ -38,7 +38,7 @@ static bool find_size(const struct wf_job *job, struct size *size, struct wf_err
     struct size file = { 0 };
     if (job->files.input && !wf_job_npy_size(job->files.input, &file.count, file.at, err))
         return false;
-    if (given->is_set) {
+    if (given->is_set && !job->files.count) {
         size->count = given->count;
         memcpy(size->at, given->list, sizeof size->at);
         if (file.count &&
@@ -49,6 +49,9 @@ static bool find_size(const struct wf_job *job, struct size *size, struct wf_err
                               wf_text_extents(&job->cli->arena, file.count, file.at), given->text);
     } else if (file.count) {
         *size = file;
+    } else if (job->files.count) {
+        size->count = job->files.count;
+        memcpy(size->at, job->files.size, sizeof size->at);
     } else if (crop->is_set) {
         const int64_t in = wf_options_int(o, "model.in");
         *size = (struct size){ .count = 2 + crop->count,
@@ -118,21 +121,20 @@ static bool find_target_kind(struct wf_job *job, int64_t losses, struct wf_err *
     return true;
 }
 
-static struct wf_value *build_target(struct wf_job *job)
+static void build_target(const struct wf_job *job, struct wf_network *net)
 {
-    if (!job->logits)
-        return NULL;
-    struct wf_shape shape = job->logits->shape;
+    if (!net->logits)
+        return;
+    struct wf_shape shape = net->logits->shape;
     const bool map = job->target_kind == WF_TARGET_CLASSES;
     if (map)
         shape.at[WF_C] = 1;
-    struct wf_value *const target = wf_input(job->graph, "target", map ? WF_I32 : WF_F32, shape);
-    if (target)
-        target->border_dims = job->model->dense ? job->config.dims : 0;
-    return target;
+    net->target = wf_input(net->graph, "target", map ? WF_I32 : WF_F32, shape);
+    if (net->target)
+        net->target->border_dims = job->model->dense ? job->config.dims : 0;
 }
 
-static struct wf_value *build_loss(struct wf_job *job, int64_t losses)
+static struct wf_value *build_loss(const struct wf_job *job, const struct wf_network *net)
 {
     typedef struct wf_value *maker(struct wf_graph *, struct wf_value *, struct wf_value *,
                                    const struct wf_loss *);
@@ -143,16 +145,16 @@ static struct wf_value *build_loss(struct wf_job *job, int64_t losses)
                    { "loss.bce", wf_binary_cross_entropy },
                    { "loss.dice", wf_dice },
                    { "loss.mse", wf_mse } }; /* the order of train.loss in the option table */
-    const struct wf_options *const o = job->cli->options;
+    const int64_t losses = wf_options_int(job->cli->options, "train.loss");
     struct wf_value *sum = NULL;
     for (int i = 0; i < 4; i++) {
         if (!(losses & (INT64_C(1) << i)))
             continue;
         const struct wf_loss spec = { .name = makers[i].name,
-                                      .ignore = wf_options_int(o, "train.ignore"),
-                                      .has_ignore = wf_options_is_set(o, "train.ignore") };
-        struct wf_value *const one = makers[i].make(job->graph, job->logits, job->target, &spec);
-        sum = sum ? wf_add(job->graph, sum, one) : one;
+                                      .ignore = net->ignore,
+                                      .has_ignore = net->has_ignore };
+        struct wf_value *const one = makers[i].make(net->graph, net->logits, net->target, &spec);
+        sum = sum ? wf_add(net->graph, sum, one) : one;
     }
     return sum;
 }
@@ -181,30 +183,77 @@ static bool find_device(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
+/* Forward pass and loss on images of that shape. net->graph is there also after a failure. */
+static bool build_network(const struct wf_job *job, struct wf_shape shape, bool training,
+                          struct wf_network *net, struct wf_err *err)
+{
+    struct wf_graph_options options = { .training = training };
+    if (!find_precision(job, &options.compute, err))
+        return false;
+    struct wf_graph *const g = net->graph = wf_graph_new(&options);
+    net->has_classes = job->target_kind != WF_TARGET_REAL;
+    net->image = wf_input(g, "image", WF_F32, shape);
+    if (net->image)
+        net->image->border_dims = job->config.dims;
+    struct wf_value *const x =
+        options.compute == WF_F32 ? net->image : wf_cast(g, net->image, options.compute);
+    net->logits = job->model->build(g, &job->config, x);
+    build_target(job, net);
+    net->loss = build_loss(job, net);
+    if (!wf_graph_ok(g, err))
+        return wf_err_wrap(err, "network '%s'", job->model->name);
+    wf_graph_output(g, net->loss);
+    wf_graph_output(g, net->logits);
+    return true;
+}
+
+static void find_ignore(const struct wf_job *job, struct wf_network *net)
+{
+    net->has_ignore = wf_options_is_set(job->cli->options, "train.ignore");
+    net->ignore = (int32_t)wf_options_int(job->cli->options, "train.ignore");
+}
+
+bool wf_job_inference(const struct wf_job *job, struct wf_shape image, struct wf_network *net,
+                      struct wf_err *err)
+{
+    *net = (struct wf_network){ 0 };
+    find_ignore(job, net);
+    if (!net->has_ignore && job->target_kind == WF_TARGET_CLASSES) {
+        net->has_ignore = true;
+        net->ignore = INT32_MIN;
+    }
+    return build_network(job, image, false, net, err);
+}
+
+struct wf_network wf_job_network(const struct wf_job *job)
+{
+    struct wf_network net = { .graph = job->graph,
+                              .image = job->input,
+                              .target = job->target,
+                              .logits = job->logits,
+                              .loss = job->loss,
+                              .has_classes = job->target_kind != WF_TARGET_REAL };
+    find_ignore(job, &net);
+    return net;
+}
+
 static bool build_graph(struct wf_job *job, const struct size *size, struct wf_err *err)
 {
-    const int64_t losses = wf_options_int(job->cli->options, "train.loss");
-    struct wf_graph_options options = { .training = true };
-    if (!find_precision(job, &options.compute, err) || !find_target_kind(job, losses, err))
+    if (!find_target_kind(job, wf_options_int(job->cli->options, "train.loss"), err))
         return false;
     const struct wf_shape shape = wf_job_shape(size->count, size->at);
     if (!wf_shape_is_valid(shape))
         return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
                           wf_text_extents(&job->cli->arena, size->count, size->at));
-    struct wf_graph *const g = job->graph = wf_graph_new(&options);
-    job->input = wf_input(g, "image", WF_F32, shape);
-    if (job->input)
-        job->input->border_dims = job->config.dims;
-    struct wf_value *const x =
-        options.compute == WF_F32 ? job->input : wf_cast(g, job->input, options.compute);
-    job->logits = job->model->build(g, &job->config, x);
-    job->target = build_target(job);
-    job->loss = build_loss(job, losses);
-    if (!wf_graph_ok(g, err))
-        return wf_err_wrap(err, "network '%s'", job->model->name);
-    wf_graph_output(g, job->loss);
-    wf_graph_output(g, job->logits);
-    return wf_graph_grad(g, job->loss, NULL, 0, NULL, NULL, err);
+    struct wf_network net = { 0 };
+    find_ignore(job, &net);
+    const bool ok = build_network(job, shape, true, &net, err);
+    job->graph = net.graph;
+    job->input = net.image;
+    job->target = net.target;
+    job->logits = net.logits;
+    job->loss = net.loss;
+    return ok && wf_graph_grad(job->graph, job->loss, NULL, 0, NULL, NULL, err);
 }
 
 /* --- mesh --- */

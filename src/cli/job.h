@@ -19,12 +19,15 @@
 #include "models/model.h"
 #include "plan/plan.h"
 #include "tensor/view.h"
+#include "train/network.h"
 
 /* Files instead of random numbers; NULL: random. */
 struct wf_job_files {
     const char *weights; /* safetensors */
     const char *input;   /* .npy, [N, C, *spatial] */
     const char *target;  /* .npy, a class map [N, *spatial], or the prediction's shape */
+    int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the options say */
+    int64_t size[WF_AXES];
 };
 
 enum wf_job_target {
@@ -62,6 +65,14 @@ const struct wf_model *wf_job_model(const struct wf_options *o, int count, const
                                     struct wf_model_config *config, struct wf_err *err);
 /* Inside shape of [N, C, *spatial]. */
 struct wf_shape wf_job_shape(int count, const int64_t size[]);
+
+/* The job's network with its loss on images of another shape, without gradients: for validation. Class
+ * maps then have a label that does not count, also where the options give none. The caller frees
+ * net->graph, also after a failure. */
+[[nodiscard]] bool wf_job_inference(const struct wf_job *job, struct wf_shape image,
+                                    struct wf_network *net, struct wf_err *err);
+/* The network that trains. */
+struct wf_network wf_job_network(const struct wf_job *job);
 
 /* The plan options of this job. */
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job);

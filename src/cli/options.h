@@ -122,6 +122,10 @@ const char *wf_options_text(const struct wf_options *o, const char *key); /* NUL
 /* Somebody gave a mesh, so it is not ours to choose. */
 bool wf_options_mesh_given(const struct wf_options *o);
 
+/* All settings that have a value, as YAML that reads back to them. Without `run`, those that say where
+ * and how it runs (mesh, run, memory) are left out: a checkpoint is for any mesh. */
+const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, bool with_run);
+
 /* "default", "file job.yaml:3:12", "environment WIDEFIELD_MODEL_BASE", "command line". */
 const char *wf_setting_origin(struct wf_arena *arena, const struct wf_setting *setting);
 

@@ -7,6 +7,7 @@
 #define COUNT_MAX 1e9
 #define SEED_MAX 9007199254740992.0 /* 2^53: a seed survives a trip through JSON */
 
+static const char *const validations[] = { "auto", "crop", "whole", NULL };
 static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
@@ -140,6 +141,42 @@ const struct wf_option wf_option_table[] = {
       .min = -2147483648.0,
       .max = 2147483647.0,
       .unset = "all labels count" },
+    { .key = "train.validate_every",
+      .help = "epochs from one validation to the next; the last is always validated",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = COUNT_MAX,
+      .fallback = "1" },
+    { .key = "train.validate_on",
+      .help = "whole images, or crops that cover them; auto: whole where all have one size, of at "
+              "most four crops",
+      .type = WF_OPTION_NAME,
+      .names = validations,
+      .fallback = "auto" },
+    { .key = "train.early_stop",
+      .help = "stop after so many validations without a better one; 0: never",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = COUNT_MAX,
+      .fallback = "0" },
+    { .key = "train.checkpoint_steps",
+      .help = "write a checkpoint every so many steps, beside those at each epoch's end; 0: not",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = COUNT_MAX,
+      .fallback = "0" },
+    { .key = "train.checkpoint_minutes",
+      .help = "write a checkpoint after so many minutes; 0: not",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 1e6,
+      .fallback = "10" },
+    { .key = "train.samples",
+      .help = "validation images that the run folder and the report show, the worst first",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = 1000,
+      .fallback = "8" },
     { .key = "train.precision",
       .help = "element type of activations",
       .type = WF_OPTION_NAME,
@@ -201,6 +238,12 @@ const struct wf_option wf_option_table[] = {
       .max = 4096,
       .unset = "cores / ranks" },
 
+    { .key = "memory.limit",
+      .help = "bytes of memory that predict may take",
+      .type = WF_OPTION_BYTES,
+      .min = 1,
+      .max = 1e18,
+      .unset = "1GiB" },
     { .key = "memory.recompute",
       .help = "make cheap results again in the backward pass instead of keeping them",
       .type = WF_OPTION_BOOL,

@@ -316,7 +316,7 @@ bool wf_codes_find(struct wf_dataset *ds, struct wf_err *err)
         struct wf_data_class *const c = &ds->classes[i];
         if (c->name)
             continue;
-        c->name = ds->info.codes == WF_CODES_BINARY ? two[i]
+        c->name = ds->info.codes == WF_CODES_BINARY && i < 2 ? two[i]
                   : ds->info.codes == WF_CODES_COLORS
                       ? wf_arena_printf(&ds->arena, "#%06" PRIx64, (uint64_t)c->first)
                       : wf_arena_printf(&ds->arena, "class %d", i);

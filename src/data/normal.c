@@ -56,7 +56,8 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
     struct moments *const m = calloc(WF_DATA_CHANNELS, sizeof *m);
     float *const pixels = malloc((size_t)WF_DATA_PIECE * sizeof *pixels);
     struct wf_reader *const reader = wf_reader_new(ds);
-    bool ok = (m && pixels) || wf_err_set(err, WF_ERR_FAILED, "no memory to measure the images");
+    WF_BUG_ON(!m || !pixels, "out of memory to measure images");
+    bool ok = true;
     const int64_t budget =
         wf_max(PIXELS / used / channels, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
     for (int64_t i = 0; ok && i < used; i++) {

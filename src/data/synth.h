@@ -103,7 +103,8 @@ void wf_synth_smooth_row(uint64_t key, int64_t x, int64_t y, float scale, int64_
 
 static inline uint8_t wf_synth_byte(float value)
 {
-    return value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)(value + 0.5f);
+    const int nearest = (int)(value * 2 + 1) / 2;
+    return (uint8_t)(value <= 0 ? 0 : nearest > 255 ? 255 : nearest);
 }
 
 #endif

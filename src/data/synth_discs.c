@@ -37,10 +37,11 @@ static void *begin(const struct wf_synth_image *image)
     for (int i = 0; i < 2; i++) {
         /* Whole inside its subdomain, centred on a pixel. */
         const int room = TILE - 2 * RADIUS;
-        s->x[i] = (float)(tile[i] % across * TILE + RADIUS +
-                          (int64_t)(wf_synth_hash(image->key, i, 1, 3) % (uint64_t)room));
-        s->y[i] = (float)(tile[i] / across * TILE + RADIUS +
-                          (int64_t)(wf_synth_hash(image->key, i, 2, 3) % (uint64_t)room));
+        const int64_t left = tile[i] % across * TILE, top = tile[i] / across * TILE;
+        const uint64_t along = wf_synth_hash(image->key, i, 1, 3) % (uint64_t)room;
+        const uint64_t down = wf_synth_hash(image->key, i, 2, 3) % (uint64_t)room;
+        s->x[i] = (float)(left + RADIUS + (int64_t)along);
+        s->y[i] = (float)(top + RADIUS + (int64_t)down);
     }
     return s;
 }

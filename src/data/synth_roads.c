@@ -12,7 +12,7 @@
 
 #include "data/synth.h"
 
-enum { SQUARE = 288, PIECES = 14, SIDE = 256, STRIPS = 72, TREES = 17 };
+enum { PIECES = 14, SIDE = 256, STRIPS = 72, TREES = 17 };
 static const float half_width = 3.2f;
 
 struct point {
@@ -21,6 +21,7 @@ struct point {
 
 struct canvas {
     const struct wf_synth_image *image;
+    int64_t square; /* side */
     const struct wf_synth_window *w;
     float road[SIDE * SIDE];  /* distance to the middle of the nearest road */
     float strip[SIDE * SIDE]; /* ... and of the nearest strip */
@@ -49,13 +50,15 @@ static void draw_piece(struct canvas *c, float field[], struct point a, struct p
 
 /* Does a road cross the border, and where along it? `upright`: the left border of (i, j), otherwise the
  * upper one. */
-static bool crossing(uint64_t key, int64_t i, int64_t j, bool upright, struct point *p)
+static bool crossing(const struct canvas *c, int64_t i, int64_t j, bool upright, struct point *p)
 {
+    const uint64_t key = c->image->key;
+    const float side = (float)c->square;
     if (wf_synth_unit(key, i, j, upright ? 40 : 41) > 0.72f)
         return false;
     const float along = 0.2f + 0.6f * wf_synth_unit(key, i, j, upright ? 42 : 43);
-    p->x = ((float)i + (upright ? 0 : along)) * SQUARE;
-    p->y = ((float)j + (upright ? along : 0)) * SQUARE;
+    p->x = ((float)i + (upright ? 0 : along)) * side;
+    p->y = ((float)j + (upright ? along : 0)) * side;
     return true;
 }
 
@@ -77,20 +80,21 @@ static void draw_curve(struct canvas *c, struct point from, struct point to, boo
 static void draw_roads(struct canvas *c)
 {
     const uint64_t key = c->image->key;
+    const int64_t side = c->square;
     const struct wf_region *const r = &c->w->at;
-    for (int64_t j = wf_floor_div(r->lo[WF_H] - 8, SQUARE);
-         j <= wf_floor_div(r->hi[WF_H] + 8, SQUARE); j++)
-        for (int64_t i = wf_floor_div(r->lo[WF_W] - 8, SQUARE);
-             i <= wf_floor_div(r->hi[WF_W] + 8, SQUARE); i++) {
+    for (int64_t j = wf_floor_div(r->lo[WF_H] - 8, side); j <= wf_floor_div(r->hi[WF_H] + 8, side);
+         j++)
+        for (int64_t i = wf_floor_div(r->lo[WF_W] - 8, side);
+             i <= wf_floor_div(r->hi[WF_W] + 8, side); i++) {
             const struct point junction = {
-                ((float)i + 0.3f + 0.4f * wf_synth_unit(key, i, j, 44)) * SQUARE,
-                ((float)j + 0.3f + 0.4f * wf_synth_unit(key, i, j, 45)) * SQUARE
+                ((float)i + 0.3f + 0.4f * wf_synth_unit(key, i, j, 44)) * (float)side,
+                ((float)j + 0.3f + 0.4f * wf_synth_unit(key, i, j, 45)) * (float)side
             };
             struct point p;
-            for (int side = 0; side < 2; side++) {
-                if (crossing(key, i + side, j, true, &p))
+            for (int far = 0; far < 2; far++) {
+                if (crossing(c, i + far, j, true, &p))
                     draw_curve(c, p, junction, true);
-                if (crossing(key, i, j + side, false, &p))
+                if (crossing(c, i, j + far, false, &p))
                     draw_curve(c, p, junction, false);
             }
         }
@@ -180,6 +184,9 @@ static void color_pixel(const struct canvas *c, int64_t x, int64_t y, float road
 static void draw(const struct wf_synth_image *image, const struct wf_synth_window *w)
 {
     struct canvas c = { .image = image, .w = w };
+    /* Small pictures get small squares, so that there is a road in them. */
+    const int64_t least = wf_min(image->extent[WF_H], image->extent[WF_W]);
+    c.square = wf_max(64, wf_min(288, least / 3));
     const int64_t wide = wf_region_extent(w->at, WF_W), high = wf_region_extent(w->at, WF_H);
     WF_BUG_ON(wide > SIDE || high > SIDE, "a window of %d x %d", (int)high, (int)wide);
     for (int64_t i = 0; i < wide * high; i++)

@@ -179,7 +179,7 @@ static uint8_t gray_at(uint64_t key, int64_t z, int64_t y, int64_t x, float wall
 
 static void draw(const struct wf_synth_image *image, const struct wf_synth_window *w)
 {
-    float wall[SIDE * SIDE];
+    float wall[SIDE * SIDE] = { 0 };
     const struct scene *const s = image->scene;
     const int64_t wide = wf_region_extent(w->at, WF_W), high = wf_region_extent(w->at, WF_H);
     WF_BUG_ON(wide > SIDE || high > SIDE, "a window of %d x %d", (int)high, (int)wide);

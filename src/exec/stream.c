@@ -154,13 +154,15 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     struct wf_scheme *scheme = wf_scheme_new(t->graph, &one, &options, err);
     if (!scheme)
         return false;
-    need->bytes = least_bytes(scheme, &need->largest);
+    const size_t channels = (size_t)wf_region_extent(window, WF_C);
+    const size_t beside = s->options.beside * ((size_t)wf_region_count(window) / channels);
+    need->bytes = least_bytes(scheme, &need->largest) + beside;
     bool ok = true;
     if (!s->options.limit || need->bytes <= s->options.limit) {
         struct wf_plan *plan = wf_plan_new(scheme, 0, err);
         ok = plan != NULL;
         if (ok)
-            need->bytes = plan->arena_bytes;
+            need->bytes = plan->arena_bytes + beside;
         wf_plan_free(plan);
     }
     wf_scheme_free(scheme);

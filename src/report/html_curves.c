@@ -227,7 +227,8 @@ static void write_split(struct wf_page *p, const double parts[PARTS])
         wf_page_printf(p,
                        "<span><i class=\"key box c%d\"></i>%s <b>%s</b> <small>%.1f%%</small>"
                        "</span>",
-                       colours[k], part_names[k], wf_text_seconds(&p->arena, parts[k] / 1000),
+                       colours[k], part_names[k],
+                       parts[k] > 0 ? wf_text_seconds(&p->arena, parts[k] / 1000) : "0 ms",
                        100 * parts[k] / sum);
     wf_page_raw(p, "</div></div>\n");
 }

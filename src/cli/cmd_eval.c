@@ -1,0 +1,160 @@
+/* eval: how good a checkpoint is on a dataset. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/feed.h"
+#include "cli/run_folder.h"
+#include "cli/scores.h"
+#include "train/journal.h"
+
+struct eval {
+    struct wf_cli *cli;
+    struct wf_job *job;
+    struct wf_feed *feed;
+    struct wf_checkpoint *checkpoint;
+    struct wf_network net;
+    struct wf_scheme *scheme;
+    /* rank 0's */
+    struct wf_arena arena;
+    struct wf_scores scores;
+    double loss;
+};
+
+static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct eval *const e = arg;
+    const struct wf_loader_options options = wf_feed_valid_loader(e->feed, &e->net);
+    struct wf_loader *const loader = wf_loader_new(e->feed->dataset, &options, err);
+    struct wf_validator *v = NULL;
+    bool ok = wf_comm_agree(comm, loader != NULL, err) && loader;
+    if (ok)
+        v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
+                                                             .network = &e->net,
+                                                             .scheme = e->scheme,
+                                                             .loader = loader,
+                                                             .samples = e->feed->info->samples,
+                                                             .seed = e->job->seed },
+                             err);
+    ok = v != NULL;
+    if (ok)
+        ok = wf_comm_agree(
+            comm, wf_checkpoint_load(e->checkpoint, wf_validator_own_run(v), NULL, err), err);
+    ok = ok && wf_validator_run(v, NULL, err);
+    if (ok && wf_comm_rank(comm) == 0) {
+        e->loss = wf_validator_loss(v);
+        e->scores = wf_scores(&e->arena, wf_validator_metrics(v));
+    }
+    wf_validator_free(v);
+    wf_loader_free(loader);
+    return ok;
+}
+
+static bool find_part(const struct wf_cli *cli, enum wf_part *part, struct wf_err *err)
+{
+    static const char *const names[] = { "train", "valid", "all" };
+    const char *const given = wf_cli_flag(cli, "part");
+    *part = WF_PART_ALL;
+    for (int i = 0; given && i < 3; i++)
+        if (strcmp(given, names[i]) == 0) {
+            *part = (enum wf_part)i;
+            return true;
+        }
+    return !given ||
+           wf_err_set(err, WF_ERR_USAGE, "option '--part': '%s' is not train, valid or all", given);
+}
+
+/* The network is the checkpoint's, the data another: its normalisation stays that of the training. */
+static bool prepare(struct eval *e, const char *path, struct wf_err *err)
+{
+    struct wf_cli *const cli = e->cli;
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
+    enum wf_part part;
+    if (!find_part(cli, &part, err) ||
+        !wf_options_read_text(cli->options, wf_checkpoint_path(e->checkpoint), info->config, err) ||
+        !wf_feed_open(e->feed, cli, path, part, err))
+        return false;
+    if (e->feed->parts[part] == 0)
+        return wf_err_set(err, WF_ERR_INPUT, "'%s' has no images in this part: use --part all",
+                          path);
+    if (info->channels != e->feed->info->channels)
+        return wf_err_set(
+            err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
+            wf_checkpoint_path(e->checkpoint), info->channels, path, e->feed->info->channels);
+    e->feed->normal.channels = info->channels;
+    memcpy(e->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
+    memcpy(e->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
+    struct wf_job_files files = { 0 };
+    wf_feed_size(e->feed, &files);
+    e->job = wf_job_new(cli, &files, err);
+    struct wf_shape shape;
+    if (!e->job || !wf_feed_valid_shape(e->feed, &e->job->mesh, &shape, err) ||
+        !wf_job_inference(e->job, shape, &e->net, err))
+        return false;
+    const struct wf_plan_options options = wf_job_plan_options(e->job);
+    e->scheme = wf_scheme_new(e->net.graph, &e->job->mesh, &options, err);
+    return e->scheme != NULL;
+}
+
+static bool print(const struct eval *e, struct wf_err *err)
+{
+    const int64_t images = e->feed->parts[e->feed->part];
+    if (e->cli->json) {
+        cJSON *const json = e->net.has_classes ? wf_scores_json(&e->scores) : cJSON_CreateObject();
+        wf_json_add_real(json, "loss", e->loss);
+        (void)cJSON_AddNumberToObject(json, "images", (double)images);
+        cJSON_AddItemToObject(json, "classes",
+                              cJSON_CreateStringArray(e->feed->class_names, e->feed->classes));
+        (void)cJSON_AddStringToObject(json, "checkpoint", wf_checkpoint_path(e->checkpoint));
+        (void)cJSON_AddNumberToObject(json, "step",
+                                      (double)wf_checkpoint_info(e->checkpoint)->step);
+        return wf_cli_print_json(e->cli, json, err);
+    }
+    (void)printf("%s (step %lld) on %lld images of %s\nloss %.6g\n",
+                 wf_checkpoint_path(e->checkpoint),
+                 (long long)wf_checkpoint_info(e->checkpoint)->step, (long long)images,
+                 e->feed->info->path, e->loss);
+    if (e->net.has_classes)
+        wf_print_scores(&e->cli->arena, &e->scores, e->feed->class_names);
+    return true;
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    if (cli->n_arguments != 2)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "eval takes a checkpoint and a dataset: widefield eval CKPT DATA");
+    struct wf_feed feed = { 0 };
+    struct eval e = { .cli = cli, .feed = &feed };
+    e.checkpoint = wf_checkpoint_of(cli->arguments[0], &cli->log, err);
+    bool ok = e.checkpoint && prepare(&e, cli->arguments[1], err);
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    ok = ok && wf_job_run(e.job, eval_rank, &e, err);
+    if (ok && cli->speaks)
+        ok = print(&e, err);
+    wf_scheme_free(e.scheme);
+    wf_graph_free(e.net.graph);
+    wf_job_free(e.job);
+    wf_feed_release(&feed);
+    wf_checkpoint_free(e.checkpoint);
+    wf_arena_release(&e.arena);
+    return ok;
+}
+
+static const struct wf_command_flag flags[] = {
+    { "part", "NAME", "train, valid or all: which part of the data, split as in training (all)" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_eval = {
+    .name = "eval",
+    .summary = "loss and per-class IoU, Dice, accuracy of a checkpoint on a dataset",
+    .usage = "eval CKPT DATA [key=value ...] [--part NAME]",
+    .notes = "CKPT is a file or a run folder, of which the best checkpoint is taken. A key=value "
+             "argument\nreplaces a key of the checkpoint's own config; train.validate_on chooses "
+             "whole images or crops.",
+    .flags = flags,
+    .run = run,
+};

@@ -1,0 +1,522 @@
+/* predict: images of any size through a trained network, window by window. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "cli/once.h"
+#include "cli/run_folder.h"
+#include "cli/text.h"
+#include "data/picture.h"
+#include "device/device.h"
+#include "ops/build.h"
+#include "train/predict.h"
+#include "train/progress.h"
+
+enum { DEFAULT_LIMIT = 1 << 30 };
+
+struct predict {
+    struct wf_cli *cli;
+    struct wf_checkpoint *checkpoint;
+    const struct wf_checkpoint_info *info;
+    const struct wf_model *model;
+    struct wf_model_config config;
+    enum wf_predicts predicts;
+    const struct wf_device *device;
+    enum wf_dtype compute;
+    int ranks, threads;
+    const char *out, *ending;
+    const char *const *images;
+    size_t n_images, at; /* the image that is being predicted */
+    double start, shown; /* seconds: of this image, and when progress was last shown */
+    double pixels;       /* of it */
+    bool drawn;
+    struct wf_prediction one;
+    struct wf_predicted result;
+    struct wf_graph *graph;
+    char *table; /* a classifier's rows of predictions.csv */
+    size_t table_room, table_used;
+};
+
+/* --- progress --- */
+
+static void show_progress(void *user, double part)
+{
+    struct predict *const p = user;
+    const bool terminal = isatty(STDERR_FILENO);
+    const double now = wf_now();
+    if (p->cli->quiet || !p->cli->speaks || now - p->shown < (terminal ? 0.1 : 5.0))
+        return;
+    p->shown = now;
+    struct wf_arena arena = { 0 };
+    const double seconds = now - p->start;
+    char left[32];
+    wf_duration_text(part > 0 ? seconds / part - seconds : 0, left, sizeof left);
+    const char *const text = wf_arena_printf(
+        &arena, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left  %.2f GiB", p->at + 1, p->n_images,
+        100 * part, part * p->pixels / seconds / 1e6, left, wf_process_bytes() / (1 << 30));
+    if (!terminal) {
+        (void)fprintf(stderr, "%s\n", text);
+    } else {
+        static const char full[] = "########################", none[] = "------------------------";
+        const int done = (int)(part * (sizeof full - 1));
+        (void)fprintf(stderr, "\r\033[K[%.*s%s] %s", done, full, none + done, text);
+        (void)fflush(stderr);
+        p->drawn = true;
+    }
+    wf_arena_release(&arena);
+}
+
+static void end_progress(struct predict *p)
+{
+    if (p->drawn)
+        (void)fputs("\r\033[K", stderr);
+    p->drawn = false;
+}
+
+/* --- what the checkpoint and the options say --- */
+
+static bool find_device(struct predict *p, struct wf_err *err)
+{
+    const char *const name = wf_options_text(p->cli->options, "run.device");
+    p->device = strcmp(name, "cpu") == 0         ? &wf_device_cpu
+                : strcmp(name, "reference") == 0 ? &wf_device_reference
+                                                 : NULL;
+    const char *const precision = wf_options_text(p->cli->options, "train.precision");
+    if (!p->device)
+        return wf_err_set(err, WF_ERR_USAGE, "device '%s' is not in this build: use --device cpu",
+                          name);
+    return wf_dtype_parse(precision, &p->compute) ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "precision '%s' is a mode of the device 'cuda': use --precision f32",
+                      precision);
+}
+
+static bool find_ranks(struct predict *p, struct wf_err *err)
+{
+    const struct wf_options *const o = p->cli->options;
+    const int64_t ranks = wf_options_int(o, "run.ranks"),
+                  threads = wf_options_int(o, "run.threads");
+    p->ranks = p->cli->world ? wf_comm_size(p->cli->world) : ranks ? (int)ranks : 1;
+    if (p->cli->world && ranks && ranks != p->ranks)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "the launcher started %d ranks, but %d were asked for: leave one out",
+                          p->ranks, (int)ranks);
+    if (wf_options_mesh_given(o))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "predict cuts the image into windows by itself: use --ranks in place of "
+                          "--mesh");
+    const int share = wf_job_cores() / p->ranks;
+    p->threads = threads ? (int)threads : share > 1 ? share : 1;
+    return true;
+}
+
+static enum wf_predicts find_predicts(const struct predict *p)
+{
+    const char *const loss = wf_options_text(p->cli->options, "train.loss");
+    if (strstr(loss, "mse"))
+        return WF_PREDICTS_NUMBERS;
+    return strstr(loss, "bce") || p->config.classes == 1 ? WF_PREDICTS_BINARY : WF_PREDICTS_CLASSES;
+}
+
+static bool open_checkpoint(struct predict *p, struct wf_err *err)
+{
+    const char *const path = p->cli->arguments[0];
+    p->checkpoint = wf_checkpoint_of(path, &p->cli->log, err);
+    if (!p->checkpoint)
+        return false;
+    p->info = wf_checkpoint_info(p->checkpoint);
+    if (!p->info->config)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' has no config: it holds weights, but is no checkpoint of ours",
+                          path);
+    if (!wf_options_read_text(p->cli->options, path, p->info->config, err))
+        return false;
+    p->model = wf_job_model(p->cli->options, 0, NULL, &p->config, err);
+    if (!p->model)
+        return false;
+    p->predicts = find_predicts(p);
+    if (p->info->channels && p->info->channels != p->config.in)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s': the normalisation has %d channels, the network %" PRId64, path,
+                          p->info->channels, p->config.in);
+    return true;
+}
+
+/* --- files --- */
+
+static bool make_folder(struct wf_arena *arena, const char *path, struct wf_err *err)
+{
+    char *const part = wf_arena_copy(arena, path);
+    for (char *c = part + 1; *c; c++) {
+        if (*c != '/')
+            continue;
+        *c = '\0';
+        (void)mkdir(part, 0777); /* the last one tells */
+        *c = '/';
+    }
+    struct stat info;
+    if (mkdir(path, 0777) != 0 &&
+        (errno != EEXIST || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)))
+        return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path,
+                          strerror(errno == EEXIST ? ENOTDIR : errno));
+    return true;
+}
+
+static bool find_images(struct predict *p, struct wf_err *err)
+{
+    struct wf_arena *const arena = &p->cli->arena;
+    const char **all = NULL;
+    size_t room = 0, count = 0;
+    bool ok = true;
+    for (int i = 1; ok && i < p->cli->n_arguments; i++) {
+        const char *const *paths = NULL;
+        size_t n = 0;
+        ok = wf_pictures_find(arena, p->cli->arguments[i], &paths, &n, err);
+        for (size_t k = 0; ok && k < n; k++) {
+            WF_GROW(all, room, count);
+            all[count++] = paths[k];
+        }
+    }
+    p->images =
+        count ? memcpy(wf_arena_array(arena, count, const char *), all, count * sizeof *all) : NULL;
+    p->n_images = count;
+    free(all);
+    for (size_t i = 0; ok && i < count; i++)
+        for (size_t k = 0; ok && k < i; k++)
+            if (strcmp(wf_picture_stem(arena, p->images[i]),
+                       wf_picture_stem(arena, p->images[k])) == 0)
+                ok =
+                    wf_err_set(err, WF_ERR_USAGE,
+                               "'%s' and '%s' would be written to the same file: predict them into "
+                               "two folders",
+                               p->images[k], p->images[i]);
+    return ok;
+}
+
+static bool find_format(struct predict *p, struct wf_err *err)
+{
+    const char *const format = wf_cli_flag(p->cli, "format");
+    p->ending = !format || strcmp(format, "tiff") == 0 ? "tif" : format;
+    if (strcmp(p->ending, "tif") == 0 || strcmp(p->ending, "png") == 0 ||
+        strcmp(p->ending, "npy") == 0)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE, "option '--format': '%s' is not one of tiff, png, npy",
+                      format);
+}
+
+static const char *file_name(const struct predict *p, const char *what, const char *ending)
+{
+    struct wf_arena *const arena = &p->cli->arena;
+    return wf_arena_printf(arena, "%s/%s_%s.%s", p->out, wf_picture_stem(arena, p->images[p->at]),
+                           what, ending);
+}
+
+/* "512", "512x512" or "32x128x128": the last is W. */
+static bool find_window(struct predict *p, struct wf_err *err)
+{
+    const char *const text = wf_cli_flag(p->cli, "window");
+    if (!text)
+        return true;
+    int64_t at[3];
+    int n = 0;
+    const char *c = text;
+    char *end = NULL;
+    do {
+        const long v = strtol(c, &end, 10);
+        if (n == 3 || end == c || v < 1)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "option '--window': '%s' is not W, HxW or DxHxW pixels", text);
+        at[n++] = v;
+        c = end + 1;
+    } while (*end == 'x');
+    if (*end)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "option '--window': '%s' is not W, HxW or DxHxW pixels", text);
+    for (int i = 0; i < n; i++)
+        p->one.window[WF_C - n + i] = at[i];
+    if (n == 1)
+        p->one.window[WF_H] = at[0];
+    return true;
+}
+
+/* --- one image --- */
+
+static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
+{
+    const struct predict *const p = user;
+    return wf_checkpoint_load(p->checkpoint, run, NULL, err);
+}
+
+/* The network for an image of this size. */
+static bool build_graph(struct predict *p, struct wf_err *err)
+{
+    const char *const path = p->images[p->at];
+    struct wf_picture *const picture = wf_picture_open(path, p->config.in, err);
+    if (!picture)
+        return false;
+    const struct wf_shape shape = wf_picture_shape(picture);
+    wf_picture_close(picture);
+    p->pixels = (double)wf_shape_count(shape) / (double)shape.at[WF_C];
+    struct wf_graph *const g = p->graph =
+        wf_graph_new(&(struct wf_graph_options){ .training = false, .compute = p->compute });
+    p->one.image = wf_input(g, "image", WF_F32, shape);
+    struct wf_value *const x =
+        p->compute == WF_F32 ? p->one.image : wf_cast(g, p->one.image, p->compute);
+    p->one.logits = p->model->build(g, &p->config, x);
+    if (p->one.logits && p->one.logits->dtype != WF_F32)
+        p->one.logits = wf_cast(g, p->one.logits, WF_F32);
+    if (!wf_graph_ok(g, err))
+        return wf_err_wrap(err, "'%s'", path);
+    p->one.graph = g;
+    return true;
+}
+
+static void describe(struct predict *p)
+{
+    const bool dense = p->model->dense, numbers = p->predicts == WF_PREDICTS_NUMBERS;
+    const char *const floats = strcmp(p->ending, "png") == 0 ? "tif" : p->ending;
+    const int64_t limit = wf_options_int(p->cli->options, "memory.limit");
+    struct wf_prediction *const one = &p->one;
+    one->path = p->images[p->at];
+    one->predicts = p->predicts;
+    one->per_pixel = dense;
+    one->mean = p->info->channels ? p->info->mean : NULL;
+    one->deviation = p->info->channels ? p->info->deviation : NULL;
+    one->classes = dense && !numbers ? file_name(p, "classes", p->ending) : NULL;
+    one->values = dense && (numbers || wf_cli_flag(p->cli, "probabilities"))
+                      ? file_name(p, numbers ? "values" : "probabilities", floats)
+                      : NULL;
+    one->overlay = dense && !numbers && wf_cli_flag(p->cli, "overlay")
+                       ? file_name(p, "overlay", p->ending)
+                       : NULL;
+    one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
+    one->limit = (size_t)(limit ? limit : DEFAULT_LIMIT) / (size_t)(p->cli->world ? 1 : p->ranks);
+    one->user = p;
+    one->weights = load_weights;
+    one->progress = show_progress;
+}
+
+static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct predict *const p = arg;
+    struct wf_predicted other;
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(p->threads); /* of this thread's teams only */
+#endif
+    const bool first = wf_comm_rank(comm) == 0 || p->cli->world;
+    struct wf_arena arena = { 0 };
+    const bool ok = wf_predict(first ? &p->cli->arena : &arena, &p->one, comm,
+                               first ? &p->result : &other, err);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static const char *class_name(const struct predict *p, int label)
+{
+    if (label < p->info->classes)
+        return p->info->class_names[label];
+    return wf_arena_printf(&p->cli->arena, "%d", label);
+}
+
+static cJSON *to_json(const struct predict *p, double seconds)
+{
+    const struct wf_prediction *const one = &p->one;
+    const struct wf_shape *const shape = &one->image->shape;
+    const int first = shape->at[WF_D] > 1 ? WF_D : WF_H;
+    cJSON *const j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "image", one->path);
+    cJSON *const size = cJSON_AddArrayToObject(j, "size");
+    cJSON *const window = cJSON_AddArrayToObject(j, "window");
+    for (int a = first; a <= WF_W; a++) {
+        cJSON_AddItemToArray(size, cJSON_CreateNumber((double)shape->at[a]));
+        cJSON_AddItemToArray(window, cJSON_CreateNumber((double)p->result.window[a]));
+    }
+    cJSON_AddNumberToObject(j, "windows", (double)p->result.windows);
+    cJSON_AddNumberToObject(j, "passes", p->result.passes + 1);
+    if (one->classes)
+        cJSON_AddStringToObject(j, "classes", one->classes);
+    if (one->values)
+        cJSON_AddStringToObject(j, p->predicts == WF_PREDICTS_NUMBERS ? "values" : "probabilities",
+                                one->values);
+    if (one->overlay)
+        cJSON_AddStringToObject(j, "overlay", one->overlay);
+    if (!one->per_pixel) {
+        cJSON_AddNumberToObject(j, "class", p->result.label);
+        cJSON_AddStringToObject(j, "name", class_name(p, p->result.label));
+        cJSON *const all = cJSON_AddArrayToObject(j, "probabilities");
+        for (int64_t c = 0; c < one->logits->shape.at[WF_C]; c++)
+            cJSON_AddItemToArray(all, cJSON_CreateNumber((double)p->result.probabilities[c]));
+    }
+    cJSON_AddNumberToObject(j, "window_bytes", (double)p->result.bytes);
+    cJSON_AddNumberToObject(j, "seconds", seconds);
+    cJSON_AddNumberToObject(j, "mpx_per_s", p->pixels / seconds / 1e6);
+    return j;
+}
+
+static bool print(const struct predict *p, double seconds, struct wf_err *err)
+{
+    const struct wf_prediction *const one = &p->one;
+    struct wf_arena *const arena = &p->cli->arena;
+    if (p->cli->json)
+        return wf_cli_print_json(p->cli, to_json(p, seconds), err);
+    if (!one->per_pixel) {
+        (void)printf(
+            "%s: %s (%.4f)\n", one->path, class_name(p, p->result.label),
+            (double)p->result.probabilities[p->result.label % one->logits->shape.at[WF_C]]);
+        return true;
+    }
+    const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
+    (void)printf("%s: %s in %" PRId64 " window%s of %s, %s, %.3g Mpx/s\n", one->path,
+                 wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]),
+                 p->result.windows, p->result.windows == 1 ? "" : "s",
+                 wf_text_extents(arena, axes, &p->result.window[WF_C - axes]),
+                 wf_text_seconds(arena, seconds), p->pixels / seconds / 1e6);
+    const char *const files[] = { one->classes, one->values, one->overlay };
+    for (int i = 0; i < 3; i++)
+        if (files[i])
+            (void)printf("  %s\n", files[i]);
+    return true;
+}
+
+/* --- a classifier's table --- */
+
+static void add_text(struct predict *p, const char *text)
+{
+    const size_t n = strlen(text);
+    while (p->table_room < p->table_used + n + 1)
+        WF_GROW(p->table, p->table_room, p->table_room);
+    memcpy(p->table + p->table_used, text, n + 1);
+    p->table_used += n;
+}
+
+/* As spreadsheets read it: in quotes, quotes doubled. */
+static void add_quoted(struct predict *p, const char *text)
+{
+    char *const quoted = wf_arena_array(&p->cli->arena, 2 * strlen(text) + 3, char);
+    char *to = quoted;
+    *to++ = '"';
+    for (; *text; text++) {
+        if (*text == '"')
+            *to++ = '"';
+        *to++ = *text;
+    }
+    *to = '"';
+    add_text(p, quoted);
+}
+
+static void add_row(struct predict *p)
+{
+    const int64_t channels = p->one.logits->shape.at[WF_C];
+    if (p->table_used == 0) {
+        add_text(p, "image,class,name");
+        for (int64_t c = 0; c < channels; c++) {
+            add_text(p, ",");
+            add_quoted(p, class_name(p, (int)c));
+        }
+        add_text(p, "\n");
+    }
+    add_quoted(p, p->one.path);
+    add_text(p, wf_arena_printf(&p->cli->arena, ",%d,", p->result.label));
+    add_quoted(p, class_name(p, p->result.label));
+    for (int64_t c = 0; c < channels; c++)
+        add_text(p, wf_arena_printf(&p->cli->arena, ",%.9g", (double)p->result.probabilities[c]));
+    add_text(p, "\n");
+}
+
+static bool write_table(struct predict *p, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const char *const path = wf_arena_printf(&p->cli->arena, "%s/predictions.csv", p->out);
+    const bool ok = wf_outfile_begin(&out, path, err) &&
+                    wf_outfile_write(&out, p->table, p->table_used, err) &&
+                    wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
+/* Collective under a launcher. */
+static bool predict_image(struct predict *p, struct wf_err *err)
+{
+    p->start = p->shown = wf_now();
+    bool ok = build_graph(p, err);
+    if (ok)
+        describe(p);
+    if (p->cli->world)
+        ok = wf_comm_agree(p->cli->world, ok, err);
+    if (ok)
+        ok = p->cli->world ? rank_body(p->cli->world, p, err)
+                           : wf_comm_threads_run(p->ranks, rank_body, p, err);
+    end_progress(p);
+    if (ok && p->cli->speaks)
+        ok = print(p, wf_now() - p->start, err);
+    if (ok && p->cli->speaks && !p->one.per_pixel)
+        add_row(p);
+    wf_graph_free(p->graph);
+    p->graph = NULL;
+    return ok;
+}
+
+/* --- the command --- */
+
+static bool prepare(struct predict *p, struct wf_err *err)
+{
+    p->out = wf_cli_flag(p->cli, "out");
+    if (p->cli->n_arguments < 2 || !p->out)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "give a checkpoint, images and a folder for the "
+                          "results: 'widefield predict CKPT IMAGE... --out DIR'");
+    return find_format(p, err) && find_window(p, err) && find_images(p, err) &&
+           open_checkpoint(p, err) && find_device(p, err) && find_ranks(p, err) &&
+           (!p->cli->speaks || make_folder(&p->cli->arena, p->out, err));
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    struct predict p = { .cli = cli };
+    bool ok = prepare(&p, err);
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    for (p.at = 0; ok && p.at < p.n_images; p.at++)
+        ok = predict_image(&p, err);
+    if (ok && p.table && cli->speaks)
+        ok = write_table(&p, err);
+    free(p.table);
+    wf_checkpoint_free(p.checkpoint);
+    return ok;
+}
+
+static const struct wf_command_flag flags[] = {
+    { "out", "DIR", "folder for the results; made where it is missing" },
+    { "probabilities", NULL, "write the probabilities of all classes too (f32)" },
+    { "overlay", NULL, "write the image with the classes over it too" },
+    { "format", "NAME", "tiff (tiled; keeps georeferencing), png or npy; default tiff" },
+    { "window", "HxW", "size of a window; default: as large as memory.limit allows" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_predict = {
+    .name = "predict",
+    .summary = "images of any size through a trained network, streamed, without seams",
+    .usage = "predict CKPT IMAGE... --out DIR [--probabilities] [--overlay] [--format NAME]",
+    .notes =
+        "CKPT is a file or a run folder, of which the best checkpoint is taken; IMAGE may be a\n"
+        "folder. For x.tif the folder gets x_classes.tif, and where asked for\n"
+        "x_probabilities.tif and x_overlay.tif; a classifier's answers go to predictions.csv.\n"
+        "The numbers are those of the whole image at once. Memory is bounded by memory.limit\n"
+        "(default 1GiB); PNG holds no f32, so probabilities are then a TIFF.\n"
+        "--ranks N or a launcher deals the windows to ranks; --device, --threads as elsewhere.",
+    .flags = flags,
+    .run = run,
+};

@@ -1,0 +1,271 @@
+/* train: from a dataset and a config to a run folder with a trained network in it. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/scores.h"
+#include "cli/text.h"
+#include "cli/train_run.h"
+#include "report/report.h"
+#include "train/signals.h"
+
+/* --- what goes on from a checkpoint --- */
+
+/* Keys that, changed, give other numbers than the run that is gone on with. */
+static const char *const fixed_keys[] = { "train.seed",      "train.batch",     "data.crop",
+                                          "data.augment",    "data.balance",    "data.repeat",
+                                          "data.validation", "train.optimizer", "train.loss",
+                                          "train.lr",        "train.momentum",  "train.precision" };
+
+static bool warn_of_changes(struct wf_train_run *t, struct wf_err *err)
+{
+    const struct wf_checkpoint *const c = t->folder->checkpoint;
+    struct wf_options *const before = wf_options_new();
+    const bool ok =
+        wf_options_read_text(before, wf_checkpoint_path(c), wf_checkpoint_info(c)->config, err);
+    for (size_t i = 0; ok && i < sizeof fixed_keys / sizeof fixed_keys[0]; i++) {
+        const char *const was = wf_options_text(before, fixed_keys[i]);
+        const char *const is = wf_options_text(t->cli->options, fixed_keys[i]);
+        if (t->cli->speaks && strcmp(was ? was : "", is ? is : "") != 0)
+            wf_log(&t->cli->log, WF_LOG_WARN,
+                   "%s was %s and is now %s: the run goes on, but not with the numbers of one that "
+                   "never stopped",
+                   fixed_keys[i], was ? was : "not set", is ? is : "not set");
+    }
+    wf_options_free(before);
+    return ok;
+}
+
+/* Without a config, the run's own is taken: that of its folder, with the mesh, or the checkpoint's. */
+static bool take_config(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_cli *const cli = t->cli;
+    const struct wf_checkpoint *const c = t->folder->checkpoint;
+    if (cli->config || !c)
+        return true;
+    const char *const file = wf_run_folder_file(&cli->arena, t->folder, "config.yaml");
+    if (t->folder->exists && access(file, R_OK) == 0)
+        return wf_options_read_file(cli->options, file, err);
+    return wf_options_read_text(cli->options, wf_checkpoint_path(c), wf_checkpoint_info(c)->config,
+                                err);
+}
+
+static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
+{
+    const struct wf_checkpoint *const c = t->folder->checkpoint;
+    t->start = (struct wf_position){ .best_epoch = -1 };
+    if (!c)
+        return wf_feed_measure(t->feed, err);
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
+    if (info->channels != t->feed->info->channels)
+        return wf_err_set(
+            err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
+            wf_checkpoint_path(c), info->channels, t->feed->info->path, t->feed->info->channels);
+    t->start = (struct wf_position){ .step = info->step,
+                                     .epoch = info->epoch,
+                                     .batch = info->batch,
+                                     .loss_sum = info->loss_sum,
+                                     .loss = info->loss,
+                                     .best = info->best,
+                                     .best_epoch = info->best_epoch,
+                                     .stale = info->stale,
+                                     .seconds = info->seconds };
+    t->feed->normal.channels = info->channels;
+    memcpy(t->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
+    memcpy(t->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
+    return warn_of_changes(t, err);
+}
+
+/* --- getting ready --- */
+
+static bool make_validation(struct wf_train_run *t, struct wf_err *err)
+{
+    if (t->feed->parts[WF_PART_VALID] == 0)
+        return true;
+    struct wf_shape shape;
+    if (!wf_feed_valid_shape(t->feed, &t->job->mesh, &shape, err) ||
+        !wf_job_inference(t->job, shape, &t->valid, err))
+        return false;
+    if (!wf_feed_check(t->feed, wf_feed_valid_loader(t->feed, &t->valid), err))
+        return wf_err_wrap(err, "validation");
+    const struct wf_plan_options options = wf_job_plan_options(t->job);
+    t->valid_scheme = wf_scheme_new(t->valid.graph, &t->job->mesh, &options, err);
+    return t->valid_scheme != NULL;
+}
+
+/* Everything that can be wrong is found here, before a folder is made. */
+static bool prepare(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_cli *const cli = t->cli;
+    if (!take_config(t, err))
+        return false;
+    const char *const path = wf_options_text(cli->options, "data.path");
+    if (!path)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "no data.path: give the folder of images and masks, such as "
+                          "data.path=data/nuclei ('widefield data synth' makes one)");
+    struct wf_job_files files = { 0 };
+    if (!wf_feed_open(t->feed, cli, path, WF_PART_VALID, err))
+        return false;
+    wf_feed_size(t->feed, &files);
+    t->job = wf_job_new(cli, &files, err);
+    if (!t->job)
+        return false;
+    t->train = wf_job_network(t->job);
+    if (t->feed->info->labels == WF_LABELS_IMAGE ? t->job->model->dense : !t->job->model->dense)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "'%s' has a label for each %s, but network '%s' predicts one for each %s: "
+            "choose another model.name ('widefield model list')",
+            path, t->job->model->dense ? "image" : "pixel", t->job->model->name,
+            t->job->model->dense ? "pixel" : "image");
+    return wf_feed_check(t->feed, wf_feed_loader(t->feed, &t->train), err) &&
+           make_validation(t, err) && take_checkpoint(t, err);
+}
+
+static bool open_files(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_cli *const cli = t->cli;
+    struct wf_arena *const arena = &cli->arena;
+    t->config = wf_options_yaml(arena, cli->options, false);
+    if (!cli->speaks)
+        return true;
+    const char *const log = wf_run_folder_file(arena, t->folder, "log.jsonl");
+    /* The mesh that was chosen, so that the folder alone says how to go on. */
+    if (!wf_options_set(cli->options, "mesh", wf_mesh_print(arena, &t->job->mesh), err) ||
+        !wf_write_text(wf_run_folder_file(arena, t->folder, "config.yaml"),
+                       wf_options_yaml(arena, cli->options, true), err) ||
+        !wf_journal_rewind(log, &t->start, err))
+        return false;
+    t->journal = wf_journal_open(log, err);
+    const bool quiet = cli->quiet;
+    wf_progress_init(&t->progress, quiet ? NULL : stderr, isatty(STDERR_FILENO),
+                     wf_options_int(cli->options, "train.epochs"));
+    if (t->folder->checkpoint && t->start.epoch >= wf_options_int(cli->options, "train.epochs"))
+        wf_log(&cli->log, WF_LOG_INFO,
+               "'%s' has done its %lld epochs: give train.epochs more to go on",
+               t->folder->checkpoint_path, (long long)t->start.epoch);
+    else if (t->folder->checkpoint)
+        wf_log(&cli->log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
+               t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
+    return t->journal != NULL;
+}
+
+/* --- the end --- */
+
+static bool print_json(const struct wf_train_run *t, struct wf_err *err)
+{
+    const struct wf_trainer_result *const r = &t->result;
+    cJSON *const json = cJSON_CreateObject();
+    (void)cJSON_AddNumberToObject(json, "epochs", (double)r->at.epoch);
+    (void)cJSON_AddNumberToObject(json, "steps", (double)r->at.step);
+    wf_json_add_real(json, "loss", r->loss);
+    cJSON_AddItemToObject(json, "metric",
+                          t->has_scores ? wf_scores_json(&t->scores) : cJSON_CreateObject());
+    wf_json_add_real(json, "mpx_per_s", r->pixels / r->seconds / 1e6);
+    (void)cJSON_AddStringToObject(json, "run", t->folder->path);
+    return wf_cli_print_json(t->cli, json, err);
+}
+
+static bool print(const struct wf_train_run *t, struct wf_err *err)
+{
+    const struct wf_trainer_result *const r = &t->result;
+    if (t->cli->json)
+        return print_json(t, err);
+    (void)printf("%lld epochs, %lld steps%s\n", (long long)r->at.epoch, (long long)r->at.step,
+                 r->end == WF_END_EARLY ? ", stopped early: validation got no better" : "");
+    if (t->has_scores)
+        wf_print_scores(&t->cli->arena, &t->scores, t->feed->class_names);
+    (void)printf("run %s\n", t->folder->path);
+    return true;
+}
+
+/* A report that cannot be written does not undo the training. */
+static void report(const struct wf_train_run *t)
+{
+    struct wf_err err = { 0 };
+    if (!wf_report_write(t->folder->path, &err))
+        wf_log(&t->cli->log, WF_LOG_WARN, "no report: %s", err.text);
+}
+
+static bool stopped(const struct wf_train_run *t, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_STOPPED,
+                      "stopped by %s at step %lld; a checkpoint is written, go on with --resume %s",
+                      wf_signals_name(wf_signals_seen()), (long long)t->result.at.step,
+                      t->folder->path);
+}
+
+/* Collective under a launcher: how it ended is rank 0's to say. */
+static bool conclude(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_cli *const cli = t->cli;
+    int ended = (int)t->result.end;
+    if (cli->world && !wf_comm_broadcast(cli->world, 0, &ended, sizeof ended, err))
+        return false;
+    if (cli->speaks)
+        report(t);
+    if (ended == WF_END_SIGNAL)
+        return stopped(t, err);
+    return !cli->speaks || print(t, err);
+}
+
+static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_cli *const cli = t->cli;
+    bool ok = prepare(t, err);
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    ok = ok && wf_run_folder_make(t->folder, cli, err);
+    if (!ok)
+        return false;
+    ok = open_files(t, err);
+    if (cli->world)
+        ok = wf_comm_agree(cli->world, ok, err);
+    return ok && wf_job_run(t->job, wf_train_run_rank, t, err) && conclude(t, err);
+}
+
+static bool run(struct wf_cli *cli, struct wf_err *err)
+{
+    struct wf_feed feed = { 0 };
+    struct wf_run_folder folder;
+    struct wf_train_run t = { .cli = cli, .feed = &feed, .folder = &folder };
+    wf_signals_catch();
+    const bool ok = wf_run_folder_find(&folder, cli, wf_cli_flag(cli, "out"),
+                                       wf_cli_flag(cli, "resume"), err) &&
+                    run_in_folder(&t, err);
+    wf_signals_release();
+    wf_journal_free(t.journal);
+    wf_scheme_free(t.valid_scheme);
+    wf_graph_free(t.valid.graph);
+    wf_job_free(t.job);
+    wf_feed_release(&feed);
+    wf_run_folder_release(&folder);
+    wf_arena_release(&t.arena);
+    return ok;
+}
+
+static const struct wf_command_flag flags[] = {
+    { "out", "DIR", "the run folder, which must be new (runs/MODEL-TIME)" },
+    { "resume", "auto|PATH",
+      "go on: from the newest checkpoint of --out (auto), of a run folder, or from a file" },
+    { .name = NULL },
+};
+
+const struct wf_command wf_command_train = {
+    .name = "train",
+    .summary = "train a network on a folder of images",
+    .usage = "train CONFIG [key=value ...] [--out DIR] [--resume auto|PATH]",
+    .notes =
+        "The run folder has config.yaml, log.jsonl, checkpoints/ and report.html. SIGTERM, "
+        "SIGINT, SIGUSR1 and\nSIGUSR2 make it write a checkpoint at the next step and end with "
+        "status 75; --resume auto starts anew\nwhere there is no checkpoint yet, so that a job "
+        "script can always give it. What goes on gives the\nsame numbers, bit for bit, as a "
+        "run that never stopped, on the same mesh.",
+    .flags = flags,
+    .config_at = 1,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/*
+ * What the options and a dataset make together: sizes, classes, normalisation, and loaders.
+ *
+ *     struct wf_feed feed = { 0 };
+ *     bool ok = wf_feed_open(&feed, cli, path, WF_PART_VALID, err);   also sets model.in, model.classes, data.crop
+ *     struct wf_loader_options o = wf_feed_loader(&feed, &network);
+ *     wf_feed_release(&feed);
+ *
+ * Every process opens the dataset for itself; what comes of it is the same in all of them.
+ */
+#ifndef WF_CLI_FEED_H
+#define WF_CLI_FEED_H
+
+#include "cli/job.h"
+#include "data/loader.h"
+
+struct wf_feed {
+    struct wf_arena arena;
+    struct wf_cli *cli;
+    struct wf_dataset *dataset;
+    const struct wf_dataset_info *info;
+    struct wf_normal normal;
+    int64_t crop[WF_AXES];  /* D, H, W that training sees */
+    int64_t whole[WF_AXES]; /* D, H, W that all images of `part` have; 0: they differ */
+    enum wf_part part;      /* what is validated on */
+    int64_t parts[3];       /* samples of each enum wf_part */
+    const char **class_names;
+    int32_t *colors; /* 0xrrggbb of each class, or -1 */
+    int classes;
+};
+
+/* Opens data at `path` with data.format. Settings that nobody gave are taken from the data. */
+[[nodiscard]] bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path,
+                                enum wf_part part, struct wf_err *err);
+void wf_feed_release(struct wf_feed *feed);
+/* From the training part; a checkpoint has its own. */
+[[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
+
+/* The training batch as N, C, spatial. */
+void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);
+/* The shape that validation runs on, by train.validate_on and the mesh. */
+[[nodiscard]] bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
+                                       struct wf_shape *shape, struct wf_err *err);
+
+struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct wf_network *net);
+/* Whether a loader with these options can be made: asked before anything is written. */
+[[nodiscard]] bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options,
+                                 struct wf_err *err);
+struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
+                                              const struct wf_network *net);
+
+#endif

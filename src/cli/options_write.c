@@ -1,0 +1,72 @@
+/* Options as YAML: what a run folder and a checkpoint keep of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options.h"
+
+static void write_text(FILE *to, const char *text)
+{
+    (void)fputc('"', to);
+    for (; *text; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f)
+            (void)fprintf(to, "\\x%02x", c);
+        else
+            (void)fprintf(to, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    }
+    (void)fputc('"', to);
+}
+
+static bool is_run_section(const char *key)
+{
+    static const char *const sections[] = { "mesh.", "run.", "memory." };
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strncmp(key, sections[i], strlen(sections[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The lines "  a:" for the sections of `key` that the key before was not in; returns the depth. */
+static int open_sections(FILE *to, const char *key, const char *before, const char **last)
+{
+    int depth = 0;
+    bool same = before != NULL;
+    for (const char *dot; (dot = strchr(key, '.')); key = dot + 1, depth++) {
+        const size_t n = (size_t)(dot - key) + 1;
+        same = same && strncmp(key, before, n) == 0;
+        if (same)
+            before += n;
+        else
+            (void)fprintf(to, "%*s%.*s:\n", 2 * depth, "", (int)n - 1, key);
+    }
+    *last = key;
+    return depth;
+}
+
+const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, bool with_run)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *const to = open_memstream(&text, &size);
+    WF_BUG_ON(!to, "out of memory");
+    const char *before = NULL;
+    for (size_t i = 0; i < o->count; i++) {
+        const struct wf_setting *const s = &o->settings[i];
+        if (!s->is_set || (!with_run && is_run_section(s->option->key)))
+            continue;
+        const char *name;
+        const int depth = open_sections(to, s->option->key, before, &name);
+        (void)fprintf(to, "%*s%s: ", 2 * depth, "", name);
+        if (s->option->type == WF_OPTION_TEXT)
+            write_text(to, s->text);
+        else
+            (void)fputs(s->text, to);
+        (void)fputc('\n', to);
+        before = s->option->key;
+    }
+    WF_BUG_ON(fclose(to) != 0, "out of memory");
+    const char *const copy = wf_arena_copy(arena, text);
+    free(text);
+    return copy;
+}

@@ -1,0 +1,256 @@
+#include "cli/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "comm/comm.h"
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool put_path(char to[WF_PATH_ROOM], const char *path, struct wf_err *err)
+{
+    if (snprintf(to, WF_PATH_ROOM, "%s", path) < WF_PATH_ROOM)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE, "the path '%.60s...' is too long", path);
+}
+
+const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folder *f,
+                               const char *name)
+{
+    return wf_arena_printf(arena, "%s/%s", f->path, name);
+}
+
+bool wf_write_text(const char *path, const char *text, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err) &&
+                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
+struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
+                                       struct wf_err *err)
+{
+    if (!is_folder(path))
+        return wf_checkpoint_open(path, err);
+    struct wf_arena arena = { 0 };
+    const char *const inner = wf_arena_printf(&arena, "%s/checkpoints", path);
+    const char *const folder = is_folder(inner) ? inner : path;
+    const char *const best = wf_arena_printf(&arena, "%s/best.safetensors", folder);
+    struct wf_checkpoint *const c =
+        exists(best) ? wf_checkpoint_open(best, err) : wf_checkpoint_open_latest(folder, log, err);
+    if (!c && !err->code)
+        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' is a folder without checkpoints", path);
+    wf_arena_release(&arena);
+    return c;
+}
+
+/* --- finding --- */
+
+/* The newest folder runs/MODEL-* with checkpoints; "" where there is none. Names hold the time. */
+static void newest_run(struct wf_arena *arena, const char *model, const char **newest)
+{
+    const size_t n = strlen(model);
+    DIR *const dir = opendir("runs");
+    *newest = "";
+    for (const struct dirent *at; dir && (at = readdir(dir));) {
+        if (strncmp(at->d_name, model, n) != 0 || at->d_name[n] != '-')
+            continue;
+        const char *const path = wf_arena_printf(arena, "runs/%s", at->d_name);
+        if (is_folder(wf_arena_printf(arena, "%s/checkpoints", path)) && strcmp(path, *newest) > 0)
+            *newest = path;
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* Opens the newest checkpoint of a run folder, if it has one. */
+static bool open_latest(struct wf_run_folder *f, const struct wf_cli *cli, const char *folder,
+                        struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    f->checkpoint = wf_checkpoint_open_latest(wf_arena_printf(&arena, "%s/checkpoints", folder),
+                                              &cli->log, err);
+    wf_arena_release(&arena);
+    return f->checkpoint || !err->code;
+}
+
+static bool find_auto(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
+                      struct wf_err *err)
+{
+    const char *folder = out;
+    if (!out)
+        newest_run(&cli->arena, wf_options_text(cli->options, "model.name"), &folder);
+    if (!put_path(f->path, folder, err) || !*folder)
+        return err->code == WF_OK;
+    f->exists = exists(folder);
+    return open_latest(f, cli, folder, err);
+}
+
+/* "x" for x/checkpoints/last.safetensors, else NULL. */
+static const char *run_of(struct wf_arena *arena, const char *file)
+{
+    static const char inside[] = "checkpoints";
+    char *const copy = wf_arena_copy(arena, file);
+    char *slash = strrchr(copy, '/');
+    if (!slash)
+        return NULL;
+    *slash = '\0';
+    slash = strrchr(copy, '/');
+    if (strcmp(slash ? slash + 1 : copy, inside) != 0)
+        return NULL;
+    if (!slash)
+        return ".";
+    *slash = '\0';
+    return copy;
+}
+
+static bool find_given(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
+                       const char *resume, struct wf_err *err)
+{
+    const char *run = resume;
+    if (is_folder(resume)) {
+        if (!open_latest(f, cli, resume, err))
+            return false;
+        if (!f->checkpoint)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "cannot go on from '%s': it has no checkpoints/last.safetensors",
+                              resume);
+    } else {
+        f->checkpoint = wf_checkpoint_open(resume, err);
+        run = run_of(&cli->arena, resume);
+    }
+    if (!f->checkpoint || !put_path(f->path, out ? out : run ? run : "", err))
+        return false;
+    /* Another folder than the one it comes from is a new one. */
+    f->exists = f->path[0] && run && strcmp(f->path, run) == 0;
+    return true;
+}
+
+static bool find(struct wf_run_folder *f, struct wf_cli *cli, const char *out, const char *resume,
+                 struct wf_err *err)
+{
+    bool ok;
+    if (!resume)
+        ok = put_path(f->path, out ? out : "", err);
+    else if (strcmp(resume, "auto") == 0)
+        ok = find_auto(f, cli, out, err);
+    else
+        ok = find_given(f, cli, out, resume, err);
+    if (ok && f->path[0] && !f->exists && exists(f->path))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "'%s' exists: give another --out, or --resume auto to go on with the run "
+                          "in it",
+                          f->path);
+    return ok &&
+           (!f->checkpoint || put_path(f->checkpoint_path, wf_checkpoint_path(f->checkpoint), err));
+}
+
+/* Collective under a launcher: what rank 0 found is what all have. */
+static bool share(struct wf_run_folder *f, const struct wf_cli *cli, bool ok, struct wf_err *err)
+{
+    if (!cli->world)
+        return ok;
+    if (!wf_comm_agree(cli->world, ok, err))
+        return false;
+    return wf_comm_broadcast(cli->world, 0, f->path, sizeof f->path, err) &&
+           wf_comm_broadcast(cli->world, 0, f->checkpoint_path, sizeof f->checkpoint_path, err) &&
+           wf_comm_broadcast(cli->world, 0, &f->exists, sizeof f->exists, err);
+}
+
+bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
+                        const char *resume, struct wf_err *err)
+{
+    *f = (struct wf_run_folder){ 0 };
+    bool ok = share(f, cli, !cli->speaks || find(f, cli, out, resume, err), err);
+    if (ok && !cli->speaks && f->checkpoint_path[0]) {
+        f->checkpoint = wf_checkpoint_open(f->checkpoint_path, err);
+        ok = f->checkpoint != NULL;
+    }
+    return cli->world ? wf_comm_agree(cli->world, ok, err) : ok;
+}
+
+/* --- making --- */
+
+static bool make_folder(const char *path, struct wf_err *err)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return true;
+    return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path, strerror(errno));
+}
+
+/* The folder with those above it; the last must be new. */
+static bool make_new(struct wf_arena *arena, const char *path, struct wf_err *err)
+{
+    char *const copy = wf_arena_copy(arena, path);
+    for (char *at = copy + 1; *at; at++)
+        if (*at == '/' && at[1]) {
+            *at = '\0';
+            if (!make_folder(copy, err))
+                return false;
+            *at = '/';
+        }
+    if (mkdir(path, 0777) == 0)
+        return true;
+    return wf_err_set(err, errno == EEXIST ? WF_ERR_USAGE : WF_ERR_FAILED,
+                      "cannot make the folder '%s': %s", path, strerror(errno));
+}
+
+static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+{
+    const time_t seconds = time(NULL);
+    struct tm local;
+    char stamp[32], number[16] = "";
+    (void)localtime_r(&seconds, &local);
+    (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+    for (int i = 2; i < 1000; i++) {
+        const char *const name =
+            wf_arena_printf(&cli->arena, "runs/%s-%s%s",
+                            wf_options_text(cli->options, "model.name"), stamp, number);
+        if (!exists(name))
+            return put_path(f->path, name, err);
+        (void)snprintf(number, sizeof number, "-%d", i);
+    }
+    return wf_err_set(err, WF_ERR_FAILED, "no name is left for a run in 'runs': give --out");
+}
+
+static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+{
+    if (!f->path[0] && !name_folder(f, cli, err))
+        return false;
+    if (!f->exists && !make_new(&cli->arena, f->path, err))
+        return false;
+    const char *const checkpoints = wf_run_folder_file(&cli->arena, f, "checkpoints");
+    if (!make_folder(checkpoints, err) ||
+        !make_folder(wf_run_folder_file(&cli->arena, f, "samples"), err))
+        return false;
+    wf_checkpoint_sweep(checkpoints);
+    return true;
+}
+
+bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+{
+    return share(f, cli, !cli->speaks || make(f, cli, err), err);
+}
+
+void wf_run_folder_release(struct wf_run_folder *f)
+{
+    wf_checkpoint_free(f->checkpoint);
+    *f = (struct wf_run_folder){ 0 };
+}

@@ -1,0 +1,43 @@
+/*
+ * The folder of a run: config.yaml, log.jsonl, checkpoints/, samples/, report.html.
+ *
+ * Finding it out writes nothing; making it does, once all else about the run is known to be right.
+ *
+ *     struct wf_run_folder f;
+ *     ok = wf_run_folder_find(&f, cli, out, resume, err);     Collective under a launcher.
+ *     ... f.checkpoint is open where the run goes on ...
+ *     ok = wf_run_folder_make(&f, cli, err);                  Collective under a launcher.
+ */
+#ifndef WF_CLI_RUN_FOLDER_H
+#define WF_CLI_RUN_FOLDER_H
+
+#include "ckpt/checkpoint.h"
+#include "cli/cli.h"
+
+enum { WF_PATH_ROOM = 4096 };
+
+struct wf_run_folder {
+    char path[WF_PATH_ROOM];            /* empty: named by model and time when it is made */
+    char checkpoint_path[WF_PATH_ROOM]; /* empty: a new run */
+    bool exists;                        /* and may be written to, because the run goes on in it */
+    struct wf_checkpoint *checkpoint;   /* open, or NULL */
+};
+
+/* `out`: --out or NULL; `resume`: --resume or NULL. Rank 0 looks and tells the others. */
+[[nodiscard]] bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
+                                      const char *resume, struct wf_err *err);
+/* Names and makes the folder and its folders. */
+[[nodiscard]] bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli,
+                                      struct wf_err *err);
+void wf_run_folder_release(struct wf_run_folder *f);
+
+/* "PATH/name" */
+const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folder *f,
+                               const char *name);
+/* A checkpoint by what people give for one: a file, or a run folder (its best, else its last). */
+struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
+                                       struct wf_err *err);
+/* Replaces a file of text whole. */
+[[nodiscard]] bool wf_write_text(const char *path, const char *text, struct wf_err *err);
+
+#endif

@@ -1,0 +1,356 @@
+#include "cli/train_run.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/once.h"
+#include "train/preview.h"
+#include "train/signals.h"
+
+enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at */
+
+/* What one rank holds. */
+struct rank {
+    struct wf_train_run *t;
+    struct wf_comm *comm;
+    struct wf_plan *plan;
+    struct wf_run *run;
+    struct wf_optim *optim;
+    struct wf_loader *loader, *valid_loader;
+    struct wf_validator *validator;
+};
+
+/* --- hooks --- */
+
+static bool stepped(void *user, const struct wf_step_report *report, struct wf_err *err)
+{
+    struct wf_train_run *const t = user;
+    wf_progress_step(&t->progress, report);
+    return wf_journal_step(t->journal, report, err);
+}
+
+static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct wf_err *err)
+{
+    struct wf_train_run *const t = user;
+    const long long epoch = report->epoch + 1;
+    wf_progress_clear(&t->progress);
+    const char *const best = report->is_best ? ", the best so far" : "";
+    if (!report->validated)
+        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g%s", epoch, report->train_loss,
+               best);
+    else if (!t->valid.has_classes)
+        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g%s", epoch,
+               report->train_loss, wf_validator_loss(report->validated), best);
+    else
+        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g, %s %.4f%s",
+               epoch, report->train_loss, wf_validator_loss(report->validated),
+               t->job->model->dense ? "mean IoU" : "accuracy", report->metric, best);
+    return wf_journal_epoch(t->journal, report, err);
+}
+
+static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
+{
+    struct wf_train_run *const t = user;
+    struct wf_arena arena = { 0 };
+    const struct wf_checkpoint_info info = {
+        .config = t->config,
+        .step = at->step,
+        .epoch = at->epoch,
+        .batch = at->batch,
+        .seed = t->job->seed,
+        .loss_sum = at->loss_sum,
+        .loss = at->loss,
+        .best = at->best,
+        .best_epoch = at->best_epoch,
+        .stale = at->stale,
+        .seconds = at->seconds,
+        .channels = t->feed->normal.channels,
+        .mean = t->feed->normal.mean,
+        .deviation = t->feed->normal.std,
+        .classes = t->feed->classes,
+        .class_names = t->feed->class_names,
+    };
+    const bool ok = wf_checkpoint_save_last(wf_run_folder_file(&arena, t->folder, "checkpoints"),
+                                            is_best, &info, t->run, t->optim, err);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static bool stops(void *user)
+{
+    (void)user;
+    return wf_signals_seen() != 0;
+}
+
+static const struct wf_trainer_hooks hooks = {
+    .stepped = stepped, .epoch_ended = epoch_ended, .save = save, .stops = stops
+};
+
+/* --- making --- */
+
+static bool make_run(struct rank *r, struct wf_err *err)
+{
+    const struct wf_job *const job = r->t->job;
+    r->plan = wf_plan_new(job->scheme, wf_comm_rank(r->comm), err);
+    if (!wf_comm_agree(r->comm, r->plan != NULL, err))
+        return false;
+    r->run = wf_run_new(r->plan, r->comm, job->seed, err);
+    if (!r->run)
+        return false;
+    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
+    r->optim = wf_optim_new(&options, wf_run_param_count(r->run), err);
+    bool ok = r->optim != NULL;
+    wf_run_init_weights(r->run, job->seed);
+    if (ok && r->t->folder->checkpoint)
+        ok = wf_checkpoint_load(r->t->folder->checkpoint, r->run, r->optim, err);
+    return wf_comm_agree(r->comm, ok, err);
+}
+
+static bool make_loaders(struct rank *r, struct wf_err *err)
+{
+    struct wf_train_run *const t = r->t;
+    struct wf_loader_options options = wf_feed_loader(t->feed, &t->train);
+    r->loader = wf_loader_new(t->feed->dataset, &options, err);
+    bool ok = r->loader != NULL;
+    if (ok && t->valid.graph) {
+        options = wf_feed_valid_loader(t->feed, &t->valid);
+        r->valid_loader = wf_loader_new(t->feed->dataset, &options, err);
+        ok = r->valid_loader != NULL;
+    }
+    if (!wf_comm_agree(r->comm, ok, err))
+        return false;
+    if (!r->valid_loader)
+        return true;
+    r->validator =
+        wf_validator_new(&(struct wf_validator_options){ .comm = r->comm,
+                                                         .network = &t->valid,
+                                                         .scheme = t->valid_scheme,
+                                                         .loader = r->valid_loader,
+                                                         .samples = t->feed->info->samples,
+                                                         .seed = t->job->seed,
+                                                         .stops = stops },
+                         err);
+    return r->validator != NULL;
+}
+
+static void release(struct rank *r)
+{
+    wf_validator_free(r->validator);
+    wf_loader_free(r->valid_loader);
+    wf_loader_free(r->loader);
+    wf_optim_free(r->optim);
+    wf_run_free(r->run);
+    wf_plan_free(r->plan);
+}
+
+/* --- what the log begins with --- */
+
+enum { PLANNED, USED, BYTES };
+
+/* Collective. */
+static bool log_start(struct rank *r, struct wf_err *err)
+{
+    struct wf_train_run *const t = r->t;
+    const struct wf_job *const job = t->job;
+    struct wf_arena arena = { 0 };
+    const int ranks = wf_comm_size(r->comm), me = wf_comm_rank(r->comm);
+    int64_t *const bytes = wf_arena_array(&arena, (size_t)ranks * BYTES, int64_t);
+    bytes[me * BYTES + PLANNED] =
+        (int64_t)(r->plan->arena_bytes + wf_job_param_bytes(job, r->plan));
+    bytes[me * BYTES + USED] =
+        (int64_t)(wf_run_bytes(r->run) +
+                  (size_t)r->optim->n_states * r->optim->count * sizeof(float));
+    struct wf_request *request = NULL;
+    bool ok = wf_comm_sum_begin(r->comm, bytes, (size_t)ranks * BYTES, WF_I64, &request, err) &&
+              wf_comm_sum_end(r->comm, request, err);
+    if (ok && me == 0) {
+        cJSON *const event =
+            wf_journal_event(t->folder->checkpoint && t->folder->exists ? "resume" : "start");
+        (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
+        (void)cJSON_AddStringToObject(event, "model", job->model->name);
+        (void)cJSON_AddNumberToObject(event, "parameters",
+                                      (double)wf_graph_parameters(job->graph, true));
+        (void)cJSON_AddStringToObject(event, "mesh", wf_mesh_print(&arena, &job->mesh));
+        (void)cJSON_AddNumberToObject(event, "ranks", ranks);
+        (void)cJSON_AddStringToObject(event, "device", job->device->name);
+        (void)cJSON_AddStringToObject(event, "precision",
+                                      wf_options_text(t->cli->options, "train.precision"));
+        cJSON_AddItemToObject(event, "classes",
+                              cJSON_CreateStringArray(t->feed->class_names, t->feed->classes));
+        (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed->parts[WF_PART_TRAIN]);
+        (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed->parts[WF_PART_VALID]);
+        cJSON *const list = cJSON_AddArrayToObject(event, "per_rank");
+        for (int i = 0; i < ranks; i++) {
+            cJSON *const one = cJSON_CreateObject();
+            (void)cJSON_AddNumberToObject(one, "rank", i);
+            (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)bytes[i * BYTES + PLANNED]);
+            (void)cJSON_AddNumberToObject(one, "used_bytes", (double)bytes[i * BYTES + USED]);
+            (void)cJSON_AddItemToArray(list, one);
+        }
+        ok = wf_journal_write(t->journal, event, err);
+    }
+    wf_arena_release(&arena);
+    return wf_comm_agree(r->comm, ok, err);
+}
+
+/* --- what it ends with --- */
+
+static bool log_confusion(struct wf_train_run *t, const struct wf_metrics *m, struct wf_err *err)
+{
+    if (m->classes > CONFUSION_MOST)
+        return true;
+    cJSON *const event = wf_journal_event("confusion");
+    cJSON *const rows = cJSON_AddArrayToObject(event, "counts");
+    for (int i = 0; i < m->classes; i++) {
+        cJSON *const row = cJSON_CreateArray();
+        for (int k = 0; k < m->classes; k++)
+            (void)cJSON_AddItemToArray(
+                row, cJSON_CreateNumber((double)m->confusion[(int64_t)i * m->classes + k]));
+        (void)cJSON_AddItemToArray(rows, row);
+    }
+    return wf_journal_write(t->journal, event, err);
+}
+
+/* A sample's name as that of a file. */
+static const char *plain_name(struct wf_arena *arena, int64_t order, const char *name)
+{
+    char *const copy = wf_arena_printf(arena, "%02d-%.80s", (int)order, name);
+    for (char *at = copy; *at; at++)
+        if (*at == '/' || *at == '\\' || (unsigned char)*at <= ' ' || (unsigned char)*at >= 0x7f)
+            *at = '_';
+    return copy;
+}
+
+static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64_t order,
+                       const struct wf_sample_score *score, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const char *const name = wf_dataset_sample(t->feed->dataset, score->sample)->name;
+    const char *const prefix =
+        wf_arena_printf(&arena, "samples/%s", plain_name(&arena, order, name));
+    bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix), t->feed->classes,
+                               t->feed->colors, err);
+    if (ok) {
+        cJSON *const event = wf_journal_event("sample");
+        (void)cJSON_AddStringToObject(event, "name", name);
+        wf_json_add_real(event, "mean_iou", score->mean_iou);
+        static const char *const keys[] = { "image", "label", "prediction" };
+        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+            (void)cJSON_AddStringToObject(event, keys[i],
+                                          wf_arena_printf(&arena, "%s-%s.png", prefix, keys[i]));
+        ok = wf_journal_write(t->journal, event, err);
+    }
+    wf_arena_release(&arena);
+    return ok;
+}
+
+/* Collective. The worst validation images, as small pictures. */
+static bool show_samples(struct rank *r, struct wf_err *err)
+{
+    struct wf_train_run *const t = r->t;
+    struct wf_arena arena = { 0 };
+    int64_t count = 0;
+    const struct wf_sample_score *const worst = wf_validator_worst(&arena, r->validator, &count);
+    count = wf_min(count, wf_options_int(t->cli->options, "train.samples"));
+    bool ok = true;
+    for (int64_t i = 0; ok && i < count; i++) {
+        int64_t row = 0;
+        struct wf_preview p = { 0 };
+        ok = wf_validator_show(r->validator, worst[i].sample, &row, err) &&
+             wf_preview_make(&p, wf_validator_own_run(r->validator), &t->valid, row, r->comm, err);
+        bool written = true;
+        if (ok && wf_comm_rank(r->comm) == 0)
+            written = log_sample(t, &p, i, &worst[i], err);
+        ok = ok && wf_comm_agree(r->comm, written, err);
+        wf_preview_release(&p);
+    }
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static bool log_end(struct wf_train_run *t, struct wf_err *err)
+{
+    static const char *const how[] = { "done", "early", "signal" };
+    const struct wf_trainer_result *const r = &t->result;
+    cJSON *const event = wf_journal_event("end");
+    (void)cJSON_AddNumberToObject(event, "epochs", (double)r->at.epoch);
+    (void)cJSON_AddNumberToObject(event, "steps", (double)r->at.step);
+    wf_json_add_real(event, "loss", r->loss);
+    if (t->has_scores)
+        cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
+    wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
+    wf_json_add_real(event, "seconds", r->at.seconds);
+    (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
+    return wf_journal_write(t->journal, event, err);
+}
+
+/* Collective. */
+static bool finish(struct rank *r, const struct wf_trainer_result *result, struct wf_err *err)
+{
+    struct wf_train_run *const t = r->t;
+    const bool writes = wf_comm_rank(r->comm) == 0;
+    bool ok = true;
+    if (r->validator && result->end != WF_END_SIGNAL) {
+        /* Nothing was validated where a finished run was asked to go on. */
+        if (isnan(result->metric) && !wf_validator_run(r->validator, r->run, err))
+            return false;
+        if (writes) {
+            t->valid_loss = wf_validator_loss(r->validator);
+            t->has_scores = t->valid.has_classes;
+            t->scores = wf_scores(&t->arena, wf_validator_metrics(r->validator));
+        }
+        if (t->valid.has_classes) {
+            if (writes)
+                ok = log_confusion(t, wf_validator_metrics(r->validator), err);
+            ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
+        }
+    }
+    if (ok && writes)
+        ok = log_end(t, err);
+    return wf_comm_agree(r->comm, ok, err);
+}
+
+/* --- the run --- */
+
+static bool train(struct rank *r, struct wf_err *err)
+{
+    struct wf_train_run *const t = r->t;
+    const struct wf_options *const o = t->cli->options;
+    if (wf_comm_rank(r->comm) == 0) {
+        t->run = r->run;
+        t->optim = r->optim;
+    }
+    struct wf_trainer_result result;
+    const struct wf_trainer_options options = {
+        .comm = r->comm,
+        .network = &t->train,
+        .run = r->run,
+        .optim = r->optim,
+        .loader = r->loader,
+        .validator = r->validator,
+        .start = t->start,
+        .epochs = wf_options_int(o, "train.epochs"),
+        .validate_every = wf_options_int(o, "train.validate_every"),
+        .early_stop = wf_options_int(o, "train.early_stop"),
+        .checkpoint_steps = wf_options_int(o, "train.checkpoint_steps"),
+        .checkpoint_minutes = wf_options_real(o, "train.checkpoint_minutes"),
+        .hooks = &hooks,
+        .user = t,
+    };
+    const bool ok = wf_trainer_run(&options, &result, err);
+    if (wf_comm_rank(r->comm) == 0) {
+        wf_progress_clear(&t->progress);
+        t->result = result;
+    }
+    return ok && finish(r, &result, err);
+}
+
+bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct rank r = { .t = arg, .comm = comm };
+    const bool ok =
+        make_run(&r, err) && make_loaders(&r, err) && log_start(&r, err) && train(&r, err);
+    release(&r);
+    return ok;
+}

@@ -1,0 +1,38 @@
+/*
+ * One training run on all ranks: what cmd_train.c has found out, and what came of it.
+ *
+ * Ranks that are threads share this; only rank 0 writes to it, and to the files.
+ */
+#ifndef WF_CLI_TRAIN_RUN_H
+#define WF_CLI_TRAIN_RUN_H
+
+#include "cli/feed.h"
+#include "cli/run_folder.h"
+#include "train/journal.h"
+#include "train/progress.h"
+
+struct wf_train_run {
+    struct wf_cli *cli;
+    struct wf_job *job;
+    struct wf_feed *feed;
+    struct wf_run_folder *folder;
+    struct wf_network train, valid; /* valid.graph NULL: no validation part */
+    struct wf_scheme *valid_scheme;
+    const char *config; /* for checkpoints */
+    struct wf_position start;
+    /* rank 0's */
+    struct wf_journal *journal;
+    struct wf_progress progress;
+    const struct wf_run *run;
+    const struct wf_optim *optim;
+    struct wf_trainer_result result;
+    struct wf_arena arena; /* of the scores */
+    struct wf_scores scores;
+    bool has_scores;
+    double valid_loss;
+};
+
+/* Collective: the body of wf_job_run(), with a struct wf_train_run as `arg`. */
+bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err);
+
+#endif

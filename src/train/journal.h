@@ -1,0 +1,42 @@
+/*
+ * log.jsonl: what happened in a run, one JSON object per line, each written whole.
+ *
+ * Events: "start", "resume", "step", "epoch", "confusion", "sample", "end". Steps count updates done and epochs
+ * count from 1. A run that goes on from a checkpoint first takes out what the checkpoint does not
+ * know of, so that the log reads as if the run had never stopped.
+ *
+ *     struct wf_journal *journal = wf_journal_open("run/log.jsonl", err);
+ *     ok = wf_journal_step(journal, &report, err);
+ *     wf_journal_free(journal);
+ */
+#ifndef WF_TRAIN_JOURNAL_H
+#define WF_TRAIN_JOURNAL_H
+
+#include "train/trainer.h"
+
+struct cJSON;
+struct wf_journal;
+
+/* Appends; a last line that was cut off by a crash is removed. NULL on failure. */
+struct wf_journal *wf_journal_open(const char *path, struct wf_err *err);
+void wf_journal_free(struct wf_journal *journal);
+/* Takes out the steps and epochs after `at`, and how the run ended. No log is fine. */
+[[nodiscard]] bool wf_journal_rewind(const char *path, const struct wf_position *at,
+                                     struct wf_err *err);
+
+/* An event with its name and the time in it, for the caller to fill. */
+struct cJSON *wf_journal_event(const char *name);
+/* Writes and frees it. */
+[[nodiscard]] bool wf_journal_write(struct wf_journal *journal, struct cJSON *event,
+                                    struct wf_err *err);
+/* A step; not more than some lines a second. */
+[[nodiscard]] bool wf_journal_step(struct wf_journal *journal, const struct wf_step_report *report,
+                                   struct wf_err *err);
+[[nodiscard]] bool wf_journal_epoch(struct wf_journal *journal,
+                                    const struct wf_epoch_report *report, struct wf_err *err);
+
+/* {"iou":[..],"mean_iou":..,"dice":[..],"accuracy":..}: what is not a number becomes null. */
+struct cJSON *wf_scores_json(const struct wf_scores *scores);
+void wf_json_add_real(struct cJSON *object, const char *key, double value);
+
+#endif

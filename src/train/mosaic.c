@@ -1,0 +1,272 @@
+#include "train/mosaic.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/color.h"
+
+enum kind { CLASSES, VALUES, OVERLAY, KINDS };
+
+/* One file. Rows [first, end), counted over all planes, lie in `rows` and are not written yet. */
+struct sink {
+    struct wf_raster_writer *writer; /* NULL: not wanted */
+    size_t pixel;                    /* bytes */
+    int64_t granule;                 /* rows that must be written together */
+    unsigned char *rows;
+    int64_t first, end;
+};
+
+struct wf_mosaic {
+    struct wf_mosaic_options options;
+    struct sink sinks[KINDS];
+    int64_t room;       /* rows of a band */
+    int64_t first, end; /* rows of the band that is being put together */
+    int64_t came;       /* pixels of it */
+    float *source;      /* the picture under a window, for the overlay */
+    size_t source_room;
+    uint8_t (*colors)[3]; /* per label, up to 256; then again from the first */
+};
+
+static const char *path_of(const struct wf_mosaic_options *o, int kind)
+{
+    return kind == CLASSES ? o->classes : kind == VALUES ? o->values : o->overlay;
+}
+
+static size_t pixel_bytes(const struct wf_mosaic_options *o, int kind)
+{
+    if (kind == VALUES)
+        return (size_t)o->shape.at[WF_C] * sizeof(float);
+    return kind == OVERLAY ? 3 : o->labels > WF_RASTER_COLORS ? 2 : 1;
+}
+
+size_t wf_mosaic_pixel_bytes(const struct wf_mosaic_options *o)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < KINDS; k++)
+        bytes += path_of(o, k) ? pixel_bytes(o, k) : 0;
+    return bytes;
+}
+
+/* --- opening --- */
+
+static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
+{
+    const struct wf_mosaic_options *const o = &m->options;
+    struct sink *const s = &m->sinks[kind];
+    if (!path_of(o, kind))
+        return true;
+    const struct wf_raster_info *const from = o->picture ? wf_picture_info(o->picture) : NULL;
+    const bool same = from && from->height == o->shape.at[WF_H] && from->width == o->shape.at[WF_W];
+    struct wf_raster_info info = { .depth = o->shape.at[WF_D],
+                                   .height = o->shape.at[WF_H],
+                                   .width = o->shape.at[WF_W],
+                                   .channels = kind == CLASSES  ? 1
+                                               : kind == VALUES ? (int)o->shape.at[WF_C]
+                                                                : 3,
+                                   .place = same ? from->place : NULL };
+    s->pixel = pixel_bytes(o, kind);
+    info.sample = kind == VALUES                     ? WF_SAMPLE_F32
+                  : kind == CLASSES && s->pixel == 2 ? WF_SAMPLE_U16
+                                                     : WF_SAMPLE_U8;
+    if (kind == CLASSES && s->pixel == 1) {
+        info.colors = WF_RASTER_COLORS;
+        memcpy(info.palette, m->colors, sizeof info.palette);
+    }
+    s->writer = wf_raster_create(path_of(o, kind), &info, err);
+    if (!s->writer)
+        return false;
+    s->granule = o->shape.at[WF_D] > 1 ? 1 : wf_raster_writer_tile(s->writer).at[WF_H];
+    const int64_t rows = m->room + s->granule - 1;
+    s->rows = malloc((size_t)(rows * o->shape.at[WF_W]) * s->pixel);
+    return s->rows || wf_err_set(err, WF_ERR_FAILED, "no memory for %lld rows of '%s'",
+                                 (long long)rows, path_of(o, kind));
+}
+
+struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct wf_err *err)
+{
+    struct wf_mosaic *const m = calloc(1, sizeof *m);
+    WF_BUG_ON(!m, "out of memory for a mosaic");
+    m->options = *options;
+    m->room = options->shape.at[WF_D] > 1 ? options->band[WF_D] * options->shape.at[WF_H]
+                                          : options->band[WF_H];
+    m->colors = calloc(WF_RASTER_COLORS, sizeof *m->colors);
+    WF_BUG_ON(!m->colors, "out of memory for colours");
+    for (int i = 0; i < WF_RASTER_COLORS; i++)
+        wf_class_color(i, m->colors[i]);
+    bool ok = true;
+    for (int k = 0; ok && k < KINDS; k++)
+        ok = begin_sink(m, k, err);
+    if (ok)
+        return m;
+    (void)wf_mosaic_close(m, false, err);
+    return NULL;
+}
+
+bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err)
+{
+    if (!m)
+        return false;
+    for (int k = 0; k < KINDS; k++) {
+        struct sink *const s = &m->sinks[k];
+        if (s->writer)
+            ok = wf_raster_writer_close(s->writer, ok, err) && ok;
+        free(s->rows);
+    }
+    free(m->source);
+    free(m->colors);
+    free(m);
+    return ok;
+}
+
+/* --- bands --- */
+
+static int64_t rows_of(const struct wf_mosaic *m)
+{
+    return m->options.shape.at[WF_D] * m->options.shape.at[WF_H];
+}
+
+/* Writes what is complete: whole planes, or rows up to the last whole tile. */
+static bool flush(struct wf_mosaic *m, struct sink *s, struct wf_err *err)
+{
+    const struct wf_shape *const shape = &m->options.shape;
+    const size_t row = (size_t)shape->at[WF_W] * s->pixel;
+    const int64_t end = s->end == rows_of(m) ? s->end : s->end / s->granule * s->granule;
+    if (end == s->first)
+        return true;
+    struct wf_region r = { .hi = { 1, 1, end, shape->at[WF_W], 1 } };
+    r.lo[WF_H] = s->first;
+    if (shape->at[WF_D] > 1) {
+        r.lo[WF_D] = s->first / shape->at[WF_H];
+        r.hi[WF_D] = end / shape->at[WF_H];
+        r.lo[WF_H] = 0;
+        r.hi[WF_H] = shape->at[WF_H];
+    }
+    if (!wf_raster_write_window(s->writer, &r, s->rows, err))
+        return false;
+    memmove(s->rows, s->rows + (size_t)(end - s->first) * row, (size_t)(s->end - end) * row);
+    s->first = end;
+    return true;
+}
+
+static void turn_to_band(struct wf_mosaic *m, const struct wf_region *window)
+{
+    const int64_t height = m->options.shape.at[WF_H];
+    const bool planes = m->options.shape.at[WF_D] > 1;
+    if (m->came)
+        return;
+    m->first = planes ? window->lo[WF_D] * height : window->lo[WF_H];
+    m->end = planes ? window->hi[WF_D] * height : window->hi[WF_H];
+    for (int k = 0; k < KINDS; k++) {
+        struct sink *const s = &m->sinks[k];
+        WF_BUG_ON(s->writer && (s->end != m->first || m->end - m->first > m->room),
+                  "a band from row %lld, expected %lld", (long long)m->first, (long long)s->end);
+        s->end = m->end;
+    }
+}
+
+/* The first pixel of the window's row (d, h) in the sink's buffer. */
+static unsigned char *place(const struct wf_mosaic *m, const struct sink *s,
+                            const struct wf_region *window, int64_t d, int64_t h)
+{
+    const int64_t row = d * m->options.shape.at[WF_H] + h - s->first;
+    return s->rows + (size_t)(row * m->options.shape.at[WF_W] + window->lo[WF_W]) * s->pixel;
+}
+
+/* --- what is shown --- */
+
+/* A channel of the picture as 0 ... 255: as it is where the file has bytes, otherwise two deviations
+ * to either side of the mean. */
+static double shown(const struct wf_mosaic *m, float value, int64_t channel)
+{
+    double v = (double)value;
+    if (wf_picture_info(m->options.picture)->sample != WF_SAMPLE_U8 && m->options.mean)
+        v = 127.5 + 63.75 * (v - m->options.mean[channel]) / m->options.deviation[channel];
+    return v < 0 ? 0 : v > 255 ? 255 : v;
+}
+
+static void blend_row(const struct wf_mosaic *m, const float *source, const uint16_t *labels,
+                      int64_t count, unsigned char *dst)
+{
+    const int64_t channels = wf_picture_shape(m->options.picture).at[WF_C];
+    const double cover = 0.45;
+    for (int64_t i = 0; i < count; i++)
+        for (int c = 0; c < 3; c++) {
+            const int64_t from = channels >= 3 ? c : 0;
+            const double under = shown(m, source[i * channels + from], from);
+            const double over = m->colors[labels[i] % WF_RASTER_COLORS][c];
+            const double v = labels[i] ? (1 - cover) * under + cover * over : under;
+            dst[i * 3 + c] = (unsigned char)(v + 0.5);
+        }
+}
+
+static bool read_source(struct wf_mosaic *m, const struct wf_region *window, struct wf_err *err)
+{
+    const int64_t pixels = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
+                           wf_region_extent(*window, WF_W);
+    const size_t bytes = (size_t)(pixels * wf_picture_shape(m->options.picture).at[WF_C]) * 4;
+    if (bytes > m->source_room) {
+        free(m->source);
+        m->source = malloc(bytes);
+        m->source_room = m->source ? bytes : 0;
+        if (!m->source)
+            return wf_err_set(err, WF_ERR_FAILED, "no memory for an overlay");
+    }
+    return wf_picture_read(m->options.picture, window, m->source, err);
+}
+
+/* --- putting --- */
+
+/* A row of a window. */
+struct strip {
+    int64_t count;
+    const uint16_t *labels;
+    const float *values, *source;
+};
+
+static void put_strip(const struct wf_mosaic *m, int kind, const struct strip *from,
+                      unsigned char *dst)
+{
+    const struct sink *const s = &m->sinks[kind];
+    if (kind == VALUES)
+        memcpy(dst, from->values, (size_t)from->count * s->pixel);
+    else if (kind == OVERLAY)
+        blend_row(m, from->source, from->labels, from->count, dst);
+    else if (s->pixel == sizeof *from->labels)
+        memcpy(dst, from->labels, (size_t)from->count * sizeof *from->labels);
+    else
+        for (int64_t i = 0; i < from->count; i++)
+            dst[i] = (unsigned char)from->labels[i];
+}
+
+bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window, const uint16_t *labels,
+                   const float *values, struct wf_err *err)
+{
+    const int64_t width = wf_region_extent(*window, WF_W), height = wf_region_extent(*window, WF_H);
+    const int64_t channels = m->options.shape.at[WF_C];
+    WF_BUG_ON((m->sinks[VALUES].writer && !values) ||
+                  ((m->sinks[CLASSES].writer || m->sinks[OVERLAY].writer) && !labels),
+              "a window without what its files hold");
+    turn_to_band(m, window);
+    if (m->sinks[OVERLAY].writer && !read_source(m, window, err))
+        return false;
+    const int64_t of_source = m->source ? wf_picture_shape(m->options.picture).at[WF_C] : 0;
+    for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
+        for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
+            const int64_t at = ((d - window->lo[WF_D]) * height + h - window->lo[WF_H]) * width;
+            const struct strip strip = { .count = width,
+                                         .labels = labels ? labels + at : NULL,
+                                         .values = values ? values + at * channels : NULL,
+                                         .source = m->source ? m->source + at * of_source : NULL };
+            for (int k = 0; k < KINDS; k++)
+                if (m->sinks[k].writer)
+                    put_strip(m, k, &strip, place(m, &m->sinks[k], window, d, h));
+        }
+    m->came += wf_region_extent(*window, WF_D) * height * width;
+    if (m->came < (m->end - m->first) * m->options.shape.at[WF_W])
+        return true;
+    m->came = 0;
+    for (int k = 0; k < KINDS; k++)
+        if (m->sinks[k].writer && !flush(m, &m->sinks[k], err))
+            return false;
+    return true;
+}

@@ -1,0 +1,336 @@
+#include "train/predict.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/mosaic.h"
+
+enum { TAG = 11 };
+
+struct predictor {
+    const struct wf_prediction *p;
+    struct wf_comm *comm;
+    struct wf_picture *picture; /* for the windows of this rank */
+    struct wf_picture *under;   /* rank 0: for the overlay, read at its own pace */
+    struct wf_stream *stream;
+    struct wf_mosaic *mosaic; /* rank 0 */
+    bool sends_values;
+    float *values; /* of one window, all channels */
+    uint16_t *labels;
+};
+
+int wf_predicts_labels(enum wf_predicts predicts, int64_t channels)
+{
+    return predicts == WF_PREDICTS_NUMBERS ? 0 : channels == 1 ? 2 : (int)channels;
+}
+
+/* --- the image --- */
+
+static bool fill(void *user, const struct wf_value *input, const struct wf_view *view,
+                 struct wf_err *err)
+{
+    const struct predictor *const d = user;
+    WF_BUG_ON(strcmp(input->name, d->p->image->name) != 0 || view->dtype != WF_F32 ||
+                  !wf_view_is_dense(view),
+              "input '%s'", input->name);
+    float *const x = view->data;
+    if (!wf_picture_read(d->picture, &view->box, x, err))
+        return false;
+    const int64_t channels = input->shape.at[WF_C], count = wf_region_count(view->box) / channels;
+    for (int64_t c = 0; d->p->mean && c < channels; c++) {
+        /* As in training: one product and one sum in f32. */
+        const float scale = (float)(1.0 / d->p->deviation[c]);
+        const float offset = (float)(-d->p->mean[c] / d->p->deviation[c]);
+        for (int64_t i = 0; i < count; i++)
+            x[i * channels + c] = x[i * channels + c] * scale + offset;
+    }
+    return true;
+}
+
+static bool fill_weights(void *user, struct wf_run *run, struct wf_err *err)
+{
+    const struct predictor *const d = user;
+    return d->p->weights(d->p->user, run, err);
+}
+
+static void progress(void *user, double part)
+{
+    const struct predictor *const d = user;
+    if (d->p->progress && wf_comm_rank(d->comm) == 0)
+        d->p->progress(d->p->user, part);
+}
+
+/* --- from logits to labels and probabilities --- */
+
+static int largest(const float *x, int64_t channels)
+{
+    int best = 0;
+    for (int64_t c = 1; c < channels; c++)
+        if (x[c] > x[best])
+            best = (int)c;
+    return best;
+}
+
+static void softmax(float *x, int64_t channels, float top)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < channels; c++)
+        sum += exp((double)(x[c] - top));
+    for (int64_t c = 0; c < channels; c++)
+        x[c] = (float)(exp((double)(x[c] - top)) / sum);
+}
+
+/* The rule of the metrics (train/metrics.h). */
+static uint16_t decide(const float *x, int64_t channels)
+{
+    return (uint16_t)(channels == 1 ? x[0] > 0 : largest(x, channels));
+}
+
+static void make_probable(enum wf_predicts predicts, float *x, int64_t channels)
+{
+    if (predicts == WF_PREDICTS_CLASSES)
+        softmax(x, channels, x[largest(x, channels)]);
+    for (int64_t c = 0; c < channels && predicts == WF_PREDICTS_BINARY; c++)
+        x[c] = (float)(1 / (1 + exp(-(double)x[c])));
+}
+
+/* Copies the window's logits and makes of them what is wanted. */
+static void decide_all(const struct predictor *d, const struct wf_view *part)
+{
+    const struct wf_view to = wf_view_dense(d->values, WF_F32, part->box);
+    wf_view_copy(&to, part);
+    const int64_t channels = d->p->logits->shape.at[WF_C];
+    const int64_t count = wf_region_count(part->box) / channels;
+    const enum wf_predicts predicts = d->p->predicts;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        d->labels[i] = decide(d->values + i * channels, channels);
+        if (d->sends_values)
+            make_probable(predicts, d->values + i * channels, channels);
+    }
+}
+
+/* --- messages --- */
+
+static int64_t pixels_of(struct wf_region window)
+{
+    return wf_region_extent(window, WF_D) * wf_region_extent(window, WF_H) *
+           wf_region_extent(window, WF_W);
+}
+
+/* The window's labels and, where they are wanted, its values, from `rank` to rank 0. */
+static bool bring(const struct predictor *d, int rank, struct wf_region window, struct wf_err *err)
+{
+    const size_t label_bytes = (size_t)pixels_of(window) * sizeof(uint16_t);
+    const size_t value_bytes = (size_t)wf_region_count(window) * sizeof(float);
+    struct wf_message m[2] = { { .tag = TAG, .bytes = label_bytes },
+                               { .tag = TAG + 1, .bytes = value_bytes } };
+    void *const parts[2] = { d->labels, d->values };
+    const bool receives = wf_comm_rank(d->comm) == 0;
+    for (int i = 0; i < 2; i++) {
+        m[i].peer = receives ? rank : 0;
+        m[i].recv = receives ? parts[i] : NULL;
+        m[i].send = receives ? NULL : parts[i];
+    }
+    struct wf_request *request = NULL;
+    return wf_comm_exchange_begin(d->comm, d->sends_values ? 2 : 1, m, &request, err) &&
+           wf_comm_exchange_end(d->comm, request, err);
+}
+
+/* --- the windows --- */
+
+static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
+{
+    struct wf_view part;
+    if (!wf_stream_run(d->stream, index, &part, err))
+        return false;
+    decide_all(d, &part);
+    return true;
+}
+
+static bool put(struct predictor *d, int64_t index, struct wf_err *err)
+{
+    const struct wf_region window = wf_stream_window(d->stream, index);
+    return wf_mosaic_put(d->mosaic, &window, d->labels, d->values, err);
+}
+
+/* Windows `first` and the following, one of each rank, into the files. Rank 0 takes all that is sent
+ * also when it cannot write: nobody is kept waiting. */
+static bool collect(struct predictor *d, int64_t first, struct wf_err *err)
+{
+    const int rank = wf_comm_rank(d->comm), size = wf_comm_size(d->comm);
+    bool ok = rank != 0 || put(d, first, err);
+    for (int r = 1; r < size && first + r < wf_stream_windows(d->stream); r++)
+        if (rank == 0 || rank == r) {
+            const bool came = bring(d, r, wf_stream_window(d->stream, first + r), err);
+            ok = ok && came && (rank != 0 || put(d, first + r, err));
+        }
+    return ok;
+}
+
+/* Collective, but for a failure in the end, which the caller shares. */
+static bool run_windows(struct predictor *d, struct wf_err *err)
+{
+    const int64_t count = wf_stream_windows(d->stream);
+    bool ok = true;
+    for (int64_t first = 0; first < count; first += wf_comm_size(d->comm)) {
+        const int64_t mine = first + wf_comm_rank(d->comm);
+        ok = ok && (mine >= count || run_window(d, mine, err));
+        if (!wf_comm_agree(d->comm, ok, err))
+            return false;
+        ok = collect(d, first, err);
+    }
+    return ok;
+}
+
+/* --- a classifier --- */
+
+/* Collective. */
+static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct wf_predicted *result,
+                           struct wf_err *err)
+{
+    const int64_t channels = d->p->logits->shape.at[WF_C];
+    d->sends_values = true;
+    uint16_t label = 0;
+    bool ok = true;
+    if (wf_comm_rank(d->comm) == 0) {
+        ok = run_window(d, 0, err);
+        label = ok ? d->labels[0] : 0;
+        result->probabilities = wf_arena_array(arena, channels, float);
+        if (ok)
+            memcpy(result->probabilities, d->values, (size_t)channels * sizeof(float));
+    }
+    result->label = label;
+    return wf_comm_agree(d->comm, ok, err);
+}
+
+/* --- setting up --- */
+
+static bool open_pictures(struct predictor *d, struct wf_err *err)
+{
+    const struct wf_shape shape = d->p->image->shape;
+    d->picture = wf_picture_open(d->p->path, shape.at[WF_C], err);
+    if (d->picture && wf_comm_rank(d->comm) == 0)
+        d->under = wf_picture_open(d->p->path, shape.at[WF_C], err);
+    if (!d->picture || (wf_comm_rank(d->comm) == 0 && !d->under))
+        return false;
+    return wf_shape_equal(wf_picture_shape(d->picture), shape) ||
+           wf_err_set(err, WF_ERR_INPUT, "'%s' has changed while it was looked at", d->p->path);
+}
+
+static struct wf_mosaic_options mosaic_options(const struct predictor *d)
+{
+    const struct wf_prediction *const p = d->p;
+    struct wf_mosaic_options o = {
+        .shape = p->logits->shape,
+        .labels = wf_predicts_labels(p->predicts, p->logits->shape.at[WF_C]),
+        .classes = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->classes,
+        .values = p->values,
+        .overlay = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->overlay,
+        .picture = d->under,
+        .mean = p->mean,
+        .deviation = p->deviation,
+    };
+    return o;
+}
+
+static size_t weight_bytes(const struct wf_graph *g)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->kind == WF_PARAM || g->values[i]->kind == WF_STATE)
+            bytes += (size_t)wf_shape_count(g->values[i]->shape) * sizeof(float) + 64;
+    return bytes;
+}
+
+/* An eighth of the memory is for the files' bands. */
+static bool share_memory(const struct predictor *d, struct wf_stream_options *o, struct wf_err *err)
+{
+    const struct wf_prediction *const p = d->p;
+    const size_t weights = weight_bytes(p->graph), bands = p->limit / 8;
+    if (!p->limit)
+        return true;
+    if (p->limit < weights + 2 * bands)
+        return wf_err_set(err, WF_ERR_FIT,
+                          "the weights take %zu MB and memory.limit is %zu MB for each rank: raise "
+                          "it to %zu MB at least",
+                          (weights >> 20) + 1, p->limit >> 20, (weights >> 19) + 2);
+    o->limit = p->limit - weights - bands;
+    o->beside = (size_t)p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t);
+    const struct wf_mosaic_options files = mosaic_options(d);
+    const struct wf_shape *const s = &p->logits->shape;
+    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_pixel_bytes(&files) + 1);
+    const int axis = s->at[WF_D] > 1 ? WF_D : WF_H;
+    const size_t line = axis == WF_D ? row * (size_t)s->at[WF_H] : row;
+    o->most[axis] = wf_max(1, (int64_t)(bands / line));
+    return true;
+}
+
+/* Collective. */
+static bool make_stream(struct predictor *d, struct wf_err *err)
+{
+    const struct wf_prediction *const p = d->p;
+    struct wf_stream_options o = {
+        .plan = p->plan, .user = d, .weights = fill_weights, .fill = fill, .progress = progress
+    };
+    memcpy(o.window, p->window, sizeof o.window);
+    const bool ok = open_pictures(d, err) && share_memory(d, &o, err);
+    if (!wf_comm_agree(d->comm, ok, err))
+        return false;
+    d->stream = wf_stream_new(p->graph, p->logits, &o, d->comm, err);
+    return d->stream != NULL;
+}
+
+static bool make_files(struct predictor *d, struct wf_err *err)
+{
+    struct wf_region first = wf_stream_window(d->stream, 0);
+    const size_t pixels = (size_t)pixels_of(first);
+    const size_t channels = (size_t)d->p->logits->shape.at[WF_C];
+    d->values = malloc(pixels * channels * sizeof *d->values);
+    d->labels = calloc(pixels, sizeof *d->labels);
+    if (!d->values || !d->labels)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
+    if (!d->p->per_pixel || wf_comm_rank(d->comm) != 0)
+        return true;
+    struct wf_mosaic_options o = mosaic_options(d);
+    for (int a = 0; a < WF_AXES; a++)
+        o.band[a] = wf_region_extent(first, (enum wf_axis)a);
+    d->mosaic = wf_mosaic_new(&o, err);
+    return d->mosaic != NULL;
+}
+
+static void note(const struct predictor *d, struct wf_predicted *result)
+{
+    const struct wf_region first = wf_stream_window(d->stream, 0);
+    result->windows = wf_stream_windows(d->stream);
+    result->passes = wf_stream_passes(d->stream);
+    result->bytes = wf_stream_bytes(d->stream);
+    for (int a = 0; a < WF_AXES; a++)
+        result->window[a] = wf_region_extent(first, (enum wf_axis)a);
+}
+
+bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p, struct wf_comm *comm,
+                struct wf_predicted *result, struct wf_err *err)
+{
+    WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
+    struct predictor d = { .p = p, .comm = comm, .sends_values = p->values != NULL };
+    *result = (struct wf_predicted){ 0 };
+    bool ok = make_stream(&d, err);
+    ok = ok && wf_comm_agree(comm, make_files(&d, err), err);
+    if (ok)
+        ok = p->per_pixel ? run_windows(&d, err) : run_classifier(&d, arena, result, err);
+    if (d.stream)
+        note(&d, result);
+    if (d.mosaic)
+        ok = wf_mosaic_close(d.mosaic, ok, err) && ok;
+    if (d.stream)
+        ok = wf_comm_agree(comm, ok, err);
+    wf_stream_free(d.stream);
+    wf_picture_close(d.picture);
+    wf_picture_close(d.under);
+    free(d.values);
+    free(d.labels);
+    return ok;
+}

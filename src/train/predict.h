@@ -1,0 +1,57 @@
+/*
+ * Prediction of an image file of any size: its classes, probabilities and overlay as files, in the
+ * memory of a window, with the numbers of the whole image (exec/stream.h).
+ *
+ * Windows are dealt to the ranks in turn. What a rank made goes to rank 0, which alone writes: so
+ * there is one file, whoever carries the messages, and it appears whole or not at all. Each rank
+ * reads the pixels of its own windows.
+ *
+ * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.
+ */
+#ifndef WF_TRAIN_PREDICT_H
+#define WF_TRAIN_PREDICT_H
+
+#include "exec/stream.h"
+
+/* What the logits mean. */
+enum wf_predicts {
+    WF_PREDICTS_CLASSES, /* softmax; the class is the largest logit */
+    WF_PREDICTS_BINARY, /* sigmoid of each channel; the class is the largest logit, with one channel
+                          * 1 where it is positive */
+    WF_PREDICTS_NUMBERS, /* values as they are; no classes */
+};
+
+struct wf_prediction {
+    const char *path;                /* the image */
+    const struct wf_graph *graph;    /* for the image's size, not for training */
+    struct wf_value *image, *logits; /* f32; the image's name in the graph is `image->name` */
+    enum wf_predicts predicts;
+    bool per_pixel;                 /* otherwise one prediction for the image */
+    const double *mean, *deviation; /* per channel: x becomes (x - mean) / deviation; or NULL */
+    const char *classes, *values, *overlay; /* files to write, or NULL */
+    struct wf_plan_options plan;
+    size_t limit;            /* bytes of memory for this rank, weights included; 0: no limit */
+    int64_t window[WF_AXES]; /* extents of a window; all 0: as the limit allows */
+    void *user;
+    bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
+    void (*progress)(void *user, double part); /* called on rank 0; or NULL */
+};
+
+struct wf_predicted {
+    int64_t windows;
+    int64_t window[WF_AXES]; /* extents of the first */
+    int passes;              /* over the image for sums, before the last one */
+    size_t bytes;            /* that a window of this rank took, weights included */
+    int label;               /* a classifier's */
+    float *probabilities;    /* a classifier's, in the arena */
+};
+
+/* How many classes there are for so many channels of logits. */
+int wf_predicts_labels(enum wf_predicts predicts, int64_t channels);
+
+/* Collective. */
+[[nodiscard]] bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p,
+                              struct wf_comm *comm, struct wf_predicted *result,
+                              struct wf_err *err);
+
+#endif

@@ -1,0 +1,194 @@
+#include "train/preview.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "image/raster.h"
+#include "train/color.h"
+#include "train/validate.h"
+
+/* --- making --- */
+
+struct grid {
+    int64_t every, row, slice;
+};
+
+static void paint_image(struct wf_preview *p, const struct wf_view *v, const struct grid *g)
+{
+    const int64_t channels = wf_region_extent(v->box, WF_C);
+    for (int64_t y = 0; y < p->height; y++)
+        for (int64_t x = 0; x < p->width; x++) {
+            const int64_t h = y * g->every, w = x * g->every;
+            if (h < v->box.lo[WF_H] || h >= v->box.hi[WF_H] || w < v->box.lo[WF_W] ||
+                w >= v->box.hi[WF_W])
+                continue;
+            for (int c = 0; c < 3; c++)
+                p->image[(y * p->width + x) * 3 + c] =
+                    (float)wf_view_get(v, g->row, g->slice, h, w, channels < 3 ? 0 : c);
+        }
+}
+
+static int64_t class_at(const struct wf_view *v, int64_t n, int64_t d, int64_t h, int64_t w,
+                        double level)
+{
+    const int64_t channels = wf_region_extent(v->box, WF_C);
+    if (v->dtype == WF_I32)
+        return (int64_t)wf_view_get(v, n, d, h, w, 0);
+    if (channels == 1)
+        return wf_view_get(v, n, d, h, w, 0) > level;
+    int64_t best = 0;
+    for (int64_t c = 1; c < channels; c++)
+        if (wf_view_get(v, n, d, h, w, c) > wf_view_get(v, n, d, h, w, best))
+            best = c;
+    return best;
+}
+
+/* Maps of classes; a prediction per image paints the whole picture. */
+static void paint_classes(float *to, const struct wf_preview *p, const struct wf_view *v,
+                          const struct wf_shape *shape, const struct grid *g, double level)
+{
+    const bool single = shape->at[WF_H] * shape->at[WF_W] == 1 && p->height * p->width > 1;
+    for (int64_t y = 0; y < p->height; y++)
+        for (int64_t x = 0; x < p->width; x++) {
+            const int64_t h = single ? 0 : y * g->every, w = single ? 0 : x * g->every;
+            if (h < v->box.lo[WF_H] || h >= v->box.hi[WF_H] || w < v->box.lo[WF_W] ||
+                w >= v->box.hi[WF_W])
+                continue;
+            const int64_t d = shape->at[WF_D] == 1 ? 0 : g->slice;
+            const int64_t label = class_at(v, g->row, d, h, w, level);
+            to[y * p->width + x] = label >= 0 && label < WF_PREVIEW_CLASSES ? (float)label : -1.0f;
+        }
+}
+
+/* This rank's own part of a value, where it is the one to count it and has the row and slice. */
+static bool own_part(const struct wf_run *run, const struct wf_value *value, const struct grid *g,
+                     struct wf_view *view)
+{
+    *view = wf_run_owned(run, value);
+    const int64_t slice = value->shape.at[WF_D] == 1 ? 0 : g->slice;
+    return view->data && wf_run_counts(run, value) && g->row >= view->box.lo[WF_N] &&
+           g->row < view->box.hi[WF_N] && slice >= view->box.lo[WF_D] && slice < view->box.hi[WF_D];
+}
+
+static bool sum(struct wf_comm *comm, float *data, size_t count, struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(comm, data, count, WF_F32, &request, err) &&
+           wf_comm_sum_end(comm, request, err);
+}
+
+bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
+                     const struct wf_network *network, int64_t row, struct wf_comm *comm,
+                     struct wf_err *err)
+{
+    const struct wf_shape *const s = &network->image->shape;
+    const int64_t edge = wf_max(s->at[WF_H], s->at[WF_W]);
+    const struct grid g = { .every = wf_max(1, wf_ceil_div(edge, WF_PREVIEW_EDGE)),
+                            .row = row,
+                            .slice = s->at[WF_D] / 2 };
+    *p = (struct wf_preview){ .height = wf_ceil_div(s->at[WF_H], g.every),
+                              .width = wf_ceil_div(s->at[WF_W], g.every),
+                              .grey = s->at[WF_C] < 3 };
+    const size_t pixels = (size_t)(p->height * p->width);
+    p->image = calloc(5 * pixels, sizeof *p->image);
+    WF_BUG_ON(!p->image, "out of memory for a preview");
+    p->label = p->image + 3 * pixels;
+    p->guess = p->label + pixels;
+    struct wf_view v;
+    if (own_part(run, network->image, &g, &v))
+        paint_image(p, &v, &g);
+    if (own_part(run, network->target, &g, &v))
+        paint_classes(p->label, p, &v, &network->target->shape, &g, 0.5);
+    if (own_part(run, network->logits, &g, &v))
+        paint_classes(p->guess, p, &v, &network->logits->shape, &g, 0);
+    return sum(comm, p->image, 5 * pixels, err);
+}
+
+void wf_preview_release(struct wf_preview *p)
+{
+    free(p->image);
+    *p = (struct wf_preview){ 0 };
+}
+
+/* --- writing --- */
+
+static bool write_png(const char *path, const struct wf_raster_info *info, const uint8_t *pixels,
+                      struct wf_err *err)
+{
+    struct wf_raster_writer *const w = wf_raster_create(path, info, err);
+    if (!w)
+        return false;
+    const struct wf_region all = { .hi = { 1, 1, info->height, info->width, info->channels } };
+    const bool ok = wf_raster_write_window(w, &all, pixels, err);
+    return wf_raster_writer_close(w, ok, err);
+}
+
+/* From the darkest to the brightest value that there is. */
+static bool write_image(const struct wf_preview *p, const char *path, struct wf_err *err)
+{
+    const int channels = p->grey ? 1 : 3;
+    const size_t pixels = (size_t)p->height * (size_t)p->width;
+    float lo = p->image[0], hi = p->image[0];
+    for (size_t i = 0; i < 3 * pixels; i++) {
+        lo = fminf(lo, p->image[i]);
+        hi = fmaxf(hi, p->image[i]);
+    }
+    const float scale = hi > lo ? 255.0f / (hi - lo) : 0.0f;
+    uint8_t *const bytes = malloc(3 * pixels);
+    WF_BUG_ON(!bytes, "out of memory for a preview");
+    for (size_t i = 0; i < pixels; i++)
+        for (int c = 0; c < channels; c++)
+            bytes[i * (size_t)channels + (size_t)c] =
+                (uint8_t)lrintf((p->image[3 * i + (size_t)c] - lo) * scale);
+    const struct wf_raster_info info = { .depth = 1,
+                                         .height = p->height,
+                                         .width = p->width,
+                                         .channels = channels,
+                                         .sample = WF_SAMPLE_U8 };
+    const bool ok = write_png(path, &info, bytes, err);
+    free(bytes);
+    return ok;
+}
+
+static bool write_map(const struct wf_preview *p, const float *map, const char *path, int classes,
+                      const int32_t colors[], struct wf_err *err)
+{
+    const int64_t pixels = p->height * p->width;
+    struct wf_raster_info info = { .depth = 1,
+                                   .height = p->height,
+                                   .width = p->width,
+                                   .channels = 1,
+                                   .sample = WF_SAMPLE_U8,
+                                   .colors = WF_RASTER_COLORS };
+    for (int c = 0; c < WF_RASTER_COLORS; c++) {
+        const int32_t given = colors && c < classes ? colors[c] : -1;
+        wf_class_color(c, info.palette[c]);
+        for (int k = 0; given >= 0 && k < 3; k++)
+            info.palette[c][k] = (uint8_t)(given >> (16 - 8 * k) & 0xff);
+    }
+    const int last = WF_RASTER_COLORS - 1; /* grey: does not count */
+    if (classes <= last)
+        info.palette[last][0] = info.palette[last][1] = info.palette[last][2] = 128;
+    uint8_t *const bytes = malloc((size_t)pixels);
+    WF_BUG_ON(!bytes, "out of memory for a preview");
+    for (int64_t i = 0; i < pixels; i++)
+        bytes[i] = map[i] < 0 ? (uint8_t)last : (uint8_t)lrintf(map[i]);
+    const bool ok = write_png(path, &info, bytes, err);
+    free(bytes);
+    return ok;
+}
+
+bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classes,
+                      const int32_t colors[], struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const bool ok = write_image(p, wf_arena_printf(&arena, "%s-image.png", prefix), err) &&
+                    write_map(p, p->label, wf_arena_printf(&arena, "%s-label.png", prefix), classes,
+                              colors, err) &&
+                    write_map(p, p->guess, wf_arena_printf(&arena, "%s-prediction.png", prefix),
+                              classes, colors, err);
+    wf_arena_release(&arena);
+    return ok;
+}

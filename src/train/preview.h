@@ -1,0 +1,33 @@
+/*
+ * Small pictures of what a network sees and says: image, label and prediction of one row of a batch.
+ *
+ * The picture takes every k-th pixel (of the middle slice of a volume). Each rank fills in the pixels
+ * that it owns and the sum over ranks is the whole: no rank needs room for more than the picture.
+ */
+#ifndef WF_TRAIN_PREVIEW_H
+#define WF_TRAIN_PREVIEW_H
+
+#include "exec/run.h"
+#include "train/network.h"
+
+enum { WF_PREVIEW_EDGE = 256, WF_PREVIEW_CLASSES = 256 };
+
+struct wf_preview {
+    int64_t height, width;
+    float *image;         /* height x width x 3, as the network saw it: normalised */
+    float *label, *guess; /* height x width; label -1 where it does not count */
+    bool grey;            /* all three channels are the same */
+};
+
+/* Collective. On every rank; the caller releases it. */
+[[nodiscard]] bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
+                                   const struct wf_network *network, int64_t row,
+                                   struct wf_comm *comm, struct wf_err *err);
+void wf_preview_release(struct wf_preview *p);
+
+/* Three PNG files: PREFIX-image.png, -label.png, -prediction.png. `colors` has 0xrrggbb per class or
+ * -1 for one of our own; may be NULL. */
+[[nodiscard]] bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classes,
+                                    const int32_t colors[], struct wf_err *err);
+
+#endif

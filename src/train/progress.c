@@ -1,0 +1,118 @@
+#include "train/progress.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double DRAW_SECONDS = 0.1, LINE_SECONDS = 5;
+enum { BAR = 24, WIDTH = 200 };
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double wf_process_bytes(void)
+{
+    long pages = 0;
+    FILE *const file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    const bool ok = fscanf(file, "%*s %ld", &pages) == 1;
+    (void)fclose(file);
+    return ok ? (double)pages * (double)sysconf(_SC_PAGESIZE) : 0;
+}
+
+void wf_duration_text(double seconds, char *text, size_t room)
+{
+    const int64_t s = seconds < 0 ? 0 : seconds > 1e9 ? 1000000000 : (int64_t)(seconds + 0.5);
+    if (s >= 3600)
+        (void)snprintf(text, room, "%" PRId64 "h %02dm", s / 3600, (int)(s / 60 % 60));
+    else if (s >= 60)
+        (void)snprintf(text, room, "%dm %02ds", (int)(s / 60), (int)(s % 60));
+    else
+        (void)snprintf(text, room, "%ds", (int)s);
+}
+
+void wf_progress_init(struct wf_progress *p, FILE *out, bool terminal, int64_t epochs)
+{
+    *p = (struct wf_progress){ .out = out, .terminal = terminal, .epochs = epochs };
+}
+
+static double steps_left(const struct wf_progress *p, const struct wf_step_report *r)
+{
+    return (double)(p->epochs - r->at->epoch) * (double)r->batches - (double)r->at->batch;
+}
+
+void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *r, double bytes,
+                      char *text, size_t room)
+{
+    char left[32];
+    wf_duration_text(steps_left(p, r) * p->seconds, left, sizeof left);
+    (void)snprintf(text, room,
+                   "epoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64
+                   "  loss %.4g  %.3g Mpx/s  %s left  %.2f GiB",
+                   r->at->epoch + 1, p->epochs, r->at->batch, r->batches, p->loss,
+                   p->pixels / p->seconds / 1e6, left, bytes / (1024.0 * 1024 * 1024));
+}
+
+/* Means over about the last 20 steps; over all of them while there are fewer. */
+static void take(struct wf_progress *p, const struct wf_step_report *r)
+{
+    p->steps++;
+    const double share = p->steps < 20 ? 1.0 / (double)p->steps : 0.05;
+    p->loss += share * (r->loss - p->loss);
+    p->seconds += share * (r->seconds - p->seconds);
+    p->pixels += share * (r->pixels - p->pixels);
+}
+
+static int columns(FILE *out)
+{
+    struct winsize size = { 0 };
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+static void draw(struct wf_progress *p, const struct wf_step_report *r, const char *text)
+{
+    const int full = r->batches > 0 ? (int)(BAR * r->at->batch / r->batches) : 0;
+    char line[WIDTH + BAR + 8], bar[BAR + 1];
+    for (int i = 0; i < BAR; i++)
+        bar[i] = "#-"[i >= full];
+    bar[BAR] = 0;
+    (void)snprintf(line, sizeof line, "[%s] %s", bar, text);
+    /* One column stays free: a terminal that wraps would not be drawn over. */
+    (void)fprintf(p->out, "\r\033[K%.*s", columns(p->out) - 1, line);
+    (void)fflush(p->out);
+    p->drawn = true;
+}
+
+void wf_progress_step(struct wf_progress *p, const struct wf_step_report *r)
+{
+    take(p, r);
+    if (!p->out)
+        return;
+    const double time = now();
+    const double wait = p->terminal ? DRAW_SECONDS : LINE_SECONDS;
+    if (p->shown > 0 && time - p->shown < wait)
+        return;
+    p->shown = time;
+    char text[WIDTH];
+    wf_progress_text(p, r, wf_process_bytes(), text, sizeof text);
+    if (p->terminal)
+        draw(p, r, text);
+    else
+        (void)fprintf(p->out, "%s\n", text);
+}
+
+void wf_progress_clear(struct wf_progress *p)
+{
+    if (!p->drawn)
+        return;
+    (void)fputs("\r\033[K", p->out);
+    (void)fflush(p->out);
+    p->drawn = false;
+}

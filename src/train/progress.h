@@ -1,0 +1,40 @@
+/*
+ * How far a run is, for people: on a terminal a bar that is drawn over, otherwise a plain line every
+ * few seconds. Rate and time left follow the last steps, not the whole run.
+ *
+ *     struct wf_progress p;
+ *     wf_progress_init(&p, stderr, isatty(2), epochs);
+ *     wf_progress_step(&p, &report);
+ *     wf_progress_clear(&p);      before something else is printed
+ */
+#ifndef WF_TRAIN_PROGRESS_H
+#define WF_TRAIN_PROGRESS_H
+
+#include <stdio.h>
+
+#include "train/trainer.h"
+
+struct wf_progress {
+    FILE *out; /* NULL: says nothing */
+    bool terminal;
+    int64_t epochs;
+    double shown; /* when, seconds; 0: not yet */
+    double loss;  /* these three: means that forget */
+    double seconds, pixels;
+    int64_t steps;
+    bool drawn; /* a bar stands on the terminal's line */
+};
+
+void wf_progress_init(struct wf_progress *p, FILE *out, bool terminal, int64_t epochs);
+void wf_progress_step(struct wf_progress *p, const struct wf_step_report *report);
+void wf_progress_clear(struct wf_progress *p);
+
+/* The text without bar and line end: what both forms show. Seconds left, bytes of this process. */
+void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *report,
+                      double bytes, char *text, size_t room);
+/* "1h 02m", "3m 20s", "8s" */
+void wf_duration_text(double seconds, char *text, size_t room);
+/* Memory that this process has now; 0 where the system does not say. */
+double wf_process_bytes(void);
+
+#endif

@@ -1,0 +1,121 @@
+# Prediction: a network that was trained here, on an image larger than its windows.
+. "$SOURCE_DIR/tests/cli/common.bash"
+
+cat >job.yaml <<'YAML'
+model: { name: unet, base: 4, depth: 2, classes: 2 }
+data: { path: set, crop: [64, 64] }
+train: { epochs: 1, batch: 2 }
+YAML
+expect 0 data synth nuclei --out set --count 4 --size 160x200 --quiet
+image=$(ls set/images/* | head -1)
+channels=$("$wf" data inspect set --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["channels"])')
+expect 0 train job.yaml "model.in=$channels" --out run --quiet
+
+# The image is one window in plenty of memory, and many otherwise: the numbers are the same.
+cat >compare.py <<'PYTHON'
+import ast, array, sys
+def read(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    size = int.from_bytes(data[8:10], "little")
+    head = ast.literal_eval(data[10:10 + size].decode())
+    values = array.array({"<f4": "f", "|u1": "B"}[head["descr"]])
+    values.frombytes(data[10 + size:])
+    return head["shape"], values
+(shape, a), (other, b) = read(sys.argv[1]), read(sys.argv[2])
+assert shape == other and len(a) == len(b) > 0, (shape, other)
+worst = max(abs(x - y) for x, y in zip(a, b))
+assert worst <= 1e-5, f"off by {worst}"
+PYTHON
+stem=$(basename "${image%.*}")
+expect 0 predict run "$image" --out whole --probabilities --format npy --json
+json 'j["windows"] == 1 and j["size"] == [160, 200] and j["passes"] == 1'
+same() { # same FOLDER: as the whole image
+    python3 compare.py "whole/${stem}_probabilities.npy" "$1/${stem}_probabilities.npy" ||
+        fail "the probabilities in '$1' are not those of the whole image"
+}
+expect 0 predict run "$image" --out cut --probabilities --format npy --window 48x56 --json
+json 'j["windows"] == 16 and j["window"] == [48, 56]'
+same cut
+expect 0 predict run/checkpoints/last.safetensors "$image" --out ranks --ranks 3 --probabilities \
+    --format npy --window 40 --quiet
+same ranks
+expect 0 predict run "$image" --out limit --probabilities --format npy memory.limit=2M --json
+json 'j["windows"] > 1 and j["window_bytes"] <= 2e6'
+same limit
+if [ -n "${MPIRUN:-}" ]; then
+    read -r -a launcher <<<"$MPIRUN"
+    "${launcher[@]}" -n 2 "$wf" predict run "$image" --out mpi --probabilities --format npy \
+        --window 64 --json >out 2>err || fail "predict on two MPI ranks"
+    json 'j["windows"] == 12'
+    same mpi
+fi
+
+# Every format, a whole folder, and the overlay.
+for format in tiff png npy; do
+    expect 0 predict run set/images --out "all_$format" --format $format --overlay --window 64 --quiet
+    [ "$(ls "all_$format" | wc -l)" -eq 8 ] || fail "$format: not a class map and an overlay each"
+done
+python3 - "$stem" <<'PYTHON' || fail "another program does not read what was written"
+import sys
+try:
+    import numpy
+    from PIL import Image
+except ImportError:
+    print("no Pillow or numpy: not looked at")
+    sys.exit(0)
+maps = [numpy.array(Image.open(f"all_{kind}/{sys.argv[1]}_classes.{end}"))
+        for kind, end in (("tiff", "tif"), ("png", "png"))]
+maps.append(numpy.load(f"all_npy/{sys.argv[1]}_classes.npy"))
+assert all(m.shape == (160, 200) and (m == maps[0]).all() for m in maps)
+assert set(numpy.unique(maps[0])) <= {0, 1}
+assert numpy.array(Image.open(f"all_png/{sys.argv[1]}_overlay.png")).shape == (160, 200, 3)
+PYTHON
+
+# Resolution and georeferencing of the source are those of the result.
+if python3 - "$image" <<'PYTHON'; then
+import sys
+try:
+    from PIL import Image
+except ImportError:
+    sys.exit(1)
+Image.open(sys.argv[1]).save("placed.tif", dpi=(300, 150), tiffinfo={
+    33550: (0.5, 0.5, 0.0), 33922: (0.0, 0.0, 0.0, 500000.0, 4000000.0, 0.0)})
+PYTHON
+    expect 0 predict run placed.tif --out placed --probabilities --overlay --window 64 --quiet
+    python3 - <<'PYTHON' || fail "the tags did not come along"
+from PIL import Image
+for name in ("classes", "overlay"):
+    with Image.open(f"placed/placed_{name}.tif") as image:
+        assert image.tag_v2[33550] == (0.5, 0.5, 0.0), name
+        assert image.tag_v2[33922] == (0.0, 0.0, 0.0, 500000.0, 4000000.0, 0.0), name
+        assert [float(v) for v in image.info["dpi"]] == [300, 150], name
+PYTHON
+fi
+
+# Wrong use, each with what to do about it; nothing is left behind.
+refused 2 predict run "$image" -- "--out DIR"
+refused 2 predict run --out x -- "CKPT IMAGE"
+refused 2 predict run "$image" --out x --format bmp -- "tiff, png, npy"
+refused 2 predict run "$image" --out x --window 0x9 -- "HxW"
+refused 2 predict run "$image" --out x --mesh space=2 -- "--ranks"
+mkdir -p twin && cp "$image" twin/
+refused 2 predict run "$image" twin --out x -- "the same file"
+refused 1 predict nowhere.safetensors "$image" --out x -- "nowhere.safetensors"
+refused 1 predict run nowhere.png --out x -- "nowhere.png"
+refused 3 predict run "$image" --out x memory.limit=100k -- "memory.limit"
+mkdir -p empty
+refused 1 predict run empty --out x -- "no images"
+cat >grey.py <<'PYTHON'
+import struct, sys, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+color = 2 if sys.argv[1] == "1" else 0
+row = b"\0" + b"\x40" * (32 * (3 if color == 2 else 1))
+with open("other.png", "wb") as file:
+    file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, color, 0, 0, 0)) +
+               chunk(b"IDAT", zlib.compress(row * 32)) + chunk(b"IEND", b""))
+PYTHON
+python3 grey.py "$channels"
+refused 1 predict run other.png --out x -- "other.png" "channels" "model.in="
+[ -z "$(ls x 2>/dev/null)" ] || fail "refused, but a file was written"
