@@ -89,6 +89,8 @@ static bool make_validation(struct wf_train_run *t, struct wf_err *err)
     if (!wf_feed_valid_shape(t->feed, &t->job->mesh, &shape, err) ||
         !wf_job_inference(t->job, shape, &t->valid, err))
         return false;
+    if (!wf_feed_check(t->feed, wf_feed_valid_loader(t->feed, &t->valid), err))
+        return wf_err_wrap(err, "validation");
     const struct wf_plan_options options = wf_job_plan_options(t->job);
     t->valid_scheme = wf_scheme_new(t->valid.graph, &t->job->mesh, &options, err);
     return t->valid_scheme != NULL;
@@ -120,7 +122,8 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
             "choose another model.name ('widefield model list')",
             path, t->job->model->dense ? "image" : "pixel", t->job->model->name,
             t->job->model->dense ? "pixel" : "image");
-    return make_validation(t, err) && take_checkpoint(t, err);
+    return wf_feed_check(t->feed, wf_feed_loader(t->feed, &t->train), err) &&
+           make_validation(t, err) && take_checkpoint(t, err);
 }
 
 static bool open_files(struct wf_train_run *t, struct wf_err *err)

@@ -21,6 +21,17 @@ static bool put(struct wf_feed *feed, const char *key, const char *text, struct 
         err);
 }
 
+/* Classes that the labels speak of; the one that does not count is none. */
+static int count_classes(const struct wf_feed *feed)
+{
+    const struct wf_options *const o = feed->cli->options;
+    int n = feed->info->n_classes;
+    if (wf_options_is_set(o, "train.ignore") && wf_options_int(o, "train.ignore") == n - 1)
+        for (n--; n > 0 && feed->info->classes[n - 1].found == 0;)
+            n--;
+    return n;
+}
+
 static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 {
     const struct wf_dataset_info *const info = feed->info;
@@ -28,18 +39,20 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
     struct wf_arena *const a = &feed->arena;
     const char *const loss = wf_options_text(o, "train.loss");
     /* A 0/1 target per class is one channel where there are two classes. */
-    const bool one = strcmp(loss, "bce") == 0 && info->n_classes == 2;
+    const int found = count_classes(feed);
+    const bool one = strcmp(loss, "bce") == 0 && found == 2;
     if (!put(feed, "model.in", wf_arena_printf(a, "%d", info->channels), err) ||
         !put(feed, "model.dims", wf_arena_printf(a, "%d", info->dims), err) ||
-        (info->n_classes > 0 &&
-         !put(feed, "model.classes", wf_arena_printf(a, "%d", one ? 1 : info->n_classes), err)))
+        (found > 0 && !put(feed, "model.classes", wf_arena_printf(a, "%d", one ? 1 : found), err)))
         return false;
     const int64_t dims = wf_options_int(o, "model.dims");
     if (dims != info->dims)
         return wf_err_set(err, WF_ERR_USAGE,
                           "model.dims is %" PRId64 ", but the images of '%s' have %d: set it to %d",
                           dims, info->path, info->dims, info->dims);
-    const int64_t classes = wf_options_int(o, "model.classes");
+    /* With a label that does not count, the loader looks at each one. */
+    const int64_t classes =
+        wf_options_is_set(o, "train.ignore") ? 0 : wf_options_int(o, "model.classes");
     return wf_dataset_fits(feed->dataset, wf_options_int(o, "model.in"), classes == 1 ? 2 : classes,
                            err);
 }
@@ -247,4 +260,15 @@ struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net)
 {
     return loader_options(feed, feed->part, net);
+}
+
+bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options, struct wf_err *err)
+{
+    options.threads = 0;
+    options.balance = false; /* costs a look at all masks */
+    options.normal = NULL;   /* not known yet */
+    struct wf_loader *const loader = wf_loader_new(feed->dataset, &options, err);
+    const bool ok = loader != NULL;
+    wf_loader_free(loader);
+    return ok;
 }

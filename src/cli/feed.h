@@ -43,6 +43,9 @@ void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);
                                        struct wf_shape *shape, struct wf_err *err);
 
 struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct wf_network *net);
+/* Whether a loader with these options can be made: asked before anything is written. */
+[[nodiscard]] bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options,
+                                 struct wf_err *err);
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net);
 

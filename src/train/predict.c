@@ -289,7 +289,7 @@ static bool make_files(struct predictor *d, struct wf_err *err)
     const size_t pixels = (size_t)pixels_of(first);
     const size_t channels = (size_t)d->p->logits->shape.at[WF_C];
     d->values = malloc(pixels * channels * sizeof *d->values);
-    d->labels = malloc(pixels * sizeof *d->labels);
+    d->labels = calloc(pixels, sizeof *d->labels);
     if (!d->values || !d->labels)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
     if (!d->p->per_pixel || wf_comm_rank(d->comm) != 0)

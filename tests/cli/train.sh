@@ -1,0 +1,188 @@
+# Training: the run folder, going on after kills and signals, full disks, wrong uses; and eval.
+. "$SOURCE_DIR/tests/cli/common.bash"
+cp "$SOURCE_DIR/tests/cli/pictures.py" "$SOURCE_DIR/tests/cli/tensors.py" .
+python3 pictures.py set 8 48 40
+cat >a.yaml <<'YAML'
+model: { name: unet, base: 4, depth: 1 }
+data: { path: set, crop: [32, 32], augment: [flip, rot90], validation: 0.25, repeat: 2 }
+train: { epochs: 3, batch: 2, lr: 1e-2, samples: 2 }
+YAML
+
+# last_line: the last line of stdout is JSON j, and the expression is true of it
+last_line() {
+    tail -n 1 out >line
+    python3 -c 'import json, sys; j = json.load(open("line")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" ||
+        fail "not true of the last line: $1"
+}
+# events EXPRESSION RUN: of the lines of log.jsonl as list e
+events() {
+    python3 -c 'import json, sys
+e = [json.loads(line) for line in open(sys.argv[2] + "/log.jsonl")]
+sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" "$2" || fail "not true of $2/log.jsonl: $1"
+}
+# same RUN RUN: the tensors of their last checkpoints, byte for byte
+same() {
+    python3 - "$1" "$2" <<'PYTHON' || fail "the weights of '$1' and '$2' differ"
+import struct, sys
+def data(run):
+    with open(run + "/checkpoints/last.safetensors", "rb") as file:
+        raw = file.read()
+    return raw[8 + struct.unpack("<Q", raw[:8])[0]:]
+sys.exit(0 if data(sys.argv[1]) == data(sys.argv[2]) else 1)
+PYTHON
+}
+
+# --- the run folder ---
+expect 0 train a.yaml --out one --json
+last_line 'j["epochs"] == 3 and j["steps"] == 18 and j["loss"] < 0.6 and j["run"] == "one"'
+last_line 'len(j["metric"]["iou"]) == 2 and j["metric"]["mean_iou"] > 0.6 and j["mpx_per_s"] > 0'
+says "epoch 1" "epoch 3"
+for file in config.yaml log.jsonl report.html checkpoints/last.safetensors checkpoints/best.safetensors; do
+    [ -s "one/$file" ] || fail "no '$file' in the run folder"
+done
+ls one/samples/*-image.png one/samples/*-label.png one/samples/*-prediction.png >/dev/null || fail "no samples"
+events '[x["event"] for x in e][0] == "start" and e[-1]["event"] == "end" and e[-1]["stopped"] == "done"' one
+events 'e[0]["parameters"] > 1000 and e[0]["per_rank"][0]["planned_bytes"] == e[0]["per_rank"][0]["used_bytes"]' one
+events '[x["epoch"] for x in e if x["event"] == "epoch"] == [1, 2, 3]' one
+events 'all(len(x["val"]["iou"]) == 2 and x["val"]["loss"] > 0 for x in e if x["event"] == "epoch")' one
+events '(lambda s: len(s) == 2 and s[0]["mean_iou"] <= s[1]["mean_iou"])([x for x in e if x["event"] == "sample"])' one
+# its config says the same again, and its checkpoints are safetensors in PyTorch's layout
+expect 0 train one/config.yaml --out two --quiet
+same one two
+python3 - <<'PYTHON' || fail "the checkpoint is not as promised"
+import json
+from tensors import read_safetensors
+t = read_safetensors("one/checkpoints/last.safetensors")
+assert t["param.enc0.conv0.weight"][0] == [4, 3, 3, 3]
+assert t["optim.0.enc0.conv0.weight"][0] == t["optim.1.enc0.conv0.weight"][0] == [4, 3, 3, 3]
+assert t["state.enc0.bn0.running_mean"][0] == [4]
+raw = open("one/checkpoints/last.safetensors", "rb").read()
+meta = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
+assert meta["step"] == "18" and len(json.loads(meta["mean"])) == 3 and len(meta["xxh64"]) == 16
+PYTHON
+
+# --- cut over ranks: the same training ---
+expect 0 train a.yaml --mesh data=2,space=2x1 --out cut --json
+python3 - <<'PYTHON' || fail "a cut run differs from a whole one"
+from tensors import read_safetensors, apart
+a, b = (read_safetensors(f"{run}/checkpoints/last.safetensors") for run in ("cut", "one"))
+worst = max((apart(a[k], b[k]), k) for k in a if k.startswith("param."))
+assert worst[0] < 1e-2, worst   # 18 steps of Adam, whose first ones follow the sign of the gradient
+PYTHON
+
+# --- stopped by signals, and going on ---
+for signal in TERM INT USR1 USR2; do
+    rm -rf stopped
+    "$wf" train a.yaml train.epochs=400 --out stopped >out 2>err &
+    pid=$!
+    for _ in $(seq 600); do
+        grep -qs '"event":"step"' stopped/log.jsonl && break
+        sleep 0.1
+    done
+    kill -s $signal $pid
+    got=0
+    wait $pid || got=$?
+    [ $got -eq 75 ] || fail "SIG$signal ended it with $got, expected 75"
+    says "stopped by SIG$signal" "--resume stopped"
+    events 'e[-1]["event"] == "end" and e[-1]["stopped"] == "signal"' stopped
+done
+# without a config: that of the run; what is left of three epochs, if anything is
+expect 0 train --resume stopped train.epochs=3 --quiet --json
+python3 -c 'import json, sys; sys.exit(0 if json.load(open("out"))["epochs"] > 3 else 1)' || same stopped one
+expect 0 train one/config.yaml --resume auto --out fresh --quiet # nothing to go on from is no error
+same fresh one
+
+# --- killed at random moments; tests/kill/run does it often ---
+WORKDIR=$PWD bash "$SOURCE_DIR/tests/kill/run" 3 space=2x1 >out 2>err || fail "tests/kill/run failed"
+
+# --- a damaged checkpoint: the one before is taken ---
+cp -r stopped damaged
+python3 - <<'PYTHON'
+path = "damaged/checkpoints/last.safetensors"
+raw = bytearray(open(path, "rb").read())
+raw[-100] ^= 4
+open(path, "wb").write(raw)
+PYTHON
+expect 0 train --resume damaged train.epochs=1
+says "warning" "does not match its checksum" "going on from the one before" "previous.safetensors"
+refused 1 eval damaged/checkpoints/last.safetensors set -- "is damaged"
+refused 2 train --resume one/samples -- "no checkpoints/last.safetensors"
+head -c 1000 one/checkpoints/last.safetensors >short.safetensors
+refused 1 train a.yaml --resume short.safetensors --out new1 -- "short.safetensors"
+[ ! -e new1 ] || fail "a folder was made for a run that could not start"
+# a checkpoint in a new folder, which leaves the old one alone
+before=$(cksum <one/log.jsonl)
+expect 0 train --resume one/checkpoints/best.safetensors --out other train.epochs=4 --quiet --json
+last_line 'j["epochs"] == 4 and j["run"] == "other"'
+[ "$before" = "$(cksum <one/log.jsonl)" ] || fail "another run's log was changed"
+
+# --- a full disk: a message, and the last checkpoint stays ---
+rm -rf full
+expect 0 train a.yaml train.epochs=1 --out full --quiet
+cp full/checkpoints/last.safetensors kept
+if mkdir -p disk && mount -t tmpfs -o size=256k tmpfs disk 2>/dev/null; then
+    trap 'umount disk' EXIT
+    refused 1 train a.yaml model.base=24 --out disk/run -- "No space left on device"
+    umount disk
+    trap - EXIT
+fi
+got=0
+(ulimit -f 8; trap '' XFSZ; exec "$wf" train --resume full train.epochs=3) >out 2>err || got=$?
+[ $got -eq 1 ] || fail "a full disk ended it with $got, expected 1"
+says "cannot write" "File too large"
+cmp -s kept full/checkpoints/last.safetensors || fail "a full disk took the last checkpoint"
+expect 0 train --resume full train.epochs=3 --quiet
+same full one
+
+# --- names ---
+rm -rf runs
+expect 0 train a.yaml train.epochs=1 --json --quiet
+last_line 'j["run"].startswith("runs/unet-")'
+expect 0 train a.yaml train.epochs=2 --resume auto --json --quiet # finds it
+last_line 'j["epochs"] == 2 and j["steps"] == 12'
+[ "$(ls runs | wc -l)" -eq 1 ] || fail "--resume auto made a new folder"
+
+# --- wrong uses ---
+refused 2 train a.yaml --out one -- "'one' exists" "--resume auto"
+refused 2 train model.base=4 -- "data.path"
+refused 1 train a.yaml data.path=nowhere --out w -- "nowhere"
+mkdir empty
+refused 1 train a.yaml data.path=empty --out w -- "empty"
+refused 2 train a.yaml train.epoch=2 --out w -- "did you mean 'train.epochs'"
+refused 2 train a.yaml data.crop=32 --out w -- "data.crop" "2 numbers"
+refused 2 train a.yaml model.dims=3 --out w -- "model.dims" "set it to 2"
+refused 2 train model.name=cnn2d data.path=set --out w -- "cnn2d" "model.name"
+refused 1 train a.yaml data.crop=32,64 --out w -- "s0" # an image is smaller than the crop
+refused 3 train a.yaml --mesh space=2 --ranks 3 --out w -- "--ranks 2"
+cp -r set three
+python3 - <<'PYTHON'
+from pictures import write_png
+write_png("three/masks/s03.png", 48, 40, 1, bytes([2] * 48 * 40))
+PYTHON
+expect 0 train a.yaml data.path=three train.epochs=1 --out three.run --quiet --json
+last_line 'len(j["metric"]["iou"]) == 3'
+expect 0 train a.yaml data.path=three train.ignore=2 train.epochs=1 --out ignored.run --quiet --json
+last_line 'len(j["metric"]["iou"]) == 2'
+refused 2 train a.yaml data.path=three model.classes=2 --out w -- "model.classes"
+refused 2 train a.yaml model.in=1 --out w -- "model.in"
+rm set/masks/s05.png
+refused 1 train a.yaml --out w -- "s05"
+python3 -c 'from pictures import write_png; write_png("set/masks/s05.png", 47, 40, 1, bytes(47 * 40))'
+refused 1 train a.yaml --out w -- "s05" "47"
+python3 -c 'from pictures import write_png; write_png("set/masks/s05.png", 48, 40, 1, bytes(48 * 40))'
+refused 1 train a.yaml train.lr=1e6 train.optimizer=sgd train.epochs=40 --out nan -- "train.lr"
+[ ! -e w ] || fail "a folder was made for a run that could not start"
+
+# --- eval ---
+expect 0 eval one set --part valid --json
+json 'j["images"] == 2 and len(j["iou"]) == len(j["dice"]) == 2 and 0 < j["accuracy"] <= 1 and j["loss"] > 0'
+cp out whole.json
+expect 0 eval one set --part valid --mesh space=2x2 --json
+python3 -c 'import json; a, b = json.load(open("whole.json")), json.load(open("out")); assert abs(a["loss"] - b["loss"]) < 1e-5 and abs(a["mean_iou"] - b["mean_iou"]) < 1e-3' ||
+    fail "eval depends on the mesh"
+expect 0 eval one/checkpoints/last.safetensors set
+prints "class" "IoU" "Dice" "mean" "accuracy" "loss"
+refused 2 eval one -- "CKPT DATA"
+refused 2 eval one set --part some -- "--part"
+refused 1 eval one nowhere -- "nowhere"
+refused 1 eval set/images/s00.png set -- "s00.png"

@@ -1,0 +1,433 @@
+/* Checkpoints: all comes back on any mesh, and no damage goes unseen. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ckpt/checkpoint.h"
+#include "device/device.h"
+#include "files.h"
+#include "models/model.h"
+#include "ops/build.h"
+#include "plan/mesh.h"
+
+/* --- a network on some mesh --- */
+
+struct net {
+    struct wf_graph *g;
+    struct wf_scheme *scheme;
+    struct wf_plan *plan;
+    struct wf_run *run;
+    struct wf_optim *optim;
+};
+
+static bool net_init(struct net *n, struct wf_comm *comm, const char *mesh_text, bool training,
+                     struct wf_err *err)
+{
+    *n = (struct net){ 0 };
+    struct wf_mesh mesh;
+    const struct wf_model *const m = wf_model_find("unet", err);
+    struct wf_model_config config = { .dims = 2, .in = 3, .classes = 2, .base = 2, .depth = 1 };
+    if (!m || !wf_model_resolve(m, &config, err) || !wf_mesh_parse(mesh_text, &mesh, err))
+        return false;
+    n->g = wf_graph_new(&(struct wf_graph_options){ .training = training });
+    struct wf_value *const x = wf_input(n->g, "image", WF_F32, WF_SHAPE(2, 1, 12, 16, 3));
+    struct wf_value *const t = wf_input(n->g, "target", WF_I32, WF_SHAPE(2, 1, 12, 16, 1));
+    struct wf_value *const y = m->build(n->g, &config, x);
+    struct wf_value *const loss = wf_cross_entropy(n->g, y, t, &(struct wf_loss){ .name = "loss" });
+    if (!wf_graph_ok(n->g, err))
+        return false;
+    wf_graph_output(n->g, loss);
+    if (training && !wf_graph_grad(n->g, loss, NULL, 0, NULL, NULL, err))
+        return false;
+    const struct wf_plan_options options = { .device = &wf_device_reference };
+    n->scheme = wf_scheme_new(n->g, &mesh, &options, err);
+    n->plan = n->scheme ? wf_plan_new(n->scheme, wf_comm_rank(comm), err) : NULL;
+    n->run = n->plan ? wf_run_new(n->plan, comm, 1, err) : NULL;
+    if (!n->run)
+        return false;
+    n->optim = wf_optim_new(&(struct wf_optim_options){ .rule = WF_ADAM, .lr = 1e-3 },
+                            wf_run_param_count(n->run), err);
+    wf_run_init_weights(n->run, 1);
+    return n->optim != NULL;
+}
+
+static void net_release(struct net *n)
+{
+    wf_optim_free(n->optim);
+    wf_run_free(n->run);
+    wf_plan_free(n->plan);
+    wf_scheme_free(n->scheme);
+    wf_graph_free(n->g);
+}
+
+static bool is_weight(const struct wf_value *v)
+{
+    return v->kind == WF_PARAM || v->kind == WF_STATE;
+}
+
+static float *weight(const struct net *n, const struct wf_value *v)
+{
+    return wf_run_view(n->run, v).data;
+}
+
+/* Number i of tensor v of array k, so that no two are alike; k 0 is the weight itself. */
+static float mark(size_t v, int k, int64_t i)
+{
+    return (float)v + 0.25f * (float)k + (float)i * 1e-3f;
+}
+
+static void paint(const struct net *n)
+{
+    for (size_t v = 0; v < n->g->n_values; v++)
+        for (int64_t i = 0;
+             is_weight(n->g->values[v]) && i < wf_shape_count(n->g->values[v]->shape); i++) {
+            weight(n, n->g->values[v])[i] = mark(v, 0, i);
+            for (int k = 0; n->g->values[v]->kind == WF_PARAM && k < n->optim->n_states; k++)
+                n->optim->states[k][n->plan->param_at[v] + (size_t)i] = mark(v, k + 1, i);
+        }
+}
+
+/* `with` was painted; `n` must have the same by name, whatever its graph. */
+static bool is_painted(const struct net *n, const struct wf_graph *with, bool optim,
+                       struct wf_err *err)
+{
+    for (size_t j = 0; j < n->g->n_values; j++) {
+        const struct wf_value *const v = n->g->values[j];
+        if (!is_weight(v))
+            continue;
+        const size_t id = (size_t)wf_graph_find(with, v->name)->id;
+        for (int64_t i = 0; i < wf_shape_count(v->shape); i++) {
+            bool ok = weight(n, v)[i] == mark(id, 0, i);
+            for (int k = 0; optim && v->kind == WF_PARAM && k < n->optim->n_states; k++)
+                ok = ok &&
+                     n->optim->states[k][n->plan->param_at[j] + (size_t)i] == mark(id, k + 1, i);
+            if (!ok)
+                return wf_err_set(err, WF_ERR_FAILED, "'%s' differs at %lld", v->name,
+                                  (long long)i);
+        }
+    }
+    return true;
+}
+
+static const double mean[] = { 0.1, 1.0 / 3, -2e-300 }, deviation[] = { 1, 1e300, 3 };
+static const char *const names[] = { "back \"ground\"", "Zellkern\n\xc3\xa4" };
+
+static struct wf_checkpoint_info info_at(int64_t step)
+{
+    return (struct wf_checkpoint_info){ .config = "model:\n  name: \"unet\"\n",
+                                        .step = step,
+                                        .epoch = 3,
+                                        .batch = 5,
+                                        .seed = 9007199254740991u,
+                                        .loss_sum = 1.0 / 3,
+                                        .loss = (double)NAN,
+                                        .best = 0.1 + 0.2,
+                                        .best_epoch = -1,
+                                        .stale = 2,
+                                        .seconds = 1e-17,
+                                        .channels = 3,
+                                        .mean = mean,
+                                        .deviation = deviation,
+                                        .classes = 2,
+                                        .class_names = names };
+}
+
+/* --- round trips --- */
+
+struct trip {
+    const char *from, *to, *path;
+};
+
+static bool save_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct trip *const trip = arg;
+    struct net n;
+    bool ok = net_init(&n, comm, trip->from, true, err);
+    if (ok)
+        paint(&n);
+    const struct wf_checkpoint_info info = info_at(42);
+    if (ok && wf_comm_rank(comm) == 0)
+        ok = wf_checkpoint_save(trip->path, &info, n.run, n.optim, err);
+    ok = wf_comm_agree(comm, ok, err);
+    net_release(&n);
+    return ok;
+}
+
+static bool load_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct trip *const trip = arg;
+    struct net n, other; /* an inference graph numbers its values in another way */
+    struct wf_checkpoint *const c = wf_checkpoint_open(trip->path, err);
+    bool ok = c && net_init(&n, comm, trip->to, true, err) &&
+              wf_checkpoint_load(c, n.run, n.optim, err) && is_painted(&n, n.g, true, err);
+    if (ok && n.optim->step != 42)
+        ok = wf_err_set(err, WF_ERR_FAILED, "the optimiser is at step %lld",
+                        (long long)n.optim->step);
+    if (ok) {
+        ok = net_init(&other, comm, trip->to, false, err) &&
+             wf_checkpoint_load(c, other.run, NULL, err) && is_painted(&other, n.g, false, err);
+        net_release(&other);
+        net_release(&n);
+    }
+    wf_checkpoint_free(c);
+    return wf_comm_agree(comm, ok, err);
+}
+
+static int ranks_of(const char *mesh_text)
+{
+    struct wf_mesh mesh;
+    struct wf_err err = { 0 };
+    assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
+    return wf_mesh_size(&mesh);
+}
+
+/* ranks: 1 2 3 4 6 */
+static void weights__come_back_on_any_mesh(void **state)
+{
+    static const char *const meshes[] = { "space=1", "space=2x1", "data=2,space=1x2", "space=3",
+                                          "space=2x3" };
+    for (size_t i = 0; i < sizeof meshes / sizeof meshes[0]; i++) {
+        struct trip trip = { .from = meshes[i],
+                             .to = meshes[(i + 2) % 5],
+                             .path = "trip.safetensors" };
+        struct wf_err err = { 0 };
+        if (!wf_comm_threads_run(ranks_of(trip.from), save_rank, &trip, &err) ||
+            !wf_comm_threads_run(ranks_of(trip.to), load_rank, &trip, &err))
+            fail_msg("from %s to %s: %s", trip.from, trip.to, err.text);
+    }
+}
+
+static void save(const char *path, int64_t step)
+{
+    struct net n;
+    struct wf_err err = { 0 };
+    struct wf_comm *const comm = wf_comm_self();
+    assert_true(net_init(&n, comm, "", true, &err));
+    paint(&n);
+    const struct wf_checkpoint_info info = info_at(step);
+    if (!wf_checkpoint_save(path, &info, n.run, n.optim, &err))
+        fail_msg("%s", err.text);
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
+static void info__comes_back_to_the_last_bit(void **state)
+{
+    struct wf_err err = { 0 };
+    save("info.safetensors", 7);
+    struct wf_checkpoint *const c = wf_checkpoint_open("info.safetensors", &err);
+    assert_non_null(c);
+    const struct wf_checkpoint_info *const got = wf_checkpoint_info(c);
+    const struct wf_checkpoint_info want = info_at(7);
+    assert_string_equal(got->config, want.config);
+    assert_int_equal(got->step, 7);
+    assert_int_equal(got->epoch, 3);
+    assert_int_equal(got->batch, 5);
+    assert_true(got->seed == want.seed && got->best_epoch == -1 && got->stale == 2);
+    assert_true(got->loss_sum == want.loss_sum && got->best == want.best &&
+                got->seconds == want.seconds && isnan(got->loss));
+    assert_int_equal(got->channels, 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(got->mean[i] == mean[i] && got->deviation[i] == deviation[i]);
+    assert_int_equal(got->classes, 2);
+    for (int i = 0; i < 2; i++)
+        assert_string_equal(got->class_names[i], names[i]);
+    wf_checkpoint_free(c);
+}
+
+/* --- damage --- */
+
+static void put_file(const char *path, const unsigned char *bytes, size_t size)
+{
+    FILE *const file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void damage__is_seen_wherever_it_is(void **state)
+{
+    size_t size;
+    save("whole.safetensors", 1);
+    unsigned char *const bytes = slurp("whole.safetensors", &size);
+    assert_non_null(bytes);
+    uint64_t header;
+    memcpy(&header, bytes, 8);
+    int harmless = 0;
+    for (size_t at = 0; at < size; at += at < 8 + header ? 7 : 211) {
+        const unsigned char was = bytes[at];
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+        put_file("bad.safetensors", bytes, size);
+        struct wf_err err = { 0 };
+        struct wf_checkpoint *const c = wf_checkpoint_open("bad.safetensors", &err);
+        /* Only the blanks that pad the header may become others. */
+        if (c && bytes[at] != ' ' && was != ' ')
+            fail_msg("byte %zu changed from %d to %d and nobody saw it", at, was, bytes[at]);
+        harmless += c != NULL;
+        if (!c)
+            assert_true(err.code != WF_OK && strstr(err.text, "bad.safetensors"));
+        wf_checkpoint_free(c);
+        bytes[at] = was;
+    }
+    assert_true(harmless <= 2);
+    for (size_t cut = 0; cut < size; cut += 1 + cut / 3) {
+        put_file("bad.safetensors", bytes, cut);
+        struct wf_err err = { 0 };
+        assert_null(wf_checkpoint_open("bad.safetensors", &err));
+        assert_true(err.code != WF_OK);
+    }
+    free(bytes);
+}
+
+static void other_files__are_told_apart_from_checkpoints(void **state)
+{
+    static const unsigned char file[] = "\x0a\0\0\0\0\0\0\0{        }";
+    put_file("weights.safetensors", file, 18);
+    struct wf_err err = { 0 };
+    assert_null(wf_checkpoint_open("weights.safetensors", &err));
+    assert_non_null(strstr(err.text, "not a checkpoint of widefield"));
+}
+
+static void another_network__is_refused_by_name(void **state)
+{
+    struct wf_err err = { 0 };
+    save("small.safetensors", 1);
+    struct wf_checkpoint *const c = wf_checkpoint_open("small.safetensors", &err);
+    assert_non_null(c);
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_value *const v = wf_graph_find(n.g, "out.weight");
+    assert_non_null(v);
+    v->name = "out.other";
+    assert_false(wf_checkpoint_load(c, n.run, n.optim, &err));
+    assert_non_null(strstr(err.text, "param.out.other"));
+    net_release(&n);
+    wf_comm_free(comm);
+    wf_checkpoint_free(c);
+}
+
+/* --- a folder of them --- */
+
+static const struct wf_log quiet = { .level = WF_LOG_QUIET };
+
+static int64_t latest(const char *folder, struct wf_err *err)
+{
+    *err = (struct wf_err){ 0 };
+    struct wf_checkpoint *const c = wf_checkpoint_open_latest(folder, &quiet, err);
+    const int64_t step = c ? wf_checkpoint_info(c)->step : -1;
+    wf_checkpoint_free(c);
+    return step;
+}
+
+static int64_t step_of(const char *path)
+{
+    struct wf_err err = { 0 };
+    struct wf_checkpoint *const c = wf_checkpoint_open(path, &err);
+    if (!c)
+        fail_msg("%s", err.text);
+    const int64_t step = wf_checkpoint_info(c)->step;
+    wf_checkpoint_free(c);
+    return step;
+}
+
+static void damage_file(const char *path)
+{
+    size_t size;
+    unsigned char *const bytes = slurp(path, &size);
+    assert_non_null(bytes);
+    bytes[size - 5] ^= 1;
+    /* Not in place: `last` and `best` may share a file. */
+    assert_int_equal(unlink(path), 0);
+    put_file(path, bytes, size);
+    free(bytes);
+}
+
+static void newest__falls_back_to_the_one_before(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("folder", 0777), 0);
+    assert_int_equal(latest("folder", &err), -1);
+    assert_int_equal(err.code, WF_OK); /* nothing there is no failure */
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    for (int64_t step = 1; step <= 4; step++) {
+        const struct wf_checkpoint_info info = info_at(step);
+        if (!wf_checkpoint_save_last("folder", step == 2 || step == 3, &info, n.run, n.optim, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(latest("folder", &err), step);
+    }
+    assert_int_equal(step_of("folder/last.safetensors"), 4);
+    assert_int_equal(step_of("folder/previous.safetensors"), 3);
+    assert_int_equal(step_of("folder/best.safetensors"), 3);
+    assert_int_equal(count_files("folder", ".partial"), 0);
+
+    damage_file("folder/last.safetensors");
+    assert_int_equal(latest("folder", &err), 3);
+    assert_int_equal(unlink("folder/last.safetensors"), 0); /* killed between the two renames */
+    assert_int_equal(latest("folder", &err), 3);
+    damage_file("folder/previous.safetensors");
+    assert_int_equal(latest("folder", &err), -1);
+    assert_int_equal(err.code, WF_ERR_INPUT);
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
+static void full_disk__leaves_the_last_one_readable(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("full", 0777), 0);
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_checkpoint_info info = info_at(1);
+    assert_true(wf_checkpoint_save_last("full", true, &info, n.run, n.optim, &err));
+    info.step = 2;
+    for (int best = 0; best < 2; best++) {
+        limit_files(2000);
+        err = (struct wf_err){ 0 };
+        const bool ok = wf_checkpoint_save_last("full", best, &info, n.run, n.optim, &err);
+        limit_files(0);
+        assert_false(ok);
+        assert_non_null(strstr(err.text, "cannot write"));
+        assert_int_equal(latest("full", &err), 1);
+        assert_int_equal(step_of("full/best.safetensors"), 1);
+        assert_int_equal(count_files("full", ".partial"), 0);
+    }
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
+static void sweep__takes_away_what_the_dead_left(void **state)
+{
+    assert_int_equal(mkdir("swept", 0777), 0);
+    put_file("swept/.last.safetensors.1-0.partial", (const unsigned char *)"x", 1);
+    put_file("swept/last.safetensors", (const unsigned char *)"x", 1);
+    wf_checkpoint_sweep("swept");
+    assert_int_equal(count_files("swept", ".partial"), 0);
+    assert_int_equal(count_files("swept", ".safetensors"), 1);
+    wf_checkpoint_sweep("no/such/folder");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights__come_back_on_any_mesh),
+        cmocka_unit_test(info__comes_back_to_the_last_bit),
+        cmocka_unit_test(damage__is_seen_wherever_it_is),
+        cmocka_unit_test(other_files__are_told_apart_from_checkpoints),
+        cmocka_unit_test(another_network__is_refused_by_name),
+        cmocka_unit_test(newest__falls_back_to_the_one_before),
+        cmocka_unit_test(full_disk__leaves_the_last_one_readable),
+        cmocka_unit_test(sweep__takes_away_what_the_dead_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
