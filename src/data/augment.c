@@ -130,10 +130,15 @@ static void apply_plain(const struct wf_change_job *j, const struct map *m)
 
 /* --- elastic --- */
 
+/* A node of the grid: displacement along D, H, W. */
+struct node {
+    float u[3];
+};
+
 struct field {
     int64_t first[WF_AXES], nodes[WF_AXES]; /* of the grid, as far as the window needs it */
-    float (*at)[3];                         /* displacement D, H, W at each node */
-    bool deep;                              /* the image has more than one plane */
+    struct node *at;
+    bool deep; /* the image has more than one plane */
 };
 
 static float coefficient(const struct wf_change *c, int64_t d, int64_t h, int64_t w, int axis)
@@ -160,10 +165,10 @@ static void field_init(struct field *f, const struct wf_change_job *j, const str
         for (int64_t h = 0; h < f->nodes[WF_H]; h++)
             for (int64_t w = 0; w < f->nodes[WF_W]; w++, i++)
                 for (int a = 0; a < 3; a++)
-                    f->at[i][a] = a == 0 && !f->deep
-                                      ? 0
-                                      : coefficient(j->change, d + f->first[WF_D],
-                                                    h + f->first[WF_H], w + f->first[WF_W], a);
+                    f->at[i].u[a] = a == 0 && !f->deep
+                                        ? 0
+                                        : coefficient(j->change, d + f->first[WF_D],
+                                                      h + f->first[WF_H], w + f->first[WF_W], a);
 }
 
 static void spline(int64_t place, float weight[4])
@@ -190,13 +195,13 @@ static void displacement(const struct field *f, const int64_t place[WF_AXES], fl
     }
     for (int d = 0; d < (f->deep ? 4 : 1); d++)
         for (int h = 0; h < 4; h++) {
-            const float(*const row)[3] =
-                (const float(*)[3])f->at +
-                ((node[WF_D] + d) * f->nodes[WF_H] + node[WF_H] + h) * f->nodes[WF_W] + node[WF_W];
+            const struct node *const row =
+                f->at + ((node[WF_D] + d) * f->nodes[WF_H] + node[WF_H] + h) * f->nodes[WF_W] +
+                node[WF_W];
             const float dh = weight[WF_D][d] * weight[WF_H][h];
             for (int w = 0; w < 4; w++)
                 for (int a = 0; a < 3; a++)
-                    u[a] += dh * weight[WF_W][w] * row[w][a];
+                    u[a] += dh * weight[WF_W][w] * row[w].u[a];
         }
 }
 

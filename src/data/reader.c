@@ -18,7 +18,7 @@ struct wf_reader {
     uint64_t clock;
     struct wf_infile file; /* of a layout that reads for itself */
     const char *file_path; /* NULL: not open */
-    int32_t *raw;          /* scratch for masks, palettes and single channels */
+    void *raw;             /* scratch for masks, palettes and single channels */
     size_t room;
 };
 
@@ -64,12 +64,13 @@ static struct wf_raster *open_raster(struct wf_reader *reader, const char *path,
     return raster;
 }
 
-static int32_t *scratch(struct wf_reader *reader, int64_t count, struct wf_err *err)
+/* Room for `count` elements of four bytes. */
+static void *scratch(struct wf_reader *reader, int64_t count, struct wf_err *err)
 {
-    const size_t bytes = (size_t)count * sizeof *reader->raw;
+    const size_t bytes = (size_t)count * sizeof(int32_t);
     if (bytes <= reader->room)
         return reader->raw;
-    int32_t *const grown = realloc(reader->raw, bytes);
+    void *const grown = realloc(reader->raw, bytes);
     if (!grown) {
         (void)wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu bytes", bytes);
         return NULL;
@@ -117,7 +118,7 @@ static bool read_channels(struct wf_reader *reader, const struct wf_entry *e,
                           const struct wf_region *window, float *image, struct wf_err *err)
 {
     const int64_t count = pixels_of(window);
-    float *const one = (float *)scratch(reader, count, err);
+    float *const one = scratch(reader, count, err);
     if (!one)
         return false;
     for (int f = 0; f < e->n_files; f++) {

@@ -88,8 +88,11 @@ struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const ch
     if (!x)
         return NULL;
     const int64_t count = x->shape.at[WF_D] * x->shape.at[WF_H] * x->shape.at[WF_W];
-    const struct wf_spread_attrs a = { .factor = 1.0 / (double)count };
-    return wf_as_dtype(g, wf_append(g, &wf_op_global_pool, name, NULL, &a, 1, &x), x->dtype);
+    /* Divided once, behind the sum over ranks: f64 adds f32 numbers of like size exactly, in any
+     * order, but parts that were divided each on its own would be rounded before they are added. */
+    const struct wf_spread_attrs a = { .factor = 1.0 };
+    struct wf_value *const sum = wf_append(g, &wf_op_global_pool, name, NULL, &a, 1, &x);
+    return wf_as_dtype(g, wf_scale(g, sum, 1.0 / (double)count), x->dtype);
 }
 
 /* --- broadcast --- */
