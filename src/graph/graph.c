@@ -196,8 +196,21 @@ void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf
     WF_BUG_ON(state->kind != WF_STATE || !wf_shape_equal(state->shape, next->shape) ||
                   state->dtype != next->dtype,
               "state '%s'", state->name);
+    for (size_t i = 0; i < g->n_updates; i++)
+        if (g->updates[i].state == state) {
+            g->updates[i].next = next;
+            return;
+        }
     WF_GROW(g->updates, g->room_updates, g->n_updates);
     g->updates[g->n_updates++] = (struct wf_state_update){ state, next };
+}
+
+struct wf_value *wf_graph_next_state(const struct wf_graph *g, struct wf_value *state)
+{
+    for (size_t i = 0; i < g->n_updates; i++)
+        if (g->updates[i].state == state)
+            return g->updates[i].next;
+    return state;
 }
 
 void wf_graph_output(struct wf_graph *g, struct wf_value *value)
