@@ -269,6 +269,58 @@ static void check__sees_overlap_early_reads_and_what_never_ends(void **state)
     all_plans_free(&a);
 }
 
+static void check__sees_lives_that_are_too_short(void **state)
+{
+    (void)state;
+    struct all_plans a = six_ranks();
+    struct wf_plan *p = a.plans[2];
+    int mutants = 0;
+    for (int i = 0; i < p->n_buffers; i++) {
+        struct wf_buffer *b = &p->buffers[i];
+        if (b->first > 0) { /* not an input, which is there from the start */
+            b->first++;
+            assert_false(passes(&a));
+            b->first--;
+            mutants++;
+        }
+        if (b->first >= 0 && b->last < p->n_steps) { /* not an output, which stays to the end */
+            b->last--;
+            assert_false(passes(&a));
+            b->last++;
+            mutants++;
+        }
+    }
+    assert_true(mutants > 100);
+    assert_true(passes(&a));
+    all_plans_free(&a);
+}
+
+static void check__sees_who_does_not_wait_for_a_sum(void **state)
+{
+    (void)state;
+    struct all_plans a = six_ranks();
+    struct wf_plan *p = a.plans[2];
+    int mutants = 0;
+    for (int s = 0; s + 1 < p->n_steps; s++) {
+        const struct wf_step end = p->steps[s], next = p->steps[s + 1];
+        const int buffer = end.kind == WF_STEP_SUM_END ? p->sums[end.which].slot.buffer : -1;
+        bool reads = false;
+        for (int k = 0; buffer >= 0 && k < next.n_in; k++)
+            reads |= next.in[k].buffer == buffer;
+        if (!reads)
+            continue;
+        p->steps[s] = next;
+        p->steps[s + 1] = end;
+        assert_false(passes(&a));
+        p->steps[s] = end;
+        p->steps[s + 1] = next;
+        mutants++;
+    }
+    assert_true(mutants > 5);
+    assert_true(passes(&a));
+    all_plans_free(&a);
+}
+
 static void refuse__meshes_that_cannot_be(void **state)
 {
     (void)state;
@@ -350,6 +402,8 @@ int main(void)
         cmocka_unit_test(check__sees_every_dropped_and_swapped_message),
         cmocka_unit_test(check__sees_sums_that_do_not_meet),
         cmocka_unit_test(check__sees_overlap_early_reads_and_what_never_ends),
+        cmocka_unit_test(check__sees_lives_that_are_too_short),
+        cmocka_unit_test(check__sees_who_does_not_wait_for_a_sum),
         cmocka_unit_test(refuse__meshes_that_cannot_be),
         cmocka_unit_test(mesh__reads_back_what_it_prints),
         cmocka_unit_test(layout__owned_parts_tile_every_value),
