@@ -164,6 +164,27 @@ static void fetch__a_halo_is_one_row_each_way(void **state)
     wf_graph_free(g);
 }
 
+/* Kernel one, stride two: odd columns of y read nothing of x, and ranks that own only such a column
+ * get their part of x later, for the second reader. */
+static void plan__work_between_windows_waits_for_nothing(void **state)
+{
+    (void)state;
+    struct wf_graph *g = wf_graph_new(NULL);
+    struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 1, 8, 1));
+    const struct wf_conv every_second = { .name = "c", .out = 1, .stride = { 1, 1, 2 } };
+    struct wf_value *half = wf_conv(g, x, &every_second);
+    wf_graph_output(
+        g, wf_conv_transpose(g, half,
+                             &(struct wf_conv){ .name = "t", .out = 1, .stride = { 1, 1, 2 } }));
+    wf_graph_output(g, wf_upsample(g, half, "u", (const int64_t[]){ 1, 1, 8 }, WF_NEAREST));
+    struct wf_scheme *s =
+        scheme_of(g, "space=7", (struct wf_plan_options){ .device = &wf_device_reference });
+    for (int r = 0; r < 7; r++)
+        wf_plan_free(plan_of(s, r));
+    wf_scheme_free(s);
+    wf_graph_free(g);
+}
+
 /* --- the checks must see what is broken --- */
 
 struct all_plans {
@@ -399,6 +420,7 @@ int main(void)
         cmocka_unit_test(place__a_concatenation_costs_no_copy_for_what_is_made_into_it),
         cmocka_unit_test(place__a_result_takes_the_place_of_an_input_that_ends),
         cmocka_unit_test(fetch__a_halo_is_one_row_each_way),
+        cmocka_unit_test(plan__work_between_windows_waits_for_nothing),
         cmocka_unit_test(check__sees_every_dropped_and_swapped_message),
         cmocka_unit_test(check__sees_sums_that_do_not_meet),
         cmocka_unit_test(check__sees_overlap_early_reads_and_what_never_ends),
