@@ -245,6 +245,7 @@ static void check_region(struct trial t)
         for (int i = 0; i < node->n_in; i++)
             if ((node->op->inplace >> i & 1u) && node->in[i] &&
                 node->in[i]->dtype == node->out[0]->dtype &&
+                node->in[i]->everywhere == node->out[0]->everywhere &&
                 wf_shape_equal(node->in[i]->shape, node->out[0]->shape)) {
                 t.alias = i;
                 check_trial(t);

@@ -128,8 +128,13 @@ static int run_case(const struct wf_op *op, int index, const struct wf_device *d
     if (!support_case_build(op, &op->cases[index], WF_F32, &c, &err))
         fail_msg("%s case %d: %s", op->name, index, err.text);
     wf_graph_output(c.g, c.y);
-    for (int i = 0; i < c.n_wrt; i++)
+    for (int i = 0; i < c.n_wrt; i++) {
+        /* The optimiser runs over all of a weight on every rank. */
+        if (c.wrt[i]->everywhere && c.dwrt[i] && !c.dwrt[i]->everywhere)
+            fail_msg("%s case %d: a rank has only a part of the gradient of '%s'", op->name, index,
+                     c.wrt[i]->name);
         wf_graph_output(c.g, c.dwrt[i]);
+    }
     struct support_values v = support_values_new(c.g);
     support_case_fill(&c, &v, 7);
     support_run_reference(c.g, &v, true);

@@ -152,7 +152,7 @@ static int backward_nodes(const char *frozen)
     struct wf_graph *g = wf_graph_new(&training);
     struct wf_value *y = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 8, 8, 3));
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof name, "c%d", i);
         y = wf_conv(
             g, y,

@@ -201,6 +201,26 @@ static void norm__an_activation_that_cannot_be_fused_becomes_a_layer(void **stat
     release(&l);
 }
 
+/* By hand: means 2 and 12, unbiased variances 2 and 8, each a tenth of the way from (0, 1). */
+static void batch_norm__shared_by_two_images_counts_both_in_turn(void **state)
+{
+    struct layer l = { .g = wf_graph_new(&(struct wf_graph_options){ .training = true }) };
+    const struct wf_norm norm = { .name = "shared" };
+    struct wf_value *a = wf_input(l.g, "a", WF_F32, WF_SHAPE(1, 1, 1, 2, 1));
+    struct wf_value *b = wf_input(l.g, "b", WF_F32, WF_SHAPE(1, 1, 1, 2, 1));
+    assert_non_null(wf_batch_norm(l.g, a, &norm));
+    assert_non_null(wf_batch_norm(l.g, b, &norm));
+    l.v = support_values_new(l.g);
+    put(&l, a, 2, (const double[]){ 1, 3 });
+    put(&l, b, 2, (const double[]){ 10, 14 });
+    put(&l, wf_graph_find(l.g, "shared.running_var"), 1, (const double[]){ 1 });
+    support_run_reference(l.g, &l.v, true);
+    assert_int_equal(l.g->n_updates, 2);
+    check(&l, l.g->updates[0].next, 1, (const double[]){ 0.9 * 0.2 + 0.1 * 12 });
+    check(&l, l.g->updates[1].next, 1, (const double[]){ 0.9 * (0.9 + 0.2) + 0.1 * 8 });
+    release(&l);
+}
+
 static void batch_norm__refuses_a_single_value_per_channel(void **state)
 {
     struct wf_err err = { 0 };
@@ -236,6 +256,7 @@ int main(void)
         cmocka_unit_test(instance_norm__equals_pytorch),
         cmocka_unit_test(layer_norm__equals_pytorch),
         cmocka_unit_test(norm__an_activation_that_cannot_be_fused_becomes_a_layer),
+        cmocka_unit_test(batch_norm__shared_by_two_images_counts_both_in_turn),
         cmocka_unit_test(batch_norm__refuses_a_single_value_per_channel),
         cmocka_unit_test(group_norm__refuses_groups_that_do_not_divide_the_channels),
     };

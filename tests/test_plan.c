@@ -164,6 +164,27 @@ static void fetch__a_halo_is_one_row_each_way(void **state)
     wf_graph_free(g);
 }
 
+/* Kernel one, stride two: odd columns of y read nothing of x, and ranks that own only such a column
+ * get their part of x later, for the second reader. */
+static void plan__work_between_windows_waits_for_nothing(void **state)
+{
+    (void)state;
+    struct wf_graph *g = wf_graph_new(NULL);
+    struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 1, 8, 1));
+    const struct wf_conv every_second = { .name = "c", .out = 1, .stride = { 1, 1, 2 } };
+    struct wf_value *half = wf_conv(g, x, &every_second);
+    wf_graph_output(
+        g, wf_conv_transpose(g, half,
+                             &(struct wf_conv){ .name = "t", .out = 1, .stride = { 1, 1, 2 } }));
+    wf_graph_output(g, wf_upsample(g, half, "u", (const int64_t[]){ 1, 1, 8 }, WF_NEAREST));
+    struct wf_scheme *s =
+        scheme_of(g, "space=7", (struct wf_plan_options){ .device = &wf_device_reference });
+    for (int r = 0; r < 7; r++)
+        wf_plan_free(plan_of(s, r));
+    wf_scheme_free(s);
+    wf_graph_free(g);
+}
+
 /* --- the checks must see what is broken --- */
 
 struct all_plans {
@@ -269,6 +290,58 @@ static void check__sees_overlap_early_reads_and_what_never_ends(void **state)
     all_plans_free(&a);
 }
 
+static void check__sees_lives_that_are_too_short(void **state)
+{
+    (void)state;
+    struct all_plans a = six_ranks();
+    struct wf_plan *p = a.plans[2];
+    int mutants = 0;
+    for (int i = 0; i < p->n_buffers; i++) {
+        struct wf_buffer *b = &p->buffers[i];
+        if (b->first > 0) { /* not an input, which is there from the start */
+            b->first++;
+            assert_false(passes(&a));
+            b->first--;
+            mutants++;
+        }
+        if (b->first >= 0 && b->last < p->n_steps) { /* not an output, which stays to the end */
+            b->last--;
+            assert_false(passes(&a));
+            b->last++;
+            mutants++;
+        }
+    }
+    assert_true(mutants > 100);
+    assert_true(passes(&a));
+    all_plans_free(&a);
+}
+
+static void check__sees_who_does_not_wait_for_a_sum(void **state)
+{
+    (void)state;
+    struct all_plans a = six_ranks();
+    struct wf_plan *p = a.plans[2];
+    int mutants = 0;
+    for (int s = 0; s + 1 < p->n_steps; s++) {
+        const struct wf_step end = p->steps[s], next = p->steps[s + 1];
+        const int buffer = end.kind == WF_STEP_SUM_END ? p->sums[end.which].slot.buffer : -1;
+        bool reads = false;
+        for (int k = 0; buffer >= 0 && k < next.n_in; k++)
+            reads |= next.in[k].buffer == buffer;
+        if (!reads)
+            continue;
+        p->steps[s] = next;
+        p->steps[s + 1] = end;
+        assert_false(passes(&a));
+        p->steps[s] = end;
+        p->steps[s + 1] = next;
+        mutants++;
+    }
+    assert_true(mutants > 5);
+    assert_true(passes(&a));
+    all_plans_free(&a);
+}
+
 static void refuse__meshes_that_cannot_be(void **state)
 {
     (void)state;
@@ -347,9 +420,12 @@ int main(void)
         cmocka_unit_test(place__a_concatenation_costs_no_copy_for_what_is_made_into_it),
         cmocka_unit_test(place__a_result_takes_the_place_of_an_input_that_ends),
         cmocka_unit_test(fetch__a_halo_is_one_row_each_way),
+        cmocka_unit_test(plan__work_between_windows_waits_for_nothing),
         cmocka_unit_test(check__sees_every_dropped_and_swapped_message),
         cmocka_unit_test(check__sees_sums_that_do_not_meet),
         cmocka_unit_test(check__sees_overlap_early_reads_and_what_never_ends),
+        cmocka_unit_test(check__sees_lives_that_are_too_short),
+        cmocka_unit_test(check__sees_who_does_not_wait_for_a_sum),
         cmocka_unit_test(refuse__meshes_that_cannot_be),
         cmocka_unit_test(mesh__reads_back_what_it_prints),
         cmocka_unit_test(layout__owned_parts_tile_every_value),

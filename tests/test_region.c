@@ -138,7 +138,11 @@ static void shape__counts_and_refuses_what_does_not_fit(void **state)
     const struct wf_region whole = wf_shape_region(WF_SHAPE(2, 3, 5, 7, 11));
     assert_int_equal(wf_region_count(whole), 2310);
     assert_true(wf_shape_equal(wf_region_shape(whole), WF_SHAPE(2, 3, 5, 7, 11)));
-    assert_true(wf_shape_is_valid(WF_SHAPE(1, 1, 1, 1, INT64_MAX)));
+    const int64_t most = INT64_C(1) << 53;
+    assert_true(wf_shape_is_valid(WF_SHAPE(1, 1, 100'000, 100'000, 64)));
+    assert_true(wf_shape_is_valid(WF_SHAPE(1, 1, 1, 1, most)));
+    assert_false(wf_shape_is_valid(WF_SHAPE(1, 1, 1, 1, most + 1)));
+    assert_false(wf_shape_is_valid(WF_SHAPE(1, 1, INT64_C(1) << 31, INT64_C(1) << 31, 1)));
     assert_false(wf_shape_is_valid(WF_SHAPE(1, 1, 2, 1, INT64_MAX)));
     assert_false(wf_shape_is_valid(WF_SHAPE(1, 0, 2, 1, 3)));
     assert_false(wf_shape_is_valid(WF_SHAPE(1, -1, -2, 1, 3)));

@@ -306,7 +306,9 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
         } else if (step->kind == WF_STEP_COPY) {
             run->device->copy(&run->calls[s].out[0], &run->calls[s].in[0]);
         } else if (!communicate(run, step, err)) {
-            return wf_err_wrap(err, "rank %d, step %d", run->plan->rank, s);
+            (void)wf_err_wrap(err, "step %d", s);
+            wf_comm_abort(run->comm, err); /* others may be in flight: see comm.h, failure */
+            return false;
         }
         const double after = now();
         run->step_seconds[s] = after - before;

@@ -45,7 +45,7 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 [[nodiscard]] bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan,
                                       struct wf_err *err);
 
-/* Collective. One pass over the plan. */
+/* Collective. One pass over the plan. A rank that fails tells the others to give up. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
 /* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
@@ -55,7 +55,7 @@ const double *wf_run_step_seconds(const struct wf_run *run);
 /* Bytes taken for the arena and the stores. */
 size_t wf_run_bytes(const struct wf_run *run);
 
-/* Collective. Seeds every parameter and state by its rule: Philox keyed by (seed, name, element in
+/* Seeds every parameter and state by its rule: Philox keyed by (seed, name, element in
  * PyTorch's order), so that weights do not depend on the mesh or on other layers. */
 void wf_run_init_weights(struct wf_run *run, uint64_t seed);
 

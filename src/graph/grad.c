@@ -6,6 +6,8 @@
  * G1. A value gets gradient work only when y depends on it and it depends on a target (a parameter
  *     that is not frozen, or a value in wrt).
  * G2. Uses are added in the order of the backward walk, so a sum has one order on any mesh.
+ * G3. The gradient of what lies everywhere lies everywhere: where a weight was used as an image, the
+ *     ranks' parts are gathered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,8 @@ static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_va
 {
     if (!grad)
         return;
+    if (v->everywhere) /* G3 */
+        grad = wf_everywhere(r->g, grad);
     struct wf_value **sum = &r->grad[v->id];
     *sum = *sum ? wf_add(r->g, *sum, grad) : grad;
 }

@@ -65,7 +65,9 @@ struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dt
                           struct wf_shape shape)
 {
     if (!wf_shape_is_valid(shape)) {
-        wf_err_set(&g->err, WF_ERR_USAGE, "input '%s': every extent must be at least 1", name);
+        wf_err_set(&g->err, WF_ERR_USAGE,
+                   "input '%s': every extent must be at least 1, and all elements at most 2^53",
+                   name);
         return NULL;
     }
     if (wf_graph_find(g, name)) {
@@ -94,7 +96,9 @@ static struct wf_value *weight(struct wf_graph *g, enum wf_value_kind kind,
     if (v)
         return v;
     if (!wf_shape_is_valid(spec->shape)) {
-        wf_err_set(&g->err, WF_ERR_USAGE, "parameter '%s': an extent is below 1", spec->name);
+        wf_err_set(&g->err, WF_ERR_USAGE,
+                   "parameter '%s': an extent is below 1, or it has more than 2^53 elements",
+                   spec->name);
         return NULL;
     }
     v = value_add(g, kind, spec->name);
@@ -196,8 +200,21 @@ void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf
     WF_BUG_ON(state->kind != WF_STATE || !wf_shape_equal(state->shape, next->shape) ||
                   state->dtype != next->dtype,
               "state '%s'", state->name);
+    for (size_t i = 0; i < g->n_updates; i++)
+        if (g->updates[i].state == state) {
+            g->updates[i].next = next;
+            return;
+        }
     WF_GROW(g->updates, g->room_updates, g->n_updates);
     g->updates[g->n_updates++] = (struct wf_state_update){ state, next };
+}
+
+struct wf_value *wf_graph_next_state(const struct wf_graph *g, struct wf_value *state)
+{
+    for (size_t i = 0; i < g->n_updates; i++)
+        if (g->updates[i].state == state)
+            return g->updates[i].next;
+    return state;
 }
 
 void wf_graph_output(struct wf_graph *g, struct wf_value *value)

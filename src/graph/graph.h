@@ -113,7 +113,10 @@ void wf_graph_freeze(struct wf_graph *g, const char *prefix);
  * and when a required input is NULL. */
 struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const char *name,
                             const void *attrs, int n_in, struct wf_value *const in[]);
+/* One update per state: the last one counts. A layer that is used twice goes on from what the first
+ * use leaves, wf_graph_next_state(), which is the state itself where nothing updates it yet. */
 void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf_value *next);
+struct wf_value *wf_graph_next_state(const struct wf_graph *g, struct wf_value *state);
 void wf_graph_output(struct wf_graph *g, struct wf_value *value);
 struct wf_value *wf_graph_find(const struct wf_graph *g, const char *name); /* or NULL */
 int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* elements */

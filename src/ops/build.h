@@ -94,6 +94,9 @@ struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *
                             struct wf_shape shape);
 struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *name);
 
+/* An image as a weight: whole on every rank. */
+struct wf_value *wf_everywhere(struct wf_graph *g, struct wf_value *x);
+
 /* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
 struct wf_loss {
     const char *name;

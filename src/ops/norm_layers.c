@@ -106,7 +106,9 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
         return activate(g, apply(g, &l, s), n);
     }
     struct wf_value *y = wf_norm_add(g, &l);
-    struct wf_value *const in[] = { l.m, mean, var };
+    /* Shared by two uses, the layer takes both into its running statistics, one after the other. */
+    struct wf_value *const in[] = { l.m, wf_graph_next_state(g, mean),
+                                    wf_graph_next_state(g, var) };
     const char *update = wf_arena_printf(&g->arena, "%s.running", l.name);
     const struct wf_node *next = wf_node_add(g, &wf_op_running_update, update, &l.attrs, 3, in);
     if (next) {

@@ -101,8 +101,9 @@ struct wf_op {
     unsigned (*sums_over)(const struct wf_node *node);
     int over;
 
-    /* out[0] is in[input] put at this shift (concat, pad); or, `inside` false, out[0] is a part of
-     * in[0] at this shift (slice): the planner may let both share memory. NULL: no. */
+    /* place: in[input] lies in out[0] at this shift (concat). part: out[0] is the part of in[0] at this
+     * shift (slice, a pad that only crops). The planner lets both share memory, or copies: where
+     * one of them is true of a whole node, its kernel does not run. NULL or false: no. */
     bool (*place)(const struct wf_node *node, int input, int64_t shift[WF_AXES]);
     bool (*part)(const struct wf_node *node, int64_t shift[WF_AXES]);
 

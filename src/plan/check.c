@@ -31,6 +31,24 @@ static bool slot_fits(const struct wf_plan *p, const struct wf_slot *slot)
 
 /* --- I1 --- */
 
+/* What is sent was written, what was received is; and both lie where they may. */
+static bool check_messages_of(const struct wf_plan *p, int s, bool *written, struct wf_err *err)
+{
+    const struct wf_exchange *x = &p->exchanges[p->steps[s].which];
+    for (int i = 0; i < x->n_messages; i++) {
+        const struct wf_plan_message *m = &x->messages[i];
+        const char *name = buffer_name(p, m->slot.buffer);
+        if (m->slot.buffer < 0 || !slot_fits(p, &m->slot) ||
+            (m->staging >= 0 && p->buffers[m->staging].bytes < m->bytes))
+            return broken(err, 2, "a message reaches past its buffer", name, s);
+        if (m->is_send && !written[m->slot.buffer])
+            return broken(err, 1, "sent before written", name, s);
+        if (!m->is_send && p->steps[s].kind == WF_STEP_FETCH_END)
+            written[m->slot.buffer] = true;
+    }
+    return true;
+}
+
 static bool check_reads(const struct wf_plan *p, struct wf_err *err)
 {
     bool *written = calloc((size_t)p->n_buffers + 1, sizeof *written);
@@ -56,9 +74,12 @@ static bool check_reads(const struct wf_plan *p, struct wf_err *err)
                 ok = broken(err, 2, "a write reaches past its buffer",
                             buffer_name(p, step->out[o].buffer), s);
         }
-        if (step->kind == WF_STEP_FETCH_END)
-            for (int i = 0; i < p->exchanges[step->which].n_messages; i++)
-                written[p->exchanges[step->which].messages[i].slot.buffer] = true;
+        if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
+            ok = ok && check_messages_of(p, s, written, err);
+        const struct wf_sum *sum = step->kind == WF_STEP_SUM_BEGIN ? &p->sums[step->which] : NULL;
+        if (sum && (!written[sum->slot.buffer] || !wf_view_is_dense(&sum->slot.view) ||
+                    !slot_fits(p, &sum->slot)))
+            ok = broken(err, 1, "a sum of what is not written or not packed", buffer_name(p, sum->slot.buffer), s);
     }
     free(written);
     return ok;
@@ -123,11 +144,81 @@ static bool check_pairs(const struct wf_plan *p, enum wf_step_kind begin, enum w
     return ok;
 }
 
+/* What travels: per buffer, how many messages and sums are on their way. A message may be read
+ * meanwhile (its sender's part is, the rim is nobody's yet), a sum may not. */
+struct traffic {
+    const struct wf_plan *p;
+    int *messages, *sums;
+};
+
+static void count_traffic(struct traffic *t, const struct wf_step *step)
+{
+    const struct wf_plan *p = t->p;
+    if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
+        for (int i = 0; i < p->exchanges[step->which].n_messages; i++)
+            t->messages[p->exchanges[step->which].messages[i].slot.buffer] +=
+                step->kind == WF_STEP_FETCH_BEGIN ? 1 : -1;
+    if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END)
+        t->sums[p->sums[step->which].slot.buffer] += step->kind == WF_STEP_SUM_BEGIN ? 1 : -1;
+}
+
+static bool is_live(const struct wf_plan *p, int buffer, int step)
+{
+    return buffer < 0 || (p->buffers[buffer].first <= step && step <= p->buffers[buffer].last);
+}
+
+/* Everything that a step touches is live then; the lives are what I2 was looked at with. */
+static bool touches_live(const struct wf_plan *p, int s)
+{
+    const struct wf_step *step = &p->steps[s];
+    bool ok = is_live(p, step->scratch, s);
+    for (int k = 0; k < step->n_in; k++)
+        ok = ok && is_live(p, step->in[k].buffer, s);
+    for (int o = 0; o < step->n_out; o++)
+        ok = ok && is_live(p, step->out[o].buffer, s);
+    if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
+        for (int i = 0; i < p->exchanges[step->which].n_messages; i++) {
+            const struct wf_plan_message *m = &p->exchanges[step->which].messages[i];
+            ok = ok && is_live(p, m->slot.buffer, s) && is_live(p, m->staging, s);
+        }
+    if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END)
+        ok = ok && is_live(p, p->sums[step->which].slot.buffer, s);
+    return ok;
+}
+
+/* Nobody writes what travels, nor reads what is being summed. */
+static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
+{
+    int *counts = calloc(2 * ((size_t)p->n_buffers + 1), sizeof *counts);
+    WF_BUG_ON(!counts, "out of memory");
+    struct traffic t = { .p = p, .messages = counts, .sums = counts + p->n_buffers + 1 };
+    bool ok = true;
+    for (int s = 0; ok && s < p->n_steps; s++) {
+        const struct wf_step *step = &p->steps[s];
+        for (int o = 0; ok && o < step->n_out; o++) {
+            const int b = step->out[o].buffer;
+            if (b >= 0 && (t.messages[b] || t.sums[b]))
+                ok = broken(err, 3, "written while it travels", buffer_name(p, b), s);
+        }
+        for (int k = 0; ok && k < step->n_in; k++)
+            if (step->in[k].buffer >= 0 && t.sums[step->in[k].buffer])
+                ok = broken(err, 3, "read while it is summed", buffer_name(p, step->in[k].buffer),
+                            s);
+        if (ok && !touches_live(p, s))
+            ok = broken(err, 3, "touches a buffer that is not live",
+                        step->node ? step->node->name : NULL, s);
+        count_traffic(&t, step);
+    }
+    free(counts);
+    return ok;
+}
+
 bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
 {
     return check_reads(p, err) && check_overlap(p, err) &&
            check_pairs(p, WF_STEP_FETCH_BEGIN, WF_STEP_FETCH_END, p->n_exchanges, err) &&
-           check_pairs(p, WF_STEP_SUM_BEGIN, WF_STEP_SUM_END, p->n_sums, err);
+           check_pairs(p, WF_STEP_SUM_BEGIN, WF_STEP_SUM_END, p->n_sums, err) &&
+           check_traffic(p, err);
 }
 
 /* --- I4, I5: over all ranks --- */

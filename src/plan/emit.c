@@ -202,6 +202,15 @@ static struct wf_slot packed_input(struct wf_planner *p, int item, int k)
     return copy;
 }
 
+/* The slot any other kernel reads: all that is there. Work that reads nothing of an input (between the
+ * windows of a transposed convolution) does not wait for its rim, so it does not get it. */
+static struct wf_slot given_input(const struct wf_planner *p, int item, int k)
+{
+    const struct wf_slot *slot = &p->slot[p->program->items[item].in[k]];
+    const struct wf_region reads = wf_geometry_reads(p->geo, p->rank, item, k);
+    return wf_region_is_empty(reads) ? wf_slot_part(slot, reads) : *slot;
+}
+
 static double estimate(const struct wf_planner *p, const struct wf_step *s)
 {
     double bytes = 0;
@@ -251,7 +260,8 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_err *err)
     for (int k = 0; k < n->n_in; k++) {
         in[k].buffer = -1;
         if (it->in[k] >= 0 && !wf_region_is_empty(work)) /* a sum over nothing reads nothing */
-            in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k) : p->slot[it->in[k]];
+            in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k)
+                                                    : given_input(p, item, k);
     }
     for (int o = 0; o < n->n_out; o++)
         out[o] = p->slot[it->out[o]];

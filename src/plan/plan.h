@@ -12,9 +12,11 @@
  *
  * Invariants, checked by wf_plan_check() whenever a plan is made and wf_plan_check_all() over all
  * ranks:
- *   I1. Each read is of an earlier write: a step reads a slot only after its buffer was written.
+ *   I1. Each read is of an earlier write: a step reads, sends or sums a slot only after its buffer
+ *       was written.
  *   I2. Buffers that are live at the same step never overlap, and each lies inside its store.
- *   I3. Every exchange and sum that begins ends, once, later; what it touches is live throughout.
+ *   I3. Every exchange and sum that begins ends, once, later. What a step touches is live then, what
+ *       an exchange or sum touches throughout, and no other step writes it in between.
  *   I4. Every send has exactly one matching receive of the same size, in the same order.
  *   I5. All ranks of a group meet each sum in the same order with the same size.
  */

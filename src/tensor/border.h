@@ -21,7 +21,7 @@
 /* The outside shape; returns its rank. An axis that `dims` does not show must have extent one. */
 int wf_border_shape(struct wf_shape shape, int dims, int64_t outside[WF_AXES]);
 /* The other way: rank 1 is [C], 2 is [N, C], up to 5; fails for other ranks, extents below one, and
- * counts past int64. */
+ * counts past 2^53. */
 [[nodiscard]] bool wf_border_inside(int rank, const int64_t outside[], struct wf_shape *shape,
                                     int *dims, struct wf_err *err);
 

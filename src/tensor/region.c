@@ -27,9 +27,10 @@ struct wf_region wf_shape_region(struct wf_shape shape)
 
 bool wf_shape_is_valid(struct wf_shape shape)
 {
+    const int64_t most = INT64_C(1) << 53;
     int64_t count = 1;
     for (int a = 0; a < WF_AXES; a++)
-        if (shape.at[a] < 1 || __builtin_mul_overflow(count, shape.at[a], &count))
+        if (shape.at[a] < 1 || __builtin_mul_overflow(count, shape.at[a], &count) || count > most)
             return false;
     return true;
 }

@@ -33,7 +33,8 @@ struct wf_region {
 int64_t wf_shape_count(struct wf_shape shape); /* elements */
 bool wf_shape_equal(struct wf_shape a, struct wf_shape b);
 struct wf_region wf_shape_region(struct wf_shape shape); /* the whole tensor */
-/* False when the product of the extents does not fit int64 or an extent is below one. */
+/* False when an extent is below one or there are more than 2^53 elements: up to there a count is
+ * exact as a double, and bytes of some hundred tensors still add up in 64 bits. */
 bool wf_shape_is_valid(struct wf_shape shape);
 
 /* --- regions --- */
