@@ -92,12 +92,15 @@ static int add_sum(struct wf_planner *p, int instance, unsigned axes)
 {
     struct wf_plan *plan = p->plan;
     WF_GROW(plan->sums, p->room_sums, (size_t)plan->n_sums);
-    const struct wf_slot *slot = &p->slot[instance];
+    /* What the group's ranks made together: a rim that a rank also holds comes by a fetch. */
+    const struct wf_slot slot =
+        wf_slot_part(&p->slot[instance], wf_geometry_have(p->geo, p->rank, instance));
+    WF_BUG_ON(!wf_view_is_dense(&slot.view), "a sum that does not lie packed");
     plan->sums[plan->n_sums] = (struct wf_sum){ .value = p->program->instances[instance].value,
-                                                .slot = *slot,
-                                                .count = (size_t)wf_region_count(slot->view.box),
+                                                .slot = slot,
+                                                .count = (size_t)wf_region_count(slot.view.box),
                                                 .axes = axes };
-    plan->reduce_bytes += wf_view_bytes(&slot->view);
+    plan->reduce_bytes += wf_view_bytes(&slot.view);
     return plan->n_sums++;
 }
 

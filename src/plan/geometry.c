@@ -22,7 +22,7 @@ struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int 
 /* A pointwise item makes the whole box its users read, if that lets it stay off the network. */
 static bool makes_rim(const struct wf_node *n)
 {
-    return (n->op->flags & WF_OP_POINTWISE) && (n->op->flags & WF_OP_CHEAP);
+    return (n->op->flags & WF_OP_POINTWISE) && (n->op->flags & WF_OP_CHEAP) && n->n_out == 1;
 }
 
 static bool is_output(const struct wf_graph *g, const struct wf_value *v)

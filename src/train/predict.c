@@ -104,7 +104,9 @@ static void decide_all(const struct predictor *d, const struct wf_view *part)
     const int64_t channels = d->p->logits->shape.at[WF_C];
     const int64_t count = wf_region_count(part->box) / channels;
     const enum wf_predicts predicts = d->p->predicts;
+#ifdef _OPENMP
 #pragma omp parallel for schedule(static)
+#endif
     for (int64_t i = 0; i < count; i++) {
         d->labels[i] = decide(d->values + i * channels, channels);
         if (d->sends_values)
