@@ -153,7 +153,10 @@ static bool sync_folder(const char *path)
 
 bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
 {
-    if (fsync(f->fd) != 0)
+    int synced;
+    while ((synced = fsync(f->fd)) != 0 && errno == EINTR) /* a signal that asks a run to stop */
+        continue;
+    if (synced != 0)
         return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
     const int closed = close(f->fd); /* network file systems tell of a full disk only here */
     f->fd = -1;
