@@ -262,9 +262,16 @@ static struct wf_value *make_cast(struct maker *m, struct wf_value *x)
     return wf_cast(m->g, wf_cast(m->g, x, WF_F64), WF_F32);
 }
 
-/* Another value of this shape, where there is one; x itself now and then; or a constant. */
+/* Another value of this shape, where there is one; x itself now and then; a learned map that every
+ * rank has whole; or a constant. */
 static struct wf_value *partner(struct maker *m, struct wf_value *x)
 {
+    if (chance(&m->draw, 15) && !x->everywhere)
+        return wf_param(m->g, &(struct wf_param_spec){ .name = next_name(m, "map"),
+                                                       .shape = x->shape,
+                                                       .border_dims = 3,
+                                                       .init = WF_INIT_UNIFORM,
+                                                       .init_bound = 1.0 });
     const int from = (int)below(&m->draw, m->n_made);
     for (int i = 0; i < m->n_made; i++) {
         struct wf_value *const v = m->made[(from + i) % m->n_made];

@@ -79,7 +79,8 @@ static bool check_reads(const struct wf_plan *p, struct wf_err *err)
         const struct wf_sum *sum = step->kind == WF_STEP_SUM_BEGIN ? &p->sums[step->which] : NULL;
         if (sum && (!written[sum->slot.buffer] || !wf_view_is_dense(&sum->slot.view) ||
                     !slot_fits(p, &sum->slot)))
-            ok = broken(err, 1, "a sum of what is not written or not packed", buffer_name(p, sum->slot.buffer), s);
+            ok = broken(err, 1, "a sum of what is not written or not packed",
+                        buffer_name(p, sum->slot.buffer), s);
     }
     free(written);
     return ok;

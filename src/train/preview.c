@@ -136,7 +136,7 @@ static bool write_image(const struct wf_preview *p, const char *path, struct wf_
         hi = fmaxf(hi, p->image[i]);
     }
     const float scale = hi > lo ? 255.0f / (hi - lo) : 0.0f;
-    uint8_t *const bytes = malloc(3 * pixels);
+    uint8_t *const bytes = malloc(3 * pixels + 1);
     WF_BUG_ON(!bytes, "out of memory for a preview");
     for (size_t i = 0; i < pixels; i++)
         for (int c = 0; c < channels; c++)
