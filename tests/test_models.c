@@ -93,6 +93,14 @@ static void densenet121__has_the_published_parameters(void **state)
         6964106);
 }
 
+static void alexnet__has_the_published_parameters(void **state)
+{
+    assert_int_equal(parameters("alexnet", (struct wf_model_config){ .dims = 2 }), 61100840);
+    assert_int_equal(parameters("alexnet", (struct wf_model_config){ .dims = 2, .classes = 10 }),
+                     57044810);
+    assert_int_equal(parameters("alexnet_cifar", (struct wf_model_config){ .dims = 2 }), 2472266);
+}
+
 /* Weights and biases of conv 16, 16, 32, 32, 64 and the linear layer, by hand. */
 static void cnn__has_the_parameters_of_its_layer_list(void **state)
 {
@@ -155,6 +163,49 @@ static void densenet121__names_its_tensors_as_torchvision_does(void **state)
                                (const int64_t[]){ 1, 64, 64 }, &logits);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_non_null(wf_graph_find(g, names[i]));
+    wf_graph_free(g);
+}
+
+static void alexnet__names_its_tensors_as_torchvision_does(void **state)
+{
+    static const struct {
+        const char *model, *names[10];
+    } nets[] = {
+        { "alexnet",
+          { "features.0.weight", "features.3.bias", "features.6.weight", "features.8.weight",
+            "features.10.bias", "classifier.1.weight", "classifier.4.bias",
+            "classifier.6.weight" } },
+        { "alexnet_cifar",
+          { "features.0.weight", "features.3.bias", "features.6.weight", "features.8.weight",
+            "features.10.bias", "classifier.weight", "classifier.bias" } },
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct wf_value *logits;
+        struct wf_graph *g = build(nets[i].model, (struct wf_model_config){ .base = 1 },
+                                   (const int64_t[]){ 1, 64, 64 }, &logits);
+        for (const char *const *name = nets[i].names; *name; name++)
+            assert_non_null(wf_graph_find(g, *name));
+        wf_graph_free(g);
+    }
+}
+
+static void alexnet__takes_224_and_what_its_linear_layers_can_be_fed_from(void **state)
+{
+    const struct wf_model_config c = { .classes = 4, .base = 1 };
+    assert_logits("alexnet", c, (const int64_t[]){ 1, 224, 224 }, WF_SHAPE(2, 1, 1, 1, 4));
+    assert_logits("alexnet", c, (const int64_t[]){ 1, 64, 96 }, WF_SHAPE(2, 1, 1, 1, 4));
+    assert_logits("alexnet", c, (const int64_t[]){ 1, 416, 224 }, WF_SHAPE(2, 1, 1, 1, 4));
+    assert_logits("alexnet_cifar", c, (const int64_t[]){ 1, 32, 32 }, WF_SHAPE(2, 1, 1, 1, 4));
+    assert_logits("alexnet_cifar", c, (const int64_t[]){ 1, 71, 100 }, WF_SHAPE(2, 1, 1, 1, 4));
+
+    struct wf_err err = { 0 };
+    struct wf_model_config odd = c;
+    const struct wf_model *m = wf_model_find("alexnet", &err);
+    assert_true(wf_model_resolve(m, &odd, &err));
+    struct wf_graph *g = wf_graph_new(NULL);
+    assert_null(m->build(g, &odd, wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 256, 256, 3))));
+    assert_false(wf_graph_ok(g, &err));
+    assert_non_null(strstr(err.text, "use images of 224 x 224"));
     wf_graph_free(g);
 }
 
@@ -283,10 +334,13 @@ int main(void)
         cmocka_unit_test(unet3d__has_the_published_parameters_beside_batch_norm),
         cmocka_unit_test(fcn__has_the_published_parameters),
         cmocka_unit_test(densenet121__has_the_published_parameters),
+        cmocka_unit_test(alexnet__has_the_published_parameters),
         cmocka_unit_test(cnn__has_the_parameters_of_its_layer_list),
         cmocka_unit_test(unet__gives_a_prediction_per_pixel_whatever_the_size),
         cmocka_unit_test(fcn__gives_a_prediction_per_pixel_whatever_the_size),
         cmocka_unit_test(densenet121__names_its_tensors_as_torchvision_does),
+        cmocka_unit_test(alexnet__names_its_tensors_as_torchvision_does),
+        cmocka_unit_test(alexnet__takes_224_and_what_its_linear_layers_can_be_fed_from),
         cmocka_unit_test(cnn__gives_a_prediction_per_image_whatever_the_size),
         cmocka_unit_test(unet__names_its_tensors_by_level),
         cmocka_unit_test(unet__can_be_differentiated_in_half_precision),

@@ -345,7 +345,7 @@ static void each_golden(void (*visit)(const struct golden *gold))
         count++;
     }
     (void)closedir(dir);
-    assert_true(count >= 9);
+    assert_true(count >= 11);
 }
 
 static void check_whole(const struct golden *gold)

@@ -50,6 +50,12 @@ CASES = {
     "densenet121": dict(model="densenet121", size=(2, 1, 96, 71), classes=3, base=2, depth=0,
                         loss="ce", optimizer="sgd", lr=0.1, steps=0,
                         meshes="space=2x2 space=3x1 data=2,space=1x2"),
+    "alexnet": dict(model="alexnet", size=(3, 1, 95, 64), classes=3, base=1, depth=0, gain=2.4, loss="ce",
+                    optimizer="sgd", lr=0.1, steps=0, meshes="data=2 data=3,space=1x2 space=2x2"),
+    # One of data=3's ranks has one sample more than the others.
+    "alexnet_cifar": dict(model="alexnet_cifar", size=(4, 3, 32, 32), classes=10, base=3, depth=0,
+                          gain=2.4, loss="ce", optimizer="momentum", lr=0.05, steps=2,
+                          meshes="data=2 data=3 data=4 data=2,space=2x2 data=3,space=1x2"),
 }
 
 

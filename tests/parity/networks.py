@@ -223,8 +223,40 @@ class DenseNet121(nn.Module):
         return self.classifier(F.relu(f.norm5(x)).flatten(2).mean(2))
 
 
+class AlexNet(nn.Module):
+    """torchvision's layers at any width; for CIFAR other steps and one linear layer."""
+
+    def __init__(self, dims, channels, classes, base, depth, cifar=False):
+        super().__init__()
+        assert dims == 2
+        layers = []
+        pool = dict(kernel_size=2 if cifar else 3, stride=2)
+        first = dict(kernel_size=11, stride=4, padding=5 if cifar else 2)
+        middle, last = dict(kernel_size=5, padding=2), dict(kernel_size=3, padding=1)
+        for width, conv, pooled in ((1, first, 1), (3, middle, 1), (6, last, 0), (4, last, 0), (4, last, 1)):
+            layers += [nn.Conv2d(channels, width * base, **conv), nn.ReLU()]
+            layers += [nn.MaxPool2d(**pool)] if pooled else []
+            channels = width * base
+        self.features = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(1 if cifar else 6)
+        if cifar:
+            self.classifier = nn.Linear(channels, classes)
+            return
+        hidden = 64 * base
+        self.classifier = nn.Sequential(
+            Dropout("classifier.0", 0.5), nn.Linear(channels * 36, hidden), nn.ReLU(),
+            Dropout("classifier.3", 0.5), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+
+    def forward(self, x):
+        return self.classifier(self.pool(self.features(x)).flatten(1))
+
+
+def alexnet_cifar(*args):
+    return AlexNet(*args, cifar=True)
+
+
 NETWORKS = {"unet": UNet, "unet3d": UNet3D, "cnn1d": CNN, "cnn2d": CNN, "cnn3d": CNN}
-NETWORKS |= {"fcn8s": FCN, "densenet121": DenseNet121}
+NETWORKS |= {"fcn8s": FCN, "densenet121": DenseNet121, "alexnet": AlexNet, "alexnet_cifar": alexnet_cifar}
 
 
 def dice(logits, target):
