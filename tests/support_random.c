@@ -341,6 +341,30 @@ static struct wf_value *make_pad(struct maker *m, struct wf_value *x)
     return wf_pad(m->g, x, next_name(m, "pad"), lo, hi, mode);
 }
 
+static struct wf_value *make_tile(struct maker *m, struct wf_value *x)
+{
+    int64_t tiles[3];
+    for (int i = 0; i < 3; i++) {
+        const int64_t extent = x->shape.at[WF_D + i];
+        tiles[i] = i < 3 - m->dims ? 1 : between(&m->draw, 1, wf_min(extent, 3));
+        if ((tiles[i] - 1) * ((extent + tiles[i] - 1) / tiles[i]) >= extent)
+            tiles[i] = 1; /* the last one would have nothing */
+    }
+    return x->everywhere ? NULL : wf_tile(m->g, x, next_name(m, "tile"), tiles);
+}
+
+static struct wf_value *make_untile(struct maker *m, struct wf_value *x)
+{
+    int64_t tiles[3], whole[3], left = x->shape.at[WF_N];
+    for (int i = 0; i < 3; i++) {
+        const int64_t extent = x->shape.at[WF_D + i];
+        tiles[i] = i < 3 - m->dims ? 1 : a_divisor(&m->draw, left);
+        left /= tiles[i];
+        whole[i] = between(&m->draw, (tiles[i] - 1) * extent + 1, tiles[i] * extent);
+    }
+    return x->everywhere ? NULL : wf_untile(m->g, x, next_name(m, "untile"), tiles, whole);
+}
+
 /* --- growing --- */
 
 static const struct {
@@ -358,7 +382,8 @@ static const struct {
     { make_scale, 1 },         { make_cast, 1 },
     { make_add, 3 },           { make_multiply, 2 },
     { make_concat, 4 },        { make_slice, 3 },
-    { make_pad, 3 },
+    { make_pad, 3 },           { make_tile, 2 },
+    { make_untile, 2 },
 };
 
 static struct wf_value *grow(struct maker *m)

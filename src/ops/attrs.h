@@ -45,6 +45,7 @@
  *   pad             x                             y        negative amounts crop
  *   pad_grad        dy                            dx       for modes other than zero
  *   reshape         x                             y
+ *   tile, untile    x                             y        subdomains to batch, and back
  *   ce              logits, target, [weights]     s        f64 [1,1,1,1,2]: sum of w * nll, sum of w
  *   ce_grad         logits, target, [weights], ds dlogits  ds f64 [1,1,1,1,2]
  *   bce             logits, target                s        f64 [1,1,1,1,2]: sum of losses, count
@@ -132,6 +133,11 @@ struct wf_pad_attrs {     /* pad, pad_grad */
 
 struct wf_reshape_attrs {
     int64_t shape[5]; /* N is kept */
+};
+
+struct wf_tile_attrs { /* tile, untile */
+    int64_t tiles[3];  /* subdomains along each axis */
+    int64_t extent[3]; /* of y: tile: of a subdomain; untile: of the image */
 };
 
 struct wf_loss_attrs { /* ce, bce, mse, dice and gradients; dice_loss: smooth, classes */

@@ -94,6 +94,13 @@ struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *
                             struct wf_shape shape);
 struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *name);
 
+/* The image as a batch of subdomains, `tiles` along each axis, of equal extents (ops/tile.c says what
+ * becomes of a remainder); and back, to an image of `whole` (NULL: all of the subdomains). */
+struct wf_value *wf_tile(struct wf_graph *g, struct wf_value *x, const char *name,
+                         const int64_t tiles[3]);
+struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *name,
+                           const int64_t tiles[3], const int64_t whole[3]);
+
 /* An image as a weight: whole on every rank. */
 struct wf_value *wf_everywhere(struct wf_graph *g, struct wf_value *x);
 
