@@ -207,8 +207,9 @@ static struct wf_norm draw_norm(struct maker *m, const char *name)
 
 static struct wf_value *make_batch_norm(struct maker *m, struct wf_value *x)
 {
-    const struct wf_norm n = draw_norm(m, "bn");
-    const int64_t count = wf_shape_count(x->shape) / x->shape.at[WF_C];
+    struct wf_norm n = draw_norm(m, "bn");
+    n.tiles = chance(&m->draw, 30) ? a_divisor(&m->draw, x->shape.at[WF_N]) : 0;
+    const int64_t count = wf_shape_count(x->shape) / x->shape.at[WF_C] / (n.tiles ? n.tiles : 1);
     return count < 2 ? NULL : wf_batch_norm(m->g, x, &n);
 }
 

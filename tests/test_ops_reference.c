@@ -302,6 +302,8 @@ static void every_operator__is_reached_by_six_cases(void **state)
     int bad = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++) {
         int reached = 0;
+        if ((*op)->stays && !(*op)->cases) /* it is about ranks: tests/test_tile.c */
+            continue;
         for (const struct wf_op *const *by = wf_op_table; *by; by++)
             for (const struct wf_case *from = (*by)->cases; from && from->kinds; from++) {
                 struct support_case c;

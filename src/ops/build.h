@@ -61,6 +61,10 @@ struct wf_norm {
     enum wf_act act; /* none, ReLU or leaky ReLU may be fused; others become a node */
     double slope;    /* of leaky ReLU */
     bool plain;      /* no weight and bias */
+    /* Batch norm in training: what the statistics are over. Running ones are over everything. */
+    int64_t
+        tiles; /* > 0: samples are the subdomains of images, and each has statistics of its own */
+    bool per_rank; /* each rank's own part: the numbers depend on the mesh */
 };
 struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
 struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);

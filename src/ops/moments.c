@@ -27,6 +27,8 @@ const struct wf_field wf_norm_fields[] = {
       .count = 1,
       .names = wf_act_names },
     FIELD(wide, WF_FIELD_INT),
+    FIELD(period, WF_FIELD_INT),
+    FIELD(local, WF_FIELD_INT),
     FIELD(slope, WF_FIELD_REAL),
     FIELD(eps, WF_FIELD_REAL),
     FIELD(momentum, WF_FIELD_REAL),
@@ -58,6 +60,12 @@ void wf_norm_clear(const struct wf_call *call)
     }
     const struct wf_view part = wf_view_part(call->out[0], rows);
     wf_view_fill(&part, 0.0);
+}
+
+bool wf_norm_stays(const struct wf_node *node)
+{
+    const struct wf_norm_attrs *a = node->attrs;
+    return a->local;
 }
 
 /* --- moments --- */
@@ -118,6 +126,7 @@ const struct wf_op wf_op_moments = {
     .fields = wf_norm_fields,
     .infer = moments_infer,
     .sums_over = moments_sums_over,
+    .stays = wf_norm_stays,
     .reference = moments_reference,
     .flops = moments_flops,
     .cases = moments_cases,

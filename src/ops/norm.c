@@ -156,6 +156,7 @@ const struct wf_op wf_op_norm_grad_sums = {
     .infer = grad_sums_infer,
     .reads = norm_reads,
     .sums_over = grad_sums_over,
+    .stays = wf_norm_stays,
     .reference = grad_sums_reference,
     .flops = norm_flops,
 };
@@ -297,6 +298,13 @@ static void norm_reference(const struct wf_call *call)
     }
 }
 
+static struct wf_value *grad_sums(struct wf_graph *g, const struct wf_node *node,
+                                  const struct wf_norm_attrs *a, struct wf_value *const in[])
+{
+    const struct wf_node *n = wf_node_add(g, &wf_op_norm_grad_sums, node->name, a, 5, in);
+    return n ? n->out[0] : NULL;
+}
+
 static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                       const bool wanted[], struct wf_value *dx[])
 {
@@ -304,10 +312,10 @@ static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
     struct wf_value *in[] = { node->in[X], node->in[S], node->in[W], node->in[B], dy[0], NULL };
     const bool affine = wanted[W] || wanted[B];
     const struct wf_node *n;
-    if (affine || !a->fixed) {
-        n = wf_node_add(g, &wf_op_norm_grad_sums, node->name, a, 5, in);
-        in[Q] = n ? n->out[0] : NULL;
-    }
+    struct wf_norm_attrs whole = *a; /* weights are everybody's, whatever the statistics are over */
+    whole.local = 0;
+    if (affine || (!a->fixed && !a->local))
+        in[Q] = grad_sums(g, node, &whole, in);
     if (affine) {
         struct wf_norm_attrs wgrad = *a;
         wgrad.wide = node->in[wanted[W] ? W : B]->dtype == WF_F64;
@@ -316,7 +324,8 @@ static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
         dx[B] = n ? n->out[1] : NULL;
     }
     if (wanted[X]) {
-        in[Q] = a->fixed ? NULL : in[Q];
+        struct wf_value *q = a->local && !a->fixed ? grad_sums(g, node, a, in) : in[Q];
+        in[Q] = a->fixed ? NULL : wf_norm_gather(g, a, node->name, in[X], q);
         n = wf_node_add(g, &wf_op_norm_grad, node->name, a, 6, in);
         dx[X] = n ? n->out[0] : NULL;
     }
@@ -358,6 +367,12 @@ static struct wf_value *instance(struct wf_graph *g, struct wf_value *const in[]
 static struct wf_value *instance_plain(struct wf_graph *g, struct wf_value *const in[])
 {
     return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1 }, false);
+}
+
+static struct wf_value *periodic(struct wf_graph *g, struct wf_value *const in[])
+{
+    return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1, .period = 2, .act = WF_RELU },
+                 true);
 }
 
 static struct wf_value *group2(struct wf_graph *g, struct wf_value *const in[])
@@ -409,6 +424,12 @@ static const struct wf_case norm_cases[] = {
       .in = { { { 2, 1, 5, 3, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
       .build = instance },
     { .kinds = "x", .in = { { { 3, 2, 1, 5, 1 } } }, .build = instance_plain },
+    { .kinds = "xpp",
+      .in = { { { 4, 1, 3, 2, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
+      .build = periodic },
+    { .kinds = "xpp",
+      .in = { { { 6, 1, 1, 5, 1 } }, { { 1, 1, 1, 1, 1 } }, { { 1, 1, 1, 1, 1 } } },
+      .build = periodic },
     { .kinds = "xpp",
       .in = { { { 2, 1, 3, 3, 4 } }, { { 1, 1, 1, 1, 4 } }, { { 1, 1, 1, 1, 4 } } },
       .build = group2 },

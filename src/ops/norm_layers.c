@@ -6,6 +6,7 @@
 
 #include "ops/build.h"
 #include "ops/norm.h"
+#include "ops/spatial.h"
 
 static struct wf_value *first(const struct wf_node *node)
 {
@@ -19,6 +20,18 @@ static struct wf_value *apply(struct wf_graph *g, const struct wf_norm_layer *l,
     return first(wf_node_add(g, &wf_op_norm, l->name, &l->attrs, 4, in));
 }
 
+struct wf_value *wf_norm_gather(struct wf_graph *g, const struct wf_norm_attrs *a, const char *name,
+                                struct wf_value *x, struct wf_value *sums)
+{
+    if (a->period && sums)
+        return first(wf_node_add(g, &wf_op_fold, wf_arena_printf(&g->arena, "%s.fold", name),
+                                 &(struct wf_fold_attrs){ a->period }, 1, &sums));
+    if (a->local && sums)
+        return first(wf_node_add(g, &wf_op_own_share, wf_arena_printf(&g->arena, "%s.own", name),
+                                 NULL, 2, (struct wf_value *[]){ sums, x }));
+    return sums;
+}
+
 struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
 {
     struct wf_norm_attrs *a = &l->attrs;
@@ -28,7 +41,10 @@ struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
         wf_err_set(&g->err, err.code, "layer '%s': %s", l->name, err.text);
         return NULL;
     }
-    a->count = wf_shape_count(x) / a->groups / (a->per_sample ? x.at[WF_N] : 1);
+    a->count = wf_shape_count(x) / a->groups /
+               (a->period       ? a->period
+                : a->per_sample ? x.at[WF_N]
+                                : 1);
     a->wide = l->x->dtype == WF_F64;
     if (a->count < 2) {
         wf_err_set(&g->err, WF_ERR_USAGE,
@@ -40,7 +56,8 @@ struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
     const char *moments = wf_arena_printf(&g->arena, "%s.moments", l->name);
     const char *stats = wf_arena_printf(&g->arena, "%s.stats", l->name);
     l->m = first(wf_node_add(g, &wf_op_moments, moments, a, 1, &l->x));
-    struct wf_value *s = first(wf_node_add(g, &wf_op_stats, stats, a, 1, &l->m));
+    struct wf_value *const sums = wf_norm_gather(g, a, l->name, l->x, l->m);
+    struct wf_value *s = first(wf_node_add(g, &wf_op_stats, stats, a, 1, &sums));
     return apply(g, l, s);
 }
 
@@ -89,6 +106,23 @@ static struct wf_value *activate(struct wf_graph *g, struct wf_value *y, const s
     return wf_activation(g, y, wf_arena_printf(&g->arena, "%s.act", y->name), n->act, n->slope);
 }
 
+/* The moments of everything, for the running statistics; leaves the layer's attributes as theirs. */
+static struct wf_value *sums_over_all(struct wf_graph *g, struct wf_norm_layer *l)
+{
+    struct wf_norm_attrs *a = &l->attrs;
+    const char *name = wf_arena_printf(&g->arena, "%s.all", l->name);
+    struct wf_value *all = l->m;
+    if (a->period)
+        all = first(wf_node_add(g, &wf_op_channel_sum, name, NULL, 1, &l->m));
+    a->per_sample = a->period = 0;
+    a->count = wf_shape_count(l->x->shape) / a->groups;
+    if (a->local) {
+        a->local = 0;
+        all = first(wf_node_add(g, &wf_op_moments, name, a, 1, &l->x));
+    }
+    return all;
+}
+
 struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
 {
     if (!x)
@@ -105,9 +139,13 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
             first(wf_node_add(g, &wf_op_running_stats, stats, &l.attrs, 2, running));
         return activate(g, apply(g, &l, s), n);
     }
+    l.attrs.per_sample = n->tiles > 0;
+    l.attrs.period = n->tiles;
+    l.attrs.local = n->per_rank;
     struct wf_value *y = wf_norm_add(g, &l);
+    struct wf_value *const sums = sums_over_all(g, &l);
     /* Shared by two uses, the layer takes both into its running statistics, one after the other. */
-    struct wf_value *const in[] = { l.m, wf_graph_next_state(g, mean),
+    struct wf_value *const in[] = { sums, wf_graph_next_state(g, mean),
                                     wf_graph_next_state(g, var) };
     const char *update = wf_arena_printf(&g->arena, "%s.running", l.name);
     const struct wf_node *next = wf_node_add(g, &wf_op_running_update, update, &l.attrs, 3, in);

@@ -42,6 +42,11 @@ struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_re
     return reads;
 }
 
+bool wf_op_stays(const struct wf_node *node)
+{
+    return node->op->stays && node->op->stays(node);
+}
+
 double wf_op_flops(const struct wf_node *node, struct wf_region work)
 {
     if (wf_region_is_empty(work))

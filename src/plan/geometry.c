@@ -248,7 +248,7 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
 static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
 {
     unsigned mask = 0;
-    const unsigned over = wf_op_sums_over(n);
+    const unsigned over = wf_op_stays(n) ? 0 : wf_op_sums_over(n);
     for (int a = 0; a < WF_C; a++)
         if ((over & WF_AXIS(a)) && wf_layout_is_cut(l, wf_op_domain(n), (enum wf_axis)a))
             mask |= 1u << wf_mesh_axis_of((enum wf_axis)a);
