@@ -78,12 +78,21 @@ static bool search_node(const struct wf_h5_dataset *set, uint64_t node, int coun
     return true;
 }
 
+/* Levels of a tree in a file of this size, were each node to have two children only. */
+static int levels_in(uint64_t size)
+{
+    int levels = 2;
+    for (uint64_t nodes = size / 24; nodes > 1; nodes /= 2)
+        levels++;
+    return levels;
+}
+
 static bool find_in_tree(const struct wf_h5_dataset *set, const int64_t which[],
                          struct wf_h5_chunk *chunk, struct wf_err *err)
 {
     const size_t step = 8 + 8 * ((size_t)set->rank + 1) + 8;
     uint64_t node = set->address;
-    for (int below = 64;;) {
+    for (int below = levels_in(set->file->size);;) {
         unsigned char room[24];
         if (!wf_infile_read(set->file, node, room, sizeof room, err))
             return false;

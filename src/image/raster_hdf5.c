@@ -13,6 +13,7 @@ struct hdf5 {
     int64_t chunk[WF_RASTER_AXES]; /* extents on the raster's axes */
     unsigned char *values;         /* a chunk's, or a row's */
     size_t room;
+    uint64_t unpacked; /* bytes, for the window that is being read */
 };
 
 static bool probe(const unsigned char *head, size_t bytes)
@@ -80,10 +81,21 @@ static bool make_room(struct wf_raster *r, size_t bytes, struct wf_err *err)
     return f->values || wf_raster_no_memory(r, err);
 }
 
-static void fill(const struct hdf5 *f, size_t count, size_t size)
+/* What was never written: one value, everywhere between `lo` and `hi`. */
+static bool put_fill(const struct wf_raster_job *job, const int64_t lo[], const int64_t hi[],
+                     struct wf_err *err)
 {
-    for (size_t i = 0; i < count; i++)
-        memcpy(f->values + i * size, f->set.fill, size);
+    const struct hdf5 *f = job->raster->state;
+    unsigned char value[sizeof f->set.fill];
+    memcpy(value, f->set.fill, sizeof value);
+    if (f->set.swapped)
+        wf_sample_swap(value, 1, wf_sample_size(job->raster->stored));
+    const struct wf_raster_block block = {
+        .data = value,
+        .lo = { lo[0], lo[1], lo[2], lo[3] },
+        .hi = { hi[0], hi[1], hi[2], hi[3] },
+    };
+    return wf_raster_put(job, &block, err);
 }
 
 /* --- contiguous: row by row --- */
@@ -97,11 +109,8 @@ static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, stru
     const size_t samples = (size_t)(count * info->channels);
     const uint64_t first =
         (uint64_t)(((d * info->height + h) * info->width + from) * info->channels) * size;
-    if (!make_room(r, samples * size, err))
-        return false;
-    if (!f->set.written)
-        fill(f, samples, size);
-    else if (!wf_infile_read(&r->file, f->set.address + first, f->values, samples * size, err))
+    if (!make_room(r, samples * size, err) ||
+        !wf_infile_read(&r->file, f->set.address + first, f->values, samples * size, err))
         return false;
     if (f->set.swapped)
         wf_sample_swap(f->values, samples, size);
@@ -115,22 +124,33 @@ static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, stru
 }
 
 /* --- chunked --- */
+/* Chunks may share packed bytes and reach far past the window, so the ratio of one chunk says too
+ * little: all that a window unpacks is held against the file and against what is wanted. */
+static bool may_unpack(const struct wf_raster_job *job, const struct wf_h5_chunk *chunk,
+                       size_t bytes, struct wf_err *err)
+{
+    struct wf_raster *r = job->raster;
+    struct hdf5 *f = r->state;
+    uint64_t wanted = wf_sample_size(r->stored);
+    for (int i = 0; i < WF_RASTER_AXES; i++)
+        wanted *= (uint64_t)(job->hi[i] - job->lo[i]);
+    f->unpacked += bytes;
+    if ((bytes <= WF_RASTER_WHOLE || bytes / WF_RASTER_RATIO <= chunk->bytes) &&
+        (f->unpacked <= WF_RASTER_WHOLE || f->unpacked / WF_RASTER_RATIO <= r->file.size + wanted))
+        return true;
+    return wf_raster_refuse(r, err,
+                            "a chunk would unpack %" PRIu64
+                            " bytes to %zu, which is too much at once: "
+                            "write it again with smaller ones ('h5repack -l CHUNK=256x256')",
+                            chunk->bytes, bytes);
+}
+
 static bool load_chunk(struct wf_raster *r, const struct wf_h5_chunk *chunk, size_t bytes,
                        struct wf_err *err)
 {
     struct hdf5 *f = r->state;
-    if (bytes > WF_RASTER_WHOLE && bytes / WF_RASTER_RATIO > chunk->bytes)
-        return wf_raster_refuse(r, err,
-                                "a chunk would unpack %" PRIu64
-                                " bytes to %zu, which is too much at once: "
-                                "write it again with smaller ones ('h5repack -l CHUNK=256x256')",
-                                chunk->bytes, bytes);
     if (!make_room(r, bytes, err))
         return false;
-    if (!chunk->written) {
-        fill(f, bytes / wf_sample_size(r->stored), wf_sample_size(r->stored));
-        return true;
-    }
     r->tiles_read++;
     if (!f->set.filter_count) {
         if (chunk->bytes != bytes)
@@ -158,7 +178,13 @@ static bool read_chunk(const struct wf_raster_job *job, const int64_t at[], stru
     struct wf_h5_chunk chunk;
     const int64_t *c = f->chunk;
     const size_t samples = (size_t)(c[0] * c[1] * c[2] * c[3]);
-    if (!wf_h5_chunk_at(&f->set, which, &chunk, err) || !load_chunk(r, &chunk, samples * size, err))
+    if (!wf_h5_chunk_at(&f->set, which, &chunk, err))
+        return false;
+    if (!chunk.written)
+        return put_fill(job, at,
+                        (int64_t[]){ at[0] + c[0], at[1] + c[1], at[2] + c[2], at[3] + c[3] }, err);
+    if (!may_unpack(job, &chunk, samples * size, err) ||
+        !load_chunk(r, &chunk, samples * size, err))
         return false;
     if (f->set.swapped)
         wf_sample_swap(f->values, samples, size);
@@ -188,9 +214,12 @@ static bool read_chunks(const struct wf_raster_job *job, struct wf_err *err)
 
 static bool read_hdf5(const struct wf_raster_job *job, struct wf_err *err)
 {
-    const struct hdf5 *f = job->raster->state;
+    struct hdf5 *f = job->raster->state;
+    f->unpacked = 0;
     if (f->set.layout == WF_H5_CHUNKED)
         return read_chunks(job, err);
+    if (!f->set.written)
+        return put_fill(job, job->lo, job->hi, err);
     for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++)
         for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++)
             if (!read_row(job, d, h, err))

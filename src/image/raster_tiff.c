@@ -194,7 +194,7 @@ static bool check_tile(const struct wf_tiff *t, uint32_t index, uint64_t decoded
                                 "tile %" PRIu32 " lies at bytes %" PRIu64 " to %" PRIu64
                                 ", the file has %" PRIu64 ": it is cut short, copy it again",
                                 index, offset, offset + count, size);
-    if (decoded > WF_RASTER_WHOLE && decoded / WF_RASTER_RATIO > count)
+    if (!*sparse && decoded > WF_RASTER_WHOLE && decoded / WF_RASTER_RATIO > count)
         return wf_raster_refuse(t->raster, err,
                                 "tile %" PRIu32 " would unpack %" PRIu64 " bytes to %" PRIu64
                                 ", which is too much at once: write it with tiles of 256 x 256",
@@ -223,22 +223,29 @@ static bool decode_row(struct wf_tiff *t, int64_t row, void *dst)
     return true;
 }
 
-static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
+/* Enters the row's page and looks at its strip, whose number over all pages and planes it gives. */
+static bool enter_row(struct wf_tiff *t, int64_t row, int64_t *strip, bool *sparse,
+                      struct wf_err *err)
 {
-    struct wf_tiff *t = source;
     const struct wf_tiff_layout *l = &t->layout;
     const int64_t y = row % l->height, plane = row / l->height % planes(l);
     const int64_t page = row / l->height / planes(l);
     const int64_t per_plane = wf_ceil_div(l->height, l->tile_h);
-    const int64_t strip = (page * planes(l) + plane) * per_plane + y / l->tile_h;
-    bool sparse = false;
-    if (!enter_page(t, page, err) ||
-        !check_tile(t, (uint32_t)(plane * per_plane + y / l->tile_h), 0, &sparse, err))
+    const int64_t in_page = plane * per_plane + y / l->tile_h;
+    *strip = page * planes(l) * per_plane + in_page;
+    return enter_page(t, page, err) && check_tile(t, (uint32_t)in_page, 0, sparse, err);
+}
+
+static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
+{
+    struct wf_tiff *t = source;
+    const struct wf_tiff_layout *l = &t->layout;
+    const int64_t y = row % l->height;
+    int64_t strip;
+    bool sparse;
+    if (!enter_row(t, row, &strip, &sparse, err))
         return false;
-    if (sparse) {
-        memset(dst, 0, t->rows.bytes);
-        return true;
-    }
+    WF_BUG_ON(sparse, "row %" PRId64 " has nothing to decode", row);
     t->raster->tiles_read += strip != t->last_strip;
     t->last_strip = strip;
     if (!decode_row(t, row, t->bits ? t->bits : dst)) {
@@ -250,48 +257,60 @@ static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
     return true;
 }
 
-static bool read_rows(const struct wf_raster_job *job, struct wf_err *err)
+/* A sample of any type that is zero: with strides of zero it stands for a sparse tile of any size. */
+static const uint64_t zero = 0;
+
+static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, int64_t c,
+                     struct wf_err *err)
 {
     struct wf_tiff *t = job->raster->state;
     const struct wf_tiff_layout *l = &t->layout;
     const int64_t each = wf_tiff_together(l);
+    const int64_t row = (d * planes(l) + c / each) * l->height + h;
+    int64_t strip;
+    bool sparse;
+    if (!enter_row(t, row, &strip, &sparse, err))
+        return false;
+    const struct wf_raster_block block = {
+        .data = sparse ? &zero : wf_rows_get(&t->rows, row, err),
+        .lo = { d, h, 0, c },
+        .hi = { d + 1, h + 1, l->width, c + each },
+        .stride = { [WF_RASTER_W] = sparse ? 0 : each, [WF_RASTER_C] = sparse ? 0 : 1 },
+    };
+    return block.data && wf_raster_put(job, &block, err);
+}
+
+static bool read_rows(const struct wf_raster_job *job, struct wf_err *err)
+{
+    const struct wf_tiff *t = job->raster->state;
+    const int64_t each = wf_tiff_together(&t->layout);
     for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++)
         for (int64_t c = job->lo[WF_RASTER_C] / each * each; c < job->hi[WF_RASTER_C]; c += each)
-            for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
-                const int64_t row = (d * planes(l) + c / each) * l->height + h;
-                const struct wf_raster_block block = {
-                    .data = wf_rows_get(&t->rows, row, err),
-                    .lo = { d, h, 0, c },
-                    .hi = { d + 1, h + 1, l->width, c + each },
-                    .stride = { [WF_RASTER_W] = each, [WF_RASTER_C] = 1 },
-                };
-                if (!block.data || !wf_raster_put(job, &block, err))
+            for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++)
+                if (!read_row(job, d, h, c, err))
                     return false;
-            }
     return true;
 }
 
-/* Decodes the tile at (y, x) of plane `plane` to t->tile. */
-static bool decode_tile(struct wf_tiff *t, int64_t y, int64_t x, int64_t plane, struct wf_err *err)
+/* Decodes the tile at (y, x) of plane `plane` to t->tile, unless there is nothing in it. */
+static bool decode_tile(struct wf_tiff *t, int64_t y, int64_t x, int64_t plane, bool *sparse,
+                        struct wf_err *err)
 {
     const struct wf_tiff_layout *l = &t->layout;
     const uint64_t packed = wf_tiff_row_bytes(l) * l->tile_h;
     const uint64_t samples = (uint64_t)l->tile_w * l->tile_h * (uint64_t)wf_tiff_together(l);
     const uint64_t bytes = samples * wf_sample_size(t->raster->stored);
     const uint32_t index = TIFFComputeTile(t->tif, (uint32_t)x, (uint32_t)y, 0, (uint16_t)plane);
-    bool sparse = false;
-    if (!check_tile(t, index, bytes, &sparse, err))
+    if (!check_tile(t, index, bytes, sparse, err))
         return false;
+    if (*sparse)
+        return true;
     if (!t->tile)
         t->tile = malloc(bytes);
     if (!t->bits && l->bits < 8)
         t->bits = malloc(packed);
     if (!t->tile || (!t->bits && l->bits < 8))
         return wf_raster_no_memory(t->raster, err);
-    if (sparse) {
-        memset(t->tile, 0, bytes);
-        return true;
-    }
     t->raster->tiles_read++;
     t->message[0] = '\0';
     t->warned = false;
@@ -313,13 +332,19 @@ static bool read_tiles(const struct wf_raster_job *job, int64_t d, int64_t c, st
     const int64_t each = wf_tiff_together(l), th = l->tile_h, tw = l->tile_w;
     for (int64_t y = job->lo[WF_RASTER_H] / th * th; y < job->hi[WF_RASTER_H]; y += th)
         for (int64_t x = job->lo[WF_RASTER_W] / tw * tw; x < job->hi[WF_RASTER_W]; x += tw) {
-            const struct wf_raster_block block = {
-                .data = decode_tile(t, y, x, c / each, err) ? t->tile : NULL,
-                .lo = { d, y, x, c },
-                .hi = { d + 1, y + th, x + tw, c + each },
-                .stride = { 0, tw * each, each, 1 },
-            };
-            if (!block.data || !wf_raster_put(job, &block, err))
+            bool sparse;
+            if (!decode_tile(t, y, x, c / each, &sparse, err))
+                return false;
+            struct wf_raster_block block = { .data = &zero,
+                                             .lo = { d, y, x, c },
+                                             .hi = { d + 1, y + th, x + tw, c + each } };
+            if (!sparse) {
+                block.data = t->tile;
+                block.stride[WF_RASTER_H] = tw * each;
+                block.stride[WF_RASTER_W] = each;
+                block.stride[WF_RASTER_C] = 1;
+            }
+            if (!wf_raster_put(job, &block, err))
                 return false;
         }
     return true;

@@ -131,11 +131,11 @@ bool wf_tiff_check_sizes(const struct wf_tiff *t, struct wf_err *err)
                                 "tiles of %" PRIu32 " x %" PRIu32 " are too large: "
                                 "write it with tiles of 256 x 256",
                                 l->tile_h, l->tile_w);
-    if (!l->tiled && row > WF_RASTER_ROW_MAX)
+    if (!l->tiled && unpacked / l->tile_h > WF_RASTER_ROW_MAX)
         return wf_raster_refuse(t->raster, err,
                                 "rows of %" PRIu64 " bytes, at most %d are read: write "
                                 "it with tiles",
-                                row, (int)WF_RASTER_ROW_MAX);
+                                unpacked / l->tile_h, (int)WF_RASTER_ROW_MAX);
     if (l->tiled ? TIFFTileSize64(t->tif) != packed : TIFFScanlineSize64(t->tif) != row)
         return wf_raster_refuse(t->raster, err,
                                 "its tiles do not have the size that its samples need: "
