@@ -62,20 +62,23 @@ struct result {
     float first, last;
 };
 
-static bool train(struct wf_run *run, const struct wf_graph *g, struct result *result,
-                  struct wf_err *err)
+static bool train(struct wf_comm *comm, struct wf_run *run, const struct wf_graph *g,
+                  struct result *result, struct wf_err *err)
 {
     const struct wf_view image = wf_run_view(run, wf_graph_find(g, "image"));
     const struct wf_view target = wf_run_view(run, wf_graph_find(g, "target"));
     const struct wf_view loss = wf_run_view(run, wf_graph_find(g, "loss"));
     const bool speaks = wf_run_plan(run)->rank == 0;
-    const struct wf_optim_options rule = { .rule = WF_ADAM, .lr = 1e-2 };
-    struct wf_optim *optim = wf_optim_new(&rule, wf_run_param_count(run), err);
-    bool ok = optim != NULL;
+    struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
+    rule.lr = 1e-2;
+    struct wf_optim *optim = wf_optim_new(&rule, run, err);
+    const struct wf_learner_options options = { .comm = comm, .optim = optim };
+    struct wf_learner learner = { 0 };
+    bool ok = optim && wf_learner_init(&learner, &options, run, err);
     wf_run_init_weights(run, 1);
     draw(&image, &target);
     for (int i = 0; ok && i < STEPS; i++) {
-        ok = wf_train_step(run, optim, err);
+        ok = wf_learner_step(&learner, run, err);
         if (!ok || !speaks)
             continue;
         result->last = *(const float *)loss.data;
@@ -84,6 +87,7 @@ static bool train(struct wf_run *run, const struct wf_graph *g, struct result *r
         if (i % 10 == 0 || i == STEPS - 1)
             printf("step %2d  loss %.4f\n", i + 1, (double)result->last);
     }
+    wf_learner_release(&learner);
     wf_optim_free(optim);
     return ok;
 }
@@ -100,7 +104,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         printf("rank %d: %zu bytes planned, %zu fetched in a step\n", plan->rank,
                plan->arena_bytes + wf_plan_param_bytes(plan), plan->fetch_bytes);
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
-    const bool ok = run && train(run, g, arg, err);
+    const bool ok = run && train(comm, run, g, arg, err);
     wf_run_free(run);
     wf_plan_free(plan);
     wf_scheme_free(scheme);

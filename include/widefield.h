@@ -10,7 +10,7 @@
  *     struct wf_scheme *s = wf_scheme_new(g, &mesh, &options, &err);       planned, before it runs
  *     struct wf_plan *p = wf_plan_new(s, rank, &err);
  *     struct wf_run *run = wf_run_new(p, comm, seed, &err);                run
- *     wf_train_step(run, optim, &err);
+ *     wf_learner_step(&learner, run, &err);
  *
  * Each header below begins with a paragraph that teaches its part; read them in this order.
  * examples/course.c is the smallest whole program.

@@ -52,8 +52,8 @@ static bool net_init(struct net *n, struct wf_comm *comm, const char *mesh_text,
     n->run = n->plan ? wf_run_new(n->plan, comm, 1, err) : NULL;
     if (!n->run)
         return false;
-    n->optim = wf_optim_new(&(struct wf_optim_options){ .rule = WF_ADAM, .lr = 1e-3 },
-                            wf_run_param_count(n->run), err);
+    const struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
+    n->optim = wf_optim_new(&rule, n->run, err);
     wf_run_init_weights(n->run, 1);
     return n->optim != NULL;
 }

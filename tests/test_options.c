@@ -149,7 +149,7 @@ static void assign__refuses_what_is_out_of_range_or_of_another_type(void **state
     REFUSED(wf_options_assign(o, "train.loss=ce+foo", &err), "train.loss", "ce, bce, dice, mse");
     REFUSED(wf_options_assign(o, "train.loss=ce+ce", &err), "train.loss");
     REFUSED(wf_options_assign(o, "train.loss=ce+", &err), "train.loss");
-    REFUSED(wf_options_assign(o, "train.optimizer=adma", &err), "sgd, momentum, adam");
+    REFUSED(wf_options_assign(o, "train.optimizer=adma", &err), "sgd, momentum, nesterov");
     REFUSED(wf_options_assign(o, "data.size=1,2", &err), "data.size", "3 to 5 integers");
     REFUSED(wf_options_assign(o, "data.size=1,2,3,4,5,6,7,8,9,10,11", &err), "data.size");
     REFUSED(wf_options_assign(o, "data.size=1,,3", &err), "data.size");

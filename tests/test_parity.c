@@ -171,14 +171,14 @@ static bool fill_weights(const struct parity_job *job, struct wf_run *run, struc
     return true;
 }
 
-static bool train(const struct parity_job *job, struct wf_run *run, struct wf_optim *optim,
+static bool train(const struct parity_job *job, struct wf_run *run, struct wf_learner *learner,
                   struct wf_err *err)
 {
     const struct golden *gold = job->golden;
     bool ok = fill_weights(job, run, err);
     for (int step = 0; ok && step < (gold->steps ? gold->steps : 1); step++) {
         ok = fill(job, run, gold->input, "", "input", err) &&
-             fill(job, run, gold->target, "", "target", err) && wf_train_step(run, optim, err);
+             fill(job, run, gold->target, "", "target", err) && wf_learner_step(learner, run, err);
         if (ok && step == 0)
             ok = compare_step(job, run, err);
     }
@@ -192,9 +192,12 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_scheme *scheme = wf_scheme_new(job->golden->g, &job->mesh, &options, err);
     struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
-    struct wf_optim *optim =
-        run ? wf_optim_new(&job->golden->optim, wf_run_param_count(run), err) : NULL;
-    const bool ok = optim && train(job, run, optim, err);
+    struct wf_optim *optim = run ? wf_optim_new(&job->golden->optim, run, err) : NULL;
+    const struct wf_learner_options learning = { .comm = comm, .optim = optim };
+    struct wf_learner learner = { 0 };
+    const bool ok =
+        optim && wf_learner_init(&learner, &learning, run, err) && train(job, run, &learner, err);
+    wf_learner_release(&learner);
     wf_optim_free(optim);
     wf_run_free(run);
     wf_plan_free(plan);
@@ -307,8 +310,10 @@ static struct golden golden_open(const char *name)
     if (!gold.file)
         fail_msg("%s", err.text);
     build(&gold);
+    enum wf_optim_rule rule;
+    assert_true(wf_optim_parse(metadata(&gold, "optimizer"), &rule));
+    gold.optim = wf_optim_defaults(rule);
     gold.optim.lr = strtod(metadata(&gold, "lr"), NULL);
-    assert_true(wf_optim_parse(metadata(&gold, "optimizer"), &gold.optim.rule));
     gold.steps = (int)number(&gold, "steps");
     gold.grad_norm = norm_of_gradients(&gold);
     return gold;

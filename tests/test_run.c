@@ -45,6 +45,7 @@ struct trainee {
     struct wf_comm *comm;
     struct wf_run *run;
     struct wf_optim *optim;
+    struct wf_learner learner;
 };
 
 static struct trainee trainee_new(enum wf_optim_rule rule)
@@ -68,8 +69,16 @@ static struct trainee trainee_new(enum wf_optim_rule rule)
     t.comm = wf_comm_self();
     t.run = wf_run_new(t.plan, t.comm, 1, &err);
     wf_run_init_weights(t.run, 1);
-    const struct wf_optim_options update = { .rule = rule, .lr = rule == WF_ADAM ? 1e-2 : 0.1 };
-    t.optim = wf_optim_new(&update, wf_run_param_count(t.run), &err);
+    static const double rates[WF_OPTIM_RULES] = {
+        [WF_SGD] = 0.1,      [WF_MOMENTUM] = 0.1, [WF_NESTEROV] = 0.1,
+        [WF_ADAGRAD] = 1e-2, [WF_RMSPROP] = 1e-3, [WF_ADAM] = 1e-2,
+        [WF_ADAMW] = 1e-2,   [WF_LAMB] = 1e-2,    [WF_LARS] = 10
+    };
+    struct wf_optim_options update = wf_optim_defaults(rule);
+    update.lr = rates[rule];
+    t.optim = wf_optim_new(&update, t.run, &err);
+    const struct wf_learner_options learner = { .comm = t.comm, .optim = t.optim };
+    assert_true(wf_learner_init(&t.learner, &learner, t.run, &err));
     const struct wf_view x = wf_run_view(t.run, t.image), labels = wf_run_view(t.run, t.target);
     support_fill_random(&x, 3, 1);
     for (struct wf_cursor c = wf_cursor(labels.box); wf_cursor_next(&c);) {
@@ -82,6 +91,7 @@ static struct trainee trainee_new(enum wf_optim_rule rule)
 
 static void trainee_free(struct trainee *t)
 {
+    wf_learner_release(&t->learner);
     wf_optim_free(t->optim);
     wf_run_free(t->run);
     wf_comm_free(t->comm);
@@ -101,13 +111,13 @@ static void step__takes_no_memory(void **state)
 #ifdef COUNTS_MALLOC
     struct trainee t = trainee_new(WF_ADAM);
     struct wf_err err = { 0 };
-    assert_true(wf_train_step(t.run, t.optim, &err)); /* threads start, pages come in */
+    assert_true(wf_learner_step(&t.learner, t.run, &err)); /* threads start, pages come in */
     __atomic_store_n(&large_blocks, 0, __ATOMIC_RELAXED);
     void *volatile seen = malloc(LARGE);
     free(seen);
     assert_int_equal(__atomic_exchange_n(&large_blocks, 0, __ATOMIC_RELAXED), 1);
     for (int i = 0; i < 3; i++)
-        assert_true(wf_train_step(t.run, t.optim, &err));
+        assert_true(wf_learner_step(&t.learner, t.run, &err));
     assert_int_equal(__atomic_load_n(&large_blocks, __ATOMIC_RELAXED), 0);
     trainee_free(&t);
 #endif
@@ -124,13 +134,13 @@ static void step__uses_the_bytes_that_were_planned(void **state)
 static void step__lowers_the_loss_with_every_rule(void **state)
 {
     (void)state;
-    for (int rule = WF_SGD; rule <= WF_ADAM; rule++) {
+    for (int rule = WF_SGD; rule < WF_OPTIM_RULES; rule++) {
         struct trainee t = trainee_new((enum wf_optim_rule)rule);
         struct wf_err err = { 0 };
-        assert_true(wf_train_step(t.run, t.optim, &err));
+        assert_true(wf_learner_step(&t.learner, t.run, &err));
         const float first = loss_of(&t);
         for (int i = 0; i < 20; i++)
-            assert_true(wf_train_step(t.run, t.optim, &err));
+            assert_true(wf_learner_step(&t.learner, t.run, &err));
         assert_true(isfinite(first) && loss_of(&t) < 0.9f * first);
         trainee_free(&t);
     }
@@ -142,7 +152,8 @@ static void step__gives_the_same_bits_twice(void **state)
     struct trainee a = trainee_new(WF_ADAM), b = trainee_new(WF_ADAM);
     struct wf_err err = { 0 };
     for (int i = 0; i < 3; i++)
-        assert_true(wf_train_step(a.run, a.optim, &err) && wf_train_step(b.run, b.optim, &err));
+        assert_true(wf_learner_step(&a.learner, a.run, &err) &&
+                    wf_learner_step(&b.learner, b.run, &err));
     assert_memory_equal(wf_run_params(a.run), wf_run_params(b.run),
                         wf_run_param_count(a.run) * sizeof(float));
     trainee_free(&a);
@@ -208,19 +219,23 @@ static void optim__rules_follow_their_formulas(void **state)
         { { .rule = WF_SGD, .lr = 0.1, .weight_decay = 0.1 },
           (1 - 0.1 * 0.6) - 0.1 * (-0.25 + 0.1 * (1 - 0.1 * 0.6)) },
         /* buf 0.5, then 0.9 * 0.5 - 0.25 = 0.2 */
-        { { .rule = WF_MOMENTUM, .lr = 0.1 }, 1 - 0.05 - 0.02 },
+        { { .rule = WF_MOMENTUM, .lr = 0.1, .momentum = 0.9 }, 1 - 0.05 - 0.02 },
+        /* a momentum of nothing is plain descent */
+        { { .rule = WF_MOMENTUM, .lr = 0.1, .momentum = 0 }, 1 - 0.05 + 0.025 },
         /* first step lr * sign; then m = 0.045 - 0.025 = 0.02, m / 0.19 = 0.10526;
          * v = 0.00025 * 0.999 + 0.0000625 = 0.00031225, / 0.001999 = 0.156203, root 0.395225 */
-        { { .rule = WF_ADAM, .lr = 0.1 }, 1 - 0.1 - 0.1 * 0.105263158 / 0.395225 },
+        { { .rule = WF_ADAM, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
+          1 - 0.1 - 0.1 * 0.105263158 / 0.395225 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct wf_err err = { 0 };
-        struct wf_optim *o = wf_optim_new(&cases[i].options, 1, &err);
+        const struct wf_update_tensor tensor = { .count = 1, .decays = true };
+        struct wf_optim *o =
+            wf_optim_new_flat(&cases[i].options, &wf_device_cpu, 1, 1, &tensor, &err);
         float p = 1.0f;
         for (int k = 0; k < 2; k++) {
             const float gradient = k ? -0.25f : 0.5f;
-            wf_optim_tick(o);
-            wf_optim_update(o, &p, &gradient, 0, 1);
+            wf_optim_update(o, &p, &gradient, 1);
         }
         if (fabs((double)p - cases[i].want) > 2e-6)
             fail_msg("rule %zu: %.8f, by hand %.8f", i, (double)p, cases[i].want);

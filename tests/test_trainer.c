@@ -164,6 +164,7 @@ struct rank {
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
+    struct wf_learner learner;
     struct wf_loader *loaders[2];
     struct wf_validator *validator;
     struct wf_position start;
@@ -234,9 +235,12 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct job *j, struc
     if (!r->run)
         return false;
     wf_run_init_weights(r->run, 5);
-    r->optim = wf_optim_new(&(struct wf_optim_options){ .rule = WF_ADAM, .lr = j->lr },
-                            wf_run_param_count(r->run), err);
-    if (!r->optim || !make_loaders(r, j, err) || !load(r, j, err))
+    struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
+    rule.lr = j->lr;
+    r->optim = wf_optim_new(&rule, r->run, err);
+    const struct wf_learner_options learner = { .comm = comm, .optim = r->optim };
+    if (!r->optim || !wf_learner_init(&r->learner, &learner, r->run, err) ||
+        !make_loaders(r, j, err) || !load(r, j, err))
         return false;
     r->validator = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                                     .network = &r->valid,
@@ -255,6 +259,7 @@ static void rank_release(struct rank *r)
     wf_validator_free(r->validator);
     for (int i = 0; i < 2; i++)
         wf_loader_free(r->loaders[i]);
+    wf_learner_release(&r->learner);
     wf_optim_free(r->optim);
     wf_run_free(r->run);
     wf_plan_free(r->plan);
@@ -286,7 +291,7 @@ static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         const struct wf_trainer_options options = { .comm = comm,
                                                     .network = &r.train,
                                                     .run = r.run,
-                                                    .optim = r.optim,
+                                                    .learner = &r.learner,
                                                     .loader = r.loaders[0],
                                                     .validator =
                                                         j->no_validation ? NULL : r.validator,

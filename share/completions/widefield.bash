@@ -14,7 +14,8 @@ _widefield() {
     data.format) values='auto folder pairs nnunet cifar10 classes' ;;
     data.augment) values='flip rot90 elastic brightness contrast' ;;
     data.balance) values='true false' ;;
-    train.optimizer) values='sgd momentum adam' ;;
+    train.optimizer) values='sgd momentum nesterov adagrad rmsprop adam adamw lamb lars' ;;
+    train.decay_vectors) values='true false' ;;
     train.loss) values='ce bce dice mse' ;;
     train.validate_on) values='auto crop whole' ;;
     train.precision | --precision) values='f32 bf16 f16 tf32' ;;
@@ -50,7 +51,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.loss= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

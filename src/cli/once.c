@@ -2,8 +2,6 @@
 
 #include <time.h>
 
-#include "train/step.h"
-
 double wf_now(void)
 {
     struct timespec t;
@@ -13,18 +11,29 @@ double wf_now(void)
 
 struct wf_optim_options wf_job_optim_options(const struct wf_options *o)
 {
-    struct wf_optim_options options = { .lr = wf_options_real(o, "train.lr"),
-                                        .momentum = wf_options_real(o, "train.momentum") };
-    const char *const name = wf_options_text(o, "train.optimizer");
-    WF_BUG_ON(!wf_optim_parse(name, &options.rule), "the option table knows '%s'", name);
+    struct wf_optim_options options =
+        wf_optim_defaults((enum wf_optim_rule)wf_options_int(o, "train.optimizer"));
+    const struct {
+        const char *key;
+        double *to;
+    } reals[] = {
+        { "train.lr", &options.lr },       { "train.momentum", &options.momentum },
+        { "train.beta1", &options.beta1 }, { "train.beta2", &options.beta2 },
+        { "train.eps", &options.eps },     { "train.weight_decay", &options.weight_decay },
+        { "train.trust", &options.trust }
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        if (wf_options_is_set(o, reals[i].key))
+            *reals[i].to = wf_options_real(o, reals[i].key);
+    options.matrices_only = wf_options_int(o, "train.decay_vectors") == 0;
     return options;
 }
 
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 {
     const size_t count = plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
-    return wf_plan_param_bytes(plan) +
-           wf_optim_bytes(wf_job_optim_options(job->cli->options).rule, count);
+    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
+    return wf_plan_param_bytes(plan) + wf_optim_bytes(&options, count);
 }
 
 /* --- making --- */
@@ -73,14 +82,17 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
     if (!once->run)
         return false;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    once->optim = wf_optim_new(&options, wf_run_param_count(once->run), err);
-    const bool ok = once->optim && fill_weights(once, err) && fill_input(once, job->input, err) &&
+    once->optim = wf_optim_new(&options, once->run, err);
+    const struct wf_learner_options learner = { .comm = comm, .optim = once->optim };
+    const bool ok = once->optim && wf_learner_init(&once->learner, &learner, once->run, err) &&
+                    fill_weights(once, err) && fill_input(once, job->input, err) &&
                     fill_input(once, job->target, err);
     return wf_comm_agree(comm, ok, err);
 }
 
 void wf_once_release(struct wf_once *once)
 {
+    wf_learner_release(&once->learner);
     wf_optim_free(once->optim);
     wf_run_free(once->run);
     wf_plan_free(once->plan);
@@ -92,7 +104,7 @@ void wf_once_release(struct wf_once *once)
 
 bool wf_once_step(struct wf_once *once, struct wf_err *err)
 {
-    return wf_train_step(once->run, once->optim, err);
+    return wf_learner_step(&once->learner, once->run, err);
 }
 
 float wf_once_loss(const struct wf_once *once)
@@ -103,6 +115,5 @@ float wf_once_loss(const struct wf_once *once)
 
 size_t wf_once_bytes(const struct wf_once *once)
 {
-    return wf_run_bytes(once->run) +
-           (size_t)once->optim->n_states * once->optim->count * sizeof(float);
+    return wf_run_bytes(once->run) + wf_optim_bytes(&once->optim->options, once->optim->count);
 }

@@ -13,7 +13,7 @@
 
 #include "cli/job.h"
 #include "exec/run.h"
-#include "optim/optim.h"
+#include "train/step.h"
 
 struct wf_once {
     const struct wf_job *job;
@@ -23,6 +23,7 @@ struct wf_once {
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
+    struct wf_learner learner;
 };
 
 /* Collective. After a failure only wf_once_release() may follow. */

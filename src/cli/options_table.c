@@ -2,13 +2,13 @@
 
 #include "data/augment.h"
 #include "data/dataset.h"
+#include "optim/optim.h"
 
 /* What may stand where; tests/test_options.c holds the defaults against the ranges. */
 #define COUNT_MAX 1e9
 #define SEED_MAX 9007199254740992.0 /* 2^53: a seed survives a trip through JSON */
 
 static const char *const validations[] = { "auto", "crop", "whole", NULL };
-static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
@@ -116,7 +116,7 @@ const struct wf_option wf_option_table[] = {
     { .key = "train.optimizer",
       .help = "update rule",
       .type = WF_OPTION_NAME,
-      .names = optimizers,
+      .names = wf_optim_names,
       .fallback = "adam" },
     { .key = "train.lr",
       .help = "learning rate",
@@ -125,11 +125,45 @@ const struct wf_option wf_option_table[] = {
       .max = 1e6,
       .fallback = "1e-3" },
     { .key = "train.momentum",
-      .help = "of the optimizer 'momentum'",
+      .help = "of momentum, nesterov, lars and rmsprop",
       .type = WF_OPTION_REAL,
       .min = 0,
       .max = 1,
-      .fallback = "0.9" },
+      .unset = "0.9; rmsprop: 0" },
+    { .key = "train.beta1",
+      .help = "of adam, adamw and lamb: decay of the mean",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 0.999999,
+      .unset = "0.9" },
+    { .key = "train.beta2",
+      .help = "of adam, adamw, lamb and rmsprop: decay of the mean of squares",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 0.999999,
+      .unset = "0.999; rmsprop: 0.99" },
+    { .key = "train.eps",
+      .help = "added to the root that adam and others divide by",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 1,
+      .unset = "1e-8; adagrad: 1e-10, lamb: 1e-6" },
+    { .key = "train.weight_decay",
+      .help = "of adamw and lamb on the weight, of the others on the gradient",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 1e6,
+      .unset = "0; adamw and lamb: 0.01, lars: 5e-4" },
+    { .key = "train.decay_vectors",
+      .help = "weight decay, and the ratio of lamb and lars, also for biases and norms",
+      .type = WF_OPTION_BOOL,
+      .fallback = "true" },
+    { .key = "train.trust",
+      .help = "of lars: the part of a weight's norm that a step may be",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 1e6,
+      .unset = "0.001" },
     { .key = "train.loss",
       .help = "loss, or a sum such as ce+dice",
       .type = WF_OPTION_SUM,

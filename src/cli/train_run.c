@@ -17,6 +17,7 @@ struct rank {
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
+    struct wf_learner learner;
     struct wf_loader *loader, *valid_loader;
     struct wf_validator *validator;
 };
@@ -99,8 +100,9 @@ static bool make_run(struct rank *r, struct wf_err *err)
     if (!r->run)
         return false;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    r->optim = wf_optim_new(&options, wf_run_param_count(r->run), err);
-    bool ok = r->optim != NULL;
+    r->optim = wf_optim_new(&options, r->run, err);
+    const struct wf_learner_options learner = { .comm = r->comm, .optim = r->optim };
+    bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
     wf_run_init_weights(r->run, job->seed);
     if (ok && r->t->folder->checkpoint)
         ok = wf_checkpoint_load(r->t->folder->checkpoint, r->run, r->optim, err);
@@ -139,6 +141,7 @@ static void release(struct rank *r)
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
     wf_loader_free(r->loader);
+    wf_learner_release(&r->learner);
     wf_optim_free(r->optim);
     wf_run_free(r->run);
     wf_plan_free(r->plan);
@@ -159,8 +162,7 @@ static bool log_start(struct rank *r, struct wf_err *err)
     bytes[me * BYTES + PLANNED] =
         (int64_t)(r->plan->arena_bytes + wf_job_param_bytes(job, r->plan));
     bytes[me * BYTES + USED] =
-        (int64_t)(wf_run_bytes(r->run) +
-                  (size_t)r->optim->n_states * r->optim->count * sizeof(float));
+        (int64_t)(wf_run_bytes(r->run) + wf_optim_bytes(&r->optim->options, r->optim->count));
     struct wf_request *request = NULL;
     bool ok = wf_comm_sum_begin(r->comm, bytes, (size_t)ranks * BYTES, WF_I64, &request, err) &&
               wf_comm_sum_end(r->comm, request, err);
@@ -326,7 +328,7 @@ static bool train(struct rank *r, struct wf_err *err)
         .comm = r->comm,
         .network = &t->train,
         .run = r->run,
-        .optim = r->optim,
+        .learner = &r->learner,
         .loader = r->loader,
         .validator = r->validator,
         .start = t->start,

@@ -220,6 +220,25 @@ size_t wf_run_param_count(const struct wf_run *run)
     return run->plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
 }
 
+float *wf_run_states(struct wf_run *run)
+{
+    return (float *)(void *)run->store[WF_STORE_STATE];
+}
+
+size_t wf_run_state_count(const struct wf_run *run)
+{
+    return run->plan->store_bytes[WF_STORE_STATE] / sizeof(float);
+}
+
+void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data)
+{
+    const struct wf_view view = wf_run_view(run, value);
+    WF_BUG_ON(!view.data || !wf_view_is_dense(&view) ||
+                  wf_region_count(view.box) != wf_shape_count(value->shape),
+              "'%s' is not whole here", value->name);
+    memcpy(view.data, data, wf_view_bytes(&view));
+}
+
 const struct wf_plan *wf_run_plan(const struct wf_run *run)
 {
     return run->plan;

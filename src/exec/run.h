@@ -37,6 +37,10 @@ struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *val
 float *wf_run_params(struct wf_run *run);
 float *wf_run_grads(struct wf_run *run);
 size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
+float *wf_run_states(struct wf_run *run);            /* running statistics, f32 */
+size_t wf_run_state_count(const struct wf_run *run);
+/* Fills an input that lies packed and whole on this rank, such as a number that steers the step. */
+void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data);
 const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
 /* Goes on with another plan of the same graph for one rank, such as that of the next window: weights

@@ -4,57 +4,168 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#define SWEEP _Pragma("omp parallel for simd schedule(static)")
-#else
-#define SWEEP
-#endif
-
-static const struct {
-    const char *name;
-    int n_states;
-} rules[] = {
-    [WF_SGD] = { "sgd", 0 },
-    [WF_MOMENTUM] = { "momentum", 1 },
-    [WF_ADAM] = { "adam", 2 },
+const char *const wf_optim_names[] = {
+    [WF_SGD] = "sgd",         [WF_MOMENTUM] = "momentum", [WF_NESTEROV] = "nesterov",
+    [WF_ADAGRAD] = "adagrad", [WF_RMSPROP] = "rmsprop",   [WF_ADAM] = "adam",
+    [WF_ADAMW] = "adamw",     [WF_LAMB] = "lamb",         [WF_LARS] = "lars",
+    [WF_OPTIM_RULES] = NULL,
 };
 
 bool wf_optim_parse(const char *name, enum wf_optim_rule *rule)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(name, rules[i].name) == 0) {
+    for (int i = 0; i < WF_OPTIM_RULES; i++)
+        if (strcmp(name, wf_optim_names[i]) == 0) {
             *rule = (enum wf_optim_rule)i;
             return true;
         }
     return false;
 }
 
-size_t wf_optim_bytes(enum wf_optim_rule rule, size_t count)
+struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule)
 {
-    return (size_t)rules[rule].n_states * count * sizeof(float);
+    struct wf_optim_options o = { .rule = rule, .lr = 1e-3 };
+    switch (rule) {
+    case WF_MOMENTUM:
+    case WF_NESTEROV:
+        o.momentum = 0.9;
+        break;
+    case WF_ADAGRAD:
+        o.eps = 1e-10;
+        break;
+    case WF_RMSPROP:
+        o.beta2 = 0.99;
+        o.eps = 1e-8;
+        break;
+    case WF_ADAM:
+    case WF_ADAMW:
+        o.beta1 = 0.9;
+        o.beta2 = 0.999;
+        o.eps = 1e-8;
+        o.weight_decay = rule == WF_ADAMW ? 1e-2 : 0;
+        break;
+    case WF_LAMB:
+        o.beta1 = 0.9;
+        o.beta2 = 0.999;
+        o.eps = 1e-6;
+        o.weight_decay = 1e-2;
+        break;
+    case WF_LARS:
+        o.momentum = 0.9;
+        o.weight_decay = 5e-4;
+        o.trust = 1e-3;
+        break;
+    case WF_SGD:
+    case WF_OPTIM_RULES:
+        break;
+    }
+    return o;
 }
 
-struct wf_optim *wf_optim_new(const struct wf_optim_options *options, size_t count,
-                              struct wf_err *err)
+int wf_optim_states(const struct wf_optim_options *o)
 {
-    struct wf_optim *o = calloc(1, sizeof *o);
+    switch (o->rule) {
+    case WF_SGD:
+        return 0;
+    case WF_RMSPROP:
+        return o->momentum > 0 ? 2 : 1;
+    case WF_ADAM:
+    case WF_ADAMW:
+    case WF_LAMB:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+size_t wf_optim_bytes(const struct wf_optim_options *o, size_t count)
+{
+    return (size_t)(wf_optim_states(o) + o->accumulates) * count * sizeof(float);
+}
+
+/* --- making --- */
+
+static int pieces_of(const struct wf_update_tensor *t)
+{
+    return (int)wf_ceil_div(t->count, WF_UPDATE_PIECE);
+}
+
+/* U2 */
+static void *prepare(const struct wf_device *device, int n, const struct wf_update_tensor tensors[])
+{
+    struct wf_arena arena = { 0 };
+    struct wf_update_tensor *const all = wf_arena_array(&arena, n + 1, struct wf_update_tensor);
+    int count = 0;
+    for (int t = 0; t < n; t++) {
+        all[t] = tensors[t];
+        all[t].first_piece = count;
+        all[t].n_pieces = pieces_of(&tensors[t]);
+        count += all[t].n_pieces;
+    }
+    struct wf_update_piece *const pieces =
+        wf_arena_array(&arena, count + 1, struct wf_update_piece);
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < all[t].n_pieces; i++) {
+            const int64_t at = (int64_t)i * WF_UPDATE_PIECE;
+            pieces[all[t].first_piece + i] =
+                (struct wf_update_piece){ .first = all[t].first + at,
+                                          .count =
+                                              (int32_t)wf_min(WF_UPDATE_PIECE, all[t].count - at),
+                                          .tensor = t };
+        }
+    void *const prepared = device->updater->prepare(&(struct wf_update_layout){
+        .n_tensors = n, .n_pieces = count, .tensors = all, .pieces = pieces });
+    wf_arena_release(&arena);
+    return prepared;
+}
+
+struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
+                                   const struct wf_device *device, size_t count, int n_tensors,
+                                   const struct wf_update_tensor tensors[], struct wf_err *err)
+{
+    struct wf_optim *const o = calloc(1, sizeof *o);
     WF_BUG_ON(!o, "out of memory");
     o->options = *options;
+    o->device = device;
+    o->lr = options->lr;
     o->count = count;
-    o->n_states = rules[options->rule].n_states;
-    struct wf_optim_options *p = &o->options;
-    p->momentum = p->momentum > 0 ? p->momentum : 0.9;
-    p->beta1 = p->beta1 > 0 ? p->beta1 : 0.9;
-    p->beta2 = p->beta2 > 0 ? p->beta2 : 0.999;
-    p->eps = p->eps > 0 ? p->eps : 1e-8;
-    for (int i = 0; i < o->n_states; i++) {
-        o->states[i] = calloc(count ? count : 1, sizeof *o->states[i]);
-        if (!o->states[i]) {
-            wf_err_set(err, WF_ERR_FIT, "no memory for the optimiser's %zu elements", count);
-            wf_optim_free(o);
-            return NULL;
-        }
+    o->n_states = wf_optim_states(options);
+    o->n_tensors = n_tensors;
+    const size_t bytes = count * sizeof(float);
+    bool ok = true;
+    for (int i = 0; i < o->n_states; i++)
+        ok = (o->states[i] = device->alloc(bytes)) && ok;
+    if (options->accumulates)
+        ok = (o->sum = device->alloc(bytes)) && ok;
+    o->prepared = ok ? prepare(device, n_tensors, tensors) : NULL;
+    if (o->prepared)
+        return o;
+    (void)wf_err_set(err, WF_ERR_FIT, "no memory for the optimiser's %zu bytes",
+                     wf_optim_bytes(options, count));
+    wf_optim_free(o);
+    return NULL;
+}
+
+struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const struct wf_run *run,
+                              struct wf_err *err)
+{
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const struct wf_graph *const g = plan->scheme->graph;
+    struct wf_arena arena = { 0 };
+    struct wf_update_tensor *const tensors =
+        wf_arena_array(&arena, g->n_values + 1, struct wf_update_tensor);
+    int n = 0;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        if (v->kind != WF_PARAM || v->frozen || !wf_graph_grad_of(g, v)) /* U1 */
+            continue;
+        const bool vector = v->border_dims < 0;
+        tensors[n++] = (struct wf_update_tensor){ .first = (int64_t)plan->param_at[i],
+                                                  .count = wf_shape_count(v->shape),
+                                                  .decays = !(vector && options->matrices_only) };
     }
+    struct wf_optim *const o = wf_optim_new_flat(options, plan->scheme->options.device,
+                                                 wf_run_param_count(run), n, tensors, err);
+    wf_arena_release(&arena);
     return o;
 }
 
@@ -62,66 +173,49 @@ void wf_optim_free(struct wf_optim *o)
 {
     if (!o)
         return;
+    const size_t bytes = o->count * sizeof(float);
+    if (o->prepared)
+        o->device->updater->release(o->prepared);
     for (int i = 0; i < o->n_states; i++)
-        free(o->states[i]);
+        if (o->states[i])
+            o->device->free(o->states[i], bytes);
+    if (o->sum)
+        o->device->free(o->sum, bytes);
     free(o);
 }
 
-void wf_optim_tick(struct wf_optim *o)
+/* --- sweeping --- */
+
+double wf_optim_squares(struct wf_optim *o, const float *grads)
 {
-    o->step++;
+    return o->device->updater->squares(o->prepared, grads);
 }
 
-static void sgd(const struct wf_optim *o, float *restrict p, const float *restrict g, size_t n)
+void wf_optim_accumulate(struct wf_optim *o, const float *grads, double weight, bool first)
 {
-    const float lr = (float)o->options.lr, decay = (float)o->options.weight_decay;
-    SWEEP
-    for (size_t i = 0; i < n; i++)
-        p[i] -= lr * (g[i] + decay * p[i]);
+    WF_BUG_ON(!o->sum, "an optimiser that was not made for it");
+    o->device->updater->accumulate(o->prepared, o->sum, grads, (float)weight, first);
 }
 
-static void momentum(const struct wf_optim *o, float *restrict p, const float *restrict g,
-                     float *restrict buf, size_t n)
+void wf_optim_update(struct wf_optim *o, float *params, const float *grads, double scale)
 {
-    const float lr = (float)o->options.lr, decay = (float)o->options.weight_decay;
-    const float mu = (float)o->options.momentum;
-    SWEEP
-    for (size_t i = 0; i < n; i++) {
-        buf[i] = mu * buf[i] + (g[i] + decay * p[i]);
-        p[i] -= lr * buf[i];
-    }
-}
-
-/* As PyTorch writes it: step = lr / (1 - b1^t); denominator = sqrt(v) / sqrt(1 - b2^t) + eps. */
-static void adam(const struct wf_optim *o, float *restrict p, const float *restrict g,
-                 float *restrict m, float *restrict v, size_t n)
-{
-    const struct wf_optim_options *opt = &o->options;
-    const float decay = (float)opt->weight_decay, eps = (float)opt->eps;
-    const float b1 = (float)opt->beta1, b2 = (float)opt->beta2;
-    const float rate = (float)(opt->lr / (1.0 - pow(opt->beta1, (double)o->step)));
-    const float unbias = (float)(1.0 / sqrt(1.0 - pow(opt->beta2, (double)o->step)));
-    SWEEP
-    for (size_t i = 0; i < n; i++) {
-        const float d = g[i] + decay * p[i];
-        m[i] += (1.0f - b1) * (d - m[i]);
-        v[i] = b2 * v[i] + (1.0f - b2) * d * d;
-        p[i] -= rate * m[i] / (sqrtf(v[i]) * unbias + eps);
-    }
-}
-
-void wf_optim_update(struct wf_optim *o, float *params, const float *grads, size_t first, size_t n)
-{
-    WF_BUG_ON(first + n > o->count, "%zu + %zu of %zu", first, n, o->count);
-    switch (o->options.rule) {
-    case WF_SGD:
-        sgd(o, params + first, grads + first, n);
-        return;
-    case WF_MOMENTUM:
-        momentum(o, params + first, grads + first, o->states[0] + first, n);
-        return;
-    case WF_ADAM:
-        adam(o, params + first, grads + first, o->states[0] + first, o->states[1] + first, n);
-        return;
-    }
+    const struct wf_optim_options *const p = &o->options;
+    const double t = (double)++o->step;
+    const struct wf_update update = {
+        .rule = p->rule,
+        .scale = (float)scale,
+        .lr = (float)o->lr,
+        .momentum = (float)p->momentum,
+        .beta1 = (float)p->beta1,
+        .beta2 = (float)p->beta2,
+        .eps = (float)p->eps,
+        .decay = (float)p->weight_decay,
+        .trust = (float)p->trust,
+        .correct1 = (float)(1 / (1 - pow(p->beta1, t))),
+        .correct2 = (float)(1 / sqrt(1 - pow(p->beta2, t))),
+        .param = params,
+        .grad = grads,
+        .state = { o->states[0], o->states[1] },
+    };
+    o->device->updater->update(o->prepared, &update);
 }

@@ -1,48 +1,70 @@
 /*
- * Update rules over flat storage: one sweep over all parameters, whatever layers they belong to.
+ * The optimiser: a rule, its state, and the numbers of each step.
  *
- *     struct wf_optim *o = wf_optim_new(&(struct wf_optim_options){ .rule = WF_ADAM, .lr = 1e-3 }, n);
- *     wf_optim_tick(o);
- *     wf_optim_update(o, params, grads, 0, n);
+ *     struct wf_optim_options o = wf_optim_defaults(WF_ADAM);
+ *     o.lr = 1e-3;
+ *     struct wf_optim *optim = wf_optim_new(&o, run, err);
+ *     wf_optim_update(optim, wf_run_params(run), wf_run_grads(run), 1);
  *
- * Conventions are PyTorch's: momentum buf = mu * buf + g, p -= lr * buf; Adam with bias correction.
+ * Options are taken as they are: a momentum of 0 is 0; wf_optim_defaults() has what is usual. Formulas
+ * stand in device/update.h, where they come from in docs/training.md; the conventions are PyTorch's.
+ *
+ * What is updated: every parameter that is not frozen and has a gradient. One that the loss does not
+ * reach is left alone, weight decay and momentum included, as PyTorch does with a gradient of None.
+ * State and gradients are flat arrays with the places of the parameters, in the device's memory.
  */
 #ifndef WF_OPTIM_OPTIM_H
 #define WF_OPTIM_OPTIM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/err.h"
-
-enum wf_optim_rule { WF_SGD, WF_MOMENTUM, WF_ADAM };
+#include "device/update.h"
+#include "exec/run.h"
 
 struct wf_optim_options {
     enum wf_optim_rule rule;
     double lr;
-    double momentum;          /* WF_MOMENTUM; 0 means 0.9 */
-    double beta1, beta2, eps; /* WF_ADAM; 0 means 0.9, 0.999, 1e-8 */
-    double weight_decay;      /* added to the gradient, as PyTorch's SGD and Adam do */
+    double momentum;          /* momentum, Nesterov, LARS, RMSprop */
+    double beta1, beta2, eps; /* Adam, AdamW, LAMB; RMSprop's decay is beta2 */
+    double weight_decay; /* AdamW and LAMB apply it to the weight, the others to the gradient */
+    double trust;        /* LARS: of the weight's norm */
+    bool matrices_only;  /* no decay and no trust ratio for vectors: biases, norms */
+    bool accumulates;    /* several passes make a gradient: room for their sum */
 };
 
 struct wf_optim {
     struct wf_optim_options options;
-    size_t count;
-    int n_states;     /* arrays of `count` floats */
-    float *states[2]; /* momentum; or Adam's first and second moment */
-    int64_t step;     /* updates done */
+    const struct wf_device *device;
+    double lr;    /* of the next update; a schedule changes it */
+    size_t count; /* elements of each array */
+    int n_states;
+    float *states[WF_UPDATE_STATES];
+    float *sum;   /* of weighted gradients; NULL unless options.accumulates */
+    int64_t step; /* updates done */
+    int n_tensors;
+    void *prepared; /* the device's */
 };
 
-/* Bytes of state a rule needs for `count` elements: part of what a plan says. */
-size_t wf_optim_bytes(enum wf_optim_rule rule, size_t count);
-struct wf_optim *wf_optim_new(const struct wf_optim_options *options, size_t count,
-                              struct wf_err *err); /* NULL when there is no memory */
+/* The rule with its usual numbers: PyTorch's, or the papers' for LAMB and LARS. */
+struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule);
+extern const char *const wf_optim_names[]; /* by rule; ends with NULL */
+bool wf_optim_parse(const char *name, enum wf_optim_rule *rule);
+int wf_optim_states(const struct wf_optim_options *options); /* arrays of state */
+/* Bytes that `count` elements need: part of what a plan says. */
+size_t wf_optim_bytes(const struct wf_optim_options *options, size_t count);
+
+/* For what a run trains. NULL when there is no memory. */
+struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const struct wf_run *run,
+                              struct wf_err *err);
+/* For plain arrays of `count` elements; the tensors' pieces are filled in here. */
+struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
+                                   const struct wf_device *device, size_t count, int n_tensors,
+                                   const struct wf_update_tensor tensors[], struct wf_err *err);
 void wf_optim_free(struct wf_optim *optim);
-/* Updates `n` elements from `first` on; call wf_optim_tick() once per step before. */
-void wf_optim_tick(struct wf_optim *optim);
-void wf_optim_update(struct wf_optim *optim, float *params, const float *grads, size_t first,
-                     size_t n);
-bool wf_optim_parse(const char *name, enum wf_optim_rule *rule); /* "sgd", "momentum", "adam" */
+
+/* Sum of squares over all that is updated; not finite where a gradient is not. */
+double wf_optim_squares(struct wf_optim *optim, const float *grads);
+/* sum += weight * grads; the first pass of an update sets it. */
+void wf_optim_accumulate(struct wf_optim *optim, const float *grads, double weight, bool first);
+/* One update with `scale` times the gradients; `grads` may be optim->sum. */
+void wf_optim_update(struct wf_optim *optim, float *params, const float *grads, double scale);
 
 #endif

@@ -40,6 +40,8 @@ struct wf_kernel {
     void (*release)(void *prepared); /* NULL: nothing to release */
 };
 
+struct wf_updater; /* device/update.h */
+
 struct wf_device {
     const char *name; /* "cpu", "reference" */
     /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
@@ -50,6 +52,7 @@ struct wf_device {
     void *(*alloc)(size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
     void (*free)(void *memory, size_t bytes);
     void (*copy)(const struct wf_view *dst, const struct wf_view *src); /* strided, same dtype */
+    const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
     /* For the cost estimate. */
     double flops_per_second, bytes_per_second, link_bytes_per_second, link_seconds;
 };

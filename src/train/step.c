@@ -1,33 +1,110 @@
 #include "train/step.h"
 
-/* Runs of neighbouring parameters that are trained, as one range each. Gaps between parameters have
- * gradient zero and may be swept over. */
-static void update(struct wf_run *run, struct wf_optim *optim)
+#include <math.h>
+
+/* --- states --- */
+
+static struct wf_view flat(float *data, size_t count)
 {
-    const struct wf_plan *plan = wf_run_plan(run);
-    const struct wf_graph *g = plan->scheme->graph;
-    float *params = wf_run_params(run);
-    const float *grads = wf_run_grads(run);
-    size_t first = 0, end = 0;
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct wf_value *v = g->values[i];
-        if (v->kind != WF_PARAM)
-            continue;
-        if (v->frozen) {
-            wf_optim_update(optim, params, grads, first, end - first);
-            first = end = plan->param_at[i] + (size_t)wf_shape_count(v->shape);
-        } else {
-            end = plan->param_at[i] + (size_t)wf_shape_count(v->shape);
-        }
-    }
-    wf_optim_update(optim, params, grads, first, end - first);
+    return wf_view_dense(data, WF_F32, wf_shape_region(WF_SHAPE(1, 1, 1, 1, (int64_t)count)));
 }
 
-bool wf_train_step(struct wf_run *run, struct wf_optim *optim, struct wf_err *err)
+static void copy_states(const struct wf_learner *l, struct wf_run *run, bool back)
 {
+    if (l->n_states == 0)
+        return;
+    const struct wf_view kept = flat(l->states, l->n_states);
+    const struct wf_view own = flat(wf_run_states(run), l->n_states);
+    l->options.optim->device->copy(back ? &own : &kept, back ? &kept : &own);
+}
+
+bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *options,
+                     const struct wf_run *run, struct wf_err *err)
+{
+    *l = (struct wf_learner){ .options = *options, .scaler = options->scaler, .share = 1 };
+    if (l->scaler.scale == 0)
+        l->scaler = wf_scaler_init(false);
+    WF_BUG_ON(l->scaler.dynamic && !options->start, "loss scaling without a value to set");
+    l->n_states = wf_run_state_count(run);
+    if (l->n_states > 0)
+        l->states = options->optim->device->alloc(l->n_states * sizeof *l->states);
+    return l->states || l->n_states == 0 ||
+           wf_err_set(err, WF_ERR_FIT, "no memory to keep %zu running statistics", l->n_states);
+}
+
+void wf_learner_release(struct wf_learner *l)
+{
+    if (l->states)
+        l->options.optim->device->free(l->states, l->n_states * sizeof *l->states);
+    *l = (struct wf_learner){ 0 };
+}
+
+/* --- passes --- */
+
+bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, double weight, struct wf_err *err)
+{
+    struct wf_optim *const optim = l->options.optim;
+    if (l->passes == 0)
+        copy_states(l, run, false);
+    if (l->options.start) {
+        const float start = (float)(l->share * l->scaler.scale);
+        wf_run_put(run, l->options.start, &start);
+    }
     if (!wf_run_step(run, err))
         return false;
-    wf_optim_tick(optim);
-    update(run, optim);
+    if (l->options.hook)
+        l->options.hook(l->options.user, wf_run_grads(run), wf_run_param_count(run));
+    if (optim->sum)
+        wf_optim_accumulate(optim, wf_run_grads(run), weight, l->passes == 0);
+    WF_BUG_ON(l->passes > 0 && !optim->sum, "passes without room for their sum");
+    l->weight = (l->passes == 0 ? 0 : l->weight) + weight;
+    l->passes++;
     return true;
+}
+
+/* --- the update --- */
+
+/* Collective. Is every rank's gradient finite? The norm is rank 0's, so that all clip alike. */
+static bool agree(const struct wf_learner *l, double *squares, struct wf_err *err)
+{
+    struct wf_comm *const comm = l->options.comm;
+    double both[] = { isfinite(*squares) ? 0 : 1, 0 };
+    if (both[0] == 0 && wf_comm_rank(comm) == 0)
+        both[1] = *squares;
+    struct wf_request *request = NULL;
+    if (wf_comm_size(comm) > 1 && !(wf_comm_sum_begin(comm, both, 2, WF_F64, &request, err) &&
+                                    wf_comm_sum_end(comm, request, err)))
+        return false;
+    *squares = both[0] > 0 ? (double)NAN : both[1];
+    return true;
+}
+
+bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
+{
+    struct wf_optim *const optim = l->options.optim;
+    const float *const grads = optim->sum ? optim->sum : wf_run_grads(run);
+    WF_BUG_ON(l->passes == 0, "an update without a pass");
+    double squares = wf_optim_squares(optim, grads);
+    if (!agree(l, &squares, err))
+        return false;
+    /* Passes that nothing counted in: their gradients are zero, and so is the update's. */
+    const double total = optim->sum && l->weight > 0 ? l->weight : 1;
+    double scale = 1 / (l->scaler.scale * total);
+    l->skipped = isnan(squares);
+    l->norm = sqrt(squares) * scale;
+    l->passes = 0;
+    wf_scaler_update(&l->scaler, !l->skipped);
+    if (l->skipped) {
+        copy_states(l, run, true);
+        return true;
+    }
+    if (l->options.clip > 0) /* as PyTorch has it */
+        scale *= fmin(1, l->options.clip / (l->norm + 1e-6));
+    wf_optim_update(optim, wf_run_params(run), grads, scale);
+    return true;
+}
+
+bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
+{
+    return wf_learner_pass(l, run, 1, err) && wf_learner_update(l, run, err);
 }

@@ -1,11 +1,63 @@
-/* One training step: the plan's pass, then the update of everything that is not frozen. */
+/*
+ * A training step: passes over the plan, and the update that comes of them.
+ *
+ *     struct wf_learner learner;
+ *     ok = wf_learner_init(&learner, &(struct wf_learner_options){ .comm = comm, .optim = optim }, run, err);
+ *     ok = wf_learner_step(&learner, run, err);                        one pass, one update
+ *
+ *     ok = wf_learner_pass(&learner, run, weight, err) && ...          or several passes,
+ *          wf_learner_update(&learner, run, err);                      and one update
+ *     wf_learner_release(&learner);
+ *
+ * A gradient that is not finite on any rank skips the update on all of them: weights, optimiser and
+ * states (running statistics) stay as they were before the step, and learner.skipped says so. Every
+ * rank makes the same update, because every rank has the same gradients.
+ */
 #ifndef WF_TRAIN_STEP_H
 #define WF_TRAIN_STEP_H
 
 #include "exec/run.h"
 #include "optim/optim.h"
+#include "optim/scaler.h"
 
-/* Collective. Every rank makes the same update, because every rank has the same gradients. */
-[[nodiscard]] bool wf_train_step(struct wf_run *run, struct wf_optim *optim, struct wf_err *err);
+/* Between the backward pass and the update, on every rank: for tests, which spoil gradients here. */
+typedef void wf_learner_hook(void *user, float *grads, size_t count);
+
+struct wf_learner_options {
+    struct wf_comm *comm;
+    struct wf_optim *optim;
+    double clip; /* largest 2-norm of the whole gradient; 0: any */
+    /* The backward pass starts from this input, an f32 scalar on every rank; NULL: from one, and then
+     * there is no loss scaling. */
+    const struct wf_value *start;
+    struct wf_scaler scaler; /* zeros: a scale of one */
+    wf_learner_hook *hook;   /* or NULL */
+    void *user;
+};
+
+struct wf_learner {
+    struct wf_learner_options options;
+    struct wf_scaler scaler;
+    double share;  /* of this rank: the backward pass starts from share * scale; 1 unless set */
+    int passes;    /* since the last update */
+    double weight; /* of those passes together */
+    float *states; /* as they were before the first of them */
+    size_t n_states;
+    /* the last update */
+    bool skipped;
+    double norm; /* of the gradient, before clipping */
+};
+
+[[nodiscard]] bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *options,
+                                   const struct wf_run *run, struct wf_err *err);
+void wf_learner_release(struct wf_learner *l);
+
+/* Collective. One pass, whose gradient counts `weight` in the mean over all passes of the update. */
+[[nodiscard]] bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, double weight,
+                                   struct wf_err *err);
+/* Collective. */
+[[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
+/* Collective. */
+[[nodiscard]] bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
 
 #endif

@@ -104,7 +104,7 @@ static void report_step(struct trainer *t, double loss, double seconds)
         .at = &t->at,
         .batches = t->batches,
         .loss = loss,
-        .lr = t->o->optim->options.lr,
+        .lr = t->o->learner->options.optim->lr,
         .seconds = seconds,
         .compute = seconds - t->input - times.comm,
         .comm = times.comm,
@@ -119,7 +119,7 @@ static void report_step(struct trainer *t, double loss, double seconds)
 static bool step(struct trainer *t, struct wf_err *err)
 {
     const double start = now();
-    if (!wf_train_step(t->o->run, t->o->optim, err))
+    if (!wf_learner_step(t->o->learner, t->o->run, err))
         return false;
     const double loss = read_loss(t);
     const double seconds = now() - start + t->input;

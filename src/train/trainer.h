@@ -58,7 +58,7 @@ struct wf_trainer_options {
     struct wf_comm *comm;
     const struct wf_network *network;
     struct wf_run *run; /* weights and optimiser as `start` says */
-    struct wf_optim *optim;
+    struct wf_learner *learner;
     struct wf_loader *loader;
     struct wf_validator *validator; /* NULL: the training loss says which epoch is best */
     struct wf_position start;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "device/update.h"
+
 static void run_reference(const struct wf_call *call)
 {
     call->node->op->reference(call);
@@ -93,6 +95,7 @@ const struct wf_device wf_device_cpu = {
     .alloc = take,
     .free = give_back,
     .copy = wf_cpu_copy,
+    .updater = &wf_cpu_updater,
     .flops_per_second = 2e11,
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,
@@ -106,6 +109,7 @@ const struct wf_device wf_device_reference = {
     .alloc = take,
     .free = give_back,
     .copy = wf_cpu_copy,
+    .updater = &wf_cpu_updater,
     .flops_per_second = 1e8,
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,
