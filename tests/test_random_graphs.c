@@ -7,7 +7,8 @@
  * mesh are checked together before anything runs.
  *
  * WF_RANDOM_GRAPHS says how many (500), WF_RANDOM_SEED the first seed (1): a failure prints what to
- * set to see it again, and the graph.
+ * set to see it again, and the graph. Half of the runs split what can be split into inner part and
+ * rim; with WF_OVERLAP_ALWAYS=1 all do.
  */
 /* ranks: 1 2 3 4 5 6 7 8 9 */
 #include <inttypes.h>
@@ -255,7 +256,9 @@ static void explain(const struct support_random *r, const struct job *job, const
     print_message("WF_RANDOM_SEED=%" PRIu64 " WF_RANDOM_GRAPHS=1: %s\n", job->seed, what);
     print_message("mesh '%s' on %s%s%s, the graph:\n", wf_mesh_print(&arena, &job->mesh),
                   job->options.device->name, job->options.no_recompute ? ", no recomputation" : "",
-                  job->options.no_overlap ? ", no overlap" : "");
+                  job->options.no_overlap     ? ", no overlap"
+                  : job->options.split_always ? ", inner parts first"
+                                              : "");
     (void)puts(wf_graph_print(&arena, r->g)); /* longer than a message may be */
     wf_arena_release(&arena);
 }
@@ -307,6 +310,7 @@ static void drawn__graphs_have_every_operator(void **state)
 
 static void run_graph(uint64_t seed, const struct wf_device *device, struct tally *tally)
 {
+    const bool always = setting("WF_OVERLAP_ALWAYS", 0) != 0;
     struct support_random r;
     support_random_build(&r, seed);
     check_text(&r, seed);
@@ -317,7 +321,9 @@ static void run_graph(uint64_t seed, const struct wf_device *device, struct tall
             wf_random_bits(wf_random(seed, wf_random_stream("options")), (uint64_t)i);
         job.options = (struct wf_plan_options){ .device = device,
                                                 .no_recompute = (bits & 7) == 0,
-                                                .no_overlap = (bits >> 3 & 7) == 0 };
+                                                .no_overlap = (bits >> 3 & 7) == 0,
+                                                .split_always = always || (bits >> 6 & 1) == 0,
+                                                .bucket_bytes = (bits >> 7 & 1) ? 256 : 0 };
         if (run_cut(&r, &job, tally, &err))
             continue;
         explain(&r, &job, err.text);

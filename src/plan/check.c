@@ -49,6 +49,19 @@ static bool check_messages_of(const struct wf_plan *p, int s, bool *written, str
     return true;
 }
 
+/* Of a bucket: all that it covers. */
+static bool is_sum_written(const struct wf_plan *p, const struct wf_sum *sum, const bool *written)
+{
+    const struct wf_buffer *all = &p->buffers[sum->slot.buffer];
+    bool ok = sum->n_parts > 0 || written[sum->slot.buffer];
+    for (int i = 0; i < sum->n_parts; i++) {
+        const struct wf_buffer *b = &p->buffers[sum->parts[i]];
+        ok = ok && written[sum->parts[i]] && b->store == all->store && b->offset >= all->offset &&
+             b->offset + b->bytes <= all->offset + all->bytes;
+    }
+    return ok;
+}
+
 static bool check_reads(const struct wf_plan *p, struct wf_err *err)
 {
     bool *written = calloc((size_t)p->n_buffers + 1, sizeof *written);
@@ -77,7 +90,7 @@ static bool check_reads(const struct wf_plan *p, struct wf_err *err)
         if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
             ok = ok && check_messages_of(p, s, written, err);
         const struct wf_sum *sum = step->kind == WF_STEP_SUM_BEGIN ? &p->sums[step->which] : NULL;
-        if (sum && (!written[sum->slot.buffer] || !wf_view_is_dense(&sum->slot.view) ||
+        if (sum && (!is_sum_written(p, sum, written) || !wf_view_is_dense(&sum->slot.view) ||
                     !slot_fits(p, &sum->slot)))
             ok = broken(err, 1, "a sum of what is not written or not packed",
                         buffer_name(p, sum->slot.buffer), s);
@@ -145,27 +158,72 @@ static bool check_pairs(const struct wf_plan *p, enum wf_step_kind begin, enum w
     return ok;
 }
 
-/* What travels: per buffer, how many messages and sums are on their way. A message may be read
- * meanwhile (its sender's part is, the rim is nobody's yet), a sum may not. */
+/* What travels: per buffer, how many messages and sums are on their way; per exchange, whether it is. What
+ * is sent may be read meanwhile, what comes or is summed may not. */
 struct traffic {
     const struct wf_plan *p;
-    int *messages, *sums;
+    int *messages, *sums, *exchanges;
 };
+
+/* The slot's box in its buffer's own coordinates: views of one buffer have the strides of all of it. */
+static struct wf_region box_in_buffer(const struct wf_slot *slot)
+{
+    struct wf_region box;
+    int64_t rest = (int64_t)(slot->offset / wf_dtype_size(slot->view.dtype));
+    for (int a = 0; a < WF_AXES; a++) {
+        const int64_t stride = slot->view.stride[a] > 0 ? slot->view.stride[a] : 1;
+        box.lo[a] = rest / stride;
+        box.hi[a] = box.lo[a] + wf_region_extent(slot->view.box, (enum wf_axis)a);
+        rest %= stride;
+    }
+    return box;
+}
+
+/* Whether the slot reads what has not come yet. */
+static bool reads_too_early(const struct traffic *t, const struct wf_slot *slot)
+{
+    if (slot->buffer < 0 || t->messages[slot->buffer] == 0 || wf_region_is_empty(slot->view.box))
+        return false;
+    const struct wf_region box = box_in_buffer(slot);
+    for (int x = 0; x < t->p->n_exchanges; x++)
+        for (int i = 0; t->exchanges[x] && i < t->p->exchanges[x].n_messages; i++) {
+            const struct wf_plan_message *m = &t->p->exchanges[x].messages[i];
+            if (!m->is_send && m->slot.buffer == slot->buffer &&
+                !wf_region_is_empty(wf_region_intersect(box, box_in_buffer(&m->slot))))
+                return true;
+        }
+    return false;
+}
 
 static void count_traffic(struct traffic *t, const struct wf_step *step)
 {
     const struct wf_plan *p = t->p;
     if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
+        t->exchanges[step->which] += step->kind == WF_STEP_FETCH_BEGIN ? 1 : -1;
+    if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
         for (int i = 0; i < p->exchanges[step->which].n_messages; i++)
             t->messages[p->exchanges[step->which].messages[i].slot.buffer] +=
                 step->kind == WF_STEP_FETCH_BEGIN ? 1 : -1;
-    if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END)
-        t->sums[p->sums[step->which].slot.buffer] += step->kind == WF_STEP_SUM_BEGIN ? 1 : -1;
+    if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END) {
+        const struct wf_sum *sum = &p->sums[step->which];
+        const int by = step->kind == WF_STEP_SUM_BEGIN ? 1 : -1;
+        t->sums[sum->slot.buffer] += by;
+        for (int i = 0; i < sum->n_parts; i++)
+            t->sums[sum->parts[i]] += by;
+    }
 }
 
 static bool is_live(const struct wf_plan *p, int buffer, int step)
 {
     return buffer < 0 || (p->buffers[buffer].first <= step && step <= p->buffers[buffer].last);
+}
+
+static bool is_sum_live(const struct wf_plan *p, const struct wf_sum *sum, int step)
+{
+    bool ok = is_live(p, sum->slot.buffer, step);
+    for (int i = 0; i < sum->n_parts; i++)
+        ok = ok && is_live(p, sum->parts[i], step);
+    return ok;
 }
 
 /* Everything that a step touches is live then; the lives are what I2 was looked at with. */
@@ -183,16 +241,19 @@ static bool touches_live(const struct wf_plan *p, int s)
             ok = ok && is_live(p, m->slot.buffer, s) && is_live(p, m->staging, s);
         }
     if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END)
-        ok = ok && is_live(p, p->sums[step->which].slot.buffer, s);
+        ok = ok && is_sum_live(p, &p->sums[step->which], s);
     return ok;
 }
 
-/* Nobody writes what travels, nor reads what is being summed. */
+/* Nobody writes what travels, nor reads what is being summed or has not come. */
 static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
 {
-    int *counts = calloc(2 * ((size_t)p->n_buffers + 1), sizeof *counts);
+    const size_t n = (size_t)p->n_buffers + 1;
+    int *counts = calloc(2 * n + (size_t)p->n_exchanges + 1, sizeof *counts);
     WF_BUG_ON(!counts, "out of memory");
-    struct traffic t = { .p = p, .messages = counts, .sums = counts + p->n_buffers + 1 };
+    struct traffic t = {
+        .p = p, .messages = counts, .sums = counts + n, .exchanges = counts + 2 * n
+    };
     bool ok = true;
     for (int s = 0; ok && s < p->n_steps; s++) {
         const struct wf_step *step = &p->steps[s];
@@ -201,10 +262,13 @@ static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
             if (b >= 0 && (t.messages[b] || t.sums[b]))
                 ok = broken(err, 3, "written while it travels", buffer_name(p, b), s);
         }
-        for (int k = 0; ok && k < step->n_in; k++)
-            if (step->in[k].buffer >= 0 && t.sums[step->in[k].buffer])
-                ok = broken(err, 3, "read while it is summed", buffer_name(p, step->in[k].buffer),
-                            s);
+        for (int k = 0; ok && k < step->n_in; k++) {
+            const int b = step->in[k].buffer;
+            if (b >= 0 && t.sums[b])
+                ok = broken(err, 3, "read while it is summed", buffer_name(p, b), s);
+            else if (reads_too_early(&t, &step->in[k]))
+                ok = broken(err, 3, "read before it has come", buffer_name(p, b), s);
+        }
         if (ok && !touches_live(p, s))
             ok = broken(err, 3, "touches a buffer that is not live",
                         step->node ? step->node->name : NULL, s);

@@ -54,6 +54,8 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
     case WF_STEP_SUM_END:
         (void)fprintf(f, " %-15s %-22s %zu elements, axes %#x", "", p->sums[s->which].value->name,
                       p->sums[s->which].count, p->sums[s->which].axes);
+        if (p->sums[s->which].n_parts)
+            (void)fprintf(f, ", %d gradients", p->sums[s->which].n_parts);
         break;
     }
     for (int o = 0; o < s->n_out; o++)

@@ -94,6 +94,13 @@ static void touch_messages(struct wf_plan *plan, const struct wf_exchange *x, in
     }
 }
 
+static void touch_sum(struct wf_plan *plan, const struct wf_sum *sum, int step)
+{
+    touch(plan, sum->slot.buffer, step);
+    for (int i = 0; i < sum->n_parts; i++)
+        touch(plan, sum->parts[i], step);
+}
+
 static void find_lives(struct wf_plan *plan)
 {
     for (int s = 0; s < plan->n_steps; s++) {
@@ -106,7 +113,7 @@ static void find_lives(struct wf_plan *plan)
         if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
             touch_messages(plan, &plan->exchanges[step->which], s);
         if (step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END)
-            touch(plan, plan->sums[step->which].slot.buffer, s);
+            touch_sum(plan, &plan->sums[step->which], s);
     }
 }
 
@@ -154,16 +161,6 @@ static void pack_arena(struct wf_plan *plan)
     wf_arena_release(&scratch);
 }
 
-static void estimate_step(struct wf_plan *plan, const struct wf_device *device)
-{
-    for (int s = 0; s < plan->n_steps; s++)
-        plan->seconds += plan->steps[s].seconds;
-    const double bytes = (double)(plan->fetch_bytes + plan->reduce_bytes);
-    if (plan->n_exchanges + plan->n_sums > 0 && wf_mesh_size(&plan->scheme->mesh) > 1)
-        plan->seconds += bytes / device->link_bytes_per_second +
-                         device->link_seconds * (plan->n_exchanges + plan->n_sums);
-}
-
 static bool find_kernels(struct wf_planner *p, struct wf_err *err)
 {
     for (int i = 0; i < p->program->n_items; i++) {
@@ -197,7 +194,7 @@ struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_
         .device = scheme->options.device,
         .rank = rank,
         .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
-        .overlap = !scheme->options.no_overlap,
+        .options = &scheme->options,
         .kernel = wf_arena_array(&work, program->n_items, const struct wf_kernel *),
         .root = wf_arena_array(&work, program->n_instances, int),
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
@@ -206,15 +203,17 @@ struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_
     bool ok = find_kernels(&p, err);
     if (ok) {
         wf_planner_place(&p);
+        wf_planner_comm_init(&p, &work);
         ok = wf_planner_emit(&p, err);
     }
     if (ok) {
         find_lives(plan);
         note_values(&p);
         pack_arena(plan);
-        estimate_step(plan, p.device);
+        plan->seconds = wf_cost_plan(plan);
         ok = wf_plan_check(plan, err);
     }
+    free(p.buckets);
     wf_arena_release(&work);
     if (ok)
         return plan;

@@ -16,7 +16,8 @@
  *       was written.
  *   I2. Buffers that are live at the same step never overlap, and each lies inside its store.
  *   I3. Every exchange and sum that begins ends, once, later. What a step touches is live then, what
- *       an exchange or sum touches throughout, and no other step writes it in between.
+ *       an exchange or sum touches throughout, and no other step writes it in between, nor reads
+ *       what is being summed or what has not come yet.
  *   I4. Every send has exactly one matching receive of the same size, in the same order.
  *   I5. All ranks of a group meet each sum in the same order with the same size.
  */
@@ -26,11 +27,19 @@
 #include "plan/geometry.h"
 #include "plan/target.h"
 
+#define WF_BUCKET_BYTES ((size_t)4 << 20)
+
 struct wf_plan_options {
     const struct wf_device *device;
     int threads;       /* per rank, for the kernels' scratch; 0 means 1 */
     bool no_recompute; /* keep every result for the backward pass */
     bool no_overlap;   /* begin and end communication at the same place */
+    bool split_always; /* inner part and rim wherever it can be done, not where it pays */
+    /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
+     * all of them at the end of the backward pass. */
+    size_t bucket_bytes;
+    /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
+    double link_bytes_per_second, link_seconds;
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
      * is summed. The numbers are those of the whole image, the memory is that of the part. */
@@ -111,8 +120,9 @@ struct wf_exchange {
 };
 
 struct wf_sum {
-    const struct wf_value *value;
+    const struct wf_value *value; /* the first, if there are several */
     struct wf_slot slot;
+    int *parts, n_parts; /* buffers that the slot's own covers, if it is none of a value */
     size_t count;
     unsigned axes; /* mask of mesh axes that form the group */
 };

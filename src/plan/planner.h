@@ -10,18 +10,59 @@ struct wf_planner {
     const struct wf_program *program;
     const struct wf_device *device;
     int rank, threads;
-    bool overlap;
+    const struct wf_plan_options *options;
     const struct wf_kernel **kernel; /* per item */
     int *root;                       /* per instance: the instance whose buffer it shares */
     int64_t (*shift)[WF_AXES];       /* per instance: own coordinate + shift = the root's */
     struct wf_slot *slot;            /* per instance: all of its box; buffer -1: not on this rank */
-    size_t room_steps, room_buffers, room_exchanges, room_sums;
+    /* What has begun and not ended, per instance: the exchange or sum, or -1; and when the exchange
+     * is expected to be there, by the clock of estimated seconds. */
+    int *exchange, *sum;
+    double *arrives, clock;
+    struct wf_bucket *buckets;
+    int n_buckets, *bucket_of; /* per instance, or -1 */
+    size_t room_steps, room_buffers, room_exchanges, room_sums, room_buckets;
+};
+
+/* Gradients whose sums begin together, when the last of them is made. */
+struct wf_bucket {
+    int *parts, n_parts, left; /* instances in the order of the store; not yet made */
+    int *sums, n_sums;         /* begun */
+};
+
+/* Items whose inner parts run while what the first of them waits for is still on its way. */
+enum { WF_CHAIN_MOST = 8 };
+struct wf_chain {
+    int first, count;
+    struct wf_region inner[WF_CHAIN_MOST]; /* all of the work where nothing has to be waited for */
 };
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
 /* emit.c: the steps. */
 [[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
+struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
+                                    const struct wf_node *node);
+/* The region of an item's input that a part of its work reads, inside the image. */
+struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int input,
+                                  struct wf_region work);
+
+/* emit_comm.c: what begins behind an item and ends in front of one. */
+void wf_planner_comm_init(struct wf_planner *p, struct wf_arena *work);
+void wf_planner_begin_after(struct wf_planner *p, int item);
+void wf_planner_end_sums_before(struct wf_planner *p, int item);
+void wf_planner_end_before(struct wf_planner *p, int item);
+void wf_planner_end_all(struct wf_planner *p);
+
+/* split.c: whether the item and some behind it should run in two parts, the inner one first. */
+bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain *chain);
+
+/* cost.c: seconds, all of them estimates. */
+double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
+double wf_cost_copy(const struct wf_device *device, double bytes);
+double wf_cost_exchange(const struct wf_scheme *scheme, const struct wf_exchange *x);
+/* The whole step, with what is on its way beside what is computed. */
+double wf_cost_plan(const struct wf_plan *plan);
 
 int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes,
                           const char *name);

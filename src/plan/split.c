@@ -1,0 +1,228 @@
+/*
+ * Whether an item should run in two parts: first what needs nothing that is still on its way, then,
+ * when that has come, the rest.
+ *
+ * Where an item waits for a fetch, the items from it on form a chain: the inner part of the first
+ * reads only what the rank made itself, the inner part of the next only the inner part of the first
+ * and so on, and an item that reads none of it runs whole. All inner parts come before the end of
+ * the fetch, all rims behind it. That costs smaller kernels, and packed copies where a kernel wants
+ * packed boxes and an inner axis is cut; it saves what would be waited for. The chain is as long as
+ * pays most by the estimates, and there is none where nothing pays.
+ *
+ * C1. No item of a chain is a sum, and none but the last has a result that is fetched: so a chain
+ *     delays no communication behind a wait for something that began later (see emit_comm.c).
+ * C2. No item of a chain writes a buffer that travels, or that an item of the chain reads from
+ *     elsewhere: the rims still read what the inner parts read.
+ */
+#include <math.h>
+
+#include "ops/op.h"
+#include "plan/planner.h"
+
+/* What a kernel call costs that no estimate of its work knows of. */
+static const double call_seconds = 2e-5;
+
+static struct wf_region work_of(const struct wf_planner *p, int item)
+{
+    return wf_geometry_work(p->geo, p->rank, item);
+}
+
+/* The part of an instance that is there before the chain has waited: all of it (false), or `part`. */
+static bool is_partly_there(const struct wf_planner *p, const struct wf_chain *chain, int instance,
+                            struct wf_region *part)
+{
+    if (p->exchange[instance] >= 0) {
+        *part = wf_geometry_have(p->geo, p->rank, instance);
+        return true;
+    }
+    const int at = p->program->instances[instance].maker - chain->first;
+    if (at < 0 || at >= chain->count)
+        return false;
+    *part = chain->inner[at];
+    return !wf_region_equal(*part, work_of(p, chain->first + at));
+}
+
+struct trim {
+    const struct wf_planner *p;
+    int item, input;
+    struct wf_region part; /* of the input */
+};
+
+static bool reads_only_part(const struct trim *t, struct wf_region work, int axis, bool low)
+{
+    const struct wf_region r = wf_planner_reads(t->p, t->item, t->input, work);
+    if (wf_region_is_empty(r))
+        return true;
+    return low ? r.lo[axis] >= t->part.lo[axis] : r.hi[axis] <= t->part.hi[axis];
+}
+
+/* Cuts as little as possible from one end of the work: the less work, the less it reads. */
+static void trim_end(const struct trim *t, struct wf_region *work, int axis, bool low)
+{
+    int64_t good = wf_region_extent(*work, (enum wf_axis)axis), bad = -1; /* lines cut off */
+    while (good - bad > 1) {
+        const int64_t lines = bad + (good - bad) / 2;
+        struct wf_region less = *work;
+        *(low ? &less.lo[axis] : &less.hi[axis]) += low ? lines : -lines;
+        if (reads_only_part(t, less, axis, low))
+            good = lines;
+        else
+            bad = lines;
+    }
+    *(low ? &work->lo[axis] : &work->hi[axis]) += low ? good : -good;
+}
+
+/* The largest part of the work that can run now; empty: none. */
+static struct wf_region inner_of(const struct wf_planner *p, const struct wf_chain *chain, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    struct wf_region inner = work_of(p, item);
+    struct trim t = { .p = p, .item = item };
+    for (t.input = 0; t.input < it->node->n_in; t.input++) {
+        if (it->in[t.input] < 0 || !is_partly_there(p, chain, it->in[t.input], &t.part))
+            continue;
+        if (wf_region_is_empty(wf_planner_reads(p, item, t.input, inner)))
+            continue;
+        for (int axis = WF_N; axis < WF_C && !wf_region_is_empty(inner); axis++) {
+            trim_end(&t, &inner, axis, true);
+            trim_end(&t, &inner, axis, false);
+        }
+        /* An operator whose axes do not keep apart cannot be trimmed axis by axis. */
+        if (!wf_region_contains(t.part, wf_planner_reads(p, item, t.input, inner)))
+            return (struct wf_region){ 0 };
+    }
+    return inner;
+}
+
+static bool travels(const struct wf_planner *p, int buffer)
+{
+    for (int i = 0; i < p->program->n_instances; i++)
+        if ((p->exchange[i] >= 0 || p->sum[i] >= 0) && p->slot[i].buffer == buffer)
+            return true;
+    return false;
+}
+
+/* An input that was placed in the result is not read. */
+static bool reads_buffer(const struct wf_planner *p, int item, int buffer)
+{
+    const struct wf_item *it = &p->program->items[item];
+    for (int k = 0; k < it->node->n_in; k++)
+        if (it->in[k] >= 0 && p->slot[it->in[k]].buffer == buffer &&
+            p->root[it->in[k]] != it->out[0])
+            return true;
+    return false;
+}
+
+static bool has_fetched_result(const struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    for (int o = 0; o < it->node->n_out; o++)
+        if (p->geo->fetch_of[it->out[o]] >= 0)
+            return true;
+    return false;
+}
+
+/* C1, C2 */
+static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    if (wf_op_sums_over(it->node) || p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
+        return false;
+    for (int o = 0; o < it->node->n_out; o++) {
+        const int buffer = p->slot[it->out[o]].buffer;
+        if (buffer < 0 || p->bucket_of[it->out[o]] >= 0 || travels(p, buffer))
+            return false;
+        for (int j = chain->first; j <= item; j++)
+            if (reads_buffer(p, j, buffer))
+                return false;
+    }
+    return true;
+}
+
+/* --- what it costs --- */
+
+static double copy_seconds(const struct wf_planner *p, const struct wf_slot *slot,
+                           struct wf_region box)
+{
+    const struct wf_slot part = wf_slot_part(slot, box);
+    if (wf_region_is_empty(box) || wf_view_is_dense(&part.view))
+        return 0;
+    return wf_cost_copy(p->device, (double)wf_view_bytes(&part.view));
+}
+
+static double part_seconds(const struct wf_planner *p, int item, struct wf_region work)
+{
+    const struct wf_item *it = &p->program->items[item];
+    double seconds = wf_cost_kernel(p, item, work) + call_seconds;
+    if (!(p->kernel[item]->flags & WF_KERNEL_DENSE))
+        return seconds;
+    for (int k = 0; k < it->node->n_in; k++)
+        if (it->in[k] >= 0 && !it->node->in[k]->everywhere)
+            seconds += copy_seconds(p, &p->slot[it->in[k]], wf_planner_reads(p, item, k, work));
+    return seconds + copy_seconds(p, &p->slot[it->out[0]], work);
+}
+
+/* How long an item would still wait for its fetches; negative: it has none to wait for. */
+static double wait_seconds(const struct wf_planner *p, int item)
+{
+    double wait = -1;
+    for (int f = 0; f < p->geo->n_fetches; f++) {
+        const int i = p->geo->fetches[f].instance;
+        if (p->geo->fetches[f].before == item && p->exchange[i] >= 0)
+            wait = fmax(wait, fmax(p->arrives[i] - p->clock, 0));
+    }
+    return wait;
+}
+
+struct balance {
+    double wait, whole, inner, rim; /* seconds */
+    bool is_split;                  /* at least one item has both parts */
+};
+
+static void weigh(const struct wf_planner *p, const struct wf_chain *chain, int item,
+                  struct balance *b)
+{
+    const struct wf_region work = work_of(p, item), inner = chain->inner[item - chain->first];
+    struct wf_region rims[WF_SUBTRACT_MAX];
+    const int n = wf_region_subtract(work, inner, rims);
+    b->wait = fmax(b->wait, wait_seconds(p, item));
+    b->whole += part_seconds(p, item, work);
+    b->inner += part_seconds(p, item, inner);
+    for (int i = 0; i < n; i++)
+        b->rim += part_seconds(p, item, rims[i]);
+    b->is_split = b->is_split || n > 0;
+}
+
+static double gain(const struct balance *b)
+{
+    const double split = fmax(b->inner, b->wait) + b->rim;
+    return b->is_split ? b->wait + b->whole - split : 0;
+}
+
+bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain *chain)
+{
+    const bool always = p->options->split_always;
+    struct balance b = { .wait = wait_seconds(p, item) };
+    if (p->options->no_overlap || (always ? b.wait < 0 : b.wait <= call_seconds))
+        return false;
+    *chain = (struct wf_chain){ .first = item };
+    int best = 0;
+    double most = 0;
+    while (chain->count < WF_CHAIN_MOST && item < p->program->n_items) {
+        if (!may_join(p, chain, item))
+            break;
+        const struct wf_region inner = inner_of(p, chain, item);
+        if (wf_region_is_empty(inner))
+            break;
+        chain->inner[chain->count++] = inner;
+        weigh(p, chain, item, &b);
+        if (always ? b.is_split : gain(&b) > most) {
+            best = chain->count;
+            most = gain(&b);
+        }
+        if (has_fetched_result(p, item++)) /* C1 */
+            break;
+    }
+    chain->count = best;
+    return best > 0;
+}
