@@ -73,6 +73,28 @@ struct wf_shape wf_job_shape(int count, const int64_t size[])
     return shape;
 }
 
+static int64_t or_own(const struct wf_options *o, const char *key)
+{
+    return wf_options_is_set(o, key) ? wf_options_int(o, key) : -1;
+}
+
+static struct wf_model_tiles subdomains(const struct wf_options *o)
+{
+    struct wf_model_tiles sub = {
+        .channels = or_own(o, "model.comm.channels"),
+        .layers = or_own(o, "model.comm.layers"),
+        .kernel = or_own(o, "model.comm.kernel"),
+        .dropout = wf_options_real(o, "model.comm.dropout"),
+        .talk = (enum wf_talk)wf_options_int(o, "model.comm.where"),
+        .statistics = (enum wf_statistics)wf_options_int(o, "model.statistics"),
+        .trains_trunk = !wf_options_int(o, "model.freeze"),
+    };
+    const struct wf_setting *const tiles = wf_options_get(o, "model.tiles");
+    for (int i = 0; tiles->is_set && i < tiles->count; i++)
+        sub.tiles[3 - tiles->count + i] = tiles->list[i];
+    return sub;
+}
+
 const struct wf_model *wf_job_model(const struct wf_options *o, int count, const int64_t size[],
                                     struct wf_model_config *config, struct wf_err *err)
 {
@@ -80,7 +102,8 @@ const struct wf_model *wf_job_model(const struct wf_options *o, int count, const
                                         .in = wf_options_int(o, "model.in"),
                                         .classes = wf_options_int(o, "model.classes"),
                                         .base = wf_options_int(o, "model.base"),
-                                        .depth = wf_options_int(o, "model.depth") };
+                                        .depth = wf_options_int(o, "model.depth"),
+                                        .sub = subdomains(o) };
     if (size) {
         if (config->dims && config->dims != count - 2)
             (void)wf_err_set(err, WF_ERR_USAGE,

@@ -11,6 +11,8 @@
 static const char *const validations[] = { "auto", "crop", "whole", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
+static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
+static const char *const statistics[] = { "global", "tile", "rank", NULL };
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 const struct wf_option wf_option_table[] = {
@@ -48,6 +50,55 @@ const struct wf_option wf_option_table[] = {
       .min = 1,
       .max = 16,
       .unset = "the network's own" },
+
+    { .key = "model.tiles",
+      .help = "subdomains along each spatial axis, for networks that work on them",
+      .type = WF_OPTION_INTS,
+      .min = 1,
+      .max = 65536,
+      .count_min = 1,
+      .count_max = 3,
+      .unset = "one" },
+    { .key = "model.comm.channels",
+      .help = "channels that the subdomains share; 0: they do not talk",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = 65536,
+      .unset = "the network's own" },
+    { .key = "model.comm.layers",
+      .help = "convolutions of the communication network",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = 64,
+      .unset = "the network's own" },
+    { .key = "model.comm.kernel",
+      .help = "their extent; odd",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = 99,
+      .unset = "the network's own" },
+    { .key = "model.comm.dropout",
+      .help = "share of the communication network's results that is dropped in training",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 0.99,
+      .fallback = "0.1" },
+    { .key = "model.comm.where",
+      .help = "the communication network runs over the coarsest level, over every level, or over "
+              "each subdomain alone",
+      .type = WF_OPTION_NAME,
+      .names = talks,
+      .fallback = "coarsest" },
+    { .key = "model.statistics",
+      .help = "what batch norm's statistics are over where the network works on subdomains: "
+              "everything, each subdomain, or each rank's own part (depends on the mesh)",
+      .type = WF_OPTION_NAME,
+      .names = statistics,
+      .fallback = "global" },
+    { .key = "model.freeze",
+      .help = "a trunk with weights from elsewhere is not trained",
+      .type = WF_OPTION_BOOL,
+      .fallback = "true" },
 
     { .key = "data.path", .help = "folder of images", .type = WF_OPTION_TEXT, .unset = "none" },
     { .key = "data.format",

@@ -41,8 +41,9 @@ struct wf_value *wf_block_double(struct wf_graph *g, struct wf_value *x,
                                 .same = true,
                                 .bias = b->bias };
         wf_block_extents(b->dims, 3, conv.kernel);
-        const struct wf_norm norm = { .name = wf_arena_printf(&g->arena, "%s.bn%d", b->name, i),
-                                      .act = WF_RELU };
+        struct wf_norm norm = b->norm;
+        norm.name = wf_arena_printf(&g->arena, "%s.bn%d", b->name, i);
+        norm.act = WF_RELU;
         x = wf_batch_norm(g, wf_conv(g, x, &conv), &norm);
     }
     return x;
@@ -55,25 +56,34 @@ struct wf_value *wf_block_pool(struct wf_graph *g, struct wf_value *x, const cha
     return wf_max_pool(g, x, &pool);
 }
 
-struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_value *skip,
-                             const struct wf_block_up *b)
+struct wf_value *wf_block_grow(struct wf_graph *g, struct wf_value *x, const struct wf_value *like,
+                               const struct wf_block_up *b)
 {
     struct wf_conv conv = { .name = b->name, .out = b->out, .bias = b->bias };
     wf_block_extents(b->dims, 2, conv.kernel);
     wf_block_extents(b->dims, 2, conv.stride);
     x = wf_conv_transpose(g, x, &conv);
-    if (!x || !skip)
+    if (!x || !like)
         return NULL;
     int64_t lo[3], hi[3];
     bool is_short = false;
     for (int i = 0; i < 3; i++) {
-        const int64_t missing = skip->shape.at[WF_D + i] - x->shape.at[WF_D + i];
+        const int64_t missing = like->shape.at[WF_D + i] - x->shape.at[WF_D + i];
         lo[i] = missing / 2;
         hi[i] = missing - lo[i];
         is_short |= missing != 0;
     }
     if (is_short)
         x = wf_pad(g, x, wf_arena_printf(&g->arena, "%s.pad", b->name), lo, hi, WF_PAD_ZERO);
+    return x;
+}
+
+struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_value *skip,
+                             const struct wf_block_up *b)
+{
+    x = wf_block_grow(g, x, skip, b);
+    if (!x)
+        return NULL;
     return wf_concat(g, wf_arena_printf(&g->arena, "%s.concat", b->name), 2,
                      (struct wf_value *[]){ skip, x });
 }

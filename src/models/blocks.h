@@ -22,6 +22,7 @@ struct wf_block_double {
     int dims;
     int64_t out[2]; /* channels */
     bool bias;      /* of the convolutions */
+    struct wf_norm norm; /* what its statistics are over; the rest is filled in */
 };
 struct wf_value *wf_block_double(struct wf_graph *g, struct wf_value *x,
                                  const struct wf_block_double *b);
@@ -29,15 +30,17 @@ struct wf_value *wf_block_double(struct wf_graph *g, struct wf_value *x,
 /* Max pooling by 2. */
 struct wf_value *wf_block_pool(struct wf_graph *g, struct wf_value *x, const char *name, int dims);
 
-/* Transposed convolution 2 of stride 2, then [skip, up] side by side. Where the skip has an odd
- * extent the upsampled map is one short: zeros are added, floor(difference / 2) of them in front,
- * as the well-known PyTorch U-Net does. */
+/* Transposed convolution 2 of stride 2, then [skip, up] side by side; grow leaves the skip out. Where
+ * the skip has an odd extent the upsampled map is one short: zeros are added, floor(difference / 2) of
+ * them in front, as the well-known PyTorch U-Net does. */
 struct wf_block_up {
     const char *name;
     int dims;
     int64_t out; /* channels of the upsampled map */
     bool bias;
 };
+struct wf_value *wf_block_grow(struct wf_graph *g, struct wf_value *x, const struct wf_value *like,
+                               const struct wf_block_up *b);
 struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_value *skip,
                              const struct wf_block_up *b);
 

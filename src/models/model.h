@@ -7,12 +7,29 @@
 
 #include "graph/graph.h"
 
+/* What the statistics of a network's batch norms are over, where it works on subdomains. */
+enum wf_statistics { WF_STATISTICS_GLOBAL, WF_STATISTICS_TILE, WF_STATISTICS_RANK };
+/* Where its subdomains talk: on the coarsest level, on every level, or each one to itself only. */
+enum wf_talk { WF_TALK_COARSEST, WF_TALK_LEVELS, WF_TALK_ALONE };
+
+/* For networks that work on subdomains of the image (wf_model.tiled). */
+struct wf_model_tiles {
+    int64_t tiles[3]; /* subdomains along D, H, W; zeros: one */
+    /* The communication network; < 0: the network's own, 0 channels: the subdomains do not talk. */
+    int64_t channels, layers, kernel;
+    double dropout;
+    enum wf_talk talk;
+    enum wf_statistics statistics;
+    bool trains_trunk; /* a trunk with weights from elsewhere is trained too */
+};
+
 struct wf_model_config {
     int dims;        /* spatial dimensions: 1, 2 or 3; 0: the network's own */
     int64_t in;      /* input channels; 0 means 3 */
     int64_t classes; /* 0 means 2 */
     int64_t base;    /* channels of the first level; 0: the network's own */
     int64_t depth;   /* levels below the first; 0: the network's own */
+    struct wf_model_tiles sub;
 };
 
 struct wf_model {
@@ -20,6 +37,7 @@ struct wf_model {
     struct wf_model_config defaults;
     int dims_min, dims_max;
     bool dense;          /* one prediction per pixel; otherwise one per image */
+    bool tiled;          /* it works on subdomains: `sub` is read */
     bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,

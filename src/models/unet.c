@@ -2,39 +2,48 @@
  * U-Net: a double convolution per level, halved on the way down and doubled on the way up. Levels
  * are counted from the finest: enc0 .. enc{depth}, up{depth-1} and dec{depth-1} .. up0 and dec0.
  */
-#include "models/blocks.h"
+#include "models/unet.h"
 
-enum { DEEPEST = 16 };
-
-static struct wf_value *level(struct wf_graph *g, const struct wf_model_config *c,
-                              struct wf_value *x, const char *part, int64_t i)
+static struct wf_value *level(struct wf_graph *g, const struct wf_unet *u, struct wf_value *x,
+                              const char *part, int64_t i)
 {
-    const int64_t channels = c->base << i;
+    const int64_t channels = u->config->base << i;
     const struct wf_block_double block = { .name = wf_arena_printf(&g->arena, "%s%d", part, (int)i),
-                                           .dims = c->dims,
-                                           .out = { channels, channels } };
+                                           .dims = u->config->dims,
+                                           .out = { channels, channels },
+                                           .norm = u->norm };
     return wf_block_double(g, x, &block);
+}
+
+struct wf_value *wf_unet_down(struct wf_graph *g, struct wf_unet *u, struct wf_value *x)
+{
+    const int64_t depth = u->config->depth;
+    WF_BUG_ON(depth > WF_UNET_DEEPEST, "depth %d", (int)depth);
+    for (int64_t i = 0; i < depth; i++) {
+        u->skip[i] = level(g, u, x, "enc", i);
+        x = wf_block_pool(g, u->skip[i], wf_arena_printf(&g->arena, "pool%d", (int)i),
+                          u->config->dims);
+    }
+    return level(g, u, x, "enc", depth);
+}
+
+struct wf_value *wf_unet_up(struct wf_graph *g, struct wf_unet *u, struct wf_value *x)
+{
+    for (int64_t i = u->config->depth; i-- > 0;) {
+        const struct wf_block_up up = { .name = wf_arena_printf(&g->arena, "up%d", (int)i),
+                                        .dims = u->config->dims,
+                                        .out = u->config->base << i,
+                                        .bias = true };
+        x = level(g, u, wf_block_up(g, x, u->skip[i], &up), "dec", i);
+    }
+    return wf_block_logits(g, x, "out", u->config->classes);
 }
 
 static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x)
 {
-    struct wf_value *skip[DEEPEST + 1] = { NULL };
-    WF_BUG_ON(c->depth > DEEPEST, "depth %d", (int)c->depth);
-    x = wf_block_image(g, c, x);
-    for (int64_t i = 0; i < c->depth; i++) {
-        skip[i] = level(g, c, x, "enc", i);
-        x = wf_block_pool(g, skip[i], wf_arena_printf(&g->arena, "pool%d", (int)i), c->dims);
-    }
-    x = level(g, c, x, "enc", c->depth);
-    for (int64_t i = c->depth; i-- > 0;) {
-        const struct wf_block_up up = { .name = wf_arena_printf(&g->arena, "up%d", (int)i),
-                                        .dims = c->dims,
-                                        .out = c->base << i,
-                                        .bias = true };
-        x = level(g, c, wf_block_up(g, x, skip[i], &up), "dec", i);
-    }
-    return wf_block_logits(g, x, "out", c->classes);
+    struct wf_unet u = { .config = c };
+    return wf_unet_up(g, &u, wf_unet_down(g, &u, wf_block_image(g, c, x)));
 }
 
 const struct wf_model wf_model_unet = {

@@ -61,6 +61,7 @@ struct wf_norm {
     enum wf_act act; /* none, ReLU or leaky ReLU may be fused; others become a node */
     double slope;    /* of leaky ReLU */
     bool plain;      /* no weight and bias */
+    bool frozen;     /* batch norm: running statistics in training too, and they stay */
     /* Batch norm in training: what the statistics are over. Running ones are over everything. */
     int64_t
         tiles; /* > 0: samples are the subdomains of images, and each has statistics of its own */

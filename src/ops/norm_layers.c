@@ -131,7 +131,7 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
     const struct wf_param_spec mean_spec = per_channel(g, &l, "running_mean", WF_INIT_ZERO);
     const struct wf_param_spec var_spec = per_channel(g, &l, "running_var", WF_INIT_ONE);
     struct wf_value *mean = wf_state(g, &mean_spec), *var = wf_state(g, &var_spec);
-    if (!g->options.training) {
+    if (!g->options.training || n->frozen) {
         struct wf_value *const running[] = { mean, var };
         const char *stats = wf_arena_printf(&g->arena, "%s.stats", l.name);
         l.attrs.fixed = 1;

@@ -1,0 +1,24 @@
+/*
+ * The U-Net's two halves, for networks that do something between them.
+ *
+ *     struct wf_unet u = { .config = c };
+ *     x = wf_unet_down(g, &u, x);      the coarsest map; skips are kept in u.skip
+ *     logits = wf_unet_up(g, &u, x);
+ */
+#ifndef WF_MODELS_UNET_H
+#define WF_MODELS_UNET_H
+
+#include "models/blocks.h"
+
+enum { WF_UNET_DEEPEST = 16 };
+
+struct wf_unet {
+    const struct wf_model_config *config; /* dims, base, depth, classes */
+    struct wf_norm norm;                  /* what statistics are over */
+    struct wf_value *skip[WF_UNET_DEEPEST + 1];
+};
+
+struct wf_value *wf_unet_down(struct wf_graph *g, struct wf_unet *u, struct wf_value *x);
+struct wf_value *wf_unet_up(struct wf_graph *g, struct wf_unet *u, struct wf_value *x);
+
+#endif
