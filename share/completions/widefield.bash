@@ -11,6 +11,9 @@ _widefield() {
         key=${COMP_WORDS[COMP_CWORD - 1]}
     fi
     case $key in
+    model.comm.where) values='coarsest levels alone' ;;
+    model.statistics) values='global tile rank' ;;
+    model.freeze) values='true false' ;;
     data.format) values='auto folder pairs nnunet cifar10 classes' ;;
     data.augment) values='flip rot90 elastic brightness contrast' ;;
     data.balance) values='true false' ;;
@@ -51,7 +54,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= data.path= data.format= data.size= data.crop= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

@@ -20,8 +20,8 @@ struct wf_value *wf_block_image(struct wf_graph *g, const struct wf_model_config
 struct wf_block_double {
     const char *name;
     int dims;
-    int64_t out[2]; /* channels */
-    bool bias;      /* of the convolutions */
+    int64_t out[2];      /* channels */
+    bool bias;           /* of the convolutions */
     struct wf_norm norm; /* what its statistics are over; the rest is filled in */
 };
 struct wf_value *wf_block_double(struct wf_graph *g, struct wf_value *x,

@@ -52,12 +52,12 @@ static struct wf_value *residual(const struct net *n, struct wf_value *x, const 
                          &(struct step){ name2(n, name, "downsample.0"),
                                          name2(n, name, "downsample.1"), out, 1, stride,
                                          WF_ACT_NONE });
-    x = conv_norm(n, x,
-                  &(struct step){ name2(n, name, "conv1"), name2(n, name, "bn1"), out, 3, stride,
-                                  WF_RELU });
-    x = conv_norm(n, x,
-                  &(struct step){ name2(n, name, "conv2"), name2(n, name, "bn2"), out, 3, 1,
-                                  WF_ACT_NONE });
+    x = conv_norm(
+        n, x,
+        &(struct step){ name2(n, name, "conv1"), name2(n, name, "bn1"), out, 3, stride, WF_RELU });
+    x = conv_norm(
+        n, x,
+        &(struct step){ name2(n, name, "conv2"), name2(n, name, "bn2"), out, 3, 1, WF_ACT_NONE });
     return wf_activation(n->g, wf_add(n->g, x, skip), name2(n, name, "relu"), WF_RELU, 0);
 }
 
@@ -87,11 +87,10 @@ static void trunk(const struct net *n, struct wf_value *x, struct wf_value *stag
 static struct wf_value *twice(const struct net *n, struct wf_value *x, const char *name,
                               int64_t out)
 {
-    return wf_block_double(n->g, x,
-                           &(struct wf_block_double){ .name = name,
-                                                      .dims = n->c->dims,
-                                                      .out = { out, out },
-                                                      .norm = n->norm });
+    return wf_block_double(
+        n->g, x,
+        &(struct wf_block_double){
+            .name = name, .dims = n->c->dims, .out = { out, out }, .norm = n->norm });
 }
 
 static struct wf_value *decode(const struct net *n, struct wf_value *x,
@@ -107,9 +106,9 @@ static struct wf_value *decode(const struct net *n, struct wf_value *x,
         x = twice(n, wf_block_up(n->g, x, stage[i], &u), wf_arena_printf(a, "dec%d", i + 1),
                   out[i]);
     }
-    x = wf_block_grow(n->g, x, image,
-                      &(struct wf_block_up){
-                          .name = "up0", .dims = n->c->dims, .out = up[0], .bias = true });
+    x = wf_block_grow(
+        n->g, x, image,
+        &(struct wf_block_up){ .name = "up0", .dims = n->c->dims, .out = up[0], .bias = true });
     return wf_block_logits(n->g, twice(n, x, "dec0", up[0]), "out", n->c->classes);
 }
 
