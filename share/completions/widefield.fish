@@ -118,6 +118,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'train.weight_decay=' -d
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.decay_vectors=' -d 'weight decay, and the ratio of lamb and lars, also for biases and norms'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.trust=' -d 'of lars: the part of a weight\'s norm that a step may be'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.loss=' -d 'loss, or a sum such as ce+dice'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'train.loss_per_tile=' -d 'the mean of the subdomains\' losses instead of the loss of the whole image, for networks that work on subdomains'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.ignore=' -d 'label that does not count'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.validate_every=' -d 'epochs from one validation to the next; the last is always validated'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.validate_on=' -d 'whole images, or crops that cover them; auto: whole where all have one size, of at most four crops'

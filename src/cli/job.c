@@ -157,7 +157,9 @@ static void build_target(const struct wf_job *job, struct wf_network *net)
         net->target->border_dims = job->model->dense ? job->config.dims : 0;
 }
 
-static struct wf_value *build_loss(const struct wf_job *job, const struct wf_network *net)
+/* The sum of train.loss on a part of the prediction, or on all of it. */
+static struct wf_value *build_losses(const struct wf_job *job, const struct wf_network *net,
+                                     struct wf_value *logits, struct wf_value *target)
 {
     typedef struct wf_value *maker(struct wf_graph *, struct wf_value *, struct wf_value *,
                                    const struct wf_loss *);
@@ -176,10 +178,45 @@ static struct wf_value *build_loss(const struct wf_job *job, const struct wf_net
         const struct wf_loss spec = { .name = makers[i].name,
                                       .ignore = net->ignore,
                                       .has_ignore = net->has_ignore };
-        struct wf_value *const one = makers[i].make(net->graph, net->logits, net->target, &spec);
+        struct wf_value *const one = makers[i].make(net->graph, logits, target, &spec);
         sum = sum ? wf_add(net->graph, sum, one) : one;
     }
     return sum;
+}
+
+static struct wf_value *part_of(struct wf_graph *g, struct wf_value *v, struct wf_region space)
+{
+    struct wf_region part = wf_shape_region(v->shape);
+    for (int a = WF_D; a < WF_C; a++) {
+        part.lo[a] = space.lo[a];
+        part.hi[a] = wf_min(space.hi[a], part.hi[a]);
+    }
+    return wf_slice(g, v, part);
+}
+
+/* The loss of the whole prediction, or the mean of the losses of its subdomains. */
+static struct wf_value *build_loss(const struct wf_job *job, const struct wf_network *net)
+{
+    const int64_t *const tiles = job->config.sub.tiles;
+    const int64_t count = tiles[0] * tiles[1] * tiles[2];
+    struct wf_value *sum = NULL;
+    if (!net->logits || !net->target || count == 1 ||
+        !wf_options_int(job->cli->options, "train.loss_per_tile"))
+        return build_losses(job, net, net->logits, net->target);
+    for (int64_t t = 0; t < count; t++) {
+        struct wf_region space = { 0 };
+        int64_t number = t;
+        for (int i = 2; i >= 0; i--) {
+            const int64_t extent = (net->image->shape.at[WF_D + i] + tiles[i] - 1) / tiles[i];
+            space.lo[WF_D + i] = number % tiles[i] * extent;
+            space.hi[WF_D + i] = space.lo[WF_D + i] + extent;
+            number /= tiles[i];
+        }
+        struct wf_value *const one = build_losses(job, net, part_of(net->graph, net->logits, space),
+                                                  part_of(net->graph, net->target, space));
+        sum = sum ? wf_add(net->graph, sum, one) : one;
+    }
+    return sum ? wf_scale(net->graph, sum, 1.0 / (double)count) : NULL;
 }
 
 static bool find_precision(const struct wf_job *job, enum wf_dtype *compute, struct wf_err *err)

@@ -220,6 +220,11 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_SUM,
       .names = losses,
       .fallback = "ce" },
+    { .key = "train.loss_per_tile",
+      .help = "the mean of the subdomains' losses instead of the loss of the whole image, for "
+              "networks that work on subdomains",
+      .type = WF_OPTION_BOOL,
+      .fallback = "false" },
     { .key = "train.ignore",
       .help = "label that does not count",
       .type = WF_OPTION_INT,
