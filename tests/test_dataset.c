@@ -112,6 +112,59 @@ static void pairs__are_found_by_the_ending_of_the_name(void **state)
     REFUSED("pairs", "'pairs/z.png' has no mask", "z_masks");
 }
 
+static void rgb(const char *path, int64_t h, int64_t w, const uint8_t *data)
+{
+    support_write(path, &(struct support_picture){
+                            .depth = 1, .height = h, .width = w, .channels = 3, .data = data });
+}
+
+static void deepglobe__has_seven_colours_and_rounds_them(void **state)
+{
+    support_folder("deepglobe");
+    const uint8_t image[8 * 3] = { 1, 2, 3 };
+    const uint8_t mask[8 * 3] = { 0, 255, 255, 255, 255, 0,   255, 0, 255, 0,   255, 0,
+                                  0, 0,   255, 255, 255, 255, 0,   0, 0,   127, 128, 200 };
+    rgb("deepglobe/119_sat.png", 2, 4, image);
+    rgb("deepglobe/119_mask.png", 2, 4, mask);
+    struct wf_dataset *ds = open_set("deepglobe");
+    const struct wf_dataset_info *info = wf_dataset_info(ds);
+    assert_int_equal(info->layout, WF_LAYOUT_DEEPGLOBE);
+    assert_int_equal(info->n_classes, 7);
+    assert_string_equal(info->classes[3].name, "forest");
+    assert_int_equal(info->classes[0].found, 2);
+    assert_true(info->has_ignore);
+    assert_int_equal(info->ignore, 6);
+    labels_are(ds, 0, (const int32_t[]){ 0, 1, 2, 3, 4, 5, 6, 0 }, 8);
+    wf_dataset_free(ds);
+    rgb("deepglobe/120_sat.png", 2, 4, image);
+    REFUSED("deepglobe", "120_sat.png' has no mask", "120_mask.png");
+}
+
+static void inria__keeps_the_first_five_of_each_city(void **state)
+{
+    support_folder("inria/images");
+    support_folder("inria/gt");
+    const uint8_t image[4 * 3] = { 9 }, mask[4] = { 0, 255, 255, 0 };
+    static const char *const names[] = { "austin1", "austin5", "austin6", "austin36", "tyrol-w5" };
+    char path[64];
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(path, sizeof path, "inria/images/%s.tif", names[i]);
+        rgb(path, 2, 2, image);
+        (void)snprintf(path, sizeof path, "inria/gt/%s.tif", names[i]);
+        gray(path, 2, 2, mask);
+    }
+    struct wf_dataset *ds = open_set("inria");
+    assert_int_equal(wf_dataset_info(ds)->layout, WF_LAYOUT_INRIA);
+    assert_int_equal(wf_dataset_info(ds)->n_classes, 2);
+    labels_are(ds, 0, (const int32_t[]){ 0, 1, 1, 0 }, 4);
+    for (int64_t i = 0; i < 5; i++) {
+        const struct wf_data_sample *sample = wf_dataset_sample(ds, i);
+        const bool late = !strcmp(sample->name, "austin6") || !strcmp(sample->name, "austin36");
+        assert_int_equal(sample->held_out, !late);
+    }
+    wf_dataset_free(ds);
+}
+
 static void nnunet__has_a_file_for_each_channel_and_names_in_json(void **state)
 {
     support_folder("nn/imagesTr");
@@ -514,6 +567,8 @@ int main(void)
         cmocka_unit_test(classes_txt__makes_one_class_of_many_objects),
         cmocka_unit_test(refusals__name_the_file_and_the_fix),
 #endif
+        cmocka_unit_test(deepglobe__has_seven_colours_and_rounds_them),
+        cmocka_unit_test(inria__keeps_the_first_five_of_each_city),
         cmocka_unit_test(nnunet__has_a_file_for_each_channel_and_names_in_json),
         cmocka_unit_test(cifar10__labels_images_and_holds_out_the_test_batch),
         cmocka_unit_test(fits__tells_what_to_set),

@@ -14,7 +14,7 @@ _widefield() {
     model.comm.where) values='coarsest levels alone' ;;
     model.statistics) values='global tile rank' ;;
     model.freeze) values='true false' ;;
-    data.format) values='auto folder pairs nnunet cifar10 classes' ;;
+    data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria' ;;
     data.augment) values='flip rot90 elastic brightness contrast' ;;
     data.balance) values='true false' ;;
     train.optimizer) values='sgd momentum nesterov adagrad rmsprop adam adamw lamb lars' ;;

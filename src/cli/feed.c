@@ -38,6 +38,9 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
     const struct wf_options *const o = feed->cli->options;
     struct wf_arena *const a = &feed->arena;
     const char *const loss = wf_options_text(o, "train.loss");
+    if (info->has_ignore && !wf_options_is_set(o, "train.ignore") &&
+        !put(feed, "train.ignore", wf_arena_printf(a, "%d", info->ignore), err))
+        return false;
     /* A 0/1 target per class is one channel where there are two classes. */
     const int found = count_classes(feed);
     const bool one = strcmp(loss, "bce") == 0 && found == 2;

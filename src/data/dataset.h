@@ -17,6 +17,8 @@
  *   nnunet   imagesTr/CASE_0000.nii.gz ..., labelsTr/CASE.nii.gz, dataset.json
  *   cifar10  data_batch_*.bin, test_batch.bin: one label for each image
  *   classes  CLASS/NAME.*, or train/CLASS/ and test/CLASS/: one label for each image
+ *   deepglobe  ID_sat.jpg and ID_mask.png, seven colours
+ *   inria    images/CITY1.tif and gt/CITY1.tif, 0 and 255; numbers 1 to 5 are for validation
  *
  * What the values of a mask mean: a file classes.txt in the folder says it (a line for each class:
  * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and 255
@@ -43,6 +45,8 @@ enum wf_data_layout {
     WF_LAYOUT_NNUNET,
     WF_LAYOUT_CIFAR10,
     WF_LAYOUT_CLASSES,
+    WF_LAYOUT_DEEPGLOBE,
+    WF_LAYOUT_INRIA,
     WF_LAYOUTS
 };
 extern const char
@@ -88,6 +92,8 @@ struct wf_dataset_info {
     enum wf_codes codes;
     int n_classes; /* 0 without labels; ids [0, n_classes) */
     const struct wf_data_class *classes;
+    bool has_ignore; /* the layout itself says which class does not count */
+    int32_t ignore;
     int64_t other;   /* pixels seen with a label that is past WF_DATA_CLASSES or no class */
     int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
     bool scanned_all;

@@ -34,7 +34,8 @@ struct wf_entry {
 
 struct wf_layout_kind {
     const char *name;
-    const char *looks; /* what such a folder holds, for messages */
+    const char *looks;  /* what such a folder holds, for messages */
+    bool rounds_colors; /* of masks: a channel of 128 and more is 255, others are 0 */
     /* Could the folder be of this layout? */
     bool (*probe)(const char *path);
     bool (*list)(struct wf_dataset *ds, struct wf_err *err);
@@ -43,7 +44,7 @@ struct wf_layout_kind {
                  const struct wf_region *window, float *image, struct wf_err *err);
 };
 extern const struct wf_layout_kind wf_layout_folder, wf_layout_pairs, wf_layout_nnunet,
-    wf_layout_cifar10, wf_layout_classes;
+    wf_layout_cifar10, wf_layout_classes, wf_layout_deepglobe, wf_layout_inria;
 
 struct wf_dataset {
     struct wf_arena arena;

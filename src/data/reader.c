@@ -230,6 +230,9 @@ const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
         return NULL;
     if (stored != *channels)
         paint(wf_raster_info(r), count, raw);
+    if (reader->ds->kind->rounds_colors)
+        for (int64_t i = 0; i < count * *channels; i++)
+            raw[i] = raw[i] >= 128 ? 255 : 0;
     return raw;
 }
 

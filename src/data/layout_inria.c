@@ -1,0 +1,62 @@
+/* Inria's aerial images: images/CITY<number>.tif with gt/CITY<number>.tif, 0 and 255. The first five of
+ * each city are kept for validation, as the dataset's authors do. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/dataset_inside.h"
+
+enum { HELD_OUT = 5 };
+
+static bool probe(const char *path)
+{
+    return wf_folder_exists(path, "images") && wf_folder_exists(path, "gt");
+}
+
+/* The number at the end of a stem; 0: none. */
+static long number_of(const char *stem)
+{
+    const char *end = stem + strlen(stem);
+    while (end > stem && isdigit((unsigned char)end[-1]))
+        end--;
+    return strtol(end, NULL, 10);
+}
+
+static bool list(struct wf_dataset *ds, struct wf_err *err)
+{
+    struct wf_arena *const arena = &ds->arena;
+    const char *const images = wf_path_join(arena, ds->info.path, "images");
+    const char *const truth = wf_path_join(arena, ds->info.path, "gt");
+    struct wf_folder from, with;
+    if (!wf_folder_list(arena, images, &from, err) || !wf_folder_list(arena, truth, &with, err))
+        return false;
+    ds->info.labels = WF_LABELS_PIXEL;
+    struct wf_names masks = { .items = wf_arena_array(arena, with.n_files + 1, struct wf_named) };
+    for (size_t i = 0; i < with.n_files; i++)
+        if (wf_is_image_name(with.files[i]))
+            masks.items[masks.count++] =
+                (struct wf_named){ .stem = wf_stem(arena, with.files[i]), .name = with.files[i] };
+    wf_names_sort(&masks);
+    for (size_t i = 0; i < from.n_files; i++) {
+        if (!wf_is_image_name(from.files[i]))
+            continue;
+        const char *const stem = wf_stem(arena, from.files[i]);
+        const struct wf_named *const mask = wf_names_find(&masks, stem);
+        const long number = number_of(stem);
+        struct wf_entry *const e =
+            wf_dataset_add(ds, stem, wf_path_join(arena, images, from.files[i]),
+                           mask ? wf_path_join(arena, truth, mask->name) : NULL);
+        e->sample.held_out = number >= 1 && number <= HELD_OUT;
+        if (!mask)
+            wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s/%s.tif'",
+                               e->sample.image, truth, stem);
+    }
+    return true;
+}
+
+const struct wf_layout_kind wf_layout_inria = {
+    .name = "inria",
+    .looks = "images/ and gt/ with the same names",
+    .probe = probe,
+    .list = list,
+};
