@@ -1,84 +1,219 @@
-/* plan: what each rank will hold, send and do, from the plan alone. Nothing runs. */
+/* plan: what each rank will hold, send and do, from the plans alone. Nothing runs. */
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "cli/once.h"
 #include "cli/text.h"
 #include "device/device.h"
+#include "plan/memo.h"
+#include "plan/survey.h"
 
-struct plans {
-    struct wf_plan **at; /* by rank */
-    int count;
-    int64_t explain; /* the rank whose steps are printed */
+/* What is printed: the figures of all ranks, and the steps of one of them. */
+struct look {
+    const struct wf_job *job;
+    struct wf_survey *survey;
+    int64_t explained; /* rank */
+    char *steps;       /* NULL: not asked for */
 };
 
-static void plans_release(struct plans *p)
+static bool look_init(struct look *look, struct wf_err *err)
 {
-    for (int i = 0; i < p->count; i++)
-        wf_plan_free(p->at[i]);
+    const struct wf_job *const job = look->job;
+    look->survey = wf_survey_new(job->scheme, err);
+    if (!look->survey || !wf_cli_flag(job->cli, "explain"))
+        return look->survey != NULL;
+    struct wf_memo memo = { 0 };
+    struct wf_plan *const plan = wf_plan_sketch(job->scheme, (int)look->explained, &memo, err);
+    if (plan)
+        look->steps = wf_plan_explain(&job->cli->arena, plan);
+    wf_plan_free(plan);
+    wf_memo_release(&memo);
+    return look->steps != NULL;
 }
 
-/* The plans of all ranks, held against each other. */
-static bool plans_init(struct plans *p, const struct wf_job *job, struct wf_err *err)
-{
-    p->count = job->ranks;
-    p->at = wf_arena_array(&job->cli->arena, p->count, struct wf_plan *);
-    for (int i = 0; i < p->count; i++) {
-        p->at[i] = wf_plan_new(job->scheme, i, err);
-        if (!p->at[i])
-            return false;
-    }
-    return wf_plan_check_all((const struct wf_plan *const *)p->at, p->count, err);
-}
-
-static double slowest(const struct plans *p)
+static double slowest(const struct wf_survey *s)
 {
     double seconds = 0;
-    for (int i = 0; i < p->count; i++)
-        seconds = p->at[i]->seconds > seconds ? p->at[i]->seconds : seconds;
+    for (int i = 0; i < s->n_ranks; i++)
+        seconds = s->ranks[i].seconds > seconds ? s->ranks[i].seconds : seconds;
     return seconds;
 }
 
-static bool print_json(const struct wf_job *job, const struct plans *p, struct wf_err *err)
+static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank *r)
 {
+    return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+}
+
+/* --- for programs --- */
+
+static bool print_json(const struct look *look, struct wf_err *err)
+{
+    const struct wf_job *const job = look->job;
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
     cJSON_AddNumberToObject(json, "ranks", job->ranks);
     cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->graph, false));
     cJSON_AddNumberToObject(json, "flops", wf_job_flops(job->graph));
     cJSON *const all = cJSON_AddArrayToObject(json, "per_rank");
-    for (int i = 0; i < p->count; i++) {
-        const struct wf_plan *const plan = p->at[i];
+    for (int i = 0; i < look->survey->n_ranks; i++) {
+        const struct wf_survey_rank *const r = &look->survey->ranks[i];
         cJSON *const one = cJSON_CreateObject();
         cJSON_AddNumberToObject(one, "rank", i);
-        cJSON_AddNumberToObject(one, "arena_bytes", (double)plan->arena_bytes);
-        cJSON_AddNumberToObject(one, "live_bytes", (double)plan->live_bytes);
-        cJSON_AddNumberToObject(one, "param_bytes", (double)wf_job_param_bytes(job, plan));
-        cJSON_AddNumberToObject(one, "fetch_bytes", (double)plan->fetch_bytes);
-        cJSON_AddNumberToObject(one, "reduce_bytes", (double)plan->reduce_bytes);
-        cJSON_AddNumberToObject(one, "steps", plan->n_steps);
-        cJSON_AddNumberToObject(one, "flops", plan->flops);
-        cJSON_AddNumberToObject(one, "references", plan->references);
+        cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
+        cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
+        cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));
+        cJSON_AddNumberToObject(one, "fetch_bytes", (double)r->fetch_bytes);
+        cJSON_AddNumberToObject(one, "send_bytes", (double)r->send_bytes);
+        cJSON_AddNumberToObject(one, "reduce_bytes", (double)r->reduce_bytes);
+        cJSON_AddNumberToObject(one, "messages", r->messages);
+        cJSON_AddNumberToObject(one, "steps", r->steps);
+        cJSON_AddNumberToObject(one, "flops", r->flops);
+        cJSON_AddNumberToObject(one, "seconds", r->seconds);
+        cJSON_AddNumberToObject(one, "compute_seconds", r->compute_seconds);
+        cJSON_AddNumberToObject(one, "references", r->references);
         cJSON_AddItemToArray(all, one);
     }
-    cJSON_AddNumberToObject(json, "step_seconds", slowest(p));
-    if (wf_cli_flag(job->cli, "explain"))
-        cJSON_AddStringToObject(json, "explain",
-                                wf_plan_explain(&job->cli->arena, p->at[p->explain]));
+    cJSON_AddNumberToObject(json, "step_seconds", slowest(look->survey));
+    if (look->steps)
+        cJSON_AddStringToObject(json, "explain", look->steps);
     return wf_cli_print_json(job->cli, json, err);
 }
 
-/* Sends and receives of a rank's step. */
-static int messages_of(const struct wf_plan *plan)
+/* --- for people --- */
+
+enum {
+    ALL_UP_TO = 16, /* ranks: beyond, a summary and the worst of them */
+    WORST = 5,
+    COLUMNS = 10,
+};
+
+/* The figures of a row, in the order of the columns. */
+struct figures {
+    double at[COLUMNS - 1];
+};
+
+static struct figures figures_of(const struct wf_job *job, const struct wf_survey_rank *r)
 {
-    int count = 0;
-    for (int i = 0; i < plan->n_exchanges; i++)
-        count += plan->exchanges[i].n_messages;
-    return count;
+    const double params = (double)param_bytes(job, r);
+    return (struct figures){ { (double)r->arena_bytes + params, (double)r->arena_bytes,
+                               (double)r->live_bytes, params, (double)r->fetch_bytes, r->messages,
+                               (double)r->reduce_bytes, r->steps, r->seconds } };
 }
 
-static void print_text(const struct wf_job *job, const struct plans *p)
+static void add_row(struct wf_table *t, const char *name, const struct figures *f)
 {
+    struct wf_arena *const a = t->arena;
+    wf_table_row(t, COLUMNS,
+                 (const char *[]){ name, wf_text_bytes(a, f->at[0]), wf_text_bytes(a, f->at[1]),
+                                   wf_text_bytes(a, f->at[2]), wf_text_bytes(a, f->at[3]),
+                                   wf_text_bytes(a, f->at[4]), wf_text_count(a, (int64_t)f->at[5]),
+                                   wf_text_bytes(a, f->at[6]), wf_text_count(a, (int64_t)f->at[7]),
+                                   wf_text_seconds(a, f->at[8]) });
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each column has its own least, median and most: no rank need have all of them. */
+static void add_summary(struct wf_table *t, const struct look *look)
+{
+    const int n = look->survey->n_ranks;
+    struct figures least, median, most;
+    struct wf_arena arena = { 0 };
+    double *const column = wf_arena_array(&arena, n, double);
+    for (int c = 0; c < COLUMNS - 1; c++) {
+        for (int i = 0; i < n; i++)
+            column[i] = figures_of(look->job, &look->survey->ranks[i]).at[c];
+        qsort(column, (size_t)n, sizeof *column, by_value);
+        least.at[c] = column[0];
+        median.at[c] = n % 2 ? column[n / 2] : (column[n / 2 - 1] + column[n / 2]) / 2;
+        most.at[c] = column[n - 1];
+    }
+    wf_arena_release(&arena);
+    add_row(t, "least", &least);
+    add_row(t, "median", &median);
+    add_row(t, "most", &most);
+}
+
+struct placed {
+    double by;
+    int rank;
+};
+
+static int largest_first(const void *a, const void *b)
+{
+    const struct placed *const x = a, *const y = b;
+    return x->by != y->by ? (x->by > y->by ? -1 : 1) : (x->rank < y->rank ? -1 : 1);
+}
+
+static const char *rank_name(const struct look *look, int rank)
+{
+    struct wf_arena *const arena = &look->job->cli->arena;
+    const struct wf_mesh *const mesh = &look->job->mesh;
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(mesh, rank, at);
+    const char *place = "";
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        if (mesh->at[a] > 1)
+            place = wf_arena_printf(arena, "%s%s%d", place, *place ? "," : "", at[a]);
+    return *place ? wf_arena_printf(arena, "%d (%s)", rank, place)
+                  : wf_arena_printf(arena, "%d", rank);
+}
+
+/* The ranks with most of one column. */
+static void add_worst(struct wf_table *t, const struct look *look, int column)
+{
+    const int n = look->survey->n_ranks;
+    struct wf_arena arena = { 0 };
+    struct placed *const order = wf_arena_array(&arena, n, struct placed);
+    for (int i = 0; i < n; i++)
+        order[i] = (struct placed){ figures_of(look->job, &look->survey->ranks[i]).at[column], i };
+    qsort(order, (size_t)n, sizeof *order, largest_first);
+    for (int i = 0; i < WORST && i < n; i++) {
+        const struct figures f = figures_of(look->job, &look->survey->ranks[order[i].rank]);
+        add_row(t, rank_name(look, order[i].rank), &f);
+    }
+    wf_arena_release(&arena);
+}
+
+static void add_head(struct wf_table *t, const char *first)
+{
+    wf_table_row(t, COLUMNS,
+                 (const char *[]){ first, ">memory", ">arena", ">lower bound", ">weights",
+                                   ">fetched", ">messages", ">summed", ">steps", ">time" });
+}
+
+static void print_ranks(const struct look *look)
+{
+    struct wf_table t = { .arena = &look->job->cli->arena };
+    const bool all = look->survey->n_ranks <= ALL_UP_TO;
+    add_head(&t, all ? "rank" : "");
+    for (int i = 0; all && i < look->survey->n_ranks; i++) {
+        const struct figures f = figures_of(look->job, &look->survey->ranks[i]);
+        add_row(&t, rank_name(look, i), &f);
+    }
+    if (!all)
+        add_summary(&t, look);
+    wf_table_print(&t, stdout);
+    if (all)
+        return;
+    (void)printf("\nranks with most memory\n");
+    add_head(&t, "rank");
+    add_worst(&t, look, 0);
+    wf_table_print(&t, stdout);
+    (void)printf("\nslowest ranks\n");
+    add_head(&t, "rank");
+    add_worst(&t, look, COLUMNS - 2);
+    wf_table_print(&t, stdout);
+}
+
+static void print_text(const struct look *look)
+{
+    const struct wf_job *const job = look->job;
     struct wf_arena *const arena = &job->cli->arena;
     int64_t size[WF_AXES];
     const struct wf_shape *const s = &job->input->shape;
@@ -94,44 +229,27 @@ static void print_text(const struct wf_job *job, const struct plans *p)
     (void)printf("%s parameters, %s a step, about %s\n\n",
                  wf_text_count(arena, wf_graph_parameters(job->graph, false)),
                  wf_text_flops(arena, wf_job_flops(job->graph)),
-                 wf_text_seconds(arena, slowest(p)));
-    struct wf_table t = { .arena = arena };
-    wf_table_row(&t, 9,
-                 (const char *[]){ ">rank", ">arena", ">lower bound", ">weights", ">fetched",
-                                   ">messages", ">summed", ">steps", ">compute" });
-    for (int i = 0; i < p->count; i++) {
-        const struct wf_plan *const plan = p->at[i];
-        wf_table_row(&t, 9,
-                     (const char *[]){ wf_arena_printf(arena, "%d", i),
-                                       wf_text_bytes(arena, (double)plan->arena_bytes),
-                                       wf_text_bytes(arena, (double)plan->live_bytes),
-                                       wf_text_bytes(arena, (double)wf_job_param_bytes(job, plan)),
-                                       wf_text_bytes(arena, (double)plan->fetch_bytes),
-                                       wf_text_count(arena, messages_of(plan)),
-                                       wf_text_bytes(arena, (double)plan->reduce_bytes),
-                                       wf_text_count(arena, plan->n_steps),
-                                       wf_text_flops(arena, plan->flops) });
-    }
-    wf_table_print(&t, stdout);
+                 wf_text_seconds(arena, slowest(look->survey)));
+    print_ranks(look);
+    if (look->steps)
+        (void)printf("\nrank %d\n%s", (int)look->explained, look->steps);
 }
 
-static void warn_references(const struct wf_job *job, const struct plans *p)
+static void warn_references(const struct look *look)
 {
-    if (p->at[0]->references > 0 && job->device != &wf_device_reference)
-        wf_log(&job->cli->log, WF_LOG_WARN,
+    const int references = look->survey->ranks[0].references;
+    if (references > 0 && look->job->device != &wf_device_reference)
+        wf_log(&look->job->cli->log, WF_LOG_WARN,
                "%d kernels of rank 0 are slow references: device '%s' has none of its own",
-               p->at[0]->references, job->device->name);
+               references, look->job->device->name);
 }
 
-static bool print_plans(const struct wf_job *job, const struct plans *p, struct wf_err *err)
+static bool print(const struct look *look, struct wf_err *err)
 {
-    warn_references(job, p);
-    if (job->cli->json)
-        return print_json(job, p, err);
-    print_text(job, p);
-    if (wf_cli_flag(job->cli, "explain"))
-        (void)printf("\nrank %d\n%s", (int)p->explain,
-                     wf_plan_explain(&job->cli->arena, p->at[p->explain]));
+    warn_references(look);
+    if (look->job->cli->json)
+        return print_json(look, err);
+    print_text(look);
     return true;
 }
 
@@ -140,10 +258,10 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct wf_job *const job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = job != NULL;
     if (ok && cli->speaks) { /* one rank can make the plans of all */
-        struct plans p = { 0 };
-        ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &p.explain, err) &&
-             plans_init(&p, job, err) && print_plans(job, &p, err);
-        plans_release(&p);
+        struct look look = { .job = job };
+        ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
+             look_init(&look, err) && print(&look, err);
+        wf_survey_free(look.survey);
     }
     if (cli->world)
         ok = wf_comm_agree(cli->world, ok, err);

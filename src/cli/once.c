@@ -29,11 +29,16 @@ struct wf_optim_options wf_job_optim_options(const struct wf_options *o)
     return options;
 }
 
+size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)
+{
+    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
+    return wf_optim_bytes(&options, count);
+}
+
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 {
-    const size_t count = plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
-    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    return wf_plan_param_bytes(plan) + wf_optim_bytes(&options, count);
+    return wf_plan_param_bytes(plan) +
+           wf_job_optim_bytes(job, plan->store_bytes[WF_STORE_PARAM] / sizeof(float));
 }
 
 /* --- making --- */

@@ -42,6 +42,8 @@ size_t wf_once_bytes(const struct wf_once *once);
 struct wf_optim_options wf_job_optim_options(const struct wf_options *o);
 /* What a plan needs in all, optimiser included; and the part of it that is not the arena. */
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan);
+/* What the optimiser keeps for so many elements of parameters. */
+size_t wf_job_optim_bytes(const struct wf_job *job, size_t count);
 
 double wf_now(void); /* seconds, of a clock that only goes forward */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/ledger.h"
 #include "plan/plan.h"
 
 static bool broken(struct wf_err *err, int invariant, const char *what, const char *name, int step)
@@ -286,139 +287,16 @@ bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
            check_traffic(p, err);
 }
 
-/* --- I4, I5: over all ranks --- */
-
-struct envelope {
-    int from, to, tag, order; /* order: place among the sender's or receiver's messages */
-    size_t bytes;
-    bool is_send;
-};
-
-static int by_channel(const void *a, const void *b)
-{
-    const struct envelope *x = a, *y = b;
-    const int left[] = { x->from, x->to, x->tag, x->order, x->is_send };
-    const int right[] = { y->from, y->to, y->tag, y->order, y->is_send };
-    for (int i = 0; i < 5; i++)
-        if (left[i] != right[i])
-            return left[i] < right[i] ? -1 : 1;
-    return 0;
-}
-
-/* The n-th send of a channel (from, to, tag) must meet the n-th receive of it. */
-static void number_in_channel(struct envelope *e, size_t n)
-{
-    struct envelope last = { .from = -1 };
-    int order = 0;
-    for (size_t i = 0; i < n; i++) {
-        const bool same = e[i].from == last.from && e[i].to == last.to && e[i].tag == last.tag;
-        last = e[i];
-        e[i].order = order = same ? order + 1 : 0;
-    }
-}
-
-static size_t gather(const struct wf_plan *const *plans, int n, bool sends, struct envelope *out)
-{
-    size_t count = 0;
-    for (int r = 0; r < n; r++)
-        for (int s = 0; s < plans[r]->n_steps; s++) {
-            const struct wf_step *step = &plans[r]->steps[s];
-            if (step->kind != WF_STEP_FETCH_BEGIN)
-                continue;
-            const struct wf_exchange *x = &plans[r]->exchanges[step->which];
-            for (int i = 0; i < x->n_messages; i++) {
-                const struct wf_plan_message *m = &x->messages[i];
-                if (m->is_send != sends)
-                    continue;
-                if (out)
-                    out[count] = (struct envelope){ .from = sends ? r : m->peer,
-                                                    .to = sends ? m->peer : r,
-                                                    .tag = m->tag,
-                                                    .order = (int)count,
-                                                    .bytes = m->bytes };
-                count++;
-            }
-        }
-    return count;
-}
-
-static bool check_messages(const struct wf_plan *const *plans, int n, struct wf_err *err)
-{
-    const size_t n_sends = gather(plans, n, true, NULL), n_recvs = gather(plans, n, false, NULL);
-    struct envelope *sends = calloc(n_sends + 1, sizeof *sends);
-    struct envelope *recvs = calloc(n_recvs + 1, sizeof *recvs);
-    WF_BUG_ON(!sends || !recvs, "out of memory");
-    (void)gather(plans, n, true, sends);
-    (void)gather(plans, n, false, recvs);
-    qsort(sends, n_sends, sizeof *sends, by_channel);
-    qsort(recvs, n_recvs, sizeof *recvs, by_channel);
-    number_in_channel(sends, n_sends);
-    number_in_channel(recvs, n_recvs);
-    bool ok = true;
-    for (size_t i = 0; ok && (i < n_sends || i < n_recvs); i++) {
-        const struct envelope *s = &sends[i], *r = &recvs[i];
-        if (i >= n_sends || i >= n_recvs || s->from != r->from || s->to != r->to ||
-            s->tag != r->tag || s->order != r->order || s->bytes != r->bytes) {
-            const struct envelope *e = i < n_sends ? s : r;
-            ok = wf_err_set(err, WF_ERR_FAILED,
-                            "plans break I4: message %d of tag %d from rank %d to rank %d has no "
-                            "match of %zu bytes: please report it",
-                            e->order, e->tag, e->from, e->to, e->bytes);
-        }
-    }
-    free(sends);
-    free(recvs);
-    return ok;
-}
-
-/* The next sum of this rank at or after step *s in which a group mask takes part. */
-static const struct wf_sum *next_sum(const struct wf_plan *p, int *s)
-{
-    for (; *s < p->n_steps; (*s)++)
-        if (p->steps[*s].kind == WF_STEP_SUM_BEGIN)
-            return &p->sums[p->steps[(*s)++].which];
-    return NULL;
-}
-
-/* The lowest rank of the group that this rank sums with. */
-static int group_leader(const struct wf_mesh *mesh, int rank, unsigned axes)
-{
-    int at[WF_MESH_AXES];
-    wf_mesh_coords(mesh, rank, at);
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        if (axes & (1u << a))
-            at[a] = 0;
-    return wf_mesh_rank(mesh, at);
-}
-
-/* Each rank's sequence of sums equals that of its group's leader, for each kind of group. */
-static bool check_sums(const struct wf_plan *const *plans, int n, struct wf_err *err)
-{
-    const struct wf_mesh *mesh = &plans[0]->scheme->mesh;
-    for (int r = 0; r < n; r++)
-        for (unsigned axes = 1; axes < 1u << WF_MESH_AXES; axes++) {
-            const int leader = group_leader(mesh, r, axes);
-            int mine = 0, theirs = 0;
-            const struct wf_sum *a, *b;
-            do {
-                while ((a = next_sum(plans[r], &mine)) && a->axes != axes)
-                    ;
-                while ((b = next_sum(plans[leader], &theirs)) && b->axes != axes)
-                    ;
-                if (!a != !b || (a && (a->count != b->count || a->value != b->value)))
-                    return wf_err_set(err, WF_ERR_FAILED,
-                                      "plans break I5: ranks %d and %d meet at different sums: "
-                                      "please report it",
-                                      leader, r);
-            } while (a && leader != r);
-        }
-    return true;
-}
-
 bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err)
 {
-    for (int r = 0; r < n; r++)
-        if (!wf_plan_check(plans[r], err))
-            return wf_err_wrap(err, "rank %d", r);
-    return check_messages(plans, n, err) && check_sums(plans, n, err);
+    struct wf_ledger ledger = { 0 };
+    bool ok = true;
+    for (int r = 0; ok && r < n; r++) {
+        ok = wf_plan_check(plans[r], err) || wf_err_wrap(err, "rank %d", r);
+        if (ok)
+            wf_ledger_add(&ledger, plans[r]);
+    }
+    ok = ok && wf_ledger_check(&ledger, &plans[0]->scheme->mesh, err);
+    wf_ledger_release(&ledger);
+    return ok;
 }

@@ -1,11 +1,38 @@
-/* Seconds that things are expected to take: good enough to choose between two plans. */
+/*
+ * The cost model: seconds that things are expected to take, from four figures of the machine (struct
+ * wf_costs). Good enough to choose between two plans.
+ *
+ *   a kernel     the longer of its arithmetic and its traffic to memory
+ *   a copy       reading and writing its bytes
+ *   an exchange  a latency, and the longer of what is sent and what is received over the link
+ *   a sum        as a ring or as a tree, whichever is shorter
+ *
+ * A rank has one link, on which communication goes in the order it was begun, while the rank
+ * computes. So the step's time is found by walking it with two clocks; communication that ends
+ * before it is waited for costs nothing.
+ */
 #include <math.h>
 
+#include "ops/op.h"
 #include "plan/planner.h"
 
-double wf_cost_copy(const struct wf_device *device, double bytes)
+struct wf_costs wf_costs_of(const struct wf_plan_options *o)
 {
-    return 2.0 * bytes / device->bytes_per_second;
+    const struct wf_device *const d = o->device;
+    const int threads = o->threads > 0 ? o->threads : 1;
+    const double share = d->threads > 0 ? (double)threads / d->threads : 1.0;
+    return (struct wf_costs){
+        .flops_per_second = d->flops_per_second * share,
+        .bytes_per_second = d->bytes_per_second * share,
+        .link_bytes_per_second =
+            o->link_bytes_per_second > 0 ? o->link_bytes_per_second : d->link_bytes_per_second,
+        .link_seconds = o->link_seconds > 0 ? o->link_seconds : d->link_seconds,
+    };
+}
+
+double wf_cost_copy(const struct wf_scheme *scheme, double bytes)
+{
+    return 2.0 * bytes / scheme->costs.bytes_per_second;
 }
 
 static double region_bytes(const struct wf_value *v, struct wf_region r)
@@ -15,6 +42,7 @@ static double region_bytes(const struct wf_value *v, struct wf_region r)
 
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work)
 {
+    const struct wf_costs *const costs = &p->plan->scheme->costs;
     const struct wf_node *n = p->program->items[item].node;
     double bytes = 0;
     for (int k = 0; k < n->n_in; k++)
@@ -23,24 +51,12 @@ double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region wor
     for (int o = 0; o < n->n_out; o++)
         bytes +=
             region_bytes(n->out[o], wf_op_sums_over(n) ? wf_shape_region(n->out[o]->shape) : work);
-    const double compute = wf_op_flops(n, work) / p->device->flops_per_second;
-    const double memory = bytes / p->device->bytes_per_second;
+    const double compute = wf_op_flops(n, work) / costs->flops_per_second;
+    const double memory = bytes / costs->bytes_per_second;
     return compute > memory ? compute : memory;
 }
 
 /* --- between ranks --- */
-
-struct link {
-    double bytes_per_second, seconds;
-};
-
-static struct link link_of(const struct wf_scheme *scheme)
-{
-    const struct wf_plan_options *o = &scheme->options;
-    return (struct link){ o->link_bytes_per_second > 0 ? o->link_bytes_per_second
-                                                       : o->device->link_bytes_per_second,
-                          o->link_seconds > 0 ? o->link_seconds : o->device->link_seconds };
-}
 
 /* Both directions of a link work at once. */
 static double exchange_bytes(const struct wf_exchange *x)
@@ -53,8 +69,8 @@ static double exchange_bytes(const struct wf_exchange *x)
 
 double wf_cost_exchange(const struct wf_scheme *scheme, const struct wf_exchange *x)
 {
-    const struct link link = link_of(scheme);
-    return link.seconds + exchange_bytes(x) / link.bytes_per_second;
+    const struct wf_costs *const costs = &scheme->costs;
+    return costs->link_seconds + exchange_bytes(x) / costs->link_bytes_per_second;
 }
 
 static int group_size(const struct wf_mesh *mesh, unsigned axes)
@@ -66,34 +82,66 @@ static int group_size(const struct wf_mesh *mesh, unsigned axes)
     return size;
 }
 
-/* One thing after the other goes over the link, while the kernels run. */
-double wf_cost_plan(const struct wf_plan *plan)
+static double sum_seconds(const struct wf_scheme *scheme, const struct wf_sum *sum)
 {
-    const struct link link = link_of(plan->scheme);
+    const struct wf_costs *const costs = &scheme->costs;
+    const double n = group_size(&scheme->mesh, sum->axes);
+    const double whole = (double)wf_view_bytes(&sum->slot.view) / costs->link_bytes_per_second;
+    const double ring = 2.0 * (n - 1) * (costs->link_seconds + whole / n);
+    const double tree = 2.0 * ceil(log2(n)) * (costs->link_seconds + whole);
+    return fmin(ring, tree);
+}
+
+/* Messages that do not lie packed are copied by the rank itself: what is sent when the exchange
+ * begins, what was received when it ends. */
+static double staging_seconds(const struct wf_plan *plan, const struct wf_exchange *x, bool sends)
+{
+    double bytes = 0;
+    for (int i = 0; i < x->n_messages; i++)
+        if (x->messages[i].is_send == sends && x->messages[i].staging >= 0)
+            bytes += (double)x->messages[i].bytes;
+    return wf_cost_copy(plan->scheme, bytes);
+}
+
+struct clocks {
+    double now, link; /* the rank's; and when its link is free again */
+    double *fetched, *summed;
+};
+
+static void walk_step(struct wf_plan *plan, const struct wf_step *step, struct clocks *c)
+{
+    const struct wf_exchange *x = NULL;
+    double busy = step->seconds, travel = 0;
+    if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
+        x = &plan->exchanges[step->which];
+    if (step->kind == WF_STEP_FETCH_END)
+        c->now = fmax(c->now, c->fetched[step->which]);
+    if (step->kind == WF_STEP_SUM_END)
+        c->now = fmax(c->now, c->summed[step->which]);
+    if (x)
+        busy += staging_seconds(plan, x, step->kind == WF_STEP_FETCH_BEGIN);
+    c->now += busy;
+    if (step->kind == WF_STEP_FETCH_BEGIN)
+        travel = wf_cost_exchange(plan->scheme, x);
+    else if (step->kind == WF_STEP_SUM_BEGIN)
+        travel = sum_seconds(plan->scheme, &plan->sums[step->which]);
+    if (travel > 0)
+        c->link = fmax(c->now, c->link) + travel;
+    if (step->kind == WF_STEP_FETCH_BEGIN)
+        c->fetched[step->which] = c->link;
+    else if (step->kind == WF_STEP_SUM_BEGIN)
+        c->summed[step->which] = c->link;
+    plan->compute_seconds += busy;
+    plan->link_seconds += travel;
+}
+
+void wf_cost_plan(struct wf_plan *plan)
+{
     struct wf_arena scratch = { 0 };
-    double *fetched = wf_arena_array(&scratch, plan->n_exchanges + 1, double);
-    double *summed = wf_arena_array(&scratch, plan->n_sums + 1, double);
-    double clock = 0, is_free = 0; /* the link, from then on */
-    for (int s = 0; s < plan->n_steps; s++) {
-        const struct wf_step *step = &plan->steps[s];
-        clock += step->seconds;
-        if (step->kind == WF_STEP_FETCH_BEGIN) {
-            is_free = fmax(clock, is_free) +
-                      exchange_bytes(&plan->exchanges[step->which]) / link.bytes_per_second;
-            fetched[step->which] = is_free + link.seconds;
-        } else if (step->kind == WF_STEP_SUM_BEGIN) {
-            /* As a ring does it: every byte leaves a rank about twice. */
-            const struct wf_sum *sum = &plan->sums[step->which];
-            const double n = group_size(&plan->scheme->mesh, sum->axes);
-            const double bytes = 2.0 * (n - 1) / n * (double)wf_view_bytes(&sum->slot.view);
-            is_free = fmax(clock, is_free) + bytes / link.bytes_per_second;
-            summed[step->which] = is_free + 2.0 * ceil(log2(n)) * link.seconds;
-        } else if (step->kind == WF_STEP_FETCH_END) {
-            clock = fmax(clock, fetched[step->which]);
-        } else if (step->kind == WF_STEP_SUM_END) {
-            clock = fmax(clock, summed[step->which]);
-        }
-    }
+    struct clocks c = { .fetched = wf_arena_array(&scratch, plan->n_exchanges + 1, double),
+                        .summed = wf_arena_array(&scratch, plan->n_sums + 1, double) };
+    for (int s = 0; s < plan->n_steps; s++)
+        walk_step(plan, &plan->steps[s], &c);
+    plan->seconds = c.now;
     wf_arena_release(&scratch);
-    return clock;
 }

@@ -11,10 +11,6 @@
 #include "ops/op.h"
 #include "plan/planner.h"
 
-enum {
-    SMALL_WORK = 16'384, /* elements: below, a reference kernel costs nothing worth a warning */
-};
-
 struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
                                     const struct wf_node *node)
 {
@@ -45,7 +41,7 @@ static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf
     s->out = wf_arena_one(&p->plan->arena, struct wf_slot);
     s->in[0] = from;
     s->out[0] = to;
-    s->seconds = wf_cost_copy(p->device, (double)wf_view_bytes(&to.view));
+    s->seconds = wf_cost_copy(p->plan->scheme, (double)wf_view_bytes(&to.view));
     p->clock += s->seconds;
 }
 
@@ -116,32 +112,6 @@ static struct wf_slot given_input(const struct wf_planner *p, int item, int k,
                                                    : wf_slot_part(&p->slot[in], reads);
 }
 
-static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
-{
-    struct wf_plan *plan = p->plan;
-    const bool reference = wf_kernel_is_reference(s->kernel);
-    plan->references += reference && wf_region_count(s->work) > SMALL_WORK;
-    s->implementation = reference ? "reference" : "own";
-    if (!s->kernel->prepare)
-        return true;
-    struct wf_view *views = wf_arena_array(&plan->arena, s->n_in + s->n_out, struct wf_view);
-    for (int k = 0; k < s->n_in; k++)
-        views[k] = s->in[k].view;
-    for (int o = 0; o < s->n_out; o++)
-        views[s->n_in + o] = s->out[o].view;
-    struct wf_prepare prep = {
-        .node = s->node, .work = s->work, .in = views, .out = views + s->n_in, .threads = p->threads
-    };
-    if (!s->kernel->prepare(&prep, err))
-        return wf_err_wrap(err, "layer '%s' (%s)", s->node->name, s->node->op->name);
-    s->prepared = prep.prepared;
-    if (prep.implementation[0])
-        s->implementation = wf_arena_copy(&plan->arena, prep.implementation);
-    if (prep.scratch_bytes)
-        s->scratch = wf_planner_add_buffer(p, WF_STORE_ARENA, prep.scratch_bytes, "scratch");
-    return true;
-}
-
 static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, struct wf_err *err)
 {
     const struct wf_item *it = &p->program->items[item];
@@ -176,7 +146,7 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, s
     s->seconds = wf_cost_kernel(p, item, work);
     p->clock += s->seconds;
     p->plan->flops += wf_op_flops(n, work);
-    if (!prepare(p, s, err))
+    if (!wf_planner_prepare(p, s, err))
         return false;
     if (packed && out[0].buffer != target.buffer)
         add_copy(p, n, target, out[0]);

@@ -39,9 +39,7 @@ static void add_message(struct wf_planner *p, struct wf_exchange *x, int fetch,
 static int add_exchange(struct wf_planner *p, int fetch)
 {
     const struct wf_fetch *f = &p->geo->fetches[fetch];
-    int count = 0;
-    for (int i = 0; i < f->n_transfers; i++)
-        count += f->transfers[i].from == p->rank || f->transfers[i].to == p->rank;
+    const int first = f->first_of[p->rank], count = f->first_of[p->rank + 1] - first;
     if (count == 0)
         return -1;
     struct wf_plan *plan = p->plan;
@@ -50,9 +48,8 @@ static int add_exchange(struct wf_planner *p, int fetch)
     x->value = p->program->instances[f->instance].value;
     x->messages = wf_arena_array(&plan->arena, count, struct wf_plan_message);
     x->n_messages = 0;
-    for (int i = 0; i < f->n_transfers; i++)
-        if (f->transfers[i].from == p->rank || f->transfers[i].to == p->rank)
-            add_message(p, x, fetch, &f->transfers[i]);
+    for (int i = 0; i < count; i++)
+        add_message(p, x, fetch, &f->transfers[f->of_rank[first + i]]);
     return plan->n_exchanges++;
 }
 
@@ -260,9 +257,8 @@ void wf_planner_end_sums_before(struct wf_planner *p, int item)
 
 void wf_planner_end_before(struct wf_planner *p, int item)
 {
-    for (int f = 0; f < p->geo->n_fetches; f++)
-        if (p->geo->fetches[f].before == item)
-            end_exchange(p, p->geo->fetches[f].instance);
+    for (int f = p->geo->first_before[item]; f >= 0; f = p->geo->fetches[f].next_before)
+        end_exchange(p, p->geo->fetches[f].instance);
     wf_planner_end_sums_before(p, item);
 }
 

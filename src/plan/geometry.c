@@ -131,17 +131,27 @@ static void place_rank(struct wf_geometry *geo, int rank)
     }
 }
 
+/* How many of the value's cut points 1 .. parts - 1 lie at or below `at`. */
+static int points_up_to(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
+                        int64_t at)
+{
+    int low = 0, high = l->mesh.at[wf_mesh_axis_of(axis)] - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (wf_layout_point(l, v, axis, middle) <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 /* The parts of the value's axis that meet [lo, hi): first and last + 1. */
 static void parts_that_meet(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
                             const struct wf_region *box, int *first, int *end)
 {
-    const int parts = l->mesh.at[wf_mesh_axis_of(axis)];
-    *first = 0;
-    while (*first < parts - 1 && wf_layout_point(l, v, axis, *first + 1) <= box->lo[axis])
-        (*first)++;
-    *end = *first;
-    while (*end < parts && wf_layout_point(l, v, axis, *end) < box->hi[axis])
-        (*end)++;
+    *first = points_up_to(l, v, axis, box->lo[axis]);
+    *end = points_up_to(l, v, axis, box->hi[axis] - 1) + 1;
 }
 
 struct collector {
@@ -214,6 +224,24 @@ static int first_rim_reader(const struct wf_geometry *geo, int instance)
            p->instances[instance].value->name);
 }
 
+/* Finds each rank's transfers, so that making its plan looks at no others. */
+static void index_transfers(struct wf_arena *arena, struct wf_fetch *f, int n_ranks)
+{
+    f->first_of = wf_arena_array(arena, n_ranks + 2, int);
+    f->of_rank = wf_arena_array(arena, 2 * f->n_transfers, int);
+    int *const next = f->first_of + 1; /* counts, then where the next one goes, then the ends */
+    for (int i = 0; i < f->n_transfers; i++) {
+        next[f->transfers[i].from + 1]++;
+        next[f->transfers[i].to + 1]++;
+    }
+    for (int r = 0; r < n_ranks; r++)
+        next[r + 1] += next[r];
+    for (int i = 0; i < f->n_transfers; i++) {
+        f->of_rank[next[f->transfers[i].from]++] = i;
+        f->of_rank[next[f->transfers[i].to]++] = i;
+    }
+}
+
 static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
 {
     const struct wf_program *p = geo->program;
@@ -239,7 +267,15 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
         f->transfers = wf_arena_array(arena, c.count, struct wf_transfer);
         memcpy(f->transfers, c.items, c.count * sizeof *c.items);
         f->before = first_rim_reader(geo, i);
+        index_transfers(arena, f, geo->n_ranks);
         geo->fetch_of[i] = geo->n_fetches++;
+    }
+    for (int i = 0; i < p->n_items; i++)
+        geo->first_before[i] = -1;
+    for (int f = geo->n_fetches - 1; f >= 0; f--) {
+        int *const first = &geo->first_before[geo->fetches[f].before];
+        geo->fetches[f].next_before = *first;
+        *first = f;
     }
     free(c.items);
 }
@@ -273,6 +309,7 @@ bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const str
     geo->have = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
     geo->box = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
     geo->fetch_of = wf_arena_array(arena, program->n_instances, int);
+    geo->first_before = wf_arena_array(arena, program->n_items, int);
     geo->reduce = wf_arena_array(arena, program->n_items, unsigned);
     for (int r = 0; r < geo->n_ranks; r++)
         place_rank(geo, r);

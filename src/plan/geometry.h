@@ -31,9 +31,12 @@ struct wf_transfer {
 /* All transfers of one instance, over all ranks. */
 struct wf_fetch {
     int instance;
-    int before; /* the first item for which some rank needs the rim */
+    int before;      /* the first item for which some rank needs the rim */
+    int next_before; /* another fetch with the same `before`, or -1 */
     struct wf_transfer *transfers;
     int n_transfers;
+    /* Rank r takes part in transfers[of_rank[first_of[r] .. first_of[r + 1])], in that order. */
+    int *first_of, *of_rank;
 };
 
 struct wf_geometry {
@@ -48,8 +51,9 @@ struct wf_geometry {
     struct wf_region *box;  /* [rank * n_instances + instance] */
     struct wf_fetch *fetches;
     int n_fetches;
-    int *fetch_of;    /* per instance: its fetch, or -1 */
-    unsigned *reduce; /* per item: mask of mesh axes over which its outputs are summed */
+    int *fetch_of;     /* per instance: its fetch, or -1 */
+    int *first_before; /* per item: the first fetch that ends before it, or -1 */
+    unsigned *reduce;  /* per item: mask of mesh axes over which its outputs are summed */
 };
 
 [[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,

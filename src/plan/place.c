@@ -48,6 +48,7 @@ static bool shifted_box_fits(const struct wf_planner *p, int inner, int outer,
 static void share(struct wf_planner *p, int inner, int outer, const int64_t shift[WF_AXES])
 {
     p->root[inner] = outer;
+    p->n_inside[outer]++;
     memcpy(p->shift[inner], shift, sizeof p->shift[inner]);
 }
 
@@ -98,10 +99,7 @@ static void place_inputs(struct wf_planner *p, int item)
 
 static bool is_shared(const struct wf_planner *p, int instance)
 {
-    for (int i = 0; i < p->program->n_instances; i++)
-        if (i != instance && p->root[i] == instance)
-            return true;
-    return false;
+    return p->n_inside[instance] > 0;
 }
 
 /* The result takes the place of an input that ends here. */
@@ -149,18 +147,11 @@ static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *
         *offset = p->plan->param_at[v->id] * sizeof(float);
         return v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE;
     }
-    const struct wf_graph *g = p->geo->graph;
-    if (v->kind != WF_TEMP || strncmp(v->name, "grad.", 5) != 0 ||
-        !p->program->instances[instance].keep)
+    const int param = p->plan->scheme->gradient_of[v->id];
+    if (param < 0 || !p->program->instances[instance].keep)
         return WF_STORE_ARENA;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM && strcmp(g->values[i]->name, v->name + 5) == 0) {
-            WF_BUG_ON(v->dtype != WF_F32 || !wf_shape_equal(v->shape, g->values[i]->shape),
-                      "gradient of '%s'", g->values[i]->name);
-            *offset = p->plan->param_at[i] * sizeof(float);
-            return WF_STORE_GRAD;
-        }
-    return WF_STORE_ARENA;
+    *offset = p->plan->param_at[param] * sizeof(float);
+    return WF_STORE_GRAD;
 }
 
 static void give_buffers(struct wf_planner *p)

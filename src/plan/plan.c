@@ -5,6 +5,42 @@
 
 #include "plan/planner.h"
 
+static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
+{
+    const struct wf_device *const device = s->options.device;
+    s->kernel = wf_arena_array(&s->arena, s->program->n_items, const struct wf_kernel *);
+    for (int i = 0; i < s->program->n_items; i++) {
+        const struct wf_node *n = s->program->items[i].node;
+        s->kernel[i] = device->find(n);
+        if (!s->kernel[i])
+            return wf_err_set(err, WF_ERR_FIT, "layer '%s': device '%s' has no kernel for %s of %s",
+                              n->name, device->name, n->op->name, wf_dtype_name(n->out[0]->dtype));
+    }
+    return true;
+}
+
+/* A gradient that the graph gives out is called after its parameter. */
+static void find_gradients(struct wf_scheme *s)
+{
+    const struct wf_graph *const g = s->graph;
+    s->gradient_of = wf_arena_array(&s->arena, g->n_values, int);
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        s->gradient_of[i] = -1;
+        if (v->kind != WF_TEMP || strncmp(v->name, "grad.", 5) != 0)
+            continue;
+        for (size_t k = 0; k < g->n_values; k++) {
+            const struct wf_value *const of = g->values[k];
+            if (of->kind != WF_PARAM || strcmp(of->name, v->name + 5) != 0)
+                continue;
+            WF_BUG_ON(v->dtype != WF_F32 || !wf_shape_equal(v->shape, of->shape),
+                      "gradient of '%s'", of->name);
+            s->gradient_of[i] = (int)k;
+            break;
+        }
+    }
+}
+
 struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
                                 const struct wf_plan_options *options, struct wf_err *err)
 {
@@ -16,8 +52,11 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
     s->mesh = *mesh;
     s->options = *options;
     s->options.window = NULL; /* the geometry keeps it */
+    s->costs = wf_costs_of(options);
     s->program = wf_program_new(&s->arena, g, !options->no_recompute);
-    if (wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err))
+    find_gradients(s);
+    if (find_kernels(s, err) &&
+        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err))
         return s;
     wf_scheme_free(s);
     return NULL;
@@ -135,46 +174,100 @@ static void note_values(struct wf_planner *p)
     }
 }
 
-static void pack_arena(struct wf_plan *plan)
+/* Buffers of the arena that some step touches: their bytes and lives. */
+struct lives {
+    int n;
+    int *which, *first, *last;
+    size_t *bytes;
+};
+
+static struct lives gather_lives(struct wf_arena *arena, const struct wf_plan *plan)
 {
-    int n = 0;
-    struct wf_arena scratch = { 0 };
-    size_t *bytes = wf_arena_array(&scratch, plan->n_buffers + 1, size_t);
-    size_t *offset = wf_arena_array(&scratch, plan->n_buffers + 1, size_t);
-    int *first = wf_arena_array(&scratch, plan->n_buffers + 1, int);
-    int *last = wf_arena_array(&scratch, plan->n_buffers + 1, int);
-    int *which = wf_arena_array(&scratch, plan->n_buffers + 1, int);
+    struct lives l = { .which = wf_arena_array(arena, plan->n_buffers + 1, int),
+                       .first = wf_arena_array(arena, plan->n_buffers + 1, int),
+                       .last = wf_arena_array(arena, plan->n_buffers + 1, int),
+                       .bytes = wf_arena_array(arena, plan->n_buffers + 1, size_t) };
     for (int i = 0; i < plan->n_buffers; i++) {
         const struct wf_buffer *b = &plan->buffers[i];
         if (b->store != WF_STORE_ARENA || b->first < 0)
             continue;
-        bytes[n] = b->bytes;
-        first[n] = b->first;
-        last[n] = b->last;
-        which[n++] = i;
+        l.bytes[l.n] = b->bytes;
+        l.first[l.n] = b->first;
+        l.last[l.n] = b->last;
+        l.which[l.n++] = i;
     }
-    plan->arena_bytes = wf_memory_pack(n, bytes, first, last, offset);
-    plan->live_bytes = wf_memory_live(n, bytes, first, last, plan->n_steps);
+    return l;
+}
+
+/* Offsets, and behind them the arena's bytes; from the memo where a rank had the same lives. */
+static const size_t *pack_lives(struct wf_arena *arena, struct wf_memo *memo, const struct lives *l)
+{
+    const size_t n = (size_t)l->n;
+    if (memo) {
+        wf_memo_begin(memo);
+        wf_memo_add(memo, l->bytes, n * sizeof *l->bytes);
+        wf_memo_add(memo, l->first, n * sizeof *l->first);
+        wf_memo_add(memo, l->last, n * sizeof *l->last);
+        const size_t *const known = wf_memo_find(memo);
+        if (known)
+            return known;
+    }
+    size_t *const offset =
+        memo ? wf_memo_put(memo, (n + 1) * sizeof *offset) : wf_arena_array(arena, n + 1, size_t);
+    offset[n] = wf_memory_pack(l->n, l->bytes, l->first, l->last, offset);
+    return offset;
+}
+
+static void pack_arena(struct wf_plan *plan, struct wf_memo *memo)
+{
+    struct wf_arena scratch = { 0 };
+    const struct lives l = gather_lives(&scratch, plan);
+    const size_t *const offset = pack_lives(&scratch, memo, &l);
+    plan->arena_bytes = offset[l.n];
+    plan->live_bytes = wf_memory_live(l.n, l.bytes, l.first, l.last, plan->n_steps);
     plan->store_bytes[WF_STORE_ARENA] = plan->arena_bytes;
-    for (int i = 0; i < n; i++)
-        plan->buffers[which[i]].offset = offset[i];
+    for (int i = 0; i < l.n; i++)
+        plan->buffers[l.which[i]].offset = offset[i];
     wf_arena_release(&scratch);
 }
 
-static bool find_kernels(struct wf_planner *p, struct wf_err *err)
+static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err *err)
 {
-    for (int i = 0; i < p->program->n_items; i++) {
-        const struct wf_node *n = p->program->items[i].node;
-        p->kernel[i] = p->device->find(n);
-        if (!p->kernel[i])
-            return wf_err_set(err, WF_ERR_FIT, "layer '%s': device '%s' has no kernel for %s of %s",
-                              n->name, p->device->name, n->op->name,
-                              wf_dtype_name(n->out[0]->dtype));
+    const struct wf_scheme *const scheme = plan->scheme;
+    const struct wf_program *const program = scheme->program;
+    struct wf_arena work = { 0 };
+    struct wf_planner p = {
+        .plan = plan,
+        .geo = &scheme->geometry,
+        .program = program,
+        .device = scheme->options.device,
+        .memo = memo,
+        .rank = plan->rank,
+        .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
+        .options = &scheme->options,
+        .kernel = scheme->kernel,
+        .root = wf_arena_array(&work, program->n_instances, int),
+        .n_inside = wf_arena_array(&work, program->n_instances, int),
+        .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
+        .slot = wf_arena_array(&work, program->n_instances, struct wf_slot),
+    };
+    wf_planner_place(&p);
+    wf_planner_comm_init(&p, &work);
+    bool ok = wf_planner_emit(&p, err);
+    if (ok) {
+        find_lives(plan);
+        note_values(&p);
+        pack_arena(plan, memo);
+        wf_cost_plan(plan);
+        ok = wf_plan_check(plan, err);
     }
-    return true;
+    free(p.buckets);
+    wf_arena_release(&work);
+    return ok;
 }
 
-struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err)
+struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
+                               struct wf_err *err)
 {
     WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
               scheme->geometry.n_ranks);
@@ -185,40 +278,15 @@ struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_
     plan->values = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
     plan->param_at = wf_arena_array(&plan->arena, scheme->graph->n_values, size_t);
     lay_weights(plan, scheme->graph);
-    struct wf_arena work = { 0 };
-    const struct wf_program *program = scheme->program;
-    struct wf_planner p = {
-        .plan = plan,
-        .geo = &scheme->geometry,
-        .program = program,
-        .device = scheme->options.device,
-        .rank = rank,
-        .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
-        .options = &scheme->options,
-        .kernel = wf_arena_array(&work, program->n_items, const struct wf_kernel *),
-        .root = wf_arena_array(&work, program->n_instances, int),
-        .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
-        .slot = wf_arena_array(&work, program->n_instances, struct wf_slot),
-    };
-    bool ok = find_kernels(&p, err);
-    if (ok) {
-        wf_planner_place(&p);
-        wf_planner_comm_init(&p, &work);
-        ok = wf_planner_emit(&p, err);
-    }
-    if (ok) {
-        find_lives(plan);
-        note_values(&p);
-        pack_arena(plan);
-        plan->seconds = wf_cost_plan(plan);
-        ok = wf_plan_check(plan, err);
-    }
-    free(p.buckets);
-    wf_arena_release(&work);
-    if (ok)
+    if (fill_plan(plan, memo, err))
         return plan;
     wf_plan_free(plan);
     return NULL;
+}
+
+struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err)
+{
+    return wf_plan_sketch(scheme, rank, NULL, err);
 }
 
 void wf_plan_free(struct wf_plan *plan)

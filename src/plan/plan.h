@@ -18,8 +18,10 @@
  *   I3. Every exchange and sum that begins ends, once, later. What a step touches is live then, what
  *       an exchange or sum touches throughout, and no other step writes it in between, nor reads
  *       what is being summed or what has not come yet.
- *   I4. Every send has exactly one matching receive of the same size, in the same order.
+ *   I4. Every send has exactly one matching receive of the same box of the same value, in the same
+ *       order.
  *   I5. All ranks of a group meet each sum in the same order with the same size.
+ *   I6. No rank waits for ever: run together, all of them get to their end.
  */
 #ifndef WF_PLAN_PLAN_H
 #define WF_PLAN_PLAN_H
@@ -46,6 +48,12 @@ struct wf_plan_options {
     const struct wf_region *window;
 };
 
+/* What the cost model (cost.c) reckons with. */
+struct wf_costs {
+    double flops_per_second, bytes_per_second;  /* of a rank */
+    double link_bytes_per_second, link_seconds; /* between two ranks, each way */
+};
+
 struct wf_scheme {
     struct wf_arena arena;
     const struct wf_graph *graph;
@@ -53,6 +61,9 @@ struct wf_scheme {
     struct wf_plan_options options;
     struct wf_program *program;
     struct wf_geometry geometry;
+    struct wf_costs costs;
+    const struct wf_kernel **kernel; /* per item */
+    int *gradient_of;                /* per value id: the parameter whose gradient it is, or -1 */
 };
 
 /* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
@@ -146,8 +157,10 @@ struct wf_plan {
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */
-    double flops, seconds;            /* of this rank's step; an estimate */
-    int references;                   /* kernels with much work that fell back to the reference */
+    double flops;
+    /* Estimates: the step; what the rank and its link are busy in it. */
+    double seconds, compute_seconds, link_seconds;
+    int references; /* kernels with much work that fell back to the reference */
 };
 
 struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
@@ -156,6 +169,11 @@ void wf_scheme_free(struct wf_scheme *scheme);
 
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);
 void wf_plan_free(struct wf_plan *plan);
+/* A plan to be looked at: the same in all that plan.h shows, but its kernels are not prepared, so it
+ * does not run. Plans of one scheme that are made with one memo share what depends on shapes only. */
+struct wf_memo;
+struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
+                               struct wf_err *err);
 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);

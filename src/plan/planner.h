@@ -2,6 +2,7 @@
 #ifndef WF_PLAN_PLANNER_H
 #define WF_PLAN_PLANNER_H
 
+#include "plan/memo.h"
 #include "plan/plan.h"
 
 struct wf_planner {
@@ -11,10 +12,12 @@ struct wf_planner {
     const struct wf_device *device;
     int rank, threads;
     const struct wf_plan_options *options;
-    const struct wf_kernel **kernel; /* per item */
-    int *root;                       /* per instance: the instance whose buffer it shares */
-    int64_t (*shift)[WF_AXES];       /* per instance: own coordinate + shift = the root's */
-    struct wf_slot *slot;            /* per instance: all of its box; buffer -1: not on this rank */
+    struct wf_memo *memo;                  /* the plan is to be looked at; NULL: it runs */
+    const struct wf_kernel *const *kernel; /* per item */
+    int *root;                             /* per instance: the instance whose buffer it shares */
+    int *n_inside;                         /* per instance: how many others share its buffer */
+    int64_t (*shift)[WF_AXES];             /* per instance: own coordinate + shift = the root's */
+    struct wf_slot *slot; /* per instance: all of its box; buffer -1: not on this rank */
     /* What has begun and not ended, per instance: the exchange or sum, or -1; and when the exchange
      * is expected to be there, by the clock of estimated seconds. */
     int *exchange, *sum;
@@ -58,11 +61,15 @@ void wf_planner_end_all(struct wf_planner *p);
 bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain *chain);
 
 /* cost.c: seconds, all of them estimates. */
+struct wf_costs wf_costs_of(const struct wf_plan_options *options);
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
-double wf_cost_copy(const struct wf_device *device, double bytes);
+double wf_cost_copy(const struct wf_scheme *scheme, double bytes);
 double wf_cost_exchange(const struct wf_scheme *scheme, const struct wf_exchange *x);
-/* The whole step, with what is on its way beside what is computed. */
-double wf_cost_plan(const struct wf_plan *plan);
+/* Fills the plan's seconds: the whole step, with what is on its way beside what is computed. */
+void wf_cost_plan(struct wf_plan *plan);
+
+/* prepare.c: makes the step's kernel ready, or finds its scratch only. */
+[[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
 
 int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes,
                           const char *name);

@@ -147,7 +147,7 @@ static double copy_seconds(const struct wf_planner *p, const struct wf_slot *slo
     const struct wf_slot part = wf_slot_part(slot, box);
     if (wf_region_is_empty(box) || wf_view_is_dense(&part.view))
         return 0;
-    return wf_cost_copy(p->device, (double)wf_view_bytes(&part.view));
+    return wf_cost_copy(p->plan->scheme, (double)wf_view_bytes(&part.view));
 }
 
 static double part_seconds(const struct wf_planner *p, int item, struct wf_region work)
@@ -166,9 +166,9 @@ static double part_seconds(const struct wf_planner *p, int item, struct wf_regio
 static double wait_seconds(const struct wf_planner *p, int item)
 {
     double wait = -1;
-    for (int f = 0; f < p->geo->n_fetches; f++) {
+    for (int f = p->geo->first_before[item]; f >= 0; f = p->geo->fetches[f].next_before) {
         const int i = p->geo->fetches[f].instance;
-        if (p->geo->fetches[f].before == item && p->exchange[i] >= 0)
+        if (p->exchange[i] >= 0)
             wait = fmax(wait, fmax(p->arrives[i] - p->clock, 0));
     }
     return wait;

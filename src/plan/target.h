@@ -13,12 +13,14 @@
 #include "ops/op.h"
 
 /* The boxes a step will run on: views as in wf_call with data == NULL (an absent optional input has
- * an empty box). Filled by prepare(): scratch_bytes, prepared, implementation. */
+ * an empty box). Filled by prepare(): scratch_bytes, prepared, implementation. With sizes_only the
+ * plan is made to be looked at: a kernel that is costly to make is not made, prepared stays NULL. */
 struct wf_prepare {
     const struct wf_node *node;
     struct wf_region work;
     const struct wf_view *in, *out;
     int threads;
+    bool sizes_only;
     size_t scratch_bytes;
     void *prepared;
     char implementation[64]; /* for explain and tests, such as "brgconv:avx512_core" */
@@ -53,8 +55,10 @@ struct wf_device {
     void (*free)(void *memory, size_t bytes);
     void (*copy)(const struct wf_view *dst, const struct wf_view *src); /* strided, same dtype */
     const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
-    /* For the cost estimate. */
+    /* For the cost estimate: what a rank has to itself when it runs `threads` threads (0: however
+     * many), and a link between ranks. */
     double flops_per_second, bytes_per_second, link_bytes_per_second, link_seconds;
+    int threads;
 };
 
 /* True when the kernel is the operator's reference. */

@@ -1,7 +1,6 @@
 /* The CPU as a device, and the reference device, which runs every operator's own slow kernel. */
 #include "device/cpu/cpu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,16 +11,8 @@ static void run_reference(const struct wf_call *call)
     call->node->op->reference(call);
 }
 
-static bool prepare_reference(struct wf_prepare *p, struct wf_err *err)
-{
-    (void)err;
-    snprintf(p->implementation, sizeof p->implementation, "reference");
-    return true;
-}
-
 static const struct wf_kernel reference = {
     .op = "reference",
-    .prepare = prepare_reference,
     .run = run_reference,
 };
 
@@ -100,6 +91,7 @@ const struct wf_device wf_device_cpu = {
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,
     .link_seconds = 5e-6,
+    .threads = 2,
 };
 
 const struct wf_device wf_device_reference = {
@@ -114,4 +106,5 @@ const struct wf_device wf_device_reference = {
     .bytes_per_second = 2e10,
     .link_bytes_per_second = 5e9,
     .link_seconds = 5e-6,
+    .threads = 2,
 };

@@ -38,7 +38,8 @@ struct wf_dnnl_problem {
     bool bias;                    /* forward only */
 };
 
-struct wf_dnnl *wf_dnnl_new(struct wf_err *err); /* NULL on failure */
+/* NULL on failure. With sizes_only its convolutions say what they need but do not run. */
+struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err);
 void wf_dnnl_free(struct wf_dnnl *lib);
 /* True where oneDNN's bf16 weight gradient writes past its memory (2.x with AMX, wide images) or
  * divides by zero (few channels). */

@@ -122,8 +122,8 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     const struct wf_view *read = s->pass == WF_DNNL_DATA ? &s->dst : &s->src;
     /* All windows lie in the padding: nothing to compute. */
     const bool nothing = wf_region_is_empty(read->box);
-    const bool ok =
-        nothing || ((s->lib = wf_dnnl_new(err)) != NULL && wf_dnnl_step_plan(s, options, err));
+    const bool ok = nothing || ((s->lib = wf_dnnl_new(p->sizes_only, err)) != NULL &&
+                                wf_dnnl_step_plan(s, options, err));
     use_threads(before);
     if (!ok) {
         release(s);
@@ -131,7 +131,10 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     }
     describe(s, p);
     p->scratch_bytes = s->scratch_bytes;
-    p->prepared = s;
+    if (p->sizes_only)
+        release(s);
+    else
+        p->prepared = s;
     return true;
 }
 

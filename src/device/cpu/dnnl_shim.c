@@ -16,6 +16,7 @@ struct wf_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;
+    bool sizes_only;
 };
 
 /* A memory descriptor by value (2.x) or by handle (3.x). */
@@ -74,9 +75,11 @@ struct wf_dnnl_conv {
 
 /* --- engine and stream --- */
 
-struct wf_dnnl *wf_dnnl_new(struct wf_err *err)
+struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err)
 {
     struct wf_dnnl *lib = calloc(1, sizeof *lib);
+    if (lib)
+        lib->sizes_only = sizes_only;
     if (lib && dnnl_engine_create(&lib->engine, dnnl_cpu, 0) == dnnl_success &&
         dnnl_stream_create(&lib->stream, lib->engine, dnnl_stream_default_flags) == dnnl_success &&
         dnnl_primitive_attr_create(&lib->attr) == dnnl_success &&
@@ -320,9 +323,10 @@ static bool make_weights(struct wf_dnnl_conv *c)
         return false;
     const md_ref pad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     c->reorder_scratch = pad ? dnnl_memory_desc_get_size(pad) : 0;
-    const bool ok = make_memory(&c->plain, c->lib, plain) &&
-                    (!c->reorder_scratch || make_memory(&c->reorder_pad, c->lib, pad)) &&
-                    dnnl_primitive_create(&c->reorder, desc) == dnnl_success;
+    const bool ok =
+        make_memory(&c->plain, c->lib, plain) &&
+        (!c->reorder_scratch || make_memory(&c->reorder_pad, c->lib, pad)) &&
+        (c->lib->sizes_only || dnnl_primitive_create(&c->reorder, desc) == dnnl_success);
     dnnl_primitive_desc_destroy(desc);
     return ok;
 }
@@ -338,8 +342,8 @@ struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_
     if (!describe(&c->md, p) || !(c->desc = desc_of(lib, &c->md, p)))
         goto none;
     if (dnnl_primitive_desc_query(c->desc, dnnl_query_impl_info_str, 0, &c->name) != dnnl_success ||
-        dnnl_primitive_create(&c->primitive, c->desc) != dnnl_success || !make_weights(c) ||
-        !make_memory(&c->src, lib, md_of(&c->md.src)) ||
+        (!lib->sizes_only && dnnl_primitive_create(&c->primitive, c->desc) != dnnl_success) ||
+        !make_weights(c) || !make_memory(&c->src, lib, md_of(&c->md.src)) ||
         !make_memory(&c->dst, lib, md_of(&c->md.dst)))
         goto none;
     if (c->bias && !make_memory(&c->bias_memory, lib, md_of(&c->md.bias)))

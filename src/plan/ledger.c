@@ -1,0 +1,326 @@
+#include "plan/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+void wf_ledger_release(struct wf_ledger *l)
+{
+    free(l->events);
+    free(l->messages);
+    free(l->sums);
+    free(l->first_event);
+    free(l->first_sum);
+    *l = (struct wf_ledger){ 0 };
+}
+
+/* --- writing --- */
+
+static uint64_t mix(uint64_t digest, uint64_t word)
+{
+    digest = (digest ^ word) * 0xff51afd7ed558ccdu;
+    return digest ^ (digest >> 29);
+}
+
+static uint64_t digest_of(const struct wf_exchange *x, const struct wf_plan_message *m)
+{
+    const struct wf_view *const v = &m->slot.view;
+    uint64_t digest = mix((uint64_t)x->value->id, (uint64_t)v->dtype);
+    for (int a = 0; a < WF_AXES; a++)
+        digest = mix(mix(digest, (uint64_t)v->box.lo[a]), (uint64_t)v->box.hi[a]);
+    return digest;
+}
+
+static void add_event(struct wf_ledger *l, enum wf_step_kind kind, size_t first, size_t count)
+{
+    WF_GROW(l->events, l->room_events, l->n_events);
+    l->events[l->n_events++] =
+        (struct wf_ledger_event){ .kind = kind, .first = (int)first, .count = (int)count };
+}
+
+static void add_exchange(struct wf_ledger *l, const struct wf_plan *plan, int which)
+{
+    const struct wf_exchange *const x = &plan->exchanges[which];
+    const size_t first = l->n_messages;
+    for (int i = 0; i < x->n_messages; i++) {
+        const struct wf_plan_message *const m = &x->messages[i];
+        WF_GROW(l->messages, l->room_messages, l->n_messages);
+        l->messages[l->n_messages++] =
+            (struct wf_ledger_message){ .from = m->is_send ? plan->rank : m->peer,
+                                        .to = m->is_send ? m->peer : plan->rank,
+                                        .tag = m->tag,
+                                        .event = (int)l->n_events,
+                                        .partner = -1,
+                                        .is_send = m->is_send,
+                                        .bytes = m->bytes,
+                                        .what = digest_of(x, m) };
+    }
+    add_event(l, WF_STEP_FETCH_BEGIN, first, l->n_messages - first);
+}
+
+static void add_sum(struct wf_ledger *l, const struct wf_plan *plan, int which)
+{
+    const struct wf_sum *const s = &plan->sums[which];
+    WF_GROW(l->sums, l->room_sums, l->n_sums);
+    l->sums[l->n_sums] = (struct wf_ledger_sum){
+        .value = s->value, .count = s->count, .axes = s->axes, .meeting = -1
+    };
+    add_event(l, WF_STEP_SUM_BEGIN, l->n_sums++, 1);
+}
+
+void wf_ledger_add(struct wf_ledger *l, const struct wf_plan *plan)
+{
+    WF_BUG_ON(plan->rank != l->n_ranks, "rank %d behind %d", plan->rank, l->n_ranks - 1);
+    WF_GROW(l->first_event, l->room_first_event, (size_t)l->n_ranks + 1);
+    WF_GROW(l->first_sum, l->room_first_sum, (size_t)l->n_ranks + 1);
+    /* Where each exchange and sum of the plan was begun, for its end. */
+    struct wf_arena arena = { 0 };
+    size_t *const exchange = wf_arena_array(&arena, plan->n_exchanges + 1, size_t);
+    size_t *const sum = wf_arena_array(&arena, plan->n_sums + 1, size_t);
+    for (int s = 0; s < plan->n_steps; s++) {
+        const struct wf_step *const step = &plan->steps[s];
+        if (step->kind == WF_STEP_FETCH_BEGIN) {
+            exchange[step->which] = l->n_events;
+            add_exchange(l, plan, step->which);
+        } else if (step->kind == WF_STEP_SUM_BEGIN) {
+            sum[step->which] = l->n_events;
+            add_sum(l, plan, step->which);
+        } else if (step->kind == WF_STEP_FETCH_END || step->kind == WF_STEP_SUM_END) {
+            const bool fetch = step->kind == WF_STEP_FETCH_END;
+            const struct wf_ledger_event begun =
+                l->events[fetch ? exchange[step->which] : sum[step->which]];
+            add_event(l, step->kind, (size_t)begun.first, (size_t)begun.count);
+        }
+    }
+    wf_arena_release(&arena);
+    l->n_ranks++;
+    l->first_event[l->n_ranks] = (int)l->n_events;
+    l->first_sum[l->n_ranks] = (int)l->n_sums;
+}
+
+/* --- I4: every send has its receive --- */
+
+static int by_channel(const void *a, const void *b, void *arg)
+{
+    const struct wf_ledger_message *const all = arg;
+    const int i = *(const int *)a, k = *(const int *)b;
+    const struct wf_ledger_message *const x = &all[i], *const y = &all[k];
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->tag != y->tag)
+        return x->tag < y->tag ? -1 : 1;
+    return i < k ? -1 : 1; /* as they were begun */
+}
+
+static bool is_match(const struct wf_ledger_message *s, const struct wf_ledger_message *r)
+{
+    return s->from == r->from && s->to == r->to && s->tag == r->tag && s->bytes == r->bytes &&
+           s->what == r->what;
+}
+
+static bool no_match(const struct wf_ledger_message *m, struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_FAILED,
+                      "plans break I4: a %s of %zu bytes from rank %d to rank %d, tag %d, meets no "
+                      "%s of the same: please report it",
+                      m->is_send ? "send" : "receive", m->bytes, m->from, m->to, m->tag,
+                      m->is_send ? "receive" : "send");
+}
+
+/* The n-th send of a channel (from, to, tag) meets the n-th receive of it. */
+static bool match_messages(struct wf_ledger *l, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    int *const sends = wf_arena_array(&arena, l->n_messages + 1, int);
+    int *const recvs = wf_arena_array(&arena, l->n_messages + 1, int);
+    size_t n_sends = 0, n_recvs = 0;
+    for (size_t i = 0; i < l->n_messages; i++) {
+        if (l->messages[i].is_send)
+            sends[n_sends++] = (int)i;
+        else
+            recvs[n_recvs++] = (int)i;
+    }
+    qsort_r(sends, n_sends, sizeof *sends, by_channel, l->messages);
+    qsort_r(recvs, n_recvs, sizeof *recvs, by_channel, l->messages);
+    bool ok = true;
+    for (size_t i = 0; ok && (i < n_sends || i < n_recvs); i++) {
+        struct wf_ledger_message *const s = i < n_sends ? &l->messages[sends[i]] : NULL;
+        struct wf_ledger_message *const r = i < n_recvs ? &l->messages[recvs[i]] : NULL;
+        if (!s || !r || !is_match(s, r)) {
+            ok = no_match(s ? s : r, err);
+            break;
+        }
+        s->partner = recvs[i];
+        r->partner = sends[i];
+    }
+    wf_arena_release(&arena);
+    return ok;
+}
+
+/* --- I5: groups meet --- */
+
+/* The lowest rank of the group that this rank sums with. */
+static int group_leader(const struct wf_mesh *mesh, int rank, unsigned axes)
+{
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(mesh, rank, at);
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        if (axes & (1u << a))
+            at[a] = 0;
+    return wf_mesh_rank(mesh, at);
+}
+
+/* The next sum of a rank from *at on that goes over these axes, or -1. */
+static int next_sum(const struct wf_ledger *l, int rank, unsigned axes, int *at)
+{
+    for (; *at < l->first_sum[rank + 1]; (*at)++)
+        if (l->sums[*at].axes == axes)
+            return (*at)++;
+    return -1;
+}
+
+/* A rank's sums over these axes are its leader's, one by one. */
+static bool match_group(struct wf_ledger *l, int rank, int leader, unsigned axes,
+                        struct wf_err *err)
+{
+    int at = l->first_sum[rank], leaders = l->first_sum[leader], mine;
+    do {
+        mine = next_sum(l, rank, axes, &at);
+        const int other = next_sum(l, leader, axes, &leaders);
+        if ((mine < 0) != (other < 0) ||
+            (mine >= 0 && (l->sums[mine].count != l->sums[other].count ||
+                           l->sums[mine].value != l->sums[other].value)))
+            return wf_err_set(err, WF_ERR_FAILED,
+                              "plans break I5: ranks %d and %d do not meet at the sum of '%s': "
+                              "please report it",
+                              leader, rank, l->sums[mine >= 0 ? mine : other].value->name);
+        if (mine >= 0)
+            l->sums[mine].meeting = other;
+    } while (mine >= 0);
+    return true;
+}
+
+static bool match_sums(struct wf_ledger *l, const struct wf_mesh *mesh, struct wf_err *err)
+{
+    bool used[1u << WF_MESH_AXES] = { false };
+    for (size_t i = 0; i < l->n_sums; i++) {
+        if (l->sums[i].axes >= 1u << WF_MESH_AXES || l->sums[i].axes == 0)
+            return wf_err_set(err, WF_ERR_FAILED,
+                              "plans break I5: a sum over mesh axes %#x: please report it",
+                              l->sums[i].axes);
+        used[l->sums[i].axes] = true;
+    }
+    for (unsigned axes = 1; axes < 1u << WF_MESH_AXES; axes++)
+        for (int r = 0; used[axes] && r < l->n_ranks; r++)
+            if (!match_group(l, r, group_leader(mesh, r, axes), axes, err))
+                return false;
+    return true;
+}
+
+/* --- I6: everybody gets to the end --- */
+
+/*
+ * The ranks are walked as if they ran: an end waits until the others have begun. A rank that waits
+ * stands in the list of the one thing it waits for: another rank, or a meeting.
+ */
+struct walk {
+    const struct wf_ledger *l;
+    int *at;         /* per rank: the event it stands at */
+    int *next;       /* per rank: the next that waits for the same, or -1 */
+    int *waits_rank; /* per rank: the first that waits for it to go on, or -1 */
+    int *waits_sum;  /* per meeting: likewise */
+    int *missing;    /* per meeting: how many have not begun */
+    int *ready;      /* ranks that may go on */
+    int n_ready;
+};
+
+static void wake(struct walk *w, int *list)
+{
+    for (int r = *list; r >= 0; r = w->next[r])
+        w->ready[w->n_ready++] = r;
+    *list = -1;
+}
+
+static void wait_in(struct walk *w, int rank, int *list)
+{
+    w->next[rank] = *list;
+    *list = rank;
+}
+
+/* Where a rank that stands in front of this end has to wait, or NULL. */
+static int *blocked_by(struct walk *w, const struct wf_ledger_event *e)
+{
+    const struct wf_ledger *const l = w->l;
+    if (e->kind == WF_STEP_SUM_END) {
+        const int meeting = l->sums[e->first].meeting;
+        return w->missing[meeting] > 0 ? &w->waits_sum[meeting] : NULL;
+    }
+    for (int i = e->first; e->kind == WF_STEP_FETCH_END && i < e->first + e->count; i++) {
+        const struct wf_ledger_message *const m = &l->messages[i];
+        const int peer = m->is_send ? m->to : m->from;
+        if (l->messages[m->partner].event >= w->at[peer])
+            return &w->waits_rank[peer];
+    }
+    return NULL;
+}
+
+static void go_on(struct walk *w, int rank)
+{
+    const struct wf_ledger *const l = w->l;
+    const int before = w->at[rank];
+    int *list = NULL;
+    while (w->at[rank] < l->first_event[rank + 1]) {
+        const struct wf_ledger_event *const e = &l->events[w->at[rank]];
+        list = blocked_by(w, e);
+        if (list)
+            break;
+        if (e->kind == WF_STEP_SUM_BEGIN && --w->missing[l->sums[e->first].meeting] == 0)
+            wake(w, &w->waits_sum[l->sums[e->first].meeting]);
+        w->at[rank]++;
+    }
+    if (w->at[rank] > before)
+        wake(w, &w->waits_rank[rank]);
+    if (list)
+        wait_in(w, rank, list);
+}
+
+static bool walk_all(const struct wf_ledger *l, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const int n = l->n_ranks;
+    struct walk w = { .l = l,
+                      .at = wf_arena_array(&arena, n, int),
+                      .next = wf_arena_array(&arena, n, int),
+                      .waits_rank = wf_arena_array(&arena, n, int),
+                      .waits_sum = wf_arena_array(&arena, l->n_sums + 1, int),
+                      .missing = wf_arena_array(&arena, l->n_sums + 1, int),
+                      .ready = wf_arena_array(&arena, n, int) };
+    for (size_t i = 0; i < l->n_sums; i++) {
+        w.waits_sum[i] = -1;
+        w.missing[l->sums[i].meeting]++;
+    }
+    for (int r = n - 1; r >= 0; r--) {
+        w.at[r] = l->first_event[r];
+        w.waits_rank[r] = -1;
+        w.ready[w.n_ready++] = r;
+    }
+    while (w.n_ready > 0)
+        go_on(&w, w.ready[--w.n_ready]);
+    bool ok = true;
+    for (int r = 0; ok && r < n; r++)
+        if (w.at[r] < l->first_event[r + 1])
+            ok = wf_err_set(err, WF_ERR_FAILED,
+                            "plans break I6: rank %d waits for ever at its %d. communication: "
+                            "please report it",
+                            r, w.at[r] - l->first_event[r]);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+bool wf_ledger_check(struct wf_ledger *l, const struct wf_mesh *mesh, struct wf_err *err)
+{
+    WF_BUG_ON(l->n_ranks != wf_mesh_size(mesh), "%d plans of %d ranks", l->n_ranks,
+              wf_mesh_size(mesh));
+    return match_messages(l, err) && match_sums(l, mesh, err) && walk_all(l, err);
+}

@@ -1,0 +1,162 @@
+/*
+ * Kernels made ready for the boxes they run on.
+ *
+ * A plan that is made to be looked at (planner.memo is set) needs no primitives, only their scratch:
+ * that is asked for once for all ranks whose step has the same shape. Two steps have the same shape
+ * when work and boxes have the same extents and strides, lie the same way to each other (so padding
+ * is the same), and the first positions of the work read the same, relative to it (so the phase of a
+ * stride is the same).
+ */
+#include "ops/op.h"
+#include "plan/planner.h"
+
+#include <string.h>
+
+enum {
+    SMALL_WORK = 16'384, /* elements: below, a reference kernel costs nothing worth a warning */
+    PHASES = 32,         /* positions that are looked at: strides up to this many are told apart */
+};
+
+struct sizes {
+    size_t scratch_bytes;
+    char implementation[64];
+};
+
+static void add_numbers(struct wf_memo *memo, const int64_t numbers[WF_AXES])
+{
+    wf_memo_add(memo, numbers, WF_AXES * sizeof *numbers);
+}
+
+static void add_view(struct wf_memo *memo, const struct wf_view *view, const struct wf_region *to)
+{
+    int64_t extent[WF_AXES], offset[WF_AXES];
+    for (int a = 0; a < WF_AXES; a++) {
+        extent[a] = view->box.hi[a] - view->box.lo[a];
+        offset[a] = view->box.lo[a] - to->lo[a];
+    }
+    const int64_t dtype = view->dtype;
+    wf_memo_add(memo, &dtype, sizeof dtype);
+    add_numbers(memo, extent);
+    add_numbers(memo, offset);
+    add_numbers(memo, view->stride);
+}
+
+/* How the work's first positions along an axis read, where image and result have other extents. */
+static void add_phase(struct wf_memo *memo, const struct wf_step *s, int input, enum wf_axis axis,
+                      const struct wf_region *reads)
+{
+    const int64_t from = s->node->in[input]->shape.at[axis];
+    const int64_t to = wf_op_domain(s->node)->shape.at[axis];
+    if (from == to)
+        return;
+    if (wf_max(from, to) > PHASES * wf_min(from, to)) { /* not worth a closer look: never shared */
+        wf_memo_add(memo, &s->work.lo[axis], sizeof s->work.lo[axis]);
+        return;
+    }
+    struct wf_region one = s->work;
+    for (int64_t i = 0; i < PHASES && s->work.lo[axis] + i < s->work.hi[axis]; i++) {
+        one.lo[axis] = s->work.lo[axis] + i;
+        one.hi[axis] = one.lo[axis] + 1;
+        const struct wf_region r = wf_op_reads(s->node, input, one);
+        const int64_t range[2] = { r.lo[axis] - reads->lo[axis], r.hi[axis] - r.lo[axis] };
+        wf_memo_add(memo, range, sizeof range);
+    }
+}
+
+static void add_input(struct wf_memo *memo, const struct wf_step *s, int k)
+{
+    const bool absent = !s->node->in[k] || s->in[k].buffer < 0;
+    wf_memo_add(memo, &absent, sizeof absent);
+    if (absent)
+        return;
+    const struct wf_region reads = wf_op_reads(s->node, k, s->work);
+    const struct wf_view all = { .box = reads };
+    add_view(memo, &s->in[k].view, &reads);
+    add_view(memo, &all, &reads);
+    for (int a = WF_N; a < WF_C && !s->node->in[k]->everywhere; a++)
+        add_phase(memo, s, k, (enum wf_axis)a, &reads);
+}
+
+/* Puts the key of the step's shape together. */
+static void begin_key(struct wf_memo *memo, const struct wf_step *s)
+{
+    const struct wf_view work = { .box = s->work };
+    wf_memo_begin(memo);
+    wf_memo_add(memo, &s->kernel, sizeof s->kernel);
+    wf_memo_add(memo, &s->node, sizeof s->node);
+    add_view(memo, &work, &s->work);
+    for (int k = 0; k < s->n_in; k++)
+        add_input(memo, s, k);
+    const bool sums = wf_op_sums_over(s->node) != 0;
+    for (int o = 0; o < s->n_out; o++)
+        add_view(memo, &s->out[o].view, sums ? &s->out[o].view.box : &s->work);
+}
+
+static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct wf_prepare *prep,
+                         struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_view *const views = wf_arena_array(&arena, s->n_in + s->n_out, struct wf_view);
+    for (int k = 0; k < s->n_in; k++)
+        views[k] = s->in[k].view;
+    for (int o = 0; o < s->n_out; o++)
+        views[s->n_in + o] = s->out[o].view;
+    *prep = (struct wf_prepare){ .node = s->node,
+                                 .work = s->work,
+                                 .in = views,
+                                 .out = views + s->n_in,
+                                 .threads = p->threads,
+                                 .sizes_only = p->memo != NULL };
+    const bool ok = s->kernel->prepare(prep, err);
+    wf_arena_release(&arena);
+    if (ok && p->memo && prep->prepared && s->kernel->release) { /* made all the same */
+        s->kernel->release(prep->prepared);
+        prep->prepared = NULL;
+    }
+    return ok || wf_err_wrap(err, "layer '%s' (%s)", s->node->name, s->node->op->name);
+}
+
+static bool find_sizes(struct wf_planner *p, const struct wf_step *s, struct sizes *sizes,
+                       struct wf_err *err)
+{
+    begin_key(p->memo, s);
+    const struct sizes *const known = wf_memo_find(p->memo);
+    if (known) {
+        *sizes = *known;
+        return true;
+    }
+    struct wf_prepare prep;
+    if (!call_prepare(p, s, &prep, err))
+        return false;
+    sizes->scratch_bytes = prep.scratch_bytes;
+    memcpy(sizes->implementation, prep.implementation, sizeof sizes->implementation);
+    memcpy(wf_memo_put(p->memo, sizeof *sizes), sizes, sizeof *sizes);
+    return true;
+}
+
+bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
+{
+    struct wf_plan *plan = p->plan;
+    const bool reference = wf_kernel_is_reference(s->kernel);
+    plan->references += reference && wf_region_count(s->work) > SMALL_WORK;
+    s->implementation = reference ? "reference" : "own";
+    if (!s->kernel->prepare || reference)
+        return true;
+    struct sizes sizes;
+    if (p->memo) {
+        if (!find_sizes(p, s, &sizes, err))
+            return false;
+    } else {
+        struct wf_prepare prep;
+        if (!call_prepare(p, s, &prep, err))
+            return false;
+        s->prepared = prep.prepared;
+        sizes.scratch_bytes = prep.scratch_bytes;
+        memcpy(sizes.implementation, prep.implementation, sizeof sizes.implementation);
+    }
+    if (sizes.implementation[0])
+        s->implementation = wf_arena_copy(&plan->arena, sizes.implementation);
+    if (sizes.scratch_bytes)
+        s->scratch = wf_planner_add_buffer(p, WF_STORE_ARENA, sizes.scratch_bytes, "scratch");
+    return true;
+}
