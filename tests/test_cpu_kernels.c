@@ -509,19 +509,19 @@ static void alloc__gives_aligned_zeroed_memory_of_any_size(void **state)
 {
     static const size_t sizes[] = { 0, 1, 63, 4096, (4u << 20) - 1, 4u << 20, 9u << 20 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        unsigned char *p = wf_device_cpu.alloc(sizes[i]);
+        unsigned char *p = wf_device_cpu.alloc(NULL, sizes[i]);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
         for (size_t k = 0; k < sizes[i]; k += 997)
             assert_int_equal(p[k], 0);
-        wf_device_cpu.free(p, sizes[i]);
+        wf_device_cpu.free(NULL, p, sizes[i]);
     }
 }
 
 static void alloc__says_when_there_is_no_memory(void **state)
 {
-    assert_null(wf_device_cpu.alloc(SIZE_MAX));
-    assert_null(wf_device_cpu.alloc(SIZE_MAX / 2));
+    assert_null(wf_device_cpu.alloc(NULL, SIZE_MAX));
+    assert_null(wf_device_cpu.alloc(NULL, SIZE_MAX / 2));
 }
 
 static void copy__moves_a_box_between_strided_buffers(void **state)
@@ -532,7 +532,7 @@ static void copy__moves_a_box_between_strided_buffers(void **state)
             struct guarded a = guarded_new(WF_F32, box, (enum layout)from, 0xff);
             struct guarded b = guarded_new(WF_F32, box, (enum layout)to, 0x11);
             support_fill_random(&a.view, 1, 2);
-            wf_device_cpu.copy(&b.view, &a.view);
+            wf_device_cpu.copy(NULL, &b.view, &a.view);
             for (struct wf_cursor c = wf_cursor(box); wf_cursor_next(&c);)
                 assert_true(wf_view_at(&a.view, c.at) == wf_view_at(&b.view, c.at));
             guarded_free(&a);

@@ -136,7 +136,7 @@ static double run_rule(const struct wf_safetensors *file, const char *text, cons
     for (int k = 0; k < TENSORS; k++, from += counts[k - 1])
         memcpy(p + tensors[k].first, from, (size_t)counts[k] * sizeof *p);
     struct wf_optim *const o =
-        wf_optim_new_flat(&options, &wf_device_cpu, ROOM, TENSORS, tensors, &err);
+        wf_optim_new_flat(&options, &wf_device_cpu, NULL, ROOM, TENSORS, tensors, &err);
     assert_non_null(o);
     const double clip = setting(text, "clip", 0);
     for (int t = 0; t < STEPS; t++) {
@@ -197,7 +197,7 @@ static float *sweep(enum wf_optim_rule rule, int threads, double *squares)
     options.weight_decay = 0.01;
     options.accumulates = true;
     struct wf_optim *const o =
-        wf_optim_new_flat(&options, &wf_device_cpu, MANY + 16, 2, tensors, &err);
+        wf_optim_new_flat(&options, &wf_device_cpu, NULL, MANY + 16, 2, tensors, &err);
     float *const p = calloc(MANY + 16, sizeof *p), *const g = calloc(MANY + 16, sizeof *g);
     assert_true(o && p && g);
     for (int i = 0; i < MANY + 16; i++)
@@ -236,7 +236,7 @@ static void squares__are_those_of_a_plain_sum_and_tell_what_is_not_finite(void *
     const struct wf_update_tensor tensor = { .first = 3, .count = MANY, .decays = true };
     const struct wf_optim_options options = wf_optim_defaults(WF_SGD);
     struct wf_optim *const o =
-        wf_optim_new_flat(&options, &wf_device_cpu, MANY + 3, 1, &tensor, &err);
+        wf_optim_new_flat(&options, &wf_device_cpu, NULL, MANY + 3, 1, &tensor, &err);
     float *const g = calloc(MANY + 3, sizeof *g);
     assert_true(o && g);
     g[0] = NAN; /* a gap */
@@ -270,7 +270,8 @@ static void ratios__are_one_where_a_norm_is_nothing(void **state)
         options.lr = 0.1;
         const struct wf_update_tensor tensors[] = { { .count = 2, .decays = true },
                                                     { .first = 2, .count = 1, .decays = true } };
-        struct wf_optim *const o = wf_optim_new_flat(&options, &wf_device_cpu, 3, 2, tensors, &err);
+        struct wf_optim *const o =
+            wf_optim_new_flat(&options, &wf_device_cpu, NULL, 3, 2, tensors, &err);
         float p[] = { 0, 0, 2 };
         const float g[] = { 0.5f, -0.5f, 0 };
         wf_optim_update(o, p, g, 1);

@@ -231,7 +231,7 @@ static void optim__rules_follow_their_formulas(void **state)
         struct wf_err err = { 0 };
         const struct wf_update_tensor tensor = { .count = 1, .decays = true };
         struct wf_optim *o =
-            wf_optim_new_flat(&cases[i].options, &wf_device_cpu, 1, 1, &tensor, &err);
+            wf_optim_new_flat(&cases[i].options, &wf_device_cpu, NULL, 1, 1, &tensor, &err);
         float p = 1.0f;
         for (int k = 0; k < 2; k++) {
             const float gradient = k ? -0.25f : 0.5f;

@@ -136,5 +136,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.space=' -d 'parts 
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.device=' -d 'what computes; \'reference\' is slow and right'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.ranks=' -d 'ranks as threads of this process'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.threads=' -d 'OpenMP threads of each rank'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'run.deterministic=' -d 'on a GPU only kernels that give the same bits every time'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'run.cache=' -d 'file that keeps which GPU kernels were the fastest; empty: none'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.limit=' -d 'bytes of memory that predict may take'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.recompute=' -d 'make cheap results again in the backward pass instead of keeping them'

@@ -30,18 +30,20 @@ const char *wf_checkpoint_path(const struct wf_checkpoint *c)
 
 /* --- tensors --- */
 
-/* One tensor of the file and the memory that it is in our layout. */
+/* One tensor of the file, and where it lies in our layout. */
 struct tensor {
     const struct wf_value *value;
     const char *name;
-    float *ours;
+    float *ours; /* in the device's memory */
 };
 
 struct tensors {
     struct wf_arena arena;
     struct tensor *items;
     size_t count, room;
-    float *buffer; /* for the largest of them, in their layout */
+    float *buffer;       /* for the largest of them, in their layout */
+    struct wf_host host; /* of the one at hand, in ours */
+    const struct wf_run *run;
 };
 
 static float *weight_of(const struct wf_run *run, const struct wf_value *v)
@@ -63,6 +65,7 @@ static void list_tensors(struct tensors *t, const struct wf_run *run, const stru
 {
     const struct wf_plan *const plan = wf_run_plan(run);
     const struct wf_graph *const g = plan->scheme->graph;
+    t->run = run;
     for (int pass = 0; pass < 2 + (optim ? optim->n_states : 0); pass++)
         for (size_t i = 0; i < g->n_values; i++) {
             const struct wf_value *const v = g->values[i];
@@ -78,8 +81,18 @@ static void list_tensors(struct tensors *t, const struct wf_run *run, const stru
         }
 }
 
+/* Maps the tensor's memory. */
+static float *host_of(struct tensors *t, const struct tensor *tensor)
+{
+    const struct wf_region all = wf_shape_region(tensor->value->shape);
+    wf_host_map(&t->host, wf_run_device(t->run), wf_run_context(t->run),
+                wf_view_dense(tensor->ours, WF_F32, all));
+    return t->host.view.data;
+}
+
 static void release_tensors(struct tensors *t)
 {
+    wf_host_release(&t->host);
     free(t->items);
     free(t->buffer);
     wf_arena_release(&t->arena);
@@ -139,9 +152,11 @@ struct source {
 
 static const void *give(void *user, struct wf_err *err)
 {
-    (void)err;
     const struct source *const s = user;
-    wf_border_export(s->tensor->value->shape, s->tensor->ours, s->all->buffer);
+    const float *const ours = host_of(s->all, s->tensor);
+    if (!wf_host_get(&s->all->host, err))
+        return NULL;
+    wf_border_export(s->tensor->value->shape, ours, s->all->buffer);
     return s->all->buffer;
 }
 
@@ -150,7 +165,8 @@ static bool write_file(const char *path, struct tensors *t, const struct wf_chec
 {
     struct wf_safetensors_writer *const w = wf_safetensors_begin();
     XXH64_state_t *const hash = hash_begin(texts);
-    for (size_t i = 0; i < t->count; i++) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < t->count; i++) {
         struct source *const s = wf_arena_one(&t->arena, struct source);
         *s = (struct source){ t, &t->items[i] };
         int64_t shape[WF_AXES];
@@ -163,7 +179,10 @@ static bool write_file(const char *path, struct tensors *t, const struct wf_chec
                                                   .give = give,
                                                   .user = s };
         wf_safetensors_add(w, &item);
-        hash_tensor(hash, item.name, item.rank, shape, give(s, err));
+        const float *const data = give(s, err);
+        ok = data != NULL;
+        if (ok)
+            hash_tensor(hash, item.name, item.rank, shape, data);
     }
     char digest[WF_CHECKPOINT_HASH];
     hash_end(hash, digest);
@@ -171,7 +190,7 @@ static bool write_file(const char *path, struct tensors *t, const struct wf_chec
         if (texts->value[i])
             wf_safetensors_add_metadata(w, wf_checkpoint_keys[i], texts->value[i]);
     wf_safetensors_add_metadata(w, WF_CHECKPOINT_HASH_KEY, digest);
-    const bool ok = wf_safetensors_finish(w, path, err);
+    ok = ok && wf_safetensors_finish(w, path, err);
     wf_safetensors_writer_free(w);
     return ok;
 }
@@ -277,7 +296,8 @@ static bool load_tensor(const struct wf_checkpoint *c, struct tensors *t,
         wf_safetensors_want(c->file, tensor->name, rank, shape, err);
     if (!from || !wf_safetensors_read(c->file, from, WF_F32, t->buffer, err))
         return false;
-    wf_border_import(v->shape, t->buffer, tensor->ours);
+    wf_border_import(v->shape, t->buffer, host_of(t, tensor));
+    wf_host_put(&t->host);
     return true;
 }
 

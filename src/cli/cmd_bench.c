@@ -55,7 +55,8 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
         if (!wf_comm_barrier(once->comm, err))
             return false;
         const double start = wf_now();
-        if (!wf_once_step(once, err) || !wf_comm_barrier(once->comm, err))
+        if (!wf_once_step(once, err) || !wf_run_wait(once->run, err) ||
+            !wf_comm_barrier(once->comm, err))
             return false;
         if (i < 0)
             continue;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/feed.h"
 #include "cli/run_folder.h"
 #include "cli/scores.h"
@@ -28,11 +29,14 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct wf_loader_options options = wf_feed_valid_loader(e->feed, &e->net);
     struct wf_loader *const loader = wf_loader_new(e->feed->dataset, &options, err);
     struct wf_validator *v = NULL;
-    bool ok = wf_comm_agree(comm, loader != NULL, err) && loader;
+    struct wf_context *context = NULL;
+    bool ok = wf_comm_agree(comm, loader != NULL, err) && loader &&
+              wf_cli_open(e->cli->options, e->job->device, comm, &context, err);
     if (ok)
         v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                              .network = &e->net,
                                                              .scheme = e->scheme,
+                                                             .context = context,
                                                              .loader = loader,
                                                              .samples = e->feed->info->samples,
                                                              .seed = e->job->seed },
@@ -47,6 +51,7 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         e->scores = wf_scores(&e->arena, wf_validator_metrics(v));
     }
     wf_validator_free(v);
+    wf_device_close(context);
     wf_loader_free(loader);
     return ok;
 }

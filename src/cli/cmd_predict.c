@@ -14,12 +14,12 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/job.h"
 #include "cli/once.h"
 #include "cli/run_folder.h"
 #include "cli/text.h"
 #include "data/picture.h"
-#include "device/device.h"
 #include "ops/build.h"
 #include "train/predict.h"
 #include "train/progress.h"
@@ -89,18 +89,9 @@ static void end_progress(struct predict *p)
 
 static bool find_device(struct predict *p, struct wf_err *err)
 {
-    const char *const name = wf_options_text(p->cli->options, "run.device");
-    p->device = strcmp(name, "cpu") == 0         ? &wf_device_cpu
-                : strcmp(name, "reference") == 0 ? &wf_device_reference
-                                                 : NULL;
-    const char *const precision = wf_options_text(p->cli->options, "train.precision");
-    if (!p->device)
-        return wf_err_set(err, WF_ERR_USAGE, "device '%s' is not in this build: use --device cpu",
-                          name);
-    return wf_dtype_parse(precision, &p->compute) ||
-           wf_err_set(err, WF_ERR_USAGE,
-                      "precision '%s' is a mode of the device 'cuda': use --precision f32",
-                      precision);
+    const struct wf_options *const o = p->cli->options;
+    p->device = wf_cli_device(o, err);
+    return p->device && wf_cli_precision(o, p->device, &p->compute, err);
 }
 
 static bool find_ranks(struct predict *p, struct wf_err *err)
@@ -317,8 +308,13 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
 #endif
     const bool first = wf_comm_rank(comm) == 0 || p->cli->world;
     struct wf_arena arena = { 0 };
-    const bool ok = wf_predict(first ? &p->cli->arena : &arena, &p->one, comm,
-                               first ? &p->result : &other, err);
+    struct wf_context *context = NULL;
+    struct wf_prediction one = p->one;
+    bool ok = wf_cli_open(p->cli->options, p->device, comm, &context, err);
+    one.context = context;
+    ok = ok &&
+         wf_predict(first ? &p->cli->arena : &arena, &one, comm, first ? &p->result : &other, err);
+    wf_device_close(context);
     wf_arena_release(&arena);
     return ok;
 }

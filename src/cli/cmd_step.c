@@ -25,7 +25,6 @@ struct source {
 static const void *give(void *user, struct wf_err *err)
 {
     const struct source *const s = user;
-    const struct wf_view view = wf_run_view(s->once->run, s->value);
     const size_t count = (size_t)wf_shape_count(s->value->shape);
     float *const grown = realloc(*s->buffer, count * sizeof *grown);
     if (!grown) {
@@ -33,8 +32,12 @@ static const void *give(void *user, struct wf_err *err)
         return NULL;
     }
     *s->buffer = grown;
-    wf_export_view(s->value, &view, grown);
-    return grown;
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get(s->once->run, s->value, &host, err);
+    if (ok)
+        wf_export_view(s->value, &host.view, grown);
+    wf_host_release(&host);
+    return ok ? grown : NULL;
 }
 
 struct dump {
@@ -112,8 +115,10 @@ static bool step_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_once once = { 0 };
     bool ok =
         wf_once_init(&once, step->job, &step->job->mesh, comm, err) && wf_once_step(&once, err);
+    double loss = 0;
+    ok = ok && wf_comm_agree(comm, wf_once_loss(&once, &loss, err), err);
     if (ok && wf_comm_rank(comm) == 0)
-        step->loss = wf_once_loss(&once);
+        step->loss = (float)loss;
     if (ok && step->dump)
         ok = dump(step, &once, err);
     wf_once_release(&once);

@@ -74,12 +74,15 @@ static bool run_whole(const struct verify *v, float *whole, struct wf_err *err)
     if (!wf_options_is_set(v->job->cli->options, "run.threads"))
         omp_set_num_threads(wf_job_cores()); /* the others wait */
 #endif
-    const bool ok = wf_once_init(&once, v->job, &one, self, err) && wf_once_step(&once, err);
+    bool ok = wf_once_init(&once, v->job, &one, self, err) && wf_once_step(&once, err);
+    struct wf_host host = { 0 };
     for (int i = 0; ok && i < v->count; i++) {
-        const struct wf_view view = wf_run_view(once.run, v->tensors[i].value);
-        wf_export_view(v->tensors[i].value, &view, whole);
+        ok = wf_run_get(once.run, v->tensors[i].value, &host, err);
+        if (ok)
+            wf_export_view(v->tensors[i].value, &host.view, whole);
         whole += elements(&v->tensors[i]);
     }
+    wf_host_release(&host);
     wf_once_release(&once);
     wf_comm_free(self);
 #ifdef WF_HAVE_OPENMP
@@ -94,10 +97,8 @@ struct gap {
     double apart, whole; /* sums of squares */
 };
 
-static struct gap compare(const struct tensor *t, const struct wf_once *once, const float *whole)
+static struct gap compare(const struct tensor *t, const struct wf_view view, const float *whole)
 {
-    const struct wf_view view =
-        t->kind == PRED ? wf_run_owned(once->run, t->value) : wf_run_view(once->run, t->value);
     struct gap gap = { 0, 0 };
     if (!view.data)
         return gap;
@@ -134,10 +135,19 @@ static bool measure(const struct verify *v, const struct wf_once *once, const fl
                     double *apart, struct wf_err *err)
 {
     const int ranks = wf_comm_size(once->comm), rank = wf_comm_rank(once->comm);
-    for (int i = 0; i < v->count; i++) {
-        apart[i * ranks + rank] = compare(&v->tensors[i], once, whole).apart;
-        whole += elements(&v->tensors[i]);
+    struct wf_host host = { 0 };
+    bool ok = true;
+    for (int i = 0; ok && i < v->count; i++) {
+        const struct tensor *const t = &v->tensors[i];
+        ok = t->kind == PRED ? wf_run_get_owned(once->run, t->value, &host, err)
+                             : wf_run_get(once->run, t->value, &host, err);
+        if (ok)
+            apart[i * ranks + rank] = compare(t, host.view, whole).apart;
+        whole += elements(t);
     }
+    wf_host_release(&host);
+    if (!wf_comm_agree(once->comm, ok, err))
+        return false;
     struct wf_request *request = NULL;
     return wf_comm_sum_begin(once->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64, &request,
                              err) &&

@@ -72,7 +72,12 @@ bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *
                struct wf_err *err)
 {
     struct wf_comm *const comm = once->comm;
-    const struct wf_view owned = wf_run_owned(once->run, value);
+    struct wf_host host = { 0 };
+    if (!wf_comm_agree(comm, wf_run_get_owned(once->run, value, &host, err), err)) {
+        wf_host_release(&host);
+        return false;
+    }
+    const struct wf_view owned = host.view;
     const struct wf_region nothing = { { 0 }, { 0 } };
     const struct wf_region mine =
         owned.data && !wf_region_is_empty(owned.box) ? owned.box : nothing;
@@ -94,6 +99,7 @@ bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *
         ok = collect(comm, value, boxes, packed, all, err);
     }
     free(data);
+    wf_host_release(&host);
     wf_arena_release(&arena);
     return ok;
 }

@@ -11,7 +11,7 @@
 
 #include "ckpt/safetensors.h"
 #include "cli/text.h"
-#include "device/device.h"
+#include "cli/device.h"
 #include "ops/build.h"
 #include "ops/op.h"
 
@@ -219,36 +219,12 @@ static struct wf_value *build_loss(const struct wf_job *job, const struct wf_net
     return sum ? wf_scale(net->graph, sum, 1.0 / (double)count) : NULL;
 }
 
-static bool find_precision(const struct wf_job *job, enum wf_dtype *compute, struct wf_err *err)
-{
-    const char *const name = wf_options_text(job->cli->options, "train.precision");
-    if (wf_dtype_parse(name, compute))
-        return true;
-    return wf_err_set(err, WF_ERR_USAGE,
-                      "precision '%s' is a mode of the device 'cuda': use f32 or "
-                      "bf16 on '%s'",
-                      name, job->device->name);
-}
-
-static bool find_device(struct wf_job *job, struct wf_err *err)
-{
-    const char *const name = wf_options_text(job->cli->options, "run.device");
-    if (strcmp(name, "cpu") == 0)
-        job->device = &wf_device_cpu;
-    else if (strcmp(name, "reference") == 0)
-        job->device = &wf_device_reference;
-    else
-        return wf_err_set(err, WF_ERR_USAGE, "device '%s' is not in this build: use --device cpu",
-                          name);
-    return true;
-}
-
 /* Forward pass and loss on images of that shape. net->graph is there also after a failure. */
 static bool build_network(const struct wf_job *job, struct wf_shape shape, bool training,
                           struct wf_network *net, struct wf_err *err)
 {
     struct wf_graph_options options = { .training = training };
-    if (!find_precision(job, &options.compute, err))
+    if (!wf_cli_precision(job->cli->options, job->device, &options.compute, err))
         return false;
     struct wf_graph *const g = net->graph = wf_graph_new(&options);
     net->has_classes = job->target_kind != WF_TARGET_REAL;
@@ -426,7 +402,8 @@ static bool find_mesh(struct wf_job *job, struct wf_err *err)
 static bool job_init(struct wf_job *job, struct wf_err *err)
 {
     struct size size = { 0 };
-    if (!find_device(job, err) || !find_size(job, &size, err))
+    job->device = wf_cli_device(job->cli->options, err);
+    if (!job->device || !find_size(job, &size, err))
         return false;
     job->model = wf_job_model(job->cli->options, size.count, size.at, &job->config, err);
     if (!job->model || !build_graph(job, &size, err) || !find_mesh(job, err))

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "cli/device.h"
+
 double wf_now(void)
 {
     struct timespec t;
@@ -50,38 +52,38 @@ static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh, struct w
         once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
     once->scheme = mesh == &once->job->mesh ? once->job->scheme : once->own;
     if (once->scheme)
-        once->plan = wf_plan_new(once->scheme, wf_comm_rank(once->comm), err);
+        once->plan = wf_plan_new_on(once->scheme, wf_comm_rank(once->comm), once->context, err);
     return once->plan != NULL;
+}
+
+static bool fill(const struct wf_once *once, const struct wf_value *v, struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    wf_run_map(once->run, v, &host);
+    const bool ok = !host.view.data || wf_job_fill(once->job, v, &host.view, err);
+    wf_host_put(&host);
+    wf_host_release(&host);
+    return ok;
 }
 
 static bool fill_weights(const struct wf_once *once, struct wf_err *err)
 {
     const struct wf_graph *const g = once->job->graph;
     wf_run_init_weights(once->run, once->job->seed);
-    if (!once->job->weights)
-        return true;
-    for (size_t i = 0; i < g->n_values; i++) {
+    for (size_t i = 0; once->job->weights && i < g->n_values; i++) {
         const struct wf_value *const v = g->values[i];
-        if (v->kind != WF_PARAM && v->kind != WF_STATE)
-            continue;
-        const struct wf_view view = wf_run_view(once->run, v);
-        if (view.data && !wf_job_fill(once->job, v, &view, err))
+        if ((v->kind == WF_PARAM || v->kind == WF_STATE) && !fill(once, v, err))
             return false;
     }
     return true;
-}
-
-static bool fill_input(const struct wf_once *once, const struct wf_value *v, struct wf_err *err)
-{
-    const struct wf_view place = wf_run_view(once->run, v);
-    return !place.data || wf_job_fill(once->job, v, &place, err);
 }
 
 bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
                   struct wf_comm *comm, struct wf_err *err)
 {
     *once = (struct wf_once){ .job = job, .comm = comm };
-    if (!wf_comm_agree(comm, make_plan(once, mesh, err), err))
+    if (!wf_cli_open(job->cli->options, job->device, comm, &once->context, err) ||
+        !wf_comm_agree(comm, make_plan(once, mesh, err), err))
         return false;
     once->run = wf_run_new(once->plan, comm, job->seed, err);
     if (!once->run)
@@ -90,8 +92,8 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
     once->optim = wf_optim_new(&options, once->run, err);
     const struct wf_learner_options learner = { .comm = comm, .optim = once->optim };
     const bool ok = once->optim && wf_learner_init(&once->learner, &learner, once->run, err) &&
-                    fill_weights(once, err) && fill_input(once, job->input, err) &&
-                    fill_input(once, job->target, err);
+                    fill_weights(once, err) && fill(once, job->input, err) &&
+                    fill(once, job->target, err);
     return wf_comm_agree(comm, ok, err);
 }
 
@@ -102,6 +104,7 @@ void wf_once_release(struct wf_once *once)
     wf_run_free(once->run);
     wf_plan_free(once->plan);
     wf_scheme_free(once->own);
+    wf_device_close(once->context);
     *once = (struct wf_once){ 0 };
 }
 
@@ -112,10 +115,9 @@ bool wf_once_step(struct wf_once *once, struct wf_err *err)
     return wf_learner_step(&once->learner, once->run, err);
 }
 
-float wf_once_loss(const struct wf_once *once)
+bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err)
 {
-    const struct wf_view view = wf_run_view(once->run, once->job->loss);
-    return (float)wf_dtype_get(view.dtype, view.data, 0);
+    return wf_run_get_number(once->run, once->job->loss, loss, err);
 }
 
 size_t wf_once_bytes(const struct wf_once *once)

@@ -18,6 +18,7 @@
 struct wf_once {
     const struct wf_job *job;
     struct wf_comm *comm;
+    struct wf_context *context; /* of the device */
     const struct wf_scheme *scheme;
     struct wf_scheme *own; /* where the mesh is not the job's */
     struct wf_plan *plan;
@@ -34,7 +35,7 @@ struct wf_once {
 [[nodiscard]] bool wf_once_step(struct wf_once *once, struct wf_err *err);
 void wf_once_release(struct wf_once *once);
 
-float wf_once_loss(const struct wf_once *once);
+[[nodiscard]] bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err);
 /* What this rank uses: arena, weights, gradients, states, optimiser. */
 size_t wf_once_bytes(const struct wf_once *once);
 

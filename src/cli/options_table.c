@@ -328,6 +328,15 @@ const struct wf_option wf_option_table[] = {
       .max = 4096,
       .unset = "cores / ranks" },
 
+    { .key = "run.deterministic",
+      .help = "on a GPU only kernels that give the same bits every time",
+      .type = WF_OPTION_BOOL,
+      .fallback = "false" },
+    { .key = "run.cache",
+      .help = "file that keeps which GPU kernels were the fastest; empty: none",
+      .type = WF_OPTION_TEXT,
+      .unset = "widefield/cudnn in $XDG_CACHE_HOME or ~/.cache" },
+
     { .key = "memory.limit",
       .help = "bytes of memory that predict may take",
       .type = WF_OPTION_BYTES,

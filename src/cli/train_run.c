@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/device.h"
 #include "cli/once.h"
 #include "train/preview.h"
 #include "train/signals.h"
@@ -14,6 +15,7 @@ enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at 
 struct rank {
     struct wf_train_run *t;
     struct wf_comm *comm;
+    struct wf_context *context; /* of the device */
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
@@ -93,7 +95,9 @@ static const struct wf_trainer_hooks hooks = {
 static bool make_run(struct rank *r, struct wf_err *err)
 {
     const struct wf_job *const job = r->t->job;
-    r->plan = wf_plan_new(job->scheme, wf_comm_rank(r->comm), err);
+    if (!wf_cli_open(job->cli->options, job->device, r->comm, &r->context, err))
+        return false;
+    r->plan = wf_plan_new_on(job->scheme, wf_comm_rank(r->comm), r->context, err);
     if (!wf_comm_agree(r->comm, r->plan != NULL, err))
         return false;
     r->run = wf_run_new(r->plan, r->comm, job->seed, err);
@@ -128,6 +132,7 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         wf_validator_new(&(struct wf_validator_options){ .comm = r->comm,
                                                          .network = &t->valid,
                                                          .scheme = t->valid_scheme,
+                                                         .context = r->context,
                                                          .loader = r->valid_loader,
                                                          .samples = t->feed->info->samples,
                                                          .seed = t->job->seed,
@@ -145,6 +150,7 @@ static void release(struct rank *r)
     wf_optim_free(r->optim);
     wf_run_free(r->run);
     wf_plan_free(r->plan);
+    wf_device_close(r->context);
 }
 
 /* --- what the log begins with --- */

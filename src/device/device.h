@@ -6,6 +6,9 @@
 
 extern const struct wf_device wf_device_cpu;       /* oneDNN and own kernels */
 extern const struct wf_device wf_device_reference; /* every operator's slow, right kernel */
+#ifdef WF_HAVE_CUDA
+extern const struct wf_device wf_device_cuda; /* cuDNN, cuBLASLt and own kernels */
+#endif
 
 extern const struct wf_kernel *const wf_cpu_kernels[]; /* ends with NULL; made by the build */
 

@@ -85,12 +85,15 @@ struct wf_update {
     float *state[WF_UPDATE_STATES]; /* NULL: the rule has none */
 };
 
+struct wf_context;
+
 /* All slots are there. `prepared` is what prepare() made for a layout, which may go afterwards. */
 struct wf_updater {
-    void *(*prepare)(const struct wf_update_layout *layout); /* NULL: no memory */
+    /* NULL: no memory. The context is the device's (plan/target.h). */
+    void *(*prepare)(struct wf_context *context, const struct wf_update_layout *layout);
     void (*release)(void *prepared);
-    /* Sum of the squares of all tensors' gradients (U3); not finite where one of them is not. The
-     * result is there on return: a device waits for its own earlier work. */
+    /* Sum of the squares of all tensors' gradients (U3); not finite where one of them is not, or
+     * where the device failed. The result is there on return: a device waits for its earlier work. */
     double (*squares)(void *prepared, const float *grad);
     /* sum = (first ? 0 : sum) + weight * grad, in all tensors. */
     void (*accumulate)(void *prepared, float *sum, const float *grad, float weight, bool first);

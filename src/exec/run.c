@@ -9,6 +9,7 @@
 struct wf_run {
     const struct wf_plan *plan;
     const struct wf_device *device;
+    struct wf_context *context;
     struct wf_comm *comm;
     struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
@@ -56,7 +57,8 @@ static void resolve_step(struct wf_run *run, int s)
                                       .out = views + step->n_in,
                                       .scratch = resolve(run, step->scratch, 0),
                                       .prepared = step->prepared,
-                                      .seed = run->seed };
+                                      .seed = run->seed,
+                                      .context = run->plan->context };
 }
 
 static void resolve_exchange(struct wf_run *run, int x)
@@ -110,8 +112,8 @@ static bool take_memory(struct wf_run *run, struct wf_err *err)
         const size_t bytes = run->plan->store_bytes[i];
         if (bytes <= run->store_bytes[i])
             continue;
-        run->device->free(run->store[i], run->store_bytes[i]);
-        run->store[i] = run->device->alloc(bytes);
+        run->device->free(run->context, run->store[i], run->store_bytes[i]);
+        run->store[i] = run->device->alloc(run->context, bytes);
         run->store_bytes[i] = run->store[i] ? bytes : 0;
         if (!run->store[i])
             return wf_err_set(err, WF_ERR_FIT,
@@ -152,6 +154,9 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
     WF_BUG_ON(!run, "out of memory");
     run->plan = plan;
     run->device = plan->scheme->options.device;
+    run->context = plan->context;
+    WF_BUG_ON(!run->context && !wf_device_is_host(run->device),
+              "a plan for '%s' without its context", run->device->name);
     run->comm = comm;
     run->seed = seed;
     run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
@@ -166,9 +171,9 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
 
 bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
 {
-    WF_BUG_ON(plan->scheme->graph != run->plan->scheme->graph ||
+    WF_BUG_ON(plan->scheme->graph != run->plan->scheme->graph || plan->context != run->context ||
                   plan->scheme->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
-              "another graph or %d ranks", plan->scheme->geometry.n_ranks);
+              "another graph, context or %d ranks", plan->scheme->geometry.n_ranks);
     run->plan = plan;
     wf_arena_release(&run->plan_arena);
     if (!take_memory(run, err))
@@ -186,7 +191,7 @@ void wf_run_free(struct wf_run *run)
             wf_comm_free(run->groups[i]);
     for (int i = 0; i < WF_STORES; i++)
         if (run->store[i])
-            run->device->free(run->store[i], run->store_bytes[i]);
+            run->device->free(run->context, run->store[i], run->store_bytes[i]);
     wf_arena_release(&run->plan_arena);
     wf_arena_release(&run->arena);
     free(run);
@@ -203,6 +208,48 @@ struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *val
     const struct wf_region owned =
         wf_geometry_owned(&run->plan->scheme->geometry, run->plan->rank, value);
     return view.data ? wf_view_part(view, owned) : view;
+}
+
+const struct wf_device *wf_run_device(const struct wf_run *run)
+{
+    return run->device;
+}
+
+struct wf_context *wf_run_context(const struct wf_run *run)
+{
+    return run->context;
+}
+
+/* --- the host's side --- */
+
+void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)
+{
+    wf_host_map(host, run->device, run->context, wf_run_view(run, value));
+}
+
+bool wf_run_get(const struct wf_run *run, const struct wf_value *value, struct wf_host *host,
+                struct wf_err *err)
+{
+    wf_run_map(run, value, host);
+    return wf_host_get(host, err) || wf_err_wrap(err, "reading '%s'", value->name);
+}
+
+bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value, struct wf_host *host,
+                      struct wf_err *err)
+{
+    wf_host_map(host, run->device, run->context, wf_run_owned(run, value));
+    return wf_host_get(host, err) || wf_err_wrap(err, "reading '%s'", value->name);
+}
+
+bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value, double *number,
+                       struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get(run, value, &host, err);
+    if (ok)
+        *number = wf_dtype_get(host.view.dtype, host.view.data, 0);
+    wf_host_release(&host);
+    return ok;
 }
 
 float *wf_run_params(struct wf_run *run)
@@ -236,7 +283,11 @@ void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *da
     WF_BUG_ON(!view.data || !wf_view_is_dense(&view) ||
                   wf_region_count(view.box) != wf_shape_count(value->shape),
               "'%s' is not whole here", value->name);
-    memcpy(view.data, data, wf_view_bytes(&view));
+    struct wf_host host = { 0 };
+    wf_run_map(run, value, &host);
+    memcpy(host.view.data, data, wf_view_bytes(&view));
+    wf_host_put(&host);
+    wf_host_release(&host);
 }
 
 const struct wf_plan *wf_run_plan(const struct wf_run *run)
@@ -281,7 +332,7 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
     for (int i = 0; i < exchange->n_messages; i++)
         if (exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
-            run->device->copy(&run->packed[x][i], &run->spread[x][i]);
+            run->device->copy(run->context, &run->packed[x][i], &run->spread[x][i]);
     return wf_comm_exchange_begin(run->comm, exchange->n_messages, run->messages[x],
                                   &run->exchange_requests[x], err);
 }
@@ -293,7 +344,7 @@ static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
         return false;
     for (int i = 0; i < exchange->n_messages; i++)
         if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
-            run->device->copy(&run->spread[x][i], &run->packed[x][i]);
+            run->device->copy(run->context, &run->spread[x][i], &run->packed[x][i]);
     return true;
 }
 
@@ -323,7 +374,7 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
             run->calls[s].step = run->step;
             step->kernel->run(&run->calls[s]);
         } else if (step->kind == WF_STEP_COPY) {
-            run->device->copy(&run->calls[s].out[0], &run->calls[s].in[0]);
+            run->device->copy(run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
         } else if (!communicate(run, step, err)) {
             (void)wf_err_wrap(err, "step %d", s);
             wf_comm_abort(run->comm, err); /* others may be in flight: see comm.h, failure */
@@ -336,6 +387,14 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
     }
     run->step++;
     return true;
+}
+
+bool wf_run_wait(struct wf_run *run, struct wf_err *err)
+{
+    if (wf_device_is_host(run->device) || run->device->synchronize(run->context, err))
+        return true;
+    wf_comm_abort(run->comm, err);
+    return false;
 }
 
 /* --- weights --- */
@@ -371,13 +430,17 @@ static void init_weight(const struct wf_view *view, const struct wf_value *v, ui
 
 void wf_run_init_weights(struct wf_run *run, uint64_t seed)
 {
+    struct wf_host host = { 0 };
     const struct wf_graph *g = run->plan->scheme->graph;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         if (v->kind != WF_PARAM && v->kind != WF_STATE)
             continue;
-        const struct wf_view view = wf_run_view(run, v);
-        if (view.data)
-            init_weight(&view, v, seed);
+        wf_run_map(run, v, &host);
+        if (host.view.data) {
+            init_weight(&host.view, v, seed);
+            wf_host_put(&host);
+        }
     }
+    wf_host_release(&host);
 }

@@ -5,14 +5,17 @@
  * The plan must outlive the run; the comm is borrowed and must have as many ranks as the mesh.
  *
  *     struct wf_run *run = wf_run_new(plan, comm, seed, &err);            Collective.
- *     struct wf_view x = wf_run_view(run, wf_graph_find(g, "image"));     fill x (global coordinates)
+ *     struct wf_host x = { 0 };
+ *     wf_run_map(run, wf_graph_find(g, "image"), &x);      fill x.view (global coordinates)
+ *     wf_host_put(&x);
  *     if (!wf_run_step(run, &err)) ...                                    Collective.
- *     float loss = *(float *)wf_run_view(run, loss_value).data;
+ *     if (!wf_run_get_number(run, loss_value, &loss, &err)) ...
  */
 #ifndef WF_EXEC_RUN_H
 #define WF_EXEC_RUN_H
 
 #include "comm/comm.h"
+#include "exec/host.h"
 #include "plan/plan.h"
 
 struct wf_run;
@@ -28,12 +31,26 @@ void wf_run_free(struct wf_run *run);
 
 /* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box
  * (own part and rim) before a step, outputs are right over the owned region after it. data is NULL
- * when the rank has no part of it. */
+ * when the rank has no part of it, and points into the device's memory: only where that is the
+ * host's (wf_device_is_host) may it be followed. */
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value);
 /* The part of it that this rank owns (for reading outputs without overlap). */
 struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value);
 
-/* The flat stores, f32: parameters and gradients at the same places. */
+/* The same from the host, on any device (exec/host.h: on the CPU nothing is copied). map: to be
+ * filled and then put; get: as the steps so far have left it. */
+void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host);
+[[nodiscard]] bool wf_run_get(const struct wf_run *run, const struct wf_value *value,
+                              struct wf_host *host, struct wf_err *err);
+[[nodiscard]] bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value,
+                                    struct wf_host *host, struct wf_err *err);
+/* A value of one element, such as a loss. */
+[[nodiscard]] bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value,
+                                     double *number, struct wf_err *err);
+const struct wf_device *wf_run_device(const struct wf_run *run);
+struct wf_context *wf_run_context(const struct wf_run *run);
+
+/* The flat stores, f32, in the device's memory: parameters and gradients at the same places. */
 float *wf_run_params(struct wf_run *run);
 float *wf_run_grads(struct wf_run *run);
 size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
@@ -51,6 +68,8 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
 /* Collective. One pass over the plan. A rank that fails tells the others to give up. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
+/* Waits until the device has done all it was given; fails where any of it failed. */
+[[nodiscard]] bool wf_run_wait(struct wf_run *run, struct wf_err *err);
 /* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);

@@ -43,7 +43,8 @@ struct wf_stream {
     struct given *given;
     int n_given, passes;
     struct stage last;
-    double done, total; /* flops of all stages */
+    struct wf_host host; /* of the value at hand */
+    double done, total;  /* flops of all stages */
     size_t most_bytes;
 };
 
@@ -159,7 +160,7 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     need->bytes = least_bytes(scheme, &need->largest) + beside;
     bool ok = true;
     if (!s->options.limit || need->bytes <= s->options.limit) {
-        struct wf_plan *plan = wf_plan_new(scheme, 0, err);
+        struct wf_plan *plan = wf_plan_new_on(scheme, 0, s->options.context, err);
         ok = plan != NULL;
         if (ok)
             need->bytes = plan->arena_bytes + beside;
@@ -261,7 +262,7 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
     options.window = &window;
     const struct wf_mesh one = wf_mesh_one();
     struct wf_scheme *scheme = wf_scheme_new(t->graph, &one, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, err) : NULL;
+    struct wf_plan *plan = scheme ? wf_plan_new_on(scheme, 0, s->options.context, err) : NULL;
     bool ok = plan != NULL;
     if (ok && t->run) {
         ok = wf_run_change_plan(t->run, plan, err);
@@ -284,25 +285,31 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
     return ok;
 }
 
-static bool fill_inputs(const struct wf_stream *s, const struct stage *t, struct wf_err *err)
+static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_err *err)
 {
     for (int i = 0; i < s->n_given; i++) {
         const struct wf_value *v = t->map[s->given[i].value->id];
-        const struct wf_view view = v ? wf_run_view(t->run, v) : (struct wf_view){ 0 };
         const double *from = s->given[i].data;
+        if (!v)
+            continue;
+        wf_run_map(t->run, v, &s->host);
+        const struct wf_view view = s->host.view;
         if (!view.data)
             continue;
         const struct wf_view all =
             wf_view_dense((void *)(uintptr_t)from, WF_F64, wf_shape_region(v->shape));
         for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);)
             wf_view_set(&view, c.at, wf_view_at(&all, c.at));
+        wf_host_put(&s->host);
     }
     for (size_t i = 0; i < s->graph->n_values; i++) {
         if (s->graph->values[i]->kind != WF_INPUT || !t->map[i])
             continue;
-        const struct wf_view view = wf_run_view(t->run, t->map[i]);
+        wf_run_map(t->run, t->map[i], &s->host);
+        const struct wf_view view = s->host.view;
         if (view.data && !s->options.fill(s->options.user, s->graph->values[i], &view, err))
             return false;
+        wf_host_put(&s->host);
     }
     return true;
 }
@@ -345,10 +352,11 @@ static bool take_sum(struct wf_stream *s, struct stage *t, const struct wf_node 
          i += wf_comm_size(s->comm)) {
         ok = stage_run(s, t, i, err);
         for (int o = 0; ok && o < n->n_out; o++) {
-            const struct wf_view part = wf_run_view(t->run, t->map[n->out[o]->id]);
+            ok = wf_run_get(t->run, t->map[n->out[o]->id], &s->host, err);
+            const struct wf_view part = s->host.view;
             const struct wf_view sum =
                 wf_view_dense(given[o].data, WF_F64, wf_shape_region(n->out[o]->shape));
-            for (struct wf_cursor c = wf_cursor(part.box); wf_cursor_next(&c);)
+            for (struct wf_cursor c = wf_cursor(part.box); ok && wf_cursor_next(&c);)
                 wf_view_set(&sum, c.at, wf_view_at(&sum, c.at) + wf_view_at(&part, c.at));
         }
     }
@@ -473,6 +481,7 @@ void wf_stream_free(struct wf_stream *s)
 {
     if (!s)
         return;
+    wf_host_release(&s->host);
     stage_release(&s->last);
     wf_comm_free(s->self);
     wf_arena_release(&s->arena);
@@ -508,6 +517,8 @@ bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part, str
 {
     if (!stage_run(s, &s->last, index, err))
         return wf_err_wrap(err, "window %" PRId64 " of %" PRId64, index + 1, wf_stream_windows(s));
-    *part = wf_run_owned(s->last.run, s->last.map[s->output->id]);
+    if (!wf_run_get_owned(s->last.run, s->last.map[s->output->id], &s->host, err))
+        return false;
+    *part = s->host.view;
     return true;
 }

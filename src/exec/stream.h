@@ -29,6 +29,7 @@ struct wf_stream;
 
 struct wf_stream_options {
     struct wf_plan_options plan; /* the window is not read */
+    struct wf_context *context;  /* of the device */
     size_t limit;                /* bytes that a window may need beside the weights; 0: no limit */
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.

@@ -38,6 +38,8 @@ struct wf_field {
     const char *const *names; /* WF_FIELD_NAME: int64_t index into this NULL-ended list */
 };
 
+struct wf_context; /* plan/target.h */
+
 /* What a kernel is given. Views use global coordinates. An input's view covers at least
  * reads(work) within the image; reading outside the image is padding, and the kernel's business.
  * An output's view covers at least what the work writes. Optional inputs have data == NULL. */
@@ -46,10 +48,11 @@ struct wf_call {
     struct wf_region work;
     const struct wf_view *in;
     const struct wf_view *out;
-    void *scratch;  /* as many bytes as the kernel asked for when it was prepared */
-    void *prepared; /* what the kernel's prepare() left */
-    uint64_t seed;  /* of the run, for dropout */
-    uint64_t step;  /* counts training steps, for dropout */
+    void *scratch;              /* as many bytes as the kernel asked for when it was prepared */
+    void *prepared;             /* what the kernel's prepare() left */
+    uint64_t seed;              /* of the run, for dropout */
+    uint64_t step;              /* counts training steps, for dropout */
+    struct wf_context *context; /* of the device; NULL where it needs none */
 };
 
 enum wf_op_flags {

@@ -90,7 +90,7 @@ static int pieces_of(const struct wf_update_tensor *t)
 }
 
 /* U2 */
-static void *prepare(const struct wf_device *device, int n, const struct wf_update_tensor tensors[])
+static void *prepare(const struct wf_optim *o, int n, const struct wf_update_tensor tensors[])
 {
     struct wf_arena arena = { 0 };
     struct wf_update_tensor *const all = wf_arena_array(&arena, n + 1, struct wf_update_tensor);
@@ -112,20 +112,23 @@ static void *prepare(const struct wf_device *device, int n, const struct wf_upda
                                               (int32_t)wf_min(WF_UPDATE_PIECE, all[t].count - at),
                                           .tensor = t };
         }
-    void *const prepared = device->updater->prepare(&(struct wf_update_layout){
-        .n_tensors = n, .n_pieces = count, .tensors = all, .pieces = pieces });
+    void *const prepared = o->device->updater->prepare(
+        o->context, &(struct wf_update_layout){
+                        .n_tensors = n, .n_pieces = count, .tensors = all, .pieces = pieces });
     wf_arena_release(&arena);
     return prepared;
 }
 
 struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
-                                   const struct wf_device *device, size_t count, int n_tensors,
+                                   const struct wf_device *device, struct wf_context *context,
+                                   size_t count, int n_tensors,
                                    const struct wf_update_tensor tensors[], struct wf_err *err)
 {
     struct wf_optim *const o = calloc(1, sizeof *o);
     WF_BUG_ON(!o, "out of memory");
     o->options = *options;
     o->device = device;
+    o->context = context;
     o->lr = options->lr;
     o->count = count;
     o->n_states = wf_optim_states(options);
@@ -133,10 +136,10 @@ struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
     const size_t bytes = count * sizeof(float);
     bool ok = true;
     for (int i = 0; i < o->n_states; i++)
-        ok = (o->states[i] = device->alloc(bytes)) && ok;
+        ok = (o->states[i] = device->alloc(context, bytes)) && ok;
     if (options->accumulates)
-        ok = (o->sum = device->alloc(bytes)) && ok;
-    o->prepared = ok ? prepare(device, n_tensors, tensors) : NULL;
+        ok = (o->sum = device->alloc(context, bytes)) && ok;
+    o->prepared = ok ? prepare(o, n_tensors, tensors) : NULL;
     if (o->prepared)
         return o;
     (void)wf_err_set(err, WF_ERR_FIT, "no memory for the optimiser's %zu bytes",
@@ -163,7 +166,7 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
                                                   .count = wf_shape_count(v->shape),
                                                   .decays = !(vector && options->matrices_only) };
     }
-    struct wf_optim *const o = wf_optim_new_flat(options, plan->scheme->options.device,
+    struct wf_optim *const o = wf_optim_new_flat(options, wf_run_device(run), wf_run_context(run),
                                                  wf_run_param_count(run), n, tensors, err);
     wf_arena_release(&arena);
     return o;
@@ -178,9 +181,9 @@ void wf_optim_free(struct wf_optim *o)
         o->device->updater->release(o->prepared);
     for (int i = 0; i < o->n_states; i++)
         if (o->states[i])
-            o->device->free(o->states[i], bytes);
+            o->device->free(o->context, o->states[i], bytes);
     if (o->sum)
-        o->device->free(o->sum, bytes);
+        o->device->free(o->context, o->sum, bytes);
     free(o);
 }
 

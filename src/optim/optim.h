@@ -33,6 +33,7 @@ struct wf_optim_options {
 struct wf_optim {
     struct wf_optim_options options;
     const struct wf_device *device;
+    struct wf_context *context;
     double lr;    /* of the next update; a schedule changes it */
     size_t count; /* elements of each array */
     int n_states;
@@ -56,7 +57,8 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
                               struct wf_err *err);
 /* For plain arrays of `count` elements; the tensors' pieces are filled in here. */
 struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
-                                   const struct wf_device *device, size_t count, int n_tensors,
+                                   const struct wf_device *device, struct wf_context *context,
+                                   size_t count, int n_tensors,
                                    const struct wf_update_tensor tensors[], struct wf_err *err);
 void wf_optim_free(struct wf_optim *optim);
 

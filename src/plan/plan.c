@@ -269,12 +269,19 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
 struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
                                struct wf_err *err)
 {
+    return wf_plan_new_on(scheme, rank, NULL, err);
+}
+
+struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
+                               struct wf_err *err)
+{
     WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
               scheme->geometry.n_ranks);
     struct wf_plan *plan = calloc(1, sizeof *plan);
     WF_BUG_ON(!plan, "out of memory");
     plan->scheme = scheme;
     plan->rank = rank;
+    plan->context = context;
     plan->values = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
     plan->param_at = wf_arena_array(&plan->arena, scheme->graph->n_values, size_t);
     lay_weights(plan, scheme->graph);

@@ -142,6 +142,7 @@ struct wf_plan {
     struct wf_arena arena;
     const struct wf_scheme *scheme;
     int rank;
+    struct wf_context *context; /* of the device; NULL: it needs none, or was not at hand */
     struct wf_step *steps;
     int n_steps;
     struct wf_buffer *buffers;
@@ -168,6 +169,9 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
 void wf_scheme_free(struct wf_scheme *scheme);
 
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);
+/* The same with the device at hand, so that it can be run; borrows the context (target.h). */
+struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
+                               struct wf_err *err);
 void wf_plan_free(struct wf_plan *plan);
 /* A plan to be looked at: the same in all that plan.h shows, but its kernels are not prepared, so it
  * does not run. Plans of one scheme that are made with one memo share what depends on shapes only. */

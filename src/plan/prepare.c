@@ -106,7 +106,8 @@ static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct w
                                  .in = views,
                                  .out = views + s->n_in,
                                  .threads = p->threads,
-                                 .sizes_only = p->memo != NULL };
+                                 .sizes_only = p->memo != NULL,
+                                 .context = p->plan->context };
     const bool ok = s->kernel->prepare(prep, err);
     wf_arena_release(&arena);
     if (ok && p->memo && prep->prepared && s->kernel->release) { /* made all the same */

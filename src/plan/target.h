@@ -5,12 +5,39 @@
  * run on: primitives are made then, and the scratch they need becomes part of the memory plan. The
  * executor only calls run(). Kernels keep no state of their own: what prepare() makes belongs to the
  * plan's step and is given back by release(). The devices themselves are in device/.
+ *
+ * Context. A device whose memory is not the host's is opened once by each rank: stream, handles and
+ * the first failure hang on the context, which every call is given. Ranks may be threads of one
+ * process and may share a GPU. Where a device needs none (open is NULL: the CPU), the context is
+ * NULL everywhere. run(), copy(), put() and the updater only enqueue, in order; what fails there is kept in
+ * the context and told by the next get() or synchronize().
+ *
+ *     struct wf_context *context;
+ *     bool ok = wf_device_open(device, &options, &context, err);
+ *     ... wf_plan_new_on(scheme, rank, context, err), wf_run_new(), ...
+ *     wf_device_close(context);                           last: plans and runs borrow it
  */
 #ifndef WF_PLAN_TARGET_H
 #define WF_PLAN_TARGET_H
 
 #include "base/err.h"
 #include "ops/op.h"
+
+struct wf_device;
+
+/* How a rank opens its device. */
+struct wf_device_options {
+    int local_rank;     /* among the ranks of this machine, which take its devices in turn */
+    bool deterministic; /* the same bits in every run */
+    bool tf32;          /* products of f32 may round their factors to 10 bits */
+    size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
+    const char *cache;  /* file for the choice of kernels; NULL: the usual place, "": none */
+};
+
+/* What every device's context begins with. */
+struct wf_context {
+    const struct wf_device *device;
+};
 
 /* The boxes a step will run on: views as in wf_call with data == NULL (an absent optional input has
  * an empty box). Filled by prepare(): scratch_bytes, prepared, implementation. With sizes_only the
@@ -21,6 +48,9 @@ struct wf_prepare {
     const struct wf_view *in, *out;
     int threads;
     bool sizes_only;
+    /* NULL on a device that needs none, and where a plan is made without the device at hand: then
+     * what cannot be known is estimated, and the plan cannot be run. */
+    struct wf_context *context;
     size_t scratch_bytes;
     void *prepared;
     char implementation[64]; /* for explain and tests, such as "brgconv:avx512_core" */
@@ -45,21 +75,49 @@ struct wf_kernel {
 struct wf_updater; /* device/update.h */
 
 struct wf_device {
-    const char *name; /* "cpu", "reference" */
+    const char *name; /* "cpu", "reference", "cuda" */
     /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
      * cannot run the node, which is an error when the plan is made. */
     const struct wf_kernel *(*find)(const struct wf_node *node);
-    const struct wf_kernel
-        *fallback;                /* runs every operator's reference; NULL: the device has none */
-    void *(*alloc)(size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
-    void (*free)(void *memory, size_t bytes);
-    void (*copy)(const struct wf_view *dst, const struct wf_view *src); /* strided, same dtype */
+    const struct wf_kernel *fallback; /* writes at least the zeros of a sum over nothing */
+    void *(*alloc)(struct wf_context *context,
+                   size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
+    void (*free)(struct wf_context *context, void *memory, size_t bytes);
+    /* Strided, same dtype. */
+    void (*copy)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
+
+    /* --- all NULL where the memory is the host's --- */
+    struct wf_context *(*open)(const struct wf_device_options *options, struct wf_err *err);
+    void (*close)(struct wf_context *context);
+    /* Between host and device: same dtype and extents, the host's side packed. put() has read its
+     * source when it returns. */
+    void (*put)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
+    bool (*get)(struct wf_context *context, const struct wf_view *host, const struct wf_view *src,
+                struct wf_err *err);
+    void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */
+    void (*host_free)(struct wf_context *context, void *memory);
+    bool (*synchronize)(struct wf_context *context, struct wf_err *err);
+    /* A time mark in the order of the work; marks() waits and gives the seconds between marks
+     * i and i + 1 for i < count - 1. */
+    void (*mark)(struct wf_context *context, int index);
+    bool (*marks)(struct wf_context *context, int count, double *seconds, struct wf_err *err);
+
     /* For the cost estimate: what a rank has to itself when it runs `threads` threads (0: however
      * many), and a link between ranks. */
     double flops_per_second, bytes_per_second, link_bytes_per_second, link_seconds;
     int threads;
 };
+
+/* `*context` is NULL for a device that needs none. */
+[[nodiscard]] bool wf_device_open(const struct wf_device *device,
+                                  const struct wf_device_options *options,
+                                  struct wf_context **context, struct wf_err *err);
+void wf_device_close(struct wf_context *context); /* NULL is fine */
+static inline bool wf_device_is_host(const struct wf_device *device)
+{
+    return !device->open;
+}
 
 /* True when the kernel is the operator's reference. */
 bool wf_kernel_is_reference(const struct wf_kernel *kernel);

@@ -274,9 +274,12 @@ static bool share_memory(const struct predictor *d, struct wf_stream_options *o,
 static bool make_stream(struct predictor *d, struct wf_err *err)
 {
     const struct wf_prediction *const p = d->p;
-    struct wf_stream_options o = {
-        .plan = p->plan, .user = d, .weights = fill_weights, .fill = fill, .progress = progress
-    };
+    struct wf_stream_options o = { .plan = p->plan,
+                                   .context = p->context,
+                                   .user = d,
+                                   .weights = fill_weights,
+                                   .fill = fill,
+                                   .progress = progress };
     memcpy(o.window, p->window, sizeof o.window);
     const bool ok = open_pictures(d, err) && share_memory(d, &o, err);
     if (!wf_comm_agree(d->comm, ok, err))

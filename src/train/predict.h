@@ -30,8 +30,9 @@ struct wf_prediction {
     const double *mean, *deviation; /* per channel: x becomes (x - mean) / deviation; or NULL */
     const char *classes, *values, *overlay; /* files to write, or NULL */
     struct wf_plan_options plan;
-    size_t limit;            /* bytes of memory for this rank, weights included; 0: no limit */
-    int64_t window[WF_AXES]; /* extents of a window; all 0: as the limit allows */
+    struct wf_context *context; /* of the device */
+    size_t limit;               /* bytes of memory for this rank, weights included; 0: no limit */
+    int64_t window[WF_AXES];    /* extents of a window; all 0: as the limit allows */
     void *user;
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
     void (*progress)(void *user, double part); /* called on rank 0; or NULL */

@@ -62,11 +62,10 @@ static void paint_classes(float *to, const struct wf_preview *p, const struct wf
         }
 }
 
-/* This rank's own part of a value, where it is the one to count it and has the row and slice. */
-static bool own_part(const struct wf_run *run, const struct wf_value *value, const struct grid *g,
-                     struct wf_view *view)
+/* Of this rank's own part of a value: it is the one to count it, and it has the row and slice. */
+static bool has_part(const struct wf_run *run, const struct wf_value *value, const struct grid *g,
+                     const struct wf_view *view)
 {
-    *view = wf_run_owned(run, value);
     const int64_t slice = value->shape.at[WF_D] == 1 ? 0 : g->slice;
     return view->data && wf_run_counts(run, value) && g->row >= view->box.lo[WF_N] &&
            g->row < view->box.hi[WF_N] && slice >= view->box.lo[WF_D] && slice < view->box.hi[WF_D];
@@ -77,6 +76,23 @@ static bool sum(struct wf_comm *comm, float *data, size_t count, struct wf_err *
     struct wf_request *request = NULL;
     return wf_comm_sum_begin(comm, data, count, WF_F32, &request, err) &&
            wf_comm_sum_end(comm, request, err);
+}
+
+static bool paint(struct wf_preview *p, const struct wf_run *run, const struct wf_network *network,
+                  const struct grid *g, struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    bool ok = wf_run_get_owned(run, network->image, &host, err);
+    if (ok && has_part(run, network->image, g, &host.view))
+        paint_image(p, &host.view, g);
+    ok = ok && wf_run_get_owned(run, network->target, &host, err);
+    if (ok && has_part(run, network->target, g, &host.view))
+        paint_classes(p->label, p, &host.view, &network->target->shape, g, 0.5);
+    ok = ok && wf_run_get_owned(run, network->logits, &host, err);
+    if (ok && has_part(run, network->logits, g, &host.view))
+        paint_classes(p->guess, p, &host.view, &network->logits->shape, g, 0);
+    wf_host_release(&host);
+    return ok;
 }
 
 bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
@@ -96,14 +112,8 @@ bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
     WF_BUG_ON(!p->image, "out of memory for a preview");
     p->label = p->image + 3 * pixels;
     p->guess = p->label + pixels;
-    struct wf_view v;
-    if (own_part(run, network->image, &g, &v))
-        paint_image(p, &v, &g);
-    if (own_part(run, network->target, &g, &v))
-        paint_classes(p->label, p, &v, &network->target->shape, &g, 0.5);
-    if (own_part(run, network->logits, &g, &v))
-        paint_classes(p->guess, p, &v, &network->logits->shape, &g, 0);
-    return sum(comm, p->image, 5 * pixels, err);
+    return wf_comm_agree(comm, paint(p, run, network, &g, err), err) &&
+           sum(comm, p->image, 5 * pixels, err);
 }
 
 void wf_preview_release(struct wf_preview *p)

@@ -13,6 +13,7 @@ struct trainer {
     bool saved;  /* nothing happened since the last save */
     int64_t saved_step;
     double saved_time;
+    struct wf_host image, target;
     double input;  /* seconds that the next step has waited for its data */
     bool hooks_ok; /* of rank 0's reports; the others hear of it at the next meeting */
     struct wf_err hooks_err;
@@ -40,9 +41,11 @@ enum { FAILED, STOP, SAVE, QUESTIONS };
 static bool load(struct trainer *t, struct wf_err *err)
 {
     const double start = now();
-    const struct wf_view image = wf_run_view(t->o->run, t->o->network->image);
-    const struct wf_view target = wf_run_view(t->o->run, t->o->network->target);
-    const bool ok = wf_loader_next(t->o->loader, &image, &target, err);
+    wf_run_map(t->o->run, t->o->network->image, &t->image);
+    wf_run_map(t->o->run, t->o->network->target, &t->target);
+    const bool ok = wf_loader_next(t->o->loader, &t->image.view, &t->target.view, err);
+    wf_host_put(&t->image);
+    wf_host_put(&t->target);
     t->input = now() - start;
     return ok;
 }
@@ -88,12 +91,6 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 
 /* --- a step --- */
 
-static double read_loss(const struct trainer *t)
-{
-    const struct wf_view view = wf_run_view(t->o->run, t->o->network->loss);
-    return wf_dtype_get(view.dtype, view.data, 0);
-}
-
 static void report_step(struct trainer *t, double loss, double seconds)
 {
     if (!t->writes || !t->o->hooks->stepped)
@@ -119,9 +116,13 @@ static void report_step(struct trainer *t, double loss, double seconds)
 static bool step(struct trainer *t, struct wf_err *err)
 {
     const double start = now();
+    double loss = 0;
     if (!wf_learner_step(t->o->learner, t->o->run, err))
         return false;
-    const double loss = read_loss(t);
+    if (!wf_run_get_number(t->o->run, t->o->network->loss, &loss, err)) {
+        wf_comm_abort(t->o->comm, err); /* the others go on to the next step */
+        return false;
+    }
     const double seconds = now() - start + t->input;
     t->at.step++;
     t->at.batch++;
@@ -255,5 +256,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
                    : t.at.step > 0 ? t.at.loss
                                    : (double)NAN;
     result->at = t.at;
+    wf_host_release(&t.image);
+    wf_host_release(&t.target);
     return ok;
 }

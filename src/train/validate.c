@@ -11,6 +11,7 @@ struct wf_validator {
     struct wf_validator_options options;
     struct wf_plan *plan;
     struct wf_run *run;
+    struct wf_host image, target, logits;
     struct wf_metrics metrics, item; /* of all; of one crop */
     int64_t *tallies;                /* [sample][class][TALLIES] */
     double *losses;                  /* per batch */
@@ -35,7 +36,7 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
     v->losses = calloc(batches + 1, sizeof *v->losses);
     v->weights = calloc(batches + 1, sizeof *v->weights);
     WF_BUG_ON(!v->tallies || !v->losses || !v->weights, "out of memory");
-    v->plan = wf_plan_new(options->scheme, wf_comm_rank(options->comm), err);
+    v->plan = wf_plan_new_on(options->scheme, wf_comm_rank(options->comm), options->context, err);
     if (wf_comm_agree(options->comm, v->plan != NULL, err))
         v->run = wf_run_new(v->plan, options->comm, options->seed, err);
     if (v->run)
@@ -49,6 +50,9 @@ void wf_validator_free(struct wf_validator *v)
 {
     if (!v)
         return;
+    wf_host_release(&v->image);
+    wf_host_release(&v->target);
+    wf_host_release(&v->logits);
     wf_run_free(v->run);
     wf_plan_free(v->plan);
     wf_metrics_release(&v->metrics);
@@ -73,10 +77,11 @@ void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from)
         if (v->kind != WF_PARAM && v->kind != WF_STATE)
             continue;
         const struct wf_value *const w = wf_graph_find(other, v->name);
+        WF_BUG_ON(wf_run_context(to) != wf_run_context(from), "two devices");
         WF_BUG_ON(!w || !wf_shape_equal(w->shape, v->shape), "'%s' is not in both", v->name);
         const struct wf_view dst = wf_run_view(to, v), src = wf_run_view(from, w);
         if (dst.data && src.data)
-            wf_view_copy(&dst, &src);
+            wf_run_device(to)->copy(wf_run_context(to), &dst, &src);
     }
 }
 
@@ -143,15 +148,29 @@ static void ignore_rest(const struct wf_view *target, int64_t row, struct wf_reg
                     labels[wf_view_offset(target, row, d, h, w, 0)] = ignore;
 }
 
+/* The loader's next batch as it is. */
+static bool take(struct wf_validator *v, struct wf_err *err)
+{
+    wf_run_map(v->run, v->options.network->image, &v->image);
+    wf_run_map(v->run, v->options.network->target, &v->target);
+    return wf_loader_next(v->options.loader, &v->image.view, &v->target.view, err);
+}
+
+static void send(struct wf_validator *v)
+{
+    wf_host_put(&v->image);
+    wf_host_put(&v->target);
+}
+
 static bool load(struct wf_validator *v, int64_t batch, struct wf_err *err)
 {
     const struct wf_network *const net = v->options.network;
-    const struct wf_view image = wf_run_view(v->run, net->image);
-    const struct wf_view target = wf_run_view(v->run, net->target);
-    const bool ok = wf_loader_next(v->options.loader, &image, &target, err);
+    const bool ok = take(v, err);
+    const struct wf_view target = v->target.view;
     if (ok && target.data && target.dtype == WF_I32 && net->has_ignore)
         for (int64_t row = target.box.lo[WF_N]; row < target.box.hi[WF_N]; row++)
             ignore_rest(&target, row, row_counts(v, net->target, batch, row), net->ignore);
+    send(v);
     return wf_comm_agree(v->options.comm, ok, err);
 }
 
@@ -173,13 +192,14 @@ static void tally(struct wf_validator *v, int64_t sample)
         }
 }
 
-static void count(struct wf_validator *v, int64_t batch)
+static bool count(struct wf_validator *v, int64_t batch, struct wf_err *err)
 {
     const struct wf_network *const net = v->options.network;
-    const struct wf_view logits = wf_run_owned(v->run, net->logits);
-    const struct wf_view target = wf_run_view(v->run, net->target);
+    if (!wf_run_get_owned(v->run, net->logits, &v->logits, err))
+        return false;
+    const struct wf_view logits = v->logits.view, target = v->target.view;
     if (!logits.data || !target.data || !wf_run_counts(v->run, net->logits))
-        return;
+        return true;
     for (int64_t row = logits.box.lo[WF_N]; row < logits.box.hi[WF_N]; row++) {
         struct wf_region part = row_counts(v, net->logits, batch, row);
         struct wf_region owned = logits.box;
@@ -198,12 +218,7 @@ static void count(struct wf_validator *v, int64_t batch)
         wf_metrics_add(&v->metrics, &v->item);
         tally(v, wf_loader_item(v->options.loader, 0, batch, row).draw.sample);
     }
-}
-
-static double read_loss(const struct wf_validator *v)
-{
-    const struct wf_view view = wf_run_view(v->run, v->options.network->loss);
-    return wf_dtype_get(view.dtype, view.data, 0);
+    return true;
 }
 
 /* --- all of them --- */
@@ -237,8 +252,12 @@ static bool go_over(struct wf_validator *v, struct wf_err *err)
             return wf_err_set(err, WF_ERR_STOPPED, "stopped during validation");
         if (!load(v, b, err) || !wf_run_step(v->run, err))
             return false;
-        v->losses[b] = read_loss(v);
-        count(v, b);
+        const bool ok = wf_run_get_number(v->run, v->options.network->loss, &v->losses[b], err) &&
+                        count(v, b, err);
+        if (!ok) {
+            wf_comm_abort(v->options.comm, err); /* the others go on to the next batch */
+            return false;
+        }
     }
     return true;
 }
@@ -338,9 +357,8 @@ bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, str
                 continue;
             *row = r;
             wf_loader_seek(v->options.loader, 0, b);
-            const struct wf_view image = wf_run_view(v->run, v->options.network->image);
-            const struct wf_view target = wf_run_view(v->run, v->options.network->target);
-            const bool ok = wf_loader_next(v->options.loader, &image, &target, err);
+            const bool ok = take(v, err);
+            send(v);
             return wf_comm_agree(v->options.comm, ok, err) && wf_run_step(v->run, err);
         }
     return wf_err_set(err, WF_ERR_FAILED, "sample %lld is not in the validation part",

@@ -25,6 +25,7 @@ struct wf_validator_options {
     struct wf_comm *comm;
     const struct wf_network *network; /* in inference mode */
     const struct wf_scheme *scheme;   /* of its graph; shared by ranks that are threads */
+    struct wf_context *context;       /* of the device */
     struct wf_loader *loader; /* this rank's; all are borrowed until the validator is freed */
     int64_t samples;          /* of the dataset: scores are kept for each */
     uint64_t seed;
@@ -69,7 +70,7 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
  * that another rank owns too (axes that are not cut). */
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value);
 
-/* Copies all weights and states by name; both runs have them whole. */
+/* Copies all weights and states by name; both runs have them whole and share their device. */
 void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from);
 
 #endif

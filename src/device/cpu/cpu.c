@@ -47,8 +47,9 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static void *take(size_t bytes)
+static void *take(struct wf_context *context, size_t bytes)
 {
+    (void)context;
     if (bytes > SIZE_MAX - 64)
         return NULL;
     if (bytes < large) {
@@ -68,14 +69,21 @@ static void *take(size_t bytes)
     return memory;
 }
 
-static void give_back(void *memory, size_t bytes)
+static void give_back(struct wf_context *context, void *memory, size_t bytes)
 {
+    (void)context;
     if (!memory)
         return;
     if (bytes < large)
         free(memory);
     else
         WF_BUG_ON(munmap(memory, bytes) != 0, "munmap of %zu bytes", bytes);
+}
+
+static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+{
+    (void)context;
+    wf_cpu_copy(dst, src);
 }
 
 /* The figures are those of two cores of a server of 2023: only their proportion matters. */
@@ -85,7 +93,7 @@ const struct wf_device wf_device_cpu = {
     .fallback = &reference,
     .alloc = take,
     .free = give_back,
-    .copy = wf_cpu_copy,
+    .copy = copy,
     .updater = &wf_cpu_updater,
     .flops_per_second = 2e11,
     .bytes_per_second = 2e10,
@@ -100,7 +108,7 @@ const struct wf_device wf_device_reference = {
     .fallback = &reference,
     .alloc = take,
     .free = give_back,
-    .copy = wf_cpu_copy,
+    .copy = copy,
     .updater = &wf_cpu_updater,
     .flops_per_second = 1e8,
     .bytes_per_second = 2e10,

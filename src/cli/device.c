@@ -1,0 +1,53 @@
+#include "cli/device.h"
+
+#include <string.h>
+
+const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err *err)
+{
+    const char *const name = wf_options_text(o, "run.device");
+    static const struct wf_device *const devices[] = {
+        &wf_device_cpu,
+        &wf_device_reference,
+#ifdef WF_HAVE_CUDA
+        &wf_device_cuda,
+#endif
+    };
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (strcmp(name, devices[i]->name) == 0)
+            return devices[i];
+    (void)wf_err_set(err, WF_ERR_USAGE,
+                     "device '%s' is not in this build: build it with 'make cuda', or use "
+                     "--device cpu",
+                     name);
+    return NULL;
+}
+
+bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device,
+                      enum wf_dtype *compute, struct wf_err *err)
+{
+    const char *const name = wf_options_text(o, "train.precision");
+    if (wf_dtype_parse(name, compute))
+        return true;
+    *compute = WF_F32;
+    return !wf_device_is_host(device) ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "precision '%s' is a mode of the device 'cuda': use f32 or bf16 on '%s'",
+                      name, device->name);
+}
+
+bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, struct wf_comm *comm,
+                 struct wf_context **context, struct wf_err *err)
+{
+    *context = NULL;
+    if (wf_device_is_host(device))
+        return true;
+    struct wf_device_options options = {
+        .deterministic = wf_options_int(o, "run.deterministic") != 0,
+        .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
+        .cache = wf_options_text(o, "run.cache"),
+    };
+    if (!wf_comm_local_rank(comm, &options.local_rank, err))
+        return false;
+    const bool ok = wf_device_open(device, &options, context, err);
+    return wf_comm_agree(comm, ok, err);
+}

@@ -1,0 +1,21 @@
+/* The device of the options, and how a rank opens it. */
+#ifndef WF_CLI_DEVICE_H
+#define WF_CLI_DEVICE_H
+
+#include "cli/options.h"
+#include "comm/comm.h"
+#include "device/device.h"
+
+/* NULL where this build has not got it. */
+const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err *err);
+/* The element type of activations; tf32 is f32 on a device that has the mode. */
+[[nodiscard]] bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device,
+                                    enum wf_dtype *compute, struct wf_err *err);
+
+/* Collective. Each rank opens its device; fails on all where it fails on one. The caller closes it
+ * (wf_device_close) after everything that ran on it. */
+[[nodiscard]] bool wf_cli_open(const struct wf_options *o, const struct wf_device *device,
+                               struct wf_comm *comm, struct wf_context **context,
+                               struct wf_err *err);
+
+#endif

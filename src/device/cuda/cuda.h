@@ -1,0 +1,49 @@
+/*
+ * The CUDA device on the host's side: a rank's context, and what its parts ask of each other.
+ *
+ * A context is one rank's end of a GPU: a stream on which everything is enqueued in order, the
+ * libraries' handles, and the first failure. Ranks that are threads of one process have one each,
+ * also on the same GPU. Kernels (kernels.h) enqueue on the stream of their call and keep nothing.
+ *
+ * Failures. A call that enqueues cannot return an error: it notes the first one with
+ * wf_cuda_fail(), and whoever waits next (get, squares, synchronize) returns it.
+ *
+ * Graphs. A step may be captured once and replayed: pointers and numbers in a launch are then fixed.
+ * What changes from step to step (the step's number, for dropout) is read from device memory:
+ * wf_cuda_step().
+ */
+#ifndef WF_DEVICE_CUDA_CUDA_H
+#define WF_DEVICE_CUDA_CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "device/cuda/hooks.h"
+
+struct wf_cuda {
+    struct wf_context base; /* first */
+    int ordinal;            /* of the GPU among those of this process */
+    int multiprocessors;
+    bool deterministic, tf32;
+    size_t workspace; /* the most a library's kernel may ask for */
+    cudaStream_t stream;
+    cudnnHandle_t cudnn;
+    cublasLtHandle_t blas;
+    unsigned *tickets;     /* zeroed counters, see wf_cuda_tickets() */
+    uint64_t *step;        /* the number of the step that runs, in device memory */
+    struct wf_err failure; /* the first; code WF_OK: none */
+};
+
+static inline struct wf_cuda *wf_cuda_of(struct wf_context *context)
+{
+    return (struct wf_cuda *)context;
+}
+
+/* Notes a failure of `what`, unless one was noted before. False when `status` is one. */
+bool wf_cuda_ok(struct wf_cuda *cuda, cudaError_t status, const char *what);
+void wf_cuda_fail(struct wf_cuda *cuda, enum wf_err_code code, const char *what, const char *why);
+
+extern const struct wf_kernel *const wf_cuda_kernels[]; /* ends with NULL; made by the build */
+
+#endif

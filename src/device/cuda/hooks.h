@@ -1,0 +1,22 @@
+/* What kernels ask of the device and the device of kernels, beside the operators; no CUDA header is
+ * needed to read it. */
+#ifndef WF_DEVICE_CUDA_HOOKS_H
+#define WF_DEVICE_CUDA_HOOKS_H
+
+#include "plan/target.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* *cudaStream_t */
+
+/* cuda.c, for kernels: where the number of the call's step stands, in device memory. A captured step
+ * is replayed with its launches as they were, so dropout reads it there and not in the call. */
+const uint64_t *wf_cuda_step(const struct wf_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
