@@ -111,6 +111,31 @@ static void cnn__has_the_parameters_of_its_layer_list(void **state)
                      35282 + 8 * 65);
 }
 
+/* 30,479 and the communication network's; 64 channels need a wider U-Net. */
+static void ddunet__has_the_published_parameters(void **state)
+{
+    static const int64_t comm[][2] = { { 0, 0 },    { 1, 84 },     { 2, 318 },    { 4, 1236 },
+                                       { 8, 4872 }, { 16, 19344 }, { 32, 77088 }, { 64, 307776 } };
+    for (int i = 0; i < 8; i++) {
+        struct wf_model_config c = {
+            .dims = 2, .in = 1, .classes = 3, .base = comm[i][0] > 32 ? 8 : 4, .depth = 3
+        };
+        c.sub = (struct wf_model_tiles){ .tiles = { 1, 1, 2 }, .channels = 0 };
+        const int64_t without = parameters("ddunet", c);
+        c.sub.channels = comm[i][0];
+        assert_int_equal(parameters("ddunet", c) - without, comm[i][1]);
+        if (c.base == 4)
+            assert_int_equal(without, 30479);
+    }
+    struct wf_model_config c = { .dims = 2, .sub = { .channels = -1 } };
+    struct wf_value *logits;
+    struct wf_graph *frozen = build("ddunet_resnet18", c, (const int64_t[]){ 1, 64, 64 }, &logits);
+    assert_int_equal(wf_graph_parameters(frozen, false), 2333863);
+    wf_graph_free(frozen);
+    c.sub.trains_trunk = true;
+    assert_int_equal(parameters("ddunet_resnet18", c), 5116647);
+}
+
 static void assert_logits(const char *name, struct wf_model_config c, const int64_t extent[3],
                           struct wf_shape want)
 {
@@ -329,6 +354,7 @@ static void build__refuses_an_image_of_other_channels_or_dimensions(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ddunet__has_the_published_parameters),
         cmocka_unit_test(unet__has_the_published_parameters),
         cmocka_unit_test(unet__of_base_4_and_depth_3_has_30479_parameters),
         cmocka_unit_test(unet3d__has_the_published_parameters_beside_batch_norm),

@@ -16,8 +16,8 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
     struct wf_unet u = { .config = c, .norm = wf_talk_norm(c) };
     x = wf_unet_down(g, &u, wf_tile(g, image, "tile", c->sub.tiles));
     x = wf_talk(g, c, x, "comm");
-    for (int64_t i = 0; i < c->depth && c->sub.talk == WF_TALK_LEVELS; i++)
-        u.skip[i] = wf_talk(g, c, u.skip[i], wf_arena_printf(&g->arena, "level%d.comm", (int)i));
+    for (int64_t i = 0; i < c->depth; i++)
+        u.skip[i] = wf_talk_level(g, c, u.skip[i], (int)i);
     x = wf_unet_up(g, &u, x);
     return wf_untile(g, x, "untile", c->sub.tiles, &image->shape.at[WF_D]);
 }

@@ -123,8 +123,8 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
     struct wf_value *const tiles = wf_tile(g, image, "tile", c->sub.tiles);
     trunk(&n, tiles, stage);
     x = wf_talk(g, c, twice(&n, stage[STAGES], "bottom", (int64_t)STEM << (STAGES - 1)), "comm");
-    for (int i = 0; i < STAGES && c->sub.talk == WF_TALK_LEVELS; i++)
-        stage[i] = wf_talk(g, c, stage[i], wf_arena_printf(&g->arena, "level%d.comm", i));
+    for (int i = 0; i < STAGES; i++)
+        stage[i] = wf_talk_level(g, c, stage[i], i);
     return wf_untile(g, decode(&n, x, stage, tiles), "untile", c->sub.tiles,
                      &image->shape.at[WF_D]);
 }

@@ -60,3 +60,13 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
     return wf_concat(g, wf_arena_printf(&g->arena, "%s.concat", name), 2,
                      (struct wf_value *[]){ wf_slice(g, x, own), y });
 }
+
+struct wf_value *wf_talk_level(struct wf_graph *g, const struct wf_model_config *c,
+                               struct wf_value *x, int level)
+{
+    if (!x || c->sub.talk != WF_TALK_LEVELS)
+        return x;
+    struct wf_model_config own = *c;
+    own.sub.channels = wf_min(c->sub.channels, x->shape.at[WF_C]);
+    return wf_talk(g, &own, x, wf_arena_printf(&g->arena, "level%d.comm", level));
+}

@@ -11,9 +11,12 @@
 /* What batch norms on subdomains take their statistics over. */
 struct wf_norm wf_talk_norm(const struct wf_model_config *c);
 
-/* The last F channels of every subdomain's map side by side as one map of the image, through
+/* The last `channels` of every subdomain's map side by side as one map of the image, through
  * convolutions that see across the borders, and back in their places: NAME0.conv, NAME0.bn, ... */
 struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, struct wf_value *x,
                          const char *name);
+/* The same on a finer level, where model.comm.where says so; at most all of its channels. */
+struct wf_value *wf_talk_level(struct wf_graph *g, const struct wf_model_config *c,
+                               struct wf_value *x, int level);
 
 #endif
