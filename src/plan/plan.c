@@ -266,14 +266,9 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
     return ok;
 }
 
-struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
-                               struct wf_err *err)
-{
-    return wf_plan_new_on(scheme, rank, NULL, err);
-}
-
-struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
-                               struct wf_err *err)
+static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
+                                 struct wf_context *context, struct wf_memo *memo,
+                                 struct wf_err *err)
 {
     WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
               scheme->geometry.n_ranks);
@@ -291,9 +286,21 @@ struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct 
     return NULL;
 }
 
+struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
+                               struct wf_err *err)
+{
+    return make_plan(scheme, rank, NULL, memo, err);
+}
+
+struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
+                               struct wf_err *err)
+{
+    return make_plan(scheme, rank, context, NULL, err);
+}
+
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err)
 {
-    return wf_plan_sketch(scheme, rank, NULL, err);
+    return make_plan(scheme, rank, NULL, NULL, err);
 }
 
 void wf_plan_free(struct wf_plan *plan)
