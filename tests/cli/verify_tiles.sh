@@ -1,8 +1,9 @@
 # DDU-Net cut over ranks: fewer and more of them than subdomains, statistics in all three modes.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
-net=(model.name=ddunet model.base=2 model.depth=2 model.classes=3 model.comm.channels=4
+small=(model.name=ddunet model.base=2 model.depth=2 model.classes=3 model.comm.channels=4
      model.comm.kernel=3 train.optimizer=sgd data.size=2,1,40,48)
+net=("${small[@]}")
 same() { # same MESH key=value...
     expect 0 verify "${net[@]}" "${@:2}" --mesh "$1" --json --quiet
     json 'j["pass"] is True'
@@ -21,8 +22,10 @@ same space=2x1 model.tiles=2x2 model.comm.where=alone
 same space=2x1 model.tiles=2x2 model.comm.channels=0
 same space=2x1 model.tiles=2x2 train.loss=dice train.loss_per_tile=true
 same space=2x1x2 model.tiles=2x2x2 data.size=1,1,12,16,14
-same space=2x2 model.name=ddunet_resnet18 model.comm.channels=8 model.tiles=2x2 data.size=1,3,64,50
+net=(model.name=ddunet_resnet18 model.classes=3 train.optimizer=sgd data.size=1,3,64,50)
+same space=2x2 model.comm.channels=8 model.tiles=2x2
 
+net=("${small[@]}")
 refused 2 verify "${net[@]}" model.tiles=2x2 model.statistics=rank --mesh data=2 -- "depend on the mesh"
 refused 2 verify "${net[@]}" model.tiles=1x30 -- "use fewer of them"
 refused 2 verify "${net[@]}" model.tiles=2x2 model.comm.channels=999 -- "lower model.comm.channels"
