@@ -416,6 +416,25 @@ static const struct {
     { "dropout", { "p=0.3 stream=9", "x", { S(1, 1, 37, 41, 9) }, 0, NULL } },
     { "pad", { "lo=[0,0,2,-3,0] hi=[0,0,-1,5,3]", "x", { S(1, 1, 37, 41, 9) }, 0, NULL } },
     { "global_pool", { "factor=0.5", "x", { S(2, 1, 37, 41, 33) }, 0, NULL } },
+    /* Small maps of many channels: windows mostly in the padding, strided, deep. */
+    { "conv",
+      { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
+        "xpp",
+        { S(19, 1, 2, 2, 20), S(17, 1, 3, 3, 20), S(1, 1, 1, 1, 17) },
+        0,
+        NULL } },
+    { "conv",
+      { "stride=[1,2,2] dilation=[1,2,1] pad_lo=[0,2,2] pad_hi=[0,1,2] groups=1",
+        "xpp",
+        { S(17, 1, 6, 7, 16), S(24, 1, 3, 5, 16), S(1, 1, 1, 1, 24) },
+        0,
+        NULL } },
+    { "conv",
+      { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[1,1,1] pad_hi=[1,1,1] groups=1",
+        "xpp",
+        { S(16, 2, 3, 2, 18), S(16, 3, 3, 3, 18), S(1, 1, 1, 1, 16) },
+        0,
+        NULL } },
 };
 
 static void kernels__equal_their_reference_on_larger_images(void **state)

@@ -101,6 +101,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'data.path=' -d 'folder 
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.format=' -d 'how the folder is laid out'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.size=' -d 'random data of this size instead of files: N, C, spatial; N is the global batch'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.crop=' -d 'spatial size of a sample'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'data.pad=' -d 'pixels of zeros around an image that training crops may reach into'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.augment=' -d 'random changes of a sample'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.repeat=' -d 'crops of each image in an epoch'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.balance=' -d 'draw a class first, then a crop that holds it'

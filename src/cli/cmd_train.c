@@ -15,10 +15,11 @@
 /* --- what goes on from a checkpoint --- */
 
 /* Keys that, changed, give other numbers than the run that is gone on with. */
-static const char *const fixed_keys[] = { "train.seed",      "train.batch",     "data.crop",
-                                          "data.augment",    "data.balance",    "data.repeat",
-                                          "data.validation", "train.optimizer", "train.loss",
-                                          "train.lr",        "train.momentum",  "train.precision" };
+static const char *const fixed_keys[] = { "train.seed",     "train.batch",     "data.crop",
+                                          "data.pad",       "data.augment",    "data.balance",
+                                          "data.repeat",    "data.validation", "train.optimizer",
+                                          "train.loss",     "train.lr",        "train.momentum",
+                                          "train.precision" };
 
 static bool warn_of_changes(struct wf_train_run *t, struct wf_err *err)
 {

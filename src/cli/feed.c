@@ -228,8 +228,10 @@ bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
     const bool small = pixels(feed->whole) <= WHOLE_CROPS * pixels(feed->crop);
     const bool whole = agree && (strcmp(on, "whole") == 0 || (strcmp(on, "auto") == 0 && small));
     const int64_t *const e = whole ? feed->whole : feed->crop;
-    const int64_t rows =
-        whole ? mesh->at[WF_MESH_DATA] : wf_options_int(feed->cli->options, "train.batch");
+    /* As many pixels at once as a training step has, and something for every rank. */
+    const int64_t batch = wf_options_int(feed->cli->options, "train.batch");
+    const int64_t fit = (int64_t)((double)batch * pixels(feed->crop) / pixels(e));
+    const int64_t rows = wf_max(fit, whole ? mesh->at[WF_MESH_DATA] : 1);
     *shape = WF_SHAPE(rows, e[WF_D], e[WF_H], e[WF_W], feed->info->channels);
     return true;
 }
@@ -254,6 +256,7 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
     const struct wf_options *const o = feed->cli->options;
     struct wf_loader_options options = loader_options(feed, WF_PART_TRAIN, net);
     options.repeat = wf_options_int(o, "data.repeat");
+    options.pad = wf_options_int(o, "data.pad");
     options.augment = (unsigned)wf_options_int(o, "data.augment");
     options.balance = wf_options_int(o, "data.balance") != 0;
     return options;

@@ -26,6 +26,7 @@ enum {
     WF_AUGMENT_ELASTIC = 1 << 2,    /* smooth displacement */
     WF_AUGMENT_BRIGHTNESS = 1 << 3, /* shift by up to 0.25 deviations */
     WF_AUGMENT_CONTRAST = 1 << 4,   /* gain from 0.75 to 1.25 */
+    WF_AUGMENT_MIRROR = 1 << 5,     /* along W only, for pictures that have an up and a down */
 };
 extern const char *const wf_augment_names[]; /* in the order of the bits; ends with NULL */
 
@@ -42,7 +43,8 @@ struct wf_change {
 /* Extents of the unturned crop: H and W change places at an odd number of turns. */
 void wf_change_source_extent(const struct wf_change *c, const int64_t crop[WF_AXES],
                              int64_t extent[WF_AXES]);
-/* The window of the image (whose pixels are `image`) that a window of the crop is made from. */
+/* The window of the image (whose pixels are `image`, with what surrounds it where crops may reach past
+ * its edge) that a window of the crop is made from. */
 struct wf_region wf_change_reads(const struct wf_change *c, const int64_t crop[WF_AXES],
                                  struct wf_region image, struct wf_region window);
 

@@ -127,6 +127,20 @@ static bool check_sample(const struct wf_loader *l, int64_t sample, bool whole, 
     return ok;
 }
 
+/* Labels past the edge of a mask are those that do not count. */
+static bool check_pad(const struct wf_loader *l, struct wf_err *err)
+{
+    WF_BUG_ON(l->options.pad < 0 || (l->options.pad > 0 && !wf_loader_trains(l)),
+              "%" PRId64 " pixels around images", l->options.pad);
+    if (l->options.pad == 0 || l->options.has_ignore ||
+        wf_dataset_info(l->ds)->labels != WF_LABELS_PIXEL)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "data.pad=%" PRId64 " lets crops reach past the masks of '%s': set "
+                      "train.ignore to the label that pixels there shall have",
+                      l->options.pad, wf_dataset_info(l->ds)->path);
+}
+
 static bool find_samples(struct wf_loader *l, struct wf_err *err)
 {
     const int64_t samples = wf_dataset_info(l->ds)->samples;
@@ -181,7 +195,7 @@ static bool prepare(struct wf_loader *l, const struct wf_normal *normal, struct 
         l->offset[c] = normal ? (float)(-normal->mean[c] / normal->std[c]) : 0;
     }
     l->options.normal = NULL; /* was borrowed */
-    if (!find_samples(l, err))
+    if (!check_pad(l, err) || !find_samples(l, err))
         return false;
     count_items(l);
     if (wf_loader_trains(l) && l->options.balance)

@@ -32,6 +32,7 @@ struct wf_loader_options {
     int64_t batch;         /* global: rows of the image tensor */
     int64_t crop[WF_AXES]; /* D, H, W; 0: the whole image, which all samples must agree on */
     int64_t repeat;        /* training: crops of each sample in an epoch; 0: one */
+    int64_t pad;           /* training: pixels that a crop may reach past the image; zeros there */
     unsigned augment;      /* training: set of WF_AUGMENT_* */
     bool balance;          /* training: draw the class first, then a crop that holds it */
     const struct wf_normal *normal; /* borrowed for the call; NULL: raw values */

@@ -61,6 +61,7 @@ struct wf_loader_item wf_loader_item(const struct wf_loader *l, int64_t epoch, i
     const int64_t item = wf_sampler_order(l->options.seed, epoch, l->items, position % l->items);
     const int64_t sample = l->samples[item % l->n_samples];
     struct wf_draw_rule rule = { .seed = l->options.seed,
+                                 .pad = l->options.pad,
                                  .augment = l->options.augment,
                                  .balance = l->balance };
     memcpy(rule.crop, l->options.crop, sizeof rule.crop);
@@ -102,6 +103,57 @@ static bool labels_are_right(const struct wf_loader *l, const struct wf_data_sam
     return true;
 }
 
+/* What a row's window is read into: raw pixels or labels over `source`, dense. */
+struct raw {
+    int64_t sample;
+    struct wf_region source;
+    int channels;
+    float *pixels;   /* or NULL */
+    int32_t *labels; /* or NULL */
+};
+
+static bool read_inside(const struct wf_loader *l, struct wf_reader *reader, const struct raw *r,
+                        struct wf_err *err)
+{
+    return wf_reader_read(reader, r->sample, &r->source, r->pixels, r->labels, err) &&
+           (!r->labels || labels_are_right(l, wf_dataset_sample(l->ds, r->sample), &r->source,
+                                           r->labels, pixels_of(r->source), err));
+}
+
+/* A source that reaches past the image: zeros and labels that do not count, and the image in it. */
+static bool read_padded(const struct wf_loader *l, struct wf_reader *reader, const struct raw *r,
+                        struct wf_err *err)
+{
+    struct wf_region whole = wf_dataset_extent(l->ds, r->sample), box = r->source;
+    whole.hi[WF_C] = box.hi[WF_C] = r->pixels ? r->channels : 1;
+    const struct wf_region inner = wf_region_intersect(whole, box);
+    const int64_t count = wf_region_count(box), kept = wf_region_count(inner);
+    for (int64_t i = 0; r->pixels && i < count; i++)
+        r->pixels[i] = 0;
+    for (int64_t i = 0; r->labels && i < count; i++)
+        r->labels[i] = l->options.ignore;
+    if (kept == 0)
+        return true;
+    void *const part = malloc((size_t)kept * sizeof(float));
+    if (!part)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " numbers",
+                          kept);
+    struct raw in = *r;
+    in.source = inner;
+    in.pixels = r->pixels ? part : NULL;
+    in.labels = r->labels ? part : NULL;
+    const bool ok = read_inside(l, reader, &in, err);
+    if (ok) {
+        const enum wf_dtype dtype = r->pixels ? WF_F32 : WF_I32;
+        void *const to = r->pixels ? (void *)r->pixels : (void *)r->labels;
+        const struct wf_view from = wf_view_dense(part, dtype, inner);
+        const struct wf_view place = wf_view_part(wf_view_dense(to, dtype, box), inner);
+        wf_view_copy(&place, &from);
+    }
+    free(part);
+    return ok;
+}
+
 /* Image or labels of one row: reads the window of the file that the box needs, and changes it. */
 static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
                       const struct wf_draw *draw, const struct wf_region *box, float *image,
@@ -110,7 +162,7 @@ static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
     const struct wf_data_sample *const s = wf_dataset_sample(l->ds, draw->sample);
     struct wf_change_job job = { .change = &draw->change,
                                  .crop = draw->crop,
-                                 .image = wf_dataset_extent(l->ds, draw->sample),
+                                 .image = wf_sampler_field(l->ds, draw->sample, l->options.pad),
                                  .window = *box,
                                  .channels = (int)s->extent[WF_C],
                                  .scale = l->scale,
@@ -120,20 +172,23 @@ static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
     job.source = wf_change_reads(job.change, job.crop, job.image, job.window);
     const int64_t count = pixels_of(job.source);
     const int64_t each = image ? job.channels : 1;
-    void *const raw = malloc((size_t)(count * each) * sizeof(float));
-    if (!raw)
+    void *const room = malloc((size_t)(count * each) * sizeof(float));
+    if (!room)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
                           count);
-    float *const pixels = image ? raw : NULL;
-    int32_t *const marks = labels ? raw : NULL;
-    const bool ok = wf_reader_read(reader, draw->sample, &job.source, pixels, marks, err) &&
-                    (!labels || labels_are_right(l, s, &job.source, marks, count, err));
+    const struct raw raw = { .sample = draw->sample,
+                             .source = job.source,
+                             .channels = job.channels,
+                             .pixels = image ? room : NULL,
+                             .labels = labels ? room : NULL };
+    const bool ok =
+        l->options.pad > 0 ? read_padded(l, reader, &raw, err) : read_inside(l, reader, &raw, err);
     if (ok) {
-        job.pixels = pixels;
-        job.labels = marks;
+        job.pixels = raw.pixels;
+        job.labels = raw.labels;
         wf_change_apply(&job);
     }
-    free(raw);
+    free(room);
     return ok;
 }
 

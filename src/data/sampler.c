@@ -248,19 +248,30 @@ static void draw_origin(struct wf_change *change, const int64_t extent[WF_AXES],
                         struct wf_region image, const struct place *point, struct wf_random r)
 {
     for (int a = WF_D; a <= WF_W; a++) {
-        const int64_t room = wf_region_extent(image, (enum wf_axis)a) - extent[a];
+        const int64_t first = image.lo[a], last = image.hi[a] - extent[a];
         const uint64_t which = ORIGIN + (uint64_t)a;
-        const int64_t from = point ? wf_max(point->at[a - WF_D] - extent[a] + 1, 0) : 0;
-        const int64_t to = point ? wf_min(point->at[a - WF_D], room) : room;
+        const int64_t from = point ? wf_max(point->at[a - WF_D] - extent[a] + 1, first) : first;
+        const int64_t to = point ? wf_min(point->at[a - WF_D], last) : last;
         change->origin[a] = from + wf_random_below(r, which, (uint32_t)(to - from + 1));
     }
+}
+
+struct wf_region wf_sampler_field(const struct wf_dataset *ds, int64_t sample, int64_t pad)
+{
+    struct wf_region r = wf_dataset_extent(ds, sample);
+    for (int a = WF_D; a <= WF_W; a++)
+        if (r.hi[a] > 1) {
+            r.lo[a] -= pad;
+            r.hi[a] += pad;
+        }
+    return r;
 }
 
 struct wf_draw wf_sampler_draw(const struct wf_dataset *ds, const struct wf_draw_rule *rule,
                                int64_t sample, int64_t epoch, int64_t item)
 {
     const struct wf_random r = stream(rule->seed, "data.draw", epoch, item);
-    const struct wf_region image = wf_dataset_extent(ds, sample);
+    const struct wf_region image = wf_sampler_field(ds, sample, rule->pad);
     struct wf_draw draw = { .sample = sample,
                             .change = { .seed = rule->seed, .gain = 1, .shift = 0 } };
     memcpy(draw.crop, rule->crop, sizeof draw.crop);
@@ -274,6 +285,8 @@ struct wf_draw wf_sampler_draw(const struct wf_dataset *ds, const struct wf_draw
     for (int a = WF_D; a <= WF_W; a++)
         c->flip[a] = (rule->augment & WF_AUGMENT_FLIP) && rule->crop[a] > 1 &&
                      wf_random_below(r, FLIP + (uint64_t)a, 2);
+    if (rule->augment & WF_AUGMENT_MIRROR)
+        c->flip[WF_W] = wf_random_below(r, FLIP + (uint64_t)WF_W, 2);
     c->elastic = rule->augment & WF_AUGMENT_ELASTIC;
     c->field = mix(r.stream ^ wf_random_stream("data.elastic"));
     if (rule->augment & WF_AUGMENT_BRIGHTNESS)

@@ -46,9 +46,12 @@ struct wf_draw {
 struct wf_draw_rule {
     uint64_t seed;
     int64_t crop[WF_AXES];            /* D, H, W */
+    int64_t pad;                      /* pixels that a crop may reach past the image */
     unsigned augment;                 /* set of WF_AUGMENT_* */
     const struct wf_balance *balance; /* or NULL: crops anywhere */
 };
+/* The image with `pad` pixels around it, along the axes that have an extent. */
+struct wf_region wf_sampler_field(const struct wf_dataset *ds, int64_t sample, int64_t pad);
 /* Draw `item` of `epoch`, a crop of `sample`, which must be at least as large. */
 struct wf_draw wf_sampler_draw(const struct wf_dataset *ds, const struct wf_draw_rule *rule,
                                int64_t sample, int64_t epoch, int64_t item);

@@ -15,6 +15,7 @@
  *
  * Above it dnnl_conv.c turns a step (boxes of a cut image) into such problems, dnnl_form.c finds the
  * form of them for which oneDNN has a fast kernel, and dnnl_pack.c copies where a form asks for it.
+ * dnnl_small.c has the weight gradient of small maps as products of matrices.
  */
 #ifndef WF_DEVICE_CPU_DNNL_H
 #define WF_DEVICE_CPU_DNNL_H
@@ -57,6 +58,16 @@ struct wf_dnnl_args {
     void *src, *weights, *bias, *dst, *scratch;
 };
 void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *args);
+
+/* c += transposed a times b, all f32: a has `terms` rows of `rows` numbers, b `terms` rows of
+ * `columns`; steps from row to row in elements. oneDNN keeps its own scratch for it. */
+struct wf_dnnl_product {
+    int64_t rows, columns, terms;
+    const float *a, *b;
+    float *c;
+    int64_t a_step, b_step, c_step;
+};
+void wf_dnnl_add_product(const struct wf_dnnl_product *p);
 
 /* --- packed copies, dnnl_pack.c --- */
 
@@ -139,6 +150,8 @@ void wf_dnnl_step_clear(struct wf_dnnl_step *s);           /* back to before wf_
 
 /* --- kernels, dnnl_conv.c --- */
 
+/* Of the calling thread; what it was before. */
+int wf_dnnl_use_threads(int threads);
 /* What the kernels' prepare() does; tests have options of their own. */
 [[nodiscard]] bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options,
                                    struct wf_err *err);

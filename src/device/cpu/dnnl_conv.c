@@ -24,7 +24,7 @@
  * oneDNN cuts the work and counts the scratch of a primitive for the number of threads at the moment
  * it is made, so it runs with as many. The number belongs to the calling thread, and is put back.
  */
-static int use_threads(int threads)
+int wf_dnnl_use_threads(int threads)
 {
 #ifdef _OPENMP
     const int before = omp_get_max_threads();
@@ -118,13 +118,13 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     if (!s)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a convolution");
     fill_step(s, p);
-    const int before = use_threads(s->threads);
+    const int before = wf_dnnl_use_threads(s->threads);
     const struct wf_view *read = s->pass == WF_DNNL_DATA ? &s->dst : &s->src;
     /* All windows lie in the padding: nothing to compute. */
     const bool nothing = wf_region_is_empty(read->box);
     const bool ok = nothing || ((s->lib = wf_dnnl_new(p->sizes_only, err)) != NULL &&
                                 wf_dnnl_step_plan(s, options, err));
-    use_threads(before);
+    wf_dnnl_use_threads(before);
     if (!ok) {
         release(s);
         return false;
@@ -268,7 +268,7 @@ static void run(const struct wf_call *call)
     r.weights = gradient ? call->out[0].data : call->in[1].data;
     r.bias = s->bias ? call->in[2].data : NULL;
     r.taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
-    const int before = use_threads(s->threads);
+    const int before = wf_dnnl_use_threads(s->threads);
     if (gradient && s->n_pieces == 0)
         wf_cpu_clear(&call->out[0]);
     for (size_t i = 0; gradient && i < s->n_pieces; i++)
@@ -278,7 +278,7 @@ static void run(const struct wf_call *call)
                       (int64_t)wf_dnnl_step_weights(s));
     if (!gradient)
         run_images(&r);
-    use_threads(before);
+    wf_dnnl_use_threads(before);
 }
 
 enum { PREFERENCE = 100 };

@@ -445,3 +445,11 @@ void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
         args[n++] = bind(DNNL_ARG_SCRATCHPAD, c->scratchpad, a->scratch);
     execute(c, c->primitive, n, args);
 }
+
+void wf_dnnl_add_product(const struct wf_dnnl_product *p)
+{
+    const dnnl_status_t status = dnnl_sgemm('T', 'N', p->rows, p->columns, p->terms, 1.0f, p->a,
+                                            p->a_step, p->b, p->b_step, 1.0f, p->c, p->c_step);
+    WF_BUG_ON(status != dnnl_success, "a product of %lld x %lld x %lld: oneDNN says %d",
+              (long long)p->rows, (long long)p->columns, (long long)p->terms, (int)status);
+}
