@@ -399,10 +399,9 @@ static void layout__owned_parts_tile_every_value(void **state)
     const struct wf_layout *l = &s->geometry.layout;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
-        int64_t count = 0, copies = 1;
+        int64_t count = 0, copies = 6;
         for (int a = 0; a < WF_C; a++)
-            if (!wf_layout_is_cut(l, v, (enum wf_axis)a))
-                copies *= l->mesh.at[wf_mesh_axis_of((enum wf_axis)a)];
+            copies /= wf_layout_parts(l, v, (enum wf_axis)a);
         for (int r = 0; r < 6; r++)
             count += wf_region_count(wf_layout_owned(l, v, r));
         assert_int_equal(count, copies * wf_shape_count(v->shape));

@@ -135,7 +135,7 @@ static void place_rank(struct wf_geometry *geo, int rank)
 static int points_up_to(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
                         int64_t at)
 {
-    int low = 0, high = l->mesh.at[wf_mesh_axis_of(axis)] - 1;
+    int low = 0, high = wf_layout_parts(l, v, axis) - 1;
     while (low < high) {
         const int middle = (low + high + 1) / 2;
         if (wf_layout_point(l, v, axis, middle) <= at)
@@ -166,8 +166,8 @@ static void collect(struct collector *c, const struct wf_layout *l, const struct
     int at[WF_MESH_AXES], first[WF_C], end[WF_C], owner[WF_MESH_AXES];
     wf_mesh_coords(&l->mesh, to, at);
     for (int a = 0; a < WF_C; a++) {
-        first[a] = at[wf_mesh_axis_of((enum wf_axis)a)];
-        end[a] = first[a] + 1;
+        first[a] = 0;
+        end[a] = 1;
         if (wf_layout_is_cut(l, v, (enum wf_axis)a))
             parts_that_meet(l, v, (enum wf_axis)a, &missing, &first[a], &end[a]);
     }
@@ -177,10 +177,9 @@ static void collect(struct collector *c, const struct wf_layout *l, const struct
         for (int d = first[WF_D]; d < end[WF_D]; d++)
             for (int h = first[WF_H]; h < end[WF_H]; h++)
                 for (int w = first[WF_W]; w < end[WF_W]; w++) {
-                    owner[WF_MESH_DATA] = n;
-                    owner[WF_MESH_D] = d;
-                    owner[WF_MESH_H] = h;
-                    owner[WF_MESH_W] = w;
+                    const int part[WF_C] = { n, d, h, w };
+                    for (int a = 0; a < WF_C; a++)
+                        wf_layout_part_coords(l, v, (enum wf_axis)a, part[a], owner);
                     const int from = wf_mesh_rank(&l->mesh, owner);
                     const struct wf_region box =
                         wf_region_intersect(missing, wf_layout_owned(l, v, from));
@@ -286,8 +285,8 @@ static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
     unsigned mask = 0;
     const unsigned over = wf_op_stays(n) ? 0 : wf_op_sums_over(n);
     for (int a = 0; a < WF_C; a++)
-        if ((over & WF_AXIS(a)) && wf_layout_is_cut(l, wf_op_domain(n), (enum wf_axis)a))
-            mask |= 1u << wf_mesh_axis_of((enum wf_axis)a);
+        if (over & WF_AXIS(a))
+            mask |= wf_layout_cutters(l, wf_op_domain(n), (enum wf_axis)a);
     return mask;
 }
 

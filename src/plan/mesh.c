@@ -210,20 +210,72 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     return true;
 }
 
+/* More samples than the image has, and enough for every rank. */
+static bool is_dealt_out(const struct wf_layout *l, const struct wf_value *v)
+{
+    return l->scale[v->id][WF_N] < 1 && v->shape.at[WF_N] >= wf_mesh_size(&l->mesh);
+}
+
+unsigned wf_layout_cutters(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis)
+{
+    if (v->everywhere || axis == WF_C || v->shape.at[axis] == 1)
+        return 0;
+    unsigned mask = 1u << wf_mesh_axis_of(axis), cutters = 0;
+    if (is_dealt_out(l, v))
+        mask = axis == WF_N ? ~0u : 0;
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        if ((mask & (1u << a)) && l->mesh.at[a] > 1)
+            cutters |= 1u << a;
+    return cutters;
+}
+
 bool wf_layout_is_cut(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis)
 {
-    const int mesh_axis = wf_mesh_axis_of(axis);
-    return mesh_axis >= 0 && !v->everywhere && v->shape.at[axis] > 1 && l->mesh.at[mesh_axis] > 1;
+    return wf_layout_cutters(l, v, axis) != 0;
+}
+
+int wf_layout_parts(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis)
+{
+    const unsigned cutters = wf_layout_cutters(l, v, axis);
+    int parts = 1;
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        parts *= cutters & (1u << a) ? l->mesh.at[a] : 1;
+    return parts;
+}
+
+int wf_layout_part_at(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
+                      const int at[WF_MESH_AXES])
+{
+    const unsigned cutters = wf_layout_cutters(l, v, axis);
+    int part = 0;
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        if (cutters & (1u << a))
+            part = part * l->mesh.at[a] + at[a];
+    return part;
+}
+
+void wf_layout_part_coords(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
+                           int part, int at[WF_MESH_AXES])
+{
+    const unsigned cutters = wf_layout_cutters(l, v, axis);
+    for (int a = WF_MESH_AXES - 1; a >= 0; a--)
+        if (cutters & (1u << a)) {
+            at[a] = part % l->mesh.at[a];
+            part /= l->mesh.at[a];
+        }
 }
 
 int64_t wf_layout_point(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
                         int index)
 {
     const int64_t extent = v->shape.at[axis];
+    const int parts = wf_layout_parts(l, v, axis);
     if (index == 0)
         return 0;
-    if (index == l->mesh.at[wf_mesh_axis_of(axis)])
+    if (index == parts)
         return extent;
+    if (is_dealt_out(l, v))
+        return wf_split_point(extent, parts, index);
     const int64_t point = llround((double)l->cut[axis][index] / l->scale[v->id][axis]);
     return wf_min(extent, point);
 }
@@ -236,7 +288,7 @@ struct wf_region wf_layout_owned(const struct wf_layout *l, const struct wf_valu
     for (int a = 0; a < WF_AXES; a++) {
         if (!wf_layout_is_cut(l, v, (enum wf_axis)a))
             continue;
-        const int part = at[wf_mesh_axis_of((enum wf_axis)a)];
+        const int part = wf_layout_part_at(l, v, (enum wf_axis)a, at);
         r.lo[a] = wf_layout_point(l, v, (enum wf_axis)a, part);
         r.hi[a] = wf_layout_point(l, v, (enum wf_axis)a, part + 1);
     }

@@ -13,6 +13,11 @@
  * So a coarse level's cut lies under the fine level's cut, and values of one level have one cut. An
  * axis of extent one is not cut: all ranks along it hold (and compute) the same. Correctness never
  * depends on where the points lie, only the amount that must be fetched does.
+ *
+ * A value with more samples than the image (its subdomains as a batch) is dealt out by samples where
+ * there are enough for all ranks: N is then cut by every axis of the mesh and space by none, so that a
+ * subdomain lies whole on one rank. The order of ranks is that of subdomains: on a mesh of the same
+ * grid each rank gets the one that lies in its part of the image.
  */
 #ifndef WF_PLAN_MESH_H
 #define WF_PLAN_MESH_H
@@ -55,6 +60,16 @@ struct wf_layout {
 [[nodiscard]] bool wf_layout_init(struct wf_arena *arena, struct wf_layout *layout,
                                   const struct wf_graph *g, const struct wf_mesh *mesh,
                                   struct wf_err *err);
+/* The mesh axes that cut the value along a tensor axis, as a mask; 0: it is not cut. */
+unsigned wf_layout_cutters(const struct wf_layout *layout, const struct wf_value *v,
+                           enum wf_axis axis);
+/* The number of parts, and which of them has these coordinates; or the coordinates of a part, where the
+ * axes that do not cut are left as they are. */
+int wf_layout_parts(const struct wf_layout *layout, const struct wf_value *v, enum wf_axis axis);
+int wf_layout_part_at(const struct wf_layout *layout, const struct wf_value *v, enum wf_axis axis,
+                      const int at[WF_MESH_AXES]);
+void wf_layout_part_coords(const struct wf_layout *layout, const struct wf_value *v,
+                           enum wf_axis axis, int part, int at[WF_MESH_AXES]);
 /* Whether the value is cut along a tensor axis. */
 bool wf_layout_is_cut(const struct wf_layout *layout, const struct wf_value *v, enum wf_axis axis);
 /* Cut point `index` of the value's axis: part i is [point i, point i + 1). */

@@ -91,13 +91,11 @@ bool wf_run_counts(const struct wf_run *run, const struct wf_value *value)
     const struct wf_layout *const layout = &plan->scheme->geometry.layout;
     int at[WF_MESH_AXES];
     wf_mesh_coords(&layout->mesh, plan->rank, at);
-    for (int axis = 0; axis < WF_AXES; axis++) {
-        const int cut = wf_mesh_axis_of((enum wf_axis)axis);
-        if (cut >= 0 && wf_layout_is_cut(layout, value, (enum wf_axis)axis))
-            at[cut] = 0;
-    }
+    unsigned cutters = 0;
+    for (int axis = 0; axis < WF_AXES; axis++)
+        cutters |= wf_layout_cutters(layout, value, (enum wf_axis)axis);
     for (int i = 0; i < WF_MESH_AXES; i++)
-        if (at[i] != 0)
+        if (at[i] != 0 && !(cutters & (1u << i)))
             return false;
     return true;
 }
