@@ -1,0 +1,51 @@
+# Our CUDA kernels under test (tests/cuda/): emulated on the host wherever there is a C++ compiler,
+# and on a GPU in builds with CUDA; there the test says that it was not run when no GPU is found.
+if(NOT WF_TESTS OR NOT WF_CMOCKA_FOUND OR NOT TARGET wf_test_support)
+    return()
+endif()
+set(own ${PROJECT_SOURCE_DIR}/src/device/cuda/kernels.c)
+wf_collect_table(cuda_own_kernels.c wf_kernel wf_cuda_kernel_ wf_cuda_own_kernels
+                 device/cuda/kernels.h ${own})
+set(own_table ${PROJECT_BINARY_DIR}/generated/cuda_own_kernels.c)
+
+# wf_cuda_test(TARGET NAME SOURCES...)
+function(wf_cuda_test target name)
+    add_executable(${target} ${ARGN} $<TARGET_OBJECTS:wf_test_support>)
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(${target} PRIVATE
+        ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/cuda)
+    target_include_directories(${target} SYSTEM PRIVATE ${WF_CMOCKA_INCLUDE_DIRS})
+    target_link_libraries(${target} PRIVATE wf_flags wf_test_flags wf_deps libwidefield_static
+                          ${WF_CMOCKA_LINK_LIBRARIES})
+    wf_add_test(${name} 1 $<TARGET_FILE:${target}>)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
+    if(WF_CCACHE_PROGRAM)
+        set(CMAKE_CXX_COMPILER_LAUNCHER ${WF_CCACHE_PROGRAM})
+    endif()
+    enable_language(CXX)
+    # Each .cu through a .cpp of its own: in builds with CUDA it is a CUDA source as well.
+    file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cu)
+    set(emulated "")
+    foreach(kernel ${kernels})
+        get_filename_component(name ${kernel} NAME_WE)
+        set(path ${PROJECT_BINARY_DIR}/generated/emulated_${name}.cpp)
+        file(CONFIGURE OUTPUT ${path} CONTENT "#include \"device/cuda/${name}.cu\"\n")
+        list(APPEND emulated ${path})
+    endforeach()
+    add_library(wf_emulated OBJECT ${emulated} ${PROJECT_SOURCE_DIR}/tests/emulate/emulate.cpp)
+    target_include_directories(wf_emulated PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_features(wf_emulated PRIVATE cxx_std_17)
+    target_compile_options(wf_emulated PRIVATE -O2 -Wall -Wextra -Wno-unknown-pragmas
+        -Wno-missing-field-initializers -fno-strict-aliasing -ffp-contract=off ${WF_SANITIZE_FLAGS}
+        -include ${PROJECT_SOURCE_DIR}/tests/emulate/emulate.h)
+    wf_cuda_test(test_cuda_kernels_emulated cuda_kernels.emulated
+        tests/cuda/test_cuda_kernels.c tests/cuda/emulated.c ${own} ${own_table}
+        $<TARGET_OBJECTS:wf_emulated>)
+else()
+    message(STATUS "the CUDA kernels are not tested: no C++ compiler to emulate them with")
+endif()

@@ -1,0 +1,314 @@
+/* Our kernels as the planner looks them up. cuDNN's, where they accept a node, are preferred. */
+#include "device/cuda/kernels.h"
+
+static bool is_float(const struct wf_value *v)
+{
+    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
+}
+
+/* Kernels that compute in the image's own type. */
+static bool floats(const struct wf_node *node)
+{
+    return is_float(node->in[0]);
+}
+
+/* ... and whose other image has the same. */
+static bool alike(const struct wf_node *node)
+{
+    const struct wf_value *const x = node->in[0], *const y = node->out[0];
+    return is_float(x) && x->dtype == y->dtype;
+}
+
+static bool pairs(const struct wf_node *node)
+{
+    return is_float(node->in[0]) && node->in[0]->dtype == node->in[1]->dtype;
+}
+
+static bool norm_grad(const struct wf_node *node)
+{
+    return is_float(node->in[0]) && node->in[0]->dtype == node->in[4]->dtype;
+}
+
+static bool layernorm_grad(const struct wf_node *node)
+{
+    return is_float(node->in[0]) && node->in[0]->dtype == node->in[2]->dtype;
+}
+
+static bool moves(const struct wf_node *node)
+{
+    return node->in[0]->dtype == node->out[0]->dtype;
+}
+
+static bool dice_grad(const struct wf_node *node)
+{
+    return is_float(node->out[0]);
+}
+
+const struct wf_kernel wf_cuda_kernel_concat = {
+    .op = "concat",
+    .accepts = moves,
+    .run = wf_cuda_concat,
+};
+const struct wf_kernel wf_cuda_kernel_slice = {
+    .op = "slice",
+    .accepts = moves,
+    .run = wf_cuda_slice,
+};
+const struct wf_kernel wf_cuda_kernel_everywhere = {
+    .op = "everywhere",
+    .accepts = moves,
+    .run = wf_cuda_slice,
+};
+const struct wf_kernel wf_cuda_kernel_fill = {
+    .op = "fill",
+    .run = wf_cuda_fill,
+};
+const struct wf_kernel wf_cuda_kernel_reshape = {
+    .op = "reshape",
+    .accepts = moves,
+    .run = wf_cuda_reshape,
+};
+const struct wf_kernel wf_cuda_kernel_pad = {
+    .op = "pad",
+    .accepts = moves,
+    .run = wf_cuda_pad,
+};
+const struct wf_kernel wf_cuda_kernel_pad_grad = {
+    .op = "pad_grad",
+    .accepts = alike,
+    .run = wf_cuda_pad_grad,
+};
+const struct wf_kernel wf_cuda_kernel_tile = {
+    .op = "tile",
+    .accepts = moves,
+    .run = wf_cuda_tile,
+};
+const struct wf_kernel wf_cuda_kernel_untile = {
+    .op = "untile",
+    .accepts = moves,
+    .run = wf_cuda_untile,
+};
+const struct wf_kernel wf_cuda_kernel_upsample = {
+    .op = "upsample",
+    .accepts = alike,
+    .run = wf_cuda_upsample,
+};
+const struct wf_kernel wf_cuda_kernel_upsample_grad = {
+    .op = "upsample_grad",
+    .accepts = alike,
+    .run = wf_cuda_upsample_grad,
+};
+const struct wf_kernel wf_cuda_kernel_broadcast = {
+    .op = "broadcast",
+    .accepts = alike,
+    .run = wf_cuda_broadcast,
+};
+const struct wf_kernel wf_cuda_kernel_act = {
+    .op = "act",
+    .run = wf_cuda_act,
+};
+const struct wf_kernel wf_cuda_kernel_act_grad = {
+    .op = "act_grad",
+    .run = wf_cuda_act_grad,
+};
+const struct wf_kernel wf_cuda_kernel_add = {
+    .op = "add",
+    .run = wf_cuda_add,
+};
+const struct wf_kernel wf_cuda_kernel_multiply = {
+    .op = "multiply",
+    .run = wf_cuda_multiply,
+};
+const struct wf_kernel wf_cuda_kernel_scale = {
+    .op = "scale",
+    .run = wf_cuda_scale,
+};
+const struct wf_kernel wf_cuda_kernel_reverse = {
+    .op = "reverse",
+    .run = wf_cuda_reverse,
+};
+const struct wf_kernel wf_cuda_kernel_cast = {
+    .op = "cast",
+    .run = wf_cuda_cast,
+};
+const struct wf_kernel wf_cuda_kernel_dropout = {
+    .op = "dropout",
+    .run = wf_cuda_dropout,
+};
+const struct wf_kernel wf_cuda_kernel_moments = {
+    .op = "moments",
+    .accepts = floats,
+    .prepare = wf_cuda_columns_prepare,
+    .run = wf_cuda_moments,
+};
+const struct wf_kernel wf_cuda_kernel_channel_sum = {
+    .op = "channel_sum",
+    .accepts = floats,
+    .prepare = wf_cuda_columns_prepare,
+    .run = wf_cuda_channel_sum,
+};
+const struct wf_kernel wf_cuda_kernel_global_pool = {
+    .op = "global_pool",
+    .accepts = floats,
+    .prepare = wf_cuda_columns_prepare,
+    .run = wf_cuda_global_pool,
+};
+const struct wf_kernel wf_cuda_kernel_norm_grad_sums = {
+    .op = "norm_grad_sums",
+    .accepts = norm_grad,
+    .prepare = wf_cuda_columns_prepare,
+    .run = wf_cuda_norm_grad_sums,
+};
+const struct wf_kernel wf_cuda_kernel_dice = {
+    .op = "dice",
+    .accepts = floats,
+    .prepare = wf_cuda_columns_prepare,
+    .run = wf_cuda_dice,
+};
+const struct wf_kernel wf_cuda_kernel_layernorm_wgrad = {
+    .op = "layernorm_wgrad",
+    .accepts = pairs,
+    .prepare = wf_cuda_layernorm_wgrad_prepare,
+    .run = wf_cuda_layernorm_wgrad,
+};
+const struct wf_kernel wf_cuda_kernel_norm = {
+    .op = "norm",
+    .accepts = alike,
+    .run = wf_cuda_norm,
+};
+const struct wf_kernel wf_cuda_kernel_norm_grad = {
+    .op = "norm_grad",
+    .accepts = norm_grad,
+    .prepare = wf_cuda_norm_grad_prepare,
+    .run = wf_cuda_norm_grad,
+};
+const struct wf_kernel wf_cuda_kernel_stats = {
+    .op = "stats",
+    .run = wf_cuda_stats,
+};
+const struct wf_kernel wf_cuda_kernel_running_stats = {
+    .op = "running_stats",
+    .run = wf_cuda_running_stats,
+};
+const struct wf_kernel wf_cuda_kernel_running_update = {
+    .op = "running_update",
+    .run = wf_cuda_running_update,
+};
+const struct wf_kernel wf_cuda_kernel_norm_wgrad = {
+    .op = "norm_wgrad",
+    .run = wf_cuda_norm_wgrad,
+};
+const struct wf_kernel wf_cuda_kernel_fold = {
+    .op = "fold",
+    .run = wf_cuda_fold,
+};
+const struct wf_kernel wf_cuda_kernel_own_share = {
+    .op = "own_share",
+    .run = wf_cuda_own_share,
+};
+const struct wf_kernel wf_cuda_kernel_layernorm = {
+    .op = "layernorm",
+    .accepts = alike,
+    .run = wf_cuda_layernorm,
+};
+const struct wf_kernel wf_cuda_kernel_layernorm_grad = {
+    .op = "layernorm_grad",
+    .accepts = layernorm_grad,
+    .run = wf_cuda_layernorm_grad,
+};
+const struct wf_kernel wf_cuda_kernel_maxpool = {
+    .op = "maxpool",
+    .accepts = alike,
+    .run = wf_cuda_maxpool,
+};
+const struct wf_kernel wf_cuda_kernel_maxpool_grad = {
+    .op = "maxpool_grad",
+    .accepts = alike,
+    .run = wf_cuda_maxpool_grad,
+};
+const struct wf_kernel wf_cuda_kernel_avgpool = {
+    .op = "avgpool",
+    .accepts = alike,
+    .run = wf_cuda_avgpool,
+};
+const struct wf_kernel wf_cuda_kernel_avgpool_grad = {
+    .op = "avgpool_grad",
+    .accepts = alike,
+    .run = wf_cuda_avgpool_grad,
+};
+const struct wf_kernel wf_cuda_kernel_softmax = {
+    .op = "softmax",
+    .accepts = alike,
+    .run = wf_cuda_softmax,
+};
+const struct wf_kernel wf_cuda_kernel_softmax_grad = {
+    .op = "softmax_grad",
+    .accepts = pairs,
+    .run = wf_cuda_softmax_grad,
+};
+const struct wf_kernel wf_cuda_kernel_ce = {
+    .op = "ce",
+    .accepts = floats,
+    .prepare = wf_cuda_loss_prepare,
+    .run = wf_cuda_ce,
+};
+const struct wf_kernel wf_cuda_kernel_ce_grad = {
+    .op = "ce_grad",
+    .accepts = alike,
+    .run = wf_cuda_ce_grad,
+};
+const struct wf_kernel wf_cuda_kernel_bce = {
+    .op = "bce",
+    .prepare = wf_cuda_loss_prepare,
+    .run = wf_cuda_bce,
+};
+const struct wf_kernel wf_cuda_kernel_bce_grad = {
+    .op = "bce_grad",
+    .run = wf_cuda_bce_grad,
+};
+const struct wf_kernel wf_cuda_kernel_mse = {
+    .op = "mse",
+    .prepare = wf_cuda_loss_prepare,
+    .run = wf_cuda_mse,
+};
+const struct wf_kernel wf_cuda_kernel_mse_grad = {
+    .op = "mse_grad",
+    .run = wf_cuda_mse_grad,
+};
+const struct wf_kernel wf_cuda_kernel_dice_grad = {
+    .op = "dice_grad",
+    .accepts = dice_grad,
+    .run = wf_cuda_dice_grad,
+};
+const struct wf_kernel wf_cuda_kernel_ratio = {
+    .op = "ratio",
+    .run = wf_cuda_ratio,
+};
+const struct wf_kernel wf_cuda_kernel_ratio_grad = {
+    .op = "ratio_grad",
+    .run = wf_cuda_ratio_grad,
+};
+const struct wf_kernel wf_cuda_kernel_dice_loss = {
+    .op = "dice_loss",
+    .run = wf_cuda_dice_loss,
+};
+const struct wf_kernel wf_cuda_kernel_dice_loss_grad = {
+    .op = "dice_loss_grad",
+    .run = wf_cuda_dice_loss_grad,
+};
+const struct wf_kernel wf_cuda_kernel_conv = {
+    .op = "conv",
+    .accepts = pairs,
+    .run = wf_cuda_conv,
+};
+const struct wf_kernel wf_cuda_kernel_convt = {
+    .op = "convt",
+    .accepts = pairs,
+    .run = wf_cuda_convt,
+};
+const struct wf_kernel wf_cuda_kernel_conv_wgrad = {
+    .op = "conv_wgrad",
+    .accepts = pairs,
+    .prepare = wf_cuda_conv_wgrad_prepare,
+    .run = wf_cuda_conv_wgrad,
+};

@@ -1,0 +1,122 @@
+/*
+ * Our own CUDA kernels, as C sees them.
+ *
+ * Each operator's kernel is a function wf_cuda_NAME(call) in one of the .cu files beside this one,
+ * put into a `struct wf_kernel` by kernels.c. A kernel only enqueues work on the stream of its call;
+ * what goes wrong on the way is cudaGetLastError()'s to say. Every view may be strided, lie inside a
+ * larger buffer or hold a part of the image; channels that lie packed and aligned get 16-byte
+ * accesses. Sums are made in a fixed order, without floating-point atomics: the same boxes give the
+ * same bits on every run.
+ *
+ * Whoever owns the device supplies the two functions that a kernel asks for its surroundings:
+ *
+ *     wf_cuda_stream(call)    where to enqueue
+ *     wf_cuda_tickets(call)   WF_CUDA_TICKETS zeroed counters that belong to that stream: the block
+ *                             that finishes last makes the sum of all blocks' parts and leaves its
+ *                             counter at zero again. NULL: a second launch does it.
+ *
+ * The same sources compile with a plain C++ compiler under tests/emulate/, which runs blocks and
+ * threads one after the other: so the kernels are tested where there is no GPU.
+ */
+#ifndef WF_DEVICE_CUDA_KERNELS_H
+#define WF_DEVICE_CUDA_KERNELS_H
+
+#include "device/cuda/hooks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st *wf_cuda_stream(const struct wf_call *call);
+unsigned *wf_cuda_tickets(const struct wf_call *call);
+enum { WF_CUDA_TICKETS = 4096 };
+
+/* copies and shapes: move.cu, resample.cu */
+void wf_cuda_concat(const struct wf_call *call);
+void wf_cuda_slice(const struct wf_call *call); /* also everywhere */
+void wf_cuda_fill(const struct wf_call *call);
+void wf_cuda_reshape(const struct wf_call *call);
+void wf_cuda_pad(const struct wf_call *call);
+void wf_cuda_pad_grad(const struct wf_call *call);
+void wf_cuda_upsample(const struct wf_call *call);
+void wf_cuda_upsample_grad(const struct wf_call *call);
+void wf_cuda_broadcast(const struct wf_call *call);
+void wf_cuda_tile(const struct wf_call *call);
+void wf_cuda_untile(const struct wf_call *call);
+
+/* element by element: pointwise.cu */
+void wf_cuda_act(const struct wf_call *call);
+void wf_cuda_act_grad(const struct wf_call *call);
+void wf_cuda_add(const struct wf_call *call);
+void wf_cuda_multiply(const struct wf_call *call);
+void wf_cuda_scale(const struct wf_call *call);
+void wf_cuda_reverse(const struct wf_call *call);
+void wf_cuda_cast(const struct wf_call *call);
+void wf_cuda_dropout(const struct wf_call *call);
+
+/* sums over the image, per channel: sums.cu, norm_sums.cu */
+bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_moments(const struct wf_call *call);
+void wf_cuda_channel_sum(const struct wf_call *call);
+void wf_cuda_global_pool(const struct wf_call *call);
+void wf_cuda_norm_grad_sums(const struct wf_call *call);
+void wf_cuda_dice(const struct wf_call *call);
+bool wf_cuda_layernorm_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_layernorm_wgrad(const struct wf_call *call);
+
+/* normalisation: norm.cu, tables.cu, softmax.cu */
+void wf_cuda_norm(const struct wf_call *call);
+bool wf_cuda_norm_grad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_norm_grad(const struct wf_call *call);
+void wf_cuda_stats(const struct wf_call *call);
+void wf_cuda_running_stats(const struct wf_call *call);
+void wf_cuda_running_update(const struct wf_call *call);
+void wf_cuda_norm_wgrad(const struct wf_call *call);
+void wf_cuda_fold(const struct wf_call *call);
+void wf_cuda_own_share(const struct wf_call *call);
+void wf_cuda_layernorm(const struct wf_call *call);
+void wf_cuda_layernorm_grad(const struct wf_call *call);
+
+/* pooling: pool.cu */
+void wf_cuda_maxpool(const struct wf_call *call);
+void wf_cuda_maxpool_grad(const struct wf_call *call);
+void wf_cuda_avgpool(const struct wf_call *call);
+void wf_cuda_avgpool_grad(const struct wf_call *call);
+
+/* losses: softmax.cu, loss.cu, tables.cu */
+bool wf_cuda_loss_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_softmax(const struct wf_call *call);
+void wf_cuda_softmax_grad(const struct wf_call *call);
+void wf_cuda_ce(const struct wf_call *call);
+void wf_cuda_ce_grad(const struct wf_call *call);
+void wf_cuda_bce(const struct wf_call *call);
+void wf_cuda_bce_grad(const struct wf_call *call);
+void wf_cuda_mse(const struct wf_call *call);
+void wf_cuda_mse_grad(const struct wf_call *call);
+void wf_cuda_dice_grad(const struct wf_call *call);
+void wf_cuda_ratio(const struct wf_call *call);
+void wf_cuda_ratio_grad(const struct wf_call *call);
+void wf_cuda_dice_loss(const struct wf_call *call);
+void wf_cuda_dice_loss_grad(const struct wf_call *call);
+
+/* convolution where cuDNN has no engine: conv.cu */
+void wf_cuda_conv(const struct wf_call *call);
+void wf_cuda_convt(const struct wf_call *call);
+bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_conv_wgrad(const struct wf_call *call);
+
+/* --- not operators: what the device itself needs --- */
+
+/* dst = src, equal extents and dtypes, any strides; global positions may differ. */
+void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
+/* dst = src within both boxes (counted from their lower corners), zero where dst reaches further;
+ * float types are converted. Pads channels for cuDNN and crops them again. */
+void wf_cuda_fit(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
+/* dst = value (0x00 pattern of the dtype for 0). */
+void wf_cuda_set(const struct wf_view *dst, double value, struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,213 @@
+/*
+ * Applying a normalisation with its activation, and the way back:
+ *
+ *     y  = act((x - mean) * scale + bias)                          scale = rstd * w
+ *     dx = g * scale - k0 - (x - mean) * k1                        g = dy * act'(.)
+ *     k0 = rstd * mean(g * w), k1 = rstd^2 * mean(g * w * xhat)    0 when the statistics are fixed
+ */
+#include "device/cuda/norm.cuh"
+
+namespace wf
+{
+
+enum { APPLY_BLOCKS = 8 * MULTIPROCESSORS };
+
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS) norm_apply(const Columns g, const Norm norm)
+{
+    enum { DEPTH = 4 };
+    const Lane lane(g);
+    if (!lane.active)
+        return;
+    const int64_t row = g.first_row + blockIdx.z;
+    float mean[V], scale[V], bias[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const int64_t c = g.first_channel + lane.c + j;
+        mean[j] = norm.mean(row, c);
+        scale[j] = norm.rstd(row, c) * norm.weight(c);
+        bias[j] = norm.bias(c);
+    }
+    const T *const from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
+    T *const to = (T *)g.data[1] + blockIdx.z * g.row[1] + lane.c * g.step[1];
+    for (int64_t p = lane.first; p < g.positions.count; p += lane.stride * DEPTH) {
+        Vec<T, V> x[DEPTH];
+        int64_t offset[DEPTH][2];
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++)
+            if (p + d * lane.stride < g.positions.count) {
+                g.positions.at(p + d * lane.stride, offset[d]);
+                x[d].load(from + offset[d][0]);
+            }
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++)
+            if (p + d * lane.stride < g.positions.count) {
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float z = (x[d].get(j) - mean[j]) * scale[j] + bias[j];
+                    x[d].set(j, z > 0 ? z : z * norm.below);
+                }
+                x[d].store(to + offset[d][1]);
+            }
+    }
+}
+
+/* Where k0 and k1 come from: q, or sums over groups that were made before (`means` [row][2][G]). */
+struct Back {
+    Norm norm;
+    Table q;
+    const double *means;
+    double count;
+    int64_t channels;
+    int32_t fixed;
+
+    __device__ void factors(int64_t row, int64_t c, float *k0, float *k1) const
+    {
+        *k0 = *k1 = 0;
+        if (fixed)
+            return;
+        const int64_t r = norm.by_sample ? row : 0;
+        const double rstd = (double)norm.rstd(row, c);
+        double g, gx;
+        if (means) {
+            const double *m = means + blockIdx.z * 2 * norm.groups;
+            g = m[c / norm.width];
+            gx = m[norm.groups + c / norm.width];
+        } else {
+            const double w = (double)norm.weight(c);
+            g = w * q.get(r, c) / count;
+            gx = w * q.get(r, channels + c) / count;
+        }
+        *k0 = (float)(rstd * g);
+        *k1 = (float)(rstd * rstd * gx);
+    }
+};
+
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS) norm_back(const Columns g, const Back back)
+{
+    enum { DEPTH = 2 };
+    const Lane lane(g);
+    if (!lane.active)
+        return;
+    const Norm &norm = back.norm;
+    const int64_t row = g.first_row + blockIdx.z;
+    float mean[V], scale[V], bias[V], k0[V], k1[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const int64_t c = g.first_channel + lane.c + j;
+        mean[j] = norm.mean(row, c);
+        scale[j] = norm.rstd(row, c) * norm.weight(c);
+        bias[j] = norm.bias(c);
+        back.factors(row, c, &k0[j], &k1[j]);
+    }
+    const T *const x_from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
+    const T *const dy_from = (const T *)g.data[1] + blockIdx.z * g.row[1] + lane.c * g.step[1];
+    T *const to = (T *)g.data[2] + blockIdx.z * g.row[2] + lane.c * g.step[2];
+    for (int64_t p = lane.first; p < g.positions.count; p += lane.stride * DEPTH) {
+        Vec<T, V> x[DEPTH], dy[DEPTH];
+        int64_t offset[DEPTH][3];
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++)
+            if (p + d * lane.stride < g.positions.count) {
+                g.positions.at(p + d * lane.stride, offset[d]);
+                x[d].load(x_from + offset[d][0]);
+                dy[d].load(dy_from + offset[d][1]);
+            }
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++)
+            if (p + d * lane.stride < g.positions.count) {
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float t = x[d].get(j) - mean[j], up = dy[d].get(j);
+                    const float gradient = t * scale[j] + bias[j] > 0 ? up : up * norm.below;
+                    dy[d].set(j, gradient * scale[j] - k0[j] - t * k1[j]);
+                }
+                dy[d].store(to + offset[d][2]);
+            }
+    }
+}
+
+/* The means over a group of channels of g * w and g * w * xhat: one warp each. */
+__global__ void __launch_bounds__(THREADS)
+    group_means(const Back back, const int64_t first_row, const int64_t rows, double *means)
+{
+    const int64_t i = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    const int64_t groups = back.norm.groups, width = back.norm.width;
+    const bool mine = i < rows * 2 * groups;
+    const int64_t row = i / (2 * groups), kind = i / groups % 2, group = i % groups;
+    double sum = 0;
+    for (int64_t k = threadIdx.x & 31; mine && k < width; k += 32) {
+        const int64_t c = group * width + k, r = back.norm.by_sample ? first_row + row : 0;
+        sum += (double)back.norm.weight(c) * back.q.get(r, kind * back.channels + c);
+    }
+    for (int m = 16; m > 0; m /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, m);
+    if (mine && (threadIdx.x & 31) == 0)
+        means[i] = sum / back.count;
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_norm(const struct wf_call *call)
+{
+    if (is_empty(call->work))
+        return;
+    const Side sides[2] = { side_at(call->in[X], call->work.lo),
+                            side_at(call->out[0], call->work.lo) };
+    const Norm norm = norm_of(call);
+    with_type(sides[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 2, Wide<T>::V);
+        const dim3 grid = columns_grid(g, THREADS, 4, APPLY_BLOCKS);
+        if (g.v > 1)
+            launch(norm_apply<T, Wide<T>::V>, grid, THREADS, wf_cuda_stream(call), g, norm);
+        else
+            launch(norm_apply<T, 1>, grid, THREADS, wf_cuda_stream(call), g, norm);
+    });
+}
+
+bool wf_cuda_norm_grad_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)p->node->attrs;
+    const int64_t rows = a->per_sample ? p->work.hi[WF_N] - p->work.lo[WF_N] : 1;
+    if (!a->fixed && a->groups < p->node->in[X]->shape.at[WF_C] && rows > 0)
+        p->scratch_bytes = (size_t)(rows * 2 * a->groups) * sizeof(double);
+    return true;
+}
+
+void wf_cuda_norm_grad(const struct wf_call *call)
+{
+    if (is_empty(call->work))
+        return;
+    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
+    const Side sides[3] = { side_at(call->in[X], call->work.lo),
+                            side_at(call->in[DY], call->work.lo),
+                            side_at(call->out[0], call->work.lo) };
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    Back back = { norm_of(call),
+                  table_of(call->in[Q]),
+                  NULL,
+                  (double)a->count,
+                  call->node->in[X]->shape.at[WF_C],
+                  (int32_t)a->fixed };
+    if (!a->fixed && back.norm.width > 1) {
+        const int64_t rows = a->per_sample ? call->work.hi[WF_N] - call->work.lo[WF_N] : 1;
+        const int64_t first = a->per_sample ? call->work.lo[WF_N] : 0;
+        launch(group_means, blocks_for(rows * 2 * a->groups, THREADS / 32), THREADS, stream, back,
+               first, rows, (double *)call->scratch);
+        back.means = (const double *)call->scratch;
+    }
+    with_type(sides[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 3, Wide<T>::V);
+        const dim3 grid = columns_grid(g, THREADS, 2, APPLY_BLOCKS);
+        if (g.v > 1)
+            launch(norm_back<T, Wide<T>::V>, grid, THREADS, stream, g, back);
+        else
+            launch(norm_back<T, 1>, grid, THREADS, stream, g, back);
+    });
+}

@@ -1,0 +1,252 @@
+/* Operators that go element by element. */
+#include "device/cuda/pointwise.cuh"
+
+namespace wf
+{
+
+template <class A> __device__ A sigmoid(A x)
+{
+    const A e = exp(x >= 0 ? -x : x);
+    return (x >= 0 ? A(1) : e) / (A(1) + e);
+}
+
+/* --- one or two inputs, one number at a time --- */
+
+template <class G, int Inputs> struct Each {
+    enum { IN = Inputs, INDEXED = 0 };
+    G g;
+    template <class A, int V> __device__ void apply(const A (&x)[IN][V], int64_t, A (&y)[V]) const
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            y[j] = g(x[0][j], x[IN - 1][j]);
+    }
+};
+
+struct Act {
+    int act;
+    double slope;
+    template <class A> __device__ A operator()(A x, A) const
+    {
+        switch (act) {
+        case WF_RELU:
+            return x > 0 ? x : A(0);
+        case WF_LEAKY_RELU:
+            return x > 0 ? x : A(slope) * x;
+        case WF_SIGMOID:
+            return sigmoid(x);
+        case WF_TANH:
+            return tanh(x);
+        case WF_GELU:
+            return A(0.5) * x * (A(1) + erf(x * A(0.70710678118654752440)));
+        case WF_SILU:
+            return x * sigmoid(x);
+        default:
+            return x;
+        }
+    }
+};
+
+/* The slope at r (y or x, as the operator has it) times dy. */
+struct ActGrad {
+    int act;
+    double slope;
+    template <class A> __device__ A operator()(A r, A dy) const
+    {
+        switch (act) {
+        case WF_RELU:
+            return r > 0 ? dy : A(0) * dy;
+        case WF_LEAKY_RELU:
+            return r > 0 ? dy : A(slope) * dy;
+        case WF_SIGMOID:
+            return dy * r * (A(1) - r);
+        case WF_TANH:
+            return dy * (A(1) - r * r);
+        case WF_GELU:
+            return dy * (A(0.5) * (A(1) + erf(r * A(0.70710678118654752440))) +
+                         r * A(0.39894228040143267794) * exp(A(-0.5) * r * r));
+        case WF_SILU: {
+            const A s = sigmoid(r);
+            return dy * s * (A(1) + r * (A(1) - s));
+        }
+        default:
+            return dy;
+        }
+    }
+};
+
+struct Sum {
+    template <class A> __device__ A operator()(A a, A b) const
+    {
+        return a + b;
+    }
+};
+
+struct Product {
+    template <class A> __device__ A operator()(A a, A b) const
+    {
+        return a * b;
+    }
+};
+
+struct Times {
+    double factor;
+    template <class A> __device__ A operator()(A x, A) const
+    {
+        return A(factor) * x;
+    }
+};
+
+struct Same {
+    template <class A> __device__ A operator()(A x, A) const
+    {
+        return x;
+    }
+};
+
+/* --- dropout --- */
+
+struct Philox {
+    uint32_t v[4];
+};
+
+/* Philox 4x32-10 as base/random.c has it: key seed, counter (index, stream). */
+__device__ inline Philox philox(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    Philox c = { { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                   (uint32_t)(stream >> 32) } };
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint32_t h0 = __umulhi(0xD2511F53u, c.v[0]), l0 = 0xD2511F53u * c.v[0];
+        const uint32_t h1 = __umulhi(0xCD9E8D57u, c.v[2]), l1 = 0xCD9E8D57u * c.v[2];
+        c = Philox{ { h1 ^ c.v[1] ^ k0, l1, h0 ^ c.v[3] ^ k1, l0 } };
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+/* As wf_dropout_mix() has it. */
+__device__ inline uint64_t mix(uint64_t step)
+{
+    uint64_t z = step + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+struct Dropout {
+    enum { IN = 1, INDEXED = 1 };
+    uint64_t seed, stream;
+    const uint64_t *step; /* in device memory: a captured launch is replayed in other steps */
+    int64_t base;         /* index of the work's first element */
+    uint32_t threshold;   /* kept when the upper 24 bits reach it */
+    double scale;
+
+    template <class A, int V>
+    __device__ void apply(const A (&x)[1][V], int64_t index, A (&y)[V]) const
+    {
+        const uint64_t key = seed ^ mix(*step);
+        Philox words = {};
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const uint64_t at = (uint64_t)(base + index + j);
+            const int part = (int)(at & 3);
+            if (j == 0 || part == 0)
+                words = philox(key, stream, at >> 2);
+            const uint32_t low = part & 1 ? words.v[1] : words.v[0];
+            const uint32_t high = part & 1 ? words.v[3] : words.v[2];
+            const uint32_t bits = part & 2 ? high : low;
+            y[j] = bits >> 8 >= threshold ? x[0][j] * A(scale) : A(0);
+        }
+    }
+};
+
+template <class G> Each<G, 1> unary(G g)
+{
+    return Each<G, 1>{ g };
+}
+template <class G> Each<G, 2> binary(G g)
+{
+    return Each<G, 2>{ g };
+}
+
+/* f32 to a 16-bit type and back; true when that was it. */
+static bool cast_wide(const Flat &s, struct CUstream_st *stream)
+{
+    const Each<Same, 1> f = unary(Same{});
+    const int from = s.dtype[0], to = s.dtype[1];
+    if (!flat_takes(s, 2, 8))
+        return false;
+    if (from == WF_F32 && to == WF_BF16)
+        pointwise_wide<float, bf16, 8>(s, f, stream);
+    else if (from == WF_F32 && to == WF_F16)
+        pointwise_wide<float, f16, 8>(s, f, stream);
+    else if (from == WF_BF16 && to == WF_F32)
+        pointwise_wide<bf16, float, 8>(s, f, stream);
+    else if (from == WF_F16 && to == WF_F32)
+        pointwise_wide<f16, float, 8>(s, f, stream);
+    else
+        return false;
+    return true;
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_act(const struct wf_call *call)
+{
+    const struct wf_act_attrs *a = (const struct wf_act_attrs *)call->node->attrs;
+    pointwise_call(call, unary(Act{ (int)a->act, a->slope }));
+}
+
+void wf_cuda_act_grad(const struct wf_call *call)
+{
+    const struct wf_act_attrs *a = (const struct wf_act_attrs *)call->node->attrs;
+    pointwise_call(call, binary(ActGrad{ (int)a->act, a->slope }));
+}
+
+void wf_cuda_add(const struct wf_call *call)
+{
+    pointwise_call(call, binary(Sum{}));
+}
+
+void wf_cuda_multiply(const struct wf_call *call)
+{
+    pointwise_call(call, binary(Product{}));
+}
+
+void wf_cuda_scale(const struct wf_call *call)
+{
+    const struct wf_scale_attrs *a = (const struct wf_scale_attrs *)call->node->attrs;
+    pointwise_call(call, unary(Times{ a->factor }));
+}
+
+void wf_cuda_reverse(const struct wf_call *call)
+{
+    pointwise_call(call, unary(Same{}));
+}
+
+void wf_cuda_cast(const struct wf_call *call)
+{
+    if (is_empty(call->work))
+        return;
+    const Side sides[2] = { side_at(call->in[0], call->work.lo),
+                            side_at(call->out[0], call->work.lo) };
+    const struct wf_shape extent = extents(call->work);
+    if (!cast_wide(flat_over(extent, sides, 2), wf_cuda_stream(call)))
+        pointwise_run(extent, sides, unary(Same{}), wf_cuda_stream(call));
+}
+
+void wf_cuda_dropout(const struct wf_call *call)
+{
+    const struct wf_dropout_attrs *a = (const struct wf_dropout_attrs *)call->node->attrs;
+    const struct wf_shape &whole = call->node->out[0]->shape;
+    Dropout f = { call->seed, (uint64_t)a->stream,           wf_cuda_step(call),
+                  0,          (uint32_t)ceil(a->p * 0x1p24), 1.0 / (1.0 - a->p) };
+    for (int axis = 0; axis < WF_AXES; axis++)
+        f.base = f.base * whole.at[axis] + call->work.lo[axis];
+    pointwise_call(call, f);
+}

@@ -1,0 +1,373 @@
+/* Another extent: padding, subdomains, interpolation, broadcast. */
+#include "device/cuda/spatial.cuh"
+
+namespace wf
+{
+
+/* --- pad --- */
+
+struct PadAxis {
+    int64_t lo, hi, extent; /* of the padding; of the image */
+
+    /* The image's element that shows at q, counted from the image's start; -1: zero. */
+    __device__ int64_t shown_at(int mode, int64_t q) const
+    {
+        if (q >= 0 && q < extent)
+            return q;
+        switch (mode) {
+        case WF_PAD_REFLECT:
+            return q < 0 ? -q : 2 * (extent - 1) - q;
+        case WF_PAD_CIRCULAR:
+            return q < 0 ? q + extent : q - extent;
+        case WF_PAD_EDGE:
+            return q < 0 ? 0 : extent - 1;
+        default:
+            return -1;
+        }
+    }
+};
+
+struct Pad {
+    Image x, y;
+    PadAxis axis[WF_AXES];
+    int mode;
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        const int64_t n = axis[WF_N].shown_at(mode, at.n - axis[WF_N].lo);
+        const int64_t c = axis[WF_C].shown_at(mode, at.c - axis[WF_C].lo);
+        bool inside = n >= 0 && c >= 0;
+        int64_t from[3];
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            from[i] = axis[WF_D + i].shown_at(mode, at.x[i] - axis[WF_D + i].lo);
+            inside = inside && from[i] >= 0;
+        }
+        Vec<T, V> v = {};
+        if (inside)
+            v.load(element<T>(x, n, from, c));
+        v.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+/* The places where an element of the image shows, as ranges of dy: itself, before it, behind it. */
+struct PadGrad {
+    Image dy, dx;
+    PadAxis axis[WF_AXES];
+    int mode;
+
+    __device__ void range(int i, int64_t p, int which, int64_t *first, int64_t *end) const
+    {
+        const PadAxis &a = axis[i];
+        const int64_t last = a.extent - 1;
+        int64_t lo = p, hi = p + 1; /* counted from the image's start */
+        if (which == 1) {
+            lo = mode == WF_PAD_REFLECT ? -p : mode == WF_PAD_CIRCULAR ? p - a.extent : -a.lo;
+            hi = mode == WF_PAD_EDGE ? (p == 0 ? 0 : lo) : lo + 1;
+            hi = smaller<int64_t>(hi, 0);
+        } else if (which == 2) {
+            lo = mode == WF_PAD_REFLECT    ? 2 * last - p
+                 : mode == WF_PAD_CIRCULAR ? p + a.extent
+                                           : a.extent;
+            hi = mode == WF_PAD_EDGE ? (p == last ? a.extent + a.hi : lo) : lo + 1;
+            lo = larger<int64_t>(lo, a.extent);
+        }
+        *first = larger(lo, -a.lo) + a.lo;
+        *end = smaller(hi, a.extent + a.hi) + a.lo;
+    }
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        float sum[V] = {};
+        for (int which = 0; which < 27; which++) {
+            int64_t lo[3], hi[3], p[3];
+            range(WF_D, at.x[0], which / 9, &lo[0], &hi[0]);
+            range(WF_H, at.x[1], which / 3 % 3, &lo[1], &hi[1]);
+            range(WF_W, at.x[2], which % 3, &lo[2], &hi[2]);
+            for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
+                for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
+                    for (p[2] = lo[2]; p[2] < hi[2]; p[2]++) {
+                        Vec<T, V> v;
+                        v.load(element<T>(dy, at.n, p, at.c));
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                            sum[j] += v.get(j);
+                    }
+        }
+        Vec<T, V> out;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out.set(j, sum[j]);
+        out.store(element<T>(dx, at.n, at.x, at.c));
+    }
+};
+
+/* --- tile, untile --- */
+
+struct Tile {
+    Image x, y;
+    int64_t extent[3]; /* of a subdomain */
+    int64_t image[3], tiles[3];
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        int64_t number = at.n, from[3];
+        bool inside = true;
+#pragma unroll
+        for (int i = 2; i >= 0; i--) {
+            from[i] = number % tiles[i] * extent[i] + at.x[i];
+            number /= tiles[i];
+            inside = inside && from[i] < image[i];
+        }
+        Vec<T, V> v = {};
+        if (inside)
+            v.load(element<T>(x, number, from, at.c));
+        v.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+struct Untile {
+    Image x, y;
+    int64_t extent[3], tiles[3];
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        int64_t number = at.n, from[3];
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            number = number * tiles[i] + at.x[i] / extent[i];
+            from[i] = at.x[i] % extent[i];
+        }
+        Vec<T, V> v;
+        v.load(element<T>(x, number, from, at.c));
+        v.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+/* --- upsample --- */
+
+/* Where a result's element comes from along an axis: (1 - t) * first + t * second. */
+struct Source {
+    int64_t first, second;
+    float t;
+};
+
+struct UpAxis {
+    int64_t mode, in, out;
+
+    __device__ Source source_of(int64_t i) const
+    {
+        if (mode == WF_NEAREST)
+            return Source{ i * in / out, i * in / out, 0 };
+        const int64_t top =
+            mode == WF_LINEAR ? larger<int64_t>(0, (2 * i + 1) * in - out) : i * (in - 1);
+        const int64_t bottom = mode == WF_LINEAR ? 2 * out : larger<int64_t>(1, out - 1);
+        const int64_t whole = top / bottom, rest = top - whole * bottom;
+        Source s = { whole, whole, 0 };
+        if (rest != 0 && whole + 1 < in) {
+            s.second = whole + 1;
+            s.t = (float)((double)rest / (double)bottom);
+        }
+        return s;
+    }
+    /* How much of source element p goes into result element i. */
+    __device__ float share(int64_t i, int64_t p) const
+    {
+        const Source s = source_of(i);
+        return p == s.first ? 1 - s.t : p == s.second ? s.t : 0.0f;
+    }
+    /* A range of results that has all that take p, and a few more at its ends. */
+    __device__ void taken_by(int64_t p, int64_t *lo, int64_t *hi) const
+    {
+        if (mode == WF_NEAREST) {
+            *lo = p * out / in;
+            *hi = ((p + 1) * out + in - 1) / in;
+        } else if (mode == WF_LINEAR) {
+            *lo = floor_div((2 * p - 1) * out - in, 2 * in);
+            *hi = floor_div((2 * p + 3) * out - in, 2 * in) + 2;
+        } else if (in == 1) {
+            *lo = 0;
+            *hi = out;
+        } else {
+            *lo = floor_div((p - 1) * (out - 1), in - 1);
+            *hi = floor_div((p + 1) * (out - 1), in - 1) + 2;
+        }
+        /* The last element also stands for what would lie behind it. */
+        *lo = larger<int64_t>(0, *lo);
+        *hi = p == in - 1 ? out : smaller(out, *hi);
+    }
+};
+
+struct Upsample {
+    Image x, y;
+    UpAxis axis[3];
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        Source s[3];
+        float sum[V] = {};
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            s[i] = axis[i].source_of(at.x[i]);
+        for (int k = 0; k < 8; k++) {
+            const bool far[3] = { (k & 4) != 0, (k & 2) != 0, (k & 1) != 0 };
+            int64_t p[3];
+            float weight = 1;
+            bool taken = true;
+#pragma unroll
+            for (int i = 0; i < 3; i++) {
+                p[i] = far[i] ? s[i].second : s[i].first;
+                weight *= far[i] ? s[i].t : 1 - s[i].t;
+                taken = taken && !(far[i] && s[i].second == s[i].first);
+            }
+            if (!taken)
+                continue;
+            Vec<T, V> v;
+            v.load(element<T>(x, at.n, p, at.c));
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                sum[j] += weight * v.get(j);
+        }
+        Vec<T, V> out;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out.set(j, sum[j]);
+        out.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+struct UpsampleGrad {
+    Image dy, dx;
+    UpAxis axis[3];
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        int64_t lo[3], hi[3], o[3];
+        float sum[V] = {};
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            axis[i].taken_by(at.x[i], &lo[i], &hi[i]);
+        for (o[0] = lo[0]; o[0] < hi[0]; o[0]++) {
+            const float d = axis[0].share(o[0], at.x[0]);
+            for (o[1] = lo[1]; d != 0 && o[1] < hi[1]; o[1]++) {
+                const float h = d * axis[1].share(o[1], at.x[1]);
+                for (o[2] = lo[2]; h != 0 && o[2] < hi[2]; o[2]++) {
+                    const float weight = h * axis[2].share(o[2], at.x[2]);
+                    if (weight == 0)
+                        continue;
+                    Vec<T, V> v;
+                    v.load(element<T>(dy, at.n, o, at.c));
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        sum[j] += weight * v.get(j);
+                }
+            }
+        }
+        Vec<T, V> out;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out.set(j, sum[j]);
+        out.store(element<T>(dx, at.n, at.x, at.c));
+    }
+};
+
+/* --- broadcast --- */
+
+struct Broadcast {
+    Image x, y;
+    double factor;
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        const int64_t origin[3] = { 0, 0, 0 };
+        Vec<T, V> v;
+        v.load(element<T>(x, at.n, origin, at.c));
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v.set(j, (arith<T>)factor * v.get(j));
+        v.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+template <class P> static P pad_of(const struct wf_call *call, const struct wf_shape &image)
+{
+    const struct wf_pad_attrs *a = (const struct wf_pad_attrs *)call->node->attrs;
+    P p = { image_of(call->in[0]), image_of(call->out[0]), {}, (int)a->mode };
+    for (int i = 0; i < WF_AXES; i++)
+        p.axis[i] = PadAxis{ a->lo[i], a->hi[i], image.at[i] };
+    return p;
+}
+
+template <class U>
+static U upsample_of(const struct wf_call *call, const struct wf_shape &in,
+                     const struct wf_shape &out)
+{
+    const struct wf_upsample_attrs *a = (const struct wf_upsample_attrs *)call->node->attrs;
+    U u = { image_of(call->in[0]), image_of(call->out[0]), {} };
+    for (int i = 0; i < 3; i++)
+        u.axis[i] = UpAxis{ a->mode, in.at[WF_D + i], out.at[WF_D + i] };
+    return u;
+}
+
+template <class F> static void in_and_out(const struct wf_call *call, const F &f)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    spatial_call(call, views, 2, f);
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_pad(const struct wf_call *call)
+{
+    const struct wf_pad_attrs *a = (const struct wf_pad_attrs *)call->node->attrs;
+    spatial_move(call, a->lo[WF_C] == 0 && a->hi[WF_C] == 0,
+                 pad_of<Pad>(call, call->node->in[0]->shape));
+}
+
+void wf_cuda_pad_grad(const struct wf_call *call)
+{
+    in_and_out(call, pad_of<PadGrad>(call, call->node->out[0]->shape));
+}
+
+void wf_cuda_tile(const struct wf_call *call)
+{
+    const struct wf_tile_attrs *a = (const struct wf_tile_attrs *)call->node->attrs;
+    Tile t = { image_of(call->in[0]), image_of(call->out[0]), {}, {}, {} };
+    for (int i = 0; i < 3; i++) {
+        t.extent[i] = a->extent[i];
+        t.image[i] = call->node->in[0]->shape.at[WF_D + i];
+        t.tiles[i] = a->tiles[i];
+    }
+    spatial_move(call, true, t);
+}
+
+void wf_cuda_untile(const struct wf_call *call)
+{
+    const struct wf_tile_attrs *a = (const struct wf_tile_attrs *)call->node->attrs;
+    Untile t = { image_of(call->in[0]), image_of(call->out[0]), {}, {} };
+    for (int i = 0; i < 3; i++) {
+        t.extent[i] = call->node->in[0]->shape.at[WF_D + i];
+        t.tiles[i] = a->tiles[i];
+    }
+    spatial_move(call, true, t);
+}
+
+void wf_cuda_upsample(const struct wf_call *call)
+{
+    const struct wf_node *node = call->node;
+    in_and_out(call, upsample_of<Upsample>(call, node->in[0]->shape, node->out[0]->shape));
+}
+
+void wf_cuda_upsample_grad(const struct wf_call *call)
+{
+    const struct wf_node *node = call->node;
+    in_and_out(call, upsample_of<UpsampleGrad>(call, node->out[0]->shape, node->in[0]->shape));
+}
+
+void wf_cuda_broadcast(const struct wf_call *call)
+{
+    const struct wf_spread_attrs *a = (const struct wf_spread_attrs *)call->node->attrs;
+    in_and_out(call, Broadcast{ image_of(call->in[0]), image_of(call->out[0]), a->factor });
+}

@@ -1,0 +1,82 @@
+/*
+ * Kernels that look at all channels of a position. A position belongs to a team of 1 or 32 threads:
+ * one where there are few channels, a warp where there are many.
+ */
+#ifndef WF_DEVICE_CUDA_ROWS_CUH
+#define WF_DEVICE_CUDA_ROWS_CUH
+
+#include "device/cuda/device.cuh"
+
+namespace wf
+{
+
+enum { FEW_CHANNELS = 32 };
+
+struct Rows {
+    Walk positions;
+    int64_t channels;   /* of a whole position */
+    int64_t first, end; /* those that the work writes */
+    void *data[SIDES];  /* at channel 0 */
+    int dtype[SIDES];
+    int64_t step[SIDES]; /* along C */
+
+    template <class T> __device__ T *at(int side, int64_t offset, int64_t c) const
+    {
+        return (T *)data[side] + offset + c * step[side];
+    }
+    __device__ double any(int side, int64_t offset, int64_t c) const
+    {
+        return any_get(dtype[side], data[side], offset + c * step[side]);
+    }
+};
+
+/* The views at the work's positions, each from its channel 0 on. */
+inline Rows rows_over(const struct wf_region &work, int64_t channels,
+                      const struct wf_view *const views[], int n)
+{
+    Rows r = {};
+    Side sides[SIDES];
+    const struct wf_shape extent = extents(work);
+    int64_t lo[WF_AXES];
+    memcpy(lo, work.lo, sizeof lo);
+    lo[WF_C] = 0;
+    r.channels = channels;
+    r.first = work.lo[WF_C];
+    r.end = work.hi[WF_C];
+    for (int s = 0; s < n; s++) {
+        sides[s] = side_at(*views[s], lo);
+        r.data[s] = sides[s].data;
+        r.dtype[s] = sides[s].dtype;
+        r.step[s] = sides[s].stride[WF_C];
+    }
+    r.positions = walk_over(extent.at, WF_C, sides, n);
+    return r;
+}
+
+template <int Team> __device__ inline float team_max(float x)
+{
+    for (int m = Team / 2; m > 0; m /= 2) {
+        const float y = __shfl_xor_sync(0xffffffffu, x, m);
+        x = y > x || y != y ? y : x;
+    }
+    return x;
+}
+template <int Team, class A> __device__ inline A team_sum(A x)
+{
+    for (int m = Team / 2; m > 0; m /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, m);
+    return x;
+}
+
+/* f(Int<team>()) for the channels. */
+template <class F> void with_team(int64_t channels, F f)
+{
+    if (channels <= FEW_CHANNELS)
+        f(Int<1>());
+    else
+        f(Int<32>());
+}
+
+} // namespace wf
+
+#endif

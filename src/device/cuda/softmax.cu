@@ -1,0 +1,289 @@
+/* Softmax and layer norm: everything within a position. */
+#include "device/cuda/rows.cuh"
+#include "device/cuda/sums.cuh"
+
+namespace wf
+{
+
+/* --- softmax --- */
+
+template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax(const Rows r)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[2];
+    float top = -INFINITY, sum = 0;
+    r.positions.at(p, offset);
+    for (int64_t c = lane; c < r.channels; c += Team) {
+        const float x = to_arith(*r.at<const T>(0, offset[0], c));
+        top = x > top || x != x ? x : top;
+    }
+    top = team_max<Team>(top);
+    for (int64_t c = lane; c < r.channels; c += Team)
+        sum += expf(to_arith(*r.at<const T>(0, offset[0], c)) - top);
+    sum = team_sum<Team>(sum);
+    for (int64_t c = r.first + lane; c < r.end; c += Team)
+        *r.at<T>(1, offset[1], c) =
+            To<T>::from(expf(to_arith(*r.at<const T>(0, offset[0], c)) - top) / sum);
+}
+
+template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax_grad(const Rows r)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[3];
+    float dot = 0;
+    r.positions.at(p, offset);
+    for (int64_t c = lane; c < r.channels; c += Team)
+        dot +=
+            to_arith(*r.at<const T>(0, offset[0], c)) * to_arith(*r.at<const T>(1, offset[1], c));
+    dot = team_sum<Team>(dot);
+    for (int64_t c = r.first + lane; c < r.end; c += Team)
+        *r.at<T>(2, offset[2], c) = To<T>::from(to_arith(*r.at<const T>(0, offset[0], c)) *
+                                                (to_arith(*r.at<const T>(1, offset[1], c)) - dot));
+}
+
+/* --- layer norm --- */
+
+struct LayerNorm {
+    Table w, b;
+    double eps;
+};
+
+/* Mean and 1 / sqrt(var + eps) of a position; the variance around the mean, in a second pass. */
+template <class T, int Team>
+__device__ void moments_of(const Rows &r, int64_t offset, int lane, double eps, float *mean,
+                           float *rstd)
+{
+    float sum = 0, square = 0;
+    for (int64_t c = lane; c < r.channels; c += Team)
+        sum += to_arith(*r.at<const T>(0, offset, c));
+    *mean = team_sum<Team>(sum) / (float)r.channels;
+    for (int64_t c = lane; c < r.channels; c += Team) {
+        const float away = to_arith(*r.at<const T>(0, offset, c)) - *mean;
+        square += away * away;
+    }
+    square = team_sum<Team>(square) / (float)r.channels;
+    *rstd = (float)(1.0 / sqrt((double)square + eps));
+}
+
+template <class T, int Team>
+__global__ void __launch_bounds__(THREADS) layernorm(const Rows r, const LayerNorm l)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[2];
+    float mean, rstd;
+    r.positions.at(p, offset);
+    moments_of<T, Team>(r, offset[0], lane, l.eps, &mean, &rstd);
+    for (int64_t c = r.first + lane; c < r.end; c += Team) {
+        const float xhat = (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
+        const float b = l.b.data ? (float)l.b.get(0, c) : 0.0f;
+        *r.at<T>(1, offset[1], c) = To<T>::from(xhat * w + b);
+    }
+}
+
+template <class T, int Team>
+__global__ void __launch_bounds__(THREADS) layernorm_grad(const Rows r, const LayerNorm l)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[3];
+    float mean, rstd, sum = 0, dot = 0;
+    r.positions.at(p, offset);
+    moments_of<T, Team>(r, offset[0], lane, l.eps, &mean, &rstd);
+    for (int64_t c = lane; c < r.channels; c += Team) {
+        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
+        const float g = to_arith(*r.at<const T>(1, offset[1], c)) * w;
+        sum += g;
+        dot += g * (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+    }
+    sum = team_sum<Team>(sum) / (float)r.channels;
+    dot = team_sum<Team>(dot) / (float)r.channels;
+    for (int64_t c = r.first + lane; c < r.end; c += Team) {
+        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
+        const float g = to_arith(*r.at<const T>(1, offset[1], c)) * w;
+        const float xhat = (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+        *r.at<T>(2, offset[2], c) = To<T>::from(rstd * (g - sum - xhat * dot));
+    }
+}
+
+/* Mean and 1 / sqrt(var + eps) of every position, for the sums below. */
+template <class T, int Team>
+__global__ void __launch_bounds__(THREADS)
+    position_moments(const Rows r, const double eps, float *moments)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[1];
+    float mean, rstd;
+    r.positions.at(p, offset);
+    moments_of<T, Team>(r, offset[0], lane, eps, &mean, &rstd);
+    if (lane == 0) {
+        moments[2 * p] = mean;
+        moments[2 * p + 1] = rstd;
+    }
+}
+
+template <class T, int V> struct LayerSums {
+    enum { SUMS = 2, IN = 2, DEPTH = 4 };
+    struct Loaded {
+        Vec<T, V> x, dy;
+        float mean, rstd;
+    };
+    const float *moments;
+
+    __device__ void begin(const Columns &, const Lane &, int64_t)
+    {
+    }
+    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t p, Loaded &l) const
+    {
+        l.x.load((const T *)g.data[0] + offset[0]);
+        l.dy.load((const T *)g.data[1] + offset[1]);
+        l.mean = moments[2 * p];
+        l.rstd = moments[2 * p + 1];
+    }
+    template <class A> __device__ void add(const Loaded &l, A (&sum)[2][V]) const
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float dy = l.dy.get(j);
+            sum[0][j] += (A)(dy * (l.x.get(j) - l.mean) * l.rstd);
+            sum[1][j] += (A)dy;
+        }
+    }
+    __device__ void end(const Columns &, const Lane &, int64_t, double (&)[2][V]) const
+    {
+    }
+};
+
+static dim3 blocks_of(const Rows &r, int team)
+{
+    return blocks_for(r.positions.count * team, THREADS);
+}
+
+static LayerNorm layer_of(const struct wf_call *call, int w, int b)
+{
+    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
+    return LayerNorm{ table_of(call->in[w]), b < 0 ? Table{} : table_of(call->in[b]), a->eps };
+}
+
+/* f(T(), Int<team>()) over the given views. */
+template <class F>
+static void rows_call(const struct wf_call *call, const struct wf_view *const views[], int n, F f)
+{
+    if (is_empty(call->work))
+        return;
+    const Rows r = rows_over(call->work, call->node->in[0]->shape.at[WF_C], views, n);
+    with_type(call->in[0].dtype,
+              [&](auto t) { with_team(r.channels, [&](auto team) { f(r, t, team); }); });
+}
+
+template <class T, int V>
+static void layer_sums_run(const struct wf_call *call, const Columns &g, const Rows &r, double eps)
+{
+    const size_t parts = sums_scratch(1, r.channels, KINDS);
+    float *const moments = (float *)((char *)call->scratch + parts);
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    with_team(r.channels, [&](auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(position_moments<T, TEAM>, blocks_of(r, TEAM), THREADS, stream, r, eps, moments);
+    });
+    Parts out = {};
+    out.part = (double *)call->scratch;
+    out.tickets = sums_tickets(call, g);
+    out.out[0] = table_of(call->out[0]);
+    out.out[1] = table_of(call->out[1]);
+    out.factor = 1;
+    sums_run<T, V>(g, LayerSums<T, V>{ moments }, out, stream);
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_softmax(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    rows_call(call, views, 2, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(softmax<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call), r);
+    });
+}
+
+void wf_cuda_softmax_grad(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->in[1], &call->out[0] };
+    rows_call(call, views, 3, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(softmax_grad<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call),
+               r);
+    });
+}
+
+void wf_cuda_layernorm(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    const LayerNorm l = layer_of(call, 1, 2);
+    rows_call(call, views, 2, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(layernorm<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call), r,
+               l);
+    });
+}
+
+void wf_cuda_layernorm_grad(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->in[2], &call->out[0] };
+    const LayerNorm l = layer_of(call, 1, -1);
+    rows_call(call, views, 3, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(layernorm_grad<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call),
+               r, l);
+    });
+}
+
+bool wf_cuda_layernorm_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    const int64_t channels = p->node->in[0]->shape.at[WF_C];
+    const int64_t positions = is_empty(p->work) ? 0 : wf_region_count(p->work) / channels;
+    p->scratch_bytes = sums_scratch(1, channels, KINDS) +
+                       (size_t)larger<int64_t>(0, positions) * 2 * sizeof(float);
+    return true;
+}
+
+void wf_cuda_layernorm_wgrad(const struct wf_call *call)
+{
+    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
+    if (is_empty(call->work)) {
+        wf_cuda_set(&call->out[0], 0.0, wf_cuda_stream(call));
+        wf_cuda_set(&call->out[1], 0.0, wf_cuda_stream(call));
+        return;
+    }
+    struct wf_region work = call->work;
+    work.lo[WF_C] = 0;
+    work.hi[WF_C] = call->node->in[0]->shape.at[WF_C];
+    const struct wf_view *const views[] = { &call->in[0] };
+    const Side sides[2] = { side_at(call->in[0], work.lo), side_at(call->in[1], work.lo) };
+    const Rows r = rows_over(work, work.hi[WF_C], views, 1);
+    with_type(call->in[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        const Columns g = columns_over(work, false, sides, 2, Wide<T>::V);
+        if (g.v > 1)
+            layer_sums_run<T, Wide<T>::V>(call, g, r, a->eps);
+        else
+            layer_sums_run<T, 1>(call, g, r, a->eps);
+    });
+}

@@ -1,0 +1,85 @@
+/* gpu.h and what kernels ask of a device, on the host. */
+#include "gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/kernels.h"
+
+extern struct wf_emulate { /* tests/emulate/emulate.h */
+    bool reversed;
+    long launches, threads;
+} wf_emulate;
+
+static unsigned tickets[WF_CUDA_TICKETS];
+
+struct CUstream_st *wf_cuda_stream(const struct wf_call *call)
+{
+    (void)call;
+    return NULL;
+}
+
+unsigned *wf_cuda_tickets(const struct wf_call *call)
+{
+    (void)call;
+    return wf_emulate.reversed ? NULL : tickets;
+}
+
+const uint64_t *wf_cuda_step(const struct wf_call *call)
+{
+    static uint64_t step;
+    step = call->step;
+    return &step;
+}
+
+bool gpu_start(void)
+{
+    return true;
+}
+
+struct wf_context *gpu_context(void)
+{
+    return NULL;
+}
+
+void gpu_step(uint64_t step)
+{
+    (void)step; /* wf_cuda_step() takes it from the call */
+}
+
+void *gpu_alloc(size_t bytes)
+{
+    void *const memory = malloc(bytes ? bytes : 1);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+void gpu_free(void *memory)
+{
+    free(memory);
+}
+
+void gpu_put(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
+void gpu_get(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
+void gpu_turn(bool other_way)
+{
+    wf_emulate.reversed = other_way;
+}
+
+/* Every ticket was given back. */
+bool gpu_finish(void)
+{
+    for (int i = 0; i < WF_CUDA_TICKETS; i++)
+        if (tickets[i] != 0)
+            return false;
+    return true;
+}

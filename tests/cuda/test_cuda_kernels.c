@@ -1,0 +1,533 @@
+/*
+ * Every CUDA kernel against the reference kernel of its operator: on the operators' own cases and on
+ * larger ones, whole and on parts, in packed memory, inside larger buffers with and without the
+ * alignment that wide accesses need, with permuted axes, in place. Each runs twice, the second time
+ * with blocks and threads in the opposite order and without tickets: the bits must be the same.
+ *
+ * Built twice: with the kernels emulated on the host, and with those of the library for a GPU.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/cuda/kernels.h"
+#include "device/device.h"
+#include "gpu.h"
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "support.h"
+
+extern const struct wf_kernel *const wf_cuda_own_kernels[]; /* ends with NULL; made by the build */
+
+enum layout {
+    PACKED,
+    ALIGNED,  /* inside a larger buffer, whole vectors apart */
+    INSIDE,   /* inside a larger buffer, anywhere */
+    PERMUTED, /* channels first */
+    LAYOUTS
+};
+enum { MAX_VIEWS = 8 };
+
+/* A view of `box` on the host, with a guard of known bytes around it, and the same on the GPU. */
+struct guarded {
+    struct wf_view view, all; /* all: the view and its guard */
+    size_t bytes;
+    void *gpu;
+};
+
+static struct guarded guarded_new(enum wf_dtype dtype, struct wf_region box, enum layout layout,
+                                  int fill)
+{
+    static const int orders[LAYOUTS][WF_AXES] = {
+        { WF_N, WF_D, WF_H, WF_W, WF_C },
+        { WF_N, WF_D, WF_H, WF_W, WF_C },
+        { WF_N, WF_D, WF_H, WF_W, WF_C },
+        { WF_N, WF_C, WF_D, WF_H, WF_W },
+    };
+    struct wf_region around = box;
+    if (wf_region_is_empty(box))
+        around = wf_shape_region(WF_SHAPE(1, 1, 1, 1, 1));
+    for (int a = 0; a < WF_AXES && layout != PACKED; a++) {
+        const int more = layout == ALIGNED && a == WF_C ? 8 : 1;
+        around.lo[a] -= a == WF_W || a == WF_C ? more : 0;
+        around.hi[a] += a == WF_C && layout != ALIGNED ? 2 : more;
+    }
+    struct guarded m = { .bytes = (size_t)wf_region_count(around) * wf_dtype_size(dtype) };
+    void *const data = malloc(m.bytes);
+    assert_non_null(data);
+    memset(data, fill, m.bytes);
+    m.gpu = gpu_alloc(m.bytes);
+    m.all = wf_view_dense(data, dtype, around);
+    int64_t stride = 1;
+    for (int k = WF_AXES - 1; k >= 0; k--) {
+        const int a = orders[layout][k];
+        m.all.stride[a] = stride;
+        stride *= around.hi[a] - around.lo[a];
+    }
+    m.view = m.all;
+    if (wf_region_is_empty(box))
+        m.view.box = box;
+    else
+        m.view = wf_view_part(m.all, box);
+    return m;
+}
+
+static void guarded_free(struct guarded *m)
+{
+    if (!m->all.data)
+        return;
+    free(m->all.data);
+    gpu_free(m->gpu);
+}
+
+/* The view in the GPU's memory. */
+static struct wf_view on_gpu(const struct guarded *m)
+{
+    struct wf_view v = m->view;
+    if (m->all.data)
+        v.data = (char *)m->gpu + ((char *)v.data - (char *)m->all.data);
+    return v;
+}
+
+static bool inside(struct wf_region r, const int64_t at[WF_AXES])
+{
+    for (int a = 0; a < WF_AXES; a++)
+        if (at[a] < r.lo[a] || at[a] >= r.hi[a])
+            return false;
+    return true;
+}
+
+/* One run of a node. */
+struct trial {
+    const struct wf_node *node;
+    const struct wf_kernel *kernel; /* NULL: the reference */
+    const struct support_values *values;
+    struct wf_region work;
+    enum layout layout;
+    int alias; /* in[alias] is also out[0]; -1: none */
+    bool other_way;
+    struct guarded in[MAX_VIEWS], out[MAX_VIEWS];
+};
+
+static void trial_init(struct trial *t)
+{
+    const struct wf_node *node = t->node;
+    assert_true(node->n_in <= MAX_VIEWS && node->n_out <= MAX_VIEWS);
+    for (int i = 0; i < node->n_in; i++) {
+        t->in[i] = (struct guarded){ 0 };
+        if (!node->in[i])
+            continue;
+        const struct wf_view *from = &t->values->views[node->in[i]->id];
+        const struct wf_region box = wf_region_intersect(wf_op_reads(node, i, t->work), from->box);
+        t->in[i] = guarded_new(from->dtype, box, t->layout, 0xff); /* NaN around it */
+        if (!wf_region_is_empty(box)) {
+            const struct wf_view part = wf_view_part(*from, box);
+            wf_view_copy(&t->in[i].view, &part);
+        }
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        const bool whole = wf_op_sums_over(node) || node->out[o]->everywhere;
+        const struct wf_region box = whole ? wf_shape_region(node->out[o]->shape) : t->work;
+        t->out[o] = guarded_new(node->out[o]->dtype, box, t->layout, 0x3a);
+    }
+}
+
+static void trial_release(struct trial *t)
+{
+    for (int i = 0; i < t->node->n_in; i++)
+        guarded_free(&t->in[i]);
+    for (int o = 0; o < t->node->n_out; o++)
+        guarded_free(&t->out[o]);
+}
+
+static void run_reference(const struct trial *t)
+{
+    struct wf_view in[MAX_VIEWS] = { 0 }, out[MAX_VIEWS] = { 0 };
+    for (int i = 0; i < t->node->n_in; i++)
+        in[i] = t->in[i].view;
+    for (int o = 0; o < t->node->n_out; o++)
+        out[o] = t->out[o].view;
+    t->node->op->reference(&(struct wf_call){
+        .node = t->node, .work = t->work, .in = in, .out = out, .seed = 5, .step = 3 });
+}
+
+static void run_kernel(const struct trial *t)
+{
+    struct wf_view in[MAX_VIEWS] = { 0 }, out[MAX_VIEWS] = { 0 };
+    struct wf_view no_in[MAX_VIEWS] = { 0 }, no_out[MAX_VIEWS] = { 0 };
+    for (int i = 0; i < t->node->n_in; i++) {
+        no_in[i] = in[i] = on_gpu(&t->in[i]);
+        if (t->in[i].gpu)
+            gpu_put(t->in[i].gpu, t->in[i].all.data, t->in[i].bytes);
+    }
+    for (int o = 0; o < t->node->n_out; o++) {
+        no_out[o] = out[o] = on_gpu(&t->out[o]);
+        gpu_put(t->out[o].gpu, t->out[o].all.data, t->out[o].bytes);
+    }
+    if (t->alias >= 0)
+        out[0] = no_out[0] = in[t->alias];
+    for (int i = 0; i < MAX_VIEWS; i++)
+        no_in[i].data = no_out[i].data = NULL;
+    struct wf_prepare p = {
+        .node = t->node,
+        .work = t->work,
+        .in = no_in,
+        .out = no_out,
+        .threads = 1,
+        .context = gpu_context(),
+    };
+    struct wf_err err = { 0 };
+    if (t->kernel->prepare && !t->kernel->prepare(&p, &err))
+        fail_msg("%s: %s", t->node->op->name, err.text);
+    void *const scratch = gpu_alloc(p.scratch_bytes), *const junk = malloc(p.scratch_bytes + 1);
+    assert_non_null(junk);
+    memset(junk, 0xff, p.scratch_bytes);
+    gpu_put(scratch, junk, p.scratch_bytes);
+    gpu_turn(t->other_way);
+    t->kernel->run(&(struct wf_call){ .node = t->node,
+                                      .work = t->work,
+                                      .in = in,
+                                      .out = out,
+                                      .scratch = scratch,
+                                      .prepared = p.prepared,
+                                      .seed = 5,
+                                      .step = 3,
+                                      .context = gpu_context() });
+    if (!gpu_finish())
+        fail_msg("%s: the GPU reports an error", t->node->op->name);
+    for (int i = 0; i < t->node->n_in; i++)
+        if (t->in[i].gpu)
+            gpu_get(t->in[i].all.data, t->in[i].gpu, t->in[i].bytes);
+    for (int o = 0; o < t->node->n_out; o++)
+        gpu_get(t->out[o].all.data, t->out[o].gpu, t->out[o].bytes);
+    gpu_free(scratch);
+    free(junk);
+    if (t->kernel->release)
+        t->kernel->release(p.prepared);
+}
+
+static double tolerance(const struct wf_node *node)
+{
+    double most = 1e-5;
+    for (int o = 0; o < node->n_out; o++)
+        if (node->out[o]->dtype == WF_BF16 || node->out[o]->dtype == WF_F16)
+            most = 1e-2;
+    return most;
+}
+
+/* Inside the box the numbers agree, outside of it nothing was written. */
+static void compare(const struct trial *t, const struct guarded *got, const struct guarded *want,
+                    double tol)
+{
+    double scale = 1e-30;
+    for (struct wf_cursor c = wf_cursor(want->view.box); wf_cursor_next(&c);) {
+        const double v = fabs(wf_view_at(&want->view, c.at));
+        scale = v > scale ? v : scale;
+    }
+    const size_t size = wf_dtype_size(got->all.dtype);
+    for (struct wf_cursor c = wf_cursor(got->all.box); wf_cursor_next(&c);) {
+        const int64_t at = wf_view_offset(&got->all, c.at[0], c.at[1], c.at[2], c.at[3], c.at[4]);
+        const char *a = (const char *)got->all.data + at * (int64_t)size;
+        const char *b = (const char *)want->all.data + at * (int64_t)size;
+        const double x = wf_view_at(&got->all, c.at), y = wf_view_at(&want->all, c.at);
+        if (memcmp(a, b, size) == 0 || (isnan(x) && isnan(y)))
+            continue;
+        if (!inside(got->view.box, c.at) || !(fabs(x - y) <= tol * scale))
+            fail_msg("%s (%s), layout %d, alias %d, tolerance %g, at (%d,%d,%d,%d,%d) of "
+                     "[%d,%d,%d,%d,%d): %.9g, wanted %.9g",
+                     t->node->op->name, wf_dtype_name(got->all.dtype), (int)t->layout, t->alias,
+                     tol, (int)c.at[0], (int)c.at[1], (int)c.at[2], (int)c.at[3], (int)c.at[4],
+                     (int)got->view.box.hi[0], (int)got->view.box.hi[1], (int)got->view.box.hi[2],
+                     (int)got->view.box.hi[3], (int)got->view.box.hi[4], x, y);
+    }
+}
+
+static void check_trial(struct trial t)
+{
+    static const double same_bits = 0;
+    struct trial want = t, one = t, two = t;
+    want.alias = -1;
+    two.other_way = true;
+    trial_init(&want);
+    run_reference(&want);
+    trial_init(&one);
+    run_kernel(&one);
+    trial_init(&two);
+    run_kernel(&two);
+    for (int o = 0; o < t.node->n_out; o++) {
+        const struct guarded *a = o == 0 && t.alias >= 0 ? &one.in[t.alias] : &one.out[o];
+        const struct guarded *b = o == 0 && t.alias >= 0 ? &two.in[t.alias] : &two.out[o];
+        if (t.alias < 0)
+            compare(&t, a, &want.out[o], tolerance(t.node));
+        compare(&t, b, a, same_bits);
+    }
+    if (t.alias >= 0) {
+        /* The guards differ: compare what is inside. */
+        struct guarded got = { .view = one.in[t.alias].view, .all = one.in[t.alias].view };
+        struct guarded ref = { .view = want.out[0].view, .all = want.out[0].view };
+        compare(&t, &got, &ref, tolerance(t.node));
+    }
+    trial_release(&want);
+    trial_release(&one);
+    trial_release(&two);
+}
+
+static void check_region(struct trial t)
+{
+    const struct wf_node *node = t.node;
+    for (t.layout = PACKED; t.layout < LAYOUTS; t.layout++) {
+        t.alias = -1;
+        check_trial(t);
+        for (int i = 0; i < node->n_in; i++)
+            if ((node->op->inplace >> i & 1u) && node->in[i] &&
+                node->in[i]->dtype == node->out[0]->dtype &&
+                node->in[i]->everywhere == node->out[0]->everywhere &&
+                wf_shape_equal(node->in[i]->shape, node->out[0]->shape)) {
+                t.alias = i;
+                check_trial(t);
+            }
+    }
+}
+
+/* Whole and an inner box; of small images also two parts along an axis, some of the channels where
+ * the operator lets them be cut, and nothing where that must give zeros. */
+static void check_kernel(const struct wf_node *node, const struct wf_kernel *kernel,
+                         const struct support_values *values)
+{
+    struct trial t = { .node = node, .kernel = kernel, .values = values };
+    const struct wf_region whole = wf_shape_region(wf_op_domain(node)->shape);
+    t.work = whole;
+    check_region(t);
+    if (wf_op_domain(node)->everywhere)
+        return;
+    for (int a = 0; a < WF_C; a++)
+        if (whole.hi[a] > 2) {
+            t.work.lo[a] = 1;
+            t.work.hi[a] = whole.hi[a] - 1;
+        }
+    check_region(t);
+    if (wf_region_count(whole) > 4096)
+        return;
+    for (int a = 0; a < WF_C; a++) {
+        const int64_t extent = whole.hi[a], cut = (extent + 1) / 3;
+        if (cut < 1 || cut >= extent)
+            continue;
+        t.work = whole;
+        t.work.hi[a] = cut;
+        check_region(t);
+        t.work = whole;
+        t.work.lo[a] = cut;
+        check_region(t);
+    }
+    t.work = whole;
+    t.work.hi[WF_H] = t.work.lo[WF_H];
+    if (wf_op_sums_over(node))
+        check_region(t);
+}
+
+static const struct wf_kernel *kernel_of(const struct wf_node *node)
+{
+    for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++)
+        if (strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
+            return *k;
+    return NULL;
+}
+
+static void check_case(const struct wf_op *op, const struct wf_case *from, enum wf_dtype dtype)
+{
+    struct support_case c;
+    struct wf_err err = { 0 };
+    if (!support_case_build(op, from, dtype, &c, &err))
+        fail_msg("%s: %s", op->name, err.text);
+    struct support_values v = support_values_new(c.g);
+    support_case_fill(&c, &v, 7);
+    support_run_reference(c.g, &v, true);
+    for (size_t i = 0; i < c.g->n_nodes; i++) {
+        const struct wf_kernel *const kernel = kernel_of(c.g->nodes[i]);
+        if (!kernel)
+            fail_msg("'%s' has no kernel for a node '%s'", op->name, c.g->nodes[i]->op->name);
+        check_kernel(c.g->nodes[i], kernel, &v);
+    }
+    support_values_free(&v);
+    wf_graph_free(c.g);
+}
+
+static void check_cases_of_all_operators(enum wf_dtype dtype)
+{
+    for (const struct wf_op *const *op = wf_op_table; *op; op++)
+        for (const struct wf_case *from = (*op)->cases; from && from->kinds; from++)
+            check_case(*op, from, dtype);
+}
+
+static void kernels__equal_their_reference_in_f32(void **state)
+{
+    check_cases_of_all_operators(WF_F32);
+}
+
+static void kernels__equal_their_reference_in_bf16(void **state)
+{
+    check_cases_of_all_operators(WF_BF16);
+}
+
+static void kernels__equal_their_reference_in_f16(void **state)
+{
+    check_cases_of_all_operators(WF_F16);
+}
+
+/* --- larger: wide accesses, several blocks, many channels --- */
+
+static struct wf_value *build_batch_norm(struct wf_graph *g, struct wf_value *const in[])
+{
+    return wf_batch_norm(g, in[0], &(struct wf_norm){ .name = "n", .act = WF_RELU });
+}
+
+static struct wf_value *build_group_norm(struct wf_graph *g, struct wf_value *const in[])
+{
+    return wf_group_norm(
+        g, in[0],
+        &(struct wf_norm){ .name = "n", .groups = 3, .act = WF_LEAKY_RELU, .slope = 0.1 });
+}
+
+static struct wf_value *build_cross_entropy(struct wf_graph *g, struct wf_value *const in[])
+{
+    return wf_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "l" });
+}
+
+static struct wf_value *build_dice(struct wf_graph *g, struct wf_value *const in[])
+{
+    return wf_dice(g, in[0], in[1], &(struct wf_loss){ .name = "l" });
+}
+
+/* A shape as an initialiser of static data. */
+#define S(...)                                                                                     \
+    {                                                                                              \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+static const struct {
+    const char *op;
+    struct wf_case from;
+} larger[] = {
+    { "norm", { NULL, "x", { S(1, 1, 21, 40, 64) }, 0, build_batch_norm } },
+    { "norm", { NULL, "x", { S(1, 1, 9, 17, 24) }, 0, build_batch_norm } },
+    { "norm", { NULL, "x", { S(2, 1, 5, 7, 264) }, 0, build_batch_norm } },
+    { "norm", { NULL, "x", { S(2, 1, 11, 9, 48) }, 0, build_group_norm } },
+    { "norm", { NULL, "x", { S(1, 1, 9, 11, 33) }, 0, build_batch_norm } },
+    { "moments", { "groups=1 per_sample=1", "X", { S(3, 1, 13, 40, 16) }, 0, NULL } },
+    { "global_pool", { "factor=0.5", "x", { S(2, 1, 37, 41, 32) }, 0, NULL } },
+    { "maxpool", { "kernel=[1,2,2] stride=[1,2,2]", "x", { S(1, 1, 11, 20, 16) }, 0, NULL } },
+    { "maxpool", { "kernel=[2,2,2] stride=[2,2,2]", "x", { S(1, 4, 7, 6, 16) }, 0, NULL } },
+    { "maxpool",
+      { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1]",
+        "x",
+        { S(1, 1, 9, 12, 16) },
+        0,
+        NULL } },
+    { "avgpool",
+      { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1] exclude_pad=1",
+        "x",
+        { S(1, 1, 9, 12, 16) },
+        0,
+        NULL } },
+    { "upsample", { "mode=linear extent=[1,12,21]", "x", { S(1, 1, 6, 10, 8) }, 0, NULL } },
+    { "upsample", { "mode=nearest extent=[2,12,20]", "x", { S(1, 1, 6, 10, 8) }, 0, NULL } },
+    { "upsample", { "mode=linear extent=[1,5,9]", "x", { S(1, 1, 9, 40, 3) }, 0, NULL } },
+    { "concat",
+      { "", "xxx", { S(1, 1, 9, 11, 8), S(1, 1, 9, 11, 32), S(1, 1, 9, 11, 16) }, 0, NULL } },
+    { "add", { "", "xx", { S(1, 1, 17, 21, 33), S(1, 1, 17, 21, 33) }, 0, NULL } },
+    { "act", { "act=gelu", "x", { S(1, 1, 17, 11, 16) }, 0, NULL } },
+    { "softmax", { "", "x", { S(1, 1, 7, 11, 70) }, 0, NULL } },
+    { "layernorm",
+      { "eps=1e-5",
+        "xpp",
+        { S(1, 1, 7, 11, 96), S(1, 1, 1, 1, 96), S(1, 1, 1, 1, 96) },
+        0,
+        NULL } },
+    { "ce", { NULL, "xt", { S(1, 1, 27, 29, 5), S(1, 1, 27, 29, 1) }, 5, build_cross_entropy } },
+    { "ce", { NULL, "xt", { S(5, 1, 1, 1, 100), S(5, 1, 1, 1, 1) }, 100, build_cross_entropy } },
+    { "dice", { NULL, "xt", { S(1, 1, 27, 29, 3), S(1, 1, 27, 29, 1) }, 3, build_dice } },
+    { "mse", { "", "xX", { S(1, 1, 17, 21, 33), S(1, 1, 17, 21, 33) }, 0, NULL } },
+    { "dropout", { "p=0.3 stream=9", "x", { S(1, 1, 17, 21, 16) }, 0, NULL } },
+    { "dropout", { "p=0.3 stream=9", "x", { S(1, 1, 7, 11, 9) }, 0, NULL } },
+    { "pad", { "lo=[0,0,2,-3,0] hi=[0,0,-1,5,0]", "x", { S(1, 1, 7, 11, 16) }, 0, NULL } },
+    { "tile", { "tiles=[1,2,2] extent=[1,4,6]", "x", { S(1, 1, 7, 11, 16) }, 0, NULL } },
+    { "conv",
+      { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
+        "xpp",
+        { S(1, 1, 12, 13, 17), S(70, 1, 3, 3, 17), S(1, 1, 1, 1, 70) },
+        0,
+        NULL } },
+    { "conv",
+      { "stride=[1,2,1] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,0,0] groups=2",
+        "xp-",
+        { S(2, 1, 40, 23, 6), S(4, 1, 2, 2, 3) },
+        0,
+        NULL } },
+};
+
+static void kernels__equal_their_reference_on_larger_images(void **state)
+{
+    for (size_t i = 0; i < sizeof larger / sizeof *larger; i++) {
+        const struct wf_op *op = wf_op_find(larger[i].op);
+        assert_non_null(op);
+        check_case(op, &larger[i].from, WF_F32);
+        check_case(op, &larger[i].from, WF_BF16);
+    }
+}
+
+/* The variance of 1e4 + noise of 0.01: sums in f32, or not shifted, would lose it. */
+static void moments__keep_a_small_deviation_from_a_large_mean(void **state)
+{
+    struct wf_err err = { 0 };
+    struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    const struct wf_shape shape = WF_SHAPE(1, 1, 64, 128, 4);
+    struct wf_value *x = wf_input(g, "x", WF_F32, shape);
+    const struct wf_norm_attrs attrs = { .groups = 4, .count = 64 * 128 };
+    const struct wf_node *node = wf_node_add(g, wf_op_find("moments"), "m", &attrs, 1, &x);
+    assert_true(wf_graph_ok(g, &err));
+    struct support_values v = support_values_new(g);
+    const struct wf_view *view = &v.views[x->id];
+    support_fill_random(view, 3, 4);
+    double exact = 0, mean = 0;
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
+        wf_view_set(view, c.at, 1e4 + 0.01 * wf_view_at(view, c.at));
+        mean += c.at[WF_C] == 2 ? wf_view_at(view, c.at) / (64 * 128) : 0;
+    }
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);)
+        exact += c.at[WF_C] == 2 ? pow(wf_view_at(view, c.at) - mean, 2) / (64 * 128) : 0;
+    struct trial t = {
+        .node = node, .kernel = kernel_of(node), .values = &v, .work = view->box, .alias = -1
+    };
+    trial_init(&t);
+    run_kernel(&t);
+    const double sum = wf_view_get(&t.out[0].view, 0, 0, 0, 0, 2) / (64 * 128);
+    const double square = wf_view_get(&t.out[0].view, 0, 0, 0, 0, 4 + 2) / (64 * 128);
+    assert_true(fabs((square - sum * sum) / exact - 1) < 1e-3);
+    trial_release(&t);
+    support_values_free(&v);
+    wf_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels__equal_their_reference_in_f32),
+        cmocka_unit_test(kernels__equal_their_reference_in_bf16),
+        cmocka_unit_test(kernels__equal_their_reference_in_f16),
+        cmocka_unit_test(kernels__equal_their_reference_on_larger_images),
+        cmocka_unit_test(moments__keep_a_small_deviation_from_a_large_mean),
+    };
+    if (!gpu_start())
+        return 77; /* not run: ctest shows it as skipped */
+    gpu_step(3);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
