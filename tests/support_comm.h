@@ -17,7 +17,12 @@ typedef bool body(struct wf_comm *comm, void *arg, struct wf_err *err);
 bool under_mpi(void);
 void run_on_mpi(body *b, void *arg);
 void run_on_threads(int size, body *b, void *arg);
-/* `mpi` under mpirun; otherwise `self`, and `threads` with 1, 2, 3 and 5 ranks. */
+/* Every way to sum. */
+enum { SUM_WAYS = 5 };
+extern const struct wf_sum_options sum_ways[SUM_WAYS];
+
+/* `mpi` under mpirun; otherwise `self`, and `threads` with 1, 2, 3, 5 and 7 ranks. With every way to
+ * sum. */
 void on_every_comm(body *b, void *arg);
 
 /* --- for bodies: true, or an error that says what was expected --- */

@@ -1,10 +1,11 @@
 /* mpirun: 1 2 3 5 */
-/* The contract of comm/comm.h, kept by all who carry it: `self`, `threads` with 1, 2, 3 and 5 ranks,
- * and, under mpirun with WIDEFIELD_TEST_COMM=mpi, `mpi`. */
+/* The contract of comm/comm.h, kept by all who carry it: `self`, `threads` with 1, 2, 3, 5 and
+ * 7 ranks, with every way to sum, and, under mpirun with WIDEFIELD_TEST_COMM=mpi, `mpi`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,6 +13,7 @@
 #ifdef WF_HAVE_MPI
 #include "comm/mpi.h"
 #endif
+#include "comm/sums.h"
 #include "support_comm.h"
 
 /* --- exchange --- */
@@ -270,14 +272,15 @@ static void sum__of_every_dtype_is_right(void **state)
 static float noise(int rank, size_t i)
 {
     const uint32_t bits = (uint32_t)(i * 2654435761u) ^ (uint32_t)(rank * 40503u + 977u) * 69069u;
-    return (float)(bits >> 8) / 8388608.0f - 1.0f;
+    return ((float)(bits >> 8) / 8388608.0f - 1.0f) * (0.3f + 0.1f * (float)rank);
 }
 
 /* Numbers whose sum depends on the order of adding. */
 static bool sums_much(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const size_t count = 1'000'003; /* 4 MB, no multiple of anything */
-    const bool rank_order = strcmp(wf_comm_name(comm), "mpi") != 0;
+    const bool rank_order = strcmp(wf_comm_name(comm), "mpi") != 0 &&
+                            wf_comm_sum_way(comm, count * sizeof(float)) == WF_SUM_LIBRARY;
     float *data = malloc(count * sizeof *data);
     for (size_t i = 0; i < count; i++)
         data[i] = noise(wf_comm_rank(comm), i);
@@ -294,6 +297,42 @@ static bool sums_much(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     free(data);
     return ok;
+}
+
+/* Each number is rounded to bf16 at most once for each of the ways' hops, and added in f32. */
+static bool sums_rounded(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    enum { COUNT = 20'011 };
+    const int size = wf_comm_size(comm);
+    struct wf_sum_options options = comm->sums->options;
+    options.wire = WF_BF16;
+    float *data = malloc(COUNT * sizeof *data);
+    for (size_t i = 0; i < COUNT; i++)
+        data[i] = noise(wf_comm_rank(comm), i);
+    struct wf_request *request = NULL;
+    bool ok = wf_comm_set_sums(comm, &options, err) &&
+              wf_comm_sum_rounded_begin(comm, data, COUNT, &request, err) &&
+              wf_comm_sum_end(comm, request, err) &&
+              is_same_everywhere(comm, data, COUNT * sizeof *data, err);
+    int exact = 0;
+    for (size_t i = 0; i < COUNT && ok; i++) {
+        double want = 0, magnitude = 0;
+        for (int r = 0; r < size; r++) {
+            want += (double)noise(r, i);
+            magnitude += fabs((double)noise(r, i));
+        }
+        exact += fabs((double)data[i] - want) < 1e-7 * magnitude;
+        if (fabs((double)data[i] - want) > size * magnitude / 256)
+            ok = wf_err_set(err, WF_ERR_FAILED, "element %zu: expected %.9g, got %.9g", i, want,
+                            (double)data[i]);
+    }
+    free(data);
+    return ok && is(exact > COUNT / 2, size == 1, "were they sent as bf16", err);
+}
+
+static void sum__of_gradients_may_travel_as_bf16(void **state)
+{
+    on_every_comm(sums_rounded, NULL);
 }
 
 static void sum__of_several_megabytes_has_the_same_bits_on_every_rank(void **state)
@@ -330,6 +369,39 @@ static bool sum_amid_exchange(struct wf_comm *comm, void *arg, struct wf_err *er
 static void sum__may_be_in_flight_together_with_an_exchange(void **state)
 {
     on_every_comm(sum_amid_exchange, NULL);
+}
+
+/* Everybody but rank 0 ends the sum before it sends what rank 0 waits for before it ends the sum: a
+ * rank that waits for anything carries its part of all sums. */
+static bool sum_while_waiting(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    enum { COUNT = 50'000 };
+    const int me = wf_comm_rank(comm), size = wf_comm_size(comm);
+    int32_t *data = malloc(COUNT * sizeof *data);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = me + i;
+    int in[RANKS_MOST] = { 0 };
+    struct wf_message m[RANKS_MOST];
+    struct wf_request *s = NULL;
+    bool ok = wf_comm_sum_begin(comm, data, COUNT, WF_I32, &s, err);
+    for (int r = 1; r < size; r++)
+        m[r - 1] = from(r, 4, &in[r], sizeof(int));
+    const struct wf_message mine = to(0, 4, &me, sizeof me);
+    if (me == 0)
+        ok = ok && exchange(comm, size - 1, m, err) && wf_comm_sum_end(comm, s, err);
+    else
+        ok = ok && wf_comm_sum_end(comm, s, err) && exchange(comm, 1, &mine, err);
+    for (int i = 0; i < COUNT && ok; i++)
+        ok = is(data[i], (int64_t)size * i + size * (size - 1) / 2, "sum", err);
+    for (int r = 1; r < size && me == 0 && ok; r++)
+        ok = is(in[r], r, "message", err);
+    free(data);
+    return ok;
+}
+
+static void sum__goes_on_while_a_rank_waits_for_something_else(void **state)
+{
+    on_every_comm(sum_while_waiting, NULL);
 }
 
 static bool many_sums(struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -536,7 +608,9 @@ int main(void)
         cmocka_unit_test(exchange__many_may_be_in_flight_and_end_in_any_order),
         cmocka_unit_test(sum__of_every_dtype_is_right),
         cmocka_unit_test(sum__of_several_megabytes_has_the_same_bits_on_every_rank),
+        cmocka_unit_test(sum__of_gradients_may_travel_as_bf16),
         cmocka_unit_test(sum__may_be_in_flight_together_with_an_exchange),
+        cmocka_unit_test(sum__goes_on_while_a_rank_waits_for_something_else),
         cmocka_unit_test(sum__several_may_be_in_flight),
         cmocka_unit_test(broadcast__from_each_root_reaches_all),
         cmocka_unit_test(split__by_colour_and_again),

@@ -30,6 +30,7 @@ enum waiting { IN_RECEIVE, IN_SEND, IN_SUM, IN_BARRIER, IN_BROADCAST, IN_SPLIT, 
 /* A run of threads ends with the culprit's error; what else was wrong must be kept elsewhere. */
 struct abort_case {
     enum waiting in;
+    const struct wf_sum_options *sums; /* NULL: as they come */
     atomic_int wrong;
     struct wf_err why;
 };
@@ -106,15 +107,16 @@ static bool fails_on_one(struct wf_comm *comm, enum waiting in, struct wf_err *e
 static bool aborts(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct abort_case *c = arg;
-    const bool ok = fails_on_one(comm, c->in, err);
+    const bool ok =
+        (!c->sums || wf_comm_set_sums(comm, c->sums, err)) && fails_on_one(comm, c->in, err);
     if (!ok && atomic_fetch_add(&c->wrong, 1) == 0)
         c->why = *err;
     return ok;
 }
 
-static void run_aborts(enum waiting in)
+static void run_aborts_by(enum waiting in, const struct wf_sum_options *sums)
 {
-    struct abort_case c = { .in = in };
+    struct abort_case c = { .in = in, .sums = sums };
     struct wf_err err = { 0 };
     if (under_mpi()) {
         run_on_mpi(aborts, &c);
@@ -135,6 +137,11 @@ static void run_aborts(enum waiting in)
     }
 }
 
+static void run_aborts(enum waiting in)
+{
+    run_aborts_by(in, NULL);
+}
+
 static void abort__reaches_ranks_that_wait_for_a_message(void **state)
 {
     run_aborts(IN_RECEIVE);
@@ -146,6 +153,11 @@ static void abort__reaches_ranks_that_wait_for_a_receiver(void **state)
 static void abort__reaches_ranks_in_a_sum(void **state)
 {
     run_aborts(IN_SUM);
+}
+static void abort__reaches_ranks_in_a_sum_by_messages(void **state)
+{
+    for (int way = 1; way < SUM_WAYS; way++)
+        run_aborts_by(IN_SUM, &sum_ways[way]);
 }
 static void abort__reaches_ranks_in_a_barrier(void **state)
 {
@@ -174,6 +186,7 @@ int main(void)
         cmocka_unit_test(abort__reaches_ranks_that_wait_for_a_message),
         cmocka_unit_test(abort__reaches_ranks_that_wait_for_a_receiver),
         cmocka_unit_test(abort__reaches_ranks_in_a_sum),
+        cmocka_unit_test(abort__reaches_ranks_in_a_sum_by_messages),
         cmocka_unit_test(abort__reaches_ranks_in_a_barrier),
         cmocka_unit_test(abort__reaches_ranks_in_a_broadcast),
         cmocka_unit_test(abort__reaches_ranks_in_a_split),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/blame.h"
+#include "comm/sums.h"
 
 enum { TAG_MAX = 32000 };
 
@@ -43,17 +44,74 @@ bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, stru
     return !request || comm->vtable->exchange_end(comm, request, err);
 }
 
+/* --- sums --- */
+
+/* Fixed, not timed at the start of a run: the order of additions is part of a run's numbers, and they
+ * must not depend on how busy a machine was. `widefield bench allreduce` holds it against the others. */
+static enum wf_sum_way fastest(const struct wf_comm *comm, size_t bytes)
+{
+    if (strcmp(comm->vtable->name, "mpi") != 0)
+        return WF_SUM_LIBRARY; /* threads add straight from each other's memory */
+    if (comm->sums->n_nodes > 1 && comm->sums->n_nodes < comm->size)
+        return WF_SUM_NODES;
+    (void)bytes;
+    return WF_SUM_TREE;
+}
+
+enum wf_sum_way wf_comm_sum_way(const struct wf_comm *comm, size_t bytes)
+{
+    if (!comm->sums || !comm->vtable->exchange_test || comm->size == 1)
+        return WF_SUM_LIBRARY;
+    const enum wf_sum_way way = comm->sums->options.way;
+    return way == WF_SUM_AUTO ? fastest(comm, bytes) : way;
+}
+
+int wf_comm_nodes(const struct wf_comm *comm)
+{
+    return comm->sums ? comm->sums->n_nodes : 1;
+}
+
+bool wf_comm_set_sums(struct wf_comm *comm, const struct wf_sum_options *options,
+                      struct wf_err *err)
+{
+    WF_BUG_ON(comm->sums && comm->sums->flight->first, "sums of rank %d are in flight", comm->rank);
+    wf_sums_free(comm->sums, false);
+    comm->sums = NULL;
+    return wf_sums_attach(comm, options, NULL, err);
+}
+
+static bool begin_sum(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
+                      enum wf_dtype wire, struct wf_request **request, struct wf_err *err)
+{
+    *request = NULL;
+    enum wf_sum_way way = wf_comm_sum_way(comm, count * wf_dtype_size(dtype));
+    if (wire != dtype && way == WF_SUM_LIBRARY && comm->vtable->exchange_test)
+        way = WF_SUM_TREE; /* the library knows no such type */
+    if (way == WF_SUM_LIBRARY || comm->size == 1 || count == 0)
+        return comm->vtable->sum_begin(comm, data, count, dtype, request, err);
+    return wf_sums_begin(comm, way, data, count, dtype, wire, request, err);
+}
+
 bool wf_comm_sum_begin(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
                        struct wf_request **request, struct wf_err *err)
 {
     WF_BUG_ON(dtype == WF_U8 || dtype >= WF_DTYPES, "no sum of dtype %d", (int)dtype);
     WF_BUG_ON(!data && count > 0, "%zu elements of nothing", count);
-    *request = NULL;
-    return comm->vtable->sum_begin(comm, data, count, dtype, request, err);
+    return begin_sum(comm, data, count, dtype, dtype, request, err);
+}
+
+bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
+                               struct wf_request **request, struct wf_err *err)
+{
+    WF_BUG_ON(!data && count > 0, "%zu elements of nothing", count);
+    const enum wf_dtype wire = comm->sums && comm->sums->options.wire == WF_BF16 ? WF_BF16 : WF_F32;
+    return begin_sum(comm, data, count, WF_F32, wire, request, err);
 }
 
 bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err)
 {
+    if (request && wf_sums_has(comm, request))
+        return wf_sums_end(comm, request, err);
     return !request || comm->vtable->sum_end(comm, request, err);
 }
 
@@ -122,13 +180,42 @@ bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub, struc
 {
     WF_BUG_ON(colour < 0, "colour %d", colour);
     *sub = NULL;
-    return comm->vtable->split(comm, colour, sub, err);
+    if (!comm->vtable->split(comm, colour, sub, err))
+        return false;
+    (*sub)->world_rank = comm->world_rank;
+    (*sub)->place = comm->place;
+    if (!comm->sums || wf_sums_attach(*sub, &comm->sums->options, comm->sums->flight, err))
+        return true;
+    wf_comm_free(*sub);
+    *sub = NULL;
+    return false;
+}
+
+bool wf_comm_exchange_wait_any(struct wf_comm *comm, int count, struct wf_request *const *requests,
+                               int *which, struct wf_err *err)
+{
+    int there = 0;
+    for (int i = 0; i < count; i++)
+        there += requests[i] != NULL;
+    WF_BUG_ON(there == 0, "none of %d requests to wait for", count);
+    return comm->vtable->exchange_wait_any(comm, count, requests, which, err);
+}
+
+int wf_comm_local_rank(const struct wf_comm *comm)
+{
+    return comm->place.rank;
+}
+
+int wf_comm_local_size(const struct wf_comm *comm)
+{
+    return comm->place.size;
 }
 
 void wf_comm_progress(struct wf_comm *comm)
 {
     if (comm->vtable->progress)
         comm->vtable->progress(comm);
+    wf_sums_advance(comm);
 }
 
 void wf_comm_abort(struct wf_comm *comm, const struct wf_err *err)
@@ -138,8 +225,12 @@ void wf_comm_abort(struct wf_comm *comm, const struct wf_err *err)
 
 void wf_comm_free(struct wf_comm *comm)
 {
-    if (comm)
-        comm->vtable->free(comm);
+    if (!comm)
+        return;
+    struct wf_sums *const sums = comm->sums;
+    const bool leaves = comm->vtable->leaves_memory;
+    comm->vtable->free(comm);
+    wf_sums_free(sums, leaves); /* after: messages of its sums were taken back just now */
 }
 
 /* "rank 12: " at the front of a text. */

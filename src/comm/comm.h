@@ -59,6 +59,26 @@ const char *wf_comm_name(const struct wf_comm *comm); /* "self", "threads", "mpi
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request,
                                    struct wf_err *err);
+/* Collective. The same for f32 that may travel rounded, with f32 accumulation: gradients, where
+ * wf_sum_options.wire says so. */
+[[nodiscard]] bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
+                                             struct wf_request **request, struct wf_err *err);
+
+/* How sums are made. A comm without it has the library's: MPI's own, or shared memory's. */
+enum wf_sum_way { WF_SUM_AUTO, WF_SUM_LIBRARY, WF_SUM_RING, WF_SUM_TREE, WF_SUM_NODES };
+struct wf_sum_options {
+    enum wf_sum_way way;
+    enum wf_dtype wire; /* WF_BF16: of rounded sums; otherwise as they are */
+    int node_ranks; /* so many neighbouring ranks count as one machine; 0: those that are on one */
+};
+/* Collective, with nothing in flight. Comms that are split off later sum in the same way. */
+[[nodiscard]] bool wf_comm_set_sums(struct wf_comm *comm, const struct wf_sum_options *options,
+                                    struct wf_err *err);
+/* What such a sum is carried out by: never WF_SUM_AUTO. */
+enum wf_sum_way wf_comm_sum_way(const struct wf_comm *comm, size_t bytes);
+/* Machines that the ranks of this comm lie on; known after wf_comm_set_sums(), 1 before. */
+int wf_comm_nodes(const struct wf_comm *comm);
+
 /* Collective. */
 [[nodiscard]] bool wf_comm_broadcast(struct wf_comm *comm, int root, void *data, size_t bytes,
                                      struct wf_err *err);
@@ -74,6 +94,17 @@ const char *wf_comm_name(const struct wf_comm *comm); /* "self", "threads", "mpi
  * one is freed by the caller before the old. */
 [[nodiscard]] bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub,
                                  struct wf_err *err);
+/* Waits until one of `count` exchanges is complete (NULLs are passed over; at least one is none) and
+ * says which; it must still be ended. */
+[[nodiscard]] bool wf_comm_exchange_wait_any(struct wf_comm *comm, int count,
+                                             struct wf_request *const *requests, int *which,
+                                             struct wf_err *err);
+
+/* Where this rank runs: number and count of the world's ranks on its machine. What is bound to a
+ * machine (a device, cores) is chosen by these. The same in all comms of a rank. */
+int wf_comm_local_rank(const struct wf_comm *comm);
+int wf_comm_local_size(const struct wf_comm *comm);
+
 /* Let nonblocking operations advance; cheap. */
 void wf_comm_progress(struct wf_comm *comm);
 /* Tell all ranks of the world to give up. Not collective. */
@@ -110,11 +141,23 @@ struct wf_comm_vtable {
     bool (*split)(struct wf_comm *, int, struct wf_comm **, struct wf_err *);
     void (*abort)(struct wf_comm *, const struct wf_err *);
     void (*free)(struct wf_comm *);
+    /* Is it complete? Does not wait. */
+    bool (*exchange_test)(struct wf_comm *, struct wf_request *);
+    bool (*exchange_wait_any)(struct wf_comm *, int, struct wf_request *const *, int *,
+                              struct wf_err *);
+    bool leaves_memory;                 /* buffers in flight may be written after free() */
     void (*progress)(struct wf_comm *); /* optional */
+};
+struct wf_place {
+    int node; /* lowest rank of the world on this machine */
+    int rank, size;
 };
 struct wf_comm {
     const struct wf_comm_vtable *vtable;
     int rank, size;
+    int world_rank;
+    struct wf_place place;
+    struct wf_sums *sums; /* NULL: the vtable's only */
 };
 
 #endif

@@ -1,13 +1,18 @@
 /* Ranks as processes under mpirun or srun: the slots, and the life of a comm. See mpi_wait.h. */
+#define _POSIX_C_SOURCE 200809L
 #include "comm/mpi.h"
 
 #include <limits.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "comm/blame.h"
 #include "comm/mpi_wait.h"
+#include "comm/sums.h"
 
 static const size_t piece_bytes = (size_t)1 << 30;
+enum { LOOKS_AWAKE = 200 };
+static const long nap_nanoseconds = 50'000;
 
 static int to_int(size_t count)
 {
@@ -60,6 +65,29 @@ static bool exchange_begin(struct wf_comm *base, int count, const struct wf_mess
 static bool end(struct wf_comm *base, struct wf_request *r, struct wf_err *err)
 {
     return wf_mpi_finish((struct wf_mpi_comm *)base, r, err);
+}
+
+static bool test(struct wf_comm *base, struct wf_request *r)
+{
+    (void)base;
+    return wf_mpi_test(r);
+}
+
+/* A server waits long, often on a core that others compute on: it sleeps between looks. */
+static bool wait_any(struct wf_comm *base, int count, struct wf_request *const *requests,
+                     int *which, struct wf_err *err)
+{
+    struct wf_mpi_world *const world = ((struct wf_mpi_comm *)base)->world;
+    for (unsigned looks = 0;; looks++) {
+        if (wf_mpi_look_for_abort(world))
+            return wf_mpi_give_up(world, err);
+        for (*which = 0; *which < count; ++*which)
+            if (requests[*which] && wf_mpi_test(requests[*which]))
+                return true;
+        wf_sums_advance(base);
+        if (looks > LOOKS_AWAKE)
+            (void)nanosleep(&(struct timespec){ .tv_nsec = nap_nanoseconds }, NULL);
+    }
 }
 
 static MPI_Datatype type_of(enum wf_dtype dtype)
@@ -139,6 +167,9 @@ static const struct wf_comm_vtable mpi_vtable = {
     .name = "mpi",
     .exchange_begin = exchange_begin,
     .exchange_end = end,
+    .exchange_test = test,
+    .exchange_wait_any = wait_any,
+    .leaves_memory = true,
     .sum_begin = sum_begin,
     .sum_end = end,
     .broadcast = broadcast,
@@ -163,7 +194,7 @@ static struct wf_mpi_comm *comm_new(MPI_Comm mpi, struct wf_mpi_world *world, st
     }
     struct wf_mpi_comm *comm = calloc(1, sizeof *comm);
     WF_BUG_ON(!comm, "out of memory for rank %d of %d", rank, size);
-    comm->base = (struct wf_comm){ &mpi_vtable, rank, size };
+    comm->base = (struct wf_comm){ .vtable = &mpi_vtable, .rank = rank, .size = size };
     comm->mpi = mpi;
     comm->world = world;
     comm->piece = piece_bytes;
@@ -247,6 +278,25 @@ static bool initialise(struct wf_err *err)
     return true;
 }
 
+/* Which ranks share memory is MPI's to say; no variable of a launcher is as sure. */
+static int find_place(struct wf_comm *base)
+{
+    MPI_Comm here = MPI_COMM_NULL;
+    struct wf_place *const place = &base->place;
+    base->world_rank = place->node = base->rank;
+    int code =
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &here);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_rank(here, &place->rank);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_size(here, &place->size);
+    if (code == MPI_SUCCESS)
+        code = MPI_Bcast(&place->node, 1, MPI_INT, 0, here);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_free(&here);
+    return code;
+}
+
 struct wf_comm *wf_comm_mpi(struct wf_err *err)
 {
     if (!initialise(err))
@@ -276,6 +326,11 @@ struct wf_comm *wf_comm_mpi(struct wf_err *err)
     for (int r = 0; r < world->size; r++)
         world->telling[r] = MPI_REQUEST_NULL;
     comm->owns_world = true;
+    code = find_place(&comm->base);
+    if (code != MPI_SUCCESS) {
+        (void)wf_mpi_failed(err, code, "MPI_Comm_split_type");
+        return NULL;
+    }
     return &comm->base;
 }
 

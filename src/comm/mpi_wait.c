@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "comm/blame.h"
 #include "comm/sum.h"
+#include "comm/sums.h"
 
 enum {
     POLLS_PER_LOOK = 16, /* between two looks for an abort */
@@ -223,16 +224,25 @@ static void unstage(const struct wf_request *r)
 
 /* --- waiting --- */
 
+bool wf_mpi_test(struct wf_request *r)
+{
+    if (r->left > 0)
+        poll(r);
+    return r->left == 0;
+}
+
 bool wf_mpi_finish(struct wf_mpi_comm *comm, struct wf_request *r, struct wf_err *err)
 {
     bool ok = !comm->world->aborted;
     for (unsigned polls = 0; r->left > 0 && ok; polls++) {
         poll(r);
+        wf_sums_advance(&comm->base);
         if (r->left > 0 && polls % POLLS_PER_LOOK == 0)
             ok = !wf_mpi_look_for_abort(comm->world);
         if (polls > POLLS_AWAKE)
             sched_yield();
     }
+    ok = ok && !comm->world->aborted; /* found by what else advanced: then `r` was forgotten */
     if (!ok)
         (void)wf_mpi_give_up(comm->world, err);
     else if (r->err.code != WF_OK)

@@ -12,8 +12,6 @@ enum { PIECE = 1024 };
 union piece {
     float f32[PIECE];
     double f64[PIECE];
-    uint32_t u32[PIECE];
-    uint64_t u64[PIECE];
 };
 
 void wf_sum_widen(enum wf_dtype dtype, float *to, const void *from, size_t count)
@@ -62,26 +60,34 @@ static void add_u64(uint64_t *sum, const uint64_t *part, size_t count)
         sum[i] += part[i];
 }
 
-static void add_piece(enum wf_dtype dtype, union piece *sum, const void *part, size_t count)
+static void add_half(enum wf_dtype dtype, float *sum, const uint16_t *part, size_t count)
 {
     float wide[PIECE];
+    for (size_t at = 0; at < count; at += PIECE) {
+        const size_t n = count - at < PIECE ? count - at : PIECE;
+        wf_sum_widen(dtype, wide, part + at, n);
+        add_f32(sum + at, wide, n);
+    }
+}
+
+void wf_sum_add(enum wf_dtype dtype, void *sum, const void *part, size_t count)
+{
     switch (dtype) {
     case WF_F32:
-        add_f32(sum->f32, part, count);
+        add_f32(sum, part, count);
         return;
     case WF_F64:
-        add_f64(sum->f64, part, count);
+        add_f64(sum, part, count);
         return;
     case WF_I32:
-        add_u32(sum->u32, part, count);
+        add_u32(sum, part, count);
         return;
     case WF_I64:
-        add_u64(sum->u64, part, count);
+        add_u64(sum, part, count);
         return;
     case WF_BF16:
     case WF_F16:
-        wf_sum_widen(dtype, wide, part, count);
-        add_f32(sum->f32, wide, count);
+        add_half(dtype, sum, part, count);
         return;
     case WF_U8:
     case WF_DTYPES:
@@ -102,7 +108,7 @@ void wf_sum_block(enum wf_dtype dtype, void *const *parts, int ranks, size_t fir
         else
             memcpy(&sum, (const char *)parts[0] + at * size, n * size);
         for (int r = 1; r < ranks; r++)
-            add_piece(dtype, &sum, (const char *)parts[r] + at * size, n);
+            wf_sum_add(dtype, &sum, (const char *)parts[r] + at * size, n);
         for (int r = 0; r < ranks; r++)
             if (half)
                 wf_sum_narrow(dtype, (char *)parts[r] + at * size, sum.f32, n);

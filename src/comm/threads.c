@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "comm/blame.h"
+#include "comm/sums.h"
 
 enum {
     SPINS = 2000,            /* some microseconds: less than going to sleep and waking up costs */
@@ -44,17 +45,19 @@ static void relax(void)
 #endif
 }
 
-void wf_threads_wait(struct wf_thread *me, bool (*ready)(struct wf_request *),
-                     struct wf_request *request)
+void wf_threads_wait(struct wf_threads_comm *comm, bool (*ready)(void *), void *request)
 {
+    struct wf_thread *const me = comm->me;
     for (int i = 0; i < me->world->spins; i++) {
         if (ready(request))
             return;
+        wf_sums_advance(&comm->base);
         relax();
     }
     for (;;) {
         /* Read before asking: a ring after this line ends the sleep below. */
         const unsigned seen = atomic_load_explicit(&me->rings, memory_order_acquire);
+        wf_sums_advance(&comm->base);
         if (ready(request))
             return;
         pthread_mutex_lock(&me->lock);
@@ -208,6 +211,8 @@ static const struct wf_comm_vtable threads_vtable = {
     .name = "threads",
     .exchange_begin = wf_threads_exchange_begin,
     .exchange_end = wf_threads_exchange_end,
+    .exchange_test = wf_threads_exchange_test,
+    .exchange_wait_any = wf_threads_exchange_wait_any,
     .sum_begin = wf_threads_sum_begin,
     .sum_end = wf_threads_sum_end,
     .broadcast = wf_threads_broadcast,
@@ -220,9 +225,13 @@ static const struct wf_comm_vtable threads_vtable = {
 struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int rank)
 {
     struct wf_threads_comm *comm = take_zeroed(1, sizeof *comm);
-    comm->base = (struct wf_comm){ &threads_vtable, rank, group->size };
     comm->group = group;
     comm->me = group->members[rank];
+    comm->base = (struct wf_comm){ .vtable = &threads_vtable,
+                                   .rank = rank,
+                                   .size = group->size,
+                                   .world_rank = comm->me->rank,
+                                   .place = { 0, comm->me->rank, group->world->size } };
     comm->cast = take_zeroed((size_t)group->size, sizeof *comm->cast);
     return comm;
 }
@@ -354,7 +363,7 @@ static void *sit(void *at)
     seat->ok = seat->crew->body(&seat->comm->base, seat->crew->arg, &seat->err);
     if (!seat->ok)
         wf_threads_abort(&seat->comm->base, &seat->err);
-    wf_threads_free(&seat->comm->base);
+    wf_comm_free(&seat->comm->base);
     /* Only now: who sees that we have ended must not find anything of ours in its mailbox. */
     atomic_store_explicit(&me->ended, true, memory_order_release);
     atomic_fetch_add_explicit(&world->ended, 1, memory_order_release);

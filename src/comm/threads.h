@@ -117,8 +117,7 @@ struct wf_threads_world *wf_threads_world_new(int size);
 struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int rank);
 void wf_threads_ring(struct wf_thread *thread);
 /* Returns once `ready` says so; it is asked again after each ring. */
-void wf_threads_wait(struct wf_thread *me, bool (*ready)(struct wf_request *),
-                     struct wf_request *request);
+void wf_threads_wait(struct wf_threads_comm *comm, bool (*ready)(void *), void *request);
 static inline bool wf_threads_aborted(const struct wf_threads_world *world)
 {
     return atomic_load_explicit(&world->aborted, memory_order_acquire);
@@ -138,6 +137,10 @@ void wf_threads_round_free(struct wf_threads_round *round);
 bool wf_threads_exchange_begin(struct wf_comm *comm, int count, const struct wf_message *messages,
                                struct wf_request **request, struct wf_err *err);
 bool wf_threads_exchange_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err);
+bool wf_threads_exchange_test(struct wf_comm *comm, struct wf_request *request);
+bool wf_threads_exchange_wait_any(struct wf_comm *comm, int count,
+                                  struct wf_request *const *requests, int *which,
+                                  struct wf_err *err);
 bool wf_threads_sum_begin(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
                           struct wf_request **request, struct wf_err *err);
 bool wf_threads_sum_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err);

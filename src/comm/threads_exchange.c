@@ -121,8 +121,9 @@ static const struct wf_threads_entry *find_stuck(struct wf_request *r)
     return NULL;
 }
 
-static bool may_stop_waiting(struct wf_request *r)
+static bool may_stop_waiting(void *request)
 {
+    struct wf_request *const r = request;
     return complete_now(r) || wf_threads_aborted(r->comm->group->world) || find_stuck(r);
 }
 
@@ -166,7 +167,7 @@ bool wf_threads_exchange_end(struct wf_comm *base, struct wf_request *r, struct 
 {
     struct wf_threads_comm *comm = (struct wf_threads_comm *)base;
     bool ok = true;
-    wf_threads_wait(comm->me, may_stop_waiting, r);
+    wf_threads_wait(comm, may_stop_waiting, r);
     if (wf_threads_aborted(comm->group->world)) {
         ok = wf_threads_give_up(comm->me, err);
     } else if (!complete_now(r)) {
@@ -182,6 +183,44 @@ bool wf_threads_exchange_end(struct wf_comm *base, struct wf_request *r, struct 
     ok = ok && check_sizes(r, err);
     wf_threads_request_give(r);
     return ok;
+}
+
+bool wf_threads_exchange_test(struct wf_comm *base, struct wf_request *r)
+{
+    (void)base;
+    return complete_now(r);
+}
+
+struct any {
+    int count;
+    struct wf_request *const *requests;
+};
+
+/* The first that needs no more waiting, well or not: its end will say. */
+static int find_any(const struct any *any)
+{
+    int i = 0;
+    while (i < any->count && (!any->requests[i] || !may_stop_waiting(any->requests[i])))
+        i++;
+    return i;
+}
+
+static bool is_there(void *any)
+{
+    return find_any(any) < ((const struct any *)any)->count;
+}
+
+bool wf_threads_exchange_wait_any(struct wf_comm *base, int count,
+                                  struct wf_request *const *requests, int *which,
+                                  struct wf_err *err)
+{
+    struct wf_threads_comm *comm = (struct wf_threads_comm *)base;
+    struct any any = { count, requests };
+    wf_threads_wait(comm, is_there, &any);
+    if (wf_threads_aborted(comm->group->world))
+        return wf_threads_give_up(comm->me, err);
+    *which = find_any(&any);
+    return true;
 }
 
 bool wf_threads_broadcast(struct wf_comm *base, int root, void *data, size_t bytes,

@@ -171,14 +171,16 @@ static int find_missing(struct wf_request *r)
     return missing;
 }
 
-static bool may_work(struct wf_request *r)
+static bool may_work(void *request)
 {
+    struct wf_request *const r = request;
     return state_of(r->round) != WF_ROUND_OPEN || wf_threads_aborted(r->comm->group->world) ||
            find_missing(r) >= 0;
 }
 
-static bool may_leave(struct wf_request *r)
+static bool may_leave(void *request)
 {
+    const struct wf_request *const r = request;
     return state_of(r->round) != WF_ROUND_READY || wf_threads_aborted(r->comm->group->world);
 }
 
@@ -208,10 +210,10 @@ static void leave(struct wf_threads_group *group, struct wf_threads_round *round
 bool wf_threads_sum_end(struct wf_comm *base, struct wf_request *r, struct wf_err *err)
 {
     struct wf_threads_comm *comm = (struct wf_threads_comm *)base;
-    wf_threads_wait(comm->me, may_work, r);
+    wf_threads_wait(comm, may_work, r);
     while (help(comm, r->round))
         ;
-    wf_threads_wait(comm->me, may_leave, r);
+    wf_threads_wait(comm, may_leave, r);
     bool ok = true;
     if (state_of(r->round) != WF_ROUND_DONE && wf_threads_aborted(comm->group->world)) {
         /* The round may have been done before it was declared dead: then it counts. */

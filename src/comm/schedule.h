@@ -1,0 +1,64 @@
+/*
+ * A sum over ranks as messages: who sends which elements to whom, in which round.
+ *
+ * A rank's schedule is a list of moves, in rounds. All moves of a round travel at once; when they have
+ * arrived, what `adds` is added to the rank's own elements, in the order of the list, and the rest
+ * replaces them. Every rank can make its own without asking: a pair of ranks has its moves in the same
+ * order on both sides.
+ *
+ * S1. For every element there is, after each way, one value on all ranks: either one rank has made it
+ *     and the others have copied it, or two ranks have added the same two numbers (a + b is b + a).
+ * S2. A move without elements is left out, on both sides.
+ *
+ *     struct wf_schedule s = { 0 };
+ *     wf_schedule_ring(&s, &(struct wf_sum_group){ .rank = 1, .size = 3 }, 0, count);
+ *     for (size_t i = 0; i < s.count; i++) ... s.moves[i] ...
+ *     wf_schedule_release(&s);
+ */
+#ifndef WF_COMM_SCHEDULE_H
+#define WF_COMM_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct wf_move {
+    int round, peer; /* peer: rank of the comm */
+    bool sends;
+    bool adds;           /* a receive: to what is there; otherwise it replaces that */
+    bool exact;          /* a send: the sender goes on with what the others got, rounded or not */
+    size_t first, count; /* elements */
+};
+
+struct wf_schedule {
+    struct wf_move *moves;
+    size_t count, room;
+    int rounds;
+};
+
+/* Who takes part: `rank` of `size`, of which number i is rank ranks[i] of the comm (NULL: rank i). */
+struct wf_sum_group {
+    int rank, size;
+    const int *ranks;
+};
+
+/* How the ranks lie on machines, seen by one of them. */
+struct wf_sum_nodes {
+    struct wf_sum_group here;   /* those on this machine */
+    struct wf_sum_group across; /* those with our number on every machine that counts them */
+    int owners; /* ranks of each machine that talk to the others: the machine's, or 1 where the machines differ */
+};
+
+/* All append to `s`. */
+/* Each rank talks to its neighbours only: 2 (size - 1) rounds, each of count / size elements. */
+void wf_schedule_ring(struct wf_schedule *s, const struct wf_sum_group *group, size_t first,
+                      size_t count);
+/* Recursive halving and doubling: 2 log2(size) rounds; the same bytes as a ring. A short one sends
+ * everything log2(size) times. Ranks past the last power of two hand theirs in and get the result. */
+void wf_schedule_tree(struct wf_schedule *s, const struct wf_sum_group *group, size_t first,
+                      size_t count, bool is_short);
+/* Within each machine to the owners of the elements, across by a tree, and back. */
+void wf_schedule_nodes(struct wf_schedule *s, const struct wf_sum_nodes *nodes, size_t first,
+                       size_t count, bool is_short);
+void wf_schedule_release(struct wf_schedule *s);
+
+#endif
