@@ -54,7 +54,7 @@ complete -c widefield -n __fish_use_subcommand -f -a model -d 'every network: pa
 complete -c widefield -n '__fish_seen_subcommand_from model' -a list
 complete -c widefield -n '__fish_seen_subcommand_from model' -a show
 complete -c widefield -n __fish_use_subcommand -f -a bench -d 'median step time, Mpx/s, peak bytes, planned bytes'
-complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'steps that are timed (5)'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'steps that are timed (5); rounds of \'allreduce\' (9)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l warmup -r -d 'steps before them (2)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l profile -d 'also say where the last step\'s time went, by operator'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l ranks -r -d 'N ranks as threads of this process'
@@ -134,6 +134,9 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.data=' -d 'parts o
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.domain=' -d 'groups of domains'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.pipe=' -d 'stages of the pipeline'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.space=' -d 'parts of the image as W, HxW or DxHxW'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.allreduce=' -d 'how sums over ranks are made: by the library that carries the ranks, in a ring, in a tree, within each machine first; auto: by size (\'widefield bench allreduce\')'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.wire=' -d 'element type in which gradients travel; they are added in f32'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.node_ranks=' -d 'neighbouring ranks that count as one machine for comm.allreduce'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.device=' -d 'what computes; \'reference\' is slow and right'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.ranks=' -d 'ranks as threads of this process'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.threads=' -d 'OpenMP threads of each rank'

@@ -183,9 +183,12 @@ static bool parse_plain(struct wf_cli *cli, const char *argument, struct wf_err 
     cli->arguments[cli->n_arguments++] = argument;
     const int config_at = cli->command->config_at;
     if (config_at > 0 && cli->n_arguments > config_at)
-        return wf_err_set(err, WF_ERR_USAGE, "one config at a time: got '%s' and '%s'", cli->config,
-                          argument);
-    if (cli->n_arguments == config_at)
+        return wf_err_set(err, WF_ERR_USAGE, "one config at a time: got '%s' and '%s'",
+                          cli->arguments[0], argument);
+    const bool here = cli->n_arguments == config_at;
+    cli->word =
+        cli->word || (here && cli->command->word && strcmp(argument, cli->command->word) == 0);
+    if (here && !cli->word)
         cli->config = argument;
     return true;
 }

@@ -31,7 +31,8 @@ struct wf_command {
     const char *name, *summary, *usage;
     const char *notes;                   /* more for --help, or NULL */
     const struct wf_command_flag *flags; /* ends with a NULL name; or NULL */
-    int config_at; /* which argument without '=' is the config file, from 1; 0: none */
+    int config_at;    /* which argument without '=' is the config file, from 1; 0: none */
+    const char *word; /* what may stand there instead, for a task of its own; or NULL */
     bool (*run)(struct wf_cli *cli, struct wf_err *err);
 };
 
@@ -42,6 +43,7 @@ struct wf_cli {
     const struct wf_command *command;
     struct wf_options *options;
     const char *config; /* the config file, or NULL */
+    bool word;          /* the command's word stood in its place */
     const char **arguments;
     int n_arguments;
     const char *flags[WF_CLI_FLAGS]; /* by the order of command->flags; NULL: not given */

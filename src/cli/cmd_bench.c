@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/once.h"
 #include "cli/profile.h"
@@ -24,7 +25,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int64_t n)
+double wf_median(double *values, int64_t n)
 {
     qsort(values, (size_t)n, sizeof *values, by_value);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -75,9 +76,9 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
     bool ok = time_steps(bench, once, rows, err);
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
-        seconds = median(rows, n);
-        compute = median(rows + n, n);
-        comm = median(rows + 2 * n, n);
+        seconds = wf_median(rows, n);
+        compute = wf_median(rows + n, n);
+        comm = wf_median(rows + 2 * n, n);
     }
     wf_arena_release(&arena);
     double planned = (double)(once->plan->arena_bytes + wf_job_param_bytes(once->job, once->plan));
@@ -161,6 +162,11 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (!wf_cli_flag_int(cli, "steps", 1, 1000000, &bench.steps, err) ||
         !wf_cli_flag_int(cli, "warmup", 0, 1000000, &bench.warmup, err))
         return false;
+    if (cli->word) {
+        int64_t rounds = 9;
+        return wf_cli_flag_int(cli, "steps", 1, 1000000, &rounds, err) &&
+               wf_bench_allreduce(cli, rounds, err);
+    }
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
     bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
@@ -171,7 +177,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
-    { "steps", "N", "steps that are timed (5)" },
+    { "steps", "N", "steps that are timed (5); rounds of 'allreduce' (9)" },
     { "warmup", "N", "steps before them (2)" },
     { "profile", NULL, "also say where the last step's time went, by operator" },
     { .name = NULL },
@@ -180,7 +186,11 @@ static const struct wf_command_flag flags[] = {
 const struct wf_command wf_command_bench = {
     .name = "bench",
     .summary = "median step time, Mpx/s, peak bytes, planned bytes",
-    .usage = "bench CONFIG [key=value ...] [--steps N] [--warmup N] [--profile] [--json]",
+    .usage = "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--json]",
+    .notes = "'bench allreduce' times the ways to sum over ranks (comm.allreduce) from 1 KiB to 64 "
+             "MiB, in turns, and says\nwhich of them is the default for each size: on threads with "
+             "--ranks N (2), or under a launcher.",
+    .word = "allreduce",
     .flags = flags,
     .config_at = 1,
     .run = run,

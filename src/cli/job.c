@@ -10,6 +10,7 @@
 #endif
 
 #include "ckpt/safetensors.h"
+#include "cli/bench.h"
 #include "cli/text.h"
 #include "cli/device.h"
 #include "ops/build.h"
@@ -360,14 +361,7 @@ static bool find_ranks(const struct wf_job *job, int *ranks, struct wf_err *err)
 /* Ranks that share this machine's cores with us: a launcher's may be spread over many machines. */
 static int ranks_here(const struct wf_job *job)
 {
-    static const char *const variables[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS" };
-    for (size_t i = 0; job->cli->world && i < sizeof variables / sizeof variables[0]; i++) {
-        const char *const text = getenv(variables[i]);
-        const long count = text ? strtol(text, NULL, 10) : 0;
-        if (count > 0 && count <= job->ranks)
-            return (int)count;
-    }
-    return job->ranks;
+    return job->cli->world ? wf_comm_local_size(job->cli->world) : job->ranks;
 }
 
 static bool find_mesh(struct wf_job *job, struct wf_err *err)
@@ -460,6 +454,16 @@ double wf_job_flops(const struct wf_graph *g)
     return flops;
 }
 
+struct wf_sum_options wf_job_sum_options(const struct wf_options *o)
+{
+    return (struct wf_sum_options){
+        .way = (enum wf_sum_way)wf_options_int(o, "comm.allreduce"),
+        .wire = wf_options_int(o, "comm.wire") ? WF_BF16 : WF_F32,
+        .node_ranks =
+            wf_options_is_set(o, "comm.node_ranks") ? (int)wf_options_int(o, "comm.node_ranks") : 0,
+    };
+}
+
 struct start {
     const struct wf_job *job;
     bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err);
@@ -472,7 +476,8 @@ static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(start->job->threads); /* of this thread's teams only */
 #endif
-    return start->body(comm, start->arg, err);
+    const struct wf_sum_options sums = wf_job_sum_options(start->job->cli->options);
+    return wf_comm_set_sums(comm, &sums, err) && start->body(comm, start->arg, err);
 }
 
 bool wf_job_run(struct wf_job *job,

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "cli/bench.h"
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "optim/optim.h"
@@ -10,6 +11,9 @@
 
 static const char *const validations[] = { "auto", "crop", "whole", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
+/* In the order of enum wf_sum_way. */
+const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nodes", NULL };
+static const char *const wires[] = { "f32", "bf16", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
 static const char *const statistics[] = { "global", "tile", "rank", NULL };
@@ -315,6 +319,25 @@ const struct wf_option wf_option_table[] = {
       .count_min = 1,
       .count_max = 3,
       .fallback = "[1]" },
+
+    { .key = "comm.allreduce",
+      .help =
+          "how sums over ranks are made: by the library that carries the ranks, in a ring, in a "
+          "tree, within each machine first; auto: by size ('widefield bench allreduce')",
+      .type = WF_OPTION_NAME,
+      .names = wf_sum_way_names,
+      .fallback = "auto" },
+    { .key = "comm.wire",
+      .help = "element type in which gradients travel; they are added in f32",
+      .type = WF_OPTION_NAME,
+      .names = wires,
+      .fallback = "f32" },
+    { .key = "comm.node_ranks",
+      .help = "neighbouring ranks that count as one machine for comm.allreduce",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = 1 << 20,
+      .unset = "those that share memory" },
 
     { .key = "run.device",
       .help = "what computes; 'reference' is slow and right",

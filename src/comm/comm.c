@@ -50,12 +50,12 @@ bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, stru
  * must not depend on how busy a machine was. `widefield bench allreduce` holds it against the others. */
 static enum wf_sum_way fastest(const struct wf_comm *comm, size_t bytes)
 {
+    static const size_t long_bytes = (size_t)4 << 20, across_bytes = (size_t)64 << 10;
     if (strcmp(comm->vtable->name, "mpi") != 0)
         return WF_SUM_LIBRARY; /* threads add straight from each other's memory */
-    if (comm->sums->n_nodes > 1 && comm->sums->n_nodes < comm->size)
-        return WF_SUM_NODES;
-    (void)bytes;
-    return WF_SUM_TREE;
+    if (comm->sums->n_nodes > 1 && comm->sums->n_nodes < comm->size && bytes >= across_bytes)
+        return WF_SUM_NODES; /* the network carries each element once per machine */
+    return comm->size == 2 || bytes >= long_bytes ? WF_SUM_TREE : WF_SUM_LIBRARY;
 }
 
 enum wf_sum_way wf_comm_sum_way(const struct wf_comm *comm, size_t bytes)

@@ -9,7 +9,7 @@
 enum {
     TAG_FIRST = 32002, /* past the callers' and the broadcast's; MPI has at least 32767 */
     TAGS = 700,
-    SHORT_BYTES = 8192, /* below, a round costs more than sending everything in each */
+    SHORT_BYTES = 16384, /* below, a round costs more than sending everything in each */
     ALIGN = 64,
 };
 

@@ -357,9 +357,13 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     const struct wf_sum *sum = &run->plan->sums[step->which];
     struct wf_request **request = &run->sum_requests[step->which];
     struct wf_comm *group = run->groups[sum->axes];
-    if (step->kind == WF_STEP_SUM_BEGIN)
-        return wf_comm_sum_begin(group, resolve_slot(run, &sum->slot).data, sum->count,
-                                 sum->slot.view.dtype, request, err);
+    if (step->kind == WF_STEP_SUM_BEGIN) {
+        void *const data = resolve_slot(run, &sum->slot).data;
+        const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
+        if (gradients && sum->slot.view.dtype == WF_F32)
+            return wf_comm_sum_rounded_begin(group, data, sum->count, request, err);
+        return wf_comm_sum_begin(group, data, sum->count, sum->slot.view.dtype, request, err);
+    }
     return wf_comm_sum_end(group, *request, err);
 }
 
