@@ -75,6 +75,13 @@ struct job {
     int64_t stop_at; /* step at which a signal seems to come; 0: none */
     bool no_validation, stop_in_validation;
     double lr;
+    int64_t batch, rest; /* 0: BATCH; samples of the last batch where that is smaller */
+    int64_t accumulate, skip_limit;
+    bool rank_mean, plain; /* without norm and dropout, which see batches */
+    enum wf_dtype compute;
+    double loss_scale; /* f16 */
+    const struct wf_schedule *schedule;
+    wf_learner_hook *hook;
     /* by rank 0 */
     struct wf_dataset *data;
     struct wf_run *run;
@@ -88,7 +95,7 @@ static bool stepped(void *user, const struct wf_step_report *r, struct wf_err *e
 {
     struct job *const j = user;
     __atomic_store_n(&j->steps_seen, r->at->step, __ATOMIC_RELAXED); /* other ranks look at it */
-    if (r->batches < 1 || r->seconds <= 0 || r->pixels != BATCH * CROP * CROP)
+    if (r->batches < 1 || r->seconds <= 0 || r->pixels <= 0)
         return wf_err_set(err, WF_ERR_FAILED, "a report that makes no sense");
     return true;
 }
@@ -109,15 +116,7 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
     struct job *const j = user;
     j->saves++;
     j->best_saves += is_best;
-    const struct wf_checkpoint_info info = { .config = "",
-                                             .step = at->step,
-                                             .epoch = at->epoch,
-                                             .batch = at->batch,
-                                             .loss_sum = at->loss_sum,
-                                             .loss = at->loss,
-                                             .best = at->best,
-                                             .best_epoch = at->best_epoch,
-                                             .stale = at->stale };
+    const struct wf_checkpoint_info info = { .config = "", .at = *at };
     return !j->to || wf_checkpoint_save(j->to, &info, j->run, j->optim, err);
 }
 
@@ -134,17 +133,21 @@ static bool stops_in_validation(void *user)
     return j->stop_in_validation && __atomic_load_n(&j->steps_seen, __ATOMIC_RELAXED) >= j->stop_at;
 }
 
-static struct wf_network build(bool training, int64_t rows)
+static struct wf_network build(const struct job *j, bool training, int64_t rows)
 {
     struct wf_network n = { .has_classes = true, .has_ignore = !training, .ignore = INT32_MIN };
     struct wf_graph *const g = n.graph =
-        wf_graph_new(&(struct wf_graph_options){ .training = training });
+        wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = j->compute });
     n.image = wf_input(g, "image", WF_F32, WF_SHAPE(rows, 1, CROP, CROP, CHANNELS));
     struct wf_value *x =
-        wf_conv(g, n.image,
+        wf_conv(g, j->compute == WF_F32 ? n.image : wf_cast(g, n.image, j->compute),
                 &(struct wf_conv){ .name = "a", .out = 6, .kernel = { 1, 3, 3 }, .same = true });
-    x = wf_batch_norm(g, x, &(struct wf_norm){ .name = "bn", .act = WF_RELU });
-    x = wf_dropout(g, x, "drop", 0.2);
+    if (j->plain) {
+        x = wf_activation(g, x, "act", WF_RELU, 0);
+    } else {
+        x = wf_batch_norm(g, x, &(struct wf_norm){ .name = "bn", .act = WF_RELU });
+        x = wf_dropout(g, x, "drop", 0.2);
+    }
     n.logits =
         wf_conv(g, x,
                 &(struct wf_conv){
@@ -155,20 +158,44 @@ static struct wf_network build(bool training, int64_t rows)
         &(struct wf_loss){ .name = "loss", .has_ignore = n.has_ignore, .ignore = n.ignore });
     wf_graph_output(g, n.loss);
     wf_graph_output(g, n.logits);
+    if (training && (j->rank_mean || j->loss_scale > 0)) {
+        n.start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
+        n.start->everywhere = true;
+    }
+    if (training && j->accumulate > 1) {
+        n.counts = wf_graph_find(g, "loss.sums");
+        wf_graph_output(g, n.counts);
+    }
     return n;
 }
 
 struct rank {
-    struct wf_network train, valid;
-    struct wf_scheme *schemes[2];
-    struct wf_plan *plan;
-    struct wf_run *run;
+    struct wf_network train, valid, rest;
+    struct wf_scheme *schemes[3];
+    struct wf_plan *plan, *rest_plan;
+    struct wf_run *run, *rest_run;
     struct wf_optim *optim;
     struct wf_learner learner;
     struct wf_loader *loaders[2];
     struct wf_validator *validator;
     struct wf_position start;
 };
+
+/* The smaller batch of an epoch's end. */
+static bool make_rest(struct rank *r, const struct job *j, struct wf_comm *comm,
+                      const struct wf_mesh *mesh, struct wf_err *err)
+{
+    if (j->rest == 0)
+        return true;
+    const struct wf_plan_options options = { .device = &wf_device_cpu };
+    r->rest = build(j, true, j->rest);
+    if (!wf_graph_grad(r->rest.graph, r->rest.loss, r->rest.start, 0, NULL, NULL, err))
+        return false;
+    r->schemes[2] = wf_scheme_new(r->rest.graph, mesh, &options, err);
+    r->rest_plan = r->schemes[2] ? wf_plan_new(r->schemes[2], wf_comm_rank(comm), err) : NULL;
+    r->rest_run = r->rest_plan ? wf_run_new_beside(r->run, r->rest_plan, err) : NULL;
+    return r->rest_run != NULL;
+}
 
 static bool make_loaders(struct rank *r, const struct job *j, struct wf_err *err)
 {
@@ -177,7 +204,7 @@ static bool make_loaders(struct rank *r, const struct job *j, struct wf_err *err
                                              .std = { 40, 40 } };
     struct wf_loader_options o = { .part = WF_PART_TRAIN,
                                    .validation = 0.3,
-                                   .batch = BATCH,
+                                   .batch = j->batch,
                                    .crop = { 0, 1, CROP, CROP, 0 },
                                    .repeat = 2,
                                    .augment = WF_AUGMENT_FLIP | WF_AUGMENT_ROT90,
@@ -196,22 +223,13 @@ static bool make_loaders(struct rank *r, const struct job *j, struct wf_err *err
 
 static bool load(struct rank *r, const struct job *j, struct wf_err *err)
 {
-    r->start = (struct wf_position){ .best_epoch = -1 };
+    r->start = wf_position_start();
     if (!j->from)
         return true;
     struct wf_checkpoint *const c = wf_checkpoint_open(j->from, err);
     const bool ok = c && wf_checkpoint_load(c, r->run, r->optim, err);
-    if (ok) {
-        const struct wf_checkpoint_info *const i = wf_checkpoint_info(c);
-        r->start = (struct wf_position){ .step = i->step,
-                                         .epoch = i->epoch,
-                                         .batch = i->batch,
-                                         .loss_sum = i->loss_sum,
-                                         .loss = i->loss,
-                                         .best = i->best,
-                                         .best_epoch = i->best_epoch,
-                                         .stale = i->stale };
-    }
+    if (ok)
+        r->start = wf_checkpoint_info(c)->at;
     wf_checkpoint_free(c);
     return ok;
 }
@@ -220,11 +238,11 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct job *j, struc
 {
     const struct wf_plan_options options = { .device = &wf_device_cpu };
     struct wf_mesh mesh;
-    r->train = build(true, BATCH);
-    r->valid = build(false, 3);
+    r->train = build(j, true, j->batch);
+    r->valid = build(j, false, 3);
     if (!wf_mesh_parse(j->mesh, &mesh, err) || !wf_graph_ok(r->train.graph, err) ||
         !wf_graph_ok(r->valid.graph, err) ||
-        !wf_graph_grad(r->train.graph, r->train.loss, NULL, 0, NULL, NULL, err))
+        !wf_graph_grad(r->train.graph, r->train.loss, r->train.start, 0, NULL, NULL, err))
         return false;
     r->schemes[0] = wf_scheme_new(r->train.graph, &mesh, &options, err);
     r->schemes[1] = wf_scheme_new(r->valid.graph, &mesh, &options, err);
@@ -237,10 +255,18 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct job *j, struc
     wf_run_init_weights(r->run, 5);
     struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
     rule.lr = j->lr;
+    rule.accumulates = j->accumulate > 1;
     r->optim = wf_optim_new(&rule, r->run, err);
-    const struct wf_learner_options learner = { .comm = comm, .optim = r->optim };
+    struct wf_learner_options learner = { .comm = comm,
+                                          .optim = r->optim,
+                                          .start = r->train.start,
+                                          .scaler = wf_scaler_init(j->loss_scale > 0),
+                                          .hook = j->hook,
+                                          .user = r };
+    if (j->loss_scale > 0)
+        learner.scaler.scale = j->loss_scale;
     if (!r->optim || !wf_learner_init(&r->learner, &learner, r->run, err) ||
-        !make_loaders(r, j, err) || !load(r, j, err))
+        !make_rest(r, j, comm, &mesh, err) || !make_loaders(r, j, err) || !load(r, j, err))
         return false;
     r->validator = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                                     .network = &r->valid,
@@ -261,10 +287,13 @@ static void rank_release(struct rank *r)
         wf_loader_free(r->loaders[i]);
     wf_learner_release(&r->learner);
     wf_optim_free(r->optim);
+    wf_run_free(r->rest_run);
     wf_run_free(r->run);
+    wf_plan_free(r->rest_plan);
     wf_plan_free(r->plan);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         wf_scheme_free(r->schemes[i]);
+    wf_graph_free(r->rest.graph);
     wf_graph_free(r->train.graph);
     wf_graph_free(r->valid.graph);
 }
@@ -289,9 +318,13 @@ static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         mine.stops = NULL;
     if (ok) {
         const struct wf_trainer_options options = { .comm = comm,
-                                                    .network = &r.train,
-                                                    .run = r.run,
+                                                    .full = { &r.train, r.run },
+                                                    .rest = { &r.rest, r.rest_run },
                                                     .learner = &r.learner,
+                                                    .schedule = j->schedule,
+                                                    .accumulate = j->accumulate,
+                                                    .rank_mean = j->rank_mean,
+                                                    .skip_limit = j->skip_limit,
                                                     .loader = r.loaders[0],
                                                     .validator =
                                                         j->no_validation ? NULL : r.validator,
@@ -315,6 +348,7 @@ static void run_job(struct job *j)
     struct wf_err err = { 0 };
     struct wf_mesh mesh;
     j->lr = j->lr > 0 ? j->lr : 0.02;
+    j->batch = j->batch > 0 ? j->batch : BATCH;
     j->data = wf_dataset_open("set", &(struct wf_dataset_options){ 0 }, &err);
     if (!j->data || !wf_mesh_parse(j->mesh, &mesh, &err) ||
         !wf_comm_threads_run(wf_mesh_size(&mesh), train_rank, j, &err))

@@ -17,7 +17,12 @@ _widefield() {
     data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria' ;;
     data.augment) values='flip rot90 elastic brightness contrast mirror' ;;
     data.balance) values='true false' ;;
+    train.batch_is) values='global per_rank' ;;
+    train.reduction) values='global rank_mean' ;;
     train.optimizer) values='sgd momentum nesterov adagrad rmsprop adam adamw lamb lars' ;;
+    train.schedule) values='constant step exponential cosine plateau' ;;
+    train.schedule_by) values='epoch step' ;;
+    train.lr_scaling) values='none linear root' ;;
     train.decay_vectors) values='true false' ;;
     train.loss) values='ce bce dice mse' ;;
     train.loss_per_tile) values='true false' ;;
@@ -56,7 +61,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= data.path= data.format= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.optimizer= train.lr= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= data.path= data.format= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

@@ -313,7 +313,6 @@ bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run, struc
     if (!ok)
         return wf_err_wrap(err, "this network and optimizer are not those of the checkpoint");
     if (optim)
-        optim->step = c->info.step;
-    wf_run_set_step(run, (uint64_t)c->info.step);
+        optim->step = c->info.at.step - c->info.at.skipped;
     return true;
 }

@@ -26,21 +26,14 @@
 #include "base/log.h"
 #include "exec/run.h"
 #include "optim/optim.h"
+#include "train/position.h"
 
 /* What stands beside the tensors. Texts and arrays are borrowed for saving; of an open checkpoint
  * they live as long as it. */
 struct wf_checkpoint_info {
     const char *config; /* the resolved options, YAML */
-    int64_t step;       /* updates done */
-    int64_t epoch,
-        batch; /* of the next step, from 0; batch may be the epoch's count: it ends next */
+    struct wf_position at;
     uint64_t seed;
-    double loss_sum;                /* of the steps of this epoch */
-    double loss;                    /* mean over the epoch before */
-    double best;                    /* metric of the best epoch; more is better */
-    int64_t best_epoch;             /* -1: none yet */
-    int64_t stale;                  /* epochs since then */
-    double seconds;                 /* trained so far */
     int channels;                   /* 0: nothing known of the input's values */
     const double *mean, *deviation; /* x becomes (x - mean) / deviation, per channel */
     int classes;                    /* 0: no names */

@@ -62,7 +62,7 @@ struct wf_checkpoint *wf_checkpoint_open_latest(const char *folder, const struct
         if (c)
             wf_log(log, WF_LOG_WARN, "%s; going on from the one before, '%s', at step %lld",
                    err->code ? err->text : "there is no last checkpoint", previous,
-                   (long long)wf_checkpoint_info(c)->step);
+                   (long long)wf_checkpoint_info(c)->at.step);
         if (c)
             *err = (struct wf_err){ 0 };
         else if (!err->code)

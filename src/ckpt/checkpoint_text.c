@@ -7,37 +7,85 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT "checkpoint 1"
+#define FORMAT "checkpoint 2"
 
 const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
     [WF_CHECKPOINT_FORMAT] = "widefield",
     [WF_CHECKPOINT_CONFIG] = "config",
+    [WF_CHECKPOINT_SEED] = "seed",
     [WF_CHECKPOINT_STEP] = "step",
     [WF_CHECKPOINT_EPOCH] = "epoch",
     [WF_CHECKPOINT_BATCH] = "batch",
-    [WF_CHECKPOINT_SEED] = "seed",
+    [WF_CHECKPOINT_SKIPPED] = "skipped",
+    [WF_CHECKPOINT_IN_A_ROW] = "skipped_in_a_row",
     [WF_CHECKPOINT_LOSS_SUM] = "loss_sum",
+    [WF_CHECKPOINT_LOSS_SAMPLES] = "loss_samples",
     [WF_CHECKPOINT_LOSS] = "loss",
     [WF_CHECKPOINT_BEST] = "best",
     [WF_CHECKPOINT_BEST_EPOCH] = "best_epoch",
     [WF_CHECKPOINT_STALE] = "stale",
     [WF_CHECKPOINT_SECONDS] = "seconds",
+    [WF_CHECKPOINT_LOSS_SCALE] = "loss_scale",
+    [WF_CHECKPOINT_SCALE_STREAK] = "loss_scale_streak",
+    [WF_CHECKPOINT_LR_FACTOR] = "lr_factor",
+    [WF_CHECKPOINT_LR_BEST] = "lr_best",
+    [WF_CHECKPOINT_LR_SEEN] = "lr_seen",
+    [WF_CHECKPOINT_LR_BAD] = "lr_bad",
     [WF_CHECKPOINT_MEAN] = "mean",
     [WF_CHECKPOINT_DEVIATION] = "std",
     [WF_CHECKPOINT_CLASS_NAMES] = "class_names",
 };
 
+/* --- the position, one text for each member --- */
+
+struct member {
+    bool is_real;
+    size_t offset; /* in struct wf_position */
+    int64_t min;   /* of whole numbers */
+};
+
+#define WHOLE(name, least)                                                                         \
+    {                                                                                              \
+        .offset = offsetof(struct wf_position, name), .min = (least)                               \
+    }
+#define REAL(name)                                                                                 \
+    {                                                                                              \
+        .is_real = true, .offset = offsetof(struct wf_position, name)                              \
+    }
+
+enum { MEMBERS = WF_CHECKPOINT_LR_BAD + 1 - WF_CHECKPOINT_STEP };
+
+static const struct member members[MEMBERS] = {
+    [WF_CHECKPOINT_STEP - WF_CHECKPOINT_STEP] = WHOLE(step, 0),
+    [WF_CHECKPOINT_EPOCH - WF_CHECKPOINT_STEP] = WHOLE(epoch, 0),
+    [WF_CHECKPOINT_BATCH - WF_CHECKPOINT_STEP] = WHOLE(batch, 0),
+    [WF_CHECKPOINT_SKIPPED - WF_CHECKPOINT_STEP] = WHOLE(skipped, 0),
+    [WF_CHECKPOINT_IN_A_ROW - WF_CHECKPOINT_STEP] = WHOLE(in_a_row, 0),
+    [WF_CHECKPOINT_LOSS_SUM - WF_CHECKPOINT_STEP] = REAL(loss_sum),
+    [WF_CHECKPOINT_LOSS_SAMPLES - WF_CHECKPOINT_STEP] = REAL(loss_samples),
+    [WF_CHECKPOINT_LOSS - WF_CHECKPOINT_STEP] = REAL(loss),
+    [WF_CHECKPOINT_BEST - WF_CHECKPOINT_STEP] = REAL(best),
+    [WF_CHECKPOINT_BEST_EPOCH - WF_CHECKPOINT_STEP] = WHOLE(best_epoch, -1),
+    [WF_CHECKPOINT_STALE - WF_CHECKPOINT_STEP] = WHOLE(stale, 0),
+    [WF_CHECKPOINT_SECONDS - WF_CHECKPOINT_STEP] = REAL(seconds),
+    [WF_CHECKPOINT_LOSS_SCALE - WF_CHECKPOINT_STEP] = REAL(loss_scale),
+    [WF_CHECKPOINT_SCALE_STREAK - WF_CHECKPOINT_STEP] = WHOLE(scale_streak, 0),
+    [WF_CHECKPOINT_LR_FACTOR - WF_CHECKPOINT_STEP] = REAL(schedule.factor),
+    [WF_CHECKPOINT_LR_BEST - WF_CHECKPOINT_STEP] = REAL(schedule.best),
+    [WF_CHECKPOINT_LR_SEEN - WF_CHECKPOINT_STEP] = WHOLE(schedule.seen, 0),
+    [WF_CHECKPOINT_LR_BAD - WF_CHECKPOINT_STEP] = WHOLE(schedule.bad, 0),
+};
+
 /* --- printing --- */
 
-static const char *print_int(struct wf_arena *arena, int64_t value)
+static const char *print_member(struct wf_arena *arena, const struct wf_position *at,
+                                const struct member *m)
 {
-    return wf_arena_printf(arena, "%" PRId64, value);
-}
-
-/* 17 digits give back the same bits. */
-static const char *print_real(struct wf_arena *arena, double value)
-{
-    return wf_arena_printf(arena, "%.17g", value);
+    const void *const value = (const char *)at + m->offset;
+    if (!m->is_real)
+        return wf_arena_printf(arena, "%" PRId64, *(const int64_t *)value);
+    /* 17 digits give back the same bits. */
+    return wf_arena_printf(arena, "%.17g", *(const double *)value);
 }
 
 static const char *print_list(struct wf_arena *arena, cJSON *list)
@@ -56,17 +104,10 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
     *texts = (struct wf_checkpoint_texts){ {
         [WF_CHECKPOINT_FORMAT] = FORMAT,
         [WF_CHECKPOINT_CONFIG] = info->config ? info->config : "",
-        [WF_CHECKPOINT_STEP] = print_int(arena, info->step),
-        [WF_CHECKPOINT_EPOCH] = print_int(arena, info->epoch),
-        [WF_CHECKPOINT_BATCH] = print_int(arena, info->batch),
         [WF_CHECKPOINT_SEED] = wf_arena_printf(arena, "%" PRIu64, info->seed),
-        [WF_CHECKPOINT_LOSS_SUM] = print_real(arena, info->loss_sum),
-        [WF_CHECKPOINT_LOSS] = print_real(arena, info->loss),
-        [WF_CHECKPOINT_BEST] = print_real(arena, info->best),
-        [WF_CHECKPOINT_BEST_EPOCH] = print_int(arena, info->best_epoch),
-        [WF_CHECKPOINT_STALE] = print_int(arena, info->stale),
-        [WF_CHECKPOINT_SECONDS] = print_real(arena, info->seconds),
     } };
+    for (int i = 0; i < MEMBERS; i++)
+        texts->value[WF_CHECKPOINT_STEP + i] = print_member(arena, &info->at, &members[i]);
     if (info->channels > 0) {
         texts->value[WF_CHECKPOINT_MEAN] =
             print_list(arena, cJSON_CreateDoubleArray(info->mean, info->channels));
@@ -175,17 +216,15 @@ bool wf_checkpoint_parse(struct wf_arena *arena, const struct wf_checkpoint_text
     const char *const config = texts->value[WF_CHECKPOINT_CONFIG];
     info->config = wf_arena_copy(arena, config ? config : "");
     int64_t seed = 0;
-    if (!parse_int(texts, WF_CHECKPOINT_STEP, 0, &info->step, err) ||
-        !parse_int(texts, WF_CHECKPOINT_EPOCH, 0, &info->epoch, err) ||
-        !parse_int(texts, WF_CHECKPOINT_BATCH, 0, &info->batch, err) ||
-        !parse_int(texts, WF_CHECKPOINT_SEED, 0, &seed, err) ||
-        !parse_real(texts, WF_CHECKPOINT_LOSS_SUM, &info->loss_sum, err) ||
-        !parse_real(texts, WF_CHECKPOINT_LOSS, &info->loss, err) ||
-        !parse_real(texts, WF_CHECKPOINT_BEST, &info->best, err) ||
-        !parse_int(texts, WF_CHECKPOINT_BEST_EPOCH, -1, &info->best_epoch, err) ||
-        !parse_int(texts, WF_CHECKPOINT_STALE, 0, &info->stale, err) ||
-        !parse_real(texts, WF_CHECKPOINT_SECONDS, &info->seconds, err))
+    if (!parse_int(texts, WF_CHECKPOINT_SEED, 0, &seed, err))
         return false;
+    for (int i = 0; i < MEMBERS; i++) {
+        const enum wf_checkpoint_text key = (enum wf_checkpoint_text)(WF_CHECKPOINT_STEP + i);
+        void *const to = (char *)&info->at + members[i].offset;
+        if (members[i].is_real ? !parse_real(texts, key, to, err)
+                               : !parse_int(texts, key, members[i].min, to, err))
+            return false;
+    }
     info->seed = (uint64_t)seed;
     return parse_lists(arena, texts, info, err);
 }

@@ -113,12 +113,12 @@ static bool print(const struct eval *e, struct wf_err *err)
                               cJSON_CreateStringArray(e->feed->class_names, e->feed->classes));
         (void)cJSON_AddStringToObject(json, "checkpoint", wf_checkpoint_path(e->checkpoint));
         (void)cJSON_AddNumberToObject(json, "step",
-                                      (double)wf_checkpoint_info(e->checkpoint)->step);
+                                      (double)wf_checkpoint_info(e->checkpoint)->at.step);
         return wf_cli_print_json(e->cli, json, err);
     }
     (void)printf("%s (step %lld) on %lld images of %s\nloss %.6g\n",
                  wf_checkpoint_path(e->checkpoint),
-                 (long long)wf_checkpoint_info(e->checkpoint)->step, (long long)images,
+                 (long long)wf_checkpoint_info(e->checkpoint)->at.step, (long long)images,
                  e->feed->info->path, e->loss);
     if (e->net.has_classes)
         wf_print_scores(&e->cli->arena, &e->scores, e->feed->class_names);

@@ -19,6 +19,7 @@ struct step {
 struct source {
     const struct wf_once *once;
     const struct wf_value *value;
+    bool is_gradient;
     float **buffer; /* shared by all: one tensor at a time */
 };
 
@@ -37,6 +38,8 @@ static const void *give(void *user, struct wf_err *err)
     if (ok)
         wf_export_view(s->value, &host.view, grown);
     wf_host_release(&host);
+    for (size_t i = 0; ok && s->is_gradient && i < count; i++)
+        grown[i] = (float)((double)grown[i] / s->once->scale);
     return ok ? grown : NULL;
 }
 
@@ -51,7 +54,9 @@ static void add(struct dump *d, const char *prefix, const struct wf_value *named
                 const struct wf_value *value)
 {
     struct source *const s = wf_arena_one(d->arena, struct source);
-    *s = (struct source){ .once = d->once, .value = value, .buffer = &d->buffer };
+    *s = (struct source){
+        .once = d->once, .value = value, .is_gradient = named != value, .buffer = &d->buffer
+    };
     int64_t shape[WF_AXES];
     const int rank = wf_border_shape(named->shape, named->border_dims, shape);
     wf_safetensors_add(d->writer,

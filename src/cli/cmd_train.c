@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/once.h"
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
@@ -15,10 +16,36 @@
 /* --- what goes on from a checkpoint --- */
 
 /* Keys that, changed, give other numbers than the run that is gone on with. */
-static const char *const fixed_keys[] = { "train.seed",     "train.batch",     "data.crop",
-                                          "data.pad",       "data.augment",    "data.balance",
-                                          "data.repeat",    "data.validation", "train.optimizer",
-                                          "train.loss",     "train.lr",        "train.momentum",
+static const char *const fixed_keys[] = { "train.seed",
+                                          "train.batch",
+                                          "train.batch_is",
+                                          "train.accumulate",
+                                          "train.reduction",
+                                          "train.clip",
+                                          "data.crop",
+                                          "data.augment",
+                                          "data.pad",
+                                          "data.balance",
+                                          "data.repeat",
+                                          "data.validation",
+                                          "train.optimizer",
+                                          "train.loss",
+                                          "train.lr",
+                                          "train.momentum",
+                                          "train.beta1",
+                                          "train.beta2",
+                                          "train.eps",
+                                          "train.weight_decay",
+                                          "train.decay_vectors",
+                                          "train.trust",
+                                          "train.schedule",
+                                          "train.schedule_by",
+                                          "train.schedule_every",
+                                          "train.gamma",
+                                          "train.patience",
+                                          "train.lr_min",
+                                          "train.lr_scaling",
+                                          "train.warmup",
                                           "train.precision" };
 
 static bool warn_of_changes(struct wf_train_run *t, struct wf_err *err)
@@ -57,7 +84,7 @@ static bool take_config(struct wf_train_run *t, struct wf_err *err)
 static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
 {
     const struct wf_checkpoint *const c = t->folder->checkpoint;
-    t->start = (struct wf_position){ .best_epoch = -1 };
+    t->start = wf_position_start();
     if (!c)
         return wf_feed_measure(t->feed, err);
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
@@ -65,15 +92,7 @@ static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
         return wf_err_set(
             err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
             wf_checkpoint_path(c), info->channels, t->feed->info->path, t->feed->info->channels);
-    t->start = (struct wf_position){ .step = info->step,
-                                     .epoch = info->epoch,
-                                     .batch = info->batch,
-                                     .loss_sum = info->loss_sum,
-                                     .loss = info->loss,
-                                     .best = info->best,
-                                     .best_epoch = info->best_epoch,
-                                     .stale = info->stale,
-                                     .seconds = info->seconds };
+    t->start = info->at;
     t->feed->normal.channels = info->channels;
     memcpy(t->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
     memcpy(t->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
@@ -97,6 +116,22 @@ static bool make_validation(struct wf_train_run *t, struct wf_err *err)
     return t->valid_scheme != NULL;
 }
 
+/* The samples that are left at an epoch's end make a batch of their own. */
+static bool make_rest(struct wf_train_run *t, struct wf_err *err)
+{
+    const int64_t items =
+        t->feed->parts[WF_PART_TRAIN] * wf_options_int(t->cli->options, "data.repeat");
+    struct wf_shape shape = t->train.image->shape;
+    shape.at[WF_N] = items % shape.at[WF_N];
+    if (shape.at[WF_N] == 0)
+        return true;
+    if (!wf_job_training(t->job, shape, &t->rest, err))
+        return wf_err_wrap(err, "the last batch of an epoch");
+    const struct wf_plan_options options = wf_job_plan_options(t->job);
+    t->rest_scheme = wf_scheme_new(t->rest.graph, &t->job->mesh, &options, err);
+    return t->rest_scheme || wf_err_wrap(err, "the last batch of an epoch");
+}
+
 /* Everything that can be wrong is found here, before a folder is made. */
 static bool prepare(struct wf_train_run *t, struct wf_err *err)
 {
@@ -116,6 +151,7 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
     if (!t->job)
         return false;
     t->train = wf_job_network(t->job);
+    t->schedule = wf_job_schedule(t->job);
     if (t->feed->info->labels == WF_LABELS_IMAGE ? t->job->model->dense : !t->job->model->dense)
         return wf_err_set(
             err, WF_ERR_USAGE,
@@ -123,7 +159,7 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
             "choose another model.name ('widefield model list')",
             path, t->job->model->dense ? "image" : "pixel", t->job->model->name,
             t->job->model->dense ? "pixel" : "image");
-    return wf_feed_check(t->feed, wf_feed_loader(t->feed, &t->train), err) &&
+    return wf_feed_check(t->feed, wf_feed_loader(t->feed, &t->train), err) && make_rest(t, err) &&
            make_validation(t, err) && take_checkpoint(t, err);
 }
 
@@ -163,6 +199,7 @@ static bool print_json(const struct wf_train_run *t, struct wf_err *err)
     cJSON *const json = cJSON_CreateObject();
     (void)cJSON_AddNumberToObject(json, "epochs", (double)r->at.epoch);
     (void)cJSON_AddNumberToObject(json, "steps", (double)r->at.step);
+    (void)cJSON_AddNumberToObject(json, "skipped", (double)r->at.skipped);
     wf_json_add_real(json, "loss", r->loss);
     cJSON_AddItemToObject(json, "metric",
                           t->has_scores ? wf_scores_json(&t->scores) : cJSON_CreateObject());
@@ -178,6 +215,9 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
         return print_json(t, err);
     (void)printf("%lld epochs, %lld steps%s\n", (long long)r->at.epoch, (long long)r->at.step,
                  r->end == WF_END_EARLY ? ", stopped early: validation got no better" : "");
+    if (r->at.skipped > 0)
+        (void)printf("%lld of the steps skipped: a gradient was not finite\n",
+                     (long long)r->at.skipped);
     if (t->has_scores)
         wf_print_scores(&t->cli->arena, &t->scores, t->feed->class_names);
     (void)printf("run %s\n", t->folder->path);
@@ -240,6 +280,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
                     run_in_folder(&t, err);
     wf_signals_release();
     wf_journal_free(t.journal);
+    wf_scheme_free(t.rest_scheme);
+    wf_graph_free(t.rest.graph);
     wf_scheme_free(t.valid_scheme);
     wf_graph_free(t.valid.graph);
     wf_job_free(t.job);

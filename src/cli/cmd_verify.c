@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/gather.h"
 #include "cli/text.h"
+#include "train/reduction.h"
 
 enum kind { LOSS, PRED, GRAD, PARAM, KINDS };
 
@@ -309,8 +310,12 @@ static bool report(const struct verify *v, double tolerance, struct wf_err *err)
 }
 
 /* Numbers that depend on the mesh by intent are not for comparing. */
-static bool is_comparable(const struct wf_graph *g, struct wf_err *err)
+static bool is_comparable(const struct wf_options *o, const struct wf_graph *g, struct wf_err *err)
 {
+    if (wf_options_int(o, "train.reduction") != WF_REDUCTION_GLOBAL)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.reduction=rank_mean averages over ranks, so its numbers depend on "
+                          "the mesh and there is nothing to verify: use global");
     for (size_t i = 0; i < g->n_nodes; i++)
         if (wf_op_stays(g->nodes[i]))
             return wf_err_set(err, WF_ERR_USAGE,
@@ -328,7 +333,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return false;
     double tolerance = v.job->graph->options.compute == WF_F32 ? 1e-5 : 2e-2;
     bool ok = wf_cli_flag_real(cli, "tolerance", 0, 1, &tolerance, err) &&
-              is_comparable(v.job->graph, err);
+              is_comparable(cli->options, v.job->graph, err);
     if (ok) {
         list_tensors(&v);
         ok = wf_job_run(v.job, verify_rank, &v, err);

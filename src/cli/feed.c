@@ -68,7 +68,7 @@ static struct wf_loader_options base_options(const struct wf_feed *feed, enum wf
     return (struct wf_loader_options){
         .part = part,
         .validation = wf_options_real(o, "data.validation"),
-        .batch = wf_options_int(o, "train.batch"),
+        .batch = wf_job_batch(o),
         .normal = &feed->normal,
         .seed = (uint64_t)wf_options_int(o, "train.seed"),
         .threads = (int)wf_options_int(o, "data.threads"),
@@ -199,11 +199,17 @@ bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err)
     return ok;
 }
 
+int64_t wf_feed_batch(const struct wf_feed *feed)
+{
+    const struct wf_options *const o = feed->cli->options;
+    return wf_min(wf_job_batch(o), feed->parts[WF_PART_TRAIN] * wf_options_int(o, "data.repeat"));
+}
+
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files)
 {
     const int dims = feed->info->dims;
     files->count = 2 + dims;
-    files->size[0] = wf_options_int(feed->cli->options, "train.batch");
+    files->size[0] = wf_feed_batch(feed);
     files->size[1] = feed->info->channels;
     for (int i = 0; i < dims; i++)
         files->size[2 + i] = feed->crop[WF_C - dims + i];
@@ -229,7 +235,7 @@ bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
     const bool whole = agree && (strcmp(on, "whole") == 0 || (strcmp(on, "auto") == 0 && small));
     const int64_t *const e = whole ? feed->whole : feed->crop;
     /* As many pixels at once as a training step has, and something for every rank. */
-    const int64_t batch = wf_options_int(feed->cli->options, "train.batch");
+    const int64_t batch = wf_job_batch(feed->cli->options);
     const int64_t fit = (int64_t)((double)batch * pixels(feed->crop) / pixels(e));
     const int64_t rows = wf_max(fit, whole ? mesh->at[WF_MESH_DATA] : 1);
     *shape = WF_SHAPE(rows, e[WF_D], e[WF_H], e[WF_W], feed->info->channels);

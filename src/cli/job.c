@@ -15,6 +15,7 @@
 #include "cli/device.h"
 #include "ops/build.h"
 #include "ops/op.h"
+#include "train/reduction.h"
 
 int wf_job_cores(void)
 {
@@ -55,8 +56,7 @@ static bool find_size(const struct wf_job *job, struct size *size, struct wf_err
         memcpy(size->at, job->files.size, sizeof size->at);
     } else if (crop->is_set) {
         const int64_t in = wf_options_int(o, "model.in");
-        *size = (struct size){ .count = 2 + crop->count,
-                               .at = { wf_options_int(o, "train.batch"), in ? in : 3 } };
+        *size = (struct size){ .count = 2 + crop->count, .at = { wf_job_batch(o), in ? in : 3 } };
         memcpy(size->at + 2, crop->list, (size_t)crop->count * sizeof crop->list[0]);
     } else {
         return wf_err_set(err, WF_ERR_USAGE,
@@ -269,9 +269,53 @@ struct wf_network wf_job_network(const struct wf_job *job)
                               .target = job->target,
                               .logits = job->logits,
                               .loss = job->loss,
+                              .start = job->start,
+                              .counts = job->counts,
                               .has_classes = job->target_kind != WF_TARGET_REAL };
     find_ignore(job, &net);
     return net;
+}
+
+/* Where the backward pass starts, where that is not always one. */
+static void build_start(const struct wf_job *job, struct wf_network *net)
+{
+    if (net->graph->options.compute != WF_F16 &&
+        wf_options_int(job->cli->options, "train.reduction") == WF_REDUCTION_GLOBAL)
+        return;
+    net->start = wf_input(net->graph, "loss.start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
+    if (net->start)
+        net->start->everywhere = true;
+}
+
+/* What weighs a pass among others: the count that the loss is the mean of, where there is one such. */
+static void find_counts(const struct wf_job *job, struct wf_network *net)
+{
+    static const char *const sums[] = { "loss.ce.sums", "loss.bce.sums", "loss.mse.sums" };
+    const struct wf_options *const o = job->cli->options;
+    if (wf_options_int(o, "train.accumulate") == 1 || wf_options_int(o, "train.loss_per_tile"))
+        return;
+    for (size_t i = 0; !net->counts && i < sizeof sums / sizeof sums[0]; i++)
+        net->counts = wf_graph_find(net->graph, sums[i]);
+    if (net->counts)
+        wf_graph_output(net->graph, net->counts);
+}
+
+bool wf_job_training(const struct wf_job *job, struct wf_shape image, struct wf_network *net,
+                     struct wf_err *err)
+{
+    *net = (struct wf_network){ 0 };
+    find_ignore(job, net);
+    if (!build_network(job, image, true, net, err))
+        return false;
+    find_counts(job, net);
+    build_start(job, net);
+    return wf_graph_grad(net->graph, net->loss, net->start, 0, NULL, NULL, err);
+}
+
+int64_t wf_job_batch(const struct wf_options *o)
+{
+    const int64_t each = wf_options_int(o, "train.batch");
+    return wf_options_int(o, "train.batch_is") ? each * wf_options_int(o, "mesh.data") : each;
 }
 
 static bool build_graph(struct wf_job *job, const struct size *size, struct wf_err *err)
@@ -282,15 +326,16 @@ static bool build_graph(struct wf_job *job, const struct size *size, struct wf_e
     if (!wf_shape_is_valid(shape))
         return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
                           wf_text_extents(&job->cli->arena, size->count, size->at));
-    struct wf_network net = { 0 };
-    find_ignore(job, &net);
-    const bool ok = build_network(job, shape, true, &net, err);
+    struct wf_network net;
+    const bool ok = wf_job_training(job, shape, &net, err);
     job->graph = net.graph;
     job->input = net.image;
     job->target = net.target;
     job->logits = net.logits;
     job->loss = net.loss;
-    return ok && wf_graph_grad(job->graph, job->loss, NULL, 0, NULL, NULL, err);
+    job->start = net.start;
+    job->counts = net.counts;
+    return ok;
 }
 
 /* --- mesh --- */
@@ -364,6 +409,25 @@ static int ranks_here(const struct wf_job *job)
     return job->cli->world ? wf_comm_local_size(job->cli->world) : job->ranks;
 }
 
+/* Ranks without a sample would only wait. */
+static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
+{
+    const int64_t samples = job->input->shape.at[WF_N];
+    const int ranks = job->mesh.at[WF_MESH_DATA];
+    if (ranks > samples)
+        return wf_err_set(err, WF_ERR_FIT,
+                          "mesh: %d ranks along data, but the batch has %" PRId64
+                          " samples: use at most %" PRId64 ", or a larger train.batch",
+                          ranks, samples, samples);
+    if (wf_options_int(job->cli->options, "train.batch_is") && job->ranks > 1 &&
+        !wf_options_mesh_given(job->cli->options))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.batch_is is per_rank, so the batch depends on the mesh: give "
+                          "--mesh, such as --mesh data=%d",
+                          job->ranks);
+    return true;
+}
+
 static bool find_mesh(struct wf_job *job, struct wf_err *err)
 {
     const struct wf_options *const o = job->cli->options;
@@ -388,7 +452,7 @@ static bool find_mesh(struct wf_job *job, struct wf_err *err)
     const int64_t threads = wf_options_int(o, "run.threads");
     const int share = wf_job_cores() / ranks_here(job);
     job->threads = threads ? (int)threads : share > 1 ? share : 1;
-    return true;
+    return check_data_ranks(job, err);
 }
 
 /* --- the job --- */

@@ -47,6 +47,7 @@ struct wf_job {
     struct wf_model_config config;
     struct wf_graph *graph;
     struct wf_value *input, *target, *logits, *loss;
+    struct wf_value *start, *counts; /* see struct wf_network */
     enum wf_job_target target_kind;
     struct wf_mesh mesh;
     int ranks, threads;       /* threads of each rank */
@@ -71,6 +72,12 @@ struct wf_shape wf_job_shape(int count, const int64_t size[]);
  * net->graph, also after a failure. */
 [[nodiscard]] bool wf_job_inference(const struct wf_job *job, struct wf_shape image,
                                     struct wf_network *net, struct wf_err *err);
+/* The job's network on batches of another shape, with gradients: for an epoch's last batch. The caller
+ * frees net->graph, also after a failure. */
+[[nodiscard]] bool wf_job_training(const struct wf_job *job, struct wf_shape image,
+                                   struct wf_network *net, struct wf_err *err);
+/* Samples of a batch over all ranks. */
+int64_t wf_job_batch(const struct wf_options *o);
 /* The network that trains. */
 struct wf_network wf_job_network(const struct wf_job *job);
 

@@ -3,32 +3,13 @@
 #include <time.h>
 
 #include "cli/device.h"
+#include "train/reduction.h"
 
 double wf_now(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-struct wf_optim_options wf_job_optim_options(const struct wf_options *o)
-{
-    struct wf_optim_options options =
-        wf_optim_defaults((enum wf_optim_rule)wf_options_int(o, "train.optimizer"));
-    const struct {
-        const char *key;
-        double *to;
-    } reals[] = {
-        { "train.lr", &options.lr },       { "train.momentum", &options.momentum },
-        { "train.beta1", &options.beta1 }, { "train.beta2", &options.beta2 },
-        { "train.eps", &options.eps },     { "train.weight_decay", &options.weight_decay },
-        { "train.trust", &options.trust }
-    };
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
-        if (wf_options_is_set(o, reals[i].key))
-            *reals[i].to = wf_options_real(o, reals[i].key);
-    options.matrices_only = wf_options_int(o, "train.decay_vectors") == 0;
-    return options;
 }
 
 size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)
@@ -90,7 +71,7 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
         return false;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
     once->optim = wf_optim_new(&options, once->run, err);
-    const struct wf_learner_options learner = { .comm = comm, .optim = once->optim };
+    const struct wf_learner_options learner = wf_job_learner_options(job, comm, once->optim);
     const bool ok = once->optim && wf_learner_init(&once->learner, &learner, once->run, err) &&
                     fill_weights(once, err) && fill(once, job->input, err) &&
                     fill(once, job->target, err);
@@ -112,6 +93,12 @@ void wf_once_release(struct wf_once *once)
 
 bool wf_once_step(struct wf_once *once, struct wf_err *err)
 {
+    const struct wf_job *const job = once->job;
+    const struct wf_network net = wf_job_network(job);
+    if (wf_options_int(job->cli->options, "train.reduction") == WF_REDUCTION_RANK_MEAN &&
+        !wf_reduction_share(&net, once->run, once->comm, &once->learner.share, err))
+        return false;
+    once->scale = once->learner.scaler.scale;
     return wf_learner_step(&once->learner, once->run, err);
 }
 

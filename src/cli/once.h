@@ -13,6 +13,7 @@
 
 #include "cli/job.h"
 #include "exec/run.h"
+#include "optim/schedule.h"
 #include "train/step.h"
 
 struct wf_once {
@@ -25,6 +26,7 @@ struct wf_once {
     struct wf_run *run;
     struct wf_optim *optim;
     struct wf_learner learner;
+    double scale; /* that the gradients of the last step have */
 };
 
 /* Collective. After a failure only wf_once_release() may follow. */
@@ -39,8 +41,11 @@ void wf_once_release(struct wf_once *once);
 /* What this rank uses: arena, weights, gradients, states, optimiser. */
 size_t wf_once_bytes(const struct wf_once *once);
 
-/* The optimiser of the options. */
+/* The optimiser of the options; what a step is, and its learning rate over a run (learning.c). */
 struct wf_optim_options wf_job_optim_options(const struct wf_options *o);
+struct wf_learner_options wf_job_learner_options(const struct wf_job *job, struct wf_comm *comm,
+                                                 struct wf_optim *optim);
+struct wf_schedule wf_job_schedule(const struct wf_job *job);
 /* What a plan needs in all, optimiser included; and the part of it that is not the arena. */
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan);
 /* What the optimiser keeps for so many elements of parameters. */

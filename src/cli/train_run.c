@@ -7,6 +7,7 @@
 #include "cli/device.h"
 #include "cli/once.h"
 #include "train/preview.h"
+#include "train/reduction.h"
 #include "train/signals.h"
 
 enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at */
@@ -16,8 +17,8 @@ struct rank {
     struct wf_train_run *t;
     struct wf_comm *comm;
     struct wf_context *context; /* of the device */
-    struct wf_plan *plan;
-    struct wf_run *run;
+    struct wf_plan *plan, *rest_plan;
+    struct wf_run *run, *rest_run;
     struct wf_optim *optim;
     struct wf_learner learner;
     struct wf_loader *loader, *valid_loader;
@@ -58,16 +59,8 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
     struct wf_arena arena = { 0 };
     const struct wf_checkpoint_info info = {
         .config = t->config,
-        .step = at->step,
-        .epoch = at->epoch,
-        .batch = at->batch,
+        .at = *at,
         .seed = t->job->seed,
-        .loss_sum = at->loss_sum,
-        .loss = at->loss,
-        .best = at->best,
-        .best_epoch = at->best_epoch,
-        .stale = at->stale,
-        .seconds = at->seconds,
         .channels = t->feed->normal.channels,
         .mean = t->feed->normal.mean,
         .deviation = t->feed->normal.std,
@@ -105,12 +98,24 @@ static bool make_run(struct rank *r, struct wf_err *err)
         return false;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
     r->optim = wf_optim_new(&options, r->run, err);
-    const struct wf_learner_options learner = { .comm = r->comm, .optim = r->optim };
+    const struct wf_learner_options learner = wf_job_learner_options(job, r->comm, r->optim);
     bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
     wf_run_init_weights(r->run, job->seed);
     if (ok && r->t->folder->checkpoint)
         ok = wf_checkpoint_load(r->t->folder->checkpoint, r->run, r->optim, err);
     return wf_comm_agree(r->comm, ok, err);
+}
+
+/* The smaller batch at an epoch's end. */
+static bool make_rest(struct rank *r, struct wf_err *err)
+{
+    if (!r->t->rest_scheme)
+        return true;
+    r->rest_plan = wf_plan_new_on(r->t->rest_scheme, wf_comm_rank(r->comm), r->context, err);
+    if (!wf_comm_agree(r->comm, r->rest_plan != NULL, err))
+        return false;
+    r->rest_run = wf_run_new_beside(r->run, r->rest_plan, err);
+    return r->rest_run != NULL;
 }
 
 static bool make_loaders(struct rank *r, struct wf_err *err)
@@ -148,7 +153,9 @@ static void release(struct rank *r)
     wf_loader_free(r->loader);
     wf_learner_release(&r->learner);
     wf_optim_free(r->optim);
+    wf_run_free(r->rest_run);
     wf_run_free(r->run);
+    wf_plan_free(r->rest_plan);
     wf_plan_free(r->plan);
     wf_device_close(r->context);
 }
@@ -284,6 +291,7 @@ static bool log_end(struct wf_train_run *t, struct wf_err *err)
     cJSON *const event = wf_journal_event("end");
     (void)cJSON_AddNumberToObject(event, "epochs", (double)r->at.epoch);
     (void)cJSON_AddNumberToObject(event, "steps", (double)r->at.step);
+    (void)cJSON_AddNumberToObject(event, "skipped", (double)r->at.skipped);
     wf_json_add_real(event, "loss", r->loss);
     if (t->has_scores)
         cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
@@ -332,13 +340,17 @@ static bool train(struct rank *r, struct wf_err *err)
     struct wf_trainer_result result;
     const struct wf_trainer_options options = {
         .comm = r->comm,
-        .network = &t->train,
-        .run = r->run,
+        .full = { &t->train, r->run },
+        .rest = { &t->rest, r->rest_run },
         .learner = &r->learner,
+        .schedule = &t->schedule,
         .loader = r->loader,
         .validator = r->validator,
         .start = t->start,
         .epochs = wf_options_int(o, "train.epochs"),
+        .accumulate = wf_options_int(o, "train.accumulate"),
+        .rank_mean = wf_options_int(o, "train.reduction") == WF_REDUCTION_RANK_MEAN,
+        .skip_limit = wf_options_int(o, "train.skip_limit"),
         .validate_every = wf_options_int(o, "train.validate_every"),
         .early_stop = wf_options_int(o, "train.early_stop"),
         .checkpoint_steps = wf_options_int(o, "train.checkpoint_steps"),
@@ -357,8 +369,8 @@ static bool train(struct rank *r, struct wf_err *err)
 bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct rank r = { .t = arg, .comm = comm };
-    const bool ok =
-        make_run(&r, err) && make_loaders(&r, err) && log_start(&r, err) && train(&r, err);
+    const bool ok = make_run(&r, err) && make_rest(&r, err) && make_loaders(&r, err) &&
+                    log_start(&r, err) && train(&r, err);
     release(&r);
     return ok;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/feed.h"
 #include "cli/run_folder.h"
+#include "optim/schedule.h"
 #include "train/journal.h"
 #include "train/progress.h"
 
@@ -18,6 +19,10 @@ struct wf_train_run {
     struct wf_run_folder *folder;
     struct wf_network train, valid; /* valid.graph NULL: no validation part */
     struct wf_scheme *valid_scheme;
+    struct wf_network
+        rest; /* for the epoch's last batch, where that is smaller; graph NULL: never */
+    struct wf_scheme *rest_scheme;
+    struct wf_schedule schedule;
     const char *config; /* for checkpoints */
     struct wf_position start;
     /* rank 0's */

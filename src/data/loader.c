@@ -57,14 +57,18 @@ static void halt(struct wf_loader *l)
     l->has_boxes = false;
 }
 
+/* Room for either kind of batch. */
 static size_t image_bytes(const struct wf_loader *l)
 {
-    return (size_t)wf_region_count(l->image_box) * sizeof(float);
+    return (size_t)wf_max(wf_region_count(l->boxes[0].image), wf_region_count(l->boxes[1].image)) *
+           sizeof(float);
 }
 
 static size_t label_bytes(const struct wf_loader *l)
 {
-    return (size_t)wf_region_count(l->target_box) * sizeof(int32_t);
+    return (size_t)wf_max(wf_region_count(l->boxes[0].target),
+                          wf_region_count(l->boxes[1].target)) *
+           sizeof(int32_t);
 }
 
 static bool start(struct wf_loader *l, struct wf_err *err)
@@ -252,6 +256,11 @@ int64_t wf_loader_items(const struct wf_loader *l)
     return l->items;
 }
 
+int64_t wf_loader_rest(const struct wf_loader *l)
+{
+    return wf_loader_trains(l) ? l->items % l->options.batch : 0;
+}
+
 struct wf_shape wf_loader_shape(const struct wf_loader *l)
 {
     return WF_SHAPE(l->options.batch, l->options.crop[WF_D], l->options.crop[WF_H],
@@ -302,27 +311,42 @@ static void check_box(const struct wf_loader *l, struct wf_region box, int64_t c
               box.hi[WF_N], box.hi[WF_D], box.hi[WF_H], box.hi[WF_W], box.hi[WF_C]);
 }
 
+/* Labels are kept as one channel, whatever becomes of them. */
+static void one_channel(struct wf_region *target)
+{
+    target->hi[WF_C] = wf_region_is_empty(*target) ? 0 : 1;
+    target->lo[WF_C] = 0;
+}
+
+void wf_loader_announce_rest(struct wf_loader *l, const struct wf_view *image,
+                             const struct wf_view *target)
+{
+    int64_t epoch, batch;
+    wf_loader_where(l, &epoch, &batch);
+    wf_loader_seek(l, epoch, batch); /* nobody makes batches now */
+    l->boxes[1] = (struct wf_loader_boxes){ wanted(image), wanted(target) };
+    one_channel(&l->boxes[1].target);
+}
+
 static bool settle(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
                    struct wf_err *err)
 {
-    const struct wf_region image_box = wanted(image);
-    struct wf_region target_box = wanted(target);
+    struct wf_loader_boxes boxes = { wanted(image), wanted(target) };
     const enum wf_labels labels = wf_dataset_info(l->ds)->labels;
-    if (!wf_region_is_empty(target_box) && labels == WF_LABELS_NONE)
+    if (!wf_region_is_empty(boxes.target) && labels == WF_LABELS_NONE)
         return wf_err_set(err, WF_ERR_INPUT, "'%s' has images only: training needs masks",
                           wf_dataset_info(l->ds)->path);
-    check_box(l, image_box, wf_dataset_info(l->ds)->channels, false);
-    check_box(l, target_box, wf_region_extent(target_box, WF_C), labels == WF_LABELS_IMAGE);
-    target_box.lo[WF_C] = 0;
-    target_box.hi[WF_C] = wf_region_is_empty(target_box) ? 0 : 1;
-    if (l->has_boxes && wf_region_equal(image_box, l->image_box) &&
-        wf_region_equal(target_box, l->target_box))
-        return true;
+    check_box(l, boxes.image, wf_dataset_info(l->ds)->channels, false);
+    check_box(l, boxes.target, wf_region_extent(boxes.target, WF_C), labels == WF_LABELS_IMAGE);
+    one_channel(&boxes.target);
     int64_t epoch, batch;
     wf_loader_where(l, &epoch, &batch);
+    struct wf_loader_boxes *const known = &l->boxes[wf_loader_is_rest(l, batch)];
+    if (l->has_boxes && wf_region_equal(boxes.image, known->image) &&
+        wf_region_equal(boxes.target, known->target))
+        return true;
     wf_loader_seek(l, epoch, batch);
-    l->image_box = image_box;
-    l->target_box = target_box;
+    *known = boxes;
     return start(l, err);
 }
 
@@ -378,9 +402,9 @@ bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const stru
     struct wf_loader_slot *const slot = await(l);
     if (slot->err.code) /* the batch stays where it is: asking again fails again */
         return wf_err_set(err, slot->err.code, "%s", slot->err.text);
-    if (slot->image)
+    if (slot->image && image && image->data)
         put_image(image, slot->image);
-    if (slot->labels)
+    if (slot->labels && target && target->data)
         put_target(target, slot->labels);
     (void)pthread_mutex_lock(&l->lock);
     slot->ready = false;

@@ -12,8 +12,9 @@
  *         if (!wf_loader_next(loader, &image, &target, err)) ...
  *
  * Training: each epoch takes each item once, in another order; where the batch does not divide them the
- * last batch is filled up from the front of the epoch's order. Validation: crops that cover each image,
- * without change, in order; rows past the end repeat an item and count nothing (wf_loader_item()).
+ * last batch is smaller, wf_loader_rest() rows, and the views for it are those of a smaller tensor; who
+ * asks for all rows all the same gets the others from the front of the epoch's order. Validation: crops that cover each image, without change, in order; rows past the end repeat an item
+ * and count nothing (wf_loader_item()).
  *
  * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that fails
  * tells the others by wf_comm_agree().
@@ -53,6 +54,8 @@ void wf_loader_free(struct wf_loader *loader);
 
 int64_t wf_loader_batches(const struct wf_loader *loader); /* of an epoch */
 int64_t wf_loader_items(const struct wf_loader *loader);   /* of an epoch */
+/* Training: rows of an epoch's last batch where it is smaller than the others; otherwise 0. */
+int64_t wf_loader_rest(const struct wf_loader *loader);
 /* The crop's extents: D, H, W, and the image's channels as C; N is the batch. */
 struct wf_shape wf_loader_shape(const struct wf_loader *loader);
 /* Bytes that the queue takes once the boxes are known. */
@@ -62,6 +65,10 @@ size_t wf_loader_memory_used(const struct wf_loader *loader);
 void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);
 /* The (epoch, batch) that comes next. */
 void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *batch);
+
+/* Where the smaller batch will be wanted, so that it is made ahead like the others. */
+void wf_loader_announce_rest(struct wf_loader *loader, const struct wf_view *image,
+                             const struct wf_view *target);
 
 /* Fill this rank's boxes and move on; after an epoch's last batch comes the next epoch. `image` is
  * f32, bf16 or f16 with the dataset's channels. `target` may be NULL. As i32 with one channel it

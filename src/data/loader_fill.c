@@ -57,7 +57,7 @@ struct wf_loader_item wf_loader_item(const struct wf_loader *l, int64_t epoch, i
               "row %" PRId64 " of batch %" PRId64, row, batch);
     if (!wf_loader_trains(l))
         return covering_item(l, position);
-    /* The last batch is filled up from the front, with crops of their own. */
+    /* Rows past the end begin again at the front, with crops of their own. */
     const int64_t item = wf_sampler_order(l->options.seed, epoch, l->items, position % l->items);
     const int64_t sample = l->samples[item % l->n_samples];
     struct wf_draw_rule rule = { .seed = l->options.seed,
@@ -206,9 +206,10 @@ static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, in
 
 static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
                      struct wf_loader_slot *slot, const struct wf_draw *draw, int64_t row,
-                     struct wf_err *err)
+                     const struct wf_loader_boxes *boxes)
 {
-    const struct wf_region *const image = &l->image_box, *const target = &l->target_box;
+    struct wf_err *const err = &slot->err;
+    const struct wf_region *const image = &boxes->image, *const target = &boxes->target;
     const int64_t channels = wf_dataset_info(l->ds)->channels;
     bool ok = true;
     if (slot->image && row >= image->lo[WF_N] && row < image->hi[WF_N])
@@ -229,13 +230,14 @@ void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
 {
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
+    const struct wf_loader_boxes *const boxes = &l->boxes[wf_loader_is_rest(l, batch)];
     bool ok = true;
     for (int64_t row = 0; ok && row < l->options.batch; row++) {
-        const bool in_image = row >= l->image_box.lo[WF_N] && row < l->image_box.hi[WF_N];
-        const bool in_target = row >= l->target_box.lo[WF_N] && row < l->target_box.hi[WF_N];
+        const bool in_image = row >= boxes->image.lo[WF_N] && row < boxes->image.hi[WF_N];
+        const bool in_target = row >= boxes->target.lo[WF_N] && row < boxes->target.hi[WF_N];
         if (!in_image && !in_target)
             continue;
         const struct wf_loader_item item = wf_loader_item(l, epoch, batch, row);
-        ok = fill_row(l, reader, slot, &item.draw, row, &slot->err);
+        ok = fill_row(l, reader, slot, &item.draw, row, boxes);
     }
 }

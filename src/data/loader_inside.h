@@ -14,6 +14,11 @@ struct wf_loader_slot {
     int32_t *labels; /* over the target's box, one channel */
 };
 
+/* What a rank has of a batch; empty: not wanted. */
+struct wf_loader_boxes {
+    struct wf_region image, target;
+};
+
 struct wf_loader {
     const struct wf_dataset *ds;
     struct wf_loader_options options;
@@ -26,7 +31,7 @@ struct wf_loader {
 
     int64_t epoch, batch; /* of ticket 0 */
     bool has_boxes;
-    struct wf_region image_box, target_box; /* empty: not wanted */
+    struct wf_loader_boxes boxes[2]; /* of whole batches; of the smaller last one */
     struct wf_loader_slot *slots;
     int n_slots, n_threads;
 
@@ -41,6 +46,12 @@ struct wf_loader {
 static inline bool wf_loader_trains(const struct wf_loader *l)
 {
     return l->options.part == WF_PART_TRAIN;
+}
+
+/* Is it the last batch of an epoch, and smaller? */
+static inline bool wf_loader_is_rest(const struct wf_loader *l, int64_t batch)
+{
+    return batch == l->batches - 1 && wf_loader_rest(l) > 0;
 }
 
 /* Crops that cover a sample along an axis. */

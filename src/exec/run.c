@@ -14,7 +14,7 @@ struct wf_run {
     struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
-    size_t store_bytes[WF_STORES]; /* that were taken */
+    size_t store_bytes[WF_STORES]; /* that were taken; 0: another run's */
     struct wf_call *calls;         /* per step: kernels and copies, with their pointers resolved */
     struct wf_message **messages;  /* per exchange */
     struct wf_view **packed;       /* per exchange and message: the packed side */
@@ -110,7 +110,7 @@ static bool take_memory(struct wf_run *run, struct wf_err *err)
 {
     for (int i = 0; i < WF_STORES; i++) {
         const size_t bytes = run->plan->store_bytes[i];
-        if (bytes <= run->store_bytes[i])
+        if (bytes <= run->store_bytes[i] || (run->store[i] && run->store_bytes[i] == 0))
             continue;
         run->device->free(run->context, run->store[i], run->store_bytes[i]);
         run->store[i] = run->device->alloc(run->context, bytes);
@@ -143,8 +143,8 @@ static void resolve_plan(struct wf_run *run)
         resolve_exchange(run, x);
 }
 
-struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
-                          struct wf_err *err)
+static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
+                              const struct wf_run *lender, struct wf_err *err)
 {
     WF_BUG_ON(wf_comm_size(comm) != plan->scheme->geometry.n_ranks ||
                   wf_comm_rank(comm) != plan->rank,
@@ -160,6 +160,9 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
     run->comm = comm;
     run->seed = seed;
     run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
+    for (int i = 0; lender && i < WF_STORES; i++)
+        if (plan->store_bytes[i] <= lender->plan->store_bytes[i])
+            run->store[i] = lender->store[i];
     const bool ok = take_memory(run, err);
     if (!wf_comm_agree(comm, ok, err) || !make_groups(run, err)) {
         wf_run_free(run);
@@ -167,6 +170,22 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
     }
     resolve_plan(run);
     return run;
+}
+
+struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
+                          struct wf_err *err)
+{
+    return run_new(plan, comm, seed, NULL, err);
+}
+
+struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
+                                 struct wf_err *err)
+{
+    for (int i = 0; i < WF_STORES; i++)
+        WF_BUG_ON(i != WF_STORE_ARENA && plan->store_bytes[i] != lender->plan->store_bytes[i],
+                  "weights of %zu bytes beside some of %zu", plan->store_bytes[i],
+                  lender->plan->store_bytes[i]);
+    return run_new(plan, lender->comm, lender->seed, lender, err);
 }
 
 bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
@@ -190,7 +209,7 @@ void wf_run_free(struct wf_run *run)
         if (run->groups[i])
             wf_comm_free(run->groups[i]);
     for (int i = 0; i < WF_STORES; i++)
-        if (run->store[i])
+        if (run->store[i] && run->store_bytes[i] > 0)
             run->device->free(run->context, run->store[i], run->store_bytes[i]);
     wf_arena_release(&run->plan_arena);
     wf_arena_release(&run->arena);

@@ -27,6 +27,11 @@ struct wf_run_times {
 /* Collective. NULL on failure, on every rank. */
 struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
                           struct wf_err *err);
+/* Collective. A run of another plan with the same weights, such as that of a smaller batch: parameters,
+ * gradients and states are the lender's, and so is its arena where that is large enough. The two take
+ * turns, and the lender is freed last. NULL on failure, on every rank. */
+struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
+                                 struct wf_err *err);
 void wf_run_free(struct wf_run *run);
 
 /* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box

@@ -29,7 +29,7 @@ double wf_lr_scale(enum wf_lr_scaling scaling, int data_ranks)
 }
 
 static double plain_lr(const struct wf_schedule *s, const struct wf_schedule_state *state,
-                       int64_t clock)
+                       int64_t clock, int64_t length)
 {
     static const double pi = 3.14159265358979323846;
     switch (s->kind) {
@@ -38,7 +38,7 @@ static double plain_lr(const struct wf_schedule *s, const struct wf_schedule_sta
     case WF_SCHEDULE_EXPONENTIAL:
         return s->lr * pow(s->gamma, (double)clock);
     case WF_SCHEDULE_COSINE: {
-        const double part = fmin(1, (double)clock / (double)s->length);
+        const double part = fmin(1, (double)clock / (double)length);
         return s->least + (s->lr - s->least) * (1 + cos(pi * part)) / 2;
     }
     case WF_SCHEDULE_PLATEAU:
@@ -53,7 +53,8 @@ static double plain_lr(const struct wf_schedule *s, const struct wf_schedule_sta
 double wf_schedule_lr(const struct wf_schedule *s, const struct wf_schedule_state *state,
                       int64_t step, int64_t steps)
 {
-    const double lr = plain_lr(s, state, s->by_step ? step : step / steps);
+    const double lr =
+        plain_lr(s, state, s->by_step ? step : step / steps, s->length * (s->by_step ? steps : 1));
     const double warm = s->warmup * (double)steps;
     if ((double)step + 1 >= warm)
         return lr;

@@ -4,8 +4,9 @@
  *     struct wf_schedule s = { .kind = WF_SCHEDULE_COSINE, .lr = 0.1, .length = 90, .warmup = 5 };
  *     optim->lr = wf_schedule_lr(&s, &state, step, steps_per_epoch);
  *
- * The clock counts epochs that have begun (from 0), or steps where `by_step`; `every`, `length` are in its
- * unit. As in PyTorch, where each unit is a call of scheduler.step():
+ * The clock counts epochs that have begun (from 0), or steps where `by_step`; `every` is in its unit, and
+ * `length`, the epochs of the run, is turned into it. As in PyTorch, where each unit is a call of
+ * scheduler.step():
  *
  *   constant      lr
  *   step          lr * gamma ^ floor(clock / every)
@@ -45,7 +46,7 @@ struct wf_schedule {
     double gamma;        /* step, exponential, plateau */
     double least;        /* cosine, plateau */
     int64_t every;       /* step */
-    int64_t length;      /* cosine: at least 1 */
+    int64_t length;      /* cosine: epochs, at least 1 */
     int64_t patience;    /* plateau */
     bool by_step;        /* the clock counts steps */
     double warmup, from; /* epochs; share of the rate at its start */

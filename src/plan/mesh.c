@@ -189,20 +189,23 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     find_scales(l, g);
     for (int a = 0; a < WF_C; a++) {
         const int64_t parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
-        if (parts > 1 && parts > l->root[a])
+        /* Fewer samples than ranks are no hindrance: the last batch of an epoch may be small. */
+        if (a != WF_N && parts > 1 && parts > l->root[a])
             return wf_err_set(err, WF_ERR_FIT,
                               "mesh: %" PRId64 " ranks along %s, but the image has %" PRId64
                               " there: use at most %" PRId64,
                               parts,
-                              a == WF_N   ? "data"
-                              : a == WF_D ? "space D"
+                              a == WF_D   ? "space D"
                               : a == WF_H ? "space H"
                                           : "space W",
                               l->root[a], l->root[a]);
         const int64_t align = alignment(l, g, (enum wf_axis)a, parts);
         l->cut[a] = wf_arena_array(arena, parts + 1, int64_t);
         for (int64_t i = 1; i < parts; i++) {
-            const int64_t even = wf_split_point(l->root[a], parts, i);
+            /* Of samples the first ranks have one more: rounded up. */
+            const int64_t even = a == WF_N
+                                     ? l->root[a] - wf_split_point(l->root[a], parts, parts - i)
+                                     : wf_split_point(l->root[a], parts, i);
             l->cut[a][i] = (even + align / 2) / align * align;
         }
         l->cut[a][parts] = l->root[a];

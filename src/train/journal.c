@@ -196,7 +196,7 @@ bool wf_journal_step(struct wf_journal *log, const struct wf_step_report *r, str
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
     const bool ends = r->at->batch == r->batches;
-    if (log->last_step > 0 && !ends && now - log->last_step < STEP_SECONDS)
+    if (log->last_step > 0 && !ends && !r->skipped && now - log->last_step < STEP_SECONDS)
         return true;
     log->last_step = now;
     cJSON *const event = wf_journal_event("step");
@@ -204,6 +204,13 @@ bool wf_journal_step(struct wf_journal *log, const struct wf_step_report *r, str
     (void)cJSON_AddNumberToObject(event, "epoch", (double)r->at->epoch + 1);
     wf_json_add_real(event, "loss", r->loss);
     wf_json_add_real(event, "lr", r->lr);
+    wf_json_add_real(event, "grad_norm", r->norm);
+    if (r->skipped)
+        (void)cJSON_AddTrueToObject(event, "skip");
+    if (r->at->skipped > 0)
+        (void)cJSON_AddNumberToObject(event, "skipped", (double)r->at->skipped);
+    if (r->loss_scale != 1)
+        wf_json_add_real(event, "loss_scale", r->loss_scale);
     wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
     wf_json_add_real(event, "ms", 1e3 * r->seconds);
     wf_json_add_real(event, "compute_ms", 1e3 * r->compute);

@@ -53,11 +53,14 @@ void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *
 {
     char left[32];
     wf_duration_text(steps_left(p, r) * p->seconds, left, sizeof left);
+    char skipped[32] = "";
+    if (r->at->skipped > 0)
+        (void)snprintf(skipped, sizeof skipped, "  %" PRId64 " skipped", r->at->skipped);
     (void)snprintf(text, room,
                    "epoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64
-                   "  loss %.4g  %.3g Mpx/s  %s left  %.2f GiB",
+                   "  loss %.4g  %.3g Mpx/s  %s left  %.2f GiB%s",
                    r->at->epoch + 1, p->epochs, r->at->batch, r->batches, p->loss,
-                   p->pixels / p->seconds / 1e6, left, bytes / (1024.0 * 1024 * 1024));
+                   p->pixels / p->seconds / 1e6, left, bytes / (1024.0 * 1024 * 1024), skipped);
 }
 
 /* Means over about the last 20 steps; over all of them while there are fewer. */
@@ -65,7 +68,8 @@ static void take(struct wf_progress *p, const struct wf_step_report *r)
 {
     p->steps++;
     const double share = p->steps < 20 ? 1.0 / (double)p->steps : 0.05;
-    p->loss += share * (r->loss - p->loss);
+    if (!r->skipped)
+        p->loss += share * (r->loss - p->loss);
     p->seconds += share * (r->seconds - p->seconds);
     p->pixels += share * (r->pixels - p->pixels);
 }

@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- states --- */
 
@@ -44,25 +45,34 @@ void wf_learner_release(struct wf_learner *l)
 
 /* --- passes --- */
 
-bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, double weight, struct wf_err *err)
+bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
 {
-    struct wf_optim *const optim = l->options.optim;
+    WF_BUG_ON(l->passes > 0 && !l->options.optim->sum, "passes without room for their sum");
     if (l->passes == 0)
         copy_states(l, run, false);
     if (l->options.start) {
+        /* The run may be of a like graph for another batch: its value has the same place. */
+        const struct wf_graph *const g = wf_run_plan(run)->scheme->graph;
+        const struct wf_value *const at = g->values[l->options.start->id];
+        WF_BUG_ON(strcmp(at->name, l->options.start->name) != 0, "'%s' is '%s' there",
+                  l->options.start->name, at->name);
         const float start = (float)(l->share * l->scaler.scale);
-        wf_run_put(run, l->options.start, &start);
+        wf_run_put(run, at, &start);
     }
     if (!wf_run_step(run, err))
         return false;
     if (l->options.hook)
         l->options.hook(l->options.user, wf_run_grads(run), wf_run_param_count(run));
-    if (optim->sum)
-        wf_optim_accumulate(optim, wf_run_grads(run), weight, l->passes == 0);
-    WF_BUG_ON(l->passes > 0 && !optim->sum, "passes without room for their sum");
-    l->weight = (l->passes == 0 ? 0 : l->weight) + weight;
     l->passes++;
     return true;
+}
+
+void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight)
+{
+    struct wf_optim *const optim = l->options.optim;
+    if (optim->sum)
+        wf_optim_accumulate(optim, wf_run_grads(run), weight, l->passes == 1);
+    l->weight = (l->passes == 1 ? 0 : l->weight) + weight;
 }
 
 /* --- the update --- */
@@ -109,5 +119,8 @@ bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *
 
 bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
 {
-    return wf_learner_pass(l, run, 1, err) && wf_learner_update(l, run, err);
+    if (!wf_learner_pass(l, run, err))
+        return false;
+    wf_learner_weigh(l, run, 1);
+    return wf_learner_update(l, run, err);
 }

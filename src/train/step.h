@@ -5,8 +5,9 @@
  *     ok = wf_learner_init(&learner, &(struct wf_learner_options){ .comm = comm, .optim = optim }, run, err);
  *     ok = wf_learner_step(&learner, run, err);                        one pass, one update
  *
- *     ok = wf_learner_pass(&learner, run, weight, err) && ...          or several passes,
- *          wf_learner_update(&learner, run, err);                      and one update
+ *     ok = wf_learner_pass(&learner, run, err);                        or several passes, each
+ *     wf_learner_weigh(&learner, run, weight);                         with its weight,
+ *     ok = wf_learner_update(&learner, run, err);                      and one update
  *     wf_learner_release(&learner);
  *
  * A gradient that is not finite on any rank skips the update on all of them: weights, optimiser and
@@ -52,9 +53,10 @@ struct wf_learner {
                                    const struct wf_run *run, struct wf_err *err);
 void wf_learner_release(struct wf_learner *l);
 
-/* Collective. One pass, whose gradient counts `weight` in the mean over all passes of the update. */
-[[nodiscard]] bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, double weight,
-                                   struct wf_err *err);
+/* Collective. One pass. */
+[[nodiscard]] bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
+/* After each of several passes: its gradient counts `weight` in their mean. */
+void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight);
 /* Collective. */
 [[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
 /* Collective. */

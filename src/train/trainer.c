@@ -2,13 +2,21 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 #include <time.h>
+
+#include "train/reduction.h"
 
 struct trainer {
     const struct wf_trainer_options *o;
     struct wf_position at;
     struct wf_trainer_result *result;
-    int64_t batches;
+    int64_t batches, steps;             /* of an epoch */
+    const struct wf_trainer_part *part; /* of the batch that is loaded */
+    double share[2];                    /* rank_mean: of full and rest; NaN: not known */
+    struct {
+        double loss, samples, weight, pixels, seconds, comm, input;
+    } sum;       /* of the passes of this step */
     bool writes; /* rank 0 */
     bool saved;  /* nothing happened since the last save */
     int64_t saved_step;
@@ -41,8 +49,10 @@ enum { FAILED, STOP, SAVE, QUESTIONS };
 static bool load(struct trainer *t, struct wf_err *err)
 {
     const double start = now();
-    wf_run_map(t->o->run, t->o->network->image, &t->image);
-    wf_run_map(t->o->run, t->o->network->target, &t->target);
+    const bool rest = t->at.batch == t->batches - 1 && t->o->rest.run;
+    t->part = rest ? &t->o->rest : &t->o->full;
+    wf_run_map(t->part->run, t->part->network->image, &t->image);
+    wf_run_map(t->part->run, t->part->network->target, &t->target);
     const bool ok = wf_loader_next(t->o->loader, &t->image.view, &t->target.view, err);
     wf_host_put(&t->image);
     wf_host_put(&t->target);
@@ -89,58 +99,144 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
     return wf_comm_agree(t->o->comm, ok, err);
 }
 
+/* --- a pass --- */
+
+static bool read_number(const struct wf_run *run, const struct wf_value *value, int64_t index,
+                        double *number, struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get(run, value, &host, err);
+    if (ok)
+        *number = wf_view_get(&host.view, 0, 0, 0, 0, index);
+    wf_host_release(&host);
+    return ok;
+}
+
+/* Collective where it is asked for. What this rank's backward pass starts from. */
+static bool find_share(struct trainer *t, struct wf_err *err)
+{
+    t->o->learner->share = 1;
+    if (!t->o->rank_mean)
+        return true;
+    double *const known = &t->share[t->part == &t->o->rest];
+    if (isnan(*known) &&
+        !wf_reduction_share(t->part->network, t->part->run, t->o->comm, known, err))
+        return false;
+    t->o->learner->share = *known;
+    if (t->part->network->has_ignore) /* other labels next time */
+        *known = (double)NAN;
+    return true;
+}
+
+/* Collective. */
+static bool pass(struct trainer *t, struct wf_err *err)
+{
+    const double start = now();
+    const struct wf_network *const net = t->part->network;
+    struct wf_run *const run = t->part->run;
+    /* Dropout's numbers are those of the pass, whichever plan makes it. */
+    wf_run_set_step(run, (uint64_t)(t->at.epoch * t->batches + t->at.batch));
+    const int64_t *const e = net->image->shape.at;
+    const double samples = (double)e[WF_N];
+    double loss = 0, weight = samples;
+    if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
+        return false;
+    if (!read_number(run, net->loss, 0, &loss, err) ||
+        (net->counts && !read_number(run, net->counts, 1, &weight, err))) {
+        wf_comm_abort(t->o->comm, err); /* the others go on */
+        return false;
+    }
+    wf_learner_weigh(t->o->learner, run, weight);
+    t->sum.loss += weight * loss;
+    t->sum.weight += weight;
+    t->sum.samples += samples;
+    t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W];
+    t->sum.seconds += now() - start + t->input;
+    t->sum.comm += wf_run_times(run).comm;
+    t->sum.input += t->input;
+    t->at.batch++;
+    return true;
+}
+
 /* --- a step --- */
 
-static void report_step(struct trainer *t, double loss, double seconds)
+static void report_step(struct trainer *t, double loss, double loss_scale)
 {
+    t->result->pixels += t->sum.pixels;
     if (!t->writes || !t->o->hooks->stepped)
         return;
-    const int64_t *const e = t->o->network->image->shape.at;
-    const struct wf_run_times times = wf_run_times(t->o->run);
     const struct wf_step_report report = {
         .at = &t->at,
         .batches = t->batches,
         .loss = loss,
         .lr = t->o->learner->options.optim->lr,
-        .seconds = seconds,
-        .compute = seconds - t->input - times.comm,
-        .comm = times.comm,
-        .input = t->input,
-        .pixels = (double)e[WF_N] * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W],
+        .skipped = t->o->learner->skipped,
+        .norm = t->o->learner->norm,
+        .loss_scale = loss_scale,
+        .seconds = t->sum.seconds,
+        .compute = t->sum.seconds - t->sum.input - t->sum.comm,
+        .comm = t->sum.comm,
+        .input = t->sum.input,
+        .pixels = t->sum.pixels,
     };
-    t->result->pixels += report.pixels;
     struct wf_err err = { 0 };
     keep_hook(t, t->o->hooks->stepped(t->o->user, &report, &err), &err);
 }
 
-static bool step(struct trainer *t, struct wf_err *err)
+static bool too_many_skipped(const struct trainer *t, double loss, struct wf_err *err)
 {
-    const double start = now();
-    double loss = 0;
-    if (!wf_learner_step(t->o->learner, t->o->run, err))
+    return wf_err_set(err, WF_ERR_FAILED,
+                      "%" PRId64 " steps in a row had a gradient that is not finite, up to step "
+                      "%" PRId64 " (loss %g): lower train.lr, or look at the data ('widefield data "
+                      "inspect'); the weights are those before",
+                      t->at.in_a_row, t->at.step, loss);
+}
+
+/* Collective. The update that the passes make. */
+static bool update(struct trainer *t, struct wf_err *err)
+{
+    struct wf_learner *const l = t->o->learner;
+    const double start = now(), scale = l->scaler.scale;
+    if (t->o->schedule)
+        l->options.optim->lr =
+            wf_schedule_lr(t->o->schedule, &t->at.schedule, t->at.step, t->steps);
+    if (!wf_learner_update(l, t->part->run, err))
         return false;
-    if (!wf_run_get_number(t->o->run, t->o->network->loss, &loss, err)) {
-        wf_comm_abort(t->o->comm, err); /* the others go on to the next step */
-        return false;
-    }
-    const double seconds = now() - start + t->input;
+    t->sum.seconds += now() - start;
+    const double loss = t->sum.weight > 0 ? t->sum.loss / t->sum.weight : 0;
     t->at.step++;
-    t->at.batch++;
-    t->at.loss_sum += loss;
-    t->at.seconds += seconds;
-    t->result->seconds += seconds;
+    t->at.skipped += l->skipped;
+    t->at.in_a_row = l->skipped ? t->at.in_a_row + 1 : 0;
+    if (!l->skipped) {
+        t->at.loss_sum += loss * t->sum.samples;
+        t->at.loss_samples += t->sum.samples;
+    }
+    t->at.loss_scale = l->scaler.scale;
+    t->at.scale_streak = l->scaler.streak;
+    t->at.seconds += t->sum.seconds;
+    t->result->seconds += t->sum.seconds;
     t->saved = false;
-    if (!isfinite(loss)) /* the same on every rank: it is a sum over all of them */
-        return wf_err_set(err, WF_ERR_FAILED,
-                          "the loss is %g at step %" PRId64
-                          ": lower train.lr, or look at the data ('widefield data inspect'); the "
-                          "last checkpoint is from before",
-                          loss, t->at.step);
-    report_step(t, loss, seconds);
+    report_step(t, loss, scale);
+    memset(&t->sum, 0, sizeof t->sum);
+    if (t->o->skip_limit > 0 && t->at.in_a_row >= t->o->skip_limit)
+        return too_many_skipped(t, loss, err);
     return true;
 }
 
+/* Has the batch before been the last of its step? */
+static bool step_is_full(const struct trainer *t)
+{
+    const int64_t each = t->o->accumulate > 0 ? t->o->accumulate : 1;
+    return t->at.batch % each == 0 || t->at.batch == t->batches;
+}
+
 /* --- the end of an epoch --- */
+
+/* NaN where every step was skipped. */
+static double mean_loss(const struct trainer *t)
+{
+    return t->at.loss_samples > 0 ? t->at.loss_sum / t->at.loss_samples : (double)NAN;
+}
 
 static bool is_last(const struct trainer *t)
 {
@@ -158,7 +254,7 @@ static bool validate(struct trainer *t, struct wf_epoch_report *report, bool *se
     const int64_t every = t->o->validate_every > 0 ? t->o->validate_every : 1;
     if ((t->at.epoch + 1) % every != 0 && !is_last(t))
         return true;
-    if (!wf_validator_run(t->o->validator, t->o->run, err)) {
+    if (!wf_validator_run(t->o->validator, t->o->full.run, err)) {
         if (err->code != WF_ERR_STOPPED)
             return false;
         *err = (struct wf_err){ 0 };
@@ -171,12 +267,24 @@ static bool validate(struct trainer *t, struct wf_epoch_report *report, bool *se
     return true;
 }
 
+/* Collective. The schedule sees the loss that rank 0 has, so that all go on with one rate. */
+static bool watch(struct trainer *t, const struct wf_epoch_report *report, struct wf_err *err)
+{
+    if (!t->o->schedule || (t->o->validator && !report->validated))
+        return true;
+    double loss = report->validated ? wf_validator_loss(report->validated) : report->train_loss;
+    if (!wf_comm_broadcast(t->o->comm, 0, &loss, sizeof loss, err))
+        return false;
+    wf_schedule_watch(t->o->schedule, &t->at.schedule, loss);
+    return true;
+}
+
 /* Collective. */
 static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 {
     struct wf_epoch_report report = { .epoch = t->at.epoch,
                                       .step = t->at.step,
-                                      .train_loss = t->at.loss_sum / (double)t->at.batch };
+                                      .train_loss = mean_loss(t) };
     bool seen;
     if (!validate(t, &report, &seen, err))
         return false;
@@ -193,6 +301,8 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
         t->at.best = report.metric;
         t->at.best_epoch = t->at.epoch;
     }
+    if (!watch(t, &report, err))
+        return false;
     /* The report first: where a run is killed between the two, the epoch ends, and is reported, again. */
     if (t->writes && t->o->hooks->epoch_ended) {
         struct wf_err own = { 0 };
@@ -200,7 +310,7 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     }
     t->at.epoch++;
     t->at.batch = 0;
-    t->at.loss_sum = 0;
+    t->at.loss_sum = t->at.loss_samples = 0;
     t->at.loss = report.train_loss;
     if (!save(t, report.is_best, err))
         return false;
@@ -213,7 +323,7 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 
 /* --- the loop --- */
 
-/* One round: a step, or the end of an epoch. */
+/* One round: a pass, with the update where it ends a step; or the end of an epoch. */
 static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 {
     const bool ends = t->at.batch >= t->batches;
@@ -221,14 +331,38 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     const bool ok = ends || load(t, err);
     if (!meet(t, ok, asked, err))
         return false;
-    if ((asked[SAVE] || asked[STOP]) && !t->saved && !save(t, false, err))
+    const bool between = t->o->learner->passes == 0; /* a step is begun and ended without a save */
+    if (between && (asked[SAVE] || asked[STOP]) && !t->saved && !save(t, false, err))
         return false;
-    if (asked[STOP]) {
+    if (between && asked[STOP]) {
         t->result->end = WF_END_SIGNAL;
         *over = true;
         return true;
     }
-    return ends ? end_epoch(t, over, err) : step(t, err);
+    if (ends)
+        return end_epoch(t, over, err);
+    return pass(t, err) && (!step_is_full(t) || update(t, err));
+}
+
+static void begin(struct trainer *t)
+{
+    const struct wf_trainer_options *const o = t->o;
+    const int64_t each = o->accumulate > 0 ? o->accumulate : 1;
+    t->batches = wf_loader_batches(o->loader);
+    t->steps = wf_ceil_div(t->batches, each);
+    WF_BUG_ON(o->rest.run && wf_loader_rest(o->loader) != o->rest.network->image->shape.at[WF_N],
+              "a last batch of %" PRId64 " rows", wf_loader_rest(o->loader));
+    if (t->at.step > 0 && o->learner->scaler.dynamic) {
+        o->learner->scaler.scale = t->at.loss_scale;
+        o->learner->scaler.streak = t->at.scale_streak;
+    }
+    const bool ended = t->at.batch >= t->batches;
+    wf_loader_seek(o->loader, t->at.epoch + ended, ended ? 0 : t->at.batch);
+    if (!o->rest.run)
+        return;
+    const struct wf_view image = wf_run_view(o->rest.run, o->rest.network->image);
+    const struct wf_view target = wf_run_view(o->rest.run, o->rest.network->target);
+    wf_loader_announce_rest(o->loader, &image, &target);
 }
 
 bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_result *result,
@@ -238,23 +372,20 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     struct trainer t = { .o = options,
                          .at = options->start,
                          .result = result,
-                         .batches = wf_loader_batches(options->loader),
                          .writes = wf_comm_rank(options->comm) == 0,
+                         .share = { (double)NAN, (double)NAN },
                          .saved = options->start.step > 0,
                          .saved_step = options->start.step,
                          .saved_time = now(),
                          .hooks_ok = true };
-    const bool ended = t.at.batch >= t.batches;
-    wf_loader_seek(options->loader, t.at.epoch + ended, ended ? 0 : t.at.batch);
+    begin(&t);
     bool over = false, ok = true;
     while (ok && !over && t.at.epoch < options->epochs)
         ok = advance(&t, &over, err);
     if (ok && !t.hooks_ok)
         *err = t.hooks_err;
     ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
-    result->loss = t.at.batch > 0  ? t.at.loss_sum / (double)t.at.batch
-                   : t.at.step > 0 ? t.at.loss
-                                   : (double)NAN;
+    result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
     result->at = t.at;
     wf_host_release(&t.image);
     wf_host_release(&t.target);

@@ -8,32 +8,28 @@
  *     struct wf_trainer_result result;
  *     ok = wf_trainer_run(&(struct wf_trainer_options){ .comm = comm, .run = run, ... }, &result, err);
  *
- * Once before each step the ranks meet: did everybody get its data, did a signal come, is it time to
+ * Once before each pass the ranks meet: did everybody get its data, did a signal come, is it time to
  * save? So all save at the same step, and a rank that cannot read its part stops the others with its
  * message.
+ *
+ * A step is `accumulate` passes over batches, or what is left of the epoch, and one update. Each pass
+ * weighs as much as what its loss is the mean of, so the step's gradient is that of all its batches as
+ * one. The last batch of an epoch may be smaller and has a plan of its own.
  */
 #ifndef WF_TRAIN_TRAINER_H
 #define WF_TRAIN_TRAINER_H
 
+#include "train/position.h"
 #include "train/step.h"
 #include "train/validate.h"
-
-/* Where a run stands. Start with best_epoch -1 and zeros. */
-struct wf_position {
-    int64_t step;         /* updates done */
-    int64_t epoch, batch; /* of the next step; batch = the epoch's count: validation is next */
-    double loss_sum;      /* over this epoch's steps */
-    double loss;          /* mean over the steps of the epoch before */
-    double best;          /* metric of the best epoch; more is better */
-    int64_t best_epoch;   /* from 0; -1: none */
-    int64_t stale;        /* validated epochs since then */
-    double seconds;       /* in steps, so far */
-};
 
 struct wf_step_report {
     const struct wf_position *at; /* after the step */
     int64_t batches;
-    double loss, lr;
+    double loss, lr;                      /* of all its passes */
+    bool skipped;                         /* no update: a gradient was not finite */
+    double norm;                          /* of the gradient, before clipping */
+    double loss_scale;                    /* that it was computed with */
     double seconds, compute, comm, input; /* of this step, this rank */
     double pixels;                        /* of the global batch */
 };
@@ -54,15 +50,25 @@ struct wf_trainer_hooks {
     bool (*stops)(void *user); /* on every rank, before each step */
 };
 
+/* A network for batches of one size, and its run. */
+struct wf_trainer_part {
+    const struct wf_network *network;
+    struct wf_run *run;
+};
+
 struct wf_trainer_options {
     struct wf_comm *comm;
-    const struct wf_network *network;
-    struct wf_run *run; /* weights and optimiser as `start` says */
+    struct wf_trainer_part full; /* weights and optimiser as `start` says */
+    struct wf_trainer_part rest; /* for wf_loader_rest() rows, beside the other; NULL: filled up */
     struct wf_learner *learner;
+    const struct wf_schedule *schedule; /* NULL: the optimiser's own rate, always */
     struct wf_loader *loader;
     struct wf_validator *validator; /* NULL: the training loss says which epoch is best */
     struct wf_position start;
     int64_t epochs;
+    int64_t accumulate;        /* batches of a step; 0: one */
+    bool rank_mean;            /* the gradient is the mean over the data ranks' own means */
+    int64_t skip_limit;        /* skipped steps in a row that end the run; 0: no number does */
     int64_t validate_every;    /* epochs; the last is always validated */
     int64_t early_stop;        /* validations without a better one; 0: never */
     int64_t checkpoint_steps;  /* 0: not by steps */

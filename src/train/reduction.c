@@ -1,0 +1,55 @@
+#include "train/reduction.h"
+
+#include "ops/op.h"
+
+const char *const wf_reduction_names[] = {
+    [WF_REDUCTION_GLOBAL] = "global",
+    [WF_REDUCTION_RANK_MEAN] = "rank_mean",
+    NULL,
+};
+
+/* What this rank's targets count. Where no axis of space cuts them, the ranks along it hold the same
+ * and count it again, for every data rank alike. */
+static bool count_own(const struct wf_network *net, const struct wf_run *run, double *count,
+                      struct wf_err *err)
+{
+    const struct wf_view there = wf_run_owned(run, net->target);
+    *count = there.data ? (double)wf_region_count(there.box) : 0;
+    if (!net->has_ignore || *count == 0)
+        return true;
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get_owned(run, net->target, &host, err);
+    *count = 0;
+    if (ok)
+        for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);)
+            *count += wf_view_at(&host.view, c.at) != (double)net->ignore;
+    wf_host_release(&host);
+    return ok;
+}
+
+bool wf_reduction_share(const struct wf_network *net, const struct wf_run *run,
+                        struct wf_comm *comm, double *share, struct wf_err *err)
+{
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const struct wf_mesh *const mesh = &plan->scheme->mesh;
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(mesh, plan->rank, at);
+    const int ranks = mesh->at[WF_MESH_DATA], me = at[WF_MESH_DATA];
+    struct wf_arena arena = { 0 };
+    double *const counts = wf_arena_array(&arena, ranks, double);
+    double own = 0;
+    const bool counted = count_own(net, run, &own, err);
+    counts[me] = own;
+    struct wf_request *request = NULL;
+    const bool ok = wf_comm_agree(comm, counted, err) &&
+                    wf_comm_sum_begin(comm, counts, (size_t)ranks, WF_F64, &request, err) &&
+                    wf_comm_sum_end(comm, request, err);
+    double all = 0, some = 0; /* a rank that has nothing has no mean either */
+    for (int i = 0; i < ranks; i++) {
+        all += counts[i];
+        some += counts[i] > 0;
+    }
+    *share = counts[me] > 0 ? all / (some * counts[me]) : 0;
+    wf_arena_release(&arena);
+    return ok;
+}
