@@ -153,7 +153,7 @@ static bool compare_step(const struct parity_job *job, const struct wf_run *run,
               compare(job, run, gold->logits, "", "pred", err);
     for (size_t i = 0; ok && i < gold->g->n_values; i++) {
         const struct wf_value *v = gold->g->values[i];
-        if (v->kind == WF_PARAM)
+        if (v->kind == WF_PARAM && !v->frozen)
             ok = compare(job, run, wf_graph_grad_of(gold->g, v), "grad.", v->name, err);
     }
     return ok && compare_weights(job, run, gold->steps > 0 ? "param." : NULL, "state.", err);
@@ -251,13 +251,31 @@ static struct wf_value *build_loss(struct golden *gold)
     return sum;
 }
 
+/* Files of networks on subdomains say how many, and how they talk. */
+static struct wf_model_tiles subdomains(const struct golden *gold)
+{
+    struct wf_model_tiles sub = { .channels = -1 };
+    const char *tiles = wf_safetensors_metadata(gold->file, "tiles");
+    if (!tiles)
+        return sub;
+    char *rest;
+    sub.tiles[1] = strtoll(tiles, &rest, 10);
+    sub.tiles[2] = strtoll(rest + 1, NULL, 10);
+    sub.channels = number(gold, "comm");
+    sub.layers = number(gold, "layers");
+    sub.kernel = number(gold, "kernel");
+    sub.dropout = 0.1;
+    return sub;
+}
+
 static void build(struct golden *gold)
 {
     struct wf_err err = { 0 };
     struct wf_model_config config = { .dims = (int)number(gold, "dims"),
                                       .classes = number(gold, "classes"),
                                       .base = number(gold, "base"),
-                                      .depth = number(gold, "depth") };
+                                      .depth = number(gold, "depth"),
+                                      .sub = subdomains(gold) };
     const struct wf_safetensor *image = wf_safetensors_find(gold->file, "input");
     const struct wf_model *model = wf_model_find(metadata(gold, "model"), &err);
     struct wf_shape shape = { 0 };
@@ -286,7 +304,7 @@ static double norm_of_gradients(const struct golden *gold)
     for (size_t i = 0; i < gold->g->n_values; i++) {
         const struct wf_value *v = gold->g->values[i];
         struct wf_err err = { 0 };
-        if (v->kind != WF_PARAM)
+        if (v->kind != WF_PARAM || v->frozen)
             continue;
         const int64_t count = wf_shape_count(v->shape);
         float *grad = read_tensor(gold, "grad.", v->name, count, &err);

@@ -80,6 +80,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
                                   .user = &progress };
     const char *const size = wf_cli_flag(cli, "size");
     if (!kind || !wf_cli_flag_int(cli, "count", 1, 10000000, &o.count, err) ||
+        !wf_cli_flag_int(cli, "tile", 1, 1000000, &o.tile, err) ||
         (size && !parse_size(size, kind, o.size, err)))
         return false;
     if (!o.out)
@@ -302,6 +303,7 @@ static const struct wf_command_flag flags[] = {
     { "out", "DIR", "the folder to make" },
     { "count", "N", "images" },
     { "size", "HxW", "of an image; DxHxW of a volume" },
+    { "tile", "T", "side of a subdomain, for discs (32)" },
     { .name = NULL },
 };
 

@@ -90,7 +90,7 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
     e->feed->normal.channels = info->channels;
     memcpy(e->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
     memcpy(e->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
-    struct wf_job_files files = { 0 };
+    struct wf_job_files files = { .begun = true };
     wf_feed_size(e->feed, &files);
     e->job = wf_job_new(cli, &files, err);
     struct wf_shape shape;

@@ -143,7 +143,7 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "no data.path: give the folder of images and masks, such as "
                           "data.path=data/nuclei ('widefield data synth' makes one)");
-    struct wf_job_files files = { 0 };
+    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
     if (!wf_feed_open(t->feed, cli, path, WF_PART_VALID, err))
         return false;
     wf_feed_size(t->feed, &files);

@@ -482,6 +482,8 @@ struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, 
     job->files = *files;
     job->seed = (uint64_t)wf_options_int(cli->options, "train.seed");
     bool ok = job_init(job, err) && (!files->weights || wf_job_open_weights(job, err));
+    if (ok && !files->weights && !files->begun && wf_options_is_set(cli->options, "model.weights"))
+        ok = wf_job_open_start(job, err);
     if (cli->world)
         ok = wf_comm_agree(cli->world, ok, err);
     if (ok)

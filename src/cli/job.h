@@ -28,7 +28,9 @@ struct wf_job_files {
     const char *target;  /* .npy, a class map [N, *spatial], or the prediction's shape */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the options say */
     int64_t size[WF_AXES];
+    bool begun; /* a checkpoint has the weights: model.weights is not read again */
 };
+struct wf_run;
 
 enum wf_job_target {
     WF_TARGET_CLASSES, /* i32 labels, one per prediction: ce, dice */
@@ -97,6 +99,11 @@ double wf_job_flops(const struct wf_graph *g);
                                const struct wf_view *view, struct wf_err *err);
 /* Opens the weights file, which has every parameter in its shape and nothing that is not known. */
 [[nodiscard]] bool wf_job_open_weights(struct wf_job *job, struct wf_err *err);
+/* Opens model.weights, of which the network takes what it knows: at least something. */
+[[nodiscard]] bool wf_job_open_start(struct wf_job *job, struct wf_err *err);
+/* Weights and states as a run begins with them: by their rules, or as the open file says. */
+[[nodiscard]] bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run,
+                                        struct wf_err *err);
 /* Size of the .npy at `path`. */
 [[nodiscard]] bool wf_job_npy_size(const char *path, int *count, int64_t size[WF_AXES],
                                    struct wf_err *err);

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "ckpt/safetensors.h"
 #include "cli/text.h"
+#include "exec/run.h"
 #include "image/npy.h"
 #include "ops/op.h"
 #include "tensor/border.h"
@@ -206,6 +207,30 @@ bool wf_job_open_weights(struct wf_job *job, struct wf_err *err)
     return job->weights && check_names(job, job->weights, err);
 }
 
+bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
+{
+    const char *const path = wf_options_text(job->cli->options, "model.weights");
+    job->weights = wf_safetensors_open(path, err);
+    int64_t taken = 0;
+    for (size_t i = 0; job->weights && i < job->graph->n_values; i++) {
+        const struct wf_value *const v = job->graph->values[i];
+        if (!is_weight(v) || !wf_safetensors_find(job->weights, v->name))
+            continue;
+        int64_t shape[WF_AXES];
+        const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+        if (!wf_safetensors_want(job->weights, v->name, rank, shape, err))
+            return false;
+        taken++;
+    }
+    if (job->weights && taken == 0)
+        return wf_err_set(
+            err, WF_ERR_INPUT,
+            "'%s' has no tensor of network '%s': 'widefield model show %s' lists their "
+            "names",
+            path, job->model->name, job->model->name);
+    return job->weights != NULL;
+}
+
 static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s,
                         const struct wf_safetensor *t, const struct wf_view *view,
                         struct wf_err *err)
@@ -221,6 +246,25 @@ static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s
     return ok;
 }
 
+bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct wf_err *err)
+{
+    wf_run_init_weights(run, job->seed);
+    bool ok = true;
+    for (size_t i = 0; ok && job->weights && i < job->graph->n_values; i++) {
+        const struct wf_value *const v = job->graph->values[i];
+        const struct wf_safetensor *const t =
+            is_weight(v) ? wf_safetensors_find(job->weights, v->name) : NULL;
+        if (!t)
+            continue;
+        struct wf_host host = { 0 };
+        wf_run_map(run, v, &host);
+        ok = !host.view.data || fill_tensor(v, job->weights, t, &host.view, err);
+        wf_host_put(&host);
+        wf_host_release(&host);
+    }
+    return ok;
+}
+
 bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struct wf_view *view,
                  struct wf_err *err)
 {
@@ -228,11 +272,6 @@ bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struc
         return fill_npy(job, v, job->files.input, view, err);
     if (v == job->target && job->files.target)
         return fill_npy(job, v, job->files.target, view, err);
-    /* A state that the file does not have stays at its start. */
-    const struct wf_safetensor *const t =
-        is_weight(v) && job->weights ? wf_safetensors_find(job->weights, v->name) : NULL;
-    if (t)
-        return fill_tensor(v, job->weights, t, view, err);
     fill_random(job, v, view);
     return true;
 }

@@ -47,18 +47,6 @@ static bool fill(const struct wf_once *once, const struct wf_value *v, struct wf
     return ok;
 }
 
-static bool fill_weights(const struct wf_once *once, struct wf_err *err)
-{
-    const struct wf_graph *const g = once->job->graph;
-    wf_run_init_weights(once->run, once->job->seed);
-    for (size_t i = 0; once->job->weights && i < g->n_values; i++) {
-        const struct wf_value *const v = g->values[i];
-        if ((v->kind == WF_PARAM || v->kind == WF_STATE) && !fill(once, v, err))
-            return false;
-    }
-    return true;
-}
-
 bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
                   struct wf_comm *comm, struct wf_err *err)
 {
@@ -73,7 +61,7 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
     once->optim = wf_optim_new(&options, once->run, err);
     const struct wf_learner_options learner = wf_job_learner_options(job, comm, once->optim);
     const bool ok = once->optim && wf_learner_init(&once->learner, &learner, once->run, err) &&
-                    fill_weights(once, err) && fill(once, job->input, err) &&
+                    wf_job_start_weights(job, once->run, err) && fill(once, job->input, err) &&
                     fill(once, job->target, err);
     return wf_comm_agree(comm, ok, err);
 }

@@ -100,7 +100,7 @@ static bool make_run(struct rank *r, struct wf_err *err)
     r->optim = wf_optim_new(&options, r->run, err);
     const struct wf_learner_options learner = wf_job_learner_options(job, r->comm, r->optim);
     bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
-    wf_run_init_weights(r->run, job->seed);
+    ok = ok && wf_job_start_weights(job, r->run, err);
     if (ok && r->t->folder->checkpoint)
         ok = wf_checkpoint_load(r->t->folder->checkpoint, r->run, r->optim, err);
     return wf_comm_agree(r->comm, ok, err);

@@ -159,6 +159,7 @@ void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kin
 {
     *image = (struct wf_synth_image){ .key = wf_synth_hash(options->seed, index, 1, 2) };
     settle_size(kind, options, image->extent);
+    image->tile = options->tile ? options->tile : kind->tile;
     image->scene = kind->begin ? kind->begin(image) : NULL;
 }
 
@@ -257,12 +258,15 @@ static bool draw_image(struct pen *p, int64_t index, struct wf_err *err)
 static bool prepare(const struct wf_synth_kind *kind, const struct wf_synth_options *o,
                     struct wf_arena *arena, struct wf_err *err)
 {
-    int64_t extent[WF_AXES];
-    settle_size(kind, o, extent);
-    if (kind->dims == 2 && extent[WF_D] > 1)
+    struct wf_synth_image like = { .tile = o->tile ? o->tile : kind->tile };
+    settle_size(kind, o, like.extent);
+    if (o->tile && !kind->tile)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' have no subdomains: leave --tile out",
+                          kind->name);
+    if (kind->dims == 2 && like.extent[WF_D] > 1)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' are flat images: give --size as HxW",
                           kind->name);
-    if (kind->fits && !kind->fits(extent, err))
+    if (kind->fits && !kind->fits(&like, err))
         return false;
     return refuse_full(o->out, err) &&
            make_folder(wf_arena_printf(arena, "%s/images", o->out), err) &&

@@ -23,7 +23,8 @@ enum { WF_SYNTH_CLASSES = 3 };
 struct wf_synth_image {
     uint64_t key; /* mixes seed and number: two images have nothing in common */
     int64_t extent[WF_AXES];
-    void *scene; /* of begin(), or NULL */
+    int64_t tile; /* side of a subdomain, for kinds that have them */
+    void *scene;  /* of begin(), or NULL */
 };
 
 /* Where a window is drawn: 8-bit samples, rows `pitch` pixels apart. */
@@ -37,11 +38,12 @@ struct wf_synth_kind {
     const char *name, *what;
     int dims, channels;
     int64_t size[3], count; /* when the user does not say: D, H, W */
+    int64_t tile;           /* likewise; 0: it has no subdomains */
     int classes;
     const char *class_names[WF_SYNTH_CLASSES];
     uint8_t colors[WF_SYNTH_CLASSES][3]; /* of the mask's palette */
     /* Can it be this large? NULL: always. */
-    bool (*fits)(const int64_t extent[WF_AXES], struct wf_err *err);
+    bool (*fits)(const struct wf_synth_image *image, struct wf_err *err);
     /* What all windows of an image share, on the heap; freed with free(). Optional. */
     void *(*begin)(const struct wf_synth_image *image);
     /* Writes every pixel of the window. Called by several threads at once. */
@@ -57,6 +59,7 @@ struct wf_synth_options {
     const char *out; /* made here; must not exist, or be empty */
     int64_t count;   /* 0: the kind's */
     int64_t size[3]; /* D, H, W; 0: the kind's */
+    int64_t tile;    /* 0: the kind's */
     uint64_t seed;
     void (*progress)(void *user, double part); /* up to 1; or NULL */
     void *user;

@@ -1,43 +1,51 @@
 /*
  * The task that a network cannot solve without looking far: two discs of radius 4 in different
- * subdomains of 32 x 32, to be found (2) and joined by a line of width 3 (1) that the image does not
- * show.
+ * subdomains (of 32 x 32, in one row, unless the size says more), to be found (2) and joined by a line
+ * of width 3 (1) that the image does not show.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "data/synth.h"
 
-enum { TILE = 32, RADIUS = 4 };
+enum { RADIUS = 4 };
 
 struct scene {
     float x[2], y[2];
 };
 
-static bool fits(const int64_t extent[WF_AXES], struct wf_err *err)
+static bool fits(const struct wf_synth_image *image, struct wf_err *err)
 {
-    if (extent[WF_H] % TILE == 0 && extent[WF_W] % TILE == 0 &&
-        extent[WF_H] * extent[WF_W] >= 2 * TILE * TILE)
+    const int64_t *const extent = image->extent, tile = image->tile;
+    if (tile < 4 * RADIUS)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "a disc of radius %d needs room in its subdomain: give a --tile of at "
+                          "least %d",
+                          RADIUS, 4 * RADIUS);
+    if (extent[WF_H] % tile == 0 && extent[WF_W] % tile == 0 &&
+        extent[WF_H] * extent[WF_W] >= 2 * tile * tile)
         return true;
-    return wf_err_set(
-        err, WF_ERR_USAGE,
-        "discs lie in subdomains of 32 x 32, at least two: give a --size of multiples "
-        "of 32, such as 32x128");
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "discs lie in subdomains of %" PRId64 " x %" PRId64
+                      ", at least two: give a --size of multiples of %" PRId64 ", such as %" PRId64
+                      "x%" PRId64,
+                      tile, tile, tile, tile, 4 * tile);
 }
 
 static void *begin(const struct wf_synth_image *image)
 {
     struct scene *const s = malloc(sizeof *s);
     WF_BUG_ON(!s, "out of memory for a scene");
-    const int64_t across = image->extent[WF_W] / TILE,
-                  tiles = across * (image->extent[WF_H] / TILE);
+    const int64_t side = image->tile, across = image->extent[WF_W] / side;
+    const int64_t tiles = across * (image->extent[WF_H] / side);
     const int64_t first = (int64_t)(wf_synth_hash(image->key, 0, 0, 3) % (uint64_t)tiles);
     const int64_t step = 1 + (int64_t)(wf_synth_hash(image->key, 1, 0, 3) % (uint64_t)(tiles - 1));
     const int64_t tile[2] = { first, (first + step) % tiles };
     for (int i = 0; i < 2; i++) {
         /* Whole inside its subdomain, centred on a pixel. */
-        const int room = TILE - 2 * RADIUS;
-        const int64_t left = tile[i] % across * TILE, top = tile[i] / across * TILE;
+        const int64_t room = side - 2 * RADIUS;
+        const int64_t left = tile[i] % across * side, top = tile[i] / across * side;
         const uint64_t along = wf_synth_hash(image->key, i, 1, 3) % (uint64_t)room;
         const uint64_t down = wf_synth_hash(image->key, i, 2, 3) % (uint64_t)room;
         s->x[i] = (float)(left + RADIUS + (int64_t)along);
@@ -75,6 +83,7 @@ const struct wf_synth_kind wf_synth_discs = {
     .dims = 2,
     .channels = 1,
     .size = { 1, 32, 64 },
+    .tile = 32,
     .count = 1000,
     .classes = 3,
     .class_names = { "background", "line", "disc" },

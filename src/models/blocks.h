@@ -32,7 +32,7 @@ struct wf_value *wf_block_pool(struct wf_graph *g, struct wf_value *x, const cha
 
 /* Transposed convolution 2 of stride 2, then [skip, up] side by side; grow leaves the skip out. Where
  * the skip has an odd extent the upsampled map is one short: zeros are added, floor(difference / 2) of
- * them in front, as the well-known PyTorch U-Net does. */
+ * them in front, as the well-known PyTorch U-Net does. Where it is longer, its end is cropped. */
 struct wf_block_up {
     const char *name;
     int dims;

@@ -1,13 +1,13 @@
 /*
  * DDU-Net with the trunk of ResNet-18: its stem and first three stages, named as in torchvision so that
- * its weights fit (model.trunk), on every subdomain. A double convolution on the coarsest map, the
+ * its weights fit (model.weights), on every subdomain. A double convolution on the coarsest map, the
  * communication network, and a decoder that takes up the stages on the way: 1/8, 1/4, 1/2, 1.
  *
- * A frozen trunk normalises by the running statistics that came with its weights.
+ * model.base is the channels of the stem (64, as torchvision's weights have). A frozen trunk normalises by the running statistics that came with its weights.
  */
 #include "models/talk.h"
 
-enum { STAGES = 3, BLOCKS = 2, STEM = 64 };
+enum { STAGES = 3, BLOCKS = 2 };
 
 struct net {
     struct wf_graph *g;
@@ -64,7 +64,7 @@ static struct wf_value *residual(const struct net *n, struct wf_value *x, const 
 /* stage[0]: the stem at 1/2; stage[i]: layer i at 1/4, 1/8, 1/16. */
 static void trunk(const struct net *n, struct wf_value *x, struct wf_value *stage[STAGES + 1])
 {
-    stage[0] = conv_norm(n, x, &(struct step){ "conv1", "bn1", STEM, 7, 2, WF_RELU });
+    stage[0] = conv_norm(n, x, &(struct step){ "conv1", "bn1", n->c->base, 7, 2, WF_RELU });
     struct wf_pool pool = { .name = "maxpool" };
     wf_block_extents(n->c->dims, 3, pool.kernel);
     wf_block_extents(n->c->dims, 2, pool.stride);
@@ -74,7 +74,7 @@ static void trunk(const struct net *n, struct wf_value *x, struct wf_value *stag
     for (int i = 1; i <= STAGES; i++) {
         for (int b = 0; b < BLOCKS; b++)
             x = residual(n, x, wf_arena_printf(&n->g->arena, "layer%d.%d", i, b),
-                         (int64_t)STEM << (i - 1), i > 1 && b == 0 ? 2 : 1);
+                         n->c->base << (i - 1), i > 1 && b == 0 ? 2 : 1);
         stage[i] = x;
     }
     if (n->c->sub.trains_trunk)
@@ -96,7 +96,8 @@ static struct wf_value *twice(const struct net *n, struct wf_value *x, const cha
 static struct wf_value *decode(const struct net *n, struct wf_value *x,
                                struct wf_value *const stage[STAGES + 1], struct wf_value *image)
 {
-    static const int64_t up[] = { 32, 64, 128 }, out[] = { 64, 64, 128 };
+    const int64_t base = n->c->base, up[] = { (base + 1) / 2, base, 2 * base };
+    const int64_t out[] = { base, base, 2 * base };
     struct wf_arena *const a = &n->g->arena;
     for (int i = STAGES - 1; i >= 0; i--) {
         const struct wf_block_up u = { .name = wf_arena_printf(a, "up%d", i + 1),
@@ -122,7 +123,7 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
         return NULL;
     struct wf_value *const tiles = wf_tile(g, image, "tile", c->sub.tiles);
     trunk(&n, tiles, stage);
-    x = wf_talk(g, c, twice(&n, stage[STAGES], "bottom", (int64_t)STEM << (STAGES - 1)), "comm");
+    x = wf_talk(g, c, twice(&n, stage[STAGES], "bottom", c->base << (STAGES - 1)), "comm");
     for (int i = 0; i < STAGES; i++)
         stage[i] = wf_talk_level(g, c, stage[i], i);
     return wf_untile(g, decode(&n, x, stage, tiles), "untile", c->sub.tiles,
@@ -135,6 +136,7 @@ const struct wf_model wf_model_ddunet_resnet18 = {
     .defaults = { .dims = 2,
                   .in = 3,
                   .classes = 7,
+                  .base = 64,
                   .sub = { .channels = 64, .layers = 3, .kernel = 5 } },
     .dims_min = 1,
     .dims_max = 3,

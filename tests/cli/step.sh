@@ -127,3 +127,22 @@ write="import sys; from tensors import *; write_npy('wide.npy', '<f4', [1, 2, 16
 python3 -c "$write"
 refused 2 step a.yaml --input wide.npy -- "wide.npy" "1 x 2 x 16 x 13" "data.size"
 refused 1 step a.yaml --dump no/such/folder/x.safetensors -- "no/such/folder"
+
+# a file to start from: what it has of the network is taken, the rest starts as usual
+python3 - <<'PYTHON'
+from tensors import *
+write_safetensors("part.safetensors", {"out.bias": ([3], [5.0, 6.0, 7.0]), "fc.weight": ([1], [1.0])})
+write_safetensors("wrong.safetensors", {"out.bias": ([2], [5.0, 6.0])})
+write_safetensors("other.safetensors", {"fc.weight": ([1], [1.0])})
+PYTHON
+expect 0 step a.yaml model.weights=part.safetensors train.lr=1e-12 --dump started.safetensors --quiet
+expect 0 step a.yaml train.lr=1e-12 --dump usual.safetensors --quiet
+python3 - <<'PYTHON' || fail "weights to start from"
+from tensors import read_safetensors, apart
+a, b = read_safetensors("started.safetensors"), read_safetensors("usual.safetensors")
+assert apart(a["param.out.bias"], ([3], [5.0, 6.0, 7.0])) < 1e-6
+same = lambda n: all(abs(x - y) < 1e-6 for x, y in zip(a[n][1], b[n][1]))
+assert all(same(n) for n in b if n.startswith("param.") and n != "param.out.bias")
+PYTHON
+refused 1 step a.yaml model.weights=wrong.safetensors -- "out.bias"
+refused 1 step a.yaml model.weights=other.safetensors -- "no tensor of network"

@@ -76,6 +76,9 @@ def step(widefield, folder, tensors, meta, mesh):
     target = tensors["target"]
     np.save(folder / "target.npy", target.astype(np.int64) if target.dtype == np.int32 else target)
     model = {k: int(meta[k]) for k in ("dims", "classes", "base", "depth") if int(meta[k])}
+    if "tiles" in meta:
+        model["tiles"] = [int(t) for t in meta["tiles"].split("x")]
+        model["comm"] = {k: int(meta[m]) for k, m in (("channels", "comm"), ("layers", "layers"), ("kernel", "kernel"))}
     config = {
         "model": {"name": meta["model"], **model},
         "train": {k: meta[k] for k in ("loss", "optimizer")} | {"lr": float(meta["lr"]), "seed": SEED},

@@ -43,6 +43,13 @@ CASES = {
                   optimizer="adam", lr=1e-3, steps=2, meshes="space=2x2 data=2 data=3,space=2x1"),
     "cnn1d": dict(model="cnn1d", size=(4, 2, 43), classes=3, base=4, depth=0, loss="ce",
                   optimizer="momentum", lr=0.05, steps=2, meshes="space=2 data=2 data=4"),
+    # Subdomains with a remainder; biases in front of batch norm: so sgd.
+    "ddunet": dict(model="ddunet", size=(2, 1, 29, 36), classes=3, base=2, depth=2, tiles=(2, 3), comm=3,
+                   layers=2, kernel=3, loss="ce+dice", optimizer="sgd", lr=0.1, steps=1,
+                   meshes="space=2x2 space=1x3 data=2 data=2,space=3x1"),
+    "ddunet_resnet18": dict(model="ddunet_resnet18", size=(1, 3, 70, 96), classes=4, base=4, depth=0,
+                            tiles=(2, 2), comm=3, layers=2, kernel=3, loss="ce", optimizer="sgd", lr=0.1,
+                            steps=0, meshes="space=2x2 space=1x3"),
     # Many weights: without those after the update, which follow from the gradient. No norm keeps the
     # numbers of 15 layers of ReLU from fading: so a gain.
     "fcn8s": dict(model="fcn8s", size=(1, 2, 53, 77), classes=2, base=1, depth=0, gain=2.4, loss="ce",
@@ -91,18 +98,20 @@ def as_f32(tensor):
 
 def gradients(net):
     """Zero where it is zero but for the rounding of doubles, as under a batch norm."""
-    norms = {name: p.grad.norm().item() for name, p in net.named_parameters()}
+    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    norms = {name: p.grad.norm().item() for name, p in trained.items()}
     total = sum(n * n for n in norms.values()) ** 0.5
     return {
         f"grad.{name}": as_f32(p.grad if norms[name] > 1e-10 * total else 0 * p.grad)
-        for name, p in net.named_parameters()
+        for name, p in trained.items()
     }
 
 
 def make(case, spec):
     size = spec["size"]
     dims = len(size) - 2
-    net = NETWORKS[spec["model"]](dims, size[1], spec["classes"], spec["base"], spec["depth"])
+    sub = {k: spec[k] for k in ("tiles", "comm", "layers", "kernel") if k in spec}
+    net = NETWORKS[spec["model"]](dims, size[1], spec["classes"], spec["base"], spec["depth"], **sub)
     net.double()
     state = {n: t for n, t in net.state_dict().items() if not n.endswith("num_batches_tracked")}
     out = {}
@@ -130,7 +139,8 @@ def make(case, spec):
                     out[f"{'param' if name in trained else 'state'}.{name}"] = as_f32(tensor)
     if spec["steps"] > 1:
         out |= {f"last.{name}": as_f32(tensor) for name, tensor in state.items()}
-    return out, {k: str(v) for k, v in spec.items() if k != "size"} | {"dims": str(dims)}
+    text = {k: "x".join(map(str, v)) if k == "tiles" else str(v) for k, v in spec.items() if k != "size"}
+    return out, text | {"dims": str(dims)}
 
 
 def main():

@@ -255,7 +255,115 @@ def alexnet_cifar(*args):
     return AlexNet(*args, cifar=True)
 
 
+def tile(x, tiles):
+    """[N, C, H, W] -> [N * T, C, h, w]; zeros where the last subdomains reach past the end."""
+    n, c, extent = x.shape[0], x.shape[1], [-(-e // t) for e, t in zip(x.shape[2:], tiles)]
+    pad = [p for e, t, whole in zip(extent[::-1], tiles[::-1], x.shape[:1:-1]) for p in (0, e * t - whole)]
+    x = F.pad(x, pad).reshape(n, c, tiles[0], extent[0], tiles[1], extent[1])
+    return x.permute(0, 2, 4, 1, 3, 5).reshape(-1, c, *extent)
+
+
+def untile(x, tiles, whole=None):
+    c, extent = x.shape[1], x.shape[2:]
+    x = x.reshape(-1, *tiles, c, *extent).permute(0, 3, 1, 4, 2, 5)
+    x = x.reshape(x.shape[0], c, tiles[0] * extent[0], tiles[1] * extent[1])
+    return x if whole is None else x[:, :, : whole[0], : whole[1]]
+
+
+class Talk(nn.Module):
+    """The last `channels` of all subdomains side by side, through convolutions, and back."""
+
+    def __init__(self, tiles, channels, layers, kernel):
+        super().__init__()
+        self.tiles, self.channels, self.layers = tiles, channels, layers
+        for i in range(layers):
+            step = nn.Module()
+            step.conv = nn.Conv2d(channels, channels, kernel, padding=kernel // 2)
+            step.bn = nn.BatchNorm2d(channels)
+            step.drop = Dropout(f"comm{i}.drop", 0.1)
+            setattr(self, str(i), step)
+
+    def forward(self, x):
+        own, shared = x[:, : -self.channels], untile(x[:, -self.channels :], self.tiles)
+        for i in range(self.layers):
+            step = getattr(self, str(i))
+            shared = step.drop(F.relu(step.bn(step.conv(shared))))
+        return torch.cat([own, tile(shared, self.tiles)], 1)
+
+
+class DDUNet(UNet):
+    """A U-Net on subdomains; comm0, comm1, ... as attributes, for their names."""
+
+    def __init__(self, dims, channels, classes, base, depth, tiles, comm, layers, kernel):
+        super().__init__(dims, channels, classes, base, depth)
+        self.tiles, talk = tiles, Talk(tiles, comm, layers, kernel)
+        for i in range(layers):
+            setattr(self, f"comm{i}", getattr(talk, str(i)))
+        self.talk = [talk]  # in a list: no second name for its parameters
+
+    def forward(self, x):
+        whole, bottom = x.shape[2:], getattr(self, f"enc{self.depth}")
+        hook = bottom.register_forward_hook(lambda _, __, y: self.talk[0](y))
+        y = super().forward(tile(x, self.tiles))
+        hook.remove()
+        return untile(y, self.tiles, whole)
+
+
+class DDUNetResNet18(nn.Module):
+    """The trunk is torchvision's own layers, with fewer channels; frozen and in evaluation mode."""
+
+    def __init__(self, dims, channels, classes, base, depth, tiles, comm, layers, kernel):
+        from torchvision.models.resnet import BasicBlock, ResNet
+
+        super().__init__()
+        trunk = ResNet(BasicBlock, [2, 2, 2, 2])
+        trunk.inplanes = base
+        self.conv1 = nn.Conv2d(channels, base, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(base)
+        for i in range(3):
+            setattr(self, f"layer{i + 1}", trunk._make_layer(BasicBlock, base << i, 2, stride=2 if i else 1))
+        self.frozen = [m for n, m in self.named_children()]
+        for p in self.parameters():
+            p.requires_grad_(False)
+        self.bottom = Double(dims, 4 * base, (4 * base, 4 * base), bias=False)
+        ups, outs, below = ((base + 1) // 2, base, 2 * base), (base, base, 2 * base), 4 * base
+        for i in reversed(range(3)):
+            setattr(self, f"up{i + 1}", nn.ConvTranspose2d(below, ups[i], 2, stride=2))
+            skip = base << max(i - 1, 0)
+            setattr(self, f"dec{i + 1}", Double(dims, ups[i] + skip, (outs[i], outs[i]), bias=False))
+            below = outs[i]
+        self.up0 = nn.ConvTranspose2d(below, ups[0], 2, stride=2)
+        self.dec0 = Double(dims, ups[0], (ups[0], ups[0]), bias=False)
+        self.out = nn.Conv2d(ups[0], classes, 1)
+        self.tiles, talk = tiles, Talk(tiles, comm, layers, kernel)
+        for i in range(layers):
+            setattr(self, f"comm{i}", getattr(talk, str(i)))
+        self.talk = [talk]
+
+    @staticmethod
+    def fit(up, like):
+        missing = [b - a for a, b in zip(up.shape[2:], like.shape[2:])]  # below zero: crop the end
+        return F.pad(up, [p for m in reversed(missing) for p in (max(m, 0) // 2, m - max(m, 0) // 2)])
+
+    def forward(self, x):
+        for module in self.frozen:
+            module.eval()
+        whole, tiles = x.shape[2:], tile(x, self.tiles)
+        stage = [F.relu(self.bn1(self.conv1(tiles)))]
+        x = F.max_pool2d(stage[0], 3, stride=2, padding=1)
+        for i in range(3):
+            x = getattr(self, f"layer{i + 1}")(x)
+            stage.append(x)
+        x = self.talk[0](self.bottom(x))
+        for i in reversed(range(3)):
+            up = self.fit(getattr(self, f"up{i + 1}")(x), stage[i])
+            x = getattr(self, f"dec{i + 1}")(torch.cat([stage[i], up], 1))
+        x = self.out(self.dec0(self.fit(self.up0(x), tiles)))
+        return untile(x, self.tiles, whole)
+
+
 NETWORKS = {"unet": UNet, "unet3d": UNet3D, "cnn1d": CNN, "cnn2d": CNN, "cnn3d": CNN}
+NETWORKS |= {"ddunet": DDUNet, "ddunet_resnet18": DDUNetResNet18}
 NETWORKS |= {"fcn8s": FCN, "densenet121": DenseNet121, "alexnet": AlexNet, "alexnet_cifar": alexnet_cifar}
 
 
