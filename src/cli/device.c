@@ -46,8 +46,7 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
         .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
         .cache = wf_options_text(o, "run.cache"),
     };
-    if (!wf_comm_local_rank(comm, &options.local_rank, err))
-        return false;
+    options.local_rank = wf_comm_local_rank(comm);
     const bool ok = wf_device_open(device, &options, context, err);
     return wf_comm_agree(comm, ok, err);
 }

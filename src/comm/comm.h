@@ -87,9 +87,6 @@ int wf_comm_nodes(const struct wf_comm *comm);
  * failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this rank's own failure when `ok` is false. */
 [[nodiscard]] bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err);
 
-/* Collective. How many ranks of a lower number run on this machine. */
-[[nodiscard]] bool wf_comm_local_rank(struct wf_comm *comm, int *rank, struct wf_err *err);
-
 /* Collective over `comm`: ranks with equal colour (>= 0) form a new comm, ordered by their rank. The new
  * one is freed by the caller before the old. */
 [[nodiscard]] bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub,
