@@ -32,17 +32,41 @@ static bool look_init(struct look *look, struct wf_err *err)
     return look->steps != NULL;
 }
 
+static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank *r)
+{
+    return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+}
+
+/* What somebody set as the limit is held against every rank. */
+static bool check_limit(const struct look *look, struct wf_err *err)
+{
+    const struct wf_job *const job = look->job;
+    const struct wf_choose ask = wf_job_choose(job);
+    size_t most = 0;
+    int rank = 0;
+    for (int i = 0; i < look->survey->n_ranks; i++) {
+        const struct wf_survey_rank *const r = &look->survey->ranks[i];
+        if (r->arena_bytes + param_bytes(job, r) <= most)
+            continue;
+        most = r->arena_bytes + param_bytes(job, r);
+        rank = i;
+    }
+    if (!ask.limit || most <= ask.limit)
+        return true;
+    struct wf_arena *const arena = &job->cli->arena;
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    return wf_err_set(err, WF_ERR_FIT, "mesh %s: rank %d needs %s, memory.limit is %s: %s",
+                      wf_mesh_print(arena, &job->mesh), rank, wf_text_bytes(arena, (double)most),
+                      wf_text_bytes(arena, (double)ask.limit),
+                      wf_mesh_advice(arena, job->graph, &options, &ask));
+}
+
 static double slowest(const struct wf_survey *s)
 {
     double seconds = 0;
     for (int i = 0; i < s->n_ranks; i++)
         seconds = s->ranks[i].seconds > seconds ? s->ranks[i].seconds : seconds;
     return seconds;
-}
-
-static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank *r)
-{
-    return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
 }
 
 /* --- for programs --- */
@@ -260,7 +284,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (ok && cli->speaks) { /* one rank can make the plans of all */
         struct look look = { .job = job };
         ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
-             look_init(&look, err) && print(&look, err);
+             look_init(&look, err) && check_limit(&look, err) && print(&look, err);
         wf_survey_free(look.survey);
     }
     if (cli->world)

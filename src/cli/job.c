@@ -338,123 +338,6 @@ static bool build_graph(struct wf_job *job, const struct size *size, struct wf_e
     return ok;
 }
 
-/* --- mesh --- */
-
-static struct wf_mesh given_mesh(const struct wf_options *o)
-{
-    struct wf_mesh mesh = wf_mesh_one();
-    mesh.at[WF_MESH_DATA] = (int)wf_options_int(o, "mesh.data");
-    mesh.at[WF_MESH_DOMAIN] = (int)wf_options_int(o, "mesh.domain");
-    mesh.at[WF_MESH_PIPE] = (int)wf_options_int(o, "mesh.pipe");
-    const struct wf_setting *const space = wf_options_get(o, "mesh.space");
-    for (int i = 0; i < space->count; i++)
-        mesh.at[WF_MESH_AXES - space->count + i] = (int)space->list[i];
-    return mesh;
-}
-
-/* Elements of the faces that d x h x w parts have in common, for one channel: what halos cost. */
-static double cut_surface(const struct wf_shape *s, int d, int h, int w)
-{
-    const double dd = (double)s->at[WF_D], hh = (double)s->at[WF_H], ww = (double)s->at[WF_W];
-    return (d - 1) * hh * ww + (h - 1) * dd * ww + (w - 1) * dd * hh;
-}
-
-/* Whole samples go to different ranks as far as the batch divides; the rest is cut where the
- * faces are smallest. */
-static struct wf_mesh choose_mesh(const struct wf_shape *shape, int ranks)
-{
-    struct wf_mesh mesh = wf_mesh_one();
-    int data = 1;
-    for (int i = 1; i <= ranks; i++)
-        if (ranks % i == 0 && shape->at[WF_N] % i == 0)
-            data = i;
-    mesh.at[WF_MESH_DATA] = data;
-    const int rest = ranks / data;
-    double best = -1;
-    for (int d = 1; d <= rest; d++)
-        for (int h = 1; rest % d == 0 && h <= rest / d; h++) {
-            const int w = rest / d / h;
-            if (d * h * w != rest || d > shape->at[WF_D] || h > shape->at[WF_H])
-                continue;
-            const double cost = cut_surface(shape, d, h, w);
-            if (best >= 0 && cost >= best)
-                continue;
-            best = cost;
-            mesh.at[WF_MESH_D] = d;
-            mesh.at[WF_MESH_H] = h;
-            mesh.at[WF_MESH_W] = w;
-        }
-    return mesh;
-}
-
-static bool find_ranks(const struct wf_job *job, int *ranks, struct wf_err *err)
-{
-    const struct wf_setting *const s = wf_options_get(job->cli->options, "run.ranks");
-    *ranks = s->is_set ? (int)s->integer : 0;
-    if (!job->cli->world)
-        return true;
-    const int launched = wf_comm_size(job->cli->world);
-    if (*ranks && *ranks != launched)
-        return wf_err_set(
-            err, WF_ERR_USAGE,
-            "the launcher started %d ranks, but %d were asked for (%s): leave one out", launched,
-            *ranks, wf_setting_origin(&job->cli->arena, s));
-    *ranks = launched;
-    return true;
-}
-
-/* Ranks that share this machine's cores with us: a launcher's may be spread over many machines. */
-static int ranks_here(const struct wf_job *job)
-{
-    return job->cli->world ? wf_comm_local_size(job->cli->world) : job->ranks;
-}
-
-/* Ranks without a sample would only wait. */
-static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
-{
-    const int64_t samples = job->input->shape.at[WF_N];
-    const int ranks = job->mesh.at[WF_MESH_DATA];
-    if (ranks > samples)
-        return wf_err_set(err, WF_ERR_FIT,
-                          "mesh: %d ranks along data, but the batch has %" PRId64
-                          " samples: use at most %" PRId64 ", or a larger train.batch",
-                          ranks, samples, samples);
-    if (wf_options_int(job->cli->options, "train.batch_is") && job->ranks > 1 &&
-        !wf_options_mesh_given(job->cli->options))
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "train.batch_is is per_rank, so the batch depends on the mesh: give "
-                          "--mesh, such as --mesh data=%d",
-                          job->ranks);
-    return true;
-}
-
-static bool find_mesh(struct wf_job *job, struct wf_err *err)
-{
-    const struct wf_options *const o = job->cli->options;
-    int ranks;
-    if (!find_ranks(job, &ranks, err))
-        return false;
-    if (wf_options_mesh_given(o)) {
-        job->mesh = given_mesh(o);
-        job->ranks = wf_mesh_size(&job->mesh);
-        if (ranks && ranks != job->ranks)
-            return wf_err_set(err, WF_ERR_FIT,
-                              "mesh '%s' has %d ranks, but there are %d: use --mesh auto, or %s %d",
-                              wf_mesh_print(&job->arena, &job->mesh), job->ranks, ranks,
-                              job->cli->world ? "mpirun -n" : "--ranks", job->ranks);
-    } else {
-        job->ranks = ranks ? ranks : wf_options_int(o, "mesh.auto") ? wf_job_cores() : 1;
-        job->mesh = choose_mesh(&job->input->shape, job->ranks);
-        if (job->ranks > 1 && job->cli->speaks)
-            wf_log(&job->cli->log, WF_LOG_INFO, "mesh %s, chosen for %d ranks",
-                   wf_mesh_print(&job->arena, &job->mesh), job->ranks);
-    }
-    const int64_t threads = wf_options_int(o, "run.threads");
-    const int share = wf_job_cores() / ranks_here(job);
-    job->threads = threads ? (int)threads : share > 1 ? share : 1;
-    return check_data_ranks(job, err);
-}
-
 /* --- the job --- */
 
 static bool job_init(struct wf_job *job, struct wf_err *err)
@@ -464,7 +347,7 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
     if (!job->device || !find_size(job, &size, err))
         return false;
     job->model = wf_job_model(job->cli->options, size.count, size.at, &job->config, err);
-    if (!job->model || !build_graph(job, &size, err) || !find_mesh(job, err))
+    if (!job->model || !build_graph(job, &size, err) || !wf_job_find_mesh(job, err))
         return false;
     const struct wf_plan_options options = wf_job_plan_options(job);
     job->scheme = wf_scheme_new(job->graph, &job->mesh, &options, err);
@@ -509,6 +392,8 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .device = job->device,
         .threads = job->threads,
         .no_recompute = !wf_options_int(job->cli->options, "memory.recompute"),
+        .link_bytes_per_second = (double)wf_options_int(job->cli->options, "comm.bandwidth"),
+        .link_seconds = 1e-6 * wf_options_real(job->cli->options, "comm.latency"),
     };
 }
 

@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "models/model.h"
+#include "plan/choose.h"
 #include "plan/plan.h"
 #include "tensor/view.h"
 #include "train/network.h"
@@ -82,6 +83,11 @@ struct wf_shape wf_job_shape(int count, const int64_t size[]);
 int64_t wf_job_batch(const struct wf_options *o);
 /* The network that trains. */
 struct wf_network wf_job_network(const struct wf_job *job);
+
+/* Fills mesh, ranks and threads; the graph is there (job_mesh.c). */
+[[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
+/* What a mesh for this job is chosen by. */
+struct wf_choose wf_job_choose(const struct wf_job *job);
 
 /* The plan options of this job. */
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job);

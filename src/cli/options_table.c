@@ -407,6 +407,18 @@ const struct wf_option wf_option_table[] = {
       .count_max = 3,
       .fallback = "[1]" },
 
+    { .key = "comm.bandwidth",
+      .help = "bytes a second between two ranks, for the cost model: --mesh auto, plan, overlap",
+      .type = WF_OPTION_BYTES,
+      .min = 1,
+      .max = 1e15,
+      .unset = "the device's: cpu 5e9" },
+    { .key = "comm.latency",
+      .help = "microseconds that a message takes however short it is, for the cost model",
+      .type = WF_OPTION_REAL,
+      .min = 0.001,
+      .max = 1e9,
+      .unset = "the device's: cpu 5" },
     { .key = "comm.allreduce",
       .help =
           "how sums over ranks are made: by the library that carries the ranks, in a ring, in a "
@@ -454,11 +466,12 @@ const struct wf_option wf_option_table[] = {
       .unset = "widefield/cudnn in $XDG_CACHE_HOME or ~/.cache" },
 
     { .key = "memory.limit",
-      .help = "bytes of memory that predict may take",
+      .help =
+          "bytes that a rank may take: --mesh auto and plan refuse more, predict cuts its windows by it",
       .type = WF_OPTION_BYTES,
       .min = 1,
       .max = 1e18,
-      .unset = "1GiB" },
+      .unset = "predict: 1GiB; else no limit" },
     { .key = "memory.recompute",
       .help = "make cheap results again in the backward pass instead of keeping them",
       .type = WF_OPTION_BOOL,

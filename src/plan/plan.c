@@ -95,23 +95,34 @@ struct wf_slot wf_slot_part(const struct wf_slot *slot, struct wf_region box)
     return part;
 }
 
-/* Weights lie flat in the order of the graph's values, each on a boundary of 64 bytes. */
-static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
+/* Weights lie flat in the order of the graph's values, each on a boundary of 64 bytes. Returns how many
+ * elements there are of a kind; `at` (or NULL) gets where each begins. */
+static size_t lay_kind(const struct wf_graph *g, enum wf_value_kind kind, size_t *at)
 {
-    size_t elements[2] = { 0, 0 };
+    size_t end = 0;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
-        if (v->kind != WF_PARAM && v->kind != WF_STATE)
+        if (v->kind != kind)
             continue;
-        size_t *end = &elements[v->kind == WF_STATE];
-        plan->param_at[i] = *end;
-        *end += ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
+        if (at)
+            at[i] = end;
+        end += ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
     }
-    plan->store_bytes[WF_STORE_PARAM] = elements[0] * sizeof(float);
+    return end;
+}
+
+size_t wf_plan_weight_count(const struct wf_graph *g)
+{
+    return lay_kind(g, WF_PARAM, NULL);
+}
+
+static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
+{
+    plan->store_bytes[WF_STORE_PARAM] = lay_kind(g, WF_PARAM, plan->param_at) * sizeof(float);
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i]->backward)
             plan->store_bytes[WF_STORE_GRAD] = plan->store_bytes[WF_STORE_PARAM];
-    plan->store_bytes[WF_STORE_STATE] = elements[1] * sizeof(float);
+    plan->store_bytes[WF_STORE_STATE] = lay_kind(g, WF_STATE, plan->param_at) * sizeof(float);
 }
 
 static void touch(struct wf_plan *plan, int buffer, int step)

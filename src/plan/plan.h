@@ -182,6 +182,9 @@ struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);
 
+/* Elements of the parameters' store, the same for every plan of the graph. */
+size_t wf_plan_weight_count(const struct wf_graph *g);
+
 [[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);
 /* Plans of all ranks of one scheme, in rank order. */
 [[nodiscard]] bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err);

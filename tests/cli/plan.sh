@@ -27,14 +27,36 @@ whole=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["ar
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x1 --json
 json "j['per_rank'][0]['arena_bytes'] < 0.65 * $whole"
 
-# a mesh that is chosen
-expect 0 plan a.yaml data.size=1,3,64,64 --ranks 4 --json
-json 'j["ranks"] == 4 and j["mesh"] == "space=2x2"'
-says "chosen for 4 ranks"
+# a mesh that is chosen: whole samples first, then what the cost model likes best
 expect 0 plan a.yaml --ranks 2 --json
 json 'j["mesh"] == "data=2"'
-expect 0 plan a.yaml data.size=1,3,32,128 --mesh auto --ranks 4 --json
+says "chosen for 2 ranks"
+expect 0 plan a.yaml data.size=1,3,64,64 --ranks 4 --json
+seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
+for mesh in 4x1 2x2 1x4; do
+    expect 0 plan a.yaml data.size=1,3,64,64 --mesh space=$mesh --json
+    json "j['step_seconds'] >= 0.99 * $seconds"
+done
+# a slow link wants small rims; a wide image is cut along its width
+expect 0 plan a.yaml data.size=1,3,64,64 --mesh auto --ranks 4 comm.bandwidth=1M --json
+json 'j["ranks"] == 4 and j["mesh"] == "space=2x2"'
+expect 0 plan a.yaml data.size=1,3,32,128 --ranks 4 comm.bandwidth=1M --json
 json 'j["mesh"] == "space=4"'
+# slower links and longer latencies cost time
+expect 0 plan a.yaml --mesh space=2x2 --json
+seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
+expect 0 plan a.yaml --mesh space=2x2 comm.bandwidth=1M --json
+json "j['step_seconds'] > 2 * $seconds"
+expect 0 plan a.yaml --mesh space=2x2 comm.latency=1000 --json
+json "j['step_seconds'] > 2 * $seconds"
+
+# memory: what fits is taken, what does not is refused with what would
+expect 0 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=8MiB --json
+json 'all(r["arena_bytes"] + r["param_bytes"] <= 8 << 20 for r in j["per_rank"])'
+refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=3MiB -- "4 ranks" "memory.limit" "use 8 ranks"
+refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=50K -- "smaller image"
+refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=3MiB -- "space=2x2" "use 8 ranks"
+refused 3 plan a.yaml data.size=1,3,64,64 --mesh auto --ranks 127 -- "127 ranks" "another number"
 
 expect 0 plan a.yaml --mesh space=2 --explain --rank 1
 prints "rank 1" "fetch"
@@ -45,7 +67,7 @@ refused 3 plan a.yaml --mesh space=2x2 --ranks 3 -- "space=2x2" "4 ranks" "3"
 refused 3 plan a.yaml --mesh space=50 -- "50 ranks" "48"
 refused 3 verify a.yaml --mesh space=2,data=3 -- "3 ranks"
 refused 3 verify a.yaml --mesh pipe=2 -- "stage"
-refused 3 step a.yaml data.size=1,3,2000000,2000000 -- "bytes"
+refused 3 step a.yaml data.size=1,3,500000,500000 -- "bytes"
 refused 2 plan a.yaml --device cuda -- "cuda"
 refused 2 plan a.yaml --precision tf32 -- "tf32"
 

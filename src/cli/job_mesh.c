@@ -1,0 +1,115 @@
+/* The mesh of a job: what was given, or what the cost model chooses for so many ranks. */
+#include <inttypes.h>
+
+#include "base/units.h"
+#include "cli/job.h"
+#include "cli/once.h"
+
+static struct wf_mesh given_mesh(const struct wf_options *o)
+{
+    struct wf_mesh mesh = wf_mesh_one();
+    mesh.at[WF_MESH_DATA] = (int)wf_options_int(o, "mesh.data");
+    mesh.at[WF_MESH_DOMAIN] = (int)wf_options_int(o, "mesh.domain");
+    mesh.at[WF_MESH_PIPE] = (int)wf_options_int(o, "mesh.pipe");
+    const struct wf_setting *const space = wf_options_get(o, "mesh.space");
+    for (int i = 0; i < space->count; i++)
+        mesh.at[WF_MESH_AXES - space->count + i] = (int)space->list[i];
+    return mesh;
+}
+
+static bool find_ranks(const struct wf_job *job, int *ranks, struct wf_err *err)
+{
+    const struct wf_setting *const s = wf_options_get(job->cli->options, "run.ranks");
+    *ranks = s->is_set ? (int)s->integer : 0;
+    if (!job->cli->world)
+        return true;
+    const int launched = wf_comm_size(job->cli->world);
+    if (*ranks && *ranks != launched)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "the launcher started %d ranks, but %d were asked for (%s): leave one out", launched,
+            *ranks, wf_setting_origin(&job->cli->arena, s));
+    *ranks = launched;
+    return true;
+}
+
+/* Ranks that share this machine's cores with us: a launcher's may be spread over many machines. */
+static int ranks_here(const struct wf_job *job)
+{
+    return job->cli->world ? wf_comm_local_size(job->cli->world) : job->ranks;
+}
+
+/* Ranks without a sample would only wait. */
+static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
+{
+    const int64_t samples = job->input->shape.at[WF_N];
+    const int ranks = job->mesh.at[WF_MESH_DATA];
+    if (ranks > samples)
+        return wf_err_set(err, WF_ERR_FIT,
+                          "mesh: %d ranks along data, but the batch has %" PRId64
+                          " samples: use at most %" PRId64 ", or a larger train.batch",
+                          ranks, samples, samples);
+    if (wf_options_int(job->cli->options, "train.batch_is") && job->ranks > 1 &&
+        !wf_options_mesh_given(job->cli->options))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.batch_is is per_rank, so the batch depends on the mesh: give "
+                          "--mesh, such as --mesh data=%d",
+                          job->ranks);
+    return true;
+}
+
+static void find_threads(struct wf_job *job)
+{
+    const int64_t threads = wf_options_int(job->cli->options, "run.threads");
+    const int share = wf_job_cores() / ranks_here(job);
+    job->threads = threads ? (int)threads : share > 1 ? share : 1;
+}
+
+/* By the cost model, for a number of ranks that somebody gave. */
+static bool choose_mesh(struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    const struct wf_choose ask = wf_job_choose(job);
+    struct wf_choice choice;
+    if (!wf_mesh_choose(job->graph, &options, &ask, &choice, err))
+        return false;
+    job->mesh = choice.mesh;
+    if (job->ranks > 1 && job->cli->speaks)
+        wf_log(&job->cli->log, WF_LOG_INFO,
+               "mesh %s, chosen for %d ranks: of %d that were planned, about %s a step, %s a rank",
+               wf_mesh_print(&job->arena, &job->mesh), job->ranks, choice.tried,
+               wf_text_seconds(&job->arena, choice.seconds),
+               wf_text_bytes(&job->arena, (double)choice.bytes));
+    return true;
+}
+
+struct wf_choose wf_job_choose(const struct wf_job *job)
+{
+    const size_t params = wf_plan_weight_count(job->graph);
+    return (struct wf_choose){ .ranks = job->ranks,
+                               .limit = (size_t)wf_options_int(job->cli->options, "memory.limit"),
+                               .more = wf_job_optim_bytes(job, params) };
+}
+
+bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_options *const o = job->cli->options;
+    int ranks;
+    if (!find_ranks(job, &ranks, err))
+        return false;
+    if (wf_options_mesh_given(o)) {
+        job->mesh = given_mesh(o);
+        job->ranks = wf_mesh_size(&job->mesh);
+        if (ranks && ranks != job->ranks)
+            return wf_err_set(err, WF_ERR_FIT,
+                              "mesh '%s' has %d ranks, but there are %d: use --mesh auto, or %s %d",
+                              wf_mesh_print(&job->arena, &job->mesh), job->ranks, ranks,
+                              job->cli->world ? "mpirun -n" : "--ranks", job->ranks);
+        find_threads(job);
+        return check_data_ranks(job, err);
+    }
+    job->ranks = ranks ? ranks : wf_options_int(o, "mesh.auto") ? wf_job_cores() : 1;
+    find_threads(job);
+    job->mesh = wf_mesh_one();
+    return check_data_ranks(job, err) && (job->ranks == 1 || choose_mesh(job, err));
+}

@@ -1,0 +1,230 @@
+#include "plan/choose.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/units.h"
+#include "ops/op.h"
+#include "plan/memo.h"
+
+enum {
+    TRIED = 8,         /* candidates that are planned */
+    LOOKED_AT = 4,     /* ranks of a candidate that are planned */
+    LARGE = 64,        /* ranks: beyond, half as many of both */
+    RIM_WEIGHT = 8,    /* what an element of the rim costs, in elements of the part */
+    MOST_RANKS = 2048, /* where advice stops to look */
+};
+
+struct candidate {
+    struct wf_mesh mesh;
+    double thumb; /* the less the better */
+};
+
+/* --- candidates --- */
+
+static struct wf_shape image_of(const struct wf_graph *g)
+{
+    struct wf_shape s = WF_SHAPE(1, 1, 1, 1, 1);
+    for (size_t i = 0; i < g->n_values; i++)
+        for (int a = 0; a < WF_C; a++)
+            if (g->values[i]->kind == WF_INPUT && !g->values[i]->everywhere)
+                s.at[a] = wf_max(s.at[a], g->values[i]->shape.at[a]);
+    return s;
+}
+
+/* The largest part, and the faces it shares with others. */
+static double rule_of_thumb(const struct wf_shape *image, const struct wf_mesh *mesh)
+{
+    double part = 1, rim = 0, extent[WF_C];
+    for (int a = 0; a < WF_C; a++) {
+        extent[a] = (double)wf_ceil_div(image->at[a], mesh->at[wf_mesh_axis_of((enum wf_axis)a)]);
+        part *= extent[a];
+    }
+    for (int a = WF_D; a < WF_C; a++) {
+        const int parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
+        rim += parts > 1 ? (parts > 2 ? 2 : 1) * part / extent[a] : 0;
+    }
+    return part + RIM_WEIGHT * rim;
+}
+
+static int by_thumb(const void *a, const void *b)
+{
+    const struct candidate *const x = a, *const y = b;
+    if (x->thumb != y->thumb)
+        return x->thumb < y->thumb ? -1 : 1;
+    for (int i = 0; i < WF_MESH_AXES; i++) /* fewer cuts along the inner axes: they cost copies */
+        if (x->mesh.at[i] != y->mesh.at[i])
+            return x->mesh.at[i] > y->mesh.at[i] ? -1 : 1;
+    return 0;
+}
+
+/* All candidates, the most promising first. */
+static size_t list_candidates(const struct wf_shape *image, int ranks, struct candidate **list)
+{
+    size_t count = 0, room = 0;
+    *list = NULL;
+    for (int data = 1; data <= ranks && data <= image->at[WF_N]; data++)
+        for (int d = 1; ranks % data == 0 && d <= ranks / data && d <= image->at[WF_D]; d++)
+            for (int h = 1; ranks / data % d == 0 && h <= ranks / data / d; h++) {
+                const int w = ranks / data / d / h;
+                if (data * d * h * w != ranks || h > image->at[WF_H] || w > image->at[WF_W])
+                    continue;
+                struct wf_mesh mesh = wf_mesh_one();
+                mesh.at[WF_MESH_DATA] = data;
+                mesh.at[WF_MESH_D] = d;
+                mesh.at[WF_MESH_H] = h;
+                mesh.at[WF_MESH_W] = w;
+                WF_GROW(*list, room, count);
+                (*list)[count++] = (struct candidate){ mesh, rule_of_thumb(image, &mesh) };
+            }
+    if (count > 0)
+        qsort(*list, count, sizeof **list, by_thumb);
+    return count;
+}
+
+/* --- planning one --- */
+
+static int64_t owned_count(const struct wf_scheme *s, int rank)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < s->graph->n_values; i++) {
+        const struct wf_value *const v = s->graph->values[i];
+        if (v->kind == WF_INPUT && !v->everywhere)
+            count = wf_max(count, wf_region_count(wf_geometry_owned(&s->geometry, rank, v)));
+    }
+    return count;
+}
+
+/* Ranks that stand for all: the one with the largest part, the one in the middle, both ends. */
+static void pick_ranks(const struct wf_scheme *s, int ranks[LOOKED_AT])
+{
+    int at[WF_MESH_AXES], largest = 0;
+    int64_t most = -1;
+    for (int r = 0; r < s->geometry.n_ranks; r++) {
+        const int64_t count = owned_count(s, r);
+        if (count > most) {
+            most = count;
+            largest = r;
+        }
+    }
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        at[a] = s->mesh.at[a] / 2;
+    ranks[0] = largest;
+    ranks[1] = wf_mesh_rank(&s->mesh, at);
+    ranks[2] = 0;
+    ranks[3] = s->geometry.n_ranks - 1;
+}
+
+static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *options,
+                     const struct wf_choose *ask, struct wf_choice *out, struct wf_err *err)
+{
+    struct wf_scheme *const s = wf_scheme_new(g, &out->mesh, options, err);
+    if (!s)
+        return false;
+    int ranks[LOOKED_AT];
+    struct wf_memo memo = { 0 };
+    pick_ranks(s, ranks);
+    out->seconds = 0;
+    out->bytes = 0;
+    bool ok = true;
+    const int count = ask->ranks > LARGE ? LOOKED_AT / 2 : LOOKED_AT;
+    for (int i = 0; ok && i < count; i++) {
+        struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &memo, err);
+        ok = plan != NULL;
+        if (!plan)
+            break;
+        const size_t bytes = plan->arena_bytes + wf_plan_param_bytes(plan) + ask->more;
+        out->bytes = bytes > out->bytes ? bytes : out->bytes;
+        out->seconds = plan->seconds > out->seconds ? plan->seconds : out->seconds;
+        wf_plan_free(plan);
+    }
+    wf_memo_release(&memo);
+    wf_scheme_free(s);
+    return ok;
+}
+
+/* --- choosing --- */
+
+/* Times within a hundredth are the same: then memory decides. */
+static bool is_better(const struct wf_choice *a, const struct wf_choice *b, size_t limit)
+{
+    const bool fits = !limit || a->bytes <= limit, other_fits = !limit || b->bytes <= limit;
+    if (fits != other_fits)
+        return fits;
+    if (!fits || (a->seconds < 1.01 * b->seconds && b->seconds < 1.01 * a->seconds))
+        return a->bytes < b->bytes;
+    return a->seconds < b->seconds;
+}
+
+/* The best of so many ranks, whether it fits or not; tried == 0: there is none. */
+static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_options *options,
+                                const struct wf_choose *ask, int most, struct wf_err *err)
+{
+    const struct wf_shape image = image_of(g);
+    struct candidate *list;
+    const size_t count = list_candidates(&image, ask->ranks, &list);
+    struct wf_choice best = { 0 };
+    for (size_t i = 0; i < count && best.tried < most; i++) {
+        struct wf_choice one = { .mesh = list[i].mesh };
+        *err = (struct wf_err){ 0 };
+        if (!try_mesh(g, options, ask, &one, err))
+            continue;
+        one.tried = best.tried + 1;
+        if (best.tried == 0 || is_better(&one, &best, ask->limit))
+            best = one;
+        best.tried = one.tried;
+    }
+    free(list);
+    return best;
+}
+
+const char *wf_mesh_advice(struct wf_arena *arena, const struct wf_graph *g,
+                           const struct wf_plan_options *options, const struct wf_choose *ask)
+{
+    struct wf_err ignored = { 0 };
+    size_t before = SIZE_MAX;
+    for (int64_t ranks = (int64_t)ask->ranks * 2; ranks <= MOST_RANKS; ranks *= 2) {
+        struct wf_choose more = *ask;
+        more.ranks = (int)ranks;
+        const struct wf_choice best = best_of(g, options, &more, 1, &ignored);
+        if (best.tried == 0 || best.bytes >= before)
+            break; /* more ranks do not help any further */
+        if (best.bytes <= ask->limit)
+            return wf_arena_printf(arena, "use %d ranks (--mesh %s needs %s)", more.ranks,
+                                   wf_mesh_print(arena, &best.mesh),
+                                   wf_text_bytes(arena, (double)best.bytes));
+        before = best.bytes;
+    }
+    return "use a smaller image or batch, a smaller network or --precision bf16; more ranks alone "
+           "do not help";
+}
+
+bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,
+                    const struct wf_choose *ask, struct wf_choice *choice, struct wf_err *err)
+{
+    struct wf_err last = { 0 };
+    *choice = best_of(g, options, ask, ask->ranks > LARGE ? TRIED / 2 : TRIED, &last);
+    if (choice->tried == 0 && last.code) {
+        *err = last;
+        return false;
+    }
+    const struct wf_shape image = image_of(g);
+    if (choice->tried == 0)
+        return wf_err_set(
+            err, WF_ERR_FIT,
+            "no mesh of %d ranks: the batch of %" PRId64 " and the image of %" PRId64 " x %" PRId64
+            " x %" PRId64 " cannot be cut into so many equal counts: use another number of ranks",
+            ask->ranks, image.at[WF_N], image.at[WF_D], image.at[WF_H], image.at[WF_W]);
+    if (!ask->limit || choice->bytes <= ask->limit)
+        return true;
+    struct wf_arena arena = { 0 };
+    (void)wf_err_set(err, WF_ERR_FIT,
+                     "no mesh of %d ranks fits: the best, %s, needs %s a rank, memory.limit is %s: "
+                     "%s",
+                     ask->ranks, wf_mesh_print(&arena, &choice->mesh),
+                     wf_text_bytes(&arena, (double)choice->bytes),
+                     wf_text_bytes(&arena, (double)ask->limit),
+                     wf_mesh_advice(&arena, g, options, ask));
+    wf_arena_release(&arena);
+    return false;
+}

@@ -1,0 +1,40 @@
+/*
+ * Choosing a mesh for a number of ranks: data and space, by the cost model.
+ *
+ * Every way to write the number as data x d x h x w that the batch and the image allow is a
+ * candidate. The most promising by a rule of thumb (the largest part, then the smallest rim) are
+ * planned for the ranks that have most to do, and of those that fit into memory the one with the
+ * shortest step is taken; where two are alike, the one with the fewest bytes. A pure function, so
+ * every rank chooses the same.
+ *
+ *     struct wf_choice choice;
+ *     if (!wf_mesh_choose(g, &options, &(struct wf_choose){ .ranks = 6 }, &choice, err)) ...
+ */
+#ifndef WF_PLAN_CHOOSE_H
+#define WF_PLAN_CHOOSE_H
+
+#include "plan/plan.h"
+
+struct wf_choose {
+    int ranks;
+    size_t limit; /* bytes that a rank may take; 0: any number */
+    size_t more;  /* bytes of each rank that no plan knows of: the optimiser's */
+};
+
+struct wf_choice {
+    struct wf_mesh mesh;
+    double seconds; /* of a step, estimated */
+    size_t bytes;   /* of the rank that needs most */
+    int tried;      /* meshes that were planned */
+};
+
+/* Fails with WF_ERR_FIT where no mesh of so many ranks can be or fits, and says what would. */
+[[nodiscard]] bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,
+                                  const struct wf_choose *ask, struct wf_choice *choice,
+                                  struct wf_err *err);
+
+/* Advice for a plan that does not fit: "use 12 ranks (space=4x3)", or what else would help. */
+const char *wf_mesh_advice(struct wf_arena *arena, const struct wf_graph *g,
+                           const struct wf_plan_options *options, const struct wf_choose *ask);
+
+#endif
