@@ -11,7 +11,7 @@
  *   rows      weight gradients, in strips that are added up in f64: an f32 that runs over a whole
  *             image loses digits, and then a cut image has another gradient than a whole one. In
  *             bf16, which copies both images into scratch, strips are faster and need a tenth of it
- *   pad       padding that no fast kernel takes
+ *   pad       padding that no fast kernel takes, and windows that hit nothing but padding
  *   split     groups that no fast kernel takes
  *   wide      bf16 on a machine without bf16 kernels
  *   columns, channels   oneDNN 2.x with AMX: see wf_dnnl_has_traps()
@@ -135,9 +135,9 @@ static struct wf_dnnl_problem problem_of(const struct wf_dnnl_step *s,
         p.dilation[i] = p.kernel[i] == 1 ? 1 : s->attrs.dilation[i];
     }
     /* Planes that do not see each other are samples: 2D has more kernels than 3D. */
-    if (p.kernel[0] == 1 && p.src[0] == p.dst[0] && p.pad_lo[0] == 0) {
+    if (p.kernel[0] == 1 && p.stride[0] == 1 && p.src[0] == p.dst[0] && p.pad_lo[0] == 0) {
         p.batch *= p.src[0];
-        p.src[0] = p.dst[0] = p.stride[0] = 1;
+        p.src[0] = p.dst[0] = 1;
     }
     return p;
 }
@@ -176,6 +176,30 @@ static struct wf_dnnl_pack pack_of(const struct wf_view *view, const struct wf_d
                                   .dtype = form->wide ? WF_F32 : view->dtype };
 }
 
+/* Some tap of some window along the axis lies inside src. Between the taps of a dilated window, and
+ * past one that a stride steps over, src may be reached and not read. */
+static bool taps_meet(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src,
+                      int axis)
+{
+    const int i = axis - WF_D;
+    for (int64_t at = dst.lo[axis]; at < dst.hi[axis]; at++)
+        for (int64_t tap = 0; tap < s->kernel[i]; tap++) {
+            const int64_t from =
+                at * s->attrs.stride[i] + tap * s->attrs.dilation[i] - s->attrs.pad_lo[i];
+            if (from >= src.lo[axis] && from < src.hi[axis])
+                return true;
+        }
+    return false;
+}
+
+/* oneDNN 2.6.3 makes wrong numbers of a convolution whose taps all miss: then zeros that are written
+ * out (pad) are there to be hit. */
+static bool is_missed(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src)
+{
+    return !taps_meet(s, dst, src, WF_D) || !taps_meet(s, dst, src, WF_H) ||
+           !taps_meet(s, dst, src, WF_W);
+}
+
 /* False where oneDNN has nothing for it. */
 static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, int64_t group,
                       struct wf_region dst)
@@ -186,7 +210,7 @@ static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, i
     src.hi[WF_C] = src.lo[WF_C] + s->in / parts;
     dst.lo[WF_C] = group * (s->out / parts);
     dst.hi[WF_C] = dst.lo[WF_C] + s->out / parts;
-    if (wf_region_is_empty(src))
+    if (wf_region_is_empty(src) || (!form->pad && is_missed(s, dst, src)))
         return false;
     struct wf_dnnl_piece piece = { .src = pack_of(&s->src, form, src),
                                    .dst = pack_of(&s->dst, form, dst),
@@ -393,11 +417,20 @@ static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
     return false;
 }
 
+/* Windows that miss are padded in any form. */
+static bool force_form(struct wf_dnnl_step *s, struct wf_dnnl_form form)
+{
+    if (try_form(s, &form, true))
+        return true;
+    form.pad = true;
+    return try_form(s, &form, true);
+}
+
 bool wf_dnnl_step_plan(struct wf_dnnl_step *s, const struct wf_dnnl_options *options,
                        struct wf_err *err)
 {
     const bool found =
-        options->form ? try_form(s, options->form, true)
+        options->form ? force_form(s, *options->form)
                       : find_form(s, options->traps, false) || find_form(s, options->traps, true);
     if (!found)
         return wf_err_set(err, WF_ERR_FAILED, "oneDNN has no kernel for this convolution");
