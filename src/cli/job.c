@@ -388,12 +388,17 @@ void wf_job_free(struct wf_job *job)
 
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
 {
+    const struct wf_options *const o = job->cli->options;
+    const char *const overlap = wf_options_text(o, "comm.overlap");
     return (struct wf_plan_options){
         .device = job->device,
         .threads = job->threads,
-        .no_recompute = !wf_options_int(job->cli->options, "memory.recompute"),
-        .link_bytes_per_second = (double)wf_options_int(job->cli->options, "comm.bandwidth"),
-        .link_seconds = 1e-6 * wf_options_real(job->cli->options, "comm.latency"),
+        .no_recompute = !wf_options_int(o, "memory.recompute"),
+        .no_overlap = strcmp(overlap, "never") == 0,
+        .split_always = strcmp(overlap, "always") == 0,
+        .bucket_bytes = (size_t)wf_options_int(o, "comm.bucket"),
+        .link_bytes_per_second = (double)wf_options_int(o, "comm.bandwidth"),
+        .link_seconds = 1e-6 * wf_options_real(o, "comm.latency"),
     };
 }
 

@@ -21,6 +21,7 @@ static const char *const wires[] = { "f32", "bf16", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
 static const char *const statistics[] = { "global", "tile", "rank", NULL };
+static const char *const overlaps[] = { "auto", "never", "always", NULL };
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 const struct wf_option wf_option_table[] = {
@@ -407,6 +408,19 @@ const struct wf_option wf_option_table[] = {
       .count_max = 3,
       .fallback = "[1]" },
 
+    { .key = "comm.overlap",
+      .help = "communication beside computing: 'auto' splits a layer into inner part and rim where "
+              "that pays, 'always' wherever it can be done, 'never' waits at once",
+      .type = WF_OPTION_NAME,
+      .names = overlaps,
+      .fallback = "auto" },
+    { .key = "comm.bucket",
+      .help = "bytes of gradients whose sums over ranks begin together; more than the network has: "
+              "all of them at the end of the backward pass",
+      .type = WF_OPTION_BYTES,
+      .min = 1,
+      .max = 1e18,
+      .fallback = "4MiB" },
     { .key = "comm.bandwidth",
       .help = "bytes a second between two ranks, for the cost model: --mesh auto, plan, overlap",
       .type = WF_OPTION_BYTES,

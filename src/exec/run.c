@@ -20,8 +20,9 @@ struct wf_run {
     struct wf_view **packed;       /* per exchange and message: the packed side */
     struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
+    int in_flight; /* exchanges and sums that have begun and not ended */
     struct wf_run_times times;
-    double *step_seconds;
+    double *step_seconds, *step_starts;
     uint64_t seed, step;
 };
 
@@ -132,6 +133,7 @@ static void resolve_plan(struct wf_run *run)
     struct wf_arena *arena = &run->plan_arena;
     run->calls = wf_arena_array(arena, plan->n_steps, struct wf_call);
     run->step_seconds = wf_arena_array(arena, plan->n_steps + 1, double);
+    run->step_starts = wf_arena_array(arena, plan->n_steps + 1, double);
     run->messages = wf_arena_array(arena, plan->n_exchanges, struct wf_message *);
     run->packed = wf_arena_array(arena, plan->n_exchanges, struct wf_view *);
     run->spread = wf_arena_array(arena, plan->n_exchanges, struct wf_view *);
@@ -329,6 +331,11 @@ const double *wf_run_step_seconds(const struct wf_run *run)
     return run->step_seconds;
 }
 
+const double *wf_run_step_starts(const struct wf_run *run)
+{
+    return run->step_starts;
+}
+
 size_t wf_run_bytes(const struct wf_run *run)
 {
     size_t bytes = 0;
@@ -369,6 +376,8 @@ static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
 
 static bool communicate(struct wf_run *run, const struct wf_step *step, struct wf_err *err)
 {
+    const bool begins = step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_SUM_BEGIN;
+    run->in_flight += begins ? 1 : -1;
     if (step->kind == WF_STEP_FETCH_BEGIN)
         return fetch_begin(run, step->which, err);
     if (step->kind == WF_STEP_FETCH_END)
@@ -386,28 +395,42 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     return wf_comm_sum_end(group, *request, err);
 }
 
+/* Kernels and copies. What is on its way advances only while somebody looks: after each of them. */
+static void compute(struct wf_run *run, int s)
+{
+    const struct wf_step *step = &run->plan->steps[s];
+    const double before = now();
+    if (step->kind == WF_STEP_KERNEL) {
+        run->calls[s].step = run->step;
+        step->kernel->run(&run->calls[s]);
+    } else {
+        run->device->copy(run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
+    }
+    run->step_seconds[s] = now() - before;
+    run->times.compute += run->step_seconds[s];
+    if (run->in_flight > 0)
+        wf_comm_progress(run->comm);
+}
+
 bool wf_run_step(struct wf_run *run, struct wf_err *err)
 {
     run->times = (struct wf_run_times){ 0 };
-    double before = now();
+    const double start = now();
     for (int s = 0; s < run->plan->n_steps; s++) {
         const struct wf_step *step = &run->plan->steps[s];
-        const bool computes = step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY;
-        if (step->kind == WF_STEP_KERNEL) {
-            run->calls[s].step = run->step;
-            step->kernel->run(&run->calls[s]);
-        } else if (step->kind == WF_STEP_COPY) {
-            run->device->copy(run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
-        } else if (!communicate(run, step, err)) {
+        run->step_starts[s] = now() - start;
+        if (step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY) {
+            compute(run, s);
+            continue;
+        }
+        if (!communicate(run, step, err)) {
             (void)wf_err_wrap(err, "step %d", s);
             wf_comm_abort(run->comm, err); /* others may be in flight: see comm.h, failure */
             return false;
         }
-        const double after = now();
-        run->step_seconds[s] = after - before;
-        *(computes ? &run->times.compute : &run->times.comm) += after - before;
-        before = after;
+        run->step_seconds[s] = now() - start - run->step_starts[s];
     }
+    run->times.comm = now() - start - run->times.compute;
     run->step++;
     return true;
 }

@@ -78,8 +78,10 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 /* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
-/* Seconds of each step of the plan in the last pass. */
+/* Of each step of the plan in the last pass: how many seconds it took, and when it began, from the
+ * beginning of the pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);
+const double *wf_run_step_starts(const struct wf_run *run);
 /* Bytes taken for the arena and the stores. */
 size_t wf_run_bytes(const struct wf_run *run);
 
