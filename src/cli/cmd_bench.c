@@ -8,6 +8,7 @@
 #include "cli/once.h"
 #include "cli/profile.h"
 #include "cli/text.h"
+#include "cli/timeline.h"
 
 struct bench {
     struct wf_job *job;
@@ -17,6 +18,7 @@ struct bench {
     double planned, peak; /* bytes, of the rank that needs most */
     bool profile;
     struct wf_profile by_operator; /* of the last step */
+    const char *timeline;          /* the file it goes to, or NULL */
 };
 
 static int by_value(const void *a, const void *b)
@@ -96,12 +98,27 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
     return ok;
 }
 
+/* Collective. Of the last step. */
+static bool write_timeline(const struct bench *bench, const struct wf_once *once,
+                           struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const char *const title =
+        wf_arena_printf(&arena, "%s, mesh %s, %s", bench->job->model->name,
+                        wf_mesh_print(&arena, &bench->job->mesh), wf_comm_name(once->comm));
+    const bool ok = wf_timeline_write(once->run, once->comm, title, bench->timeline, err);
+    wf_arena_release(&arena);
+    return ok;
+}
+
 static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct bench *const bench = arg;
     struct wf_once once = { 0 };
-    const bool ok =
+    bool ok =
         wf_once_init(&once, bench->job, &bench->job->mesh, comm, err) && measure(bench, &once, err);
+    if (ok && bench->timeline)
+        ok = write_timeline(bench, &once, err);
     wf_once_release(&once);
     return ok;
 }
@@ -167,7 +184,10 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_cli_flag_int(cli, "steps", 1, 1000000, &rounds, err) &&
                wf_bench_allreduce(cli, rounds, err);
     }
+    if (wf_cli_flag(cli, "overlap"))
+        return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
+    bench.timeline = wf_cli_flag(cli, "timeline");
     bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
     if (ok && cli->speaks)
@@ -180,13 +200,18 @@ static const struct wf_command_flag flags[] = {
     { "steps", "N", "steps that are timed (5); rounds of 'allreduce' (9)" },
     { "warmup", "N", "steps before them (2)" },
     { "profile", NULL, "also say where the last step's time went, by operator" },
+    { "overlap", NULL, "the step with and without overlap of communication, in turns" },
+    { "timeline", "FILE",
+      "the last step of every rank: a picture (.svg) or Chrome's trace format" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_bench = {
     .name = "bench",
     .summary = "median step time, Mpx/s, peak bytes, planned bytes",
-    .usage = "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--json]",
+    .usage =
+        "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--overlap] "
+        "[--timeline FILE] [--json]",
     .notes = "'bench allreduce' times the ways to sum over ranks (comm.allreduce) from 1 KiB to 64 "
              "MiB, in turns, and says\nwhich of them is the default for each size: on threads with "
              "--ranks N (2), or under a launcher.",

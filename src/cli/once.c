@@ -26,12 +26,15 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 
 /* --- making --- */
 
-static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh, struct wf_err *err)
+/* The plan of the job's scheme; or of one of its own, where a mesh or options are given. */
+static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
+                      const struct wf_plan_options *given, struct wf_err *err)
 {
-    const struct wf_plan_options options = wf_job_plan_options(once->job);
-    if (mesh != &once->job->mesh)
+    const struct wf_plan_options options = given ? *given : wf_job_plan_options(once->job);
+    const bool is_own = mesh != &once->job->mesh || given;
+    if (is_own)
         once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
-    once->scheme = mesh == &once->job->mesh ? once->job->scheme : once->own;
+    once->scheme = is_own ? once->own : once->job->scheme;
     if (once->scheme)
         once->plan = wf_plan_new_on(once->scheme, wf_comm_rank(once->comm), once->context, err);
     return once->plan != NULL;
@@ -47,12 +50,14 @@ static bool fill(const struct wf_once *once, const struct wf_value *v, struct wf
     return ok;
 }
 
-bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
-                  struct wf_comm *comm, struct wf_err *err)
+/* `once` knows its job and comm. */
+static bool init(struct wf_once *once, const struct wf_mesh *mesh,
+                 const struct wf_plan_options *given, struct wf_err *err)
 {
-    *once = (struct wf_once){ .job = job, .comm = comm };
+    const struct wf_job *const job = once->job;
+    struct wf_comm *const comm = once->comm;
     if (!wf_cli_open(job->cli->options, job->device, comm, &once->context, err) ||
-        !wf_comm_agree(comm, make_plan(once, mesh, err), err))
+        !wf_comm_agree(comm, make_plan(once, mesh, given, err), err))
         return false;
     once->run = wf_run_new(once->plan, comm, job->seed, err);
     if (!once->run)
@@ -64,6 +69,21 @@ bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct w
                     wf_job_start_weights(job, once->run, err) && fill(once, job->input, err) &&
                     fill(once, job->target, err);
     return wf_comm_agree(comm, ok, err);
+}
+
+bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
+                  struct wf_comm *comm, struct wf_err *err)
+{
+    *once = (struct wf_once){ .job = job, .comm = comm };
+    return init(once, mesh, NULL, err);
+}
+
+bool wf_once_init_with(struct wf_once *once, const struct wf_job *job,
+                       const struct wf_plan_options *options, struct wf_comm *comm,
+                       struct wf_err *err)
+{
+    *once = (struct wf_once){ .job = job, .comm = comm };
+    return init(once, &job->mesh, options, err);
 }
 
 void wf_once_release(struct wf_once *once)

@@ -21,7 +21,7 @@ struct wf_once {
     struct wf_comm *comm;
     struct wf_context *context; /* of the device */
     const struct wf_scheme *scheme;
-    struct wf_scheme *own; /* where the mesh is not the job's */
+    struct wf_scheme *own; /* where mesh or options are not the job's */
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
@@ -33,6 +33,10 @@ struct wf_once {
 [[nodiscard]] bool wf_once_init(struct wf_once *once, const struct wf_job *job,
                                 const struct wf_mesh *mesh, struct wf_comm *comm,
                                 struct wf_err *err);
+/* The same on the job's mesh, planned in another way. */
+[[nodiscard]] bool wf_once_init_with(struct wf_once *once, const struct wf_job *job,
+                                     const struct wf_plan_options *options, struct wf_comm *comm,
+                                     struct wf_err *err);
 /* Collective. Runs the plan and updates the weights; the data stays in its place. */
 [[nodiscard]] bool wf_once_step(struct wf_once *once, struct wf_err *err);
 void wf_once_release(struct wf_once *once);

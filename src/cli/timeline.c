@@ -1,0 +1,144 @@
+#include "cli/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "ops/op.h"
+#include "report/timeline.h"
+
+enum { TAG = 2 };
+
+struct collector {
+    struct wf_arena arena;
+    struct wf_event *events;
+    size_t count;
+    int rank;
+};
+
+static struct wf_event *add(struct collector *c, enum wf_event_kind kind, double start, double end)
+{
+    struct wf_event *e = &c->events[c->count++];
+    *e = (struct wf_event){ .start = start, .end = end, .rank = c->rank, .kind = kind };
+    return e;
+}
+
+static void name_event(struct wf_event *e, const char *what, const char *name)
+{
+    (void)snprintf(e->name, sizeof e->name, "%s%s%s", what, *what ? " " : "", name);
+}
+
+static void add_kernel(struct collector *c, const struct wf_step *s, double start, double end)
+{
+    const bool backward = s->node && s->node->backward;
+    const enum wf_event_kind kind = s->kind == WF_STEP_COPY ? WF_EVENT_COPY
+                                    : backward              ? WF_EVENT_BACKWARD
+                                                            : WF_EVENT_FORWARD;
+    name_event(add(c, kind, start, end), s->kind == WF_STEP_KERNEL ? s->node->op->name : "copy",
+               s->node ? s->node->name : "state");
+}
+
+/* This rank's events: two for each end of communication, what was on its way and the waiting. */
+static void collect(struct collector *c, const struct wf_run *run)
+{
+    const struct wf_plan *plan = wf_run_plan(run);
+    const double *starts = wf_run_step_starts(run), *seconds = wf_run_step_seconds(run);
+    double *fetch = wf_arena_array(&c->arena, plan->n_exchanges + 1, double);
+    double *sum = wf_arena_array(&c->arena, plan->n_sums + 1, double);
+    c->events = wf_arena_array(&c->arena, 2 * plan->n_steps + 1, struct wf_event);
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_step *s = &plan->steps[i];
+        const double start = starts[i], end = starts[i] + seconds[i];
+        switch (s->kind) {
+        case WF_STEP_KERNEL:
+        case WF_STEP_COPY:
+            add_kernel(c, s, start, end);
+            break;
+        case WF_STEP_FETCH_BEGIN: /* packing is in it */
+            name_event(add(c, WF_EVENT_COPY, start, end), "pack",
+                       plan->exchanges[s->which].value->name);
+            fetch[s->which] = start;
+            break;
+        case WF_STEP_SUM_BEGIN:
+            sum[s->which] = start;
+            break;
+        case WF_STEP_FETCH_END:
+            name_event(add(c, WF_EVENT_FETCH, fetch[s->which], end), "fetch",
+                       plan->exchanges[s->which].value->name);
+            name_event(add(c, WF_EVENT_WAIT, start, end), "fetch",
+                       plan->exchanges[s->which].value->name);
+            break;
+        case WF_STEP_SUM_END:
+            name_event(add(c, WF_EVENT_SUM, sum[s->which], end), "sum",
+                       plan->sums[s->which].value->name);
+            name_event(add(c, WF_EVENT_WAIT, start, end), "sum", plan->sums[s->which].value->name);
+            break;
+        }
+    }
+}
+
+/* Collective. All ranks' events on rank 0, one rank after the other. */
+static bool gather(struct collector *c, struct wf_comm *comm, struct wf_event **all, size_t *count,
+                   struct wf_err *err)
+{
+    const int size = wf_comm_size(comm), rank = wf_comm_rank(comm);
+    int64_t *counts = wf_arena_array(&c->arena, size, int64_t);
+    counts[rank] = (int64_t)c->count;
+    struct wf_request *request = NULL;
+    if (!wf_comm_sum_begin(comm, counts, (size_t)size, WF_I64, &request, err) ||
+        !wf_comm_sum_end(comm, request, err))
+        return false;
+    *count = 0;
+    for (int r = 0; r < size; r++)
+        *count += (size_t)counts[r];
+    *all = rank == 0 ? wf_arena_array(&c->arena, *count + 1, struct wf_event) : NULL;
+    struct wf_message *m = wf_arena_array(&c->arena, size, struct wf_message);
+    size_t at = c->count;
+    int n = 0;
+    for (int r = 1; rank == 0 && r < size; r++) {
+        m[n++] = (struct wf_message){
+            .peer = r, .tag = TAG, .recv = *all + at, .bytes = (size_t)counts[r] * sizeof **all
+        };
+        at += (size_t)counts[r];
+    }
+    if (rank == 0)
+        memcpy(*all, c->events, c->count * sizeof **all);
+    else
+        m[n++] = (struct wf_message){
+            .peer = 0, .tag = TAG, .send = c->events, .bytes = c->count * sizeof **all
+        };
+    request = NULL;
+    return wf_comm_exchange_begin(comm, n, m, &request, err) &&
+           wf_comm_exchange_end(comm, request, err);
+}
+
+static bool write_file(const struct wf_timeline *t, const char *path, struct wf_err *err)
+{
+    struct wf_buffer text = { 0 };
+    const size_t length = strlen(path);
+    if (length > 4 && strcmp(path + length - 4, ".svg") == 0)
+        wf_timeline_svg(t, &text);
+    else
+        wf_timeline_json(t, &text);
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err) &&
+                    wf_outfile_write(&out, text.data, text.size, err) &&
+                    wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    wf_buffer_release(&text);
+    return ok;
+}
+
+bool wf_timeline_write(const struct wf_run *run, struct wf_comm *comm, const char *title,
+                       const char *path, struct wf_err *err)
+{
+    struct collector c = { .rank = wf_comm_rank(comm) };
+    collect(&c, run);
+    struct wf_timeline t = { .title = title, .ranks = wf_comm_size(comm) };
+    struct wf_event *all = NULL;
+    bool ok = gather(&c, comm, &all, &t.count, err);
+    t.events = all;
+    ok = wf_comm_agree(comm, ok && (c.rank != 0 || write_file(&t, path, err)), err);
+    wf_arena_release(&c.arena);
+    return ok;
+}

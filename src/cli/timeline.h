@@ -1,0 +1,11 @@
+/* The timeline of a run's last pass, from all ranks, as a file. */
+#ifndef WF_CLI_TIMELINE_H
+#define WF_CLI_TIMELINE_H
+
+#include "exec/run.h"
+
+/* Collective. Rank 0 writes: a picture where the path ends in .svg, Chrome's trace format otherwise. */
+[[nodiscard]] bool wf_timeline_write(const struct wf_run *run, struct wf_comm *comm,
+                                     const char *title, const char *path, struct wf_err *err);
+
+#endif

@@ -1,0 +1,241 @@
+#include "report/timeline.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "report/page.h"
+
+/* The drawing, in its own units. */
+static const double WIDTH = 1200, LEFT = 70, RIGHT = 16, TOP = 64;
+static const double COMPUTE = 24, LANE = 7, GAP = 18;
+enum { LANES = 6, TICKS = 8 };
+
+static const struct {
+    const char *name, *colour;
+} kinds[WF_EVENT_KINDS] = {
+    [WF_EVENT_FORWARD] = { "forward", "#4878a8" },
+    [WF_EVENT_BACKWARD] = { "backward", "#7fb2d9" },
+    [WF_EVENT_COPY] = { "copies", "#a9a9a9" },
+    [WF_EVENT_WAIT] = { "waiting", "#c8322c" },
+    [WF_EVENT_FETCH] = { "rims on their way", "#e79a2f" },
+    [WF_EVENT_SUM] = { "sums on their way", "#3f9a57" },
+};
+
+static bool is_flight(const struct wf_event *e)
+{
+    return e->kind == WF_EVENT_FETCH || e->kind == WF_EVENT_SUM;
+}
+
+/* --- sums --- */
+
+static int by_start(const void *a, const void *b)
+{
+    const struct wf_event *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* The rank's own events, in the order of their start. */
+static struct wf_event *events_of(struct wf_arena *arena, const struct wf_timeline *t, int rank,
+                                  size_t *count)
+{
+    struct wf_event *own = wf_arena_array(arena, t->count + 1, struct wf_event);
+    *count = 0;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->events[i].rank == rank)
+            own[(*count)++] = t->events[i];
+    qsort(own, *count, sizeof *own, by_start);
+    return own;
+}
+
+struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_timeline_sums s = { 0 };
+    size_t n;
+    const struct wf_event *own = events_of(&arena, t, rank, &n);
+    double until = 0; /* of what is on its way so far */
+    for (size_t i = 0; i < n; i++) {
+        const struct wf_event *e = &own[i];
+        s.step = fmax(s.step, e->end);
+        if (e->kind == WF_EVENT_WAIT) {
+            s.wait += e->end - e->start;
+        } else if (is_flight(e)) {
+            s.flight += fmax(e->end - fmax(e->start, until), 0);
+            until = fmax(until, e->end);
+        } else {
+            s.compute += e->end - e->start;
+        }
+    }
+    s.hidden = fmax(s.flight - s.wait, 0);
+    wf_arena_release(&arena);
+    return s;
+}
+
+/* --- Chrome's trace format --- */
+
+/* Layers' names are ours, but a file must read back whatever they are. */
+static void add_json_text(struct wf_buffer *out, const char *text)
+{
+    for (; *text; text++)
+        wf_buffer_printf(
+            out, "%c", (unsigned char)*text < 0x20 || *text == '"' || *text == '\\' ? '_' : *text);
+}
+
+static void add_trace_event(struct wf_buffer *out, const struct wf_event *e, size_t id)
+{
+    const double start = e->start * 1e6, end = e->end * 1e6;
+    if (is_flight(e)) { /* they may overlap: asynchronous, each with a number of its own */
+        for (int half = 0; half < 2; half++) {
+            wf_buffer_printf(out,
+                             ",\n{\"ph\":\"%s\",\"cat\":\"%s\",\"id\":%zu,\"pid\":%d,\"tid\":0,",
+                             half ? "e" : "b", kinds[e->kind].name, id, (int)e->rank);
+            wf_buffer_printf(out, "\"ts\":%.3f,\"name\":\"", half ? end : start);
+            add_json_text(out, e->name);
+            wf_buffer_text(out, "\"}");
+        }
+        return;
+    }
+    wf_buffer_printf(out, ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,",
+                     kinds[e->kind].name, (int)e->rank, start);
+    wf_buffer_printf(out, "\"dur\":%.3f,\"name\":\"%s", end - start,
+                     e->kind == WF_EVENT_WAIT ? "waiting: " : "");
+    add_json_text(out, e->name);
+    wf_buffer_text(out, "\"}");
+}
+
+void wf_timeline_json(const struct wf_timeline *t, struct wf_buffer *out)
+{
+    wf_buffer_text(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":\"");
+    add_json_text(out, t->title);
+    wf_buffer_text(out, "\"},\"traceEvents\":[");
+    for (int r = 0; r < t->ranks; r++)
+        wf_buffer_printf(out,
+                         "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\","
+                         "\"args\":{\"name\":\"rank %d\"}}",
+                         r ? "," : "", r, r);
+    for (size_t i = 0; i < t->count; i++)
+        add_trace_event(out, &t->events[i], i);
+    wf_buffer_text(out, "\n]}\n");
+}
+
+/* --- a picture --- */
+
+struct drawing {
+    struct wf_page page;
+    const struct wf_timeline *t;
+    double seconds; /* of the longest rank */
+};
+
+static double x_of(const struct drawing *d, double seconds)
+{
+    return LEFT + seconds / d->seconds * (WIDTH - LEFT - RIGHT);
+}
+
+static void draw_bar(struct drawing *d, const struct wf_event *e, double y, double height)
+{
+    const double x = x_of(d, e->start), width = fmax(x_of(d, e->end) - x, 0.25);
+    wf_page_printf(&d->page,
+                   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"><title>",
+                   x, y, width, height, kinds[e->kind].colour);
+    wf_page_text(&d->page, e->name);
+    wf_page_printf(&d->page, "\n%s, %.3f ms at %.3f ms</title></rect>\n", kinds[e->kind].name,
+                   (e->end - e->start) * 1e3, e->start * 1e3);
+}
+
+/* Neighbours of one kind that are narrower than a hair are one bar. */
+static bool joins(const struct drawing *d, const struct wf_event *a, const struct wf_event *b)
+{
+    return a->kind == b->kind && x_of(d, b->start) - x_of(d, a->end) < 0.1 &&
+           x_of(d, b->end) - x_of(d, a->start) < 0.6;
+}
+
+/* The first lane that is free; the last takes what has no room. */
+static int lane_for(double until[LANES], const struct wf_event *e)
+{
+    int lane = 0;
+    while (lane < LANES - 1 && until[lane] > e->start)
+        lane++;
+    until[lane] = fmax(until[lane], e->end);
+    return lane;
+}
+
+/* The rank's bars from `y` down; returns the height. */
+static double draw_rank(struct drawing *d, int rank, double y)
+{
+    struct wf_arena arena = { 0 };
+    size_t n;
+    struct wf_event *own = events_of(&arena, d->t, rank, &n);
+    double until[LANES] = { 0 };
+    int lanes = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct wf_event *e = &own[i];
+        if (is_flight(e)) {
+            const int lane = lane_for(until, e);
+            draw_bar(d, e, y + COMPUTE + 3 + LANE * lane, LANE - 1.5);
+            lanes = lane + 1 > lanes ? lane + 1 : lanes;
+            continue;
+        }
+        size_t next = i + 1;
+        while (next < n && is_flight(&own[next]))
+            next++;
+        if (next < n && joins(d, e, &own[next]))
+            own[next].start = e->start;
+        else
+            draw_bar(d, e, y, COMPUTE);
+    }
+    wf_page_printf(&d->page, "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">rank %d</text>\n",
+                   LEFT - 8, y + 16, rank);
+    wf_arena_release(&arena);
+    return COMPUTE + 3 + LANE * lanes + GAP;
+}
+
+static void draw_axis(struct drawing *d, double bottom)
+{
+    const double rough = d->seconds * 1e3 / TICKS, power = pow(10, floor(log10(rough)));
+    const double lead = rough / power;
+    const double step = power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
+    for (double ms = 0; ms <= d->seconds * 1e3; ms += step) {
+        const double x = x_of(d, ms / 1e3);
+        wf_page_printf(&d->page,
+                       "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#8888\" stroke-width=\".6\"/>"
+                       "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g%s</text>\n",
+                       x, TOP - 6, bottom, x, bottom + 14, ms, ms > 0 ? "" : " ms");
+    }
+}
+
+static void draw_legend(struct drawing *d)
+{
+    double x = LEFT;
+    for (int k = 0; k < WF_EVENT_KINDS; k++) {
+        wf_page_printf(&d->page,
+                       "<rect x=\"%.0f\" y=\"34\" width=\"12\" height=\"12\" fill=\"%s\"/>"
+                       "<text x=\"%.0f\" y=\"44\">%s</text>\n",
+                       x, kinds[k].colour, x + 17, kinds[k].name);
+        x += 34 + 6.6 * (double)strlen(kinds[k].name);
+    }
+    wf_page_printf(&d->page, "<text x=\"%.0f\" y=\"18\" font-weight=\"bold\">", LEFT);
+    wf_page_text(&d->page, d->t->title);
+    wf_page_raw(&d->page, "</text>\n");
+}
+
+void wf_timeline_svg(const struct wf_timeline *t, struct wf_buffer *out)
+{
+    struct drawing d = { .t = t, .seconds = 1e-6 };
+    for (size_t i = 0; i < t->count; i++)
+        d.seconds = fmax(d.seconds, t->events[i].end);
+    double y = TOP;
+    draw_legend(&d);
+    for (int r = 0; r < t->ranks; r++)
+        y += draw_rank(&d, r, y);
+    draw_axis(&d, y - GAP / 2);
+    wf_buffer_printf(out,
+                     "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+                     "font-family=\"sans-serif\" font-size=\"12\" fill=\"currentColor\">\n",
+                     WIDTH, y + 16);
+    wf_buffer_add(out, d.page.out.data, d.page.out.size);
+    wf_buffer_text(out, "</svg>\n");
+    wf_page_release(&d.page);
+}

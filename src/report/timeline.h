@@ -1,0 +1,53 @@
+/*
+ * The timeline of one step: what each rank computed, what was on its way meanwhile, and when it waited.
+ *
+ *     struct wf_timeline t = { .title = "unet, mesh space=2x1", .ranks = 2, .events = e, .count = n };
+ *     wf_timeline_json(&t, &out);      Chrome's trace format: ui.perfetto.dev opens it
+ *     wf_timeline_svg(&t, &out);       a picture
+ *
+ * Seconds count from the beginning of the step on each rank. What is on its way lasts from its begin
+ * to its end; the part of the end that had to be waited for is an event of its own.
+ */
+#ifndef WF_REPORT_TIMELINE_H
+#define WF_REPORT_TIMELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+enum wf_event_kind {
+    WF_EVENT_FORWARD,
+    WF_EVENT_BACKWARD,
+    WF_EVENT_COPY, /* and packing */
+    WF_EVENT_WAIT,
+    WF_EVENT_FETCH, /* on its way */
+    WF_EVENT_SUM,   /* on its way */
+    WF_EVENT_KINDS
+};
+
+/* Plain bytes: ranks send it to each other. */
+struct wf_event {
+    double start, end; /* seconds */
+    int32_t rank, kind;
+    char name[48];
+};
+
+struct wf_timeline {
+    const char *title;
+    int ranks;
+    const struct wf_event *events;
+    size_t count;
+};
+
+/* Of one rank, in seconds; `flight` is when anything was on its way, `hidden` the part of that without
+ * waiting. */
+struct wf_timeline_sums {
+    double step, compute, wait, flight, hidden;
+};
+struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank);
+
+void wf_timeline_json(const struct wf_timeline *t, struct wf_buffer *out);
+void wf_timeline_svg(const struct wf_timeline *t, struct wf_buffer *out);
+
+#endif
