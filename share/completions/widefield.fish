@@ -58,6 +58,8 @@ complete -c widefield -n __fish_use_subcommand -f -a bench -d 'median step time,
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'steps that are timed (5); rounds of \'allreduce\' (9)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l warmup -r -d 'steps before them (2)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l profile -d 'also say where the last step\'s time went, by operator'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l overlap -d 'the step with and without overlap of communication, in turns'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l timeline -r -d 'the last step of every rank: a picture (.svg) or Chrome\'s trace format'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l ranks -r -d 'N ranks as threads of this process'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l mesh -r -d 'data=2,space=2x2 (data, domain, pipe, space as W, HxW, DxHxW); or auto'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l device -r -d 'cpu, reference or cuda'

@@ -1,6 +1,6 @@
 #include "cli/timeline.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -114,18 +114,15 @@ static bool gather(struct collector *c, struct wf_comm *comm, struct wf_event **
 
 static bool write_file(const struct wf_timeline *t, const char *path, struct wf_err *err)
 {
-    struct wf_buffer text = { 0 };
+    struct wf_arena arena = { 0 };
     const size_t length = strlen(path);
-    if (length > 4 && strcmp(path + length - 4, ".svg") == 0)
-        wf_timeline_svg(t, &text);
-    else
-        wf_timeline_json(t, &text);
+    const bool picture = length > 4 && strcmp(path + length - 4, ".svg") == 0;
+    const char *text = picture ? wf_timeline_svg(&arena, t) : wf_timeline_json(&arena, t);
     struct wf_outfile out;
     const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, text.data, text.size, err) &&
-                    wf_outfile_commit(&out, err);
+                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
     wf_outfile_drop(&out);
-    wf_buffer_release(&text);
+    wf_arena_release(&arena);
     return ok;
 }
 

@@ -106,8 +106,16 @@ static void add_trace_event(struct wf_buffer *out, const struct wf_event *e, siz
     wf_buffer_text(out, "\"}");
 }
 
-void wf_timeline_json(const struct wf_timeline *t, struct wf_buffer *out)
+static char *settle(struct wf_arena *arena, struct wf_buffer *b)
 {
+    char *text = wf_arena_copy(arena, b->data);
+    wf_buffer_release(b);
+    return text;
+}
+
+char *wf_timeline_json(struct wf_arena *arena, const struct wf_timeline *t)
+{
+    struct wf_buffer text = { 0 }, *out = &text;
     wf_buffer_text(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":\"");
     add_json_text(out, t->title);
     wf_buffer_text(out, "\"},\"traceEvents\":[");
@@ -119,6 +127,7 @@ void wf_timeline_json(const struct wf_timeline *t, struct wf_buffer *out)
     for (size_t i = 0; i < t->count; i++)
         add_trace_event(out, &t->events[i], i);
     wf_buffer_text(out, "\n]}\n");
+    return settle(arena, out);
 }
 
 /* --- a picture --- */
@@ -221,8 +230,9 @@ static void draw_legend(struct drawing *d)
     wf_page_raw(&d->page, "</text>\n");
 }
 
-void wf_timeline_svg(const struct wf_timeline *t, struct wf_buffer *out)
+char *wf_timeline_svg(struct wf_arena *arena, const struct wf_timeline *t)
 {
+    struct wf_buffer out = { 0 };
     struct drawing d = { .t = t, .seconds = 1e-6 };
     for (size_t i = 0; i < t->count; i++)
         d.seconds = fmax(d.seconds, t->events[i].end);
@@ -231,11 +241,12 @@ void wf_timeline_svg(const struct wf_timeline *t, struct wf_buffer *out)
     for (int r = 0; r < t->ranks; r++)
         y += draw_rank(&d, r, y);
     draw_axis(&d, y - GAP / 2);
-    wf_buffer_printf(out,
+    wf_buffer_printf(&out,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
                      "font-family=\"sans-serif\" font-size=\"12\" fill=\"currentColor\">\n",
                      WIDTH, y + 16);
-    wf_buffer_add(out, d.page.out.data, d.page.out.size);
-    wf_buffer_text(out, "</svg>\n");
+    wf_buffer_add(&out, d.page.out.data, d.page.out.size);
+    wf_buffer_text(&out, "</svg>\n");
     wf_page_release(&d.page);
+    return settle(arena, &out);
 }

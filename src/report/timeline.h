@@ -2,8 +2,8 @@
  * The timeline of one step: what each rank computed, what was on its way meanwhile, and when it waited.
  *
  *     struct wf_timeline t = { .title = "unet, mesh space=2x1", .ranks = 2, .events = e, .count = n };
- *     wf_timeline_json(&t, &out);      Chrome's trace format: ui.perfetto.dev opens it
- *     wf_timeline_svg(&t, &out);       a picture
+ *     char *trace = wf_timeline_json(&arena, &t);      Chrome's format: ui.perfetto.dev opens it
+ *     char *picture = wf_timeline_svg(&arena, &t);
  *
  * Seconds count from the beginning of the step on each rank. What is on its way lasts from its begin
  * to its end; the part of the end that had to be waited for is an event of its own.
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/arena.h"
 
 enum wf_event_kind {
     WF_EVENT_FORWARD,
@@ -47,7 +47,8 @@ struct wf_timeline_sums {
 };
 struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank);
 
-void wf_timeline_json(const struct wf_timeline *t, struct wf_buffer *out);
-void wf_timeline_svg(const struct wf_timeline *t, struct wf_buffer *out);
+/* Texts that live in the arena. */
+char *wf_timeline_json(struct wf_arena *arena, const struct wf_timeline *t);
+char *wf_timeline_svg(struct wf_arena *arena, const struct wf_timeline *t);
 
 #endif
