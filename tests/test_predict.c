@@ -282,11 +282,12 @@ static void volumes__come_as_pages_whatever_the_windows(void **state)
     job.p.classes = "v.tif";
     job.p.values = "vp.tif";
     predict(&job, 2);
-    assert_int_equal(job.result.windows, 3 * 3 * 2);
+    assert_int_equal(job.result.windows, 3 * 2 * 2); /* tiles have 16 rows at least */
     check_files(&job);
     job.p.classes = "v.npy";
     job.p.values = "vp.npy";
     predict(&job, 1);
+    assert_int_equal(job.result.windows, 3 * 3 * 2);
     check_files(&job);
     finish(&job);
 }

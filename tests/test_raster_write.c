@@ -231,6 +231,60 @@ static void tiff__keeps_georeferencing_and_resolution(void **state)
     }
 }
 
+/* Two writers take turns over the tiles, one of them nothing in some rounds; a third has none at all. */
+static void tiff__takes_several_writers(void **state)
+{
+    enum { WRITERS = 3, TILE_SIDE = 32 };
+    struct wf_raster_info info = *IMAGE(2, 70, 100, 2, WF_SAMPLE_F32);
+    info.tile.at[WF_H] = info.tile.at[WF_W] = TILE_SIDE;
+    struct wf_err err = { 0 };
+    struct wf_raster_writer *w[WRITERS] = { wf_raster_create("many.tif", &info, &err) };
+    assert_non_null(w[0]);
+    for (int i = 1; i < WRITERS; i++) {
+        w[i] = wf_raster_join("many.tif", wf_raster_writer_partial(w[0]), &info, &err);
+        assert_non_null(w[i]);
+    }
+    const int64_t down = wf_ceil_div(info.height, TILE_SIDE),
+                  across = wf_ceil_div(info.width, TILE_SIDE), tiles = down * across * info.depth;
+    for (int64_t i = 0; i < tiles;) {
+        uint64_t bytes[WRITERS] = { 0 }, before = 0;
+        for (int k = 0; k < 2 && i < tiles; k++, i++) {
+            if (k == 1 && i % 5 == 0)
+                break;
+            const int64_t n = i * 7 % tiles; /* in no order */
+            struct wf_region at = { .lo = { [WF_D] = n / (down * across) } };
+            at.lo[WF_H] = n / across % down * TILE_SIDE;
+            at.lo[WF_W] = n % across * TILE_SIDE;
+            at.hi[WF_D] = at.lo[WF_D] + 1;
+            at.hi[WF_H] = wf_min(at.lo[WF_H] + TILE_SIDE, info.height);
+            at.hi[WF_W] = wf_min(at.lo[WF_W] + TILE_SIDE, info.width);
+            void *data = fill(&info, &at);
+            size_t packed;
+            assert_true(wf_raster_pack_window(w[k], &at, data, &packed, &err));
+            bytes[k] = packed;
+            free(data);
+        }
+        for (int k = 0; k < WRITERS; before += bytes[k++])
+            assert_true(wf_raster_place_packed(w[k], before, bytes[0] + bytes[1] + bytes[2], &err));
+    }
+    size_t count;
+    int64_t *const all = wf_raster_writer_table(w[0], &count);
+    for (int k = 1; k < WRITERS; k++) {
+        const int64_t *const table = wf_raster_writer_table(w[k], &count);
+        for (size_t i = 0; i < count; i++)
+            all[i] += table[i];
+        assert_int_equal(access("many.tif", F_OK), -1);
+        assert_true(wf_raster_writer_close(w[k], true, &err));
+    }
+    assert_true(wf_raster_writer_close(w[0], true, &err));
+    check_back("many.tif", &info);
+    assert_int_equal(count_files(".", ".partial"), 0);
+    assert_null(wf_raster_join("many.tif", "gone.partial", &info, &err));
+    assert_non_null(strstr(err.text, "give a folder that all machines see"));
+    assert_true(wf_raster_shares("a.TIFF") && !wf_raster_shares("a.png") &&
+                !wf_raster_shares("a.npy"));
+}
+
 static void tiff__is_big_where_it_may_pass_four_gigabytes(void **state)
 {
     for (int big = 0; big < 2; big++) {
@@ -368,6 +422,7 @@ int main(void)
         cmocka_unit_test(tiff__comes_back_as_it_was),
         cmocka_unit_test(tiff__takes_several_planes_in_one_window),
         cmocka_unit_test(tiff__keeps_georeferencing_and_resolution),
+        cmocka_unit_test(tiff__takes_several_writers),
         cmocka_unit_test(tiff__is_big_where_it_may_pass_four_gigabytes),
 #endif
         cmocka_unit_test(writers__refuse_what_their_format_cannot_hold),

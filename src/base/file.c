@@ -12,6 +12,13 @@
 /* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
 static const size_t CALL_BYTES = (size_t)1 << 30;
 
+static uint64_t *new_counter(void)
+{
+    uint64_t *const counter = calloc(1, sizeof *counter);
+    WF_BUG_ON(!counter, "out of memory for a file");
+    return counter;
+}
+
 static char *own(char *text)
 {
     WF_BUG_ON(!text, "out of memory for a file name");
@@ -44,12 +51,15 @@ bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
     f->name = own(strdup(path));
     f->fd = fd;
     f->size = (uint64_t)info.st_size;
+    f->moved = new_counter();
     return true;
 }
 
 void wf_infile_memory(struct wf_infile *f, const char *name, const void *memory, size_t size)
 {
-    *f = (struct wf_infile){ .name = own(strdup(name)), .fd = -1, .memory = memory, .size = size };
+    *f = (struct wf_infile){
+        .name = own(strdup(name)), .fd = -1, .memory = memory, .size = size, .moved = new_counter()
+    };
 }
 
 bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_t bytes,
@@ -60,6 +70,7 @@ bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_
                           "'%s': %zu bytes wanted at offset %" PRIu64 ", the file has %" PRIu64
                           " bytes: it is cut short, copy it again",
                           f->name, bytes, offset, f->size);
+    (void)__atomic_fetch_add(f->moved, bytes, __ATOMIC_RELAXED);
     if (f->fd < 0) {
         if (bytes)
             memcpy(dst, f->memory + offset, bytes);
@@ -84,10 +95,16 @@ bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_
     return true;
 }
 
+uint64_t wf_infile_moved(const struct wf_infile *f)
+{
+    return f->moved ? __atomic_load_n(f->moved, __ATOMIC_RELAXED) : 0;
+}
+
 void wf_infile_close(struct wf_infile *f)
 {
     if (f->fd >= 0)
         (void)close(f->fd); /* nothing was written: a failing close loses nothing */
+    free(f->moved);
     free(f->name);
     *f = (struct wf_infile){ .fd = -1 };
 }
@@ -135,6 +152,24 @@ bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, stru
     return true;
 }
 
+bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data, size_t bytes,
+                         struct wf_err *err)
+{
+    for (const char *at = data; bytes;) {
+        const ssize_t put =
+            pwrite(f->fd, at, bytes < CALL_BYTES ? bytes : CALL_BYTES, (off_t)offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
+                              put < 0 ? strerror(errno) : "the device takes no more");
+        at += put;
+        offset += (uint64_t)put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
 /* The new name is on disk only when the folder is. */
 static bool sync_folder(const char *path)
 {
@@ -151,13 +186,30 @@ static bool sync_folder(const char *path)
     return ok;
 }
 
-bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
+bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
+                     struct wf_err *err)
+{
+    *f = (struct wf_outfile){ .path = own(strdup(path)), .fd = open(partial, O_RDWR | O_CLOEXEC) };
+    return f->fd >= 0 ||
+           wf_err_set(err, WF_ERR_FAILED,
+                      "cannot write '%s' together with other ranks: %s: give a folder that all "
+                      "machines see",
+                      path, strerror(errno));
+}
+
+bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err)
 {
     int synced;
     while ((synced = fsync(f->fd)) != 0 && errno == EINTR) /* a signal that asks a run to stop */
         continue;
-    if (synced != 0)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+    return synced == 0 ||
+           wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+}
+
+bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
+{
+    if (!wf_outfile_sync(f, err))
+        return false;
     const int closed = close(f->fd); /* network file systems tell of a full disk only here */
     f->fd = -1;
     if (closed != 0 || rename(f->partial, f->path) != 0)

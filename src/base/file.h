@@ -34,7 +34,8 @@ struct wf_infile {
     char *name; /* for messages; ours */
     int fd;     /* -1: in memory */
     const unsigned char *memory;
-    uint64_t size; /* bytes */
+    uint64_t size;   /* bytes */
+    uint64_t *moved; /* bytes that were read so far; threads that share the file add to it */
 };
 
 /* On failure nothing is left to close. */
@@ -44,6 +45,7 @@ void wf_infile_memory(struct wf_infile *f, const char *name, const void *memory,
 /* Exactly `bytes` from `offset`; fails where the file is shorter. */
 [[nodiscard]] bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst,
                                   size_t bytes, struct wf_err *err);
+uint64_t wf_infile_moved(const struct wf_infile *f);
 void wf_infile_close(struct wf_infile *f);
 
 struct wf_outfile {
@@ -56,7 +58,16 @@ struct wf_outfile {
 [[nodiscard]] bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes,
                                     struct wf_err *err);
+/* Anywhere in the file; what wf_outfile_write() adds to is not moved. */
+[[nodiscard]] bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data,
+                                       size_t bytes, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err);
 void wf_outfile_drop(struct wf_outfile *f);
+
+/* A file that another process or thread has begun under the name `partial` and will commit; this one
+ * writes to it, brings its bytes to the disk with wf_outfile_sync(), and drops it. */
+[[nodiscard]] bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
+                                   struct wf_err *err);
+[[nodiscard]] bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err);
 
 #endif

@@ -10,11 +10,13 @@ enum {
     /* Edges of windows lie at multiples of this where there is a choice: a coarse level's pixel is
      * then seldom in two windows, and rows are whole vectors. */
     ALIGN = 32,
+    SMALLEST_TILE = 16, /* what a tile is halved down to */
 };
 
 struct grid {
     struct wf_shape whole;
     int64_t step[WF_AXES], count[WF_AXES];
+    int64_t tile; /* wf_stream_options */
 };
 
 /* The part of the graph that ends in a sum, or in the output. */
@@ -79,8 +81,29 @@ static struct wf_region grid_middle(const struct grid *g)
     return grid_at(g, index);
 }
 
+int64_t wf_stream_tile(int64_t tile, int64_t extent)
+{
+    while (tile > SMALLEST_TILE && extent < 2 * tile)
+        tile /= 2;
+    return tile;
+}
+
+static bool has_tiles(const struct grid *g, int axis)
+{
+    return g->tile > 0 && (axis == WF_H || axis == WF_W);
+}
+
+static int64_t smallest_step(const struct grid *g, int axis)
+{
+    return has_tiles(g, axis) ? wf_min(SMALLEST_TILE, g->whole.at[axis]) : 1;
+}
+
 static void set_step(struct grid *g, int axis, int64_t step)
 {
+    if (has_tiles(g, axis) && step < g->whole.at[axis]) {
+        const int64_t tile = wf_stream_tile(g->tile, step);
+        step = wf_max(step / tile, 1) * tile;
+    }
     g->step[axis] = wf_min(step, g->whole.at[axis]);
     g->count[axis] = wf_ceil_div(g->whole.at[axis], g->step[axis]);
 }
@@ -93,15 +116,15 @@ static void set_count(struct grid *g, int axis, int64_t count)
     set_step(g, axis, wf_ceil_div(even, align) * align);
 }
 
-/* The longest axis into more windows; false when all are single elements. */
+/* The longest axis into more windows; false when all are as short as can be. */
 static bool refine(struct grid *g)
 {
     int axis = WF_N;
     for (int a = WF_D; a < WF_C; a++)
-        if (g->step[a] >= g->step[axis])
+        if (g->step[a] >= g->step[axis] && g->step[a] > smallest_step(g, a))
             axis = a;
     const int64_t before = g->step[axis];
-    if (before == 1)
+    if (before == smallest_step(g, axis))
         return false;
     for (int64_t count = g->count[axis]; g->step[axis] == before;) {
         count = wf_max(count + 1, count * 5 / 4);
@@ -173,6 +196,7 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
 static void start_grid(const struct wf_stream *s, struct grid *g, struct wf_shape whole)
 {
     g->whole = whole;
+    g->tile = s->options.tile;
     for (int a = 0; a < WF_AXES; a++) {
         set_step(g, a, whole.at[a]);
         if (a < WF_C && s->options.window[a] > 0)

@@ -35,6 +35,8 @@ struct wf_stream_options {
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
                               * All 0: as large as the limit allows */
     int64_t most[WF_AXES];   /* a window that is chosen has no more than this; 0: no matter */
+    int64_t tile;            /* a window that does not span H or W has a multiple of
+                              * wf_stream_tile(tile, its extent) there; 0: no matter */
     void *user;
     /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
@@ -43,6 +45,9 @@ struct wf_stream_options {
                  struct wf_err *err);
     void (*progress)(void *user, double part); /* of this rank's work, up to 1; or NULL */
 };
+
+/* The tile, a power of two, or half of it and so on where a window is shorter than two. */
+int64_t wf_stream_tile(int64_t tile, int64_t extent);
 
 /* Collective: takes the sums over the image. Borrows the graph, which is not for training, and the
  * comm. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the limit. */

@@ -108,8 +108,8 @@ int64_t wf_raster_tiles_read(const struct wf_raster *r);
  *     ok = w && wf_raster_writer_close(w, ok, err);
  *
  * Windows come dense, channels last, with all channels, in the sample type of `info`. TIFF takes them
- * in any order within a page, pages in order, each once; edges lie on multiples of the tile or on
- * the image's edge. PNG and .npy take whole rows from top to bottom.
+ * in any order, each once; edges lie on multiples of the tile or on the image's edge. PNG and .npy
+ * take whole rows from top to bottom.
  */
 struct wf_raster_writer;
 
@@ -126,5 +126,29 @@ struct wf_shape wf_raster_writer_tile(const struct wf_raster_writer *w);
 /* Always frees the writer. With `ok` every sample must have come, and the file gets its name; without,
  * because the caller failed, or where writing had failed, it is removed and false comes back. */
 [[nodiscard]] bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *err);
+
+/* --- several writers of one file ---
+ * A TIFF may be written by several ranks, each on windows of its own; no pixel moves between them.
+ * One makes the file, tells the others its name until it is complete, and they join it with the same
+ * `info`. Then all go in rounds, in each of which a writer packs any number of windows, all learn what
+ * the others have packed, and each puts its bytes behind those of the ones before it:
+ *
+ *     wf_raster_pack_window(w, &window, pixels, &bytes, err)     bytes: packed in this round so far
+ *     wf_raster_place_packed(w, before, all, err)                sums over lower ranks, over all
+ *
+ * At the end the tables of all writers are added up, element by element, into that of the one who made
+ * the file; the others are closed before it.
+ */
+/* Whether files of this name take several writers. */
+bool wf_raster_shares(const char *path);
+const char *wf_raster_writer_partial(const struct wf_raster_writer *w);
+[[nodiscard]] struct wf_raster_writer *wf_raster_join(const char *path, const char *partial,
+                                                      const struct wf_raster_info *info,
+                                                      struct wf_err *err);
+[[nodiscard]] bool wf_raster_pack_window(struct wf_raster_writer *w, const struct wf_region *window,
+                                         const void *src, size_t *bytes, struct wf_err *err);
+[[nodiscard]] bool wf_raster_place_packed(struct wf_raster_writer *w, uint64_t before, uint64_t all,
+                                          struct wf_err *err);
+int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count);
 
 #endif

@@ -131,24 +131,32 @@ bool wf_guarded(struct wf_guard *guard, void (*step)(void *arg), void *arg);
 void wf_guard_leave(struct wf_guard *guard, const char *message) __attribute__((noreturn));
 
 /* --- writers --- */
+/* A format has `write`, or all of `partial`, `pack`, `place` and `table` (raster.h: several writers). */
 struct wf_raster_sink {
     const char *name;
-    /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a wish. */
+    /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a wish;
+     * w->joins where another writer has begun. */
     bool (*begin)(struct wf_raster_writer *w, struct wf_err *err);
-    bool (*write)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
-                  struct wf_err *err);
     /* ok: complete the file and commit it. Otherwise, or on failure, remove it. Frees the state, also
      * after `begin` failed (state may be NULL). */
     bool (*end)(struct wf_raster_writer *w, bool ok, struct wf_err *err);
+    bool (*write)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
+                  struct wf_err *err);
+    const char *(*partial)(const struct wf_raster_writer *w);
+    bool (*pack)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
+                 size_t *bytes, struct wf_err *err);
+    bool (*place)(struct wf_raster_writer *w, uint64_t before, uint64_t all, struct wf_err *err);
+    int64_t *(*table)(struct wf_raster_writer *w, size_t *count);
 };
 
 struct wf_raster_writer {
     const struct wf_raster_sink *sink;
     char *path;
+    char *joins; /* the partial file of the writer that began; NULL: this one */
     struct wf_raster_info info;
     bool by_rows;     /* windows are whole rows in order */
     int64_t next_row; /* counted over all planes */
-    int64_t came;     /* pixels */
+    int64_t came;     /* pixels; where there is a table they stand in it */
     bool failed;
     void *state;
 };

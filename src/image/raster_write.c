@@ -32,8 +32,8 @@ static const struct wf_raster_sink *sink_for(const char *path)
     return NULL;
 }
 
-struct wf_raster_writer *wf_raster_create(const char *path, const struct wf_raster_info *info,
-                                          struct wf_err *err)
+static struct wf_raster_writer *begin(const char *path, const char *joins,
+                                      const struct wf_raster_info *info, struct wf_err *err)
 {
     WF_BUG_ON(info->depth < 1 || info->height < 1 || info->width < 1 || info->channels < 1 ||
                   info->depth > INT32_MAX || info->height > INT32_MAX || info->width > INT32_MAX ||
@@ -48,11 +48,13 @@ struct wf_raster_writer *wf_raster_create(const char *path, const struct wf_rast
                          path);
         return NULL;
     }
+    WF_BUG_ON(joins && !sink->pack, "'%s' has one writer", path);
     struct wf_raster_writer *w = calloc(1, sizeof *w);
     WF_BUG_ON(!w, "out of memory for a writer");
     w->sink = sink;
     w->path = strdup(path);
-    WF_BUG_ON(!w->path, "out of memory for a file name");
+    w->joins = joins ? strdup(joins) : NULL;
+    WF_BUG_ON(!w->path || (joins && !w->joins), "out of memory for a file name");
     w->info = *info;
     const bool ok = sink->begin(w, err);
     w->info.place = NULL; /* was borrowed for the beginning */
@@ -61,6 +63,29 @@ struct wf_raster_writer *wf_raster_create(const char *path, const struct wf_rast
     w->failed = true;
     (void)wf_raster_writer_close(w, false, err);
     return NULL;
+}
+
+struct wf_raster_writer *wf_raster_create(const char *path, const struct wf_raster_info *info,
+                                          struct wf_err *err)
+{
+    return begin(path, NULL, info, err);
+}
+
+bool wf_raster_shares(const char *path)
+{
+    const struct wf_raster_sink *sink = sink_for(path);
+    return sink && sink->pack;
+}
+
+struct wf_raster_writer *wf_raster_join(const char *path, const char *partial,
+                                        const struct wf_raster_info *info, struct wf_err *err)
+{
+    return begin(path, partial, info, err);
+}
+
+const char *wf_raster_writer_partial(const struct wf_raster_writer *w)
+{
+    return w->sink->partial(w);
 }
 
 struct wf_shape wf_raster_writer_tile(const struct wf_raster_writer *w)
@@ -81,8 +106,8 @@ static void check_rows(struct wf_raster_writer *w, const struct wf_region *windo
     w->next_row += planes * rows;
 }
 
-bool wf_raster_write_window(struct wf_raster_writer *w, const struct wf_region *window,
-                            const void *src, struct wf_err *err)
+/* The window lies in the image, on the edges of tiles; its pixels are counted. */
+static void check_window(struct wf_raster_writer *w, const struct wf_region *window)
 {
     const int64_t extent[] = {
         [WF_D] = w->info.depth, [WF_H] = w->info.height, [WF_W] = w->info.width
@@ -97,9 +122,43 @@ bool wf_raster_write_window(struct wf_raster_writer *w, const struct wf_region *
                   w->path, lo, hi, extent[axis], axis, tile);
         pixels *= hi - lo;
     }
+    size_t count;
+    *(w->sink->table ? w->sink->table(w, &count) : &w->came) += pixels;
+}
+
+bool wf_raster_pack_window(struct wf_raster_writer *w, const struct wf_region *window,
+                           const void *src, size_t *bytes, struct wf_err *err)
+{
+    check_window(w, window);
+    *bytes = 0;
+    if (!w->failed)
+        w->failed = !w->sink->pack(w, window, src, bytes, err);
+    return !w->failed;
+}
+
+bool wf_raster_place_packed(struct wf_raster_writer *w, uint64_t before, uint64_t all,
+                            struct wf_err *err)
+{
+    if (!w->failed)
+        w->failed = !w->sink->place(w, before, all, err);
+    return !w->failed;
+}
+
+int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count)
+{
+    return w->sink->table(w, count);
+}
+
+bool wf_raster_write_window(struct wf_raster_writer *w, const struct wf_region *window,
+                            const void *src, struct wf_err *err)
+{
+    size_t bytes = 0;
+    if (w->sink->pack)
+        return wf_raster_pack_window(w, window, src, &bytes, err) &&
+               wf_raster_place_packed(w, 0, bytes, err);
+    check_window(w, window);
     if (w->by_rows)
         check_rows(w, window);
-    w->came += pixels;
     if (!w->failed)
         w->failed = !w->sink->write(w, window, src, err);
     return !w->failed;
@@ -111,9 +170,12 @@ bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *
         return false;
     ok = ok && !w->failed;
     const int64_t pixels = w->info.depth * w->info.height * w->info.width;
-    WF_BUG_ON(ok && w->came != pixels, "'%s': %" PRId64 " pixels came, it has %" PRId64, w->path,
-              w->came, pixels);
+    size_t count;
+    const int64_t came = ok && w->sink->table ? *w->sink->table(w, &count) : w->came;
+    WF_BUG_ON(ok && !w->joins && came != pixels, "'%s': %" PRId64 " pixels came, it has %" PRId64,
+              w->path, came, pixels);
     ok = w->sink->end(w, ok, err);
+    free(w->joins);
     free(w->path);
     free(w);
     return ok;

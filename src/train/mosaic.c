@@ -1,5 +1,6 @@
 #include "train/mosaic.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,10 +8,12 @@
 
 enum kind { CLASSES, VALUES, OVERLAY, KINDS };
 
-/* One file. Rows [first, end), counted over all planes, lie in `rows` and are not written yet. */
+/* One file. By rows: [first, end), counted over all planes, lie in `rows` and are not written yet. */
 struct sink {
-    struct wf_raster_writer *writer; /* NULL: not wanted */
+    struct wf_raster_writer *writer; /* NULL: not wanted, or not written by this rank */
+    bool shared;                     /* tiled: all ranks write */
     size_t pixel;                    /* bytes */
+    int64_t packed;                  /* shared: bytes of this round */
     int64_t granule;                 /* rows that must be written together */
     unsigned char *rows;
     int64_t first, end;
@@ -18,13 +21,15 @@ struct sink {
 
 struct wf_mosaic {
     struct wf_mosaic_options options;
+    struct wf_comm *comm;
     struct sink sinks[KINDS];
     int64_t room;       /* rows of a band */
     int64_t first, end; /* rows of the band that is being put together */
     int64_t came;       /* pixels of it */
     float *source;      /* the picture under a window, for the overlay */
     size_t source_room;
-    uint8_t (*colors)[3]; /* per label, up to 256; then again from the first */
+    unsigned char *window; /* a shared file's pixels over a window */
+    uint8_t (*colors)[3];  /* per label, up to 256; then again from the first */
 };
 
 static const char *path_of(const struct wf_mosaic_options *o, int kind)
@@ -39,22 +44,47 @@ static size_t pixel_bytes(const struct wf_mosaic_options *o, int kind)
     return kind == OVERLAY ? 3 : o->labels > WF_RASTER_COLORS ? 2 : 1;
 }
 
-size_t wf_mosaic_pixel_bytes(const struct wf_mosaic_options *o)
+static bool is_shared(const struct wf_mosaic_options *o, int kind)
+{
+    return path_of(o, kind) && wf_raster_shares(path_of(o, kind));
+}
+
+size_t wf_mosaic_band_bytes(const struct wf_mosaic_options *o)
 {
     size_t bytes = 0;
     for (int k = 0; k < KINDS; k++)
-        bytes += path_of(o, k) ? pixel_bytes(o, k) : 0;
+        bytes += path_of(o, k) && !is_shared(o, k) ? pixel_bytes(o, k) : 0;
     return bytes;
+}
+
+/* The largest file's pixels as they are, and all of them packed, which may not make them smaller. */
+size_t wf_mosaic_pack_bytes(const struct wf_mosaic_options *o)
+{
+    size_t sum = 0, most = 0;
+    for (int k = 0; k < KINDS; k++) {
+        const size_t bytes = is_shared(o, k) ? pixel_bytes(o, k) : 0;
+        sum += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return sum + most;
+}
+
+bool wf_mosaic_wants_labels(const struct wf_mosaic *m)
+{
+    const struct wf_mosaic_options *const o = &m->options;
+    return (o->classes && !is_shared(o, CLASSES)) || (o->overlay && !is_shared(o, OVERLAY));
+}
+
+bool wf_mosaic_wants_values(const struct wf_mosaic *m)
+{
+    return m->options.values && !is_shared(&m->options, VALUES);
 }
 
 /* --- opening --- */
 
-static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
+static struct wf_raster_info describe(const struct wf_mosaic *m, int kind)
 {
     const struct wf_mosaic_options *const o = &m->options;
-    struct sink *const s = &m->sinks[kind];
-    if (!path_of(o, kind))
-        return true;
     const struct wf_raster_info *const from = o->picture ? wf_picture_info(o->picture) : NULL;
     const bool same = from && from->height == o->shape.at[WF_H] && from->width == o->shape.at[WF_W];
     struct wf_raster_info info = { .depth = o->shape.at[WF_D],
@@ -64,17 +94,28 @@ static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
                                                : kind == VALUES ? (int)o->shape.at[WF_C]
                                                                 : 3,
                                    .place = same ? from->place : NULL };
-    s->pixel = pixel_bytes(o, kind);
-    info.sample = kind == VALUES                     ? WF_SAMPLE_F32
-                  : kind == CLASSES && s->pixel == 2 ? WF_SAMPLE_U16
-                                                     : WF_SAMPLE_U8;
-    if (kind == CLASSES && s->pixel == 1) {
+    info.tile.at[WF_H] = o->tile[WF_H];
+    info.tile.at[WF_W] = o->tile[WF_W];
+    const size_t pixel = pixel_bytes(o, kind);
+    info.sample = kind == VALUES                  ? WF_SAMPLE_F32
+                  : kind == CLASSES && pixel == 2 ? WF_SAMPLE_U16
+                                                  : WF_SAMPLE_U8;
+    if (kind == CLASSES && pixel == 1) {
         info.colors = WF_RASTER_COLORS;
         memcpy(info.palette, m->colors, sizeof info.palette);
     }
+    return info;
+}
+
+/* Rank 0: makes the file, and room for a band of its rows. */
+static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
+{
+    const struct wf_mosaic_options *const o = &m->options;
+    struct sink *const s = &m->sinks[kind];
+    const struct wf_raster_info info = describe(m, kind);
     s->writer = wf_raster_create(path_of(o, kind), &info, err);
-    if (!s->writer)
-        return false;
+    if (!s->writer || s->shared)
+        return s->writer;
     s->granule = o->shape.at[WF_D] > 1 ? 1 : wf_raster_writer_tile(s->writer).at[WF_H];
     const int64_t rows = m->room + s->granule - 1;
     s->rows = malloc((size_t)(rows * o->shape.at[WF_W]) * s->pixel);
@@ -82,39 +123,127 @@ static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
                                  (long long)rows, path_of(o, kind));
 }
 
-struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct wf_err *err)
+/* Collective. */
+static bool open_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
+{
+    enum { NAME = 4200 };
+    struct sink *const s = &m->sinks[kind];
+    const char *const path = path_of(&m->options, kind);
+    const bool first = wf_comm_rank(m->comm) == 0;
+    if (!path)
+        return true;
+    s->pixel = pixel_bytes(&m->options, kind);
+    s->shared = is_shared(&m->options, kind);
+    bool ok = !first || begin_sink(m, kind, err);
+    char partial[NAME] = "";
+    if (first && ok && s->shared) {
+        const char *const name = wf_raster_writer_partial(s->writer);
+        ok = strlen(name) < NAME ||
+             wf_err_set(err, WF_ERR_USAGE, "'%s': the name is too long: give a shorter one", path);
+        (void)snprintf(partial, NAME, "%s", ok ? name : "");
+    }
+    if (!wf_comm_agree(m->comm, ok, err))
+        return false;
+    if (!s->shared)
+        return true;
+    ok = wf_comm_broadcast(m->comm, 0, partial, NAME, err);
+    if (ok && !first) {
+        const struct wf_raster_info info = describe(m, kind);
+        s->writer = wf_raster_join(path, partial, &info, err);
+        ok = s->writer;
+    }
+    return wf_comm_agree(m->comm, ok, err);
+}
+
+static bool make_room(struct wf_mosaic *m, struct wf_err *err)
+{
+    size_t pixel = 0;
+    int64_t pixels = 1;
+    for (int k = 0; k < KINDS; k++)
+        if (is_shared(&m->options, k) && pixel_bytes(&m->options, k) > pixel)
+            pixel = pixel_bytes(&m->options, k);
+    for (int a = WF_D; a <= WF_W; a++)
+        pixels *= m->options.band[a];
+    m->window = pixel ? malloc((size_t)pixels * pixel) : NULL;
+    return !pixel || m->window ||
+           wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %lld pixels",
+                      (long long)pixels);
+}
+
+static void discard(struct wf_mosaic *m)
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct wf_err ignored = { 0 };
+        if (m->sinks[k].writer)
+            (void)wf_raster_writer_close(m->sinks[k].writer, false, &ignored);
+        free(m->sinks[k].rows);
+    }
+    free(m->window);
+    free(m->source);
+    free(m->colors);
+    free(m);
+}
+
+struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct wf_comm *comm,
+                                struct wf_err *err)
 {
     struct wf_mosaic *const m = calloc(1, sizeof *m);
     WF_BUG_ON(!m, "out of memory for a mosaic");
     m->options = *options;
+    m->comm = comm;
     m->room = options->shape.at[WF_D] > 1 ? options->band[WF_D] * options->shape.at[WF_H]
                                           : options->band[WF_H];
     m->colors = calloc(WF_RASTER_COLORS, sizeof *m->colors);
     WF_BUG_ON(!m->colors, "out of memory for colours");
     for (int i = 0; i < WF_RASTER_COLORS; i++)
         wf_class_color(i, m->colors[i]);
-    bool ok = true;
+    bool ok = wf_comm_agree(comm, make_room(m, err), err);
     for (int k = 0; ok && k < KINDS; k++)
-        ok = begin_sink(m, k, err);
+        ok = open_sink(m, k, err);
     if (ok)
         return m;
-    (void)wf_mosaic_close(m, false, err);
+    discard(m);
     return NULL;
+}
+
+/* --- closing --- */
+
+static bool close_sink(struct sink *s, bool ok, struct wf_err *err)
+{
+    if (s->writer)
+        ok = wf_raster_writer_close(s->writer, ok, err);
+    s->writer = NULL;
+    return ok;
+}
+
+/* Collective. The tables of all ranks together are the file's. */
+static bool join_tables(struct wf_mosaic *m, struct wf_err *err)
+{
+    for (int k = 0; k < KINDS; k++) {
+        if (!m->sinks[k].shared)
+            continue;
+        size_t count;
+        int64_t *const table = wf_raster_writer_table(m->sinks[k].writer, &count);
+        struct wf_request *request = NULL;
+        if (!wf_comm_sum_begin(m->comm, table, count, WF_I64, &request, err) ||
+            !wf_comm_sum_end(m->comm, request, err))
+            return false;
+    }
+    return true;
 }
 
 bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err)
 {
-    if (!m)
-        return false;
-    for (int k = 0; k < KINDS; k++) {
-        struct sink *const s = &m->sinks[k];
-        if (s->writer)
-            ok = wf_raster_writer_close(s->writer, ok, err) && ok;
-        free(s->rows);
-    }
-    free(m->source);
-    free(m->colors);
-    free(m);
+    ok = wf_comm_agree(m->comm, ok, err) && join_tables(m, err);
+    /* What the others wrote is on the disk before the file has its name. */
+    if (ok && wf_comm_rank(m->comm) != 0)
+        for (int k = 0; k < KINDS; k++)
+            ok = close_sink(&m->sinks[k], ok, err) && ok;
+    ok = wf_comm_agree(m->comm, ok, err);
+    for (int k = 0; ok && k < KINDS; k++)
+        ok = close_sink(&m->sinks[k], ok, err);
+    ok = wf_comm_agree(m->comm, ok, err);
+    discard(m);
     return ok;
 }
 
@@ -148,6 +277,11 @@ static bool flush(struct wf_mosaic *m, struct sink *s, struct wf_err *err)
     return true;
 }
 
+static bool by_rows(const struct sink *s)
+{
+    return s->writer && !s->shared;
+}
+
 static void turn_to_band(struct wf_mosaic *m, const struct wf_region *window)
 {
     const int64_t height = m->options.shape.at[WF_H];
@@ -158,7 +292,7 @@ static void turn_to_band(struct wf_mosaic *m, const struct wf_region *window)
     m->end = planes ? window->hi[WF_D] * height : window->hi[WF_H];
     for (int k = 0; k < KINDS; k++) {
         struct sink *const s = &m->sinks[k];
-        WF_BUG_ON(s->writer && (s->end != m->first || m->end - m->first > m->room),
+        WF_BUG_ON(by_rows(s) && (s->end != m->first || m->end - m->first > m->room),
                   "a band from row %lld, expected %lld", (long long)m->first, (long long)s->end);
         s->end = m->end;
     }
@@ -238,35 +372,100 @@ static void put_strip(const struct wf_mosaic *m, int kind, const struct strip *f
             dst[i] = (unsigned char)from->labels[i];
 }
 
+/* A window's labels, values, and the picture under it. */
+static bool look_at(struct wf_mosaic *m, const struct wf_region *window, bool shared,
+                    const uint16_t *labels, const float *values, struct wf_err *err)
+{
+    const struct sink *const overlay = &m->sinks[OVERLAY];
+    for (int k = 0; k < KINDS; k++)
+        WF_BUG_ON(m->sinks[k].writer && m->sinks[k].shared == shared &&
+                      (k == VALUES ? !values : !labels),
+                  "a window without what its files hold");
+    return !overlay->writer || overlay->shared != shared || read_source(m, window, err);
+}
+
+static struct strip strip_of(const struct wf_mosaic *m, const struct wf_region *window, int64_t d,
+                             int64_t h, const uint16_t *labels, const float *values)
+{
+    const int64_t width = wf_region_extent(*window, WF_W), height = wf_region_extent(*window, WF_H);
+    const int64_t at = ((d - window->lo[WF_D]) * height + h - window->lo[WF_H]) * width;
+    const int64_t of_source = m->source ? wf_picture_shape(m->options.picture).at[WF_C] : 0;
+    return (struct strip){ .count = width,
+                           .labels = labels ? labels + at : NULL,
+                           .values = values ? values + at * m->options.shape.at[WF_C] : NULL,
+                           .source = m->source ? m->source + at * of_source : NULL };
+}
+
+bool wf_mosaic_pack(struct wf_mosaic *m, const struct wf_region *window, const uint16_t *labels,
+                    const float *values, struct wf_err *err)
+{
+    if (!look_at(m, window, true, labels, values, err))
+        return false;
+    for (int k = 0; k < KINDS; k++) {
+        struct sink *const s = &m->sinks[k];
+        if (!s->shared)
+            continue;
+        unsigned char *dst = m->window;
+        for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
+            for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
+                const struct strip strip = strip_of(m, window, d, h, labels, values);
+                put_strip(m, k, &strip, dst);
+                dst += (size_t)strip.count * s->pixel;
+            }
+        size_t bytes;
+        if (!wf_raster_pack_window(s->writer, window, m->window, &bytes, err))
+            return false;
+        s->packed = (int64_t)bytes;
+    }
+    return true;
+}
+
+bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err)
+{
+    const int rank = wf_comm_rank(m->comm), size = wf_comm_size(m->comm);
+    const size_t count = (size_t)size * KINDS;
+    int64_t *const bytes = calloc(count, sizeof *bytes); /* per file and rank */
+    WF_BUG_ON(!bytes, "out of memory for %d ranks", size);
+    for (int k = 0; k < KINDS; k++) {
+        bytes[k * size + rank] = m->sinks[k].packed;
+        m->sinks[k].packed = 0;
+    }
+    struct wf_request *request = NULL;
+    bool ok = wf_comm_sum_begin(m->comm, bytes, count, WF_I64, &request, err) &&
+              wf_comm_sum_end(m->comm, request, err);
+    for (int k = 0; ok && k < KINDS; k++) {
+        uint64_t before = 0, all = 0;
+        for (int r = 0; r < size; r++) {
+            before += r < rank ? (uint64_t)bytes[k * size + r] : 0;
+            all += (uint64_t)bytes[k * size + r];
+        }
+        if (m->sinks[k].shared)
+            ok = wf_raster_place_packed(m->sinks[k].writer, before, all, err);
+    }
+    free(bytes);
+    return ok;
+}
+
 bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window, const uint16_t *labels,
                    const float *values, struct wf_err *err)
 {
-    const int64_t width = wf_region_extent(*window, WF_W), height = wf_region_extent(*window, WF_H);
-    const int64_t channels = m->options.shape.at[WF_C];
-    WF_BUG_ON((m->sinks[VALUES].writer && !values) ||
-                  ((m->sinks[CLASSES].writer || m->sinks[OVERLAY].writer) && !labels),
-              "a window without what its files hold");
     turn_to_band(m, window);
-    if (m->sinks[OVERLAY].writer && !read_source(m, window, err))
+    if (!look_at(m, window, false, labels, values, err))
         return false;
-    const int64_t of_source = m->source ? wf_picture_shape(m->options.picture).at[WF_C] : 0;
     for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
         for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
-            const int64_t at = ((d - window->lo[WF_D]) * height + h - window->lo[WF_H]) * width;
-            const struct strip strip = { .count = width,
-                                         .labels = labels ? labels + at : NULL,
-                                         .values = values ? values + at * channels : NULL,
-                                         .source = m->source ? m->source + at * of_source : NULL };
+            const struct strip strip = strip_of(m, window, d, h, labels, values);
             for (int k = 0; k < KINDS; k++)
-                if (m->sinks[k].writer)
+                if (by_rows(&m->sinks[k]))
                     put_strip(m, k, &strip, place(m, &m->sinks[k], window, d, h));
         }
-    m->came += wf_region_extent(*window, WF_D) * height * width;
+    m->came += wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
+               wf_region_extent(*window, WF_W);
     if (m->came < (m->end - m->first) * m->options.shape.at[WF_W])
         return true;
     m->came = 0;
     for (int k = 0; k < KINDS; k++)
-        if (m->sinks[k].writer && !flush(m, &m->sinks[k], err))
+        if (by_rows(&m->sinks[k]) && !flush(m, &m->sinks[k], err))
             return false;
     return true;
 }

@@ -7,17 +7,17 @@
 
 #include "train/mosaic.h"
 
-enum { TAG = 11 };
+enum { TAG = 11, TILE = 256 };
 
 struct predictor {
     const struct wf_prediction *p;
     struct wf_comm *comm;
     struct wf_picture *picture; /* for the windows of this rank */
-    struct wf_picture *under;   /* rank 0: for the overlay, read at its own pace */
+    struct wf_picture *under;   /* for tags and the overlay, read at its own pace */
     struct wf_stream *stream;
-    struct wf_mosaic *mosaic; /* rank 0 */
-    bool sends_values;
-    float *values; /* of one window, all channels */
+    struct wf_mosaic *mosaic; /* NULL: a classifier's */
+    bool wants_values;        /* probabilities, not only the largest */
+    float *values;            /* of one window, all channels */
     uint16_t *labels;
 };
 
@@ -109,7 +109,7 @@ static void decide_all(const struct predictor *d, const struct wf_view *part)
 #endif
     for (int64_t i = 0; i < count; i++) {
         d->labels[i] = decide(d->values + i * channels, channels);
-        if (d->sends_values)
+        if (d->wants_values)
             make_probable(predicts, d->values + i * channels, channels);
     }
 }
@@ -122,22 +122,31 @@ static int64_t pixels_of(struct wf_region window)
            wf_region_extent(window, WF_W);
 }
 
-/* The window's labels and, where they are wanted, its values, from `rank` to rank 0. */
+/* What rank 0 writes of the window's labels and values, from `rank` to there. */
 static bool bring(const struct predictor *d, int rank, struct wf_region window, struct wf_err *err)
 {
-    const size_t label_bytes = (size_t)pixels_of(window) * sizeof(uint16_t);
-    const size_t value_bytes = (size_t)wf_region_count(window) * sizeof(float);
-    struct wf_message m[2] = { { .tag = TAG, .bytes = label_bytes },
-                               { .tag = TAG + 1, .bytes = value_bytes } };
-    void *const parts[2] = { d->labels, d->values };
+    const struct {
+        bool wanted;
+        void *data;
+        size_t bytes;
+    } parts[2] = {
+        { wf_mosaic_wants_labels(d->mosaic), d->labels,
+          (size_t)pixels_of(window) * sizeof(uint16_t) },
+        { wf_mosaic_wants_values(d->mosaic), d->values,
+          (size_t)wf_region_count(window) * sizeof(float) },
+    };
     const bool receives = wf_comm_rank(d->comm) == 0;
-    for (int i = 0; i < 2; i++) {
-        m[i].peer = receives ? rank : 0;
-        m[i].recv = receives ? parts[i] : NULL;
-        m[i].send = receives ? NULL : parts[i];
-    }
+    struct wf_message m[2];
+    int count = 0;
+    for (int i = 0; i < 2; i++)
+        if (parts[i].wanted)
+            m[count++] = (struct wf_message){ .peer = receives ? rank : 0,
+                                              .tag = TAG + i,
+                                              .bytes = parts[i].bytes,
+                                              .recv = receives ? parts[i].data : NULL,
+                                              .send = receives ? NULL : parts[i].data };
     struct wf_request *request = NULL;
-    return wf_comm_exchange_begin(d->comm, d->sends_values ? 2 : 1, m, &request, err) &&
+    return wf_comm_exchange_begin(d->comm, count, m, &request, err) &&
            wf_comm_exchange_end(d->comm, request, err);
 }
 
@@ -158,11 +167,13 @@ static bool put(struct predictor *d, int64_t index, struct wf_err *err)
     return wf_mosaic_put(d->mosaic, &window, d->labels, d->values, err);
 }
 
-/* Windows `first` and the following, one of each rank, into the files. Rank 0 takes all that is sent
- * also when it cannot write: nobody is kept waiting. */
+/* Windows `first` and the following, one of each rank, into the files that rank 0 writes. It takes all
+ * that is sent also when it cannot write: nobody is kept waiting. */
 static bool collect(struct predictor *d, int64_t first, struct wf_err *err)
 {
     const int rank = wf_comm_rank(d->comm), size = wf_comm_size(d->comm);
+    if (!wf_mosaic_wants_labels(d->mosaic) && !wf_mosaic_wants_values(d->mosaic))
+        return true;
     bool ok = rank != 0 || put(d, first, err);
     for (int r = 1; r < size && first + r < wf_stream_windows(d->stream); r++)
         if (rank == 0 || rank == r) {
@@ -172,17 +183,25 @@ static bool collect(struct predictor *d, int64_t first, struct wf_err *err)
     return ok;
 }
 
-/* Collective, but for a failure in the end, which the caller shares. */
+static bool make_window(struct predictor *d, int64_t index, struct wf_err *err)
+{
+    const struct wf_region window = wf_stream_window(d->stream, index);
+    return run_window(d, index, err) &&
+           wf_mosaic_pack(d->mosaic, &window, d->labels, d->values, err);
+}
+
+/* Collective, but for a failure in the end, which closing the mosaic shares. */
 static bool run_windows(struct predictor *d, struct wf_err *err)
 {
     const int64_t count = wf_stream_windows(d->stream);
     bool ok = true;
     for (int64_t first = 0; first < count; first += wf_comm_size(d->comm)) {
         const int64_t mine = first + wf_comm_rank(d->comm);
-        ok = ok && (mine >= count || run_window(d, mine, err));
+        ok = ok && (mine >= count || make_window(d, mine, err));
         if (!wf_comm_agree(d->comm, ok, err))
             return false;
-        ok = collect(d, first, err);
+        ok = wf_mosaic_settle(d->mosaic, err);
+        ok = collect(d, first, ok ? err : &(struct wf_err){ 0 }) && ok;
     }
     return ok;
 }
@@ -194,7 +213,7 @@ static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct w
                            struct wf_err *err)
 {
     const int64_t channels = d->p->logits->shape.at[WF_C];
-    d->sends_values = true;
+    d->wants_values = true;
     uint16_t label = 0;
     bool ok = true;
     if (wf_comm_rank(d->comm) == 0) {
@@ -213,10 +232,11 @@ static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct w
 static bool open_pictures(struct predictor *d, struct wf_err *err)
 {
     const struct wf_shape shape = d->p->image->shape;
+    const bool looks = wf_comm_rank(d->comm) == 0 || d->p->overlay;
     d->picture = wf_picture_open(d->p->path, shape.at[WF_C], err);
-    if (d->picture && wf_comm_rank(d->comm) == 0)
+    if (d->picture && looks)
         d->under = wf_picture_open(d->p->path, shape.at[WF_C], err);
-    if (!d->picture || (wf_comm_rank(d->comm) == 0 && !d->under))
+    if (!d->picture || (looks && !d->under))
         return false;
     return wf_shape_equal(wf_picture_shape(d->picture), shape) ||
            wf_err_set(err, WF_ERR_INPUT, "'%s' has changed while it was looked at", d->p->path);
@@ -247,10 +267,12 @@ static size_t weight_bytes(const struct wf_graph *g)
     return bytes;
 }
 
-/* An eighth of the memory is for the files' bands. */
+/* An eighth of the memory is for the files' bands. Windows are made of whole tiles where files are. */
 static bool share_memory(const struct predictor *d, struct wf_stream_options *o, struct wf_err *err)
 {
     const struct wf_prediction *const p = d->p;
+    const struct wf_mosaic_options files = mosaic_options(d);
+    o->tile = p->per_pixel && wf_mosaic_pack_bytes(&files) ? TILE : 0;
     const size_t weights = weight_bytes(p->graph), bands = p->limit / 8;
     if (!p->limit)
         return true;
@@ -260,10 +282,10 @@ static bool share_memory(const struct predictor *d, struct wf_stream_options *o,
                           "it to %zu MB at least",
                           (weights >> 20) + 1, p->limit >> 20, (weights >> 19) + 2);
     o->limit = p->limit - weights - bands;
-    o->beside = (size_t)p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t);
-    const struct wf_mosaic_options files = mosaic_options(d);
+    o->beside = (size_t)p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t) +
+                wf_mosaic_pack_bytes(&files);
     const struct wf_shape *const s = &p->logits->shape;
-    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_pixel_bytes(&files) + 1);
+    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_band_bytes(&files) + 1);
     const int axis = s->at[WF_D] > 1 ? WF_D : WF_H;
     const size_t line = axis == WF_D ? row * (size_t)s->at[WF_H] : row;
     o->most[axis] = wf_max(1, (int64_t)(bands / line));
@@ -288,21 +310,33 @@ static bool make_stream(struct predictor *d, struct wf_err *err)
     return d->stream != NULL;
 }
 
-static bool make_files(struct predictor *d, struct wf_err *err)
+static bool make_room(struct predictor *d, struct wf_err *err)
 {
-    struct wf_region first = wf_stream_window(d->stream, 0);
-    const size_t pixels = (size_t)pixels_of(first);
+    const size_t pixels = (size_t)pixels_of(wf_stream_window(d->stream, 0));
     const size_t channels = (size_t)d->p->logits->shape.at[WF_C];
     d->values = malloc(pixels * channels * sizeof *d->values);
     d->labels = calloc(pixels, sizeof *d->labels);
-    if (!d->values || !d->labels)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
-    if (!d->p->per_pixel || wf_comm_rank(d->comm) != 0)
+    return (d->values && d->labels) ||
+           wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
+}
+
+/* Collective. */
+static bool make_files(struct predictor *d, struct wf_err *err)
+{
+    if (!wf_comm_agree(d->comm, make_room(d, err), err))
+        return false;
+    if (!d->p->per_pixel)
         return true;
+    const struct wf_region first = wf_stream_window(d->stream, 0);
+    const struct wf_shape *const whole = &d->p->logits->shape;
     struct wf_mosaic_options o = mosaic_options(d);
-    for (int a = 0; a < WF_AXES; a++)
+    for (int a = 0; a < WF_AXES; a++) {
         o.band[a] = wf_region_extent(first, (enum wf_axis)a);
-    d->mosaic = wf_mosaic_new(&o, err);
+        o.tile[a] = o.band[a] == whole->at[a] ? TILE
+                    : o.band[a] <= TILE       ? o.band[a]
+                                              : wf_stream_tile(TILE, o.band[a]);
+    }
+    d->mosaic = wf_mosaic_new(&o, d->comm, err);
     return d->mosaic != NULL;
 }
 
@@ -320,18 +354,16 @@ bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p, struct wf
                 struct wf_predicted *result, struct wf_err *err)
 {
     WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
-    struct predictor d = { .p = p, .comm = comm, .sends_values = p->values != NULL };
+    struct predictor d = { .p = p, .comm = comm, .wants_values = p->values != NULL };
     *result = (struct wf_predicted){ 0 };
     bool ok = make_stream(&d, err);
-    ok = ok && wf_comm_agree(comm, make_files(&d, err), err);
+    ok = ok && make_files(&d, err);
     if (ok)
         ok = p->per_pixel ? run_windows(&d, err) : run_classifier(&d, arena, result, err);
     if (d.stream)
         note(&d, result);
     if (d.mosaic)
-        ok = wf_mosaic_close(d.mosaic, ok, err) && ok;
-    if (d.stream)
-        ok = wf_comm_agree(comm, ok, err);
+        ok = wf_mosaic_close(d.mosaic, ok, err);
     wf_stream_free(d.stream);
     wf_picture_close(d.picture);
     wf_picture_close(d.under);
