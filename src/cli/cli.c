@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cli/commands.h"
 #include "base/suggest.h"
 #include "cli/text.h"
+#include "cli/same.h"
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
@@ -287,14 +289,14 @@ static bool flush_stdout(struct wf_err *err)
     return true;
 }
 
-/* Collective under a launcher: a config that one rank cannot read stops all. */
+/* Collective under a launcher: a config that one rank cannot read, or that differs, stops all. */
 static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
     bool ok = parse_arguments(cli, argc, argv, err);
     cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
     ok = ok && wf_options_read_environment(cli->options, environ, err) &&
          (!cli->config || wf_options_read_file(cli->options, cli->config, err));
-    return cli->world ? wf_comm_agree(cli->world, ok, err) : ok;
+    return cli->world ? wf_comm_agree(cli->world, ok, err) && wf_cli_same(cli, err) : ok;
 }
 
 static bool run_command(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
@@ -348,6 +350,8 @@ static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *e
         return flush_stdout(err);
     const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
     cli->command = find_command(name, err);
+    if (cli->world && !wf_comm_agree(cli->world, cli->command != NULL, err))
+        return false;
     return cli->command && run_command(cli, argc - 2, argv + 2, err);
 }
 
@@ -355,6 +359,7 @@ int wf_cli_main(int argc, char **argv)
 {
     struct wf_cli cli = { .log.level = WF_LOG_INFO, .speaks = true };
     struct wf_err err = { 0 };
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */
     const bool launched = wf_comm_mpi_launched();
     bool ok = true;
     if (launched) {

@@ -205,7 +205,23 @@ static bool print_json(const struct wf_train_run *t, struct wf_err *err)
                           t->has_scores ? wf_scores_json(&t->scores) : cJSON_CreateObject());
     wf_json_add_real(json, "mpx_per_s", r->pixels / r->seconds / 1e6);
     (void)cJSON_AddStringToObject(json, "run", t->folder->path);
+    cJSON_AddItemToObject(json, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
     return wf_cli_print_json(t->cli, json, err);
+}
+
+/* Of the ranks that took most. */
+static void print_use(const struct wf_train_run *t)
+{
+    struct wf_arena *const arena = &t->cli->arena;
+    struct wf_rank_use most = { 0 };
+    for (int i = 0; i < wf_mesh_size(&t->job->mesh); i++) {
+        most.held = wf_max(most.held, t->use[i].held);
+        most.process = wf_max(most.process, t->use[i].process);
+        most.read = wf_max(most.read, t->use[i].read);
+    }
+    (void)printf("at most, a rank held %s and read %s of image files; a process had %s\n",
+                 wf_text_bytes(arena, (double)most.held), wf_text_bytes(arena, (double)most.read),
+                 wf_text_bytes(arena, (double)most.process));
 }
 
 static bool print(const struct wf_train_run *t, struct wf_err *err)
@@ -220,6 +236,7 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
                      (long long)r->at.skipped);
     if (t->has_scores)
         wf_print_scores(&t->cli->arena, &t->scores, t->feed->class_names);
+    print_use(t);
     (void)printf("run %s\n", t->folder->path);
     return true;
 }

@@ -1,8 +1,10 @@
 #include "cli/train_run.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/device.h"
 #include "cli/once.h"
@@ -23,6 +25,7 @@ struct rank {
     struct wf_learner learner;
     struct wf_loader *loader, *valid_loader;
     struct wf_validator *validator;
+    int64_t prepare; /* bytes that were read before there was a batch */
 };
 
 /* --- hooks --- */
@@ -129,6 +132,7 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         r->valid_loader = wf_loader_new(t->feed->dataset, &options, err);
         ok = r->valid_loader != NULL;
     }
+    r->prepare = (int64_t)wf_dataset_bytes_read(t->feed->dataset);
     if (!wf_comm_agree(r->comm, ok, err))
         return false;
     if (!r->valid_loader)
@@ -162,7 +166,47 @@ static void release(struct rank *r)
 
 /* --- what the log begins with --- */
 
-enum { PLANNED, USED, BYTES };
+static_assert(sizeof(struct wf_rank_use) == 5 * sizeof(int64_t), "a list of numbers to be summed");
+
+/* Collective. Of all ranks, in rank order. */
+static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, struct wf_err *err)
+{
+    const size_t ranks = (size_t)wf_comm_size(r->comm);
+    struct wf_rank_use *const all = wf_arena_array(arena, ranks, struct wf_rank_use);
+    struct rusage usage;
+    const bool known = getrusage(RUSAGE_SELF, &usage) == 0;
+    all[wf_comm_rank(r->comm)] = (struct wf_rank_use){
+        .planned = (int64_t)(r->plan->arena_bytes + wf_job_param_bytes(r->t->job, r->plan)),
+        .held = (int64_t)(wf_run_bytes(r->run) +
+                          (size_t)r->optim->n_states * r->optim->count * sizeof(float)),
+        .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
+        .read = (int64_t)(wf_loader_bytes_read(r->loader) +
+                          (r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0)),
+        .prepare = r->prepare,
+    };
+    struct wf_request *request = NULL;
+    const size_t numbers = ranks * sizeof *all / sizeof(int64_t);
+    return wf_comm_sum_begin(r->comm, all, numbers, WF_I64, &request, err) &&
+                   wf_comm_sum_end(r->comm, request, err)
+               ? all
+               : NULL;
+}
+
+cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
+{
+    cJSON *const list = cJSON_CreateArray();
+    for (int i = 0; i < ranks; i++) {
+        cJSON *const one = cJSON_CreateObject();
+        (void)cJSON_AddNumberToObject(one, "rank", i);
+        (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)use[i].planned);
+        (void)cJSON_AddNumberToObject(one, "used_bytes", (double)use[i].held);
+        (void)cJSON_AddNumberToObject(one, "process_bytes", (double)use[i].process);
+        (void)cJSON_AddNumberToObject(one, "read_bytes", (double)use[i].read);
+        (void)cJSON_AddNumberToObject(one, "prepare_bytes", (double)use[i].prepare);
+        (void)cJSON_AddItemToArray(list, one);
+    }
+    return list;
+}
 
 /* Collective. */
 static bool log_start(struct rank *r, struct wf_err *err)
@@ -171,14 +215,8 @@ static bool log_start(struct rank *r, struct wf_err *err)
     const struct wf_job *const job = t->job;
     struct wf_arena arena = { 0 };
     const int ranks = wf_comm_size(r->comm), me = wf_comm_rank(r->comm);
-    int64_t *const bytes = wf_arena_array(&arena, (size_t)ranks * BYTES, int64_t);
-    bytes[me * BYTES + PLANNED] =
-        (int64_t)(r->plan->arena_bytes + wf_job_param_bytes(job, r->plan));
-    bytes[me * BYTES + USED] =
-        (int64_t)(wf_run_bytes(r->run) + wf_optim_bytes(&r->optim->options, r->optim->count));
-    struct wf_request *request = NULL;
-    bool ok = wf_comm_sum_begin(r->comm, bytes, (size_t)ranks * BYTES, WF_I64, &request, err) &&
-              wf_comm_sum_end(r->comm, request, err);
+    const struct wf_rank_use *const use = share_use(r, &arena, err);
+    bool ok = use != NULL;
     if (ok && me == 0) {
         cJSON *const event =
             wf_journal_event(t->folder->checkpoint && t->folder->exists ? "resume" : "start");
@@ -195,14 +233,7 @@ static bool log_start(struct rank *r, struct wf_err *err)
                               cJSON_CreateStringArray(t->feed->class_names, t->feed->classes));
         (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed->parts[WF_PART_TRAIN]);
         (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed->parts[WF_PART_VALID]);
-        cJSON *const list = cJSON_AddArrayToObject(event, "per_rank");
-        for (int i = 0; i < ranks; i++) {
-            cJSON *const one = cJSON_CreateObject();
-            (void)cJSON_AddNumberToObject(one, "rank", i);
-            (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)bytes[i * BYTES + PLANNED]);
-            (void)cJSON_AddNumberToObject(one, "used_bytes", (double)bytes[i * BYTES + USED]);
-            (void)cJSON_AddItemToArray(list, one);
-        }
+        cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(use, ranks));
         ok = wf_journal_write(t->journal, event, err);
     }
     wf_arena_release(&arena);
@@ -298,6 +329,7 @@ static bool log_end(struct wf_train_run *t, struct wf_err *err)
     wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
     wf_json_add_real(event, "seconds", r->at.seconds);
     (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
+    cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
     return wf_journal_write(t->journal, event, err);
 }
 
@@ -322,8 +354,14 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
             ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
         }
     }
-    if (ok && writes)
+    struct wf_arena arena = { 0 };
+    struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
+    ok = use != NULL;
+    if (ok && writes) {
+        t->use = use;
         ok = log_end(t, err);
+    }
+    wf_arena_release(&arena);
     return wf_comm_agree(r->comm, ok, err);
 }
 

@@ -12,6 +12,14 @@
 #include "train/journal.h"
 #include "train/progress.h"
 
+/* What a rank took of the machine; bytes. */
+struct wf_rank_use {
+    int64_t planned, held; /* values, weights and the optimiser's states: before, and in fact */
+    int64_t process;       /* the most that its process had in memory; ranks may share it */
+    int64_t read;          /* of files, for its batches */
+    int64_t prepare;       /* of files, by its process, to find out what the dataset is */
+};
+
 struct wf_train_run {
     struct wf_cli *cli;
     struct wf_job *job;
@@ -33,9 +41,13 @@ struct wf_train_run {
     struct wf_trainer_result result;
     struct wf_arena arena; /* of the scores */
     struct wf_scores scores;
+    struct wf_rank_use *use; /* of each rank, once the run has ended */
     bool has_scores;
     double valid_loss;
 };
+
+/* What all took, for the log and for --json. */
+struct cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks);
 
 /* Collective: the body of wf_job_run(), with a struct wf_train_run as `arg`. */
 bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err);

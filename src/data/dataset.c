@@ -280,6 +280,8 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
 {
     struct wf_dataset *const ds = calloc(1, sizeof *ds);
     WF_BUG_ON(!ds, "out of memory for a dataset");
+    ds->moved = calloc(1, sizeof *ds->moved);
+    WF_BUG_ON(!ds->moved, "out of memory for a dataset");
     ds->info.path = wf_arena_copy(&ds->arena, path);
     ds->classes = wf_arena_array(&ds->arena, WF_DATA_CLASSES, struct wf_data_class);
     for (int i = 0; i < WF_DATA_CLASSES; i++)
@@ -300,6 +302,7 @@ void wf_dataset_free(struct wf_dataset *ds)
 {
     if (!ds)
         return;
+    free(ds->moved);
     free(ds->entries);
     free(ds->notes.items);
     free(ds->problems.items);

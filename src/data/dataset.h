@@ -131,6 +131,10 @@ struct wf_region wf_dataset_extent(const struct wf_dataset *ds, int64_t index);
 struct wf_reader;
 struct wf_reader *wf_reader_new(const struct wf_dataset *ds);
 void wf_reader_free(struct wf_reader *reader);
+/* Bytes of files that were read through it. */
+uint64_t wf_reader_bytes(const struct wf_reader *reader);
+/* The same of all readers of the dataset that were freed: first of all, of looking at what it is. */
+uint64_t wf_dataset_bytes_read(const struct wf_dataset *ds);
 
 /* Axes D, H and W of `window`, which must lie inside the image; N and C are not looked at. Raw values
  * of all channels to `image` (dense, channels last), labels to `labels` (dense; a single one where

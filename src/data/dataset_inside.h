@@ -56,6 +56,7 @@ struct wf_dataset {
     int named;                     /* classes that have a name from a file */
     bool coded;                    /* ... and values too: nothing is left to find out */
     struct wf_texts notes, problems;
+    uint64_t *moved; /* bytes that readers had read when they were freed; threads add to it */
 };
 
 /* --- for layouts --- */

@@ -27,8 +27,10 @@ static void *work(void *arg)
         struct wf_loader_slot *const slot = &l->slots[l->taken % l->n_slots];
         slot->ticket = l->taken++;
         (void)pthread_mutex_unlock(&l->lock);
+        const uint64_t before = wf_reader_bytes(reader);
         wf_loader_fill(l, reader, slot); /* I2 */
         (void)pthread_mutex_lock(&l->lock);
+        l->moved += wf_reader_bytes(reader) - before;
         slot->ready = true;
         (void)pthread_cond_broadcast(&l->changed);
     }
@@ -270,6 +272,14 @@ struct wf_shape wf_loader_shape(const struct wf_loader *l)
 size_t wf_loader_memory_used(const struct wf_loader *l)
 {
     return (size_t)l->n_slots * (image_bytes(l) + label_bytes(l));
+}
+
+uint64_t wf_loader_bytes_read(struct wf_loader *l)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    const uint64_t moved = l->moved + wf_reader_bytes(l->reader);
+    (void)pthread_mutex_unlock(&l->lock);
+    return moved;
 }
 
 void wf_loader_seek(struct wf_loader *l, int64_t epoch, int64_t batch)

@@ -60,6 +60,8 @@ int64_t wf_loader_rest(const struct wf_loader *loader);
 struct wf_shape wf_loader_shape(const struct wf_loader *loader);
 /* Bytes that the queue takes once the boxes are known. */
 size_t wf_loader_memory_used(const struct wf_loader *loader);
+/* Bytes of files that were read so far, ahead or not. */
+uint64_t wf_loader_bytes_read(struct wf_loader *loader);
 
 /* The next batch is (epoch, batch); the start is (0, 0). */
 void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);

@@ -40,6 +40,7 @@ struct wf_loader {
     pthread_t *threads;
     bool stop;
     int64_t taken, consumed;  /* tickets */
+    uint64_t moved;           /* bytes of files, of threads that have ended or made a batch */
     struct wf_reader *reader; /* without threads */
 };
 

@@ -20,6 +20,7 @@ struct wf_reader {
     const char *file_path; /* NULL: not open */
     void *raw;             /* scratch for masks, palettes and single channels */
     size_t room;
+    uint64_t moved; /* bytes of files that are closed again */
 };
 
 struct wf_reader *wf_reader_new(const struct wf_dataset *ds)
@@ -34,6 +35,7 @@ void wf_reader_free(struct wf_reader *reader)
 {
     if (!reader)
         return;
+    (void)__atomic_fetch_add(reader->ds->moved, wf_reader_bytes(reader), __ATOMIC_RELAXED);
     for (int i = 0; i < WF_DATA_OPEN; i++)
         if (reader->slots[i].path)
             wf_raster_close(reader->slots[i].raster);
@@ -41,6 +43,20 @@ void wf_reader_free(struct wf_reader *reader)
         wf_infile_close(&reader->file);
     free(reader->raw);
     free(reader);
+}
+
+uint64_t wf_reader_bytes(const struct wf_reader *reader)
+{
+    uint64_t bytes = reader->moved;
+    for (int i = 0; i < WF_DATA_OPEN; i++)
+        if (reader->slots[i].path)
+            bytes += wf_raster_bytes_read(reader->slots[i].raster);
+    return bytes + (reader->file_path ? wf_infile_moved(&reader->file) : 0);
+}
+
+uint64_t wf_dataset_bytes_read(const struct wf_dataset *ds)
+{
+    return __atomic_load_n(ds->moved, __ATOMIC_RELAXED);
 }
 
 static struct wf_raster *open_raster(struct wf_reader *reader, const char *path, struct wf_err *err)
@@ -58,8 +74,10 @@ static struct wf_raster *open_raster(struct wf_reader *reader, const char *path,
     struct wf_raster *const raster = wf_raster_open(path, err);
     if (!raster)
         return NULL;
-    if (oldest->path)
+    if (oldest->path) {
+        reader->moved += wf_raster_bytes_read(oldest->raster);
         wf_raster_close(oldest->raster);
+    }
     *oldest = (struct slot){ .path = path, .raster = raster, .used = ++reader->clock };
     return raster;
 }
@@ -136,8 +154,10 @@ static bool read_own(struct wf_reader *reader, const struct wf_entry *e,
                      const struct wf_region *window, float *image, struct wf_err *err)
 {
     if (!reader->file_path || strcmp(reader->file_path, e->files[0]) != 0) {
-        if (reader->file_path)
+        if (reader->file_path) {
+            reader->moved += wf_infile_moved(&reader->file);
             wf_infile_close(&reader->file);
+        }
         reader->file_path = NULL;
         if (!wf_infile_open(&reader->file, e->files[0], err))
             return false;

@@ -190,6 +190,11 @@ int64_t wf_raster_tiles_read(const struct wf_raster *r)
     return r->tiles_read;
 }
 
+uint64_t wf_raster_bytes_read(const struct wf_raster *r)
+{
+    return wf_infile_moved(&r->file) + (r->format->moved ? r->format->moved(r) : 0);
+}
+
 bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window, int first_channel,
                            int channels, enum wf_dtype as, void *dst, struct wf_err *err)
 {

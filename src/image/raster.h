@@ -95,6 +95,8 @@ const struct wf_raster_info *wf_raster_info(const struct wf_raster *r);
 
 /* TIFF tiles, or strips that a read began to decode, since the raster was opened. */
 int64_t wf_raster_tiles_read(const struct wf_raster *r);
+/* Bytes of the file that were asked for since then. */
+uint64_t wf_raster_bytes_read(const struct wf_raster *r);
 
 /* --- writing ---
  * The name says the format: .tif/.tiff (tiled, deflate; BigTIFF where it may pass 4 GB), .png (u8 and

@@ -52,6 +52,8 @@ struct wf_raster_format {
     bool (*open)(struct wf_raster *r, struct wf_err *err);
     bool (*read)(const struct wf_raster_job *job, struct wf_err *err);
     void (*close)(struct wf_raster *r); /* may find r->state NULL */
+    /* Optional: bytes that were read past r->file. */
+    uint64_t (*moved)(const struct wf_raster *r);
 };
 enum { WF_RASTER_HEAD = 2048 + 8 }; /* bytes that a probe sees: HDF5 may start that late */
 

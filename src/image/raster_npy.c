@@ -89,9 +89,17 @@ static void close_npy(struct wf_raster *r)
     free(n);
 }
 
-const struct wf_raster_format wf_raster_npy = {
-    .name = ".npy", .probe = probe, .open = open_npy, .read = read_npy, .close = close_npy
-};
+static uint64_t moved_npy(const struct wf_raster *r)
+{
+    return wf_infile_moved(&((const struct npy *)r->state)->array.file);
+}
+
+const struct wf_raster_format wf_raster_npy = { .name = ".npy",
+                                                .probe = probe,
+                                                .open = open_npy,
+                                                .read = read_npy,
+                                                .close = close_npy,
+                                                .moved = moved_npy };
 
 /* --- writing --- */
 static bool begin_npy(struct wf_raster_writer *w, struct wf_err *err)

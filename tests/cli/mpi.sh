@@ -37,3 +37,96 @@ says "space=2x2"
 launched 2 2 verify "${args[@]}" model.bsae=3
 [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
 launched 1 2 verify "${args[@]}" --mesh space=2 --tolerance 0
+
+# --- a rank that meets an error stops all, with its words, within ten seconds ---
+cat >as.sh <<'BASH'
+#!/usr/bin/env bash
+# On rank $ODD the command runs under a limit of $LIMIT kB a file, or with the arguments $MORE added.
+if [ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = "$ODD" ]; then
+    [ -z "${LIMIT:-}" ] || ulimit -f "$LIMIT"
+    # shellcheck disable=SC2086
+    set -- "$@" ${MORE:-}
+fi
+exec "$@"
+BASH
+chmod +x as.sh
+soon() { # soon SECONDS-AT-START
+    [ $((SECONDS - $1)) -le 10 ] || fail "it took $((SECONDS - $1)) s to stop"
+    [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
+}
+
+# another command line, or another command, on one rank
+for more in model.base=5 --tolerance=1; do
+    at=$SECONDS
+    ODD=1 MORE=$more "${launcher[@]}" -n 2 ./as.sh "$wf" verify "${args[@]}" --mesh space=2 >out 2>err &&
+        fail "'$more' on one rank only"
+    says "rank 1: started with " "rank 0 with " "give all ranks the same command line"
+    soon "$at"
+done
+
+# NaN in the window of one rank. (Where a run begins, rank 0 would meet it first, measuring the images.)
+python3 - <<'PYTHON'
+import array, os, struct
+def save(path, kind, shape, values):
+    head = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, shape)).encode()
+    head += b" " * (-(11 + len(head)) % 64) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head + values.tobytes())
+for folder in ("set/images", "set/masks"):
+    os.makedirs(folder, exist_ok=True)
+for i in range(3):
+    pixels = array.array("f", ((k * 37 + i) % 101 / 100 for k in range(64 * 64 * 3)))
+    save(f"set/images/{i}.npy", "<f4", (64, 64, 3), pixels)
+    save(f"set/masks/{i}.npy", "|u1", (64, 64), array.array("B", (pixels[3 * k] > 0.5 for k in range(64 * 64))))
+PYTHON
+train=(train model.name=unet model.base=4 model.depth=1 data.path=set data.threads=0 train.batch=1
+    --mesh space=2x2 --quiet --out run)
+launched 0 4 "${train[@]}" train.epochs=1 --json
+# Each rank has read its own quarter, and what the network looks at around it.
+json 'len(j["per_rank"]) == 4 and all(0 < r["read_bytes"] < 0.7 * 3 * 64 * 64 * 13 for r in j["per_rank"])'
+json 'all(r["used_bytes"] == r["planned_bytes"] < r["process_bytes"] for r in j["per_rank"])'
+python3 - <<'PYTHON'
+for i in range(3):
+    with open(f"set/images/{i}.npy", "r+b") as file:
+        file.seek(-4 * (3 * 64 * 2 + 9), 2) # row 61, column 61, channel 0: in the last quarter
+        file.write(b"\0\0\xc0\x7f")
+PYTHON
+at=$SECONDS
+launched 1 4 "${train[@]}" train.epochs=2 --resume auto
+says "rank 3: " "NaN at plane 0, row 61, column 61" "give such pixels a number"
+soon "$at"
+
+# a file that one rank cannot read to its end
+truncate -s -2000 set/images/0.npy
+at=$SECONDS
+launched 1 4 "${train[@]}" train.epochs=2 --resume auto
+says "set/images/0.npy" "copy it again"
+soon "$at"
+
+# a disk that is full for one rank (shared memory of MPI has files too: without it)
+if [[ $MPIRUN == *oversubscribe* ]]; then
+    expect 0 data synth nuclei --out big --count 1 --size 400x500 --quiet
+    at=$SECONDS
+    ODD=1 LIMIT=64 PMIX_MCA_gds=hash "${launcher[@]}" --mca btl tcp,self -n 2 ./as.sh "$wf" \
+        predict run big/images/* --out full --probabilities --window 64 --quiet >out 2>err &&
+        fail "a full disk"
+    says "rank 1: cannot write 'full/nuclei_00000_probabilities.tif': File too large"
+    soon "$at"
+    [ -z "$(ls -A full)" ] || fail "something is left of a failed prediction"
+fi
+
+# a rank that is killed
+expect 0 data synth nuclei --out many --count 4 --size 200x200 --quiet
+"${launcher[@]}" -n 3 "$wf" train model.name=unet model.base=4 data.path=many train.epochs=1000 \
+    train.validate_every=1000 --mesh space=3x1 --out killed --quiet >out 2>err &
+job=$!
+for _ in $(seq 300); do
+    [ ! -s killed/log.jsonl ] || break
+    sleep 0.1
+done
+victim=$(pgrep -P "$(pgrep -P "$job" -x orted || echo "$job")" -n -x widefield || pgrep -P "$job" -n || true)
+[ -n "$victim" ] || fail "no rank to kill"
+at=$SECONDS
+kill -9 "$victim"
+wait "$job" && fail "a killed rank, and all is well"
+[ $((SECONDS - at)) -le 10 ] || fail "it took $((SECONDS - at)) s to stop after a kill"
