@@ -144,7 +144,7 @@ static void windows__equal_the_whole_for_every_change(void **state)
     const int64_t extent[WF_AXES] = { 1, 1, 90, 120, 0 };
     struct wf_dataset *ds = make_set("flat", 5, extent, 2, 3);
     const struct wf_normal normal = { 2, { 500, 400 }, { 250, 300 } };
-    for (unsigned augment = 0; augment < 32; augment++) {
+    for (unsigned augment = 0; augment < 64; augment += augment < 31 ? 1 : 16) {
         const struct wf_loader_options options = { .batch = 3,
                                                    .crop = { 0, 1, 50, 70, 0 },
                                                    .augment = augment,
@@ -168,6 +168,52 @@ static void windows__equal_the_whole_in_space_and_with_balance(void **state)
                                                .seed = 11 };
     check_mesh(ds, &options, (const int64_t[WF_AXES]){ 2, 2, 1, 2, 1 }, 2);
     check_mesh(ds, &options, (const int64_t[WF_AXES]){ 3, 1, 5, 1, 1 }, 1);
+    wf_dataset_free(ds);
+}
+
+/* Past the edge there is nothing but zeros and labels that do not count, and windows are exact there
+ * too. */
+static void crops__may_reach_past_the_image(void **state)
+{
+    enum { H = 10, W = 14, PAD = 3, IGNORE = 99 };
+    const int64_t extent[WF_AXES] = { 1, 1, H, W, 0 };
+    struct wf_dataset *ds = make_set("edge", 4, extent, 2, 3);
+    struct wf_loader_options options = {
+        .batch = 2, .pad = PAD, .repeat = 40, .has_ignore = true, .ignore = IGNORE, .seed = 5
+    };
+    struct wf_loader *loader = make_loader(ds, &options);
+    const struct wf_region all = wf_shape_region(wf_loader_shape(loader));
+    struct batch b = batch_new(all, all);
+    int seen[2 * PAD + 1] = { 0 };
+    for (int64_t k = 0; k < 80; k++) {
+        next(loader, &b);
+        for (int64_t n = 0; n < 2; n++) {
+            const struct wf_draw draw = wf_loader_item(loader, 0, k, n).draw;
+            const char *name = wf_dataset_sample(ds, draw.sample)->name;
+            const int64_t *o = draw.change.origin;
+            assert_in_range(o[WF_H] + PAD, 0, 2 * PAD);
+            seen[o[WF_W] + PAD]++;
+            for (int64_t h = 0; h < H; h++)
+                for (int64_t w = 0; w < W; w++) {
+                    const int64_t y = h + o[WF_H], x = w + o[WF_W];
+                    const bool in = y >= 0 && y < H && x >= 0 && x < W;
+                    const double want = in ? (double)support_value(name, 0, y, x, 1) : 0;
+                    assert_true(wf_view_get(&b.image, n, 0, h, w, 1) == want);
+                    assert_int_equal((int)wf_view_get(&b.target, n, 0, h, w, 0),
+                                     in ? support_label(name, 0, y, x, 3) : IGNORE);
+                }
+        }
+    }
+    for (int i = 0; i <= 2 * PAD; i++)
+        assert_in_range(seen[i], 8, 40); /* of 160, in seven places */
+    batch_free(&b);
+    wf_loader_free(loader);
+    for (options.augment = 0; options.augment < 64; options.augment += 21)
+        check_mesh(ds, &options, (const int64_t[WF_AXES]){ 2, 1, 3, 2, 1 }, 2);
+    struct wf_err err = { 0 };
+    options.has_ignore = false;
+    assert_null(wf_loader_new(ds, &options, &err));
+    assert_non_null(strstr(err.text, "set train.ignore"));
     wf_dataset_free(ds);
 }
 
@@ -414,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows__equal_the_whole_for_every_change),
         cmocka_unit_test(windows__equal_the_whole_in_space_and_with_balance),
+        cmocka_unit_test(crops__may_reach_past_the_image),
         cmocka_unit_test(threads__give_the_same_batches),
         cmocka_unit_test(boxes__may_change_between_batches),
         cmocka_unit_test(turns__are_numpys),

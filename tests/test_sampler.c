@@ -142,6 +142,23 @@ static void draws__are_functions_of_epoch_and_item_and_stay_inside(void **state)
     wf_dataset_free(ds);
 }
 
+static void mirrors__swap_left_and_right_only(void **state)
+{
+    make_set("mirror", 1, 20, 33);
+    struct wf_dataset *ds = open_set("mirror");
+    const struct wf_draw_rule rule = { .seed = 4,
+                                       .crop = { 0, 1, 20, 33, 0 },
+                                       .augment = WF_AUGMENT_MIRROR };
+    int swapped = 0;
+    for (int64_t i = 0; i < 2000; i++) {
+        const struct wf_draw d = wf_sampler_draw(ds, &rule, 0, 0, i);
+        assert_false(d.change.flip[WF_H]);
+        swapped += d.change.flip[WF_W];
+    }
+    assert_in_range(swapped, 900, 1100);
+    wf_dataset_free(ds);
+}
+
 static void draws__of_a_long_crop_turn_half_way_only(void **state)
 {
     make_set("long", 1, 8, 30);
@@ -253,6 +270,7 @@ int main(void)
         cmocka_unit_test(order__has_no_favourites),
         cmocka_unit_test(split__keeps_parts_apart_and_follows_the_seed),
         cmocka_unit_test(draws__are_functions_of_epoch_and_item_and_stay_inside),
+        cmocka_unit_test(mirrors__swap_left_and_right_only),
         cmocka_unit_test(draws__of_a_long_crop_turn_half_way_only),
         cmocka_unit_test(balance__finds_what_is_rare),
         cmocka_unit_test(loader__takes_each_sample_once_in_an_epoch),

@@ -32,6 +32,8 @@ static void windows__equal_the_whole(void **state)
     enum { H = 96, W = 160 };
     for (const struct wf_synth_kind *const *k = wf_synth_table; *k; k++) {
         const struct wf_synth_kind *kind = *k;
+        if (!kind->draw)
+            continue;
         const struct wf_synth_options o = { .size = { kind->dims == 3 ? 20 : 1, H, W }, .seed = 5 };
         const int64_t plane = kind->dims == 3 ? 13 : 0;
         static uint8_t image[H * W * 3], mask[H * W], part[H * W * 3], part_mask[H * W];
@@ -80,6 +82,65 @@ static void same_file(const char *a, const char *b, bool want)
     assert_int_equal(na == nb && memcmp(x, y, na) == 0, want);
     free(x);
     free(y);
+}
+
+/* The files of CIFAR-10 with as many of each class, the last sixth for testing. */
+static void shapes__are_labelled_pictures_that_follow_from_the_seed(void **state)
+{
+    run("shapes", &(struct wf_synth_options){ .out = "s/a", .count = 120, .seed = 1 });
+    run("shapes", &(struct wf_synth_options){ .out = "s/b", .count = 120, .seed = 1 });
+    run("shapes", &(struct wf_synth_options){ .out = "s/c", .count = 120, .seed = 2 });
+    same_file("s/a/data_batch_3.bin", "s/b/data_batch_3.bin", true);
+    same_file("s/a/data_batch_3.bin", "s/c/data_batch_3.bin", false);
+    same_file("s/a/data_batch_3.bin", "s/a/data_batch_4.bin", false);
+    struct wf_err err = { 0 };
+    struct wf_dataset *ds = wf_dataset_open("s/a", &(struct wf_dataset_options){ 0 }, &err);
+    assert_non_null(ds);
+    const struct wf_dataset_info *info = wf_dataset_info(ds);
+    assert_int_equal(info->layout, WF_LAYOUT_CIFAR10);
+    assert_int_equal(info->labels, WF_LABELS_IMAGE);
+    assert_int_equal(info->samples, 120);
+    assert_int_equal(info->n_classes, 10);
+    assert_string_equal(info->classes[0].name, "disc");
+    assert_string_equal(info->classes[9].name, "arrow");
+    int held_out[10] = { 0 };
+    for (int64_t i = 0; i < 120; i++)
+        held_out[wf_dataset_sample(ds, i)->label] += wf_dataset_sample(ds, i)->held_out;
+    for (int c = 0; c < 10; c++) {
+        assert_int_equal(info->classes[c].found, 12);
+        assert_int_equal(held_out[c], 2);
+    }
+    wf_dataset_free(ds);
+
+    const struct wf_synth_options few = { .out = "few", .count = 5 };
+    assert_false(wf_synth_run(&wf_synth_shapes, &few, &err));
+    assert_non_null(strstr(err.text, "at least 6"));
+    err = (struct wf_err){ 0 };
+    const struct wf_synth_options large = { .out = "large", .size = { 1, 64, 64 } };
+    assert_false(wf_synth_run(&wf_synth_shapes, &large, &err));
+    assert_non_null(strstr(err.text, "leave --size out"));
+}
+
+/* Colour says nothing: the mean colours of the classes agree within the deviation of such a mean. */
+static void shapes__do_not_differ_in_colour(void **state)
+{
+    run("shapes", &(struct wf_synth_options){ .out = "s/d", .count = 3000, .seed = 3 });
+    struct wf_err err = { 0 };
+    struct wf_dataset *ds = wf_dataset_open("s/d", &(struct wf_dataset_options){ 0 }, &err);
+    assert_non_null(ds);
+    double mean[10][3] = { 0 };
+    for (int64_t s = 0; s < 3000; s++) {
+        static float image[32 * 32 * 3];
+        const struct wf_region all = wf_dataset_extent(ds, s);
+        assert_true(wf_dataset_read(ds, s, &all, image, NULL, &err));
+        for (int i = 0; i < 32 * 32 * 3; i++)
+            mean[wf_dataset_sample(ds, s)->label][i % 3] += (double)image[i] / (300 * 1024.0);
+    }
+    /* A picture's mean deviates by some 65 of 255, the mean of 300 pictures by 3.8. */
+    for (int c = 0; c < 10; c++)
+        for (int k = 0; k < 3; k++)
+            assert_true(fabs(mean[c][k] - 127.5) < 5 * 3.8);
+    wf_dataset_free(ds);
 }
 
 #ifdef WF_HAVE_PNG
@@ -226,6 +287,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows__equal_the_whole),
+        cmocka_unit_test(shapes__are_labelled_pictures_that_follow_from_the_seed),
+        cmocka_unit_test(shapes__do_not_differ_in_colour),
 #ifdef WF_HAVE_PNG
         cmocka_unit_test(sets__follow_from_the_seed),
         cmocka_unit_test(discs__are_as_the_task_says),

@@ -95,9 +95,9 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
     if (!cli->json) {
         if (cli->speaks)
-            (void)printf("%s: %s images of %s with masks\n", o.out,
-                         wf_text_count(&cli->arena, count),
-                         wf_text_extents(&cli->arena, kind->dims, sides));
+            (void)printf("%s: %s images of %s with %s\n", o.out, wf_text_count(&cli->arena, count),
+                         wf_text_extents(&cli->arena, kind->dims, sides),
+                         kind->run ? "labels" : "masks");
         return true;
     }
     cJSON *const json = cJSON_CreateObject();
@@ -313,7 +313,8 @@ const struct wf_command wf_command_data = {
     .usage = "data synth KIND --out DIR [--count N] [--size HxW] [--seed S] | data inspect PATH",
     .notes =
         "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that\n"
-        "only the mask has). Images past 4 megapixels are tiled TIFF, smaller ones PNG.\n\n"
+        "only the mask has), shapes (ten classes, as CIFAR-10's files). Images past 4 megapixels\n"
+        "are tiled TIFF, smaller ones PNG.\n\n"
         "inspect finds the layout by itself (data.format=NAME to say it): images/ and masks/,\n"
         "NAME.tif and NAME_masks.tif, nnU-Net's raw layout, CIFAR-10's binary files, a folder\n"
         "for each class. It ends with 1 where training would refuse the folder.",

@@ -17,7 +17,7 @@
 enum { BAND = 256, LARGE = 4 << 20 };
 
 const struct wf_synth_kind *const wf_synth_table[] = {
-    &wf_synth_nuclei, &wf_synth_roads, &wf_synth_vessels3d, &wf_synth_discs, NULL,
+    &wf_synth_nuclei, &wf_synth_roads, &wf_synth_vessels3d, &wf_synth_discs, &wf_synth_shapes, NULL,
 };
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err)
@@ -268,8 +268,11 @@ static bool prepare(const struct wf_synth_kind *kind, const struct wf_synth_opti
                           kind->name);
     if (kind->fits && !kind->fits(&like, err))
         return false;
-    return refuse_full(o->out, err) &&
-           make_folder(wf_arena_printf(arena, "%s/images", o->out), err) &&
+    if (!refuse_full(o->out, err))
+        return false;
+    if (kind->run)
+        return make_folder(o->out, err);
+    return make_folder(wf_arena_printf(arena, "%s/images", o->out), err) &&
            make_folder(wf_arena_printf(arena, "%s/masks", o->out), err) &&
            write_classes(kind, o->out, arena, err);
 }
@@ -284,6 +287,10 @@ bool wf_synth_run(const struct wf_synth_kind *kind, const struct wf_synth_option
     settle_size(kind, options, extent);
     p.total = count * extent[WF_D] * wf_ceil_div(extent[WF_H], BAND);
     bool ok = prepare(kind, options, &arena, err);
+    if (ok && kind->run) {
+        wf_arena_release(&arena);
+        return kind->run(kind, options, err);
+    }
     if (ok) {
         const size_t band = (size_t)wf_min(BAND, extent[WF_H]) * (size_t)extent[WF_W];
         p.pixels = malloc(band * (size_t)kind->channels);

@@ -1,5 +1,6 @@
 /*
- * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed.
+ * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed; and small
+ * labelled pictures in that of CIFAR-10.
  *
  * A kind is one file. It draws windows: what a pixel is follows from (seed, image, place) alone, so an
  * image of 20,000 x 20,000 pixels is made band after band and never lies in memory as a whole, and
@@ -34,12 +35,14 @@ struct wf_synth_window {
     uint8_t *image, *mask;
 };
 
+struct wf_synth_options;
+
 struct wf_synth_kind {
     const char *name, *what;
     int dims, channels;
     int64_t size[3], count; /* when the user does not say: D, H, W */
     int64_t tile;           /* likewise; 0: it has no subdomains */
-    int classes;
+    int classes;            /* of masks at most WF_SYNTH_CLASSES, with names and colours */
     const char *class_names[WF_SYNTH_CLASSES];
     uint8_t colors[WF_SYNTH_CLASSES][3]; /* of the mask's palette */
     /* Can it be this large? NULL: always. */
@@ -48,10 +51,13 @@ struct wf_synth_kind {
     void *(*begin)(const struct wf_synth_image *image);
     /* Writes every pixel of the window. Called by several threads at once. */
     void (*draw)(const struct wf_synth_image *image, const struct wf_synth_window *window);
+    /* In place of draw: writes the set in files of its own into the folder `out`, which is there. */
+    bool (*run)(const struct wf_synth_kind *kind, const struct wf_synth_options *options,
+                struct wf_err *err);
 };
 extern const struct wf_synth_kind *const wf_synth_table[]; /* ends with NULL */
 extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vessels3d,
-    wf_synth_discs;
+    wf_synth_discs, wf_synth_shapes;
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
 
