@@ -5,8 +5,10 @@
  *
  * The gradient of w11 of layer 1 comes out three ways:
  *   - for each of the five samples alone;
- *   - the mean over all five, on one rank and, the same number, on two ranks that hold 3 and 2;
- *   - the mean of those two ranks' own means, which is another number.
+ *   - the mean over all five, on one rank and, the same number, on two ranks that hold 3 and 2
+ *     (train.reduction=global);
+ *   - the mean of those two ranks' own means, which is another number (train.reduction=rank_mean): each
+ *     rank starts its backward pass from a share of its own; and, to compare, from the two halves alone.
  *
  * Expected values were worked out by hand in double precision from the weights below.
  */
@@ -47,6 +49,7 @@ static void expect(const char *what, double got, double want)
 struct batch {
     int first, n;
     const char *mesh;
+    enum wf_reduction reduction;
     double gradient; /* of w11, out */
     double predicted[SAMPLES][2];
 };
@@ -62,6 +65,9 @@ static struct wf_graph *build(int n)
     y = wf_activation(g, y, "predicted", WF_SIGMOID, 0);
     /* The mean over both outputs of the squares is 1/2 of their sum: L, averaged over samples. */
     struct wf_value *loss = wf_mse(g, y, t, &(struct wf_loss){ .name = "loss" });
+    /* Where the backward pass starts: a number that every rank fills for itself. */
+    struct wf_value *start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
+    start->everywhere = true;
     wf_graph_output(g, y);
     wf_graph_output(g, loss);
     return g;
@@ -77,6 +83,19 @@ static void fill(const struct wf_run *run, const struct wf_value *value, const f
             wf_view_put(&v, n, 0, 0, 0, c, (double)data[n * v.box.hi[WF_C] + c]);
 }
 
+/* Collective. */
+static bool start(struct wf_run *run, struct wf_comm *comm, const struct wf_graph *g,
+                  enum wf_reduction reduction, struct wf_err *err)
+{
+    double share = 1;
+    const struct wf_network net = { .target = wf_graph_find(g, "t") };
+    if (reduction == WF_REDUCTION_RANK_MEAN && !wf_reduction_share(&net, run, comm, &share, err))
+        return false;
+    const float from = (float)share;
+    wf_run_put(run, wf_graph_find(g, "start"), &from);
+    return true;
+}
+
 /* One rank's share of a batch. */
 static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
@@ -85,8 +104,8 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
     if (!wf_mesh_parse(b->mesh, &mesh, err))
         return false;
     struct wf_graph *g = build(b->n);
-    bool ok =
-        wf_graph_ok(g, err) && wf_graph_grad(g, wf_graph_find(g, "loss"), NULL, 0, NULL, NULL, err);
+    bool ok = wf_graph_ok(g, err) && wf_graph_grad(g, wf_graph_find(g, "loss"),
+                                                   wf_graph_find(g, "start"), 0, NULL, NULL, err);
     const struct wf_plan_options options = { .device = &wf_device_cpu };
     struct wf_scheme *scheme = ok ? wf_scheme_new(g, &mesh, &options, err) : NULL;
     struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
@@ -99,7 +118,7 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
         fill(run, wf_graph_find(g, "layer1.bias"), bias1);
         fill(run, wf_graph_find(g, "layer2.weight"), weight2);
         fill(run, wf_graph_find(g, "layer2.bias"), bias2);
-        ok = wf_run_step(run, err);
+        ok = start(run, comm, g, b->reduction, err) && wf_run_step(run, err);
     }
     if (ok && wf_comm_rank(comm) == 0) {
         const struct wf_view dw = wf_run_view(run, wf_graph_find(g, "grad.layer1.weight"));
@@ -116,9 +135,10 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-static struct batch run_batch(int first, int n, const char *mesh, int ranks)
+static struct batch run_batch(int first, int n, const char *mesh, enum wf_reduction reduction)
 {
-    struct batch b = { .first = first, .n = n, .mesh = mesh };
+    struct batch b = { .first = first, .n = n, .mesh = mesh, .reduction = reduction };
+    const int ranks = *mesh ? 2 : 1;
     struct wf_err err = { 0 };
     if (!wf_comm_threads_run(ranks, step, &b, &err)) {
         (void)fprintf(stderr, "course: %s\n", err.text);
@@ -129,7 +149,8 @@ static struct batch run_batch(int first, int n, const char *mesh, int ranks)
 
 int main(void)
 {
-    const struct batch all = run_batch(0, SAMPLES, "", 1);
+    const enum wf_reduction global = WF_REDUCTION_GLOBAL, rank_mean = WF_REDUCTION_RANK_MEAN;
+    const struct batch all = run_batch(0, SAMPLES, "", global);
     char what[64];
     for (int i = 0; i < SAMPLES; i++)
         for (int c = 0; c < 2; c++) {
@@ -138,12 +159,15 @@ int main(void)
         }
     for (int i = 0; i < SAMPLES; i++) {
         (void)snprintf(what, sizeof what, "sample %d, gradient of w11", i + 1);
-        expect(what, run_batch(i, 1, "", 1).gradient, gradients[i]);
+        expect(what, run_batch(i, 1, "", global).gradient, gradients[i]);
     }
     expect("mean over five samples, one rank", all.gradient, gradient_of_all);
-    expect("mean over five samples, two ranks", run_batch(0, SAMPLES, "data=2", 2).gradient,
-           gradient_of_all);
-    const double means = (run_batch(0, 3, "", 1).gradient + run_batch(3, 2, "", 1).gradient) / 2;
+    expect("global on two ranks of 3 and 2 samples",
+           run_batch(0, SAMPLES, "data=2", global).gradient, gradient_of_all);
+    expect("rank_mean on two ranks of 3 and 2 samples",
+           run_batch(0, SAMPLES, "data=2", rank_mean).gradient, gradient_of_means);
+    const double means =
+        (run_batch(0, 3, "", global).gradient + run_batch(3, 2, "", global).gradient) / 2;
     expect("mean of the means over 3 and 2 samples", means, gradient_of_means);
     return failures ? 1 : 0;
 }

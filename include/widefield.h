@@ -34,6 +34,7 @@
 #include "exec/run.h"
 
 #include "optim/optim.h"
+#include "train/reduction.h"
 #include "train/step.h"
 
 #endif

@@ -326,8 +326,20 @@ static bool is_comparable(const struct wf_options *o, const struct wf_graph *g, 
     return true;
 }
 
+/* Weights are compared after plain descent, whatever the options say: Adam's first step is the sign of
+ * the gradient, and one that is nothing but rounding becomes a whole step. Its rules are compared with
+ * PyTorch's in tests/test_optim.c. */
+static bool set_plain_descent(struct wf_cli *cli, struct wf_err *err)
+{
+    return wf_options_set(cli->options, "train.optimizer", "sgd", err) &&
+           wf_options_set(cli->options, "train.weight_decay", "0", err) &&
+           wf_options_set(cli->options, "train.clip", "0", err);
+}
+
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
+    if (!set_plain_descent(cli, err))
+        return false;
     struct verify v = { .job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err) };
     if (!v.job)
         return false;
@@ -357,7 +369,8 @@ const struct wf_command wf_command_verify = {
     .usage = "verify CONFIG [key=value ...] [--mesh AXES] [--tolerance T] [--json]",
     .notes =
         "Each figure is the worst tensor's norm(cut - whole) / norm(whole); the gradient of a bias "
-        "is held\nagainst weight and bias together. Exit status 1 when one is past the tolerance.",
+        "is held\nagainst weight and bias together. Weights are those after plain descent, whatever the "
+        "optimizer.\nExit status 1 when one is past the tolerance.",
     .flags = flags,
     .config_at = 1,
     .run = run,
