@@ -29,7 +29,8 @@ namespace
 {
 
 enum State { READY, AT_BLOCK, AT_WARP, DONE };
-enum { WARP = 32, MOST = 1024, STACK = 256 << 10 };
+/* Not a power of two apart: all stacks in the same few lines of the cache would cost three times. */
+enum { WARP = 32, MOST = 1024, STACK = (128 << 10) + 4096 + 192 };
 
 struct Fiber {
     State state;

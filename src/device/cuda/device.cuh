@@ -283,19 +283,30 @@ struct Walk {
     Divisor extent[WF_AXES]; /* extent[n_axes - 1] runs fastest */
     int64_t stride[SIDES][WF_AXES];
 
-    template <int N> __device__ void at(int64_t unit, int64_t (&offset)[N]) const
+    /* At most one axis is left: most images, in buffers of their own or as channels of others'. */
+    bool linear() const
     {
-        for (int s = 0; s < N; s++)
-            offset[s] = 0;
-        for (int a = n_axes - 1; a > 0; a--) {
-            int64_t rest;
-            extent[a].divide(unit, &unit, &rest);
+        return n_axes <= 1;
+    }
+    template <bool Linear = false, int N>
+    __device__ void at(int64_t unit, int64_t (&offset)[N]) const
+    {
+        if constexpr (Linear) {
+#pragma unroll
             for (int s = 0; s < N; s++)
-                offset[s] += rest * stride[s][a];
-        }
-        if (n_axes > 0)
+                offset[s] = unit * stride[s][0];
+        } else {
+            for (int s = 0; s < N; s++)
+                offset[s] = 0;
+            for (int a = n_axes - 1; a > 0; a--) {
+                int64_t rest;
+                extent[a].divide(unit, &unit, &rest);
+                for (int s = 0; s < N; s++)
+                    offset[s] += rest * stride[s][a];
+            }
             for (int s = 0; s < N; s++)
                 offset[s] += unit * stride[s][0];
+        }
     }
 };
 

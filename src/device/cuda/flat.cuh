@@ -20,12 +20,18 @@ struct Flat {
     int64_t step[SIDES];
 
     /* The offsets of vector i of the whole and how many elements it has. */
-    template <int N> __device__ int at(int64_t i, int v, int64_t (&offset)[N]) const
+    template <bool OneRow = false, int N>
+    __device__ int at(int64_t i, int v, int64_t (&offset)[N]) const
     {
         int64_t row = 0, column = i;
-        if (rows.n_axes > 0)
+        if (OneRow) {
+#pragma unroll
+            for (int s = 0; s < N; s++)
+                offset[s] = 0;
+        } else {
             by_vectors.divide(i, &row, &column);
-        rows.at(row, offset);
+            rows.at(row, offset);
+        }
         column *= v;
         for (int s = 0; s < N; s++)
             offset[s] += column * step[s];

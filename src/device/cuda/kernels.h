@@ -22,6 +22,7 @@
 #define WF_DEVICE_CUDA_KERNELS_H
 
 #include "device/cuda/hooks.h"
+#include "device/update.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -114,6 +115,24 @@ void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct C
 void wf_cuda_fit(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
 /* dst = value (0x00 pattern of the dtype for 0). */
 void wf_cuda_set(const struct wf_view *dst, double value, struct CUstream_st *stream);
+
+/* A layout of device/update.h with everything in device memory. */
+struct wf_cuda_layout {
+    int n_tensors, n_pieces;
+    const struct wf_update_tensor *tensors;
+    const struct wf_update_piece *pieces;
+    double *sums;  /* two for each piece */
+    float *ratios; /* one for each tensor; any numbers at first */
+};
+/* The sweeps of struct wf_updater, without waiting: the sum of squares goes to `sum` on the device.
+ * Pointers and the rule are those of `u`; its other numbers are taken from `numbers`, in device memory,
+ * where that is given: then a captured update can be replayed with those of another step. */
+void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double *sum,
+                     struct CUstream_st *stream);
+void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float *grad,
+                        float weight, bool first, struct CUstream_st *stream);
+void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
+                    const struct wf_update *numbers, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -12,8 +12,9 @@ namespace wf
 
 enum { APPLY_BLOCKS = 8 * MULTIPROCESSORS };
 
-template <class T, int V>
-__global__ void __launch_bounds__(THREADS) norm_apply(const Columns g, const Norm norm)
+template <class T, int V, bool Linear>
+__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? 4 : 2)
+    norm_apply(const Columns g, const Norm norm)
 {
     enum { DEPTH = 4 };
     const Lane lane(g);
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(THREADS) norm_apply(const Columns g, const Nor
 #pragma unroll
         for (int d = 0; d < DEPTH; d++)
             if (p + d * lane.stride < g.positions.count) {
-                g.positions.at(p + d * lane.stride, offset[d]);
+                g.positions.at<Linear>(p + d * lane.stride, offset[d]);
                 x[d].load(from + offset[d][0]);
             }
 #pragma unroll
@@ -83,8 +84,9 @@ struct Back {
     }
 };
 
-template <class T, int V>
-__global__ void __launch_bounds__(THREADS) norm_back(const Columns g, const Back back)
+template <class T, int V, bool Linear>
+__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? 3 : 2)
+    norm_back(const Columns g, const Back back)
 {
     enum { DEPTH = 2 };
     const Lane lane(g);
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(THREADS) norm_back(const Columns g, const Back
 #pragma unroll
         for (int d = 0; d < DEPTH; d++)
             if (p + d * lane.stride < g.positions.count) {
-                g.positions.at(p + d * lane.stride, offset[d]);
+                g.positions.at<Linear>(p + d * lane.stride, offset[d]);
                 x[d].load(x_from + offset[d][0]);
                 dy[d].load(dy_from + offset[d][1]);
             }
@@ -162,10 +164,12 @@ void wf_cuda_norm(const struct wf_call *call)
         typedef decltype(t) T;
         const Columns g = columns_over(call->work, norm_by_sample(call), sides, 2, Wide<T>::V);
         const dim3 grid = columns_grid(g, THREADS, 4, APPLY_BLOCKS);
-        if (g.v > 1)
-            launch(norm_apply<T, Wide<T>::V>, grid, THREADS, wf_cuda_stream(call), g, norm);
+        if (g.v > 1 && g.positions.linear())
+            launch(norm_apply<T, Wide<T>::V, true>, grid, THREADS, wf_cuda_stream(call), g, norm);
+        else if (g.v > 1)
+            launch(norm_apply<T, Wide<T>::V, false>, grid, THREADS, wf_cuda_stream(call), g, norm);
         else
-            launch(norm_apply<T, 1>, grid, THREADS, wf_cuda_stream(call), g, norm);
+            launch(norm_apply<T, 1, false>, grid, THREADS, wf_cuda_stream(call), g, norm);
     });
 }
 
@@ -205,9 +209,11 @@ void wf_cuda_norm_grad(const struct wf_call *call)
         typedef decltype(t) T;
         const Columns g = columns_over(call->work, norm_by_sample(call), sides, 3, Wide<T>::V);
         const dim3 grid = columns_grid(g, THREADS, 2, APPLY_BLOCKS);
-        if (g.v > 1)
-            launch(norm_back<T, Wide<T>::V>, grid, THREADS, stream, g, back);
+        if (g.v > 1 && g.positions.linear())
+            launch(norm_back<T, Wide<T>::V, true>, grid, THREADS, stream, g, back);
+        else if (g.v > 1)
+            launch(norm_back<T, Wide<T>::V, false>, grid, THREADS, stream, g, back);
         else
-            launch(norm_back<T, 1>, grid, THREADS, stream, g, back);
+            launch(norm_back<T, 1, false>, grid, THREADS, stream, g, back);
     });
 }

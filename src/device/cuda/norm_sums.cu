@@ -75,9 +75,9 @@ void wf_cuda_norm_grad_sums(const struct wf_call *call)
                             side_at(call->in[DY], call->work.lo) };
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 2, Wide<T>::V);
+        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 2, SUM_V);
         if (g.v > 1)
-            norm_sums_run<T, Wide<T>::V>(call, g);
+            norm_sums_run<T, SUM_V>(call, g);
         else
             norm_sums_run<T, 1>(call, g);
     });

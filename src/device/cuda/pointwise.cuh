@@ -14,7 +14,7 @@
 namespace wf
 {
 
-template <class TI, class TO, int V, class F>
+template <class TI, class TO, int V, bool OneRow, class F>
 __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
 {
     enum { IN = F::IN, N = IN + 1 + F::INDEXED, AT_ONCE = 4 };
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
         const int64_t i = first + u * THREADS;
-        have[u] = i < total ? s.at(i, V, offset[u]) : 0;
+        have[u] = i < total ? s.at<OneRow>(i, V, offset[u]) : 0;
 #pragma unroll
         for (int k = 0; k < IN; k++)
             if (have[u] == V)
@@ -81,8 +81,11 @@ template <class TI, class TO, int V, class F>
 void pointwise_wide(Flat s, const F &f, struct CUstream_st *stream)
 {
     flat_cut(&s, V);
-    launch(pointwise<TI, TO, V, F>, blocks_for(s.rows.count * s.vectors, THREADS * 4), THREADS,
-           stream, s, f);
+    const dim3 grid = blocks_for(s.rows.count * s.vectors, THREADS * 4);
+    if (s.rows.n_axes == 0)
+        launch(pointwise<TI, TO, V, true, F>, grid, THREADS, stream, s, f);
+    else
+        launch(pointwise<TI, TO, V, false, F>, grid, THREADS, stream, s, f);
 }
 
 /* The sides as above. */

@@ -280,9 +280,9 @@ void wf_cuda_layernorm_wgrad(const struct wf_call *call)
     const Rows r = rows_over(work, work.hi[WF_C], views, 1);
     with_type(call->in[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(work, false, sides, 2, Wide<T>::V);
+        const Columns g = columns_over(work, false, sides, 2, SUM_V);
         if (g.v > 1)
-            layer_sums_run<T, Wide<T>::V>(call, g, r, a->eps);
+            layer_sums_run<T, SUM_V>(call, g, r, a->eps);
         else
             layer_sums_run<T, 1>(call, g, r, a->eps);
     });

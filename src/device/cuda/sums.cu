@@ -102,10 +102,9 @@ static void powers_run(const struct wf_call *call, const Columns &g, Parts out, 
         sums_run<T, V>(g, f, out, stream);
         return;
     }
-    const dim3 grid = sums_grid(g, f.DEPTH);
-    launch(column_sums<T, V, Powers<T, V, Sums>>, grid, SUM_THREADS, stream, g, f, out);
-    launch(finish_groups, dim3((unsigned)(g.channels / width), Sums, grid.z), THREADS, stream, g,
-           out, (int)grid.x, (int)width);
+    const int blocks = sums_parts<T, V>(g, f, out, stream);
+    launch(finish_groups, dim3((unsigned)(g.channels / width), Sums, (unsigned)g.rows), THREADS,
+           stream, g, out, blocks, (int)width);
 }
 
 /* Sums of x, or of x and x * x, over the work; groups of `width` channels become one. */
@@ -116,9 +115,9 @@ static void powers(const struct wf_call *call, bool by_sample, Parts out, int64_
     out.part = (double *)call->scratch;
     with_type(x.dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(call->work, by_sample, &x, 1, Wide<T>::V);
+        const Columns g = columns_over(call->work, by_sample, &x, 1, SUM_V);
         if (g.v > 1)
-            powers_run<T, Wide<T>::V, Sums>(call, g, out, width);
+            powers_run<T, SUM_V, Sums>(call, g, out, width);
         else
             powers_run<T, 1, Sums>(call, g, out, width);
     });

@@ -8,7 +8,8 @@
  *     void add(x, sum)                     sum[kind][channel] += ...
  *     void end(sum)                        once, when a thread has all of its positions
  *
- * A thread adds DEPTH positions of 16-bit elements in f32 and those sums in f64; f32 elements are
+ * V is 4: a thread then has few enough registers that 1024 of them fit a multiprocessor, with 64 KB on
+ * the way from memory. A thread adds DEPTH positions of 16-bit elements in f32 and those sums in f64; f32 elements are
  * added in f64 at once. From there on all is f64: another cut of the image shows at 1e-9 or less.
  * Threads, warps and blocks are added in order of their number; the block that ends last adds the
  * blocks' parts (wf_cuda_tickets), or a second launch does.
@@ -21,7 +22,7 @@
 namespace wf
 {
 
-enum { SUM_THREADS = 512, SUM_WARPS = SUM_THREADS / 32, KINDS = 3 };
+enum { SUM_THREADS = 1024, SUM_FEW_THREADS = 128, SUM_V = 4, KINDS = 3 };
 
 /* Where the sums go: kind k of channel c to out[k] at (row, first[k] + c), times `factor`. */
 struct Parts {
@@ -49,7 +50,7 @@ __device__ inline void put_sum(const Columns &g, const Parts &out, int kind, int
 template <int Sums, int V>
 __device__ void add_parts(const Columns &g, const Parts &out, int blocks, double *shared)
 {
-    const int width = Sums * V * g.across, ways = SUM_THREADS / width;
+    const int width = Sums * V * g.across, ways = (int)blockDim.x / width;
     const int k = (int)threadIdx.x % width, way = (int)threadIdx.x / width;
     const int kind = k / (V * g.across), j = k / g.across % V;
     const int64_t c = ((int64_t)blockIdx.y * g.across + k % g.across) * V + j;
@@ -58,7 +59,7 @@ __device__ void add_parts(const Columns &g, const Parts &out, int blocks, double
     if (mine) {
         const double *from =
             out.part + ((int64_t)blockIdx.z * blocks * Sums + kind) * g.channels + c;
-#pragma unroll 8
+#pragma unroll 16
         for (int b = way; b < blocks; b += ways)
             sum += __ldcg(from + (int64_t)b * Sums * g.channels);
     }
@@ -118,11 +119,11 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
             for (int j = 0; j < V; j++)
                 shared[warp * width + (s * V + j) * g.across + lane] = total[s][j];
     __syncthreads();
-    for (int k = (int)threadIdx.x; k < width; k += SUM_THREADS) {
+    for (int k = (int)threadIdx.x; k < width; k += (int)blockDim.x) {
         const int kind = k / (V * g.across), j = k / g.across % V;
         const int64_t c = ((int64_t)blockIdx.y * g.across + k % g.across) * V + j;
         double sum = 0;
-        for (int w = 0; w < SUM_WARPS; w++)
+        for (int w = 0; w < (int)blockDim.x / 32; w++)
             sum += shared[w * width + k];
         if (c < g.channels)
             out.part[(((int64_t)blockIdx.z * gridDim.x + blockIdx.x) * Sums + kind) * g.channels +
@@ -130,16 +131,14 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
     }
 }
 
-template <class T, int V, class F>
+template <class T, int V, bool Linear, class F>
 __global__ void __launch_bounds__(SUM_THREADS)
     column_sums(const Columns g, const F given, const Parts out)
 {
-    enum {
-        SUMS = F::SUMS,
-        IN = F::IN,
-        DEPTH = F::DEPTH,
-        ROOM = SUM_WARPS * ACROSS_MOST * V * SUMS
-    };
+    enum { SUMS = F::SUMS, IN = F::IN, DEPTH = F::DEPTH };
+    static_assert((int)SUMS * V * (int)ACROSS_MOST <= (int)SUM_FEW_THREADS,
+                  "a thread for each sum");
+    enum { ROOM = SUM_THREADS / 32 * ACROSS_MOST * V * SUMS };
     __shared__ double shared[(int)ROOM < (int)SUM_THREADS ? (int)SUM_THREADS : (int)ROOM];
     typedef typename Partial<T>::type A;
     double total[SUMS][V] = {};
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
                 const int64_t at = p + d * lane.stride;
                 int64_t offset[IN];
                 if (at < g.positions.count) {
-                    g.positions.at(at, offset);
+                    g.positions.at<Linear>(at, offset);
 #pragma unroll
                     for (int i = 0; i < IN; i++)
                         offset[i] += blockIdx.z * g.row[i] + lane.c * g.step[i];
@@ -181,27 +180,46 @@ __global__ void __launch_bounds__(SUM_THREADS)
 
 /* --- launching --- */
 
+/* Threads of a block: few where there is little to do. */
+inline int sums_threads(const Columns &g)
+{
+    return g.positions.count * g.across <= 16 * SUM_FEW_THREADS ? SUM_FEW_THREADS : SUM_THREADS;
+}
+
 inline dim3 sums_grid(const Columns &g, int depth)
 {
-    return columns_grid(g, SUM_THREADS, depth, MULTIPROCESSORS);
+    return columns_grid(g, sums_threads(g), depth, MULTIPROCESSORS);
 }
 
 /* Bytes of the parts for tables of `rows` rows and `channels` channels, however memory lies. */
 inline size_t sums_scratch(int64_t rows, int64_t channels, int sums)
 {
-    const int64_t parts = ceil_div(channels, ACROSS_MOST * 8);
+    const int64_t parts = ceil_div(channels, ACROSS_MOST * SUM_V);
     return (size_t)(rows * ceil_div(MULTIPROCESSORS, parts * rows) * channels * sums) *
            sizeof(double);
+}
+
+/* The blocks' parts; returns how many there are of each sum. */
+template <class T, int V, class F>
+int sums_parts(const Columns &g, const F &f, const Parts &out, struct CUstream_st *stream)
+{
+    const dim3 grid = sums_grid(g, F::DEPTH);
+    const int threads = sums_threads(g);
+    if (V > 1 && g.positions.linear())
+        launch(column_sums<T, V, (V > 1), F>, grid, threads, stream, g, f, out);
+    else
+        launch(column_sums<T, V, false, F>, grid, threads, stream, g, f, out);
+    return (int)grid.x;
 }
 
 template <class T, int V, class F>
 void sums_run(const Columns &g, const F &f, const Parts &out, struct CUstream_st *stream)
 {
     const dim3 grid = sums_grid(g, F::DEPTH);
-    launch(column_sums<T, V, F>, grid, SUM_THREADS, stream, g, f, out);
+    const int blocks = sums_parts<T, V>(g, f, out, stream);
     if (!out.tickets)
-        launch(finish_sums<F::SUMS, V>, dim3(1, grid.y, grid.z), SUM_THREADS, stream, g, out,
-               (int)grid.x);
+        launch(finish_sums<F::SUMS, V>, dim3(1, grid.y, grid.z), sums_threads(g), stream, g, out,
+               blocks);
 }
 
 /* The tickets of a call, where one for each row and each cut of the channels is enough. */

@@ -1,0 +1,274 @@
+/* The optimiser's sweeps over flat storage: a block takes a piece, its threads 16 bytes at a time. */
+#include "device/cuda/update.cuh"
+
+namespace wf
+{
+
+/* What a launch is given; numbers of the step are read from device memory where they stand there. */
+struct Sweep {
+    struct wf_cuda_layout at;
+    struct wf_update u;
+    const struct wf_update *numbers;
+
+    __device__ Rule rule(int tensor) const
+    {
+        Rule r = { numbers ? *numbers : u, 0, 0 };
+        r.decay = at.tensors[tensor].decays ? r.u.decay : 0.0f;
+        r.ratio = at.ratios[tensor];
+        return r;
+    }
+};
+
+/* f(i, Int<4>()) where four elements from i on may be taken at once, f(i, Int<1>()) elsewhere. */
+template <class F> __device__ void over_piece(const struct wf_update_piece &piece, F f)
+{
+    const bool aligned = piece.first % 4 == 0;
+    const int64_t wide = aligned ? piece.count / 4 * 4 : 0;
+    for (int64_t i = (int64_t)threadIdx.x * 4; i < wide; i += THREADS * 4)
+        f(piece.first + i, Int<4>());
+    for (int64_t i = wide + threadIdx.x; i < piece.count; i += THREADS)
+        f(piece.first + i, Int<1>());
+}
+
+template <int N> __device__ void read(const float *from, int64_t i, float (&x)[N])
+{
+    Vec<float, N> v;
+    v.load(from + i);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        x[j] = v.at(j);
+}
+template <int N> __device__ void write(float *to, int64_t i, const float (&x)[N])
+{
+    Vec<float, N> v;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v.put(j, x[j]);
+    v.store(to + i);
+}
+
+template <int Kind, bool First, bool Second>
+__global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
+{
+    const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
+    const Rule r = s.rule(piece.tensor);
+    over_piece(piece, [&](int64_t i, auto n) {
+        enum { N = decltype(n)::value };
+        float p[N], g[N], s0[N] = {}, s1[N] = {};
+        read(s.u.param, i, p);
+        read(s.u.grad, i, g);
+        if (First)
+            read(s.u.state[0], i, s0);
+        if (Second)
+            read(s.u.state[1], i, s1);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            element<Kind, Second>(r, g[j], p[j], s0[j], s1[j]);
+        write(s.u.param, i, p);
+        if (First && Kind != WF_LAMB)
+            write(s.u.state[0], i, s0);
+        if (Second && Kind != WF_LAMB)
+            write(s.u.state[1], i, s1);
+    });
+}
+
+/* Sums of the block's threads in a fixed order; valid in thread 0. */
+template <int K> __device__ void block_sum(double (&sum)[K])
+{
+    __shared__ double shared[K][THREADS / 32];
+    for (int k = 0; k < K; k++)
+        for (int m = 16; m > 0; m /= 2)
+            sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], m);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        for (int k = 0; k < K; k++)
+            shared[k][threadIdx.x / 32] = sum[k];
+    __syncthreads();
+    for (int k = 0; k < K && threadIdx.x == 0; k++) {
+        sum[k] = 0;
+        for (int w = 0; w < THREADS / 32; w++)
+            sum[k] += shared[k][w];
+    }
+}
+
+/* Squares of each piece's parameters, and of its gradients (LARS) or updates (LAMB). */
+template <bool Lamb> __global__ void __launch_bounds__(THREADS) norms(const Sweep s)
+{
+    const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
+    const Rule r = s.rule(piece.tensor);
+    double sum[2] = {};
+    over_piece(piece, [&](int64_t i, auto n) {
+        enum { N = decltype(n)::value };
+        float p[N], g[N], s0[N], s1[N];
+        read(s.u.param, i, p);
+        read(s.u.grad, i, g);
+        if (Lamb) {
+            read(s.u.state[0], i, s0);
+            read(s.u.state[1], i, s1);
+        }
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float other = Lamb ? lamb_moments(r, g[j], p[j], s0[j], s1[j]) : g[j];
+            sum[0] += (double)p[j] * (double)p[j];
+            sum[1] += (double)other * (double)other;
+        }
+        if (Lamb) {
+            write(s.u.state[0], i, s0);
+            write(s.u.state[1], i, s1);
+        }
+    });
+    block_sum(sum);
+    if (threadIdx.x == 0) {
+        const double scale = Lamb ? 1.0 : (double)r.u.scale;
+        s.at.sums[2 * blockIdx.x] = sum[0];
+        s.at.sums[2 * blockIdx.x + 1] = sum[1] * scale * scale;
+    }
+}
+
+/* The trust ratio of each tensor, from its pieces in order. */
+__global__ void __launch_bounds__(THREADS) ratios(const Sweep s)
+{
+    const int t = (int)blockIdx.x * THREADS + (int)threadIdx.x;
+    if (t >= s.at.n_tensors)
+        return;
+    const struct wf_update_tensor tensor = s.at.tensors[t];
+    const struct wf_update u = s.numbers ? *s.numbers : s.u;
+    double p = 0, other = 0;
+    for (int i = tensor.first_piece; i < tensor.first_piece + tensor.n_pieces; i++) {
+        p += s.at.sums[2 * i];
+        other += s.at.sums[2 * i + 1];
+    }
+    p = sqrt(p);
+    other = sqrt(other);
+    float ratio = 1.0f;
+    if (tensor.decays && p > 0 && other > 0)
+        ratio = u.rule == WF_LAMB ? (float)(p / other)
+                                  : (float)((double)u.trust * p / (other + (double)u.decay * p));
+    s.at.ratios[t] = ratio;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    squares(const struct wf_cuda_layout at, const float *grad)
+{
+    const struct wf_update_piece piece = at.pieces[blockIdx.x];
+    double sum[1] = {};
+    over_piece(piece, [&](int64_t i, auto n) {
+        enum { N = decltype(n)::value };
+        float g[N];
+        read(grad, i, g);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[0] += (double)g[j] * (double)g[j];
+    });
+    block_sum(sum);
+    if (threadIdx.x == 0)
+        at.sums[blockIdx.x] = sum[0];
+}
+
+__global__ void __launch_bounds__(THREADS)
+    add_squares(const struct wf_cuda_layout at, double *result)
+{
+    double sum[1] = {};
+    for (int i = (int)threadIdx.x; i < at.n_pieces; i += THREADS)
+        sum[0] += at.sums[i];
+    block_sum(sum);
+    if (threadIdx.x == 0)
+        *result = sum[0];
+}
+
+__global__ void __launch_bounds__(THREADS)
+    accumulate(const struct wf_cuda_layout at, float *sum, const float *grad, const float weight,
+               const int first)
+{
+    over_piece(at.pieces[blockIdx.x], [&](int64_t i, auto n) {
+        enum { N = decltype(n)::value };
+        float g[N], s[N] = {};
+        read(grad, i, g);
+        if (!first)
+            read(sum, i, s);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            s[j] = first ? weight * g[j] : s[j] + weight * g[j];
+        write(sum, i, s);
+    });
+}
+
+template <int Kind, bool First, bool Second>
+static void sweep_run(const Sweep &s, struct CUstream_st *stream)
+{
+    launch(sweep<Kind, First, Second>, dim3((unsigned)s.at.n_pieces), THREADS, stream, s);
+}
+
+static void ratios_run(const Sweep &s, struct CUstream_st *stream)
+{
+    const dim3 grid((unsigned)s.at.n_pieces);
+    if (s.u.rule == WF_LAMB)
+        launch(norms<true>, grid, THREADS, stream, s);
+    else
+        launch(norms<false>, grid, THREADS, stream, s);
+    launch(ratios, blocks_for(s.at.n_tensors, THREADS), THREADS, stream, s);
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double *sum,
+                     struct CUstream_st *stream)
+{
+    if (at->n_pieces > 0)
+        launch(squares, dim3((unsigned)at->n_pieces), THREADS, stream, *at, grad);
+    launch(add_squares, dim3(1), THREADS, stream, *at, sum);
+}
+
+void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float *grad,
+                        float weight, bool first, struct CUstream_st *stream)
+{
+    if (at->n_pieces > 0)
+        launch(accumulate, dim3((unsigned)at->n_pieces), THREADS, stream, *at, sum, grad, weight,
+               (int)first);
+}
+
+void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
+                    const struct wf_update *numbers, struct CUstream_st *stream)
+{
+    const Sweep s = { *at, *u, numbers };
+    if (at->n_pieces == 0)
+        return;
+    switch (u->rule) {
+    case WF_SGD:
+        sweep_run<WF_SGD, false, false>(s, stream);
+        break;
+    case WF_MOMENTUM:
+        sweep_run<WF_MOMENTUM, true, false>(s, stream);
+        break;
+    case WF_NESTEROV:
+        sweep_run<WF_NESTEROV, true, false>(s, stream);
+        break;
+    case WF_ADAGRAD:
+        sweep_run<WF_ADAGRAD, true, false>(s, stream);
+        break;
+    case WF_RMSPROP:
+        if (u->state[1])
+            sweep_run<WF_RMSPROP, true, true>(s, stream);
+        else
+            sweep_run<WF_RMSPROP, true, false>(s, stream);
+        break;
+    case WF_ADAM:
+        sweep_run<WF_ADAM, true, true>(s, stream);
+        break;
+    case WF_ADAMW:
+        sweep_run<WF_ADAMW, true, true>(s, stream);
+        break;
+    case WF_LAMB:
+        ratios_run(s, stream);
+        sweep_run<WF_LAMB, true, true>(s, stream);
+        break;
+    case WF_LARS:
+        ratios_run(s, stream);
+        sweep_run<WF_LARS, true, false>(s, stream);
+        break;
+    default:
+        WF_BUG_ON(true, "no update rule %d", (int)u->rule);
+    }
+}
