@@ -4,100 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/check.h"
 #include "plan/ledger.h"
 #include "plan/plan.h"
 
-static bool broken(struct wf_err *err, int invariant, const char *what, const char *name, int step)
+bool wf_check_broken(struct wf_err *err, int invariant, const char *what, const char *name,
+                     int step)
 {
     return wf_err_set(err, WF_ERR_FAILED, "plan breaks I%d at step %d: %s ('%s'): please report it",
                       invariant, step, what, name ? name : "?");
 }
 
-static const char *buffer_name(const struct wf_plan *p, int buffer)
+const char *wf_check_name(const struct wf_plan *p, int buffer)
 {
     return buffer < 0 ? "absent" : p->buffers[buffer].name;
 }
 
-/* A slot's bytes lie inside its buffer. */
-static bool slot_fits(const struct wf_plan *p, const struct wf_slot *slot)
+struct wf_region wf_check_box(const struct wf_slot *slot)
 {
-    if (slot->buffer < 0 || wf_region_is_empty(slot->view.box))
-        return true;
-    int64_t last = 0;
-    for (int a = 0; a < WF_AXES; a++)
-        last += (wf_region_extent(slot->view.box, (enum wf_axis)a) - 1) * slot->view.stride[a];
-    const size_t end = slot->offset + ((size_t)last + 1) * wf_dtype_size(slot->view.dtype);
-    return end <= p->buffers[slot->buffer].bytes;
-}
-
-/* --- I1 --- */
-
-/* What is sent was written, what was received is; and both lie where they may. */
-static bool check_messages_of(const struct wf_plan *p, int s, bool *written, struct wf_err *err)
-{
-    const struct wf_exchange *x = &p->exchanges[p->steps[s].which];
-    for (int i = 0; i < x->n_messages; i++) {
-        const struct wf_plan_message *m = &x->messages[i];
-        const char *name = buffer_name(p, m->slot.buffer);
-        if (m->slot.buffer < 0 || !slot_fits(p, &m->slot) ||
-            (m->staging >= 0 && p->buffers[m->staging].bytes < m->bytes))
-            return broken(err, 2, "a message reaches past its buffer", name, s);
-        if (m->is_send && !written[m->slot.buffer])
-            return broken(err, 1, "sent before written", name, s);
-        if (!m->is_send && p->steps[s].kind == WF_STEP_FETCH_END)
-            written[m->slot.buffer] = true;
+    struct wf_region box;
+    int64_t rest = (int64_t)(slot->offset / wf_dtype_size(slot->view.dtype));
+    for (int a = 0; a < WF_AXES; a++) {
+        const int64_t stride = slot->view.stride[a] > 0 ? slot->view.stride[a] : 1;
+        box.lo[a] = rest / stride;
+        box.hi[a] = box.lo[a] + wf_region_extent(slot->view.box, (enum wf_axis)a);
+        rest %= stride;
     }
-    return true;
-}
-
-/* Of a bucket: all that it covers. */
-static bool is_sum_written(const struct wf_plan *p, const struct wf_sum *sum, const bool *written)
-{
-    const struct wf_buffer *all = &p->buffers[sum->slot.buffer];
-    bool ok = sum->n_parts > 0 || written[sum->slot.buffer];
-    for (int i = 0; i < sum->n_parts; i++) {
-        const struct wf_buffer *b = &p->buffers[sum->parts[i]];
-        ok = ok && written[sum->parts[i]] && b->store == all->store && b->offset >= all->offset &&
-             b->offset + b->bytes <= all->offset + all->bytes;
-    }
-    return ok;
-}
-
-static bool check_reads(const struct wf_plan *p, struct wf_err *err)
-{
-    bool *written = calloc((size_t)p->n_buffers + 1, sizeof *written);
-    WF_BUG_ON(!written, "out of memory");
-    const struct wf_graph *g = p->scheme->graph;
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v]->kind != WF_TEMP && p->values[v].buffer >= 0)
-            written[p->values[v].buffer] = true;
-    bool ok = true;
-    for (int s = 0; ok && s < p->n_steps; s++) {
-        const struct wf_step *step = &p->steps[s];
-        for (int k = 0; ok && k < step->n_in; k++) {
-            const int b = step->in[k].buffer;
-            if (!slot_fits(p, &step->in[k]))
-                ok = broken(err, 2, "a read reaches past its buffer", buffer_name(p, b), s);
-            else if (b >= 0 && !written[b] && !wf_region_is_empty(step->in[k].view.box))
-                ok = broken(err, 1, "read before written", buffer_name(p, b), s);
-        }
-        for (int o = 0; ok && o < step->n_out; o++) {
-            if (step->out[o].buffer >= 0)
-                written[step->out[o].buffer] = true;
-            if (!slot_fits(p, &step->out[o]))
-                ok = broken(err, 2, "a write reaches past its buffer",
-                            buffer_name(p, step->out[o].buffer), s);
-        }
-        if (step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_FETCH_END)
-            ok = ok && check_messages_of(p, s, written, err);
-        const struct wf_sum *sum = step->kind == WF_STEP_SUM_BEGIN ? &p->sums[step->which] : NULL;
-        if (sum && (!is_sum_written(p, sum, written) || !wf_view_is_dense(&sum->slot.view) ||
-                    !slot_fits(p, &sum->slot)))
-            ok = broken(err, 1, "a sum of what is not written or not packed",
-                        buffer_name(p, sum->slot.buffer), s);
-    }
-    free(written);
-    return ok;
+    return box;
 }
 
 /* --- I2 --- */
@@ -122,7 +55,7 @@ static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
     for (int i = 0; ok && i < p->n_buffers; i++) {
         const struct wf_buffer *b = &p->buffers[i];
         if (b->first >= 0 && b->offset + b->bytes > p->store_bytes[b->store])
-            ok = broken(err, 2, "a buffer reaches past its store", b->name, b->first);
+            ok = wf_check_broken(err, 2, "a buffer reaches past its store", b->name, b->first);
         if (b->store == WF_STORE_ARENA && b->first >= 0 && b->bytes > 0)
             spans[n++] = (struct span){ b->offset, b->offset + b->bytes, b->first, b->last, i };
     }
@@ -130,8 +63,8 @@ static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
     for (int i = 0; ok && i < n; i++)
         for (int k = i + 1; ok && k < n && spans[k].offset < spans[i].end; k++)
             if (spans[i].first <= spans[k].last && spans[k].first <= spans[i].last)
-                ok = broken(err, 2, "two live buffers overlap", p->buffers[spans[k].buffer].name,
-                            spans[k].first);
+                ok = wf_check_broken(err, 2, "two live buffers overlap",
+                                     p->buffers[spans[k].buffer].name, spans[k].first);
     free(spans);
     return ok;
 }
@@ -150,11 +83,11 @@ static bool check_pairs(const struct wf_plan *p, enum wf_step_kind begin, enum w
             continue;
         const int want = step->kind == begin ? 0 : 1;
         if (step->which < 0 || step->which >= n || state[step->which]++ != want)
-            ok = broken(err, 3, "communication does not begin and end once", NULL, s);
+            ok = wf_check_broken(err, 3, "communication does not begin and end once", NULL, s);
     }
     for (int i = 0; ok && i < n; i++)
         if (state[i] != 2)
-            ok = broken(err, 3, "communication does not end", NULL, p->n_steps);
+            ok = wf_check_broken(err, 3, "communication does not end", NULL, p->n_steps);
     free(state);
     return ok;
 }
@@ -166,31 +99,17 @@ struct traffic {
     int *messages, *sums, *exchanges;
 };
 
-/* The slot's box in its buffer's own coordinates: views of one buffer have the strides of all of it. */
-static struct wf_region box_in_buffer(const struct wf_slot *slot)
-{
-    struct wf_region box;
-    int64_t rest = (int64_t)(slot->offset / wf_dtype_size(slot->view.dtype));
-    for (int a = 0; a < WF_AXES; a++) {
-        const int64_t stride = slot->view.stride[a] > 0 ? slot->view.stride[a] : 1;
-        box.lo[a] = rest / stride;
-        box.hi[a] = box.lo[a] + wf_region_extent(slot->view.box, (enum wf_axis)a);
-        rest %= stride;
-    }
-    return box;
-}
-
 /* Whether the slot reads what has not come yet. */
 static bool reads_too_early(const struct traffic *t, const struct wf_slot *slot)
 {
     if (slot->buffer < 0 || t->messages[slot->buffer] == 0 || wf_region_is_empty(slot->view.box))
         return false;
-    const struct wf_region box = box_in_buffer(slot);
+    const struct wf_region box = wf_check_box(slot);
     for (int x = 0; x < t->p->n_exchanges; x++)
         for (int i = 0; t->exchanges[x] && i < t->p->exchanges[x].n_messages; i++) {
             const struct wf_plan_message *m = &t->p->exchanges[x].messages[i];
             if (!m->is_send && m->slot.buffer == slot->buffer &&
-                !wf_region_is_empty(wf_region_intersect(box, box_in_buffer(&m->slot))))
+                !wf_region_is_empty(wf_region_intersect(box, wf_check_box(&m->slot))))
                 return true;
         }
     return false;
@@ -261,18 +180,18 @@ static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
         for (int o = 0; ok && o < step->n_out; o++) {
             const int b = step->out[o].buffer;
             if (b >= 0 && (t.messages[b] || t.sums[b]))
-                ok = broken(err, 3, "written while it travels", buffer_name(p, b), s);
+                ok = wf_check_broken(err, 3, "written while it travels", wf_check_name(p, b), s);
         }
         for (int k = 0; ok && k < step->n_in; k++) {
             const int b = step->in[k].buffer;
             if (b >= 0 && t.sums[b])
-                ok = broken(err, 3, "read while it is summed", buffer_name(p, b), s);
+                ok = wf_check_broken(err, 3, "read while it is summed", wf_check_name(p, b), s);
             else if (reads_too_early(&t, &step->in[k]))
-                ok = broken(err, 3, "read before it has come", buffer_name(p, b), s);
+                ok = wf_check_broken(err, 3, "read before it has come", wf_check_name(p, b), s);
         }
         if (ok && !touches_live(p, s))
-            ok = broken(err, 3, "touches a buffer that is not live",
-                        step->node ? step->node->name : NULL, s);
+            ok = wf_check_broken(err, 3, "touches a buffer that is not live",
+                                 step->node ? step->node->name : NULL, s);
         count_traffic(&t, step);
     }
     free(counts);
@@ -281,7 +200,7 @@ static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
 
 bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
 {
-    return check_reads(p, err) && check_overlap(p, err) &&
+    return wf_check_reads(p, err) && check_overlap(p, err) &&
            check_pairs(p, WF_STEP_FETCH_BEGIN, WF_STEP_FETCH_END, p->n_exchanges, err) &&
            check_pairs(p, WF_STEP_SUM_BEGIN, WF_STEP_SUM_END, p->n_sums, err) &&
            check_traffic(p, err);

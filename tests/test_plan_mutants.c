@@ -1,0 +1,393 @@
+/* Mutated plans: whatever is done to a message or a sum, at one end or at all, the checks see it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "models/model.h"
+#include "ops/build.h"
+#include "plan/ledger.h"
+#include "plan/memo.h"
+
+struct net {
+    const char *model;
+    int dims;
+    int64_t n, d, h, w, base;
+    const char *mesh;
+    bool split; /* inner parts first wherever it can be done */
+};
+
+/* ranks: 3 4 5 6 */
+static const struct net nets[] = {
+    { "unet", 2, 1, 1, 37, 45, 4, "space=3x2", false },
+    { "unet", 2, 1, 1, 48, 64, 4, "space=2x2", true },
+    { "unet", 2, 2, 1, 32, 32, 4, "data=2,space=1x2", false },
+    { "cnn1d", 1, 1, 1, 1, 97, 0, "space=5", false },
+    { "cnn2d", 2, 1, 1, 40, 40, 0, "space=1x3", true },
+    { "unet", 3, 1, 36, 16, 34, 2, "space=2x1x2", true },
+};
+
+struct plans {
+    struct wf_graph *g;
+    struct wf_scheme *s;
+    struct wf_memo memo;
+    struct wf_plan *at[8];
+    int n, mutants, missed;
+    const char *name;
+};
+
+static struct wf_graph *build(const struct net *net)
+{
+    struct wf_err err = { 0 };
+    const struct wf_model *m = wf_model_find(net->model, &err);
+    struct wf_model_config config = { .dims = net->dims, .in = 3, .classes = 2, .base = net->base };
+    assert_true(m && wf_model_resolve(m, &config, &err));
+    struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct wf_value *x =
+        wf_input(g, "image", WF_F32, WF_SHAPE(net->n, net->d, net->h, net->w, config.in));
+    struct wf_value *y = m->build(g, &config, x);
+    if (!wf_graph_ok(g, &err))
+        fail_msg("%s", err.text);
+    struct wf_shape labels = y->shape;
+    labels.at[WF_C] = 1;
+    struct wf_value *t = wf_input(g, "target", WF_I32, labels);
+    struct wf_value *loss = wf_cross_entropy(g, y, t, &(struct wf_loss){ .name = "loss" });
+    wf_graph_output(g, loss);
+    wf_graph_output(g, y);
+    if (!wf_graph_grad(g, loss, NULL, 0, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    return g;
+}
+
+static void plans_init(struct plans *p, const struct net *net)
+{
+    struct wf_err err = { 0 };
+    struct wf_mesh mesh;
+    assert_true(wf_mesh_parse(net->mesh, &mesh, &err));
+    *p = (struct plans){ .g = build(net), .n = wf_mesh_size(&mesh), .name = net->model };
+    p->s = wf_scheme_new(
+        p->g, &mesh,
+        &(struct wf_plan_options){ .device = &wf_device_cpu, .split_always = net->split }, &err);
+    assert_non_null(p->s);
+    for (int r = 0; r < p->n; r++) {
+        p->at[r] = wf_plan_sketch(p->s, r, &p->memo, &err);
+        if (!p->at[r])
+            fail_msg("%s", err.text);
+    }
+}
+
+static void plans_release(struct plans *p)
+{
+    for (int r = 0; r < p->n; r++)
+        wf_plan_free(p->at[r]);
+    wf_memo_release(&p->memo);
+    wf_scheme_free(p->s);
+    wf_graph_free(p->g);
+}
+
+/* Ranks that were not touched passed before. */
+static bool passes(const struct plans *p, unsigned touched)
+{
+    struct wf_err err = { 0 };
+    struct wf_ledger ledger = { 0 };
+    bool ok = true;
+    for (int r = 0; ok && r < p->n; r++)
+        ok = !(touched & (1u << r)) || wf_plan_check(p->at[r], &err);
+    for (int r = 0; ok && r < p->n; r++)
+        wf_ledger_add(&ledger, p->at[r]);
+    ok = ok && wf_ledger_check(&ledger, &p->s->mesh, &err);
+    wf_ledger_release(&ledger);
+    return ok;
+}
+
+static void expect_caught(struct plans *p, unsigned touched, const char *what, const char *where)
+{
+    p->mutants++;
+    if (!passes(p, touched))
+        return;
+    p->missed++;
+    print_error("%s: not caught: %s of '%s'\n", p->name, what, where);
+}
+
+/* --- messages --- */
+
+struct end {
+    int rank;
+    struct wf_exchange *x;
+    int i;
+};
+
+static struct wf_plan_message *message(const struct end *e)
+{
+    return &e->x->messages[e->i];
+}
+
+/* The other end of a message. */
+static struct end partner_of(const struct plans *p, const struct end *e)
+{
+    const struct wf_plan_message *const m = message(e);
+    struct wf_plan *const peer = p->at[m->peer];
+    for (int x = 0; x < peer->n_exchanges; x++)
+        for (int i = 0; i < peer->exchanges[x].n_messages; i++) {
+            const struct wf_plan_message *const o = &peer->exchanges[x].messages[i];
+            if (o->peer == e->rank && o->tag == m->tag && o->is_send != m->is_send &&
+                wf_region_equal(o->slot.view.box, m->slot.view.box))
+                return (struct end){ m->peer, &peer->exchanges[x], i };
+        }
+    fail_msg("a message has no other end");
+    return *e;
+}
+
+static struct wf_plan_message drop(const struct end *e)
+{
+    const struct wf_plan_message gone = *message(e);
+    memmove(message(e), message(e) + 1, (size_t)(--e->x->n_messages - e->i) * sizeof gone);
+    return gone;
+}
+
+static void put_back(const struct end *e, struct wf_plan_message m)
+{
+    memmove(message(e) + 1, message(e), (size_t)(e->x->n_messages++ - e->i) * sizeof m);
+    *message(e) = m;
+}
+
+/* One line less along its longest axis. */
+static void shrink(struct wf_plan_message *m)
+{
+    int axis = 0;
+    for (int a = 0; a < WF_C; a++)
+        if (wf_region_extent(m->slot.view.box, (enum wf_axis)a) >
+            wf_region_extent(m->slot.view.box, (enum wf_axis)axis))
+            axis = a;
+    m->slot.view.box.hi[axis]--;
+    m->bytes = wf_view_bytes(&m->slot.view);
+}
+
+static void mutate_one_end(struct plans *p, const struct end *e)
+{
+    struct wf_plan_message *const m = message(e);
+    const struct wf_plan_message saved = *m;
+    const unsigned touched = 1u << e->rank;
+    const char *const where = e->x->value->name;
+    const struct wf_plan_message gone = drop(e);
+    expect_caught(p, touched, "dropped end", where);
+    put_back(e, gone);
+    m->is_send = !m->is_send;
+    expect_caught(p, touched, "turned end", where);
+    *m = saved;
+    shrink(m);
+    expect_caught(p, touched, "smaller end", where);
+    *m = saved;
+    m->bytes += 4;
+    expect_caught(p, touched, "larger end", where);
+    *m = saved;
+    m->tag++;
+    expect_caught(p, touched, "retagged end", where);
+    *m = saved;
+    m->peer = (m->peer + 1) % p->n;
+    expect_caught(p, touched, "end of another peer", where);
+    *m = saved;
+    for (int k = 0; k < e->x->n_messages; k++) { /* swapped boxes */
+        struct wf_plan_message *const o = &e->x->messages[k];
+        const struct wf_plan_message other = *o;
+        if (k == e->i || o->is_send != m->is_send ||
+            wf_region_equal(o->slot.view.box, m->slot.view.box))
+            continue;
+        m->slot = other.slot;
+        m->bytes = other.bytes;
+        o->slot = saved.slot;
+        o->bytes = saved.bytes;
+        expect_caught(p, touched, "swapped messages", where);
+        *m = saved;
+        *o = other;
+        break;
+    }
+}
+
+/* Both ends agree, but the plan is wrong: the rim stays empty. */
+static void mutate_both_ends(struct plans *p, const struct end *e)
+{
+    const struct end o = partner_of(p, e);
+    const unsigned touched = 1u << e->rank | 1u << o.rank;
+    const struct wf_plan_message one = drop(e), other = drop(&o);
+    expect_caught(p, touched, "dropped message", e->x->value->name);
+    put_back(e, one);
+    put_back(&o, other);
+    shrink(message(e));
+    shrink(message(&o));
+    expect_caught(p, touched, "smaller message", e->x->value->name);
+    *message(e) = one;
+    *message(&o) = other;
+}
+
+static void mutate_messages(struct plans *p)
+{
+    int at = 0;
+    for (int r = 0; r < p->n; r++)
+        for (int x = 0; x < p->at[r]->n_exchanges; x++) {
+            struct wf_exchange *const e = &p->at[r]->exchanges[x];
+            const struct end end = { r, e, at++ % e->n_messages };
+            mutate_one_end(p, &end);
+            mutate_both_ends(p, &end);
+        }
+}
+
+/* --- sums --- */
+
+struct saved {
+    struct wf_step *steps;
+    struct wf_sum *sums;
+    int n_sums;
+};
+
+static struct saved save(struct wf_arena *arena, const struct wf_plan *plan)
+{
+    struct saved s = { .steps = wf_arena_array(arena, plan->n_steps, struct wf_step),
+                       .sums = wf_arena_array(arena, plan->n_sums, struct wf_sum),
+                       .n_sums = plan->n_sums };
+    memcpy(s.steps, plan->steps, (size_t)plan->n_steps * sizeof *s.steps);
+    memcpy(s.sums, plan->sums, (size_t)plan->n_sums * sizeof *s.sums);
+    return s;
+}
+
+static void restore(struct wf_plan *plan, const struct saved *s)
+{
+    memcpy(plan->steps, s->steps, (size_t)plan->n_steps * sizeof *s->steps);
+    memcpy(plan->sums, s->sums, (size_t)s->n_sums * sizeof *s->sums);
+    plan->n_sums = s->n_sums;
+}
+
+static bool is_sum(const struct wf_step *s)
+{
+    return s->kind == WF_STEP_SUM_BEGIN || s->kind == WF_STEP_SUM_END;
+}
+
+/* As if the planner had never thought of it. */
+static void drop_sum(struct wf_plan *plan, int which)
+{
+    for (int s = 0; s < plan->n_steps; s++) {
+        struct wf_step *const step = &plan->steps[s];
+        if (is_sum(step) && step->which == which)
+            step->kind = WF_STEP_COPY; /* of nothing */
+        else if (is_sum(step) && step->which > which)
+            step->which--;
+    }
+    memmove(plan->sums + which, plan->sums + which + 1,
+            (size_t)(--plan->n_sums - which) * sizeof *plan->sums);
+}
+
+/* Two sums of one group begin the other way round. */
+static bool reorder(struct wf_plan *plan, int which)
+{
+    int first = -1;
+    for (int s = 0; s < plan->n_steps; s++) {
+        struct wf_step *const step = &plan->steps[s];
+        if (step->kind != WF_STEP_SUM_BEGIN)
+            continue;
+        if (step->which == which)
+            first = s;
+        else if (first >= 0 && plan->sums[step->which].axes == plan->sums[which].axes) {
+            plan->steps[first].which = step->which;
+            step->which = which;
+            return true;
+        }
+    }
+    return false;
+}
+
+static unsigned other_axes(const struct plans *p, unsigned axes)
+{
+    for (int a = 0; a < WF_MESH_AXES; a++) {
+        const unsigned other = axes ^ (1u << a);
+        if (other && p->s->mesh.at[a] > 1)
+            return other;
+    }
+    return axes ^ 1u << WF_MESH_PIPE; /* one axis only: one that has nothing to do with it */
+}
+
+static void mutate_sum(struct plans *p, int r, int i)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_plan *const plan = p->at[r];
+    const struct saved s = save(&arena, plan);
+    const char *const where = plan->sums[i].value->name;
+    const unsigned touched = 1u << r;
+    plan->sums[i].count++;
+    expect_caught(p, touched, "longer sum", where);
+    restore(plan, &s);
+    plan->sums[i].axes = other_axes(p, plan->sums[i].axes);
+    expect_caught(p, touched, "regrouped sum", where);
+    restore(plan, &s);
+    drop_sum(plan, i);
+    expect_caught(p, touched, "dropped sum", where);
+    restore(plan, &s);
+    if (reorder(plan, i))
+        expect_caught(p, touched, "reordered sum", where);
+    restore(plan, &s);
+    wf_arena_release(&arena);
+}
+
+/* On every rank alike: they would meet, but the numbers would be wrong. */
+static void mutate_sum_everywhere(struct plans *p, int i)
+{
+    struct wf_arena arena = { 0 };
+    struct saved s[8];
+    const unsigned all = (1u << p->n) - 1;
+    const char *const where = p->at[0]->sums[i].value->name;
+    for (int r = 0; r < p->n; r++) {
+        s[r] = save(&arena, p->at[r]);
+        drop_sum(p->at[r], i);
+    }
+    expect_caught(p, all, "sum dropped everywhere", where);
+    for (int r = 0; r < p->n; r++) {
+        restore(p->at[r], &s[r]);
+        p->at[r]->sums[i].axes = other_axes(p, p->at[r]->sums[i].axes);
+    }
+    expect_caught(p, all, "sum regrouped everywhere", where);
+    for (int r = 0; r < p->n; r++)
+        restore(p->at[r], &s[r]);
+    wf_arena_release(&arena);
+}
+
+static void mutate_sums(struct plans *p)
+{
+    for (int r = 0; r < p->n; r++)
+        for (int i = r % 2; i < p->at[r]->n_sums; i += 2)
+            mutate_sum(p, r, i);
+    for (int i = 0; i < p->at[0]->n_sums; i++)
+        mutate_sum_everywhere(p, i);
+}
+
+static void check__every_mutant_is_caught(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        struct plans p;
+        plans_init(&p, &nets[i]);
+        const unsigned all = (1u << p.n) - 1;
+        assert_true(passes(&p, all));
+        mutate_messages(&p);
+        const int of_messages = p.mutants;
+        mutate_sums(&p);
+        assert_true(passes(&p, all)); /* all of them were undone */
+        print_message("%s %s: %d mutated messages, %d mutated sums, %d not caught\n", p.name,
+                      nets[i].mesh, of_messages, p.mutants - of_messages, p.missed);
+        assert_true(of_messages > 20 && p.mutants - of_messages > 20);
+        assert_int_equal(p.missed, 0);
+        plans_release(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check__every_mutant_is_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
