@@ -109,6 +109,38 @@ static void count__of_a_target_per_class_is_by_its_largest(void **state)
     wf_metrics_release(&m);
 }
 
+/* By hand: of seven logits the truth is the largest, the fifth, the sixth, and equal to the fifth
+ * behind it. */
+static void count__of_images_looks_at_the_five_largest(void **state)
+{
+    float logits[] = { 9, 1, 2, 3, 4, 5, 6, /**/ 3, 1, 9, 8, 7, 6, 0, /**/
+                       1, 3, 9, 8, 7, 6, 4, /**/ 3, 9, 8, 7, 6, 3, 0 };
+    int32_t labels[] = { 0, 0, 1, 5 };
+    const struct wf_view y =
+        wf_view_dense(logits, WF_F32, wf_shape_region(WF_SHAPE(4, 1, 1, 1, 7)));
+    const struct wf_view t =
+        wf_view_dense(labels, WF_I32, wf_shape_region(WF_SHAPE(4, 1, 1, 1, 1)));
+    struct wf_metrics m;
+    struct wf_arena arena = { 0 };
+    wf_metrics_init(&m, 7);
+    m.per_image = true;
+    wf_metrics_count(&m, &y, &t, t.box, NULL);
+    struct wf_scores s = wf_scores(&arena, &m);
+    assert_true(s.accuracy == 0.25 && s.top5 == 0.5 && s.per_image);
+    assert_true(s.precision[0] == 1 && s.precision[2] == 0 && isnan(s.precision[3]));
+    assert_true(s.recall[0] == 0.5 && s.recall[5] == 0);
+    const double want[] = { -3, 6, 6, 6 };
+    for (int64_t n = 0; n < 4; n++) {
+        const int64_t at[WF_AXES] = { n };
+        assert_int_equal(wf_metrics_truth(&t, at), labels[n]);
+        assert_true(wf_metrics_margin(&y, at, labels[n]) == want[n]);
+    }
+    m.per_image = false;
+    assert_true(isnan(wf_scores(&arena, &m).top5));
+    wf_metrics_release(&m);
+    wf_arena_release(&arena);
+}
+
 /* --- over ranks --- */
 
 enum { ROWS = 37, COLUMNS = 11, CLASSES = 4 };
@@ -174,6 +206,7 @@ int main(void)
         cmocka_unit_test(count__takes_the_first_of_the_largest_and_passes_over_what_is_ignored),
         cmocka_unit_test(count__of_one_channel_is_by_its_sign),
         cmocka_unit_test(count__of_a_target_per_class_is_by_its_largest),
+        cmocka_unit_test(count__of_images_looks_at_the_five_largest),
         cmocka_unit_test(sum__over_ranks_is_that_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,6 +229,7 @@ static bool log_start(struct rank *r, struct wf_err *err)
         (void)cJSON_AddStringToObject(event, "device", job->device->name);
         (void)cJSON_AddStringToObject(event, "precision",
                                       wf_options_text(t->cli->options, "train.precision"));
+        (void)cJSON_AddBoolToObject(event, "per_image", !job->model->dense);
         cJSON_AddItemToObject(event, "classes",
                               cJSON_CreateStringArray(t->feed->class_names, t->feed->classes));
         (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed->parts[WF_PART_TRAIN]);
@@ -268,6 +269,16 @@ static const char *plain_name(struct wf_arena *arena, int64_t order, const char 
     return copy;
 }
 
+/* What a classifier's image is, and what it was taken for. */
+static void add_verdict(cJSON *event, const struct wf_train_run *t, const struct wf_preview *p)
+{
+    const int said[] = { (int)p->label[0], (int)p->guess[0] };
+    static const char *const keys[] = { "truth", "guess" };
+    for (int i = 0; i < 2; i++)
+        if (said[i] >= 0 && said[i] < t->feed->classes)
+            (void)cJSON_AddStringToObject(event, keys[i], t->feed->class_names[said[i]]);
+}
+
 static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64_t order,
                        const struct wf_sample_score *score, struct wf_err *err)
 {
@@ -275,14 +286,18 @@ static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64
     const char *const name = wf_dataset_sample(t->feed->dataset, score->sample)->name;
     const char *const prefix =
         wf_arena_printf(&arena, "samples/%s", plain_name(&arena, order, name));
-    bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix), t->feed->classes,
-                               t->feed->colors, err);
+    const bool dense = t->job->model->dense;
+    bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix),
+                               dense ? t->feed->classes : 0, t->feed->colors, err);
     if (ok) {
         cJSON *const event = wf_journal_event("sample");
         (void)cJSON_AddStringToObject(event, "name", name);
-        wf_json_add_real(event, "mean_iou", score->mean_iou);
+        if (dense)
+            wf_json_add_real(event, "mean_iou", score->mean_iou);
+        else
+            add_verdict(event, t, p);
         static const char *const keys[] = { "image", "label", "prediction" };
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        for (size_t i = 0; i < (dense ? sizeof keys / sizeof keys[0] : 1); i++)
             (void)cJSON_AddStringToObject(event, keys[i],
                                           wf_arena_printf(&arena, "%s-%s.png", prefix, keys[i]));
         ok = wf_journal_write(t->journal, event, err);

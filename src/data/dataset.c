@@ -90,7 +90,7 @@ void wf_dataset_set_files(struct wf_dataset *ds, struct wf_entry *e, const char 
 
 void wf_dataset_name_class(struct wf_dataset *ds, int id, const char *name)
 {
-    WF_BUG_ON(id < 0 || id >= WF_DATA_CLASSES, "class %d", id);
+    WF_BUG_ON(id < 0 || id >= WF_DATA_FOLDERS, "class %d", id);
     ds->classes[id].name = wf_arena_copy(&ds->arena, name);
     if (ds->named <= id)
         ds->named = id + 1;
@@ -283,8 +283,8 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->moved = calloc(1, sizeof *ds->moved);
     WF_BUG_ON(!ds->moved, "out of memory for a dataset");
     ds->info.path = wf_arena_copy(&ds->arena, path);
-    ds->classes = wf_arena_array(&ds->arena, WF_DATA_CLASSES, struct wf_data_class);
-    for (int i = 0; i < WF_DATA_CLASSES; i++)
+    ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
+    for (int i = 0; i < WF_DATA_FOLDERS; i++)
         ds->classes[i] = (struct wf_data_class){ .first = i, .last = i, .color = -1 };
     static const char *const none[] = { NULL };
     const bool ok = open_all(ds, options, err);

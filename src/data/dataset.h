@@ -36,7 +36,11 @@
 #include "base/err.h"
 #include "tensor/region.h"
 
-enum { WF_DATA_CHANNELS = 256, WF_DATA_CLASSES = 256 };
+enum {
+    WF_DATA_CHANNELS = 256,
+    WF_DATA_CLASSES = 256,  /* of masks */
+    WF_DATA_FOLDERS = 4096, /* classes of whole images */
+};
 
 enum wf_data_layout {
     WF_LAYOUT_AUTO,

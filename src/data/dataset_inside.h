@@ -52,7 +52,7 @@ struct wf_dataset {
     const struct wf_layout_kind *kind;
     struct wf_entry *entries;
     size_t room;
-    struct wf_data_class *classes; /* room for WF_DATA_CLASSES */
+    struct wf_data_class *classes; /* room for WF_DATA_FOLDERS */
     int named;                     /* classes that have a name from a file */
     bool coded;                    /* ... and values too: nothing is left to find out */
     struct wf_texts notes, problems;

@@ -77,9 +77,9 @@ static bool list_part(struct wf_dataset *ds, const char *part, bool held_out, st
     if (!wf_folder_list(&ds->arena, path, &f, err))
         return false;
     if (!held_out) {
-        if (f.n_folders > WF_DATA_CLASSES)
+        if (f.n_folders > WF_DATA_FOLDERS)
             return wf_err_set(err, WF_ERR_INPUT, "'%s' has %zu folders: at most %d classes", path,
-                              f.n_folders, WF_DATA_CLASSES);
+                              f.n_folders, WF_DATA_FOLDERS);
         for (size_t i = 0; i < f.n_folders; i++)
             wf_dataset_name_class(ds, (int)i, f.folders[i]);
     }

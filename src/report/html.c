@@ -205,10 +205,13 @@ static void write_result_tiles(struct wf_html *h)
         best ? wf_arena_printf(&p->arena, "validation, epoch %" PRId64, best->epoch) : "at the end";
     const char *const iou = score_text(p, wf_log_number(scores, "mean_iou"));
     const char *const accuracy = score_text(p, wf_log_number(scores, "accuracy"));
-    if (iou)
+    const char *const top5 = score_text(p, wf_log_number(scores, "top5"));
+    if (iou && !h->log.per_image)
         write_tile(p, "Mean IoU", iou, where);
     if (accuracy)
         write_tile(p, "Accuracy", accuracy, where);
+    if (top5)
+        write_tile(p, "Top-5 accuracy", top5, where);
     if (best && isfinite(best->val_loss))
         write_tile(p, "Validation loss", wf_page_number(p, best->val_loss), where);
     const struct wf_log_epoch *const last =
@@ -320,14 +323,15 @@ static void write_epochs(struct wf_html *h)
     wf_page_printf(p,
                    "<details><summary>%s epochs in numbers</summary><div class=\"card scroll\">"
                    "<table><tr><th class=\"n\">epoch<th class=\"n\">step<th class=\"n\">train "
-                   "loss<th class=\"n\">validation loss<th class=\"n\">mean IoU"
-                   "<th class=\"n\">accuracy<th></tr>\n",
-                   from ? "The last" : "All");
+                   "loss<th class=\"n\">validation loss<th class=\"n\">accuracy"
+                   "<th class=\"n\">%s<th></tr>\n",
+                   from ? "The last" : "All", log->per_image ? "top-5" : "mean IoU");
     for (size_t i = from; i < log->n_epochs; i++) {
         const struct wf_log_epoch *const e = &log->epochs[i];
         wf_page_printf(p, "<tr><td class=\"n\">%" PRId64 "<td class=\"n\">%" PRId64, e->epoch,
                        e->step);
-        const double values[] = { e->train_loss, e->val_loss, e->mean_iou, e->accuracy };
+        const double values[] = { e->train_loss, e->val_loss, e->accuracy,
+                                  log->per_image ? e->top5 : e->mean_iou };
         for (size_t k = 0; k < sizeof values / sizeof values[0]; k++)
             wf_page_printf(p, "<td class=\"n\">%s", wf_page_number(p, values[k]));
         wf_page_printf(p, "<td>%s</tr>\n", e->best ? "best so far" : "");

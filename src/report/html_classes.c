@@ -178,10 +178,11 @@ void wf_html_classes(struct wf_html *h)
     enum { IOU, DICE, RECALL, PRECISION, MEASURES };
     struct measure *const m = wf_arena_array(&p->arena, MEASURES, struct measure);
     m[IOU] = (struct measure){ .title = "IoU", .colour = 3 };
-    m[DICE] = (struct measure){ .title = "Dice", .colour = 1 };
+    m[DICE] = (struct measure){ .title = h->log.per_image ? "F1" : "Dice", .colour = 1 };
     m[RECALL] = (struct measure){ .title = "accuracy (recall)", .colour = 4 };
     m[PRECISION] = (struct measure){ .title = "precision", .colour = 2 };
-    read_measure(&m[IOU], scores, "iou", n);
+    if (!h->log.per_image)
+        read_measure(&m[IOU], scores, "iou", n);
     read_measure(&m[DICE], scores, "dice", n);
     read_measure(&m[RECALL], scores, "class_accuracy", n);
     read_measure(&m[PRECISION], scores, "precision", n);

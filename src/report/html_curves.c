@@ -101,12 +101,12 @@ static bool has_any(const double *y, size_t n)
 static bool write_scores(struct wf_html *h, const struct columns *c)
 {
     const struct wf_runlog *const log = c->log;
-    const double *const iou = EPOCHS(c, mean_iou);
+    const double *const iou = log->per_image ? EPOCHS(c, top5) : EPOCHS(c, mean_iou);
     const double *const accuracy = EPOCHS(c, accuracy);
     struct wf_series series[2];
     int n = 0;
     if (has_any(iou, log->n_epochs))
-        series[n++] = by_epoch(c, "mean IoU", 3, iou);
+        series[n++] = by_epoch(c, log->per_image ? "top-5" : "mean IoU", 3, iou);
     if (has_any(accuracy, log->n_epochs))
         series[n++] = by_epoch(c, "accuracy", 4, accuracy);
     return wf_chart_write(

@@ -32,6 +32,34 @@ static size_t read_triple(struct wf_html *h, const struct wf_log_sample *s, stru
     return bytes;
 }
 
+static void write_picture(struct wf_page *p, const char *caption, const char *name,
+                          const struct wf_buffer *file)
+{
+    if (!file->size) {
+        wf_page_raw(p, "<div class=\"none\">not there</div>");
+        return;
+    }
+    wf_page_printf(p, "<img alt=\"%s of ", caption);
+    wf_page_text(p, name);
+    wf_page_raw(p, "\" src=\"data:image/png;base64,");
+    wf_buffer_base64(&p->out, file->data, file->size);
+    wf_page_raw(p, "\">");
+}
+
+/* A classifier's: the image, what it is and what it was taken for. */
+static void write_verdict(struct wf_page *p, const struct wf_log_sample *s, const struct triple *t)
+{
+    wf_page_raw(p, "<figure class=\"card verdict\">");
+    write_picture(p, captions[0], s->name, &t->files[0]);
+    wf_page_raw(p, "<figcaption><b>");
+    wf_page_text(p, s->truth);
+    wf_page_raw(p, "</b>, taken for <b>");
+    wf_page_text(p, s->guess ? s->guess : "another");
+    wf_page_raw(p, "</b><small>");
+    wf_page_text(p, s->name);
+    wf_page_raw(p, "</small></figcaption></figure>\n");
+}
+
 static void write_triple(struct wf_page *p, const struct wf_log_sample *s, const struct triple *t)
 {
     wf_page_raw(p, "<div class=\"card sample\"><h3><span>");
@@ -42,16 +70,7 @@ static void write_triple(struct wf_page *p, const struct wf_log_sample *s, const
     wf_page_raw(p, "</h3><div class=\"triple\">");
     for (int k = 0; k < 3; k++) {
         wf_page_raw(p, "<figure>");
-        if (t->files[k].size) {
-            wf_page_raw(p, "<img alt=\"");
-            wf_page_printf(p, "%s of ", captions[k]);
-            wf_page_text(p, s->name);
-            wf_page_raw(p, "\" src=\"data:image/png;base64,");
-            wf_buffer_base64(&p->out, t->files[k].data, t->files[k].size);
-            wf_page_raw(p, "\">");
-        } else {
-            wf_page_raw(p, "<div class=\"none\">not there</div>");
-        }
+        write_picture(p, captions[k], s->name, &t->files[k]);
         wf_page_printf(p, "<figcaption>%s</figcaption></figure>", captions[k]);
     }
     wf_page_raw(p, "</div></div>\n");
@@ -64,7 +83,8 @@ void wf_html_samples(struct wf_html *h)
     size_t bytes = 0, shown = 0;
     wf_page_raw(p, "<section id=\"samples\"><h2>Samples</h2>\n");
     if (h->log.n_samples)
-        wf_page_raw(p, "<p>Validation images, the worst first.</p><div class=\"samples\">\n");
+        wf_page_printf(p, "<p>Validation images, the worst first.</p><div class=\"%s\">\n",
+                       h->log.samples[0].truth ? "verdicts" : "samples");
     else
         wf_page_raw(p, h->log.end ? "<p>This run kept none.</p>\n"
                                   : "<p>None yet: they are chosen when a run ends.</p>\n");
@@ -72,7 +92,10 @@ void wf_html_samples(struct wf_html *h)
         const size_t more = read_triple(h, &h->log.samples[i], &t);
         if (bytes + more > ALL_BYTES)
             break;
-        write_triple(p, &h->log.samples[i], &t);
+        if (h->log.samples[i].truth)
+            write_verdict(p, &h->log.samples[i], &t);
+        else
+            write_triple(p, &h->log.samples[i], &t);
         bytes += more;
         shown++;
     }

@@ -168,6 +168,7 @@ static void take_start(struct wf_runlog *log, const cJSON *event)
         log->started = seconds_of(log->begun);
     }
     take_ranks(log, event);
+    log->per_image = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "per_image"));
 }
 
 static void take_step(struct wf_runlog *log, const cJSON *event)
@@ -221,6 +222,7 @@ static void take_epoch(struct wf_runlog *log, const cJSON *event)
         .val_loss = wf_log_number(val, "loss"),
         .mean_iou = wf_log_number(val, "mean_iou"),
         .accuracy = wf_log_number(val, "accuracy"),
+        .top5 = wf_log_number(val, "top5"),
         .best = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "best")),
         .val = cJSON_IsObject(val) ? val : NULL,
     };
@@ -234,6 +236,8 @@ static void take_sample(struct wf_runlog *log, const cJSON *event)
                                 .image = wf_log_text(event, "image"),
                                 .label = wf_log_text(event, "label"),
                                 .prediction = wf_log_text(event, "prediction"),
+                                .truth = wf_log_text(event, "truth"),
+                                .guess = wf_log_text(event, "guess"),
                                 .mean_iou = wf_log_number(event, "mean_iou") };
 }
 
@@ -297,7 +301,7 @@ static int by_iou(const void *a, const void *b)
 
 static void finish(struct wf_runlog *log)
 {
-    if (log->n_samples > 1)
+    if (log->n_samples > 1 && !log->per_image) /* a classifier's stand in their order */
         qsort(log->samples, log->n_samples, sizeof log->samples[0], by_iou);
     for (size_t i = 0; i < log->n_steps; i++)
         if (!isfinite(log->steps[i].loss) && log->bad_losses++ == 0)

@@ -35,13 +35,14 @@ struct wf_log_step {
 struct wf_log_epoch {
     int64_t epoch, step;
     double time;
-    double train_loss, val_loss, mean_iou, accuracy;
+    double train_loss, val_loss, mean_iou, accuracy, top5;
     bool best;
     const struct cJSON *val; /* all of it: per-class lists */
 };
 
 struct wf_log_sample {
     const char *name, *image, *label, *prediction; /* file names in the run folder, or NULL */
+    const char *truth, *guess; /* classes, of a network that has one for each image; or NULL */
     double mean_iou;
 };
 
@@ -58,6 +59,7 @@ struct wf_runlog {
     const struct cJSON *end, *confusion;
     const char *begun; /* the first start's time as it stands there; or NULL */
     double started;    /* seconds since 1970; 0: the log does not say */
+    bool per_image;    /* a class for each image: IoU says nothing */
 
     struct wf_log_step *steps;
     size_t n_steps, room_steps;

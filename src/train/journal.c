@@ -155,7 +155,10 @@ cJSON *wf_scores_json(const struct wf_scores *s)
     wf_json_add_real(json, "mean_iou", s->mean_iou);
     add_reals(json, "dice", s->dice, s->classes);
     wf_json_add_real(json, "mean_dice", s->mean_dice);
+    add_reals(json, "class_accuracy", s->recall, s->classes);
     wf_json_add_real(json, "accuracy", s->accuracy);
+    if (isfinite(s->top5))
+        wf_json_add_real(json, "top5", s->top5);
     return json;
 }
 

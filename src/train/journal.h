@@ -35,7 +35,8 @@ struct cJSON *wf_journal_event(const char *name);
 [[nodiscard]] bool wf_journal_epoch(struct wf_journal *journal,
                                     const struct wf_epoch_report *report, struct wf_err *err);
 
-/* {"iou":[..],"mean_iou":..,"dice":[..],"accuracy":..}: what is not a number becomes null. */
+/* {"iou":[..],"mean_iou":..,"dice":[..],"class_accuracy":[..],"accuracy":..}: what is not a number
+ * becomes null; "top5" where more than five classes are told apart for each image. */
 struct cJSON *wf_scores_json(const struct wf_scores *scores);
 void wf_json_add_real(struct cJSON *object, const char *key, double value);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FIVE = 5 };
+
 static size_t cells(const struct wf_metrics *m)
 {
     return (size_t)m->classes * (size_t)m->classes;
@@ -16,7 +18,7 @@ int wf_metrics_classes(int64_t channels)
 
 void wf_metrics_init(struct wf_metrics *m, int classes)
 {
-    m->classes = classes;
+    *m = (struct wf_metrics){ .classes = classes };
     m->confusion = calloc(cells(m), sizeof *m->confusion);
     WF_BUG_ON(!m->confusion, "out of memory for %d classes", classes);
 }
@@ -30,6 +32,7 @@ void wf_metrics_release(struct wf_metrics *m)
 void wf_metrics_clear(struct wf_metrics *m)
 {
     memset(m->confusion, 0, cells(m) * sizeof *m->confusion);
+    m->near = 0;
 }
 
 void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from)
@@ -37,6 +40,7 @@ void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from)
     WF_BUG_ON(to->classes != from->classes, "%d and %d classes", to->classes, from->classes);
     for (size_t i = 0; i < cells(to); i++)
         to->confusion[i] += from->confusion[i];
+    to->near += from->near;
 }
 
 int64_t wf_metrics_total(const struct wf_metrics *m)
@@ -74,6 +78,39 @@ static int64_t truth_at(const struct wf_view *target, int64_t offset)
     return largest(target, offset, 0.5);
 }
 
+int64_t wf_metrics_truth(const struct wf_view *target, const int64_t at[WF_AXES])
+{
+    return truth_at(target, wf_view_offset(target, at[WF_N], at[WF_D], at[WF_H], at[WF_W],
+                                           target->box.lo[WF_C]));
+}
+
+double wf_metrics_margin(const struct wf_view *logits, const int64_t at[WF_AXES], int64_t truth)
+{
+    const int64_t channels = wf_region_extent(logits->box, WF_C), first = logits->box.lo[WF_C];
+    const double own = wf_view_get(logits, at[WF_N], at[WF_D], at[WF_H], at[WF_W],
+                                   channels == 1 ? first : first + truth);
+    if (channels == 1)
+        return truth ? -own : own;
+    double other = -INFINITY;
+    for (int64_t c = 0; c < channels; c++)
+        if (c != truth)
+            other =
+                fmax(other, wf_view_get(logits, at[WF_N], at[WF_D], at[WF_H], at[WF_W], first + c));
+    return other - own;
+}
+
+/* Among the FIVE largest; of equals the first count as larger, as largest() has it. */
+static bool is_near(const struct wf_view *v, int64_t offset, int64_t truth)
+{
+    const double own = wf_dtype_get(v->dtype, v->data, offset + truth * v->stride[WF_C]);
+    int above = 0;
+    for (int64_t c = 0; c < wf_region_extent(v->box, WF_C); c++) {
+        const double value = wf_dtype_get(v->dtype, v->data, offset + c * v->stride[WF_C]);
+        above += value > own || (value == own && c < truth);
+    }
+    return above < FIVE;
+}
+
 void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
                       const struct wf_view *target, struct wf_region part, const int32_t *ignore)
 {
@@ -88,9 +125,10 @@ void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
                         truth_at(target, wf_view_offset(target, n, d, h, w, target->box.lo[WF_C]));
                     if (truth < 0 || truth >= m->classes || (ignore && truth == *ignore))
                         continue;
-                    const int64_t guess = largest(
-                        logits, wf_view_offset(logits, n, d, h, w, logits->box.lo[WF_C]), 0);
-                    m->confusion[truth * m->classes + guess]++;
+                    const int64_t at = wf_view_offset(logits, n, d, h, w, logits->box.lo[WF_C]);
+                    m->confusion[truth * m->classes + largest(logits, at, 0)]++;
+                    if (m->per_image && m->classes > FIVE)
+                        m->near += is_near(logits, at, truth);
                 }
 }
 
@@ -98,6 +136,8 @@ bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *e
 {
     struct wf_request *request = NULL;
     return wf_comm_sum_begin(comm, m->confusion, cells(m), WF_I64, &request, err) &&
+           wf_comm_sum_end(comm, request, err) &&
+           wf_comm_sum_begin(comm, &m->near, 1, WF_I64, &request, err) &&
            wf_comm_sum_end(comm, request, err);
 }
 
@@ -127,6 +167,7 @@ struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m)
     double *const iou = wf_arena_array(arena, n, double);
     double *const dice = wf_arena_array(arena, n, double);
     double *const recall = wf_arena_array(arena, n, double);
+    double *const precision = wf_arena_array(arena, n, double);
     double *const fraction = wf_arena_array(arena, n, double);
     const int64_t total = wf_metrics_total(m);
     int64_t hits = 0;
@@ -141,6 +182,7 @@ struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m)
         iou[c] = ratio((double)hit, (double)(truth + predicted - hit));
         dice[c] = ratio(2 * (double)hit, (double)(truth + predicted));
         recall[c] = ratio((double)hit, (double)truth);
+        precision[c] = ratio((double)hit, (double)predicted);
         fraction[c] = ratio((double)truth, (double)total);
     }
     return (struct wf_scores){ .classes = n,
@@ -148,8 +190,13 @@ struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m)
                                .iou = iou,
                                .dice = dice,
                                .recall = recall,
+                               .precision = precision,
                                .fraction = fraction,
                                .mean_iou = mean(iou, n),
                                .mean_dice = mean(dice, n),
-                               .accuracy = ratio((double)hits, (double)total) };
+                               .accuracy = ratio((double)hits, (double)total),
+                               .per_image = m->per_image,
+                               .top5 = m->per_image && n > FIVE
+                                           ? ratio((double)m->near, (double)total)
+                                           : (double)NAN };
 }

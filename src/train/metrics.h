@@ -25,6 +25,8 @@
 struct wf_metrics {
     int classes;
     int64_t *confusion; /* [truth * classes + prediction] */
+    bool per_image;     /* a classifier's: the five largest logits are looked at too */
+    int64_t near;       /* of those: the truth was among the five */
 };
 
 /* Classes that a network with so many channels of logits tells apart. */
@@ -32,6 +34,11 @@ int wf_metrics_classes(int64_t channels);
 void wf_metrics_init(struct wf_metrics *m, int classes);
 void wf_metrics_release(struct wf_metrics *m);
 void wf_metrics_clear(struct wf_metrics *m);
+/* By how much the largest wrong logit at an element is above the right one: negative where the
+ * prediction is right. With one channel the wrong one is zero. */
+double wf_metrics_margin(const struct wf_view *logits, const int64_t at[WF_AXES], int64_t truth);
+/* The label at an element of the target. */
+int64_t wf_metrics_truth(const struct wf_view *target, const int64_t at[WF_AXES]);
 void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from);
 int64_t wf_metrics_total(const struct wf_metrics *m);
 
@@ -49,9 +56,12 @@ struct wf_scores {
     const double *iou;          /* hit / (truth + predicted - hit) */
     const double *dice;         /* 2 hit / (truth + predicted) */
     const double *recall;       /* hit / truth: the accuracy within the class */
+    const double *precision;    /* hit / predicted */
     const double *fraction;     /* truth / all */
     double mean_iou, mean_dice; /* over the classes that have one */
     double accuracy;            /* hits / all */
+    bool per_image;             /* of images, not of pixels */
+    double top5; /* truth among the five largest; NaN unless there are more classes */
 };
 struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m);
 

@@ -194,11 +194,12 @@ bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classe
                       const int32_t colors[], struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const bool ok = write_image(p, wf_arena_printf(&arena, "%s-image.png", prefix), err) &&
-                    write_map(p, p->label, wf_arena_printf(&arena, "%s-label.png", prefix), classes,
-                              colors, err) &&
-                    write_map(p, p->guess, wf_arena_printf(&arena, "%s-prediction.png", prefix),
-                              classes, colors, err);
+    bool ok = write_image(p, wf_arena_printf(&arena, "%s-image.png", prefix), err);
+    if (ok && classes > 0)
+        ok = write_map(p, p->label, wf_arena_printf(&arena, "%s-label.png", prefix), classes,
+                       colors, err) &&
+             write_map(p, p->guess, wf_arena_printf(&arena, "%s-prediction.png", prefix), classes,
+                       colors, err);
     wf_arena_release(&arena);
     return ok;
 }

@@ -25,8 +25,8 @@ struct wf_preview {
                                    struct wf_comm *comm, struct wf_err *err);
 void wf_preview_release(struct wf_preview *p);
 
-/* Three PNG files: PREFIX-image.png, -label.png, -prediction.png. `colors` has 0xrrggbb per class or
- * -1 for one of our own; may be NULL. */
+/* Three PNG files: PREFIX-image.png, -label.png, -prediction.png; without classes the first only.
+ * `colors` has 0xrrggbb per class or -1 for one of our own; may be NULL. */
 [[nodiscard]] bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classes,
                                     const int32_t colors[], struct wf_err *err);
 

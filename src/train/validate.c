@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per sample and class, in this order: hits, truth or prediction (their sum less the hits). */
+/* Per sample and class, in this order: hits, truth or prediction (their sum less the hits). A
+ * classifier has one pair per sample: how often it was seen, and by how many millionths it was wrong. */
 enum { HIT, UNION, TALLIES };
+enum { SEEN, MARGIN, MARGIN_UNITS = 1'000'000 };
 
 struct wf_validator {
     struct wf_validator_options options;
@@ -13,11 +15,18 @@ struct wf_validator {
     struct wf_run *run;
     struct wf_host image, target, logits;
     struct wf_metrics metrics, item; /* of all; of one crop */
-    int64_t *tallies;                /* [sample][class][TALLIES] */
+    int64_t *tallies;                /* [sample][kinds][TALLIES] */
+    int64_t kinds;                   /* the classes, or one */
     double *losses;                  /* per batch */
     int64_t *weights;                /* per batch: what counted in it */
     double loss;
 };
+
+static bool is_dense(const struct wf_network *net)
+{
+    return wf_shape_count(net->logits->shape) / net->logits->shape.at[WF_C] >
+           net->logits->shape.at[WF_N];
+}
 
 /* --- making --- */
 
@@ -31,8 +40,9 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
     const size_t batches = (size_t)wf_loader_batches(options->loader);
     wf_metrics_init(&v->metrics, classes);
     wf_metrics_init(&v->item, classes);
-    v->tallies =
-        calloc((size_t)options->samples * (size_t)classes * TALLIES + 1, sizeof *v->tallies);
+    v->metrics.per_image = !is_dense(options->network);
+    v->kinds = v->metrics.per_image ? 1 : classes;
+    v->tallies = calloc((size_t)(options->samples * v->kinds * TALLIES) + 1, sizeof *v->tallies);
     v->losses = calloc(batches + 1, sizeof *v->losses);
     v->weights = calloc(batches + 1, sizeof *v->weights);
     WF_BUG_ON(!v->tallies || !v->losses || !v->weights, "out of memory");
@@ -190,6 +200,24 @@ static void tally(struct wf_validator *v, int64_t sample)
         }
 }
 
+/* One image of a classifier; `at` is its row. */
+static void count_image(struct wf_validator *v, int64_t batch, int64_t row, struct wf_region part)
+{
+    const struct wf_network *const net = v->options.network;
+    const struct wf_view *const logits = &v->logits.view, *const target = &v->target.view;
+    const int64_t at[WF_AXES] = { row, part.lo[WF_D], part.lo[WF_H], part.lo[WF_W], 0 };
+    const int64_t truth = wf_metrics_truth(target, at);
+    const int64_t sample = wf_loader_item(v->options.loader, 0, batch, row).draw.sample;
+    WF_BUG_ON(sample < 0 || sample >= v->options.samples, "sample %lld", (long long)sample);
+    if (truth < 0 || truth >= v->metrics.classes || (net->has_ignore && truth == net->ignore))
+        return;
+    wf_metrics_count(&v->metrics, logits, target, part, NULL);
+    v->weights[batch]++;
+    const double margin = wf_metrics_margin(logits, at, truth) * MARGIN_UNITS;
+    v->tallies[sample * TALLIES + SEEN]++;
+    v->tallies[sample * TALLIES + MARGIN] += (int64_t)fmin(fmax(margin, -1e15), 1e15);
+}
+
 static bool count(struct wf_validator *v, int64_t batch, struct wf_err *err)
 {
     const struct wf_network *const net = v->options.network;
@@ -208,6 +236,10 @@ static bool count(struct wf_validator *v, int64_t batch, struct wf_err *err)
             continue;
         if (!net->has_classes) {
             v->weights[batch] += wf_region_count(part);
+            continue;
+        }
+        if (v->metrics.per_image) {
+            count_image(v, batch, row, part);
             continue;
         }
         wf_metrics_clear(&v->item);
@@ -263,7 +295,7 @@ static bool go_over(struct wf_validator *v, struct wf_err *err)
 bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struct wf_err *err)
 {
     const size_t batches = (size_t)wf_loader_batches(v->options.loader);
-    const size_t tallies = (size_t)v->options.samples * (size_t)v->metrics.classes * TALLIES;
+    const size_t tallies = (size_t)(v->options.samples * v->kinds * TALLIES);
     wf_metrics_clear(&v->metrics);
     memset(v->tallies, 0, tallies * sizeof *v->tallies);
     memset(v->weights, 0, batches * sizeof *v->weights);
@@ -294,19 +326,13 @@ const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v)
     return &v->metrics;
 }
 
-static bool is_dense(const struct wf_network *net)
-{
-    return wf_shape_count(net->logits->shape) / net->logits->shape.at[WF_C] >
-           net->logits->shape.at[WF_N];
-}
-
 double wf_validator_metric(const struct wf_validator *v)
 {
     if (!v->options.network->has_classes)
         return -v->loss;
     struct wf_arena arena = { 0 };
     const struct wf_scores s = wf_scores(&arena, &v->metrics);
-    const double metric = is_dense(v->options.network) ? s.mean_iou : s.accuracy;
+    const double metric = s.per_image ? s.accuracy : s.mean_iou;
     wf_arena_release(&arena);
     return metric;
 }
@@ -318,6 +344,8 @@ static int by_score(const void *a, const void *b)
     const struct wf_sample_score *const x = a, *const y = b;
     if (x->mean_iou != y->mean_iou)
         return x->mean_iou < y->mean_iou ? -1 : 1;
+    if (x->margin != y->margin)
+        return x->margin > y->margin ? -1 : 1;
     return (x->sample > y->sample) - (x->sample < y->sample);
 }
 
@@ -328,7 +356,13 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
         wf_arena_array(arena, v->options.samples + 1, struct wf_sample_score);
     *n = 0;
     for (int64_t s = 0; s < v->options.samples; s++) {
-        const int64_t *const at = v->tallies + s * v->metrics.classes * TALLIES;
+        const int64_t *const at = v->tallies + s * v->kinds * TALLIES;
+        if (v->metrics.per_image) {
+            const double margin = (double)at[MARGIN] / MARGIN_UNITS;
+            if (at[SEEN] > 0)
+                list[(*n)++] = (struct wf_sample_score){ s, margin < 0, margin };
+            continue;
+        }
         double sum = 0;
         int there = 0;
         for (int c = 0; c < v->metrics.classes; c++)
@@ -337,7 +371,7 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
                 there++;
             }
         if (there > 0)
-            list[(*n)++] = (struct wf_sample_score){ s, sum / there };
+            list[(*n)++] = (struct wf_sample_score){ s, sum / there, 0 };
     }
     if (*n > 1)
         qsort(list, (size_t)*n, sizeof *list, by_score);

@@ -53,10 +53,11 @@ const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v);
 /* What is compared: the mean IoU; of a classifier the accuracy; without classes the negative loss. */
 double wf_validator_metric(const struct wf_validator *v);
 
-/* A sample's own mean IoU (a classifier: 1 or 0), worst first. */
+/* A sample's own mean IoU, worst first. A classifier has 1 or 0, and of its wrong ones that comes first
+ * whose largest wrong logit is farthest above the right one. */
 struct wf_sample_score {
     int64_t sample;
-    double mean_iou;
+    double mean_iou, margin;
 };
 const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
                                                  const struct wf_validator *v, int64_t *count);
