@@ -177,7 +177,7 @@ static void rules__agree_with_pytorch_over_20_steps(void **state)
 
 /* --- the sweep --- */
 
-enum { MANY = 3 * WF_UPDATE_PIECE + 77 };
+enum { MANY = 9 * WF_UPDATE_PIECE + 77 }; /* enough for several threads */
 
 /* Two tensors over several pieces, three steps; what came out. */
 static float *sweep(enum wf_optim_rule rule, int threads, double *squares)

@@ -168,6 +168,14 @@ static void release(struct rank *r)
 
 static_assert(sizeof(struct wf_rank_use) == 5 * sizeof(int64_t), "a list of numbers to be summed");
 
+/* Bytes that the smaller batch needs for itself, where it does not fit into the arena of the others. */
+static size_t own_arena(const struct rank *r)
+{
+    return r->rest_plan && r->rest_plan->arena_bytes > r->plan->arena_bytes
+               ? r->rest_plan->arena_bytes
+               : 0;
+}
+
 /* Collective. Of all ranks, in rank order. */
 static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, struct wf_err *err)
 {
@@ -176,9 +184,10 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     struct rusage usage;
     const bool known = getrusage(RUSAGE_SELF, &usage) == 0;
     all[wf_comm_rank(r->comm)] = (struct wf_rank_use){
-        .planned = (int64_t)(r->plan->arena_bytes + wf_job_param_bytes(r->t->job, r->plan)),
-        .held = (int64_t)(wf_run_bytes(r->run) +
-                          (size_t)r->optim->n_states * r->optim->count * sizeof(float)),
+        .planned =
+            (int64_t)(r->plan->arena_bytes + own_arena(r) + wf_job_param_bytes(r->t->job, r->plan)),
+        .held = (int64_t)(wf_run_bytes(r->run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
+                          wf_optim_bytes(&r->optim->options, r->optim->count)),
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
         .read = (int64_t)(wf_loader_bytes_read(r->loader) +
                           (r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0)),

@@ -1,4 +1,7 @@
-/* The sweeps of device/update.h: pieces in parallel, each a plain loop that becomes vector code. */
+/*
+ * The sweeps of device/update.h: pieces in parallel, each a plain loop that becomes vector code. Where all
+ * of it is small one thread does it sooner than several meet.
+ */
 #include "device/update.h"
 
 #include <math.h>
@@ -7,12 +10,21 @@
 
 #include "device/cpu/cpu.h"
 
+#ifdef _OPENMP
+#define OVER_PIECES _Pragma("omp parallel for schedule(static) if (p->elements > SMALL)")
+#else
+#define OVER_PIECES
+#endif
+
+enum { SMALL = 1 << 16 }; /* elements */
+
 struct prepared {
     struct wf_update_layout layout;
     struct wf_update_tensor *tensors;
     struct wf_update_piece *pieces;
     double *sums;  /* two of each piece */
     float *ratios; /* of each tensor */
+    int64_t elements;
 };
 
 static void release(void *prepared)
@@ -47,6 +59,8 @@ static void *prepare(struct wf_context *context, const struct wf_update_layout *
         memcpy(p->tensors, layout->tensors, tensors * sizeof *p->tensors);
     if (pieces)
         memcpy(p->pieces, layout->pieces, pieces * sizeof *p->pieces);
+    for (size_t i = 0; i < pieces; i++)
+        p->elements += layout->pieces[i].count;
     p->layout.tensors = p->tensors;
     p->layout.pieces = p->pieces;
     return p;
@@ -79,7 +93,7 @@ static double piece_squares(const float *x, int64_t n)
 static double squares(void *prepared, const float *grad)
 {
     const struct prepared *const p = prepared;
-    WF_PARALLEL_FOR
+    OVER_PIECES
     for (int i = 0; i < p->layout.n_pieces; i++)
         p->sums[i] = piece_squares(grad + p->pieces[i].first, p->pieces[i].count);
     double sum = 0;
@@ -91,7 +105,7 @@ static double squares(void *prepared, const float *grad)
 static void accumulate(void *prepared, float *sum, const float *grad, float weight, bool first)
 {
     const struct prepared *const p = prepared;
-    WF_PARALLEL_FOR
+    OVER_PIECES
     for (int i = 0; i < p->layout.n_pieces; i++) {
         float *restrict const s = sum + p->pieces[i].first;
         const float *restrict const g = grad + p->pieces[i].first;
@@ -297,7 +311,7 @@ static struct span span_of(const struct prepared *p, const struct wf_update *u, 
 
 static void make_ratios(const struct prepared *p, const struct wf_update *u)
 {
-    WF_PARALLEL_FOR
+    OVER_PIECES
     for (int i = 0; i < p->layout.n_pieces; i++) {
         const struct span a = span_of(p, u, i);
         (u->rule == WF_LAMB ? lamb_norms : lars_norms)(&a, p->sums + 2 * (size_t)i);
@@ -324,7 +338,7 @@ static void update(void *prepared, const struct wf_update *u)
         u->rule == WF_RMSPROP && u->state[1] ? rmsprop_momentum : rules[u->rule];
     if (u->rule == WF_LAMB || u->rule == WF_LARS)
         make_ratios(p, u);
-    WF_PARALLEL_FOR
+    OVER_PIECES
     for (int i = 0; i < p->layout.n_pieces; i++) {
         const struct span a = span_of(p, u, i);
         rule(&a);
