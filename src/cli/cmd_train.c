@@ -11,6 +11,7 @@
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "report/report.h"
+#include "train/reduction.h"
 #include "train/signals.h"
 
 /* --- what goes on from a checkpoint --- */
@@ -46,7 +47,9 @@ static const char *const fixed_keys[] = { "train.seed",
                                           "train.lr_min",
                                           "train.lr_scaling",
                                           "train.warmup",
-                                          "train.precision" };
+                                          "train.precision",
+                                          "train.sync",
+                                          "train.staleness" };
 
 static bool warn_of_changes(struct wf_train_run *t, struct wf_err *err)
 {
@@ -123,13 +126,36 @@ static bool make_rest(struct wf_train_run *t, struct wf_err *err)
         t->feed->parts[WF_PART_TRAIN] * wf_options_int(t->cli->options, "data.repeat");
     struct wf_shape shape = t->train.image->shape;
     shape.at[WF_N] = items % shape.at[WF_N];
-    if (shape.at[WF_N] == 0)
+    if (shape.at[WF_N] == 0 || t->job->workers > 0)
         return true;
     if (!wf_job_training(t->job, shape, &t->rest, err))
         return wf_err_wrap(err, "the last batch of an epoch");
     const struct wf_plan_options options = wf_job_plan_options(t->job);
     t->rest_scheme = wf_scheme_new(t->rest.graph, &t->job->mesh, &options, err);
     return t->rest_scheme || wf_err_wrap(err, "the last batch of an epoch");
+}
+
+/* Asynchronous workers share a batch out among them, and each takes steps with its own part. */
+static bool take_sync(struct wf_train_run *t, struct wf_job_files *files, struct wf_err *err)
+{
+    files->sync = (enum wf_sync)wf_options_int(t->cli->options, "train.sync");
+    if (files->sync != WF_SYNC_ASYNC)
+        return true;
+    int workers;
+    if (!wf_job_find_workers(t->cli, &workers, err))
+        return false;
+    if (files->size[0] % workers != 0)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "a batch of %lld samples for %d asynchronous workers: give train.batch as "
+            "a multiple of %d",
+            (long long)files->size[0], workers, workers);
+    if (wf_options_int(t->cli->options, "train.reduction") == WF_REDUCTION_RANK_MEAN)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.reduction is rank_mean, but asynchronous workers do not average: "
+                          "leave one out");
+    files->size[0] /= workers;
+    return true;
 }
 
 /* Everything that can be wrong is found here, before a folder is made. */
@@ -147,6 +173,8 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
     if (!wf_feed_open(t->feed, cli, path, WF_PART_VALID, err))
         return false;
     wf_feed_size(t->feed, &files);
+    if (!take_sync(t, &files, err))
+        return false;
     t->job = wf_job_new(cli, &files, err);
     if (!t->job)
         return false;
@@ -159,8 +187,10 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
             "choose another model.name ('widefield model list')",
             path, t->job->model->dense ? "image" : "pixel", t->job->model->name,
             t->job->model->dense ? "pixel" : "image");
-    return wf_feed_check(t->feed, wf_feed_loader(t->feed, &t->train), err) && make_rest(t, err) &&
-           make_validation(t, err) && take_checkpoint(t, err);
+    struct wf_loader_options loader = wf_feed_loader(t->feed, &t->train);
+    loader.parts = t->job->workers;
+    return wf_feed_check(t->feed, loader, err) && make_rest(t, err) && make_validation(t, err) &&
+           take_checkpoint(t, err);
 }
 
 static bool open_files(struct wf_train_run *t, struct wf_err *err)

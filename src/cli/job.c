@@ -350,7 +350,13 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
     if (!job->model || !build_graph(job, &size, err) || !wf_job_find_mesh(job, err))
         return false;
     const struct wf_plan_options options = wf_job_plan_options(job);
-    job->scheme = wf_scheme_new(job->graph, &job->mesh, &options, err);
+    const struct wf_mesh mesh = wf_job_step_mesh(job);
+    if (wf_job_servers(job) && !wf_device_is_host(job->device))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.sync is %s, which works on the CPU only: use train.sync=allreduce "
+                          "on device '%s'",
+                          wf_options_text(job->cli->options, "train.sync"), job->device->name);
+    job->scheme = wf_scheme_new(job->graph, &mesh, &options, err);
     return job->scheme != NULL;
 }
 
@@ -443,5 +449,5 @@ bool wf_job_run(struct wf_job *job,
     struct start start = { .job = job, .body = body, .arg = arg };
     if (job->cli->world)
         return start_rank(job->cli->world, &start, err);
-    return wf_comm_threads_run(job->ranks, start_rank, &start, err);
+    return wf_comm_threads_run(job->ranks + wf_job_servers(job), start_rank, &start, err);
 }

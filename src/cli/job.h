@@ -21,12 +21,14 @@
 #include "plan/plan.h"
 #include "tensor/view.h"
 #include "train/network.h"
+#include "train/server.h"
 
 /* Files instead of random numbers; NULL: random. */
 struct wf_job_files {
     const char *weights; /* safetensors */
     const char *input;   /* .npy, [N, C, *spatial] */
     const char *target;  /* .npy, a class map [N, *spatial], or the prediction's shape */
+    enum wf_sync sync;   /* other than allreduce: `train` alone */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the options say */
     int64_t size[WF_AXES];
     bool begun; /* a checkpoint has the weights: model.weights is not read again */
@@ -53,7 +55,8 @@ struct wf_job {
     struct wf_value *start, *counts; /* see struct wf_network */
     enum wf_job_target target_kind;
     struct wf_mesh mesh;
-    int ranks, threads;       /* threads of each rank */
+    int ranks, threads; /* of the mesh; threads of each rank */
+    int workers;        /* parts of mesh.data that train on batches of their own; 0: all on one */
     struct wf_scheme *scheme; /* of this mesh; made early, so that a bad mesh is refused early */
     const struct wf_device *device;
     uint64_t seed;
@@ -122,6 +125,16 @@ static inline int64_t wf_outside_index(const struct wf_shape *s, const int64_t a
         index = index * s->at[a] + at[a];
     return index;
 }
+
+/* Ranks beside those of the mesh. */
+static inline int wf_job_servers(const struct wf_job *job)
+{
+    return job->files.sync == WF_SYNC_ALLREDUCE ? 0 : 1;
+}
+/* The mesh that one training step runs on. */
+struct wf_mesh wf_job_step_mesh(const struct wf_job *job);
+/* Asynchronous workers of the options. */
+[[nodiscard]] bool wf_job_find_workers(struct wf_cli *cli, int *workers, struct wf_err *err);
 
 /* Cores that this process may use. */
 int wf_job_cores(void);

@@ -17,18 +17,19 @@ static struct wf_mesh given_mesh(const struct wf_options *o)
     return mesh;
 }
 
-static bool find_ranks(const struct wf_job *job, int *ranks, struct wf_err *err)
+/* Of the mesh and the server; 0: nobody said. */
+static bool find_ranks(struct wf_cli *cli, int *ranks, struct wf_err *err)
 {
-    const struct wf_setting *const s = wf_options_get(job->cli->options, "run.ranks");
+    const struct wf_setting *const s = wf_options_get(cli->options, "run.ranks");
     *ranks = s->is_set ? (int)s->integer : 0;
-    if (!job->cli->world)
+    if (!cli->world)
         return true;
-    const int launched = wf_comm_size(job->cli->world);
+    const int launched = wf_comm_size(cli->world);
     if (*ranks && *ranks != launched)
         return wf_err_set(
             err, WF_ERR_USAGE,
             "the launcher started %d ranks, but %d were asked for (%s): leave one out", launched,
-            *ranks, wf_setting_origin(&job->cli->arena, s));
+            *ranks, wf_setting_origin(&cli->arena, s));
     *ranks = launched;
     return true;
 }
@@ -91,12 +92,52 @@ struct wf_choose wf_job_choose(const struct wf_job *job)
                                .more = wf_job_optim_bytes(job, params) };
 }
 
+struct wf_mesh wf_job_step_mesh(const struct wf_job *job)
+{
+    struct wf_mesh mesh = job->mesh;
+    if (job->files.sync == WF_SYNC_ASYNC)
+        mesh.at[WF_MESH_DATA] = 1;
+    return mesh;
+}
+
+bool wf_job_find_workers(struct wf_cli *cli, int *workers, struct wf_err *err)
+{
+    int ranks;
+    if (!find_ranks(cli, &ranks, err))
+        return false;
+    *workers = wf_options_mesh_given(cli->options) ? (int)wf_options_int(cli->options, "mesh.data")
+               : ranks > 1                         ? ranks - 1
+                                                   : 1;
+    return true;
+}
+
+/* With a server all ranks but one go along data, unless the mesh says otherwise. */
+static bool find_mesh_with_server(struct wf_job *job, int ranks, struct wf_err *err)
+{
+    const bool given = wf_options_mesh_given(job->cli->options);
+    job->mesh = given ? given_mesh(job->cli->options) : wf_mesh_one();
+    if (!given && ranks > 1)
+        job->mesh.at[WF_MESH_DATA] = ranks - 1;
+    job->ranks = wf_mesh_size(&job->mesh);
+    find_threads(job);
+    if (job->files.sync == WF_SYNC_ASYNC)
+        job->workers = job->mesh.at[WF_MESH_DATA];
+    if (ranks && ranks != job->ranks + 1)
+        return wf_err_set(err, WF_ERR_FIT,
+                          "mesh '%s' and the server need %d ranks, but there are %d: use %s %d",
+                          wf_mesh_print(&job->arena, &job->mesh), job->ranks + 1, ranks,
+                          job->cli->world ? "mpirun -n" : "--ranks", job->ranks + 1);
+    return job->workers > 0 || check_data_ranks(job, err);
+}
+
 bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
 {
     const struct wf_options *const o = job->cli->options;
     int ranks;
-    if (!find_ranks(job, &ranks, err))
+    if (!find_ranks(job->cli, &ranks, err))
         return false;
+    if (wf_job_servers(job))
+        return find_mesh_with_server(job, ranks, err);
     if (wf_options_mesh_given(o)) {
         job->mesh = given_mesh(o);
         job->ranks = wf_mesh_size(&job->mesh);

@@ -4,6 +4,7 @@
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "optim/optim.h"
+#include "train/staleness.h"
 #include "optim/schedule.h"
 #include "train/reduction.h"
 
@@ -17,6 +18,7 @@ static const char *const clocks[] = { "epoch", "step", NULL };
 static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 /* In the order of enum wf_sum_way. */
 const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nodes", NULL };
+static const char *const syncs[] = { "allreduce", "server", "async", NULL }; /* enum wf_sync */
 static const char *const wires[] = { "f32", "bf16", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
@@ -370,6 +372,19 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_NAME,
       .names = precisions,
       .fallback = "f32" },
+    { .key = "train.sync",
+      .help =
+          "how ranks share gradients: summed over all; by a server, one rank more than the mesh "
+          "has; or by a server as they come, each part of mesh.data with batches of its own",
+      .type = WF_OPTION_NAME,
+      .names = syncs,
+      .fallback = "allreduce" },
+    { .key = "train.staleness",
+      .help = "updates that a gradient may be behind where train.sync is async",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = WF_STALENESS_MOST,
+      .fallback = "4" },
     { .key = "train.seed",
       .help = "of weights, random data and dropout",
       .type = WF_OPTION_INT,

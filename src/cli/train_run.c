@@ -17,7 +17,10 @@ enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at 
 /* What one rank holds. */
 struct rank {
     struct wf_train_run *t;
-    struct wf_comm *comm;
+    struct wf_comm *world; /* with the server, where there is one */
+    struct wf_comm *comm;  /* the mesh's ranks */
+    struct wf_comm *group; /* that make a step together; NULL: all of comm */
+    struct wf_worker worker;
     struct wf_context *context; /* of the device */
     struct wf_plan *plan, *rest_plan;
     struct wf_run *run, *rest_run;
@@ -88,20 +91,50 @@ static const struct wf_trainer_hooks hooks = {
 
 /* --- making --- */
 
+/* Which part of the mesh's axis `data` this rank is in. */
+static int data_part(const struct wf_job *job, const struct wf_comm *comm)
+{
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(&job->mesh, wf_comm_rank(comm), at);
+    return at[WF_MESH_DATA];
+}
+
+/* Collective over the world: the server is its last rank. */
+static bool take_role(struct rank *r, bool *serves, struct wf_err *err)
+{
+    const struct wf_job *const job = r->t->job;
+    *serves = wf_job_servers(job) && wf_comm_rank(r->world) == wf_comm_size(r->world) - 1;
+    if (!wf_job_servers(job)) {
+        r->comm = r->world;
+        return true;
+    }
+    if (!wf_comm_split(r->world, *serves, &r->comm, err))
+        return false;
+    if (!*serves && job->workers > 0 &&
+        !wf_comm_split(r->comm, data_part(job, r->comm), &r->group, err))
+        return false;
+    r->worker = (struct wf_worker){ .options = { r->world, r->group, job->files.sync } };
+    return true;
+}
+
 static bool make_run(struct rank *r, struct wf_err *err)
 {
     const struct wf_job *const job = r->t->job;
     if (!wf_cli_open(job->cli->options, job->device, r->comm, &r->context, err))
         return false;
-    r->plan = wf_plan_new_on(job->scheme, wf_comm_rank(r->comm), r->context, err);
+    struct wf_comm *const group = r->group ? r->group : r->comm;
+    r->plan = wf_plan_new_on(job->scheme, wf_comm_rank(group), r->context, err);
     if (!wf_comm_agree(r->comm, r->plan != NULL, err))
         return false;
-    r->run = wf_run_new(r->plan, r->comm, job->seed, err);
+    r->run = wf_run_new(r->plan, group, job->seed, err);
     if (!r->run)
         return false;
+    if (job->files.sync == WF_SYNC_SERVER)
+        wf_run_keep_parts(r->run);
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
     r->optim = wf_optim_new(&options, r->run, err);
-    const struct wf_learner_options learner = wf_job_learner_options(job, r->comm, r->optim);
+    struct wf_learner_options learner = wf_job_learner_options(job, group, r->optim);
+    learner.worker = wf_job_servers(job) ? &r->worker : NULL;
     bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
     ok = ok && wf_job_start_weights(job, r->run, err);
     if (ok && r->t->folder->checkpoint)
@@ -118,6 +151,8 @@ static bool make_rest(struct rank *r, struct wf_err *err)
     if (!wf_comm_agree(r->comm, r->rest_plan != NULL, err))
         return false;
     r->rest_run = wf_run_new_beside(r->run, r->rest_plan, err);
+    if (r->rest_run && r->t->job->files.sync == WF_SYNC_SERVER)
+        wf_run_keep_parts(r->rest_run);
     return r->rest_run != NULL;
 }
 
@@ -125,6 +160,9 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
 {
     struct wf_train_run *const t = r->t;
     struct wf_loader_options options = wf_feed_loader(t->feed, &t->train);
+    options.parts = t->job->workers;
+    if (options.parts > 0)
+        options.part_at = data_part(t->job, r->comm);
     r->loader = wf_loader_new(t->feed->dataset, &options, err);
     bool ok = r->loader != NULL;
     if (ok && t->valid.graph) {
@@ -405,6 +443,7 @@ static bool train(struct rank *r, struct wf_err *err)
         .full = { &t->train, r->run },
         .rest = { &t->rest, r->rest_run },
         .learner = &r->learner,
+        .workers = t->job->workers,
         .schedule = &t->schedule,
         .loader = r->loader,
         .validator = r->validator,
@@ -428,11 +467,50 @@ static bool train(struct rank *r, struct wf_err *err)
     return ok && finish(r, &result, err);
 }
 
+static bool serve(struct rank *r, struct wf_err *err)
+{
+    const struct wf_train_run *const t = r->t;
+    const struct wf_job *const job = t->job;
+    r->plan = wf_plan_new_on(job->scheme, 0, NULL, err);
+    r->run = r->plan ? wf_run_new_store(r->plan, err) : NULL;
+    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
+    r->optim = r->run ? wf_optim_new(&options, r->run, err) : NULL;
+    if (!r->optim || !wf_job_start_weights(job, r->run, err) ||
+        (t->folder->checkpoint &&
+         !wf_checkpoint_load(t->folder->checkpoint, r->run, r->optim, err)))
+        return false;
+    const bool async = job->files.sync == WF_SYNC_ASYNC;
+    const int workers = async ? job->workers : job->ranks;
+    return wf_server_run(
+        &(struct wf_server_options){ .comm = r->world,
+                                     .sync = job->files.sync,
+                                     .workers = workers,
+                                     .stride = job->ranks / workers,
+                                     .staleness =
+                                         (int)wf_options_int(job->cli->options, "train.staleness"),
+                                     .run = r->run,
+                                     .optim = r->optim,
+                                     .clip = wf_job_learner_options(job, r->comm, r->optim).clip },
+        err);
+}
+
+static bool work(struct rank *r, struct wf_err *err)
+{
+    return make_run(r, err) && make_rest(r, err) && make_loaders(r, err) && log_start(r, err) &&
+           train(r, err) && (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
+}
+
 bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
-    struct rank r = { .t = arg, .comm = comm };
-    const bool ok = make_run(&r, err) && make_rest(&r, err) && make_loaders(&r, err) &&
-                    log_start(&r, err) && train(&r, err);
+    struct rank r = { .t = arg, .world = comm };
+    bool serves;
+    const bool ok = take_role(&r, &serves, err) && (serves ? serve(&r, err) : work(&r, err));
+    /* Workers agree on what went wrong among themselves, which the server does not hear. */
+    if (!ok && wf_job_servers(r.t->job))
+        wf_comm_abort(comm, err);
     release(&r);
+    wf_comm_free(r.group);
+    if (r.comm != comm)
+        wf_comm_free(r.comm);
     return ok;
 }

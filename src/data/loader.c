@@ -186,7 +186,8 @@ static void count_items(struct wf_loader *l)
         l->first_item[i + 1] = l->first_item[i] + own;
     }
     l->items = l->first_item[l->n_samples];
-    l->batches = wf_ceil_div(l->items, l->options.batch);
+    l->batches = l->options.parts > 0 ? l->items / l->options.batch / l->options.parts
+                                      : wf_ceil_div(l->items, l->options.batch);
 }
 
 static bool prepare(struct wf_loader *l, const struct wf_normal *normal, struct wf_err *err)
@@ -204,6 +205,12 @@ static bool prepare(struct wf_loader *l, const struct wf_normal *normal, struct 
     if (!check_pad(l, err) || !find_samples(l, err))
         return false;
     count_items(l);
+    if (l->batches == 0)
+        return wf_err_set(err, WF_ERR_INPUT,
+                          "'%s': an epoch of %" PRId64 " samples has no batch of %" PRId64
+                          " for each of %" PRId64 " workers: use a smaller train.batch",
+                          wf_dataset_info(l->ds)->path, l->items, l->options.batch,
+                          l->options.parts);
     if (wf_loader_trains(l) && l->options.balance)
         l->balance = wf_balance_new(l->ds, l->samples, l->n_samples, err);
     return !wf_loader_trains(l) || !l->options.balance || l->balance;
@@ -260,7 +267,7 @@ int64_t wf_loader_items(const struct wf_loader *l)
 
 int64_t wf_loader_rest(const struct wf_loader *l)
 {
-    return wf_loader_trains(l) ? l->items % l->options.batch : 0;
+    return wf_loader_trains(l) && l->options.parts == 0 ? l->items % l->options.batch : 0;
 }
 
 struct wf_shape wf_loader_shape(const struct wf_loader *l)

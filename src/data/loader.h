@@ -40,6 +40,9 @@ struct wf_loader_options {
     int64_t classes;                /* labels from 0 to classes - 1 are right; 0: anything is */
     bool has_ignore;                /* labels equal to `ignore` are right too */
     int32_t ignore;
+    /* Training in `parts` that each take batches of their own, in turns: this is part `part_at`, and
+     * an epoch ends for all where there is no full batch left for each. 0: all of them. */
+    int64_t parts, part_at;
     uint64_t seed;
     int threads; /* that read ahead; 0: none, batches are made when asked for */
 };

@@ -52,7 +52,8 @@ static struct wf_loader_item covering_item(const struct wf_loader *l, int64_t po
 struct wf_loader_item wf_loader_item(const struct wf_loader *l, int64_t epoch, int64_t batch,
                                      int64_t row)
 {
-    const int64_t position = batch * l->options.batch + row;
+    const int64_t parts = l->options.parts > 0 ? l->options.parts : 1;
+    const int64_t position = (batch * parts + l->options.part_at) * l->options.batch + row;
     WF_BUG_ON(batch < 0 || batch >= l->batches || row < 0 || row >= l->options.batch,
               "row %" PRId64 " of batch %" PRId64, row, batch);
     if (!wf_loader_trains(l))

@@ -24,6 +24,11 @@ struct wf_run {
     struct wf_run_times times;
     double *step_seconds, *step_starts;
     uint64_t seed, step;
+    bool keeps_parts;
+    struct range {
+        size_t first, bytes;
+    } * counted; /* of the gradients: this rank's part, where keeps_parts */
+    int n_counted;
 };
 
 enum { GROUPS = 1 << WF_MESH_AXES };
@@ -188,6 +193,76 @@ struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *pl
                   "weights of %zu bytes beside some of %zu", plan->store_bytes[i],
                   lender->plan->store_bytes[i]);
     return run_new(plan, lender->comm, lender->seed, lender, err);
+}
+
+struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
+{
+    struct wf_run *run = calloc(1, sizeof *run);
+    WF_BUG_ON(!run, "out of memory");
+    run->plan = plan;
+    run->device = plan->scheme->options.device;
+    run->context = plan->context;
+    run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
+    run->store_bytes[WF_STORE_ARENA] =
+        plan->store_bytes[WF_STORE_ARENA]; /* enough: none is needed */
+    const bool ok = take_memory(run, err);
+    run->store_bytes[WF_STORE_ARENA] = 0;
+    if (ok)
+        return run;
+    wf_run_free(run);
+    return NULL;
+}
+
+/* --- parts of gradients --- */
+
+static int by_first(const void *a, const void *b)
+{
+    const struct range *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Along axes that a sum does not go over all ranks have the same: one of them counts. */
+static bool is_counted(const struct wf_run *run, unsigned axes)
+{
+    int at[WF_MESH_AXES];
+    bool counted = true;
+    wf_mesh_coords(&run->plan->scheme->mesh, run->plan->rank, at);
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        counted = counted && (at[a] == 0 || axes & (1u << a));
+    return counted;
+}
+
+void wf_run_keep_parts(struct wf_run *run)
+{
+    const struct wf_plan *const plan = run->plan;
+    WF_BUG_ON(!wf_device_is_host(run->device), "parts on device '%s'", run->device->name);
+    run->keeps_parts = true;
+    run->counted = wf_arena_array(&run->arena, plan->n_sums + 1, struct range);
+    run->n_counted = 0;
+    const bool all = is_counted(run, 0); /* of what no sum covers, too */
+    if (all)
+        run->counted[run->n_counted++] = (struct range){ 0, plan->store_bytes[WF_STORE_GRAD] };
+    for (int i = 0; !all && i < plan->n_sums; i++) {
+        const struct wf_sum *const sum = &plan->sums[i];
+        const struct wf_buffer *const b = &plan->buffers[sum->slot.buffer];
+        if (b->store == WF_STORE_GRAD && is_counted(run, sum->axes))
+            run->counted[run->n_counted++] =
+                (struct range){ b->offset + sum->slot.offset, sum->count * sizeof(float) };
+    }
+    qsort(run->counted, (size_t)run->n_counted, sizeof *run->counted, by_first);
+}
+
+static void clear_copies(struct wf_run *run)
+{
+    size_t at = 0;
+    char *const grads = run->store[WF_STORE_GRAD];
+    for (int i = 0; i < run->n_counted; i++) {
+        if (run->counted[i].first > at)
+            memset(grads + at, 0, run->counted[i].first - at);
+        at = run->counted[i].first + run->counted[i].bytes;
+    }
+    if (at < run->plan->store_bytes[WF_STORE_GRAD])
+        memset(grads + at, 0, run->plan->store_bytes[WF_STORE_GRAD] - at);
 }
 
 bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
@@ -388,6 +463,8 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     if (step->kind == WF_STEP_SUM_BEGIN) {
         void *const data = resolve_slot(run, &sum->slot).data;
         const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
+        if (gradients && run->keeps_parts)
+            return true; /* without a request: its end does nothing */
         if (gradients && sum->slot.view.dtype == WF_F32)
             return wf_comm_sum_rounded_begin(group, data, sum->count, request, err);
         return wf_comm_sum_begin(group, data, sum->count, sum->slot.view.dtype, request, err);
@@ -431,6 +508,8 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
         run->step_seconds[s] = now() - start - run->step_starts[s];
     }
     run->times.comm = now() - start - run->times.compute;
+    if (run->keeps_parts)
+        clear_copies(run);
     run->step++;
     return true;
 }

@@ -32,7 +32,13 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
  * turns, and the lender is freed last. NULL on failure, on every rank. */
 struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
                                  struct wf_err *err);
+/* Weights, gradients and states alone, for who takes no steps: a server. Its plan may be any rank's. */
+struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err);
 void wf_run_free(struct wf_run *run);
+
+/* From now on gradients are not summed over ranks: what a step leaves on each is a part, and the sum of
+ * all ranks' parts is the gradient. In the host's memory only. */
+void wf_run_keep_parts(struct wf_run *run);
 
 /* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box
  * (own part and rim) before a step, outputs are right over the owned region after it. data is NULL

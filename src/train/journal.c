@@ -222,12 +222,27 @@ bool wf_journal_step(struct wf_journal *log, const struct wf_step_report *r, str
     return wf_journal_write(log, event, err);
 }
 
+/* Gradients applied so far, by how many updates they were behind; up to the last that is not zero. */
+static void add_staleness(cJSON *event, const struct wf_reply *server)
+{
+    int count = WF_STALENESS_MOST + 1;
+    while (count > 0 && server->histogram[count - 1] == 0)
+        count--;
+    if (count == 0)
+        return; /* the server waits for all: nothing is ever behind */
+    cJSON *const list = cJSON_AddArrayToObject(event, "staleness");
+    for (int i = 0; i < count; i++)
+        (void)cJSON_AddItemToArray(list, cJSON_CreateNumber((double)server->histogram[i]));
+}
+
 bool wf_journal_epoch(struct wf_journal *log, const struct wf_epoch_report *r, struct wf_err *err)
 {
     cJSON *const event = wf_journal_event("epoch");
     (void)cJSON_AddNumberToObject(event, "epoch", (double)r->epoch + 1);
     (void)cJSON_AddNumberToObject(event, "step", (double)r->step);
     wf_json_add_real(event, "train_loss", r->train_loss);
+    if (r->server)
+        add_staleness(event, r->server);
     if (r->validated) {
         struct wf_arena arena = { 0 };
         const struct wf_scores scores = wf_scores(&arena, wf_validator_metrics(r->validated));

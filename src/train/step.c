@@ -92,17 +92,38 @@ static bool agree(const struct wf_learner *l, double *squares, struct wf_err *er
     return true;
 }
 
+/* By the server, which also says whether it was one. */
+static bool update_elsewhere(struct wf_learner *l, struct wf_run *run, float *grads, double scale,
+                             struct wf_err *err)
+{
+    struct wf_worker *const worker = l->options.worker;
+    const struct wf_push push = {
+        .grads = grads, .scale = scale, .lr = l->options.optim->lr, .last = l->last
+    };
+    if (!wf_worker_push(worker, run, &push, err))
+        return false;
+    l->skipped = worker->reply.skipped;
+    l->norm = worker->reply.norm;
+    l->passes = 0;
+    wf_scaler_update(&l->scaler, !l->skipped);
+    if (l->skipped)
+        copy_states(l, run, true);
+    return true;
+}
+
 bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
 {
     struct wf_optim *const optim = l->options.optim;
-    const float *const grads = optim->sum ? optim->sum : wf_run_grads(run);
+    float *const grads = optim->sum ? optim->sum : wf_run_grads(run);
     WF_BUG_ON(l->passes == 0, "an update without a pass");
-    double squares = wf_optim_squares(optim, grads);
-    if (!agree(l, &squares, err))
-        return false;
     /* Passes that nothing counted in: their gradients are zero, and so is the update's. */
     const double total = optim->sum && l->weight > 0 ? l->weight : 1;
     double scale = 1 / (l->scaler.scale * total);
+    if (l->options.worker)
+        return update_elsewhere(l, run, grads, scale, err);
+    double squares = wf_optim_squares(optim, grads);
+    if (!agree(l, &squares, err))
+        return false;
     l->skipped = isnan(squares);
     l->norm = sqrt(squares) * scale;
     l->passes = 0;

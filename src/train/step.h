@@ -20,6 +20,7 @@
 #include "exec/run.h"
 #include "optim/optim.h"
 #include "optim/scaler.h"
+#include "train/server.h"
 
 /* Between the backward pass and the update, on every rank: for tests, which spoil gradients here. */
 typedef void wf_learner_hook(void *user, float *grads, size_t count);
@@ -31,8 +32,9 @@ struct wf_learner_options {
     /* The backward pass starts from this input, an f32 scalar on every rank; NULL: from one, and then
      * there is no loss scaling. */
     const struct wf_value *start;
-    struct wf_scaler scaler; /* zeros: a scale of one */
-    wf_learner_hook *hook;   /* or NULL */
+    struct wf_scaler scaler;  /* zeros: a scale of one */
+    struct wf_worker *worker; /* the update is a server's; NULL: every rank makes it */
+    wf_learner_hook *hook;    /* or NULL */
     void *user;
 };
 
@@ -44,6 +46,7 @@ struct wf_learner {
     double weight; /* of those passes together */
     float *states; /* as they were before the first of them */
     size_t n_states;
+    bool last; /* with a server: the next update is followed by a meeting */
     /* the last update */
     bool skipped;
     double norm; /* of the gradient, before clipping */

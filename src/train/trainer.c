@@ -70,6 +70,51 @@ static bool is_due(const struct trainer *t)
     return t->o->checkpoint_minutes > 0 && now() - t->saved_time >= 60 * t->o->checkpoint_minutes;
 }
 
+static bool wants_to_stop(const struct trainer *t)
+{
+    return t->o->hooks->stops && t->o->hooks->stops(t->o->user);
+}
+
+static bool is_async(const struct trainer *t)
+{
+    return t->o->workers > 0;
+}
+
+/* Collective. What every worker has of its own becomes the mean of all. */
+static bool average(struct trainer *t, struct wf_err *err)
+{
+    struct wf_comm *const comm = t->o->comm;
+    struct wf_run *const run = t->o->full.run;
+    const size_t count = wf_run_state_count(run);
+    float *const states = wf_run_states(run);
+    double loss[] = { t->at.loss_sum, t->at.loss_samples };
+    struct wf_request *request = NULL;
+    if (!wf_comm_sum_begin(comm, states, count, WF_F32, &request, err) ||
+        !wf_comm_sum_end(comm, request, err) ||
+        !wf_comm_sum_begin(comm, loss, 2, WF_F64, &request, err) ||
+        !wf_comm_sum_end(comm, request, err))
+        return false;
+    const int ranks = wf_comm_size(comm);
+    for (size_t i = 0; i < count; i++)
+        states[i] /= (float)ranks;
+    t->at.loss_sum = loss[0] / ranks;
+    t->at.loss_samples = loss[1] / ranks;
+    return true;
+}
+
+/* Workers with batches of their own meet only where the server calls them, or an epoch ends: then
+ * `*met`, and all have the same weights and statistics. */
+static bool come_together(struct trainer *t, bool ok, bool *met, struct wf_err *err)
+{
+    struct wf_worker *const worker = t->o->learner->options.worker;
+    *met = t->at.batch >= t->batches || worker->reply.meets;
+    if (!ok) {
+        wf_comm_abort(t->o->comm, err); /* nobody comes to agree */
+        return false;
+    }
+    return !*met || (wf_worker_meet(worker, t->o->full.run, err) && average(t, err));
+}
+
 /* Collective. What anybody asked for is asked of all. */
 static bool meet(struct trainer *t, bool ok, int64_t asked[QUESTIONS], struct wf_err *err)
 {
@@ -77,8 +122,14 @@ static bool meet(struct trainer *t, bool ok, int64_t asked[QUESTIONS], struct wf
         *err = t->hooks_err;
         ok = false;
     }
+    bool met = true;
+    memset(asked, 0, QUESTIONS * sizeof *asked);
+    if (is_async(t) && !come_together(t, ok, &met, err))
+        return false;
+    if (!met)
+        return true;
     asked[FAILED] = !ok;
-    asked[STOP] = t->o->hooks->stops && t->o->hooks->stops(t->o->user);
+    asked[STOP] = wants_to_stop(t);
     asked[SAVE] = is_due(t);
     struct wf_request *request = NULL;
     if (!wf_comm_sum_begin(t->o->comm, asked, QUESTIONS, WF_I64, &request, err) ||
@@ -91,7 +142,10 @@ static bool meet(struct trainer *t, bool ok, int64_t asked[QUESTIONS], struct wf
 static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 {
     bool ok = true;
-    if (t->writes && t->o->hooks->save)
+    struct wf_learner_options *const l = &t->o->learner->options;
+    if (t->writes && l->worker)
+        ok = wf_worker_fetch(l->worker, l->optim, err);
+    if (ok && t->writes && t->o->hooks->save)
         ok = t->o->hooks->save(t->o->user, &t->at, is_best, err);
     t->saved = true;
     t->saved_step = t->at.step;
@@ -139,6 +193,9 @@ static bool pass(struct trainer *t, struct wf_err *err)
     const int64_t *const e = net->image->shape.at;
     const double samples = (double)e[WF_N];
     double loss = 0, weight = samples;
+    struct wf_worker *const worker = t->o->learner->options.worker;
+    if (worker && !wf_worker_pull(worker, run, err))
+        return false;
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
     if (!read_number(run, net->loss, 0, &loss, err) ||
@@ -150,7 +207,9 @@ static bool pass(struct trainer *t, struct wf_err *err)
     t->sum.loss += weight * loss;
     t->sum.weight += weight;
     t->sum.samples += samples;
-    t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W];
+    /* Where every worker has a batch of its own, the others have made as many meanwhile. */
+    t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
+                     (is_async(t) ? t->o->workers : 1);
     t->sum.seconds += now() - start + t->input;
     t->sum.comm += wf_run_times(run).comm;
     t->sum.input += t->input;
@@ -200,6 +259,9 @@ static bool update(struct trainer *t, struct wf_err *err)
     if (t->o->schedule)
         l->options.optim->lr =
             wf_schedule_lr(t->o->schedule, &t->at.schedule, t->at.step, t->steps);
+    if (l->options.worker)
+        l->options.worker->asks = wants_to_stop(t) || is_due(t);
+    l->last = t->at.batch >= t->batches;
     if (!wf_learner_update(l, t->part->run, err))
         return false;
     t->sum.seconds += now() - start;
@@ -285,6 +347,8 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     struct wf_epoch_report report = { .epoch = t->at.epoch,
                                       .step = t->at.step,
                                       .train_loss = mean_loss(t) };
+    if (t->o->learner->options.worker)
+        report.server = &t->o->learner->options.worker->reply;
     bool seen;
     if (!validate(t, &report, &seen, err))
         return false;
@@ -382,6 +446,8 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     bool over = false, ok = true;
     while (ok && !over && t.at.epoch < options->epochs)
         ok = advance(&t, &over, err);
+    if (!ok && is_async(&t))
+        wf_comm_abort(options->comm, err); /* the others are not on their way to agree */
     if (ok && !t.hooks_ok)
         *err = t.hooks_err;
     ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);

@@ -35,7 +35,8 @@ struct wf_step_report {
 };
 
 struct wf_epoch_report {
-    int64_t epoch, step; /* the epoch that ended, from 0; updates done */
+    const struct wf_reply *server; /* NULL: there is none */
+    int64_t epoch, step;           /* the epoch that ended, from 0; updates done */
     double train_loss;
     const struct wf_validator *validated; /* NULL: not this time */
     double metric;
@@ -61,6 +62,7 @@ struct wf_trainer_options {
     struct wf_trainer_part full; /* weights and optimiser as `start` says */
     struct wf_trainer_part rest; /* for wf_loader_rest() rows, beside the other; NULL: filled up */
     struct wf_learner *learner;
+    int workers; /* that each train on batches of their own (WF_SYNC_ASYNC); 0: all ranks on one */
     const struct wf_schedule *schedule; /* NULL: the optimiser's own rate, always */
     struct wf_loader *loader;
     struct wf_validator *validator; /* NULL: the training loss says which epoch is best */
