@@ -49,3 +49,13 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
 else()
     message(STATUS "the CUDA kernels are not tested: no C++ compiler to emulate them with")
 endif()
+
+if(WF_HAVE_CUDA)
+    wf_cuda_test(test_cuda_kernels cuda_kernels.gpu
+        tests/cuda/test_cuda_kernels.c tests/cuda/device.c ${own_table})
+    add_executable(bench_gpu_kernels bench/gpu/kernels.c)
+    set_target_properties(bench_gpu_kernels PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+    target_include_directories(bench_gpu_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(bench_gpu_kernels PRIVATE wf_flags wf_deps libwidefield_static)
+endif()

@@ -73,13 +73,13 @@ inline Columns columns_over(const struct wf_region &work, bool by_sample, const 
     return g;
 }
 
-/* `blocks` in all, about, when each thread has at least `each` positions. */
+/* At most `blocks` in all, so that they run at once, and at least `each` positions for a thread. */
 inline dim3 columns_grid(const Columns &g, int threads, int each, int blocks)
 {
     const int64_t slots = threads / g.across;
     const int64_t parts = ceil_div(g.channels, (int64_t)g.across * g.v);
     const int64_t most = ceil_div(g.positions.count, slots * each);
-    const int64_t want = ceil_div(blocks, parts * g.rows);
+    const int64_t want = blocks / (parts * g.rows);
     return dim3((unsigned)larger<int64_t>(1, smaller(most, want)), (unsigned)parts,
                 (unsigned)g.rows);
 }

@@ -111,6 +111,16 @@ template <> struct To<f16> {
     }
 };
 
+/* a * b + c, rounded once: the build does not fuse on its own. */
+__device__ inline float fused(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+__device__ inline double fused(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
 /* One element of any dtype, for tables, targets and rare layouts. */
 __device__ inline double any_get(int dtype, const void *data, int64_t at)
 {

@@ -10,47 +10,68 @@
 namespace wf
 {
 
-enum { APPLY_BLOCKS = 8 * MULTIPROCESSORS };
+enum { TOGETHER = 3 /* blocks on a multiprocessor */, APPLY_BLOCKS = TOGETHER * MULTIPROCESSORS };
+
+/* What a thread keeps of its channels. */
+template <int V> struct Affine {
+    float mean[V], scale[V], bias[V];
+
+    __device__ Affine(const Columns &g, const Lane &lane, const Norm &norm, int64_t row)
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const int64_t c = g.first_channel + lane.c + j;
+            mean[j] = norm.mean(row, c);
+            scale[j] = norm.rstd(row, c) * norm.weight(c);
+            bias[j] = norm.bias(c);
+        }
+    }
+};
+
+/* Side `i` at the thread's channels. */
+template <class T> __device__ inline T *side(const Columns &g, const Lane &lane, int i)
+{
+    return (T *)g.data[i] + blockIdx.z * g.row[i] + lane.c * g.step[i];
+}
+
+template <int Depth, bool Linear, class T, int V>
+__device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine<V> &a, float below,
+                                const T *from, T *to, int64_t p)
+{
+    Vec<T, V> x[Depth];
+    int64_t offset[Depth][2];
+#pragma unroll
+    for (int d = 0; d < Depth; d++) {
+        g.positions.at<Linear>(p + d * lane.stride, offset[d]);
+        x[d].load(from + offset[d][0]);
+    }
+#pragma unroll
+    for (int d = 0; d < Depth; d++) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float z = fused(x[d].get(j) - a.mean[j], a.scale[j], a.bias[j]);
+            x[d].set(j, z > 0 ? z : z * below);
+        }
+        x[d].store(to + offset[d][1]);
+    }
+}
 
 template <class T, int V, bool Linear>
-__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? 4 : 2)
+__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_apply(const Columns g, const Norm norm)
 {
     enum { DEPTH = 4 };
     const Lane lane(g);
     if (!lane.active)
         return;
-    const int64_t row = g.first_row + blockIdx.z;
-    float mean[V], scale[V], bias[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        const int64_t c = g.first_channel + lane.c + j;
-        mean[j] = norm.mean(row, c);
-        scale[j] = norm.rstd(row, c) * norm.weight(c);
-        bias[j] = norm.bias(c);
-    }
-    const T *const from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
-    T *const to = (T *)g.data[1] + blockIdx.z * g.row[1] + lane.c * g.step[1];
-    for (int64_t p = lane.first; p < g.positions.count; p += lane.stride * DEPTH) {
-        Vec<T, V> x[DEPTH];
-        int64_t offset[DEPTH][2];
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++)
-            if (p + d * lane.stride < g.positions.count) {
-                g.positions.at<Linear>(p + d * lane.stride, offset[d]);
-                x[d].load(from + offset[d][0]);
-            }
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++)
-            if (p + d * lane.stride < g.positions.count) {
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                    const float z = (x[d].get(j) - mean[j]) * scale[j] + bias[j];
-                    x[d].set(j, z > 0 ? z : z * norm.below);
-                }
-                x[d].store(to + offset[d][1]);
-            }
-    }
+    const Affine<V> a(g, lane, norm, g.first_row + blockIdx.z);
+    const T *const from = side<const T>(g, lane, 0);
+    T *const to = side<T>(g, lane, 1);
+    int64_t p = lane.first;
+    for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
+        apply_at<DEPTH, Linear>(g, lane, a, norm.below, from, to, p);
+    for (; p < g.positions.count; p += lane.stride)
+        apply_at<1, Linear>(g, lane, a, norm.below, from, to, p);
 }
 
 /* Where k0 and k1 come from: q, or sums over groups that were made before (`means` [row][2][G]). */
@@ -84,50 +105,58 @@ struct Back {
     }
 };
 
+/* ... and on the way back. */
+template <int V> struct AffineBack {
+    Affine<V> a;
+    float k0[V], k1[V];
+
+    __device__ AffineBack(const Columns &g, const Lane &lane, const Back &back, int64_t row)
+        : a(g, lane, back.norm, row)
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            back.factors(row, g.first_channel + lane.c + j, &k0[j], &k1[j]);
+    }
+};
+
+template <int Depth, bool Linear, class T, int V>
+__device__ inline void back_at(const Columns &g, const Lane &lane, const AffineBack<V> &b,
+                               float below, int64_t p)
+{
+    Vec<T, V> x[Depth], dy[Depth];
+    int64_t offset[Depth][3];
+#pragma unroll
+    for (int d = 0; d < Depth; d++) {
+        g.positions.at<Linear>(p + d * lane.stride, offset[d]);
+        x[d].load(side<const T>(g, lane, 0) + offset[d][0]);
+        dy[d].load(side<const T>(g, lane, 1) + offset[d][1]);
+    }
+#pragma unroll
+    for (int d = 0; d < Depth; d++) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float t = x[d].get(j) - b.a.mean[j], up = dy[d].get(j);
+            const float gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? up : up * below;
+            dy[d].set(j, fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
+        }
+        dy[d].store(side<T>(g, lane, 2) + offset[d][2]);
+    }
+}
+
 template <class T, int V, bool Linear>
-__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? 3 : 2)
+__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_back(const Columns g, const Back back)
 {
     enum { DEPTH = 2 };
     const Lane lane(g);
     if (!lane.active)
         return;
-    const Norm &norm = back.norm;
-    const int64_t row = g.first_row + blockIdx.z;
-    float mean[V], scale[V], bias[V], k0[V], k1[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        const int64_t c = g.first_channel + lane.c + j;
-        mean[j] = norm.mean(row, c);
-        scale[j] = norm.rstd(row, c) * norm.weight(c);
-        bias[j] = norm.bias(c);
-        back.factors(row, c, &k0[j], &k1[j]);
-    }
-    const T *const x_from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
-    const T *const dy_from = (const T *)g.data[1] + blockIdx.z * g.row[1] + lane.c * g.step[1];
-    T *const to = (T *)g.data[2] + blockIdx.z * g.row[2] + lane.c * g.step[2];
-    for (int64_t p = lane.first; p < g.positions.count; p += lane.stride * DEPTH) {
-        Vec<T, V> x[DEPTH], dy[DEPTH];
-        int64_t offset[DEPTH][3];
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++)
-            if (p + d * lane.stride < g.positions.count) {
-                g.positions.at<Linear>(p + d * lane.stride, offset[d]);
-                x[d].load(x_from + offset[d][0]);
-                dy[d].load(dy_from + offset[d][1]);
-            }
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++)
-            if (p + d * lane.stride < g.positions.count) {
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                    const float t = x[d].get(j) - mean[j], up = dy[d].get(j);
-                    const float gradient = t * scale[j] + bias[j] > 0 ? up : up * norm.below;
-                    dy[d].set(j, gradient * scale[j] - k0[j] - t * k1[j]);
-                }
-                dy[d].store(to + offset[d][2]);
-            }
-    }
+    const AffineBack<V> b(g, lane, back, g.first_row + blockIdx.z);
+    int64_t p = lane.first;
+    for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
+        back_at<DEPTH, Linear, T>(g, lane, b, back.norm.below, p);
+    for (; p < g.positions.count; p += lane.stride)
+        back_at<1, Linear, T>(g, lane, b, back.norm.below, p);
 }
 
 /* The means over a group of channels of g * w and g * w * xhat: one warp each. */

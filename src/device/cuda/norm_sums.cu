@@ -7,7 +7,7 @@ namespace wf
 
 /* g and g * xhat with g = dy * act'(z). Summed is g * (x - mean); 1 / sqrt(var) comes at the end. */
 template <class T, int V> struct NormSums {
-    enum { SUMS = 2, IN = 2, DEPTH = 4 };
+    enum { SUMS = 2, IN = 2, DEPTH = sizeof(T) > 2 ? 2 : 3 };
     struct Loaded {
         Vec<T, V> x, dy;
     };
@@ -34,9 +34,9 @@ template <class T, int V> struct NormSums {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const float t = l.x.get(j) - mean[j], dy = l.dy.get(j);
-            const float d = t * scale[j] + bias[j] > 0 ? dy : dy * norm.below;
+            const float d = fused(t, scale[j], bias[j]) > 0 ? dy : dy * norm.below;
             sum[0][j] += (A)d;
-            sum[1][j] += (A)d * (A)t;
+            sum[1][j] = fused((A)d, (A)t, sum[1][j]);
         }
     }
     __device__ void end(const Columns &g, const Lane &lane, int64_t row, double (&sum)[2][V]) const

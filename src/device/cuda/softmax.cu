@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T, int V> struct LayerSums {
-    enum { SUMS = 2, IN = 2, DEPTH = 4 };
+    enum { SUMS = 2, IN = 2, DEPTH = 2 };
     struct Loaded {
         Vec<T, V> x, dy;
         float mean, rstd;

@@ -6,7 +6,7 @@ namespace wf
 
 /* x, and with Sums == 2 its square. */
 template <class T, int V, int Sums> struct Powers {
-    enum { SUMS = Sums, IN = 1, DEPTH = 8 };
+    enum { SUMS = Sums, IN = 1, DEPTH = sizeof(T) > 2 ? 4 : 8 };
     typedef Vec<T, V> Loaded;
 
     __device__ void begin(const Columns &, const Lane &, int64_t)
@@ -23,7 +23,7 @@ template <class T, int V, int Sums> struct Powers {
             const A value = (A)x.get(j);
             sum[0][j] += value;
             if (Sums > 1)
-                sum[Sums - 1][j] += value * value;
+                sum[Sums - 1][j] = fused(value, value, sum[Sums - 1][j]);
         }
     }
     __device__ void end(const Columns &, const Lane &, int64_t, double (&)[Sums][V]) const

@@ -33,13 +33,6 @@ struct Parts {
     double factor;
 };
 
-template <class T> struct Partial {
-    typedef float type;
-};
-template <> struct Partial<float> {
-    typedef double type;
-};
-
 __device__ inline void put_sum(const Columns &g, const Parts &out, int kind, int64_t c, double sum)
 {
     out.out[kind].put(g.first_row + blockIdx.z, out.first[kind] + g.first_channel + c,
@@ -131,47 +124,60 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
     }
 }
 
+/* Depth positions from p on: all loads first, then their sum. */
+template <class T, int Depth, bool Linear, class F, int Sums, int V>
+__device__ inline void add_positions(const Columns &g, const Lane &lane, const F &f, int64_t p,
+                                     double (&total)[Sums][V])
+{
+    typename F::Loaded x[Depth];
+#pragma unroll
+    for (int d = 0; d < Depth; d++) {
+        const int64_t at = p + d * lane.stride;
+        int64_t offset[F::IN];
+        g.positions.at<Linear>(at, offset);
+#pragma unroll
+        for (int i = 0; i < F::IN; i++)
+            offset[i] += blockIdx.z * g.row[i] + lane.c * g.step[i];
+        f.load(g, offset, at, x[d]);
+    }
+    if constexpr (sizeof(T) > 2) {
+#pragma unroll
+        for (int d = 0; d < Depth; d++)
+            f.add(x[d], total);
+    } else {
+        float sum[Sums][V] = {};
+#pragma unroll
+        for (int d = 0; d < Depth; d++)
+            f.add(x[d], sum);
+#pragma unroll
+        for (int s = 0; s < Sums; s++)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                total[s][j] += (double)sum[s][j];
+    }
+}
+
 template <class T, int V, bool Linear, class F>
 __global__ void __launch_bounds__(SUM_THREADS)
     column_sums(const Columns g, const F given, const Parts out)
 {
-    enum { SUMS = F::SUMS, IN = F::IN, DEPTH = F::DEPTH };
+    enum { SUMS = F::SUMS, DEPTH = Linear ? F::DEPTH : F::DEPTH / 2 };
     static_assert((int)SUMS * V * (int)ACROSS_MOST <= (int)SUM_FEW_THREADS,
                   "a thread for each sum");
     enum { ROOM = SUM_THREADS / 32 * ACROSS_MOST * V * SUMS };
     __shared__ double shared[(int)ROOM < (int)SUM_THREADS ? (int)SUM_THREADS : (int)ROOM];
-    typedef typename Partial<T>::type A;
     double total[SUMS][V] = {};
     const Lane lane(g);
     F f = given;
     if (lane.active) {
-        f.begin(g, lane, g.first_row + blockIdx.z);
-        for (int64_t p = lane.first; p < g.positions.count; p += lane.stride * DEPTH) {
-            typename F::Loaded x[DEPTH];
-            A sum[SUMS][V] = {};
-#pragma unroll
-            for (int d = 0; d < DEPTH; d++) {
-                const int64_t at = p + d * lane.stride;
-                int64_t offset[IN];
-                if (at < g.positions.count) {
-                    g.positions.at<Linear>(at, offset);
-#pragma unroll
-                    for (int i = 0; i < IN; i++)
-                        offset[i] += blockIdx.z * g.row[i] + lane.c * g.step[i];
-                    f.load(g, offset, at, x[d]);
-                }
-            }
-#pragma unroll
-            for (int d = 0; d < DEPTH; d++)
-                if (p + d * lane.stride < g.positions.count)
-                    f.add(x[d], sum);
-#pragma unroll
-            for (int s = 0; s < SUMS; s++)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    total[s][j] += (double)sum[s][j];
-        }
-        f.end(g, lane, g.first_row + blockIdx.z, total);
+        const int64_t row = g.first_row + blockIdx.z;
+        int64_t p = lane.first;
+        f.begin(g, lane, row);
+        for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
+            add_positions<T, DEPTH, Linear>(g, lane, f, p, total);
+        for (; p < g.positions.count; p += lane.stride)
+            add_positions<T, 1, Linear>(g, lane, f, p, total);
+        f.end(g, lane, row, total);
     }
     put_part<SUMS, V>(g, out, total, shared);
     if (out.tickets && ends_last(out))
