@@ -11,7 +11,7 @@
 /* The drawing, in its own units. */
 static const double WIDTH = 1200, LEFT = 70, RIGHT = 16, TOP = 64;
 static const double COMPUTE = 24, LANE = 7, GAP = 18;
-enum { LANES = 6, TICKS = 8 };
+enum { FETCHES = 2, SUMS = 5, LANES = FETCHES + SUMS, TICKS = 8 }; /* lanes of what travels */
 
 static const struct {
     const char *name, *colour;
@@ -161,11 +161,12 @@ static bool joins(const struct drawing *d, const struct wf_event *a, const struc
            x_of(d, b->end) - x_of(d, a->start) < 0.6;
 }
 
-/* The first lane that is free; the last takes what has no room. */
+/* The first lane of its kind that is free; the last takes what has no room. */
 static int lane_for(double until[LANES], const struct wf_event *e)
 {
-    int lane = 0;
-    while (lane < LANES - 1 && until[lane] > e->start)
+    int lane = e->kind == WF_EVENT_FETCH ? 0 : FETCHES;
+    const int last = e->kind == WF_EVENT_FETCH ? FETCHES - 1 : LANES - 1;
+    while (lane < last && until[lane] > e->start)
         lane++;
     until[lane] = fmax(until[lane], e->end);
     return lane;

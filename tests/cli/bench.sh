@@ -32,3 +32,24 @@ expect 1 verify "${args[@]}" comm.wire=bf16
 expect 0 verify "${args[@]}" comm.wire=bf16 --tolerance 0.02 --json
 json 'j["grad_rel"] > 1e-5'
 refused 2 verify "${args[@]}" comm.allreduce=star -- "tree"
+
+# With and without overlap, on threads; the timeline of every rank, as a trace and as a picture.
+expect 0 bench "${args[@]}" --steps 2 --warmup 0 --mesh space=2x1 --overlap --json
+json 'j["ms"] > 0 and j["ms_without"] > 0 and j["comm_ms"] >= 0 and j["comm_ms_without"] > 0'
+json 'abs(j["hidden"] - (1 - j["comm_ms"] / j["comm_ms_without"])) < 1e-9 and j["ranks"] == 2'
+expect 0 bench "${args[@]}" --steps 1 --warmup 0 --mesh data=2 --overlap
+prints "with overlap" "without" "hidden"
+expect 0 bench "${args[@]}" --steps 1 --warmup 0 --mesh space=2x1 --timeline t.json --json
+expect 0 bench "${args[@]}" --steps 1 --warmup 0 --mesh space=2x1 --timeline t.svg --json
+python3 - . <<'END' || fail "the timeline is not what it should be"
+import json, sys
+import xml.etree.ElementTree as xml
+events = json.load(open(sys.argv[1] + "/t.json"))["traceEvents"]
+assert {e["pid"] for e in events} == {0, 1}
+assert {e["cat"] for e in events if "cat" in e} >= {"forward", "backward", "waiting", "rims on their way",
+                                                    "sums on their way"}
+begins = [(e["cat"], e["id"]) for e in events if e["ph"] == "b"]
+assert begins and sorted(begins) == sorted((e["cat"], e["id"]) for e in events if e["ph"] == "e")
+assert all(e["dur"] >= 0 for e in events if e["ph"] == "X")
+assert len(xml.parse(sys.argv[1] + "/t.svg").getroot().findall("{http://www.w3.org/2000/svg}rect")) > 50
+END

@@ -11,7 +11,7 @@
  *   rows      weight gradients, in strips that are added up in f64: an f32 that runs over a whole
  *             image loses digits, and then a cut image has another gradient than a whole one. In
  *             bf16, which copies both images into scratch, strips are faster and need a tenth of it
- *   pad       padding that no fast kernel takes, and windows that hit nothing but padding
+ *   pad       padding that no fast kernel takes, or not rightly
  *   split     groups that no fast kernel takes
  *   wide      bf16 on a machine without bf16 kernels
  *   columns, channels   oneDNN 2.x with AMX: see wf_dnnl_has_traps()
@@ -200,6 +200,15 @@ static bool is_missed(const struct wf_dnnl_step *s, struct wf_region dst, struct
            !taps_meet(s, dst, src, WF_W);
 }
 
+/* Its weight gradient of volumes goes wrong where a window reaches past both ends of the depth. */
+static bool is_deep_window(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src)
+{
+    const struct wf_region reach = reach_of(s, dst);
+    const bool padded = reach.lo[WF_D] < src.lo[WF_D] || reach.hi[WF_D] > src.hi[WF_D];
+    return s->pass == WF_DNNL_WEIGHTS && s->kernel[0] > 1 && padded &&
+           wf_region_extent(src, WF_D) <= span_of(s, WF_D);
+}
+
 /* False where oneDNN has nothing for it. */
 static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, int64_t group,
                       struct wf_region dst)
@@ -210,7 +219,8 @@ static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, i
     src.hi[WF_C] = src.lo[WF_C] + s->in / parts;
     dst.lo[WF_C] = group * (s->out / parts);
     dst.hi[WF_C] = dst.lo[WF_C] + s->out / parts;
-    if (wf_region_is_empty(src) || (!form->pad && is_missed(s, dst, src)))
+    if (wf_region_is_empty(src) ||
+        (!form->pad && (is_missed(s, dst, src) || is_deep_window(s, dst, src))))
         return false;
     struct wf_dnnl_piece piece = { .src = pack_of(&s->src, form, src),
                                    .dst = pack_of(&s->dst, form, dst),
