@@ -292,6 +292,8 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->info.notes = ds->notes.items ? ds->notes.items : none;
     ds->info.problem_texts = ds->problems.items ? ds->problems.items : none;
     ds->info.problems = (int64_t)ds->problems.count;
+    if (ok && ds->info.labels == WF_LABELS_IMAGE)
+        ds->keep = wf_keep_new(ds->info.samples);
     if (ok)
         return ds;
     wf_dataset_free(ds);
@@ -303,6 +305,7 @@ void wf_dataset_free(struct wf_dataset *ds)
     if (!ds)
         return;
     free(ds->moved);
+    wf_keep_free(ds->keep, ds->info.samples);
     free(ds->entries);
     free(ds->notes.items);
     free(ds->problems.items);

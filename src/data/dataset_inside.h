@@ -13,10 +13,11 @@
 #include "image/raster.h"
 
 enum {
-    WF_DATA_OPEN = 8,        /* files that a reader keeps open */
-    WF_DATA_SCAN = 64 << 20, /* mask pixels looked at when a dataset is opened */
-    WF_DATA_PIECE = 4 << 20, /* pixels of a piece that is read at once */
-    WF_DATA_WINDOW = 256,    /* side of the windows that large images are sampled by */
+    WF_DATA_OPEN = 8,          /* files that a reader keeps open */
+    WF_DATA_SCAN = 64 << 20,   /* mask pixels looked at when a dataset is opened */
+    WF_DATA_PIECE = 4 << 20,   /* pixels of a piece that is read at once */
+    WF_DATA_WINDOW = 256,      /* side of the windows that large images are sampled by */
+    WF_DATA_SMALL = 256 << 10, /* numbers of an image that may stay in memory */
 };
 
 struct wf_texts {
@@ -56,8 +57,16 @@ struct wf_dataset {
     int named;                     /* classes that have a name from a file */
     bool coded;                    /* ... and values too: nothing is left to find out */
     struct wf_texts notes, problems;
-    uint64_t *moved; /* bytes that readers had read when they were freed; threads add to it */
+    uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
+    struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
 };
+
+/* --- small images that stay in memory (keep.c), for all threads --- */
+struct wf_keep *wf_keep_new(int64_t samples);
+void wf_keep_free(struct wf_keep *keep, int64_t samples);
+/* The bytes of the whole image, or NULL; then `*is_asked` tells whether it should be offered. */
+const uint8_t *wf_keep_find(const struct wf_keep *keep, int64_t sample, bool *is_asked);
+void wf_keep_offer(struct wf_keep *keep, int64_t sample, const float *pixels, int64_t count);
 
 /* --- for layouts --- */
 /* Texts are copied. The next entry is valid until the next call. */

@@ -190,7 +190,7 @@ static bool check_finite(const struct wf_entry *e, const struct wf_region *windo
                       i % channels);
 }
 
-static bool read_image(struct wf_reader *reader, const struct wf_entry *e,
+static bool read_files(struct wf_reader *reader, const struct wf_entry *e,
                        const struct wf_region *window, float *image, struct wf_err *err)
 {
     bool ok;
@@ -209,6 +209,57 @@ static bool read_image(struct wf_reader *reader, const struct wf_entry *e,
                  wf_raster_read_window(r, window, 0, channels, WF_F32, image, err);
     }
     return ok && check_finite(e, window, image, err);
+}
+
+/* The part of a whole image that a window is. */
+static void cut_window(const struct wf_entry *e, const uint8_t *whole,
+                       const struct wf_region *window, float *image)
+{
+    const int64_t *const extent = e->sample.extent;
+    const int64_t run = wf_region_extent(*window, WF_W) * extent[WF_C];
+    for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
+        for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
+            const uint8_t *const from =
+                whole + ((d * extent[WF_H] + h) * extent[WF_W] + window->lo[WF_W]) * extent[WF_C];
+            for (int64_t i = 0; i < run; i++)
+                *image++ = from[i];
+        }
+}
+
+/* Reads the whole image, for this time and for those that follow. */
+static bool offer_image(struct wf_reader *reader, int64_t sample, int64_t count, struct wf_err *err)
+{
+    const struct wf_entry *const e = &reader->ds->entries[sample];
+    const struct wf_region all = wf_dataset_extent(reader->ds, sample);
+    float *const pixels = malloc((size_t)count * sizeof *pixels);
+    if (!pixels)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", e->sample.image);
+    const bool ok = read_files(reader, e, &all, pixels, err);
+    if (ok)
+        wf_keep_offer(reader->ds->keep, sample, pixels, count);
+    free(pixels);
+    return ok;
+}
+
+static bool read_image(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
+                       float *image, struct wf_err *err)
+{
+    const struct wf_entry *const e = &reader->ds->entries[sample];
+    const int64_t count = wf_region_count(wf_dataset_extent(reader->ds, sample));
+    bool is_asked = false;
+    const uint8_t *kept = NULL;
+    if (reader->ds->keep && count <= WF_DATA_SMALL) {
+        kept = wf_keep_find(reader->ds->keep, sample, &is_asked);
+        if (is_asked) {
+            if (!offer_image(reader, sample, count, err))
+                return false;
+            kept = wf_keep_find(reader->ds->keep, sample, &is_asked);
+        }
+    }
+    if (!kept)
+        return read_files(reader, e, window, image, err);
+    cut_window(e, kept, window, image);
+    return true;
 }
 
 /* --- masks --- */
@@ -304,8 +355,7 @@ bool wf_reader_read(struct wf_reader *reader, int64_t sample, const struct wf_re
     asked.hi[WF_N] = asked.hi[WF_C] = 1;
     WF_BUG_ON(wf_region_is_empty(asked) || !wf_region_contains(all, asked),
               "window outside of sample %" PRId64, sample);
-    const struct wf_entry *const e = &reader->ds->entries[sample];
-    return (!image || read_image(reader, e, window, image, err)) &&
+    return (!image || read_image(reader, sample, window, image, err)) &&
            (!labels || read_labels(reader, sample, window, labels, err));
 }
 

@@ -18,9 +18,10 @@
 #include "data/synth.h"
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE, CLASSES = 10, FILES = 6 };
-enum { FINE = 4 /* samples along each side of a pixel */, STROKES = 4, BEHIND = 3 };
+enum { FINE = 4 /* samples along each side of a pixel */, STROKES = 3, BEHIND = 2 };
 
 static const float pi = 3.14159265f;
+static const float TILT = 0.4f; /* to either side, in radians */
 
 /* --- outlines, about the unit disc --- */
 
@@ -131,7 +132,7 @@ static void pick_color(struct scene *s)
     for (int64_t k = 0; k < TRIES; k++) {
         for (int c = 0; c < 3; c++)
             s->color[c] = drawn(s, COLOR, k * 3 + c, 0, 1);
-        if (apart(s->color, s->ground[0]) > 0.4f && apart(s->color, s->ground[1]) > 0.4f)
+        if (apart(s->color, s->ground[0]) > 0.55f && apart(s->color, s->ground[1]) > 0.55f)
             return;
     }
 }
@@ -145,8 +146,8 @@ static void lay_strokes(struct scene *s)
         t->y = drawn(s, STROKE, i * 16 + 2, 0, SIDE);
         t->along_x = cosf(angle);
         t->along_y = sinf(angle);
-        t->length = drawn(s, STROKE, i * 16 + 3, 3, 9);
-        t->width = i < BEHIND ? drawn(s, STROKE, i * 16 + 4, 0.6f, 1.6f) : 0.7f;
+        t->length = drawn(s, STROKE, i * 16 + 3, 3, 7);
+        t->width = i < BEHIND ? drawn(s, STROKE, i * 16 + 4, 0.5f, 1.2f) : 0.5f;
         for (int c = 0; c < 3; c++)
             t->color[c] = drawn(s, STROKE, i * 16 + 5 + c, 0, 1);
     }
@@ -155,21 +156,21 @@ static void lay_strokes(struct scene *s)
 static struct scene scene_of(uint64_t seed, int64_t index)
 {
     struct scene s = { .key = wf_synth_hash(seed, index, 3, 2), .label = (int)(index % CLASSES) };
-    const float turn = drawn(&s, TURN, 0, 0, 2 * pi);
-    s.radius = drawn(&s, SIZE, 0, 6.5f, 12);
-    const float reach = SIDE / 2.0f - 0.8f * s.radius;
+    const float turn = drawn(&s, TURN, 0, -TILT, TILT);
+    s.radius = drawn(&s, SIZE, 0, 8.5f, 13.5f);
+    const float reach = 0.9f * (SIDE / 2.0f - 0.8f * s.radius);
     s.x = SIDE / 2.0f + drawn(&s, PLACE, 0, -reach, reach);
     s.y = SIDE / 2.0f + drawn(&s, PLACE, 1, -reach, reach);
     s.cosine = cosf(turn);
     s.sine = sinf(turn);
     for (int64_t c = 0; c < 3; c++) {
         s.ground[0][c] = drawn(&s, GROUND, c, 0, 1);
-        s.ground[1][c] = s.ground[0][c] + drawn(&s, GROUND, 3 + c, -0.35f, 0.35f);
+        s.ground[1][c] = s.ground[0][c] + drawn(&s, GROUND, 3 + c, -0.25f, 0.25f);
     }
     pick_color(&s);
     lay_strokes(&s);
     s.shade = drawn(&s, SHADE, 0, -0.25f, 0.25f);
-    s.noise = drawn(&s, NOISE, 0, 0.03f, 0.13f);
+    s.noise = drawn(&s, NOISE, 0, 0.02f, 0.1f);
     return s;
 }
 
