@@ -43,6 +43,9 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     target_compile_options(wf_emulated PRIVATE -O2 -Wall -Wextra -Wno-unknown-pragmas
         -Wno-missing-field-initializers -fno-strict-aliasing -ffp-contract=off ${WF_SANITIZE_FLAGS}
         -include ${PROJECT_SOURCE_DIR}/tests/emulate/emulate.h)
+    if(WF_MARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        target_compile_options(wf_emulated PRIVATE -march=${WF_MARCH})   # fma() as an instruction
+    endif()
     wf_cuda_test(test_cuda_kernels_emulated cuda_kernels.emulated
         tests/cuda/test_cuda_kernels.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)

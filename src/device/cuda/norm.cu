@@ -16,14 +16,14 @@ enum { TOGETHER = 3 /* blocks on a multiprocessor */, APPLY_BLOCKS = TOGETHER * 
 template <int V> struct Affine {
     float mean[V], scale[V], bias[V];
 
-    __device__ Affine(const Columns &g, const Lane &lane, const Norm &norm, int64_t row)
+    __device__ Affine(const Columns &g, const Staged<V> &staged)
     {
+        const int from = staged_from<V>(g);
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const int64_t c = g.first_channel + lane.c + j;
-            mean[j] = norm.mean(row, c);
-            scale[j] = norm.rstd(row, c) * norm.weight(c);
-            bias[j] = norm.bias(c);
+            mean[j] = staged.at[MEAN][from + j];
+            scale[j] = staged.at[SCALE][from + j];
+            bias[j] = staged.at[BIAS][from + j];
         }
     }
 };
@@ -61,10 +61,12 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_apply(const Columns g, const Norm norm)
 {
     enum { DEPTH = 4 };
+    __shared__ Staged<V> staged;
     const Lane lane(g);
+    staged.fill(g, norm, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    const Affine<V> a(g, lane, norm, g.first_row + blockIdx.z);
+    const Affine<V> a(g, staged);
     const T *const from = side<const T>(g, lane, 0);
     T *const to = side<T>(g, lane, 1);
     int64_t p = lane.first;
@@ -83,13 +85,13 @@ struct Back {
     int64_t channels;
     int32_t fixed;
 
-    __device__ void factors(int64_t row, int64_t c, float *k0, float *k1) const
+    __device__ void factors(int64_t row, int64_t c, float rstd_of, float *k0, float *k1) const
     {
         *k0 = *k1 = 0;
         if (fixed)
             return;
         const int64_t r = norm.by_sample ? row : 0;
-        const double rstd = (double)norm.rstd(row, c);
+        const double rstd = (double)rstd_of;
         double g, gx;
         if (means) {
             const double *m = means + blockIdx.z * 2 * norm.groups;
@@ -105,17 +107,33 @@ struct Back {
     }
 };
 
-/* ... and on the way back. */
+/* ... and on the way back: k0 and k1. */
+template <int V> struct StagedBack {
+    Staged<V> affine;
+    float k[2][ACROSS_MOST * V];
+
+    __device__ void fill(const Columns &g, const Back &back, int64_t row)
+    {
+        const int64_t first = (int64_t)blockIdx.y * g.across * V;
+        affine.fill(g, back.norm, row);
+        for (int i = (int)threadIdx.x; i < g.across * V && first + i < g.channels; i += THREADS)
+            back.factors(row, g.first_channel + first + i, affine.at[RSTD][i], &k[0][i], &k[1][i]);
+        __syncthreads();
+    }
+};
+
 template <int V> struct AffineBack {
     Affine<V> a;
     float k0[V], k1[V];
 
-    __device__ AffineBack(const Columns &g, const Lane &lane, const Back &back, int64_t row)
-        : a(g, lane, back.norm, row)
+    __device__ AffineBack(const Columns &g, const StagedBack<V> &staged) : a(g, staged.affine)
     {
+        const int from = staged_from<V>(g);
 #pragma unroll
-        for (int j = 0; j < V; j++)
-            back.factors(row, g.first_channel + lane.c + j, &k0[j], &k1[j]);
+        for (int j = 0; j < V; j++) {
+            k0[j] = staged.k[0][from + j];
+            k1[j] = staged.k[1][from + j];
+        }
     }
 };
 
@@ -148,10 +166,12 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_back(const Columns g, const Back back)
 {
     enum { DEPTH = 2 };
+    __shared__ StagedBack<V> staged;
     const Lane lane(g);
+    staged.fill(g, back, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    const AffineBack<V> b(g, lane, back, g.first_row + blockIdx.z);
+    const AffineBack<V> b(g, staged);
     int64_t p = lane.first;
     for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
         back_at<DEPTH, Linear, T>(g, lane, b, back.norm.below, p);

@@ -15,23 +15,60 @@ struct Norm {
     float below;           /* slope of the activation below zero; 1: there is none */
     int32_t by_sample;
 
-    __device__ float mean(int64_t row, int64_t c) const
-    {
-        return (float)s.get(by_sample ? row : 0, c / width);
-    }
-    __device__ float rstd(int64_t row, int64_t c) const
-    {
-        return (float)s.get(by_sample ? row : 0, groups + c / width);
-    }
+    int32_t plain; /* all tables are f32 */
+
     __device__ float weight(int64_t c) const
     {
         return w.data ? (float)w.get(0, c) : 1.0f;
     }
-    __device__ float bias(int64_t c) const
+    /* Of channel c. f32 tables are read at once, without waiting for one after the other. */
+    __device__ void load(int64_t row, int64_t c, float *mean, float *rstd, float *weight_of,
+                         float *bias) const
     {
-        return b.data ? (float)b.get(0, c) : 0.0f;
+        const int64_t r = by_sample ? row : 0, group = c / width;
+        if (plain) {
+            const float *const table = (const float *)s.data + r * s.row;
+            *mean = table[group * s.column];
+            *rstd = table[(groups + group) * s.column];
+            *weight_of = w.data ? ((const float *)w.data)[c * w.column] : 1.0f;
+            *bias = b.data ? ((const float *)b.data)[c * b.column] : 0.0f;
+        } else {
+            *mean = (float)s.get(r, group);
+            *rstd = (float)s.get(r, groups + group);
+            *weight_of = weight(c);
+            *bias = b.data ? (float)b.get(0, c) : 0.0f;
+        }
     }
 };
+
+/* What kernels keep of a channel: y = act((x - mean) * scale + bias). */
+enum { MEAN, SCALE, BIAS, RSTD, AFFINE };
+
+/* Of the block's channels, made once for all of its threads. */
+template <int V> struct Staged {
+    float at[AFFINE][ACROSS_MOST * V];
+
+    __device__ void fill(const Columns &g, const Norm &norm, int64_t row)
+    {
+        const int64_t first = (int64_t)blockIdx.y * g.across * V;
+        for (int i = (int)threadIdx.x; i < g.across * V && first + i < g.channels;
+             i += (int)blockDim.x) {
+            float mean, rstd, weight, bias;
+            norm.load(row, g.first_channel + first + i, &mean, &rstd, &weight, &bias);
+            at[MEAN][i] = mean;
+            at[SCALE][i] = rstd * weight;
+            at[BIAS][i] = bias;
+            at[RSTD][i] = rstd;
+        }
+        __syncthreads();
+    }
+};
+
+/* A thread's first channel among the block's. */
+template <int V> __device__ inline int staged_from(const Columns &g)
+{
+    return ((int)threadIdx.x & (g.across - 1)) * V;
+}
 
 inline Norm norm_of(const struct wf_call *call)
 {
@@ -42,7 +79,10 @@ inline Norm norm_of(const struct wf_call *call)
                a->groups,
                call->node->in[X]->shape.at[WF_C] / a->groups,
                1.0f,
-               (int32_t)a->per_sample };
+               (int32_t)a->per_sample,
+               0 };
+    n.plain = n.s.dtype == WF_F32 && (!n.w.data || n.w.dtype == WF_F32) &&
+              (!n.b.data || n.b.dtype == WF_F32);
     if (a->act != WF_ACT_NONE)
         n.below = a->act == WF_RELU ? 0.0f : (float)a->slope;
     return n;

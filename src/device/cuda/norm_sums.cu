@@ -14,14 +14,16 @@ template <class T, int V> struct NormSums {
     Norm norm;
     float mean[V], scale[V], bias[V];
 
-    __device__ void begin(const Columns &g, const Lane &lane, int64_t row)
+    __device__ void begin(const Columns &g, const Lane &, int64_t row)
     {
+        __shared__ Staged<V> staged;
+        const int from = staged_from<V>(g);
+        staged.fill(g, norm, row);
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const int64_t c = g.first_channel + lane.c + j;
-            mean[j] = norm.mean(row, c);
-            scale[j] = norm.rstd(row, c) * norm.weight(c);
-            bias[j] = norm.bias(c);
+            mean[j] = staged.at[MEAN][from + j];
+            scale[j] = staged.at[SCALE][from + j];
+            bias[j] = staged.at[BIAS][from + j];
         }
     }
     __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t, Loaded &l) const
@@ -42,8 +44,11 @@ template <class T, int V> struct NormSums {
     __device__ void end(const Columns &g, const Lane &lane, int64_t row, double (&sum)[2][V]) const
     {
 #pragma unroll
-        for (int j = 0; j < V; j++)
-            sum[1][j] *= (double)norm.rstd(row, g.first_channel + lane.c + j);
+        for (int j = 0; j < V; j++) {
+            float unused, rstd;
+            norm.load(row, g.first_channel + lane.c + j, &unused, &rstd, &unused, &unused);
+            sum[1][j] *= (double)rstd;
+        }
     }
 };
 

@@ -3,7 +3,8 @@
  *
  *     enum { SUMS = kinds of sums, IN = sides it loads, DEPTH = positions in flight };
  *     struct Loaded;
- *     void begin(g, lane, row)             registers that belong to the thread's channels
+ *     void begin(g, lane, row)             registers that belong to the thread's channels; all threads
+ *                                          of the block come here
  *     void load(g, offset, c, p, x)        what position p asks of memory
  *     void add(x, sum)                     sum[kind][channel] += ...
  *     void end(sum)                        once, when a thread has all of its positions
@@ -169,10 +170,10 @@ __global__ void __launch_bounds__(SUM_THREADS)
     double total[SUMS][V] = {};
     const Lane lane(g);
     F f = given;
+    const int64_t row = g.first_row + blockIdx.z;
+    f.begin(g, lane, row);
     if (lane.active) {
-        const int64_t row = g.first_row + blockIdx.z;
         int64_t p = lane.first;
-        f.begin(g, lane, row);
         for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
             add_positions<T, DEPTH, Linear>(g, lane, f, p, total);
         for (; p < g.positions.count; p += lane.stride)
