@@ -480,6 +480,8 @@ static void compute(struct wf_run *run, int s)
     if (step->kind == WF_STEP_KERNEL) {
         run->calls[s].step = run->step;
         step->kernel->run(&run->calls[s]);
+        if (run->device->ran)
+            run->device->ran(run->context, &run->calls[s]);
     } else {
         run->device->copy(run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
     }

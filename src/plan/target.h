@@ -98,6 +98,9 @@ struct wf_device {
     void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */
     void (*host_free)(struct wf_context *context, void *memory);
     bool (*synchronize)(struct wf_context *context, struct wf_err *err);
+    /* A pass over the plan begins, with this number; a kernel was run. */
+    void (*start)(struct wf_context *context, uint64_t step);
+    void (*ran)(struct wf_context *context, const struct wf_call *call);
     /* A time mark in the order of the work; marks() waits and gives the seconds between marks
      * i and i + 1 for i < count - 1. */
     void (*mark)(struct wf_context *context, int index);
