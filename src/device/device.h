@@ -11,5 +11,6 @@ extern const struct wf_device wf_device_cuda; /* cuDNN, cuBLASLt and own kernels
 #endif
 
 extern const struct wf_kernel *const wf_cpu_kernels[]; /* ends with NULL; made by the build */
+extern const struct wf_kernel *const wf_cuda_kernels[];
 
 #endif

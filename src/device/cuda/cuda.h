@@ -25,14 +25,19 @@ struct wf_cuda {
     struct wf_context base; /* first */
     int ordinal;            /* of the GPU among those of this process */
     int multiprocessors;
+    char name[64];
     bool deterministic, tf32;
     size_t workspace; /* the most a library's kernel may ask for */
     cudaStream_t stream;
+    cudaEvent_t read; /* put() has read its source */
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
-    unsigned *tickets;     /* zeroed counters, see wf_cuda_tickets() */
-    uint64_t *step;        /* the number of the step that runs, in device memory */
-    struct wf_err failure; /* the first; code WF_OK: none */
+    unsigned *tickets; /* zeroed counters, see wf_cuda_tickets() */
+    uint64_t *step;    /* the number of the step that runs, in device memory */
+    cudaEvent_t *marks;
+    int n_marks;
+    struct wf_cuda_choices *choices; /* which kernels were the fastest (choices.h) */
+    struct wf_err failure;           /* the first; code WF_OK: none */
 };
 
 static inline struct wf_cuda *wf_cuda_of(struct wf_context *context)
@@ -40,10 +45,11 @@ static inline struct wf_cuda *wf_cuda_of(struct wf_context *context)
     return (struct wf_cuda *)context;
 }
 
-/* Notes a failure of `what`, unless one was noted before. False when `status` is one. */
+/* Notes a failure of `what`, unless one was noted before, and returns false where there is one. */
 bool wf_cuda_ok(struct wf_cuda *cuda, cudaError_t status, const char *what);
-void wf_cuda_fail(struct wf_cuda *cuda, enum wf_err_code code, const char *what, const char *why);
-
-extern const struct wf_kernel *const wf_cuda_kernels[]; /* ends with NULL; made by the build */
+bool wf_cudnn_ok(struct wf_cuda *cuda, cudnnStatus_t status, const char *what);
+bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what);
+/* The noted failure as an error; true where there is none. */
+[[nodiscard]] bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err);
 
 #endif

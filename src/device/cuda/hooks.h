@@ -15,6 +15,13 @@ struct CUstream_st; /* *cudaStream_t */
  * is replayed with its launches as they were, so dropout reads it there and not in the call. */
 const uint64_t *wf_cuda_step(const struct wf_call *call);
 
+/* hooks.cu, for the device. */
+void wf_cuda_store(uint64_t *to, uint64_t value, struct CUstream_st *stream);
+/* y += bias, f32, per channel; y packed. */
+void wf_cuda_add_bias(const struct wf_view *y, const float *bias, struct CUstream_st *stream);
+/* Numbers between -1 and 1 that look drawn by lot, over packed floats. */
+void wf_cuda_noise(void *to, int dtype, int64_t count, uint32_t seed, struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif

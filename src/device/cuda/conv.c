@@ -1,0 +1,352 @@
+/*
+ * conv, convt and conv_wgrad by cuDNN, on packed boxes that hold their halo: tile borders are no
+ * padding, image borders are, and the two sides may differ.
+ *
+ * cuDNN's 16-bit kernels want channels in eights: where they are not (a first layer's 3, a last
+ * layer's 2), images and weights go through padded copies in the scratch. A weight gradient in f32
+ * from 16-bit images would take 30 times as long as one in 16 bits: it is made in those and widened
+ * (its factors have no more digits). What cuDNN cannot do our own kernels do.
+ */
+#include "device/cuda/conv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/kernels.h"
+#include "ops/attrs.h"
+
+enum { EIGHT = 8 };
+/* Where no device is at hand: what the plans of a U-Net asked for at most. */
+static const size_t likely_workspace = (size_t)2 << 20;
+
+static bool is_float(const struct wf_value *v)
+{
+    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
+}
+
+static bool accepts(const struct wf_node *node)
+{
+    const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
+    return is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
+           (!bias || bias->dtype == WF_F32);
+}
+
+static enum wf_cudnn_pass pass_of(const struct wf_node *node)
+{
+    if (strcmp(node->op->name, "conv") == 0)
+        return WF_CUDNN_FORWARD;
+    return strcmp(node->op->name, "convt") == 0 ? WF_CUDNN_DATA : WF_CUDNN_WEIGHTS;
+}
+
+/* --- the problem --- */
+
+/* The largest power of two up to 16 that divides the bytes of a position: rows begin anywhere. */
+static int64_t alignment(int64_t channels, enum wf_dtype dtype)
+{
+    const int64_t bytes = channels * (int64_t)wf_dtype_size(dtype);
+    int64_t align = 16;
+    while (bytes % align != 0)
+        align /= 2;
+    return align;
+}
+
+static int64_t in_eights(int64_t channels)
+{
+    return (channels + EIGHT - 1) / EIGHT * EIGHT;
+}
+
+/* One axis of the convolution between two boxes; false where cuDNN has no word for it. */
+static bool set_axis(struct wf_cudnn_problem *p, const struct wf_conv_attrs *a, int i,
+                     const struct wf_region *image, const struct wf_region *result)
+{
+    const int axis = WF_D + i;
+    const int64_t have = image->hi[axis] - image->lo[axis];
+    const int64_t places = result->hi[axis] - result->lo[axis];
+    const int64_t span = a->dilation[i] * (p->kernel[i] - 1) + 1;
+    p->image[i] = have;
+    p->result[i] = places;
+    p->stride[i] = a->stride[i];
+    p->dilation[i] = a->dilation[i];
+    p->pad_lo[i] = a->pad_lo[i] + image->lo[axis] - result->lo[axis] * a->stride[i];
+    p->pad_hi[i] = wf_max(0, (places - 1) * a->stride[i] + span - have - p->pad_lo[i]);
+    const int64_t room = have + p->pad_lo[i] + p->pad_hi[i] - span;
+    return have > 0 && places > 0 && p->pad_lo[i] >= 0 && room >= 0 &&
+           room / a->stride[i] + 1 == places;
+}
+
+/* Fills all but the tuning; false: not for cuDNN. */
+static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
+{
+    const struct wf_node *const node = p->node;
+    const struct wf_conv_attrs *const a = node->attrs;
+    struct wf_cudnn_problem *const q = &s->problem;
+    q->pass = pass_of(node);
+    const struct wf_view *const image = q->pass == WF_CUDNN_DATA ? &p->out[0] : &p->in[0];
+    const struct wf_view *const result = q->pass == WF_CUDNN_DATA      ? &p->in[0]
+                                         : q->pass == WF_CUDNN_FORWARD ? &p->out[0]
+                                                                       : &p->in[1];
+    const struct wf_value *const w = q->pass == WF_CUDNN_WEIGHTS ? node->out[0] : node->in[1];
+    s->in = w->shape.at[WF_C] * a->groups;
+    s->out = w->shape.at[WF_N];
+    s->bias = q->pass != WF_CUDNN_WEIGHTS && node->in[2];
+    q->dtype = image->dtype;
+    q->groups = a->groups;
+    q->n = wf_region_extent(result->box, WF_N);
+    const bool eights = q->dtype != WF_F32 && a->groups == 1;
+    q->in = eights ? in_eights(s->in) : s->in;
+    q->out = eights ? in_eights(s->out) : s->out;
+    q->widely = s->in % EIGHT != 0 || s->out % EIGHT != 0;
+    q->align[0] = q->in != s->in ? 16 : alignment(s->in, q->dtype);
+    q->align[1] = q->out != s->out ? 16 : alignment(s->out, q->dtype);
+    bool ok = q->n > 0 && wf_view_is_dense(image) && wf_view_is_dense(result) &&
+              (q->pass != WF_CUDNN_WEIGHTS || wf_view_is_dense(&p->out[0])) &&
+              wf_region_extent(image->box, WF_C) == s->in &&
+              wf_region_extent(result->box, WF_C) == s->out &&
+              wf_region_extent(image->box, WF_N) == q->n;
+    for (int i = 0; i < WF_CUDNN_SPACE; i++) {
+        q->kernel[i] = w->shape.at[WF_D + i];
+        ok = ok && set_axis(q, a, i, &image->box, &result->box);
+    }
+    return ok;
+}
+
+/* --- the scratch --- */
+
+static size_t place(size_t *end, size_t bytes)
+{
+    const size_t at = (*end + WF_CUDNN_ALIGN - 1) / WF_CUDNN_ALIGN * WF_CUDNN_ALIGN;
+    *end = at + bytes;
+    return at;
+}
+
+static int64_t positions(const struct wf_cudnn_problem *p, const int64_t space[WF_CUDNN_SPACE])
+{
+    return p->n * space[0] * space[1] * space[2];
+}
+
+static void lay_out(struct wf_cuda_conv_step *s)
+{
+    const struct wf_cudnn_problem *const p = &s->problem;
+    const size_t size = wf_dtype_size(p->dtype);
+    const int64_t taps = p->kernel[0] * p->kernel[1] * p->kernel[2];
+    const bool narrow = p->pass == WF_CUDNN_WEIGHTS && p->dtype != WF_F32;
+    if (p->in != s->in)
+        s->image_bytes = (size_t)(positions(p, p->image) * p->in) * size;
+    if (p->out != s->out)
+        s->result_bytes = (size_t)(positions(p, p->result) * p->out) * size;
+    if (p->in != s->in || p->out != s->out || narrow)
+        s->weights_bytes = (size_t)(p->out * taps * (p->in / p->groups)) * size;
+    size_t end = WF_CUDNN_ALIGN; /* the scratch itself may begin in the middle of a boundary */
+    s->at_image = place(&end, s->image_bytes);
+    s->at_weights = place(&end, s->weights_bytes);
+    s->at_result = place(&end, s->result_bytes);
+    s->at_workspace = place(&end, 0);
+}
+
+size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *s)
+{
+    const size_t workspace = s->plan ? wf_cudnn_plan_workspace(s->plan) : 0;
+    if (!s->plan)
+        return s->own_scratch;
+    return s->image_bytes + s->weights_bytes + s->result_bytes + workspace > 0
+               ? s->at_workspace + workspace
+               : 0;
+}
+
+/* --- preparing --- */
+
+static void release(void *prepared)
+{
+    struct wf_cuda_conv_step *const s = prepared;
+    if (!s)
+        return;
+    wf_cudnn_plan_free(s->plan);
+    free(s);
+}
+
+static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
+{
+    if (!s->plan) {
+        (void)snprintf(p->implementation, sizeof p->implementation, "own");
+        return;
+    }
+    (void)snprintf(p->implementation, sizeof p->implementation, "cudnn%s%s%s",
+                   s->problem.in != s->in || s->problem.out != s->out ? " padded" : "",
+                   s->problem.bias ? " bias" : "",
+                   s->weights_bytes && !s->image_bytes && !s->result_bytes ? " narrow" : "");
+}
+
+/* Our own kernel's scratch. */
+static bool prepare_own(struct wf_cuda_conv_step *s, struct wf_prepare *p, struct wf_err *err)
+{
+    if (s->problem.pass != WF_CUDNN_WEIGHTS)
+        return true;
+    if (!wf_cuda_conv_wgrad_prepare(p, err))
+        return false;
+    s->own_scratch = p->scratch_bytes;
+    return true;
+}
+
+static bool prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    struct wf_cuda_conv_step *const s = calloc(1, sizeof *s);
+    WF_BUG_ON(!s, "out of memory");
+    const bool known = set_problem(s, p);
+    if (!prepare_own(s, p, err)) {
+        release(s);
+        return false;
+    }
+    if (known)
+        lay_out(s);
+    if (!p->context) { /* a plan to look at */
+        p->scratch_bytes = known ? s->at_workspace + likely_workspace : s->own_scratch;
+        release(s);
+        return true;
+    }
+    s->cuda = wf_cuda_of(p->context);
+    s->problem.tf32 = s->cuda->tf32 && s->problem.dtype == WF_F32;
+    s->problem.deterministic = s->cuda->deterministic;
+    if (known)
+        wf_cuda_conv_step_choose(s, p);
+    if (!wf_cuda_well(s->cuda, err)) {
+        release(s);
+        return false;
+    }
+    describe(s, p);
+    p->scratch_bytes = wf_cuda_conv_step_scratch(s);
+    p->prepared = s;
+    return true;
+}
+
+/* --- running --- */
+
+static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *call)
+{
+    if (s->problem.pass == WF_CUDNN_FORWARD)
+        wf_cuda_conv(call);
+    else if (s->problem.pass == WF_CUDNN_DATA)
+        wf_cuda_convt(call);
+    else
+        wf_cuda_conv_wgrad(call);
+}
+
+static struct wf_view packed(void *data, const struct wf_cudnn_problem *p,
+                             const int64_t space[WF_CUDNN_SPACE], int64_t n, int64_t channels)
+{
+    return wf_view_dense(data, p->dtype,
+                         wf_shape_region(WF_SHAPE(n, space[0], space[1], space[2], channels)));
+}
+
+/* The three tensors as cuDNN sees them, in the scratch where they had to be padded. */
+struct sides {
+    struct wf_view image, weights, result;          /* cuDNN's */
+    struct wf_view my_image, my_weights, my_result; /* the call's */
+    char *scratch;
+};
+
+static struct sides find_sides(const struct wf_cuda_conv_step *s, const struct wf_call *call)
+{
+    const struct wf_cudnn_problem *const p = &s->problem;
+    struct sides a = { 0 };
+    if (call->scratch) { /* the first place is WF_CUDNN_ALIGN, and lies on the first boundary */
+        const uintptr_t past = (uintptr_t)call->scratch % WF_CUDNN_ALIGN;
+        a.scratch = (char *)call->scratch - (past ? past : WF_CUDNN_ALIGN);
+    }
+    a.my_image = p->pass == WF_CUDNN_DATA ? call->out[0] : call->in[0];
+    a.my_result = p->pass == WF_CUDNN_DATA      ? call->in[0]
+                  : p->pass == WF_CUDNN_FORWARD ? call->out[0]
+                                                : call->in[1];
+    a.my_weights = p->pass == WF_CUDNN_WEIGHTS ? call->out[0] : call->in[1];
+    a.image =
+        s->image_bytes ? packed(a.scratch + s->at_image, p, p->image, p->n, p->in) : a.my_image;
+    a.result = s->result_bytes ? packed(a.scratch + s->at_result, p, p->result, p->n, p->out)
+                               : a.my_result;
+    a.weights = s->weights_bytes
+                    ? packed(a.scratch + s->at_weights, p, p->kernel, p->out, p->in / p->groups)
+                    : a.my_weights;
+    return a;
+}
+
+/* Pads what is read. */
+static void bring(const struct wf_cuda_conv_step *s, const struct sides *a)
+{
+    const enum wf_cudnn_pass pass = s->problem.pass;
+    if (s->image_bytes && pass != WF_CUDNN_DATA)
+        wf_cuda_fit(&a->image, &a->my_image, s->cuda->stream);
+    if (s->result_bytes && pass != WF_CUDNN_FORWARD)
+        wf_cuda_fit(&a->result, &a->my_result, s->cuda->stream);
+    if (s->weights_bytes && pass != WF_CUDNN_WEIGHTS)
+        wf_cuda_fit(&a->weights, &a->my_weights, s->cuda->stream);
+}
+
+/* Crops what was written. */
+static void take(const struct wf_cuda_conv_step *s, const struct sides *a)
+{
+    const enum wf_cudnn_pass pass = s->problem.pass;
+    if (s->image_bytes && pass == WF_CUDNN_DATA)
+        wf_cuda_fit(&a->my_image, &a->image, s->cuda->stream);
+    if (s->result_bytes && pass == WF_CUDNN_FORWARD)
+        wf_cuda_fit(&a->my_result, &a->result, s->cuda->stream);
+    if (s->weights_bytes && pass == WF_CUDNN_WEIGHTS)
+        wf_cuda_fit(&a->my_weights, &a->weights, s->cuda->stream);
+}
+
+void wf_cuda_conv_step_run(struct wf_cuda_conv_step *s, const struct wf_call *call)
+{
+    if (!s->plan) {
+        run_own(s, call);
+        return;
+    }
+    const struct sides a = find_sides(s, call);
+    const float *const bias = s->bias ? call->in[2].data : NULL;
+    bring(s, &a);
+    const struct wf_cudnn_pointers pointers = { .image = a.image.data,
+                                                .weights = a.weights.data,
+                                                .result = a.result.data,
+                                                .bias = s->problem.bias ? bias : NULL };
+    void *const workspace = wf_cudnn_plan_workspace(s->plan) ? a.scratch + s->at_workspace : NULL;
+    if (!wf_cudnn_plan_run(s->plan, &pointers, workspace))
+        (void)wf_cudnn_ok(s->cuda, CUDNN_STATUS_EXECUTION_FAILED, call->node->name);
+    take(s, &a);
+    if (s->bias && !s->problem.bias)
+        wf_cuda_add_bias(s->problem.pass == WF_CUDNN_DATA ? &a.my_image : &a.my_result, bias,
+                         s->cuda->stream);
+}
+
+static void run(const struct wf_call *call)
+{
+    wf_cuda_conv_step_run(call->prepared, call);
+}
+
+enum { PREFERENCE = 10 };
+
+const struct wf_kernel wf_cuda_kernel_cudnn_conv = {
+    .op = "conv",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};
+
+const struct wf_kernel wf_cuda_kernel_cudnn_convt = {
+    .op = "convt",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};
+
+const struct wf_kernel wf_cuda_kernel_cudnn_conv_wgrad = {
+    .op = "conv_wgrad",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};

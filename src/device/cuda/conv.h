@@ -1,0 +1,28 @@
+/* One step of a convolution on the GPU: what its kernel prepared. */
+#ifndef WF_DEVICE_CUDA_CONV_H
+#define WF_DEVICE_CUDA_CONV_H
+
+#include "device/cuda/cudnn.h"
+
+struct wf_cuda_conv_step {
+    struct wf_cuda *cuda;
+    struct wf_cudnn_problem problem; /* with padded channels */
+    int64_t in, out;                 /* the real ones */
+    bool bias;                       /* the node has one; problem.bias: cuDNN adds it */
+    struct wf_cudnn_plan *plan;      /* NULL: our own kernel */
+    size_t own_scratch;              /* of our own kernel */
+    /* Places in the scratch; where a tensor needs none its bytes are 0. */
+    size_t at_image, at_weights, at_result, at_workspace;
+    size_t image_bytes, weights_bytes, result_bytes;
+};
+
+/* Enqueues the step. */
+void wf_cuda_conv_step_run(struct wf_cuda_conv_step *step, const struct wf_call *call);
+/* Bytes of scratch with this plan. */
+size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *step);
+
+/* conv_choose.c: finds the step's plan, in the cache or by trying; leaves it NULL where cuDNN has none
+ * that is right. */
+void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *step, const struct wf_prepare *prepare);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * Which of cuDNN's plans a convolution runs with.
+ *
+ * The first suggestion of the heuristics was over 1.3 times slower than the best in one case of five,
+ * so all of them are timed once, on noise in memory of the right size, and the choice is kept
+ * (choices.h). Success is not correctness either: before a choice is kept, its result on noise, into
+ * memory full of NaN, is held against our own kernel in some rows.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/choices.h"
+#include "device/cuda/conv.h"
+#include "device/cuda/kernels.h"
+
+enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3 };
+
+/* Memory like that of the step. */
+struct trial {
+    struct wf_cuda_conv_step *step;
+    const struct wf_prepare *prepare;
+    struct wf_view in[3], out[1];
+    void *memory, *scratch, *sample, *sample_scratch;
+    size_t sample_bytes;
+    cudaEvent_t before, after;
+};
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + WF_CUDNN_ALIGN - 1) / WF_CUDNN_ALIGN * WF_CUDNN_ALIGN;
+}
+
+/* --- the sample --- */
+
+/* Sample i: a row of the work, at its begin, in its middle, at its end. */
+static struct wf_region sample_of(const struct wf_region *work, int i)
+{
+    struct wf_region r = *work;
+    for (int a = WF_N; a <= WF_H; a++) {
+        const int64_t last = r.hi[a] - 1;
+        r.lo[a] = i == 0 ? r.lo[a] : i == 1 ? (r.lo[a] + last) / 2 : last;
+        r.hi[a] = r.lo[a] + 1;
+    }
+    return r;
+}
+
+static bool is_sum(const struct trial *t)
+{
+    return t->step->problem.pass == WF_CUDNN_WEIGHTS;
+}
+
+static size_t own_scratch(const struct trial *t)
+{
+    struct wf_prepare p = *t->prepare;
+    struct wf_err err = { 0 };
+    p.work = sample_of(&p.work, 0);
+    p.scratch_bytes = 0;
+    return is_sum(t) && wf_cuda_conv_wgrad_prepare(&p, &err) ? p.scratch_bytes : 0;
+}
+
+/* --- memory --- */
+
+static bool trial_init(struct trial *t, struct wf_cuda_conv_step *s, const struct wf_prepare *p,
+                       size_t workspace)
+{
+    *t = (struct trial){ .step = s, .prepare = p };
+    size_t bytes[4], total = 0;
+    const int n_in = p->node->n_in;
+    for (int k = 0; k < n_in; k++) {
+        const bool there = p->node->in[k] != NULL;
+        bytes[k] = there ? aligned(wf_view_bytes(&p->in[k])) : 0;
+        total += bytes[k];
+    }
+    bytes[3] = aligned(wf_view_bytes(&p->out[0]));
+    const struct wf_region one = sample_of(&p->work, 0);
+    t->sample_bytes = is_sum(t) ? wf_view_bytes(&p->out[0])
+                                : (size_t)wf_region_count(one) * wf_dtype_size(p->out[0].dtype);
+    const size_t own = own_scratch(t), scratch = s->at_workspace + aligned(workspace);
+    total += bytes[3] + aligned(t->sample_bytes) + aligned(own) + aligned(scratch);
+    if (cudaMalloc(&t->memory, total) != cudaSuccess) {
+        (void)cudaGetLastError();
+        t->memory = NULL;
+        return false;
+    }
+    char *at = t->memory;
+    for (int k = 0; k < n_in; k++) {
+        t->in[k] = p->in[k];
+        t->in[k].data = p->node->in[k] ? at : NULL;
+        at += bytes[k];
+    }
+    t->out[0] = p->out[0];
+    t->out[0].data = at;
+    t->sample = at + bytes[3];
+    t->sample_scratch = (char *)t->sample + aligned(t->sample_bytes);
+    t->scratch = (char *)t->sample_scratch + aligned(own);
+    return cudaEventCreate(&t->before) == cudaSuccess && cudaEventCreate(&t->after) == cudaSuccess;
+}
+
+static void trial_release(struct trial *t)
+{
+    (void)cudaStreamSynchronize(t->step->cuda->stream);
+    if (t->before)
+        (void)cudaEventDestroy(t->before);
+    if (t->after)
+        (void)cudaEventDestroy(t->after);
+    if (t->memory)
+        (void)cudaFree(t->memory);
+}
+
+static void fill(const struct trial *t)
+{
+    for (int k = 0; k < t->prepare->node->n_in; k++)
+        if (t->in[k].data)
+            wf_cuda_noise(t->in[k].data, (int)t->in[k].dtype, wf_region_count(t->in[k].box),
+                          77u + (uint32_t)k, t->step->cuda->stream);
+}
+
+/* --- running --- */
+
+static struct wf_call call_of(const struct trial *t)
+{
+    return (struct wf_call){ .node = t->prepare->node,
+                             .work = t->prepare->work,
+                             .in = t->in,
+                             .out = t->out,
+                             .scratch = t->scratch,
+                             .context = &t->step->cuda->base };
+}
+
+/* Seconds of a run; infinite where it failed, which is forgotten: others are left. */
+static double time_plan(const struct trial *t)
+{
+    struct wf_cuda *const cuda = t->step->cuda;
+    const struct wf_call call = call_of(t);
+    float best = INFINITY;
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        float ms = 0;
+        (void)cudaEventRecord(t->before, cuda->stream);
+        wf_cuda_conv_step_run(t->step, &call);
+        (void)cudaEventRecord(t->after, cuda->stream);
+        if (cudaStreamSynchronize(cuda->stream) != cudaSuccess || cuda->failure.code != WF_OK ||
+            cudaEventElapsedTime(&ms, t->before, t->after) != cudaSuccess) {
+            cuda->failure = (struct wf_err){ 0 };
+            return (double)INFINITY;
+        }
+        if (i > 0 && ms < best) /* the first one loads */
+            best = ms;
+    }
+    return 1e-3 * (double)best;
+}
+
+/* --- checking --- */
+
+static double tolerance(const struct wf_cudnn_problem *p)
+{
+    return p->dtype == WF_BF16 ? 2e-2 : p->dtype == WF_F16 ? 4e-3 : p->tf32 ? 4e-3 : 1e-4;
+}
+
+/* norm(a - b) / norm(b) within the tolerance; NaN is not. */
+static bool is_close(const void *a, const void *b, enum wf_dtype dtype, int64_t count,
+                     double tolerance_)
+{
+    double apart = 0, whole = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double y = wf_dtype_get(dtype, b, i), d = wf_dtype_get(dtype, a, i) - y;
+        apart += d * d;
+        whole += y * y;
+    }
+    return apart <= tolerance_ * tolerance_ * whole;
+}
+
+/* A sum is checked with all but one row of its image at zero. */
+static void mask(const struct trial *t, const struct wf_region *row)
+{
+    const struct wf_view *const dy = &t->in[1];
+    const struct wf_view part = wf_view_part(*dy, *row);
+    cudaStream_t stream = t->step->cuda->stream;
+    (void)wf_cuda_ok(t->step->cuda, cudaMemsetAsync(dy->data, 0, wf_view_bytes(dy), stream),
+                     "trying a convolution");
+    wf_cuda_noise(part.data, (int)dy->dtype, wf_region_count(*row), 5u, stream);
+}
+
+static void run_sample(const struct trial *t, const struct wf_region *row)
+{
+    const enum wf_cudnn_pass pass = t->step->problem.pass;
+    struct wf_call call = call_of(t);
+    struct wf_view out = t->out[0];
+    out.data = t->sample;
+    if (!is_sum(t))
+        out = wf_view_dense(t->sample, out.dtype, *row);
+    call.work = *row;
+    call.out = &out;
+    call.scratch = t->sample_scratch;
+    if (pass == WF_CUDNN_FORWARD)
+        wf_cuda_conv(&call);
+    else if (pass == WF_CUDNN_DATA)
+        wf_cuda_convt(&call);
+    else
+        wf_cuda_conv_wgrad(&call);
+}
+
+/* One sample on both; `host` has room for two of them. */
+static bool check_sample(const struct trial *t, int index, char *host)
+{
+    struct wf_cuda *const cuda = t->step->cuda;
+    const struct wf_call call = call_of(t);
+    const struct wf_region row = sample_of(&t->prepare->work, index);
+    const struct wf_view *const out = &t->out[0];
+    if (is_sum(t))
+        mask(t, &row);
+    /* NaN in every float type. */
+    bool ok = cudaMemsetAsync(out->data, 0xff, wf_view_bytes(out), cuda->stream) == cudaSuccess;
+    wf_cuda_conv_step_run(t->step, &call);
+    run_sample(t, &row);
+    const void *const made = is_sum(t) ? out->data : wf_view_part(*out, row).data;
+    ok = ok &&
+         cudaMemcpyAsync(host, made, t->sample_bytes, cudaMemcpyDeviceToHost, cuda->stream) ==
+             cudaSuccess &&
+         cudaMemcpyAsync(host + t->sample_bytes, t->sample, t->sample_bytes, cudaMemcpyDeviceToHost,
+                         cuda->stream) == cudaSuccess &&
+         cudaStreamSynchronize(cuda->stream) == cudaSuccess && cuda->failure.code == WF_OK;
+    return ok && is_close(host, host + t->sample_bytes, out->dtype,
+                          (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
+                          tolerance(&t->step->problem));
+}
+
+static bool check_plan(const struct trial *t)
+{
+    char *const host = malloc(2 * t->sample_bytes + 1);
+    WF_BUG_ON(!host, "out of memory");
+    bool ok = true;
+    fill(t);
+    for (int i = 0; ok && i < SAMPLES; i++)
+        ok = check_sample(t, i, host);
+    free(host);
+    return ok;
+}
+
+/* --- choosing --- */
+
+struct tried {
+    struct wf_cudnn_choice choice;
+    struct wf_cudnn_plan *plan;
+    double seconds;
+};
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct tried *const x = a, *const y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* Plans of the candidates that fit the limit of memory. */
+static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *graph,
+                      struct tried list[MOST_TRIED])
+{
+    struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
+    const int n = wf_cudnn_candidates(graph, choices, WF_CUDNN_CANDIDATES);
+    int made = 0;
+    for (int i = 0; i < n && made < (s->problem.bias ? 2 : MOST_TRIED); i++) {
+        struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, &choices[i]);
+        if (plan && wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)
+            list[made++] = (struct tried){ choices[i], plan, (double)INFINITY };
+        else
+            wf_cudnn_plan_free(plan);
+    }
+    return made;
+}
+
+/* The fastest that is right, or NULL. Without memory to try them: the first suggestion. */
+static struct wf_cudnn_plan *try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p,
+                                       struct tried list[], int n, struct wf_cudnn_choice *choice,
+                                       bool *sure)
+{
+    size_t workspace = 0;
+    for (int i = 0; i < n; i++)
+        workspace = wf_cudnn_plan_workspace(list[i].plan) > workspace
+                        ? wf_cudnn_plan_workspace(list[i].plan)
+                        : workspace;
+    struct trial t;
+    struct wf_cudnn_plan *found = NULL;
+    *sure = trial_init(&t, s, p, workspace);
+    if (*sure) {
+        fill(&t);
+        for (int i = 0; i < n; i++) {
+            s->plan = list[i].plan;
+            list[i].seconds = time_plan(&t);
+        }
+        qsort(list, (size_t)n, sizeof *list, by_seconds);
+    }
+    for (int i = 0; i < n && !found; i++) {
+        s->plan = list[i].plan;
+        if (!*sure || (isfinite(list[i].seconds) && check_plan(&t))) {
+            found = list[i].plan;
+            *choice = list[i].choice;
+        }
+        s->cuda->failure = (struct wf_err){ 0 }; /* of a plan that is not taken */
+    }
+    trial_release(&t);
+    for (int i = 0; i < n; i++)
+        if (list[i].plan != found)
+            wf_cudnn_plan_free(list[i].plan);
+    return found;
+}
+
+/* A plan for the problem as it stands. */
+static struct wf_cudnn_plan *find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
+{
+    struct wf_cuda_choices *const choices = s->cuda->choices;
+    struct wf_cudnn_choice choice = { .engine = -1 };
+    const bool known = wf_cuda_choices_find(choices, &s->problem, &choice);
+    if (known && choice.engine < 0)
+        return NULL;
+    struct wf_cudnn_graph *const graph = wf_cudnn_graph_new(s->cuda, &s->problem);
+    struct wf_cudnn_plan *plan = NULL;
+    if (graph && known)
+        plan = wf_cudnn_plan_new(graph, &choice);
+    if (graph && !plan) {
+        struct tried list[MOST_TRIED];
+        bool sure = true;
+        const int n = make_plans(s, graph, list);
+        plan = try_plans(s, p, list, n, &choice, &sure);
+        if (!plan)
+            choice = (struct wf_cudnn_choice){ .engine = -1 };
+        if (sure)
+            wf_cuda_choices_put(choices, &s->problem, &choice);
+    }
+    wf_cudnn_graph_free(graph);
+    s->plan = NULL;
+    return plan;
+}
+
+void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
+{
+    if (s->cuda->failure.code != WF_OK)
+        return;
+    /* The bias inside the kernel where cuDNN can, unless what is made has to be cropped first. */
+    const struct wf_cudnn_problem *const q = &s->problem;
+    const bool cropped = q->pass == WF_CUDNN_DATA ? q->in != s->in : q->out != s->out;
+    s->problem.bias = s->bias && !cropped;
+    s->plan = find_plan(s, p);
+    if (!s->plan && s->problem.bias) {
+        s->problem.bias = false;
+        s->plan = find_plan(s, p);
+    }
+}

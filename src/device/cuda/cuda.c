@@ -1,0 +1,353 @@
+/* The CUDA device: opening, memory, transfers, failures. */
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/choices.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/update.h"
+#include "device/device.h"
+
+/* More scratch than this made no convolution faster; it is the memory of a few images less. */
+static const size_t usual_workspace = (size_t)512 << 20;
+
+/* --- failures --- */
+
+static bool fail(struct wf_cuda *cuda, enum wf_err_code code, const char *what, const char *why)
+{
+    if (cuda->failure.code == WF_OK)
+        (void)wf_err_set(&cuda->failure, code, "GPU %d (%s): %s: %s", cuda->ordinal, cuda->name,
+                         what, why);
+    return false;
+}
+
+bool wf_cuda_ok(struct wf_cuda *cuda, cudaError_t status, const char *what)
+{
+    if (status == cudaSuccess)
+        return true;
+    const enum wf_err_code code = status == cudaErrorMemoryAllocation ? WF_ERR_FIT : WF_ERR_FAILED;
+    return fail(cuda, code, what, cudaGetErrorString(status));
+}
+
+bool wf_cudnn_ok(struct wf_cuda *cuda, cudnnStatus_t status, const char *what)
+{
+    if (status == CUDNN_STATUS_SUCCESS)
+        return true;
+    const bool memory = status == CUDNN_STATUS_ALLOC_FAILED;
+    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what, cudnnGetErrorString(status));
+}
+
+bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return true;
+    const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what, cublasLtGetStatusString(status));
+}
+
+bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err)
+{
+    if (cuda->failure.code == WF_OK)
+        return true;
+    *err = cuda->failure;
+    return false;
+}
+
+/* --- opening --- */
+
+/* Why there is no GPU, in words that say what to do. */
+static bool refuse(cudaError_t status, struct wf_err *err)
+{
+    int runtime = 0, driver = 0;
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)cudaDriverGetVersion(&driver);
+    if (status == cudaErrorInsufficientDriver || (driver > 0 && driver / 1000 < runtime / 1000))
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "the driver knows CUDA %d.%d, this build needs %d.%d: install a newer "
+                          "driver, or use --device cpu",
+                          driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return wf_err_set(err, WF_ERR_FAILED,
+                      "no GPU can be used here (%s): look at 'nvidia-smi' and "
+                      "CUDA_VISIBLE_DEVICES, or use --device cpu",
+                      cudaGetErrorString(status));
+}
+
+static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
+{
+    int count = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count == 0)
+        status = cudaErrorNoDevice;
+    if (status != cudaSuccess)
+        return refuse(status, err);
+    cuda->ordinal = local_rank % count;
+    struct cudaDeviceProp properties;
+    status = cudaSetDevice(cuda->ordinal);
+    if (status == cudaSuccess)
+        status = cudaGetDeviceProperties(&properties, cuda->ordinal);
+    if (status == cudaSuccess)
+        status = cudaFree(NULL); /* makes the context: a broken driver shows here */
+    if (status != cudaSuccess)
+        return refuse(status, err);
+    (void)snprintf(cuda->name, sizeof cuda->name, "%.63s", properties.name);
+    cuda->multiprocessors = properties.multiProcessorCount;
+    return true;
+}
+
+static bool make_handles(struct wf_cuda *cuda)
+{
+    const size_t tickets = WF_CUDA_TICKETS * sizeof *cuda->tickets;
+    return wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
+                      "making a stream") &&
+           wf_cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->read, cudaEventDisableTiming),
+                      "making an event") &&
+           wf_cuda_ok(cuda, cudaMalloc((void **)&cuda->tickets, tickets), "memory of kernels") &&
+           wf_cuda_ok(cuda, cudaMemsetAsync(cuda->tickets, 0, tickets, cuda->stream),
+                      "memory of kernels") &&
+           wf_cuda_ok(cuda, cudaMalloc((void **)&cuda->step, sizeof *cuda->step),
+                      "memory of kernels") &&
+           wf_cuda_ok(cuda, cudaMemsetAsync(cuda->step, 0, sizeof *cuda->step, cuda->stream),
+                      "memory of kernels") &&
+           wf_cudnn_ok(cuda, cudnnCreate(&cuda->cudnn), "starting cuDNN") &&
+           wf_cudnn_ok(cuda, cudnnSetStream(cuda->cudnn, cuda->stream), "starting cuDNN") &&
+           wf_cublas_ok(cuda, cublasLtCreate(&cuda->blas), "starting cuBLASLt") &&
+           wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "starting");
+}
+
+static void close_device(struct wf_context *context)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    /* What fails here failed before, and was told then. */
+    if (cuda->stream)
+        (void)cudaStreamSynchronize(cuda->stream);
+    wf_cuda_choices_free(cuda->choices);
+    if (cuda->blas)
+        (void)cublasLtDestroy(cuda->blas);
+    if (cuda->cudnn)
+        (void)cudnnDestroy(cuda->cudnn);
+    for (int i = 0; i < cuda->n_marks; i++)
+        (void)cudaEventDestroy(cuda->marks[i]);
+    free(cuda->marks);
+    (void)cudaFree(cuda->tickets);
+    (void)cudaFree(cuda->step);
+    if (cuda->read)
+        (void)cudaEventDestroy(cuda->read);
+    if (cuda->stream)
+        (void)cudaStreamDestroy(cuda->stream);
+    free(cuda);
+}
+
+static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = calloc(1, sizeof *cuda);
+    WF_BUG_ON(!cuda, "out of memory");
+    cuda->base.device = &wf_device_cuda;
+    cuda->deterministic = options->deterministic;
+    cuda->tf32 = options->tf32;
+    cuda->workspace = options->workspace ? options->workspace : usual_workspace;
+    bool ok = choose_gpu(cuda, options->local_rank, err);
+    if (ok)
+        ok = make_handles(cuda) || wf_cuda_well(cuda, err);
+    if (ok) {
+        cuda->choices = wf_cuda_choices_new(cuda, options->cache);
+        return &cuda->base;
+    }
+    close_device(&cuda->base);
+    return NULL;
+}
+
+/* --- memory --- */
+
+static void *take(struct wf_context *context, size_t bytes)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    void *memory = NULL;
+    if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the caller says what did not fit */
+        return NULL;
+    }
+    (void)wf_cuda_ok(cuda, cudaMemsetAsync(memory, 0, bytes, cuda->stream), "clearing memory");
+    return memory;
+}
+
+static void give_back(struct wf_context *context, void *memory, size_t bytes)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)bytes;
+    if (memory)
+        (void)wf_cuda_ok(cuda, cudaFree(memory), "giving memory back");
+}
+
+/* Mapped: kernels read and write it where a box is not packed. */
+static void *host_take(struct wf_context *context, size_t bytes)
+{
+    void *memory = NULL;
+    (void)context;
+    if (cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocMapped) == cudaSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void host_give_back(struct wf_context *context, void *memory)
+{
+    (void)wf_cuda_ok(wf_cuda_of(context), cudaFreeHost(memory), "giving host memory back");
+}
+
+/* --- transfers --- */
+
+static void launched(struct wf_cuda *cuda, const char *what)
+{
+    (void)wf_cuda_ok(cuda, cudaGetLastError(), what);
+}
+
+static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    if (wf_region_is_empty(dst->box))
+        return;
+    if (wf_view_is_dense(dst) && wf_view_is_dense(src)) {
+        (void)wf_cuda_ok(cuda,
+                         cudaMemcpyAsync(dst->data, src->data, wf_view_bytes(dst),
+                                         cudaMemcpyDefault, cuda->stream),
+                         "copying");
+        return;
+    }
+    wf_cuda_copy(dst, src, cuda->stream);
+    launched(cuda, "copying");
+}
+
+static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    copy(context, dst, host);
+    if (wf_cuda_ok(cuda, cudaEventRecord(cuda->read, cuda->stream), "sending to the GPU"))
+        (void)wf_cuda_ok(cuda, cudaEventSynchronize(cuda->read), "sending to the GPU");
+}
+
+static bool synchronize(struct wf_context *context, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "running");
+    return wf_cuda_well(cuda, err);
+}
+
+static bool get(struct wf_context *context, const struct wf_view *host, const struct wf_view *src,
+                struct wf_err *err)
+{
+    copy(context, host, src);
+    return synchronize(context, err);
+}
+
+/* --- time --- */
+
+static void mark(struct wf_context *context, int index)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    if (index >= cuda->n_marks) {
+        cudaEvent_t *const grown = realloc(cuda->marks, ((size_t)index + 1) * sizeof *grown);
+        WF_BUG_ON(!grown, "out of memory");
+        cuda->marks = grown;
+        for (; cuda->n_marks <= index; cuda->n_marks++)
+            if (!wf_cuda_ok(cuda, cudaEventCreate(&cuda->marks[cuda->n_marks]), "making an event"))
+                return;
+    }
+    (void)wf_cuda_ok(cuda, cudaEventRecord(cuda->marks[index], cuda->stream), "measuring");
+}
+
+static bool marks(struct wf_context *context, int count, double *seconds, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    if (!synchronize(context, err))
+        return false;
+    for (int i = 0; i + 1 < count && i + 1 < cuda->n_marks; i++) {
+        float ms = 0;
+        if (!wf_cuda_ok(cuda, cudaEventElapsedTime(&ms, cuda->marks[i], cuda->marks[i + 1]),
+                        "measuring"))
+            return wf_cuda_well(cuda, err);
+        seconds[i] = 1e-3 * (double)ms;
+    }
+    return true;
+}
+
+/* --- kernels --- */
+
+struct CUstream_st *wf_cuda_stream(const struct wf_call *call)
+{
+    return wf_cuda_of(call->context)->stream;
+}
+
+unsigned *wf_cuda_tickets(const struct wf_call *call)
+{
+    return wf_cuda_of(call->context)->tickets;
+}
+
+const uint64_t *wf_cuda_step(const struct wf_call *call)
+{
+    return wf_cuda_of(call->context)->step;
+}
+
+static void start(struct wf_context *context, uint64_t step)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    wf_cuda_store(cuda->step, step, cuda->stream);
+    launched(cuda, "starting a step");
+}
+
+static void ran(struct wf_context *context, const struct wf_call *call)
+{
+    char what[160];
+    const cudaError_t status = cudaGetLastError();
+    if (status == cudaSuccess)
+        return;
+    (void)snprintf(what, sizeof what, "layer '%.80s' (%s)", call->node->name, call->node->op->name);
+    (void)wf_cuda_ok(wf_cuda_of(context), status, what);
+}
+
+static const struct wf_kernel *find(const struct wf_node *node)
+{
+    const struct wf_kernel *best = NULL;
+    for (const struct wf_kernel *const *k = wf_cuda_kernels; *k; k++)
+        if ((!best || (*k)->preference > best->preference) &&
+            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
+            best = *k;
+    return best;
+}
+
+/* A sum over nothing: all outputs are zero. */
+static void run_nothing(const struct wf_call *call)
+{
+    for (int o = 0; o < call->node->n_out; o++)
+        if (call->out[o].data)
+            wf_cuda_set(&call->out[o], 0, wf_cuda_stream(call));
+}
+
+static const struct wf_kernel nothing = { .op = "nothing", .run = run_nothing };
+
+/* Of an H200, for the cost estimate. */
+const struct wf_device wf_device_cuda = {
+    .name = "cuda",
+    .find = find,
+    .fallback = &nothing,
+    .alloc = take,
+    .free = give_back,
+    .copy = copy,
+    .updater = &wf_cuda_updater,
+    .open = open_device,
+    .close = close_device,
+    .put = put,
+    .get = get,
+    .host_alloc = host_take,
+    .host_free = host_give_back,
+    .synchronize = synchronize,
+    .start = start,
+    .ran = ran,
+    .mark = mark,
+    .marks = marks,
+    .flops_per_second = 4e14,
+    .bytes_per_second = 3e12,
+    .link_bytes_per_second = 2e11,
+    .link_seconds = 1e-5,
+};
