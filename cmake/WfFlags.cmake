@@ -12,7 +12,8 @@ set(CMAKE_C_FLAGS_DEBUG "-O1 -g" CACHE STRING "" FORCE)
 
 add_library(wf_flags INTERFACE)
 # Empty on purpose: a source that says '#define _GNU_SOURCE' itself does not collide.
-target_compile_definitions(wf_flags INTERFACE _GNU_SOURCE= WF_VERSION_STRING="${PROJECT_VERSION}")
+target_compile_definitions(wf_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> WF_VERSION_STRING="${PROJECT_VERSION}")
 
 set(WF_WARNINGS
     -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wvla -Wformat=2
@@ -55,7 +56,7 @@ endforeach()
 # No contraction here either; kernels say fma() where they mean it.
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3" CACHE STRING "" FORCE)
-foreach(flag -fmad=false -Xcompiler=-Wall,-Wextra)
+foreach(flag -fmad=false -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
     target_compile_options(wf_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:${flag}>)
 endforeach()
 target_link_options(wf_flags INTERFACE ${WF_SANITIZE_FLAGS})

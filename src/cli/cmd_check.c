@@ -21,6 +21,14 @@
 #include "cli/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
+#ifdef WF_HAVE_NCCL
+#include "comm/nccl.h"
+#endif
+#ifdef WF_HAVE_CUDA
+#include "device/cuda/about.h"
+#endif
+
+enum { FACTS = 48, GPUS = 8 };
 
 struct fact {
     const char *topic, *name, *text;
@@ -29,13 +37,13 @@ struct fact {
 
 struct facts {
     struct wf_arena *arena;
-    struct fact at[32];
+    struct fact at[FACTS];
     int count;
 };
 
 static void add(struct facts *f, const char *topic, const char *name, bool there, const char *text)
 {
-    WF_BUG_ON(f->count == 32, "'%s'", name);
+    WF_BUG_ON(f->count == FACTS, "'%s'", name);
     f->at[f->count++] = (struct fact){ topic, name, text, there };
 }
 
@@ -61,6 +69,25 @@ static const char *cpu_features(struct wf_arena *arena)
     return *text ? text : wf_arena_copy(arena, "no vector instructions that we look for");
 }
 
+static void add_gpus(struct facts *f)
+{
+#ifdef WF_HAVE_CUDA
+    char text[256];
+    const int count = wf_cuda_about_count(text, sizeof text);
+    if (count == 0)
+        add(f, "device", "cuda", false, wf_arena_copy(f->arena, text));
+    for (int i = 0; i < count && i < GPUS; i++) {
+        wf_cuda_about_gpu(i, text, sizeof text);
+        add(f, "device", wf_arena_printf(f->arena, "cuda:%d", i), true,
+            wf_arena_copy(f->arena, text));
+    }
+    wf_cuda_about_versions(text, sizeof text);
+    add(f, "compute", "CUDA", true, wf_arena_copy(f->arena, text));
+#else
+    add(f, "device", "cuda", false, "not in this build: build it with 'make cuda'");
+#endif
+}
+
 static void add_devices(struct facts *f)
 {
     struct wf_arena *const arena = f->arena;
@@ -70,11 +97,7 @@ static void add_devices(struct facts *f)
             wf_text_bytes(arena, (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE)),
             cpu_features(arena)));
     add(f, "device", "reference", true, "every operator's slow, right kernel");
-#ifdef WF_HAVE_CUDA
-    add(f, "device", "cuda", true, "in this build");
-#else
-    add(f, "device", "cuda", false, "not in this build: configure with -DWF_WITH_CUDA=ON");
-#endif
+    add_gpus(f);
 }
 
 static void add_compute(struct facts *f)
@@ -111,7 +134,13 @@ static void add_comm(struct facts *f)
 #else
     add(f, "comm", "MPI", false, "not in this build: install libopenmpi-dev and configure again");
 #endif
+#ifdef WF_HAVE_NCCL
+    char nccl[32];
+    wf_nccl_version(nccl, sizeof nccl);
+    add(f, "comm", "NCCL", true, wf_arena_copy(f->arena, nccl));
+#else
     add(f, "comm", "NCCL", false, "not in this build");
+#endif
 }
 
 static void add_libraries(struct facts *f)

@@ -44,6 +44,7 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
     struct wf_device_options options = {
         .deterministic = wf_options_int(o, "run.deterministic") != 0,
         .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
+        .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
         .cache = wf_options_text(o, "run.cache"),
     };
     options.local_rank = wf_comm_local_rank(comm);

@@ -24,6 +24,7 @@ static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
 static const char *const statistics[] = { "global", "tile", "rank", NULL };
 static const char *const overlaps[] = { "auto", "never", "always", NULL };
+static const char *const carriers[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 const struct wf_option wf_option_table[] = {
@@ -423,6 +424,12 @@ const struct wf_option wf_option_table[] = {
       .count_max = 3,
       .fallback = "[1]" },
 
+    { .key = "comm.device",
+      .help = "how buffers of a GPU go to other ranks: straight by NCCL, or through the host; auto: "
+              "NCCL where every rank has a GPU to itself",
+      .type = WF_OPTION_NAME,
+      .names = carriers,
+      .fallback = "auto" },
     { .key = "comm.overlap",
       .help = "communication beside computing: 'auto' splits a layer into inner part and rim where "
               "that pays, 'always' wherever it can be done, 'never' waits at once",

@@ -101,5 +101,8 @@ struct wf_updater {
 };
 
 extern const struct wf_updater wf_cpu_updater;
+#ifdef WF_HAVE_CUDA
+extern const struct wf_updater wf_cuda_updater;
+#endif
 
 #endif

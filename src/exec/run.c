@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/random.h"
+#include "exec/wire.h"
 
 struct wf_run {
     const struct wf_plan *plan;
@@ -20,6 +21,10 @@ struct wf_run {
     struct wf_view **packed;       /* per exchange and message: the packed side */
     struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
+    struct wf_wire *wire; /* where buffers do not lie in the host's memory; sums follow exchanges */
+    void *recording;      /* of a whole pass; NULL: none */
+    bool plain;           /* passes are not recorded */
+    bool profiled;        /* the device marks each step */
     int in_flight; /* exchanges and sums that have begun and not ended */
     struct wf_run_times times;
     double *step_seconds, *step_starts;
@@ -29,6 +34,7 @@ struct wf_run {
         size_t first, bytes;
     } * counted; /* of the gradients: this rank's part, where keeps_parts */
     int n_counted;
+    int64_t passes; /* over this plan */
 };
 
 enum { GROUPS = 1 << WF_MESH_AXES };
@@ -175,6 +181,13 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
         wf_run_free(run);
         return NULL;
     }
+    if (!wf_device_is_host(run->device) && wf_comm_size(comm) > 1) {
+        run->wire = wf_wire_new(run->context, comm, plan->n_exchanges + plan->n_sums, err);
+        if (!wf_comm_agree(comm, run->wire != NULL, err)) {
+            wf_run_free(run);
+            return NULL;
+        }
+    }
     resolve_plan(run);
     return run;
 }
@@ -265,11 +278,20 @@ static void clear_copies(struct wf_run *run)
         memset(grads + at, 0, run->plan->store_bytes[WF_STORE_GRAD] - at);
 }
 
+static void forget(struct wf_run *run)
+{
+    if (run->recording)
+        run->device->forget(run->context, run->recording);
+    run->recording = NULL;
+    run->passes = 0;
+}
+
 bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
 {
     WF_BUG_ON(plan->scheme->graph != run->plan->scheme->graph || plan->context != run->context ||
                   plan->scheme->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
               "another graph, context or %d ranks", plan->scheme->geometry.n_ranks);
+    forget(run);
     run->plan = plan;
     wf_arena_release(&run->plan_arena);
     if (!take_memory(run, err))
@@ -282,6 +304,8 @@ void wf_run_free(struct wf_run *run)
 {
     if (!run)
         return;
+    forget(run);
+    wf_wire_free(run->wire);
     for (int i = 0; i < GROUPS; i++)
         if (run->groups[i])
             wf_comm_free(run->groups[i]);
@@ -434,6 +458,8 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
     for (int i = 0; i < exchange->n_messages; i++)
         if (exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
             run->device->copy(run->context, &run->packed[x][i], &run->spread[x][i]);
+    if (run->wire)
+        return wf_wire_exchange_begin(run->wire, x, exchange->n_messages, run->messages[x], err);
     return wf_comm_exchange_begin(run->comm, exchange->n_messages, run->messages[x],
                                   &run->exchange_requests[x], err);
 }
@@ -441,12 +467,44 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
 static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
 {
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
-    if (!wf_comm_exchange_end(run->comm, run->exchange_requests[x], err))
-        return false;
-    for (int i = 0; i < exchange->n_messages; i++)
+    const bool ok = run->wire
+                        ? wf_wire_exchange_end(run->wire, x, err)
+                        : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
+    for (int i = 0; ok && i < exchange->n_messages; i++)
         if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
             run->device->copy(run->context, &run->spread[x][i], &run->packed[x][i]);
-    return true;
+    return ok;
+}
+
+static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
+{
+    const struct wf_sum *const sum = &run->plan->sums[which];
+    struct wf_comm *const group = run->groups[sum->axes];
+    void *const data = resolve_slot(run, &sum->slot).data;
+    const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
+    const bool rounded = gradients && sum->slot.view.dtype == WF_F32;
+    if (gradients && run->keeps_parts)
+        return true; /* without a request: its end does nothing */
+    if (run->wire)
+        return wf_wire_sum_begin(run->wire, run->plan->n_exchanges + which,
+                                 &(struct wf_wire_sum){ .group = group,
+                                                        .data = data,
+                                                        .count = sum->count,
+                                                        .dtype = sum->slot.view.dtype,
+                                                        .rounded = rounded },
+                                 err);
+    if (rounded)
+        return wf_comm_sum_rounded_begin(group, data, sum->count, &run->sum_requests[which], err);
+    return wf_comm_sum_begin(group, data, sum->count, sum->slot.view.dtype,
+                             &run->sum_requests[which], err);
+}
+
+static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
+{
+    if (run->wire)
+        return wf_wire_sum_end(run->wire, run->plan->n_exchanges + which, err);
+    return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which],
+                           err);
 }
 
 static bool communicate(struct wf_run *run, const struct wf_step *step, struct wf_err *err)
@@ -457,19 +515,7 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
         return fetch_begin(run, step->which, err);
     if (step->kind == WF_STEP_FETCH_END)
         return fetch_end(run, step->which, err);
-    const struct wf_sum *sum = &run->plan->sums[step->which];
-    struct wf_request **request = &run->sum_requests[step->which];
-    struct wf_comm *group = run->groups[sum->axes];
-    if (step->kind == WF_STEP_SUM_BEGIN) {
-        void *const data = resolve_slot(run, &sum->slot).data;
-        const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
-        if (gradients && run->keeps_parts)
-            return true; /* without a request: its end does nothing */
-        if (gradients && sum->slot.view.dtype == WF_F32)
-            return wf_comm_sum_rounded_begin(group, data, sum->count, request, err);
-        return wf_comm_sum_begin(group, data, sum->count, sum->slot.view.dtype, request, err);
-    }
-    return wf_comm_sum_end(group, *request, err);
+    return (begins ? sum_begin : sum_end)(run, step->which, err);
 }
 
 /* Kernels and copies. What is on its way advances only while somebody looks: after each of them. */
@@ -491,12 +537,13 @@ static void compute(struct wf_run *run, int s)
         wf_comm_progress(run->comm);
 }
 
-bool wf_run_step(struct wf_run *run, struct wf_err *err)
+static bool walk(struct wf_run *run, struct wf_err *err)
 {
-    run->times = (struct wf_run_times){ 0 };
     const double start = now();
     for (int s = 0; s < run->plan->n_steps; s++) {
         const struct wf_step *step = &run->plan->steps[s];
+        if (run->profiled)
+            run->device->mark(run->context, s);
         run->step_starts[s] = now() - start;
         if (step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY) {
             compute(run, s);
@@ -512,8 +559,73 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
     run->times.comm = now() - start - run->times.compute;
     if (run->keeps_parts)
         clear_copies(run);
-    run->step++;
     return true;
+}
+
+/* A recording is made in the second pass: the first loads what kernels need. */
+static bool may_record(const struct wf_run *run)
+{
+    const bool alone = run->plan->n_exchanges + run->plan->n_sums == 0;
+    return run->device->record && !run->plain && !run->profiled && run->passes > 0 &&
+           (alone || (run->wire && wf_wire_records(run->wire)));
+}
+
+/* True where the pass is done by replaying it. */
+static bool replay(struct wf_run *run, struct wf_err *err)
+{
+    if (run->profiled || (!run->recording && !may_record(run)))
+        return false;
+    if (!run->recording && run->device->record(run->context)) {
+        struct wf_err own = { 0 };
+        const bool ok = walk(run, &own);
+        run->recording = run->device->recorded(run->context);
+        if (!ok) {
+            *err = own;
+            forget(run);
+        }
+        run->plain = !run->recording; /* not again: the passes go step by step */
+    }
+    if (run->recording)
+        run->device->replay(run->context, run->recording);
+    return run->recording != NULL;
+}
+
+/* The device's own times of the steps. */
+static bool read_marks(struct wf_run *run, struct wf_err *err)
+{
+    const int n = run->plan->n_steps;
+    run->device->mark(run->context, n);
+    if (!run->device->marks(run->context, n + 1, run->step_seconds, err))
+        return false;
+    double at = 0;
+    run->times = (struct wf_run_times){ 0 };
+    for (int s = 0; s < n; s++) {
+        const enum wf_step_kind kind = run->plan->steps[s].kind;
+        const bool computes = kind == WF_STEP_KERNEL || kind == WF_STEP_COPY;
+        run->step_starts[s] = at;
+        at += run->step_seconds[s];
+        *(computes ? &run->times.compute : &run->times.comm) += run->step_seconds[s];
+    }
+    return true;
+}
+
+bool wf_run_step(struct wf_run *run, struct wf_err *err)
+{
+    run->times = (struct wf_run_times){ 0 };
+    if (run->device->start)
+        run->device->start(run->context, run->step);
+    if (!replay(run, err) && !walk(run, err))
+        return false;
+    if (run->profiled && !read_marks(run, err))
+        return false;
+    run->step++;
+    run->passes++;
+    return true;
+}
+
+void wf_run_set_profiled(struct wf_run *run, bool profiled)
+{
+    run->profiled = profiled && run->device->mark;
 }
 
 bool wf_run_wait(struct wf_run *run, struct wf_err *err)

@@ -84,6 +84,8 @@ const struct wf_plan *wf_run_plan(const struct wf_run *run);
 /* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
+/* On a device with a clock of its own: passes are timed there, step by step, and wait for it. */
+void wf_run_set_profiled(struct wf_run *run, bool profiled);
 /* Of each step of the plan in the last pass: how many seconds it took, and when it began, from the
  * beginning of the pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);

@@ -25,12 +25,17 @@
 
 struct wf_device;
 
+/* How a device's buffers go to other ranks: AUTO: by its own way where every rank has a device to
+ * itself, else through the host. */
+enum wf_carry { WF_CARRY_AUTO, WF_CARRY_DEVICE, WF_CARRY_HOST };
+
 /* How a rank opens its device. */
 struct wf_device_options {
     int local_rank;     /* among the ranks of this machine, which take its devices in turn */
     bool deterministic; /* the same bits in every run */
     bool tf32;          /* products of f32 may round their factors to 10 bits */
     size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
+    enum wf_carry carry;
     const char *cache;  /* file for the choice of kernels; NULL: the usual place, "": none */
 };
 
@@ -73,6 +78,8 @@ struct wf_kernel {
 };
 
 struct wf_updater; /* device/update.h */
+struct wf_carrier; /* comm/carrier.h */
+struct wf_comm;
 
 struct wf_device {
     const char *name; /* "cpu", "reference", "cuda" */
@@ -101,6 +108,16 @@ struct wf_device {
     /* A pass over the plan begins, with this number; a kernel was run. */
     void (*start)(struct wf_context *context, uint64_t step);
     void (*ran)(struct wf_context *context, const struct wf_call *call);
+    /* Collective. How buffers in its memory go to other ranks, for so many transfers (comm/carrier.h);
+     * NULL, or none made: through the host. */
+    bool (*carrier)(struct wf_context *context, struct wf_comm *comm, int count,
+                    struct wf_carrier **carrier, struct wf_err *err);
+    /* Work between record() and recorded() is not done but kept, to be replayed as often as wanted;
+     * NULL where that failed, and nothing was done. */
+    bool (*record)(struct wf_context *context);
+    void *(*recorded)(struct wf_context *context);
+    void (*replay)(struct wf_context *context, void *recording);
+    void (*forget)(struct wf_context *context, void *recording);
     /* A time mark in the order of the work; marks() waits and gives the seconds between marks
      * i and i + 1 for i < count - 1. */
     void (*mark)(struct wf_context *context, int index);

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef WF_HAVE_NCCL
+#include "comm/nccl.h"
+#endif
 #include "device/cuda/choices.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/update.h"
+#include "device/update.h"
 #include "device/device.h"
 
 /* More scratch than this made no convolution faster; it is the memory of a few images less. */
@@ -146,6 +149,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->base.device = &wf_device_cuda;
     cuda->deterministic = options->deterministic;
     cuda->tf32 = options->tf32;
+    cuda->carry = options->carry;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
     bool ok = choose_gpu(cuda, options->local_rank, err);
     if (ok)
@@ -239,6 +243,50 @@ static bool get(struct wf_context *context, const struct wf_view *host, const st
 {
     copy(context, host, src);
     return synchronize(context, err);
+}
+
+/* --- recordings --- */
+
+static bool record(struct wf_context *context)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    if (cuda->failure.code != WF_OK ||
+        cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return true;
+}
+
+/* A library that cannot be captured makes the recording fail; the step is then run as it is. */
+static void *recorded(struct wf_context *context)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t made = NULL;
+    const bool ok = cudaStreamEndCapture(cuda->stream, &graph) == cudaSuccess && graph &&
+                    cuda->failure.code == WF_OK &&
+                    cudaGraphInstantiate(&made, graph, 0) == cudaSuccess;
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    if (ok)
+        return made;
+    (void)cudaGetLastError();
+    cuda->failure = (struct wf_err){ 0 };
+    return NULL;
+}
+
+static void replay(struct wf_context *context, void *recording)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)wf_cuda_ok(cuda, cudaGraphLaunch(recording, cuda->stream), "starting a step");
+}
+
+static void forget(struct wf_context *context, void *recording)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)cudaStreamSynchronize(cuda->stream); /* it may still be running */
+    (void)wf_cuda_ok(cuda, cudaGraphExecDestroy(recording), "forgetting a step");
 }
 
 /* --- time --- */
@@ -344,6 +392,13 @@ const struct wf_device wf_device_cuda = {
     .synchronize = synchronize,
     .start = start,
     .ran = ran,
+#ifdef WF_HAVE_NCCL
+    .carrier = wf_nccl_carrier,
+#endif
+    .record = record,
+    .recorded = recorded,
+    .replay = replay,
+    .forget = forget,
     .mark = mark,
     .marks = marks,
     .flops_per_second = 4e14,

@@ -27,6 +27,7 @@ struct wf_cuda {
     int multiprocessors;
     char name[64];
     bool deterministic, tf32;
+    enum wf_carry carry;
     size_t workspace; /* the most a library's kernel may ask for */
     cudaStream_t stream;
     cudaEvent_t read; /* put() has read its source */

@@ -1,15 +1,18 @@
 /* The updater on the host's side: the layout in device memory, and waiting for a norm. */
-#include "device/cuda/update.h"
+#include "device/update.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cuda/cuda.h"
+#include "device/cuda/kernels.h"
 
 struct prepared {
     struct wf_cuda *cuda;
-    struct wf_cuda_update_layout layout;
-    double *total; /* in host memory that the GPU copies to */
+    struct wf_cuda_layout layout;
+    void *tensors, *pieces; /* of the layout, to be given back */
+    double *sum;            /* in device memory */
+    double *seen;           /* in host memory that the GPU copies to */
 };
 
 static void release(void *made)
@@ -17,28 +20,32 @@ static void release(void *made)
     struct prepared *const p = made;
     if (!p)
         return;
-    (void)cudaFree(p->layout.tensors);
-    (void)cudaFree(p->layout.pieces);
+    (void)cudaStreamSynchronize(p->cuda->stream);
+    (void)cudaFree(p->tensors);
+    (void)cudaFree(p->pieces);
     (void)cudaFree(p->layout.sums);
-    (void)cudaFree(p->layout.total);
     (void)cudaFree(p->layout.ratios);
-    (void)cudaFreeHost(p->total);
+    (void)cudaFree(p->sum);
+    (void)cudaFreeHost(p->seen);
     free(p);
 }
 
 /* Device memory, zeroed or as `from`. */
-static bool take(const struct prepared *p, void **to, const void *from, size_t bytes)
+static void *take(const struct prepared *p, const void *from, size_t bytes)
 {
     cudaStream_t stream = p->cuda->stream;
-    if (cudaMalloc(to, bytes ? bytes : 1) != cudaSuccess) {
-        *to = NULL;
+    void *to = NULL;
+    if (cudaMalloc(&to, bytes ? bytes : 1) != cudaSuccess) {
         (void)cudaGetLastError();
-        return false;
+        return NULL;
     }
     const cudaError_t status =
-        from ? cudaMemcpyAsync(*to, from, bytes, cudaMemcpyHostToDevice, stream)
-             : cudaMemsetAsync(*to, 0, bytes, stream);
-    return status == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess;
+        from && bytes ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream)
+                      : cudaMemsetAsync(to, 0, bytes, stream);
+    if (status == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess)
+        return to;
+    (void)cudaFree(to);
+    return NULL;
 }
 
 static void *prepare(struct wf_context *context, const struct wf_update_layout *layout)
@@ -47,15 +54,19 @@ static void *prepare(struct wf_context *context, const struct wf_update_layout *
     WF_BUG_ON(!p, "out of memory");
     p->cuda = wf_cuda_of(context);
     const size_t tensors = (size_t)layout->n_tensors, pieces = (size_t)layout->n_pieces;
-    struct wf_cuda_update_layout *const l = &p->layout;
-    l->n_tensors = layout->n_tensors;
-    l->n_pieces = layout->n_pieces;
-    if (take(p, (void **)&l->tensors, layout->tensors, tensors * sizeof *l->tensors) &&
-        take(p, (void **)&l->pieces, layout->pieces, pieces * sizeof *l->pieces) &&
-        take(p, (void **)&l->sums, NULL, 2 * pieces * sizeof *l->sums) &&
-        take(p, (void **)&l->total, NULL, sizeof *l->total) &&
-        take(p, (void **)&l->ratios, NULL, tensors * sizeof *l->ratios) &&
-        cudaHostAlloc((void **)&p->total, sizeof *p->total, 0) == cudaSuccess)
+    p->tensors = take(p, layout->tensors, tensors * sizeof *layout->tensors);
+    p->pieces = take(p, layout->pieces, pieces * sizeof *layout->pieces);
+    p->layout = (struct wf_cuda_layout){
+        .n_tensors = layout->n_tensors,
+        .n_pieces = layout->n_pieces,
+        .tensors = p->tensors,
+        .pieces = p->pieces,
+        .sums = take(p, NULL, 2 * pieces * sizeof(double)),
+        .ratios = take(p, NULL, tensors * sizeof(float)),
+    };
+    p->sum = take(p, NULL, sizeof *p->sum);
+    if (p->tensors && p->pieces && p->layout.sums && p->layout.ratios && p->sum &&
+        cudaHostAlloc((void **)&p->seen, sizeof *p->seen, 0) == cudaSuccess)
         return p;
     release(p);
     return NULL;
@@ -65,27 +76,27 @@ static double squares(void *made, const float *grad)
 {
     const struct prepared *const p = made;
     struct wf_cuda *const cuda = p->cuda;
-    wf_cuda_update_squares(&p->layout, grad, cuda->stream);
+    wf_cuda_squares(&p->layout, grad, p->sum, cuda->stream);
     const bool ok = wf_cuda_ok(cuda, cudaGetLastError(), "norm of the gradient") &&
                     wf_cuda_ok(cuda,
-                               cudaMemcpyAsync(p->total, p->layout.total, sizeof *p->total,
+                               cudaMemcpyAsync(p->seen, p->sum, sizeof *p->seen,
                                                cudaMemcpyDeviceToHost, cuda->stream),
                                "norm of the gradient") &&
                     wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "running");
-    return ok ? *p->total : (double)NAN;
+    return ok ? *p->seen : (double)NAN;
 }
 
 static void accumulate(void *made, float *sum, const float *grad, float weight, bool first)
 {
     const struct prepared *const p = made;
-    wf_cuda_update_accumulate(&p->layout, sum, grad, weight, first, p->cuda->stream);
+    wf_cuda_accumulate(&p->layout, sum, grad, weight, first, p->cuda->stream);
     (void)wf_cuda_ok(p->cuda, cudaGetLastError(), "adding up gradients");
 }
 
 static void update(void *made, const struct wf_update *u)
 {
     const struct prepared *const p = made;
-    wf_cuda_update_sweep(&p->layout, u, p->cuda->stream);
+    wf_cuda_update(&p->layout, u, NULL, p->cuda->stream);
     (void)wf_cuda_ok(p->cuda, cudaGetLastError(), "updating the weights");
 }
 

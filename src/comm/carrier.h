@@ -1,0 +1,38 @@
+/*
+ * A carrier takes buffers that lie in a device's memory to other ranks, in the order of the device's
+ * work: begun behind what was enqueued before it, on a queue of its own, and ended in front of what is
+ * enqueued after it. Nothing waits on the host.
+ *
+ * Transfers are numbered 0 .. count - 1, as the one who makes the carrier says; each is begun and
+ * ended in turn. All ranks begin those they share in the same order (plan.h: I4, I5).
+ */
+#ifndef WF_COMM_CARRIER_H
+#define WF_COMM_CARRIER_H
+
+#include "comm/comm.h"
+
+struct wf_carrier;
+
+struct wf_carrier_sum {
+    struct wf_comm *group; /* the ranks that add up */
+    void *data;
+    size_t count;
+    enum wf_dtype dtype;
+};
+
+struct wf_carrier_vtable {
+    const char *name; /* "nccl" */
+    bool (*exchange)(struct wf_carrier *carrier, int number, int count,
+                     const struct wf_message *messages, struct wf_err *err);
+    bool (*sum)(struct wf_carrier *carrier, int number, const struct wf_carrier_sum *sum,
+                struct wf_err *err);
+    bool (*end)(struct wf_carrier *carrier, int number, struct wf_err *err);
+    void (*free)(struct wf_carrier *carrier);
+};
+
+struct wf_carrier {
+    const struct wf_carrier_vtable *vtable;
+    bool records; /* can be captured with the device's work */
+};
+
+#endif

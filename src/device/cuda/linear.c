@@ -1,0 +1,222 @@
+/*
+ * Linear layers (convolutions of kernel one over images of one pixel) by cuBLASLt.
+ *
+ * Rows of ours are columns of theirs: x [n][in] is a matrix of in x n. With w [out][in]:
+ *   conv        y  (out x n)   = w^T x
+ *   convt       dx (in x n)    = w dy
+ *   conv_wgrad  dw (in x out)  = x dy^T, in f32 whatever the images are
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/kernels.h"
+#include "ops/attrs.h"
+
+enum pass { FORWARD, DATA, WEIGHTS };
+
+struct linear {
+    struct wf_cuda *cuda;
+    enum pass pass;
+    int64_t n, in, out;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+};
+
+static bool is_float(const struct wf_value *v)
+{
+    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
+}
+
+static bool is_pixel(const struct wf_value *v)
+{
+    return v->shape.at[WF_D] == 1 && v->shape.at[WF_H] == 1 && v->shape.at[WF_W] == 1;
+}
+
+static enum pass pass_of(const struct wf_node *node)
+{
+    if (strcmp(node->op->name, "conv") == 0)
+        return FORWARD;
+    return strcmp(node->op->name, "convt") == 0 ? DATA : WEIGHTS;
+}
+
+static bool accepts(const struct wf_node *node)
+{
+    const struct wf_conv_attrs *const a = node->attrs;
+    const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
+    const bool plain = a->groups == 1 && a->pad_lo[0] + a->pad_lo[1] + a->pad_lo[2] == 0 &&
+                       a->pad_hi[0] + a->pad_hi[1] + a->pad_hi[2] == 0;
+    return plain && is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
+           is_pixel(node->in[0]) && is_pixel(node->in[1]) && is_pixel(node->out[0]) &&
+           (!bias || bias->dtype == WF_F32);
+}
+
+static cudaDataType_t type_of(enum wf_dtype dtype)
+{
+    return dtype == WF_BF16 ? CUDA_R_16BF : dtype == WF_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static void release(void *prepared)
+{
+    struct linear *const l = prepared;
+    if (!l)
+        return;
+    if (l->product)
+        (void)cublasLtMatmulDescDestroy(l->product);
+    if (l->a)
+        (void)cublasLtMatrixLayoutDestroy(l->a);
+    if (l->b)
+        (void)cublasLtMatrixLayoutDestroy(l->b);
+    if (l->d)
+        (void)cublasLtMatrixLayoutDestroy(l->d);
+    free(l);
+}
+
+static bool layout(cublasLtMatrixLayout_t *to, enum wf_dtype dtype, int64_t rows, int64_t columns)
+{
+    return cublasLtMatrixLayoutCreate(to, type_of(dtype), (uint64_t)rows, (uint64_t)columns,
+                                      rows) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* D = op(A) op(B), as the table on top says. */
+static bool describe(struct linear *l, enum wf_dtype dtype, enum wf_dtype to)
+{
+    const cublasComputeType_t compute = dtype == WF_F32 && l->cuda->tf32
+                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
+    const cublasOperation_t of_a = l->pass == FORWARD ? transposed : plain;
+    const cublasOperation_t of_b = l->pass == WEIGHTS ? transposed : plain;
+    if (cublasLtMatmulDescCreate(&l->product, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSA, &of_a,
+                                       sizeof of_a) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSB, &of_b,
+                                       sizeof of_b) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    const int64_t n = l->n, in = l->in, out = l->out;
+    if (l->pass == FORWARD)
+        return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, in, n) &&
+               layout(&l->d, to, out, n);
+    if (l->pass == DATA)
+        return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, out, n) &&
+               layout(&l->d, to, in, n);
+    return layout(&l->a, dtype, in, n) && layout(&l->b, dtype, out, n) &&
+           layout(&l->d, to, in, out);
+}
+
+/* Buffers begin on boundaries of 64 bytes; cuBLASLt would believe 256. */
+static bool set_alignments(cublasLtMatmulPreference_t preference)
+{
+    static const cublasLtMatmulPreferenceAttributes_t names[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
+    const uint32_t bytes = 16;
+    bool ok = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ok = ok && cublasLtMatmulPreferenceSetAttribute(preference, names[i], &bytes,
+                                                        sizeof bytes) == CUBLAS_STATUS_SUCCESS;
+    return ok;
+}
+
+static bool choose(struct linear *l)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    const size_t most = l->cuda->workspace;
+    bool ok = cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
+              cublasLtMatmulPreferenceSetAttribute(preference,
+                                                   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                                   sizeof most) == CUBLAS_STATUS_SUCCESS &&
+              set_alignments(preference) &&
+              cublasLtMatmulAlgoGetHeuristic(l->cuda->blas, l->product, l->a, l->b, l->d, l->d,
+                                             preference, 1, &found,
+                                             &count) == CUBLAS_STATUS_SUCCESS &&
+              count == 1;
+    if (preference)
+        (void)cublasLtMatmulPreferenceDestroy(preference);
+    if (ok) {
+        l->algorithm = found.algo;
+        l->workspace = found.workspaceSize;
+    }
+    return ok;
+}
+
+static bool prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    if (!p->context)
+        return true;
+    const struct wf_node *const node = p->node;
+    struct linear *const l = calloc(1, sizeof *l);
+    WF_BUG_ON(!l, "out of memory");
+    l->cuda = wf_cuda_of(p->context);
+    l->pass = pass_of(node);
+    const struct wf_value *const w = l->pass == WEIGHTS ? node->out[0] : node->in[1];
+    l->in = w->shape.at[WF_C];
+    l->out = w->shape.at[WF_N];
+    l->n = wf_region_extent(p->work, WF_N);
+    enum { ALIGN = 256 };
+    if (!describe(l, p->in[0].dtype, p->out[0].dtype) || !choose(l)) {
+        (void)wf_err_set(err, WF_ERR_FAILED, "cuBLASLt has no product of %lld x %lld x %lld",
+                         (long long)l->out, (long long)l->in, (long long)l->n);
+        release(l);
+        return false;
+    }
+    p->scratch_bytes = l->workspace ? l->workspace + ALIGN : 0;
+    p->prepared = l;
+    (void)snprintf(p->implementation, sizeof p->implementation, "cublaslt");
+    return true;
+}
+
+static void run(const struct wf_call *call)
+{
+    const struct linear *const l = call->prepared;
+    const float one = 1.0f, zero = 0.0f;
+    const uintptr_t base = (uintptr_t)call->scratch;
+    void *const workspace = l->workspace ? (void *)((base + 255) / 256 * 256) : NULL;
+    const void *const a = l->pass == WEIGHTS ? call->in[0].data : call->in[1].data;
+    const void *const b = l->pass == WEIGHTS ? call->in[1].data : call->in[0].data;
+    (void)wf_cublas_ok(l->cuda,
+                       cublasLtMatmul(l->cuda->blas, l->product, &one, a, l->a, b, l->b, &zero,
+                                      call->out[0].data, l->d, call->out[0].data, l->d,
+                                      &l->algorithm, workspace, l->workspace, l->cuda->stream),
+                       call->node->name);
+    if (l->pass != WEIGHTS && call->in[2].data)
+        wf_cuda_add_bias(&call->out[0], call->in[2].data, l->cuda->stream);
+}
+
+enum { PREFERENCE = 20 };
+
+const struct wf_kernel wf_cuda_kernel_linear = {
+    .op = "conv",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};
+
+const struct wf_kernel wf_cuda_kernel_linear_data = {
+    .op = "convt",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};
+
+const struct wf_kernel wf_cuda_kernel_linear_weights = {
+    .op = "conv_wgrad",
+    .flags = WF_KERNEL_DENSE,
+    .preference = PREFERENCE,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};

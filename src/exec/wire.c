@@ -1,0 +1,215 @@
+#include "exec/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/carrier.h"
+
+/* A transfer through the host. */
+struct transfer {
+    struct wf_request *request;
+    struct wf_message *messages; /* with the host's pointers */
+    void **there;                /* the device's */
+    int count, room;
+    struct wf_wire_sum sum;
+    char *block;
+    size_t bytes;
+};
+
+struct wf_wire {
+    struct wf_context *context;
+    const struct wf_device *device;
+    struct wf_comm *comm;
+    struct wf_carrier *carrier; /* or NULL */
+    struct transfer *transfers;
+    int count;
+};
+
+struct wf_wire *wf_wire_new(struct wf_context *context, struct wf_comm *comm, int count,
+                            struct wf_err *err)
+{
+    struct wf_wire *const w = calloc(1, sizeof *w);
+    WF_BUG_ON(!w, "out of memory");
+    w->context = context;
+    w->device = context->device;
+    w->comm = comm;
+    w->count = count;
+    w->transfers = calloc((size_t)count + 1, sizeof *w->transfers);
+    WF_BUG_ON(!w->transfers, "out of memory");
+    if (!w->device->carrier || w->device->carrier(context, comm, count, &w->carrier, err))
+        return w;
+    wf_wire_free(w);
+    return NULL;
+}
+
+void wf_wire_free(struct wf_wire *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; i < w->count; i++) {
+        if (w->transfers[i].block)
+            w->device->host_free(w->context, w->transfers[i].block);
+        free(w->transfers[i].messages);
+        free(w->transfers[i].there);
+    }
+    free(w->transfers);
+    if (w->carrier)
+        w->carrier->vtable->free(w->carrier);
+    free(w);
+}
+
+const char *wf_wire_name(const struct wf_wire *w)
+{
+    return w->carrier ? w->carrier->vtable->name : "host";
+}
+
+bool wf_wire_records(const struct wf_wire *w)
+{
+    return w->carrier && w->carrier->records;
+}
+
+/* --- through the host --- */
+
+static void make_room(const struct wf_wire *w, struct transfer *t, size_t bytes, int messages)
+{
+    if (bytes > t->bytes || !t->block) {
+        if (t->block)
+            w->device->host_free(w->context, t->block);
+        t->block = w->device->host_alloc(w->context, bytes);
+        WF_BUG_ON(!t->block, "no host memory for %zu bytes", bytes);
+        t->bytes = bytes;
+    }
+    if (messages > t->room) {
+        free(t->messages);
+        free(t->there);
+        t->messages = calloc((size_t)messages, sizeof *t->messages);
+        t->there = calloc((size_t)messages, sizeof *t->there);
+        WF_BUG_ON(!t->messages || !t->there, "out of memory");
+        t->room = messages;
+    }
+}
+
+/* Bytes at `data` as a view, on either side. */
+static struct wf_view bytes_at(const void *data, size_t bytes)
+{
+    const struct wf_shape shape = WF_SHAPE(1, 1, 1, 1, (int64_t)bytes);
+    return wf_view_dense((void *)(uintptr_t)data, WF_U8, wf_shape_region(shape));
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Brings what is sent. One wait for all: the last get() waits for the ones before it. */
+static bool bring(const struct wf_wire *w, const struct transfer *t, struct wf_err *err)
+{
+    for (int i = 0; i < t->count; i++) {
+        const struct wf_message *const m = &t->messages[i];
+        if (!m->send || m->bytes == 0)
+            continue;
+        const struct wf_view host = bytes_at(m->send, m->bytes);
+        const struct wf_view there = bytes_at(t->there[i], m->bytes);
+        w->device->copy(w->context, &host, &there);
+    }
+    return w->device->synchronize(w->context, err);
+}
+
+static bool exchange_begin(struct wf_wire *w, struct transfer *t, int count,
+                           const struct wf_message *messages, struct wf_err *err)
+{
+    size_t bytes = 64, at = 0;
+    bool sends = false;
+    for (int i = 0; i < count; i++)
+        bytes += whole_lines(messages[i].bytes);
+    make_room(w, t, bytes, count);
+    t->count = count;
+    for (int i = 0; i < count; i++) {
+        const struct wf_message *const m = &messages[i];
+        t->there[i] = m->send ? (void *)(uintptr_t)m->send : m->recv;
+        t->messages[i] = *m;
+        t->messages[i].send = m->send ? t->block + at : NULL;
+        t->messages[i].recv = m->send ? NULL : t->block + at;
+        at += whole_lines(m->bytes);
+        sends = sends || (m->send && m->bytes > 0);
+    }
+    return (!sends || bring(w, t, err)) &&
+           wf_comm_exchange_begin(w->comm, count, t->messages, &t->request, err);
+}
+
+static bool exchange_end(const struct wf_wire *w, struct transfer *t, struct wf_err *err)
+{
+    if (!wf_comm_exchange_end(w->comm, t->request, err))
+        return false;
+    for (int i = 0; i < t->count; i++) {
+        const struct wf_message *const m = &t->messages[i];
+        if (!m->recv || m->bytes == 0)
+            continue;
+        const struct wf_view host = bytes_at(m->recv, m->bytes);
+        const struct wf_view there = bytes_at(t->there[i], m->bytes);
+        w->device->put(w->context, &there, &host);
+    }
+    return true;
+}
+
+static bool sum_begin(const struct wf_wire *w, struct transfer *t, const struct wf_wire_sum *sum,
+                      struct wf_err *err)
+{
+    const size_t bytes = sum->count * wf_dtype_size(sum->dtype);
+    make_room(w, t, bytes, 0);
+    t->sum = *sum;
+    const struct wf_view host = bytes_at(t->block, bytes), there = bytes_at(sum->data, bytes);
+    if (!w->device->get(w->context, &host, &there, err))
+        return false;
+    if (sum->rounded)
+        return wf_comm_sum_rounded_begin(sum->group, (float *)(void *)t->block, sum->count,
+                                         &t->request, err);
+    return wf_comm_sum_begin(sum->group, t->block, sum->count, sum->dtype, &t->request, err);
+}
+
+static bool sum_end(const struct wf_wire *w, struct transfer *t, struct wf_err *err)
+{
+    if (!wf_comm_sum_end(t->sum.group, t->request, err))
+        return false;
+    const size_t bytes = t->sum.count * wf_dtype_size(t->sum.dtype);
+    const struct wf_view host = bytes_at(t->block, bytes), there = bytes_at(t->sum.data, bytes);
+    w->device->put(w->context, &there, &host);
+    return true;
+}
+
+/* --- either way --- */
+
+bool wf_wire_exchange_begin(struct wf_wire *w, int number, int count,
+                            const struct wf_message *messages, struct wf_err *err)
+{
+    if (w->carrier)
+        return w->carrier->vtable->exchange(w->carrier, number, count, messages, err);
+    return exchange_begin(w, &w->transfers[number], count, messages, err);
+}
+
+bool wf_wire_exchange_end(struct wf_wire *w, int number, struct wf_err *err)
+{
+    if (w->carrier)
+        return w->carrier->vtable->end(w->carrier, number, err);
+    return exchange_end(w, &w->transfers[number], err);
+}
+
+bool wf_wire_sum_begin(struct wf_wire *w, int number, const struct wf_wire_sum *sum,
+                       struct wf_err *err)
+{
+    if (w->carrier)
+        return w->carrier->vtable->sum(w->carrier, number,
+                                       &(struct wf_carrier_sum){ .group = sum->group,
+                                                                 .data = sum->data,
+                                                                 .count = sum->count,
+                                                                 .dtype = sum->dtype },
+                                       err);
+    return sum_begin(w, &w->transfers[number], sum, err);
+}
+
+bool wf_wire_sum_end(struct wf_wire *w, int number, struct wf_err *err)
+{
+    if (w->carrier)
+        return w->carrier->vtable->end(w->carrier, number, err);
+    return sum_end(w, &w->transfers[number], err);
+}
