@@ -21,6 +21,13 @@ function(wf_cuda_test target name)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
+# On the GPU: every kernel that the device has, cuDNN's and cuBLASLt's included.
+if(WF_HAVE_CUDA)
+    wf_cuda_test(test_cuda_kernels cuda_kernels
+        tests/cuda/test_cuda_kernels.c tests/cuda/device.c)
+    target_compile_definitions(test_cuda_kernels PRIVATE wf_cuda_own_kernels=wf_cuda_kernels)
+endif()
+
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)

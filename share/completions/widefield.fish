@@ -154,6 +154,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.data=' -d 'parts o
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.domain=' -d 'groups of domains'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.pipe=' -d 'stages of the pipeline'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'mesh.space=' -d 'parts of the image as W, HxW or DxHxW'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.device=' -d 'how buffers of a GPU go to other ranks: straight by NCCL, or through the host; auto: NCCL where every rank has a GPU to itself'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.overlap=' -d 'communication beside computing: \'auto\' splits a layer into inner part and rim where that pays, \'always\' wherever it can be done, \'never\' waits at once'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.bucket=' -d 'bytes of gradients whose sums over ranks begin together; more than the network has: all of them at the end of the backward pass'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.bandwidth=' -d 'bytes a second between two ranks, for the cost model: --mesh auto, plan, overlap'

@@ -70,12 +70,23 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
     return true;
 }
 
+/* One more step, which a device with a clock of its own times step by step. */
+static bool profile(struct wf_once *once, struct wf_err *err)
+{
+    if (wf_device_is_host(once->job->device))
+        return true;
+    wf_run_set_profiled(once->run, true);
+    const bool ok = wf_once_step(once, err) && wf_run_wait(once->run, err);
+    wf_run_set_profiled(once->run, false);
+    return ok;
+}
+
 static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *err)
 {
     const int64_t n = bench->steps;
     struct wf_arena arena = { 0 };
     double *const rows = wf_arena_array(&arena, 3 * n, double);
-    bool ok = time_steps(bench, once, rows, err);
+    bool ok = time_steps(bench, once, rows, err) && (!bench->profile || profile(once, err));
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
         seconds = wf_median(rows, n);

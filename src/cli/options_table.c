@@ -425,8 +425,9 @@ const struct wf_option wf_option_table[] = {
       .fallback = "[1]" },
 
     { .key = "comm.device",
-      .help = "how buffers of a GPU go to other ranks: straight by NCCL, or through the host; auto: "
-              "NCCL where every rank has a GPU to itself",
+      .help =
+          "how buffers of a GPU go to other ranks: straight by NCCL, or through the host; auto: "
+          "NCCL where every rank has a GPU to itself",
       .type = WF_OPTION_NAME,
       .names = carriers,
       .fallback = "auto" },

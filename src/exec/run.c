@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/random.h"
 #include "exec/wire.h"
 
 struct wf_run {
@@ -25,7 +24,7 @@ struct wf_run {
     void *recording;      /* of a whole pass; NULL: none */
     bool plain;           /* passes are not recorded */
     bool profiled;        /* the device marks each step */
-    int in_flight; /* exchanges and sums that have begun and not ended */
+    int in_flight;        /* exchanges and sums that have begun and not ended */
     struct wf_run_times times;
     double *step_seconds, *step_starts;
     uint64_t seed, step;
@@ -340,38 +339,6 @@ struct wf_context *wf_run_context(const struct wf_run *run)
     return run->context;
 }
 
-/* --- the host's side --- */
-
-void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)
-{
-    wf_host_map(host, run->device, run->context, wf_run_view(run, value));
-}
-
-bool wf_run_get(const struct wf_run *run, const struct wf_value *value, struct wf_host *host,
-                struct wf_err *err)
-{
-    wf_run_map(run, value, host);
-    return wf_host_get(host, err) || wf_err_wrap(err, "reading '%s'", value->name);
-}
-
-bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value, struct wf_host *host,
-                      struct wf_err *err)
-{
-    wf_host_map(host, run->device, run->context, wf_run_owned(run, value));
-    return wf_host_get(host, err) || wf_err_wrap(err, "reading '%s'", value->name);
-}
-
-bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value, double *number,
-                       struct wf_err *err)
-{
-    struct wf_host host = { 0 };
-    const bool ok = wf_run_get(run, value, &host, err);
-    if (ok)
-        *number = wf_dtype_get(host.view.dtype, host.view.data, 0);
-    wf_host_release(&host);
-    return ok;
-}
-
 float *wf_run_params(struct wf_run *run)
 {
     return (float *)(void *)run->store[WF_STORE_PARAM];
@@ -395,19 +362,6 @@ float *wf_run_states(struct wf_run *run)
 size_t wf_run_state_count(const struct wf_run *run)
 {
     return run->plan->store_bytes[WF_STORE_STATE] / sizeof(float);
-}
-
-void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data)
-{
-    const struct wf_view view = wf_run_view(run, value);
-    WF_BUG_ON(!view.data || !wf_view_is_dense(&view) ||
-                  wf_region_count(view.box) != wf_shape_count(value->shape),
-              "'%s' is not whole here", value->name);
-    struct wf_host host = { 0 };
-    wf_run_map(run, value, &host);
-    memcpy(host.view.data, data, wf_view_bytes(&view));
-    wf_host_put(&host);
-    wf_host_release(&host);
 }
 
 const struct wf_plan *wf_run_plan(const struct wf_run *run)
@@ -467,9 +421,8 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
 static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
 {
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
-    const bool ok = run->wire
-                        ? wf_wire_exchange_end(run->wire, x, err)
-                        : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
+    const bool ok = run->wire ? wf_wire_exchange_end(run->wire, x, err)
+                              : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
     for (int i = 0; ok && i < exchange->n_messages; i++)
         if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
             run->device->copy(run->context, &run->spread[x][i], &run->packed[x][i]);
@@ -503,8 +456,7 @@ static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
 {
     if (run->wire)
         return wf_wire_sum_end(run->wire, run->plan->n_exchanges + which, err);
-    return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which],
-                           err);
+    return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which], err);
 }
 
 static bool communicate(struct wf_run *run, const struct wf_step *step, struct wf_err *err)
@@ -634,52 +586,4 @@ bool wf_run_wait(struct wf_run *run, struct wf_err *err)
         return true;
     wf_comm_abort(run->comm, err);
     return false;
-}
-
-/* --- weights --- */
-
-static double initial(const struct wf_value *v, struct wf_random random, int64_t element)
-{
-    switch (v->init) {
-    case WF_INIT_ZERO:
-        return 0.0;
-    case WF_INIT_ONE:
-        return 1.0;
-    case WF_INIT_UNIFORM:
-        break;
-    }
-    const double u = (double)wf_random_uniform(random, (uint64_t)element);
-    return (2.0 * u - 1.0) * v->init_bound;
-}
-
-static void init_weight(const struct wf_view *view, const struct wf_value *v, uint64_t seed)
-{
-    const struct wf_random random = wf_random(seed, wf_random_stream(v->name));
-    const int64_t *e = v->shape.at;
-    for (int64_t n = 0; n < e[WF_N]; n++)
-        for (int64_t c = 0; c < e[WF_C]; c++)
-            for (int64_t d = 0; d < e[WF_D]; d++)
-                for (int64_t h = 0; h < e[WF_H]; h++)
-                    for (int64_t w = 0; w < e[WF_W]; w++) {
-                        const int64_t element =
-                            (((n * e[WF_C] + c) * e[WF_D] + d) * e[WF_H] + h) * e[WF_W] + w;
-                        wf_view_put(view, n, d, h, w, c, initial(v, random, element));
-                    }
-}
-
-void wf_run_init_weights(struct wf_run *run, uint64_t seed)
-{
-    struct wf_host host = { 0 };
-    const struct wf_graph *g = run->plan->scheme->graph;
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct wf_value *v = g->values[i];
-        if (v->kind != WF_PARAM && v->kind != WF_STATE)
-            continue;
-        wf_run_map(run, v, &host);
-        if (host.view.data) {
-            init_weight(&host.view, v, seed);
-            wf_host_put(&host);
-        }
-    }
-    wf_host_release(&host);
 }

@@ -198,12 +198,11 @@ bool wf_wire_sum_begin(struct wf_wire *w, int number, const struct wf_wire_sum *
                        struct wf_err *err)
 {
     if (w->carrier)
-        return w->carrier->vtable->sum(w->carrier, number,
-                                       &(struct wf_carrier_sum){ .group = sum->group,
-                                                                 .data = sum->data,
-                                                                 .count = sum->count,
-                                                                 .dtype = sum->dtype },
-                                       err);
+        return w->carrier->vtable->sum(
+            w->carrier, number,
+            &(struct wf_carrier_sum){
+                .group = sum->group, .data = sum->data, .count = sum->count, .dtype = sum->dtype },
+            err);
     return sum_begin(w, &w->transfers[number], sum, err);
 }
 

@@ -36,7 +36,7 @@ struct wf_device_options {
     bool tf32;          /* products of f32 may round their factors to 10 bits */
     size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
     enum wf_carry carry;
-    const char *cache;  /* file for the choice of kernels; NULL: the usual place, "": none */
+    const char *cache; /* file for the choice of kernels; NULL: the usual place, "": none */
 };
 
 /* What every device's context begins with. */

@@ -84,9 +84,8 @@ static bool layout(cublasLtMatrixLayout_t *to, enum wf_dtype dtype, int64_t rows
 /* D = op(A) op(B), as the table on top says. */
 static bool describe(struct linear *l, enum wf_dtype dtype, enum wf_dtype to)
 {
-    const cublasComputeType_t compute = dtype == WF_F32 && l->cuda->tf32
-                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                            : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute =
+        dtype == WF_F32 && l->cuda->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
     const cublasOperation_t of_a = l->pass == FORWARD ? transposed : plain;
     const cublasOperation_t of_b = l->pass == WEIGHTS ? transposed : plain;
@@ -128,15 +127,14 @@ static bool choose(struct linear *l)
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     const size_t most = l->cuda->workspace;
-    bool ok = cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
-              cublasLtMatmulPreferenceSetAttribute(preference,
-                                                   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
-                                                   sizeof most) == CUBLAS_STATUS_SUCCESS &&
-              set_alignments(preference) &&
-              cublasLtMatmulAlgoGetHeuristic(l->cuda->blas, l->product, l->a, l->b, l->d, l->d,
-                                             preference, 1, &found,
-                                             &count) == CUBLAS_STATUS_SUCCESS &&
-              count == 1;
+    bool ok =
+        cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &most, sizeof most) == CUBLAS_STATUS_SUCCESS &&
+        set_alignments(preference) &&
+        cublasLtMatmulAlgoGetHeuristic(l->cuda->blas, l->product, l->a, l->b, l->d, l->d,
+                                       preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS &&
+        count == 1;
     if (preference)
         (void)cublasLtMatmulPreferenceDestroy(preference);
     if (ok) {
