@@ -17,6 +17,7 @@
 #include "ops/attrs.h"
 
 enum { EIGHT = 8 };
+static const double LARGE_FLOPS = 1e10; /* some tens of microseconds */
 /* Where no device is at hand: what the plans of a U-Net asked for at most. */
 static const size_t likely_workspace = (size_t)2 << 20;
 
@@ -108,6 +109,11 @@ static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
         q->kernel[i] = w->shape.at[WF_D + i];
         ok = ok && set_axis(q, a, i, &image->box, &result->box);
     }
+    const double places = (double)q->n * (double)q->result[0] * (double)q->result[1];
+    const double taps = (double)q->kernel[0] * (double)q->kernel[1] * (double)q->kernel[2];
+    q->large = 2.0 * places * (double)q->result[2] * taps * (double)s->in * (double)s->out /
+                   (double)q->groups >
+               LARGE_FLOPS;
     return ok;
 }
 

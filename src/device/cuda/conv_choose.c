@@ -338,7 +338,7 @@ void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepa
     /* The bias inside the kernel where cuDNN can, unless what is made has to be cropped first. */
     const struct wf_cudnn_problem *const q = &s->problem;
     const bool cropped = q->pass == WF_CUDNN_DATA ? q->in != s->in : q->out != s->out;
-    s->problem.bias = s->bias && !cropped;
+    s->problem.bias = s->bias && !cropped && q->large;
     s->plan = find_plan(s, p);
     if (!s->plan && s->problem.bias) {
         s->problem.bias = false;

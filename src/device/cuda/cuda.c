@@ -106,6 +106,10 @@ static bool make_handles(struct wf_cuda *cuda)
                       "making a stream") &&
            wf_cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->read, cudaEventDisableTiming),
                       "making an event") &&
+           wf_cuda_ok(cuda,
+                      cudaHostAlloc((void **)&cuda->small, WF_CUDA_SMALLS * WF_CUDA_SMALL,
+                                    cudaHostAllocMapped),
+                      "host memory") &&
            wf_cuda_ok(cuda, cudaMalloc((void **)&cuda->tickets, tickets), "memory of kernels") &&
            wf_cuda_ok(cuda, cudaMemsetAsync(cuda->tickets, 0, tickets, cuda->stream),
                       "memory of kernels") &&
@@ -133,6 +137,7 @@ static void close_device(struct wf_context *context)
     for (int i = 0; i < cuda->n_marks; i++)
         (void)cudaEventDestroy(cuda->marks[i]);
     free(cuda->marks);
+    (void)cudaFreeHost(cuda->small);
     (void)cudaFree(cuda->tickets);
     (void)cudaFree(cuda->step);
     if (cuda->read)
@@ -187,8 +192,13 @@ static void give_back(struct wf_context *context, void *memory, size_t bytes)
 /* Mapped: kernels read and write it where a box is not packed. */
 static void *host_take(struct wf_context *context, size_t bytes)
 {
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    for (int i = 0; bytes <= WF_CUDA_SMALL && i < WF_CUDA_SMALLS; i++)
+        if (!cuda->small_taken[i]) {
+            cuda->small_taken[i] = true;
+            return cuda->small + (ptrdiff_t)i * WF_CUDA_SMALL;
+        }
     void *memory = NULL;
-    (void)context;
     if (cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocMapped) == cudaSuccess)
         return memory;
     (void)cudaGetLastError();
@@ -197,7 +207,12 @@ static void *host_take(struct wf_context *context, size_t bytes)
 
 static void host_give_back(struct wf_context *context, void *memory)
 {
-    (void)wf_cuda_ok(wf_cuda_of(context), cudaFreeHost(memory), "giving host memory back");
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    const ptrdiff_t at = (char *)memory - cuda->small;
+    if (at >= 0 && at < WF_CUDA_SMALLS * WF_CUDA_SMALL)
+        cuda->small_taken[at / WF_CUDA_SMALL] = false;
+    else
+        (void)wf_cuda_ok(cuda, cudaFreeHost(memory), "giving host memory back");
 }
 
 /* --- transfers --- */

@@ -21,6 +21,8 @@
 
 #include "device/cuda/hooks.h"
 
+enum { WF_CUDA_SMALLS = 16, WF_CUDA_SMALL = 1024 };
+
 struct wf_cuda {
     struct wf_context base; /* first */
     int ordinal;            /* of the GPU among those of this process */
@@ -34,7 +36,9 @@ struct wf_cuda {
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
     unsigned *tickets; /* zeroed counters, see wf_cuda_tickets() */
-    uint64_t *step;    /* the number of the step that runs, in device memory */
+    char *small;       /* host memory in WF_CUDA_SMALL blocks for numbers: taking more waits */
+    bool small_taken[WF_CUDA_SMALLS];
+    uint64_t *step; /* the number of the step that runs, in device memory */
     cudaEvent_t *marks;
     int n_marks;
     struct wf_cuda_choices *choices; /* which kernels were the fastest (choices.h) */

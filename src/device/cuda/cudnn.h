@@ -33,6 +33,7 @@ struct wf_cudnn_problem {
     bool tf32, deterministic;
     bool bias;   /* FORWARD and DATA: f32, added to what is made */
     bool widely; /* ask both heuristics: for channels that are no multiple of 8 */
+    bool large;  /* worth an engine that is compiled for it, which takes half a second */
     int64_t n, in, out, groups;
     int64_t image[WF_CUDNN_SPACE], result[WF_CUDNN_SPACE], kernel[WF_CUDNN_SPACE];
     int64_t stride[WF_CUDNN_SPACE], dilation[WF_CUDNN_SPACE];

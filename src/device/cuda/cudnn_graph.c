@@ -317,8 +317,8 @@ static bool is_allowed(const struct wf_cudnn_problem *p, cudnnBackendDescriptor_
     return true;
 }
 
-/* Engines that are compiled when a plan is made take half a second each; a sum that is nowhere has no
- * others. */
+/* Engines that are compiled when a plan is made take half a second each: only the first suggestion for
+ * a large problem may be one. A sum that is nowhere has no others. */
 static bool is_compiled(cudnnBackendDescriptor_t engine)
 {
     cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -366,7 +366,7 @@ static bool read_knobs(cudnnBackendDescriptor_t config, struct wf_cudnn_choice *
 
 /* A configuration as a choice; false where it may not be used. */
 static bool read_config(const struct wf_cudnn_problem *p, cudnnBackendDescriptor_t config,
-                        struct wf_cudnn_choice *choice)
+                        bool compiled, struct wf_cudnn_choice *choice)
 {
     cudnnBackendDescriptor_t engine = NULL;
     int64_t one = 0;
@@ -379,7 +379,7 @@ static bool read_config(const struct wf_cudnn_problem *p, cudnnBackendDescriptor
                                  1, &one, &engine) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one,
                                  &choice->engine) == CUDNN_STATUS_SUCCESS &&
-        is_allowed(p, engine) && (p->bias || !is_compiled(engine)) && read_knobs(config, choice);
+        is_allowed(p, engine) && (compiled || !is_compiled(engine)) && read_knobs(config, choice);
     (void)cudnnBackendDestroyDescriptor(engine);
     return ok;
 }
@@ -414,7 +414,9 @@ static int suggest(struct wf_cudnn_graph *g, cudnnBackendHeurMode_t mode,
                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &found,
                                         configs) == CUDNN_STATUS_SUCCESS;
     for (int i = 0; ok && i < made && i < found && n < most; i++)
-        if (read_config(&g->problem, configs[i], &list[n]) && !is_listed(list, n, &list[n]))
+        if (read_config(&g->problem, configs[i], g->problem.bias || (g->problem.large && i == 0),
+                        &list[n]) &&
+            !is_listed(list, n, &list[n]))
             n++;
     for (int i = 0; i < made; i++)
         (void)cudnnBackendDestroyDescriptor(configs[i]);
