@@ -8,6 +8,7 @@
 
 #include "cli/device.h"
 #include "cli/once.h"
+#include "cli/timeline.h"
 #include "train/preview.h"
 #include "train/reduction.h"
 #include "train/signals.h"
@@ -395,6 +396,22 @@ static bool log_end(struct wf_train_run *t, struct wf_err *err)
     return wf_journal_write(t->journal, event, err);
 }
 
+/* Collective. What several ranks did in the last step, for the report. */
+static bool draw_step(struct rank *r, struct wf_err *err)
+{
+    if (wf_comm_size(r->comm) == 1)
+        return true;
+    struct wf_arena arena = { 0 };
+    const struct wf_job *const job = r->t->job;
+    const char *const title =
+        wf_arena_printf(&arena, "%s, mesh %s, %s", job->model->name,
+                        wf_mesh_print(&arena, &job->mesh), wf_comm_name(r->comm));
+    const bool ok = wf_timeline_write(
+        r->run, r->comm, title, wf_run_folder_file(&arena, r->t->folder, "timeline.svg"), err);
+    wf_arena_release(&arena);
+    return ok;
+}
+
 /* Collective. */
 static bool finish(struct rank *r, const struct wf_trainer_result *result, struct wf_err *err)
 {
@@ -416,6 +433,7 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
             ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
         }
     }
+    ok = ok && draw_step(r, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
     ok = use != NULL;

@@ -11,7 +11,13 @@
 /* The drawing, in its own units. */
 static const double WIDTH = 1200, LEFT = 70, RIGHT = 16, TOP = 64;
 static const double COMPUTE = 24, LANE = 7, GAP = 18;
-enum { FETCHES = 2, SUMS = 5, LANES = FETCHES + SUMS, TICKS = 8 }; /* lanes of what travels */
+enum {
+    FETCHES = 2,
+    SUMS = 5,
+    LANES = FETCHES + SUMS,
+    TICKS = 8,
+    SAID = 6
+}; /* lanes of what travels */
 
 static const struct {
     const char *name, *colour;
@@ -228,6 +234,12 @@ static void draw_legend(struct drawing *d)
     }
     wf_page_printf(&d->page, "<text x=\"%.0f\" y=\"18\" font-weight=\"bold\">", LEFT);
     wf_page_text(&d->page, d->t->title);
+    for (int r = 0; r < d->t->ranks && r < SAID; r++) {
+        const struct wf_timeline_sums sums = wf_timeline_sums(d->t, r);
+        if (sums.flight > 0)
+            wf_page_printf(&d->page, "%s rank %d: %.0f%% hidden", r ? "," : " —", r,
+                           100 * sums.hidden / sums.flight);
+    }
     wf_page_raw(&d->page, "</text>\n");
 }
 
