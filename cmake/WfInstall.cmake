@@ -13,6 +13,7 @@ if(WF_HAVE_COMMAND)
     install(FILES ${share}/completions/_widefield DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
     install(FILES ${share}/completions/widefield.fish
             DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+    install(DIRECTORY ${share}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/widefield)
 endif()
 # widefield.h gathers the headers of the library's own folders, so they travel with it.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/widefield)

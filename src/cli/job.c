@@ -369,6 +369,11 @@ struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, 
     }
     job->cli = cli;
     job->files = *files;
+    if (!cli->world && wf_comm_slurm_tasks() > 1)
+        wf_log(&cli->log, WF_LOG_WARN,
+               "Slurm gave this job %d tasks, but this is one process: start it with srun, or ask "
+               "for one task",
+               wf_comm_slurm_tasks());
     job->seed = (uint64_t)wf_options_int(cli->options, "train.seed");
     bool ok = job_init(job, err) && (!files->weights || wf_job_open_weights(job, err));
     if (ok && !files->weights && !files->begun && wf_options_is_set(cli->options, "model.weights"))

@@ -15,4 +15,7 @@ void wf_comm_blame(int rank, struct wf_err *err);
  * a launcher. */
 int wf_comm_launched_size(void);
 
+/* srun has started several processes and told them nothing of each other (--mpi=none). */
+bool wf_comm_launched_apart(void);
+
 #endif

@@ -1,9 +1,11 @@
+#define _GNU_SOURCE /* environ */
 #include "comm/comm.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/blame.h"
 #include "comm/sums.h"
@@ -277,6 +279,26 @@ int wf_comm_launched_size(void)
     if (!in_slurm_shell() && getenv("SLURM_PROCID") && number_of("SLURM_STEP_NUM_TASKS") > 1)
         return (int)number_of("SLURM_STEP_NUM_TASKS");
     return getenv("PMI_RANK") || (getenv("PMIX_RANK") && !in_slurm_shell()) ? 1 : 0;
+}
+
+/* PMIx, PMI-1, PMI-2 and those of Cray all leave variables behind. */
+static bool has_process_manager(void)
+{
+    for (char **at = environ; *at; at++)
+        if (strncmp(*at, "PMI", 3) == 0 || strncmp(*at, "PALS_", 5) == 0)
+            return true;
+    return false;
+}
+
+bool wf_comm_launched_apart(void)
+{
+    return !number_of("OMPI_COMM_WORLD_SIZE") && !number_of("MV2_COMM_WORLD_SIZE") &&
+           wf_comm_launched_size() > 1 && !has_process_manager();
+}
+
+int wf_comm_slurm_tasks(void)
+{
+    return getenv("SLURM_JOB_ID") && !wf_comm_mpi_launched() ? (int)number_of("SLURM_NTASKS") : 0;
 }
 
 bool wf_comm_mpi_launched(void)

@@ -120,6 +120,8 @@ struct wf_comm *wf_comm_self(void);
 
 /* True when a launcher started this process as one of several (or one) MPI ranks. */
 bool wf_comm_mpi_launched(void);
+/* Tasks of the Slurm job whose shell or script started this process; 0: none did. */
+int wf_comm_slurm_tasks(void);
 /* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL where the build has no
  * MPI, with an error that says so. wf_comm_mpi_finish() ends MPI at the end of main. */
 struct wf_comm *wf_comm_mpi(struct wf_err *err);

@@ -250,8 +250,21 @@ static void free_comm(struct wf_comm *base)
     free(comm);
 }
 
+/* Otherwise each would train alone, and all write to the same folder. */
+static bool refuse_singletons(struct wf_err *err)
+{
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "the launcher has started %d processes, but MPI sees one: it does not "
+                      "understand this launcher: use the mpirun of the MPI that widefield was "
+                      "built with, or another 'srun --mpi=' (pmix, pmi2)",
+                      wf_comm_launched_size());
+}
+
 static bool initialise(struct wf_err *err)
 {
+    /* Asked before MPI, which some libraries end the process in. */
+    if (wf_comm_launched_apart())
+        return refuse_singletons(err);
     int before = 0, after = 0, level = MPI_THREAD_SINGLE, code;
     if (MPI_Finalized(&after) == MPI_SUCCESS && after)
         return wf_err_set(err, WF_ERR_FAILED, "MPI has already been finished in this process");
@@ -268,13 +281,8 @@ static bool initialise(struct wf_err *err)
     code = MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (code != MPI_SUCCESS)
         return wf_mpi_failed(err, code, "MPI_Comm_size");
-    /* Otherwise each would train alone, and all write to the same folder. */
     if (size == 1 && wf_comm_launched_size() > 1)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "the launcher has started %d processes, but MPI sees one: it does not "
-                          "understand this launcher: use the mpirun of the MPI that widefield was "
-                          "built with, or another 'srun --mpi=' (pmix, pmi2)",
-                          wf_comm_launched_size());
+        return refuse_singletons(err);
     return true;
 }
 
