@@ -50,11 +50,11 @@ _widefield() {
     train) words='--out --resume --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     eval) words='--part --json --quiet --help --version' ;;
     predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
-    plan) words='--explain --rank --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    plan) words='--explain --rank --svg --sweep --sides --over --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     model) words='--json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show' ;;
-    bench) words='--steps --warmup --profile --overlap --timeline --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    bench) words='--steps --warmup --profile --overlap --timeline --sweep --sides --over --svg --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;

@@ -36,7 +36,7 @@ struct wf_command {
     bool (*run)(struct wf_cli *cli, struct wf_err *err);
 };
 
-enum { WF_CLI_FLAGS = 8 };
+enum { WF_CLI_FLAGS = 16 };
 
 struct wf_cli {
     struct wf_arena arena;

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/once.h"
 #include "cli/profile.h"
+#include "cli/sweep.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
 
@@ -134,6 +135,17 @@ static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
+/* A point of bench --sweep: one step, timed once. */
+static bool measure_point(struct wf_job *job, struct wf_sweep_point *point, struct wf_err *err)
+{
+    struct bench bench = { .job = job, .steps = 1 };
+    if (!wf_job_run(job, bench_rank, &bench, err))
+        return false;
+    point->peak = bench.peak;
+    point->measured = bench.seconds;
+    return true;
+}
+
 static double rss_bytes(void)
 {
     struct rusage usage;
@@ -195,6 +207,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_cli_flag_int(cli, "steps", 1, 1000000, &rounds, err) &&
                wf_bench_allreduce(cli, rounds, err);
     }
+    if (wf_cli_flag(cli, "sweep"))
+        return wf_sweep_run(cli, measure_point, err);
     if (wf_cli_flag(cli, "overlap"))
         return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
@@ -214,6 +228,8 @@ static const struct wf_command_flag flags[] = {
     { "overlap", NULL, "the step with and without overlap of communication, in turns" },
     { "timeline", "FILE",
       "the last step of every rank: a picture (.svg) or Chrome's trace format" },
+    WF_SWEEP_FLAGS,
+    { "svg", "FILE", "a picture of the sweep" },
     { .name = NULL },
 };
 
@@ -222,7 +238,7 @@ const struct wf_command wf_command_bench = {
     .summary = "median step time, Mpx/s, peak bytes, planned bytes",
     .usage =
         "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--overlap] "
-        "[--timeline FILE] [--json]",
+        "[--timeline FILE] [--sweep] [--json]",
     .notes = "'bench allreduce' times the ways to sum over ranks (comm.allreduce) from 1 KiB to 64 "
              "MiB, in turns, and says\nwhich of them is the default for each size: on threads with "
              "--ranks N (2), or under a launcher.",

@@ -4,10 +4,12 @@
 
 #include "cli/commands.h"
 #include "cli/once.h"
+#include "cli/sweep.h"
 #include "cli/text.h"
 #include "device/device.h"
 #include "plan/memo.h"
 #include "plan/survey.h"
+#include "report/grid.h"
 
 /* What is printed: the figures of all ranks, and the steps of one of them. */
 struct look {
@@ -235,9 +237,9 @@ static void print_ranks(const struct look *look)
     wf_table_print(&t, stdout);
 }
 
-static void print_text(const struct look *look)
+/* "unet on 1 x 3 x 64 x 64, mesh space=2x2 (4 ranks), device cpu, f32" */
+static const char *title_of(const struct wf_job *job)
 {
-    const struct wf_job *const job = look->job;
     struct wf_arena *const arena = &job->cli->arena;
     int64_t size[WF_AXES];
     const struct wf_shape *const s = &job->input->shape;
@@ -246,10 +248,17 @@ static void print_text(const struct look *look)
     size[count++] = s->at[WF_C];
     for (int a = WF_C - job->config.dims; a < WF_C; a++)
         size[count++] = s->at[a];
-    (void)printf("%s on %s, mesh %s (%s), device %s, %s\n", job->model->name,
-                 wf_text_extents(arena, count, size), wf_mesh_print(arena, &job->mesh),
-                 wf_text_ranks(arena, job->ranks), job->device->name,
-                 wf_dtype_name(job->graph->options.compute));
+    return wf_arena_printf(arena, "%s on %s, mesh %s (%s), device %s, %s", job->model->name,
+                           wf_text_extents(arena, count, size), wf_mesh_print(arena, &job->mesh),
+                           wf_text_ranks(arena, job->ranks), job->device->name,
+                           wf_dtype_name(job->graph->options.compute));
+}
+
+static void print_text(const struct look *look)
+{
+    const struct wf_job *const job = look->job;
+    struct wf_arena *const arena = &job->cli->arena;
+    (void)printf("%s\n", title_of(job));
     (void)printf("%s parameters, %s a step, about %s\n\n",
                  wf_text_count(arena, wf_graph_parameters(job->graph, false)),
                  wf_text_flops(arena, wf_job_flops(job->graph)),
@@ -268,9 +277,49 @@ static void warn_references(const struct look *look)
                references, look->job->device->name);
 }
 
+/* The grid as colours: bytes, halo, time. */
+static bool write_svg(const struct look *look, const char *path, struct wf_err *err)
+{
+    const struct wf_job *const job = look->job;
+    struct wf_arena *const arena = &job->cli->arena;
+    const struct wf_layout *const layout = &job->scheme->geometry.layout;
+    const int n = look->survey->n_ranks;
+    double *const figures = wf_arena_array(arena, 3 * n, double);
+    for (int i = 0; i < n; i++) {
+        const struct wf_survey_rank *const r = &look->survey->ranks[i];
+        figures[i] = (double)(r->arena_bytes + param_bytes(job, r));
+        figures[n + i] = (double)r->fetch_bytes;
+        figures[2 * n + i] = r->seconds;
+    }
+    const struct wf_grid_panel panels[] = {
+        { "memory", figures, wf_text_bytes },
+        { "fetched from others in a step", figures + n, wf_text_bytes },
+        { "step, predicted", figures + 2 * n, wf_text_seconds }
+    };
+    struct wf_grid grid = {
+        .title = title_of(job),
+        .subtitle =
+            wf_arena_printf(arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
+                            wf_text_count(arena, wf_graph_parameters(job->graph, false)),
+                            wf_text_flops(arena, wf_job_flops(job->graph)),
+                            wf_text_seconds(arena, slowest(look->survey))),
+        .copies = job->mesh.at[WF_MESH_DATA],
+        .panels = panels,
+        .n_panels = 3,
+    };
+    for (int i = 0; i < 3; i++) {
+        grid.parts[i] = job->mesh.at[WF_MESH_D + i];
+        grid.cut[i] = layout->cut[WF_D + i];
+    }
+    return wf_cli_write(path, wf_grid_svg(arena, &grid), err);
+}
+
 static bool print(const struct look *look, struct wf_err *err)
 {
+    const char *const svg = wf_cli_flag(look->job->cli, "svg");
     warn_references(look);
+    if (svg && !write_svg(look, svg, err))
+        return false;
     if (look->job->cli->json)
         return print_json(look, err);
     print_text(look);
@@ -279,6 +328,8 @@ static bool print(const struct look *look, struct wf_err *err)
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
+    if (wf_cli_flag(cli, "sweep"))
+        return wf_sweep_run(cli, NULL, err);
     struct wf_job *const job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = job != NULL;
     if (ok && cli->speaks) { /* one rank can make the plans of all */
@@ -296,13 +347,20 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 static const struct wf_command_flag flags[] = {
     { "explain", NULL, "print the steps of a rank" },
     { "rank", "R", "the rank to explain (0)" },
+    { "svg", "FILE", "a picture: the grid with bytes, halo and time; with --sweep its curves" },
+    WF_SWEEP_FLAGS,
     { .name = NULL },
 };
 
 const struct wf_command wf_command_plan = {
     .name = "plan",
     .summary = "bytes per rank, steps, sends and predicted time; runs nothing",
-    .usage = "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--json]",
+    .usage =
+        "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--svg FILE] [--sweep] [--json]",
+    .notes =
+        "--sweep plans images of several sides over several numbers of ranks, with the mesh that\n"
+        "the cost model chooses for each; --sides and --over say which. memory.limit refuses plans\n"
+        "of which a rank needs more (exit 3) and says what would fit.",
     .flags = flags,
     .config_at = 1,
     .run = run,

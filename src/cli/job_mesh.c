@@ -75,7 +75,10 @@ static bool choose_mesh(struct wf_job *job, struct wf_err *err)
     if (!wf_mesh_choose(job->graph, &options, &ask, &choice, err))
         return false;
     job->mesh = choice.mesh;
-    if (job->ranks > 1 && job->cli->speaks)
+    if (choice.tried == 1 && job->cli->speaks)
+        wf_log(&job->cli->log, WF_LOG_INFO, "mesh %s, the only one for %d ranks",
+               wf_mesh_print(&job->arena, &job->mesh), job->ranks);
+    else if (job->cli->speaks)
         wf_log(&job->cli->log, WF_LOG_INFO,
                "mesh %s, chosen for %d ranks: of %d that were planned, about %s a step, %s a rank",
                wf_mesh_print(&job->arena, &job->mesh), job->ranks, choice.tried,

@@ -164,6 +164,11 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
     struct candidate *list;
     const size_t count = list_candidates(&image, ask->ranks, &list);
     struct wf_choice best = { 0 };
+    if (count == 1 && !ask->limit) { /* nothing to choose: whoever plans it says what it takes */
+        best = (struct wf_choice){ .mesh = list[0].mesh, .tried = 1 };
+        free(list);
+        return best;
+    }
     for (size_t i = 0; i < count && best.tried < most; i++) {
         struct wf_choice one = { .mesh = list[i].mesh };
         *err = (struct wf_err){ 0 };

@@ -23,9 +23,9 @@ struct wf_choose {
 
 struct wf_choice {
     struct wf_mesh mesh;
+    int tried; /* meshes that were looked at; with one, and no limit, the rest is 0: not planned */
     double seconds; /* of a step, estimated */
     size_t bytes;   /* of the rank that needs most */
-    int tried;      /* meshes that were planned */
 };
 
 /* Fails with WF_ERR_FIT where no mesh of so many ranks can be or fits, and says what would. */

@@ -53,3 +53,8 @@ assert begins and sorted(begins) == sorted((e["cat"], e["id"]) for e in events i
 assert all(e["dur"] >= 0 for e in events if e["ph"] == "X")
 assert len(xml.parse(sys.argv[1] + "/t.svg").getroot().findall("{http://www.w3.org/2000/svg}rect")) > 50
 END
+# the sweep uses what was planned, at every point
+expect 0 bench model.name=cnn2d --sweep --sides 32,48 --over 1,3 --quiet --json
+json 'len(j["points"]) == 4 and all(p["peak_bytes"] == p["planned_bytes"] > 0 and p["ms"] > 0 for p in j["points"])'
+expect 0 bench model.name=cnn2d --sweep --sides 32,64 --over 1 memory.limit=1K --quiet
+prints "too large here"

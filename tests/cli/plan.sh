@@ -78,3 +78,27 @@ refused 2 plan a.yaml model.dims=3 -- "model.dims"
 refused 2 plan a.yaml train.loss=ce+mse -- "ce+mse" "target"
 expect 0 plan model.name=unet model.base=4 data.crop=64,64 train.batch=2 --json
 json 'j["parameters"] > 0'
+
+# pictures: well-formed, with every rank in every panel
+expect 0 plan a.yaml --mesh space=2x3 --svg grid.svg --quiet --json
+python3 - <<'PYTHON' || fail "the picture of the grid"
+import xml.dom.minidom
+d = xml.dom.minidom.parse("grid.svg")
+parts = [r for r in d.getElementsByTagName("rect") if r.getAttribute("class") == "part"]
+assert len(parts) == 3 * 6, len(parts)
+first = parts[:6]
+assert abs(sum(float(r.getAttribute("width")) * float(r.getAttribute("height")) for r in first) - 340 * 340 * 64 / 48) < 50
+PYTHON
+refused 1 plan a.yaml --svg missing/grid.svg -- "missing/grid.svg"
+
+# memory against the side of the image: more ranks need less, larger images more
+expect 0 plan model.name=cnn2d --sweep --sides 64,128,256 --over 1,4,6 --svg curve.svg --quiet --json
+json 'j["model"] == "cnn2d" and len(j["points"]) == 9'
+json 'all(j["points"][i]["planned_bytes"] < j["points"][i + 1]["planned_bytes"] for i in (0, 1, 3, 4, 6, 7))'
+json 'all(j["points"][i]["planned_bytes"] > j["points"][i + 3]["planned_bytes"] for i in range(6))'
+python3 -c 'import xml.dom.minidom; d = xml.dom.minidom.parse("curve.svg"); assert len(d.getElementsByTagName("circle")) == 12' || fail "the picture of the sweep"
+expect 0 plan model.name=cnn1d --sweep --sides 1000,2000 --over 1,5 --quiet
+prints "side" "5 ranks"
+refused 2 plan model.name=cnn2d --sweep --sides 64,x -- "--sides"
+refused 2 plan model.name=cnn2d --sweep --over 0 -- "--over"
+refused 2 plan model.name=cnn2d --sweep --mesh space=2 -- "--over"

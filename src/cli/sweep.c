@@ -1,0 +1,295 @@
+#include "cli/sweep.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/once.h"
+#include "cli/text.h"
+#include "plan/survey.h"
+#include "report/curves.h"
+
+enum { LIST_MAX = 16 };
+
+struct list {
+    int64_t at[LIST_MAX];
+    int count;
+};
+
+struct sweep {
+    struct wf_cli *cli;
+    wf_sweep_measure *measure;
+    const struct wf_model *model;
+    struct wf_model_config config;
+    struct list sides, ranks;
+    struct wf_sweep_point *points; /* [rank count * sides + side] */
+};
+
+/* --- what is asked for --- */
+
+static bool parse_list(const char *flag, const char *text, int64_t max, struct list *list,
+                       struct wf_err *err)
+{
+    if (!text)
+        return true;
+    list->count = 0;
+    for (const char *at = text; list->count < LIST_MAX;) {
+        char *end;
+        const long long value = strtoll(at, &end, 10);
+        if (end == at || value < 1 || value > max || (*end && *end != ','))
+            break;
+        list->at[list->count++] = value;
+        if (!*end)
+            return true;
+        at = end + 1;
+    }
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "--%s '%s': expected up to %d numbers from 1 to %" PRId64 ", as in 1,2,4",
+                      flag, text, LIST_MAX, max);
+}
+
+static bool read_flags(struct sweep *s, struct wf_err *err)
+{
+    static const struct list sides[] = {
+        { { 65536, 262144, 524288, 1048576, 2097152, 4194304, 8388608 }, 7 },
+        { { 256, 512, 1024, 1536, 2048, 3072, 4096, 6144 }, 8 },
+        { { 32, 64, 96, 128, 170, 224, 300, 400 }, 8 },
+    };
+    static const struct list ranks = { { 1, 5, 6, 9, 10, 12, 28 }, 7 };
+    const struct wf_options *const o = s->cli->options;
+    if (s->cli->world)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "--sweep goes over numbers of ranks: run it without a launcher");
+    if (wf_options_mesh_given(o) || wf_options_is_set(o, "run.ranks"))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "--sweep chooses its meshes: give numbers of ranks with --over");
+    s->model = wf_job_model(o, 0, NULL, &s->config, err);
+    if (!s->model)
+        return false;
+    s->sides = sides[s->config.dims - 1];
+    s->ranks = ranks;
+    return parse_list("sides", wf_cli_flag(s->cli, "sides"), 1'000'000'000, &s->sides, err) &&
+           parse_list("over", wf_cli_flag(s->cli, "over"), 4096, &s->ranks, err);
+}
+
+/* --- the points --- */
+
+static double memory_here(const struct wf_options *o)
+{
+    const int64_t limit = wf_options_int(o, "memory.limit");
+    /* Half of it: others live here too, and files are read through the rest. */
+    return limit ? (double)limit
+                 : 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_sweep_point *p,
+                       struct wf_err *err)
+{
+    struct wf_survey *const survey = wf_survey_new(job->scheme, err);
+    if (!survey)
+        return false;
+    p->mesh = wf_mesh_print(&s->cli->arena, &job->mesh);
+    for (int i = 0; i < survey->n_ranks; i++) {
+        const struct wf_survey_rank *const r = &survey->ranks[i];
+        const double bytes =
+            (double)(r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count));
+        p->bytes = fmax(p->bytes, bytes);
+        p->all_bytes += bytes;
+        p->seconds = fmax(p->seconds, r->seconds);
+    }
+    wf_survey_free(survey);
+    if (!s->measure || p->all_bytes > memory_here(s->cli->options))
+        return true;
+    return s->measure(job, p, err);
+}
+
+/* A mesh that cannot be leaves the point out; everything else is an error. */
+static bool make_point(const struct sweep *s, int ranks, int64_t side, struct wf_sweep_point *p,
+                       struct wf_err *err)
+{
+    *p = (struct wf_sweep_point){
+        .side = side, .ranks = ranks, .peak = (double)NAN, .measured = (double)NAN
+    };
+    struct wf_job_files files = { .count = 2 + s->config.dims, .size = { 1, s->config.in } };
+    for (int i = 0; i < s->config.dims; i++)
+        files.size[2 + i] = side;
+    char text[16];
+    (void)snprintf(text, sizeof text, "%d", ranks);
+    if (!wf_options_set(s->cli->options, "run.ranks", text, err))
+        return false;
+    /* Nobody wants to read which mesh was chosen fifty times. */
+    const enum wf_log_level level = s->cli->log.level;
+    s->cli->log.level = level > WF_LOG_WARN ? WF_LOG_WARN : level;
+    struct wf_job *const job = wf_job_new(s->cli, &files, err);
+    bool ok = job && fill_point(s, job, p, err);
+    wf_job_free(job);
+    s->cli->log.level = level;
+    if (!job && (err->code == WF_ERR_FIT || err->code == WF_ERR_USAGE)) {
+        wf_log(&s->cli->log, WF_LOG_WARN, "side %" PRId64 " over %d ranks is left out: %s", side,
+               ranks, err->text);
+        *err = (struct wf_err){ 0 };
+        ok = true;
+    }
+    return ok;
+}
+
+/* --- printing --- */
+
+static const char *side_text(struct wf_arena *arena, double side)
+{
+    return wf_text_count(arena, (int64_t)side);
+}
+
+static bool print_json(const struct sweep *s, struct wf_err *err)
+{
+    cJSON *const json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "model", s->model->name);
+    cJSON_AddNumberToObject(json, "dims", s->config.dims);
+    cJSON *const all = cJSON_AddArrayToObject(json, "points");
+    for (int i = 0; i < s->ranks.count * s->sides.count; i++) {
+        const struct wf_sweep_point *const p = &s->points[i];
+        if (!p->mesh)
+            continue;
+        cJSON *const one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "side", (double)p->side);
+        cJSON_AddNumberToObject(one, "ranks", p->ranks);
+        cJSON_AddStringToObject(one, "mesh", p->mesh);
+        cJSON_AddNumberToObject(one, "planned_bytes", p->bytes);
+        cJSON_AddNumberToObject(one, "step_seconds", p->seconds);
+        if (isfinite(p->peak)) {
+            cJSON_AddNumberToObject(one, "peak_bytes", p->peak);
+            cJSON_AddNumberToObject(one, "ms", 1e3 * p->measured);
+        }
+        cJSON_AddItemToArray(all, one);
+    }
+    return wf_cli_print_json(s->cli, json, err);
+}
+
+/* A row for each side, a column for each number of ranks. */
+static void print_matrix(const struct sweep *s)
+{
+    struct wf_arena *const arena = &s->cli->arena;
+    struct wf_table t = { .arena = arena };
+    const char *cells[WF_TABLE_COLUMNS];
+    const int columns =
+        1 + (s->ranks.count < WF_TABLE_COLUMNS - 1 ? s->ranks.count : WF_TABLE_COLUMNS - 1);
+    cells[0] = ">side";
+    for (int r = 0; r + 1 < columns; r++)
+        cells[1 + r] = wf_arena_printf(arena, ">%s", wf_text_ranks(arena, (int)s->ranks.at[r]));
+    wf_table_row(&t, columns, cells);
+    for (int i = 0; i < s->sides.count; i++) {
+        cells[0] = wf_text_count(arena, s->sides.at[i]);
+        for (int r = 0; r + 1 < columns; r++) {
+            const struct wf_sweep_point *const p = &s->points[r * s->sides.count + i];
+            cells[1 + r] = p->mesh ? wf_text_bytes(arena, p->bytes) : "-";
+        }
+        wf_table_row(&t, columns, cells);
+    }
+    wf_table_print(&t, stdout);
+}
+
+/* What was measured, point by point. */
+static void print_points(const struct sweep *s)
+{
+    struct wf_arena *const arena = &s->cli->arena;
+    struct wf_table t = { .arena = arena };
+    wf_table_row(&t, 6,
+                 (const char *[]){ ">side", ">ranks", "mesh", ">planned", ">used", ">step" });
+    for (int i = 0; i < s->ranks.count * s->sides.count; i++) {
+        const struct wf_sweep_point *const p = &s->points[i];
+        const bool ran = isfinite(p->peak);
+        if (!p->mesh)
+            continue;
+        wf_table_row(&t, 6,
+                     (const char *[]){ wf_text_count(arena, p->side),
+                                       wf_arena_printf(arena, "%d", p->ranks), p->mesh,
+                                       wf_text_bytes(arena, p->bytes),
+                                       ran ? wf_text_bytes(arena, p->peak) : "too large here",
+                                       ran ? wf_text_seconds(arena, p->measured) : "" });
+    }
+    wf_table_print(&t, stdout);
+}
+
+bool wf_cli_write(const char *path, const char *text, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err) &&
+                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
+/* A line for each number of ranks, rings where it was measured. */
+static bool write_svg(const struct sweep *s, const char *path, struct wf_err *err)
+{
+    struct wf_arena *const arena = &s->cli->arena;
+    const int n = s->sides.count;
+    struct wf_curve *const curves = wf_arena_array(arena, 2 * s->ranks.count, struct wf_curve);
+    int count = 0;
+    for (int r = 0; r < s->ranks.count; r++) {
+        double *const x = wf_arena_array(arena, n, double), *const y =
+                                                                wf_arena_array(arena, n, double);
+        double *const peak = wf_arena_array(arena, n, double);
+        bool any = false;
+        for (int i = 0; i < n; i++) {
+            const struct wf_sweep_point *const p = &s->points[r * n + i];
+            x[i] = (double)p->side;
+            y[i] = p->mesh ? p->bytes : (double)NAN;
+            peak[i] = p->peak;
+            any = any || isfinite(p->peak);
+        }
+        const char *const name = wf_text_ranks(arena, (int)s->ranks.at[r]);
+        curves[count++] = (struct wf_curve){ .name = name, .x = x, .y = y, .n = (size_t)n };
+        if (any)
+            curves[count++] = (struct wf_curve){ .name = wf_arena_printf(arena, "%s, used", name),
+                                                 .x = x,
+                                                 .y = peak,
+                                                 .n = (size_t)n,
+                                                 .marks_only = true };
+    }
+    const struct wf_curves picture = {
+        .title =
+            wf_arena_printf(arena, "%s, %dD: memory of a rank", s->model->name, s->config.dims),
+        .subtitle =
+            "one image a step; weights, optimiser, activations and scratch of the rank that "
+            "needs most",
+        .x_name = "side of the image",
+        .y_name = "bytes",
+        .curves = curves,
+        .n_curves = count,
+        .log_x = true,
+        .log_y = true,
+        .x_text = side_text,
+        .y_text = wf_text_bytes,
+    };
+    return wf_cli_write(path, wf_curves_svg(arena, &picture), err);
+}
+
+bool wf_sweep_run(struct wf_cli *cli, wf_sweep_measure *measure, struct wf_err *err)
+{
+    struct sweep s = { .cli = cli, .measure = measure };
+    if (!read_flags(&s, err))
+        return false;
+    const int n = s.ranks.count * s.sides.count;
+    s.points = wf_arena_array(&cli->arena, n, struct wf_sweep_point);
+    for (int i = 0; i < n; i++)
+        if (!make_point(&s, (int)s.ranks.at[i / s.sides.count], s.sides.at[i % s.sides.count],
+                        &s.points[i], err))
+            return false;
+    const char *const svg = wf_cli_flag(cli, "svg");
+    if (svg && !write_svg(&s, svg, err))
+        return false;
+    if (cli->json)
+        return print_json(&s, err);
+    (void)printf("%s, %dD, one image a step: bytes of the rank that needs most\n\n", s.model->name,
+                 s.config.dims);
+    if (measure)
+        print_points(&s);
+    else
+        print_matrix(&s);
+    return true;
+}
