@@ -78,12 +78,12 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
 
 /* --- the points --- */
 
-static double memory_here(const struct wf_options *o)
+/* Half of the memory for all ranks together (others live here too), and the limit for each. */
+static bool fits_here(const struct wf_options *o, const struct wf_sweep_point *p)
 {
     const int64_t limit = wf_options_int(o, "memory.limit");
-    /* Half of it: others live here too, and files are read through the rest. */
-    return limit ? (double)limit
-                 : 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double half = 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return p->all_bytes <= half && (!limit || p->bytes <= (double)limit);
 }
 
 static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_sweep_point *p,
@@ -102,7 +102,7 @@ static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_swee
         p->seconds = fmax(p->seconds, r->seconds);
     }
     wf_survey_free(survey);
-    if (!s->measure || p->all_bytes > memory_here(s->cli->options))
+    if (!s->measure || !fits_here(s->cli->options, p))
         return true;
     return s->measure(job, p, err);
 }
