@@ -12,6 +12,26 @@
 /* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
 static const size_t CALL_BYTES = (size_t)1 << 30;
 
+const char *wf_file_reason(int number)
+{
+    switch (number) {
+    case ENOSPC:
+        return "No space left on device: make room, or write to another folder";
+    case EDQUOT:
+        return "Disk quota exceeded: make room, or write to another folder";
+    case EFBIG:
+        return "File too large: raise the limit ('ulimit -f unlimited')";
+    case EROFS:
+        return "Read-only file system: write to another folder";
+    case EACCES:
+        return "Permission denied: change its rights ('chmod'), or give another path";
+    case ENOENT:
+        return "No such file or directory: check the path";
+    default:
+        return strerror(number);
+    }
+}
+
 static uint64_t *new_counter(void)
 {
     uint64_t *const counter = calloc(1, sizeof *counter);
@@ -41,7 +61,7 @@ bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
     /* Nonblocking, so that a pipe is refused below instead of waited for. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, strerror(errno));
+        return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, wf_file_reason(errno));
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         (void)close(fd);
@@ -82,7 +102,8 @@ bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", f->name, strerror(errno));
+            return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", f->name,
+                              wf_file_reason(errno));
         if (got == 0)
             return wf_err_set(err, WF_ERR_INPUT,
                               "'%s': the file became shorter while it was read, now %" PRIu64
@@ -134,7 +155,7 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
     const int reason = errno;
     free(f->partial); /* not ours: wf_outfile_drop() must not remove it */
     f->partial = NULL;
-    return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, strerror(reason));
+    return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, wf_file_reason(reason));
 }
 
 bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, struct wf_err *err)
@@ -145,7 +166,7 @@ bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, stru
             continue;
         if (put <= 0)
             return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
-                              put < 0 ? strerror(errno) : "the device takes no more");
+                              put < 0 ? wf_file_reason(errno) : "the device takes no more");
         at += put;
         bytes -= (size_t)put;
     }
@@ -162,7 +183,7 @@ bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data
             continue;
         if (put <= 0)
             return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
-                              put < 0 ? strerror(errno) : "the device takes no more");
+                              put < 0 ? wf_file_reason(errno) : "the device takes no more");
         at += put;
         offset += (uint64_t)put;
         bytes -= (size_t)put;
@@ -194,7 +215,7 @@ bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial
            wf_err_set(err, WF_ERR_FAILED,
                       "cannot write '%s' together with other ranks: %s: give a folder that all "
                       "machines see",
-                      path, strerror(errno));
+                      path, wf_file_reason(errno));
 }
 
 bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err)
@@ -203,7 +224,7 @@ bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err)
     while ((synced = fsync(f->fd)) != 0 && errno == EINTR) /* a signal that asks a run to stop */
         continue;
     return synced == 0 ||
-           wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+           wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, wf_file_reason(errno));
 }
 
 bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
@@ -213,13 +234,14 @@ bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
     const int closed = close(f->fd); /* network file systems tell of a full disk only here */
     f->fd = -1;
     if (closed != 0 || rename(f->partial, f->path) != 0)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path, strerror(errno));
+        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
+                          wf_file_reason(errno));
     free(f->partial);
     f->partial = NULL;
     if (!sync_folder(f->path))
         return wf_err_set(err, WF_ERR_FAILED,
                           "'%s' is written, but its folder cannot be synced: %s", f->path,
-                          strerror(errno));
+                          wf_file_reason(errno));
     return true;
 }
 

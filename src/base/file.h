@@ -30,6 +30,9 @@
 
 #include "base/err.h"
 
+/* What strerror() says of an errno, and what to do about it. */
+const char *wf_file_reason(int number);
+
 struct wf_infile {
     char *name; /* for messages; ours */
     int fd;     /* -1: in memory */

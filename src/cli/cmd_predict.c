@@ -161,7 +161,7 @@ static bool make_folder(struct wf_arena *arena, const char *path, struct wf_err 
     if (mkdir(path, 0777) != 0 &&
         (errno != EEXIST || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)))
         return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path,
-                          strerror(errno == EEXIST ? ENOTDIR : errno));
+                          wf_file_reason(errno == EEXIST ? ENOTDIR : errno));
     return true;
 }
 

@@ -192,7 +192,8 @@ static bool make_folder(const char *path, struct wf_err *err)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return true;
-    return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path, strerror(errno));
+    return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path,
+                      wf_file_reason(errno));
 }
 
 /* The folder with those above it; the last must be new. */
@@ -209,7 +210,7 @@ static bool make_new(struct wf_arena *arena, const char *path, struct wf_err *er
     if (mkdir(path, 0777) == 0)
         return true;
     return wf_err_set(err, errno == EEXIST ? WF_ERR_USAGE : WF_ERR_FAILED,
-                      "cannot make the folder '%s': %s", path, strerror(errno));
+                      "cannot make the folder '%s': %s", path, wf_file_reason(errno));
 }
 
 static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)

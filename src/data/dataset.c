@@ -1,5 +1,6 @@
 /* Opening a dataset: which layout, which files, and whether they fit each other. */
 #include "data/dataset.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -167,7 +168,8 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
     e->mask_channels = wf_mask_channels(info, false);
     if (own[WF_D] != image[WF_D] || own[WF_H] != image[WF_H] || own[WF_W] != image[WF_W])
         wf_dataset_problem(ds, e,
-                           "mask '%s' is %s, but image '%s' is %s: they must have the same size",
+                           "mask '%s' is %s, but image '%s' is %s: scale the mask to "
+                           "the image's size without mixing labels, or take the pair out",
                            e->sample.mask, wf_extent_text(&arena, own), e->sample.image,
                            wf_extent_text(&arena, image));
     else if (info->channels > 4)
@@ -234,7 +236,7 @@ static bool find_layout(struct wf_dataset *ds, enum wf_data_layout wanted, struc
     struct stat info;
     if (stat(ds->info.path, &info) != 0)
         return wf_err_set(err, WF_ERR_INPUT, "cannot read folder '%s': %s", ds->info.path,
-                          strerror(errno));
+                          wf_file_reason(errno));
     if (!S_ISDIR(info.st_mode))
         return wf_err_set(err, WF_ERR_INPUT, "'%s' is a file: a dataset is a folder",
                           ds->info.path);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "data/dataset_inside.h"
+#include "base/file.h"
 
 const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name)
 {
@@ -45,7 +46,8 @@ bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *
     *f = (struct wf_folder){ 0 };
     DIR *const dir = opendir(path);
     if (!dir)
-        return wf_err_set(err, WF_ERR_INPUT, "cannot read folder '%s': %s", path, strerror(errno));
+        return wf_err_set(err, WF_ERR_INPUT, "cannot read folder '%s': %s", path,
+                          wf_file_reason(errno));
     struct wf_texts files = { 0 }, folders = { 0 };
     errno = 0;
     for (const struct dirent *at; (at = readdir(dir)); errno = 0) {
@@ -73,7 +75,7 @@ bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *
     qsort(f->folders, f->n_folders, sizeof *f->folders, by_name);
     if (failure)
         return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
-                          strerror(failure));
+                          wf_file_reason(failure));
     return true;
 }
 

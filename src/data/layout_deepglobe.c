@@ -75,8 +75,10 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
             wf_dataset_add(ds, id, wf_path_join(arena, ds->info.path, f.files[i]),
                            mask ? wf_path_join(arena, ds->info.path, mask->name) : NULL);
         if (!mask && masks.count)
-            wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s/%s_mask.png'",
-                               e->sample.image, ds->info.path, id);
+            wf_dataset_problem(
+                ds, e,
+                "image '%s' has no mask: expected '%s/%s_mask.png': add it, or take the image out",
+                e->sample.image, ds->info.path, id);
     }
     if (masks.count)
         set_classes(ds);

@@ -74,8 +74,9 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
         if (mask)
             mask->used = true;
         else if (has_masks)
-            wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s/%s.*'", e->sample.image,
-                               where, stem);
+            wf_dataset_problem(
+                ds, e, "image '%s' has no mask: expected '%s/%s.*': add it, or take the image out",
+                e->sample.image, where, stem);
         if (strcmp(stem, last) == 0)
             wf_dataset_problem(ds, e, "two images are called '%s' in '%s': remove one", stem,
                                images);

@@ -48,8 +48,10 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
                            mask ? wf_path_join(arena, truth, mask->name) : NULL);
         e->sample.held_out = number >= 1 && number <= HELD_OUT;
         if (!mask)
-            wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s/%s.tif'",
-                               e->sample.image, truth, stem);
+            wf_dataset_problem(
+                ds, e,
+                "image '%s' has no mask: expected '%s/%s.tif': add it, or take the image out",
+                e->sample.image, truth, stem);
     }
     return true;
 }

@@ -125,7 +125,9 @@ static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *
         wf_dataset_problem(ds, e, "'%s' is missing: dataset.json names %d channels", files[missing],
                            n->channels);
     if (!wf_file_exists(ds->info.path, mask))
-        wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s'", files[0], path);
+        wf_dataset_problem(ds, e,
+                           "image '%s' has no mask: expected '%s': add it, or take the image out",
+                           files[0], path);
 }
 
 static bool list(struct wf_dataset *ds, struct wf_err *err)

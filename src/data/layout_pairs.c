@@ -59,8 +59,10 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
         if (mask)
             mask->used = true;
         else if (masks.count)
-            wf_dataset_problem(ds, e, "image '%s' has no mask: expected '%s/%s_masks.*'",
-                               e->sample.image, ds->info.path, stem);
+            wf_dataset_problem(
+                ds, e,
+                "image '%s' has no mask: expected '%s/%s_masks.*': add it, or take the image out",
+                e->sample.image, ds->info.path, stem);
         if (strcmp(stem, last) == 0)
             wf_dataset_problem(ds, e, "two images are called '%s' in '%s': remove one", stem,
                                ds->info.path);

@@ -101,7 +101,7 @@ static bool make_folder(const char *path, struct wf_err *err)
         *at = '\0';
         if (mkdir(copy, 0777) != 0 && errno != EEXIST)
             ok = wf_err_set(err, WF_ERR_FAILED, "cannot make folder '%s': %s", copy,
-                            strerror(errno));
+                            wf_file_reason(errno));
         *at = was;
     }
     free(copy);
@@ -117,7 +117,8 @@ static bool refuse_full(const char *path, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' is a file: give another --out", path);
     DIR *const dir = opendir(path);
     if (!dir)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path, strerror(errno));
+        return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
+                          wf_file_reason(errno));
     bool empty = true;
     for (const struct dirent *at; (at = readdir(dir));)
         empty = empty && (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0);

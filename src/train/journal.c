@@ -23,7 +23,7 @@ struct wf_journal {
 
 static bool failed(const char *path, struct wf_err *err)
 {
-    return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, strerror(errno));
+    return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, wf_file_reason(errno));
 }
 
 /* --- opening --- */

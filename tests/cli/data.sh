@@ -58,7 +58,7 @@ expect 1 data inspect sets/n
 prints "problems:" "has no mask"
 if [ "$(id -u)" -ne 0 ]; then
     chmod 000 sets/n/images
-    refused 1 data inspect sets/n -- "cannot read folder 'sets/n/images'" "Permission denied"
+    refused 1 data inspect sets/n -- "cannot read folder 'sets/n/images'" "Permission denied" "change its rights"
     chmod 700 sets/n/images
 fi
 

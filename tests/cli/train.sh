@@ -122,7 +122,7 @@ expect 0 train a.yaml train.epochs=1 --out full --quiet
 cp full/checkpoints/last.safetensors kept
 if mkdir -p disk && mount -t tmpfs -o size=256k tmpfs disk 2>/dev/null; then
     trap 'umount disk' EXIT
-    refused 1 train a.yaml model.base=24 --out disk/run -- "No space left on device"
+    refused 1 train a.yaml model.base=24 --out disk/run -- "No space left on device" "make room"
     umount disk
     trap - EXIT
 fi
@@ -145,7 +145,7 @@ last_line 'j["epochs"] == 2 and j["steps"] == 12'
 # --- wrong uses ---
 refused 2 train a.yaml --out one -- "'one' exists" "--resume auto"
 refused 2 train model.base=4 -- "data.path"
-refused 1 train a.yaml data.path=nowhere --out w -- "nowhere"
+refused 1 train a.yaml data.path=nowhere --out w -- "nowhere" "check the path"
 mkdir empty
 refused 1 train a.yaml data.path=empty --out w -- "empty"
 refused 2 train a.yaml train.epoch=2 --out w -- "did you mean 'train.epochs'"
@@ -163,12 +163,12 @@ expect 0 train a.yaml data.path=three train.epochs=1 --out three.run --quiet --j
 last_line 'len(j["metric"]["iou"]) == 3'
 expect 0 train a.yaml data.path=three train.ignore=2 train.epochs=1 --out ignored.run --quiet --json
 last_line 'len(j["metric"]["iou"]) == 2'
-refused 2 train a.yaml data.path=three model.classes=2 --out w -- "model.classes"
-refused 2 train a.yaml model.in=1 --out w -- "model.in"
+refused 2 train a.yaml data.path=three model.classes=2 --out w -- "set model.classes=3"
+refused 2 train a.yaml model.in=1 --out w -- "set model.in=3"
 rm set/masks/s05.png
-refused 1 train a.yaml --out w -- "s05"
+refused 1 train a.yaml --out w -- "s05" "has no mask" "add it, or take the image out"
 python3 -c 'from pictures import write_png; write_png("set/masks/s05.png", 47, 40, 1, bytes(47 * 40))'
-refused 1 train a.yaml --out w -- "s05" "47"
+refused 1 train a.yaml --out w -- "s05" "47" "scale the mask"
 python3 -c 'from pictures import write_png; write_png("set/masks/s05.png", 48, 40, 1, bytes(48 * 40))'
 refused 1 train a.yaml train.lr=1e6 train.optimizer=sgd train.epochs=40 --out nan -- "train.lr"
 [ ! -e w ] || fail "a folder was made for a run that could not start"
