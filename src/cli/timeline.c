@@ -8,6 +8,7 @@
 #include "report/timeline.h"
 
 enum { TAG = 2 };
+static const double LEAST = 5e-6; /* seconds of a gap that is more than reading the clock */
 
 struct collector {
     struct wf_arena arena;
@@ -38,6 +39,13 @@ static void add_kernel(struct collector *c, const struct wf_step *s, double star
                s->node ? s->node->name : "state");
 }
 
+/* What lies between two steps of the plan: the comm was given its turn. */
+static void add_gap(struct collector *c, double start, double end)
+{
+    if (end - start > LEAST)
+        name_event(add(c, WF_EVENT_ADVANCE, start, end), "", "progress");
+}
+
 /* This rank's events: two for each end of communication, what was on its way and the waiting. */
 static void collect(struct collector *c, const struct wf_run *run)
 {
@@ -45,10 +53,12 @@ static void collect(struct collector *c, const struct wf_run *run)
     const double *starts = wf_run_step_starts(run), *seconds = wf_run_step_seconds(run);
     double *fetch = wf_arena_array(&c->arena, plan->n_exchanges + 1, double);
     double *sum = wf_arena_array(&c->arena, plan->n_sums + 1, double);
-    c->events = wf_arena_array(&c->arena, 2 * plan->n_steps + 1, struct wf_event);
+    c->events = wf_arena_array(&c->arena, 3 * plan->n_steps + 1, struct wf_event);
     for (int i = 0; i < plan->n_steps; i++) {
         const struct wf_step *s = &plan->steps[i];
         const double start = starts[i], end = starts[i] + seconds[i];
+        if (i > 0)
+            add_gap(c, starts[i - 1] + seconds[i - 1], start);
         switch (s->kind) {
         case WF_STEP_KERNEL:
         case WF_STEP_COPY:

@@ -25,6 +25,7 @@ static const struct {
     [WF_EVENT_FORWARD] = { "forward", "#4878a8" },
     [WF_EVENT_BACKWARD] = { "backward", "#7fb2d9" },
     [WF_EVENT_COPY] = { "copies", "#a9a9a9" },
+    [WF_EVENT_ADVANCE] = { "advancing", "#e3cf57" },
     [WF_EVENT_WAIT] = { "waiting", "#c8322c" },
     [WF_EVENT_FETCH] = { "rims on their way", "#e79a2f" },
     [WF_EVENT_SUM] = { "sums on their way", "#3f9a57" },
@@ -68,6 +69,8 @@ struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank)
         s.step = fmax(s.step, e->end);
         if (e->kind == WF_EVENT_WAIT) {
             s.wait += e->end - e->start;
+        } else if (e->kind == WF_EVENT_ADVANCE) {
+            s.advance += e->end - e->start;
         } else if (is_flight(e)) {
             s.flight += fmax(e->end - fmax(e->start, until), 0);
             until = fmax(until, e->end);
@@ -75,7 +78,7 @@ struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank)
             s.compute += e->end - e->start;
         }
     }
-    s.hidden = fmax(s.flight - s.wait, 0);
+    s.hidden = fmax(s.flight - s.wait - s.advance, 0);
     wf_arena_release(&arena);
     return s;
 }

@@ -19,7 +19,8 @@
 enum wf_event_kind {
     WF_EVENT_FORWARD,
     WF_EVENT_BACKWARD,
-    WF_EVENT_COPY, /* and packing */
+    WF_EVENT_COPY,    /* and packing */
+    WF_EVENT_ADVANCE, /* between two kernels: moving and adding what is on its way */
     WF_EVENT_WAIT,
     WF_EVENT_FETCH, /* on its way */
     WF_EVENT_SUM,   /* on its way */
@@ -40,10 +41,10 @@ struct wf_timeline {
     size_t count;
 };
 
-/* Of one rank, in seconds; `flight` is when anything was on its way, `hidden` the part of that without
- * waiting. */
+/* Of one rank, in seconds; `flight` is when anything was on its way, `hidden` the part of that in which
+ * the rank neither waited nor advanced it. */
 struct wf_timeline_sums {
-    double step, compute, wait, flight, hidden;
+    double step, compute, advance, wait, flight, hidden;
 };
 struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank);
 
