@@ -27,6 +27,7 @@ def run(args, folder, data, rule):
     command = [args.widefield, "train", f"model.name={args.model}", f"data.path={data}",
                f"train.epochs={args.epochs}", f"train.batch={args.batch}", f"train.optimizer={rule}",
                f"train.lr={RATES[rule]}", "train.samples=0", f"run.threads={args.threads}",
+               f"train.precision={args.precision}",
                "--out", str(out), "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -92,7 +93,8 @@ def draw(curves, title):
 
 def main():
     args = common.arguments(__doc__.split("\n")[0], out="optimizers.svg", model="alexnet_cifar",
-                            count=6000, epochs=6, batch=32, threads=2, rules=" ".join(RATES))
+                            count=6000, epochs=5, batch=128, threads=2, precision="bf16",
+                            rules=" ".join(RATES))
     curves, table = {}, []
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "shapes"
