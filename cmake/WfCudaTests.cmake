@@ -61,8 +61,6 @@ else()
 endif()
 
 if(WF_HAVE_CUDA)
-    wf_cuda_test(test_cuda_kernels cuda_kernels.gpu
-        tests/cuda/test_cuda_kernels.c tests/cuda/device.c ${own_table})
     add_executable(bench_gpu_kernels bench/gpu/kernels.c)
     set_target_properties(bench_gpu_kernels PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)

@@ -160,8 +160,9 @@ static struct wf_graph *build_level(int64_t extent, int64_t channels, enum wf_dt
     struct wf_value *x = wf_input(g, "x", dtype, shape), *dx;
     struct wf_value *y = wf_batch_norm(g, x, &(struct wf_norm){ .name = "n", .act = WF_RELU });
     y = wf_max_pool(g, y, &(struct wf_pool){ .name = "p", .kernel = { 1, 2, 2 } });
+    struct wf_value *dy = y ? wf_input(g, "dy", dtype, y->shape) : NULL;
     struct wf_err err = { 0 };
-    if (!wf_graph_ok(g, &err) || !wf_graph_grad(g, y, NULL, 1, &x, &dx, &err)) {
+    if (!wf_graph_ok(g, &err) || !wf_graph_grad(g, y, dy, 1, &x, &dx, &err)) {
         (void)fprintf(stderr, "bench_gpu_kernels: %s\n", err.text);
         exit(1);
     }

@@ -38,6 +38,11 @@ struct wf_context *gpu_context(void)
     return &cuda->base;
 }
 
+struct CUstream_st *gpu_stream(void)
+{
+    return cuda->stream;
+}
+
 void gpu_step(uint64_t step)
 {
     cuda->base.device->start(&cuda->base, step);

@@ -42,6 +42,11 @@ struct wf_context *gpu_context(void)
     return NULL;
 }
 
+struct CUstream_st *gpu_stream(void)
+{
+    return NULL;
+}
+
 void gpu_step(uint64_t step)
 {
     (void)step; /* wf_cuda_step() takes it from the call */

@@ -12,6 +12,7 @@ struct wf_context;
 /* False and a line on stdout where there is no GPU to run on. */
 bool gpu_start(void);
 struct wf_context *gpu_context(void); /* for calls */
+struct CUstream_st *gpu_stream(void); /* the context's */
 void gpu_step(uint64_t step);         /* the number of the step that calls belong to */
 void *gpu_alloc(size_t bytes);        /* of exactly that size, apart from all others */
 void gpu_free(void *memory);
