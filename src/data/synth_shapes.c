@@ -202,28 +202,39 @@ static uint8_t byte_of(float v)
     return (uint8_t)(v < 0 ? 0 : v > 1 ? 255 : lroundf(255 * v));
 }
 
+/* The mean colour of a pixel, without noise. */
+static void color_of_pixel(const struct scene *s, int row, int column, float mean[3])
+{
+    const float x = (float)column, y = (float)row;
+    const float cloud = 0.5f + 0.5f * wf_synth_smooth(s->key + CLOUD, x, y, 9);
+    float ground[3], sum[3] = { 0 };
+    for (int c = 0; c < 3; c++)
+        ground[c] = s->ground[0][c] + (s->ground[1][c] - s->ground[0][c]) * cloud;
+    for (int j = 0; j < FINE; j++)
+        for (int i = 0; i < FINE; i++) {
+            float color[3];
+            color_at(s, x + ((float)i + 0.5f) / FINE, y + ((float)j + 0.5f) / FINE, ground, color);
+            for (int c = 0; c < 3; c++)
+                sum[c] += color[c];
+        }
+    for (int c = 0; c < 3; c++)
+        mean[c] = sum[c] / (FINE * FINE);
+}
+
 /* A label, then a plane for each colour. */
 static void draw_record(uint64_t seed, int64_t index, uint8_t record[RECORD])
 {
     const struct scene s = scene_of(seed, index);
     record[0] = (uint8_t)s.label;
-    for (int64_t i = 0; i < PLANE; i++) {
-        const float x = (float)(i % SIDE), y = (float)(i / SIDE);
-        const float cloud = 0.5f + 0.5f * wf_synth_smooth(s.key + CLOUD, x, y, 9);
-        float sum[3] = { 0 }, ground[3];
-        for (int c = 0; c < 3; c++)
-            ground[c] = s.ground[0][c] + (s.ground[1][c] - s.ground[0][c]) * cloud;
-        for (int k = 0; k < FINE * FINE; k++) {
-            float color[3];
-            color_at(&s, x + ((float)(k % FINE) + 0.5f) / FINE,
-                     y + ((float)(k / FINE) + 0.5f) / FINE, ground, color);
+    for (int row = 0; row < SIDE; row++)
+        for (int column = 0; column < SIDE; column++) {
+            const int at = row * SIDE + column;
+            float mean[3];
+            color_of_pixel(&s, row, column, mean);
             for (int c = 0; c < 3; c++)
-                sum[c] += color[c];
+                record[1 + c * PLANE + at] =
+                    byte_of(mean[c] + s.noise * wf_synth_grain(s.key + GRAIN, at, c, 0));
         }
-        for (int c = 0; c < 3; c++)
-            record[1 + c * PLANE + i] =
-                byte_of(sum[c] / (FINE * FINE) + s.noise * wf_synth_grain(s.key + GRAIN, i, c, 0));
-    }
 }
 
 /* --- the files --- */
