@@ -32,11 +32,11 @@ static double plain_lr(const struct wf_schedule *s, const struct wf_schedule_sta
                        int64_t clock, int64_t length)
 {
     static const double pi = 3.14159265358979323846;
+    const int64_t changes = s->kind == WF_SCHEDULE_STEP ? clock / s->every : clock;
     switch (s->kind) {
     case WF_SCHEDULE_STEP:
-        return s->lr * pow(s->gamma, (double)(clock / s->every));
     case WF_SCHEDULE_EXPONENTIAL:
-        return s->lr * pow(s->gamma, (double)clock);
+        return s->lr * pow(s->gamma, (double)changes);
     case WF_SCHEDULE_COSINE: {
         const double part = fmin(1, (double)clock / (double)length);
         return s->least + (s->lr - s->least) * (1 + cos(pi * part)) / 2;
