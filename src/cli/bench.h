@@ -14,6 +14,10 @@ extern const char *const wf_sum_way_names[]; /* of the option comm.allreduce; en
 /* bench allreduce: every way to sum, over sizes. Collective under a launcher. */
 [[nodiscard]] bool wf_bench_allreduce(struct wf_cli *cli, int64_t rounds, struct wf_err *err);
 
+/* bench --scaling: more and more ranks, as threads. */
+[[nodiscard]] bool wf_bench_scaling(struct wf_cli *cli, int64_t steps, int64_t warmup,
+                                    struct wf_err *err);
+
 /* bench --overlap: a step with and without overlap, in turns. Collective under a launcher. */
 [[nodiscard]] bool wf_bench_overlap(struct wf_cli *cli, int64_t steps, int64_t warmup,
                                     struct wf_err *err);

@@ -235,6 +235,14 @@ const char *wf_cli_flag(const struct wf_cli *cli, const char *name)
     return NULL;
 }
 
+void wf_cli_set_flag(struct wf_cli *cli, const char *name, const char *value)
+{
+    int i = 0;
+    while (strcmp(cli->command->flags[i].name, name) != 0)
+        i++;
+    cli->flags[i] = value;
+}
+
 bool wf_cli_flag_int(const struct wf_cli *cli, const char *name, int64_t min, int64_t max,
                      int64_t *value, struct wf_err *err)
 {

@@ -48,6 +48,7 @@ struct wf_cli {
     int n_arguments;
     const char *flags[WF_CLI_FLAGS]; /* by the order of command->flags; NULL: not given */
     bool json, quiet;
+    bool mute; /* results are read from files: nothing goes to stdout */
     struct wf_log log;
     struct wf_comm *world; /* under a launcher; NULL: ranks are threads */
     bool speaks;           /* rank 0, or no launcher */
@@ -57,6 +58,8 @@ int wf_cli_main(int argc, char **argv);
 
 /* The flag's text, "" for a switch that is on, NULL when it was not given. */
 const char *wf_cli_flag(const struct wf_cli *cli, const char *name);
+/* For a command that runs another. */
+void wf_cli_set_flag(struct wf_cli *cli, const char *name, const char *value);
 /* A flag with a number; `*value` stays as it is when the flag was not given. */
 [[nodiscard]] bool wf_cli_flag_int(const struct wf_cli *cli, const char *name, int64_t min,
                                    int64_t max, int64_t *value, struct wf_err *err);

@@ -209,6 +209,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     }
     if (wf_cli_flag(cli, "sweep"))
         return wf_sweep_run(cli, measure_point, err);
+    if (wf_cli_flag(cli, "scaling"))
+        return wf_bench_scaling(cli, bench.steps, bench.warmup, err);
     if (wf_cli_flag(cli, "overlap"))
         return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
@@ -229,7 +231,11 @@ static const struct wf_command_flag flags[] = {
     { "timeline", "FILE",
       "the last step of every rank: a picture (.svg) or Chrome's trace format" },
     WF_SWEEP_FLAGS,
-    { "svg", "FILE", "a picture of the sweep" },
+    { "svg", "FILE", "a picture of the sweep, or of --scaling" },
+    { "scaling", "LIST",
+      "with so many ranks along data, such as 1,2,4: a batch for each (weak) and one for all "
+      "(strong)" },
+    { "out", "DIR", "--scaling with data.path: train each, in a run folder there" },
     { .name = NULL },
 };
 
@@ -238,7 +244,7 @@ const struct wf_command wf_command_bench = {
     .summary = "median step time, Mpx/s, peak bytes, planned bytes",
     .usage =
         "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--overlap] "
-        "[--timeline FILE] [--sweep] [--json]",
+        "[--timeline FILE] [--sweep] [--scaling LIST [--out DIR]] [--svg FILE] [--json]",
     .notes = "'bench allreduce' times the ways to sum over ranks (comm.allreduce) from 1 KiB to 64 "
              "MiB, in turns, and says\nwhich of them is the default for each size: on threads with "
              "--ranks N (2), or under a launcher.",

@@ -298,7 +298,7 @@ static bool conclude(struct wf_train_run *t, struct wf_err *err)
         report(t);
     if (ended == WF_END_SIGNAL)
         return stopped(t, err);
-    return !cli->speaks || print(t, err);
+    return !cli->speaks || cli->mute || print(t, err);
 }
 
 static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)

@@ -1,0 +1,255 @@
+/* bench --scaling: the same step on more and more ranks, with a batch that grows with them (weak) and
+ * with one that does not (strong). */
+#include "cli/bench_scaling.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "cli/feed.h"
+#include "cli/once.h"
+#include "cli/run_folder.h"
+#include "report/runlog.h"
+#include "train/journal.h"
+
+const char *const wf_scaling_names[WF_SCALING_KINDS] = { "weak", "strong" };
+
+struct contest {
+    struct wf_cli *cli;
+    const char *out; /* of trainings; NULL: none */
+    int64_t steps, warmup;
+    int64_t batch; /* that the first number of ranks has */
+    struct wf_scaling results;
+    /* of the point under way */
+    struct wf_job *job;
+    struct wf_scaling_point *point;
+    char title[128];
+};
+
+/* --- one point --- */
+
+static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct contest *const c = arg;
+    struct wf_once once = { 0 };
+    struct wf_arena arena = { 0 };
+    double *const seconds = wf_arena_array(&arena, c->steps, double);
+    double loss = 0;
+    bool ok = wf_once_init(&once, c->job, &c->job->mesh, comm, err);
+    for (int64_t i = -c->warmup; ok && i < c->steps; i++) {
+        ok = wf_comm_barrier(comm, err);
+        const double start = wf_now();
+        ok = ok && wf_once_step(&once, err) && wf_comm_barrier(comm, err);
+        if (i >= 0)
+            seconds[i] = wf_now() - start;
+    }
+    ok = ok && wf_once_loss(&once, &loss, err);
+    if (ok && wf_comm_rank(comm) == 0) {
+        c->point->seconds = wf_median(seconds, c->steps);
+        c->point->loss = loss;
+    }
+    wf_once_release(&once);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static bool set_number(struct wf_cli *cli, const char *key, int64_t number, struct wf_err *err)
+{
+    return wf_options_set(cli->options, key, wf_arena_printf(&cli->arena, "%" PRId64, number), err);
+}
+
+/* The sizes of a sample, from data.size, or as the dataset has them. */
+static bool find_sizes(struct wf_cli *cli, struct wf_job_files *files, struct wf_err *err)
+{
+    const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
+    const char *const path = wf_options_text(cli->options, "data.path");
+    if (size->is_set) {
+        files->count = size->count;
+        for (int i = 0; i < size->count; i++)
+            files->size[i] = size->list[i];
+        return true;
+    }
+    if (!path)
+        return true; /* data.crop and train.batch */
+    struct wf_feed feed = { 0 };
+    const bool ok = wf_feed_open(&feed, cli, path, WF_PART_VALID, err);
+    if (ok)
+        wf_feed_size(&feed, files);
+    wf_feed_release(&feed);
+    return ok;
+}
+
+static bool time_point(struct contest *c, struct wf_err *err)
+{
+    struct wf_job_files files = { 0 };
+    if (!find_sizes(c->cli, &files, err))
+        return false;
+    files.size[0] = c->point->batch;
+    c->job = wf_job_new(c->cli, &files, err);
+    const bool ok = c->job && wf_job_run(c->job, time_rank, c, err);
+    if (ok)
+        (void)snprintf(c->title, sizeof c->title, "%s, %d thread%s a rank, %s", c->job->model->name,
+                       c->job->threads, c->job->threads == 1 ? "" : "s", c->job->device->name);
+    wf_job_free(c->job);
+    c->job = NULL;
+    c->point->rate = (double)c->point->batch / c->point->seconds;
+    return ok;
+}
+
+/* A whole training, as `train` makes it, in a folder of its own; what came of it is in its log. */
+static bool train_point(struct contest *c, const char *name, struct wf_err *err)
+{
+    struct wf_cli sub = *c->cli;
+    sub.arena = (struct wf_arena){ 0 };
+    sub.command = &wf_command_train;
+    sub.mute = true;
+    for (int i = 0; i < WF_CLI_FLAGS; i++)
+        sub.flags[i] = NULL;
+    const char *const folder = wf_arena_printf(&c->cli->arena, "%s/%s", c->out, name);
+    wf_cli_set_flag(&sub, "out", folder);
+    bool ok = wf_command_train.run(&sub, err);
+    wf_arena_release(&sub.arena);
+    struct wf_runlog log;
+    if (!ok || !wf_runlog_read(&log, wf_arena_printf(&c->cli->arena, "%s/log.jsonl", folder), err))
+        return false;
+    if (log.n_epochs > 0) {
+        const struct wf_log_epoch *const last = &log.epochs[log.n_epochs - 1];
+        c->point->train_loss = last->train_loss;
+        c->point->mean_iou = log.per_image ? last->accuracy : last->mean_iou;
+    }
+    wf_runlog_release(&log);
+    return true;
+}
+
+static bool measure(struct contest *c, int kind, int i, struct wf_err *err)
+{
+    struct wf_cli *const cli = c->cli;
+    struct wf_scaling_point *const p = c->point = &c->results.points[kind][i];
+    const int first = c->results.points[kind][0].ranks;
+    p->batch = kind == WF_SCALING_WEAK ? c->batch * p->ranks / first : c->batch;
+    p->train_loss = p->mean_iou = (double)NAN;
+    if (p->batch < p->ranks) {
+        p->batch = 0;
+        return true;
+    }
+    const char *const name =
+        wf_arena_printf(&cli->arena, "%s-%d", wf_scaling_names[kind], p->ranks);
+    if (!set_number(cli, "mesh.data", p->ranks, err) || !time_point(c, err))
+        return wf_err_wrap(err, "%s", name);
+    p->efficiency = p->rate / c->results.points[kind][0].rate * first / p->ranks;
+    wf_log(&cli->log, WF_LOG_INFO, "%s: %.1f images/s", name, p->rate);
+    if (!c->out)
+        return true;
+    return (set_number(cli, "train.batch", p->batch, err) &&
+            wf_options_set(cli->options, "train.batch_is", "global", err) &&
+            train_point(c, name, err)) ||
+           wf_err_wrap(err, "%s", name);
+}
+
+/* --- the command --- */
+
+static bool read_list(struct contest *c, const char *text, struct wf_err *err)
+{
+    while (*text) {
+        char *end;
+        const long ranks = strtol(text, &end, 10);
+        if (end == text || ranks < 1 || ranks > 4096 || (*end && *end != ',') ||
+            c->results.count == WF_SCALING_MOST)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "option '--scaling': '%s' is no list of at most %d numbers of ranks, "
+                              "such as 1,2,4",
+                              text, WF_SCALING_MOST);
+        for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
+            c->results.points[kind][c->results.count].ranks = (int)ranks;
+        c->results.count++;
+        text = *end ? end + 1 : end;
+    }
+    return c->results.count > 0 ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "option '--scaling' needs numbers of ranks, such as 1,2,4");
+}
+
+static bool prepare(struct contest *c, struct wf_err *err)
+{
+    struct wf_cli *const cli = c->cli;
+    if (cli->world)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "bench --scaling starts ranks as threads of one process: run it without "
+                          "a launcher, or 'bench' under it for each number of ranks");
+    const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
+    c->batch = size->is_set ? size->list[0] : wf_options_int(cli->options, "train.batch");
+    c->out = wf_cli_flag(cli, "out");
+    if (c->out && !wf_options_text(cli->options, "data.path"))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "--out is where runs are trained: give data.path to train on");
+    /* The same for every number of ranks: otherwise few ranks would have more cores each. */
+    return wf_options_is_set(cli->options, "run.threads") || set_number(cli, "run.threads", 1, err);
+}
+
+static bool print_json(const struct contest *c, struct wf_err *err)
+{
+    cJSON *const json = cJSON_CreateObject();
+    (void)cJSON_AddStringToObject(json, "what", c->title);
+    for (int kind = 0; kind < WF_SCALING_KINDS; kind++) {
+        cJSON *const list = cJSON_AddArrayToObject(json, wf_scaling_names[kind]);
+        for (int i = 0; i < c->results.count; i++) {
+            const struct wf_scaling_point *const p = &c->results.points[kind][i];
+            if (p->batch == 0)
+                continue;
+            cJSON *const one = cJSON_CreateObject();
+            (void)cJSON_AddNumberToObject(one, "ranks", p->ranks);
+            (void)cJSON_AddNumberToObject(one, "batch", (double)p->batch);
+            wf_json_add_real(one, "ms", 1e3 * p->seconds);
+            wf_json_add_real(one, "images_per_s", p->rate);
+            wf_json_add_real(one, "efficiency", p->efficiency);
+            wf_json_add_real(one, "loss", p->loss);
+            if (c->out) {
+                wf_json_add_real(one, "train_loss", p->train_loss);
+                wf_json_add_real(one, "metric", p->mean_iou);
+            }
+            (void)cJSON_AddItemToArray(list, one);
+        }
+    }
+    return wf_cli_print_json(c->cli, json, err);
+}
+
+static void print_table(const struct contest *c)
+{
+    (void)printf("%s\n%-7s %6s %7s %10s %10s %11s %10s", c->title, "", "ranks", "batch", "ms",
+                 "images/s", "efficiency", "loss");
+    (void)printf(c->out ? " %11s %10s\n" : "\n", "train loss", "metric");
+    for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
+        for (int i = 0; i < c->results.count; i++) {
+            const struct wf_scaling_point *const p = &c->results.points[kind][i];
+            if (p->batch == 0)
+                continue;
+            (void)printf("%-7s %6d %7" PRId64 " %10.1f %10.2f %10.0f%% %10.4f",
+                         wf_scaling_names[kind], p->ranks, p->batch, 1e3 * p->seconds, p->rate,
+                         100 * p->efficiency, p->loss);
+            if (c->out)
+                (void)printf(" %11.4f %10.4f", p->train_loss, p->mean_iou);
+            (void)printf("\n");
+        }
+}
+
+bool wf_bench_scaling(struct wf_cli *cli, int64_t steps, int64_t warmup, struct wf_err *err)
+{
+    struct contest c = { .cli = cli, .steps = steps, .warmup = warmup };
+    if (!read_list(&c, wf_cli_flag(cli, "scaling"), err) || !prepare(&c, err))
+        return false;
+    for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
+        for (int i = 0; i < c.results.count; i++)
+            if (!measure(&c, kind, i, err))
+                return false;
+    const char *const svg = wf_cli_flag(cli, "svg");
+    if (svg && !wf_write_text(svg, wf_scaling_svg(&cli->arena, &c.results, c.title), err))
+        return false;
+    if (cli->json)
+        return print_json(&c, err);
+    print_table(&c);
+    return true;
+}
