@@ -15,8 +15,8 @@ refused 2 bench "${args[@]}" --steps 0 -- "--steps"
 refused 2 bench "${args[@]}" --steps 1.5 -- "--steps"
 
 # sums over ranks: every way, every size, and the default named
-expect 0 bench allreduce --ranks 3 --steps 1 --json
-json 'j["ranks"] == 3 and j["comm"] == "threads" and len(j["sizes"]) == 9'
+expect 0 bench allreduce --steps 1 --json
+json 'j["ranks"] == 2 and j["comm"] == "threads" and len(j["sizes"]) == 9'
 json 'j["sizes"][0]["bytes"] == 1024 and j["sizes"][-1]["bytes"] == 64 << 20'
 json 'all(set(s["us"]) == {"library", "ring", "tree", "nodes"} and min(s["us"].values()) > 0 for s in j["sizes"])'
 json 'all(s["fastest"] == min(s["us"], key=s["us"].get) and s["default"] in s["us"] for s in j["sizes"])'
@@ -58,3 +58,18 @@ expect 0 bench model.name=cnn2d --sweep --sides 32,48 --over 1,3 --quiet --json
 json 'len(j["points"]) == 4 and all(p["peak_bytes"] == p["planned_bytes"] > 0 and p["ms"] > 0 for p in j["points"])'
 expect 0 bench model.name=cnn2d --sweep --sides 32,64 --over 1 memory.limit=1K --quiet
 prints "too large here"
+
+# scaling: a batch for each rank, and one for all
+small=(model.name=unet model.base=4 model.depth=1 --quiet --steps 1 --warmup 0)
+expect 0 bench "${small[@]}" data.size=2,3,16,16 --scaling 1,2,3 --svg scaling.svg --json
+json '[p["batch"] for p in j["weak"]] == [2, 4, 6] and [p["batch"] for p in j["strong"]] == [2, 2]'
+json 'all(abs(p["images_per_s"] - 1e3 * p["batch"] / p["ms"]) < 1e-6 * p["images_per_s"] for p in j["weak"] + j["strong"])'
+json 'abs(j["strong"][1]["efficiency"] * 2 * j["strong"][0]["images_per_s"] / j["strong"][1]["images_per_s"] - 1) < 1e-9'
+json 'abs(j["strong"][0]["loss"] - j["strong"][1]["loss"]) < 1e-5 * j["strong"][0]["loss"]'
+python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("scaling.svg")' || fail "scaling.svg is no XML"
+expect 0 data synth discs --count 24 --out set --quiet
+expect 0 bench "${small[@]}" data.path=set data.crop=16,16 train.batch=4 train.epochs=1 --scaling 1,2 --out trained
+prints "train loss" "strong"
+[ -s trained/weak-2/checkpoints/last.safetensors ] || fail "nothing was trained"
+refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1,x -- "1,2,4"
+refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1 --out no -- "data.path"
