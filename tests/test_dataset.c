@@ -455,7 +455,8 @@ static void refusals__name_the_file_and_the_fix(void **state)
     gray("bad/images/a.png", 2, 2, image);
     REFUSED("bad", "image 'bad/images/a.png' has no mask", "bad/masks/a.*");
     gray("bad/masks/a.png", 3, 2, image);
-    REFUSED("bad", "mask 'bad/masks/a.png' is 3 x 2", "'bad/images/a.png' is 2 x 2", "scale the mask");
+    REFUSED("bad", "mask 'bad/masks/a.png' is 3 x 2", "'bad/images/a.png' is 2 x 2",
+            "scale the mask");
     gray("bad/masks/a.png", 2, 2, image);
     colors("bad/images/b.png", image);
     gray("bad/masks/b.png", 2, 2, image);

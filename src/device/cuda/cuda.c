@@ -66,6 +66,10 @@ static bool refuse(cudaError_t status, struct wf_err *err)
     int runtime = 0, driver = 0;
     (void)cudaRuntimeGetVersion(&runtime);
     (void)cudaDriverGetVersion(&driver);
+    if (driver == 0)
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "no NVIDIA driver is loaded here: look at 'nvidia-smi', or use --device "
+                          "cpu");
     if (status == cudaErrorInsufficientDriver || (driver > 0 && driver / 1000 < runtime / 1000))
         return wf_err_set(err, WF_ERR_FAILED,
                           "the driver knows CUDA %d.%d, this build needs %d.%d: install a newer "
