@@ -23,7 +23,7 @@ struct list {
 struct sweep {
     struct wf_cli *cli;
     wf_sweep_measure *measure;
-    const struct wf_model *model;
+    const char *name; /* of the network */
     struct wf_model_config config;
     struct list sides, ranks;
     struct wf_sweep_point *points; /* [rank count * sides + side] */
@@ -67,9 +67,10 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
     if (wf_options_mesh_given(o) || wf_options_is_set(o, "run.ranks"))
         return wf_err_set(err, WF_ERR_USAGE,
                           "--sweep chooses its meshes: give numbers of ranks with --over");
-    s->model = wf_job_model(o, 0, NULL, &s->config, err);
-    if (!s->model)
+    const struct wf_model *const model = wf_job_model(o, 0, NULL, &s->config, err);
+    if (!model)
         return false;
+    s->name = model->name;
     s->sides = sides[s->config.dims - 1];
     s->ranks = ranks;
     return parse_list("sides", wf_cli_flag(s->cli, "sides"), 1'000'000'000, &s->sides, err) &&
@@ -147,7 +148,7 @@ static const char *side_text(struct wf_arena *arena, double side)
 static bool print_json(const struct sweep *s, struct wf_err *err)
 {
     cJSON *const json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "model", s->model->name);
+    cJSON_AddStringToObject(json, "model", s->name);
     cJSON_AddNumberToObject(json, "dims", s->config.dims);
     cJSON *const all = cJSON_AddArrayToObject(json, "points");
     for (int i = 0; i < s->ranks.count * s->sides.count; i++) {
@@ -252,8 +253,7 @@ static bool write_svg(const struct sweep *s, const char *path, struct wf_err *er
                                                  .marks_only = true };
     }
     const struct wf_curves picture = {
-        .title =
-            wf_arena_printf(arena, "%s, %dD: memory of a rank", s->model->name, s->config.dims),
+        .title = wf_arena_printf(arena, "%s, %dD: memory of a rank", s->name, s->config.dims),
         .subtitle =
             "one image a step; weights, optimiser, activations and scratch of the rank that "
             "needs most",
@@ -285,7 +285,7 @@ bool wf_sweep_run(struct wf_cli *cli, wf_sweep_measure *measure, struct wf_err *
         return false;
     if (cli->json)
         return print_json(&s, err);
-    (void)printf("%s, %dD, one image a step: bytes of the rank that needs most\n\n", s.model->name,
+    (void)printf("%s, %dD, one image a step: bytes of the rank that needs most\n\n", s.name,
                  s.config.dims);
     if (measure)
         print_points(&s);

@@ -121,7 +121,7 @@ static void walk_step(struct wf_plan *plan, const struct wf_step *step, struct c
     if (x)
         busy += staging_seconds(plan, x, step->kind == WF_STEP_FETCH_BEGIN);
     c->now += busy;
-    if (step->kind == WF_STEP_FETCH_BEGIN)
+    if (x && step->kind == WF_STEP_FETCH_BEGIN)
         travel = wf_cost_exchange(plan->scheme, x);
     else if (step->kind == WF_STEP_SUM_BEGIN)
         travel = sum_seconds(plan->scheme, &plan->sums[step->which]);
