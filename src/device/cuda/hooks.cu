@@ -60,11 +60,12 @@ extern "C" void wf_cuda_add_bias(const struct wf_view *y, const float *bias,
         const int wide = Wide<T>::V;
         T *const data = (T *)y->data;
         if (channels % wide == 0 && (uintptr_t)data % 16 == 0)
-            launch(bias_kernel<T, Wide<T>::V>, dim3((unsigned)smaller(ceil_div(count / wide, THREADS), most)), THREADS, stream,
+            launch(bias_kernel<T, Wide<T>::V>,
+                   dim3((unsigned)smaller(ceil_div(count / wide, THREADS), most)), THREADS, stream,
                    data, bias, count / wide, channels);
         else
-            launch(bias_kernel<T, 1>, dim3((unsigned)smaller(ceil_div(count, THREADS), most)), THREADS, stream, data, bias,
-                   count, channels);
+            launch(bias_kernel<T, 1>, dim3((unsigned)smaller(ceil_div(count, THREADS), most)),
+                   THREADS, stream, data, bias, count, channels);
     });
 }
 

@@ -9,11 +9,11 @@
  *     void add(x, sum)                     sum[kind][channel] += ...
  *     void end(sum)                        once, when a thread has all of its positions
  *
- * V is 4: a thread then has few enough registers that 1024 of them fit a multiprocessor, with 64 KB on
- * the way from memory. A thread adds DEPTH positions of 16-bit elements in f32 and those sums in f64; f32 elements are
- * added in f64 at once. From there on all is f64: another cut of the image shows at 1e-9 or less.
- * Threads, warps and blocks are added in order of their number; the block that ends last adds the
- * blocks' parts (wf_cuda_tickets), or a second launch does.
+ * V is 4: a thread then has few enough registers that 1024 of them fit a multiprocessor, with about
+ * 64 KB on the way from memory. A thread adds DEPTH positions of 16-bit elements in f32 and those sums
+ * in f64; f32 elements are added in f64 at once. From there on all is f64: another cut of the image
+ * shows at 1e-9 or less. Threads, warps and blocks are added in order of their number; the block that
+ * ends last adds the blocks' parts (wf_cuda_tickets), or a second launch does.
  */
 #ifndef WF_DEVICE_CUDA_SUMS_CUH
 #define WF_DEVICE_CUDA_SUMS_CUH
