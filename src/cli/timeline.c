@@ -31,12 +31,12 @@ static void name_event(struct wf_event *e, const char *what, const char *name)
 
 static void add_kernel(struct collector *c, const struct wf_step *s, double start, double end)
 {
-    const bool backward = s->node && s->node->backward;
-    const enum wf_event_kind kind = s->kind == WF_STEP_COPY ? WF_EVENT_COPY
-                                    : backward              ? WF_EVENT_BACKWARD
-                                                            : WF_EVENT_FORWARD;
-    name_event(add(c, kind, start, end), s->kind == WF_STEP_KERNEL ? s->node->op->name : "copy",
-               s->node ? s->node->name : "state");
+    const struct wf_node *n = s->node;
+    if (!n || s->kind == WF_STEP_COPY)
+        name_event(add(c, WF_EVENT_COPY, start, end), "copy", n ? n->name : "state");
+    else
+        name_event(add(c, n->backward ? WF_EVENT_BACKWARD : WF_EVENT_FORWARD, start, end),
+                   n->op->name, n->name);
 }
 
 /* What lies between two steps of the plan: the comm was given its turn. */

@@ -216,7 +216,8 @@ static void draw_axis(struct drawing *d, double bottom)
     const double rough = d->seconds * 1e3 / TICKS, power = pow(10, floor(log10(rough)));
     const double lead = rough / power;
     const double step = power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
-    for (double ms = 0; ms <= d->seconds * 1e3; ms += step) {
+    for (int i = 0; i * step <= d->seconds * 1e3; i++) {
+        const double ms = i * step;
         const double x = x_of(d, ms / 1e3);
         wf_page_printf(&d->page,
                        "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#8888\" stroke-width=\".6\"/>"
