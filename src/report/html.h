@@ -26,7 +26,8 @@ void wf_html_classes(struct wf_html *h);
 void wf_html_samples(struct wf_html *h);
 void wf_html_memory(struct wf_html *h);
 void wf_html_time(struct wf_html *h);
-void wf_html_timeline(struct wf_html *h); /* within the section on time */
+void wf_html_staleness(struct wf_html *h); /* within the section on time */
+void wf_html_timeline(struct wf_html *h);  /* within the section on time */
 
 /* The bytes of a file of the run folder; false when it is not there, empty, longer than `most`, or
  * named so that it might lie outside of the folder. */

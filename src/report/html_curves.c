@@ -272,6 +272,7 @@ void wf_html_time(struct wf_html *h)
     wf_page_raw(p, "</div>\n");
     if (!any && !known)
         wf_page_raw(p, "<p>The log has no times.</p>\n");
+    wf_html_staleness(h);
     wf_html_timeline(h);
     wf_page_raw(p, "</section>\n");
 }

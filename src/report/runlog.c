@@ -208,6 +208,9 @@ static void take_epoch(struct wf_runlog *log, const cJSON *event)
     while (log->n_epochs > 0 && log->epochs[log->n_epochs - 1].epoch >= epoch)
         log->n_epochs--;
     const cJSON *const val = cJSON_GetObjectItemCaseSensitive(event, "val");
+    const cJSON *const staleness = cJSON_GetObjectItemCaseSensitive(event, "staleness");
+    if (cJSON_IsArray(staleness))
+        log->staleness = staleness;
     const struct wf_log_step *const last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
     const int64_t step = integer(event, "step");
     const double clock = seconds_of(wf_log_text(event, "time"));

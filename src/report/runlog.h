@@ -57,6 +57,8 @@ struct wf_runlog {
     size_t n_kept, room_kept;
     const struct cJSON *start; /* the last start or resume that says what runs; or NULL */
     const struct cJSON *end, *confusion;
+    const struct cJSON
+        *staleness;    /* of the last epoch that has it: gradients by how late; or NULL */
     const char *begun; /* the first start's time as it stands there; or NULL */
     double started;    /* seconds since 1970; 0: the log does not say */
     bool per_image;    /* a class for each image: IoU says nothing */

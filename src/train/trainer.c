@@ -196,6 +196,7 @@ static bool pass(struct trainer *t, struct wf_err *err)
     struct wf_worker *const worker = t->o->learner->options.worker;
     if (worker && !wf_worker_pull(worker, run, err))
         return false;
+    t->sum.comm += worker ? now() - start : 0;
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
     if (!read_number(run, net->loss, 0, &loss, err) ||
@@ -265,6 +266,7 @@ static bool update(struct trainer *t, struct wf_err *err)
     if (!wf_learner_update(l, t->part->run, err))
         return false;
     t->sum.seconds += now() - start;
+    t->sum.comm += l->options.worker ? now() - start : 0;
     const double loss = t->sum.weight > 0 ? t->sum.loss / t->sum.weight : 0;
     t->at.step++;
     t->at.skipped += l->skipped;
