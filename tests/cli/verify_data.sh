@@ -41,7 +41,7 @@ for mesh in data=2 data=3 data=4 data=2,space=2x2 data=3,space=1x2; do
     on_threads "$mesh" "${unet[@]}"
 done
 on_threads data=3 "${alexnet[@]}"
-on_threads data=3 "${densenet[@]}"
+on_threads data=2 "${densenet[@]}"
 on_mpi 3 data=3 "${unet[@]}"
 on_mpi 3 data=3 "${alexnet[@]}"
 
