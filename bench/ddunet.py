@@ -74,7 +74,7 @@ def train(args, sets, n, variant, seed):
                    "--threads", "1", "--out", folder, "--json", "--quiet"])
     scored = run([args.widefield, "eval", folder, sets["test"], "--threads", "1", "--json", "--quiet"])
     shutil.rmtree(folder)
-    return {"n": n, "variant": variant, "seed": seed, "iou": scored["metric"]["iou"], "steps": trained["steps"],
+    return {"n": n, "variant": variant, "seed": seed, "iou": scored["iou"], "steps": trained["steps"],
             "loss": trained["loss"], "size": [args.train, args.valid, args.test, args.epochs, args.base, args.depth]}
 
 
@@ -154,7 +154,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "ddunet")
     parser.add_argument("--tiles", type=numbers, default=[2, 3, 4], help="N, such as 2,3,4,6,8,16")
     parser.add_argument("--channels", type=numbers, default=[0, 1, 4, 16, 32], help="F")
-    for name, value in (("seeds", 3), ("train", 2000), ("valid", 250), ("test", 500), ("epochs", 12), ("base", 4),
+    for name, value in (("seeds", 3), ("train", 1500), ("valid", 250), ("test", 500), ("epochs", 12), ("base", 4),
                         ("depth", 3), ("jobs", os.cpu_count())):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"({value})")
     args = parser.parse_args()
