@@ -32,12 +32,14 @@ static double tick_of(double most, int ticks)
 static void draw_axes(struct wf_buffer *b, const struct frame *f, const struct wf_scaling *s)
 {
     const double step = tick_of(f->rate, TICKS);
-    for (double at = 0; at <= f->rate * 1.001; at += step)
+    for (int k = 0; k * step <= f->rate * 1.001; k++) {
+        const double at = k * step;
         wf_buffer_printf(b,
                          "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
                          "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
                          LEFT, WIDTH - RIGHT, y_of(f, at), y_of(f, at), LEFT - 8, y_of(f, at) + 4,
                          at);
+    }
     for (int i = 0; i < s->count; i++) {
         const int ranks = s->points[WF_SCALING_WEAK][i].ranks;
         wf_buffer_printf(b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",

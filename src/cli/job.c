@@ -208,7 +208,7 @@ static struct wf_value *build_loss(const struct wf_job *job, const struct wf_net
         struct wf_region space = { 0 };
         int64_t number = t;
         for (int i = 2; i >= 0; i--) {
-            const int64_t extent = (net->image->shape.at[WF_D + i] + tiles[i] - 1) / tiles[i];
+            const int64_t extent = (net->logits->shape.at[WF_D + i] + tiles[i] - 1) / tiles[i];
             space.lo[WF_D + i] = number % tiles[i] * extent;
             space.hi[WF_D + i] = space.lo[WF_D + i] + extent;
             number /= tiles[i];

@@ -82,8 +82,8 @@ static void make_room(const struct wf_wire *w, struct transfer *t, size_t bytes,
     if (messages > t->room) {
         free(t->messages);
         free(t->there);
-        t->messages = calloc((size_t)messages, sizeof *t->messages);
-        t->there = calloc((size_t)messages, sizeof *t->there);
+        t->messages = calloc((size_t)messages + 1, sizeof *t->messages);
+        t->there = calloc((size_t)messages + 1, sizeof *t->there);
         WF_BUG_ON(!t->messages || !t->there, "out of memory");
         t->room = messages;
     }

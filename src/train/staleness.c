@@ -42,8 +42,7 @@ static bool is_in_time(const struct wf_staleness *s, int but, int64_t v)
         int64_t before = 0; /* those that would be applied before it */
         for (int k = 0; k < s->workers; k++)
             before += k != but && k != i && is_outstanding(&s->worker[k]) &&
-                      (s->worker[k].version < s->worker[i].version ||
-                       (s->worker[k].version == s->worker[i].version && k < i));
+                      s->worker[k].version <= s->worker[i].version - (k > i);
         if (v + before - s->worker[i].version > s->bound)
             return false;
     }
