@@ -30,7 +30,7 @@ static void play(int workers, int bound, uint64_t seed)
     int done[8] = { 0 }, left[8] = { 0 };
     bool computing[8] = { false };
     int64_t version[8] = { 0 };
-    const struct wf_random r = wf_random(seed, (uint64_t)(workers * 100 + bound));
+    const struct wf_random r = wf_random(seed, (uint64_t)workers * 100 + (uint64_t)bound);
     for (int i = 0; i < workers; i++)
         wf_staleness_ask(&s, i);
     int finished = 0, i, ahead = 0, together_most = 0;

@@ -170,8 +170,12 @@ bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *
         return false;
     ok = ok && !w->failed;
     const int64_t pixels = w->info.depth * w->info.height * w->info.width;
-    size_t count = 0;
-    const int64_t came = ok && w->sink->table ? *w->sink->table(w, &count) : w->came;
+    int64_t came = w->came;
+    if (ok && w->sink->table) {
+        size_t count = 0;
+        const int64_t *const table = w->sink->table(w, &count);
+        came = table[0];
+    }
     WF_BUG_ON(ok && !w->joins && came != pixels, "'%s': %" PRId64 " pixels came, it has %" PRId64,
               w->path, came, pixels);
     ok = w->sink->end(w, ok, err);

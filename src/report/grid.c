@@ -173,8 +173,9 @@ static void put_panel(struct drawing *d, int which)
     const double x = GAP + which * (PANEL + GAP), y = HEAD;
     put_text(&d->page, x, y - 12, "start bold", panel->title);
     for (int slice = 0; slice < g->parts[0]; slice++) {
-        const double x0 = x + slice % d->columns * (d->slice_w + SLICE_GAP);
-        const double y0 = y + slice / d->columns * (d->slice_h + SLICE_GAP);
+        const int row = slice / d->columns, column = slice % d->columns;
+        const double x0 = x + column * (d->slice_w + SLICE_GAP);
+        const double y0 = y + row * (d->slice_h + SLICE_GAP);
         for (int h = 0; h < g->parts[1]; h++)
             for (int w = 0; w < g->parts[2]; w++)
                 put_part(d, panel, &s, x0, y0, (const int[]){ slice, h, w });
