@@ -38,7 +38,10 @@ launched 2 2 verify "${args[@]}" model.bsae=3
 [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
 launched 1 2 verify "${args[@]}" --mesh space=2 --tolerance 0
 
-# --- a rank that meets an error stops all, with its words, within ten seconds ---
+# --- a rank that meets an error stops all, with its words ---
+# On a machine with nothing else to do that takes a second or two: WF_STOP_SECONDS=10 holds it to ten.
+# Otherwise only a hang fails, for a loaded machine takes its time to start processes.
+stop_seconds=${WF_STOP_SECONDS:-60}
 cat >as.sh <<'BASH'
 #!/usr/bin/env bash
 # On rank $ODD the command runs under a limit of $LIMIT kB a file, or with the arguments $MORE added.
@@ -51,7 +54,7 @@ exec "$@"
 BASH
 chmod +x as.sh
 soon() { # soon SECONDS-AT-START
-    [ $((SECONDS - $1)) -le 10 ] || fail "it took $((SECONDS - $1)) s to stop"
+    [ $((SECONDS - $1)) -le "$stop_seconds" ] || fail "it took $((SECONDS - $1)) s to stop"
     [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
 }
 
@@ -129,4 +132,4 @@ victim=$(pgrep -P "$(pgrep -P "$job" -x orted || echo "$job")" -n -x widefield |
 at=$SECONDS
 kill -9 "$victim"
 wait "$job" && fail "a killed rank, and all is well"
-[ $((SECONDS - at)) -le 10 ] || fail "it took $((SECONDS - at)) s to stop after a kill"
+[ $((SECONDS - at)) -le "$stop_seconds" ] || fail "it took $((SECONDS - at)) s to stop after a kill"
