@@ -56,6 +56,22 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     wf_cuda_test(test_cuda_kernels_emulated cuda_kernels.emulated
         tests/cuda/test_cuda_kernels.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
+    # The whole command on them, where no real device of that name is in the library.
+    if(WF_HAVE_COMMAND AND NOT WF_HAVE_CUDA)
+        add_executable(widefield_emulated ${WF_MAIN} src/cli/device.c tests/cuda/emulated_device.c
+            tests/cuda/emulated.c ${own} ${own_table} $<TARGET_OBJECTS:wf_emulated>)
+        set_target_properties(widefield_emulated PROPERTIES
+            RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+        target_compile_definitions(widefield_emulated PRIVATE WF_HAVE_CUDA)
+        target_include_directories(widefield_emulated PRIVATE
+            ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests/cuda)
+        target_link_libraries(widefield_emulated PRIVATE wf_flags wf_deps libwidefield_static)
+        wf_add_test(cuda_verify.emulated 1 ${WF_BASH}
+            ${PROJECT_SOURCE_DIR}/tests/cuda/verify_emulated.sh)
+        set_property(TEST cuda_verify.emulated APPEND PROPERTY ENVIRONMENT
+            WIDEFIELD=$<TARGET_FILE:widefield_emulated> SOURCE_DIR=${PROJECT_SOURCE_DIR}
+            WORKDIR=${PROJECT_BINARY_DIR}/scratch/cuda_verify.emulated)
+    endif()
 else()
     message(STATUS "the CUDA kernels are not tested: no C++ compiler to emulate them with")
 endif()

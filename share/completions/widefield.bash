@@ -35,7 +35,7 @@ _widefield() {
     comm.allreduce) values='auto library ring tree nodes' ;;
     comm.wire) values='f32 bf16' ;;
     run.device | --device) values='cpu reference cuda' ;;
-    run.deterministic) values='true false' ;;
+    run.deterministic) values='false true mesh' ;;
     memory.recompute) values='true false' ;;
     esac
     if [[ $values ]]; then

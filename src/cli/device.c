@@ -41,8 +41,10 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
     *context = NULL;
     if (wf_device_is_host(device))
         return true;
+    const enum wf_repeats repeats = (enum wf_repeats)wf_options_int(o, "run.deterministic");
     struct wf_device_options options = {
-        .deterministic = wf_options_int(o, "run.deterministic") != 0,
+        .deterministic = repeats != WF_REPEATS_NEARLY,
+        .exact = repeats == WF_REPEATS_ON_ANY_MESH,
         .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
         .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
         .cache = wf_options_text(o, "run.cache"),

@@ -6,6 +6,9 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
+/* run.deterministic, by its place among the names. */
+enum wf_repeats { WF_REPEATS_NEARLY, WF_REPEATS, WF_REPEATS_ON_ANY_MESH };
+
 /* NULL where this build has not got it. */
 const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err *err);
 /* The element type of activations; tf32 is f32 on a device that has the mode. */

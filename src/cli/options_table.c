@@ -25,6 +25,7 @@ static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
 static const char *const statistics[] = { "global", "tile", "rank", NULL };
 static const char *const overlaps[] = { "auto", "never", "always", NULL };
 static const char *const carriers[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
+static const char *const repeats[] = { "false", "true", "mesh", NULL }; /* enum wf_repeats */
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 const struct wf_option wf_option_table[] = {
@@ -494,8 +495,11 @@ const struct wf_option wf_option_table[] = {
       .unset = "cores / ranks" },
 
     { .key = "run.deterministic",
-      .help = "on a GPU only kernels that give the same bits every time",
-      .type = WF_OPTION_BOOL,
+      .help =
+          "on a GPU only kernels that give the same bits every time; 'mesh': also on every mesh, "
+          "with convolutions of our own, which are slow",
+      .type = WF_OPTION_NAME,
+      .names = repeats,
       .fallback = "false" },
     { .key = "run.cache",
       .help = "file that keeps which GPU kernels were the fastest; empty: none",

@@ -33,6 +33,7 @@ enum wf_carry { WF_CARRY_AUTO, WF_CARRY_DEVICE, WF_CARRY_HOST };
 struct wf_device_options {
     int local_rank;     /* among the ranks of this machine, which take its devices in turn */
     bool deterministic; /* the same bits in every run */
+    bool exact;         /* sums in an order that does not depend on how the image is cut */
     bool tf32;          /* products of f32 may round their factors to 10 bits */
     size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
     enum wf_carry carry;

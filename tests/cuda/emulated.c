@@ -27,7 +27,7 @@ unsigned *wf_cuda_tickets(const struct wf_call *call)
 
 const uint64_t *wf_cuda_step(const struct wf_call *call)
 {
-    static uint64_t step;
+    static _Thread_local uint64_t step;
     step = call->step;
     return &step;
 }

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
+#include <mutex>
 
 #include <sys/mman.h>
 
@@ -215,6 +215,8 @@ uint64_t wf_emulate_exchange(uint64_t word, int lane_mask)
 
 void wf_emulate_run(dim3 grid, int threads, const std::function<void()> &kernel)
 {
+    static std::mutex one_at_a_time; /* ranks may be threads */
+    const std::lock_guard<std::mutex> lock(one_at_a_time);
     if (threads < 1 || threads > MOST || grid.x < 1 || grid.y < 1 || grid.z < 1 ||
         grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
         stop("a grid or block that a GPU refuses");

@@ -157,6 +157,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     WF_BUG_ON(!cuda, "out of memory");
     cuda->base.device = &wf_device_cuda;
     cuda->deterministic = options->deterministic;
+    cuda->exact = options->exact;
     cuda->tf32 = options->tf32;
     cuda->carry = options->carry;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;

@@ -28,7 +28,7 @@ struct wf_cuda {
     int ordinal;            /* of the GPU among those of this process */
     int multiprocessors;
     char name[64];
-    bool deterministic, tf32;
+    bool deterministic, exact, tf32; /* as in wf_device_options */
     enum wf_carry carry;
     size_t workspace; /* the most a library's kernel may ask for */
     cudaStream_t stream;

@@ -5,6 +5,9 @@
  *   conv        y  (out x n)   = w^T x
  *   convt       dx (in x n)    = w dy
  *   conv_wgrad  dw (in x out)  = x dy^T, in f32 whatever the images are
+ *
+ * Which sums cuBLASLt makes depends on n: where they must not depend on the cut, our own kernels of
+ * convolutions do it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@ struct linear {
     struct wf_cuda *cuda;
     enum pass pass;
     int64_t n, in, out;
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t product; /* NULL: our own kernel */
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
@@ -144,6 +147,22 @@ static bool choose(struct linear *l)
     return ok;
 }
 
+static bool prepare_own(const struct linear *l, struct wf_prepare *p, struct wf_err *err)
+{
+    (void)snprintf(p->implementation, sizeof p->implementation, "own");
+    return l->pass != WEIGHTS || wf_cuda_conv_wgrad_prepare(p, err);
+}
+
+static void run_own(const struct linear *l, const struct wf_call *call)
+{
+    if (l->pass == FORWARD)
+        wf_cuda_conv(call);
+    else if (l->pass == DATA)
+        wf_cuda_convt(call);
+    else
+        wf_cuda_conv_wgrad(call);
+}
+
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
     if (!p->context)
@@ -157,15 +176,18 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     l->in = w->shape.at[WF_C];
     l->out = w->shape.at[WF_N];
     l->n = wf_region_extent(p->work, WF_N);
+    p->prepared = l;
+    if (l->cuda->exact)
+        return prepare_own(l, p, err);
     enum { ALIGN = 256 };
     if (!describe(l, p->in[0].dtype, p->out[0].dtype) || !choose(l)) {
         (void)wf_err_set(err, WF_ERR_FAILED, "cuBLASLt has no product of %lld x %lld x %lld",
                          (long long)l->out, (long long)l->in, (long long)l->n);
+        p->prepared = NULL;
         release(l);
         return false;
     }
     p->scratch_bytes = l->workspace ? l->workspace + ALIGN : 0;
-    p->prepared = l;
     (void)snprintf(p->implementation, sizeof p->implementation, "cublaslt");
     return true;
 }
@@ -173,6 +195,10 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
 static void run(const struct wf_call *call)
 {
     const struct linear *const l = call->prepared;
+    if (!l->product) {
+        run_own(l, call);
+        return;
+    }
     const float one = 1.0f, zero = 0.0f;
     const uintptr_t base = (uintptr_t)call->scratch;
     void *const workspace = l->workspace ? (void *)((base + 255) / 256 * 256) : NULL;

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
     }
 }
 
-/* Any dtypes and strides, in f64. */
+/* Different dtypes, in f64. */
 template <class F> __global__ void __launch_bounds__(THREADS) pointwise_any(const Flat s, const F f)
 {
     enum { IN = F::IN, N = IN + 1 + F::INDEXED };
@@ -99,10 +99,14 @@ void pointwise_run(const struct wf_shape &extent, const Side sides[], const F &f
     bool alike = to == WF_F32 || to == WF_BF16 || to == WF_F16;
     for (int k = 0; k < IN; k++)
         alike = alike && s.dtype[k] == to;
-    if (alike && flat_takes(s, N, (int)(16 / size_of(to))))
+    /* In the same arithmetic wherever the elements lie: another cut must not change a bit. */
+    if (alike)
         with_type(to, [&](auto t) {
             typedef decltype(t) T;
-            pointwise_wide<T, T, Wide<T>::V>(s, f, stream);
+            if (flat_takes(s, N, Wide<T>::V))
+                pointwise_wide<T, T, Wide<T>::V>(s, f, stream);
+            else
+                pointwise_wide<T, T, 1>(s, f, stream);
         });
     else
         launch(pointwise_any<F>, blocks_for(s.rows.count * s.inner, THREADS), THREADS, stream, s,
