@@ -410,6 +410,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .bucket_bytes = (size_t)wf_options_int(o, "comm.bucket"),
         .link_bytes_per_second = (double)wf_options_int(o, "comm.bandwidth"),
         .link_seconds = 1e-6 * wf_options_real(o, "comm.latency"),
+        .ahead = true,
     };
 }
 

@@ -34,6 +34,12 @@ void wf_host_put(struct wf_host *host)
         host->device->put(host->context, &host->there, &host->view);
 }
 
+void wf_host_send(struct wf_host *host)
+{
+    if (host->view.data && !wf_device_is_host(host->device))
+        host->device->send(host->context, &host->there, &host->view);
+}
+
 bool wf_host_get(struct wf_host *host, struct wf_err *err)
 {
     return !host->view.data || wf_device_is_host(host->device) ||

@@ -30,6 +30,9 @@ void wf_host_map(struct wf_host *host, const struct wf_device *device, struct wf
                  struct wf_view there);
 /* Sends the view; it may be filled again at once. */
 void wf_host_put(struct wf_host *host);
+/* Begins to send it, where the device can do so beside its work; it may be filled again once it was
+ * taken (wf_run_take_next). */
+void wf_host_send(struct wf_host *host);
 /* Brings what is there once all work before has ended; false where that failed. */
 [[nodiscard]] bool wf_host_get(struct wf_host *host, struct wf_err *err);
 void wf_host_release(struct wf_host *host);

@@ -321,6 +321,11 @@ struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *valu
     return resolve_slot(run, &run->plan->values[value->id]);
 }
 
+struct wf_view wf_run_view_next(const struct wf_run *run, const struct wf_value *value)
+{
+    return resolve_slot(run, &run->plan->ahead[value->id]);
+}
+
 struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value)
 {
     const struct wf_view view = wf_run_view(run, value);

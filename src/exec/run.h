@@ -45,6 +45,8 @@ void wf_run_keep_parts(struct wf_run *run);
  * when the rank has no part of it, and points into the device's memory: only where that is the
  * host's (wf_device_is_host) may it be followed. */
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value);
+/* Where the next step's input lies until it is taken; data is NULL where there is no room for it. */
+struct wf_view wf_run_view_next(const struct wf_run *run, const struct wf_value *value);
 /* The part of it that this rank owns (for reading outputs without overlap). */
 struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value);
 
@@ -58,6 +60,11 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
 /* A value of one element, such as a loss. */
 [[nodiscard]] bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value,
                                      double *number, struct wf_err *err);
+/* An input of the next step, where the plan has room for it (wf_plan_options.ahead) and the device sends
+ * beside its work: mapped, filled and sent (wf_host_send) while a step runs, taken in front of its own. */
+bool wf_run_can_send(const struct wf_run *run);
+void wf_run_map_next(const struct wf_run *run, const struct wf_value *value, struct wf_host *host);
+void wf_run_take_next(struct wf_run *run, const struct wf_value *value);
 const struct wf_device *wf_run_device(const struct wf_run *run);
 struct wf_context *wf_run_context(const struct wf_run *run);
 

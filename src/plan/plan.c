@@ -185,6 +185,26 @@ static void note_values(struct wf_planner *p)
     }
 }
 
+/* An input may come while the step before it still reads its own: it lies beside it until then. */
+static void reserve_ahead(struct wf_planner *p)
+{
+    struct wf_plan *const plan = p->plan;
+    const bool wanted = p->options->ahead && !wf_device_is_host(p->device);
+    for (size_t v = 0; v < p->geo->graph->n_values; v++) {
+        plan->ahead[v] = plan->values[v];
+        plan->ahead[v].buffer = -1;
+        if (!wanted || p->geo->graph->values[v]->kind != WF_INPUT || plan->values[v].buffer < 0)
+            continue;
+        struct wf_slot *const slot = &plan->ahead[v];
+        slot->offset = 0;
+        slot->view = wf_view_dense(NULL, slot->view.dtype, slot->view.box);
+        slot->buffer = wf_planner_add_buffer(p, WF_STORE_ARENA, wf_view_bytes(&slot->view),
+                                             p->geo->graph->values[v]->name);
+        touch(plan, slot->buffer, 0);
+        touch(plan, slot->buffer, plan->n_steps);
+    }
+}
+
 /* Buffers of the arena that some step touches: their bytes and lives. */
 struct lives {
     int n;
@@ -268,6 +288,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
     if (ok) {
         find_lives(plan);
         note_values(&p);
+        reserve_ahead(&p);
         pack_arena(plan, memo);
         wf_cost_plan(plan);
         ok = wf_plan_check(plan, err);
@@ -289,6 +310,7 @@ static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
     plan->rank = rank;
     plan->context = context;
     plan->values = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
+    plan->ahead = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
     plan->param_at = wf_arena_array(&plan->arena, scheme->graph->n_values, size_t);
     lay_weights(plan, scheme->graph);
     if (fill_plan(plan, memo, err))

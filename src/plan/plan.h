@@ -42,6 +42,7 @@ struct wf_plan_options {
     size_t bucket_bytes;
     /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
     double link_bytes_per_second, link_seconds;
+    bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
      * is summed. The numbers are those of the whole image, the memory is that of the part. */
@@ -152,8 +153,9 @@ struct wf_plan {
     struct wf_sum *sums;
     int n_sums;
     struct wf_slot
-        *values;      /* per value id: where an input, weight or output is; buffer -1: nowhere */
-    size_t *param_at; /* per value id: element offset in its flat store, for weights */
+        *values; /* per value id: where an input, weight or output is; buffer -1: nowhere */
+    struct wf_slot *ahead; /* per value id: room for the next step's input; buffer -1: none */
+    size_t *param_at;      /* per value id: element offset in its flat store, for weights */
     size_t store_bytes[WF_STORES];
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */

@@ -101,6 +101,10 @@ struct wf_device {
     /* Between host and device: same dtype and extents, the host's side packed. put() has read its
      * source when it returns. */
     void (*put)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
+    /* The same beside the work in order: send() begins, and take() copies what was sent to where it
+     * is read, in order. What was sent may be sent anew after take(), its source filled again then. */
+    void (*send)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
+    void (*take)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *sent);
     bool (*get)(struct wf_context *context, const struct wf_view *host, const struct wf_view *src,
                 struct wf_err *err);
     void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */

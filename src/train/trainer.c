@@ -22,6 +22,9 @@ struct trainer {
     int64_t saved_step;
     double saved_time;
     struct wf_host image, target;
+    bool is_filled; /* the next batch was filled while the step before ran: */
+    bool filled_ok;
+    struct wf_err filled_err;
     double input;  /* seconds that the next step has waited for its data */
     bool hooks_ok; /* of rank 0's reports; the others hear of it at the next meeting */
     struct wf_err hooks_err;
@@ -46,16 +49,48 @@ static void keep_hook(struct trainer *t, bool ok, const struct wf_err *err)
 
 enum { FAILED, STOP, SAVE, QUESTIONS };
 
+static const struct wf_trainer_part *part_of(const struct trainer *t, int64_t batch)
+{
+    const bool rest = batch == t->batches - 1 && t->o->rest.run;
+    return rest ? &t->o->rest : &t->o->full;
+}
+
+/* Fills and sends a batch; beside the work of a device that can do both at once. */
+static bool fill(struct trainer *t, struct wf_err *err)
+{
+    struct wf_run *const run = t->part->run;
+    const bool beside = wf_run_can_send(run);
+    (beside ? wf_run_map_next : wf_run_map)(run, t->part->network->image, &t->image);
+    (beside ? wf_run_map_next : wf_run_map)(run, t->part->network->target, &t->target);
+    const bool ok = wf_loader_next(t->o->loader, &t->image.view, &t->target.view, err);
+    (beside ? wf_host_send : wf_host_put)(&t->image);
+    (beside ? wf_host_send : wf_host_put)(&t->target);
+    return ok;
+}
+
+/* The next batch, while the device is busy with this one. Not past the epoch, where others use the
+ * memory, nor past its full batches, for the rest lies elsewhere in the same memory. */
+static void fill_ahead(struct trainer *t)
+{
+    const int64_t next = t->at.batch + 1;
+    if (next >= t->batches || part_of(t, next) != t->part || !wf_run_can_send(t->part->run))
+        return;
+    t->filled_ok = fill(t, &t->filled_err);
+    t->is_filled = true;
+}
+
 static bool load(struct trainer *t, struct wf_err *err)
 {
     const double start = now();
-    const bool rest = t->at.batch == t->batches - 1 && t->o->rest.run;
-    t->part = rest ? &t->o->rest : &t->o->full;
-    wf_run_map(t->part->run, t->part->network->image, &t->image);
-    wf_run_map(t->part->run, t->part->network->target, &t->target);
-    const bool ok = wf_loader_next(t->o->loader, &t->image.view, &t->target.view, err);
-    wf_host_put(&t->image);
-    wf_host_put(&t->target);
+    t->part = part_of(t, t->at.batch);
+    const bool ok = t->is_filled ? t->filled_ok : fill(t, err);
+    if (t->is_filled && !ok)
+        *err = t->filled_err;
+    t->is_filled = false;
+    if (wf_run_can_send(t->part->run)) {
+        wf_run_take_next(t->part->run, t->part->network->image);
+        wf_run_take_next(t->part->run, t->part->network->target);
+    }
     t->input = now() - start;
     return ok;
 }
@@ -199,6 +234,7 @@ static bool pass(struct trainer *t, struct wf_err *err)
     t->sum.comm += worker ? now() - start : 0;
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
+    fill_ahead(t);
     if (!read_number(run, net->loss, 0, &loss, err) ||
         (net->counts && !read_number(run, net->counts, 1, &weight, err))) {
         wf_comm_abort(t->o->comm, err); /* the others go on */

@@ -103,13 +103,21 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
     return true;
 }
 
+static bool make_event(struct wf_cuda *cuda, cudaEvent_t *event)
+{
+    return wf_cuda_ok(cuda, cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+                      "making an event");
+}
+
 static bool make_handles(struct wf_cuda *cuda)
 {
     const size_t tickets = WF_CUDA_TICKETS * sizeof *cuda->tickets;
     return wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
                       "making a stream") &&
-           wf_cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->read, cudaEventDisableTiming),
-                      "making an event") &&
+           wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->ahead, cudaStreamNonBlocking),
+                      "making a stream") &&
+           make_event(cuda, &cuda->read) && make_event(cuda, &cuda->sent) &&
+           make_event(cuda, &cuda->taken) &&
            wf_cuda_ok(cuda,
                       cudaHostAlloc((void **)&cuda->small, WF_CUDA_SMALLS * WF_CUDA_SMALL,
                                     cudaHostAllocMapped),
@@ -133,6 +141,8 @@ static void close_device(struct wf_context *context)
     /* What fails here failed before, and was told then. */
     if (cuda->stream)
         (void)cudaStreamSynchronize(cuda->stream);
+    if (cuda->ahead)
+        (void)cudaStreamSynchronize(cuda->ahead);
     wf_cuda_choices_free(cuda->choices);
     if (cuda->blas)
         (void)cublasLtDestroy(cuda->blas);
@@ -144,8 +154,12 @@ static void close_device(struct wf_context *context)
     (void)cudaFreeHost(cuda->small);
     (void)cudaFree(cuda->tickets);
     (void)cudaFree(cuda->step);
-    if (cuda->read)
-        (void)cudaEventDestroy(cuda->read);
+    const cudaEvent_t events[] = { cuda->read, cuda->sent, cuda->taken };
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        if (events[i])
+            (void)cudaEventDestroy(events[i]);
+    if (cuda->ahead)
+        (void)cudaStreamDestroy(cuda->ahead);
     if (cuda->stream)
         (void)cudaStreamDestroy(cuda->stream);
     free(cuda);
@@ -249,6 +263,29 @@ static void put(struct wf_context *context, const struct wf_view *dst, const str
     copy(context, dst, host);
     if (wf_cuda_ok(cuda, cudaEventRecord(cuda->read, cuda->stream), "sending to the GPU"))
         (void)wf_cuda_ok(cuda, cudaEventSynchronize(cuda->read), "sending to the GPU");
+}
+
+/* Behind the copy that takes what lay there before. */
+static void send(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    const char *const what = "sending to the GPU";
+    (void)(wf_cuda_ok(cuda, cudaStreamWaitEvent(cuda->ahead, cuda->taken, 0), what) &&
+           wf_cuda_ok(cuda,
+                      cudaMemcpyAsync(dst->data, host->data, wf_view_bytes(dst),
+                                      cudaMemcpyHostToDevice, cuda->ahead),
+                      what) &&
+           wf_cuda_ok(cuda, cudaEventRecord(cuda->sent, cuda->ahead), what));
+}
+
+/* Waits here rather than on the GPU, for the source is filled again next; mostly it has long come. */
+static void take_sent(struct wf_context *context, const struct wf_view *dst,
+                      const struct wf_view *sent)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)wf_cuda_ok(cuda, cudaEventSynchronize(cuda->sent), "sending to the GPU");
+    copy(context, dst, sent);
+    (void)wf_cuda_ok(cuda, cudaEventRecord(cuda->taken, cuda->stream), "sending to the GPU");
 }
 
 static bool synchronize(struct wf_context *context, struct wf_err *err)
@@ -406,6 +443,8 @@ const struct wf_device wf_device_cuda = {
     .open = open_device,
     .close = close_device,
     .put = put,
+    .send = send,
+    .take = take_sent,
     .get = get,
     .host_alloc = host_take,
     .host_free = host_give_back,

@@ -32,7 +32,9 @@ struct wf_cuda {
     enum wf_carry carry;
     size_t workspace; /* the most a library's kernel may ask for */
     cudaStream_t stream;
-    cudaEvent_t read; /* put() has read its source */
+    cudaEvent_t read;        /* put() has read its source */
+    cudaStream_t ahead;      /* of send() */
+    cudaEvent_t sent, taken; /* on `ahead`, on `stream` */
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
     unsigned *tickets; /* zeroed counters, see wf_cuda_tickets() */
