@@ -25,7 +25,10 @@ endfunction()
 if(WF_HAVE_CUDA)
     wf_cuda_test(test_cuda_kernels cuda_kernels
         tests/cuda/test_cuda_kernels.c tests/cuda/device.c)
-    target_compile_definitions(test_cuda_kernels PRIVATE wf_cuda_own_kernels=wf_cuda_kernels)
+    wf_cuda_test(test_cuda_large cuda_large tests/cuda/test_cuda_large.c tests/cuda/device.c)
+    foreach(target test_cuda_kernels test_cuda_large)
+        target_compile_definitions(${target} PRIVATE wf_cuda_own_kernels=wf_cuda_kernels)
+    endforeach()
 endif()
 
 include(CheckLanguage)
@@ -56,6 +59,10 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     wf_cuda_test(test_cuda_kernels_emulated cuda_kernels.emulated
         tests/cuda/test_cuda_kernels.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
+    wf_cuda_test(test_cuda_large_emulated cuda_large.emulated
+        tests/cuda/test_cuda_large.c tests/cuda/emulated.c ${own} ${own_table}
+        $<TARGET_OBJECTS:wf_emulated>)
+    set_property(TEST cuda_large.emulated APPEND PROPERTY ENVIRONMENT WF_LARGE_SIDE=70)
     # The whole command on them, where no real device of that name is in the library.
     if(WF_HAVE_COMMAND AND NOT WF_HAVE_CUDA)
         add_executable(widefield_emulated ${WF_MAIN} src/cli/device.c tests/cuda/emulated_device.c

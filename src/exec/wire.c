@@ -70,13 +70,19 @@ bool wf_wire_records(const struct wf_wire *w)
 
 /* --- through the host --- */
 
-static void make_room(const struct wf_wire *w, struct transfer *t, size_t bytes, int messages)
+static bool make_room(const struct wf_wire *w, struct transfer *t, size_t bytes, int messages,
+                      struct wf_err *err)
 {
     if (bytes > t->bytes || !t->block) {
         if (t->block)
             w->device->host_free(w->context, t->block);
         t->block = w->device->host_alloc(w->context, bytes);
-        WF_BUG_ON(!t->block, "no host memory for %zu bytes", bytes);
+        if (!t->block)
+            return wf_err_set(
+                err, WF_ERR_FIT,
+                "the host has not got %zu bytes of pinned memory for what goes to other "
+                "ranks: use fewer ranks on this machine, or comm.device=nccl",
+                bytes);
         t->bytes = bytes;
     }
     if (messages > t->room) {
@@ -87,6 +93,7 @@ static void make_room(const struct wf_wire *w, struct transfer *t, size_t bytes,
         WF_BUG_ON(!t->messages || !t->there, "out of memory");
         t->room = messages;
     }
+    return true;
 }
 
 /* Bytes at `data` as a view, on either side. */
@@ -122,7 +129,8 @@ static bool exchange_begin(struct wf_wire *w, struct transfer *t, int count,
     bool sends = false;
     for (int i = 0; i < count; i++)
         bytes += whole_lines(messages[i].bytes);
-    make_room(w, t, bytes, count);
+    if (!make_room(w, t, bytes, count, err))
+        return false;
     t->count = count;
     for (int i = 0; i < count; i++) {
         const struct wf_message *const m = &messages[i];
@@ -156,7 +164,8 @@ static bool sum_begin(const struct wf_wire *w, struct transfer *t, const struct 
                       struct wf_err *err)
 {
     const size_t bytes = sum->count * wf_dtype_size(sum->dtype);
-    make_room(w, t, bytes, 0);
+    if (!make_room(w, t, bytes, 0, err))
+        return false;
     t->sum = *sum;
     const struct wf_view host = bytes_at(t->block, bytes), there = bytes_at(sum->data, bytes);
     if (!w->device->get(w->context, &host, &there, err))

@@ -60,6 +60,13 @@ void gpu_free(void *memory)
     check(cudaFree(memory), "cudaFree");
 }
 
+size_t gpu_room(void)
+{
+    size_t room = 0, all = 0;
+    check(cudaMemGetInfo(&room, &all), "memory");
+    return room;
+}
+
 void gpu_put(void *to, const void *from, size_t bytes)
 {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->stream), "put");

@@ -65,6 +65,11 @@ void gpu_free(void *memory)
     free(memory);
 }
 
+size_t gpu_room(void)
+{
+    return 0; /* not enough for anything large */
+}
+
 void gpu_put(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);

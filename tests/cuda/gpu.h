@@ -16,6 +16,7 @@ struct CUstream_st *gpu_stream(void); /* the context's */
 void gpu_step(uint64_t step);         /* the number of the step that calls belong to */
 void *gpu_alloc(size_t bytes);        /* of exactly that size, apart from all others */
 void gpu_free(void *memory);
+size_t gpu_room(void); /* bytes that are free */
 void gpu_put(void *to, const void *from, size_t bytes);
 void gpu_get(void *to, const void *from, size_t bytes);
 /* The next kernels run in another order, and without tickets: their results must be the same. */

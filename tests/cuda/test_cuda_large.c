@@ -1,0 +1,369 @@
+/*
+ * Tensors of more than 2^31 elements: a training step of a small network, kernel by kernel, on images of
+ * 5800 x 5800 with 64 channels in bf16 (2.15e9 elements, twice as many where two lie side by side). Each
+ * result is held against the reference kernel in a few pixels at the beginning, where the count of
+ * elements passes 2^31, and at the end; a sum over the image against the sum of its strips, which are
+ * small enough to be counted in 31 bits.
+ *
+ * Needs about 90 GiB on the GPU and says so where they are not there. WF_LARGE_SIDE is another side: with
+ * a small one the test tests itself, emulated on the host.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/kernels.h"
+#include "device/device.h"
+#include "gpu.h"
+#include "ops/build.h"
+
+extern const struct wf_kernel *const wf_cuda_own_kernels[]; /* ends with NULL; made by the build */
+
+enum { MAX_VIEWS = 8, SAMPLES = 3, STRIPS = 4, CHANNELS = 64, SIDE = 5800 };
+static const size_t room_needed = (size_t)110 << 30;
+
+struct large {
+    struct wf_graph *g;
+    struct wf_view *views; /* by the value's id, in the GPU's memory */
+    size_t *last;          /* the node that reads a value last */
+    int64_t most;          /* elements of the largest tensor */
+};
+
+static int64_t side(void)
+{
+    const char *const given = getenv("WF_LARGE_SIDE");
+    return given ? strtoll(given, NULL, 10) : SIDE;
+}
+
+/* --- the network --- */
+
+static struct wf_value *block(struct wf_graph *g, struct wf_value *x, const char *conv,
+                              const char *norm)
+{
+    x = wf_conv(
+        g, x,
+        &(struct wf_conv){ .name = conv, .out = CHANNELS, .kernel = { 1, 3, 3 }, .same = true });
+    return wf_batch_norm(g, x, &(struct wf_norm){ .name = norm, .act = WF_RELU });
+}
+
+static struct wf_value *network(struct wf_graph *g, struct wf_value *x, struct wf_value *target)
+{
+    const int64_t n = side(), whole[3] = { 1, n, n };
+    struct wf_value *const top = block(g, x, "conv0", "bn0");
+    struct wf_value *const low =
+        wf_max_pool(g, top, &(struct wf_pool){ .name = "pool", .kernel = { 1, 2, 2 } });
+    struct wf_value *const up = wf_conv_transpose(g, low,
+                                                  &(struct wf_conv){ .name = "up",
+                                                                     .out = CHANNELS,
+                                                                     .kernel = { 1, 2, 2 },
+                                                                     .stride = { 1, 2, 2 },
+                                                                     .bias = true });
+    struct wf_value *const both = wf_concat(g, "both", 2, (struct wf_value *const[]){ top, up });
+    struct wf_value *const drawn = wf_upsample(g, low, "drawn", whole, WF_LINEAR);
+    struct wf_value *const sum = wf_add(g, block(g, both, "conv1", "bn1"), drawn);
+    struct wf_value *const bent = wf_activation(g, sum, "bent", WF_GELU, 0);
+    struct wf_value *const scores = wf_conv(
+        g, bent, &(struct wf_conv){ .name = "out", .out = 2, .kernel = { 1, 1, 1 }, .bias = true });
+    return wf_cross_entropy(g, scores, target, &(struct wf_loss){ .name = "loss" });
+}
+
+static void build(struct large *l)
+{
+    struct wf_err err = { 0 };
+    const int64_t n = side();
+    l->g = wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = WF_BF16 });
+    struct wf_value *x = wf_input(l->g, "x", WF_BF16, WF_SHAPE(1, 1, n, n, CHANNELS)), *dx = NULL;
+    struct wf_value *const target = wf_input(l->g, "target", WF_I32, WF_SHAPE(1, 1, n, n, 1));
+    struct wf_value *const loss = network(l->g, x, target);
+    if (!wf_graph_ok(l->g, &err) || !wf_graph_grad(l->g, loss, NULL, 1, &x, &dx, &err))
+        fail_msg("%s", err.text);
+    l->views = calloc(l->g->n_values + 1, sizeof *l->views);
+    l->last = calloc(l->g->n_values + 1, sizeof *l->last);
+    assert_true(l->views && l->last);
+    for (size_t k = 0; k < l->g->n_nodes; k++)
+        for (int i = 0; i < l->g->nodes[k]->n_in; i++)
+            if (l->g->nodes[k]->in[i])
+                l->last[l->g->nodes[k]->in[i]->id] = k;
+}
+
+/* --- memory --- */
+
+static void take(struct large *l, const struct wf_value *v)
+{
+    struct wf_view *const view = &l->views[v->id];
+    if (view->data)
+        return;
+    *view = wf_view_dense(gpu_alloc(wf_dtype_size(v->dtype) * (size_t)wf_shape_count(v->shape)),
+                          v->dtype, wf_shape_region(v->shape));
+    l->most = wf_shape_count(v->shape) > l->most ? wf_shape_count(v->shape) : l->most;
+    if (v->kind == WF_TEMP)
+        return;
+    wf_cuda_set(view, 0, gpu_stream());
+    if (v->dtype == WF_BF16 || v->dtype == WF_F32)
+        wf_cuda_noise(view->data, (int)v->dtype, wf_shape_count(v->shape), (uint32_t)v->id + 1,
+                      gpu_stream());
+}
+
+/* What no node after number `node` reads. */
+static void give_back(struct large *l, size_t node)
+{
+    for (size_t v = 0; v < l->g->n_values; v++)
+        if (l->views[v].data && l->last[v] <= node) {
+            gpu_free(l->views[v].data);
+            l->views[v].data = NULL;
+        }
+}
+
+/* A part of a tensor of the GPU, on the host. */
+static struct wf_view fetch(const struct wf_view *from, struct wf_region box)
+{
+    if (wf_region_is_empty(box))
+        return (struct wf_view){ .box = box, .dtype = from->dtype };
+    const size_t bytes = (size_t)wf_region_count(box) * wf_dtype_size(from->dtype);
+    void *const packed = gpu_alloc(bytes), *const host = malloc(bytes);
+    assert_non_null(host);
+    const struct wf_view part = wf_view_part(*from, box);
+    const struct wf_view to = wf_view_dense(packed, from->dtype, box);
+    wf_cuda_copy(&to, &part, gpu_stream());
+    assert_true(gpu_finish());
+    gpu_get(host, packed, bytes);
+    gpu_free(packed);
+    return wf_view_dense(host, from->dtype, box);
+}
+
+/* --- running --- */
+
+static const struct wf_kernel *find(const struct wf_node *node)
+{
+    const struct wf_kernel *best = NULL;
+    for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++)
+        if (strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)) &&
+            (!best || (*k)->preference > best->preference))
+            best = *k;
+    if (!best)
+        fail_msg("a node '%s' has no kernel", node->op->name);
+    return best;
+}
+
+/* What the work reads of input i; without memory where that is nothing. */
+static struct wf_view read_of(const struct large *l, const struct wf_node *node, int i,
+                              struct wf_region work)
+{
+    if (!node->in[i])
+        return (struct wf_view){ 0 };
+    const struct wf_view *const from = &l->views[node->in[i]->id];
+    const struct wf_region box = wf_region_intersect(wf_op_reads(node, i, work), from->box);
+    return wf_region_is_empty(box) ? (struct wf_view){ 0 } : wf_view_part(*from, box);
+}
+
+/* The kernel of the node over `work` into `out`; returns what it is called. */
+static const char *run(const struct large *l, const struct wf_node *node, struct wf_region work,
+                       const struct wf_view *out, char name[64])
+{
+    const struct wf_kernel *const kernel = find(node);
+    struct wf_view in[MAX_VIEWS] = { 0 }, no_in[MAX_VIEWS], no_out[MAX_VIEWS] = { 0 };
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = read_of(l, node, i, work);
+    memcpy(no_in, in, sizeof in);
+    memcpy(no_out, out, (size_t)node->n_out * sizeof *out);
+    for (int i = 0; i < MAX_VIEWS; i++)
+        no_in[i].data = no_out[i].data = NULL;
+    struct wf_prepare p = { .node = node,
+                            .work = work,
+                            .in = no_in,
+                            .out = no_out,
+                            .threads = 1,
+                            .context = gpu_context() };
+    struct wf_err err = { 0 };
+    if (kernel->prepare && !kernel->prepare(&p, &err))
+        fail_msg("'%s': %s", node->name, err.text);
+    void *const scratch = gpu_alloc(p.scratch_bytes);
+    kernel->run(&(struct wf_call){ .node = node,
+                                   .work = work,
+                                   .in = in,
+                                   .out = out,
+                                   .scratch = scratch,
+                                   .prepared = p.prepared,
+                                   .context = gpu_context() });
+    if (!gpu_finish())
+        fail_msg("'%s' (%s): the GPU reports an error", node->name, node->op->name);
+    gpu_free(scratch);
+    if (kernel->release)
+        kernel->release(p.prepared);
+    (void)snprintf(name, 64, "%s", p.implementation[0] ? p.implementation : "own");
+    return name;
+}
+
+/* --- comparing --- */
+
+/* The largest difference by the largest number of `want`; infinite where one is no number. */
+static double apart(const struct wf_view *got, const struct wf_view *want)
+{
+    double most = 0, scale = 1e-30;
+    for (struct wf_cursor c = wf_cursor(want->box); wf_cursor_next(&c);) {
+        const double y = wf_view_at(want, c.at), d = fabs(wf_view_at(got, c.at) - y);
+        scale = fmax(scale, fabs(y));
+        most = d <= most ? most : isnan(d) ? (double)INFINITY : d;
+    }
+    return most / scale;
+}
+
+/* A few pixels at the beginning, in the middle, at the end. */
+static struct wf_region sample(struct wf_region whole, int which)
+{
+    struct wf_region r = whole;
+    const int64_t width = whole.hi[WF_W], channels = whole.hi[WF_C];
+    const int64_t pixels = wf_region_count(whole) / channels;
+    const int64_t middle = (INT64_C(1) << 31) / channels;
+    const int64_t at = which == 0 ? 0 : which == 1 && middle < pixels ? middle : pixels - 1;
+    if (pixels <= 4096) /* a weight, statistics */
+        return r;
+    r.lo[WF_H] = at / width;
+    r.lo[WF_W] = wf_max(0, wf_min(at % width, width - 3));
+    r.hi[WF_H] = wf_min(r.lo[WF_H] + 2, whole.hi[WF_H]);
+    r.hi[WF_W] = wf_min(r.lo[WF_W] + 3, width);
+    return r;
+}
+
+static double check_sample(const struct large *l, const struct wf_node *node, int which)
+{
+    const struct wf_region work = sample(wf_shape_region(wf_op_domain(node)->shape), which);
+    struct wf_view in[MAX_VIEWS] = { 0 }, out[MAX_VIEWS] = { 0 };
+    double worst = 0;
+    for (int i = 0; i < node->n_in; i++) {
+        const struct wf_view from = read_of(l, node, i, work);
+        if (from.data)
+            in[i] = fetch(&from, from.box);
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        const struct wf_value *const v = node->out[o];
+        const struct wf_region box = v->everywhere ? wf_shape_region(v->shape) : work;
+        void *const data = calloc((size_t)wf_region_count(box), wf_dtype_size(v->dtype));
+        assert_non_null(data);
+        out[o] = wf_view_dense(data, v->dtype, box);
+    }
+    node->op->reference(&(struct wf_call){ .node = node, .work = work, .in = in, .out = out });
+    for (int o = 0; o < node->n_out; o++) {
+        const struct wf_view got = fetch(&l->views[node->out[o]->id], out[o].box);
+        worst = fmax(worst, apart(&got, &out[o]));
+        free(got.data);
+        free(out[o].data);
+    }
+    for (int i = 0; i < node->n_in; i++)
+        free(in[i].data);
+    return worst;
+}
+
+/* A sum over the image against that of its strips. */
+static double check_sum(const struct large *l, const struct wf_node *node)
+{
+    const struct wf_region whole = wf_shape_region(wf_op_domain(node)->shape);
+    const int64_t strips = whole.hi[WF_H] < STRIPS ? 1 : STRIPS;
+    double worst = 0;
+    struct wf_view sum[MAX_VIEWS], part[MAX_VIEWS] = { 0 };
+    for (int o = 0; o < node->n_out; o++) {
+        const struct wf_view *const out = &l->views[node->out[o]->id];
+        part[o] = *out;
+        part[o].data = gpu_alloc(wf_view_bytes(out));
+        sum[o] = wf_view_dense(calloc((size_t)wf_region_count(out->box), sizeof(double)), WF_F64,
+                               out->box);
+        assert_non_null(sum[o].data);
+    }
+    for (int64_t s = 0; s < strips; s++) {
+        struct wf_region work = whole;
+        char name[64];
+        work.lo[WF_H] = whole.hi[WF_H] * s / strips;
+        work.hi[WF_H] = whole.hi[WF_H] * (s + 1) / strips;
+        (void)run(l, node, work, part, name);
+        for (int o = 0; o < node->n_out; o++) {
+            const struct wf_view host = fetch(&part[o], part[o].box);
+            for (struct wf_cursor c = wf_cursor(host.box); wf_cursor_next(&c);)
+                wf_view_set(&sum[o], c.at, wf_view_at(&sum[o], c.at) + wf_view_at(&host, c.at));
+            free(host.data);
+        }
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        const struct wf_view got = fetch(&l->views[node->out[o]->id], sum[o].box);
+        worst = fmax(worst, apart(&got, &sum[o]));
+        free(got.data);
+        free(sum[o].data);
+        gpu_free(part[o].data);
+    }
+    return worst;
+}
+
+/* 16 bits in, or out: a hundredth. */
+static double tolerance(const struct wf_node *node)
+{
+    bool narrow = node->out[0]->dtype == WF_BF16;
+    for (int i = 0; i < node->n_in; i++)
+        narrow =
+            narrow || (node->in[i] && node->in[i]->dtype == WF_BF16 && find(node)->preference > 0);
+    return narrow ? 1e-2 : 1e-5;
+}
+
+static void check_node(struct large *l, size_t k)
+{
+    const struct wf_node *const node = l->g->nodes[k];
+    struct wf_view out[MAX_VIEWS] = { 0 };
+    char name[64];
+    double worst = 0;
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i])
+            take(l, node->in[i]);
+    for (int o = 0; o < node->n_out; o++) {
+        take(l, node->out[o]);
+        out[o] = l->views[node->out[o]->id];
+    }
+    const struct wf_region whole = wf_shape_region(wf_op_domain(node)->shape);
+    (void)run(l, node, whole, out, name);
+    if (wf_op_sums_over(node))
+        worst = check_sum(l, node);
+    for (int s = 0; s < SAMPLES && !wf_op_sums_over(node); s++)
+        worst = fmax(worst, check_sample(l, node, s));
+    print_message("%-12s %-16s %-20s %.1e of %.2e elements\n", node->name, node->op->name, name,
+                  worst, (double)wf_region_count(whole));
+    if (!(worst <= tolerance(node)))
+        fail_msg("'%s' (%s, %s): off by %g, allowed %g", node->name, node->op->name, name, worst,
+                 tolerance(node));
+    give_back(l, k);
+}
+
+static void kernels__are_right_beyond_two_to_the_31_elements(void **state)
+{
+    struct large l = { 0 };
+    (void)state;
+    build(&l);
+    for (size_t k = 0; k < l.g->n_nodes; k++)
+        check_node(&l, k);
+    if (side() == SIDE)
+        assert_true(l.most > INT64_C(1) << 32);
+    give_back(&l, l.g->n_nodes);
+    free(l.views);
+    free(l.last);
+    wf_graph_free(l.g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels__are_right_beyond_two_to_the_31_elements),
+    };
+    if (!gpu_start())
+        return 77; /* not run: ctest shows it as skipped */
+    if (side() == SIDE && gpu_room() < room_needed) {
+        (void)printf("not run: %zu GiB are free on the GPU, %zu needed\n", gpu_room() >> 30,
+                     room_needed >> 30);
+        return 77;
+    }
+    gpu_step(1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
