@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "comm/link.h"
+
 bool under_mpi(void)
 {
     const char *kind = getenv("WIDEFIELD_TEST_COMM");
@@ -56,6 +58,24 @@ static bool with_sums(struct wf_comm *comm, void *arg, struct wf_err *err)
     return wf_err_wrap(err, "sums by %s", way_names[by->options - sum_ways]);
 }
 
+static bool over_link(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct sums_by *by = arg;
+    struct wf_comm *const slow = wf_comm_link(comm, &(struct wf_link){ 20e-6, 2e9 });
+    const bool ok = wf_comm_set_sums(slow, by->options, err) && by->b(slow, by->arg, err);
+    wf_comm_free(slow);
+    return ok || wf_err_wrap(err, "over a link");
+}
+
+static void on_every_link(body *b, void *arg)
+{
+    struct sums_by by = { &(struct wf_sum_options){ 0 }, b, arg };
+    if (under_mpi())
+        run_on_mpi(over_link, &by);
+    for (int size = 1; size < 6 && !under_mpi(); size += 2)
+        run_on_threads(size, over_link, &by);
+}
+
 static void on_every_comm_by(const struct wf_sum_options *options, body *b, void *arg)
 {
     const int sizes[] = { 1, 2, 3, 5, 7 };
@@ -78,6 +98,7 @@ void on_every_comm(body *b, void *arg)
 {
     for (int way = 0; way < SUM_WAYS; way++)
         on_every_comm_by(&sum_ways[way], b, arg);
+    on_every_link(b, arg);
 }
 
 bool is(int64_t got, int64_t want, const char *what, struct wf_err *err)

@@ -22,7 +22,7 @@ enum { SUM_WAYS = 5 };
 extern const struct wf_sum_options sum_ways[SUM_WAYS];
 
 /* `mpi` under mpirun; otherwise `self`, and `threads` with 1, 2, 3, 5 and 7 ranks. With every way to
- * sum. */
+ * sum, and over an emulated link. */
 void on_every_comm(body *b, void *arg);
 
 /* --- for bodies: true, or an error that says what was expected --- */

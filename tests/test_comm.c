@@ -433,6 +433,44 @@ static void sum__several_may_be_in_flight(void **state)
     on_every_comm(many_sums, NULL);
 }
 
+/* Sums of more pieces than there are tags and places in the window, and short ones among them. */
+static bool sums_in_pieces(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    enum { LONG = 3, SHORT = 4, COUNT = 300'000, PIECE = 1024, WINDOW = 3 };
+    const int size = wf_comm_size(comm), me = wf_comm_rank(comm);
+    int32_t *const data = malloc(LONG * COUNT * sizeof *data);
+    int32_t few[SHORT];
+    struct wf_request *r[LONG], *s[SHORT];
+    bool ok = true;
+    comm->sums->piece_bytes = PIECE;
+    comm->sums->window = WINDOW;
+    for (int i = 0; i < LONG * COUNT; i++)
+        data[i] = (me + 1) * (i % 1009);
+    for (int f = 0; f < LONG && ok; f++) {
+        few[f] = me + f;
+        ok = wf_comm_sum_begin(comm, data + (ptrdiff_t)f * COUNT, (size_t)COUNT - f, WF_I32, &r[f],
+                               err) &&
+             wf_comm_sum_begin(comm, &few[f], 1, WF_I32, &s[f], err);
+    }
+    few[LONG] = me;
+    ok = ok && wf_comm_sum_begin(comm, &few[LONG], 1, WF_I32, &s[LONG], err);
+    for (int f = SHORT - 1; f >= 0 && ok; f--)
+        ok = wf_comm_sum_end(comm, s[f], err) &&
+             is(few[f], size * (size - 1) / 2 + size * (f % LONG), "short sum", err);
+    for (int f = 0; f < LONG && ok; f++)
+        ok = wf_comm_sum_end(comm, r[me % 2 ? f : LONG - 1 - f], err);
+    for (int i = 0; i < LONG * COUNT && ok; i++)
+        if (i % COUNT < COUNT - i / COUNT)
+            ok = is(data[i], (int64_t)size * (size + 1) / 2 * (i % 1009), "long sum", err);
+    free(data);
+    return ok;
+}
+
+static void sum__of_many_pieces_leaves_room_for_short_ones(void **state)
+{
+    on_every_comm(sums_in_pieces, NULL);
+}
+
 /* --- broadcast, split --- */
 
 static bool casts(struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -612,6 +650,7 @@ int main(void)
         cmocka_unit_test(sum__may_be_in_flight_together_with_an_exchange),
         cmocka_unit_test(sum__goes_on_while_a_rank_waits_for_something_else),
         cmocka_unit_test(sum__several_may_be_in_flight),
+        cmocka_unit_test(sum__of_many_pieces_leaves_room_for_short_ones),
         cmocka_unit_test(broadcast__from_each_root_reaches_all),
         cmocka_unit_test(split__by_colour_and_again),
         cmocka_unit_test(agree__gives_everyone_the_error_of_the_lowest_failing_rank),

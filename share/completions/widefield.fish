@@ -169,6 +169,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.overlap=' -d 'comm
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.bucket=' -d 'bytes of gradients whose sums over ranks begin together; more than the network has: all of them at the end of the backward pass'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.bandwidth=' -d 'bytes a second between two ranks, for the cost model: --mesh auto, plan, overlap'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.latency=' -d 'microseconds that a message takes however short it is, for the cost model'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.emulate=' -d 'for measurements on one machine: messages between ranks take comm.latency and comm.bandwidth, as over a network of these figures'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.allreduce=' -d 'how sums over ranks are made: by the library that carries the ranks, in a ring, in a tree, within each machine first; auto: by size (\'widefield bench allreduce\')'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.wire=' -d 'element type in which gradients travel; they are added in f32'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'comm.node_ranks=' -d 'neighbouring ranks that count as one machine for comm.allreduce'

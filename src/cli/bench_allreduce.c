@@ -190,6 +190,10 @@ static void print_table(const struct contest *c)
 bool wf_bench_allreduce(struct wf_cli *cli, int64_t rounds, struct wf_err *err)
 {
     struct contest c = { .cli = cli, .rounds = rounds };
+    if (wf_options_int(cli->options, "comm.emulate"))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "comm.emulate: 'bench allreduce' times the library, too, which goes past "
+                          "an emulated link");
     const struct wf_setting *const ranks = wf_options_get(cli->options, "run.ranks");
     if (cli->world && ranks->is_set && ranks->integer != wf_comm_size(cli->world))
         return wf_err_set(err, WF_ERR_USAGE, "the launcher started %d ranks, not %d",

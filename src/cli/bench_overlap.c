@@ -109,11 +109,13 @@ static bool print(const struct overlap *o, struct wf_err *err)
         cJSON_AddStringToObject(json, "mesh", wf_mesh_print(arena, &job->mesh));
         cJSON_AddNumberToObject(json, "threads", job->threads);
         cJSON_AddNumberToObject(json, "steps", (double)o->steps);
+        wf_job_add_link(job, json);
         return wf_cli_print_json(job->cli, json, err);
     }
-    (void)printf("%s, mesh %s (%s, %d threads each), median of %d steps each, in turns\n",
+    (void)printf("%s, mesh %s (%s, %d threads each), median of %d steps each, in turns%s\n",
                  job->model->name, wf_mesh_print(arena, &job->mesh),
-                 wf_text_ranks(arena, job->ranks), job->threads, (int)o->steps);
+                 wf_text_ranks(arena, job->ranks), job->threads, (int)o->steps,
+                 wf_job_link_text(arena, job));
     struct wf_table t = { .arena = arena };
     wf_table_row(&t, 3, (const char *[]){ "", ">step", ">waiting (mean of the ranks)" });
     wf_table_row(&t, 3,

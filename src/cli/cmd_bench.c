@@ -175,14 +175,15 @@ static bool print(const struct bench *b, struct wf_err *err)
         cJSON_AddNumberToObject(json, "threads", job->threads);
         cJSON_AddNumberToObject(json, "steps", (double)b->steps);
         cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
+        wf_job_add_link(job, json);
         if (b->profile)
             wf_profile_add_json(&b->by_operator, json);
         return wf_cli_print_json(job->cli, json, err);
     }
     struct wf_arena *const arena = &job->cli->arena;
-    (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s\n", job->model->name,
+    (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s%s\n", job->model->name,
                  wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks), job->threads,
-                 job->device->name, precision);
+                 job->device->name, precision, wf_job_link_text(arena, job));
     (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
                  wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
                  wf_text_flops(arena, wf_job_flops(job->graph) / b->seconds));

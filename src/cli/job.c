@@ -356,6 +356,8 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
                           "train.sync is %s, which works on the CPU only: use train.sync=allreduce "
                           "on device '%s'",
                           wf_options_text(job->cli->options, "train.sync"), job->device->name);
+    if (!wf_job_find_link(job, err))
+        return false;
     job->scheme = wf_scheme_new(job->graph, &mesh, &options, err);
     return job->scheme != NULL;
 }
@@ -422,21 +424,18 @@ double wf_job_flops(const struct wf_graph *g)
     return flops;
 }
 
-struct wf_sum_options wf_job_sum_options(const struct wf_options *o)
-{
-    return (struct wf_sum_options){
-        .way = (enum wf_sum_way)wf_options_int(o, "comm.allreduce"),
-        .wire = wf_options_int(o, "comm.wire") ? WF_BF16 : WF_F32,
-        .node_ranks =
-            wf_options_is_set(o, "comm.node_ranks") ? (int)wf_options_int(o, "comm.node_ranks") : 0,
-    };
-}
-
 struct start {
     const struct wf_job *job;
-    bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err);
+    wf_rank_body *body;
     void *arg;
 };
+
+static bool start_body(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct start *const start = arg;
+    const struct wf_sum_options sums = wf_job_sum_options(start->job->cli->options);
+    return wf_comm_set_sums(comm, &sums, err) && start->body(comm, start->arg, err);
+}
 
 static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
@@ -444,13 +443,10 @@ static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(start->job->threads); /* of this thread's teams only */
 #endif
-    const struct wf_sum_options sums = wf_job_sum_options(start->job->cli->options);
-    return wf_comm_set_sums(comm, &sums, err) && start->body(comm, start->arg, err);
+    return wf_job_over_link(start->job, comm, start_body, arg, err);
 }
 
-bool wf_job_run(struct wf_job *job,
-                bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err), void *arg,
-                struct wf_err *err)
+bool wf_job_run(struct wf_job *job, wf_rank_body *body, void *arg, struct wf_err *err)
 {
     struct start start = { .job = job, .body = body, .arg = arg };
     if (job->cli->world)

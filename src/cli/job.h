@@ -15,7 +15,7 @@
 #define WF_CLI_JOB_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
+#include "comm/link.h"
 #include "models/model.h"
 #include "plan/choose.h"
 #include "plan/plan.h"
@@ -59,6 +59,7 @@ struct wf_job {
     int workers;        /* parts of mesh.data that train on batches of their own; 0: all on one */
     struct wf_scheme *scheme; /* of this mesh; made early, so that a bad mesh is refused early */
     const struct wf_device *device;
+    struct wf_link link; /* that is emulated; of no bytes: none */
     uint64_t seed;
 };
 
@@ -99,9 +100,16 @@ double wf_job_flops(const struct wf_graph *g);
 
 /* Collective under a launcher. Runs `body` once per rank: in this process when a launcher started
  * us, on threads otherwise. */
-[[nodiscard]] bool wf_job_run(struct wf_job *job,
-                              bool (*body)(struct wf_comm *comm, void *arg, struct wf_err *err),
-                              void *arg, struct wf_err *err);
+typedef bool wf_rank_body(struct wf_comm *comm, void *arg, struct wf_err *err);
+[[nodiscard]] bool wf_job_run(struct wf_job *job, wf_rank_body *body, void *arg,
+                              struct wf_err *err);
+
+/* The emulated link of comm.emulate (job_comm.c). wf_job_run() uses it; who prints a time says so. */
+[[nodiscard]] bool wf_job_find_link(struct wf_job *job, struct wf_err *err);
+[[nodiscard]] bool wf_job_over_link(const struct wf_job *job, struct wf_comm *comm,
+                                    wf_rank_body *body, void *arg, struct wf_err *err);
+const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job); /* "": none */
+void wf_job_add_link(const struct wf_job *job, struct cJSON *json);
 
 /* Fill the view's box of an input, parameter or state (job_data.c). */
 [[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v,

@@ -457,6 +457,11 @@ const struct wf_option wf_option_table[] = {
       .min = 0.001,
       .max = 1e9,
       .unset = "the device's: cpu 5" },
+    { .key = "comm.emulate",
+      .help = "for measurements on one machine: messages between ranks take comm.latency and "
+              "comm.bandwidth, as over a network of these figures",
+      .type = WF_OPTION_BOOL,
+      .fallback = "false" },
     { .key = "comm.allreduce",
       .help =
           "how sums over ranks are made: by the library that carries the ranks, in a ring, in a "

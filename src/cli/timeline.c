@@ -39,7 +39,7 @@ static void add_kernel(struct collector *c, const struct wf_step *s, double star
                    n->op->name, n->name);
 }
 
-/* What lies between two steps of the plan: the comm was given its turn. */
+/* Time in which the comm was given its turn: as between two steps of the plan. */
 static void add_gap(struct collector *c, double start, double end)
 {
     if (end - start > LEAST)
@@ -69,7 +69,8 @@ static void collect(struct collector *c, const struct wf_run *run)
                        plan->exchanges[s->which].value->name);
             fetch[s->which] = start;
             break;
-        case WF_STEP_SUM_BEGIN:
+        case WF_STEP_SUM_BEGIN: /* and what else it lets advance */
+            add_gap(c, start, end);
             sum[s->which] = start;
             break;
         case WF_STEP_FETCH_END:

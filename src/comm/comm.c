@@ -52,20 +52,27 @@ bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, stru
  * must not depend on how busy a machine was. `widefield bench allreduce` holds it against the others. */
 static enum wf_sum_way fastest(const struct wf_comm *comm, size_t bytes)
 {
-    static const size_t long_bytes = (size_t)4 << 20, across_bytes = (size_t)64 << 10;
+    enum { FEW = 64 << 10, SOME = 128 << 10, MANY = 2 << 20, MOST = 4 << 20 }; /* bytes */
+    const int nodes = comm->sums->n_nodes;
     if (strcmp(comm->vtable->name, "mpi") != 0)
         return WF_SUM_LIBRARY; /* threads add straight from each other's memory */
-    if (comm->sums->n_nodes > 1 && comm->sums->n_nodes < comm->size && bytes >= across_bytes)
+    if (comm->size == 2)
+        return WF_SUM_TREE;
+    if (nodes == 1) /* there `nodes` is two rounds, everyone with everyone */
+        return bytes < SOME ? WF_SUM_LIBRARY : bytes < MANY ? WF_SUM_NODES : WF_SUM_RING;
+    if (nodes < comm->size && bytes >= FEW)
         return WF_SUM_NODES; /* the network carries each element once per machine */
-    return comm->size == 2 || bytes >= long_bytes ? WF_SUM_TREE : WF_SUM_LIBRARY;
+    return bytes < MOST ? WF_SUM_LIBRARY : WF_SUM_TREE;
 }
 
 enum wf_sum_way wf_comm_sum_way(const struct wf_comm *comm, size_t bytes)
 {
     if (!comm->sums || !comm->vtable->exchange_test || comm->size == 1)
         return WF_SUM_LIBRARY;
-    const enum wf_sum_way way = comm->sums->options.way;
-    return way == WF_SUM_AUTO ? fastest(comm, bytes) : way;
+    enum wf_sum_way way = comm->sums->options.way;
+    if (way == WF_SUM_AUTO)
+        way = fastest(comm, bytes);
+    return way == WF_SUM_LIBRARY && comm->vtable->sums_past ? WF_SUM_TREE : way;
 }
 
 int wf_comm_nodes(const struct wf_comm *comm)
@@ -230,7 +237,7 @@ void wf_comm_free(struct wf_comm *comm)
     if (!comm)
         return;
     struct wf_sums *const sums = comm->sums;
-    const bool leaves = comm->vtable->leaves_memory;
+    const bool leaves = comm->leaves_memory;
     comm->vtable->free(comm);
     wf_sums_free(sums, leaves); /* after: messages of its sums were taken back just now */
 }

@@ -43,7 +43,8 @@ struct wf_message {
 
 int wf_comm_rank(const struct wf_comm *comm);
 int wf_comm_size(const struct wf_comm *comm);
-const char *wf_comm_name(const struct wf_comm *comm); /* "self", "threads", "mpi" */
+const char *wf_comm_name(
+    const struct wf_comm *comm); /* "self", "threads", "mpi", "emulated link" */
 
 /* All messages of a batch travel at once. `*request` is NULL when there was nothing to do. */
 [[nodiscard]] bool wf_comm_exchange_begin(struct wf_comm *comm, int count,
@@ -140,11 +141,11 @@ struct wf_comm_vtable {
     bool (*split)(struct wf_comm *, int, struct wf_comm **, struct wf_err *);
     void (*abort)(struct wf_comm *, const struct wf_err *);
     void (*free)(struct wf_comm *);
-    /* Is it complete? Does not wait. */
+    /* Would its end return at once, well or not? Does not wait. */
     bool (*exchange_test)(struct wf_comm *, struct wf_request *);
     bool (*exchange_wait_any)(struct wf_comm *, int, struct wf_request *const *, int *,
                               struct wf_err *);
-    bool leaves_memory;                 /* buffers in flight may be written after free() */
+    bool sums_past; /* its own sums do not go the way of messages: they are for setting up only */
     void (*progress)(struct wf_comm *); /* optional */
 };
 struct wf_place {
@@ -156,6 +157,7 @@ struct wf_comm {
     int rank, size;
     int world_rank;
     struct wf_place place;
+    bool leaves_memory;   /* buffers in flight may be written after free() */
     struct wf_sums *sums; /* NULL: the vtable's only */
 };
 

@@ -169,7 +169,6 @@ static const struct wf_comm_vtable mpi_vtable = {
     .exchange_end = end,
     .exchange_test = test,
     .exchange_wait_any = wait_any,
-    .leaves_memory = true,
     .sum_begin = sum_begin,
     .sum_end = end,
     .broadcast = broadcast,
@@ -194,7 +193,9 @@ static struct wf_mpi_comm *comm_new(MPI_Comm mpi, struct wf_mpi_world *world, st
     }
     struct wf_mpi_comm *comm = calloc(1, sizeof *comm);
     WF_BUG_ON(!comm, "out of memory for rank %d of %d", rank, size);
-    comm->base = (struct wf_comm){ .vtable = &mpi_vtable, .rank = rank, .size = size };
+    comm->base = (struct wf_comm){
+        .vtable = &mpi_vtable, .rank = rank, .size = size, .leaves_memory = true
+    };
     comm->mpi = mpi;
     comm->world = world;
     comm->piece = piece_bytes;

@@ -11,8 +11,9 @@
 
 #include "base/arena.h"
 
-/* In one go, so that a flood of messages does not keep the caller from its own. */
-enum { MATCHES_MOST = 32 };
+/* In one go, so that a flood of messages does not keep the caller from its own. The bytes: what is
+ * long is copied when it is matched, and the caller shall find it in the cache. */
+enum { MATCHES_MOST = 32, BYTES_MOST = 256 << 10 };
 
 static void remove_expected(struct wf_mpi_comm *comm, size_t i)
 {
@@ -99,8 +100,9 @@ static void sort_in(struct wf_mpi_comm *comm, struct wf_mpi_early *early)
 
 void wf_mpi_match(struct wf_mpi_world *world)
 {
+    int64_t bytes = 0;
     for (struct wf_mpi_comm *comm = world->comms; comm; comm = comm->next)
-        for (int n = 0; n < MATCHES_MOST && comm->expected_count > 0; n++) {
+        for (int n = 0; n < MATCHES_MOST && comm->expected_count > 0 && bytes < BYTES_MOST; n++) {
             int there = 0;
             MPI_Status status;
             struct wf_mpi_early early = { .message = MPI_MESSAGE_NULL };
@@ -111,6 +113,7 @@ void wf_mpi_match(struct wf_mpi_world *world)
             WF_BUG_ON(early.bytes < 0, "a message of %d bytes", early.bytes);
             early.source = status.MPI_SOURCE;
             early.tag = status.MPI_TAG;
+            bytes += early.bytes;
             sort_in(comm, &early);
         }
 }

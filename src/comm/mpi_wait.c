@@ -228,7 +228,7 @@ bool wf_mpi_test(struct wf_request *r)
 {
     if (r->left > 0)
         poll(r);
-    return r->left == 0;
+    return r->left == 0 || r->comm->world->aborted;
 }
 
 bool wf_mpi_finish(struct wf_mpi_comm *comm, struct wf_request *r, struct wf_err *err)

@@ -106,7 +106,7 @@ void wf_mpi_abort(struct wf_comm *base, const struct wf_err *err);
 void *wf_mpi_stage(struct wf_request *r, void *data, size_t count, enum wf_dtype dtype);
 bool wf_mpi_is_half(enum wf_dtype dtype);
 
-/* Is all of it there? Lets it advance; does not wait. */
+/* Is all of it there, or has somebody aborted? Lets it advance; does not wait. */
 bool wf_mpi_test(struct wf_request *r);
 
 /* A begin ends in one of these two: well (no request where there is nothing to wait for), or with

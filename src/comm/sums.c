@@ -5,36 +5,34 @@
 
 #include "base/arena.h"
 #include "comm/sum.h"
+#include "comm/sum_piece.h"
 
 enum {
     TAG_FIRST = 32002, /* past the callers' and the broadcast's; MPI has at least 32767 */
     TAGS = 700,
-    SHORT_BYTES = 16384, /* below, a round costs more than sending everything in each */
-    ALIGN = 64,
 };
+/* What a rank adds up of a piece: it shall still be in the core's own cache when it has come, and
+ * take long against a message. Then, pieces under way: as much as a link carries during a kernel. */
+static const size_t own_bytes = (size_t)512 << 10, window_bytes = (size_t)64 << 20;
 
-struct wf_sum_machine {
-    struct wf_sum_machine *next; /* in flight, or spare */
+struct wf_sum_work {
+    struct wf_sum_work *next; /* in flight, or spare */
     struct wf_comm *comm;
     const struct wf_sums *sums; /* of that comm, which may be gone when this is freed */
-    uint64_t number;
-    struct wf_schedule schedule;
-    size_t at, end; /* moves of the round under way */
-    struct wf_request *request;
-    bool under_way, held, over;
+    uint64_t number;            /* of its first piece */
+    size_t n_pieces, begun;
+    struct wf_sum_piece *first, *last; /* under way, in order */
+    bool over;
     struct wf_err err;
+    enum wf_sum_way way;
     char *work; /* the elements, in `dtype` */
+    size_t count;
     enum wf_dtype dtype, wire;
     /* halves are added in f32, in `wide`, and come back to `data` at the end */
     void *data;
-    size_t count;
     enum wf_dtype half;
     float *wide;
     size_t wide_room;
-    struct wf_message *messages;
-    char **places; /* per move of the round: where it lies while it travels; NULL: in `work` */
-    char *staging;
-    size_t messages_room, places_room, staging_room;
 };
 
 static bool is_half(enum wf_dtype dtype)
@@ -42,173 +40,157 @@ static bool is_half(enum wf_dtype dtype)
     return dtype == WF_BF16 || dtype == WF_F16;
 }
 
-static size_t bytes_of(const struct wf_sum_machine *m, const struct wf_move *move)
+/* --- pieces --- */
+
+/* W2: the oldest piece that has not ended, of all sums of a comm. */
+static uint64_t oldest(const struct wf_comm *comm)
 {
-    return move->count * wf_dtype_size(m->wire);
+    const struct wf_sum_work *w = comm->sums->flight->first;
+    while (w && (w->comm != comm || w->over))
+        w = w->next;
+    if (!w)
+        return comm->sums->numbers;
+    return w->first ? w->first->number : w->number + w->begun;
 }
 
-static char *elements(const struct wf_sum_machine *m, const struct wf_move *move)
+/* W4 */
+static bool is_next(const struct wf_sum_work *w)
 {
-    return m->work + move->first * wf_dtype_size(m->dtype);
+    for (const struct wf_sum_work *o = w->sums->flight->first; o != w; o = o->next)
+        if (o->comm == w->comm && !o->over && o->begun < o->n_pieces)
+            return false;
+    return true;
 }
 
-/* --- one round --- */
-
-static bool is_staged(const struct wf_sum_machine *m, const struct wf_move *move)
+static bool may_begin(const struct wf_sum_work *w)
 {
-    return m->wire != m->dtype || move->adds;
+    if (w->over || w->begun == w->n_pieces || w->number + w->begun >= oldest(w->comm) + TAGS)
+        return false;
+    return w->n_pieces == 1 || (w->sums->long_pieces < w->sums->window && is_next(w));
 }
 
-static void take_staging(struct wf_sum_machine *m)
+static void begin_piece(struct wf_sum_work *w)
 {
-    size_t bytes = 0;
-    for (size_t i = m->at; i < m->end; i++)
-        if (is_staged(m, &m->schedule.moves[i]))
-            bytes += (bytes_of(m, &m->schedule.moves[i]) + ALIGN - 1) / ALIGN * ALIGN;
-    if (bytes <= m->staging_room)
-        return;
-    free(m->staging);
-    m->staging = aligned_alloc(ALIGN, bytes);
-    WF_BUG_ON(!m->staging, "out of memory for %zu bytes of a sum", bytes);
-    m->staging_room = bytes;
+    struct wf_sums *const sums = w->comm->sums;
+    struct wf_sum_piece *p = sums->spare_pieces;
+    if (p)
+        sums->spare_pieces = p->next;
+    else
+        p = calloc(1, sizeof *p);
+    WF_BUG_ON(!p, "out of memory for a sum of %zu elements", w->count);
+    const size_t i = w->begun++, each = w->count / w->n_pieces, rest = w->count % w->n_pieces;
+    const size_t at = i * each + (i < rest ? i : rest);
+    p->number = w->number + i;
+    p->next = NULL;
+    *(w->last ? &w->last->next : &w->first) = p;
+    w->last = p;
+    sums->long_pieces += w->n_pieces > 1;
+    wf_sum_piece_begin(p, &(struct wf_sum_task){ .comm = w->comm,
+                                                 .way = w->way,
+                                                 .tag = TAG_FIRST + (int)(p->number % TAGS),
+                                                 .work = w->work + at * wf_dtype_size(w->dtype),
+                                                 .count = each + (i < rest ? 1 : 0),
+                                                 .dtype = w->dtype,
+                                                 .wire = w->wire });
 }
 
-static void pack(const struct wf_sum_machine *m, const struct wf_move *move, char *place)
+/* Lets go of pieces that are over; one that failed stays, because its messages may still come. */
+static void collect(struct wf_sum_work *w)
 {
-    float *const from = (float *)(void *)elements(m, move);
-    wf_sum_narrow(m->wire, place, from, move->count);
-    if (move->exact)
-        wf_sum_widen(m->wire, from, place, move->count);
-}
-
-static bool begin_round(struct wf_sum_machine *m)
-{
-    const struct wf_schedule *const s = &m->schedule;
-    for (m->end = m->at; m->end < s->count && s->moves[m->end].round == s->moves[m->at].round;)
-        m->end++;
-    take_staging(m);
-    size_t used = 0;
-    for (size_t i = m->at; i < m->end; i++) {
-        const struct wf_move *const move = &s->moves[i];
-        const size_t n = i - m->at, bytes = bytes_of(m, move);
-        WF_GROW(m->messages, m->messages_room, n);
-        WF_GROW(m->places, m->places_room, n); // NOLINT(bugprone-sizeof-expression): pointers
-        m->places[n] = is_staged(m, move) ? m->staging + used : NULL;
-        used += m->places[n] ? (bytes + ALIGN - 1) / ALIGN * ALIGN : 0;
-        char *const place = m->places[n] ? m->places[n] : elements(m, move);
-        m->messages[n] = (struct wf_message){ .peer = move->peer,
-                                              .tag = TAG_FIRST + (int)(m->number % TAGS),
-                                              .bytes = bytes };
-        if (!move->sends)
-            m->messages[n].recv = place;
-        else
-            m->messages[n].send = place;
-        if (move->sends && m->places[n])
-            pack(m, move, place);
-    }
-    m->request = NULL;
-    m->under_way = m->comm->vtable->exchange_begin(m->comm, (int)(m->end - m->at), m->messages,
-                                                   &m->request, &m->err);
-    return m->under_way;
-}
-
-static void finish_round(struct wf_sum_machine *m)
-{
-    for (size_t i = m->at; i < m->end; i++) {
-        const struct wf_move *const move = &m->schedule.moves[i];
-        const char *const place = m->places[i - m->at];
-        if (move->sends || !place)
+    struct wf_sums *const sums = w->comm->sums;
+    struct wf_sum_piece *before = NULL;
+    for (struct wf_sum_piece *p = w->first, *next; p && !w->over; p = next) {
+        next = p->next;
+        if (p->over && p->err.code != WF_OK) {
+            w->err = p->err;
+            w->over = true;
+        }
+        if (!p->over || w->over) {
+            before = p;
             continue;
-        if (move->adds)
-            wf_sum_add(m->wire, elements(m, move), place, move->count);
-        else
-            wf_sum_widen(m->wire, (float *)(void *)elements(m, move), place, move->count);
+        }
+        *(before ? &before->next : &w->first) = next;
+        if (w->last == p)
+            w->last = before;
+        p->next = sums->spare_pieces;
+        sums->spare_pieces = p;
+        sums->long_pieces -= w->n_pieces > 1;
     }
-    m->at = m->end;
-    m->under_way = false;
+    w->over = w->over || (!w->first && w->begun == w->n_pieces);
 }
 
-/* Ends the round that is under way. Waits where the messages have not come. */
-static bool end_round(struct wf_sum_machine *m)
+/* As far as it goes without waiting. */
+static void advance(struct wf_sum_work *w)
 {
-    struct wf_request *const request = m->request;
-    m->request = NULL;
-    m->held = true; /* while we wait, others are advanced, not this one */
-    const bool ok = !request || m->comm->vtable->exchange_end(m->comm, request, &m->err);
-    m->held = false;
-    if (ok)
-        finish_round(m);
-    return ok;
-}
-
-/* --- a sum --- */
-
-static bool has_come(const struct wf_sum_machine *m)
-{
-    return !m->request || m->comm->vtable->exchange_test(m->comm, m->request);
-}
-
-/* As far as it goes without waiting, or to its end. */
-static void advance(struct wf_sum_machine *m, bool wait)
-{
-    while (!m->over && !m->held) {
-        if (!m->under_way && m->at == m->schedule.count)
-            m->over = true;
-        else if (!m->under_way)
-            m->over = !begin_round(m);
-        else if (wait || has_come(m))
-            m->over = !end_round(m);
-        else
-            break;
+    if (w->over)
+        return;
+    for (struct wf_sum_piece *p = w->first; p; p = p->next)
+        wf_sum_piece_advance(p);
+    collect(w);
+    while (may_begin(w)) {
+        begin_piece(w);
+        collect(w);
     }
 }
 
 void wf_sums_advance(struct wf_comm *comm)
 {
-    if (!comm->sums)
+    struct wf_sum_flight *const flight = comm->sums ? comm->sums->flight : NULL;
+    if (!flight || flight->busy) /* what has come is ended without waiting, and asks us again */
         return;
-    for (struct wf_sum_machine *m = comm->sums->flight->first; m; m = m->next)
-        advance(m, false);
+    flight->busy = true;
+    for (struct wf_sum_work *w = flight->first; w; w = w->next)
+        advance(w);
+    flight->busy = false;
 }
 
-/* W2: a sum so old that it has our tag is ended first. */
-static void make_way(const struct wf_comm *comm)
+/* Until the oldest piece has come further: its own, or one that it comes after. */
+static void wait_for(const struct wf_sum_work *w)
 {
-    for (struct wf_sum_machine *m = comm->sums->flight->first; m; m = m->next)
-        if (m->comm == comm && m->number + TAGS <= comm->sums->begun)
-            advance(m, true);
-}
-
-static void schedule(struct wf_sum_machine *m, enum wf_sum_way way, size_t count)
-{
-    const struct wf_comm *const comm = m->comm;
-    const struct wf_sum_group all = { .rank = comm->rank, .size = comm->size };
-    const bool is_short = count * wf_dtype_size(m->wire) <= SHORT_BYTES;
-    m->schedule.count = 0;
-    m->schedule.rounds = 0;
-    if (way == WF_SUM_RING)
-        wf_schedule_ring(&m->schedule, &all, 0, count);
-    else if (way == WF_SUM_NODES)
-        wf_schedule_nodes(&m->schedule, &comm->sums->nodes, 0, count, is_short);
-    else
-        wf_schedule_tree(&m->schedule, &all, 0, count, is_short);
-}
-
-static void widen(struct wf_sum_machine *m, void *data, size_t count, enum wf_dtype dtype)
-{
-    if (m->wide_room < count) {
-        free(m->wide);
-        m->wide = malloc(count * sizeof *m->wide);
-        WF_BUG_ON(!m->wide, "out of memory for a sum of %zu elements", count);
-        m->wide_room = count;
+    const struct wf_sum_work *o = w;
+    if (!w->first) {
+        o = w->sums->flight->first;
+        while (o->comm != w->comm || o->over || !o->first)
+            o = o->next;
     }
-    m->data = data;
-    m->count = count;
-    m->half = dtype;
-    m->work = (char *)m->wide;
-    m->dtype = WF_F32;
-    m->wire = WF_F32;
-    wf_sum_widen(dtype, m->wide, data, count);
+    wf_sum_piece_wait(o->first);
+}
+
+/* --- a sum --- */
+
+static void widen(struct wf_sum_work *w, void *data, enum wf_dtype dtype)
+{
+    if (w->wide_room < w->count) {
+        free(w->wide);
+        w->wide = malloc(w->count * sizeof *w->wide);
+        WF_BUG_ON(!w->wide, "out of memory for a sum of %zu elements", w->count);
+        w->wide_room = w->count;
+    }
+    w->data = data;
+    w->half = dtype;
+    w->work = (char *)w->wide;
+    w->dtype = WF_F32;
+    w->wire = WF_F32;
+    wf_sum_widen(dtype, w->wide, data, w->count);
+}
+
+static struct wf_sum_work *take_work(struct wf_comm *comm, size_t count)
+{
+    struct wf_sums *const sums = comm->sums;
+    struct wf_sum_work *w = sums->spare;
+    if (w)
+        sums->spare = w->next;
+    else
+        w = calloc(1, sizeof *w);
+    WF_BUG_ON(!w, "out of memory for a sum of %zu elements", count);
+    *w = (struct wf_sum_work){
+        .comm = comm, .sums = sums, .count = count, .wide = w->wide, .wide_room = w->wide_room
+    };
+    struct wf_sum_work **at = &sums->flight->first;
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+    return w;
 }
 
 bool wf_sums_begin(struct wf_comm *comm, enum wf_sum_way way, void *data, size_t count,
@@ -216,93 +198,91 @@ bool wf_sums_begin(struct wf_comm *comm, enum wf_sum_way way, void *data, size_t
                    struct wf_err *err)
 {
     struct wf_sums *const sums = comm->sums;
-    make_way(comm);
-    struct wf_sum_machine *m = sums->spare;
-    if (m)
-        sums->spare = m->next;
-    else
-        m = calloc(1, sizeof *m);
-    WF_BUG_ON(!m, "out of memory for a sum of %zu elements", count);
-    m->comm = comm;
-    m->sums = sums;
-    m->number = sums->begun++;
-    m->at = m->end = 0;
-    m->under_way = m->held = m->over = false;
-    m->err = (struct wf_err){ 0 };
-    m->data = NULL;
-    m->work = data;
-    m->dtype = dtype;
-    m->wire = dtype == WF_F32 && is_half(wire) ? wire : dtype;
+    struct wf_sum_work *const w = take_work(comm, count);
+    w->way = way;
+    w->work = data;
+    w->dtype = dtype;
+    w->wire = dtype == WF_F32 && is_half(wire) ? wire : dtype;
     if (is_half(dtype))
-        widen(m, data, count, dtype);
-    schedule(m, way, count);
-    m->next = sums->flight->first;
-    sums->flight->first = m;
-    *request = (struct wf_request *)(void *)m;
-    advance(m, false);
-    return m->err.code == WF_OK || wf_sums_end(comm, *request, err);
+        widen(w, data, dtype);
+    const size_t bytes = count * wf_dtype_size(w->wire);
+    w->n_pieces = (bytes + sums->piece_bytes - 1) / sums->piece_bytes;
+    w->number = sums->numbers;
+    sums->numbers += w->n_pieces;
+    *request = (struct wf_request *)(void *)w;
+    wf_sums_advance(comm);
+    return w->err.code == WF_OK || wf_sums_end(comm, *request, err);
 }
 
 bool wf_sums_has(const struct wf_comm *comm, const struct wf_request *request)
 {
     if (!comm->sums)
         return false;
-    const struct wf_sum_machine *m = comm->sums->flight->first;
-    while (m && (const void *)m != (const void *)request)
-        m = m->next;
-    return m != NULL;
+    const struct wf_sum_work *w = comm->sums->flight->first;
+    while (w && (const void *)w != (const void *)request)
+        w = w->next;
+    return w != NULL;
 }
 
-static void out_of_flight(struct wf_sum_machine *m, struct wf_sum_flight *flight)
+static void out_of_flight(struct wf_sum_work *w, struct wf_sum_flight *flight)
 {
-    struct wf_sum_machine **at = &flight->first;
-    while (*at != m)
+    struct wf_sum_work **at = &flight->first;
+    while (*at != w)
         at = &(*at)->next;
-    *at = m->next;
+    *at = w->next;
 }
 
 bool wf_sums_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err)
 {
-    struct wf_sum_machine *const m = (struct wf_sum_machine *)(void *)request;
-    advance(m, true);
-    const bool ok = m->err.code == WF_OK;
-    if (ok && m->data)
-        wf_sum_narrow(m->half, m->data, m->wide, m->count);
-    out_of_flight(m, comm->sums->flight);
-    m->next = comm->sums->spare;
-    comm->sums->spare = m;
-    return ok || wf_err_set(err, m->err.code, "%s", m->err.text);
+    struct wf_sum_work *const w = (struct wf_sum_work *)(void *)request;
+    for (wf_sums_advance(comm); !w->over; wf_sums_advance(comm))
+        wait_for(w);
+    if (w->err.code != WF_OK) /* it stays in flight, with what it still holds */
+        return wf_err_set(err, w->err.code, "%s", w->err.text);
+    if (w->data)
+        wf_sum_narrow(w->half, w->data, w->wide, w->count);
+    out_of_flight(w, comm->sums->flight);
+    w->next = comm->sums->spare;
+    comm->sums->spare = w;
+    return true;
 }
 
 /* --- life --- */
 
-static void machine_free(struct wf_sum_machine *m)
+static void free_pieces(struct wf_sum_piece *p, bool leave)
 {
-    wf_schedule_release(&m->schedule);
-    free(m->wide);
-    free(m->messages);
-    free(m->places);
-    free(m->staging);
-    free(m);
+    for (struct wf_sum_piece *next; p; p = next) {
+        next = p->next;
+        if (!leave || (!p->request && p->err.code == WF_OK))
+            wf_sum_piece_free(p);
+    }
+}
+
+static void free_work(struct wf_sum_work *w, bool leave)
+{
+    free_pieces(w->first, leave);
+    if (!leave || !w->first)
+        free(w->wide);
+    free(w);
 }
 
 void wf_sums_free(struct wf_sums *sums, bool leave)
 {
     if (!sums)
         return;
-    for (struct wf_sum_machine **at = &sums->flight->first, *m = *at; m; m = *at) {
-        if (m->sums != sums) {
-            at = &m->next;
+    for (struct wf_sum_work **at = &sums->flight->first, *w = *at; w; w = *at) {
+        if (w->sums != sums) {
+            at = &w->next;
             continue;
         }
-        *at = m->next;
-        if (!leave || !m->request)
-            machine_free(m);
+        *at = w->next;
+        free_work(w, leave);
     }
-    for (struct wf_sum_machine *m = sums->spare, *next; m; m = next) {
-        next = m->next;
-        machine_free(m);
+    for (struct wf_sum_work *w = sums->spare, *next; w; w = next) {
+        next = w->next;
+        free_work(w, false);
     }
+    free_pieces(sums->spare_pieces, false);
     if (sums->owns_flight)
         free(sums->flight);
     free(sums->ranks);
@@ -372,6 +352,8 @@ bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
         sums->flight = flight ? flight : calloc(1, sizeof *flight);
         WF_BUG_ON(!sums->flight, "out of memory for sums over %d ranks", comm->size);
         sums->owns_flight = !flight;
+        sums->piece_bytes = own_bytes * (size_t)comm->size;
+        sums->window = window_bytes / sums->piece_bytes + 2;
         lay_out(sums, comm, nodes);
         comm->sums = sums;
     }

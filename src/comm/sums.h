@@ -2,10 +2,17 @@
  * Sums by messages: a schedule (schedule.h) carried out on the point-to-point slots of any comm,
  * nonblocking, several at a time.
  *
+ * A long sum is cut into pieces: what has come of one is added while it is still in the cache, and
+ * the memory for it is a window's, however long the sum.
+ *
  * W1. A sum in flight advances whenever its rank waits for anything or makes progress, in whatever
  *     comm: so an end waits for the begin of the others only, as with the slots' own sums.
- * W2. Every sum in flight has a tag of its own, so that messages of two sums cannot be mistaken.
- * W3. Between two rounds nothing is in flight; memory for what arrives is taken then, and kept.
+ * W2. Every piece under way has a tag of its own, so that messages of two cannot be mistaken: of one
+ *     comm, it begins when the piece that had its tag before has ended.
+ * W3. A begin does not wait: what may not begin yet begins later (W1).
+ * W4. Pieces of long sums begin in the order of the sums, which is the same on all ranks of a comm: so
+ *     the oldest is under way on all, and the window cannot be full of others. A short sum needs no
+ *     place in the window, because somebody may wait for it while gradients are under way.
  */
 #ifndef WF_COMM_SUMS_H
 #define WF_COMM_SUMS_H
@@ -13,9 +20,11 @@
 #include "comm/comm.h"
 #include "comm/schedule.h"
 
-struct wf_sum_machine;
+struct wf_sum_work;
+struct wf_sum_piece;
 struct wf_sum_flight {
-    struct wf_sum_machine *first; /* of one rank, in all its comms */
+    struct wf_sum_work *first; /* of one rank, in all its comms; oldest first */
+    bool busy;
 };
 
 /* What a comm knows about its sums. */
@@ -25,9 +34,13 @@ struct wf_sums {
     bool owns_flight;
     struct wf_sum_nodes nodes;
     int n_nodes;
-    int *ranks; /* of `nodes` */
-    uint64_t begun;
-    struct wf_sum_machine *spare;
+    int *ranks;         /* of `nodes` */
+    size_t piece_bytes; /* that travel; a longer sum is cut */
+    size_t window;      /* pieces of long sums that may be under way */
+    size_t long_pieces; /* that are */
+    uint64_t numbers;   /* of pieces, so far */
+    struct wf_sum_work *spare;
+    struct wf_sum_piece *spare_pieces;
 };
 
 /* Collective over `comm`, which gets it. `flight` NULL: one of its own. */

@@ -188,7 +188,7 @@ bool wf_threads_exchange_end(struct wf_comm *base, struct wf_request *r, struct 
 bool wf_threads_exchange_test(struct wf_comm *base, struct wf_request *r)
 {
     (void)base;
-    return complete_now(r);
+    return may_stop_waiting(r);
 }
 
 struct any {

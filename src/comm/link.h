@@ -1,0 +1,33 @@
+/*
+ * A link that is slower than the machine: messages of another comm, each complete at its receiver no
+ * sooner than a network of so much latency and bandwidth would have brought it. For measurements: ranks
+ * of one machine then wait as ranks of several would, and a core that waits is idle.
+ *
+ * L1. A rank sends one message at a time, in the order in which they were begun, and may send and
+ *     receive at once: it leaves when the ones before it have left, takes bytes / bandwidth to leave,
+ *     and arrives a latency later. A send is complete when it has left.
+ * L2. In front of every message goes another that says when it arrives, on the machine's clock: so all
+ *     ranks must be on one machine.
+ * L3. Sums go over the link too, by messages, once wf_comm_set_sums() was called; before that, and
+ *     in splits, they go past it. A message to oneself takes no time.
+ *
+ * The bytes are still copied by the ranks' own cores, as without the link, when they look for them.
+ *
+ *     struct wf_comm *slow = wf_comm_link(comm, &(struct wf_link){ 25e-6, 1.25e9 });
+ *     ...
+ *     wf_comm_free(slow);                                          comm is still there
+ */
+#ifndef WF_COMM_LINK_H
+#define WF_COMM_LINK_H
+
+#include "comm/comm.h"
+
+struct wf_link {
+    double seconds; /* latency */
+    double bytes_per_second;
+};
+
+/* Borrows `under`, which must outlive it and is not used beside it. */
+struct wf_comm *wf_comm_link(struct wf_comm *under, const struct wf_link *link);
+
+#endif
