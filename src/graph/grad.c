@@ -39,6 +39,23 @@ static void mark_wanted(struct reverse *r, int n_wrt, struct wf_value *const wrt
     }
 }
 
+/* The input of the node that made `grad` where something can be added to it: nobody has read it yet. */
+static struct wf_value **room_to_add(const struct reverse *r, const struct wf_value *sum,
+                                     const struct wf_value *grad)
+{
+    struct wf_node *const n = grad->producer;
+    if (!n || n != r->g->nodes[r->g->n_nodes - 1] || sum->producer == n || grad != n->out[0] ||
+        sum->dtype != grad->dtype || sum->everywhere != grad->everywhere)
+        return NULL;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->grad[i] == grad)
+            return NULL;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->op->adds & (1u << k) && !n->in[k])
+            return &n->in[k];
+    return NULL;
+}
+
 static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_value *grad)
 {
     if (!grad)
@@ -46,7 +63,10 @@ static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_va
     if (v->everywhere) /* G3 */
         grad = wf_everywhere(r->g, grad);
     struct wf_value **sum = &r->grad[v->id];
-    *sum = *sum ? wf_add(r->g, *sum, grad) : grad;
+    struct wf_value **const room = *sum ? room_to_add(r, *sum, grad) : NULL;
+    if (room)
+        *room = *sum;
+    *sum = *sum && !room ? wf_add(r->g, *sum, grad) : grad;
 }
 
 static void node_backward(struct reverse *r, const struct wf_node *n)

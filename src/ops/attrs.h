@@ -11,7 +11,7 @@
  *   conv_wgrad      x, dy                         dw       sums over N D H W of dy
  *   channel_sum     x                             s        f64 [1,1,1,1,C]; sums over N D H W
  *   maxpool         x                             y, index index: place in the window, u8 or i32
- *   maxpool_grad    dy, index                     dx
+ *   maxpool_grad    dy, index, [plus]             dx       plus is added to it
  *   avgpool         x                             y
  *   avgpool_grad    dy                            dx
  *   global_pool     x                             y        f64 [N,1,1,1,C] = factor * sum over D H W

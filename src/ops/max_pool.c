@@ -1,5 +1,6 @@
 /*
- * maxpool: the maximum of each window and its place there; maxpool_grad: dy goes to that place.
+ * maxpool: the maximum of each window and its place there; maxpool_grad: dy goes to that place,
+ * on top of `plus` where that is given.
  *
  * The place is (kd * KH + kh) * KW + kw, counted in the window with its padding, so it means the
  * same on every tile. Padding is minus infinity; the first maximum wins; NaN wins over all.
@@ -27,8 +28,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         return;
     for (int i = 0; i < WF_SPACE; i++)
         a.extent[i] = node->in[0]->shape.at[WF_D + i];
-    dx[0] = wf_append(g, &wf_op_maxpool_grad, node->name, "dx", &a, 2,
-                      (struct wf_value *[]){ dy[0], node->out[1] });
+    dx[0] = wf_append(g, &wf_op_maxpool_grad, node->name, "dx", &a, 3,
+                      (struct wf_value *[]){ dy[0], node->out[1], NULL });
 }
 
 /* Where the image's element p stands in the window at o. */
@@ -60,6 +61,33 @@ static void reference(const struct wf_call *call)
     }
 }
 
+/* Beside a second use of x, as in a U-Net: its gradient is added where the first one's is made. */
+static struct wf_value *beside(struct wf_graph *g, struct wf_value *x, struct wf_pool pool)
+{
+    struct wf_value *const y = wf_max_pool(g, x, &pool);
+    const struct wf_shape *const to = &x->shape;
+    return wf_add(g, x,
+                  wf_upsample(g, y, "up",
+                              (const int64_t[]){ to->at[WF_D], to->at[WF_H], to->at[WF_W] },
+                              WF_NEAREST));
+}
+
+static struct wf_value *beside_flat(struct wf_graph *g, struct wf_value *const in[])
+{
+    return beside(g, in[0], (struct wf_pool){ .name = "pool", .kernel = { 1, 2, 2 } });
+}
+
+static struct wf_value *beside_deep(struct wf_graph *g, struct wf_value *const in[])
+{
+    return beside(g, in[0], (struct wf_pool){ .name = "pool", .kernel = { 2, 2, 2 } });
+}
+
+static struct wf_value *beside_wide(struct wf_graph *g, struct wf_value *const in[])
+{
+    return beside(g, in[0],
+                  (struct wf_pool){ .name = "pool", .kernel = { 1, 3, 3 }, .stride = { 1, 2, 1 } });
+}
+
 static const struct wf_case cases[] = {
     { "kernel=[1,2,2] stride=[1,2,2]", "x", { { { 2, 1, 6, 8, 3 } } }, 0, NULL },
     { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1]",
@@ -79,6 +107,9 @@ static const struct wf_case cases[] = {
       { { { 1, 3, 7, 5, 2 } } },
       0,
       NULL },
+    { NULL, "x", { { { 2, 1, 6, 8, 3 } } }, 0, beside_flat },
+    { NULL, "x", { { { 1, 4, 5, 6, 8 } } }, 0, beside_deep },
+    { NULL, "x", { { { 1, 1, 7, 6, 2 } } }, 0, beside_wide },
     { "kernel=[1,17,17] stride=[1,2,1] pad_lo=[0,1,0]", "x", { { { 1, 1, 18, 18, 1 } } }, 0, NULL },
     { 0 },
 };
@@ -104,11 +135,24 @@ struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struc
 
 /* --- the gradient --- */
 
+enum { PLUS = 2 };
+
 static bool infer_grad(const struct wf_node *node, struct wf_err *err)
 {
     if (!wf_shape_equal(node->in[0]->shape, node->in[1]->shape))
         return wf_err_set(err, WF_ERR_USAGE, "dy and the index have different shapes");
-    return wf_pool_grad_infer(node, err);
+    if (!wf_pool_grad_infer(node, err))
+        return false;
+    const struct wf_value *const plus = node->in[PLUS];
+    if (plus && (!wf_shape_equal(plus->shape, node->out[0]->shape) ||
+                 plus->dtype != node->in[0]->dtype))
+        return wf_err_set(err, WF_ERR_USAGE, "what is added to dx must have its shape and dtype");
+    return true;
+}
+
+static struct wf_region reads_grad(const struct wf_node *node, int input, struct wf_region work)
+{
+    return input == PLUS ? work : wf_pool_grad_reads(node, input, work);
 }
 
 static void reference_grad(const struct wf_call *call)
@@ -116,7 +160,7 @@ static void reference_grad(const struct wf_call *call)
     const struct wf_pool_attrs *a = call->node->attrs;
     const struct wf_shape *dy = &call->node->in[0]->shape;
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        double sum = 0;
+        double sum = call->in[PLUS].data ? wf_view_at(&call->in[PLUS], c.at) : 0.0;
         for (struct wf_cursor o = wf_cursor(wf_pool_touching(call->node, c.at));
              wf_cursor_next(&o);)
             if ((int64_t)wf_ref_get(&call->in[1], dy, o.at) == place(a, o.at, c.at))
@@ -127,11 +171,14 @@ static void reference_grad(const struct wf_call *call)
 
 const struct wf_op wf_op_maxpool_grad = {
     .name = "maxpool_grad",
-    .n_in = 2,
+    .n_in = 3,
     .n_out = 1,
+    .n_optional = 1,
     .attr_bytes = sizeof(struct wf_pool_attrs),
     .fields = wf_pool_fields,
+    .inplace = 1u << PLUS,
+    .adds = 1u << PLUS,
     .infer = infer_grad,
-    .reads = wf_pool_grad_reads,
+    .reads = reads_grad,
     .reference = reference_grad,
 };

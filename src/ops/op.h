@@ -85,6 +85,9 @@ struct wf_op {
     const struct wf_field *fields; /* ends with a NULL name */
     unsigned flags;
     unsigned inplace; /* bit i: out[0] may take the memory of in[i] (same shape and dtype) */
+    /* bit i: in[i], optional, is added to out[0] and has its shape and dtype. Reverse mode puts a
+     * gradient there that it would otherwise add by a node of its own. */
+    unsigned adds;
 
     /* Sets shape, dtype, everywhere of each node->out[i] or fails with an error that says what does
      * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], everywhere

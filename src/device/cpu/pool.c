@@ -11,6 +11,8 @@
 
 #include "ops/spatial.h"
 
+enum { PLUS = 2 }; /* maxpool_grad's input that is added */
+
 struct job {
     const struct wf_call *call;
     const struct wf_pool_attrs *attrs;
@@ -182,13 +184,19 @@ static struct wf_range touching(const struct job *j, int axis, int64_t lo, int64
 
 static void backward_line(const struct job *j, struct wf_cpu_line out)
 {
-    float buffer[WF_CPU_BLOCK_MAX];
+    float buffer[WF_CPU_BLOCK_MAX], added[WF_CPU_BLOCK_MAX];
     const struct wf_window *w = j->window;
     const struct wf_range d = touching(j, 0, out.d, out.d + 1);
     const struct wf_range h = touching(j, 1, out.h, out.h + 1);
     const struct wf_range along = touching(j, 2, out.w0, out.w1);
+    const struct wf_view *const plus =
+        j->max && j->call->in[PLUS].data ? &j->call->in[PLUS] : NULL;
+    const size_t bytes = (size_t)((out.w1 - out.w0) * j->channels) * sizeof(float);
     float *dx = wf_cpu_line_dest(&j->call->out[0], out, buffer);
-    memset(dx, 0, (size_t)((out.w1 - out.w0) * j->channels) * sizeof *dx);
+    if (plus)
+        memmove(dx, wf_cpu_line_load(plus, out, added), bytes);
+    else
+        memset(dx, 0, bytes);
     for (int64_t od = d.lo; od < d.hi; od++)
         for (int64_t oh = h.lo; oh < h.hi && along.lo < along.hi; oh++) {
             const int64_t kd = out.d + w[0].pad_lo - od * w[0].stride;

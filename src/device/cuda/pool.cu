@@ -107,13 +107,20 @@ template <int Deep> struct MaxPool2 {
 };
 
 template <class I> struct MaxPoolGrad {
-    Image dy, index, dx;
+    Image dy, index, dx, plus;
     Window window;
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], o[3];
         float sum[V] = {};
+        if (plus.data) {
+            Vec<T, V> v;
+            v.load(element<T>(plus, at.n, at.x, at.c));
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                sum[j] = v.get(j);
+        }
         window.touching(at.x, lo, hi);
         for (o[0] = lo[0]; o[0] < hi[0]; o[0]++)
             for (o[1] = lo[1]; o[1] < hi[1]; o[1]++)
@@ -137,7 +144,7 @@ template <class I> struct MaxPoolGrad {
 
 /* Runs over windows, those included that the image's end cuts: they have no dy. */
 template <int Deep> struct MaxPoolGrad2 {
-    Image dy, index, dx;
+    Image dy, index, dx, plus;
     int64_t lo[3], hi[3], count[3]; /* the work in dx; windows */
 
     template <class T, int V> __device__ void run(const Place &at) const
@@ -154,13 +161,16 @@ template <int Deep> struct MaxPoolGrad2 {
             const int64_t p[3] = { at.x[0] * Deep + k / 4, at.x[1] * 2 + k / 2 % 2,
                                    at.x[2] * 2 + k % 2 };
             Vec<T, V> out = {};
+            if (p[0] < lo[0] || p[0] >= hi[0] || p[1] < lo[1] || p[1] >= hi[1] || p[2] < lo[2] ||
+                p[2] >= hi[2])
+                continue;
+            if (plus.data)
+                out.load(element<T>(plus, at.n, p, at.c));
 #pragma unroll
             for (int j = 0; j < V; j++)
                 if (whole && (int)where.at(j) == k)
-                    out.put(j, v.at(j));
-            if (p[0] >= lo[0] && p[0] < hi[0] && p[1] >= lo[1] && p[1] < hi[1] && p[2] >= lo[2] &&
-                p[2] < hi[2])
-                out.store(element<T>(dx, at.n, p, at.c));
+                    out.set(j, out.get(j) + v.get(j));
+            out.store(element<T>(dx, at.n, p, at.c));
         }
     }
 };
@@ -251,13 +261,31 @@ static int plain(const Window &w)
     return w.kernel[1] == 2 && w.kernel[2] == 2 && w.kernel[0] <= 2 ? (int)w.kernel[0] : 0;
 }
 
+enum { PLUS = 2 }; /* maxpool_grad's input that is added */
+
+/* What a gradient reads and writes by vectors. */
+struct GradViews {
+    const struct wf_view *at[4];
+    int count;
+
+    GradViews(const struct wf_call *call)
+        : at{ &call->in[0], &call->in[1], &call->out[0], &call->in[PLUS] },
+          count(call->in[PLUS].data ? 4 : 3)
+    {
+    }
+};
+
 /* The windows that meet the work of a gradient. */
 template <int Deep> static void max_grad_plain(const struct wf_call *call, const Window &w)
 {
-    MaxPoolGrad2<Deep> f = {
-        image_of(call->in[0]), image_of(call->in[1]), image_of(call->out[0]), {}, {}, {}
-    };
-    const struct wf_view *const views[] = { &call->in[0], &call->in[1], &call->out[0] };
+    MaxPoolGrad2<Deep> f = { image_of(call->in[0]),
+                             image_of(call->in[1]),
+                             image_of(call->out[0]),
+                             image_of(call->in[PLUS]),
+                             {},
+                             {},
+                             {} };
+    const GradViews views(call);
     struct wf_call by_window = *call;
     for (int i = 0; i < 3; i++) {
         f.lo[i] = call->work.lo[WF_D + i];
@@ -266,15 +294,15 @@ template <int Deep> static void max_grad_plain(const struct wf_call *call, const
         by_window.work.lo[WF_D + i] = f.lo[i] / w.stride[i];
         by_window.work.hi[WF_D + i] = (f.hi[i] - 1) / w.stride[i] + 1;
     }
-    spatial_call(&by_window, views, 3, f);
+    spatial_call(&by_window, views.at, views.count, f);
 }
 
 template <class I> static void max_grad_any(const struct wf_call *call, const Window &w)
 {
-    const struct wf_view *const views[] = { &call->in[0], &call->in[1], &call->out[0] };
-    spatial_call(
-        call, views, 3,
-        MaxPoolGrad<I>{ image_of(call->in[0]), image_of(call->in[1]), image_of(call->out[0]), w });
+    const GradViews views(call);
+    spatial_call(call, views.at, views.count,
+                 MaxPoolGrad<I>{ image_of(call->in[0]), image_of(call->in[1]),
+                                 image_of(call->out[0]), image_of(call->in[PLUS]), w });
 }
 
 } // namespace wf
