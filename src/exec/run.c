@@ -62,10 +62,16 @@ static void resolve_step(struct wf_run *run, int s)
         views[k] = resolve_slot(run, &step->in[k]);
     for (int o = 0; o < step->n_out; o++)
         views[step->n_in + o] = resolve_slot(run, &step->out[o]);
+    struct wf_folded *const folded =
+        step->n_folds ? wf_arena_array(&run->plan_arena, step->node->n_in, struct wf_folded) : NULL;
+    for (int f = 0; f < step->n_folds; f++)
+        folded[step->folds[f].input] =
+            (struct wf_folded){ step->folds[f].node, views + step->folds[f].first };
     run->calls[s] = (struct wf_call){ .node = step->node,
                                       .work = step->work,
                                       .in = views,
                                       .out = views + step->n_in,
+                                      .folded = folded,
                                       .scratch = resolve(run, step->scratch, 0),
                                       .prepared = step->prepared,
                                       .seed = run->seed,

@@ -144,8 +144,8 @@ static bool infer_grad(const struct wf_node *node, struct wf_err *err)
     if (!wf_pool_grad_infer(node, err))
         return false;
     const struct wf_value *const plus = node->in[PLUS];
-    if (plus && (!wf_shape_equal(plus->shape, node->out[0]->shape) ||
-                 plus->dtype != node->in[0]->dtype))
+    if (plus &&
+        (!wf_shape_equal(plus->shape, node->out[0]->shape) || plus->dtype != node->in[0]->dtype))
         return wf_err_set(err, WF_ERR_USAGE, "what is added to dx must have its shape and dtype");
     return true;
 }

@@ -40,19 +40,27 @@ struct wf_field {
 
 struct wf_context; /* plan/target.h */
 
+/* An input that is not in memory: the kernel computes it on its way from what its node reads. */
+struct wf_folded {
+    const struct wf_node *node; /* NULL: the input is in memory */
+    const struct wf_view *in;
+};
+
 /* What a kernel is given. Views use global coordinates. An input's view covers at least
  * reads(work) within the image; reading outside the image is padding, and the kernel's business.
- * An output's view covers at least what the work writes. Optional inputs have data == NULL. */
+ * An output's view covers at least what the work writes. Optional inputs have data == NULL, and so
+ * have folded ones, which only kernels are given that say so (wf_kernel.folds). */
 struct wf_call {
     const struct wf_node *node;
     struct wf_region work;
     const struct wf_view *in;
     const struct wf_view *out;
-    void *scratch;              /* as many bytes as the kernel asked for when it was prepared */
-    void *prepared;             /* what the kernel's prepare() left */
-    uint64_t seed;              /* of the run, for dropout */
-    uint64_t step;              /* counts training steps, for dropout */
-    struct wf_context *context; /* of the device; NULL where it needs none */
+    const struct wf_folded *folded; /* per input; NULL: none is folded */
+    void *scratch;                  /* as many bytes as the kernel asked for when it was prepared */
+    void *prepared;                 /* what the kernel's prepare() left */
+    uint64_t seed;                  /* of the run, for dropout */
+    uint64_t step;                  /* counts training steps, for dropout */
+    struct wf_context *context;     /* of the device; NULL where it needs none */
 };
 
 enum wf_op_flags {

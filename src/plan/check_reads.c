@@ -100,14 +100,25 @@ static bool check_read(struct reading *r, const struct wf_slot *slot, struct wf_
            wf_check_broken(err, 1, "read before written", wf_check_name(r->p, b), s);
 }
 
+/* What a kernel reads of its slot k, an input of its own or of a folded one. */
+static struct wf_region read_by(const struct wf_step *step, int k)
+{
+    if (k < step->node->n_in)
+        return wf_op_reads(step->node, k, step->work);
+    const struct wf_step_fold *f = step->folds;
+    while (k >= f->first + f->node->n_in)
+        f++;
+    return wf_op_reads(f->node, k - f->first, wf_op_reads(step->node, f->input, step->work));
+}
+
 static bool check_inputs(struct reading *r, int s, struct wf_err *err)
 {
     const struct wf_step *const step = &r->p->steps[s];
     for (int k = 0; k < step->n_in; k++) {
         struct wf_region box = step->in[k].view.box;
-        if (step->kind == WF_STEP_KERNEL && step->in[k].buffer >= 0 && step->node->in[k] &&
+        if (step->kind == WF_STEP_KERNEL && step->in[k].buffer >= 0 &&
             !wf_region_is_empty(step->work))
-            box = wf_op_reads(step->node, k, step->work);
+            box = read_by(step, k);
         if (!check_read(r, &step->in[k], box, s, err))
             return false;
     }

@@ -40,6 +40,22 @@ static double region_bytes(const struct wf_value *v, struct wf_region r)
     return (double)wf_region_count(r) * (double)wf_dtype_size(v->dtype);
 }
 
+/* A folded input is not read, but what it is computed from. */
+static double input_bytes(const struct wf_planner *p, int item, int k, struct wf_region work)
+{
+    const struct wf_item *const it = &p->program->items[item];
+    const struct wf_region box = wf_planner_reads(p, item, k, work);
+    if (!p->folded[it->in[k]])
+        return region_bytes(it->node->in[k], box);
+    const int maker = p->program->instances[it->in[k]].maker;
+    const struct wf_node *const n = p->program->items[maker].node;
+    double bytes = 0;
+    for (int j = 0; j < n->n_in; j++)
+        if (n->in[j])
+            bytes += region_bytes(n->in[j], wf_planner_reads(p, maker, j, box));
+    return bytes;
+}
+
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_costs *const costs = &p->plan->scheme->costs;
@@ -47,7 +63,7 @@ double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region wor
     double bytes = 0;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k])
-            bytes += region_bytes(n->in[k], wf_planner_reads(p, item, k, work));
+            bytes += input_bytes(p, item, k, work);
     for (int o = 0; o < n->n_out; o++)
         bytes +=
             region_bytes(n->out[o], wf_op_sums_over(n) ? wf_shape_region(n->out[o]->shape) : work);

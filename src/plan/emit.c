@@ -112,19 +112,59 @@ static struct wf_slot given_input(const struct wf_planner *p, int item, int k,
                                                    : wf_slot_part(&p->slot[in], reads);
 }
 
+/* Behind the step's inputs: what its folded ones are computed from. */
+static void add_folds(struct wf_planner *p, int item, struct wf_region work, struct wf_step *s)
+{
+    const struct wf_item *it = &p->program->items[item];
+    s->folds = wf_arena_array(&p->plan->arena, it->node->n_in + 1, struct wf_step_fold);
+    for (int k = 0; k < it->node->n_in; k++) {
+        if (it->in[k] < 0 || !p->folded[it->in[k]])
+            continue;
+        const int maker = p->program->instances[it->in[k]].maker;
+        const struct wf_item *made = &p->program->items[maker];
+        const struct wf_region box = wf_planner_reads(p, item, k, work);
+        s->folds[s->n_folds++] = (struct wf_step_fold){ made->node, k, s->n_in };
+        for (int j = 0; j < made->node->n_in; j++, s->n_in++) {
+            s->in[s->n_in].buffer = -1;
+            if (made->in[j] >= 0 && !wf_region_is_empty(box))
+                s->in[s->n_in] = given_input(p, maker, j, box);
+        }
+    }
+}
+
+static int count_inputs(const struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    int count = it->node->n_in;
+    for (int k = 0; k < it->node->n_in; k++)
+        if (it->in[k] >= 0 && p->folded[it->in[k]])
+            count += p->program->items[p->program->instances[it->in[k]].maker].node->n_in;
+    return count;
+}
+
+/* The node's inputs; those that are folded are absent. */
+static void find_inputs(struct wf_planner *p, int item, struct wf_region work, struct wf_slot in[])
+{
+    const struct wf_item *it = &p->program->items[item];
+    const struct wf_node *n = it->node;
+    const bool packed = (p->kernel[item]->flags & WF_KERNEL_DENSE) != 0;
+    for (int k = 0; k < n->n_in; k++) {
+        in[k].buffer = -1;
+        if (it->in[k] < 0 || p->folded[it->in[k]] || wf_region_is_empty(work))
+            continue; /* a sum over nothing reads nothing */
+        in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k, work)
+                                                : given_input(p, item, k, work);
+    }
+}
+
 static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, struct wf_err *err)
 {
     const struct wf_item *it = &p->program->items[item];
     const struct wf_node *n = it->node;
     const bool packed = (p->kernel[item]->flags & WF_KERNEL_DENSE) && !wf_region_is_empty(work);
-    struct wf_slot *in = wf_arena_array(&p->plan->arena, n->n_in + 1, struct wf_slot);
+    struct wf_slot *in = wf_arena_array(&p->plan->arena, count_inputs(p, item) + 1, struct wf_slot);
     struct wf_slot *out = wf_arena_array(&p->plan->arena, n->n_out, struct wf_slot);
-    for (int k = 0; k < n->n_in; k++) {
-        in[k].buffer = -1;
-        if (it->in[k] >= 0 && !wf_region_is_empty(work)) /* a sum over nothing reads nothing */
-            in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k, work)
-                                                    : given_input(p, item, k, work);
-    }
+    find_inputs(p, item, work, in);
     for (int o = 0; o < n->n_out; o++)
         out[o] = p->slot[it->out[o]];
     const bool sums = wf_op_sums_over(n) != 0;
@@ -139,6 +179,7 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, s
     s->in = in;
     s->out = out;
     s->work = work;
+    add_folds(p, item, work, s);
     s->again = p->program->instances[it->out[0]].again;
     s->kernel = p->kernel[item];
     if (wf_region_is_empty(work)) /* a sum over nothing: any kernel may write the zeros */
@@ -159,6 +200,8 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
     const struct wf_item *it = &p->program->items[item];
     const bool sums = wf_op_sums_over(it->node) != 0;
     if (wf_region_is_empty(work) && !sums)
+        return true;
+    if (p->folded[it->out[0]])
         return true;
     if (p->slot[it->out[0]].buffer < 0) /* a sum into nothing this rank has a part of */
         return true;

@@ -64,6 +64,8 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         (void)fputs(" <-", f);
     for (int k = 0; k < s->n_in; k++)
         print_slot(f, p, &s->in[k]);
+    for (int i = 0; i < s->n_folds; i++)
+        (void)fprintf(f, " (%s on the way)", s->folds[i].node->op->name);
     (void)fputs(s->again ? " (again)\n" : "\n", f);
 }
 

@@ -60,8 +60,9 @@ static void place_part(struct wf_planner *p, int item)
     const int out = it->out[0], in = it->in[0];
     if (!it->node->op->part || !it->node->op->part(it->node, shift))
         return;
-    if (p->program->instances[out].keep || !is_all_made_here(p, out) || has_dense_reader(p, out) ||
-        wf_region_is_empty(box_of(p, out)) || !shifted_box_fits(p, out, in, shift))
+    if (p->folded[out] || p->program->instances[out].keep || !is_all_made_here(p, out) ||
+        has_dense_reader(p, out) || wf_region_is_empty(box_of(p, out)) ||
+        !shifted_box_fits(p, out, in, shift))
         return;
     share(p, out, in, shift);
 }
@@ -88,10 +89,10 @@ static void place_inputs(struct wf_planner *p, int item)
         const struct wf_instance *instance = &p->program->instances[in];
         int64_t shift[WF_AXES] = { 0 };
         (void)it->node->op->place(it->node, k, shift);
-        if (instance->maker < 0 || instance->keep || instance->n_uses != 1 || p->root[in] != in ||
-            is_dense_kernel(p, instance->maker) || p->geo->reduce[instance->maker] ||
-            !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
-            !shifted_box_fits(p, in, it->out[0], shift))
+        if (p->folded[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
+            p->root[in] != in || is_dense_kernel(p, instance->maker) ||
+            p->geo->reduce[instance->maker] || !is_all_made_here(p, in) ||
+            wf_region_is_empty(box_of(p, in)) || !shifted_box_fits(p, in, it->out[0], shift))
             continue;
         share(p, in, it->out[0], shift);
     }
@@ -117,8 +118,8 @@ static void place_inplace(struct wf_planner *p, int item)
         if (in < 0 || !(it->node->op->inplace & (1u << k)))
             continue;
         const struct wf_instance *used = &p->program->instances[in];
-        if (used->maker < 0 || used->keep || used->last_use != item || p->root[in] != in ||
-            is_shared(p, in) || used->value->dtype != made->value->dtype ||
+        if (p->folded[in] || used->maker < 0 || used->keep || used->last_use != item ||
+            p->root[in] != in || is_shared(p, in) || used->value->dtype != made->value->dtype ||
             !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)))
             continue;
         const int64_t none[WF_AXES] = { 0 };
@@ -160,7 +161,7 @@ static void give_buffers(struct wf_planner *p)
         const struct wf_value *v = p->program->instances[i].value;
         struct wf_slot *slot = &p->slot[i];
         slot->buffer = -1;
-        if (p->root[i] != i || wf_region_is_empty(box_of(p, i)))
+        if (p->folded[i] || p->root[i] != i || wf_region_is_empty(box_of(p, i)))
             continue;
         size_t offset;
         const enum wf_store store = store_of(p, i, &offset);

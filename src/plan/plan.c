@@ -56,8 +56,10 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
     s->program = wf_program_new(&s->arena, g, !options->no_recompute);
     find_gradients(s);
     if (find_kernels(s, err) &&
-        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err))
+        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err)) {
+        wf_scheme_fold(s);
         return s;
+    }
     wf_scheme_free(s);
     return NULL;
 }
@@ -277,6 +279,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
         .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
         .options = &scheme->options,
         .kernel = scheme->kernel,
+        .folded = scheme->folded,
         .root = wf_arena_array(&work, program->n_instances, int),
         .n_inside = wf_arena_array(&work, program->n_instances, int),
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),

@@ -64,6 +64,7 @@ struct wf_scheme {
     struct wf_geometry geometry;
     struct wf_costs costs;
     const struct wf_kernel **kernel; /* per item */
+    bool *folded;                    /* per instance: not made, its readers compute it (fold.c) */
     int *gradient_of;                /* per value id: the parameter whose gradient it is, or -1 */
 };
 
@@ -100,13 +101,21 @@ enum wf_step_kind {
     WF_STEP_SUM_END,
 };
 
+/* An input of a kernel that is not made: in[first] and what follows it is what its node reads. */
+struct wf_step_fold {
+    const struct wf_node *node;
+    int input, first;
+};
+
 struct wf_step {
     enum wf_step_kind kind;
     const struct wf_node *node; /* the item it belongs to, or NULL */
     bool again;                 /* a recomputation */
     int n_in, n_out;
-    struct wf_slot *in, *out;
+    struct wf_slot *in, *out; /* in: the node's inputs, and behind them those of folded ones */
     /* kernel */
+    struct wf_step_fold *folds;
+    int n_folds;
     const struct wf_kernel *kernel;
     struct wf_region work;
     int scratch; /* buffer, or -1 */
@@ -168,6 +177,8 @@ struct wf_plan {
 
 struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
                                 const struct wf_plan_options *options, struct wf_err *err);
+/* fold.c: fills `folded`. */
+void wf_scheme_fold(struct wf_scheme *scheme);
 void wf_scheme_free(struct wf_scheme *scheme);
 
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);

@@ -14,6 +14,7 @@ struct wf_planner {
     const struct wf_plan_options *options;
     struct wf_memo *memo;                  /* the plan is to be looked at; NULL: it runs */
     const struct wf_kernel *const *kernel; /* per item */
+    const bool *folded;                    /* per instance: not made */
     int *root;                             /* per instance: the instance whose buffer it shares */
     int *n_inside;                         /* per instance: how many others share its buffer */
     int64_t (*shift)[WF_AXES];             /* per instance: own coordinate + shift = the root's */

@@ -85,8 +85,13 @@ static void begin_key(struct wf_memo *memo, const struct wf_step *s)
     wf_memo_add(memo, &s->kernel, sizeof s->kernel);
     wf_memo_add(memo, &s->node, sizeof s->node);
     add_view(memo, &work, &s->work);
-    for (int k = 0; k < s->n_in; k++)
+    for (int k = 0; k < s->node->n_in; k++)
         add_input(memo, s, k);
+    for (int f = 0; f < s->n_folds; f++) {
+        wf_memo_add(memo, &s->folds[f].node, sizeof s->folds[f].node);
+        for (int j = 0; j < s->folds[f].node->n_in; j++)
+            add_view(memo, &s->in[s->folds[f].first + j].view, &s->work);
+    }
     const bool sums = wf_op_sums_over(s->node) != 0;
     for (int o = 0; o < s->n_out; o++)
         add_view(memo, &s->out[o].view, sums ? &s->out[o].view.box : &s->work);

@@ -128,6 +128,9 @@ static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, i
     const struct wf_item *it = &p->program->items[item];
     if (wf_op_sums_over(it->node) || p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
         return false;
+    for (int k = 0; k < it->node->n_in; k++)
+        if (it->in[k] >= 0 && p->folded[it->in[k]])
+            return false;
     for (int o = 0; o < it->node->n_out; o++) {
         const int buffer = p->slot[it->out[o]].buffer;
         if (buffer < 0 || p->bucket_of[it->out[o]] >= 0 || travels(p, buffer))

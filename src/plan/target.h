@@ -75,6 +75,10 @@ struct wf_kernel {
     bool (*accepts)(const struct wf_node *node); /* NULL: all nodes of the operator */
     bool (*prepare)(struct wf_prepare *p, struct wf_err *err); /* NULL: nothing to prepare */
     void (*run)(const struct wf_call *call);
+    /* True where the kernel can do without in[input] and computes it from what its maker reads
+     * (wf_call.folded), faster than by reading it. Where all readers can, the planner does not make
+     * it. NULL: never. */
+    bool (*folds)(const struct wf_node *node, int input, const struct wf_node *maker);
     void (*release)(void *prepared); /* NULL: nothing to release */
 };
 

@@ -14,10 +14,12 @@ extern const struct wf_device wf_device_cuda;
 
 static const struct wf_kernel *find(const struct wf_node *node)
 {
+    const struct wf_kernel *best = NULL;
     for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++)
-        if (strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
-            return *k;
-    return NULL;
+        if ((!best || (*k)->preference > best->preference) &&
+            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
+            best = *k;
+    return best;
 }
 
 static void run_nothing(const struct wf_call *call)

@@ -189,8 +189,7 @@ static void backward_line(const struct job *j, struct wf_cpu_line out)
     const struct wf_range d = touching(j, 0, out.d, out.d + 1);
     const struct wf_range h = touching(j, 1, out.h, out.h + 1);
     const struct wf_range along = touching(j, 2, out.w0, out.w1);
-    const struct wf_view *const plus =
-        j->max && j->call->in[PLUS].data ? &j->call->in[PLUS] : NULL;
+    const struct wf_view *const plus = j->max && j->call->in[PLUS].data ? &j->call->in[PLUS] : NULL;
     const size_t bytes = (size_t)((out.w1 - out.w0) * j->channels) * sizeof(float);
     float *dx = wf_cpu_line_dest(&j->call->out[0], out, buffer);
     if (plus)

@@ -42,15 +42,16 @@ struct Lane {
     }
 };
 
-/* The sides over `work`; with `by_sample` each sample is a row. */
+/* The sides over `work`; with `by_sample` each sample is a row. Of sides in `loose` only the positions
+ * lie like the work's: their channels are the kernel's business. */
 inline Columns columns_over(const struct wf_region &work, bool by_sample, const Side sides[],
-                            int n_sides, int wide)
+                            int n_sides, int wide, unsigned loose = 0)
 {
     Columns g = {};
     struct wf_shape extent = extents(work);
     bool vectors = wide > 1;
     for (int s = 0; s < n_sides; s++)
-        vectors = vectors && takes_vectors(sides[s], extent.at, wide);
+        vectors = vectors && ((loose & (1u << s)) || takes_vectors(sides[s], extent.at, wide));
     g.v = vectors ? wide : 1;
     g.channels = extent.at[WF_C];
     g.first_channel = work.lo[WF_C];
@@ -62,7 +63,7 @@ inline Columns columns_over(const struct wf_region &work, bool by_sample, const 
     for (int s = 0; s < n_sides; s++) {
         g.data[s] = sides[s].data;
         g.dtype[s] = sides[s].dtype;
-        g.step[s] = sides[s].stride[WF_C];
+        g.step[s] = loose & (1u << s) ? 0 : sides[s].stride[WF_C];
         g.row[s] = by_sample ? sides[s].stride[WF_N] : 0;
     }
     g.across = 1;

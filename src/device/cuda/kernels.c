@@ -1,6 +1,10 @@
 /* Our kernels as the planner looks them up. cuDNN's, where they accept a node, are preferred. */
 #include "device/cuda/kernels.h"
 
+#include <string.h>
+
+#include "ops/attrs.h"
+
 static bool is_float(const struct wf_value *v)
 {
     return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
@@ -42,6 +46,85 @@ static bool moves(const struct wf_node *node)
 static bool dice_grad(const struct wf_node *node)
 {
     return is_float(node->out[0]);
+}
+
+/* --- what kernels compute on their way instead of reading it --- */
+
+static bool is_op(const struct wf_node *node, const char *name)
+{
+    return strcmp(node->op->name, name) == 0;
+}
+
+/* Windows of [1|2,2,2] side by side, all of them in the image. */
+static bool is_plain_pool(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                          const struct wf_shape *pooled)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->stride[i] != a->kernel[i] || a->pad_lo[i] != 0 ||
+            pooled->at[WF_D + i] * a->stride[i] > image->at[WF_D + i])
+            return false;
+    return a->kernel[0] <= 2 && a->kernel[1] == 2 && a->kernel[2] == 2;
+}
+
+static bool maxpool_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    return input == 0 && is_op(maker, "norm") && alike(maker) && alike(node) &&
+           is_plain_pool(node->attrs, &node->in[0]->shape, &node->out[0]->shape);
+}
+
+enum {
+    HEAD_MOST = 4,      /* channels of a last layer, see head.cu and norm_dy.cuh */
+    HEAD_CHANNELS = 16, /* vectors of 16 bytes of its input */
+};
+
+/* A convolution of 1x1 with weights [k,1,1,1,c], on more than single pixels. */
+static bool is_head(const struct wf_node *node, const struct wf_shape *weights)
+{
+    const struct wf_conv_attrs *a = node->attrs;
+    const struct wf_shape *x = &node->in[0]->shape;
+    const int64_t vector = 16 / (int64_t)wf_dtype_size(node->in[0]->dtype);
+    for (int i = 0; i < 3; i++)
+        if (weights->at[WF_D + i] != 1 || a->stride[i] != 1 || a->pad_lo[i] != 0 ||
+            a->pad_hi[i] != 0)
+            return false;
+    return a->groups == 1 && weights->at[WF_N] <= HEAD_MOST && weights->at[WF_C] % vector == 0 &&
+           weights->at[WF_C] <= HEAD_CHANNELS * vector &&
+           x->at[WF_D] * x->at[WF_H] * x->at[WF_W] > 1;
+}
+
+static bool head(const struct wf_node *node)
+{
+    return pairs(node) && node->in[0]->dtype == node->out[0]->dtype &&
+           (!node->in[2] || node->in[2]->dtype == WF_F32) && is_head(node, &node->in[1]->shape);
+}
+
+static bool head_wgrad(const struct wf_node *node)
+{
+    return pairs(node) && node->out[0]->dtype == WF_F32 && is_head(node, &node->out[0]->shape);
+}
+
+static bool head_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    return input == 0 && node->in[0] != node->in[1] && is_op(maker, "norm") && alike(maker);
+}
+
+/* Sums over samples, so all of them must have the same statistics. */
+static bool head_wgrad_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    return head_folds(node, input, maker) &&
+           !((const struct wf_norm_attrs *)maker->attrs)->per_sample;
+}
+
+/* dy of a normalisation's gradient. */
+static bool norm_grad_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    if (input != 4 || !norm_grad(node) || maker->in[0]->dtype != node->in[0]->dtype)
+        return false;
+    if (is_op(maker, "maxpool_grad"))
+        return maker->in[1]->dtype == WF_U8 &&
+               is_plain_pool(maker->attrs, &maker->out[0]->shape, &maker->in[0]->shape);
+    return is_op(maker, "convt") && pairs(maker) && !maker->in[2] &&
+           is_head(maker, &maker->in[1]->shape);
 }
 
 const struct wf_kernel wf_cuda_kernel_concat = {
@@ -158,6 +241,7 @@ const struct wf_kernel wf_cuda_kernel_norm_grad_sums = {
     .accepts = norm_grad,
     .prepare = wf_cuda_columns_prepare,
     .run = wf_cuda_norm_grad_sums,
+    .folds = norm_grad_folds,
 };
 const struct wf_kernel wf_cuda_kernel_dice = {
     .op = "dice",
@@ -181,6 +265,7 @@ const struct wf_kernel wf_cuda_kernel_norm_grad = {
     .accepts = norm_grad,
     .prepare = wf_cuda_norm_grad_prepare,
     .run = wf_cuda_norm_grad,
+    .folds = norm_grad_folds,
 };
 const struct wf_kernel wf_cuda_kernel_stats = {
     .op = "stats",
@@ -220,6 +305,7 @@ const struct wf_kernel wf_cuda_kernel_maxpool = {
     .op = "maxpool",
     .accepts = alike,
     .run = wf_cuda_maxpool,
+    .folds = maxpool_folds,
 };
 const struct wf_kernel wf_cuda_kernel_maxpool_grad = {
     .op = "maxpool_grad",
@@ -311,4 +397,20 @@ const struct wf_kernel wf_cuda_kernel_conv_wgrad = {
     .accepts = pairs,
     .prepare = wf_cuda_conv_wgrad_prepare,
     .run = wf_cuda_conv_wgrad,
+};
+/* Before cuDNN's. */
+const struct wf_kernel wf_cuda_kernel_head = {
+    .op = "conv",
+    .preference = 20,
+    .accepts = head,
+    .run = wf_cuda_head,
+    .folds = head_folds,
+};
+const struct wf_kernel wf_cuda_kernel_head_wgrad = {
+    .op = "conv_wgrad",
+    .preference = 20,
+    .accepts = head_wgrad,
+    .prepare = wf_cuda_head_wgrad_prepare,
+    .run = wf_cuda_head_wgrad,
+    .folds = head_wgrad_folds,
 };

@@ -84,6 +84,9 @@ void wf_cuda_maxpool_grad(const struct wf_call *call);
 void wf_cuda_avgpool(const struct wf_call *call);
 void wf_cuda_avgpool_grad(const struct wf_call *call);
 
+/* of a normalisation's result that is not made: norm_pool.cu */
+void wf_cuda_norm_maxpool(const struct wf_call *call);
+
 /* losses: softmax.cu, loss.cu, tables.cu */
 bool wf_cuda_loss_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_softmax(const struct wf_call *call);
@@ -105,6 +108,11 @@ void wf_cuda_conv(const struct wf_call *call);
 void wf_cuda_convt(const struct wf_call *call);
 bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_conv_wgrad(const struct wf_call *call);
+
+/* 1x1 convolutions to few channels: head.cu */
+void wf_cuda_head(const struct wf_call *call);
+bool wf_cuda_head_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_head_wgrad(const struct wf_call *call);
 
 /* --- not operators: what the device itself needs --- */
 

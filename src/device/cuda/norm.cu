@@ -5,28 +5,12 @@
  *     dx = g * scale - k0 - (x - mean) * k1                        g = dy * act'(.)
  *     k0 = rstd * mean(g * w), k1 = rstd^2 * mean(g * w * xhat)    0 when the statistics are fixed
  */
-#include "device/cuda/norm.cuh"
+#include "device/cuda/norm_dy.cuh"
 
 namespace wf
 {
 
 enum { TOGETHER = 3 /* blocks on a multiprocessor */, APPLY_BLOCKS = TOGETHER * MULTIPROCESSORS };
-
-/* What a thread keeps of its channels. */
-template <int V> struct Affine {
-    float mean[V], scale[V], bias[V];
-
-    __device__ Affine(const Columns &g, const Staged<V> &staged)
-    {
-        const int from = staged_from<V>(g);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            mean[j] = staged.at[MEAN][from + j];
-            scale[j] = staged.at[SCALE][from + j];
-            bias[j] = staged.at[BIAS][from + j];
-        }
-    }
-};
 
 /* Side `i` at the thread's channels. */
 template <class T> __device__ inline T *side(const Columns &g, const Lane &lane, int i)
@@ -48,10 +32,8 @@ __device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const float z = fused(x[d].get(j) - a.mean[j], a.scale[j], a.bias[j]);
-            x[d].set(j, z > 0 ? z : z * below);
-        }
+        for (int j = 0; j < V; j++)
+            x[d].set(j, a.apply(x[d].get(j), j, below));
         x[d].store(to + offset[d][1]);
     }
 }
@@ -66,7 +48,8 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     staged.fill(g, norm, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    const Affine<V> a(g, staged);
+    Affine<V> a;
+    a.take(g, staged);
     const T *const from = side<const T>(g, lane, 0);
     T *const to = side<T>(g, lane, 1);
     int64_t p = lane.first;
@@ -126,8 +109,9 @@ template <int V> struct AffineBack {
     Affine<V> a;
     float k0[V], k1[V];
 
-    __device__ AffineBack(const Columns &g, const StagedBack<V> &staged) : a(g, staged.affine)
+    __device__ AffineBack(const Columns &g, const StagedBack<V> &staged)
     {
+        a.take(g, staged.affine);
         const int from = staged_from<V>(g);
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -137,33 +121,34 @@ template <int V> struct AffineBack {
     }
 };
 
-template <int Depth, bool Linear, class T, int V>
+template <int Depth, bool Linear, class T, int V, class Dy>
 __device__ inline void back_at(const Columns &g, const Lane &lane, const AffineBack<V> &b,
-                               float below, int64_t p)
+                               const Dy &dy, float below, int64_t p)
 {
-    Vec<T, V> x[Depth], dy[Depth];
+    Vec<T, V> x[Depth];
+    typename Dy::Loaded up[Depth];
     int64_t offset[Depth][3];
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
         g.positions.at<Linear>(p + d * lane.stride, offset[d]);
         x[d].load(side<const T>(g, lane, 0) + offset[d][0]);
-        dy[d].load(side<const T>(g, lane, 1) + offset[d][1]);
+        dy.load(side<const T>(g, lane, 1) + offset[d][1], p + d * lane.stride, up[d]);
     }
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const float t = x[d].get(j) - b.a.mean[j], up = dy[d].get(j);
-            const float gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? up : up * below;
-            dy[d].set(j, fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
+            const float t = x[d].get(j) - b.a.mean[j], u = dy.get(up[d], j);
+            const float gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? u : u * below;
+            x[d].set(j, fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
         }
-        dy[d].store(side<T>(g, lane, 2) + offset[d][2]);
+        x[d].store(side<T>(g, lane, 2) + offset[d][2]);
     }
 }
 
-template <class T, int V, bool Linear>
+template <class T, int V, bool Linear, class Dy>
 __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
-    norm_back(const Columns g, const Back back)
+    norm_back(const Columns g, const Back back, const Dy given)
 {
     enum { DEPTH = 2 };
     __shared__ StagedBack<V> staged;
@@ -172,11 +157,13 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     if (!lane.active)
         return;
     const AffineBack<V> b(g, staged);
+    Dy dy = given;
+    dy.begin(g, lane);
     int64_t p = lane.first;
     for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-        back_at<DEPTH, Linear, T>(g, lane, b, back.norm.below, p);
+        back_at<DEPTH, Linear, T>(g, lane, b, dy, back.norm.below, p);
     for (; p < g.positions.count; p += lane.stride)
-        back_at<1, Linear, T>(g, lane, b, back.norm.below, p);
+        back_at<1, Linear, T>(g, lane, b, dy, back.norm.below, p);
 }
 
 /* The means over a group of channels of g * w and g * w * xhat: one warp each. */
@@ -198,6 +185,29 @@ __global__ void __launch_bounds__(THREADS)
         means[i] = sum / back.count;
 }
 
+/* `source` says where dy comes from (norm_dy.cuh). */
+template <class Source>
+static void back_run(const struct wf_call *call, const Back &back, const Source &source)
+{
+    typedef typename Source::type T;
+    enum { V = Wide<T>::V };
+    const Side sides[3] = { side_at(call->in[X], call->work.lo), source.side,
+                            side_at(call->out[0], call->work.lo) };
+    const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 3,
+                                   source.takes(V) ? (int)V : 1, source.loose);
+    const dim3 grid = columns_grid(g, THREADS, 2, APPLY_BLOCKS);
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    if (g.v > 1 && g.positions.linear())
+        launch(norm_back<T, V, true, typename Source::template Dy<V>>, grid, THREADS, stream, g,
+               back, source.template dy<V>());
+    else if (g.v > 1)
+        launch(norm_back<T, V, false, typename Source::template Dy<V>>, grid, THREADS, stream, g,
+               back, source.template dy<V>());
+    else
+        launch(norm_back<T, 1, false, typename Source::template Dy<1>>, grid, THREADS, stream, g,
+               back, source.template dy<1>());
+}
+
 } // namespace wf
 
 using namespace wf;
@@ -208,10 +218,10 @@ void wf_cuda_norm(const struct wf_call *call)
         return;
     const Side sides[2] = { side_at(call->in[X], call->work.lo),
                             side_at(call->out[0], call->work.lo) };
-    const Norm norm = norm_of(call);
+    const Norm norm = norm_of(call->node, call->in);
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 2, Wide<T>::V);
+        const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
         const dim3 grid = columns_grid(g, THREADS, 4, APPLY_BLOCKS);
         if (g.v > 1 && g.positions.linear())
             launch(norm_apply<T, Wide<T>::V, true>, grid, THREADS, wf_cuda_stream(call), g, norm);
@@ -237,11 +247,8 @@ void wf_cuda_norm_grad(const struct wf_call *call)
     if (is_empty(call->work))
         return;
     const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
-    const Side sides[3] = { side_at(call->in[X], call->work.lo),
-                            side_at(call->in[DY], call->work.lo),
-                            side_at(call->out[0], call->work.lo) };
     struct CUstream_st *const stream = wf_cuda_stream(call);
-    Back back = { norm_of(call),
+    Back back = { norm_of(call->node, call->in),
                   table_of(call->in[Q]),
                   NULL,
                   (double)a->count,
@@ -254,15 +261,5 @@ void wf_cuda_norm_grad(const struct wf_call *call)
                first, rows, (double *)call->scratch);
         back.means = (const double *)call->scratch;
     }
-    with_type(sides[0].dtype, [&](auto t) {
-        typedef decltype(t) T;
-        const Columns g = columns_over(call->work, norm_by_sample(call), sides, 3, Wide<T>::V);
-        const dim3 grid = columns_grid(g, THREADS, 2, APPLY_BLOCKS);
-        if (g.v > 1 && g.positions.linear())
-            launch(norm_back<T, Wide<T>::V, true>, grid, THREADS, stream, g, back);
-        else if (g.v > 1)
-            launch(norm_back<T, Wide<T>::V, false>, grid, THREADS, stream, g, back);
-        else
-            launch(norm_back<T, 1, false>, grid, THREADS, stream, g, back);
-    });
+    with_dy(call, [&](const auto &dy) { back_run(call, back, dy); });
 }

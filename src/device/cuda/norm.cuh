@@ -70,14 +70,14 @@ template <int V> __device__ inline int staged_from(const Columns &g)
     return ((int)threadIdx.x & (g.across - 1)) * V;
 }
 
-inline Norm norm_of(const struct wf_call *call)
+inline Norm norm_of(const struct wf_node *node, const struct wf_view *in)
 {
-    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
-    Norm n = { table_of(call->in[S]),
-               table_of(call->in[W]),
-               table_of(call->in[B]),
+    const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)node->attrs;
+    Norm n = { table_of(in[S]),
+               table_of(in[W]),
+               table_of(in[B]),
                a->groups,
-               call->node->in[X]->shape.at[WF_C] / a->groups,
+               node->in[X]->shape.at[WF_C] / a->groups,
                1.0f,
                (int32_t)a->per_sample,
                0 };
@@ -89,10 +89,37 @@ inline Norm norm_of(const struct wf_call *call)
 }
 
 /* Statistics of each sample, of samples that lie in one row of the table otherwise. */
-inline bool norm_by_sample(const struct wf_call *call)
+inline bool norm_by_sample(const struct wf_node *node)
 {
-    return ((const struct wf_norm_attrs *)call->node->attrs)->per_sample != 0;
+    return ((const struct wf_norm_attrs *)node->attrs)->per_sample != 0;
 }
+
+/* x as it would be in memory. */
+template <class T> __device__ inline arith<T> rounded(arith<T> x)
+{
+    return to_arith(To<T>::from(x));
+}
+
+/* What a thread keeps of its channels, and what becomes of an element. */
+template <int V> struct Affine {
+    float mean[V], scale[V], bias[V];
+
+    __device__ void take(const Columns &g, const Staged<V> &staged)
+    {
+        const int from = staged_from<V>(g);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            mean[j] = staged.at[MEAN][from + j];
+            scale[j] = staged.at[SCALE][from + j];
+            bias[j] = staged.at[BIAS][from + j];
+        }
+    }
+    __device__ float apply(float x, int j, float below) const
+    {
+        const float z = fused(x - mean[j], scale[j], bias[j]);
+        return z > 0 ? z : z * below;
+    }
+};
 
 } // namespace wf
 

@@ -311,6 +311,10 @@ using namespace wf;
 
 void wf_cuda_maxpool(const struct wf_call *call)
 {
+    if (call->folded) {
+        wf_cuda_norm_maxpool(call);
+        return;
+    }
     const struct wf_view *const views[] = { &call->in[0], &call->out[0], &call->out[1] };
     const Window w = window_of(call, call->node->in[0]->shape, call->node->out[0]->shape);
     const Image x = image_of(call->in[0]), y = image_of(call->out[0]);

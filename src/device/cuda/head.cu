@@ -1,0 +1,286 @@
+/*
+ * A last layer: a 1x1 convolution to at most HEAD_MOST channels, and its weight gradient. Memory is all
+ * that counts here, so x is read once; where it is a normalisation's result that was not made, what is
+ * read is what it is made from (wf_kernel.folds).
+ *
+ *     y[k]     = b[k] + sum over c of w[k][c] * x[c]
+ *     dw[k][c] = sum over positions of dy[k] * x[c]
+ */
+#include "device/cuda/norm_dy.cuh"
+#include "device/cuda/sums.cuh"
+
+namespace wf
+{
+
+/* x on its way: an identity, or the normalisation that makes it. */
+template <class T, int V> struct Source {
+    Norm norm;
+    int32_t folded;
+    Affine<V> a;
+
+    /* All threads of the block come here. */
+    __device__ void begin(const Columns &g, int64_t row)
+    {
+        __shared__ Staged<V> staged;
+        if (!folded)
+            return;
+        staged.fill(g, norm, row);
+        a.take(g, staged);
+    }
+    __device__ float get(const Vec<T, V> &x, int j) const
+    {
+        return folded ? rounded<T>(a.apply(x.get(j), j, norm.below)) : x.get(j);
+    }
+};
+
+struct Head {
+    Table w, b;    /* b: no data where there is none */
+    int64_t first; /* channel of y */
+    int32_t count;
+    int64_t step; /* between channels of y */
+
+    __device__ float bias(int k) const
+    {
+        return b.data ? (float)b.get(0, first + k) : 0.0f;
+    }
+};
+
+/* `across` threads, with V channels each, have a position and add up what they found. */
+template <class T, int V, int K>
+__global__ void __launch_bounds__(THREADS, 2)
+    head_conv(const Columns g, const Head head, const Source<T, V> given)
+{
+    enum { DEPTH = 4 };
+    const Lane lane(g);
+    Source<T, V> source = given;
+    source.begin(g, g.first_row + blockIdx.z);
+    float w[K][V];
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[k][j] = k < head.count && lane.active
+                          ? (float)head.w.get(head.first + k, lane.c + j)
+                          : 0.0f;
+    float bias[K];
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        bias[k] = k < head.count ? head.bias(k) : 0.0f;
+    const T *const from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
+    T *const to = (T *)g.data[1] + blockIdx.z * g.row[1];
+    /* Whole warps go through: they exchange what they added. */
+    const int64_t first = lane.first - (threadIdx.x & 31) / g.across;
+    for (int64_t warp = first; warp < g.positions.count; warp += lane.stride * DEPTH) {
+        const int64_t p = warp + (threadIdx.x & 31) / g.across;
+        Vec<T, V> x[DEPTH];
+        int64_t offset[DEPTH][2];
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) {
+            x[d] = {};
+            if (p + d * lane.stride < g.positions.count && lane.active) {
+                g.positions.at(p + d * lane.stride, offset[d]);
+                x[d].load(from + offset[d][0]);
+            }
+        }
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) {
+            float sum[K] = {};
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float z = source.get(x[d], j);
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    sum[k] = fused(z, w[k][j], sum[k]);
+            }
+            for (int m = 1; m < g.across; m *= 2)
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], m);
+            if (p + d * lane.stride < g.positions.count && lane.c == 0)
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    if (k < head.count)
+                        to[offset[d][1] + k * head.step] = To<T>::from(sum[k] + bias[k]);
+        }
+    }
+}
+
+/* Where memory lies oddly: a position for each thread. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    head_conv_any(const Columns g, const Head head, const Norm norm, const int folded)
+{
+    const int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = g.first_row + blockIdx.z;
+    int64_t offset[2];
+    if (p >= g.positions.count)
+        return;
+    g.positions.at(p, offset);
+    const T *const x = (const T *)g.data[0] + blockIdx.z * g.row[0] + offset[0];
+    T *const y = (T *)g.data[1] + blockIdx.z * g.row[1] + offset[1];
+    for (int k = 0; k < head.count; k++) {
+        float sum = 0;
+        for (int64_t c = 0; c < g.channels; c++) {
+            float z = to_arith(x[c * g.step[0]]);
+            if (folded) {
+                float mean, rstd, weight, bias;
+                norm.load(row, c, &mean, &rstd, &weight, &bias);
+                z = fused(z - mean, rstd * weight, bias);
+                z = rounded<T>(z > 0 ? z : z * norm.below);
+            }
+            sum = fused(z, (float)head.w.get(head.first + k, c), sum);
+        }
+        y[k * head.step] = To<T>::from(sum + head.bias(k));
+    }
+}
+
+/* The sums dy[k] * x[c] of each channel c. */
+template <class T, int V, int K> struct HeadWeights {
+    enum { SUMS = K, IN = 2, DEPTH = 4 };
+    struct Loaded {
+        Vec<T, V> x;
+        float d[K];
+    };
+    Source<T, V> source;
+    int64_t step;
+    int32_t count;
+
+    __device__ void begin(const Columns &g, const Lane &, int64_t row)
+    {
+        source.begin(g, row);
+    }
+    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t, Loaded &l) const
+    {
+        const T *const dy = (const T *)g.data[1] + offset[1];
+        l.x.load((const T *)g.data[0] + offset[0]);
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            l.d[k] = k < count ? to_arith(dy[k * step]) : 0.0f;
+    }
+    template <class A> __device__ void add(const Loaded &l, A (&sum)[K][V]) const
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const A z = (A)source.get(l.x, j);
+#pragma unroll
+            for (int k = 0; k < K; k++)
+                sum[k][j] = fused(z, (A)l.d[k], sum[k][j]);
+        }
+    }
+    __device__ void end(const Columns &, const Lane &, int64_t, double (&)[K][V]) const
+    {
+    }
+};
+
+/* Where x comes from: the call's first input, or the normalisation's that would make it. */
+struct HeadInput {
+    const struct wf_view *x;
+    Norm norm;
+    bool folded, by_sample;
+
+    HeadInput(const struct wf_call *call) : x(&call->in[0]), norm{}, folded(false), by_sample(false)
+    {
+        const struct wf_folded *const from = call->folded ? &call->folded[0] : NULL;
+        if (!from || !from->node)
+            return;
+        x = &from->in[X];
+        norm = norm_of(from->node, from->in);
+        folded = true;
+        by_sample = norm_by_sample(from->node);
+    }
+};
+
+/* The work's positions with all channels of x. */
+static struct wf_region all_channels(const struct wf_region &work, const struct wf_view &x)
+{
+    struct wf_region r = work;
+    r.lo[WF_C] = x.box.lo[WF_C];
+    r.hi[WF_C] = x.box.hi[WF_C];
+    return r;
+}
+
+template <class T, int V, int K>
+static void head_run(const struct wf_call *call, const HeadInput &in, const Columns &g,
+                     const Head &head)
+{
+    const Source<T, V> source = { in.norm, in.folded, {} };
+    launch(head_conv<T, V, K>, columns_grid(g, THREADS, 4, 2 * MULTIPROCESSORS),
+           THREADS, wf_cuda_stream(call), g, head, source);
+}
+
+template <class T, int V, int K> static void head_weights(const struct wf_call *call, const HeadInput &in)
+{
+    const struct wf_view &dy = call->in[1], &dw = call->out[0];
+    const Side sides[2] = { side_at(*in.x, all_channels(call->work, *in.x).lo),
+                            side_at(dy, call->work.lo) };
+    const Columns g =
+        columns_over(all_channels(call->work, *in.x), false, sides, 2, V, 1u << 1);
+    Parts out = {};
+    out.part = (double *)call->scratch;
+    out.tickets = sums_tickets(call, g);
+    out.factor = 1;
+    const int32_t count = (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]);
+    for (int k = 0; k < count; k++) {
+        out.out[k] = table_of(dw);
+        out.out[k].data = (char *)out.out[k].data + (call->work.lo[WF_C] + k) * out.out[k].row *
+                                                        (int64_t)size_of(dw.dtype);
+    }
+    if (g.v > 1)
+        sums_run<T, V>(g, HeadWeights<T, V, K>{ { in.norm, in.folded, {} }, dy.stride[WF_C], count },
+                       out, wf_cuda_stream(call));
+    else
+        sums_run<T, 1>(g, HeadWeights<T, 1, K>{ { in.norm, in.folded, {} }, dy.stride[WF_C], count },
+                       out, wf_cuda_stream(call));
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_head(const struct wf_call *call)
+{
+    if (is_empty(call->work))
+        return;
+    const HeadInput in(call);
+    const struct wf_region all = all_channels(call->work, *in.x);
+    const Side sides[2] = { side_at(*in.x, all.lo), side_at(call->out[0], call->work.lo) };
+    const Head head = { table_of(call->in[1]), table_of(call->in[2]), call->work.lo[WF_C],
+                        (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]),
+                        call->out[0].stride[WF_C] };
+    with_type(sides[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        enum { V = Wide<T>::V };
+        const Columns g = columns_over(all, in.by_sample, sides, 2, V, 1u << 1);
+        if (g.v == 1)
+            launch(head_conv_any<T>,
+                   dim3((unsigned)ceil_div(g.positions.count, THREADS), 1, (unsigned)g.rows),
+                   THREADS, wf_cuda_stream(call), g, head, in.norm, (int)in.folded);
+        else if (head.count <= 2)
+            head_run<T, V, 2>(call, in, g, head);
+        else
+            head_run<T, V, HEAD_MOST>(call, in, g, head);
+    });
+}
+
+bool wf_cuda_head_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    (void)err;
+    p->scratch_bytes = sums_scratch(1, p->node->out[0]->shape.at[WF_C], HEAD_MOST);
+    return true;
+}
+
+void wf_cuda_head_wgrad(const struct wf_call *call)
+{
+    const HeadInput in(call);
+    const int64_t count = call->work.hi[WF_C] - call->work.lo[WF_C];
+    if (is_empty(call->work) || count < call->node->in[1]->shape.at[WF_C])
+        wf_cuda_set(&call->out[0], 0.0, wf_cuda_stream(call));
+    if (is_empty(call->work))
+        return;
+    with_type(in.x->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        if (count <= 2)
+            head_weights<T, SUM_V, 2>(call, in);
+        else
+            head_weights<T, SUM_V / 2, HEAD_MOST>(call, in);
+    });
+}
