@@ -126,7 +126,9 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
     }
 }
 
-/* Depth positions from p on: all loads first, then their sum. */
+/* Depth positions from p on: all loads first, then their sum. Positions are taken from the last to the
+ * first: what the kernel before has written last is still in the cache, and what is read last here is
+ * what the next kernel, which goes the other way, reads first. */
 template <class T, int Depth, bool Linear, class F, int Sums, int V>
 __device__ inline void add_positions(const Columns &g, const Lane &lane, const F &f, int64_t p,
                                      double (&total)[Sums][V])
@@ -134,7 +136,7 @@ __device__ inline void add_positions(const Columns &g, const Lane &lane, const F
     typename F::Loaded x[Depth];
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
-        const int64_t at = p + d * lane.stride;
+        const int64_t at = g.positions.count - 1 - (p + d * lane.stride);
         int64_t offset[F::IN];
         g.positions.at<Linear>(at, offset);
 #pragma unroll
