@@ -66,7 +66,7 @@ static void memory__packs_by_hand_made_lives(void **state)
     size_t offset[3];
     assert_int_equal(wf_memory_pack(3, bytes, first, last, offset), 704);
     assert_int_equal(offset[0], offset[1]);
-    assert_int_equal(wf_memory_live(3, bytes, first, last, 6), 704);
+    assert_int_equal(wf_memory_live(3, bytes, first, last, 6, NULL), 704);
 }
 
 static void memory__arena_is_within_a_percent_of_the_lower_bound(void **state)

@@ -1,6 +1,8 @@
 /* plan: what each rank will hold, send and do, from the plans alone. Nothing runs. */
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/once.h"
@@ -39,36 +41,26 @@ static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank 
     return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
 }
 
-/* What somebody set as the limit is held against every rank. */
-static bool check_limit(const struct look *look, struct wf_err *err)
-{
-    const struct wf_job *const job = look->job;
-    const struct wf_choose ask = wf_job_choose(job);
-    size_t most = 0;
-    int rank = 0;
-    for (int i = 0; i < look->survey->n_ranks; i++) {
-        const struct wf_survey_rank *const r = &look->survey->ranks[i];
-        if (r->arena_bytes + param_bytes(job, r) <= most)
-            continue;
-        most = r->arena_bytes + param_bytes(job, r);
-        rank = i;
-    }
-    if (!ask.limit || most <= ask.limit)
-        return true;
-    struct wf_arena *const arena = &job->cli->arena;
-    const struct wf_plan_options options = wf_job_plan_options(job);
-    return wf_err_set(err, WF_ERR_FIT, "mesh %s: rank %d needs %s, memory.limit is %s: %s",
-                      wf_mesh_print(arena, &job->mesh), rank, wf_text_bytes(arena, (double)most),
-                      wf_text_bytes(arena, (double)ask.limit),
-                      wf_mesh_advice(arena, job->graph, &options, &ask));
-}
-
 static double slowest(const struct wf_survey *s)
 {
     double seconds = 0;
     for (int i = 0; i < s->n_ranks; i++)
         seconds = s->ranks[i].seconds > seconds ? s->ranks[i].seconds : seconds;
     return seconds;
+}
+
+/* What the limit made the planner ask for; a value may be asked for more than once. */
+static const char *name_of(const struct wf_scheme *s, int i)
+{
+    return s->graph->values[s->again[i].value]->name;
+}
+
+static bool is_first_of_its_name(const struct wf_scheme *s, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strcmp(name_of(s, k), name_of(s, i)) == 0)
+            return false;
+    return true;
 }
 
 /* --- for programs --- */
@@ -97,10 +89,15 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "flops", r->flops);
         cJSON_AddNumberToObject(one, "seconds", r->seconds);
         cJSON_AddNumberToObject(one, "compute_seconds", r->compute_seconds);
+        cJSON_AddNumberToObject(one, "again_seconds", r->again_seconds);
         cJSON_AddNumberToObject(one, "references", r->references);
         cJSON_AddItemToArray(all, one);
     }
     cJSON_AddNumberToObject(json, "step_seconds", slowest(look->survey));
+    cJSON *const again = cJSON_AddArrayToObject(json, "made_again");
+    for (int i = 0; i < job->scheme->n_again; i++)
+        if (is_first_of_its_name(job->scheme, i))
+            cJSON_AddItemToArray(again, cJSON_CreateString(name_of(job->scheme, i)));
     if (look->steps)
         cJSON_AddStringToObject(json, "explain", look->steps);
     return wf_cli_print_json(job->cli, json, err);
@@ -254,6 +251,22 @@ static const char *title_of(const struct wf_job *job)
                            wf_dtype_name(job->graph->options.compute));
 }
 
+static void print_again(const struct look *look)
+{
+    const struct wf_scheme *const s = look->job->scheme;
+    struct wf_arena *const arena = &look->job->cli->arena;
+    double seconds = 0;
+    int count = 0;
+    for (int i = 0; i < look->survey->n_ranks; i++)
+        seconds = fmax(seconds, look->survey->ranks[i].again_seconds);
+    for (int i = 0; i < s->n_again; i++)
+        count += is_first_of_its_name(s, i);
+    if (count > 0)
+        (void)printf("\nmade again for memory.limit: %d results, about %s of the step (--explain "
+                     "marks them)\n",
+                     count, wf_text_seconds(arena, seconds));
+}
+
 static void print_text(const struct look *look)
 {
     const struct wf_job *const job = look->job;
@@ -264,6 +277,7 @@ static void print_text(const struct look *look)
                  wf_text_flops(arena, wf_job_flops(job->graph)),
                  wf_text_seconds(arena, slowest(look->survey)));
     print_ranks(look);
+    print_again(look);
     if (look->steps)
         (void)printf("\nrank %d\n%s", (int)look->explained, look->steps);
 }
@@ -335,7 +349,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (ok && cli->speaks) { /* one rank can make the plans of all */
         struct look look = { .job = job };
         ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
-             look_init(&look, err) && check_limit(&look, err) && print(&look, err);
+             look_init(&look, err) && print(&look, err);
         wf_survey_free(look.survey);
     }
     if (cli->world)
@@ -359,8 +373,9 @@ const struct wf_command wf_command_plan = {
         "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--svg FILE] [--sweep] [--json]",
     .notes =
         "--sweep plans images of several sides over several numbers of ranks, with the mesh that\n"
-        "the cost model chooses for each; --sides and --over say which. memory.limit refuses plans\n"
-        "of which a rank needs more (exit 3) and says what would fit.",
+        "the cost model chooses for each; --sides and --over say which. With memory.limit\n"
+        "results are made again in the backward pass until every rank fits; what cannot be made to\n"
+        "fit is refused (exit 3) with what would.",
     .flags = flags,
     .config_at = 1,
     .run = run,

@@ -35,6 +35,15 @@ bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device
                       name, device->name);
 }
 
+size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *device)
+{
+    const size_t limit = (size_t)wf_options_int(o, "memory.limit");
+    const size_t least = (size_t)4 << 20, most = (size_t)512 << 20;
+    if (wf_device_is_host(device) || limit == 0)
+        return 0;
+    return limit / 128 < least ? least : limit / 128 > most ? most : limit / 128;
+}
+
 bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, struct wf_comm *comm,
                  struct wf_context **context, struct wf_err *err)
 {
@@ -46,6 +55,7 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
         .deterministic = repeats != WF_REPEATS_NEARLY,
         .exact = repeats == WF_REPEATS_ON_ANY_MESH,
         .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
+        .workspace = wf_cli_workspace(o, device),
         .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
         .cache = wf_options_text(o, "run.cache"),
     };

@@ -15,6 +15,11 @@ const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err 
 [[nodiscard]] bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device,
                                     enum wf_dtype *compute, struct wf_err *err);
 
+/* What a kernel's scratch may take beyond the estimate that plans are made with before the device is
+ * there: a small part of memory.limit, which is set aside for it; 0: no limit, or nothing to
+ * estimate. */
+size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *device);
+
 /* Collective. Each rank opens its device; fails on all where it fails on one. The caller closes it
  * (wf_device_close) after everything that ran on it. */
 [[nodiscard]] bool wf_cli_open(const struct wf_options *o, const struct wf_device *device,

@@ -13,6 +13,7 @@
 #include "cli/bench.h"
 #include "cli/text.h"
 #include "cli/device.h"
+#include "cli/once.h"
 #include "ops/build.h"
 #include "ops/op.h"
 #include "train/reduction.h"
@@ -359,7 +360,7 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
     if (!wf_job_find_link(job, err))
         return false;
     job->scheme = wf_scheme_new(job->graph, &mesh, &options, err);
-    return job->scheme != NULL;
+    return job->scheme && (job->files.any_size || wf_job_check_limit(job, job->scheme, err));
 }
 
 struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err)
@@ -410,6 +411,9 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .no_overlap = strcmp(overlap, "never") == 0,
         .split_always = strcmp(overlap, "always") == 0,
         .bucket_bytes = (size_t)wf_options_int(o, "comm.bucket"),
+        .limit = (size_t)wf_options_int(o, "memory.limit"),
+        .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->graph)) +
+                wf_cli_workspace(o, job->device),
         .link_bytes_per_second = (double)wf_options_int(o, "comm.bandwidth"),
         .link_seconds = 1e-6 * wf_options_real(o, "comm.latency"),
         .ahead = true,

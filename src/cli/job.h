@@ -31,7 +31,8 @@ struct wf_job_files {
     enum wf_sync sync;   /* other than allreduce: `train` alone */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the options say */
     int64_t size[WF_AXES];
-    bool begun; /* a checkpoint has the weights: model.weights is not read again */
+    bool begun;    /* a checkpoint has the weights: model.weights is not read again */
+    bool any_size; /* planned also where memory.limit has no room for it */
 };
 struct wf_run;
 
@@ -92,6 +93,10 @@ struct wf_network wf_job_network(const struct wf_job *job);
 [[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
 /* What a mesh for this job is chosen by. */
 struct wf_choose wf_job_choose(const struct wf_job *job);
+
+/* Refuses a scheme of this job that memory.limit has no room for, and says what would have. */
+[[nodiscard]] bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,
+                                      struct wf_err *err);
 
 /* The plan options of this job. */
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job);

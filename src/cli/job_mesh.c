@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/units.h"
+#include "cli/device.h"
 #include "cli/job.h"
 #include "cli/once.h"
 
@@ -92,7 +93,25 @@ struct wf_choose wf_job_choose(const struct wf_job *job)
     const size_t params = wf_plan_weight_count(job->graph);
     return (struct wf_choose){ .ranks = job->ranks,
                                .limit = (size_t)wf_options_int(job->cli->options, "memory.limit"),
-                               .more = wf_job_optim_bytes(job, params) };
+                               .more = wf_job_optim_bytes(job, params) +
+                                       wf_cli_workspace(job->cli->options, job->device) };
+}
+
+bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,
+                        struct wf_err *err)
+{
+    const struct wf_choose ask = wf_job_choose(job);
+    if (!ask.limit || scheme->bytes <= ask.limit)
+        return true;
+    struct wf_arena *const arena = &job->cli->arena;
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    return wf_err_set(err, WF_ERR_FIT,
+                      "mesh %s: a rank needs %s with everything made again that can be, and "
+                      "memory.limit is %s: raise it to %zu, or %s",
+                      wf_mesh_print(arena, &scheme->mesh),
+                      wf_text_bytes(arena, (double)scheme->bytes),
+                      wf_text_bytes(arena, (double)ask.limit), scheme->bytes,
+                      wf_mesh_advice(arena, job->graph, &options, &ask));
 }
 
 struct wf_mesh wf_job_step_mesh(const struct wf_job *job)

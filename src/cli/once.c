@@ -30,8 +30,10 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
                       const struct wf_plan_options *given, struct wf_err *err)
 {
-    const struct wf_plan_options options = given ? *given : wf_job_plan_options(once->job);
+    struct wf_plan_options options = given ? *given : wf_job_plan_options(once->job);
     const bool is_own = mesh != &once->job->mesh || given;
+    if (mesh != &once->job->mesh) /* what a job is held against has to be right, not small */
+        options.limit = 0;
     if (is_own)
         once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
     once->scheme = is_own ? once->own : once->job->scheme;

@@ -513,7 +513,8 @@ const struct wf_option wf_option_table[] = {
 
     { .key = "memory.limit",
       .help =
-          "bytes that a rank may take: --mesh auto and plan refuse more, predict cuts its windows by it",
+          "bytes that a rank may take: training makes results again until it fits, or is refused; "
+          "predict cuts its windows by it",
       .type = WF_OPTION_BYTES,
       .min = 1,
       .max = 1e18,

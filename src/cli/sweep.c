@@ -115,7 +115,9 @@ static bool make_point(const struct sweep *s, int ranks, int64_t side, struct wf
     *p = (struct wf_sweep_point){
         .side = side, .ranks = ranks, .peak = (double)NAN, .measured = (double)NAN
     };
-    struct wf_job_files files = { .count = 2 + s->config.dims, .size = { 1, s->config.in } };
+    struct wf_job_files files = { .count = 2 + s->config.dims,
+                                  .size = { 1, s->config.in },
+                                  .any_size = true };
     for (int i = 0; i < s->config.dims; i++)
         files.size[2 + i] = side;
     char text[16];

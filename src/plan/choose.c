@@ -9,7 +9,6 @@
 
 enum {
     TRIED = 8,         /* candidates that are planned */
-    LOOKED_AT = 4,     /* ranks of a candidate that are planned */
     LARGE = 64,        /* ranks: beyond, half as many of both */
     RIM_WEIGHT = 8,    /* what an element of the rim costs, in elements of the part */
     MOST_RANKS = 2048, /* where advice stops to look */
@@ -95,8 +94,7 @@ static int64_t owned_count(const struct wf_scheme *s, int rank)
     return count;
 }
 
-/* Ranks that stand for all: the one with the largest part, the one in the middle, both ends. */
-static void pick_ranks(const struct wf_scheme *s, int ranks[LOOKED_AT])
+void wf_typical_ranks(const struct wf_scheme *s, int ranks[WF_TYPICAL_RANKS])
 {
     int at[WF_MESH_AXES], largest = 0;
     int64_t most = -1;
@@ -121,13 +119,13 @@ static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *opt
     struct wf_scheme *const s = wf_scheme_new(g, &out->mesh, options, err);
     if (!s)
         return false;
-    int ranks[LOOKED_AT];
+    int ranks[WF_TYPICAL_RANKS];
     struct wf_memo memo = { 0 };
-    pick_ranks(s, ranks);
+    wf_typical_ranks(s, ranks);
     out->seconds = 0;
     out->bytes = 0;
     bool ok = true;
-    const int count = ask->ranks > LARGE ? LOOKED_AT / 2 : LOOKED_AT;
+    const int count = ask->ranks > LARGE ? WF_TYPICAL_RANKS / 2 : WF_TYPICAL_RANKS;
     for (int i = 0; ok && i < count; i++) {
         struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &memo, err);
         ok = plan != NULL;

@@ -28,6 +28,10 @@ struct wf_choice {
     size_t bytes;   /* of the rank that needs most */
 };
 
+/* Ranks that stand for all: the one with the largest part, the one in the middle, both ends. */
+enum { WF_TYPICAL_RANKS = 4 };
+void wf_typical_ranks(const struct wf_scheme *scheme, int ranks[WF_TYPICAL_RANKS]);
+
 /* Fails with WF_ERR_FIT where no mesh of so many ranks can be or fits, and says what would. */
 [[nodiscard]] bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,
                                   const struct wf_choose *ask, struct wf_choice *choice,

@@ -17,7 +17,8 @@ struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind
     struct wf_plan *plan = p->plan;
     WF_GROW(plan->steps, p->room_steps, (size_t)plan->n_steps);
     struct wf_step *s = &plan->steps[plan->n_steps++];
-    *s = (struct wf_step){ .kind = kind, .node = node, .scratch = -1, .which = -1 };
+    *s =
+        (struct wf_step){ .kind = kind, .node = node, .item = p->item, .scratch = -1, .which = -1 };
     return s;
 }
 
@@ -212,12 +213,13 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
 static bool emit_chain(struct wf_planner *p, const struct wf_chain *chain, struct wf_err *err)
 {
     for (int i = 0; i < chain->count; i++) {
+        p->item = chain->first + i;
         wf_planner_end_sums_before(p, chain->first + i);
         if (!emit_item(p, chain->first + i, chain->inner[i], err))
             return false;
     }
     for (int i = 0; i < chain->count; i++) {
-        const int item = chain->first + i;
+        const int item = p->item = chain->first + i;
         struct wf_region rims[WF_SUBTRACT_MAX];
         const int n =
             wf_region_subtract(wf_geometry_work(p->geo, p->rank, item), chain->inner[i], rims);
@@ -255,6 +257,7 @@ static bool is_for_the_end(const struct wf_planner *p, int item)
 
 static bool emit_one(struct wf_planner *p, int item, struct wf_err *err)
 {
+    p->item = item;
     wf_planner_end_before(p, item);
     if (!emit_item(p, item, wf_geometry_work(p->geo, p->rank, item), err))
         return false;
@@ -280,10 +283,12 @@ static bool emit_items(struct wf_planner *p, struct wf_arena *scratch, struct wf
         if (!ok)
             return false;
     }
+    p->item = -1;
     wf_planner_end_all(p);
     for (int i = 0; i < n_late; i++)
         if (!emit_one(p, late[i], err))
             return false;
+    p->item = -1;
     return true;
 }
 

@@ -5,6 +5,13 @@
 #include "ops/op.h"
 #include "plan/plan.h"
 
+enum { SHOWN = 256 }; /* of the fullest moment, what is at least such a part of it */
+
+static bool is_live(const struct wf_buffer *b, int step)
+{
+    return b->store == WF_STORE_ARENA && b->first >= 0 && b->first <= step && step <= b->last;
+}
+
 static void print_region(FILE *f, const struct wf_region *r)
 {
     (void)fputc('[', f);
@@ -66,7 +73,31 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         print_slot(f, p, &s->in[k]);
     for (int i = 0; i < s->n_folds; i++)
         (void)fprintf(f, " (%s on the way)", s->folds[i].node->op->name);
-    (void)fputs(s->again ? " (again)\n" : "\n", f);
+    (void)fputs(wf_step_is_asked_for(p, s) ? " (again, for the limit)\n"
+                : s->again                 ? " (again)\n"
+                                           : "\n",
+                f);
+}
+
+/* What is live at the fullest moment: what a smaller step would have to do without. */
+static void print_fullest(FILE *f, const struct wf_plan *p)
+{
+    size_t live = 0, most = 0;
+    int peak = 0;
+    for (int s = 0; s <= p->n_steps; s++, live = 0) {
+        for (int i = 0; i < p->n_buffers; i++)
+            if (is_live(&p->buffers[i], s))
+                live += p->buffers[i].bytes;
+        if (live > most) {
+            most = live;
+            peak = s;
+        }
+    }
+    (void)fprintf(f, "fullest at step %d:", peak);
+    for (int i = 0; i < p->n_buffers; i++)
+        if (is_live(&p->buffers[i], peak) && p->buffers[i].bytes >= most / SHOWN)
+            (void)fprintf(f, " %s:%zu", p->buffers[i].name, p->buffers[i].bytes);
+    (void)fputc('\n', f);
 }
 
 char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
@@ -79,6 +110,7 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
                   "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
                   p->rank, p->scheme->geometry.n_ranks, wf_mesh_print(arena, &p->scheme->mesh),
                   p->n_steps, p->arena_bytes, p->live_bytes);
+    print_fullest(f, p);
     for (int s = 0; s < p->n_steps; s++) {
         (void)fprintf(f, "%4d ", s);
         print_step(f, p, &p->steps[s]);

@@ -6,7 +6,7 @@
 
 static struct wf_region *at_instance(struct wf_geometry *geo, struct wf_region *of, int rank, int i)
 {
-    return &of[(size_t)rank * (size_t)geo->program->n_instances + (size_t)i];
+    return &of[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)i];
 }
 
 struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input)
@@ -105,7 +105,7 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
 static void place_item(struct wf_geometry *geo, int rank, int item)
 {
     const struct wf_item *it = &geo->program->items[item];
-    geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item] =
+    geo->work[wf_geometry_row(geo, rank) * (size_t)geo->program->n_items + (size_t)item] =
         geo->is_windowed ? place_in_window(geo, item) : place_in_mesh(geo, rank, item);
     for (int k = 0; k < it->node->n_in; k++) {
         if (it->in[k] < 0)
@@ -248,7 +248,6 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
     geo->fetches = wf_arena_array(arena, p->n_instances, struct wf_fetch);
     for (int i = 0; i < p->n_instances; i++) {
         const struct wf_value *v = p->instances[i].value;
-        geo->fetch_of[i] = -1;
         c.count = 0;
         for (int r = 0; r < geo->n_ranks && !v->everywhere; r++) {
             struct wf_region missing[WF_SUBTRACT_MAX];
@@ -269,8 +268,6 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
         index_transfers(arena, f, geo->n_ranks);
         geo->fetch_of[i] = geo->n_fetches++;
     }
-    for (int i = 0; i < p->n_items; i++)
-        geo->first_before[i] = -1;
     for (int f = geo->n_fetches - 1; f >= 0; f--) {
         int *const first = &geo->first_before[geo->fetches[f].before];
         geo->fetches[f].next_before = *first;
@@ -290,30 +287,46 @@ static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
     return mask;
 }
 
+static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
+{
+    const struct wf_program *const p = geo->program;
+    const size_t ranks = geo->only < 0 ? (size_t)geo->n_ranks : 1;
+    geo->work = wf_arena_array(arena, ranks * (size_t)p->n_items, struct wf_region);
+    geo->have = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
+    geo->box = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
+    geo->fetch_of = wf_arena_array(arena, p->n_instances, int);
+    geo->first_before = wf_arena_array(arena, p->n_items, int);
+    geo->reduce = wf_arena_array(arena, p->n_items, unsigned);
+    for (int i = 0; i < p->n_instances; i++)
+        geo->fetch_of[i] = -1;
+    for (int i = 0; i < p->n_items; i++)
+        geo->first_before[i] = -1;
+}
+
 bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const struct wf_graph *g,
                       const struct wf_program *program, const struct wf_mesh *mesh,
-                      const struct wf_region *window, struct wf_err *err)
+                      const struct wf_geometry_options *options, struct wf_err *err)
 {
-    *geo = (struct wf_geometry){ .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh) };
-    if (window) {
+    *geo = (struct wf_geometry){
+        .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh), .only = options->only
+    };
+    if (options->window) {
         WF_BUG_ON(geo->n_ranks != 1 || g->n_updates, "a window of %d ranks, %zu updates",
                   geo->n_ranks, g->n_updates);
         geo->is_windowed = true;
-        geo->window = *window;
+        geo->window = *options->window;
     }
     if (!wf_layout_init(arena, &geo->layout, g, mesh, err))
         return false;
-    const size_t ranks = (size_t)geo->n_ranks;
-    geo->work = wf_arena_array(arena, ranks * (size_t)program->n_items, struct wf_region);
-    geo->have = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
-    geo->box = wf_arena_array(arena, ranks * (size_t)program->n_instances, struct wf_region);
-    geo->fetch_of = wf_arena_array(arena, program->n_instances, int);
-    geo->first_before = wf_arena_array(arena, program->n_items, int);
-    geo->reduce = wf_arena_array(arena, program->n_items, unsigned);
-    for (int r = 0; r < geo->n_ranks; r++)
-        place_rank(geo, r);
+    take_memory(arena, geo);
     for (int i = 0; i < program->n_items; i++)
         geo->reduce[i] = reduce_axes(&geo->layout, program->items[i].node);
+    if (geo->only >= 0) {
+        place_rank(geo, geo->only);
+        return true;
+    }
+    for (int r = 0; r < geo->n_ranks; r++)
+        place_rank(geo, r);
     find_fetches(arena, geo);
     return true;
 }

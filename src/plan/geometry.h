@@ -44,9 +44,10 @@ struct wf_geometry {
     const struct wf_program *program;
     struct wf_layout layout;
     int n_ranks;
+    int only; /* the one rank that is looked at, without what travels; -1: all of them */
     bool is_windowed;
     struct wf_region window;
-    struct wf_region *work; /* [rank * n_items + item] */
+    struct wf_region *work; /* [rank * n_items + item]; rank 0 where there is only one */
     struct wf_region *have; /* [rank * n_instances + instance] */
     struct wf_region *box;  /* [rank * n_instances + instance] */
     struct wf_fetch *fetches;
@@ -56,10 +57,14 @@ struct wf_geometry {
     unsigned *reduce;  /* per item: mask of mesh axes over which its outputs are summed */
 };
 
+struct wf_geometry_options {
+    const struct wf_region *window; /* or NULL */
+    int only;                       /* a rank, or -1 */
+};
 [[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,
                                     const struct wf_graph *g, const struct wf_program *program,
-                                    const struct wf_mesh *mesh, const struct wf_region *window,
-                                    struct wf_err *err);
+                                    const struct wf_mesh *mesh,
+                                    const struct wf_geometry_options *options, struct wf_err *err);
 
 /* What the rank owns of a value: its share of the mesh, or the window of an output. */
 struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
@@ -68,19 +73,25 @@ struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
 /* The region of an item's input that a rank reads, inside the image. */
 struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input);
 
+static inline size_t wf_geometry_row(const struct wf_geometry *geo, int rank)
+{
+    return geo->only < 0 ? (size_t)rank : 0;
+}
 static inline struct wf_region wf_geometry_work(const struct wf_geometry *geo, int rank, int item)
 {
-    return geo->work[(size_t)rank * (size_t)geo->program->n_items + (size_t)item];
+    return geo->work[wf_geometry_row(geo, rank) * (size_t)geo->program->n_items + (size_t)item];
 }
 static inline struct wf_region wf_geometry_have(const struct wf_geometry *geo, int rank,
                                                 int instance)
 {
-    return geo->have[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
+    return geo
+        ->have[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)instance];
 }
 static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, int rank,
                                                int instance)
 {
-    return geo->box[(size_t)rank * (size_t)geo->program->n_instances + (size_t)instance];
+    return geo
+        ->box[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)instance];
 }
 
 #endif

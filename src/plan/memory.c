@@ -123,8 +123,8 @@ static int by_peak(const void *a, const void *b, void *arg)
     return is_at_peak(p, x) ? by_life(a, b, arg) : by_size(a, b, arg);
 }
 
-static size_t live_bytes(int n, const size_t bytes[], const int first[], const int last[],
-                         int steps, int *peak)
+size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps,
+                      int *peak)
 {
     size_t *change = calloc((size_t)steps + 2, sizeof *change);
     WF_BUG_ON(!change, "out of memory");
@@ -135,19 +135,14 @@ static size_t live_bytes(int n, const size_t bytes[], const int first[], const i
     size_t live = 0, most = 0;
     for (int s = 0; s <= steps; s++) {
         live += change[s];
-        if (live > most) {
-            most = live;
+        if (live <= most)
+            continue;
+        most = live;
+        if (peak)
             *peak = s;
-        }
     }
     free(change);
     return most;
-}
-
-size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps)
-{
-    int peak;
-    return live_bytes(n, bytes, first, last, steps, &peak);
 }
 
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
@@ -167,7 +162,7 @@ size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int 
         p.order[i] = i;
         steps = last[i] > steps ? last[i] : steps;
     }
-    const size_t bound = live_bytes(n, bytes, first, last, steps, &p.peak);
+    const size_t bound = wf_memory_live(n, bytes, first, last, steps, &p.peak);
     size_t best = SIZE_MAX;
     for (size_t o = 0; o < sizeof orders / sizeof *orders && best > bound; o++) {
         qsort_r(p.order, (size_t)n, sizeof *p.order, orders[o], &p);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/fit.h"
 #include "plan/planner.h"
 
 static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
@@ -41,8 +42,9 @@ static void find_gradients(struct wf_scheme *s)
     }
 }
 
-struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
-                                const struct wf_plan_options *options, struct wf_err *err)
+struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                 const struct wf_plan_options *options,
+                                 const struct wf_asked *asked, struct wf_err *err)
 {
     if (!wf_graph_ok(g, err))
         return NULL;
@@ -53,15 +55,34 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
     s->options = *options;
     s->options.window = NULL; /* the geometry keeps it */
     s->costs = wf_costs_of(options);
-    s->program = wf_program_new(&s->arena, g, !options->no_recompute);
+    if (asked->n_again > 0) {
+        struct wf_again *const own = wf_arena_array(&s->arena, asked->n_again, struct wf_again);
+        memcpy(own, asked->again, (size_t)asked->n_again * sizeof *own);
+        s->again = own;
+        s->n_again = asked->n_again;
+    }
+    s->program = wf_program_new(&s->arena, g,
+                                &(struct wf_program_options){ .recompute = !options->no_recompute,
+                                                              .again = s->again,
+                                                              .n_again = s->n_again });
     find_gradients(s);
     if (find_kernels(s, err) &&
-        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh, options->window, err)) {
+        wf_geometry_init(
+            &s->arena, &s->geometry, g, s->program, mesh,
+            &(struct wf_geometry_options){ .window = options->window, .only = asked->only }, err)) {
         wf_scheme_fold(s);
         return s;
     }
     wf_scheme_free(s);
     return NULL;
+}
+
+struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                const struct wf_plan_options *options, struct wf_err *err)
+{
+    struct wf_scheme *const s =
+        wf_scheme_make(g, mesh, options, &(struct wf_asked){ .only = -1 }, err);
+    return s && options->limit && !options->window ? wf_scheme_fit(s, err) : s;
 }
 
 void wf_scheme_free(struct wf_scheme *scheme)
@@ -257,14 +278,26 @@ static void pack_arena(struct wf_plan *plan, struct wf_memo *memo)
     const struct lives l = gather_lives(&scratch, plan);
     const size_t *const offset = pack_lives(&scratch, memo, &l);
     plan->arena_bytes = offset[l.n];
-    plan->live_bytes = wf_memory_live(l.n, l.bytes, l.first, l.last, plan->n_steps);
+    plan->live_bytes = wf_memory_live(l.n, l.bytes, l.first, l.last, plan->n_steps, NULL);
     plan->store_bytes[WF_STORE_ARENA] = plan->arena_bytes;
     for (int i = 0; i < l.n; i++)
         plan->buffers[l.which[i]].offset = offset[i];
     wf_arena_release(&scratch);
 }
 
-static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err *err)
+/* What runs has to fit; what is only looked at may show by how much it does not. */
+static bool check_limit(const struct wf_plan *plan, struct wf_err *err)
+{
+    const size_t limit = plan->scheme->options.limit;
+    return !limit || wf_plan_total_bytes(plan) <= limit ||
+           wf_err_set(
+               err, WF_ERR_FIT,
+               "rank %d needs %zu bytes and memory.limit is %zu: raise it, or use more ranks "
+               "or a smaller image",
+               plan->rank, wf_plan_total_bytes(plan), limit);
+}
+
+static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, struct wf_err *err)
 {
     const struct wf_scheme *const scheme = plan->scheme;
     const struct wf_program *const program = scheme->program;
@@ -292,9 +325,11 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
         find_lives(plan);
         note_values(&p);
         reserve_ahead(&p);
-        pack_arena(plan, memo);
         wf_cost_plan(plan);
-        ok = wf_plan_check(plan, err);
+    }
+    if (ok && !outline) {
+        pack_arena(plan, memo);
+        ok = wf_plan_check(plan, err) && (memo || check_limit(plan, err));
     }
     free(p.buckets);
     wf_arena_release(&work);
@@ -302,7 +337,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, struct wf_err 
 }
 
 static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
-                                 struct wf_context *context, struct wf_memo *memo,
+                                 struct wf_context *context, struct wf_memo *memo, bool outline,
                                  struct wf_err *err)
 {
     WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
@@ -316,7 +351,7 @@ static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
     plan->ahead = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
     plan->param_at = wf_arena_array(&plan->arena, scheme->graph->n_values, size_t);
     lay_weights(plan, scheme->graph);
-    if (fill_plan(plan, memo, err))
+    if (fill_plan(plan, memo, outline, err))
         return plan;
     wf_plan_free(plan);
     return NULL;
@@ -325,18 +360,24 @@ static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
 struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
                                struct wf_err *err)
 {
-    return make_plan(scheme, rank, NULL, memo, err);
+    return make_plan(scheme, rank, NULL, memo, false, err);
+}
+
+struct wf_plan *wf_plan_outline(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
+                                struct wf_err *err)
+{
+    return make_plan(scheme, rank, NULL, memo, true, err);
 }
 
 struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
                                struct wf_err *err)
 {
-    return make_plan(scheme, rank, context, NULL, err);
+    return make_plan(scheme, rank, context, NULL, false, err);
 }
 
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err)
 {
-    return make_plan(scheme, rank, NULL, NULL, err);
+    return make_plan(scheme, rank, NULL, NULL, false, err);
 }
 
 void wf_plan_free(struct wf_plan *plan)
@@ -358,4 +399,18 @@ size_t wf_plan_param_bytes(const struct wf_plan *plan)
 {
     return plan->store_bytes[WF_STORE_PARAM] + plan->store_bytes[WF_STORE_GRAD] +
            plan->store_bytes[WF_STORE_STATE];
+}
+
+bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step)
+{
+    const struct wf_scheme *const s = plan->scheme;
+    if (step->item < 0 || !step->node || s->program->items[step->item].wanted_by == step->node)
+        return false;
+    const struct wf_item *const item = &s->program->items[step->item];
+    for (int i = 0; i < s->n_again; i++)
+        for (int o = 0; o < item->node->n_out; o++)
+            if (s->again[i].value == item->node->out[o]->id &&
+                s->again[i].node == item->wanted_by->id)
+                return true;
+    return false;
 }

@@ -40,6 +40,10 @@ struct wf_plan_options {
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
     size_t bucket_bytes;
+    /* Bytes that a rank may take; 0: any number. The planner then makes results again, the cheapest
+     * first, until every rank fits (fit.h); what cannot be made to fit comes out as small as it gets.
+     * `more` are bytes of each rank that no plan knows of, such as the optimiser's. */
+    size_t limit, more;
     /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
     double link_bytes_per_second, link_seconds;
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
@@ -60,6 +64,9 @@ struct wf_scheme {
     const struct wf_graph *graph;
     struct wf_mesh mesh;
     struct wf_plan_options options;
+    const struct wf_again *again; /* what the limit made the planner ask for */
+    int n_again;
+    size_t bytes; /* of the rank that takes most; 0: there was no limit to hold it against */
     struct wf_program *program;
     struct wf_geometry geometry;
     struct wf_costs costs;
@@ -110,6 +117,7 @@ struct wf_step_fold {
 struct wf_step {
     enum wf_step_kind kind;
     const struct wf_node *node; /* the item it belongs to, or NULL */
+    int item;                   /* of the program, or -1 */
     bool again;                 /* a recomputation */
     int n_in, n_out;
     struct wf_slot *in, *out; /* in: the node's inputs, and behind them those of folded ones */
@@ -181,6 +189,7 @@ struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *
 void wf_scheme_fold(struct wf_scheme *scheme);
 void wf_scheme_free(struct wf_scheme *scheme);
 
+/* Fails with WF_ERR_FIT where the rank does not fit into options.limit. */
 struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);
 /* The same with the device at hand, so that it can be run; borrows the context (target.h). */
 struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
@@ -191,6 +200,9 @@ void wf_plan_free(struct wf_plan *plan);
 struct wf_memo;
 struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
                                struct wf_err *err);
+
+/* Whether the step makes something again that the limit made the planner ask for. */
+bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step);
 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);
@@ -207,7 +219,8 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *plan);
 /* Offsets for intervals that share one store: returns the bytes needed, fills offset[]. */
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
                       size_t offset[]);
-/* Most bytes live at once. */
-size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps);
+/* Most bytes live at once; *peak (or NULL): the first step at which that is so. */
+size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps,
+                      int *peak);
 
 #endif

@@ -11,6 +11,7 @@ struct wf_planner {
     const struct wf_program *program;
     const struct wf_device *device;
     int rank, threads;
+    int item; /* that is being emitted, or -1 */
     const struct wf_plan_options *options;
     struct wf_memo *memo;                  /* the plan is to be looked at; NULL: it runs */
     const struct wf_kernel *const *kernel; /* per item */
@@ -71,6 +72,19 @@ void wf_cost_plan(struct wf_plan *plan);
 
 /* prepare.c: makes the step's kernel ready, or finds its scratch only. */
 [[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
+
+/* plan.c: a scheme as it is, whether it fits or not. */
+struct wf_asked {
+    const struct wf_again *again;
+    int n_again;
+    int only; /* the rank that alone is looked at, by an outline; -1: none */
+};
+struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                 const struct wf_plan_options *options,
+                                 const struct wf_asked *asked, struct wf_err *err);
+/* A sketch that is neither packed nor checked: steps, and lives of buffers. */
+struct wf_plan *wf_plan_outline(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
+                                struct wf_err *err);
 
 int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes,
                           const char *name);

@@ -12,12 +12,15 @@ enum {
 struct maker {
     struct wf_arena *arena;
     const struct wf_graph *g;
+    const struct wf_program_options *options;
     struct wf_program *p;
-    bool *live;   /* per node: something depends on it */
-    bool *kept;   /* per value: a backward item reads it as it is */
-    bool *cheap;  /* per value: may be made again (P2) */
-    int *current; /* per value: its newest instance, or -1 */
-    int *used_at; /* per instance: item of the newest use or making */
+    const struct wf_node *wanted_by; /* the node whose turn it is */
+    int began;                       /* the first item of that turn */
+    bool *live;                      /* per node: something depends on it */
+    bool *kept;                      /* per value: a backward item reads it as it is */
+    bool *cheap;                     /* per value: may be made again (P2) */
+    int *current;                    /* per value: its newest instance, or -1 */
+    int *used_at;                    /* per instance: item of the newest use or making */
     size_t room_items, room_instances, room_used;
 };
 
@@ -37,6 +40,11 @@ static bool is_free(const struct wf_value *v)
 {
     return v->kind != WF_TEMP || (v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] == 1 &&
                                   !is_again_possible(v));
+}
+
+bool wf_program_may_repeat(const struct wf_value *v)
+{
+    return v->producer && !v->producer->backward && !wf_op_sums_over(v->producer) && !is_free(v);
 }
 
 static void mark_live(struct maker *m)
@@ -119,6 +127,17 @@ static int add_instance(struct maker *m, const struct wf_value *v, int item)
 
 static void add_item(struct maker *m, const struct wf_node *n);
 
+/* Asked for by name, and not there yet in this turn. */
+static bool is_asked_for(const struct maker *m, const struct wf_value *v, int newest)
+{
+    if (m->used_at[newest] >= m->began)
+        return false;
+    for (int i = 0; i < m->options->n_again; i++)
+        if (m->options->again[i].value == v->id && m->options->again[i].node == m->wanted_by->id)
+            return true;
+    return false;
+}
+
 /* The instance of v that an item added now should read. */
 static int instance_for_use(struct maker *m, const struct wf_value *v)
 {
@@ -127,7 +146,7 @@ static int instance_for_use(struct maker *m, const struct wf_value *v)
     if (i < 0) {
         WF_BUG_ON(v->kind == WF_TEMP, "'%s' is used before it is made", v->name);
         i = add_instance(m, v, -1);
-    } else if (m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) {
+    } else if ((m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) || is_asked_for(m, v, i)) {
         add_item(m, v->producer);
         i = m->current[v->id];
     }
@@ -152,7 +171,8 @@ static void add_item(struct maker *m, const struct wf_node *n)
     for (int o = 0; o < n->n_out; o++)
         out[o] = add_instance(m, n->out[o], item);
     WF_GROW(p->items, m->room_items, (size_t)p->n_items);
-    p->items[p->n_items++] = (struct wf_item){ .node = n, .in = in, .out = out };
+    p->items[p->n_items++] =
+        (struct wf_item){ .node = n, .wanted_by = m->wanted_by, .in = in, .out = out };
 }
 
 /* Moves a grown heap array into the arena. */
@@ -174,9 +194,10 @@ static void keep(struct maker *m, const struct wf_value *v)
     m->p->instances[i].keep = true;
 }
 
-struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g, bool recompute)
+struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,
+                                  const struct wf_program_options *options)
 {
-    struct maker m = { .arena = arena, .g = g };
+    struct maker m = { .arena = arena, .g = g, .options = options };
     m.p = wf_arena_one(arena, struct wf_program);
     m.live = wf_arena_array(arena, g->n_nodes, bool);
     m.kept = wf_arena_array(arena, g->n_values, bool);
@@ -187,16 +208,19 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
         m.current[i] = m.p->of_value[i] = -1;
     WF_GROW(m.used_at, m.room_used, 0);
     mark_live(&m);
-    if (recompute)
+    if (options->recompute)
         mark_cheap(&m);
     for (size_t i = 0; i < g->n_outputs; i++)
         m.cheap[g->outputs[i]->id] = false;
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->kind != WF_TEMP)
             m.p->of_value[i] = add_instance(&m, g->values[i], -1);
-    for (size_t i = 0; i < g->n_nodes; i++)
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        m.wanted_by = g->nodes[i];
+        m.began = m.p->n_items;
         if (m.live[i])
             add_item(&m, g->nodes[i]);
+    }
     for (size_t i = 0; i < g->n_outputs; i++)
         keep(&m, g->outputs[i]);
     for (size_t i = 0; i < g->n_updates; i++)

@@ -3,13 +3,17 @@
  *
  * An item runs a node once. Usually each node is one item, but a cheap node (normalise and activate,
  * concatenate, cast) may run several times: its result is thrown away after a use and made again
- * before the next distant one, in the backward pass above all. So a value may exist more than once:
- * each making of it is an instance, and everything later (regions, memory, messages) speaks of
- * instances. Nodes that nothing depends on are left out.
+ * before the next distant one, in the backward pass above all. Where memory is short (fit.c), the
+ * planner names dear ones as well: that value shall be made again for that node. So a value may exist
+ * more than once: each making of it is an instance, and everything later (regions, memory, messages)
+ * speaks of instances. Nodes that nothing depends on are left out.
  *
  * P1. An instance is made by exactly one item, before all items that use it; instances of inputs,
  *     parameters and states have no maker.
- * P2. A value is made again only when what it is made from is kept anyway, or is smaller than it.
+ * P2. A value is made again only when what it is made from is kept anyway, or is smaller than it, or
+ *     when the planner asked for it by name.
+ * P3. Only nodes of the forward pass run again, and none that sums: a sum is small and is kept, so
+ *     statistics and what follows from them are the same bits each time.
  */
 #ifndef WF_PLAN_PROGRAM_H
 #define WF_PLAN_PROGRAM_H
@@ -27,7 +31,8 @@ struct wf_instance {
 
 struct wf_item {
     const struct wf_node *node;
-    int *in; /* instances; -1 for an absent optional input */
+    const struct wf_node *wanted_by; /* itself, or the node in front of which it runs again */
+    int *in;                         /* instances; -1 for an absent optional input */
     int *out;
 };
 
@@ -39,6 +44,21 @@ struct wf_program {
     int *of_value; /* per value id: the instance that an output or state reads; -1: not made */
 };
 
-struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g, bool recompute);
+/* A value that is made again for a node, and for all that runs again for that node. */
+struct wf_again {
+    int value, node; /* ids */
+};
+
+struct wf_program_options {
+    bool recompute; /* cheap results, wherever that saves memory */
+    const struct wf_again *again;
+    int n_again;
+};
+
+struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,
+                                  const struct wf_program_options *options);
+
+/* P3: whether it can be asked for by name. */
+bool wf_program_may_repeat(const struct wf_value *v);
 
 #endif

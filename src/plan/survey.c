@@ -21,6 +21,9 @@ struct wf_survey_rank wf_survey_rank_of(const struct wf_plan *plan)
         .compute_seconds = plan->compute_seconds,
         .link_seconds = plan->link_seconds,
     };
+    for (int i = 0; i < plan->n_steps; i++)
+        if (wf_step_is_asked_for(plan, &plan->steps[i]))
+            r.again_seconds += plan->steps[i].seconds;
     for (int i = 0; i < plan->n_exchanges; i++)
         for (int m = 0; m < plan->exchanges[i].n_messages; m++) {
             const struct wf_plan_message *const message = &plan->exchanges[i].messages[m];

@@ -21,6 +21,7 @@ struct wf_survey_rank {
     size_t fetch_bytes, send_bytes, reduce_bytes;
     int steps, messages, references;
     double flops, seconds, compute_seconds, link_seconds;
+    double again_seconds; /* of compute_seconds: for what the limit made the planner make again */
 };
 
 struct wf_survey {

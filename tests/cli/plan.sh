@@ -52,10 +52,23 @@ json "j['step_seconds'] > 2 * $seconds"
 
 # memory: what fits is taken, what does not is refused with what would
 expect 0 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=8MiB --json
-json 'all(r["arena_bytes"] + r["param_bytes"] <= 8 << 20 for r in j["per_rank"])'
-refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=3MiB -- "4 ranks" "memory.limit" "use 8 ranks"
+json 'all(r["arena_bytes"] + r["param_bytes"] <= 8 << 20 for r in j["per_rank"]) and j["made_again"] == []'
+seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
+expect 0 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=3MiB --json
+json 'all(r["arena_bytes"] + r["param_bytes"] <= 3 << 20 for r in j["per_rank"])'
+json "len(j['made_again']) > 0 and j['per_rank'][0]['again_seconds'] > 0 and j['step_seconds'] > $seconds"
+expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=3MiB --explain
+prints "made again for memory.limit" "(again, for the limit)" "fullest at step"
+refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=1MB -- "4 ranks" "memory.limit" "use 16 ranks"
 refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=50K -- "smaller image"
-refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=3MiB -- "space=2x2" "use 8 ranks"
+refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=1MB -- "space=2x2" "raise it to" "use 16 ranks"
+# what is refused says the smallest that would do, and that does
+least=$(sed -n 's/.*raise it to \([0-9]*\),.*/\1/p' err)
+expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit="$least" --json
+json "all(r['arena_bytes'] + r['param_bytes'] <= $least for r in j['per_rank'])"
+refused 3 step a.yaml data.size=1,3,256,256 memory.limit=1MB -- "memory.limit"
+# one step with the limit against one without, on one rank
+expect 0 verify a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit="$least"
 refused 3 plan a.yaml data.size=1,3,64,64 --mesh auto --ranks 127 -- "127 ranks" "another number"
 
 expect 0 plan a.yaml --mesh space=2 --explain --rank 1

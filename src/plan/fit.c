@@ -1,0 +1,480 @@
+#include "plan/fit.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/op.h"
+#include "plan/choose.h"
+#include "plan/planner.h"
+
+enum {
+    /* What is above this part of the fullest moment is looked at: moments that are nearly as full
+     * have to be brought down with it. */
+    NEAR_PEAK = 32,
+    MANY = 8,     /* results that are small against what is too much are asked for together */
+    TRIES = 24,   /* plans for one improvement */
+    PRUNINGS = 3, /* times that pruning is tried, each with a little less room */
+};
+
+/* What costs less than this part of the step is not taken back: it is not worth the planning. */
+static const double worth_it = 1e-3;
+
+/* Something that could be made again: what lies idle between two uses. */
+struct candidate {
+    int value, node;        /* made again for the node */
+    int item;               /* that reads it then */
+    int from, to;           /* the steps during which it need not live */
+    size_t bytes;           /* on the rank that is looked at */
+    double gain;            /* bytes above the mark, over the steps */
+    double seconds;         /* for making it, and whatever else that needs */
+    struct wf_again *pairs; /* all that is asked for with it */
+    int n_pairs;
+};
+
+struct fit {
+    struct wf_scheme *full;   /* of all ranks */
+    struct wf_scheme *scheme; /* of the rank that is looked at alone */
+    struct wf_plan *plan;     /* its outline */
+    int rank;
+    struct wf_memo memo;
+    struct wf_arena arena; /* of what is known of the plan */
+    size_t *live;          /* per step: bytes of the arena */
+    size_t peak;
+    int *first_step, *last_step; /* per item */
+    double *seconds;             /* per node: one run of it */
+    /* What was asked for, in the order in which it was found. */
+    struct wf_again *again;
+    size_t n_again, room_again;
+};
+
+size_t wf_plan_total_bytes(const struct wf_plan *plan)
+{
+    return plan->arena_bytes + wf_plan_param_bytes(plan) + plan->scheme->options.more;
+}
+
+/* --- what is known of a plan --- */
+
+static void measure_live(struct fit *f)
+{
+    const struct wf_plan *const plan = f->plan;
+    f->live = wf_arena_array(&f->arena, plan->n_steps + 2, size_t);
+    for (int i = 0; i < plan->n_buffers; i++) {
+        const struct wf_buffer *const b = &plan->buffers[i];
+        if (b->store != WF_STORE_ARENA || b->first < 0)
+            continue;
+        f->live[b->first] +=
+            b->bytes; /* unsigned wrap-around makes the differences come out right */
+        f->live[b->last + 1] -= b->bytes;
+    }
+    f->peak = f->live[0];
+    for (int s = 1; s <= plan->n_steps; s++) {
+        f->live[s] += f->live[s - 1];
+        f->peak = f->live[s] > f->peak ? f->live[s] : f->peak;
+    }
+}
+
+/* Where each item stands among the steps; one without steps stands between its neighbours'. */
+static void find_steps(struct fit *f)
+{
+    const int n = f->scheme->program->n_items;
+    f->first_step = wf_arena_array(&f->arena, n + 1, int);
+    f->last_step = wf_arena_array(&f->arena, n + 1, int);
+    for (int i = 0; i <= n; i++) {
+        f->first_step[i] = INT_MAX;
+        f->last_step[i] = -1;
+    }
+    for (int s = 0; s < f->plan->n_steps; s++) {
+        const int item = f->plan->steps[s].item;
+        if (item < 0)
+            continue;
+        f->first_step[item] = s < f->first_step[item] ? s : f->first_step[item];
+        f->last_step[item] = s;
+    }
+    for (int i = 0, last = -1; i < n; i++)
+        last = f->last_step[i] = f->last_step[i] < 0 ? last : f->last_step[i];
+    for (int i = n, first = f->plan->n_steps; i >= 0; i--)
+        first = f->first_step[i] = f->first_step[i] == INT_MAX ? first : f->first_step[i];
+}
+
+static void find_seconds(struct fit *f)
+{
+    const struct wf_program *const p = f->scheme->program;
+    f->seconds = wf_arena_array(&f->arena, f->scheme->graph->n_nodes, double);
+    for (int s = 0; s < f->plan->n_steps; s++) {
+        const struct wf_step *const step = &f->plan->steps[s];
+        if (step->node && step->item >= 0 && !p->instances[p->items[step->item].out[0]].again)
+            f->seconds[step->node->id] += step->seconds;
+    }
+}
+
+static struct wf_scheme *make(const struct fit *f, int only, struct wf_err *err)
+{
+    const struct wf_scheme *const s = f->full;
+    return wf_scheme_make(
+        s->graph, &s->mesh, &s->options,
+        &(struct wf_asked){ .again = f->again, .n_again = (int)f->n_again, .only = only }, err);
+}
+
+/* Looks at the rank with what is asked for now. */
+static bool look(struct fit *f, struct wf_err *err)
+{
+    wf_plan_free(f->plan);
+    wf_scheme_free(f->scheme);
+    wf_arena_release(&f->arena);
+    f->arena = (struct wf_arena){ 0 };
+    f->plan = NULL;
+    f->scheme = make(f, f->rank, err);
+    if (f->scheme)
+        f->plan = wf_plan_outline(f->scheme, f->rank, &f->memo, err);
+    if (!f->plan)
+        return false;
+    measure_live(f);
+    find_steps(f);
+    find_seconds(f);
+    return true;
+}
+
+/* Bytes above the mark, over the steps. */
+static double excess(const struct fit *f, size_t mark)
+{
+    double sum = 0;
+    for (int s = 0; s <= f->plan->n_steps; s++)
+        sum += f->live[s] > mark ? (double)(f->live[s] - mark) : 0;
+    return sum;
+}
+
+/* --- what could be made again --- */
+
+static bool is_output(const struct wf_graph *g, const struct wf_value *v)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i] == v)
+            return true;
+    return false;
+}
+
+/* The newest instance of the value before the item lives at least until the item. */
+static bool is_there(const struct fit *f, const struct wf_value *v, int item)
+{
+    const struct wf_program *const p = f->scheme->program;
+    for (int i = p->n_instances - 1; i >= 0; i--)
+        if (p->instances[i].value == v && p->instances[i].maker < item)
+            return p->instances[i].last_use >= item || p->instances[i].keep;
+    return false;
+}
+
+static bool is_among(const struct wf_again *pairs, int n, int value, int node)
+{
+    for (int i = 0; i < n; i++)
+        if (pairs[i].value == value && pairs[i].node == node)
+            return true;
+    return false;
+}
+
+/* Asks for the value, and for all that making it needs and that is not there by then. */
+static void ask_for(const struct fit *f, struct candidate *c, const struct wf_value *v)
+{
+    if (is_among(c->pairs, c->n_pairs, v->id, c->node))
+        return;
+    c->pairs[c->n_pairs++] = (struct wf_again){ v->id, c->node };
+    c->seconds += f->seconds[v->producer->id];
+    for (int k = 0; k < v->producer->n_in; k++) {
+        const struct wf_value *const in = v->producer->in[k];
+        if (in && wf_program_may_repeat(in) && !is_there(f, in, c->item))
+            ask_for(f, c, in);
+    }
+}
+
+static double gain_of(const struct fit *f, const struct candidate *c, size_t mark)
+{
+    double gain = 0;
+    for (int s = c->from; s <= c->to; s++)
+        if (f->live[s] > mark)
+            gain += (double)wf_min((int64_t)c->bytes, (int64_t)(f->live[s] - mark));
+    return gain;
+}
+
+static int by_worth(const void *a, const void *b)
+{
+    const struct candidate *const x = a, *const y = b;
+    const double first = x->gain * y->seconds, second = y->gain * x->seconds;
+    if (first != second)
+        return first > second ? -1 : 1;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return x->node < y->node ? -1 : 1;
+}
+
+/* Between two uses of an instance, the second in another node's turn. */
+static bool find_candidate(const struct fit *f, int instance, int before, int item, size_t mark,
+                           struct candidate *c)
+{
+    const struct wf_program *const p = f->scheme->program;
+    const struct wf_value *const v = p->instances[instance].value;
+    if (!wf_program_may_repeat(v) || p->items[before].wanted_by == p->items[item].wanted_by ||
+        is_output(f->scheme->graph, v))
+        return false;
+    const struct wf_region box = wf_geometry_box(&f->scheme->geometry, f->rank, instance);
+    *c = (struct candidate){ .value = v->id,
+                             .node = p->items[item].wanted_by->id,
+                             .item = item,
+                             .from = f->last_step[before] + 1,
+                             .to = f->first_step[item] - 1,
+                             .bytes = (size_t)wf_region_count(box) * wf_dtype_size(v->dtype) };
+    c->gain = gain_of(f, c, mark);
+    return c->gain > 0;
+}
+
+/* All that would bring down what is above the mark, the most worth first. */
+static size_t find_candidates(const struct fit *f, struct wf_arena *arena, size_t mark,
+                              struct candidate **list)
+{
+    const struct wf_program *const p = f->scheme->program;
+    int *const touched = wf_arena_array(arena, p->n_instances, int); /* item of the newest use */
+    size_t count = 0, room = 0;
+    for (int i = 0; i < p->n_instances; i++)
+        touched[i] = p->instances[i].maker;
+    for (int item = 0; item < p->n_items; item++)
+        for (int k = 0; k < p->items[item].node->n_in; k++) {
+            const int in = p->items[item].in[k];
+            if (in < 0)
+                continue;
+            WF_GROW(*list, room, count);
+            struct candidate *const c = &(*list)[count];
+            if (touched[in] >= 0 && find_candidate(f, in, touched[in], item, mark, c)) {
+                c->pairs = wf_arena_array(arena, f->scheme->graph->n_values, struct wf_again);
+                ask_for(f, c, p->instances[in].value);
+                count++;
+            }
+            touched[in] = item;
+        }
+    if (count > 0)
+        qsort(*list, count, sizeof **list, by_worth);
+    return count;
+}
+
+/* --- the search --- */
+
+static void ask(struct fit *f, const struct candidate *c)
+{
+    for (int i = 0; i < c->n_pairs; i++) {
+        if (is_among(f->again, (int)f->n_again, c->pairs[i].value, c->pairs[i].node))
+            continue;
+        WF_GROW(f->again, f->room_again, f->n_again);
+        f->again[f->n_again++] = c->pairs[i];
+    }
+}
+
+/* As many of the list as should bring everything below the mark, by what each of them frees: they go
+ * to the front. Returns how many. */
+static size_t gather(const struct fit *f, struct wf_arena *arena, struct candidate *list,
+                     size_t count, size_t mark)
+{
+    struct fit after = *f;
+    after.live = wf_arena_array(arena, f->plan->n_steps + 2, size_t);
+    memcpy(after.live, f->live, ((size_t)f->plan->n_steps + 1) * sizeof *after.live);
+    size_t taken = 0;
+    for (size_t i = 0; i < count && excess(&after, mark) > 0; i++) {
+        const struct candidate c = list[i];
+        if (gain_of(&after, &c, mark) <= 0)
+            continue;
+        for (int s = c.from; s <= c.to; s++)
+            after.live[s] -= wf_min((int64_t)c.bytes, (int64_t)after.live[s]);
+        memmove(list + taken + 1, list + taken, (i - taken) * sizeof *list);
+        list[taken++] = c;
+    }
+    return taken;
+}
+
+/* Asks for these as well, if that brings down what is above the mark. */
+static bool try_list(struct fit *f, const struct candidate *list, size_t count, size_t mark,
+                     bool *better, struct wf_err *err)
+{
+    const size_t before = f->n_again;
+    const double was = excess(f, mark);
+    for (size_t i = 0; i < count; i++)
+        ask(f, &list[i]);
+    *better = false;
+    if (f->n_again == before)
+        return true;
+    if (!look(f, err))
+        return false;
+    *better = excess(f, mark) < 0.9999 * was;
+    if (*better)
+        return true;
+    f->n_again = before;
+    return look(f, err);
+}
+
+/* Something more is asked for; *found: there was something. First all that seems to be needed at
+ * once, then fewer of it, then one after the other. */
+static bool improve(struct fit *f, size_t least, bool *found, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    struct candidate *list = NULL;
+    const size_t near = f->peak - f->peak / NEAR_PEAK, mark = least > near ? least : near;
+    const size_t count = find_candidates(f, &arena, mark, &list);
+    bool ok = true;
+    *found = false;
+    for (size_t n = gather(f, &arena, list, count, mark); ok && !*found && n > MANY; n /= 2)
+        ok = try_list(f, list, n, mark, found, err);
+    for (size_t i = 0; ok && !*found && i < count && i < TRIES; i++)
+        ok = try_list(f, list + i, 1, mark, found, err);
+    free(list);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+/* The rank that takes most, and how many bytes. */
+static bool find_worst(struct fit *f, int *rank, size_t *bytes, struct wf_err *err)
+{
+    struct wf_scheme *const s = f->full;
+    int ranks[WF_TYPICAL_RANKS];
+    wf_typical_ranks(s, ranks);
+    *bytes = 0;
+    for (int i = 0; i < WF_TYPICAL_RANKS && (i == 0 || s->geometry.n_ranks > 1); i++) {
+        struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &f->memo, err);
+        if (!plan)
+            return false;
+        if (wf_plan_total_bytes(plan) > *bytes) {
+            *bytes = wf_plan_total_bytes(plan);
+            *rank = ranks[i];
+        }
+        wf_plan_free(plan);
+    }
+    s->bytes = *bytes;
+    return true;
+}
+
+/* Makes the scheme of all ranks; *bytes: of the one that takes most. */
+static bool make_full(struct fit *f, size_t *bytes, struct wf_err *err)
+{
+    struct wf_scheme *const full = make(f, -1, err);
+    if (!full)
+        return false;
+    wf_scheme_free(f->full);
+    f->full = full;
+    return find_worst(f, &f->rank, bytes, err);
+}
+
+/* Asks for more and more, until all ranks fit or nothing helps any further. Straight: what is below
+ * the limit does not matter. Otherwise one full moment after the other is brought down, on a way that
+ * does not depend on the limit: so what such a search ends with is a limit that it can meet. */
+static bool search(struct fit *f, bool straight, bool *fits, struct wf_err *err)
+{
+    const size_t limit = f->full->options.limit;
+    size_t bytes;
+    bool found = true;
+    f->n_again = 0;
+    if (!make_full(f, &bytes, err))
+        return false;
+    size_t gap = 0; /* that packing will leave, for all that is known */
+    for (*fits = bytes <= limit; !*fits && found; *fits = bytes <= limit) {
+        if (!look(f, err))
+            return false;
+        const size_t rest = bytes - f->peak + gap; /* what is not of the arena, and gaps in it */
+        const size_t target = limit > rest ? limit - rest : 0, before = f->n_again;
+        for (bool more = true; more && f->peak > target;)
+            if (!improve(f, straight ? target : 0, &more, err))
+                return false;
+        found = f->n_again > before;
+        if (found && !make_full(f, &bytes, err))
+            return false;
+        gap += f->peak / NEAR_PEAK / 4;
+    }
+    return true;
+}
+
+/* --- what is not needed --- */
+
+struct asked {
+    struct wf_again pair;
+    double seconds;
+};
+
+static int dearest_first(const void *a, const void *b)
+{
+    const struct asked *const x = a, *const y = b;
+    if (x->seconds != y->seconds)
+        return x->seconds > y->seconds ? -1 : 1;
+    if (x->pair.value != y->pair.value)
+        return x->pair.value < y->pair.value ? -1 : 1;
+    return x->pair.node < y->pair.node ? -1 : 1;
+}
+
+/* Goes without one pair, where the rank has room for it and the step gets no longer. */
+static bool try_without(struct fit *f, struct wf_again pair, size_t limit, struct wf_err *err)
+{
+    const double seconds = f->plan->seconds;
+    const size_t others = wf_plan_total_bytes(f->plan); /* it is not packed: without an arena */
+    size_t at = 0;
+    while (f->again[at].value != pair.value || f->again[at].node != pair.node)
+        at++;
+    const size_t behind = f->n_again - at - 1;
+    memmove(f->again + at, f->again + at + 1, behind * sizeof *f->again);
+    f->n_again--;
+    if (!look(f, err))
+        return false;
+    if (f->peak + others <= limit && f->plan->seconds <= seconds)
+        return true;
+    memmove(f->again + at + 1, f->again + at, behind * sizeof *f->again);
+    f->again[at] = pair;
+    f->n_again++;
+    return look(f, err);
+}
+
+/* Takes back what is not needed to stay within the limit, the dearest first. */
+static bool take_back(struct fit *f, struct wf_arena *arena, size_t limit, struct wf_err *err)
+{
+    const size_t n = f->n_again;
+    struct asked *const order = wf_arena_array(arena, n, struct asked);
+    for (size_t i = 0; i < n; i++) {
+        const struct wf_value *const v = f->full->graph->values[f->again[i].value];
+        order[i] = (struct asked){ f->again[i], f->seconds[v->producer->id] };
+    }
+    qsort(order, n, sizeof *order, dearest_first);
+    for (size_t i = 0; i < n && order[i].seconds > worth_it * f->plan->seconds; i++)
+        if (!try_without(f, order[i].pair, limit, err))
+            return false;
+    return true;
+}
+
+/* Packing may leave gaps: then again, with a little less. */
+static bool prune(struct fit *f, struct wf_err *err)
+{
+    const size_t limit = f->full->options.limit;
+    struct wf_arena arena = { 0 };
+    const size_t n = f->n_again;
+    struct wf_again *const all = wf_arena_array(&arena, n, struct wf_again);
+    memcpy(all, f->again, n * sizeof *all);
+    bool ok = true, fits = false;
+    for (size_t i = 0; ok && !fits && i <= PRUNINGS; i++) {
+        size_t bytes;
+        memcpy(f->again, all, n * sizeof *all);
+        f->n_again = n;
+        ok = look(f, err) &&
+             (i == PRUNINGS || take_back(f, &arena, limit - limit / 128 * i, err)) &&
+             make_full(f, &bytes, err);
+        fits = ok && bytes <= limit;
+    }
+    wf_arena_release(&arena);
+    return ok;
+}
+
+struct wf_scheme *wf_scheme_fit(struct wf_scheme *scheme, struct wf_err *err)
+{
+    struct fit f = { .full = scheme };
+    bool fits = false;
+    bool ok = search(&f, true, &fits, err) && (fits || search(&f, false, &fits, err));
+    ok = ok && (!fits || f.n_again == 0 || prune(&f, err));
+    wf_plan_free(f.plan);
+    wf_scheme_free(f.scheme);
+    wf_memo_release(&f.memo);
+    wf_arena_release(&f.arena);
+    free(f.again);
+    if (ok)
+        return f.full;
+    wf_scheme_free(f.full);
+    return NULL;
+}

@@ -1,0 +1,26 @@
+/*
+ * Making a step fit into memory.
+ *
+ * A step that needs more than options.limit is planned again and again, each time with one more result
+ * that is not kept but made anew for the node that reads it next. What is tried first frees most, at
+ * the moments when too much is live, for the seconds it costs by the estimates. When every rank fits,
+ * what turned out not to be needed is taken back, the dearest first.
+ *
+ * The numbers do not change: the same kernels run on the same boxes, only more often.
+ *
+ * F1. What is asked for depends on graph, mesh, device and options alone, so every rank asks for the
+ *     same.
+ */
+#ifndef WF_PLAN_FIT_H
+#define WF_PLAN_FIT_H
+
+#include "plan/plan.h"
+
+/* Takes a scheme of options with a limit, and gives it back, or a better one in its place. What fits
+ * nowhere near comes back as small as it gets. NULL, with the scheme freed, where planning fails. */
+struct wf_scheme *wf_scheme_fit(struct wf_scheme *scheme, struct wf_err *err);
+
+/* Bytes that a rank takes by this plan, with those that no plan knows of. */
+size_t wf_plan_total_bytes(const struct wf_plan *plan);
+
+#endif

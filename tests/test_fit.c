@@ -1,0 +1,246 @@
+/*
+ * A limit of memory: the step takes no more than that, and every number is the same to the bit.
+ *
+ * The network runs twice on the same ranks, with and without the limit, and all that comes out is
+ * compared: the loss, predictions, gradients and running statistics.
+ */
+/* ranks: 1 2 3 4 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "comm/comm.h"
+#include "device/device.h"
+#include "exec/run.h"
+#include "models/model.h"
+#include "ops/build.h"
+#include "plan/fit.h"
+#include "support.h"
+
+struct net {
+    const char *model;
+    struct wf_model_config config;
+    struct wf_shape image;
+    enum wf_dtype compute;
+};
+
+static const struct net nets[] = {
+    { "unet", { .base = 4, .depth = 3 }, { { 2, 1, 48, 40, 3 } }, WF_F32 },
+    { "unet", { .base = 4, .depth = 2 }, { { 1, 1, 40, 48, 3 } }, WF_BF16 },
+    { "unet", { .base = 2, .depth = 2, .dims = 3, .in = 1 }, { { 1, 16, 20, 16, 1 } }, WF_F32 },
+    { "unet", { .base = 4, .depth = 3, .dims = 1, .in = 2 }, { { 2, 1, 1, 400, 2 } }, WF_F32 },
+};
+
+static struct wf_graph *build(const struct net *net)
+{
+    struct wf_err err = { 0 };
+    const struct wf_model *m = wf_model_find(net->model, &err);
+    struct wf_model_config config = net->config;
+    assert_true(m && wf_model_resolve(m, &config, &err));
+    struct wf_graph *g =
+        wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = net->compute });
+    struct wf_shape labels = net->image;
+    labels.at[WF_C] = 1;
+    struct wf_value *image = wf_input(g, "image", WF_F32, net->image);
+    struct wf_value *target = wf_input(g, "target", WF_I32, labels);
+    struct wf_value *y = m->build(g, &config, image);
+    y = wf_dropout(g, y, "drop", 0.25); /* the same mask each time that it is made */
+    struct wf_value *loss = wf_cross_entropy(g, y, target, &(struct wf_loss){ .name = "loss" });
+    wf_graph_output(g, loss);
+    assert_true(wf_graph_grad(g, loss, NULL, 0, NULL, NULL, &err));
+    return g;
+}
+
+struct job {
+    const struct wf_graph *g;
+    struct wf_scheme *plain, *fitted;
+};
+
+static struct wf_run *run_one(const struct wf_plan *plan, struct wf_comm *comm, struct wf_err *err)
+{
+    struct wf_run *run = wf_run_new(plan, comm, 5, err);
+    const struct wf_graph *const g = plan->scheme->graph;
+    wf_run_init_weights(run, 5);
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *v = g->values[i];
+        const struct wf_view to = v->kind == WF_INPUT ? wf_run_view(run, v) : (struct wf_view){ 0 };
+        for (struct wf_cursor c = wf_cursor(to.box); to.data && wf_cursor_next(&c);) {
+            const int64_t place = c.at[WF_N] * 31 + c.at[WF_D] * 7 + c.at[WF_H] * 13 +
+                                  c.at[WF_W] * 5 + c.at[WF_C] * 3;
+            wf_view_set(&to, c.at,
+                        v->dtype == WF_I32 ? (double)(place / 11 % 2)
+                                           : 0.1 * (double)(place % 29) - 1.4);
+        }
+    }
+    if (wf_run_step(run, err))
+        return run;
+    wf_run_free(run);
+    return NULL;
+}
+
+static bool is_same(const struct wf_run *a, const struct wf_run *b, const struct wf_value *v,
+                    struct wf_err *err)
+{
+    const struct wf_view x = wf_run_owned(a, v), y = wf_run_owned(b, v);
+    for (struct wf_cursor c = wf_cursor(x.box); x.data && wf_cursor_next(&c);)
+        if (wf_view_at(&x, c.at) != wf_view_at(&y, c.at))
+            return wf_err_set(err, WF_ERR_FAILED, "'%s' is %.9g, without a limit %.9g", v->name,
+                              wf_view_at(&y, c.at), wf_view_at(&x, c.at));
+    return true;
+}
+
+static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct job *const job = arg;
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(1);
+#endif
+    const int rank = wf_comm_rank(comm);
+    struct wf_plan *const a = wf_plan_new(job->plain, rank, err);
+    struct wf_plan *const b = wf_plan_new(job->fitted, rank, err);
+    struct wf_run *const x = a && b ? run_one(a, comm, err) : NULL;
+    struct wf_run *const y = x ? run_one(b, comm, err) : NULL;
+    bool ok = y != NULL;
+    if (ok && wf_run_bytes(y) != b->arena_bytes + wf_plan_param_bytes(b))
+        ok = wf_err_set(err, WF_ERR_FAILED, "takes %zu bytes, planned %zu", wf_run_bytes(y),
+                        b->arena_bytes + wf_plan_param_bytes(b));
+    for (size_t i = 0; ok && i < job->g->n_outputs; i++)
+        ok = is_same(x, y, job->g->outputs[i], err);
+    for (size_t i = 0; ok && i < job->g->n_updates; i++)
+        ok = is_same(x, y, job->g->updates[i].state, err);
+    wf_run_free(y);
+    wf_run_free(x);
+    wf_plan_free(b);
+    wf_plan_free(a);
+    return ok;
+}
+
+static struct wf_scheme *scheme_of(const struct wf_graph *g, const char *mesh_text,
+                                   const struct wf_device *device, size_t limit)
+{
+    struct wf_err err = { 0 };
+    struct wf_mesh mesh;
+    assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
+    struct wf_scheme *const s = wf_scheme_new(
+        g, &mesh, &(struct wf_plan_options){ .device = device, .limit = limit, .more = 100 }, &err);
+    if (!s)
+        fail_msg("%s: %s", mesh_text, err.text);
+    return s;
+}
+
+/* Bytes that no recomputation saves: weights, gradients, states and what the options add. */
+static size_t weights_of(const struct wf_scheme *s)
+{
+    struct wf_err err = { 0 };
+    struct wf_plan *const plan = wf_plan_new(s, 0, &err);
+    assert_non_null(plan);
+    const size_t bytes = wf_plan_param_bytes(plan) + s->options.more;
+    wf_plan_free(plan);
+    return bytes;
+}
+
+/* With the smallest limit that can be met, and with one halfway to no limit. */
+static void run_both(const struct net *net, const char *mesh, const struct wf_device *device)
+{
+    struct wf_err err = { 0 };
+    struct wf_graph *const g = build(net);
+    struct job job = { .g = g, .plain = scheme_of(g, mesh, device, 0) };
+    struct wf_scheme *const whole = scheme_of(g, mesh, device, SIZE_MAX);
+    struct wf_scheme *const least = scheme_of(g, mesh, device, 1);
+    assert_int_equal(whole->n_again, 0); /* it fits as it is */
+    assert_true(least->bytes - weights_of(whole) < (whole->bytes - weights_of(whole)) / 100 * 85);
+    const size_t limits[] = { least->bytes, (least->bytes + whole->bytes) / 2 };
+    for (int i = 0; i < 2; i++) {
+        job.fitted = scheme_of(g, mesh, device, limits[i]);
+        assert_true(job.fitted->bytes <= limits[i]);
+        assert_true(job.fitted->n_again > 0);
+        if (!wf_comm_threads_run(wf_mesh_size(&job.fitted->mesh), body, &job, &err))
+            fail_msg("%s, mesh %s, %s, limit %zu: %s", net->model, mesh, device->name, limits[i],
+                     err.text);
+        wf_scheme_free(job.fitted);
+    }
+    wf_scheme_free(least);
+    wf_scheme_free(whole);
+    wf_scheme_free(job.plain);
+    wf_graph_free(g);
+}
+
+static void limit__gives_the_same_bits_with_reference_kernels(void **state)
+{
+    (void)state;
+    run_both(&nets[3], "space=1", &wf_device_reference);
+    run_both(&nets[3], "data=2,space=2", &wf_device_reference);
+}
+
+static void limit__gives_the_same_bits_with_the_cpu_kernels(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = { "space=2x2", "space=3x1", "space=1x2x1", "data=2" };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
+        run_both(&nets[i], meshes[i], &wf_device_cpu);
+    run_both(&nets[1], "space=1", &wf_device_cpu);
+}
+
+static void limit__that_nothing_fits_into_is_refused_with_the_smallest_that_would_do(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    struct wf_graph *const g = build(&nets[0]);
+    struct wf_scheme *const s = scheme_of(g, "space=2x1", &wf_device_cpu, 1000);
+    assert_null(wf_plan_new(s, 0, &err));
+    assert_int_equal(err.code, WF_ERR_FIT);
+    assert_non_null(strstr(err.text, "memory.limit is 1000"));
+    struct wf_scheme *const least = scheme_of(g, "space=2x1", &wf_device_cpu, s->bytes);
+    assert_true(least->bytes <= s->bytes);
+    for (int r = 0; r < 2; r++) {
+        struct wf_plan *const plan = wf_plan_new(least, r, &err);
+        assert_non_null(plan);
+        assert_true(wf_plan_total_bytes(plan) <= s->bytes);
+        wf_plan_free(plan);
+    }
+    wf_scheme_free(least);
+    wf_scheme_free(s);
+    wf_graph_free(g);
+}
+
+/* Dearer and dearer: each limit costs at least what a larger one costs. */
+static void limit__costs_more_the_smaller_it_is(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    struct wf_graph *const g = build(&nets[0]);
+    struct wf_scheme *const whole = scheme_of(g, "space=1", &wf_device_cpu, SIZE_MAX);
+    const size_t weights = weights_of(whole), arena = whole->bytes - weights;
+    double before = 0;
+    for (int percent = 100; percent >= 60; percent -= 10) {
+        struct wf_scheme *const s =
+            scheme_of(g, "space=1", &wf_device_cpu, weights + arena / 100 * (size_t)percent + 100);
+        struct wf_plan *const plan = wf_plan_new(s, 0, &err);
+        assert_non_null(plan);
+        assert_true(plan->seconds >= 0.999 * before);
+        before = plan->seconds;
+        wf_plan_free(plan);
+        wf_scheme_free(s);
+    }
+    wf_scheme_free(whole);
+    wf_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limit__gives_the_same_bits_with_reference_kernels),
+        cmocka_unit_test(limit__gives_the_same_bits_with_the_cpu_kernels),
+        cmocka_unit_test(limit__that_nothing_fits_into_is_refused_with_the_smallest_that_would_do),
+        cmocka_unit_test(limit__costs_more_the_smaller_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
