@@ -188,8 +188,11 @@ const char *wf_mesh_advice(struct wf_arena *arena, const struct wf_graph *g,
     size_t before = SIZE_MAX;
     for (int64_t ranks = (int64_t)ask->ranks * 2; ranks <= MOST_RANKS; ranks *= 2) {
         struct wf_choose more = *ask;
+        struct wf_plan_options plain = *options;
         more.ranks = (int)ranks;
-        const struct wf_choice best = best_of(g, options, &more, 1, &ignored);
+        if (ranks > LARGE) /* making results again for each of them takes long to plan */
+            plain.limit = 0;
+        const struct wf_choice best = best_of(g, &plain, &more, 1, &ignored);
         if (best.tried == 0 || best.bytes >= before)
             break; /* more ranks do not help any further */
         if (best.bytes <= ask->limit)
