@@ -213,7 +213,7 @@ static bool find_candidate(const struct fit *f, int instance, int before, int it
     const struct wf_program *const p = f->scheme->program;
     const struct wf_value *const v = p->instances[instance].value;
     if (!wf_program_may_repeat(v) || p->items[before].wanted_by == p->items[item].wanted_by ||
-        is_output(f->scheme->graph, v))
+        is_output(f->scheme->graph, v) || f->scheme->folded[instance])
         return false;
     const struct wf_region box = wf_geometry_box(&f->scheme->geometry, f->rank, instance);
     *c = (struct candidate){ .value = v->id,
