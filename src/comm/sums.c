@@ -12,8 +12,11 @@ enum {
     TAGS = 700,
 };
 /* What a rank adds up of a piece: it shall still be in the core's own cache when it has come, and
- * take long against a message. Then, pieces under way: as much as a link carries during a kernel. */
-static const size_t own_bytes = (size_t)512 << 10, window_bytes = (size_t)64 << 20;
+ * take long against a message. */
+static const size_t own_bytes = (size_t)512 << 10;
+/* Pieces under way. A network carries them while a rank computes: as much as it does in a kernel.
+ * Within a machine the ranks' cores copy, and more than their cache holds is of no use. */
+static const size_t window_bytes = (size_t)64 << 20, window_bytes_here = (size_t)8 << 20;
 
 struct wf_sum_work {
     struct wf_sum_work *next; /* in flight, or spare */
@@ -352,9 +355,10 @@ bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
         sums->flight = flight ? flight : calloc(1, sizeof *flight);
         WF_BUG_ON(!sums->flight, "out of memory for sums over %d ranks", comm->size);
         sums->owns_flight = !flight;
-        sums->piece_bytes = own_bytes * (size_t)comm->size;
-        sums->window = window_bytes / sums->piece_bytes + 2;
         lay_out(sums, comm, nodes);
+        const bool is_here = sums->n_nodes == 1 && !comm->vtable->sums_past;
+        sums->piece_bytes = own_bytes * (size_t)comm->size;
+        sums->window = (is_here ? window_bytes_here : window_bytes) / sums->piece_bytes + 2;
         comm->sums = sums;
     }
     free(nodes);
