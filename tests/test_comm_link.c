@@ -100,6 +100,29 @@ static void link__carries_one_message_at_a_time(void **state)
     on_two_ranks(two_in_turn);
 }
 
+/* A short message behind a long one of 400 ms: it is there when the latency is over. */
+static bool short_one_first(struct wf_comm *slow, struct wf_comm *fast, double start, char *data,
+                            struct wf_err *err)
+{
+    const bool sends = wf_comm_rank(slow) == 0;
+    const struct wf_message m[] = { sends ? to(1, 1, data, 4 * (size_t)BYTES)
+                                          : from(0, 1, data, 4 * (size_t)BYTES),
+                                    sends ? to(1, 2, data, 1000) : from(0, 2, data, 1000) };
+    struct wf_request *r[2];
+    bool ok = wf_comm_exchange_begin(slow, 1, &m[0], &r[0], err) &&
+              wf_comm_exchange_begin(slow, 1, &m[1], &r[1], err) &&
+              wf_comm_exchange_end(slow, r[1], err);
+    ok = ok && (sends || at_least(now() - start, 0.02, "a short message", err));
+    ok = ok && is(slow->vtable->exchange_test(slow, r[0]) && now() - start < 0.4, false,
+                  "the long one is there as well", err);
+    return ok && wf_comm_exchange_end(slow, r[0], err);
+}
+
+static void link__lets_short_messages_pass(void **state)
+{
+    on_two_ranks(short_one_first);
+}
+
 /* Ten messages take a second, during which nobody looks after them; what is left is copying. */
 static bool beside_computing(struct wf_comm *slow, struct wf_comm *fast, double start, char *data,
                              struct wf_err *err)
@@ -152,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link__a_message_takes_latency_and_bytes_over_bandwidth),
         cmocka_unit_test(link__carries_one_message_at_a_time),
+        cmocka_unit_test(link__lets_short_messages_pass),
         cmocka_unit_test(link__works_while_ranks_compute),
         cmocka_unit_test(link__sums_do_not_go_past_it),
     };

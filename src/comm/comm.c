@@ -52,10 +52,10 @@ bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, stru
  * must not depend on how busy a machine was. `widefield bench allreduce` holds it against the others. */
 static enum wf_sum_way fastest(const struct wf_comm *comm, size_t bytes)
 {
-    enum { FEW = 64 << 10, SOME = 128 << 10, MANY = 2 << 20, MOST = 4 << 20 }; /* bytes */
+    enum { LEAST = 1 << 10, FEW = 64 << 10, SOME = 128 << 10, MANY = 2 << 20, MOST = 4 << 20 };
     const int nodes = comm->sums->n_nodes;
-    if (strcmp(comm->vtable->name, "mpi") != 0)
-        return WF_SUM_LIBRARY; /* threads add straight from each other's memory */
+    if (strcmp(comm->vtable->name, "mpi") != 0) /* threads add straight from each other's memory */
+        return comm->size == 2 && bytes <= LEAST ? WF_SUM_TREE : WF_SUM_LIBRARY;
     if (comm->size == 2)
         return WF_SUM_TREE;
     if (nodes == 1) /* there `nodes` is two rounds, everyone with everyone */

@@ -5,7 +5,9 @@
  *
  * L1. A rank sends one message at a time, in the order in which they were begun, and may send and
  *     receive at once: it leaves when the ones before it have left, takes bytes / bandwidth to leave,
- *     and arrives a latency later. A send is complete when it has left.
+ *     and arrives a latency later. A send is complete when it has left. What fits into one packet
+ *     goes between the packets of longer ones: it does not wait for them, and they come that much
+ *     later.
  * L2. In front of every message goes another that says when it arrives, on the machine's clock: so all
  *     ranks must be on one machine.
  * L3. Sums go over the link too, by messages, once wf_comm_set_sums() was called; before that, and

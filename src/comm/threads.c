@@ -10,7 +10,7 @@
 #include "comm/sums.h"
 
 enum {
-    SPINS = 2000,            /* some microseconds: less than going to sleep and waking up costs */
+    SPINS = 10000,           /* about what going to sleep and waking up costs */
     SPINS_OVERCOMMITTED = 0, /* whom we wait for needs our core */
 };
 static const size_t stack_least = (size_t)8 << 20;
