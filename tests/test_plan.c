@@ -141,6 +141,40 @@ static void place__a_result_takes_the_place_of_an_input_that_ends(void **state)
     wf_graph_free(g);
 }
 
+static int count_state_copies(const struct wf_graph *g)
+{
+    struct wf_scheme *s = scheme_of(g, "", (struct wf_plan_options){ 0 });
+    struct wf_plan *p = plan_of(s, 0);
+    int copies = 0;
+    for (int i = 0; i < p->n_steps; i++)
+        copies += p->steps[i].kind == WF_STEP_COPY &&
+                  p->buffers[p->steps[i].out[0].buffer].store == WF_STORE_STATE;
+    wf_plan_free(p);
+    wf_scheme_free(s);
+    return copies;
+}
+
+/* What is read again after its next was made is not written over; where two layers share a state, the
+ * second makes it from what the first has made. */
+static void place__running_statistics_are_made_over_the_state_where_nobody_reads_it(void **state)
+{
+    (void)state;
+    const int wanted[] = { 0, 2, 1 };
+    for (int trial = 0; trial < 3; trial++) {
+        struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+        struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 4, 4, 3));
+        const struct wf_norm norm = { .name = "n" };
+        wf_graph_output(g, wf_batch_norm(g, x, &norm));
+        if (trial == 1)
+            wf_graph_output(g, wf_batch_norm(g, wf_activation(g, x, "r", WF_RELU, 0), &norm));
+        if (trial == 2)
+            wf_graph_output(g, wf_graph_find(g, "n.running_var"));
+        assert_int_equal(g->n_updates, 2);
+        assert_int_equal(count_state_copies(g), wanted[trial]);
+        wf_graph_free(g);
+    }
+}
+
 /* 8 rows over two ranks, a 3x3 kernel: each reads one row of the other, 8 x 4 floats. */
 static void fetch__a_halo_is_one_row_each_way(void **state)
 {
@@ -416,6 +450,7 @@ int main(void)
         cmocka_unit_test(recompute__needs_less_memory_than_keeping),
         cmocka_unit_test(place__a_concatenation_costs_no_copy_for_what_is_made_into_it),
         cmocka_unit_test(place__a_result_takes_the_place_of_an_input_that_ends),
+        cmocka_unit_test(place__running_statistics_are_made_over_the_state_where_nobody_reads_it),
         cmocka_unit_test(fetch__a_halo_is_one_row_each_way),
         cmocka_unit_test(plan__work_between_windows_waits_for_nothing),
         cmocka_unit_test(check__sees_every_dropped_and_swapped_message),

@@ -323,6 +323,7 @@ const struct wf_op wf_op_running_update = {
     .n_out = 2,
     .attr_bytes = sizeof(struct wf_norm_attrs),
     .fields = wf_norm_fields,
+    .renews = 1,
     .infer = running_update_infer,
     .reference = running_update_reference,
     .cases = running_update_cases,

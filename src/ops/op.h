@@ -93,6 +93,8 @@ struct wf_op {
     const struct wf_field *fields; /* ends with a NULL name */
     unsigned flags;
     unsigned inplace; /* bit i: out[0] may take the memory of in[i] (same shape and dtype) */
+    /* out[o] may be written over in[renews + o], element by element: the next of a state. 0: no. */
+    int renews;
     /* bit i: in[i], optional, is added to out[0] and has its shape and dtype. Reverse mode puts a
      * gradient there that it would otherwise add by a node of its own. */
     unsigned adds;

@@ -298,8 +298,11 @@ bool wf_planner_emit(struct wf_planner *p, struct wf_err *err)
     const bool ok = emit_items(p, &scratch, err);
     wf_arena_release(&scratch);
     const struct wf_graph *g = p->geo->graph;
-    for (size_t i = 0; ok && i < g->n_updates; i++)
-        add_copy(p, NULL, p->slot[p->program->of_value[g->updates[i].state->id]],
-                 p->slot[p->program->of_value[g->updates[i].next->id]]);
+    for (size_t i = 0; ok && i < g->n_updates; i++) {
+        const int state = p->program->of_value[g->updates[i].state->id];
+        const int next = p->program->of_value[g->updates[i].next->id];
+        if (p->root[next] != state) /* it was not made there */
+            add_copy(p, NULL, p->slot[state], p->slot[next]);
+    }
     return ok;
 }

@@ -1,10 +1,11 @@
 /*
  * Which instances share memory.
  *
- * Three ways, each an instance that lies inside another one's buffer at a shift:
+ * Four ways, each an instance that lies inside another one's buffer at a shift:
  *   - a concatenation's input is made straight into its slice of the result;
  *   - a slice is a window on what it was cut from;
- *   - a result takes the place of an input that nobody reads afterwards.
+ *   - a result takes the place of an input that nobody reads afterwards;
+ *   - the next of a state that nobody reads afterwards is made over it.
  * What shares no memory gets a buffer of its own, packed, over its box: own part and rim.
  */
 #include <string.h>
@@ -128,6 +129,24 @@ static void place_inplace(struct wf_planner *p, int item)
     }
 }
 
+/* Who makes the next of a state is the last to read it. */
+static void place_next_state(struct wf_planner *p, const struct wf_state_update *update)
+{
+    const int next = p->program->of_value[update->next->id];
+    const int state = p->program->of_value[update->state->id];
+    const int item = next < 0 ? -1 : p->program->instances[next].maker;
+    if (state < 0 || item < 0 || p->root[next] != next || is_shared(p, next) ||
+        is_shared(p, state) || p->program->instances[state].keep ||
+        p->program->instances[state].last_use != item)
+        return;
+    const struct wf_item *it = &p->program->items[item];
+    const int64_t none[WF_AXES] = { 0 };
+    for (int o = 0; o < it->node->n_out && it->node->op->renews; o++)
+        if (it->out[o] == next && it->in[it->node->op->renews + o] == state &&
+            wf_region_equal(box_of(p, state), box_of(p, next)))
+            share(p, next, state, none);
+}
+
 static int find_root(const struct wf_planner *p, int instance, int64_t shift[WF_AXES])
 {
     memset(shift, 0, WF_AXES * sizeof *shift);
@@ -190,5 +209,8 @@ void wf_planner_place(struct wf_planner *p)
     }
     for (int item = 0; item < p->program->n_items; item++)
         place_inplace(p, item);
+    const struct wf_graph *g = p->geo->graph;
+    for (size_t i = 0; i < g->n_updates; i++)
+        place_next_state(p, &g->updates[i]);
     give_buffers(p);
 }
