@@ -317,6 +317,7 @@ static bool improve(struct fit *f, size_t least, bool *found, struct wf_err *err
     const size_t count = find_candidates(f, &arena, mark, &list);
     bool ok = true;
     *found = false;
+    WF_BUG_ON(count > 0 && !list, "%zu of nothing", count);
     for (size_t n = gather(f, &arena, list, count, mark); ok && !*found && n > MANY; n /= 2)
         ok = try_list(f, list, n, mark, found, err);
     for (size_t i = 0; ok && !*found && i < count && i < TRIES; i++)
