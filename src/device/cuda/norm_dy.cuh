@@ -40,48 +40,68 @@ struct Pooled {
     Image dy, index;
     int64_t lo[4]; /* of the work: n, d, h, w */
     Divisor extent[3];
-    int64_t count[3];                   /* windows */
+    int64_t count[3]; /* windows */
     int32_t deep, has_plus, by_sample;
 };
 
-template <class T, int V> struct PoolDy {
+__device__ inline void divide(const Divisor &d, int64_t n, int64_t *quotient, int64_t *rest)
+{
+    d.divide(n, quotient, rest);
+}
+
+/* Where it is small. */
+__device__ inline void divide(const Divisor &d, uint32_t n, uint32_t *quotient, uint32_t *rest)
+{
+    *quotient = (__umulhi(n, d.magic) + n) >> d.shift;
+    *rest = n - *quotient * (uint32_t)d.by;
+}
+
+/* I is uint32_t where all offsets are below 2^31 (differences may wrap around on the way there): in 64
+ * bits finding the window takes longer than the memory does. */
+template <class T, int V, class I> struct PoolDy {
     struct Loaded {
         Vec<T, V> plus, dy;
         Vec<uint8_t, V> index;
         int place; /* in the window; -1: in none */
     };
     Pooled pool;
-    int64_t c;
+    I first_dy, first_index; /* of the thread's channels */
 
     __device__ void begin(const Columns &g, const Lane &lane)
     {
-        c = g.first_channel + lane.c;
+        const I c = (I)(g.first_channel + lane.c);
+        first_dy = (I)pool.dy.base + c * (I)pool.dy.stride[WF_C];
+        first_index = (I)pool.index.base + c * (I)pool.index.stride[WF_C];
+    }
+    __device__ static I offset(const Image &m, I n, const I (&o)[3])
+    {
+        return n * (I)m.stride[WF_N] + o[0] * (I)m.stride[WF_D] + o[1] * (I)m.stride[WF_H] +
+               o[2] * (I)m.stride[WF_W];
     }
     __device__ void load(const T *at, int64_t p, Loaded &l) const
     {
-        int64_t x[3], n;
+        I x[3], rest = (I)p;
 #pragma unroll
         for (int i = 2; i >= 0; i--) {
-            pool.extent[i].divide(p, &p, &x[i]);
-            x[i] += pool.lo[1 + i];
+            divide(pool.extent[i], rest, &rest, &x[i]);
+            x[i] += (I)pool.lo[1 + i];
         }
-        n = pool.lo[0] + (pool.by_sample ? (int64_t)blockIdx.z : p);
-        l.place = (int)(x[1] & 1) * 2 + (int)(x[2] & 1);
-        if (pool.deep)
-            l.place += (int)(x[0] & 1) * 4;
-        const int64_t o[3] = { pool.deep ? x[0] / 2 : x[0], x[1] / 2, x[2] / 2 };
-        if (o[0] < pool.count[0] && o[1] < pool.count[1] && o[2] < pool.count[2]) {
-            l.dy.load(element<T>(pool.dy, n, o, c));
-            l.index.load(element<uint8_t>(pool.index, n, o, c));
+        const I n = (I)pool.lo[0] + (pool.by_sample ? (I)blockIdx.z : rest);
+        const I o[3] = { x[0] >> pool.deep, x[1] >> 1, x[2] >> 1 };
+        l.place = (int)((x[0] & (I)pool.deep) * 4 + (x[1] & 1) * 2 + (x[2] & 1));
+        if (pool.has_plus)
+            l.plus.load(at);
+        else
+            l.plus = {};
+        if (o[0] < (I)pool.count[0] && o[1] < (I)pool.count[1] && o[2] < (I)pool.count[2]) {
+            l.dy.load((const T *)pool.dy.data + (I)(first_dy + offset(pool.dy, n, o)));
+            l.index.load((const uint8_t *)pool.index.data +
+                         (I)(first_index + offset(pool.index, n, o)));
         } else {
             l.dy = {};
             l.index = {};
             l.place = -1;
         }
-        if (pool.has_plus)
-            l.plus.load(at);
-        else
-            l.plus = {};
     }
     __device__ float get(const Loaded &l, int j) const
     {
@@ -145,9 +165,9 @@ template <class T> struct PlainSource {
     }
 };
 
-template <class T> struct PoolSource {
+template <class T, class I> struct PoolSource {
     typedef T type;
-    template <int V> using Dy = PoolDy<T, V>;
+    template <int V> using Dy = PoolDy<T, V, I>;
     Side side;
     unsigned loose;
     Pooled pool;
@@ -160,7 +180,7 @@ template <class T> struct PoolSource {
     }
     template <int V> Dy<V> dy() const
     {
-        return { pool, 0 };
+        return { pool, 0, 0 };
     }
 };
 
@@ -183,12 +203,25 @@ template <class T, int K> struct HeadSource {
     }
 };
 
-template <class T> PoolSource<T> pool_source(const struct wf_call *call, const struct wf_folded &from)
+/* Whether every offset in the view is below 2^31. */
+inline bool is_small(const struct wf_view &view)
+{
+    int64_t most = 0;
+    for (int a = 0; a < WF_AXES; a++) {
+        if (view.stride[a] < 0 || view.box.hi[a] > INT32_MAX)
+            return false;
+        most += (view.box.hi[a] - view.box.lo[a]) * view.stride[a];
+    }
+    return most <= INT32_MAX;
+}
+
+template <class T, class I>
+PoolSource<T, I> pool_source(const struct wf_call *call, const struct wf_folded &from)
 {
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)from.node->attrs;
     const struct wf_region &work = call->work;
     const struct wf_view &plus = from.in[2];
-    PoolSource<T> s = { side_at(plus.data ? plus : call->in[X], work.lo),
+    PoolSource<T, I> s = { side_at(plus.data ? plus : call->in[X], work.lo),
                         0,
                         { image_of(from.in[0]), image_of(from.in[1]), {}, {}, {}, 0, 0, 0 },
                         &call->work,
@@ -215,6 +248,21 @@ HeadSource<T, K> head_source(const struct wf_call *call, const struct wf_folded 
     return { side_at(from.in[0], lo), 1u << 1, &from.in[1], from.in[0].stride[WF_C] };
 }
 
+template <class T, class F>
+void with_head(const struct wf_call *call, const struct wf_folded &from, F f)
+{
+    if (from.in[1].box.hi[WF_N] <= 2)
+        f(head_source<T, 2>(call, from));
+    else
+        f(head_source<T, HEAD_MOST>(call, from));
+}
+
+inline bool is_pool_small(const struct wf_call *call, const struct wf_folded &from)
+{
+    return wf_shape_count(extents(call->work)) <= INT32_MAX && is_small(from.in[0]) &&
+           is_small(from.in[1]);
+}
+
 /* f(source) for the call's dy. */
 template <class F> void with_dy(const struct wf_call *call, F f)
 {
@@ -223,12 +271,12 @@ template <class F> void with_dy(const struct wf_call *call, F f)
         const struct wf_folded *const from = call->folded ? &call->folded[DY] : NULL;
         if (!from || !from->node)
             f(PlainSource<T>{ side_at(call->in[DY], call->work.lo), 0 });
-        else if (from->in[1].dtype == WF_U8) /* the places of maxima, not weights */
-            f(pool_source<T>(call, *from));
-        else if (from->in[1].box.hi[WF_N] <= 2)
-            f(head_source<T, 2>(call, *from));
+        else if (from->in[1].dtype != WF_U8) /* weights, not the places of maxima */
+            with_head<T>(call, *from, f);
+        else if (is_pool_small(call, *from))
+            f(pool_source<T, uint32_t>(call, *from));
         else
-            f(head_source<T, HEAD_MOST>(call, *from));
+            f(pool_source<T, int64_t>(call, *from));
     });
 }
 
