@@ -442,6 +442,33 @@ static void layout__owned_parts_tile_every_value(void **state)
     wf_graph_free(g);
 }
 
+static size_t room_of_a_mebibyte(struct wf_context *context)
+{
+    (void)context;
+    return (size_t)1 << 20;
+}
+
+/* Before any kernel is prepared: an image of 37 pixels fits a mebibyte with 1 channel, not with 16. */
+static void refuse__what_the_device_has_no_room_for(void **state)
+{
+    (void)state;
+    struct wf_device small = wf_device_cpu;
+    small.room = room_of_a_mebibyte;
+    for (int64_t base = 1; base <= 16; base += 15) {
+        struct wf_err err = { 0 };
+        struct wf_graph *g = unet(2, base, 37);
+        struct wf_scheme *s = scheme_of(g, "space=1", (struct wf_plan_options){ .device = &small });
+        struct wf_plan *p = plan_of(s, 0);
+        const bool fits = p->arena_bytes + wf_plan_param_bytes(p) <= (size_t)1 << 20;
+        assert_int_equal(fits, base == 1);
+        assert_int_equal(wf_plan_fits(s, 0, NULL, &err), fits);
+        assert_int_equal(err.code, fits ? WF_OK : WF_ERR_FIT);
+        wf_plan_free(p);
+        wf_scheme_free(s);
+        wf_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,6 +486,7 @@ int main(void)
         cmocka_unit_test(check__sees_lives_that_are_too_short),
         cmocka_unit_test(check__sees_who_does_not_wait_for_a_sum),
         cmocka_unit_test(refuse__meshes_that_cannot_be),
+        cmocka_unit_test(refuse__what_the_device_has_no_room_for),
         cmocka_unit_test(mesh__reads_back_what_it_prints),
         cmocka_unit_test(layout__owned_parts_tile_every_value),
     };

@@ -159,9 +159,9 @@ def main():
         for what, (status, text) in failed:
             print(f"{name} {what}: exit status {status}: {text}")
         good = not failed and report(folder, name) and good
-        for file in os.listdir(folder):
-            if file.startswith(name + ".") and file.rpartition(".")[2] in ("npy", "safetensors", "choices"):
-                os.remove(os.path.join(folder, file))
+    for file in os.listdir(folder):
+        if file.rpartition(".")[2] in ("npy", "safetensors", "choices"):
+            os.remove(os.path.join(folder, file))
     sys.exit(0 if good else 1)
 
 

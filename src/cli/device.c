@@ -63,3 +63,16 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
     const bool ok = wf_device_open(device, &options, context, err);
     return wf_comm_agree(comm, ok, err);
 }
+
+struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_comm *comm,
+                            struct wf_context *context, struct wf_err *err)
+{
+    /* All ask before one begins: trying kernels takes memory from ranks that share a device. */
+    if (!wf_comm_agree(comm, scheme && wf_plan_fits(scheme, rank, context, err), err))
+        return NULL;
+    struct wf_plan *const plan = wf_plan_new_on(scheme, rank, context, err);
+    if (wf_comm_agree(comm, plan != NULL, err))
+        return plan;
+    wf_plan_free(plan);
+    return NULL;
+}

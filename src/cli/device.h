@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "comm/comm.h"
 #include "device/device.h"
+#include "plan/plan.h"
 
 /* run.deterministic, by its place among the names. */
 enum wf_repeats { WF_REPEATS_NEARLY, WF_REPEATS, WF_REPEATS_ON_ANY_MESH };
@@ -25,5 +26,9 @@ size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *devi
 [[nodiscard]] bool wf_cli_open(const struct wf_options *o, const struct wf_device *device,
                                struct wf_comm *comm, struct wf_context **context,
                                struct wf_err *err);
+/* Collective. This rank's plan, where the devices of all have room for theirs; NULL on all otherwise.
+ * `scheme` may be NULL where it could not be made. */
+struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_comm *comm,
+                            struct wf_context *context, struct wf_err *err);
 
 #endif

@@ -26,7 +26,7 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 
 /* --- making --- */
 
-/* The plan of the job's scheme; or of one of its own, where a mesh or options are given. */
+/* Collective. The plan of the job's scheme; or of one of its own, where a mesh or options are given. */
 static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
                       const struct wf_plan_options *given, struct wf_err *err)
 {
@@ -37,8 +37,8 @@ static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
     if (is_own)
         once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
     once->scheme = is_own ? once->own : once->job->scheme;
-    if (once->scheme)
-        once->plan = wf_plan_new_on(once->scheme, wf_comm_rank(once->comm), once->context, err);
+    once->plan =
+        wf_cli_plan(once->scheme, wf_comm_rank(once->comm), once->comm, once->context, err);
     return once->plan != NULL;
 }
 
@@ -59,7 +59,7 @@ static bool init(struct wf_once *once, const struct wf_mesh *mesh,
     const struct wf_job *const job = once->job;
     struct wf_comm *const comm = once->comm;
     if (!wf_cli_open(job->cli->options, job->device, comm, &once->context, err) ||
-        !wf_comm_agree(comm, make_plan(once, mesh, given, err), err))
+        !make_plan(once, mesh, given, err))
         return false;
     once->run = wf_run_new(once->plan, comm, job->seed, err);
     if (!once->run)

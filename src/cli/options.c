@@ -227,7 +227,7 @@ static bool read_scalar(struct wf_setting *s, const char *text)
     case WF_OPTION_SUM:
         return read_sum(text, option, &s->integer);
     case WF_OPTION_TEXT:
-        return text[0] != '\0';
+        return text[0] != '\0' || option->may_be_empty;
     case WF_OPTION_INTS:
     case WF_OPTION_NAMES:
         break;

@@ -43,6 +43,7 @@ struct wf_option {
     enum wf_option_type type;
     const char *fallback; /* the default, as on the command line; NULL: not set */
     const char *unset;    /* what then happens, for people */
+    bool may_be_empty;    /* of a text */
     const char *const *names;
     double min, max;          /* of numbers and of each number of a list, both included */
     int count_min, count_max; /* of lists */

@@ -509,6 +509,7 @@ const struct wf_option wf_option_table[] = {
     { .key = "run.cache",
       .help = "file that keeps which GPU kernels were the fastest; empty: none",
       .type = WF_OPTION_TEXT,
+      .may_be_empty = true,
       .unset = "widefield/cudnn in $XDG_CACHE_HOME or ~/.cache" },
 
     { .key = "memory.limit",

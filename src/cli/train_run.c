@@ -124,8 +124,8 @@ static bool make_run(struct rank *r, struct wf_err *err)
     if (!wf_cli_open(job->cli->options, job->device, r->comm, &r->context, err))
         return false;
     struct wf_comm *const group = r->group ? r->group : r->comm;
-    r->plan = wf_plan_new_on(job->scheme, wf_comm_rank(group), r->context, err);
-    if (!wf_comm_agree(r->comm, r->plan != NULL, err))
+    r->plan = wf_cli_plan(job->scheme, wf_comm_rank(group), r->comm, r->context, err);
+    if (!r->plan)
         return false;
     r->run = wf_run_new(r->plan, group, job->seed, err);
     if (!r->run)

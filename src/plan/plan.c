@@ -380,6 +380,25 @@ struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_
     return make_plan(scheme, rank, NULL, NULL, false, err);
 }
 
+bool wf_plan_fits(const struct wf_scheme *scheme, int rank, struct wf_context *context,
+                  struct wf_err *err)
+{
+    const struct wf_device *const device = scheme->options.device;
+    if (!device->room)
+        return true;
+    struct wf_plan *const plan = wf_plan_sketch(scheme, rank, NULL, err);
+    if (!plan)
+        return false;
+    const size_t bytes = plan->arena_bytes + wf_plan_param_bytes(plan);
+    wf_plan_free(plan);
+    const size_t room = device->room(context);
+    return bytes <= room ||
+           wf_err_set(err, WF_ERR_FIT,
+                      "rank %d needs %zu bytes in all and the device has not got them (%zu are "
+                      "free): use more ranks (--mesh) or a smaller image",
+                      rank, bytes, room);
+}
+
 void wf_plan_free(struct wf_plan *plan)
 {
     if (!plan)

@@ -203,6 +203,10 @@ struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct 
 
 /* Whether the step makes something again that the limit made the planner ask for. */
 bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step);
+/* Fails where the device has less room than the rank needs, by an estimate that takes no time: before
+ * kernels are chosen for shapes that cannot be run. */
+[[nodiscard]] bool wf_plan_fits(const struct wf_scheme *scheme, int rank,
+                                struct wf_context *context, struct wf_err *err);
 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);

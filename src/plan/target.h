@@ -95,6 +95,7 @@ struct wf_device {
     void *(*alloc)(struct wf_context *context,
                    size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
     void (*free)(struct wf_context *context, void *memory, size_t bytes);
+    size_t (*room)(struct wf_context *context); /* bytes that are free; NULL: not known */
     /* Strided, same dtype. */
     void (*copy)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */

@@ -33,6 +33,11 @@ prints "model.base" "file a.yaml:1:28" "default"
 expect 0 config show
 prints "model.base"
 
+# an empty text where it means none, and only there
+expect 0 config show run.cache= --json
+json 'j["run.cache"] == {"value": "", "origin": "command line"}'
+expect 2 config show data.path= --json
+
 # JSON is YAML
 echo '{"model": {"base": 12}, "train": {"loss": "ce+dice"}}' >a.json
 expect 0 config show a.json --json

@@ -1,6 +1,7 @@
 /*
  * Convolutions of any kind, for what cuDNN has no engine for: a product of two matrices in tiles of
- * 64 x 64, whose elements are looked up where they lie. Sums are f32 within 512 terms, f64 beyond.
+ * 64 x 64, whose elements are looked up where they lie. Sums are f64; with
+ * 16-bit images f32 within 512 terms.
  *
  *     conv, convt   positions x (taps, channels)  times  (taps, channels) x filters
  *     conv_wgrad    filters x positions           times  positions x (taps, channels)
@@ -58,6 +59,7 @@ __device__ inline float look_up(const Image &m, int64_t n, const int64_t x[3], i
 /* conv, and with Back convt. */
 template <class T, bool Back> struct Forward {
     enum { K_FASTEST = 1 };
+    typedef strict<T> Sum;
     typedef At Row;
     ConvShape s;
     Image x, w, y;
@@ -116,6 +118,7 @@ template <class T, bool Back> struct Forward {
 /* conv_wgrad: part `blockIdx.z % parts` of the positions. */
 template <class T> struct WeightGrad {
     enum { K_FASTEST = 0 };
+    typedef strict<T> Sum;
     typedef int64_t Row;
     ConvShape s;
     Image x, dy;
@@ -164,6 +167,7 @@ template <class T> struct WeightGrad {
 /* gridDim: rows, columns, groups (times parts). Each of 256 threads makes 4 x 4 of a tile. */
 template <class P> __global__ void __launch_bounds__(THREADS) product(const P f, const int parts)
 {
+    typedef typename P::Sum A;
     __shared__ float a[DEEP][TILE + 4], b[DEEP][TILE + 4];
     const int t = (int)threadIdx.x, which = (int)blockIdx.z % parts;
     const int64_t group = blockIdx.z / parts;
@@ -172,7 +176,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) product(const P f,
     const int b_n = t % TILE, b_k = t / TILE * 4;
     const typename P::Row row = f.row(m0 + a_m);
     double total[4][4] = {};
-    float sum[4][4] = {};
+    A sum[4][4] = {};
     int64_t k0, end;
     f.range(&k0, &end);
     for (int round = 1; k0 < end; k0 += DEEP, round++) {
@@ -184,11 +188,11 @@ template <class P> __global__ void __launch_bounds__(THREADS) product(const P f,
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < DEEP; k++) {
-            float av[4], bv[4];
+            A av[4], bv[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                av[i] = a[k][t / 16 * 4 + i];
-                bv[i] = b[k][t % 16 * 4 + i];
+                av[i] = (A)a[k][t / 16 * 4 + i];
+                bv[i] = (A)b[k][t % 16 * 4 + i];
             }
 #pragma unroll
             for (int i = 0; i < 4; i++)

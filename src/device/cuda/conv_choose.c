@@ -15,6 +15,8 @@
 #include "device/cuda/kernels.h"
 
 enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3 };
+/* Suggestions come with the likely best first: of large images not all of the others are tried. */
+static const double enough_seconds = 1.0;
 
 /* Memory like that of the step. */
 struct trial {
@@ -128,8 +130,9 @@ static struct wf_call call_of(const struct trial *t)
                              .context = &t->step->cuda->base };
 }
 
-/* Seconds of a run; infinite where it failed, which is forgotten: others are left. */
-static double time_plan(const struct trial *t)
+/* Seconds of a run; infinite where it failed, which is forgotten: others are left. A first run that
+ * takes far longer than another's `best`, and than loading the kernel may, is the last one. */
+static double time_plan(const struct trial *t, double best_known)
 {
     struct wf_cuda *const cuda = t->step->cuda;
     const struct wf_call call = call_of(t);
@@ -144,6 +147,8 @@ static double time_plan(const struct trial *t)
             cuda->failure = (struct wf_err){ 0 };
             return (double)INFINITY;
         }
+        if (1e-3 * (double)ms > 0.2 + 2 * best_known)
+            return 1e-3 * (double)ms;
         if (i > 0 && ms < best) /* the first one loads */
             best = ms;
     }
@@ -283,9 +288,12 @@ static struct wf_cudnn_plan *try_plans(struct wf_cuda_conv_step *s, const struct
     *sure = trial_init(&t, s, p, workspace);
     if (*sure) {
         fill(&t);
-        for (int i = 0; i < n; i++) {
+        double best = (double)INFINITY, spent = 0;
+        for (int i = 0; i < n && (spent < enough_seconds || !isfinite(best)); i++) {
             s->plan = list[i].plan;
-            list[i].seconds = time_plan(&t);
+            list[i].seconds = time_plan(&t, best);
+            best = fmin(best, list[i].seconds);
+            spent += isfinite(list[i].seconds) ? TIMED_RUNS * list[i].seconds : 0;
         }
         qsort(list, (size_t)n, sizeof *list, by_seconds);
     }

@@ -208,6 +208,13 @@ static void give_back(struct wf_context *context, void *memory, size_t bytes)
         (void)wf_cuda_ok(cuda, cudaFree(memory), "giving memory back");
 }
 
+static size_t room(struct wf_context *context)
+{
+    size_t left = 0, all = 0;
+    (void)wf_cuda_ok(wf_cuda_of(context), cudaMemGetInfo(&left, &all), "asking for free memory");
+    return left;
+}
+
 /* Mapped: kernels read and write it where a box is not packed. */
 static void *host_take(struct wf_context *context, size_t bytes)
 {
@@ -438,6 +445,7 @@ const struct wf_device wf_device_cuda = {
     .fallback = &nothing,
     .alloc = take,
     .free = give_back,
+    .room = room,
     .copy = copy,
     .updater = &wf_cuda_updater,
     .open = open_device,

@@ -38,6 +38,16 @@ template <> struct Arith<double> {
 };
 template <class T> using arith = typename Arith<T>::type;
 
+template <int Bytes> struct Strict {
+    typedef double type;
+};
+template <> struct Strict<2> {
+    typedef float type;
+};
+/* Where a forward pass must not differ from f64's by more than its last rounding: a ReLU turns the
+ * last bit of an f32 image into a thousandth of a gradient. */
+template <class T> using strict = typename Strict<sizeof(T)>::type;
+
 __device__ inline float to_arith(float x)
 {
     return x;

@@ -16,12 +16,12 @@ namespace wf
 template <class T, int V> struct Source {
     Norm norm;
     int32_t folded;
-    Affine<V> a;
+    Affine<strict<T>, V> a;
 
     /* All threads of the block come here. */
     __device__ void begin(const Columns &g, int64_t row)
     {
-        __shared__ Staged<V> staged;
+        __shared__ Staged<strict<T>, V> staged;
         if (!folded)
             return;
         staged.fill(g, norm, row);
@@ -29,7 +29,8 @@ template <class T, int V> struct Source {
     }
     __device__ float get(const Vec<T, V> &x, int j) const
     {
-        return folded ? rounded<T>(a.apply(x.get(j), j, norm.below)) : x.get(j);
+        const strict<T> below = (strict<T>)norm.below;
+        return folded ? rounded<T>(a.apply((strict<T>)x.get(j), j, below)) : x.get(j);
     }
 };
 
@@ -54,18 +55,17 @@ __global__ void __launch_bounds__(THREADS, 2)
     const Lane lane(g);
     Source<T, V> source = given;
     source.begin(g, g.first_row + blockIdx.z);
-    float w[K][V];
+    typedef strict<T> A;
+    A w[K][V];
 #pragma unroll
     for (int k = 0; k < K; k++)
 #pragma unroll
         for (int j = 0; j < V; j++)
-            w[k][j] = k < head.count && lane.active
-                          ? (float)head.w.get(head.first + k, lane.c + j)
-                          : 0.0f;
-    float bias[K];
+            w[k][j] = k < head.count && lane.active ? (A)head.w.get(head.first + k, lane.c + j) : 0;
+    A bias[K];
 #pragma unroll
     for (int k = 0; k < K; k++)
-        bias[k] = k < head.count ? head.bias(k) : 0.0f;
+        bias[k] = k < head.count ? (A)head.bias(k) : 0;
     const T *const from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
     T *const to = (T *)g.data[1] + blockIdx.z * g.row[1];
     /* Whole warps go through: they exchange what they added. */
@@ -84,10 +84,10 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
-            float sum[K] = {};
+            A sum[K] = {};
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                const float z = source.get(x[d], j);
+                const A z = (A)source.get(x[d], j);
 #pragma unroll
                 for (int k = 0; k < K; k++)
                     sum[k] = fused(z, w[k][j], sum[k]);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
                 for (int k = 0; k < K; k++)
                     if (k < head.count)
-                        to[offset[d][1] + k * head.step] = To<T>::from(sum[k] + bias[k]);
+                        to[offset[d][1] + k * head.step] = To<T>::from((arith<T>)(sum[k] + bias[k]));
         }
     }
 }
@@ -110,6 +110,7 @@ template <class T>
 __global__ void __launch_bounds__(THREADS)
     head_conv_any(const Columns g, const Head head, const Norm norm, const int folded)
 {
+    typedef strict<T> A;
     const int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = g.first_row + blockIdx.z;
     int64_t offset[2];
     if (p >= g.positions.count)
@@ -118,18 +119,18 @@ __global__ void __launch_bounds__(THREADS)
     const T *const x = (const T *)g.data[0] + blockIdx.z * g.row[0] + offset[0];
     T *const y = (T *)g.data[1] + blockIdx.z * g.row[1] + offset[1];
     for (int k = 0; k < head.count; k++) {
-        float sum = 0;
+        A sum = 0;
         for (int64_t c = 0; c < g.channels; c++) {
-            float z = to_arith(x[c * g.step[0]]);
+            A z = (A)to_arith(x[c * g.step[0]]);
             if (folded) {
                 float mean, rstd, weight, bias;
                 norm.load(row, c, &mean, &rstd, &weight, &bias);
-                z = fused(z - mean, rstd * weight, bias);
-                z = rounded<T>(z > 0 ? z : z * norm.below);
+                z = fused(z - (A)mean, (A)rstd * (A)weight, (A)bias);
+                z = (A)rounded<T>(z > 0 ? z : z * (A)norm.below);
             }
-            sum = fused(z, (float)head.w.get(head.first + k, c), sum);
+            sum = fused(z, (A)head.w.get(head.first + k, c), sum);
         }
-        y[k * head.step] = To<T>::from(sum + head.bias(k));
+        y[k * head.step] = To<T>::from((arith<T>)(sum + (A)head.bias(k)));
     }
 }
 

@@ -19,8 +19,8 @@ template <class T> __device__ inline T *side(const Columns &g, const Lane &lane,
 }
 
 template <int Depth, bool Linear, class T, int V>
-__device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine<V> &a, float below,
-                                const T *from, T *to, int64_t p)
+__device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine<strict<T>, V> &a,
+                                strict<T> below, const T *from, T *to, int64_t p)
 {
     Vec<T, V> x[Depth];
     int64_t offset[Depth][2];
@@ -33,7 +33,7 @@ __device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine
     for (int d = 0; d < Depth; d++) {
 #pragma unroll
         for (int j = 0; j < V; j++)
-            x[d].set(j, a.apply(x[d].get(j), j, below));
+            x[d].set(j, (arith<T>)a.apply((strict<T>)x[d].get(j), j, below));
         x[d].store(to + offset[d][1]);
     }
 }
@@ -43,20 +43,21 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_apply(const Columns g, const Norm norm)
 {
     enum { DEPTH = 4 };
-    __shared__ Staged<V> staged;
+    typedef strict<T> A;
+    __shared__ Staged<A, V> staged;
     const Lane lane(g);
     staged.fill(g, norm, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    Affine<V> a;
+    Affine<A, V> a;
     a.take(g, staged);
     const T *const from = side<const T>(g, lane, 0);
     T *const to = side<T>(g, lane, 1);
     int64_t p = lane.first;
     for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-        apply_at<DEPTH, Linear>(g, lane, a, norm.below, from, to, p);
+        apply_at<DEPTH, Linear>(g, lane, a, (A)norm.below, from, to, p);
     for (; p < g.positions.count; p += lane.stride)
-        apply_at<1, Linear>(g, lane, a, norm.below, from, to, p);
+        apply_at<1, Linear>(g, lane, a, (A)norm.below, from, to, p);
 }
 
 /* Where k0 and k1 come from: q, or sums over groups that were made before (`means` [row][2][G]). */
@@ -68,7 +69,8 @@ struct Back {
     int64_t channels;
     int32_t fixed;
 
-    __device__ void factors(int64_t row, int64_t c, float rstd_of, float *k0, float *k1) const
+    template <class A>
+    __device__ void factors(int64_t row, int64_t c, A rstd_of, A *k0, A *k1) const
     {
         *k0 = *k1 = 0;
         if (fixed)
@@ -85,15 +87,15 @@ struct Back {
             g = w * q.get(r, c) / count;
             gx = w * q.get(r, channels + c) / count;
         }
-        *k0 = (float)(rstd * g);
-        *k1 = (float)(rstd * rstd * gx);
+        *k0 = (A)(rstd * g);
+        *k1 = (A)(rstd * rstd * gx);
     }
 };
 
 /* ... and on the way back: k0 and k1. */
-template <int V> struct StagedBack {
-    Staged<V> affine;
-    float k[2][ACROSS_MOST * V];
+template <class A, int V> struct StagedBack {
+    Staged<A, V> affine;
+    A k[2][ACROSS_MOST * V];
 
     __device__ void fill(const Columns &g, const Back &back, int64_t row)
     {
@@ -105,11 +107,11 @@ template <int V> struct StagedBack {
     }
 };
 
-template <int V> struct AffineBack {
-    Affine<V> a;
-    float k0[V], k1[V];
+template <class A, int V> struct AffineBack {
+    Affine<A, V> a;
+    A k0[V], k1[V];
 
-    __device__ AffineBack(const Columns &g, const StagedBack<V> &staged)
+    __device__ AffineBack(const Columns &g, const StagedBack<A, V> &staged)
     {
         a.take(g, staged.affine);
         const int from = staged_from<V>(g);
@@ -122,9 +124,11 @@ template <int V> struct AffineBack {
 };
 
 template <int Depth, bool Linear, class T, int V, class Dy>
-__device__ inline void back_at(const Columns &g, const Lane &lane, const AffineBack<V> &b,
-                               const Dy &dy, float below, int64_t p)
+__device__ inline void back_at(const Columns &g, const Lane &lane,
+                               const AffineBack<strict<T>, V> &b, const Dy &dy, strict<T> below,
+                               int64_t p)
 {
+    typedef strict<T> A;
     Vec<T, V> x[Depth];
     typename Dy::Loaded up[Depth];
     int64_t offset[Depth][3];
@@ -138,9 +142,9 @@ __device__ inline void back_at(const Columns &g, const Lane &lane, const AffineB
     for (int d = 0; d < Depth; d++) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const float t = x[d].get(j) - b.a.mean[j], u = dy.get(up[d], j);
-            const float gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? u : u * below;
-            x[d].set(j, fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
+            const A t = (A)x[d].get(j) - b.a.mean[j], u = (A)dy.get(up[d], j);
+            const A gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? u : u * below;
+            x[d].set(j, (arith<T>)(fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]));
         }
         x[d].store(side<T>(g, lane, 2) + offset[d][2]);
     }
@@ -151,19 +155,20 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     norm_back(const Columns g, const Back back, const Dy given)
 {
     enum { DEPTH = 2 };
-    __shared__ StagedBack<V> staged;
+    typedef strict<T> A;
+    __shared__ StagedBack<A, V> staged;
     const Lane lane(g);
     staged.fill(g, back, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    const AffineBack<V> b(g, staged);
+    const AffineBack<A, V> b(g, staged);
     Dy dy = given;
     dy.begin(g, lane);
     int64_t p = lane.first;
     for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-        back_at<DEPTH, Linear, T>(g, lane, b, dy, back.norm.below, p);
+        back_at<DEPTH, Linear, T>(g, lane, b, dy, (A)back.norm.below, p);
     for (; p < g.positions.count; p += lane.stride)
-        back_at<1, Linear, T>(g, lane, b, dy, back.norm.below, p);
+        back_at<1, Linear, T>(g, lane, b, dy, (A)back.norm.below, p);
 }
 
 /* The means over a group of channels of g * w and g * w * xhat: one warp each. */

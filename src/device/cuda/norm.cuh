@@ -12,7 +12,7 @@ enum { X, S, W, B, DY, Q }; /* inputs of norm and its gradients */
 struct Norm {
     Table s, w, b;
     int64_t groups, width; /* channels of a group */
-    float below;           /* slope of the activation below zero; 1: there is none */
+    double below;          /* slope of the activation below zero; 1: there is none */
     int32_t by_sample;
 
     int32_t plain; /* all tables are f32 */
@@ -45,8 +45,8 @@ struct Norm {
 enum { MEAN, SCALE, BIAS, RSTD, AFFINE };
 
 /* Of the block's channels, made once for all of its threads. */
-template <int V> struct Staged {
-    float at[AFFINE][ACROSS_MOST * V];
+template <class A, int V> struct Staged {
+    A at[AFFINE][ACROSS_MOST * V];
 
     __device__ void fill(const Columns &g, const Norm &norm, int64_t row)
     {
@@ -56,7 +56,7 @@ template <int V> struct Staged {
             float mean, rstd, weight, bias;
             norm.load(row, g.first_channel + first + i, &mean, &rstd, &weight, &bias);
             at[MEAN][i] = mean;
-            at[SCALE][i] = rstd * weight;
+            at[SCALE][i] = (A)rstd * (A)weight;
             at[BIAS][i] = bias;
             at[RSTD][i] = rstd;
         }
@@ -78,13 +78,13 @@ inline Norm norm_of(const struct wf_node *node, const struct wf_view *in)
                table_of(in[B]),
                a->groups,
                node->in[X]->shape.at[WF_C] / a->groups,
-               1.0f,
+               1.0,
                (int32_t)a->per_sample,
                0 };
     n.plain = n.s.dtype == WF_F32 && (!n.w.data || n.w.dtype == WF_F32) &&
               (!n.b.data || n.b.dtype == WF_F32);
     if (a->act != WF_ACT_NONE)
-        n.below = a->act == WF_RELU ? 0.0f : (float)a->slope;
+        n.below = a->act == WF_RELU ? 0.0 : a->slope;
     return n;
 }
 
@@ -95,16 +95,16 @@ inline bool norm_by_sample(const struct wf_node *node)
 }
 
 /* x as it would be in memory. */
-template <class T> __device__ inline arith<T> rounded(arith<T> x)
+template <class T> __device__ inline arith<T> rounded(strict<T> x)
 {
-    return to_arith(To<T>::from(x));
+    return to_arith(To<T>::from((arith<T>)x));
 }
 
 /* What a thread keeps of its channels, and what becomes of an element. */
-template <int V> struct Affine {
-    float mean[V], scale[V], bias[V];
+template <class A, int V> struct Affine {
+    A mean[V], scale[V], bias[V];
 
-    __device__ void take(const Columns &g, const Staged<V> &staged)
+    __device__ void take(const Columns &g, const Staged<A, V> &staged)
     {
         const int from = staged_from<V>(g);
 #pragma unroll
@@ -114,9 +114,9 @@ template <int V> struct Affine {
             bias[j] = staged.at[BIAS][from + j];
         }
     }
-    __device__ float apply(float x, int j, float below) const
+    __device__ A apply(A x, int j, A below) const
     {
-        const float z = fused(x - mean[j], scale[j], bias[j]);
+        const A z = fused(x - mean[j], scale[j], bias[j]);
         return z > 0 ? z : z * below;
     }
 };

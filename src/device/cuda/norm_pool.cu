@@ -14,7 +14,7 @@ struct Corner {
 
 template <class T, int V, int Deep>
 __device__ inline void pool_at(const Columns &g, const Lane &lane, const Corner &by,
-                               const Affine<V> &a, float below, int64_t p)
+                               const Affine<strict<T>, V> &a, strict<T> below, int64_t p)
 {
     int64_t offset[3];
     Vec<T, V> x[4 * Deep], best;
@@ -32,7 +32,7 @@ __device__ inline void pool_at(const Columns &g, const Lane &lane, const Corner 
         int place = 0;
 #pragma unroll
         for (int k = 0; k < 4 * Deep; k++) {
-            const float z = rounded<T>(a.apply(x[k].get(j), j, below));
+            const float z = rounded<T>(a.apply((strict<T>)x[k].get(j), j, below));
             if (k == 0 || z > most || z != z) { /* the first maximum; NaN wins over all */
                 most = z;
                 place = k;
@@ -49,16 +49,16 @@ template <class T, int V, int Deep>
 __global__ void __launch_bounds__(THREADS, 2)
     norm_pool(const Columns g, const Norm norm, const Corner by)
 {
-    __shared__ Staged<V> staged;
+    __shared__ Staged<strict<T>, V> staged;
     const Lane lane(g);
     staged.fill(g, norm, g.first_row + blockIdx.z);
     if (!lane.active)
         return;
-    Affine<V> a;
+    Affine<strict<T>, V> a;
     a.take(g, staged);
 #pragma unroll 2
     for (int64_t p = lane.first; p < g.positions.count; p += lane.stride)
-        pool_at<T, V, Deep>(g, lane, by, a, norm.below, p);
+        pool_at<T, V, Deep>(g, lane, by, a, (strict<T>)norm.below, p);
 }
 
 template <class T, int Deep>

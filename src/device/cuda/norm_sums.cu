@@ -12,13 +12,14 @@ template <class T, int V, class Dy> struct NormSums {
         Vec<T, V> x;
         typename Dy::Loaded up;
     };
+    typedef strict<T> A;
     Norm norm;
     Dy dy;
-    Affine<V> a;
+    Affine<A, V> a;
 
     __device__ void begin(const Columns &g, const Lane &lane, int64_t row)
     {
-        __shared__ Staged<V> staged;
+        __shared__ Staged<A, V> staged;
         staged.fill(g, norm, row);
         a.take(g, staged);
         dy.begin(g, lane);
@@ -28,14 +29,14 @@ template <class T, int V, class Dy> struct NormSums {
         l.x.load((const T *)g.data[0] + offset[0]);
         dy.load((const T *)g.data[1] + offset[1], p, l.up);
     }
-    template <class A> __device__ void add(const Loaded &l, A (&sum)[2][V]) const
+    __device__ void add(const Loaded &l, A (&sum)[2][V]) const
     {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const float t = l.x.get(j) - a.mean[j], u = dy.get(l.up, j);
-            const float d = fused(t, a.scale[j], a.bias[j]) > 0 ? u : u * norm.below;
-            sum[0][j] += (A)d;
-            sum[1][j] = fused((A)d, (A)t, sum[1][j]);
+            const A t = (A)l.x.get(j) - a.mean[j], u = (A)dy.get(l.up, j);
+            const A d = fused(t, a.scale[j], a.bias[j]) > 0 ? u : u * (A)norm.below;
+            sum[0][j] += d;
+            sum[1][j] = fused(d, t, sum[1][j]);
         }
     }
     __device__ void end(const Columns &g, const Lane &lane, int64_t row, double (&sum)[2][V]) const

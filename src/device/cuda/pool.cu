@@ -180,18 +180,18 @@ struct AvgPool {
     Window window;
     int exclude;
 
-    __device__ float share(const int64_t o[3]) const
+    __device__ double share(const int64_t o[3]) const
     {
         int64_t lo[3], hi[3];
         if (!exclude)
-            return 1.0f / (float)(window.kernel[0] * window.kernel[1] * window.kernel[2]);
+            return 1.0 / (double)(window.kernel[0] * window.kernel[1] * window.kernel[2]);
         window.inside(o, lo, hi);
-        return 1.0f / (float)((hi[0] - lo[0]) * (hi[1] - lo[1]) * (hi[2] - lo[2]));
+        return 1.0 / (double)((hi[0] - lo[0]) * (hi[1] - lo[1]) * (hi[2] - lo[2]));
     }
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], p[3];
-        float sum[V] = {};
+        strict<T> sum[V] = {};
         window.inside(at.x, lo, hi);
         for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
             for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
@@ -200,13 +200,13 @@ struct AvgPool {
                     v.load(element<T>(x, at.n, p, at.c));
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        sum[j] += v.get(j);
+                        sum[j] += (strict<T>)v.get(j);
                 }
-        const float factor = share(at.x);
+        const strict<T> factor = (strict<T>)share(at.x);
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j] * factor);
+            out.set(j, (arith<T>)(sum[j] * factor));
         out.store(element<T>(y, at.n, at.x, at.c));
     }
 };
@@ -217,22 +217,22 @@ struct AvgPoolGrad {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], o[3];
-        float sum[V] = {};
+        strict<T> sum[V] = {};
         pool.window.touching(at.x, lo, hi);
         for (o[0] = lo[0]; o[0] < hi[0]; o[0]++)
             for (o[1] = lo[1]; o[1] < hi[1]; o[1]++)
                 for (o[2] = lo[2]; o[2] < hi[2]; o[2]++) {
-                    const float factor = pool.share(o);
+                    const strict<T> factor = (strict<T>)pool.share(o);
                     Vec<T, V> v;
                     v.load(element<T>(pool.x, at.n, o, at.c));
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        sum[j] += factor * v.get(j);
+                        sum[j] += factor * (strict<T>)v.get(j);
                 }
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j]);
+            out.set(j, (arith<T>)sum[j]);
         out.store(element<T>(pool.y, at.n, at.x, at.c));
     }
 };

@@ -149,7 +149,7 @@ struct Untile {
 /* Where a result's element comes from along an axis: (1 - t) * first + t * second. */
 struct Source {
     int64_t first, second;
-    float t;
+    double t;
 };
 
 struct UpAxis {
@@ -166,15 +166,15 @@ struct UpAxis {
         Source s = { whole, whole, 0 };
         if (rest != 0 && whole + 1 < in) {
             s.second = whole + 1;
-            s.t = (float)((double)rest / (double)bottom);
+            s.t = (double)rest / (double)bottom;
         }
         return s;
     }
     /* How much of source element p goes into result element i. */
-    __device__ float share(int64_t i, int64_t p) const
+    __device__ double share(int64_t i, int64_t p) const
     {
         const Source s = source_of(i);
-        return p == s.first ? 1 - s.t : p == s.second ? s.t : 0.0f;
+        return p == s.first ? 1 - s.t : p == s.second ? s.t : 0.0;
     }
     /* A range of results that has all that take p, and a few more at its ends. */
     __device__ void taken_by(int64_t p, int64_t *lo, int64_t *hi) const
@@ -205,19 +205,19 @@ struct Upsample {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         Source s[3];
-        float sum[V] = {};
+        strict<T> sum[V] = {};
 #pragma unroll
         for (int i = 0; i < 3; i++)
             s[i] = axis[i].source_of(at.x[i]);
         for (int k = 0; k < 8; k++) {
             const bool far[3] = { (k & 4) != 0, (k & 2) != 0, (k & 1) != 0 };
             int64_t p[3];
-            float weight = 1;
+            strict<T> weight = 1;
             bool taken = true;
 #pragma unroll
             for (int i = 0; i < 3; i++) {
                 p[i] = far[i] ? s[i].second : s[i].first;
-                weight *= far[i] ? s[i].t : 1 - s[i].t;
+                weight *= (strict<T>)(far[i] ? s[i].t : 1 - s[i].t);
                 taken = taken && !(far[i] && s[i].second == s[i].first);
             }
             if (!taken)
@@ -226,12 +226,12 @@ struct Upsample {
             v.load(element<T>(x, at.n, p, at.c));
 #pragma unroll
             for (int j = 0; j < V; j++)
-                sum[j] += weight * v.get(j);
+                sum[j] += weight * (strict<T>)v.get(j);
         }
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j]);
+            out.set(j, (arith<T>)sum[j]);
         out.store(element<T>(y, at.n, at.x, at.c));
     }
 };
@@ -243,30 +243,30 @@ struct UpsampleGrad {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], o[3];
-        float sum[V] = {};
+        strict<T> sum[V] = {};
 #pragma unroll
         for (int i = 0; i < 3; i++)
             axis[i].taken_by(at.x[i], &lo[i], &hi[i]);
         for (o[0] = lo[0]; o[0] < hi[0]; o[0]++) {
-            const float d = axis[0].share(o[0], at.x[0]);
+            const strict<T> d = (strict<T>)axis[0].share(o[0], at.x[0]);
             for (o[1] = lo[1]; d != 0 && o[1] < hi[1]; o[1]++) {
-                const float h = d * axis[1].share(o[1], at.x[1]);
+                const strict<T> h = d * (strict<T>)axis[1].share(o[1], at.x[1]);
                 for (o[2] = lo[2]; h != 0 && o[2] < hi[2]; o[2]++) {
-                    const float weight = h * axis[2].share(o[2], at.x[2]);
+                    const strict<T> weight = h * (strict<T>)axis[2].share(o[2], at.x[2]);
                     if (weight == 0)
                         continue;
                     Vec<T, V> v;
                     v.load(element<T>(dy, at.n, o, at.c));
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        sum[j] += weight * v.get(j);
+                        sum[j] += weight * (strict<T>)v.get(j);
                 }
             }
         }
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j]);
+            out.set(j, (arith<T>)sum[j]);
         out.store(element<T>(dx, at.n, at.x, at.c));
     }
 };
