@@ -200,13 +200,21 @@ static bool is_missed(const struct wf_dnnl_step *s, struct wf_region dst, struct
            !taps_meet(s, dst, src, WF_W);
 }
 
-/* Its weight gradient of volumes goes wrong where a window reaches past both ends of the depth. */
+/* Its weight gradient goes wrong where a window reaches past both ends of a volume, along any axis
+ * (seen in bf16 along H and W, in f32 along D): such an image is no larger than the window. And in
+ * bf16 where strided windows reach past an end of the depth. */
 static bool is_deep_window(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src)
 {
     const struct wf_region reach = reach_of(s, dst);
-    const bool padded = reach.lo[WF_D] < src.lo[WF_D] || reach.hi[WF_D] > src.hi[WF_D];
-    return s->pass == WF_DNNL_WEIGHTS && s->kernel[0] > 1 && padded &&
-           wf_region_extent(src, WF_D) <= span_of(s, WF_D);
+    bool deep = false;
+    for (int axis = WF_D; axis <= WF_W; axis++) {
+        const bool padded = reach.lo[axis] < src.lo[axis] || reach.hi[axis] > src.hi[axis];
+        deep = deep || (s->kernel[axis - WF_D] > 1 && padded &&
+                        wf_region_extent(src, axis) <= span_of(s, axis));
+        deep = deep || (s->src.dtype == WF_BF16 && axis == WF_D && padded && s->kernel[0] > 1 &&
+                        s->attrs.stride[0] > 1);
+    }
+    return s->pass == WF_DNNL_WEIGHTS && deep;
 }
 
 /* False where oneDNN has nothing for it. */
