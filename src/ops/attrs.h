@@ -116,6 +116,11 @@ struct wf_dropout_attrs {
     double p;       /* probability of zero; the rest is scaled by 1 / (1 - p) */
     int64_t stream; /* of the random numbers; element index is the global one */
 };
+/* An f32 in every kernel, the reference's too: what is behind a dropout then agrees to the bit. */
+static inline float wf_dropout_scale(const struct wf_dropout_attrs *a)
+{
+    return (float)(1.0 / (1.0 - a->p));
+}
 
 struct wf_scale_attrs { /* scale, reverse */
     double factor;

@@ -28,13 +28,14 @@ static void reference(const struct wf_call *call)
     const struct wf_dropout_attrs *a = call->node->attrs;
     const struct wf_shape whole = call->node->out[0]->shape;
     const struct wf_random random = wf_dropout_random(a, call->seed, call->step);
+    const double scale = (double)wf_dropout_scale(a);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
         int64_t index = 0;
         for (int axis = 0; axis < WF_AXES; axis++)
             index = index * whole.at[axis] + c.at[axis];
         const bool keep = wf_dropout_keeps(a, random, (uint64_t)index);
         const double x = wf_view_at(&call->in[0], c.at);
-        wf_view_set(&call->out[0], c.at, keep ? x / (1.0 - a->p) : 0.0);
+        wf_view_set(&call->out[0], c.at, keep ? x * scale : 0.0);
     }
 }
 

@@ -148,7 +148,7 @@ struct dropout {
 static void mask(const struct dropout *d, uint64_t first, int64_t n, float *factor)
 {
     uint32_t bits[WF_CPU_BLOCK_MAX + 8];
-    const float keep = d->attrs->p < 1.0 ? (float)(1.0 / (1.0 - d->attrs->p)) : 0.0f;
+    const float keep = wf_dropout_scale(d->attrs);
     /* Kept: (bits >> 8) * 2^-24 >= p, in whole numbers. */
     const int32_t least = (int32_t)ceil(d->attrs->p * 0x1p24);
     const philox4x32_key_t key = { { (uint32_t)d->random.seed, (uint32_t)(d->random.seed >> 32) } };

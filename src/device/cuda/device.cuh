@@ -95,6 +95,11 @@ __device__ inline uint16_t bits_of_bf16(float x)
 }
 #endif
 
+template <class T> __device__ inline strict<T> to_strict(T x)
+{
+    return (strict<T>)to_arith(x);
+}
+
 template <class T> struct To;
 template <> struct To<float> {
     static __device__ float from(float x)

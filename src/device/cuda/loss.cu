@@ -90,17 +90,17 @@ struct CrossEntropy {
 
 /* The largest logit of a position and the sum of exp(logit - largest). */
 template <class T, int Team>
-__device__ void soft_sum(const Rows &r, int64_t offset, int lane, float *top, float *sum)
+__device__ void soft_sum(const Rows &r, int64_t offset, int lane, strict<T> *top, strict<T> *sum)
 {
     *top = -INFINITY;
     *sum = 0;
     for (int64_t c = lane; c < r.channels; c += Team) {
-        const float x = to_arith(*r.at<const T>(0, offset, c));
+        const strict<T> x = to_strict(*r.at<const T>(0, offset, c));
         *top = x > *top || x != x ? x : *top;
     }
     *top = team_max<Team>(*top);
     for (int64_t c = lane; c < r.channels; c += Team)
-        *sum += expf(to_arith(*r.at<const T>(0, offset, c)) - *top);
+        *sum += exp(to_strict(*r.at<const T>(0, offset, c)) - *top);
     *sum = team_sum<Team>(*sum);
 }
 
@@ -118,13 +118,13 @@ __global__ void __launch_bounds__(THREADS)
         const double label = r.any(1, offset[1], 0);
         if (!f.counts(label))
             continue;
-        float top, total;
+        strict<T> top, total;
         double weight;
         const int64_t c = f.class_of(label, r.channels, &weight);
         soft_sum<T, Team>(r, offset[0], lane, &top, &total);
         if (lane == 0) {
-            const float logit = to_arith(*r.at<const T>(0, offset[0], c < 0 ? 0 : c));
-            sum[0] += weight * (double)(logf(total) + (top - logit));
+            const strict<T> logit = to_strict(*r.at<const T>(0, offset[0], c < 0 ? 0 : c));
+            sum[0] += weight * (double)(log(total) + (top - logit));
             sum[1] += weight;
         }
     }
@@ -142,16 +142,16 @@ __global__ void __launch_bounds__(THREADS) cross_entropy_grad(const Rows r, cons
     r.positions.at(p, offset);
     const double label = r.any(1, offset[1], 0);
     const bool counts = f.counts(label);
-    float top = 0, sum = 1;
+    strict<T> top = 0, sum = 1;
     double weight = 0;
     const int64_t mine = f.class_of(label, r.channels, &weight);
     if (counts)
         soft_sum<T, Team>(r, offset[0], lane, &top, &sum);
-    const float factor = (float)(f.ds.get(0, 0) * weight);
+    const strict<T> factor = (strict<T>)(f.ds.get(0, 0) * weight);
     for (int64_t c = r.first + lane; c < r.end; c += Team) {
-        const float e = expf(to_arith(*r.at<const T>(0, offset[0], c)) - top) / sum;
-        const float d = factor * (e - (c == mine ? 1.0f : 0.0f));
-        *r.at<T>(2, offset[2], c) = To<T>::from(counts ? d : 0.0f);
+        const strict<T> e = exp(to_strict(*r.at<const T>(0, offset[0], c)) - top) / sum;
+        const strict<T> d = factor * (e - (strict<T>)(c == mine));
+        *r.at<T>(2, offset[2], c) = To<T>::from(counts ? (arith<T>)d : 0.0f);
     }
 }
 

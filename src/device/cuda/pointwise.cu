@@ -142,7 +142,7 @@ struct Dropout {
     const uint64_t *step; /* in device memory: a captured launch is replayed in other steps */
     int64_t base;         /* index of the work's first element */
     uint32_t threshold;   /* kept when the upper 24 bits reach it */
-    double scale;
+    float scale;
 
     template <class A, int V>
     __device__ void apply(const A (&x)[1][V], int64_t index, A (&y)[V]) const
@@ -245,7 +245,7 @@ void wf_cuda_dropout(const struct wf_call *call)
     const struct wf_dropout_attrs *a = (const struct wf_dropout_attrs *)call->node->attrs;
     const struct wf_shape &whole = call->node->out[0]->shape;
     Dropout f = { call->seed, (uint64_t)a->stream,           wf_cuda_step(call),
-                  0,          (uint32_t)ceil(a->p * 0x1p24), 1.0 / (1.0 - a->p) };
+                  0,          (uint32_t)ceil(a->p * 0x1p24), wf_dropout_scale(a) };
     for (int axis = 0; axis < WF_AXES; axis++)
         f.base = f.base * whole.at[axis] + call->work.lo[axis];
     pointwise_call(call, f);

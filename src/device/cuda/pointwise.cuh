@@ -18,7 +18,7 @@ template <class TI, class TO, int V, bool OneRow, class F>
 __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
 {
     enum { IN = F::IN, N = IN + 1 + F::INDEXED, AT_ONCE = 4 };
-    typedef arith<TI> A;
+    typedef strict<TI> A;
     const int64_t total = s.rows.count * s.vectors;
     const int64_t first = (int64_t)blockIdx.x * (THREADS * AT_ONCE) + threadIdx.x;
     Vec<TI, V> in[AT_ONCE][IN];
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
             f.template apply<A, V>(x, index, y);
 #pragma unroll
             for (int j = 0; j < V; j++)
-                out.set(j, y[j]);
+                out.set(j, (arith<TO>)y[j]);
             out.store((TO *)s.data[IN] + offset[u][IN]);
         } else {
             for (int j = 0; j < have[u]; j++) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Flat s, const F f)
                 for (int k = 0; k < IN; k++)
                     x[k][0] = to_arith(((const TI *)s.data[k])[offset[u][k] + j]);
                 f.template apply<A, 1>(x, index + j, y);
-                ((TO *)s.data[IN])[offset[u][IN] + j] = To<TO>::from(y[0]);
+                ((TO *)s.data[IN])[offset[u][IN] + j] = To<TO>::from((arith<TO>)y[0]);
             }
         }
     }

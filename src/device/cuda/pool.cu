@@ -113,7 +113,7 @@ template <class I> struct MaxPoolGrad {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], o[3];
-        float sum[V] = {};
+        strict<T> sum[V] = {};
         if (plus.data) {
             Vec<T, V> v;
             v.load(element<T>(plus, at.n, at.x, at.c));
@@ -132,12 +132,12 @@ template <class I> struct MaxPoolGrad {
                     where.load(element<I>(index, at.n, o, at.c));
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        sum[j] += (int)where.at(j) == place ? v.get(j) : 0.0f;
+                        sum[j] += (int)where.at(j) == place ? (strict<T>)v.get(j) : (strict<T>)0;
                 }
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j]);
+            out.set(j, (arith<T>)sum[j]);
         out.store(element<T>(dx, at.n, at.x, at.c));
     }
 };

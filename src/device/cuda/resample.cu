@@ -78,7 +78,7 @@ struct PadGrad {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        float sum[V] = {};
+        strict<T> sum[V] = {};
         for (int which = 0; which < 27; which++) {
             int64_t lo[3], hi[3], p[3];
             range(WF_D, at.x[0], which / 9, &lo[0], &hi[0]);
@@ -91,13 +91,13 @@ struct PadGrad {
                         v.load(element<T>(dy, at.n, p, at.c));
 #pragma unroll
                         for (int j = 0; j < V; j++)
-                            sum[j] += v.get(j);
+                            sum[j] += (strict<T>)v.get(j);
                     }
         }
         Vec<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            out.set(j, sum[j]);
+            out.set(j, (arith<T>)sum[j]);
         out.store(element<T>(dx, at.n, at.x, at.c));
     }
 };

@@ -53,10 +53,10 @@ inline Rows rows_over(const struct wf_region &work, int64_t channels,
     return r;
 }
 
-template <int Team> __device__ inline float team_max(float x)
+template <int Team, class A> __device__ inline A team_max(A x)
 {
     for (int m = Team / 2; m > 0; m /= 2) {
-        const float y = __shfl_xor_sync(0xffffffffu, x, m);
+        const A y = __shfl_xor_sync(0xffffffffu, x, m);
         x = y > x || y != y ? y : x;
     }
     return x;

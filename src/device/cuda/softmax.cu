@@ -14,19 +14,19 @@ template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax(
     if (p >= r.positions.count)
         return;
     int64_t offset[2];
-    float top = -INFINITY, sum = 0;
+    strict<T> top = -INFINITY, sum = 0;
     r.positions.at(p, offset);
     for (int64_t c = lane; c < r.channels; c += Team) {
-        const float x = to_arith(*r.at<const T>(0, offset[0], c));
+        const strict<T> x = to_strict(*r.at<const T>(0, offset[0], c));
         top = x > top || x != x ? x : top;
     }
     top = team_max<Team>(top);
     for (int64_t c = lane; c < r.channels; c += Team)
-        sum += expf(to_arith(*r.at<const T>(0, offset[0], c)) - top);
+        sum += exp(to_strict(*r.at<const T>(0, offset[0], c)) - top);
     sum = team_sum<Team>(sum);
     for (int64_t c = r.first + lane; c < r.end; c += Team)
         *r.at<T>(1, offset[1], c) =
-            To<T>::from(expf(to_arith(*r.at<const T>(0, offset[0], c)) - top) / sum);
+            To<T>::from((arith<T>)(exp(to_strict(*r.at<const T>(0, offset[0], c)) - top) / sum));
 }
 
 template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax_grad(const Rows r)
@@ -36,15 +36,16 @@ template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax_
     if (p >= r.positions.count)
         return;
     int64_t offset[3];
-    float dot = 0;
+    strict<T> dot = 0;
     r.positions.at(p, offset);
     for (int64_t c = lane; c < r.channels; c += Team)
         dot +=
-            to_arith(*r.at<const T>(0, offset[0], c)) * to_arith(*r.at<const T>(1, offset[1], c));
+            to_strict(*r.at<const T>(0, offset[0], c)) * to_strict(*r.at<const T>(1, offset[1], c));
     dot = team_sum<Team>(dot);
     for (int64_t c = r.first + lane; c < r.end; c += Team)
-        *r.at<T>(2, offset[2], c) = To<T>::from(to_arith(*r.at<const T>(0, offset[0], c)) *
-                                                (to_arith(*r.at<const T>(1, offset[1], c)) - dot));
+        *r.at<T>(2, offset[2], c) =
+            To<T>::from((arith<T>)(to_strict(*r.at<const T>(0, offset[0], c)) *
+                                   (to_strict(*r.at<const T>(1, offset[1], c)) - dot)));
 }
 
 /* --- layer norm --- */
@@ -56,19 +57,19 @@ struct LayerNorm {
 
 /* Mean and 1 / sqrt(var + eps) of a position; the variance around the mean, in a second pass. */
 template <class T, int Team>
-__device__ void moments_of(const Rows &r, int64_t offset, int lane, double eps, float *mean,
-                           float *rstd)
+__device__ void moments_of(const Rows &r, int64_t offset, int lane, double eps, strict<T> *mean,
+                           strict<T> *rstd)
 {
-    float sum = 0, square = 0;
+    strict<T> sum = 0, square = 0;
     for (int64_t c = lane; c < r.channels; c += Team)
-        sum += to_arith(*r.at<const T>(0, offset, c));
-    *mean = team_sum<Team>(sum) / (float)r.channels;
+        sum += to_strict(*r.at<const T>(0, offset, c));
+    *mean = team_sum<Team>(sum) / (strict<T>)r.channels;
     for (int64_t c = lane; c < r.channels; c += Team) {
-        const float away = to_arith(*r.at<const T>(0, offset, c)) - *mean;
+        const strict<T> away = to_strict(*r.at<const T>(0, offset, c)) - *mean;
         square += away * away;
     }
-    square = team_sum<Team>(square) / (float)r.channels;
-    *rstd = (float)(1.0 / sqrt((double)square + eps));
+    square = team_sum<Team>(square) / (strict<T>)r.channels;
+    *rstd = (strict<T>)(1.0 / sqrt((double)square + eps));
 }
 
 template <class T, int Team>
@@ -79,14 +80,14 @@ __global__ void __launch_bounds__(THREADS) layernorm(const Rows r, const LayerNo
     if (p >= r.positions.count)
         return;
     int64_t offset[2];
-    float mean, rstd;
+    strict<T> mean, rstd;
     r.positions.at(p, offset);
     moments_of<T, Team>(r, offset[0], lane, l.eps, &mean, &rstd);
     for (int64_t c = r.first + lane; c < r.end; c += Team) {
-        const float xhat = (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
-        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
-        const float b = l.b.data ? (float)l.b.get(0, c) : 0.0f;
-        *r.at<T>(1, offset[1], c) = To<T>::from(xhat * w + b);
+        const strict<T> xhat = (to_strict(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+        const strict<T> w = l.w.data ? (strict<T>)l.w.get(0, c) : 1;
+        const strict<T> b = l.b.data ? (strict<T>)l.b.get(0, c) : 0;
+        *r.at<T>(1, offset[1], c) = To<T>::from((arith<T>)(xhat * w + b));
     }
 }
 
@@ -98,36 +99,36 @@ __global__ void __launch_bounds__(THREADS) layernorm_grad(const Rows r, const La
     if (p >= r.positions.count)
         return;
     int64_t offset[3];
-    float mean, rstd, sum = 0, dot = 0;
+    strict<T> mean, rstd, sum = 0, dot = 0;
     r.positions.at(p, offset);
     moments_of<T, Team>(r, offset[0], lane, l.eps, &mean, &rstd);
     for (int64_t c = lane; c < r.channels; c += Team) {
-        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
-        const float g = to_arith(*r.at<const T>(1, offset[1], c)) * w;
+        const strict<T> w = l.w.data ? (strict<T>)l.w.get(0, c) : 1;
+        const strict<T> g = to_strict(*r.at<const T>(1, offset[1], c)) * w;
         sum += g;
-        dot += g * (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+        dot += g * (to_strict(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
     }
-    sum = team_sum<Team>(sum) / (float)r.channels;
-    dot = team_sum<Team>(dot) / (float)r.channels;
+    sum = team_sum<Team>(sum) / (strict<T>)r.channels;
+    dot = team_sum<Team>(dot) / (strict<T>)r.channels;
     for (int64_t c = r.first + lane; c < r.end; c += Team) {
-        const float w = l.w.data ? (float)l.w.get(0, c) : 1.0f;
-        const float g = to_arith(*r.at<const T>(1, offset[1], c)) * w;
-        const float xhat = (to_arith(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
-        *r.at<T>(2, offset[2], c) = To<T>::from(rstd * (g - sum - xhat * dot));
+        const strict<T> w = l.w.data ? (strict<T>)l.w.get(0, c) : 1;
+        const strict<T> g = to_strict(*r.at<const T>(1, offset[1], c)) * w;
+        const strict<T> xhat = (to_strict(*r.at<const T>(0, offset[0], c)) - mean) * rstd;
+        *r.at<T>(2, offset[2], c) = To<T>::from((arith<T>)(rstd * (g - sum - xhat * dot)));
     }
 }
 
 /* Mean and 1 / sqrt(var + eps) of every position, for the sums below. */
 template <class T, int Team>
 __global__ void __launch_bounds__(THREADS)
-    position_moments(const Rows r, const double eps, float *moments)
+    position_moments(const Rows r, const double eps, strict<T> *moments)
 {
     const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
     const int lane = (int)threadIdx.x % Team;
     if (p >= r.positions.count)
         return;
     int64_t offset[1];
-    float mean, rstd;
+    strict<T> mean, rstd;
     r.positions.at(p, offset);
     moments_of<T, Team>(r, offset[0], lane, eps, &mean, &rstd);
     if (lane == 0) {
@@ -140,9 +141,9 @@ template <class T, int V> struct LayerSums {
     enum { SUMS = 2, IN = 2, DEPTH = 2 };
     struct Loaded {
         Vec<T, V> x, dy;
-        float mean, rstd;
+        strict<T> mean, rstd;
     };
-    const float *moments;
+    const strict<T> *moments;
 
     __device__ void begin(const Columns &, const Lane &, int64_t)
     {
@@ -158,8 +159,8 @@ template <class T, int V> struct LayerSums {
     {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const float dy = l.dy.get(j);
-            sum[0][j] += (A)(dy * (l.x.get(j) - l.mean) * l.rstd);
+            const strict<T> dy = (strict<T>)l.dy.get(j);
+            sum[0][j] += (A)(dy * ((strict<T>)l.x.get(j) - l.mean) * l.rstd);
             sum[1][j] += (A)dy;
         }
     }
@@ -194,7 +195,7 @@ template <class T, int V>
 static void layer_sums_run(const struct wf_call *call, const Columns &g, const Rows &r, double eps)
 {
     const size_t parts = sums_scratch(1, r.channels, KINDS);
-    float *const moments = (float *)((char *)call->scratch + parts);
+    strict<T> *const moments = (strict<T> *)((char *)call->scratch + parts);
     struct CUstream_st *const stream = wf_cuda_stream(call);
     with_team(r.channels, [&](auto team) {
         enum { TEAM = decltype(team)::value };
@@ -260,7 +261,7 @@ bool wf_cuda_layernorm_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
     const int64_t channels = p->node->in[0]->shape.at[WF_C];
     const int64_t positions = is_empty(p->work) ? 0 : wf_region_count(p->work) / channels;
     p->scratch_bytes = sums_scratch(1, channels, KINDS) +
-                       (size_t)larger<int64_t>(0, positions) * 2 * sizeof(float);
+                       (size_t)larger<int64_t>(0, positions) * 2 * sizeof(double);
     return true;
 }
 
