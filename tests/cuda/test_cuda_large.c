@@ -36,6 +36,7 @@ struct large {
     struct wf_view *views; /* by the value's id, in the GPU's memory */
     size_t *last;          /* the node that reads a value last */
     int64_t most;          /* elements of the largest tensor */
+    int failed;            /* nodes that are off by more than they may */
 };
 
 static int64_t side(void)
@@ -211,16 +212,55 @@ static void run(const struct large *l, const struct wf_kernel *kernel, const str
 
 /* --- comparing --- */
 
-/* The largest difference by the largest number of `want`; infinite where one is no number. */
-static double apart(const struct wf_view *got, const struct wf_view *want)
+/* Differences by the largest number that is wanted. */
+struct apart {
+    double most;   /* infinite where one is no number */
+    double beyond; /* what is left of it where a number may be off by so much of itself */
+};
+
+static void see(struct apart *worst, const struct wf_view *got, const struct wf_view *want,
+                double of_itself)
 {
-    double most = 0, scale = 1e-30;
+    double most = 0, beyond = 0, scale = 1e-30;
     for (struct wf_cursor c = wf_cursor(want->box); wf_cursor_next(&c);) {
-        const double y = wf_view_at(want, c.at), d = fabs(wf_view_at(got, c.at) - y);
+        const double y = wf_view_at(want, c.at), off = fabs(wf_view_at(got, c.at) - y);
+        const double d = isnan(off) ? (double)INFINITY : off;
         scale = fmax(scale, fabs(y));
-        most = d <= most ? most : isnan(d) ? (double)INFINITY : d;
+        most = fmax(most, d);
+        beyond = fmax(beyond, d - of_itself * fabs(y));
     }
-    return most / scale;
+    worst->most = fmax(worst->most, most / scale);
+    worst->beyond = fmax(worst->beyond, beyond / scale);
+}
+
+/* What a result may be off: the rounding of its own number, and what sums lose on the way. */
+struct bound {
+    double of_itself, of_largest;
+};
+
+static bool reads_narrow(const struct wf_node *node)
+{
+    bool narrow = false;
+    for (int i = 0; i < node->n_in; i++)
+        narrow = narrow || (node->in[i] && node->in[i]->dtype == WF_BF16);
+    return narrow;
+}
+
+/*
+ * A number in bf16 has 8 binary digits. Where both sides were rounded to them from nearly the same
+ * number they are at most one apart: 2^-7 of it. A library's weight gradient is rounded to them before
+ * it becomes f32, while the strips' sum is not: 2^-8. It adds up in f32, perhaps cutting digits off, a
+ * unit of 2^-23: over n positions whose terms have either sign that is 2^-23 sqrt(n) of the largest sum.
+ */
+static struct bound allowed(const struct wf_node *node, const struct wf_kernel *kernel)
+{
+    const struct wf_shape *const shape = &wf_op_domain(node)->shape;
+    const double positions = (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
+    if (wf_op_sums_over(node) && kernel->preference > 0 && reads_narrow(node))
+        return (struct bound){ 0x1p-8, 0x1p-23 * sqrt(positions) };
+    if (node->out[0]->dtype == WF_BF16)
+        return (struct bound){ 0x1p-7, 1e-5 };
+    return (struct bound){ .of_largest = 1e-5 };
 }
 
 /* A few pixels at the beginning, in the middle, at the end. */
@@ -240,11 +280,12 @@ static struct wf_region sample(struct wf_region whole, int which)
     return r;
 }
 
-static double check_sample(const struct large *l, const struct wf_node *node, int which)
+static void check_sample(const struct large *l, const struct wf_node *node, int which,
+                         struct apart *worst)
 {
     const struct wf_region work = sample(wf_shape_region(wf_op_domain(node)->shape), which);
     struct wf_view in[MAX_VIEWS] = { 0 }, out[MAX_VIEWS] = { 0 };
-    double worst = 0;
+    const double of_itself = allowed(node, find(node, true)).of_itself;
     for (int i = 0; i < node->n_in; i++) {
         const struct wf_view from = read_of(l, node, i, work);
         if (from.data)
@@ -260,21 +301,19 @@ static double check_sample(const struct large *l, const struct wf_node *node, in
     node->op->reference(&(struct wf_call){ .node = node, .work = work, .in = in, .out = out });
     for (int o = 0; o < node->n_out; o++) {
         const struct wf_view got = fetch(&l->views[node->out[o]->id], out[o].box);
-        worst = fmax(worst, apart(&got, &out[o]));
+        see(worst, &got, &out[o], of_itself);
         free(got.data);
         free(out[o].data);
     }
     for (int i = 0; i < node->n_in; i++)
         free(in[i].data);
-    return worst;
 }
 
 /* A sum over the image against that of its strips. */
-static double check_sum(const struct large *l, const struct wf_node *node)
+static void check_sum(const struct large *l, const struct wf_node *node, struct apart *worst)
 {
     const struct wf_region whole = wf_shape_region(wf_op_domain(node)->shape);
     const int64_t strips = whole.hi[WF_H] < STRIPS ? 1 : STRIPS;
-    double worst = 0;
     struct wf_view sum[MAX_VIEWS], part[MAX_VIEWS] = { 0 };
     for (int o = 0; o < node->n_out; o++) {
         const struct wf_view *const out = &l->views[node->out[o]->id];
@@ -299,22 +338,11 @@ static double check_sum(const struct large *l, const struct wf_node *node)
     }
     for (int o = 0; o < node->n_out; o++) {
         const struct wf_view got = fetch(&l->views[node->out[o]->id], sum[o].box);
-        worst = fmax(worst, apart(&got, &sum[o]));
+        see(worst, &got, &sum[o], allowed(node, find(node, true)).of_itself);
         free(got.data);
         free(sum[o].data);
         gpu_free(part[o].data);
     }
-    return worst;
-}
-
-/* 16 bits in, or out: a hundredth. */
-static double tolerance(const struct wf_node *node)
-{
-    bool narrow = node->out[0]->dtype == WF_BF16;
-    for (int i = 0; i < node->n_in; i++)
-        narrow = narrow ||
-                 (node->in[i] && node->in[i]->dtype == WF_BF16 && find(node, true)->preference > 0);
-    return narrow ? 1e-2 : 1e-5;
 }
 
 static void check_node(struct large *l, size_t k)
@@ -322,7 +350,7 @@ static void check_node(struct large *l, size_t k)
     const struct wf_node *const node = l->g->nodes[k];
     struct wf_view out[MAX_VIEWS] = { 0 };
     char name[64];
-    double worst = 0;
+    struct apart worst = { 0 };
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i])
             take(l, node->in[i]);
@@ -334,14 +362,18 @@ static void check_node(struct large *l, size_t k)
     const double before = now();
     run(l, find(node, true), node, whole, out, name);
     if (wf_op_sums_over(node))
-        worst = check_sum(l, node);
+        check_sum(l, node, &worst);
     for (int s = 0; s < SAMPLES && !wf_op_sums_over(node); s++)
-        worst = fmax(worst, check_sample(l, node, s));
-    print_message("%-12s %-16s %-20s %.1e of %.2e elements, %.1f s\n", node->name, node->op->name,
-                  name, worst, (double)wf_region_count(whole), now() - before);
-    if (!(worst <= tolerance(node)))
-        fail_msg("'%s' (%s, %s): off by %g, allowed %g", node->name, node->op->name, name, worst,
-                 tolerance(node));
+        check_sample(l, node, s, &worst);
+    const struct bound may = allowed(node, find(node, true));
+    const bool ok = worst.beyond <= may.of_largest;
+    print_message("%-12s %-16s %-20s %.1e of %.2e elements, %.1f s%s\n", node->name, node->op->name,
+                  name, worst.most, (double)wf_region_count(whole), now() - before,
+                  ok ? "" : ": TOO FAR");
+    if (!ok)
+        print_message("    off by %g of the largest, by %g beyond %g of itself, allowed %g\n",
+                      worst.most, worst.beyond, may.of_itself, may.of_largest);
+    l->failed += !ok;
     give_back(l, k);
 }
 
@@ -352,6 +384,7 @@ static void kernels__are_right_beyond_two_to_the_31_elements(void **state)
     build(&l);
     for (size_t k = 0; k < l.g->n_nodes; k++)
         check_node(&l, k);
+    assert_int_equal(l.failed, 0);
     if (side() == SIDE)
         assert_true(l.most > INT64_C(1) << 32);
     give_back(&l, l.g->n_nodes);

@@ -61,9 +61,14 @@ bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err)
 /* --- opening --- */
 
 /* Why there is no GPU, in words that say what to do. */
-static bool refuse(cudaError_t status, struct wf_err *err)
+static bool refuse(cudaError_t status, int ordinal, struct wf_err *err)
 {
     int runtime = 0, driver = 0;
+    if (status == cudaErrorMemoryAllocation)
+        return wf_err_set(err, WF_ERR_FIT,
+                          "GPU %d is full: free its memory ('nvidia-smi' says who holds it), use "
+                          "another GPU (CUDA_VISIBLE_DEVICES) or --device cpu",
+                          ordinal);
     (void)cudaRuntimeGetVersion(&runtime);
     (void)cudaDriverGetVersion(&driver);
     if (driver == 0)
@@ -88,7 +93,7 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
     if (status == cudaSuccess && count == 0)
         status = cudaErrorNoDevice;
     if (status != cudaSuccess)
-        return refuse(status, err);
+        return refuse(status, 0, err);
     cuda->ordinal = local_rank % count;
     struct cudaDeviceProp properties;
     status = cudaSetDevice(cuda->ordinal);
@@ -97,7 +102,7 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
     if (status == cudaSuccess)
         status = cudaFree(NULL); /* makes the context: a broken driver shows here */
     if (status != cudaSuccess)
-        return refuse(status, err);
+        return refuse(status, cuda->ordinal, err);
     (void)snprintf(cuda->name, sizeof cuda->name, "%.63s", properties.name);
     cuda->multiprocessors = properties.multiProcessorCount;
     return true;
