@@ -29,6 +29,9 @@ if(WF_HAVE_CUDA)
     foreach(target test_cuda_kernels test_cuda_large)
         target_compile_definitions(${target} PRIVATE wf_cuda_own_kernels=wf_cuda_kernels)
     endforeach()
+    if(TARGET wf_hopper)
+        wf_cuda_test(test_cuda_hopper cuda_hopper tests/cuda/test_cuda_hopper.c tests/cuda/device.c)
+    endif()
 endif()
 
 include(CheckLanguage)
@@ -40,6 +43,7 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     enable_language(CXX)
     # Each .cu through a .cpp of its own: in builds with CUDA it is a CUDA source as well.
     file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cu)
+    list(FILTER kernels EXCLUDE REGEX "/hopper_[^/]*\\.cu$")  # products of four warps at once
     set(emulated "")
     foreach(kernel ${kernels})
         get_filename_component(name ${kernel} NAME_WE)

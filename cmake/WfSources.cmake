@@ -11,6 +11,9 @@ if(NOT WF_HAVE_MPI)
 endif()
 if(WF_HAVE_CUDA)
     file(GLOB_RECURSE cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+    set(hopper ${cuda})
+    list(FILTER cuda EXCLUDE REGEX "/hopper_[^/]*\\.cu$")
+    list(FILTER hopper INCLUDE REGEX "/hopper_[^/]*\\.cu$")
     list(APPEND WF_SOURCES ${cuda})
 else()
     list(FILTER WF_SOURCES EXCLUDE REGEX "/src/device/cuda/.*\\.c$")
@@ -49,11 +52,24 @@ add_library(wf_objects OBJECT ${WF_SOURCES} ${WF_GENERATED})
 target_include_directories(wf_objects PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(wf_objects PRIVATE wf_flags wf_deps)
 
+set(objects $<TARGET_OBJECTS:wf_objects>)
+
+# Kernels with instructions that only compute capability 9.0 has, and no other builds.
+if(WF_HAVE_CUDA AND 90 IN_LIST CMAKE_CUDA_ARCHITECTURES)
+    add_library(wf_hopper OBJECT ${hopper})
+    set_target_properties(wf_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
+    target_include_directories(wf_hopper PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(wf_hopper PRIVATE wf_flags wf_deps)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/device/cuda/conv.c PROPERTIES
+        COMPILE_DEFINITIONS WF_HAVE_HOPPER)
+    list(APPEND objects $<TARGET_OBJECTS:wf_hopper>)
+endif()
+
 # libwidefield.a, and libwidefield.so from the same objects.
 set(WF_LIBRARIES libwidefield_static)
-add_library(libwidefield_static STATIC $<TARGET_OBJECTS:wf_objects>)
+add_library(libwidefield_static STATIC ${objects})
 if(WF_SHARED)
-    add_library(libwidefield_shared SHARED $<TARGET_OBJECTS:wf_objects>)
+    add_library(libwidefield_shared SHARED ${objects})
     set_target_properties(libwidefield_shared PROPERTIES
         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     list(APPEND WF_LIBRARIES libwidefield_shared)

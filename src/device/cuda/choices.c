@@ -71,6 +71,8 @@ void wf_cudnn_problem_print(const struct wf_cudnn_problem *p, char *text, size_t
         names[p->pass], wf_dtype_name(p->dtype), p->tf32 ? " tf32" : "",
         p->deterministic ? " deterministic" : "", p->bias ? " bias" : "",
         p->widely ? " widely" : "", p->n, p->in, p->out, p->groups, p->align[0], p->align[1]);
+    if (p->own != WF_ENGINE_NONE && at > 0 && (size_t)at < room)
+        at += snprintf(text + at, room - (size_t)at, " own%" PRId64, -p->own);
     const struct {
         char letter;
         const int64_t *values;

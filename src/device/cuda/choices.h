@@ -18,7 +18,7 @@ struct wf_cuda_choices;
 struct wf_cuda_choices *wf_cuda_choices_new(const struct wf_cuda *cuda, const char *path);
 void wf_cuda_choices_free(struct wf_cuda_choices *choices); /* writes what is new */
 
-/* False where the problem is not known. An engine of -1: cuDNN has none for it. */
+/* False where the problem is not known. WF_ENGINE_NONE: there is none for it. */
 bool wf_cuda_choices_find(const struct wf_cuda_choices *choices,
                           const struct wf_cudnn_problem *problem, struct wf_cudnn_choice *choice);
 void wf_cuda_choices_put(struct wf_cuda_choices *choices, const struct wf_cudnn_problem *problem,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cuda/hopper.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"
 
@@ -76,6 +77,21 @@ static bool set_axis(struct wf_cudnn_problem *p, const struct wf_conv_attrs *a, 
            room / a->stride[i] + 1 == places;
 }
 
+/* Of those that only some convolutions can take. */
+static int64_t own_engine(const struct wf_node *node)
+{
+#ifdef WF_HAVE_HOPPER
+    if (strcmp(node->op->name, "conv_wgrad") == 0)
+        return WF_ENGINE_NONE;
+    return wf_cuda_tiled_fits(node)  ? WF_ENGINE_TILED
+           : wf_cuda_thin_fits(node) ? WF_ENGINE_THIN
+                                     : WF_ENGINE_NONE;
+#else
+    (void)node;
+    return WF_ENGINE_NONE;
+#endif
+}
+
 /* Fills all but the tuning; false: not for cuDNN. */
 static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
@@ -109,6 +125,7 @@ static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
         q->kernel[i] = w->shape.at[WF_D + i];
         ok = ok && set_axis(q, a, i, &image->box, &result->box);
     }
+    q->own = own_engine(node);
     const double places = (double)q->n * (double)q->result[0] * (double)q->result[1];
     const double taps = (double)q->kernel[0] * (double)q->kernel[1] * (double)q->kernel[2];
     q->large = 2.0 * places * (double)q->result[2] * taps * (double)s->in * (double)s->out /
@@ -174,7 +191,10 @@ static void release(void *prepared)
 static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
 {
     if (!s->plan) {
-        (void)snprintf(p->implementation, sizeof p->implementation, "own");
+        (void)snprintf(p->implementation, sizeof p->implementation, "own%s",
+                       s->engine == WF_ENGINE_TILED  ? " tiled"
+                       : s->engine == WF_ENGINE_THIN ? " thin"
+                                                     : "");
         return;
     }
     (void)snprintf(p->implementation, sizeof p->implementation, "cudnn%s%s%s",
@@ -198,6 +218,7 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
     struct wf_cuda_conv_step *const s = calloc(1, sizeof *s);
     WF_BUG_ON(!s, "out of memory");
+    s->engine = WF_ENGINE_NONE;
     const bool known = set_problem(s, p);
     if (!prepare_own(s, p, err)) {
         release(s);
@@ -229,6 +250,13 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *call)
 {
+#ifdef WF_HAVE_HOPPER
+    if (s->engine != WF_ENGINE_NONE) {
+        if (!(s->engine == WF_ENGINE_TILED ? wf_cuda_tiled(call) : wf_cuda_thin(call)))
+            (void)wf_cuda_ok(s->cuda, cudaErrorInvalidValue, call->node->name);
+        return;
+    }
+#endif
     if (s->problem.pass == WF_CUDNN_FORWARD)
         wf_cuda_conv(call);
     else if (s->problem.pass == WF_CUDNN_DATA)

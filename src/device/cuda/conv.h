@@ -10,7 +10,8 @@ struct wf_cuda_conv_step {
     int64_t in, out;                 /* the real ones */
     bool bias;                       /* the node has one; problem.bias: cuDNN adds it */
     struct wf_cudnn_plan *plan;      /* NULL: our own kernel */
-    size_t own_scratch;              /* of our own kernel */
+    int64_t engine;                  /* which of our own: TILED, THIN, NONE for any convolution */
+    size_t own_scratch;              /* of the one for any convolution */
     /* Places in the scratch; where a tensor needs none its bytes are 0. */
     size_t at_image, at_weights, at_result, at_workspace;
     size_t image_bytes, weights_bytes, result_bytes;
@@ -21,8 +22,8 @@ void wf_cuda_conv_step_run(struct wf_cuda_conv_step *step, const struct wf_call 
 /* Bytes of scratch with this plan. */
 size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *step);
 
-/* conv_choose.c: finds the step's plan, in the cache or by trying; leaves it NULL where cuDNN has none
- * that is right. */
+/* conv_choose.c: finds the step's plan or engine, in the cache or by trying; leaves them NULL and NONE
+ * where there is none that is right. */
 void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *step, const struct wf_prepare *prepare);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Which of cuDNN's plans a convolution runs with.
+ * Which of cuDNN's plans, or which kernel of our own, a convolution runs with.
  *
  * The first suggestion of the heuristics was over 1.3 times slower than the best in one case of five,
- * so all of them are timed once, on noise in memory of the right size, and the choice is kept
+ * so all of them are timed once, ours beside them, on noise in memory of the right size, and the choice is kept
  * (choices.h). Success is not correctness either: before a choice is kept, its result on noise, into
  * memory full of NaN, is held against our own kernel in some rows.
  */
@@ -145,6 +145,7 @@ static double time_plan(const struct trial *t, double best_known)
         if (cudaStreamSynchronize(cuda->stream) != cudaSuccess || cuda->failure.code != WF_OK ||
             cudaEventElapsedTime(&ms, t->before, t->after) != cudaSuccess) {
             cuda->failure = (struct wf_err){ 0 };
+            (void)cudaGetLastError();
             return (double)INFINITY;
         }
         if (1e-3 * (double)ms > 0.2 + 2 * best_known)
@@ -246,9 +247,15 @@ static bool check_plan(const struct trial *t)
 
 struct tried {
     struct wf_cudnn_choice choice;
-    struct wf_cudnn_plan *plan;
+    struct wf_cudnn_plan *plan; /* NULL: the engine is ours */
     double seconds;
 };
+
+static void take(struct wf_cuda_conv_step *s, const struct tried *t)
+{
+    s->plan = t->plan;
+    s->engine = t->plan ? WF_ENGINE_NONE : t->choice.engine;
+}
 
 static int by_seconds(const void *a, const void *b)
 {
@@ -256,14 +263,17 @@ static int by_seconds(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Plans of the candidates that fit the limit of memory. */
+/* Our own engine and plans of the candidates that fit the limit of memory. */
 static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *graph,
                       struct tried list[MOST_TRIED])
 {
     struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
-    const int n = wf_cudnn_candidates(graph, choices, WF_CUDNN_CANDIDATES);
+    const int n = graph ? wf_cudnn_candidates(graph, choices, WF_CUDNN_CANDIDATES) : 0;
     int made = 0;
-    for (int i = 0; i < n && made < (s->problem.bias ? 2 : MOST_TRIED); i++) {
+    if (s->problem.own != WF_ENGINE_NONE)
+        list[made++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
+    const int most = s->problem.bias ? made + 2 : MOST_TRIED;
+    for (int i = 0; i < n && made < most; i++) {
         struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, &choices[i]);
         if (plan && wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)
             list[made++] = (struct tried){ choices[i], plan, (double)INFINITY };
@@ -273,70 +283,72 @@ static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *
     return made;
 }
 
-/* The fastest that is right, or NULL. Without memory to try them: the first suggestion. */
-static struct wf_cudnn_plan *try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p,
-                                       struct tried list[], int n, struct wf_cudnn_choice *choice,
-                                       bool *sure)
+static size_t most_workspace(const struct tried list[], int n)
 {
-    size_t workspace = 0;
-    for (int i = 0; i < n; i++)
-        workspace = wf_cudnn_plan_workspace(list[i].plan) > workspace
-                        ? wf_cudnn_plan_workspace(list[i].plan)
-                        : workspace;
+    size_t most = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t workspace = list[i].plan ? wf_cudnn_plan_workspace(list[i].plan) : 0;
+        most = workspace > most ? workspace : most;
+    }
+    return most;
+}
+
+/* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
+ * memory to try them: the first. */
+static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, struct tried list[],
+                     int n, bool *sure)
+{
     struct trial t;
-    struct wf_cudnn_plan *found = NULL;
-    *sure = trial_init(&t, s, p, workspace);
+    int found = -1;
+    *sure = trial_init(&t, s, p, most_workspace(list, n));
     if (*sure) {
         fill(&t);
         double best = (double)INFINITY, spent = 0;
         for (int i = 0; i < n && (spent < enough_seconds || !isfinite(best)); i++) {
-            s->plan = list[i].plan;
+            take(s, &list[i]);
             list[i].seconds = time_plan(&t, best);
             best = fmin(best, list[i].seconds);
             spent += isfinite(list[i].seconds) ? TIMED_RUNS * list[i].seconds : 0;
         }
         qsort(list, (size_t)n, sizeof *list, by_seconds);
     }
-    for (int i = 0; i < n && !found; i++) {
-        s->plan = list[i].plan;
-        if (!*sure || (isfinite(list[i].seconds) && check_plan(&t))) {
-            found = list[i].plan;
-            *choice = list[i].choice;
-        }
+    for (int i = 0; i < n && found < 0; i++) {
+        take(s, &list[i]);
+        if (!*sure || (isfinite(list[i].seconds) && check_plan(&t)))
+            found = i;
         s->cuda->failure = (struct wf_err){ 0 }; /* of a plan that is not taken */
     }
     trial_release(&t);
     for (int i = 0; i < n; i++)
-        if (list[i].plan != found)
+        if (i != found)
             wf_cudnn_plan_free(list[i].plan);
     return found;
 }
 
-/* A plan for the problem as it stands. */
-static struct wf_cudnn_plan *find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
+/* True where there is one for the problem as it stands: then the step has it. */
+static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
     struct wf_cuda_choices *const choices = s->cuda->choices;
-    struct wf_cudnn_choice choice = { .engine = -1 };
-    const bool known = wf_cuda_choices_find(choices, &s->problem, &choice);
-    if (known && choice.engine < 0)
-        return NULL;
-    struct wf_cudnn_graph *const graph = wf_cudnn_graph_new(s->cuda, &s->problem);
-    struct wf_cudnn_plan *plan = NULL;
-    if (graph && known)
-        plan = wf_cudnn_plan_new(graph, &choice);
-    if (graph && !plan) {
-        struct tried list[MOST_TRIED];
-        bool sure = true;
+    struct tried list[MOST_TRIED] = { { .choice = { .engine = WF_ENGINE_NONE } } };
+    struct wf_cudnn_choice *const kept = &list[0].choice;
+    const bool known = wf_cuda_choices_find(choices, &s->problem, kept) &&
+                       (kept->engine >= WF_ENGINE_NONE || kept->engine == s->problem.own);
+    const bool ours = known && kept->engine < 0; /* or none */
+    struct wf_cudnn_graph *const graph = ours ? NULL : wf_cudnn_graph_new(s->cuda, &s->problem);
+    list[0].plan = graph && known ? wf_cudnn_plan_new(graph, kept) : NULL;
+    take(s, &list[0]);
+    if (!ours && !s->plan) {
+        bool sure = graph != NULL;
         const int n = make_plans(s, graph, list);
-        plan = try_plans(s, p, list, n, &choice, &sure);
-        if (!plan)
-            choice = (struct wf_cudnn_choice){ .engine = -1 };
+        const int found = n > 0 ? try_plans(s, p, list, n, &sure) : -1;
+        const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
+        take(s, found < 0 ? &none : &list[found]);
         if (sure)
-            wf_cuda_choices_put(choices, &s->problem, &choice);
+            wf_cuda_choices_put(choices, &s->problem,
+                                found < 0 ? &none.choice : &list[found].choice);
     }
     wf_cudnn_graph_free(graph);
-    s->plan = NULL;
-    return plan;
+    return s->plan || s->engine != WF_ENGINE_NONE;
 }
 
 void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
@@ -347,9 +359,8 @@ void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepa
     const struct wf_cudnn_problem *const q = &s->problem;
     const bool cropped = q->pass == WF_CUDNN_DATA ? q->in != s->in : q->out != s->out;
     s->problem.bias = s->bias && !cropped && q->large;
-    s->plan = find_plan(s, p);
-    if (!s->plan && s->problem.bias) {
+    if (!find_plan(s, p) && s->problem.bias) {
         s->problem.bias = false;
-        s->plan = find_plan(s, p);
+        (void)find_plan(s, p);
     }
 }

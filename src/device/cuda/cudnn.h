@@ -34,12 +34,16 @@ struct wf_cudnn_problem {
     bool bias;   /* FORWARD and DATA: f32, added to what is made */
     bool widely; /* ask both heuristics: for channels that are no multiple of 8 */
     bool large;  /* worth an engine that is compiled for it, which takes half a second */
+    int64_t own; /* the engine of our own that can do it, or WF_ENGINE_NONE */
     int64_t n, in, out, groups;
     int64_t image[WF_CUDNN_SPACE], result[WF_CUDNN_SPACE], kernel[WF_CUDNN_SPACE];
     int64_t stride[WF_CUDNN_SPACE], dilation[WF_CUDNN_SPACE];
     int64_t pad_lo[WF_CUDNN_SPACE], pad_hi[WF_CUDNN_SPACE];
     int64_t align[2]; /* bytes: of the image, of the result */
 };
+
+/* Engines that are not cuDNN's: none at all, and kernels of our own (conv.h). */
+enum { WF_ENGINE_NONE = -1, WF_ENGINE_TILED = -2, WF_ENGINE_THIN = -3 };
 
 struct wf_cudnn_choice {
     int64_t engine;

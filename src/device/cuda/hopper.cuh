@@ -1,0 +1,182 @@
+/*
+ * What only compute capability 9.0 has (sm_90a): barriers in shared memory that count bytes, copies of
+ * boxes by the copy engine (TMA), and products of four warps at once with operands in shared memory
+ * (wgmma). One function for each instruction; the meaning is that of the PTX manual.
+ */
+#ifndef WF_DEVICE_CUDA_HOPPER_CUH
+#define WF_DEVICE_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+
+#include "device/cuda/device.cuh"
+#include "device/cuda/hopper.h"
+
+namespace wf
+{
+
+__device__ inline uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* --- barriers: 8 bytes of shared memory, by address --- */
+
+__device__ inline void barrier_init(uint32_t at, int arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(arrivals));
+}
+/* Makes them known to the copy engine. */
+__device__ inline void barriers_ready(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+}
+__device__ inline void barrier_arrive(uint32_t at)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory");
+}
+/* Arrives, and the phase ends when so many bytes have come too. */
+__device__ inline void barrier_expect(uint32_t at, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+                 : "memory");
+}
+/* Waits until the last phase that ended has this parity: a new barrier's had 1. */
+__device__ inline void barrier_wait(uint32_t at, int parity)
+{
+    asm volatile("{.reg .pred p;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "@!p bra again;}" ::"r"(at),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* --- the copy engine: boxes of a map, at an element; outside of the tensor are zeros --- */
+
+__device__ inline void box_load(uint32_t to, const CUtensorMap *from, uint32_t barrier,
+                                const int (&at)[5])
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+                 "l"(from), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+                 "r"(at[4])
+                 : "memory");
+}
+__device__ inline void box_store(const CUtensorMap *to, uint32_t from, const int (&at)[5])
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group "
+                 "[%0, {%2, %3, %4, %5, %6}], [%1];\n"
+                 "cp.async.bulk.commit_group;" ::"l"(to),
+                 "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 : "memory");
+}
+/* Until all but the last `Behind` stores of this thread have read their memory. */
+template <int Behind> __device__ inline void box_stores_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Behind) : "memory");
+}
+__device__ inline void box_stores_done(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+/* What was written to shared memory by this thread is seen by the copy engine. */
+__device__ inline void shared_written(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* The 128 threads that use barrier `id`. */
+__device__ inline void four_warps_meet(int id)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+}
+
+/* --- products: d[64 x 256] += a[64 x 16] b[256 x 16]^T by four warps --- */
+
+enum { SWIZZLE_128 = 1, SWIZZLE_64 = 2 };
+
+/* Of a matrix in shared memory: rows of 8 are `stride` bytes apart. The swizzle goes by the address:
+ * a matrix may begin in any row. */
+__device__ inline uint64_t matrix_at(int swizzle, int stride)
+{
+    return (uint64_t)swizzle << 62 | (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 16;
+}
+__device__ inline void products_begin(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void products_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int Behind> __device__ inline void products_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Behind) : "memory");
+}
+
+template <class A, class B> struct Same {
+    enum { value = 0 };
+};
+template <class A> struct Same<A, A> {
+    enum { value = 1 };
+};
+
+/* clang-format off */
+#define WF_PRODUCT(type) \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" \
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"\
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"\
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"\
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"\
+        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"\
+        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"\
+        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"\
+        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127" \
+        "}, %128, %129, p, 1, 1, %131, 0;}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
+          "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), \
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), \
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), \
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), \
+          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), \
+          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
+          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
+        : "l"(a), "l"(b), "r"(add), "n"(Across))
+/* clang-format on */
+
+/* Across: `a` lies with its 64 rows packed. add: 0 where d is to be begun. */
+template <class T, int Across>
+__device__ inline void product(float (&d)[128], uint64_t a, uint64_t b, int add)
+{
+    if constexpr (Same<T, bf16>::value)
+        WF_PRODUCT("bf16");
+    else
+        WF_PRODUCT("f16");
+}
+#undef WF_PRODUCT
+
+/* --- 8 x 8 blocks --- */
+
+template <class T> __device__ inline uint32_t pair_of(float lo, float hi)
+{
+    return (uint32_t)To<T>::from(lo).bits | (uint32_t)To<T>::from(hi).bits << 16;
+}
+/* Stores four of them, as products leave them in registers, transposed. Lane i gives the address of
+ * row i % 8 of block i / 8. */
+__device__ inline void store_transposed(uint32_t at, const uint32_t (&v)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
+} // namespace wf
+
+#endif

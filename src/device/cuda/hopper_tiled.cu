@@ -1,0 +1,377 @@
+/*
+ * Convolutions of 3 x 3, stride 1, from 64 or 128 channels of 16 bits to a multiple of 64, forward and
+ * transposed: where images are large and channels few, and a product of 64 filters by 64 positions would
+ * wait for shared memory.
+ *
+ * A block keeps the weights of 64 filters for all taps in shared memory and makes tile after tile of
+ * 32 x 8 positions: 64 filters times 256 positions at once, so that the weights are read once for 256
+ * positions. The tile's image with its rim comes once, by the copy engine, and every tap reads it where it
+ * lies, beginning one row or column later. One warp asks for what comes, two teams of four warps take
+ * turns with the tiles: while one writes its results the other one multiplies.
+ *
+ * T1. Stage q holds piece l (tile by tile, each in pieces of Depth channels) for l % STAGES = q. A parity
+ *     tells only two phases apart: a team waits for piece l when l - STAGES is known to have come,
+ *     which the other team says by `turn` when it has seen all pieces of the tile before.
+ * T2. A stage is free when the products that read it are done; its 4 arrivals are a team's warps.
+ */
+#include "device/cuda/hopper.cuh"
+
+namespace wf
+{
+
+enum {
+    TILE_H = 32,
+    TILE_W = 8,
+    RIM = 2,
+    TAPS = 9,
+    FILTERS = 64,
+    STAGES = 3,
+    STORED = 4, /* rows of a tile that are stored at once */
+    STORE_BYTES = STORED * TILE_W * FILTERS * 2,
+    WEIGHT_BYTES = FILTERS * FILTERS * 2, /* a tap, 64 channels */
+    TEAM = 128,
+    BLOCK = 2 * TEAM + 32,
+    SWIZZLED = 1024 /* bytes after which a swizzle repeats */
+};
+
+struct Tiled {
+    CUtensorMap x, w, y;
+    const float *bias;
+    int32_t tiles, extent[4]; /* of y in tiles: W, H, D, N */
+    int32_t rim[2];           /* x at (0, 0) of a tile's stage, against y: W, H */
+    int32_t blocks, pieces;   /* of 64 filters; of Depth channels */
+};
+
+/* What depends on the channels of a piece. */
+template <int Depth> struct Piece {
+    enum {
+        ROW = Depth * 2,
+        BYTES = (TILE_H + RIM) * (TILE_W + RIM) * ROW,
+        STRIDE = (BYTES + 8 * ROW - 1) / (8 * ROW) * (8 * ROW),
+        SWIZZLE = Depth == 64 ? SWIZZLE_128 : SWIZZLE_64,
+        STORES = Depth == 64 ? 3 : 2, /* buffers of a team: what there is room for */
+    };
+    static __host__ __device__ int shared_bytes(int pieces)
+    {
+        return SWIZZLED + TAPS * pieces * Depth / FILTERS * WEIGHT_BYTES +
+               (STAGES * STRIDE + SWIZZLED - 1) / SWIZZLED * SWIZZLED + 2 * STORES * STORE_BYTES;
+    }
+};
+
+/* Places in shared memory. */
+template <int Depth> struct Places {
+    uint32_t weights, stages, stores, full, empty, weights_there, turn;
+
+    __device__ Places(const Tiled &f, const void *memory, const uint64_t *barriers)
+    {
+        weights = (shared_at(memory) + SWIZZLED - 1) / SWIZZLED * SWIZZLED;
+        stages = weights + TAPS * f.pieces * Depth / FILTERS * WEIGHT_BYTES;
+        stores = (stages + STAGES * Piece<Depth>::STRIDE + SWIZZLED - 1) / SWIZZLED * SWIZZLED;
+        full = shared_at(barriers);
+        empty = full + 8 * STAGES;
+        weights_there = empty + 8 * STAGES;
+        turn = weights_there + 8;
+    }
+};
+
+/* Tile number i, in the order in which it lies in memory. */
+__device__ inline void tile_at(const Tiled &f, int i, int (&at)[4])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        at[k] = i % f.extent[k];
+        i /= f.extent[k];
+    }
+    at[0] *= TILE_W;
+    at[1] *= TILE_H;
+}
+
+/* What one thread asks the copy engine for. */
+template <bool Back, int Depth> __device__ void fetch(const Tiled &f, const Places<Depth> &p)
+{
+    const int filter = (int)blockIdx.x % f.blocks * FILTERS, slices = f.pieces * Depth / FILTERS;
+    barrier_expect(p.weights_there, TAPS * slices * WEIGHT_BYTES);
+    for (int i = 0; i < TAPS * slices; i++) {
+        const int tap = i / slices, c = i % slices * FILTERS;
+        /* Transposed: the last tap first, and what is summed over are the weights' rows. */
+        const int at[5] = { Back ? filter : c, Back ? TAPS - 1 - tap : tap, Back ? c : filter, 0,
+                            0 };
+        box_load(p.weights + i * WEIGHT_BYTES, &f.w, p.weights_there, at);
+    }
+    int q = 0, parity = 1;
+    for (int i = (int)blockIdx.x / f.blocks; i < f.tiles; i += (int)gridDim.x / f.blocks) {
+        int tile[4];
+        tile_at(f, i, tile);
+        for (int c = 0; c < f.pieces; c++) {
+            const int at[5] = { c * Depth, tile[0] - f.rim[0], tile[1] - f.rim[1], tile[2],
+                                tile[3] };
+            barrier_wait(p.empty + 8 * q, parity);
+            barrier_expect(p.full + 8 * q, Piece<Depth>::BYTES);
+            box_load(p.stages + q * Piece<Depth>::STRIDE, &f.x, p.full + 8 * q, at);
+            q = q + 1 == STAGES ? 0 : q + 1;
+            parity ^= q == 0;
+        }
+    }
+}
+
+/* d (+)= all taps of piece c, which lies in stage q. */
+template <class T, bool Back, int Depth>
+__device__ inline void multiply(const Tiled &f, const Places<Depth> &p, int c, int q,
+                                float (&d)[128])
+{
+    enum { ROW = Piece<Depth>::ROW, PITCH = (TILE_W + RIM) * ROW, STEP = Back ? 16 * 128 : 32 };
+    const int slices = f.pieces * Depth / FILTERS;
+    const uint32_t stage = p.stages + q * Piece<Depth>::STRIDE;
+    const uint32_t weights =
+        p.weights + c * Depth / FILTERS * WEIGHT_BYTES + c * Depth % FILTERS / 16 * STEP;
+    const uint64_t a0 = matrix_at(SWIZZLE_128, 8 * 128);
+    const uint64_t b0 = matrix_at(Piece<Depth>::SWIZZLE, PITCH);
+    products_begin();
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+        for (int k = 0; k < Depth / 16; k++) {
+            const uint32_t a = weights + tap * slices * WEIGHT_BYTES + k * STEP;
+            const uint32_t b = stage + tap / 3 * PITCH + tap % 3 * ROW + k * 32;
+            product<T, Back>(d, a0 | a >> 4, b0 | b >> 4, (c | tap | k) != 0);
+        }
+    products_commit();
+}
+
+/* The results of a tile: rows of the product are filters, and an image's are positions. */
+template <class T, int Depth>
+__device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (&tile)[4],
+                             const float (&d)[128], int *buffer)
+{
+    enum { STORES = Piece<Depth>::STORES };
+    const int team = (int)threadIdx.x / TEAM, warp = (int)threadIdx.x % TEAM / 32;
+    const int lane = (int)threadIdx.x % 32, filter = (int)blockIdx.x % f.blocks * FILTERS;
+    /* The row that this lane gives to store_transposed(): two positions apart 8, two eighths. */
+    const int row = lane % 8 + lane / 16 * 8, eighth = warp * 2 + lane / 8 % 2;
+    const uint32_t place = row * 128 + ((eighth ^ row % 8) << 4);
+    float bias[2] = { 0, 0 };
+    if (f.bias)
+        for (int i = 0; i < 2; i++)
+            bias[i] = f.bias[filter + warp * 16 + lane / 4 + i * 8];
+#pragma unroll
+    for (int g = 0; g < TILE_H / STORED; g++) {
+        const uint32_t to = p.stores + (team * STORES + *buffer) * STORE_BYTES;
+        if (threadIdx.x % TEAM == 0)
+            box_stores_read<STORES - 1>();
+        four_warps_meet(team + 1);
+#pragma unroll
+        for (int j = 0; j < STORED; j += 2) {
+            const float *const e = d + (g * STORED + j) * 4;
+            const uint32_t v[4] = { pair_of<T>(e[0] + bias[0], e[1] + bias[0]),
+                                    pair_of<T>(e[2] + bias[1], e[3] + bias[1]),
+                                    pair_of<T>(e[4] + bias[0], e[5] + bias[0]),
+                                    pair_of<T>(e[6] + bias[1], e[7] + bias[1]) };
+            store_transposed(to + j * TILE_W * 128 + place, v);
+        }
+        shared_written();
+        four_warps_meet(team + 1);
+        const int at[5] = { filter, tile[0], tile[1] + g * STORED, tile[2], tile[3] };
+        if (threadIdx.x % TEAM == 0)
+            box_store(&f.y, to, at);
+        *buffer = *buffer + 1 == STORES ? 0 : *buffer + 1;
+    }
+}
+
+/* A team's tiles: every second one of the block's. */
+template <class T, bool Back, int Depth>
+__device__ void compute(const Tiled &f, const Places<Depth> &p)
+{
+    const int team = (int)threadIdx.x / TEAM, step = (int)gridDim.x / f.blocks;
+    const bool leads = threadIdx.x % TEAM == 0, first_lane = threadIdx.x % 32 == 0;
+    int buffer = 0, turns = 0;
+    barrier_wait(p.weights_there, 0);
+    for (int k = team; (int)blockIdx.x / f.blocks + k * step < f.tiles; k += 2, turns++) {
+        float d[128];
+        int tile[4], before = 0;
+        tile_at(f, (int)blockIdx.x / f.blocks + k * step, tile);
+        if (k > 0) /* T1 */
+            barrier_wait(p.turn + 8 * team, (turns + team + 1) & 1);
+        for (int c = 0; c < f.pieces; c++) {
+            const int l = k * f.pieces + c, q = l % STAGES;
+            barrier_wait(p.full + 8 * q, l / STAGES & 1);
+            if (leads && c == f.pieces - 1)
+                barrier_arrive(p.turn + 8 * (1 - team));
+            multiply<T, Back, Depth>(f, p, c, q, d);
+            if (c > 0) {
+                products_wait<1>();
+                if (first_lane)
+                    barrier_arrive(p.empty + 8 * before); /* T2 */
+            }
+            before = q;
+        }
+        products_wait<0>();
+#pragma unroll
+        for (int i = 0; i < 128; i++)
+            asm volatile("" : "+f"(d[i])::"memory"); /* not read before this line */
+        if (first_lane)
+            barrier_arrive(p.empty + 8 * before);
+        write<T, Depth>(f, p, tile, d, &buffer);
+    }
+    if (leads)
+        box_stores_done();
+}
+
+template <class T, bool Back, int Depth>
+__global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled f)
+{
+    extern __shared__ uint8_t memory[];
+    __shared__ uint64_t barriers[2 * STAGES + 3];
+    const Places<Depth> p(f, memory, barriers);
+    if (threadIdx.x == 0) {
+        for (int q = 0; q < STAGES; q++) {
+            barrier_init(p.full + 8 * q, 1);
+            barrier_init(p.empty + 8 * q, TEAM / 32);
+        }
+        barrier_init(p.weights_there, 1);
+        barrier_init(p.turn, 1);
+        barrier_init(p.turn + 8, 1);
+        barriers_ready();
+    }
+    __syncthreads();
+    if (threadIdx.x < 2 * TEAM)
+        compute<T, Back, Depth>(f, p);
+    else if (threadIdx.x == 2 * TEAM)
+        fetch<Back, Depth>(f, p);
+}
+
+/* --- the host's side --- */
+
+struct Box {
+    int32_t channels, w, h, swizzle;
+};
+
+/* The driver's function that makes maps, without linking the driver. */
+static decltype(&cuTensorMapEncodeTiled) map_maker(void)
+{
+    void *function = NULL;
+    cudaDriverEntryPointQueryResult found;
+    const unsigned version = 12000;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, version,
+                                         cudaEnableDefault, &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess)
+        return NULL;
+    return (decltype(&cuTensorMapEncodeTiled))function;
+}
+
+static bool map_make(CUtensorMap *map, enum wf_dtype dtype, void *data, const int64_t (&extent)[5],
+                     const int64_t (&stride)[5], const Box &box)
+{
+    const auto make = map_maker();
+    cuuint64_t extents[5], strides[4];
+    const cuuint32_t sides[5] = { (cuuint32_t)box.channels, (cuuint32_t)box.w, (cuuint32_t)box.h, 1,
+                                  1 },
+                     steps[5] = { 1, 1, 1, 1, 1 };
+    for (int i = 0; i < 5; i++) {
+        extents[i] = (cuuint64_t)extent[i];
+        if (i > 0) /* of an axis of one nothing is known */
+            strides[i - 1] = extent[i] > 1 ? (cuuint64_t)stride[i] * 2 : 16;
+    }
+    return make &&
+           make(map, dtype == WF_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 5,
+                data, extents, strides, sides, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                (CUtensorMapSwizzle)box.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+static bool map_view(CUtensorMap *map, const struct wf_view &v, const Box &box)
+{
+    static const int order[5] = { WF_C, WF_W, WF_H, WF_D, WF_N };
+    int64_t extent[5], stride[5];
+    for (int i = 0; i < 5; i++) {
+        extent[i] = v.box.hi[order[i]] - v.box.lo[order[i]];
+        stride[i] = v.stride[order[i]];
+    }
+    return map_make(map, v.dtype, v.data, extent, stride, box);
+}
+
+/* Channels, taps, filters. */
+static bool map_weights(CUtensorMap *map, const struct wf_view &w)
+{
+    const int64_t extent[5] = { w.box.hi[WF_C] - w.box.lo[WF_C], TAPS,
+                                w.box.hi[WF_N] - w.box.lo[WF_N], 1, 1 };
+    const int64_t stride[5] = { 1, w.stride[WF_W], w.stride[WF_N], 0, 0 };
+    /* A box of 64 channels of one tap and 64 filters. */
+    return map_make(map, w.dtype, w.data, extent, stride,
+                    Box{ FILTERS, 1, FILTERS, CU_TENSOR_MAP_SWIZZLE_128B });
+}
+
+template <class T, bool Back, int Depth>
+static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled &f)
+{
+    const int swizzle = Depth == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+    int multiprocessors = 0, device = 0;
+    f.pieces = (int32_t)(call->node->in[0]->shape.at[WF_C] / Depth);
+    if (!map_view(&f.x, call->in[0], Box{ Depth, TILE_W + RIM, TILE_H + RIM, swizzle }) ||
+        !map_weights(&f.w, call->in[1]) ||
+        !map_view(&f.y, y, Box{ FILTERS, TILE_W, STORED, CU_TENSOR_MAP_SWIZZLE_128B }) ||
+        cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=
+            cudaSuccess)
+        return false;
+    const int bytes = Piece<Depth>::shared_bytes(f.pieces);
+    const int most = multiprocessors / f.blocks > 0 ? multiprocessors / f.blocks : 1;
+    const unsigned grid = (unsigned)(f.blocks * smaller(most, (int)f.tiles));
+    if (cudaFuncSetAttribute(tiled<T, Back, Depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             bytes) != cudaSuccess)
+        return false;
+    tiled<T, Back, Depth><<<grid, BLOCK, (size_t)bytes, wf_cuda_stream(call)>>>(f);
+    return true;
+}
+
+template <class T, bool Back> static bool run_depth(const struct wf_call *call)
+{
+    const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)call->node->attrs;
+    const struct wf_view y = wf_view_part(call->out[0], call->work);
+    const struct wf_view &x = call->in[0];
+    Tiled f = {};
+    const int64_t each[4] = { TILE_W, TILE_H, 1, 1 };
+    int64_t tiles = 1;
+    for (int k = 0; k < 4; k++) {
+        const int axis = WF_W - k;
+        f.extent[k] = (int32_t)ceil_div(y.box.hi[axis] - y.box.lo[axis], each[k]);
+        tiles *= f.extent[k];
+    }
+    for (int k = 0; k < 2; k++) { /* tap 0 of position 0, counted within both boxes */
+        const int64_t before = Back ? RIM - a->pad_lo[2 - k] : a->pad_lo[2 - k];
+        f.rim[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
+    }
+    f.tiles = (int32_t)tiles;
+    f.bias = (const float *)call->in[2].data;
+    f.blocks = (int32_t)((y.box.hi[WF_C] - y.box.lo[WF_C]) / FILTERS);
+    return call->node->in[0]->shape.at[WF_C] == 64 ? run_tiled<T, Back, 64>(call, y, f)
+                                                   : run_tiled<T, Back, 32>(call, y, f);
+}
+
+} // namespace wf
+
+using namespace wf;
+
+bool wf_cuda_tiled_fits(const struct wf_node *node)
+{
+    const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)node->attrs;
+    const struct wf_shape &w = node->in[1]->shape;
+    const int64_t in = node->in[0]->shape.at[WF_C], out = node->out[0]->shape.at[WF_C];
+    bool fits = (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
+                node->out[0]->dtype == node->in[0]->dtype && a->groups == 1 &&
+                (!node->in[2] || node->in[2]->dtype == WF_F32) &&
+                (in == 64 || in == 128) && out % FILTERS == 0 && a->pad_lo[0] == 0;
+    for (int i = 0; i < 3; i++)
+        fits = fits && a->stride[i] == 1 && a->dilation[i] == 1 &&
+               w.at[WF_D + i] == (i == 0 ? 1 : 3);
+    return fits;
+}
+
+bool wf_cuda_tiled(const struct wf_call *call)
+{
+    const bool back = strcmp(call->node->op->name, "convt") == 0;
+    if (is_empty(call->work))
+        return true;
+    if (call->in[0].dtype == WF_BF16)
+        return back ? run_depth<bf16, true>(call) : run_depth<bf16, false>(call);
+    return back ? run_depth<f16, true>(call) : run_depth<f16, false>(call);
+}

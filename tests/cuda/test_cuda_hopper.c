@@ -1,0 +1,219 @@
+/*
+ * The convolutions that only some problems can take (hopper_tiled.cu, hopper_thin.cu) against the ones
+ * for any problem: several tiles for each block and less than one, borders of the image and of a part of
+ * it, batches, biases, and results inside a larger buffer, of which nothing else may be written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/hopper.h"
+#include "device/cuda/kernels.h"
+#include "gpu.h"
+#include "ops/attrs.h"
+#include "ops/op.h"
+#include "tensor/view.h"
+
+struct problem {
+    bool back, bias;
+    int64_t n, d, h, w, in, out; /* of what is read and made */
+    int64_t pad[2];              /* of the convolution, lower and upper, in H; W has them swapped */
+    int64_t cut; /* rows and columns of the result that are not made, on each side */
+};
+
+/* The node of a problem, in a graph of its own. */
+static const struct wf_node *node_of(struct wf_graph *g, const struct problem *p,
+                                     enum wf_dtype dtype)
+{
+    const struct wf_op *const op = wf_op_find(p->back ? "convt" : "conv");
+    struct wf_conv_attrs a = { .stride = { 1, 1, 1 },
+                               .dilation = { 1, 1, 1 },
+                               .pad_lo = { 0, p->pad[0], p->pad[1] },
+                               .pad_hi = { 0, p->pad[1], p->pad[0] },
+                               .groups = 1 };
+    a.extent[0] = p->d;
+    a.extent[1] = p->h + 2 - p->pad[0] - p->pad[1];
+    a.extent[2] = p->w + 2 - p->pad[0] - p->pad[1];
+    const struct wf_shape weights =
+        p->back ? WF_SHAPE(p->in, 1, 3, 3, p->out) : WF_SHAPE(p->out, 1, 3, 3, p->in);
+    struct wf_value *in[3] = {
+        wf_input(g, "x", dtype, WF_SHAPE(p->n, p->d, p->h, p->w, p->in)),
+        wf_input(g, "w", dtype, weights),
+        p->bias ? wf_input(g, "b", WF_F32, WF_SHAPE(1, 1, 1, 1, p->out)) : NULL,
+    };
+    in[1]->everywhere = true;
+    if (in[2])
+        in[2]->everywhere = true;
+    const struct wf_node *const node = wf_node_add(g, op, "c", &a, 3, in);
+    struct wf_err err = { 0 };
+    if (!wf_graph_ok(g, &err))
+        fail_msg("%s", err.text);
+    return node;
+}
+
+/* Packed memory of the box, full of noise. */
+static struct wf_view noise(enum wf_dtype dtype, struct wf_region box, uint32_t seed)
+{
+    const size_t bytes = (size_t)wf_region_count(box) * wf_dtype_size(dtype);
+    struct wf_view v = wf_view_dense(gpu_alloc(bytes), dtype, box);
+    wf_cuda_noise(v.data, (int)dtype, wf_region_count(box), seed, gpu_stream());
+    return v;
+}
+
+/* Of all that surrounds the result too: 8 channels and a column on each side, NaN at first. */
+struct result {
+    struct wf_view all, view;
+    uint16_t *host;
+    size_t bytes;
+};
+
+static struct result result_new(enum wf_dtype dtype, struct wf_region work)
+{
+    struct wf_region around = work;
+    around.lo[WF_C] -= 8;
+    around.hi[WF_C] += 8;
+    around.lo[WF_W] -= 1;
+    around.hi[WF_W] += 1;
+    struct result r = { .bytes = (size_t)wf_region_count(around) * wf_dtype_size(dtype) };
+    r.host = malloc(r.bytes);
+    assert_non_null(r.host);
+    memset(r.host, 0xff, r.bytes);
+    r.all = wf_view_dense(gpu_alloc(r.bytes), dtype, around);
+    r.view = wf_view_part(r.all, work);
+    gpu_put(r.all.data, r.host, r.bytes);
+    return r;
+}
+
+static void result_take(struct result *r)
+{
+    if (!gpu_finish())
+        fail_msg("the GPU reports an error");
+    gpu_get(r->host, r->all.data, r->bytes);
+}
+
+static void result_free(struct result *r)
+{
+    free(r->host);
+    gpu_free(r->all.data);
+}
+
+static void compare(const struct problem *p, const struct result *got, const struct result *want)
+{
+    const int64_t count = wf_region_count(got->all.box);
+    const enum wf_dtype dtype = got->all.dtype;
+    const double tolerance = dtype == WF_BF16 ? 1e-2 : 2e-3;
+    double scale = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double v = wf_dtype_get(dtype, want->host, i);
+        scale = isnan(v) ? scale : fmax(scale, fabs(v));
+    }
+    assert_true(scale > 0);
+    const struct wf_region box = got->all.box;
+    for (int64_t i = 0; i < count; i++) {
+        const double x = wf_dtype_get(dtype, got->host, i), y = wf_dtype_get(dtype, want->host, i);
+        if ((isnan(x) && isnan(y)) || fabs(x - y) <= tolerance * scale)
+            continue;
+        int64_t at[WF_AXES], rest = i;
+        for (int a = WF_C; a >= WF_N; a--) {
+            at[a] = box.lo[a] + rest % (box.hi[a] - box.lo[a]);
+            rest /= box.hi[a] - box.lo[a];
+        }
+        fail_msg("%s%s %d to %d, cut %d, at (%d,%d,%d,%d,%d): %.9g, wanted %.9g",
+                 p->back ? "transposed " : "", wf_dtype_name(dtype), (int)p->in, (int)p->out,
+                 (int)p->cut, (int)at[0], (int)at[1], (int)at[2], (int)at[3], (int)at[4], x, y);
+    }
+}
+
+static void check(const struct problem *p, enum wf_dtype dtype,
+                  bool (*fits)(const struct wf_node *), bool (*run)(const struct wf_call *))
+{
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .compute = dtype });
+    const struct wf_node *const node = node_of(g, p, dtype);
+    assert_true(fits(node));
+    struct wf_region work = wf_shape_region(node->out[0]->shape);
+    for (int a = WF_H; a <= WF_W; a++) {
+        work.lo[a] += p->cut;
+        work.hi[a] -= p->cut;
+    }
+    const struct wf_region image = wf_shape_region(node->in[0]->shape);
+    const struct wf_region reads = wf_region_intersect(wf_op_reads(node, 0, work), image);
+    struct wf_view in[3] = { noise(dtype, reads, 1),
+                             noise(dtype, wf_shape_region(node->in[1]->shape), 2) };
+    if (p->bias)
+        in[2] = noise(WF_F32, wf_shape_region(node->in[2]->shape), 3);
+    struct result got = result_new(dtype, work), want = result_new(dtype, work);
+    struct wf_call call = {
+        .node = node, .work = work, .in = in, .out = &got.view, .context = gpu_context()
+    };
+    assert_true(run(&call));
+    result_take(&got);
+    call.out = &want.view;
+    (p->back ? wf_cuda_convt : wf_cuda_conv)(&call);
+    result_take(&want);
+    compare(p, &got, &want);
+    result_free(&got);
+    result_free(&want);
+    for (int i = 0; i < 2 + p->bias; i++)
+        gpu_free(in[i].data);
+    wf_graph_free(g);
+}
+
+static void tiled__equals_the_kernel_for_any_problem(void **state)
+{
+    static const struct problem problems[] = {
+        { .n = 1, .d = 1, .h = 33, .w = 9, .in = 64, .out = 64, .pad = { 1, 1 } },
+        { .n = 2, .d = 3, .h = 70, .w = 45, .in = 64, .out = 64, .pad = { 1, 1 }, .bias = true },
+        { .n = 1, .d = 1, .h = 300, .w = 517, .in = 64, .out = 64, .pad = { 1, 1 }, .cut = 3 },
+        { .n = 2, .d = 1, .h = 70, .w = 45, .in = 64, .out = 192, .pad = { 0, 2 } },
+        { .n = 1, .d = 1, .h = 300, .w = 301, .in = 128, .out = 64, .pad = { 1, 1 }, .bias = true },
+        { .n = 2, .d = 1, .h = 200, .w = 133, .in = 128, .out = 128, .pad = { 0, 1 }, .cut = 1 },
+    };
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (int back = 0; back < 2; back++) {
+            struct problem p = problems[i];
+            p.back = back;
+            check(&p, WF_BF16, wf_cuda_tiled_fits, wf_cuda_tiled);
+            check(&p, WF_F16, wf_cuda_tiled_fits, wf_cuda_tiled);
+        }
+}
+
+static void thin__equals_the_kernel_for_any_problem(void **state)
+{
+    for (int64_t in = 1; in <= 8; in++) {
+        const struct problem problems[] = {
+            { .n = 2, .d = 2, .h = 20, .w = 75, .in = in, .out = 64, .pad = { 1, 1 } },
+            { .n = 1, .d = 1, .h = 300, .w = 517, .in = in, .out = 64, .pad = { 2, 0 }, .cut = 2 },
+            { .n = 1,
+              .d = 1,
+              .h = 41,
+              .w = 130,
+              .in = in,
+              .out = 128,
+              .pad = { 1, 1 },
+              .bias = true },
+        };
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            check(&problems[i], WF_BF16, wf_cuda_thin_fits, wf_cuda_thin);
+            check(&problems[i], WF_F16, wf_cuda_thin_fits, wf_cuda_thin);
+        }
+    }
+}
+
+int main(void)
+{
+    if (!gpu_start())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
+        cmocka_unit_test(thin__equals_the_kernel_for_any_problem),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
