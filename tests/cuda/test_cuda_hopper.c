@@ -1,5 +1,5 @@
 /*
- * The convolutions that only some problems can take (hopper_tiled.cu, hopper_thin.cu) against the ones
+ * The convolutions that only some problems can take (hopper_*.cu) against the ones
  * for any problem: several tiles for each block and less than one, borders of the image and of a part of
  * it, batches, biases, and results inside a larger buffer, of which nothing else may be written.
  */
@@ -207,6 +207,111 @@ static void thin__equals_the_kernel_for_any_problem(void **state)
     }
 }
 
+/* --- the weight gradient --- */
+
+static const struct wf_node *wgrad_node(struct wf_graph *g, const struct problem *p, int64_t deep,
+                                        enum wf_dtype dtype)
+{
+    struct wf_conv_attrs a = { .stride = { 1, 1, 1 },
+                               .dilation = { 1, 1, 1 },
+                               .pad_lo = { deep / 2, p->pad[0], p->pad[1] },
+                               .pad_hi = { deep / 2, p->pad[1], p->pad[0] },
+                               .extent = { deep, 3, 3 },
+                               .groups = 1 };
+    const int64_t less = 2 - p->pad[0] - p->pad[1];
+    struct wf_value *in[2] = {
+        wf_input(g, "x", dtype, WF_SHAPE(p->n, p->d, p->h, p->w, p->in)),
+        wf_input(g, "dy", dtype, WF_SHAPE(p->n, p->d, p->h - less, p->w - less, p->out)),
+    };
+    const struct wf_node *const node = wf_node_add(g, wf_op_find("conv_wgrad"), "dw", &a, 2, in);
+    struct wf_err err = { 0 };
+    if (!wf_graph_ok(g, &err))
+        fail_msg("%s", err.text);
+    return node;
+}
+
+/* The sum over all but `cut` of dy on each side; x with two columns beside what is read of it. */
+static void check_wgrad(const struct problem *p, int64_t deep, enum wf_dtype dtype)
+{
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .compute = dtype });
+    const struct wf_node *const node = wgrad_node(g, p, deep, dtype);
+    assert_true(wf_cuda_tiled_wgrad_fits(node));
+    struct wf_region work = wf_shape_region(node->in[1]->shape);
+    for (int a = WF_H; a <= WF_W; a++) {
+        work.lo[a] += p->cut;
+        work.hi[a] -= p->cut;
+    }
+    const struct wf_region image = wf_shape_region(node->in[0]->shape);
+    const struct wf_region reads = wf_region_intersect(wf_op_reads(node, 0, work), image);
+    struct wf_region around = reads;
+    around.hi[WF_W] += 2;
+    struct wf_view all = noise(dtype, around, 1);
+    struct wf_view in[2] = { wf_view_part(all, reads), noise(dtype, work, 2) };
+    struct result got = result_new(WF_F32, wf_shape_region(node->out[0]->shape));
+    struct result want = result_new(WF_F32, wf_shape_region(node->out[0]->shape));
+    struct wf_prepare prepare = { .node = node, .work = work, .in = in, .out = &want.view };
+    struct wf_err err = { 0 };
+    assert_true(wf_cuda_conv_wgrad_prepare(&prepare, &err));
+    struct wf_cuda_wgrad w = {
+        .image = in[0], .result = in[1], .weights = got.view, .multiprocessors = 10
+    };
+    const struct wf_conv_attrs *const a = node->attrs;
+    for (int i = 0; i < 3; i++)
+        w.pad_lo[i] = a->pad_lo[i] + reads.lo[WF_D + i] - work.lo[WF_D + i];
+    w.parts = gpu_alloc(wf_cuda_tiled_wgrad_scratch(&w));
+    assert_true(wf_cuda_tiled_wgrad(&w, gpu_stream()));
+    result_take(&got);
+    void *const scratch = gpu_alloc(prepare.scratch_bytes);
+    wf_cuda_conv_wgrad(&(struct wf_call){ .node = node,
+                                          .work = work,
+                                          .in = in,
+                                          .out = &want.view,
+                                          .scratch = scratch,
+                                          .context = gpu_context() });
+    result_take(&want);
+    compare(p, &got, &want);
+    result_free(&got);
+    result_free(&want);
+    gpu_free(w.parts);
+    gpu_free(scratch);
+    gpu_free(all.data);
+    gpu_free(in[1].data);
+    wf_graph_free(g);
+}
+
+static void wgrad__equals_the_kernel_for_any_problem(void **state)
+{
+    static const int64_t channels[][2] = { { 8, 64 },  { 16, 8 },  { 32, 64 },
+                                           { 64, 64 }, { 72, 72 }, { 128, 64 } };
+    static const int64_t volumes[][2] = {
+        { 8, 32 }, { 32, 32 }, { 64, 24 }, { 64, 64 }, { 40, 40 }
+    };
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+        for (int64_t cut = 0; cut < 3; cut += 2) {
+            const struct problem p = { .n = 2,
+                                       .d = 1,
+                                       .h = 70,
+                                       .w = 45,
+                                       .in = channels[i][0],
+                                       .out = channels[i][1],
+                                       .pad = { 1, cut / 2 },
+                                       .cut = cut };
+            check_wgrad(&p, 1, WF_BF16);
+            check_wgrad(&p, 1, WF_F16);
+        }
+    for (size_t i = 0; i < sizeof volumes / sizeof *volumes; i++) {
+        const struct problem p = { .n = 2,
+                                   .d = 5,
+                                   .h = 19,
+                                   .w = 41,
+                                   .in = volumes[i][0],
+                                   .out = volumes[i][1],
+                                   .pad = { 1, 1 } };
+        check_wgrad(&p, 3, WF_BF16);
+        check_wgrad(&p, 5, WF_F16);
+    }
+}
+
 int main(void)
 {
     if (!gpu_start())
@@ -214,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
         cmocka_unit_test(thin__equals_the_kernel_for_any_problem),
+        cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static int64_t own_engine(const struct wf_node *node)
 {
 #ifdef WF_HAVE_HOPPER
     if (strcmp(node->op->name, "conv_wgrad") == 0)
-        return WF_ENGINE_NONE;
+        return wf_cuda_tiled_wgrad_fits(node) ? WF_ENGINE_TILED : WF_ENGINE_NONE;
     return wf_cuda_tiled_fits(node)  ? WF_ENGINE_TILED
            : wf_cuda_thin_fits(node) ? WF_ENGINE_THIN
                                      : WF_ENGINE_NONE;
@@ -148,6 +148,29 @@ static int64_t positions(const struct wf_cudnn_problem *p, const int64_t space[W
     return p->n * space[0] * space[1] * space[2];
 }
 
+static struct wf_view packed(void *data, const struct wf_cudnn_problem *p,
+                             const int64_t space[WF_CUDNN_SPACE], int64_t n, int64_t channels)
+{
+    return wf_view_dense(data, p->dtype,
+                         wf_shape_region(WF_SHAPE(n, space[0], space[1], space[2], channels)));
+}
+
+/* What problem.own asks for beside the padded tensors. */
+static size_t engine_workspace(const struct wf_cuda_conv_step *s)
+{
+#ifdef WF_HAVE_HOPPER
+    const struct wf_cudnn_problem *const p = &s->problem;
+    if (p->own == WF_ENGINE_TILED && p->pass == WF_CUDNN_WEIGHTS)
+        return wf_cuda_tiled_wgrad_scratch(
+            &(struct wf_cuda_wgrad){ .image = packed(NULL, p, p->image, p->n, p->in),
+                                     .result = packed(NULL, p, p->result, p->n, p->out),
+                                     .weights = packed(NULL, p, p->kernel, p->out, p->in),
+                                     .multiprocessors = s->cuda->multiprocessors });
+#endif
+    (void)s;
+    return 0;
+}
+
 static void lay_out(struct wf_cuda_conv_step *s)
 {
     const struct wf_cudnn_problem *const p = &s->problem;
@@ -167,10 +190,16 @@ static void lay_out(struct wf_cuda_conv_step *s)
     s->at_workspace = place(&end, 0);
 }
 
+/* Is it one that takes tensors as cuDNN does? */
+static bool takes_sides(const struct wf_cuda_conv_step *s)
+{
+    return s->plan || (s->engine == WF_ENGINE_TILED && s->problem.pass == WF_CUDNN_WEIGHTS);
+}
+
 size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *s)
 {
-    const size_t workspace = s->plan ? wf_cudnn_plan_workspace(s->plan) : 0;
-    if (!s->plan)
+    const size_t workspace = s->plan ? wf_cudnn_plan_workspace(s->plan) : s->engine_workspace;
+    if (!takes_sides(s))
         return s->own_scratch;
     return s->image_bytes + s->weights_bytes + s->result_bytes + workspace > 0
                ? s->at_workspace + workspace
@@ -234,6 +263,8 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     s->cuda = wf_cuda_of(p->context);
     s->problem.tf32 = s->cuda->tf32 && s->problem.dtype == WF_F32;
     s->problem.deterministic = s->cuda->deterministic;
+    if (known)
+        s->engine_workspace = engine_workspace(s);
     if (known && !s->cuda->exact) /* cuDNN's sums depend on the extent */
         wf_cuda_conv_step_choose(s, p);
     if (!wf_cuda_well(s->cuda, err)) {
@@ -263,13 +294,6 @@ static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *cal
         wf_cuda_convt(call);
     else
         wf_cuda_conv_wgrad(call);
-}
-
-static struct wf_view packed(void *data, const struct wf_cudnn_problem *p,
-                             const int64_t space[WF_CUDNN_SPACE], int64_t n, int64_t channels)
-{
-    return wf_view_dense(data, p->dtype,
-                         wf_shape_region(WF_SHAPE(n, space[0], space[1], space[2], channels)));
 }
 
 /* The three tensors as cuDNN sees them, in the scratch where they had to be padded. */
@@ -326,15 +350,36 @@ static void take(const struct wf_cuda_conv_step *s, const struct sides *a)
         wf_cuda_fit(&a->my_weights, &a->weights, s->cuda->stream);
 }
 
+/* Writes the real weights itself: there is nothing to take(). */
+static void run_wgrad(const struct wf_cuda_conv_step *s, const struct sides *a, const char *name)
+{
+#ifdef WF_HAVE_HOPPER
+    struct wf_cuda_wgrad g = { .image = a->image,
+                               .result = a->result,
+                               .weights = a->my_weights,
+                               .multiprocessors = s->cuda->multiprocessors,
+                               .parts = a->scratch + s->at_workspace };
+    memcpy(g.pad_lo, s->problem.pad_lo, sizeof g.pad_lo);
+    if (!wf_cuda_tiled_wgrad(&g, s->cuda->stream))
+        (void)wf_cuda_ok(s->cuda, cudaErrorInvalidValue, name);
+#else
+    (void)s, (void)a, (void)name;
+#endif
+}
+
 void wf_cuda_conv_step_run(struct wf_cuda_conv_step *s, const struct wf_call *call)
 {
-    if (!s->plan) {
+    if (!takes_sides(s)) {
         run_own(s, call);
         return;
     }
     const struct sides a = find_sides(s, call);
     const float *const bias = s->bias ? call->in[2].data : NULL;
     bring(s, &a);
+    if (!s->plan) {
+        run_wgrad(s, &a, call->node->name);
+        return;
+    }
     const struct wf_cudnn_pointers pointers = { .image = a.image.data,
                                                 .weights = a.weights.data,
                                                 .result = a.result.data,

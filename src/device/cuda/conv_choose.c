@@ -270,7 +270,7 @@ static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *
     struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
     const int n = graph ? wf_cudnn_candidates(graph, choices, WF_CUDNN_CANDIDATES) : 0;
     int made = 0;
-    if (s->problem.own != WF_ENGINE_NONE)
+    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
         list[made++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
     const int most = s->problem.bias ? made + 2 : MOST_TRIED;
     for (int i = 0; i < n && made < most; i++) {
@@ -283,11 +283,12 @@ static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *
     return made;
 }
 
-static size_t most_workspace(const struct tried list[], int n)
+static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct tried list[], int n)
 {
     size_t most = 0;
     for (int i = 0; i < n; i++) {
-        const size_t workspace = list[i].plan ? wf_cudnn_plan_workspace(list[i].plan) : 0;
+        const size_t workspace =
+            list[i].plan ? wf_cudnn_plan_workspace(list[i].plan) : s->engine_workspace;
         most = workspace > most ? workspace : most;
     }
     return most;
@@ -300,7 +301,7 @@ static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, st
 {
     struct trial t;
     int found = -1;
-    *sure = trial_init(&t, s, p, most_workspace(list, n));
+    *sure = trial_init(&t, s, p, most_workspace(s, list, n));
     if (*sure) {
         fill(&t);
         double best = (double)INFINITY, spent = 0;

@@ -91,13 +91,13 @@ __device__ inline void four_warps_meet(int id)
 
 /* --- products: d[64 x 256] += a[64 x 16] b[256 x 16]^T by four warps --- */
 
-enum { SWIZZLE_128 = 1, SWIZZLE_64 = 2 };
+enum { SWIZZLE_NONE, SWIZZLE_128, SWIZZLE_64, SWIZZLE_32 };
 
-/* Of a matrix in shared memory: rows of 8 are `stride` bytes apart. The swizzle goes by the address:
- * a matrix may begin in any row. */
-__device__ inline uint64_t matrix_at(int swizzle, int stride)
+/* Of a matrix in shared memory: rows of 8 are `stride` bytes apart; where it lies across, blocks of
+ * columns are `leading` bytes apart. The swizzle goes by the address: a matrix may begin in any row. */
+__device__ inline uint64_t matrix_at(int swizzle, int stride, int leading = 16)
 {
-    return (uint64_t)swizzle << 62 | (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 16;
+    return (uint64_t)swizzle << 62 | (uint64_t)(stride >> 4) << 32 | (uint64_t)(leading >> 4) << 16;
 }
 __device__ inline void products_begin(void)
 {
@@ -175,6 +175,57 @@ __device__ inline void store_transposed(uint32_t at, const uint32_t (&v)[4])
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
                  "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
+}
+
+/* --- maps: what the copy engine knows about a tensor --- */
+
+/* Of a tensor, as it is to lie in shared memory. */
+struct Box {
+    int32_t channels, w, h, swizzle, d = 1;
+};
+
+/* The driver's function that makes maps, without linking the driver. */
+inline decltype(&cuTensorMapEncodeTiled) map_maker(void)
+{
+    void *function = NULL;
+    cudaDriverEntryPointQueryResult found;
+    const unsigned version = 12000;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, version,
+                                         cudaEnableDefault, &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess)
+        return NULL;
+    return (decltype(&cuTensorMapEncodeTiled))function;
+}
+
+inline bool map_make(CUtensorMap *map, enum wf_dtype dtype, void *data, const int64_t (&extent)[5],
+                     const int64_t (&stride)[5], const Box &box)
+{
+    const auto make = map_maker();
+    cuuint64_t extents[5], strides[4];
+    const cuuint32_t sides[5] = { (cuuint32_t)box.channels, (cuuint32_t)box.w, (cuuint32_t)box.h,
+                                  (cuuint32_t)box.d, 1 },
+                     steps[5] = { 1, 1, 1, 1, 1 };
+    for (int i = 0; i < 5; i++) {
+        extents[i] = (cuuint64_t)extent[i];
+        if (i > 0) /* of an axis of one nothing is known */
+            strides[i - 1] = extent[i] > 1 ? (cuuint64_t)stride[i] * 2 : 16;
+    }
+    return make &&
+           make(map, dtype == WF_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 5,
+                data, extents, strides, sides, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                (CUtensorMapSwizzle)box.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+inline bool map_view(CUtensorMap *map, const struct wf_view &v, const Box &box)
+{
+    static const int order[5] = { WF_C, WF_W, WF_H, WF_D, WF_N };
+    int64_t extent[5], stride[5];
+    for (int i = 0; i < 5; i++) {
+        extent[i] = v.box.hi[order[i]] - v.box.lo[order[i]];
+        stride[i] = v.stride[order[i]];
+    }
+    return map_make(map, v.dtype, v.data, extent, stride, box);
 }
 
 } // namespace wf

@@ -21,6 +21,19 @@ bool wf_cuda_tiled(const struct wf_call *call);
 bool wf_cuda_thin_fits(const struct wf_node *node);
 bool wf_cuda_thin(const struct wf_call *call);
 
+/* conv_wgrad, 3 x 3 and any depth: hopper_wgrad.cu. Channels of `image` and `result` lie packed on
+ * boundaries of 16 bytes; `weights` may have fewer. */
+struct CUstream_st;
+struct wf_cuda_wgrad {
+    struct wf_view image, result, weights;
+    int64_t pad_lo[3]; /* of `image` against `result` */
+    int multiprocessors;
+    void *parts; /* wf_cuda_tiled_wgrad_scratch() bytes */
+};
+bool wf_cuda_tiled_wgrad_fits(const struct wf_node *node);
+size_t wf_cuda_tiled_wgrad_scratch(const struct wf_cuda_wgrad *g);
+bool wf_cuda_tiled_wgrad(const struct wf_cuda_wgrad *g, struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -241,54 +241,6 @@ __global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled 
 
 /* --- the host's side --- */
 
-struct Box {
-    int32_t channels, w, h, swizzle;
-};
-
-/* The driver's function that makes maps, without linking the driver. */
-static decltype(&cuTensorMapEncodeTiled) map_maker(void)
-{
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found;
-    const unsigned version = 12000;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, version,
-                                         cudaEnableDefault, &found) != cudaSuccess ||
-        found != cudaDriverEntryPointSuccess)
-        return NULL;
-    return (decltype(&cuTensorMapEncodeTiled))function;
-}
-
-static bool map_make(CUtensorMap *map, enum wf_dtype dtype, void *data, const int64_t (&extent)[5],
-                     const int64_t (&stride)[5], const Box &box)
-{
-    const auto make = map_maker();
-    cuuint64_t extents[5], strides[4];
-    const cuuint32_t sides[5] = { (cuuint32_t)box.channels, (cuuint32_t)box.w, (cuuint32_t)box.h, 1,
-                                  1 },
-                     steps[5] = { 1, 1, 1, 1, 1 };
-    for (int i = 0; i < 5; i++) {
-        extents[i] = (cuuint64_t)extent[i];
-        if (i > 0) /* of an axis of one nothing is known */
-            strides[i - 1] = extent[i] > 1 ? (cuuint64_t)stride[i] * 2 : 16;
-    }
-    return make &&
-           make(map, dtype == WF_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 5,
-                data, extents, strides, sides, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                (CUtensorMapSwizzle)box.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-static bool map_view(CUtensorMap *map, const struct wf_view &v, const Box &box)
-{
-    static const int order[5] = { WF_C, WF_W, WF_H, WF_D, WF_N };
-    int64_t extent[5], stride[5];
-    for (int i = 0; i < 5; i++) {
-        extent[i] = v.box.hi[order[i]] - v.box.lo[order[i]];
-        stride[i] = v.stride[order[i]];
-    }
-    return map_make(map, v.dtype, v.data, extent, stride, box);
-}
-
 /* Channels, taps, filters. */
 static bool map_weights(CUtensorMap *map, const struct wf_view &w)
 {
