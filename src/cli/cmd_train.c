@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/once.h"
 #include "cli/scores.h"
 #include "cli/text.h"
@@ -114,7 +115,8 @@ static bool make_validation(struct wf_train_run *t, struct wf_err *err)
         return false;
     if (!wf_feed_check(t->feed, wf_feed_valid_loader(t->feed, &t->valid), err))
         return wf_err_wrap(err, "validation");
-    const struct wf_plan_options options = wf_job_plan_options(t->job);
+    struct wf_plan_options options = wf_job_plan_options(t->job);
+    options.more = wf_cli_workspace(t->cli->options, t->job->device); /* nothing is learnt */
     t->valid_scheme = wf_scheme_new(t->valid.graph, &t->job->mesh, &options, err);
     return t->valid_scheme != NULL;
 }
@@ -130,7 +132,9 @@ static bool make_rest(struct wf_train_run *t, struct wf_err *err)
         return true;
     if (!wf_job_training(t->job, shape, &t->rest, err))
         return wf_err_wrap(err, "the last batch of an epoch");
-    const struct wf_plan_options options = wf_job_plan_options(t->job);
+    struct wf_plan_options options = wf_job_plan_options(t->job);
+    if (options.limit) /* it borrows the arena of the others */
+        options.limit = t->job->scheme->bytes;
     t->rest_scheme = wf_scheme_new(t->rest.graph, &t->job->mesh, &options, err);
     return t->rest_scheme || wf_err_wrap(err, "the last batch of an epoch");
 }
@@ -158,6 +162,45 @@ static bool take_sync(struct wf_train_run *t, struct wf_job_files *files, struct
     return true;
 }
 
+static void forget_job(struct wf_train_run *t)
+{
+    wf_scheme_free(t->valid_scheme);
+    wf_graph_free(t->valid.graph);
+    wf_job_free(t->job);
+    t->valid_scheme = NULL;
+    t->valid.graph = NULL;
+    t->job = NULL;
+}
+
+static bool make_job(struct wf_train_run *t, const struct wf_job_files *files, struct wf_err *err)
+{
+    t->job = wf_job_new(t->cli, files, err);
+    if (!t->job)
+        return false;
+    t->train = wf_job_network(t->job);
+    t->schedule = wf_job_schedule(t->job);
+    return true;
+}
+
+/* Validation has memory of its own. Where memory.limit has no room for both, the step is planned again
+ * with less: on another mesh perhaps, so validation too. */
+static bool make_room(struct wf_train_run *t, struct wf_job_files *files, struct wf_err *err)
+{
+    const size_t limit = (size_t)wf_options_int(t->cli->options, "memory.limit");
+    if (!limit || !t->valid_scheme || t->job->scheme->bytes + t->valid_scheme->bytes <= limit)
+        return true;
+    files->beside = t->valid_scheme->bytes;
+    forget_job(t);
+    if (!make_job(t, files, err) || !make_validation(t, err))
+        return wf_err_wrap(err, "with %zu bytes for validation", files->beside);
+    return t->valid_scheme->bytes <= files->beside ||
+           wf_err_set(
+               err, WF_ERR_FIT,
+               "validation needs %zu bytes beside the step's, and memory.limit is %zu: raise "
+               "it, give the mesh (--mesh), or use train.validate_on=crop",
+               t->valid_scheme->bytes, limit);
+}
+
 /* Everything that can be wrong is found here, before a folder is made. */
 static bool prepare(struct wf_train_run *t, struct wf_err *err)
 {
@@ -175,11 +218,8 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
     wf_feed_size(t->feed, &files);
     if (!take_sync(t, &files, err))
         return false;
-    t->job = wf_job_new(cli, &files, err);
-    if (!t->job)
+    if (!make_job(t, &files, err))
         return false;
-    t->train = wf_job_network(t->job);
-    t->schedule = wf_job_schedule(t->job);
     if (t->feed->info->labels == WF_LABELS_IMAGE ? t->job->model->dense : !t->job->model->dense)
         return wf_err_set(
             err, WF_ERR_USAGE,
@@ -189,8 +229,8 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
             t->job->model->dense ? "pixel" : "image");
     struct wf_loader_options loader = wf_feed_loader(t->feed, &t->train);
     loader.parts = t->job->workers;
-    return wf_feed_check(t->feed, loader, err) && make_rest(t, err) && make_validation(t, err) &&
-           take_checkpoint(t, err);
+    return wf_feed_check(t->feed, loader, err) && make_validation(t, err) &&
+           make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
 }
 
 static bool open_files(struct wf_train_run *t, struct wf_err *err)
@@ -329,9 +369,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     wf_journal_free(t.journal);
     wf_scheme_free(t.rest_scheme);
     wf_graph_free(t.rest.graph);
-    wf_scheme_free(t.valid_scheme);
-    wf_graph_free(t.valid.graph);
-    wf_job_free(t.job);
+    forget_job(&t);
     wf_feed_release(&feed);
     wf_run_folder_release(&folder);
     wf_arena_release(&t.arena);

@@ -413,7 +413,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .bucket_bytes = (size_t)wf_options_int(o, "comm.bucket"),
         .limit = (size_t)wf_options_int(o, "memory.limit"),
         .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->graph)) +
-                wf_cli_workspace(o, job->device),
+                wf_cli_workspace(o, job->device) + job->files.beside,
         .link_bytes_per_second = (double)wf_options_int(o, "comm.bandwidth"),
         .link_seconds = 1e-6 * wf_options_real(o, "comm.latency"),
         .ahead = true,

@@ -33,6 +33,7 @@ struct wf_job_files {
     int64_t size[WF_AXES];
     bool begun;    /* a checkpoint has the weights: model.weights is not read again */
     bool any_size; /* planned also where memory.limit has no room for it */
+    size_t beside; /* bytes that each rank takes beside the step: validation's */
 };
 struct wf_run;
 

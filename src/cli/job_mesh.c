@@ -94,7 +94,8 @@ struct wf_choose wf_job_choose(const struct wf_job *job)
     return (struct wf_choose){ .ranks = job->ranks,
                                .limit = (size_t)wf_options_int(job->cli->options, "memory.limit"),
                                .more = wf_job_optim_bytes(job, params) +
-                                       wf_cli_workspace(job->cli->options, job->device) };
+                                       wf_cli_workspace(job->cli->options, job->device) +
+                                       job->files.beside };
 }
 
 bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,

@@ -222,10 +222,14 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     struct wf_rank_use *const all = wf_arena_array(arena, ranks, struct wf_rank_use);
     struct rusage usage;
     const bool known = getrusage(RUSAGE_SELF, &usage) == 0;
+    const struct wf_run *const valid = r->validator ? wf_validator_own_run(r->validator) : NULL;
+    const struct wf_plan *const valid_plan = valid ? wf_run_plan(valid) : NULL;
     all[wf_comm_rank(r->comm)] = (struct wf_rank_use){
         .planned =
-            (int64_t)(r->plan->arena_bytes + own_arena(r) + wf_job_param_bytes(r->t->job, r->plan)),
+            (int64_t)(r->plan->arena_bytes + own_arena(r) + wf_job_param_bytes(r->t->job, r->plan) +
+                      (valid ? valid_plan->arena_bytes + wf_plan_param_bytes(valid_plan) : 0)),
         .held = (int64_t)(wf_run_bytes(r->run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
+                          (valid ? wf_run_bytes(valid) : 0) +
                           wf_optim_bytes(&r->optim->options, r->optim->count)),
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
         .read = (int64_t)(wf_loader_bytes_read(r->loader) +

@@ -14,7 +14,8 @@
 
 /* What a rank took of the machine; bytes. */
 struct wf_rank_use {
-    int64_t planned, held; /* values, weights and the optimiser's states: before, and in fact */
+    int64_t planned, held; /* values, weights and the optimiser's states, those of validation
+                            * too: before, and in fact */
     int64_t process;       /* the most that its process had in memory; ranks may share it */
     int64_t read;          /* of files, for its batches */
     int64_t prepare;       /* of files, by its process, to find out what the dataset is */

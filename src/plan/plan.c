@@ -389,7 +389,7 @@ bool wf_plan_fits(const struct wf_scheme *scheme, int rank, struct wf_context *c
     struct wf_plan *const plan = wf_plan_sketch(scheme, rank, NULL, err);
     if (!plan)
         return false;
-    const size_t bytes = plan->arena_bytes + wf_plan_param_bytes(plan);
+    const size_t bytes = wf_plan_total_bytes(plan);
     wf_plan_free(plan);
     const size_t room = device->room(context);
     return bytes <= room ||
