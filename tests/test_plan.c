@@ -61,12 +61,12 @@ static void memory__packs_by_hand_made_lives(void **state)
 {
     (void)state;
     /* Two that never meet share; a third that meets both lies above. */
-    const size_t bytes[] = { 640, 640, 64 };
+    const size_t bytes[] = { 2560, 2560, 256 };
     const int first[] = { 0, 3, 1 }, last[] = { 2, 5, 4 };
     size_t offset[3];
-    assert_int_equal(wf_memory_pack(3, bytes, first, last, offset), 704);
+    assert_int_equal(wf_memory_pack(3, bytes, first, last, offset), 2816);
     assert_int_equal(offset[0], offset[1]);
-    assert_int_equal(wf_memory_live(3, bytes, first, last, 6, NULL), 704);
+    assert_int_equal(wf_memory_live(3, bytes, first, last, 6, NULL), 2816);
 }
 
 static void memory__arena_is_within_a_percent_of_the_lower_bound(void **state)

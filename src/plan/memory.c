@@ -14,7 +14,11 @@
 #include "base/err.h"
 #include "plan/plan.h"
 
-enum { ALIGN = 64, TRIES = 48 };
+enum {
+    ALIGN =
+        256, /* whole lines of any cache, a GPU's of 128 bytes too: half a line costs a quarter there */
+    TRIES = 48
+};
 
 struct packing {
     int n;
