@@ -63,6 +63,7 @@ struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh 
     }
     s->program = wf_program_new(&s->arena, g,
                                 &(struct wf_program_options){ .recompute = !options->no_recompute,
+                                                              .device = options->device,
                                                               .again = s->again,
                                                               .n_again = s->n_again });
     find_gradients(s);

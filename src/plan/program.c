@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "ops/op.h"
+#include "plan/target.h"
 
 enum {
     /* A result that is not used for this many items is thrown away and made again. */
@@ -47,6 +48,17 @@ bool wf_program_may_repeat(const struct wf_value *v)
     return v->producer && !v->producer->backward && !wf_op_sums_over(v->producer) && !is_free(v);
 }
 
+/* For the operator, or for the kernel that the device has for it. */
+static bool is_cheap(const struct maker *m, const struct wf_value *v)
+{
+    if (is_again_possible(v))
+        return true;
+    if (!wf_program_may_repeat(v) || v->producer->n_out != 1)
+        return false;
+    const struct wf_kernel *const kernel = m->options->device->find(v->producer);
+    return kernel && (kernel->flags & WF_KERNEL_CHEAP);
+}
+
 static void mark_live(struct maker *m)
 {
     const struct wf_graph *g = m->g;
@@ -89,18 +101,18 @@ static void mark_cheap(struct maker *m)
     /* What feeds a wanted cheap value is wanted as well, if that is cheap too: walk backwards. */
     for (size_t i = g->n_nodes; i-- > 0;) {
         const struct wf_node *n = g->nodes[i];
-        if (!m->live[i] || n->backward || !is_again_possible(n->out[0]) || !wanted[n->out[0]->id])
+        if (!m->live[i] || n->backward || !is_cheap(m, n->out[0]) || !wanted[n->out[0]->id])
             continue;
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] && is_again_possible(n->in[k]))
+            if (n->in[k] && is_cheap(m, n->in[k]))
                 wanted[n->in[k]->id] = true;
     }
     for (size_t i = 0; i < g->n_values; i++)
-        m->kept[i] = wanted[i] && !is_again_possible(g->values[i]);
+        m->kept[i] = wanted[i] && !is_cheap(m, g->values[i]);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *n = g->nodes[i];
         const struct wf_value *v = n->out[0];
-        if (!m->live[i] || n->backward || !wanted[v->id] || !is_again_possible(v))
+        if (!m->live[i] || n->backward || !wanted[v->id] || !is_cheap(m, v))
             continue;
         if (extra_bytes(m, v) >= value_bytes(v)) {
             m->kept[v->id] = true;

@@ -2,7 +2,7 @@
  * The program: the graph as the list of things to do, before any rank is looked at.
  *
  * An item runs a node once. Usually each node is one item, but a cheap node (normalise and activate,
- * concatenate, cast) may run several times: its result is thrown away after a use and made again
+ * concatenate, cast; what the device says is) may run several times: its result is thrown away after a use and made again
  * before the next distant one, in the backward pass above all. Where memory is short (fit.c), the
  * planner names dear ones as well: that value shall be made again for that node. So a value may exist
  * more than once: each making of it is an instance, and everything later (regions, memory, messages)
@@ -49,8 +49,11 @@ struct wf_again {
     int value, node; /* ids */
 };
 
+struct wf_device;
+
 struct wf_program_options {
-    bool recompute; /* cheap results, wherever that saves memory */
+    bool recompute;                 /* cheap results, wherever that saves memory */
+    const struct wf_device *device; /* whose kernels may be cheap where the operator is not */
     const struct wf_again *again;
     int n_again;
 };

@@ -66,6 +66,8 @@ enum wf_kernel_flags {
     /* Inputs and outputs that are images must be packed and cover exactly reads(work) within the
      * image, or the work: the planner copies where they are not. */
     WF_KERNEL_DENSE = 1u << 0,
+    /* Cheap enough to run again in the backward pass, as an operator of WF_OP_CHEAP. */
+    WF_KERNEL_CHEAP = 1u << 1,
 };
 
 struct wf_kernel {

@@ -523,6 +523,25 @@ static const struct {
         { S(2, 1, 40, 23, 6), S(4, 1, 2, 2, 3) },
         0,
         NULL } },
+    /* Windows side by side: more than a tile of rows, of columns, of k; patches in all three axes. */
+    { "convt",
+      { "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1 extent=[1,18,30]",
+        "xpp",
+        { S(1, 1, 9, 15, 72), S(72, 1, 2, 2, 40), S(1, 1, 1, 1, 40) },
+        0,
+        NULL } },
+    { "convt",
+      { "stride=[2,2,2] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1 extent=[4,6,8]",
+        "xp-",
+        { S(2, 2, 3, 4, 16), S(16, 2, 2, 2, 40) },
+        0,
+        NULL } },
+    { "conv",
+      { "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
+        "xpp",
+        { S(1, 1, 13, 22, 24), S(136, 1, 2, 2, 24), S(1, 1, 1, 1, 136) },
+        0,
+        NULL } },
 };
 
 static void kernels__equal_their_reference_on_larger_images(void **state)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "device/cuda/patches.h"
 #include "ops/attrs.h"
 
 static bool is_float(const struct wf_value *v)
@@ -101,6 +102,35 @@ static bool head(const struct wf_node *node)
 static bool head_wgrad(const struct wf_node *node)
 {
     return pairs(node) && node->out[0]->dtype == WF_F32 && is_head(node, &node->out[0]->shape);
+}
+
+static bool is_half(const struct wf_value *v)
+{
+    return v->dtype == WF_BF16 || v->dtype == WF_F16;
+}
+
+/* Windows side by side. */
+static bool patches(const struct wf_node *node)
+{
+    return is_half(node->in[0]) && pairs(node) && node->in[0]->dtype == node->out[0]->dtype &&
+           (!node->in[2] || node->in[2]->dtype == WF_F32) &&
+           wf_cuda_patches_fit(node->attrs, &node->in[1]->shape);
+}
+
+/* Without rows of the result that belong to no patch. */
+static bool patches_convt(const struct wf_node *node)
+{
+    const struct wf_conv_attrs *a = node->attrs;
+    for (int i = 0; i < 3; i++)
+        if (node->in[0]->shape.at[WF_D + i] * a->stride[i] != node->out[0]->shape.at[WF_D + i])
+            return false;
+    return patches(node);
+}
+
+static bool patches_wgrad(const struct wf_node *node)
+{
+    return is_half(node->in[0]) && pairs(node) && node->out[0]->dtype == WF_F32 &&
+           wf_cuda_patches_fit(node->attrs, &node->out[0]->shape);
 }
 
 static bool head_folds(const struct wf_node *node, int input, const struct wf_node *maker)
@@ -413,4 +443,24 @@ const struct wf_kernel wf_cuda_kernel_head_wgrad = {
     .prepare = wf_cuda_head_wgrad_prepare,
     .run = wf_cuda_head_wgrad,
     .folds = head_wgrad_folds,
+};
+const struct wf_kernel wf_cuda_kernel_patches_conv = {
+    .op = "conv",
+    .preference = 20,
+    .accepts = patches,
+    .run = wf_cuda_patches_conv,
+};
+const struct wf_kernel wf_cuda_kernel_patches_convt = {
+    .op = "convt",
+    .flags = WF_KERNEL_CHEAP,
+    .preference = 20,
+    .accepts = patches_convt,
+    .run = wf_cuda_patches_convt,
+};
+const struct wf_kernel wf_cuda_kernel_patches_wgrad = {
+    .op = "conv_wgrad",
+    .preference = 20,
+    .accepts = patches_wgrad,
+    .prepare = wf_cuda_patches_wgrad_prepare,
+    .run = wf_cuda_patches_wgrad,
 };

@@ -1,0 +1,236 @@
+/*
+ * Products of matrices that pass through shared memory in panels: 64 columns of 16 bits each, so a row
+ * has 128 bytes, whose eight pieces of 16 are exchanged by the row's number (piece()). That is what
+ * the products of four warps (wgmma, compute capability 9.0) read without conflicts, along either axis.
+ *
+ * Copies into panels and products run beside the threads that ask for them. On the host both are done
+ * at once, from the same places, so that what is copied where is tested without a GPU.
+ */
+#ifndef WF_DEVICE_CUDA_PANELS_CUH
+#define WF_DEVICE_CUDA_PANELS_CUH
+
+#include "device/cuda/device.cuh"
+
+namespace wf
+{
+
+enum {
+    PANEL_COLUMNS = 64,
+    PANEL_ROW = 128,              /* bytes */
+    PANEL_BYTES = 64 * PANEL_ROW, /* of 64 rows: panels may be longer */
+    PIECE = 8,                    /* columns that are moved at once */
+    WARPS_ROWS = 64,              /* of a product of four warps */
+    WARPS_COLUMNS = 128,
+};
+
+/* Where piece `p` of a row lies. Panels begin at multiples of 1024 bytes. */
+__device__ inline char *piece(char *panel, int row, int p)
+{
+    return panel + row * PANEL_ROW + ((p ^ (row & 7)) << 4);
+}
+
+/* Exchanges words within four threads: v[i] becomes the word of thread i for the block that has this
+ * thread's number. */
+__device__ inline void turn_four(uint32_t (&v)[4])
+{
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+    const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? v[0] : v[1], 1);
+    const uint32_t b = __shfl_xor_sync(0xffffffffu, odd ? v[2] : v[3], 1);
+    const uint32_t w[4] = { odd ? a : v[0], odd ? v[1] : a, odd ? b : v[2], odd ? v[3] : b };
+    const uint32_t c = __shfl_xor_sync(0xffffffffu, high ? w[0] : w[2], 2);
+    const uint32_t d = __shfl_xor_sync(0xffffffffu, high ? w[1] : w[3], 2);
+    v[0] = high ? c : w[0];
+    v[1] = high ? d : w[1];
+    v[2] = high ? w[2] : c;
+    v[3] = high ? w[3] : d;
+}
+
+#ifdef WF_CUDA_EMULATED
+
+enum { PANELS_HERE = 1, SHARED_MOST = 227 << 10 };
+
+inline char *shared_memory(void)
+{
+    alignas(1024) static char memory[SHARED_MOST];
+    return memory;
+}
+inline void copy_piece(char *to, const void *from, bool valid)
+{
+    if (valid)
+        memcpy(to, from, 16);
+    else
+        memset(to, 0, 16);
+}
+inline void copies_commit(void)
+{
+}
+template <int Behind> void copies_wait(void)
+{
+}
+inline void products_begin(void)
+{
+}
+inline void products_commit(void)
+{
+}
+template <int Behind> void products_wait(void)
+{
+}
+
+/* Element (row, column) of a panel and those behind it, `rows` rows further each. */
+template <class T> float panel_at(char *panel, int row, int column)
+{
+    return to_arith(((const T *)piece(panel + column / PANEL_COLUMNS * PANEL_BYTES, row,
+                                      column % PANEL_COLUMNS / PIECE))[column % PIECE]);
+}
+
+template <class T, bool AK, bool BK>
+void product(float (&d)[64], char *a, char *b, int k, int add)
+{
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+    for (int i = 0; i < 64; i++) {
+        const int m = row + i % 4 / 2 * 8, n = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float sum = add ? d[i] : 0;
+        for (int j = k * 16; j < k * 16 + 16; j++)
+            sum = fused(AK ? panel_at<T>(a, j, m) : panel_at<T>(a, m, j),
+                        BK ? panel_at<T>(b, j, n) : panel_at<T>(b, n, j), sum);
+        d[i] = sum;
+    }
+}
+
+template <class... P, class... A>
+void launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
+                    struct CUstream_st *stream, A... args)
+{
+    WF_BUG_ON(bytes > SHARED_MOST, "%d bytes of shared memory", bytes);
+    launch(kernel, grid, threads, stream, args...);
+}
+
+#else
+
+#ifdef WF_HAVE_HOPPER
+enum { PANELS_HERE = 1 };
+#else
+enum { PANELS_HERE = 0 };
+#endif
+
+__device__ inline char *shared_memory(void)
+{
+    extern __shared__ __align__(1024) char memory[];
+    return memory;
+}
+__device__ inline uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+/* 16 bytes, or zeros. */
+__device__ inline void copy_piece(char *to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+__device__ inline void copies_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* All but the last `Behind` groups of this thread are there; after a barrier products may read them. */
+template <int Behind> __device__ inline void copies_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(Behind) : "memory");
+#ifdef WF_HAVE_HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#ifdef WF_HAVE_HOPPER
+__device__ inline void products_begin(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void products_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int Behind> __device__ inline void products_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Behind) : "memory");
+}
+
+/* Groups of eight rows are 1024 bytes apart; the next 64 columns of what lies across, a panel. */
+__device__ inline uint64_t matrix_of(const char *at)
+{
+    return (uint64_t)(shared_address(at) >> 4 & 0x3fff) | (uint64_t)(PANEL_BYTES >> 4) << 16 |
+           (uint64_t)(8 * PANEL_ROW >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+template <class T> struct IsBf16 {
+    enum { value = 0 };
+};
+template <> struct IsBf16<bf16> {
+    enum { value = 1 };
+};
+
+/* clang-format off */
+#define WF_PRODUCT(type) \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" \
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63" \
+        "}, %64, %65, p, 1, 1, %67, %68;}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+        : "l"(x), "l"(y), "r"(add), "n"((int)AK), "n"((int)BK))
+/* clang-format on */
+
+/* d[64 x 128] += a b over 16 of k, the k-th 16 of the panels, by four warps: `a` has rows of the result
+ * as its rows, or with AK those of k; `b` has columns of the result as rows, or with BK those of k.
+ * add: 0 where d is to be begun. */
+template <class T, bool AK, bool BK>
+__device__ inline void product(float (&d)[64], char *a, char *b, int k, int add)
+{
+    const uint64_t x = matrix_of(a + k * (AK ? 16 * PANEL_ROW : 32));
+    const uint64_t y = matrix_of(b + k * (BK ? 16 * PANEL_ROW : 32));
+    if constexpr (IsBf16<T>::value)
+        WF_PRODUCT("bf16");
+    else
+        WF_PRODUCT("f16");
+}
+#undef WF_PRODUCT
+#else /* never launched */
+__device__ inline void products_begin(void)
+{
+}
+__device__ inline void products_commit(void)
+{
+}
+template <int Behind> __device__ inline void products_wait(void)
+{
+}
+template <class T, bool AK, bool BK>
+__device__ inline void product(float (&)[64], char *, char *, int, int)
+{
+}
+#endif
+
+template <class... P, class... A>
+void launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
+                    struct CUstream_st *stream, A... args)
+{
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, (unsigned)threads, (size_t)bytes, stream>>>(args...);
+}
+
+#endif
+
+} // namespace wf
+
+#endif
