@@ -26,6 +26,7 @@ struct problem {
     bool back, bias;
     int64_t n, d, h, w, in, out; /* of what is read and made */
     int64_t pad[2];              /* of the convolution, lower and upper, in H; W has them swapped */
+    int64_t deep;                /* the kernel; 0: 1 */
     int64_t cut; /* rows and columns of the result that are not made, on each side */
 };
 
@@ -34,16 +35,17 @@ static const struct wf_node *node_of(struct wf_graph *g, const struct problem *p
                                      enum wf_dtype dtype)
 {
     const struct wf_op *const op = wf_op_find(p->back ? "convt" : "conv");
+    const int64_t deep = p->deep ? p->deep : 1;
     struct wf_conv_attrs a = { .stride = { 1, 1, 1 },
                                .dilation = { 1, 1, 1 },
-                               .pad_lo = { 0, p->pad[0], p->pad[1] },
-                               .pad_hi = { 0, p->pad[1], p->pad[0] },
+                               .pad_lo = { deep > 1 ? p->pad[0] : 0, p->pad[0], p->pad[1] },
+                               .pad_hi = { deep > 1 ? p->pad[1] : 0, p->pad[1], p->pad[0] },
                                .groups = 1 };
-    a.extent[0] = p->d;
+    a.extent[0] = p->d + deep - 1 - a.pad_lo[0] - a.pad_hi[0];
     a.extent[1] = p->h + 2 - p->pad[0] - p->pad[1];
     a.extent[2] = p->w + 2 - p->pad[0] - p->pad[1];
     const struct wf_shape weights =
-        p->back ? WF_SHAPE(p->in, 1, 3, 3, p->out) : WF_SHAPE(p->out, 1, 3, 3, p->in);
+        p->back ? WF_SHAPE(p->in, deep, 3, 3, p->out) : WF_SHAPE(p->out, deep, 3, 3, p->in);
     struct wf_value *in[3] = {
         wf_input(g, "x", dtype, WF_SHAPE(p->n, p->d, p->h, p->w, p->in)),
         wf_input(g, "w", dtype, weights),
@@ -139,7 +141,7 @@ static void check(const struct problem *p, enum wf_dtype dtype,
     const struct wf_node *const node = node_of(g, p, dtype);
     assert_true(fits(node));
     struct wf_region work = wf_shape_region(node->out[0]->shape);
-    for (int a = WF_H; a <= WF_W; a++) {
+    for (int a = p->deep > 1 ? WF_D : WF_H; a <= WF_W; a++) {
         work.lo[a] += p->cut;
         work.hi[a] -= p->cut;
     }
@@ -205,6 +207,25 @@ static void thin__equals_the_kernel_for_any_problem(void **state)
             check(&problems[i], WF_F16, wf_cuda_thin_fits, wf_cuda_thin);
         }
     }
+}
+
+static void volume__equals_the_kernel_for_any_problem(void **state)
+{
+    static const struct problem problems[] = {
+        { .n = 1, .d = 3, .h = 33, .w = 9, .in = 32, .out = 32, .pad = { 1, 1 } },
+        { .n = 2, .d = 7, .h = 70, .w = 45, .in = 32, .out = 64, .pad = { 1, 1 }, .bias = true },
+        { .n = 1, .d = 20, .h = 70, .w = 45, .in = 32, .out = 32, .pad = { 0, 2 }, .cut = 2 },
+        { .n = 1, .d = 150, .h = 9, .w = 9, .in = 64, .out = 96, .pad = { 1, 1 }, .bias = true },
+        { .n = 2, .d = 9, .h = 70, .w = 45, .in = 64, .out = 32, .pad = { 0, 1 }, .cut = 1 },
+    };
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (int back = 0; back < 2; back++) {
+            struct problem p = problems[i];
+            p.back = back;
+            p.deep = 3;
+            check(&p, WF_BF16, wf_cuda_volume_fits, wf_cuda_volume);
+            check(&p, WF_F16, wf_cuda_volume_fits, wf_cuda_volume);
+        }
 }
 
 /* --- the weight gradient --- */
@@ -319,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
         cmocka_unit_test(thin__equals_the_kernel_for_any_problem),
+        cmocka_unit_test(volume__equals_the_kernel_for_any_problem),
         cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,9 +83,10 @@ static int64_t own_engine(const struct wf_node *node)
 #ifdef WF_HAVE_HOPPER
     if (strcmp(node->op->name, "conv_wgrad") == 0)
         return wf_cuda_tiled_wgrad_fits(node) ? WF_ENGINE_TILED : WF_ENGINE_NONE;
-    return wf_cuda_tiled_fits(node)  ? WF_ENGINE_TILED
-           : wf_cuda_thin_fits(node) ? WF_ENGINE_THIN
-                                     : WF_ENGINE_NONE;
+    return wf_cuda_tiled_fits(node)    ? WF_ENGINE_TILED
+           : wf_cuda_thin_fits(node)   ? WF_ENGINE_THIN
+           : wf_cuda_volume_fits(node) ? WF_ENGINE_VOLUME
+                                       : WF_ENGINE_NONE;
 #else
     (void)node;
     return WF_ENGINE_NONE;
@@ -221,9 +222,10 @@ static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
 {
     if (!s->plan) {
         (void)snprintf(p->implementation, sizeof p->implementation, "own%s",
-                       s->engine == WF_ENGINE_TILED  ? " tiled"
-                       : s->engine == WF_ENGINE_THIN ? " thin"
-                                                     : "");
+                       s->engine == WF_ENGINE_TILED    ? " tiled"
+                       : s->engine == WF_ENGINE_THIN   ? " thin"
+                       : s->engine == WF_ENGINE_VOLUME ? " volume"
+                                                       : "");
         return;
     }
     (void)snprintf(p->implementation, sizeof p->implementation, "cudnn%s%s%s",
@@ -283,7 +285,10 @@ static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *cal
 {
 #ifdef WF_HAVE_HOPPER
     if (s->engine != WF_ENGINE_NONE) {
-        if (!(s->engine == WF_ENGINE_TILED ? wf_cuda_tiled(call) : wf_cuda_thin(call)))
+        const bool ran = s->engine == WF_ENGINE_TILED  ? wf_cuda_tiled(call)
+                         : s->engine == WF_ENGINE_THIN ? wf_cuda_thin(call)
+                                                       : wf_cuda_volume(call);
+        if (!ran)
             (void)wf_cuda_ok(s->cuda, cudaErrorInvalidValue, call->node->name);
         return;
     }

@@ -112,6 +112,15 @@ template <int Behind> __device__ inline void products_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Behind) : "memory");
 }
 
+/* Sums are neither read nor written across this line. Without it in front of products the compiler may
+ * take a move for one that could come later, and let the products wait for each other. */
+template <int N> __device__ inline void sums_stay(float (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
+
 template <class A, class B> struct Same {
     enum { value = 0 };
 };
@@ -162,14 +171,66 @@ __device__ inline void product(float (&d)[128], uint64_t a, uint64_t b, int add)
 }
 #undef WF_PRODUCT
 
+/* clang-format off */
+#define WF_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WF_D12(i) WF_D4(i), WF_D4(i + 4), WF_D4(i + 8)
+#define WF_D24(i) WF_D12(i), WF_D12(i + 12)
+#define WF_D48(i) WF_D24(i), WF_D24(i + 24)
+#define WF_D96(i) WF_D48(i), WF_D48(i + 48)
+#define WF_R12 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11"
+#define WF_R24 WF_R12 ",%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
+#define WF_R48 WF_R24 ",%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define WF_R96 WF_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71" \
+    ",%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define WF_PRODUCT_ADD(type, n, regs, sums, at_a, at_b, at_ta, at_tb) \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type \
+                 " {" regs "}, %" at_a ", %" at_b ", 1, 1, 1, %" at_ta ", %" at_tb ";" : sums \
+                 : "l"(a), "l"(b), "n"(AcrossA), "n"(AcrossB))
+#define WF_PRODUCT_ANY(type) \
+    do { \
+        if constexpr (N == 12) WF_PRODUCT_ADD(type, "24", WF_R12, WF_D12(0), "12", "13", "14", "15"); \
+        else if constexpr (N == 24) WF_PRODUCT_ADD(type, "48", WF_R24, WF_D24(0), "24", "25", "26", "27"); \
+        else if constexpr (N == 48) WF_PRODUCT_ADD(type, "96", WF_R48, WF_D48(0), "48", "49", "50", "51"); \
+        else WF_PRODUCT_ADD(type, "192", WF_R96, WF_D96(0), "96", "97", "98", "99"); \
+    } while (0)
+/* clang-format on */
+
+/* d[64 x 2 N] += a b. AcrossA: `a` lies with its 64 rows packed; AcrossB: `b` with its columns. */
+template <class T, int AcrossA, int AcrossB, int N>
+__device__ inline void product_add(float (&d)[N], uint64_t a, uint64_t b)
+{
+    if constexpr (Same<T, bf16>::value)
+        WF_PRODUCT_ANY("bf16");
+    else
+        WF_PRODUCT_ANY("f16");
+}
+#undef WF_PRODUCT_ANY
+#undef WF_PRODUCT_ADD
+#undef WF_D12
+#undef WF_R12
+#undef WF_D24
+#undef WF_R24
+#undef WF_D48
+#undef WF_R48
+#undef WF_D96
+#undef WF_R96
+#undef WF_D4
+
 /* --- 8 x 8 blocks --- */
 
 template <class T> __device__ inline uint32_t pair_of(float lo, float hi)
 {
     return (uint32_t)To<T>::from(lo).bits | (uint32_t)To<T>::from(hi).bits << 16;
 }
-/* Stores four of them, as products leave them in registers, transposed. Lane i gives the address of
- * row i % 8 of block i / 8. */
+/* Stores four of them, as products leave them in registers. Lane i gives the address of row i % 8 of
+ * block i / 8. */
+__device__ inline void store_blocks(uint32_t at, const uint32_t (&v)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+/* The same, transposed. */
 __device__ inline void store_transposed(uint32_t at, const uint32_t (&v)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),

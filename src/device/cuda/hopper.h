@@ -20,6 +20,9 @@ bool wf_cuda_tiled(const struct wf_call *call);
 /* conv, 3 x 3 from at most 8 channels, packed: hopper_thin.cu */
 bool wf_cuda_thin_fits(const struct wf_node *node);
 bool wf_cuda_thin(const struct wf_call *call);
+/* conv and convt, 3 x 3 x 3 from 32 or 64 channels: hopper_volume.cu */
+bool wf_cuda_volume_fits(const struct wf_node *node);
+bool wf_cuda_volume(const struct wf_call *call);
 
 /* conv_wgrad, 3 x 3 and any depth: hopper_wgrad.cu. Channels of `image` and `result` lie packed on
  * boundaries of 16 bytes; `weights` may have fewer. */

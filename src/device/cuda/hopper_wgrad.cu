@@ -77,40 +77,6 @@ template <int Channels> struct Taps {
     };
 };
 
-/* --- d[64 x N] += a[16 x 64]^T b[16 x N] by four warps --- */
-
-/* clang-format off */
-#define WF_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define WF_D12(i) WF_D4(i), WF_D4(i + 4), WF_D4(i + 8)
-#define WF_D24(i) WF_D12(i), WF_D12(i + 12)
-#define WF_D48(i) WF_D24(i), WF_D24(i + 24)
-#define WF_D96(i) WF_D48(i), WF_D48(i + 48)
-#define WF_R12 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11"
-#define WF_R24 WF_R12 ",%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
-#define WF_R48 WF_R24 ",%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define WF_R96 WF_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71" \
-    ",%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-#define WF_ACROSS(type, n, regs, sums, at_a, at_b) \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type \
-                 " {" regs "}, %" at_a ", %" at_b ", 1, 1, 1, 1, 1;" : sums : "l"(a), "l"(b))
-#define WF_ACROSS_ANY(type) \
-    do { \
-        if constexpr (N == 12) WF_ACROSS(type, "24", WF_R12, WF_D12(0), "12", "13"); \
-        else if constexpr (N == 24) WF_ACROSS(type, "48", WF_R24, WF_D24(0), "24", "25"); \
-        else if constexpr (N == 48) WF_ACROSS(type, "96", WF_R48, WF_D48(0), "48", "49"); \
-        else WF_ACROSS(type, "192", WF_R96, WF_D96(0), "96", "97"); \
-    } while (0)
-/* clang-format on */
-
-template <class T, int N>
-__device__ inline void product_across(float (&d)[N], uint64_t a, uint64_t b)
-{
-    if constexpr (Same<T, bf16>::value)
-        WF_ACROSS_ANY("bf16");
-    else
-        WF_ACROSS_ANY("f16");
-}
-
 /* What one thread asks the copy engine for. */
 template <int Filters, int Channels>
 __device__ void fetch_tiles(const Grad &f, uint32_t stages, uint32_t full, uint32_t empty)
@@ -157,7 +123,7 @@ __device__ void sum_tiles(const Grad &f, uint32_t stages, uint32_t full, uint32_
 #pragma unroll
         for (int k = 0; k < GRAD_H * GRAD_W; k += DEPTH) {
             const uint32_t at = x + k / GRAD_W * S::PITCH + k % GRAD_W * S::POSITION;
-            product_across<T>(d, dy0 | (dy + k * F::POSITION) >> 4, x0 | at >> 4);
+            product_add<T, 1, 1>(d, dy0 | (dy + k * F::POSITION) >> 4, x0 | at >> 4);
         }
         products_commit();
         if (before >= 0) { /* with the next ones on their way */
@@ -170,9 +136,7 @@ __device__ void sum_tiles(const Grad &f, uint32_t stages, uint32_t full, uint32_
         parity ^= q == 0;
     }
     products_wait<0>();
-#pragma unroll
-    for (int i = 0; i < S::SUMS; i++)
-        asm volatile("" : "+f"(d[i])::"memory"); /* not read before this line */
+    sums_stay(d);
     const int filter = (int)threadIdx.x % GRAD_TEAM / 32 * 16 + lane / 4;
     float *const to = f.parts + (int64_t)blockIdx.x * S::PART +
                       (row * WIDE + filter) * S::WIDTH + lane % 4 * 2;
