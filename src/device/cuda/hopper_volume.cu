@@ -1,17 +1,18 @@
 /*
- * Convolutions of 3 x 3 x 3, stride 1, from 32 or 64 channels of 16 bits to a multiple of 32, forward and
- * transposed: the finest levels of a network for volumes.
+ * Convolutions of 3 x 3 x 3, stride 1, from 32 or 64 channels of 16 bits to a multiple of 32,
+ * forward and transposed: the finest levels of a network for volumes.
  *
- * A block keeps the weights of 32 filters for all taps in shared memory and marches through the planes of
- * a column of 32 x 8 positions. A plane of x belongs to three planes of the result: so three are summed at
- * once, as one product of 64 positions by 3 * 32 columns for each tap of a plane, and x is read once. When a
- * plane of x is done, the oldest sum is complete and is written; the others move up. Each of four teams of
- * four warps has 8 x 8 positions and goes at its own pace: while one writes, others multiply. One more
- * warp asks for what comes.
+ * A block keeps the weights of 32 filters for all taps in shared memory and marches through the
+ * planes of a column of 32 x 8 positions. A plane of x belongs to three planes of the result: so
+ * three are summed at once, as one product of 64 positions by 3 * 32 columns for each tap of a
+ * plane, and x is read once. When a plane of x is done, the oldest sum is complete and is written;
+ * the others move up. Each of four teams of four warps has 8 x 8 positions and goes at its own
+ * pace: while one writes, others multiply. One more warp asks for what comes.
  *
- * V1. Stage q holds piece l (plane by plane, each in pieces of 32 channels) for l % STAGES = q; all teams
- *     read every piece, its 16 arrivals are their warps.
- * V2. Sums [0, 16) of a thread belong to the oldest plane, which has the kernel's last plane of weights.
+ * V1. Stage q holds piece l (plane by plane, each in pieces of 32 channels) for l % STAGES = q; all
+ *     teams read every piece, its 16 arrivals are their warps.
+ * V2. Sums [0, 16) of a thread belong to the oldest plane, which has the kernel's last plane of
+ *     weights.
  */
 #include "device/cuda/hopper.cuh"
 
@@ -216,9 +217,9 @@ __device__ void march_all(const Volume &f, const VolumePlaces<Pieces> &p)
     float bias[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        bias[i] = f.bias ? f.bias[blockIdx.x % f.blocks * SLICE + i / 2 * 8 + threadIdx.x % 4 * 2 +
-                                  i % 2]
-                         : 0;
+        bias[i] =
+            f.bias ? f.bias[blockIdx.x % f.blocks * SLICE + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2]
+                   : 0;
     Progress done = {};
     barrier_wait(p.weights_there, 0);
     for (int i = (int)blockIdx.x / f.blocks; i < f.items; i += (int)gridDim.x / f.blocks)
@@ -287,8 +288,8 @@ template <class T, bool Back, int Pieces> static bool run_volume(const struct wf
     const struct wf_shape made = extents(y.box);
     int multiprocessors = 0, device = 0;
     Volume f = {};
-    if (!map_view(&f.x, x, Box{ SLICE, COLUMN_W + AROUND, COLUMN_H + AROUND,
-                                CU_TENSOR_MAP_SWIZZLE_64B }) ||
+    if (!map_view(&f.x, x,
+                  Box{ SLICE, COLUMN_W + AROUND, COLUMN_H + AROUND, CU_TENSOR_MAP_SWIZZLE_64B }) ||
         !map_volume_weights(&f.w, call->in[1]) ||
         !map_view(&f.y, y, Box{ SLICE, COLUMN_W, 8, CU_TENSOR_MAP_SWIZZLE_64B }) ||
         cudaGetDevice(&device) != cudaSuccess ||

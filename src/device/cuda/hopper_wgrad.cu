@@ -1,19 +1,20 @@
 /*
- * The weight gradient of convolutions of 3 x 3 (x anything in depth), stride 1, of 16-bit images: where
- * images are large and channels few, and cuDNN's kernels wait for memory.
+ * The weight gradient of convolutions of 3 x 3 (x anything in depth), stride 1, of 16-bit images:
+ * where images are large and channels few, and cuDNN's kernels wait for memory.
  *
  *     dw[filter][tap][channel] = sum over positions p of dy[p][filter] * x[p + tap][channel]
  *
- * Both factors lie with what is summed over outside, as products of four warps may take them. A block
- * belongs to 64 filters, `Channels` channels and one plane of the kernel, and goes through every so many
- * tiles of 8 x 32 positions: dy and x with its rim come once, by the copy engine, and stay in shared
- * memory for all nine taps. A team of four warps has a row of the kernel. Its three taps are one product
- * of 64 x (3 * Channels): to the product the taps are blocks of columns that lie one position apart, and
- * it does not mind that they overlap. So it is the arithmetic that limits it, not shared memory.
+ * Both factors lie with what is summed over outside, as products of four warps may take them. A
+ * block belongs to 64 filters, `Channels` channels and one plane of the kernel, and goes through
+ * every so many tiles of 8 x 32 positions: dy and x with its rim come once, by the copy engine, and
+ * stay in shared memory for all nine taps. A team of four warps has a row of the kernel. Its three
+ * taps are one product of 64 x (3 * Channels): to the product the taps are blocks of columns that
+ * lie one position apart, and it does not mind that they overlap. So it is the arithmetic that
+ * limits it, not shared memory.
  *
- * Sums stay in registers until a block has seen all its tiles; then they become one part in the scratch,
- * and a second kernel adds the parts in their order: which tiles make a part depends on the number of
- * multiprocessors alone.
+ * Sums stay in registers until a block has seen all its tiles; then they become one part in the
+ * scratch, and a second kernel adds the parts in their order: which tiles make a part depends on
+ * the number of multiprocessors alone.
  */
 #include "device/cuda/hopper.cuh"
 
@@ -30,17 +31,17 @@ enum {
     GRAD_TEAM = 128,
     GRAD_BLOCK = ROWS * GRAD_TEAM + 32,
     DY_BYTES = GRAD_H * GRAD_W * WIDE * 2,
-    DEPTH = 16, /* positions that a product sums over */
+    DEPTH = 16,      /* positions that a product sums over */
     BOUNDARY = 1024, /* of shared memory: after which a swizzle repeats */
     SHARED_ROOM = (227 << 10) - BOUNDARY - 256
 };
 
 struct Grad {
     CUtensorMap x, dy;
-    float *parts;             /* [share][piece][row][plane][filter][column][channel] */
-    int32_t tiles, extent[4]; /* in tiles: W and H of dy, D of x, N */
-    int32_t pad[3];           /* W, H, D */
-    int32_t pieces;           /* groups of planes of the kernel * the next two */
+    float *parts;              /* [share][piece][row][plane][filter][column][channel] */
+    int32_t tiles, extent[4];  /* in tiles: W and H of dy, D of x, N */
+    int32_t pad[3];            /* W, H, D */
+    int32_t pieces;            /* groups of planes of the kernel * the next two */
     int32_t filters, channels; /* blocks of them */
 };
 
@@ -68,7 +69,10 @@ template <int Channels> struct Taps {
         WIDTH = COLUMNS * Channels,
         SUMS = WIDE * WIDTH / GRAD_TEAM, /* of a thread */
         PART = ROWS * WIDE * WIDTH,
-        SWIZZLE = Channels == 64 ? SWIZZLE_128 : Channels == 32 ? SWIZZLE_64 : Channels == 16 ? SWIZZLE_32 : SWIZZLE_NONE,
+        SWIZZLE = Channels == 64   ? SWIZZLE_128
+                  : Channels == 32 ? SWIZZLE_64
+                  : Channels == 16 ? SWIZZLE_32
+                                   : SWIZZLE_NONE,
         /* From a tap to the next, from 8 positions to the next; without a swizzle they change places. */
         TO_TAP = POSITION,
         TO_EIGHT = 8 * POSITION,
@@ -138,8 +142,8 @@ __device__ void sum_tiles(const Grad &f, uint32_t stages, uint32_t full, uint32_
     products_wait<0>();
     sums_stay(d);
     const int filter = (int)threadIdx.x % GRAD_TEAM / 32 * 16 + lane / 4;
-    float *const to = f.parts + (int64_t)blockIdx.x * S::PART +
-                      (row * WIDE + filter) * S::WIDTH + lane % 4 * 2;
+    float *const to =
+        f.parts + (int64_t)blockIdx.x * S::PART + (row * WIDE + filter) * S::WIDTH + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < S::SUMS / 4; i++) {
         *(float2 *)(to + i * 8) = make_float2(d[i * 4], d[i * 4 + 1]);
@@ -254,10 +258,10 @@ static bool run_wgrad(const struct wf_cuda_wgrad *g, struct CUstream_st *stream)
 {
     typedef Taps<Channels> S;
     typedef Factor<Filters> F;
-    static const CUtensorMapSwizzle swizzles[] = {
-        CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_SWIZZLE_64B,
-        CU_TENSOR_MAP_SWIZZLE_32B
-    };
+    static const CUtensorMapSwizzle swizzles[] = { CU_TENSOR_MAP_SWIZZLE_NONE,
+                                                   CU_TENSOR_MAP_SWIZZLE_128B,
+                                                   CU_TENSOR_MAP_SWIZZLE_64B,
+                                                   CU_TENSOR_MAP_SWIZZLE_32B };
     const Box of_x = { Channels, GRAD_W + GRAD_RIM, GRAD_H + GRAD_RIM, swizzles[S::SWIZZLE] };
     const Box of_dy = { Filters, GRAD_W, GRAD_H, swizzles[F::SWIZZLE], F::PLANES };
     const auto kernel = tiled_wgrad<T, Filters, Channels>;
@@ -269,11 +273,9 @@ static bool run_wgrad(const struct wf_cuda_wgrad *g, struct CUstream_st *stream)
         return false;
     kernel<<<(unsigned)(shares * f.pieces), GRAD_BLOCK, S::SHARED, stream>>>(f);
     const struct wf_shape dw = extents(g->weights.box);
-    const GradParts add = { f.parts,    shares,
-                            f.pieces,   f.filters,
-                            f.channels, image_of(g->weights),
-                            dw.at[WF_N], dw.at[WF_D],
-                            dw.at[WF_C] };
+    const GradParts add = { f.parts,     shares,      f.pieces,
+                            f.filters,   f.channels,  image_of(g->weights),
+                            dw.at[WF_N], dw.at[WF_D], dw.at[WF_C] };
     launch(add_grads<Filters, Channels>, blocks_for((int64_t)f.pieces * S::PART, ADDED),
            ADDED * ADDERS, stream, add);
     return cudaPeekAtLastError() == cudaSuccess;
