@@ -84,6 +84,11 @@ void gpu_turn(bool other_way)
     cuda->tickets = other_way ? NULL : tickets;
 }
 
+void gpu_shorten(bool tf32)
+{
+    cuda->tf32 = tf32;
+}
+
 bool gpu_finish(void)
 {
     struct wf_err err = { 0 };

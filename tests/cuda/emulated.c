@@ -12,6 +12,7 @@ extern struct wf_emulate { /* tests/emulate/emulate.h */
 } wf_emulate;
 
 static unsigned tickets[WF_CUDA_TICKETS];
+static bool shortens; /* arch-ok: a test has one device */
 
 struct CUstream_st *wf_cuda_stream(const struct wf_call *call)
 {
@@ -23,6 +24,11 @@ unsigned *wf_cuda_tickets(const struct wf_call *call)
 {
     (void)call;
     return wf_emulate.reversed ? NULL : tickets;
+}
+
+bool wf_cuda_tf32(const struct wf_call *call)
+{
+    return shortens && call->in[0].dtype == WF_F32;
 }
 
 const uint64_t *wf_cuda_step(const struct wf_call *call)
@@ -83,6 +89,11 @@ void gpu_get(void *to, const void *from, size_t bytes)
 void gpu_turn(bool other_way)
 {
     wf_emulate.reversed = other_way;
+}
+
+void gpu_shorten(bool tf32)
+{
+    shortens = tf32;
 }
 
 /* Every ticket was given back. */

@@ -21,6 +21,8 @@ void gpu_put(void *to, const void *from, size_t bytes);
 void gpu_get(void *to, const void *from, size_t bytes);
 /* The next kernels run in another order, and without tickets: their results must be the same. */
 void gpu_turn(bool other_way);
+/* The next convolutions of f32 images shorten their factors to tf32. */
+void gpu_shorten(bool tf32);
 /* Waits; false when something went wrong since the last call. */
 bool gpu_finish(void);
 

@@ -554,6 +554,56 @@ static void kernels__equal_their_reference_on_larger_images(void **state)
     }
 }
 
+/* In tf32: what the reference makes of factors that have ten digits behind the first. */
+static void convolutions__shorten_their_factors_in_tf32(void **state)
+{
+    static const struct wf_case from = {
+        "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
+        "xp-",
+        { S(1, 1, 9, 11, 5), S(7, 1, 3, 3, 5) },
+        0,
+        NULL
+    };
+    struct support_case c;
+    struct wf_err err = { 0 };
+    assert_true(support_case_build(wf_op_find("conv"), &from, WF_F32, &c, &err));
+    struct support_values v = support_values_new(c.g), rounded = support_values_new(c.g);
+    support_case_fill(&c, &v, 7);
+    support_run_reference(c.g, &v, true);
+    bool moved = false;
+    for (size_t i = 0; i < c.g->n_values; i++)
+        for (struct wf_cursor at = wf_cursor(v.views[i].box); wf_cursor_next(&at);) {
+            const double x = wf_view_at(&v.views[i], at.at), unit = ldexp(1, ilogb(x) - 10);
+            wf_view_set(&rounded.views[i], at.at, x == 0 ? 0 : round(x / unit) * unit);
+            moved = moved || wf_view_at(&rounded.views[i], at.at) != x;
+        }
+    assert_true(moved);
+    gpu_shorten(true);
+    for (size_t i = 0; i < c.g->n_nodes; i++)
+        for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++) {
+            if (!is_for(*k, c.g->nodes[i]) || wants_packed(*k))
+                continue;
+            struct trial got = { .node = c.g->nodes[i],
+                                 .kernel = *k,
+                                 .values = &v,
+                                 .work = wf_shape_region(wf_op_domain(c.g->nodes[i])->shape),
+                                 .alias = -1 };
+            struct trial want = got;
+            want.values = &rounded;
+            trial_init(&got);
+            trial_init(&want);
+            run_kernel(&got);
+            run_reference(&want);
+            compare(&got, &got.out[0], &want.out[0], tolerance(&got));
+            trial_release(&got);
+            trial_release(&want);
+        }
+    gpu_shorten(false);
+    support_values_free(&v);
+    support_values_free(&rounded);
+    wf_graph_free(c.g);
+}
+
 /* The variance of 1e4 + noise of 0.01: sums in f32, or not shifted, would lose it. */
 static void moments__keep_a_small_deviation_from_a_large_mean(void **state)
 {
@@ -827,6 +877,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(kernels__equal_their_reference_in_bf16),
         cmocka_unit_test(kernels__equal_their_reference_in_f16),
         cmocka_unit_test(kernels__equal_their_reference_on_larger_images),
+        cmocka_unit_test(convolutions__shorten_their_factors_in_tf32),
         cmocka_unit_test(moments__keep_a_small_deviation_from_a_large_mean),
         cmocka_unit_test(updates__equal_those_of_the_cpu),
         cmocka_unit_test(sweeps__sum_over_the_tensors_alone),

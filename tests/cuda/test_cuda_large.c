@@ -6,7 +6,8 @@
  * small enough to be counted in 31 bits, by our own kernels.
  *
  * Needs about 90 GiB on the GPU and says so where they are not there. WF_LARGE_SIDE is another side: with
- * a small one the test tests itself, emulated on the host.
+ * a small one the test tests itself, emulated on the host. WF_LARGE_ONLY=NAME,NAME: only the nodes of
+ * these names, on noise.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +114,7 @@ static void take(struct large *l, const struct wf_value *v)
     *view = wf_view_dense(gpu_alloc(wf_dtype_size(v->dtype) * (size_t)wf_shape_count(v->shape)),
                           v->dtype, wf_shape_region(v->shape));
     l->most = wf_shape_count(v->shape) > l->most ? wf_shape_count(v->shape) : l->most;
-    if (v->kind == WF_TEMP)
+    if (v->kind == WF_TEMP && !getenv("WF_LARGE_ONLY"))
         return;
     wf_cuda_set(view, 0, gpu_stream());
     if (v->dtype == WF_BF16 || v->dtype == WF_F32)
@@ -248,18 +249,19 @@ static bool reads_narrow(const struct wf_node *node)
 
 /*
  * A number in bf16 has 8 binary digits. Where both sides were rounded to them from nearly the same
- * number they are at most one apart: 2^-7 of it. A library's weight gradient is rounded to them before
- * it becomes f32, while the strips' sum is not: 2^-8. It adds up in f32, perhaps cutting digits off, a
- * unit of 2^-23: over n positions whose terms have either sign that is 2^-23 sqrt(n) of the largest sum.
+ * number they are at most one apart: 2^-7 of it; a bias that is added to what was rounded before brings
+ * that rounding along, 2^-8 of a number that may be larger than the result. A weight gradient may be
+ * rounded to 8 digits before it becomes f32, while the strips' sum is not: 2^-8. Tensor cores cut off
+ * digits when they add, by about 2^-24 of the sum for every 16 positions of the part that a block sums
+ * up: that may take no more than the rounding does, 2^-8 of the largest. Both together stay below 1e-2.
  */
 static struct bound allowed(const struct wf_node *node, const struct wf_kernel *kernel)
 {
-    const struct wf_shape *const shape = &wf_op_domain(node)->shape;
-    const double positions = (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
-    if (wf_op_sums_over(node) && kernel->preference > 0 && reads_narrow(node))
-        return (struct bound){ 0x1p-8, 0x1p-23 * sqrt(positions) };
+    const bool library = kernel->preference > 0;
+    if (wf_op_sums_over(node) && library && reads_narrow(node))
+        return (struct bound){ 0x1p-8, 0x1p-8 };
     if (node->out[0]->dtype == WF_BF16)
-        return (struct bound){ 0x1p-7, 1e-5 };
+        return (struct bound){ 0x1p-7, library && node->n_in > 2 && node->in[2] ? 0x1p-8 : 1e-5 };
     return (struct bound){ .of_largest = 1e-5 };
 }
 
@@ -345,6 +347,18 @@ static void check_sum(const struct large *l, const struct wf_node *node, struct 
     }
 }
 
+static bool is_wanted(const struct wf_node *node)
+{
+    const char *at = getenv("WF_LARGE_ONLY");
+    const size_t length = strlen(node->name);
+    for (bool only = at != NULL; only && at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, node->name, length) == 0 && (at[length] == ',' || !at[length]))
+            return true;
+    }
+    return !getenv("WF_LARGE_ONLY");
+}
+
 static void check_node(struct large *l, size_t k)
 {
     const struct wf_node *const node = l->g->nodes[k];
@@ -383,9 +397,10 @@ static void kernels__are_right_beyond_two_to_the_31_elements(void **state)
     (void)state;
     build(&l);
     for (size_t k = 0; k < l.g->n_nodes; k++)
-        check_node(&l, k);
+        if (is_wanted(l.g->nodes[k]))
+            check_node(&l, k);
     assert_int_equal(l.failed, 0);
-    if (side() == SIDE)
+    if (side() == SIDE && !getenv("WF_LARGE_ONLY"))
         assert_true(l.most > INT64_C(1) << 32);
     give_back(&l, l.g->n_nodes);
     free(l.views);

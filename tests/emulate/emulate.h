@@ -96,6 +96,12 @@ inline float __uint_as_float(uint32_t bits)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+inline uint32_t __float_as_uint(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
 
 namespace wf
 {

@@ -19,6 +19,7 @@ struct ConvShape {
     Divisor kernel[3], channels;                      /* of K, or of the result's columns */
     int64_t lo[WF_AXES];                              /* of the work */
     Divisor extent[WF_AXES];
+    bool shortens; /* factors to what tf32 holds */
 };
 
 struct At {
@@ -54,6 +55,13 @@ template <class T>
 __device__ inline float look_up(const Image &m, int64_t n, const int64_t x[3], int64_t c)
 {
     return to_arith(((const T *)m.data)[m.at(n, x[0], x[1], x[2]) + c * m.stride[WF_C]]);
+}
+
+/* To ten digits behind the first, the way that tensor cores' own conversion goes: halves away from zero. */
+__device__ inline float to_tf32(float x)
+{
+    const uint32_t bits = __float_as_uint(x);
+    return (bits >> 23 & 0xff) == 0xff ? x : __uint_as_float((bits + 0x1000) & ~0x1fffu);
 }
 
 /* conv, and with Back convt. */
@@ -182,8 +190,10 @@ template <class P> __global__ void __launch_bounds__(THREADS) product(const P f,
     for (int round = 1; k0 < end; k0 += DEEP, round++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            a[a_k + i][a_m] = k0 + a_k + i < end ? f.a(row, k0 + a_k + i, group) : 0.0f;
-            b[b_k + i][b_n] = k0 + b_k + i < end ? f.b(k0 + b_k + i, n0 + b_n, group) : 0.0f;
+            const float x = k0 + a_k + i < end ? f.a(row, k0 + a_k + i, group) : 0.0f;
+            const float y = k0 + b_k + i < end ? f.b(k0 + b_k + i, n0 + b_n, group) : 0.0f;
+            a[a_k + i][a_m] = f.s.shortens ? to_tf32(x) : x;
+            b[b_k + i][b_n] = f.s.shortens ? to_tf32(y) : y;
         }
         __syncthreads();
 #pragma unroll
@@ -282,6 +292,7 @@ template <class T, bool Back> static void forward_run(const struct wf_call *call
     Forward<T, Back> f = {};
     f.in_group = Back ? filters : w.at[WF_C];
     f.s = shape_of(a, call->work, x, &w.at[WF_D], f.in_group);
+    f.s.shortens = wf_cuda_tf32(call);
     f.x = image_of(call->in[0]);
     f.w = image_of(call->in[1]);
     f.y = image_of(call->out[0]);
@@ -316,6 +327,7 @@ template <class T> static void weight_run(const struct wf_call *call)
     WeightGrad<T> f = {};
     f.in_group = dw.at[WF_C];
     f.s = shape_of(a, call->work, x, a->extent, f.in_group);
+    f.s.shortens = wf_cuda_tf32(call);
     f.x = image_of(call->in[0]);
     f.dy = image_of(call->in[1]);
     f.part = (double *)call->scratch;

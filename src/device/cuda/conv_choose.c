@@ -263,6 +263,17 @@ static int by_seconds(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
+/* Tensor cores cut off digits when they add: about 2^-24 of the sum for every 16 positions, and a block of
+ * cuDNN's adds up a tenth of all positions. Past this many that is as much as a 16-bit number loses by its
+ * rounding, and then our own engine is taken, whose blocks add up less and keep f32. */
+static const int64_t long_sum = (int64_t)6 << 20;
+
+static bool is_long_sum(const struct wf_cudnn_problem *p)
+{
+    return p->pass == WF_CUDNN_WEIGHTS && p->dtype != WF_F32 &&
+           p->n * p->result[0] * p->result[1] * p->result[2] > long_sum;
+}
+
 /* Our own engine and plans of the candidates that fit the limit of memory. */
 static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *graph,
                       struct tried list[MOST_TRIED])
@@ -272,7 +283,9 @@ static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *
     int made = 0;
     if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
         list[made++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
-    const int most = s->problem.bias ? made + 2 : MOST_TRIED;
+    const int most = made > 0 && is_long_sum(&s->problem) ? made
+                     : s->problem.bias                    ? made + 2
+                                                          : MOST_TRIED;
     for (int i = 0; i < n && made < most; i++) {
         struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, &choices[i]);
         if (plan && wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)

@@ -401,6 +401,11 @@ unsigned *wf_cuda_tickets(const struct wf_call *call)
     return wf_cuda_of(call->context)->tickets;
 }
 
+bool wf_cuda_tf32(const struct wf_call *call)
+{
+    return wf_cuda_of(call->context)->tf32 && call->in[0].dtype == WF_F32;
+}
+
 const uint64_t *wf_cuda_step(const struct wf_call *call)
 {
     return wf_cuda_of(call->context)->step;

@@ -8,12 +8,13 @@
  * accesses. Sums are made in a fixed order, without floating-point atomics: the same boxes give the
  * same bits on every run.
  *
- * Whoever owns the device supplies the two functions that a kernel asks for its surroundings:
+ * Whoever owns the device supplies the functions that a kernel asks for its surroundings:
  *
  *     wf_cuda_stream(call)    where to enqueue
  *     wf_cuda_tickets(call)   WF_CUDA_TICKETS zeroed counters that belong to that stream: the block
  *                             that finishes last makes the sum of all blocks' parts and leaves its
  *                             counter at zero again. NULL: a second launch does it.
+ *     wf_cuda_tf32(call)      factors of convolutions of f32 images are shortened to tf32
  *
  * The same sources compile with a plain C++ compiler under tests/emulate/, which runs blocks and
  * threads one after the other: so the kernels are tested where there is no GPU.
@@ -30,6 +31,7 @@ extern "C" {
 
 struct CUstream_st *wf_cuda_stream(const struct wf_call *call);
 unsigned *wf_cuda_tickets(const struct wf_call *call);
+bool wf_cuda_tf32(const struct wf_call *call);
 enum { WF_CUDA_TICKETS = 4096 };
 
 /* copies and shapes: move.cu, resample.cu */
