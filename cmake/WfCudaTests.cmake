@@ -68,7 +68,7 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
         tests/cuda/test_cuda_kernels.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
     wf_cuda_test(test_cuda_plan cuda_plan.emulated
-        tests/cuda/test_cuda_plan.c tests/cuda/emulated.c ${own} ${own_table}
+        tests/cuda/test_cuda_plan.c tests/cuda/emulated_device.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
     wf_cuda_test(test_cuda_large_emulated cuda_large.emulated
         tests/cuda/test_cuda_large.c tests/cuda/emulated.c ${own} ${own_table}

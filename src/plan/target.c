@@ -1,5 +1,20 @@
 #include "plan/target.h"
 
+#include <string.h>
+
+#include "ops/op.h"
+
+const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],
+                                       const struct wf_node *node)
+{
+    const struct wf_kernel *best = NULL;
+    for (const struct wf_kernel *const *k = table; *k; k++)
+        if ((!best || (*k)->preference > best->preference) &&
+            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
+            best = *k;
+    return best;
+}
+
 bool wf_device_open(const struct wf_device *device, const struct wf_device_options *options,
                     struct wf_context **context, struct wf_err *err)
 {

@@ -151,6 +151,9 @@ static inline bool wf_device_is_host(const struct wf_device *device)
     return !device->open;
 }
 
+/* Of a table that ends with NULL, the one of the highest preference that takes the node; NULL: none. */
+const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],
+                                       const struct wf_node *node);
 /* True when the kernel is the operator's reference. */
 bool wf_kernel_is_reference(const struct wf_kernel *kernel);
 

@@ -1,10 +1,8 @@
 /*
- * A device 'cuda' without a GPU, for a command that runs whole networks with our own kernels emulated
- * on the host (widefield_emulated, in builds without CUDA): the kernels that verify takes on a GPU, in
- * the host's memory. Not the libraries, and nothing about speed.
+ * A device 'cuda' without a GPU, for whole networks with our own kernels emulated on the host (the command
+ * widefield_emulated, in builds without CUDA, and test_cuda_plan): the kernels that verify takes on a GPU,
+ * in the host's memory. Not the libraries, and nothing about speed.
  */
-#include <string.h>
-
 #include "device/cuda/kernels.h"
 #include "device/device.h"
 #include "device/update.h"
@@ -14,22 +12,8 @@ extern const struct wf_device wf_device_cuda;
 
 static const struct wf_kernel *find(const struct wf_node *node)
 {
-    const struct wf_kernel *best = NULL;
-    for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++)
-        if ((!best || (*k)->preference > best->preference) &&
-            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
-            best = *k;
-    return best;
+    return wf_kernel_find(wf_cuda_own_kernels, node);
 }
-
-static void run_nothing(const struct wf_call *call)
-{
-    for (int o = 0; o < call->node->n_out; o++)
-        if (call->out[o].data)
-            wf_cuda_set(&call->out[o], 0, wf_cuda_stream(call));
-}
-
-static const struct wf_kernel nothing = { .op = "nothing", .run = run_nothing };
 
 static void *take(struct wf_context *context, size_t bytes)
 {
@@ -51,7 +35,7 @@ static void copy(struct wf_context *context, const struct wf_view *dst, const st
 const struct wf_device wf_device_cuda = {
     .name = "cuda",
     .find = find,
-    .fallback = &nothing,
+    .fallback = &wf_cuda_nothing,
     .alloc = take,
     .free = give_back,
     .copy = copy,

@@ -13,109 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include <cmocka.h>
 
 #include "comm/comm.h"
-#include "device/cuda/kernels.h"
 #include "exec/run.h"
 #include "ops/build.h"
 #include "support.h"
 
-extern const struct wf_kernel *const wf_cuda_own_kernels[]; /* ends with NULL; made by the build */
-
-/* --- the device --- */
-
-enum { MOST_KERNELS = 128 };
-/* Ranks are threads, and one kernel is emulated at a time. */
-static mtx_t turn;
-static struct wf_kernel kernels[MOST_KERNELS];
-
-static int find_index(const struct wf_node *node)
-{
-    int best = -1;
-    for (int k = 0; wf_cuda_own_kernels[k]; k++) {
-        const struct wf_kernel *const kernel = wf_cuda_own_kernels[k];
-        if (strcmp(kernel->op, node->op->name) == 0 &&
-            (best < 0 || kernel->preference > wf_cuda_own_kernels[best]->preference) &&
-            (!kernel->accepts || kernel->accepts(node)))
-            best = k;
-    }
-    return best;
-}
-
-static void run_in_turn(const struct wf_call *call)
-{
-    (void)mtx_lock(&turn);
-    wf_cuda_own_kernels[find_index(call->node)]->run(call);
-    (void)mtx_unlock(&turn);
-}
-
-static const struct wf_kernel *find(const struct wf_node *node)
-{
-    const int k = find_index(node);
-    return k < 0 ? NULL : &kernels[k];
-}
-
-static void nothing_run(const struct wf_call *call)
-{
-    (void)mtx_lock(&turn);
-    for (int o = 0; o < call->node->n_out; o++)
-        if (call->out[o].data)
-            wf_cuda_set(&call->out[o], 0, NULL);
-    (void)mtx_unlock(&turn);
-}
-
-static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
-{
-    (void)context;
-    (void)mtx_lock(&turn);
-    wf_cuda_copy(dst, src, NULL);
-    (void)mtx_unlock(&turn);
-}
-
-static void *take(struct wf_context *context, size_t bytes)
-{
-    (void)context;
-    const size_t whole = (bytes + 63) / 64 * 64;
-    void *const memory = aligned_alloc(64, whole ? whole : 64);
-    if (memory)
-        memset(memory, 0, whole ? whole : 64);
-    return memory;
-}
-
-static void give_back(struct wf_context *context, void *memory, size_t bytes)
-{
-    (void)context;
-    (void)bytes;
-    free(memory);
-}
-
-static const struct wf_kernel nothing = { .op = "nothing", .run = nothing_run };
-static const struct wf_device device = {
-    .name = "emulated",
-    .find = find,
-    .fallback = &nothing,
-    .alloc = take,
-    .free = give_back,
-    .copy = copy,
-    .flops_per_second = 1e12,
-    .bytes_per_second = 1e12,
-    .link_bytes_per_second = 1e9,
-    .link_seconds = 1e-5,
-};
-
-static int set_up(void **state)
-{
-    (void)state;
-    for (int k = 0; wf_cuda_own_kernels[k]; k++) {
-        assert_true(k < MOST_KERNELS);
-        kernels[k] = *wf_cuda_own_kernels[k];
-        kernels[k].run = run_in_turn;
-    }
-    return mtx_init(&turn, mtx_plain) == thrd_success ? 0 : -1;
-}
+extern const struct wf_device wf_device_cuda; /* emulated_device.c */
 
 /* --- the networks --- */
 
@@ -215,7 +121,7 @@ static bool compare(const struct wf_run *run, const struct job *job, const struc
 static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct job *const job = arg;
-    const struct wf_plan_options options = { .device = &device };
+    const struct wf_plan_options options = { .device = &wf_device_cuda };
     struct wf_scheme *scheme = wf_scheme_new(job->g, &job->mesh, &options, err);
     struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
@@ -241,7 +147,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 static int count_folds(const struct wf_graph *g, const struct wf_mesh *mesh)
 {
     struct wf_err err = { 0 };
-    const struct wf_plan_options options = { .device = &device };
+    const struct wf_plan_options options = { .device = &wf_device_cuda };
     struct wf_scheme *scheme = wf_scheme_new(g, mesh, &options, &err);
     struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, &err) : NULL;
     if (!plan)
@@ -345,5 +251,5 @@ int main(void)
         cmocka_unit_test(step__folds_with_statistics_of_each_sample),
         cmocka_unit_test(step__folds_in_16_bits),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

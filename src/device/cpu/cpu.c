@@ -29,13 +29,7 @@ static const struct wf_kernel *find_reference(const struct wf_node *node)
 
 static const struct wf_kernel *find_fast(const struct wf_node *node)
 {
-    const struct wf_kernel *best = NULL;
-    for (const struct wf_kernel *const *k = wf_cpu_kernels; *k; k++) {
-        const bool better = !best || (*k)->preference > best->preference;
-        if (better && strcmp((*k)->op, node->op->name) == 0 &&
-            (!(*k)->accepts || (*k)->accepts(node)))
-            best = *k;
-    }
+    const struct wf_kernel *const best = wf_kernel_find(wf_cpu_kernels, node);
     return best ? best : &reference;
 }
 

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #ifdef WF_HAVE_NCCL
 #include "comm/nccl.h"
@@ -430,29 +429,14 @@ static void ran(struct wf_context *context, const struct wf_call *call)
 
 static const struct wf_kernel *find(const struct wf_node *node)
 {
-    const struct wf_kernel *best = NULL;
-    for (const struct wf_kernel *const *k = wf_cuda_kernels; *k; k++)
-        if ((!best || (*k)->preference > best->preference) &&
-            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
-            best = *k;
-    return best;
+    return wf_kernel_find(wf_cuda_kernels, node);
 }
-
-/* A sum over nothing: all outputs are zero. */
-static void run_nothing(const struct wf_call *call)
-{
-    for (int o = 0; o < call->node->n_out; o++)
-        if (call->out[o].data)
-            wf_cuda_set(&call->out[o], 0, wf_cuda_stream(call));
-}
-
-static const struct wf_kernel nothing = { .op = "nothing", .run = run_nothing };
 
 /* Of an H200, for the cost estimate. */
 const struct wf_device wf_device_cuda = {
     .name = "cuda",
     .find = find,
-    .fallback = &nothing,
+    .fallback = &wf_cuda_nothing,
     .alloc = take,
     .free = give_back,
     .room = room,

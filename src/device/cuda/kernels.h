@@ -118,6 +118,9 @@ void wf_cuda_head_wgrad(const struct wf_call *call);
 
 /* --- not operators: what the device itself needs --- */
 
+/* A sum over nothing: all outputs are zero. */
+extern const struct wf_kernel wf_cuda_nothing;
+
 /* dst = src, equal extents and dtypes, any strides; global positions may differ. */
 void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
 /* dst = src within both boxes (counted from their lower corners), zero where dst reaches further;
