@@ -20,6 +20,7 @@ struct Columns {
     Walk positions; /* of one row of the table */
     int64_t channels, first_channel, first_row;
     int32_t rows, v, across, log_across;
+    int32_t small; /* less than 2^31 positions, all offsets below 2^32 */
     void *data[SIDES];
     int dtype[SIDES];
     int64_t step[SIDES]; /* along C */
@@ -42,6 +43,61 @@ struct Lane {
     }
 };
 
+/* Offsets in the elements of a side. In 64 bits finding them takes longer than the memory does. */
+template <bool Fast> using Offset = typename std::conditional<Fast, uint32_t, int64_t>::type;
+
+/* A walk whose units are single positions. Other units have GROUP of them. */
+struct OneByOne {
+    enum { GROUP = 1 };
+
+    /* Whether at<true>() may be called. */
+    static bool fast(const Columns &g)
+    {
+        return g.small && g.positions.linear();
+    }
+    __device__ static int64_t count(const Columns &g)
+    {
+        return g.positions.count;
+    }
+    /* Of a unit, the element that a thread begins with on each side. */
+    template <bool Fast, int N>
+    __device__ static void at(const Columns &g, const Lane &lane, int64_t unit,
+                              Offset<Fast> (&offset)[N])
+    {
+        if constexpr (Fast)
+            g.positions.at<true>((uint32_t)unit, offset);
+        else
+            g.positions.at(unit, offset);
+        to_lane<Fast>(g, lane, offset);
+    }
+    template <bool Fast, int N>
+    __device__ static void to_lane(const Columns &g, const Lane &lane, Offset<Fast> (&offset)[N])
+    {
+        typedef Offset<Fast> I;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            offset[i] += (I)blockIdx.z * (I)g.row[i] + (I)lane.c * (I)g.step[i];
+    }
+};
+
+inline bool is_small(const int64_t extent[], int64_t rows, const Side sides[], int n_sides)
+{
+    int64_t count = 1;
+    for (int a = 0; a < WF_C; a++)
+        count *= extent[a];
+    for (int s = 0; s < n_sides; s++) {
+        int64_t most = rows * sides[s].stride[WF_N];
+        for (int a = 0; a < WF_AXES; a++) {
+            if (sides[s].stride[a] < 0)
+                return false;
+            most += extent[a] * sides[s].stride[a];
+        }
+        if (most > UINT32_MAX)
+            return false;
+    }
+    return count <= INT32_MAX;
+}
+
 /* The sides over `work`; with `by_sample` each sample is a row. Of sides in `loose` only the positions
  * lie like the work's: their channels are the kernel's business. */
 inline Columns columns_over(const struct wf_region &work, bool by_sample, const Side sides[],
@@ -60,6 +116,7 @@ inline Columns columns_over(const struct wf_region &work, bool by_sample, const 
     if (by_sample)
         extent.at[WF_N] = 1;
     g.positions = walk_over(extent.at, WF_C, sides, n_sides);
+    g.small = is_small(extent.at, g.rows, sides, n_sides);
     for (int s = 0; s < n_sides; s++) {
         g.data[s] = sides[s].data;
         g.dtype[s] = sides[s].dtype;

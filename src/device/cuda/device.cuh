@@ -7,6 +7,8 @@
 #ifndef WF_DEVICE_CUDA_DEVICE_CUH
 #define WF_DEVICE_CUDA_DEVICE_CUH
 
+#include <type_traits>
+
 extern "C" {
 #include "ops/attrs.h"
 #include "ops/build.h"
@@ -98,6 +100,22 @@ __device__ inline uint16_t bits_of_bf16(float x)
 template <class T> __device__ inline strict<T> to_strict(T x)
 {
     return (strict<T>)to_arith(x);
+}
+
+/* Two neighbours as they lie in memory. */
+__device__ inline uint32_t pair_of(bf16, float low, float high)
+{
+#ifdef WF_CUDA_EMULATED
+    return (uint32_t)bits_of_bf16(high) << 16 | bits_of_bf16(low);
+#else
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+#endif
+}
+__device__ inline uint32_t pair_of(f16, float low, float high)
+{
+    return (uint32_t)bits_of_f16(high) << 16 | bits_of_f16(low);
 }
 
 template <class T> struct To;
@@ -229,11 +247,27 @@ template <class T, int V> struct Vec {
     }
     __device__ arith<T> get(int i) const
     {
-        return to_arith(at(i));
+        if constexpr (std::is_same<T, bf16>::value && V > 1) { /* one instruction for each half */
+            const uint32_t two = ((const uint32_t *)&raw)[i / 2];
+            return __uint_as_float(i % 2 ? two & 0xffff0000u : two << 16);
+        } else
+            return to_arith(at(i));
     }
     __device__ void set(int i, arith<T> x)
     {
         put(i, To<T>::from(x));
+    }
+    __device__ void set_all(const arith<T> (&x)[V])
+    {
+        if constexpr (sizeof(T) == 2 && V > 1) {
+#pragma unroll
+            for (int i = 0; i < V; i += 2)
+                ((uint32_t *)&raw)[i / 2] = pair_of(T(), x[i], x[i + 1]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                set(i, x[i]);
+        }
     }
 };
 
@@ -241,6 +275,15 @@ template <class T, int V> struct Vec {
 template <class T> struct Wide {
     enum { V = 16 / sizeof(T) };
 };
+
+/* Behind several loads: none of them waits for arithmetic, which the compiler would put in between to
+ * save registers. */
+__device__ inline void loads_come_first()
+{
+#ifndef WF_CUDA_EMULATED
+    __syncwarp(__activemask());
+#endif
+}
 
 /* --- whole numbers --- */
 
@@ -298,7 +341,7 @@ inline Divisor divisor(int64_t by, int64_t most)
 
 /* --- boxes --- */
 
-enum { SIDES = 4 };
+enum { SIDES = 5 };
 
 /* The axes of a box, merged where memory runs on without a gap on all sides. Unit i of `count` lies
  * at element offset `at(i)` of each side. */
@@ -313,25 +356,36 @@ struct Walk {
     {
         return n_axes <= 1;
     }
-    template <bool Linear = false, int N>
-    __device__ void at(int64_t unit, int64_t (&offset)[N]) const
+    template <int N> __device__ void at(int64_t unit, int64_t (&offset)[N]) const
     {
-        if constexpr (Linear) {
+        for (int s = 0; s < N; s++)
+            offset[s] = 0;
+        for (int a = n_axes - 1; a > 0; a--) {
+            int64_t rest;
+            extent[a].divide(unit, &unit, &rest);
+            for (int s = 0; s < N; s++)
+                offset[s] += rest * stride[s][a];
+        }
+        for (int s = 0; s < N; s++)
+            offset[s] += unit * stride[s][0];
+    }
+    /* Where units are below 2^31 and offsets below 2^32. With Linear, linear() is known to hold. */
+    template <bool Linear, int N> __device__ void at(uint32_t unit, uint32_t (&offset)[N]) const
+    {
+#pragma unroll
+        for (int s = 0; s < N; s++)
+            offset[s] = 0;
+        for (int a = Linear ? 0 : n_axes - 1; a > 0; a--) {
+            const uint32_t next = (__umulhi(unit, extent[a].magic) + unit) >> extent[a].shift;
+            const uint32_t rest = unit - next * (uint32_t)extent[a].by;
+            unit = next;
 #pragma unroll
             for (int s = 0; s < N; s++)
-                offset[s] = unit * stride[s][0];
-        } else {
-            for (int s = 0; s < N; s++)
-                offset[s] = 0;
-            for (int a = n_axes - 1; a > 0; a--) {
-                int64_t rest;
-                extent[a].divide(unit, &unit, &rest);
-                for (int s = 0; s < N; s++)
-                    offset[s] += rest * stride[s][a];
-            }
-            for (int s = 0; s < N; s++)
-                offset[s] += unit * stride[s][0];
+                offset[s] += rest * (uint32_t)stride[s][a];
         }
+#pragma unroll
+        for (int s = 0; s < N; s++)
+            offset[s] += unit * (uint32_t)stride[s][0];
     }
 };
 

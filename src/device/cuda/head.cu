@@ -13,24 +13,23 @@ namespace wf
 {
 
 /* x on its way: an identity, or the normalisation that makes it. */
-template <class T, int V> struct Source {
+template <class T, int V, bool Folded> struct Source {
     Norm norm;
-    int32_t folded;
     Affine<strict<T>, V> a;
 
     /* All threads of the block come here. */
     __device__ void begin(const Columns &g, int64_t row)
     {
-        __shared__ Staged<strict<T>, V> staged;
-        if (!folded)
-            return;
-        staged.fill(g, norm, row);
-        a.take(g, staged);
+        if constexpr (Folded) {
+            __shared__ Staged<strict<T>, V> staged;
+            staged.fill(g, norm, row);
+            a.take(g, staged);
+        }
     }
-    __device__ float get(const Vec<T, V> &x, int j) const
+    __device__ void make(Vec<T, V> &x) const
     {
-        const strict<T> below = (strict<T>)norm.below;
-        return folded ? rounded<T>(a.apply((strict<T>)x.get(j), j, below)) : x.get(j);
+        if constexpr (Folded)
+            a.apply_all(x, (strict<T>)norm.below);
     }
 };
 
@@ -47,13 +46,13 @@ struct Head {
 };
 
 /* `across` threads, with V channels each, have a position and add up what they found. */
-template <class T, int V, int K>
+template <class T, int V, int K, bool Fast, bool Folded>
 __global__ void __launch_bounds__(THREADS, 2)
-    head_conv(const Columns g, const Head head, const Source<T, V> given)
+    head_conv(const Columns g, const Head head, const Source<T, V, Folded> given)
 {
-    enum { DEPTH = 4 };
+    enum { DEPTH = sizeof(T) > 2 ? 4 : 6 };
     const Lane lane(g);
-    Source<T, V> source = given;
+    Source<T, V, Folded> source = given;
     source.begin(g, g.first_row + blockIdx.z);
     typedef strict<T> A;
     A w[K][V];
@@ -66,32 +65,29 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
     for (int k = 0; k < K; k++)
         bias[k] = k < head.count ? (A)head.bias(k) : 0;
-    const T *const from = (const T *)g.data[0] + blockIdx.z * g.row[0] + lane.c * g.step[0];
-    T *const to = (T *)g.data[1] + blockIdx.z * g.row[1];
     /* Whole warps go through: they exchange what they added. */
     const int64_t first = lane.first - (threadIdx.x & 31) / g.across;
     for (int64_t warp = first; warp < g.positions.count; warp += lane.stride * DEPTH) {
         const int64_t p = warp + (threadIdx.x & 31) / g.across;
         Vec<T, V> x[DEPTH];
-        int64_t offset[DEPTH][2];
+        Offset<Fast> offset[DEPTH][2];
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             x[d] = {};
-            if (p + d * lane.stride < g.positions.count && lane.active) {
-                g.positions.at(p + d * lane.stride, offset[d]);
-                x[d].load(from + offset[d][0]);
-            }
+            OneByOne::at<Fast>(g, lane, p + d * lane.stride, offset[d]);
+            if (p + d * lane.stride < g.positions.count && lane.active)
+                x[d].load((const T *)g.data[0] + offset[d][0]);
         }
+        loads_come_first();
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             A sum[K] = {};
+            source.make(x[d]);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const A z = (A)source.get(x[d], j);
+            for (int j = 0; j < V; j++)
 #pragma unroll
                 for (int k = 0; k < K; k++)
-                    sum[k] = fused(z, w[k][j], sum[k]);
-            }
+                    sum[k] = fused((A)x[d].get(j), w[k][j], sum[k]);
             for (int m = 1; m < g.across; m *= 2)
 #pragma unroll
                 for (int k = 0; k < K; k++)
@@ -100,7 +96,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
                 for (int k = 0; k < K; k++)
                     if (k < head.count)
-                        to[offset[d][1] + k * head.step] = To<T>::from((arith<T>)(sum[k] + bias[k]));
+                        ((T *)g.data[1])[offset[d][1] + k * head.step] =
+                            To<T>::from((arith<T>)(sum[k] + bias[k]));
         }
     }
 }
@@ -126,7 +123,7 @@ __global__ void __launch_bounds__(THREADS)
                 float mean, rstd, weight, bias;
                 norm.load(row, c, &mean, &rstd, &weight, &bias);
                 z = fused(z - (A)mean, (A)rstd * (A)weight, (A)bias);
-                z = (A)rounded<T>(z > 0 ? z : z * (A)norm.below);
+                z = (A)to_arith(To<T>::from((arith<T>)(z > 0 ? z : z * (A)norm.below)));
             }
             sum = fused(z, (A)head.w.get(head.first + k, c), sum);
         }
@@ -135,37 +132,39 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* The sums dy[k] * x[c] of each channel c. */
-template <class T, int V, int K> struct HeadWeights {
-    enum { SUMS = K, IN = 2, DEPTH = 4 };
+template <class T, int V, int K, bool Folded> struct HeadWeights : OneByOne {
+    enum { SUMS = K, IN = 2, DEPTH = sizeof(T) > 2 ? 4 : 8 };
+    enum { MOST_THREADS = sizeof(T) > 2 ? 1024 : 512 };
     struct Loaded {
         Vec<T, V> x;
-        float d[K];
+        T d[K];
     };
-    Source<T, V> source;
+    Source<T, V, Folded> source;
     int64_t step;
-    int32_t count;
+    int32_t channels;
 
     __device__ void begin(const Columns &g, const Lane &, int64_t row)
     {
         source.begin(g, row);
     }
-    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t, Loaded &l) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t, Loaded &l) const
     {
         const T *const dy = (const T *)g.data[1] + offset[1];
         l.x.load((const T *)g.data[0] + offset[0]);
 #pragma unroll
         for (int k = 0; k < K; k++)
-            l.d[k] = k < count ? to_arith(dy[k * step]) : 0.0f;
+            l.d[k] = k < channels ? dy[k * step] : T();
     }
     template <class A> __device__ void add(const Loaded &l, A (&sum)[K][V]) const
     {
+        Vec<T, V> z = l.x;
+        source.make(z);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const A z = (A)source.get(l.x, j);
+        for (int j = 0; j < V; j++)
 #pragma unroll
             for (int k = 0; k < K; k++)
-                sum[k][j] = fused(z, (A)l.d[k], sum[k][j]);
-        }
+                sum[k][j] = fused((A)z.get(j), (A)to_arith(l.d[k]), sum[k][j]);
     }
     __device__ void end(const Columns &, const Lane &, int64_t, double (&)[K][V]) const
     {
@@ -199,16 +198,33 @@ static struct wf_region all_channels(const struct wf_region &work, const struct 
     return r;
 }
 
-template <class T, int V, int K>
+template <class T, int V, int K, bool Folded>
 static void head_run(const struct wf_call *call, const HeadInput &in, const Columns &g,
                      const Head &head)
 {
-    const Source<T, V> source = { in.norm, in.folded, {} };
-    launch(head_conv<T, V, K>, columns_grid(g, THREADS, 4, 2 * MULTIPROCESSORS),
-           THREADS, wf_cuda_stream(call), g, head, source);
+    const Source<T, V, Folded> source = { in.norm, {} };
+    const dim3 grid = columns_grid(g, THREADS, 4, 2 * MULTIPROCESSORS);
+    if (OneByOne::fast(g))
+        launch(head_conv<T, V, K, true, Folded>, grid, THREADS, wf_cuda_stream(call), g, head,
+               source);
+    else
+        launch(head_conv<T, V, K, false, Folded>, grid, THREADS, wf_cuda_stream(call), g, head,
+               source);
 }
 
-template <class T, int V, int K> static void head_weights(const struct wf_call *call, const HeadInput &in)
+template <class T, int V, int K, bool Folded>
+static void head_weights_run(const struct wf_call *call, const HeadInput &in, const Columns &g,
+                             const Parts &out)
+{
+    const HeadWeights<T, V, K, Folded> f = { {},
+                                             { in.norm, {} },
+                                             call->in[1].stride[WF_C],
+                                             (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]) };
+    sums_run<T, V>(g, f, out, wf_cuda_stream(call));
+}
+
+template <class T, int V, int K, bool Folded>
+static void head_weights(const struct wf_call *call, const HeadInput &in)
 {
     const struct wf_view &dy = call->in[1], &dw = call->out[0];
     const Side sides[2] = { side_at(*in.x, all_channels(call->work, *in.x).lo),
@@ -226,11 +242,18 @@ template <class T, int V, int K> static void head_weights(const struct wf_call *
                                                         (int64_t)size_of(dw.dtype);
     }
     if (g.v > 1)
-        sums_run<T, V>(g, HeadWeights<T, V, K>{ { in.norm, in.folded, {} }, dy.stride[WF_C], count },
-                       out, wf_cuda_stream(call));
+        head_weights_run<T, V, K, Folded>(call, in, g, out);
     else
-        sums_run<T, 1>(g, HeadWeights<T, 1, K>{ { in.norm, in.folded, {} }, dy.stride[WF_C], count },
-                       out, wf_cuda_stream(call));
+        head_weights_run<T, 1, K, Folded>(call, in, g, out);
+}
+
+/* f(whether x is folded), as a type. */
+template <class F> static void with_folded(const HeadInput &in, F f)
+{
+    if (in.folded)
+        f(std::true_type());
+    else
+        f(std::false_type());
 }
 
 } // namespace wf
@@ -255,10 +278,13 @@ void wf_cuda_head(const struct wf_call *call)
             launch(head_conv_any<T>,
                    dim3((unsigned)ceil_div(g.positions.count, THREADS), 1, (unsigned)g.rows),
                    THREADS, wf_cuda_stream(call), g, head, in.norm, (int)in.folded);
-        else if (head.count <= 2)
-            head_run<T, V, 2>(call, in, g, head);
         else
-            head_run<T, V, HEAD_MOST>(call, in, g, head);
+            with_folded(in, [&](auto folded) {
+                if (head.count <= 2)
+                    head_run<T, V, 2, decltype(folded)::value>(call, in, g, head);
+                else
+                    head_run<T, V, HEAD_MOST, decltype(folded)::value>(call, in, g, head);
+            });
     });
 }
 
@@ -279,9 +305,11 @@ void wf_cuda_head_wgrad(const struct wf_call *call)
         return;
     with_type(in.x->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (count <= 2)
-            head_weights<T, SUM_V, 2>(call, in);
-        else
-            head_weights<T, SUM_V / 2, HEAD_MOST>(call, in);
+        with_folded(in, [&](auto folded) {
+            if (count <= 2)
+                head_weights<T, SUM_V, 2, decltype(folded)::value>(call, in);
+            else
+                head_weights<T, SUM_V / 2, HEAD_MOST, decltype(folded)::value>(call, in);
+        });
     });
 }

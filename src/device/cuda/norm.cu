@@ -10,36 +10,28 @@
 namespace wf
 {
 
-enum { TOGETHER = 3 /* blocks on a multiprocessor */, APPLY_BLOCKS = TOGETHER * MULTIPROCESSORS };
+enum { TOGETHER = 3 /* blocks on a multiprocessor */ };
 
-/* Side `i` at the thread's channels. */
-template <class T> __device__ inline T *side(const Columns &g, const Lane &lane, int i)
-{
-    return (T *)g.data[i] + blockIdx.z * g.row[i] + lane.c * g.step[i];
-}
-
-template <int Depth, bool Linear, class T, int V>
+template <int Depth, bool Fast, class T, int V>
 __device__ inline void apply_at(const Columns &g, const Lane &lane, const Affine<strict<T>, V> &a,
-                                strict<T> below, const T *from, T *to, int64_t p)
+                                strict<T> below, int64_t p)
 {
     Vec<T, V> x[Depth];
-    int64_t offset[Depth][2];
+    Offset<Fast> offset[Depth][2];
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
-        g.positions.at<Linear>(p + d * lane.stride, offset[d]);
-        x[d].load(from + offset[d][0]);
+        OneByOne::at<Fast>(g, lane, p + d * lane.stride, offset[d]);
+        x[d].load((const T *)g.data[0] + offset[d][0]);
     }
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            x[d].set(j, (arith<T>)a.apply((strict<T>)x[d].get(j), j, below));
-        x[d].store(to + offset[d][1]);
+        a.apply_all(x[d], below);
+        x[d].store((T *)g.data[1] + offset[d][1]);
     }
 }
 
-template <class T, int V, bool Linear>
-__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
+template <class T, int V, bool Fast>
+__global__ void __launch_bounds__(THREADS, V > 1 && Fast ? TOGETHER : 2)
     norm_apply(const Columns g, const Norm norm)
 {
     enum { DEPTH = 4 };
@@ -51,13 +43,11 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
         return;
     Affine<A, V> a;
     a.take(g, staged);
-    const T *const from = side<const T>(g, lane, 0);
-    T *const to = side<T>(g, lane, 1);
     int64_t p = lane.first;
     for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-        apply_at<DEPTH, Linear>(g, lane, a, (A)norm.below, from, to, p);
+        apply_at<DEPTH, Fast, T>(g, lane, a, (A)norm.below, p);
     for (; p < g.positions.count; p += lane.stride)
-        apply_at<1, Linear>(g, lane, a, (A)norm.below, from, to, p);
+        apply_at<1, Fast, T>(g, lane, a, (A)norm.below, p);
 }
 
 /* Where k0 and k1 come from: q, or sums over groups that were made before (`means` [row][2][G]). */
@@ -123,38 +113,49 @@ template <class A, int V> struct AffineBack {
     }
 };
 
-template <int Depth, bool Linear, class T, int V, class Dy>
+template <int Depth, bool Fast, class T, int V, class Dy>
 __device__ inline void back_at(const Columns &g, const Lane &lane,
                                const AffineBack<strict<T>, V> &b, const Dy &dy, strict<T> below,
                                int64_t p)
 {
     typedef strict<T> A;
-    Vec<T, V> x[Depth];
+    enum { TO = 1 + Dy::OWN };
+    Vec<T, V> x[Depth][Dy::GROUP];
     typename Dy::Loaded up[Depth];
-    int64_t offset[Depth][3];
+    Offset<Fast> offset[Depth][TO + 1];
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
-        g.positions.at<Linear>(p + d * lane.stride, offset[d]);
-        x[d].load(side<const T>(g, lane, 0) + offset[d][0]);
-        dy.load(side<const T>(g, lane, 1) + offset[d][1], p + d * lane.stride, up[d]);
+        dy.template at<Fast>(g, lane, p + d * lane.stride, offset[d]);
+        dy.template load<Fast>(g, offset[d], p + d * lane.stride, up[d]);
+#pragma unroll
+        for (int k = 0; k < Dy::GROUP; k++)
+            if (dy.has(up[d], k))
+                x[d][k].load((const T *)g.data[0] + (offset[d][0] + dy.template from<Fast>(k)));
     }
 #pragma unroll
-    for (int d = 0; d < Depth; d++) {
+    for (int d = 0; d < Depth; d++)
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const A t = (A)x[d].get(j) - b.a.mean[j], u = (A)dy.get(up[d], j);
-            const A gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? u : u * below;
-            x[d].set(j, (arith<T>)(fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]));
+        for (int k = 0; k < Dy::GROUP; k++) {
+            arith<T> u[V];
+            if (!dy.has(up[d], k))
+                continue;
+            dy.get(up[d], k, u);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const A t = (A)x[d][k].get(j) - b.a.mean[j], v = (A)u[j];
+                const A gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? v : v * below;
+                u[j] = (arith<T>)(fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
+            }
+            x[d][k].set_all(u);
+            x[d][k].store((T *)g.data[TO] + (offset[d][TO] + dy.template to<Fast>(k)));
         }
-        x[d].store(side<T>(g, lane, 2) + offset[d][2]);
-    }
 }
 
-template <class T, int V, bool Linear, class Dy>
-__global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
+template <class T, int V, bool Fast, class Dy>
+__global__ void __launch_bounds__(THREADS, V > 1 && Fast ? Dy::TOGETHER : 2)
     norm_back(const Columns g, const Back back, const Dy given)
 {
-    enum { DEPTH = 2 };
+    enum { DEPTH = Dy::DEPTH };
     typedef strict<T> A;
     __shared__ StagedBack<A, V> staged;
     const Lane lane(g);
@@ -164,11 +165,12 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Linear ? TOGETHER : 2)
     const AffineBack<A, V> b(g, staged);
     Dy dy = given;
     dy.begin(g, lane);
+    const int64_t count = dy.count(g);
     int64_t p = lane.first;
-    for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-        back_at<DEPTH, Linear, T>(g, lane, b, dy, (A)back.norm.below, p);
-    for (; p < g.positions.count; p += lane.stride)
-        back_at<1, Linear, T>(g, lane, b, dy, (A)back.norm.below, p);
+    for (; p + (DEPTH - 1) * lane.stride < count; p += lane.stride * DEPTH)
+        back_at<DEPTH, Fast, T>(g, lane, b, dy, (A)back.norm.below, p);
+    for (; DEPTH > 1 && p < count; p += lane.stride)
+        back_at<1, Fast, T>(g, lane, b, dy, (A)back.norm.below, p);
 }
 
 /* The means over a group of channels of g * w and g * w * xhat: one warp each. */
@@ -196,21 +198,23 @@ static void back_run(const struct wf_call *call, const Back &back, const Source 
 {
     typedef typename Source::type T;
     enum { V = Wide<T>::V };
-    const Side sides[3] = { side_at(call->in[X], call->work.lo), source.side,
-                            side_at(call->out[0], call->work.lo) };
-    const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 3,
-                                   source.takes(V) ? (int)V : 1, source.loose);
-    const dim3 grid = columns_grid(g, THREADS, 2, APPLY_BLOCKS);
+    typedef typename Source::template Dy<V> Many;
+    typedef typename Source::template Dy<1> One;
+    Side sides[SIDES];
+    const int n = dy_sides(call, source, &call->out[0], sides);
+    const Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
+                                   dy_wide(call, source, &call->out[0], V), source.loose);
+    const dim3 grid = columns_grid(g, THREADS, 2, Many::TOGETHER * MULTIPROCESSORS);
     struct CUstream_st *const stream = wf_cuda_stream(call);
-    if (g.v > 1 && g.positions.linear())
-        launch(norm_back<T, V, true, typename Source::template Dy<V>>, grid, THREADS, stream, g,
-               back, source.template dy<V>());
+    if (g.v > 1 && source.template dy<V>().fast(g))
+        launch(norm_back<T, V, true, Many>, grid, THREADS, stream, g, back,
+               source.template dy<V>());
     else if (g.v > 1)
-        launch(norm_back<T, V, false, typename Source::template Dy<V>>, grid, THREADS, stream, g,
-               back, source.template dy<V>());
+        launch(norm_back<T, V, false, Many>, grid, THREADS, stream, g, back,
+               source.template dy<V>());
     else
-        launch(norm_back<T, 1, false, typename Source::template Dy<1>>, grid, THREADS, stream, g,
-               back, source.template dy<1>());
+        launch(norm_back<T, 1, false, One>, grid, THREADS, stream, g, back,
+               source.template dy<1>());
 }
 
 } // namespace wf
@@ -227,8 +231,8 @@ void wf_cuda_norm(const struct wf_call *call)
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
         const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
-        const dim3 grid = columns_grid(g, THREADS, 4, APPLY_BLOCKS);
-        if (g.v > 1 && g.positions.linear())
+        const dim3 grid = columns_grid(g, THREADS, 4, TOGETHER * MULTIPROCESSORS);
+        if (g.v > 1 && OneByOne::fast(g))
             launch(norm_apply<T, Wide<T>::V, true>, grid, THREADS, wf_cuda_stream(call), g, norm);
         else if (g.v > 1)
             launch(norm_apply<T, Wide<T>::V, false>, grid, THREADS, wf_cuda_stream(call), g, norm);

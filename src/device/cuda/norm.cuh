@@ -94,10 +94,23 @@ inline bool norm_by_sample(const struct wf_node *node)
     return ((const struct wf_norm_attrs *)node->attrs)->per_sample != 0;
 }
 
-/* x as it would be in memory. */
-template <class T> __device__ inline arith<T> rounded(strict<T> x)
+/* From the first element of a window [1|2,2,2] to its others. */
+struct Corner {
+    int64_t d, h, w;
+
+    __device__ int64_t at(int k) const
+    {
+        return k / 4 * d + k / 2 % 2 * h + k % 2 * w;
+    }
+    bool takes(int v) const
+    {
+        return d % v == 0 && h % v == 0 && w % v == 0;
+    }
+};
+
+inline Corner corner_of(const struct wf_view &view)
 {
-    return to_arith(To<T>::from((arith<T>)x));
+    return { view.stride[WF_D], view.stride[WF_H], view.stride[WF_W] };
 }
 
 /* What a thread keeps of its channels, and what becomes of an element. */
@@ -118,6 +131,14 @@ template <class A, int V> struct Affine {
     {
         const A z = fused(x - mean[j], scale[j], bias[j]);
         return z > 0 ? z : z * below;
+    }
+    template <class T> __device__ void apply_all(Vec<T, V> &x, A below) const
+    {
+        arith<T> z[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            z[j] = (arith<T>)apply((A)x.get(j), j, below);
+        x.set_all(z);
     }
 };
 

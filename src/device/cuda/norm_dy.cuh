@@ -7,118 +7,189 @@
  *              what is added to it
  *     HeadDy   convt of 1x1: a sum over the few channels of a last layer
  *
- * Values are rounded as they would be in memory. A kernel holds a structure Dy and calls begin() once
- * and load(), get() for each position; Columns' side 1 belongs to it.
+ * Values are rounded as they would be in memory. A Dy is also the kernel's walk (OneByOne): a unit has
+ * GROUP positions, the k-th from(k) elements behind the unit in x, to(k) in what is written, and there
+ * where has() it. Columns' side 0 is x, from 1 on come the Dy's own, behind them what is written:
+ *
+ *     begin(g, lane)             once
+ *     load<Fast>(g, offset, unit, l)
+ *     get(l, k, u)               all channels of position k
  */
 #ifndef WF_DEVICE_CUDA_NORM_DY_CUH
 #define WF_DEVICE_CUDA_NORM_DY_CUH
 
 #include "device/cuda/norm.cuh"
-#include "device/cuda/spatial.cuh"
 
 namespace wf
 {
 
-template <class T, int V> struct PlainDy {
+/* What is the same for all that go position by position. */
+struct SingleDy : OneByOne {
+    enum { OWN = 1 /* sides */ };
+    enum { DEPTH = 2, TOGETHER = 3 }; /* in norm_grad: units in flight, blocks on a multiprocessor */
+
+    template <bool Fast> __device__ static Offset<Fast> from(int)
+    {
+        return 0;
+    }
+    template <bool Fast> __device__ static Offset<Fast> to(int)
+    {
+        return 0;
+    }
+};
+
+template <class T, int V> struct PlainDy : SingleDy {
     typedef Vec<T, V> Loaded;
 
     __device__ void begin(const Columns &, const Lane &)
     {
     }
-    __device__ void load(const T *at, int64_t, Loaded &l) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> *offset, int64_t, Loaded &l) const
     {
-        l.load(at);
+        l.load((const T *)g.data[1] + offset[1]);
     }
-    __device__ float get(const Loaded &l, int j) const
+    __device__ static bool has(const Loaded &, int)
     {
-        return l.get(j);
+        return true;
+    }
+    __device__ void get(const Loaded &l, int, arith<T> (&u)[V]) const
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            u[j] = l.get(j);
     }
 };
 
-/* The position in the work, where it lies in the pooled image, and what is there. */
 struct Pooled {
-    Image dy, index;
-    int64_t lo[4]; /* of the work: n, d, h, w */
-    Divisor extent[3];
-    int64_t count[3]; /* windows */
-    int32_t deep, has_plus, by_sample;
+    Corner x, plus, out;
+    int32_t deep;     /* windows have two layers */
+    int32_t has_plus; /* something is added */
+    int32_t whole;    /* the work begins and ends with windows */
+    int64_t lo[3], hi[3], first[3]; /* of the work; its first window */
+    Divisor extent[3];              /* windows that the work touches */
+    int64_t count[3];               /* windows of the image */
 };
 
-__device__ inline void divide(const Divisor &d, int64_t n, int64_t *quotient, int64_t *rest)
-{
-    d.divide(n, quotient, rest);
-}
-
-/* Where it is small. */
-__device__ inline void divide(const Divisor &d, uint32_t n, uint32_t *quotient, uint32_t *rest)
-{
-    *quotient = (__umulhi(n, d.magic) + n) >> d.shift;
-    *rest = n - *quotient * (uint32_t)d.by;
-}
-
-/* I is uint32_t where all offsets are below 2^31 (differences may wrap around on the way there): in 64
- * bits finding the window takes longer than the memory does. */
-template <class T, int V, class I> struct PoolDy {
+/* A unit is a layer of a window: its dy and the places of its maxima are read once for 4 positions. */
+template <class T, int V> struct PoolDy {
+    enum { GROUP = 4, OWN = 3, DEPTH = 1, TOGETHER = 2 };
+    enum { PLUS = 1, POOLED, INDEX, OUT };
     struct Loaded {
-        Vec<T, V> plus, dy;
+        Vec<T, V> plus[GROUP], dy;
         Vec<uint8_t, V> index;
-        int place; /* in the window; -1: in none */
+        int place;     /* of the unit's first position; below -3: in no window */
+        unsigned mask; /* which positions are the work's */
     };
     Pooled pool;
-    I first_dy, first_index; /* of the thread's channels */
 
-    __device__ void begin(const Columns &g, const Lane &lane)
+    __device__ void begin(const Columns &, const Lane &)
     {
-        const I c = (I)(g.first_channel + lane.c);
-        first_dy = (I)pool.dy.base + c * (I)pool.dy.stride[WF_C];
-        first_index = (I)pool.index.base + c * (I)pool.index.stride[WF_C];
     }
-    __device__ static I offset(const Image &m, I n, const I (&o)[3])
+    bool fast(const Columns &g) const
     {
-        return n * (I)m.stride[WF_N] + o[0] * (I)m.stride[WF_D] + o[1] * (I)m.stride[WF_H] +
-               o[2] * (I)m.stride[WF_W];
+        return g.small && pool.whole;
     }
-    __device__ void load(const T *at, int64_t p, Loaded &l) const
+    __device__ int64_t count(const Columns &g) const
     {
-        I x[3], rest = (I)p;
+        return g.positions.count << pool.deep;
+    }
+    template <bool Fast> __device__ Offset<Fast> from(int k) const
+    {
+        return (Offset<Fast>)pool.x.at(k);
+    }
+    template <bool Fast> __device__ Offset<Fast> to(int k) const
+    {
+        return (Offset<Fast>)pool.out.at(k);
+    }
+    template <bool Fast, int N>
+    __device__ void at(const Columns &g, const Lane &lane, int64_t unit,
+                       Offset<Fast> (&offset)[N]) const
+    {
+        if constexpr (Fast)
+            g.positions.at<false>((uint32_t)unit >> pool.deep, offset);
+        else
+            g.positions.at(unit >> pool.deep, offset);
+        OneByOne::to_lane<Fast>(g, lane, offset);
+        if (unit & pool.deep) {
+            offset[0] += (Offset<Fast>)pool.x.d;
+            offset[PLUS] += (Offset<Fast>)pool.plus.d;
+            if constexpr (N > OUT)
+                offset[OUT] += (Offset<Fast>)pool.out.d;
+        }
+    }
+    /* Of a work that cuts windows; false where the unit's lies behind the last one. */
+    __device__ bool find(int64_t unit, unsigned *mask) const
+    {
+        int64_t rest = unit >> pool.deep, at[3];
+        bool there = true;
 #pragma unroll
         for (int i = 2; i >= 0; i--) {
-            divide(pool.extent[i], rest, &rest, &x[i]);
-            x[i] += (I)pool.lo[1 + i];
+            pool.extent[i].divide(rest, &rest, &at[i]);
+            at[i] += pool.first[i];
+            there = there && at[i] < pool.count[i];
         }
-        const I n = (I)pool.lo[0] + (pool.by_sample ? (I)blockIdx.z : rest);
-        const I o[3] = { x[0] >> pool.deep, x[1] >> 1, x[2] >> 1 };
-        l.place = (int)((x[0] & (I)pool.deep) * 4 + (x[1] & 1) * 2 + (x[2] & 1));
-        if (pool.has_plus)
-            l.plus.load(at);
-        else
-            l.plus = {};
-        if (o[0] < (I)pool.count[0] && o[1] < (I)pool.count[1] && o[2] < (I)pool.count[2]) {
-            l.dy.load((const T *)pool.dy.data + (I)(first_dy + offset(pool.dy, n, o)));
-            l.index.load((const uint8_t *)pool.index.data +
-                         (I)(first_index + offset(pool.index, n, o)));
-        } else {
-            l.dy = {};
-            l.index = {};
-            l.place = -1;
+        const int64_t d = pool.deep ? 2 * at[0] + (unit & 1) : at[0];
+        *mask = 0;
+#pragma unroll
+        for (int k = 0; k < GROUP; k++) {
+            const int64_t h = 2 * at[1] + k / 2, w = 2 * at[2] + k % 2;
+            if (d >= pool.lo[0] && d < pool.hi[0] && h >= pool.lo[1] && h < pool.hi[1] &&
+                w >= pool.lo[2] && w < pool.hi[2])
+                *mask |= 1u << k;
+        }
+        return there;
+    }
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> *offset, int64_t unit, Loaded &l) const
+    {
+        l.mask = (1u << GROUP) - 1;
+        l.place = (unit & pool.deep) ? (int)GROUP : 0;
+        l.dy = {};
+        l.index = {};
+        bool there = true;
+        if constexpr (!Fast)
+            there = pool.whole || find(unit, &l.mask);
+        if (there) {
+            l.dy.load((const T *)g.data[POOLED] + offset[POOLED]);
+            l.index.load((const uint8_t *)g.data[INDEX] + offset[INDEX]);
+        } else
+            l.place = -(int)GROUP;
+#pragma unroll
+        for (int k = 0; k < GROUP; k++) {
+            l.plus[k] = {};
+            if (pool.has_plus && has(l, k))
+                l.plus[k].load((const T *)g.data[PLUS] +
+                               (offset[PLUS] + (Offset<Fast>)pool.plus.at(k)));
         }
     }
-    __device__ float get(const Loaded &l, int j) const
+    __device__ static bool has(const Loaded &l, int k)
     {
-        const float plus = l.plus.get(j);
-        return (int)l.index.at(j) == l.place ? rounded<T>(plus + l.dy.get(j)) : plus;
+        return l.mask >> k & 1;
+    }
+    __device__ void get(const Loaded &l, int k, arith<T> (&u)[V]) const
+    {
+        Vec<T, V> sum;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            u[j] = l.plus[k].get(j) + l.dy.get(j);
+        sum.set_all(u);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            u[j] = (int)l.index.at(j) == l.place + k ? sum.get(j) : l.plus[k].get(j);
     }
 };
 
 enum { HEAD_MOST = 4 }; /* channels of a last layer */
 
-template <class T, int V, int K> struct HeadDy {
+template <class T, int V, int K> struct HeadDy : SingleDy {
+    enum { TOGETHER = 2 };
     struct Loaded {
-        float d[K];
+        T d[K];
     };
     const T *weights; /* [k][c] */
     int64_t row, column, step;
-    int32_t count;
+    int32_t channels;
     float w[K][V];
 
     __device__ void begin(const Columns &g, const Lane &lane)
@@ -127,115 +198,149 @@ template <class T, int V, int K> struct HeadDy {
         for (int k = 0; k < K; k++)
 #pragma unroll
             for (int j = 0; j < V; j++)
-                w[k][j] = k < count && lane.active
+                w[k][j] = k < channels && lane.active
                               ? to_arith(weights[k * row + (g.first_channel + lane.c + j) * column])
                               : 0.0f;
     }
-    __device__ void load(const T *at, int64_t, Loaded &l) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> *offset, int64_t, Loaded &l) const
     {
+        const T *const at = (const T *)g.data[1] + offset[1];
 #pragma unroll
         for (int k = 0; k < K; k++)
-            l.d[k] = k < count ? to_arith(at[k * step]) : 0.0f;
+            l.d[k] = k < channels ? at[k * step] : T();
     }
-    __device__ float get(const Loaded &l, int j) const
+    __device__ static bool has(const Loaded &, int)
     {
-        float sum = l.d[0] * w[0][j];
+        return true;
+    }
+    __device__ void get(const Loaded &l, int, arith<T> (&u)[V]) const
+    {
+        Vec<T, V> sum;
 #pragma unroll
-        for (int k = 1; k < K; k++)
-            sum = fused(l.d[k], w[k][j], sum);
-        return rounded<T>(sum);
+        for (int j = 0; j < V; j++) {
+            strict<T> all = to_strict(l.d[0]) * (strict<T>)w[0][j];
+#pragma unroll
+            for (int k = 1; k < K; k++)
+                all = fused(to_strict(l.d[k]), (strict<T>)w[k][j], all);
+            u[j] = (arith<T>)all;
+        }
+        sum.set_all(u);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            u[j] = sum.get(j);
     }
 };
 
 /* --- on the host: a source makes the Dy of a kernel --- */
 
-template <class T> struct PlainSource {
+/* `units` is the region of the walk, image() a side that has the work's positions, and takes() whether
+ * a unit's positions leave it aligned for v channels at once. */
+template <class T> struct SingleSource {
     typedef T type;
-    template <int V> using Dy = PlainDy<T, V>;
-    Side side;
+    struct wf_region units;
     unsigned loose;
+    Side own[1];
 
-    bool takes(int) const
+    Side image(const struct wf_view &view) const
+    {
+        return side_at(view, units.lo);
+    }
+    bool takes(const struct wf_view &, int) const
     {
         return true;
     }
+};
+
+template <class T> struct PlainSource : SingleSource<T> {
+    template <int V> using Dy = PlainDy<T, V>;
+
     template <int V> Dy<V> dy() const
     {
         return {};
     }
 };
 
-template <class T, class I> struct PoolSource {
-    typedef T type;
-    template <int V> using Dy = PoolDy<T, V, I>;
-    Side side;
-    unsigned loose;
-    Pooled pool;
-    const struct wf_region *work;
-    const struct wf_view *views[2];
-
-    bool takes(int v) const
-    {
-        return spatial_takes(*work, views, 2, v);
-    }
-    template <int V> Dy<V> dy() const
-    {
-        return { pool, 0, 0 };
-    }
-};
-
-template <class T, int K> struct HeadSource {
-    typedef T type;
+template <class T, int K> struct HeadSource : SingleSource<T> {
     template <int V> using Dy = HeadDy<T, V, K>;
-    Side side;
-    unsigned loose;
     const struct wf_view *w;
     int64_t step;
 
-    bool takes(int) const
-    {
-        return true;
-    }
     template <int V> Dy<V> dy() const
     {
         const Table t = table_of(*w);
-        return { (const T *)t.data, t.row, t.column, step, (int32_t)(w->box.hi[WF_N]), {} };
+        Dy<V> d = {};
+        d.weights = (const T *)t.data;
+        d.row = t.row;
+        d.column = t.column;
+        d.step = step;
+        d.channels = (int32_t)w->box.hi[WF_N];
+        return d;
     }
 };
 
-/* Whether every offset in the view is below 2^31. */
-inline bool is_small(const struct wf_view &view)
-{
-    int64_t most = 0;
-    for (int a = 0; a < WF_AXES; a++) {
-        if (view.stride[a] < 0 || view.box.hi[a] > INT32_MAX)
-            return false;
-        most += (view.box.hi[a] - view.box.lo[a]) * view.stride[a];
-    }
-    return most <= INT32_MAX;
-}
+template <class T> struct PoolSource {
+    typedef T type;
+    template <int V> using Dy = PoolDy<T, V>;
+    struct wf_region units;
+    unsigned loose;
+    Side own[3];
+    Pooled pool;
 
-template <class T, class I>
-PoolSource<T, I> pool_source(const struct wf_call *call, const struct wf_folded &from)
+    /* From corner to corner; the first may lie in front of the work. */
+    Side image(const struct wf_view &view) const
+    {
+        int64_t corner[WF_AXES];
+        for (int a = 0; a < WF_AXES; a++)
+            corner[a] = units.lo[a] * factor(a);
+        Side s = side_at(view, corner);
+        for (int a = WF_D; a <= WF_W; a++)
+            s.stride[a] *= factor(a);
+        return s;
+    }
+    int factor(int axis) const
+    {
+        return axis == WF_H || axis == WF_W || (axis == WF_D && pool.deep) ? 2 : 1;
+    }
+    bool takes(const struct wf_view &view, int v) const
+    {
+        return corner_of(view).takes(v) && pool.plus.takes(v);
+    }
+    template <int V> Dy<V> dy() const
+    {
+        return { pool };
+    }
+};
+
+template <class T>
+PoolSource<T> pool_source(const struct wf_call *call, const struct wf_folded &from)
 {
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)from.node->attrs;
-    const struct wf_region &work = call->work;
-    const struct wf_view &plus = from.in[2];
-    PoolSource<T, I> s = { side_at(plus.data ? plus : call->in[X], work.lo),
-                        0,
-                        { image_of(from.in[0]), image_of(from.in[1]), {}, {}, {}, 0, 0, 0 },
-                        &call->work,
-                        { &from.in[0], &from.in[1] } };
-    const int64_t positions = wf_shape_count(extents(work)) / (work.hi[WF_C] - work.lo[WF_C]);
-    for (int i = 0; i < 4; i++)
-        s.pool.lo[i] = work.lo[WF_N + i];
-    for (int i = 0; i < 3; i++) {
-        s.pool.extent[i] = divisor(work.hi[WF_D + i] - work.lo[WF_D + i], positions);
-        s.pool.count[i] = from.node->in[0]->shape.at[WF_D + i];
-    }
+    const struct wf_view &plus = from.in[2].data ? from.in[2] : call->in[X];
+    PoolSource<T> s = { call->work, 0, {}, {} };
+    s.pool.x = corner_of(call->in[X]);
+    s.pool.plus = corner_of(plus);
+    s.pool.out = corner_of(call->out[0]);
     s.pool.deep = a->kernel[0] == 2;
-    s.pool.has_plus = plus.data != NULL;
-    s.pool.by_sample = norm_by_sample(call->node);
+    s.pool.has_plus = from.in[2].data != NULL;
+    s.pool.whole = 1;
+    for (int i = 0; i < 3; i++) {
+        const int axis = WF_D + i, by = s.factor(axis);
+        s.pool.lo[i] = call->work.lo[axis];
+        s.pool.hi[i] = call->work.hi[axis];
+        s.pool.count[i] = from.node->in[0]->shape.at[axis];
+        s.pool.first[i] = s.units.lo[axis] = s.pool.lo[i] / by;
+        s.units.hi[axis] = ceil_div(s.pool.hi[i], by);
+        if (s.pool.lo[i] % by || s.pool.hi[i] % by || s.units.hi[axis] > s.pool.count[i])
+            s.pool.whole = 0;
+    }
+    const struct wf_shape extent = extents(s.units);
+    for (int i = 0; i < 3; i++)
+        s.pool.extent[i] =
+            divisor(extent.at[WF_D + i], wf_shape_count(extent) / extent.at[WF_C]);
+    s.own[0] = s.image(plus);
+    s.own[1] = side_at(from.in[0], s.units.lo);
+    s.own[2] = side_at(from.in[1], s.units.lo);
     return s;
 }
 
@@ -245,22 +350,13 @@ HeadSource<T, K> head_source(const struct wf_call *call, const struct wf_folded 
     int64_t lo[WF_AXES];
     memcpy(lo, call->work.lo, sizeof lo);
     lo[WF_C] = 0;
-    return { side_at(from.in[0], lo), 1u << 1, &from.in[1], from.in[0].stride[WF_C] };
-}
-
-template <class T, class F>
-void with_head(const struct wf_call *call, const struct wf_folded &from, F f)
-{
-    if (from.in[1].box.hi[WF_N] <= 2)
-        f(head_source<T, 2>(call, from));
-    else
-        f(head_source<T, HEAD_MOST>(call, from));
-}
-
-inline bool is_pool_small(const struct wf_call *call, const struct wf_folded &from)
-{
-    return wf_shape_count(extents(call->work)) <= INT32_MAX && is_small(from.in[0]) &&
-           is_small(from.in[1]);
+    HeadSource<T, K> s = {};
+    s.units = call->work;
+    s.loose = 1u << 1;
+    s.own[0] = side_at(from.in[0], lo);
+    s.w = &from.in[1];
+    s.step = from.in[0].stride[WF_C];
+    return s;
 }
 
 /* f(source) for the call's dy. */
@@ -269,15 +365,38 @@ template <class F> void with_dy(const struct wf_call *call, F f)
     with_type(call->in[X].dtype, [&](auto t) {
         typedef decltype(t) T;
         const struct wf_folded *const from = call->folded ? &call->folded[DY] : NULL;
-        if (!from || !from->node)
-            f(PlainSource<T>{ side_at(call->in[DY], call->work.lo), 0 });
-        else if (from->in[1].dtype != WF_U8) /* weights, not the places of maxima */
-            with_head<T>(call, *from, f);
-        else if (is_pool_small(call, *from))
-            f(pool_source<T, uint32_t>(call, *from));
+        if (!from || !from->node) {
+            PlainSource<T> plain = {};
+            plain.units = call->work;
+            plain.own[0] = side_at(call->in[DY], call->work.lo);
+            f(plain);
+        } else if (from->in[1].dtype == WF_U8) /* the places of maxima, not weights */
+            f(pool_source<T>(call, *from));
+        else if (from->in[1].box.hi[WF_N] <= 2)
+            f(head_source<T, 2>(call, *from));
         else
-            f(pool_source<T, int64_t>(call, *from));
+            f(head_source<T, HEAD_MOST>(call, *from));
     });
+}
+
+/* x, the source's own sides, and what is written, if anything is; returns how many. */
+template <class Source>
+int dy_sides(const struct wf_call *call, const Source &source, const struct wf_view *out, Side sides[])
+{
+    int n = 0;
+    sides[n++] = source.image(call->in[X]);
+    for (const Side &own : source.own)
+        sides[n++] = own;
+    if (out)
+        sides[n++] = source.image(*out);
+    return n;
+}
+
+/* Channels at a time: `wide` where all that has the work's positions lets them be taken so. */
+template <class Source>
+int dy_wide(const struct wf_call *call, const Source &source, const struct wf_view *out, int wide)
+{
+    return source.takes(call->in[X], wide) && (!out || source.takes(*out, wide)) ? wide : 1;
 }
 
 } // namespace wf

@@ -7,11 +7,6 @@
 namespace wf
 {
 
-/* From a window's corner to its elements; side 0 of the columns steps from window to window. */
-struct Corner {
-    int64_t d, h, w;
-};
-
 template <class T, int V, int Deep>
 __device__ inline void pool_at(const Columns &g, const Lane &lane, const Corner &by,
                                const Affine<strict<T>, V> &a, strict<T> below, int64_t p)
@@ -19,34 +14,40 @@ __device__ inline void pool_at(const Columns &g, const Lane &lane, const Corner 
     int64_t offset[3];
     Vec<T, V> x[4 * Deep], best;
     Vec<uint8_t, V> where;
-    g.positions.at(p, offset);
-#pragma unroll
-    for (int i = 0; i < 3; i++)
-        offset[i] += blockIdx.z * g.row[i] + lane.c * g.step[i];
+    arith<T> most[V];
+    int place[V];
+    OneByOne::at<false>(g, lane, p, offset);
 #pragma unroll
     for (int k = 0; k < 4 * Deep; k++)
-        x[k].load((const T *)g.data[0] + offset[0] + k / 4 * by.d + k / 2 % 2 * by.h + k % 2 * by.w);
+        x[k].load((const T *)g.data[0] + offset[0] + by.at(k));
+    loads_come_first();
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        float most = 0;
-        int place = 0;
+    for (int k = 0; k < 4 * Deep; k++) {
+        a.apply_all(x[k], below);
 #pragma unroll
-        for (int k = 0; k < 4 * Deep; k++) {
-            const float z = rounded<T>(a.apply((strict<T>)x[k].get(j), j, below));
-            if (k == 0 || z > most || z != z) { /* the first maximum; NaN wins over all */
-                most = z;
-                place = k;
+        for (int j = 0; j < V; j++) {
+            const arith<T> z = x[k].get(j);
+            if (k == 0 || z > most[j] || z != z) { /* the first maximum; NaN wins over all */
+                most[j] = z;
+                place[j] = k;
             }
         }
-        best.set(j, most);
-        where.put(j, (uint8_t)place);
     }
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        where.put(j, (uint8_t)place[j]);
+    best.set_all(most);
     best.store((T *)g.data[1] + offset[1]);
     where.store((uint8_t *)g.data[2] + offset[2]);
 }
 
+/* Blocks on a multiprocessor. */
+template <int Deep> struct Together {
+    enum { BLOCKS = Deep > 1 ? 2 : 3 };
+};
+
 template <class T, int V, int Deep>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, Together<Deep>::BLOCKS)
     norm_pool(const Columns g, const Norm norm, const Corner by)
 {
     __shared__ Staged<strict<T>, V> staged;
@@ -56,7 +57,6 @@ __global__ void __launch_bounds__(THREADS, 2)
         return;
     Affine<strict<T>, V> a;
     a.take(g, staged);
-#pragma unroll 2
     for (int64_t p = lane.first; p < g.positions.count; p += lane.stride)
         pool_at<T, V, Deep>(g, lane, by, a, (strict<T>)norm.below, p);
 }
@@ -76,12 +76,12 @@ static void norm_pool_run(const struct wf_call *call, const struct wf_folded &fr
     sides[0].stride[WF_D] *= Deep;
     sides[0].stride[WF_H] *= 2;
     sides[0].stride[WF_W] *= 2;
-    const Corner by = { x.stride[WF_D], x.stride[WF_H], x.stride[WF_W] };
+    const Corner by = corner_of(x);
     const Norm norm = norm_of(from.node, from.in);
     Columns g = columns_over(call->work, norm_by_sample(from.node), sides, 3, V);
-    if (g.v > 1 && (x.stride[WF_D] % V != 0 || x.stride[WF_H] % V != 0 || x.stride[WF_W] % V != 0))
+    if (g.v > 1 && !by.takes(V))
         g = columns_over(call->work, norm_by_sample(from.node), sides, 3, 1);
-    const dim3 grid = columns_grid(g, THREADS, 2, 2 * MULTIPROCESSORS);
+    const dim3 grid = columns_grid(g, THREADS, 2, Together<Deep>::BLOCKS * MULTIPROCESSORS);
     if (g.v > 1)
         launch(norm_pool<T, V, Deep>, grid, THREADS, wf_cuda_stream(call), g, norm, by);
     else

@@ -7,36 +7,66 @@ namespace wf
 
 /* g and g * xhat with g = dy * act'(z). Summed is g * (x - mean); 1 / sqrt(var) comes at the end. */
 template <class T, int V, class Dy> struct NormSums {
-    enum { SUMS = 2, IN = 2, DEPTH = sizeof(T) > 2 ? 2 : 3 };
+    enum { SUMS = 2, IN = 1 + Dy::OWN, MOST_THREADS = sizeof(T) > 2 ? 1024 : 512 };
+    enum { GROUP = Dy::GROUP };
+    enum { DEPTH = Dy::GROUP > 1 ? 1 : sizeof(T) > 2 ? 2 : 6 };
     struct Loaded {
-        Vec<T, V> x;
+        Vec<T, V> x[Dy::GROUP];
         typename Dy::Loaded up;
     };
     typedef strict<T> A;
     Norm norm;
     Dy dy;
     Affine<A, V> a;
+    A below;
 
     __device__ void begin(const Columns &g, const Lane &lane, int64_t row)
     {
         __shared__ Staged<A, V> staged;
         staged.fill(g, norm, row);
         a.take(g, staged);
+        below = (A)norm.below;
         dy.begin(g, lane);
     }
-    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t p, Loaded &l) const
+    bool fast(const Columns &g) const
     {
-        l.x.load((const T *)g.data[0] + offset[0]);
-        dy.load((const T *)g.data[1] + offset[1], p, l.up);
+        return dy.fast(g);
+    }
+    __device__ int64_t count(const Columns &g) const
+    {
+        return dy.count(g);
+    }
+    template <bool Fast, int N>
+    __device__ void at(const Columns &g, const Lane &lane, int64_t unit,
+                       Offset<Fast> (&offset)[N]) const
+    {
+        dy.template at<Fast>(g, lane, unit, offset);
+    }
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[IN], int64_t unit,
+                         Loaded &l) const
+    {
+        dy.template load<Fast>(g, offset, unit, l.up);
+#pragma unroll
+        for (int k = 0; k < Dy::GROUP; k++)
+            if (dy.has(l.up, k))
+                l.x[k].load((const T *)g.data[0] + (offset[0] + dy.template from<Fast>(k)));
     }
     __device__ void add(const Loaded &l, A (&sum)[2][V]) const
     {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const A t = (A)l.x.get(j) - a.mean[j], u = (A)dy.get(l.up, j);
-            const A d = fused(t, a.scale[j], a.bias[j]) > 0 ? u : u * (A)norm.below;
-            sum[0][j] += d;
-            sum[1][j] = fused(d, t, sum[1][j]);
+        for (int k = 0; k < Dy::GROUP; k++) {
+            arith<T> up[V];
+            if (!dy.has(l.up, k))
+                continue;
+            dy.get(l.up, k, up);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const A t = (A)l.x[k].get(j) - a.mean[j], u = (A)up[j];
+                const A d = fused(t, a.scale[j], a.bias[j]) > 0 ? u : u * below;
+                sum[0][j] += d;
+                sum[1][j] = fused(d, t, sum[1][j]);
+            }
         }
     }
     __device__ void end(const Columns &g, const Lane &lane, int64_t row, double (&sum)[2][V]) const
@@ -53,7 +83,7 @@ template <class T, int V, class Dy> struct NormSums {
 template <class T, int V, class Dy>
 static void norm_sums_run(const struct wf_call *call, const Columns &g, const Dy &dy)
 {
-    const NormSums<T, V, Dy> f = { norm_of(call->node, call->in), dy, {} };
+    const NormSums<T, V, Dy> f = { norm_of(call->node, call->in), dy, {}, 0 };
     Parts out = {};
     out.part = (double *)call->scratch;
     out.tickets = sums_tickets(call, g);
@@ -77,9 +107,10 @@ void wf_cuda_norm_grad_sums(const struct wf_call *call)
         return;
     with_dy(call, [&](const auto &source) {
         typedef typename std::decay<decltype(source)>::type::type T;
-        const Side sides[2] = { side_at(call->in[X], call->work.lo), source.side };
-        const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 2,
-                                       source.takes(SUM_V) ? (int)SUM_V : 1, source.loose);
+        Side sides[SIDES];
+        const int n = dy_sides(call, source, NULL, sides);
+        const Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
+                                       dy_wide(call, source, NULL, SUM_V), source.loose);
         if (g.v > 1)
             norm_sums_run<T, SUM_V>(call, g, source.template dy<SUM_V>());
         else

@@ -137,8 +137,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class T, int V> struct LayerSums {
-    enum { SUMS = 2, IN = 2, DEPTH = 2 };
+template <class T, int V> struct LayerSums : OneByOne {
+    enum { SUMS = 2, IN = 2, DEPTH = 2, MOST_THREADS = SUM_THREADS };
     struct Loaded {
         Vec<T, V> x, dy;
         strict<T> mean, rstd;
@@ -148,7 +148,9 @@ template <class T, int V> struct LayerSums {
     __device__ void begin(const Columns &, const Lane &, int64_t)
     {
     }
-    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t p, Loaded &l) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t p,
+                         Loaded &l) const
     {
         l.x.load((const T *)g.data[0] + offset[0]);
         l.dy.load((const T *)g.data[1] + offset[1]);
@@ -207,7 +209,7 @@ static void layer_sums_run(const struct wf_call *call, const Columns &g, const R
     out.out[0] = table_of(call->out[0]);
     out.out[1] = table_of(call->out[1]);
     out.factor = 1;
-    sums_run<T, V>(g, LayerSums<T, V>{ moments }, out, stream);
+    sums_run<T, V>(g, LayerSums<T, V>{ {}, moments }, out, stream);
 }
 
 } // namespace wf

@@ -5,14 +5,15 @@ namespace wf
 {
 
 /* x, and with Sums == 2 its square. */
-template <class T, int V, int Sums> struct Powers {
-    enum { SUMS = Sums, IN = 1, DEPTH = sizeof(T) > 2 ? 4 : 8 };
+template <class T, int V, int Sums> struct Powers : OneByOne {
+    enum { SUMS = Sums, IN = 1, DEPTH = sizeof(T) > 2 ? 4 : 8, MOST_THREADS = SUM_THREADS };
     typedef Vec<T, V> Loaded;
 
     __device__ void begin(const Columns &, const Lane &, int64_t)
     {
     }
-    __device__ void load(const Columns &g, const int64_t (&offset)[1], int64_t, Loaded &x) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[1], int64_t, Loaded &x) const
     {
         x.load((const T *)g.data[0] + offset[0]);
     }
@@ -32,8 +33,8 @@ template <class T, int V, int Sums> struct Powers {
 };
 
 /* One class of a soft Dice: p * t, p, t. The target is a side of one channel. */
-template <class T> struct Dice {
-    enum { SUMS = 3, IN = 2, DEPTH = 4 };
+template <class T> struct Dice : OneByOne {
+    enum { SUMS = 3, IN = 2, DEPTH = 4, MOST_THREADS = SUM_THREADS };
     struct Loaded {
         T p;
         double label;
@@ -46,7 +47,8 @@ template <class T> struct Dice {
     {
         mine = g.first_channel + lane.c;
     }
-    __device__ void load(const Columns &g, const int64_t (&offset)[2], int64_t, Loaded &x) const
+    template <bool Fast>
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t, Loaded &x) const
     {
         x.p = ((const T *)g.data[0])[offset[0]];
         x.label = any_get(g.dtype[1], g.data[1], offset[1]);
@@ -214,7 +216,7 @@ void wf_cuda_dice(const struct wf_call *call)
     }
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Dice<T> f = { classes, a->ignore, (int32_t)a->has_ignore, 0 };
+        const Dice<T> f = { {}, classes, a->ignore, (int32_t)a->has_ignore, 0 };
         sums_run<T, 1>(g, f, out, wf_cuda_stream(call));
     });
 }

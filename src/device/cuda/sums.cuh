@@ -1,17 +1,20 @@
 /*
- * Sums over positions, per channel, in a fixed order. What is summed is a structure F:
+ * Sums over positions, per channel, in a fixed order. What is summed is a structure F, which is also
+ * the walk (OneByOne, for most):
  *
- *     enum { SUMS = kinds of sums, IN = sides it loads, DEPTH = positions in flight };
+ *     enum { SUMS = kinds of sums, IN = sides it loads, DEPTH = units in flight };
+ *     enum { MOST_THREADS = of a block: 1024, or 768 that have 80 registers each };
  *     struct Loaded;
  *     void begin(g, lane, row)             registers that belong to the thread's channels; all threads
  *                                          of the block come here
- *     void load(g, offset, c, p, x)        what position p asks of memory
+ *     void load<Fast>(g, offset, unit, x)  what a unit asks of memory
  *     void add(x, sum)                     sum[kind][channel] += ...
  *     void end(sum)                        once, when a thread has all of its positions
  *
  * V is 4: a thread then has few enough registers that 1024 of them fit a multiprocessor, with about
- * 64 KB on the way from memory. A thread adds DEPTH positions of 16-bit elements in f32 and those sums
- * in f64; f32 elements are added in f64 at once. From there on all is f64: another cut of the image
+ * 64 KB on the way from memory. A thread adds some (SUM_TOGETHER) positions of 16-bit elements in f32 and
+ * those sums in f64, for making f64 of f32 takes eight times as long as adding; f32 elements are added
+ * in f64 at once. From there on all is f64: another cut of the image
  * shows at 1e-9 or less. Threads, warps and blocks are added in order of their number; the block that
  * ends last adds the blocks' parts (wf_cuda_tickets), or a second launch does.
  */
@@ -24,6 +27,7 @@ namespace wf
 {
 
 enum { SUM_THREADS = 1024, SUM_FEW_THREADS = 128, SUM_V = 4, KINDS = 4 };
+enum { SUM_TOGETHER = 16 /* positions of a thread whose sum is f32 */ };
 
 /* Where the sums go: kind k of channel c to out[k] at (row, first[k] + c), times `factor`. */
 struct Parts {
@@ -45,6 +49,7 @@ __device__ inline void put_sum(const Columns &g, const Parts &out, int kind, int
 template <int Sums, int V>
 __device__ void add_parts(const Columns &g, const Parts &out, int blocks, double *shared)
 {
+    enum { AT_ONCE = 12 }; /* the memory is asked once or twice, not for each part */
     const int width = Sums * V * g.across, ways = (int)blockDim.x / width;
     const int k = (int)threadIdx.x % width, way = (int)threadIdx.x / width;
     const int kind = k / (V * g.across), j = k / g.across % V;
@@ -54,9 +59,17 @@ __device__ void add_parts(const Columns &g, const Parts &out, int blocks, double
     if (mine) {
         const double *from =
             out.part + ((int64_t)blockIdx.z * blocks * Sums + kind) * g.channels + c;
-#pragma unroll 16
-        for (int b = way; b < blocks; b += ways)
-            sum += __ldcg(from + (int64_t)b * Sums * g.channels);
+        for (int b = way; b < blocks; b += AT_ONCE * ways) {
+            double part[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                part[i] = b + i * ways < blocks
+                              ? __ldcg(from + (int64_t)(b + i * ways) * Sums * g.channels)
+                              : 0.0;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                sum += part[i];
+        }
     }
     __syncthreads();
     shared[threadIdx.x] = sum;
@@ -126,46 +139,67 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
     }
 }
 
-/* Depth positions from p on: all loads first, then their sum. Positions are taken from the last to the
+/* Depth units from p on: all loads first, then their sum. Units are taken from the last to the
  * first: what the kernel before has written last is still in the cache, and what is read last here is
  * what the next kernel, which goes the other way, reads first. */
-template <class T, int Depth, bool Linear, class F, int Sums, int V>
-__device__ inline void add_positions(const Columns &g, const Lane &lane, const F &f, int64_t p,
-                                     double (&total)[Sums][V])
+template <int Depth, bool Fast, class F, class A, int Sums, int V>
+__device__ inline void add_units(const Columns &g, const Lane &lane, const F &f, int64_t p,
+                                 A (&sum)[Sums][V])
 {
     typename F::Loaded x[Depth];
+    const int64_t last = f.count(g) - 1;
 #pragma unroll
     for (int d = 0; d < Depth; d++) {
-        const int64_t at = g.positions.count - 1 - (p + d * lane.stride);
-        int64_t offset[F::IN];
-        g.positions.at<Linear>(at, offset);
-#pragma unroll
-        for (int i = 0; i < F::IN; i++)
-            offset[i] += blockIdx.z * g.row[i] + lane.c * g.step[i];
-        f.load(g, offset, at, x[d]);
+        const int64_t unit = last - (p + d * lane.stride);
+        Offset<Fast> offset[F::IN];
+        f.template at<Fast>(g, lane, unit, offset);
+        f.template load<Fast>(g, offset, unit, x[d]);
     }
-    if constexpr (sizeof(T) > 2) {
+    loads_come_first();
 #pragma unroll
-        for (int d = 0; d < Depth; d++)
-            f.add(x[d], total);
-    } else {
-        float sum[Sums][V] = {};
-#pragma unroll
-        for (int d = 0; d < Depth; d++)
-            f.add(x[d], sum);
-#pragma unroll
-        for (int s = 0; s < Sums; s++)
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                total[s][j] += (double)sum[s][j];
-    }
+    for (int d = 0; d < Depth; d++)
+        f.add(x[d], sum);
 }
 
-template <class T, int V, bool Linear, class F>
-__global__ void __launch_bounds__(SUM_THREADS)
+/* At most `rounds` times Depth units; p moves on. */
+template <int Depth, bool Fast, class F, class A, int Sums, int V>
+__device__ inline void add_some(const Columns &g, const Lane &lane, const F &f, int64_t &p,
+                                int rounds, A (&sum)[Sums][V])
+{
+    const int64_t count = f.count(g);
+    for (; rounds > 0 && p + (Depth - 1) * lane.stride < count; rounds--) {
+        add_units<Depth, Fast>(g, lane, f, p, sum);
+        p += lane.stride * Depth;
+    }
+    for (; rounds > 0 && p < count; p += lane.stride)
+        add_units<1, Fast>(g, lane, f, p, sum);
+}
+
+template <class T, int Depth, bool Fast, class F, int Sums, int V>
+__device__ inline void add_all(const Columns &g, const Lane &lane, const F &f,
+                               double (&total)[Sums][V])
+{
+    enum { EACH = Depth * (int)F::GROUP, ROUNDS = ((int)SUM_TOGETHER + EACH - 1) / EACH };
+    int64_t p = lane.first;
+    if constexpr (sizeof(T) > 2) {
+        add_some<Depth, Fast>(g, lane, f, p, INT32_MAX, total);
+    } else
+        while (p < f.count(g)) {
+            float sum[Sums][V] = {};
+            add_some<Depth, Fast>(g, lane, f, p, ROUNDS, sum);
+#pragma unroll
+            for (int s = 0; s < Sums; s++)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    total[s][j] += (double)sum[s][j];
+        }
+}
+
+template <class T, int V, bool Fast, class F>
+__global__ void __launch_bounds__(F::MOST_THREADS)
     column_sums(const Columns g, const F given, const Parts out)
 {
-    enum { SUMS = F::SUMS, DEPTH = Linear ? F::DEPTH : F::DEPTH / 2 };
+    enum { SUMS = F::SUMS, DEPTH = Fast || F::DEPTH == 1 ? F::DEPTH : F::DEPTH / 2 };
     static_assert((int)SUMS * V * (int)ACROSS_MOST <= (int)SUM_FEW_THREADS,
                   "a thread for each sum");
     enum { ROOM = SUM_THREADS / 32 * ACROSS_MOST * V * SUMS };
@@ -176,11 +210,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const int64_t row = g.first_row + blockIdx.z;
     f.begin(g, lane, row);
     if (lane.active) {
-        int64_t p = lane.first;
-        for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
-            add_positions<T, DEPTH, Linear>(g, lane, f, p, total);
-        for (; p < g.positions.count; p += lane.stride)
-            add_positions<T, 1, Linear>(g, lane, f, p, total);
+        add_all<T, DEPTH, Fast>(g, lane, f, total);
         f.end(g, lane, row, total);
     }
     put_part<SUMS, V>(g, out, total, shared);
@@ -191,14 +221,15 @@ __global__ void __launch_bounds__(SUM_THREADS)
 /* --- launching --- */
 
 /* Threads of a block: few where there is little to do. */
-inline int sums_threads(const Columns &g)
+template <class F> int sums_threads(const Columns &g)
 {
-    return g.positions.count * g.across <= 16 * SUM_FEW_THREADS ? SUM_FEW_THREADS : SUM_THREADS;
+    return g.positions.count * g.across <= 16 * SUM_FEW_THREADS ? (int)SUM_FEW_THREADS
+                                                                : (int)F::MOST_THREADS;
 }
 
-inline dim3 sums_grid(const Columns &g, int depth)
+template <class F> dim3 sums_grid(const Columns &g)
 {
-    return columns_grid(g, sums_threads(g), depth, MULTIPROCESSORS);
+    return columns_grid(g, sums_threads<F>(g), F::DEPTH, MULTIPROCESSORS);
 }
 
 /* Bytes of the parts for tables of `rows` rows and `channels` channels, however memory lies. */
@@ -213,9 +244,9 @@ inline size_t sums_scratch(int64_t rows, int64_t channels, int sums)
 template <class T, int V, class F>
 int sums_parts(const Columns &g, const F &f, const Parts &out, struct CUstream_st *stream)
 {
-    const dim3 grid = sums_grid(g, F::DEPTH);
-    const int threads = sums_threads(g);
-    if (V > 1 && g.positions.linear())
+    const dim3 grid = sums_grid<F>(g);
+    const int threads = sums_threads<F>(g);
+    if (V > 1 && f.fast(g))
         launch(column_sums<T, V, (V > 1), F>, grid, threads, stream, g, f, out);
     else
         launch(column_sums<T, V, false, F>, grid, threads, stream, g, f, out);
@@ -225,10 +256,10 @@ int sums_parts(const Columns &g, const F &f, const Parts &out, struct CUstream_s
 template <class T, int V, class F>
 void sums_run(const Columns &g, const F &f, const Parts &out, struct CUstream_st *stream)
 {
-    const dim3 grid = sums_grid(g, F::DEPTH);
+    const dim3 grid = sums_grid<F>(g);
     const int blocks = sums_parts<T, V>(g, f, out, stream);
     if (!out.tickets)
-        launch(finish_sums<F::SUMS, V>, dim3(1, grid.y, grid.z), sums_threads(g), stream, g, out,
+        launch(finish_sums<F::SUMS, V>, dim3(1, grid.y, grid.z), sums_threads<F>(g), stream, g, out,
                blocks);
 }
 
