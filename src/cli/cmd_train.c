@@ -193,7 +193,7 @@ static bool make_room(struct wf_train_run *t, struct wf_job_files *files, struct
     forget_job(t);
     if (!make_job(t, files, err) || !make_validation(t, err))
         return wf_err_wrap(err, "with %zu bytes for validation", files->beside);
-    return t->valid_scheme->bytes <= files->beside ||
+    return !t->valid_scheme || t->valid_scheme->bytes <= files->beside ||
            wf_err_set(
                err, WF_ERR_FIT,
                "validation needs %zu bytes beside the step's, and memory.limit is %zu: raise "
