@@ -6,8 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 struct wf_context;
+
+/* Asked for by WF_TEST_SHORT: little of each case, where a sanitizer slows all down. */
+static inline bool gpu_is_brief(void)
+{
+    return getenv("WF_TEST_SHORT") != NULL;
+}
 
 /* False and a line on stdout where there is no GPU to run on. */
 bool gpu_start(void);

@@ -25,11 +25,6 @@
 
 extern const struct wf_kernel *const wf_cuda_own_kernels[]; /* ends with NULL; made by the build */
 
-static bool is_short(void)
-{
-    return getenv("WF_TEST_SHORT") != NULL;
-}
-
 static bool is_16_bits(const struct wf_value *value)
 {
     return value && (value->dtype == WF_BF16 || value->dtype == WF_F16);
@@ -57,7 +52,7 @@ static const struct support_device device = {
     .kernels = wf_cuda_own_kernels,
     .threads = 1,
     .is_complete = true,
-    .is_brief = is_short,
+    .is_brief = gpu_is_brief,
     .context = gpu_context,
     .alloc = gpu_alloc,
     .free = gpu_free,
