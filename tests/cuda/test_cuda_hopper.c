@@ -347,10 +347,12 @@ static void wgrad__equals_the_kernel_for_any_problem(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (!gpu_start())
         return 77;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
         cmocka_unit_test(thin__equals_the_kernel_for_any_problem),
