@@ -229,8 +229,10 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
             t->job->model->dense ? "pixel" : "image");
     struct wf_loader_options loader = wf_feed_loader(t->feed, &t->train);
     loader.parts = t->job->workers;
-    return wf_feed_check(t->feed, loader, err) && make_validation(t, err) &&
-           make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
+    bool ok = wf_feed_check(t->feed, loader, err) && make_validation(t, err);
+    if (cli->world) /* a new job is made by all or by none */
+        ok = wf_comm_agree(cli->world, ok, err);
+    return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
 }
 
 static bool open_files(struct wf_train_run *t, struct wf_err *err)

@@ -31,6 +31,12 @@ bool wf_cuda_tf32(const struct wf_call *call)
     return shortens && call->in[0].dtype == WF_F32;
 }
 
+bool wf_cuda_exact(const struct wf_call *call)
+{
+    (void)call;
+    return false;
+}
+
 const uint64_t *wf_cuda_step(const struct wf_call *call)
 {
     static _Thread_local uint64_t step;

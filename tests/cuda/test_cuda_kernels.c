@@ -191,6 +191,12 @@ static const struct support_larger larger[] = {
           SUPPORT_SHAPE(1, 1, 1, 1, 136) },
         0,
         NULL } },
+    { "conv", /* as wide as its stride, but with gaps */
+      { "stride=[1,2,2] dilation=[1,2,2] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
+        "xp-",
+        { SUPPORT_SHAPE(1, 1, 13, 22, 16), SUPPORT_SHAPE(16, 1, 2, 2, 16) },
+        0,
+        NULL } },
 };
 
 static void kernels__equal_their_reference_on_larger_images(void **state)

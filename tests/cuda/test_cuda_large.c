@@ -224,8 +224,11 @@ static void see(struct apart *worst, const struct wf_view *got, const struct wf_
 {
     double most = 0, beyond = 0, scale = 1e-30;
     for (struct wf_cursor c = wf_cursor(want->box); wf_cursor_next(&c);) {
-        const double y = wf_view_at(want, c.at), off = fabs(wf_view_at(got, c.at) - y);
-        const double d = isnan(off) ? (double)INFINITY : off;
+        const double y = wf_view_at(want, c.at), d = fabs(wf_view_at(got, c.at) - y);
+        if (!isfinite(y) || !isfinite(d)) { /* wrong on both sides is wrong too */
+            worst->most = worst->beyond = (double)INFINITY;
+            return;
+        }
         scale = fmax(scale, fabs(y));
         most = fmax(most, d);
         beyond = fmax(beyond, d - of_itself * fabs(y));

@@ -265,6 +265,8 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     s->cuda = wf_cuda_of(p->context);
     s->problem.tf32 = s->cuda->tf32 && s->problem.dtype == WF_F32;
     s->problem.deterministic = s->cuda->deterministic;
+    if (s->cuda->capability != 90)
+        s->problem.own = WF_ENGINE_NONE;
     if (known)
         s->engine_workspace = engine_workspace(s);
     if (known && !s->cuda->exact) /* cuDNN's sums depend on the extent */

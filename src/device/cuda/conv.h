@@ -10,9 +10,9 @@ struct wf_cuda_conv_step {
     int64_t in, out;                 /* the real ones */
     bool bias;                       /* the node has one; problem.bias: cuDNN adds it */
     struct wf_cudnn_plan *plan;      /* NULL: our own kernel */
-    int64_t engine;                  /* which of our own: TILED, THIN, NONE for any convolution */
-    size_t own_scratch;              /* of the one for any convolution */
-    size_t engine_workspace;         /* of problem.own */
+    int64_t engine;          /* which of our own: TILED, THIN, VOLUME, NONE for any convolution */
+    size_t own_scratch;      /* of the one for any convolution */
+    size_t engine_workspace; /* of problem.own */
     /* Places in the scratch; where a tensor needs none its bytes are 0. */
     size_t at_image, at_weights, at_result, at_workspace;
     size_t image_bytes, weights_bytes, result_bytes;

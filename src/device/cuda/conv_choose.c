@@ -331,6 +331,7 @@ static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, st
         if (!*sure || (isfinite(list[i].seconds) && check_plan(&t)))
             found = i;
         s->cuda->failure = (struct wf_err){ 0 }; /* of a plan that is not taken */
+        (void)cudaGetLastError();
     }
     trial_release(&t);
     for (int i = 0; i < n; i++)

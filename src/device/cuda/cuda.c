@@ -104,6 +104,7 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
         return refuse(status, cuda->ordinal, err);
     (void)snprintf(cuda->name, sizeof cuda->name, "%.63s", properties.name);
     cuda->multiprocessors = properties.multiProcessorCount;
+    cuda->capability = 10 * properties.major + properties.minor;
     return true;
 }
 
@@ -403,6 +404,11 @@ unsigned *wf_cuda_tickets(const struct wf_call *call)
 bool wf_cuda_tf32(const struct wf_call *call)
 {
     return wf_cuda_of(call->context)->tf32 && call->in[0].dtype == WF_F32;
+}
+
+bool wf_cuda_exact(const struct wf_call *call)
+{
+    return wf_cuda_of(call->context)->exact;
 }
 
 const uint64_t *wf_cuda_step(const struct wf_call *call)

@@ -27,6 +27,7 @@ struct wf_cuda {
     struct wf_context base; /* first */
     int ordinal;            /* of the GPU among those of this process */
     int multiprocessors;
+    int capability; /* 10 * major + minor */
     char name[64];
     bool deterministic, exact, tf32; /* as in wf_device_options */
     enum wf_carry carry;

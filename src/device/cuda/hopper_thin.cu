@@ -242,7 +242,7 @@ bool wf_cuda_thin_fits(const struct wf_node *node)
                 (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
                 node->out[0]->dtype == node->in[0]->dtype && a->groups == 1 &&
                 (!node->in[2] || node->in[2]->dtype == WF_F32) &&
-                w.at[WF_C] <= THIN_MOST && w.at[WF_N] % THIN_FILTERS == 0 && a->pad_lo[0] == 0;
+                w.at[WF_C] <= THIN_MOST && w.at[WF_N] % THIN_FILTERS == 0 && a->pad_lo[0] == 0 && a->pad_hi[0] == 0;
     for (int i = 0; i < 3; i++)
         fits = fits && a->stride[i] == 1 && a->dilation[i] == 1 &&
                w.at[WF_D + i] == (i == 0 ? 1 : 3);

@@ -272,7 +272,7 @@ static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled
                              bytes) != cudaSuccess)
         return false;
     tiled<T, Back, Depth><<<grid, BLOCK, (size_t)bytes, wf_cuda_stream(call)>>>(f);
-    return true;
+    return cudaPeekAtLastError() == cudaSuccess;
 }
 
 template <class T, bool Back> static bool run_depth(const struct wf_call *call)

@@ -15,6 +15,7 @@
  *                             that finishes last makes the sum of all blocks' parts and leaves its
  *                             counter at zero again. NULL: a second launch does it.
  *     wf_cuda_tf32(call)      factors of convolutions of f32 images are shortened to tf32
+ *     wf_cuda_exact(call)     sums must not depend on how the image is cut
  *
  * The same sources compile with a plain C++ compiler under tests/emulate/, which runs blocks and
  * threads one after the other: so the kernels are tested where there is no GPU.
@@ -32,6 +33,7 @@ extern "C" {
 struct CUstream_st *wf_cuda_stream(const struct wf_call *call);
 unsigned *wf_cuda_tickets(const struct wf_call *call);
 bool wf_cuda_tf32(const struct wf_call *call);
+bool wf_cuda_exact(const struct wf_call *call);
 enum { WF_CUDA_TICKETS = 4096 };
 
 /* copies and shapes: move.cu, resample.cu */

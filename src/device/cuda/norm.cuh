@@ -51,10 +51,10 @@ template <class A, int V> struct Staged {
     __device__ void fill(const Columns &g, const Norm &norm, int64_t row)
     {
         const int64_t first = (int64_t)blockIdx.y * g.across * V;
-        for (int i = (int)threadIdx.x; i < g.across * V && first + i < g.channels;
-             i += (int)blockDim.x) {
-            float mean, rstd, weight, bias;
-            norm.load(row, g.first_channel + first + i, &mean, &rstd, &weight, &bias);
+        for (int i = (int)threadIdx.x; i < g.across * V; i += (int)blockDim.x) {
+            float mean = 0, rstd = 0, weight = 0, bias = 0; /* for lanes without a channel too */
+            if (first + i < g.channels)
+                norm.load(row, g.first_channel + first + i, &mean, &rstd, &weight, &bias);
             at[MEAN][i] = mean;
             at[SCALE][i] = (A)rstd * (A)weight;
             at[BIAS][i] = bias;

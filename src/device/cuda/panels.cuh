@@ -99,11 +99,17 @@ void product(float (&d)[64], char *a, char *b, int k, int add)
 }
 
 template <class... P, class... A>
-void launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
+bool launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
                     struct CUstream_st *stream, A... args)
 {
     WF_BUG_ON(bytes > SHARED_MOST, "%d bytes of shared memory", bytes);
     launch(kernel, grid, threads, stream, args...);
+    return true;
+}
+
+inline bool gpu_has_panels(void)
+{
+    return true;
 }
 
 #else
@@ -221,12 +227,30 @@ __device__ inline void product(float (&)[64], char *, char *, int, int)
 }
 #endif
 
+/* In a build for several kinds of GPU, on one of another kind: false. Without a GPU a plan is made as if
+ * there were one. */
+inline bool gpu_has_panels(void)
+{
+    int device, major;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
+        return major == 9;
+    (void)cudaGetLastError();
+    return true;
+}
+
+/* False and nothing launched where the kernel is not for this GPU after all. */
 template <class... P, class... A>
-void launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
+bool launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
                     struct CUstream_st *stream, A... args)
 {
-    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) !=
+        cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
     kernel<<<grid, (unsigned)threads, (size_t)bytes, stream>>>(args...);
+    return true;
 }
 
 #endif

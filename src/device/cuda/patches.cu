@@ -156,13 +156,13 @@ template <class T, bool BK, int N> static int image_bytes(int64_t k)
            2 * (int)sizeof(Places<WARPS_ROWS, COLUMNS>);
 }
 
-template <class T, bool BK, int N> static void image_run(Images f, struct CUstream_st *stream)
+template <class T, bool BK, int N> static bool image_run(Images f, struct CUstream_st *stream)
 {
     f.tiles = ceil_div(f.to.rows, WARPS_ROWS);
     f.across = (int32_t)ceil_div(f.to.columns, N * WARPS_COLUMNS);
     const int64_t by = larger<int64_t>(1, smaller(f.tiles, (int64_t)(2 * BLOCKS / f.across)));
-    launch_sharing(image_product<T, BK, N>, dim3((unsigned)(by * f.across)), IMAGE_THREADS,
-                   image_bytes<T, BK, N>(f.k), stream, f);
+    return launch_sharing(image_product<T, BK, N>, dim3((unsigned)(by * f.across)), IMAGE_THREADS,
+                          image_bytes<T, BK, N>(f.k), stream, f);
 }
 
 /* The coarse positions of a box of the fine image, or of the coarse one. */
@@ -199,10 +199,8 @@ template <class T, bool Back> static bool images_run(const struct wf_call *call)
         f.hi[i] = call->work.hi[WF_D + i] - first;
         f.cut |= Back && (f.lo[i] != 0 || f.hi[i] % a->stride[i] != 0);
     }
-    if (!takes_pieces(f.from) || !takes_pieces(f.weights) || !takes_pieces(f.to))
-        return false;
-    image_run<T, Back, Back ? 2 : 1>(f, wf_cuda_stream(call));
-    return true;
+    return takes_pieces(f.from) && takes_pieces(f.weights) && takes_pieces(f.to) &&
+           image_run<T, Back, Back ? 2 : 1>(f, wf_cuda_stream(call));
 }
 
 } // namespace wf
@@ -216,13 +214,15 @@ bool wf_cuda_patches_fit(const struct wf_conv_attrs *a, const struct wf_shape *w
     const int64_t taps = kernel[0] * kernel[1] * kernel[2], rows = weights->at[WF_N],
                   columns = taps * weights->at[WF_C];
     for (int i = 0; i < 3; i++)
-        if (kernel[i] != a->stride[i] || a->pad_lo[i] != 0 || a->pad_hi[i] != 0)
+        if (kernel[i] != a->stride[i] || a->pad_lo[i] != 0 || a->pad_hi[i] != 0 ||
+            (kernel[i] > 1 && a->dilation[i] != 1))
             return false;
     /* Products per byte: past this cuDNN's are faster, copies included. */
     const bool by_memory = rows * columns <= DENSE * (rows + columns);
     return PANELS_HERE && by_memory && a->groups == 1 && taps > 1 && taps <= TAPS_MOST &&
            rows % PIECE == 0 && weights->at[WF_C] % PIECE == 0 &&
-           image_bytes<bf16, true, 2>(rows) <= SHARED && image_bytes<bf16, false, 1>(columns) <= SHARED;
+           image_bytes<bf16, true, 2>(rows) <= SHARED &&
+           image_bytes<bf16, false, 1>(columns) <= SHARED && gpu_has_panels();
 }
 
 void wf_cuda_patches_conv(const struct wf_call *call)

@@ -119,8 +119,9 @@ template <class T> static bool weights_run(const struct wf_call *call)
     if (!takes_pieces(f.coarse) || !takes_pieces(f.fine))
         return false;
     const dim3 grid((unsigned)(ceil_div(f.to.rows, WEIGHT_ROWS) * f.across), (unsigned)f.parts);
-    launch_sharing(weight_product<T>, grid, WEIGHT_THREADS,
-                   STAGES * (WEIGHT_ROWS + WEIGHT_COLUMNS) * PANEL_ROW, stream, f);
+    if (!launch_sharing(weight_product<T>, grid, WEIGHT_THREADS,
+                        STAGES * (WEIGHT_ROWS + WEIGHT_COLUMNS) * PANEL_ROW, stream, f))
+        return false;
     const int64_t count = f.to.rows * f.to.columns;
     launch(add_patch_parts, blocks_for(count, THREADS), THREADS, stream, f,
            divisor(f.to.columns, count));
@@ -150,7 +151,7 @@ void wf_cuda_patches_wgrad(const struct wf_call *call)
     if (is_empty(call->work))
         return;
     with_half(call->in[0].dtype, [&](auto t) {
-        if (!weights_run<decltype(t)>(call))
+        if (wf_cuda_exact(call) || !weights_run<decltype(t)>(call))
             wf_cuda_conv_wgrad(call);
     });
 }
