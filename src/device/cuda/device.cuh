@@ -95,6 +95,11 @@ __device__ inline uint16_t bits_of_bf16(float x)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
     return y;
 }
+/* The address of shared memory, for instructions. */
+__device__ inline uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 #endif
 
 template <class T> __device__ inline strict<T> to_strict(T x)

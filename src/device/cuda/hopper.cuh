@@ -14,11 +14,6 @@
 namespace wf
 {
 
-__device__ inline uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* --- barriers: 8 bytes of shared memory, by address --- */
 
 __device__ inline void barrier_init(uint32_t at, int arrivals)
@@ -121,13 +116,6 @@ template <int N> __device__ inline void sums_stay(float (&d)[N])
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
-template <class A, class B> struct Same {
-    enum { value = 0 };
-};
-template <class A> struct Same<A, A> {
-    enum { value = 1 };
-};
-
 /* clang-format off */
 #define WF_PRODUCT(type) \
     asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0;\n" \
@@ -164,7 +152,7 @@ template <class A> struct Same<A, A> {
 template <class T, int Across>
 __device__ inline void product(float (&d)[128], uint64_t a, uint64_t b, int add)
 {
-    if constexpr (Same<T, bf16>::value)
+    if constexpr (std::is_same<T, bf16>::value)
         WF_PRODUCT("bf16");
     else
         WF_PRODUCT("f16");
@@ -199,7 +187,7 @@ __device__ inline void product(float (&d)[128], uint64_t a, uint64_t b, int add)
 template <class T, int AcrossA, int AcrossB, int N>
 __device__ inline void product_add(float (&d)[N], uint64_t a, uint64_t b)
 {
-    if constexpr (Same<T, bf16>::value)
+    if constexpr (std::is_same<T, bf16>::value)
         WF_PRODUCT_ANY("bf16");
     else
         WF_PRODUCT_ANY("f16");

@@ -38,7 +38,7 @@ template <class T> __device__ inline void add_product(float (&d)[4], const uint3
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-    if constexpr (Same<T, bf16>::value)
+    if constexpr (std::is_same<T, bf16>::value)
         WF_THIN("bf16");
     else
         WF_THIN("f16");

@@ -205,9 +205,7 @@ __device__ void compute(const Tiled &f, const Places<Depth> &p)
             before = q;
         }
         products_wait<0>();
-#pragma unroll
-        for (int i = 0; i < 128; i++)
-            asm volatile("" : "+f"(d[i])::"memory"); /* not read before this line */
+        sums_stay(d);
         if (first_lane)
             barrier_arrive(p.empty + 8 * before);
         write<T, Depth>(f, p, tile, d, &buffer);

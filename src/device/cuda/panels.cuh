@@ -10,6 +10,9 @@
 #define WF_DEVICE_CUDA_PANELS_CUH
 
 #include "device/cuda/device.cuh"
+#ifdef WF_HAVE_HOPPER
+#include "device/cuda/hopper.cuh"
+#endif
 
 namespace wf
 {
@@ -125,14 +128,10 @@ __device__ inline char *shared_memory(void)
     extern __shared__ __align__(1024) char memory[];
     return memory;
 }
-__device__ inline uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 /* 16 bytes, or zeros. */
 __device__ inline void copy_piece(char *to, const void *from, bool valid)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
                  "r"(valid ? 16 : 0)
                  : "memory");
 }
@@ -150,32 +149,11 @@ template <int Behind> __device__ inline void copies_wait(void)
 }
 
 #ifdef WF_HAVE_HOPPER
-__device__ inline void products_begin(void)
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void products_commit(void)
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int Behind> __device__ inline void products_wait(void)
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Behind) : "memory");
-}
-
 /* Groups of eight rows are 1024 bytes apart; the next 64 columns of what lies across, a panel. */
 __device__ inline uint64_t matrix_of(const char *at)
 {
-    return (uint64_t)(shared_address(at) >> 4 & 0x3fff) | (uint64_t)(PANEL_BYTES >> 4) << 16 |
-           (uint64_t)(8 * PANEL_ROW >> 4) << 32 | (uint64_t)1 << 62;
+    return matrix_at(SWIZZLE_128, 8 * PANEL_ROW, PANEL_BYTES) | (shared_at(at) >> 4 & 0x3fff);
 }
-
-template <class T> struct IsBf16 {
-    enum { value = 0 };
-};
-template <> struct IsBf16<bf16> {
-    enum { value = 1 };
-};
 
 /* clang-format off */
 #define WF_PRODUCT(type) \
@@ -205,7 +183,7 @@ __device__ inline void product(float (&d)[64], char *a, char *b, int k, int add)
 {
     const uint64_t x = matrix_of(a + k * (AK ? 16 * PANEL_ROW : 32));
     const uint64_t y = matrix_of(b + k * (BK ? 16 * PANEL_ROW : 32));
-    if constexpr (IsBf16<T>::value)
+    if constexpr (std::is_same<T, bf16>::value)
         WF_PRODUCT("bf16");
     else
         WF_PRODUCT("f16");
