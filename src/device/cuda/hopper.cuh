@@ -206,10 +206,6 @@ __device__ inline void product_add(float (&d)[N], uint64_t a, uint64_t b)
 
 /* --- 8 x 8 blocks --- */
 
-template <class T> __device__ inline uint32_t pair_of(float lo, float hi)
-{
-    return (uint32_t)To<T>::from(lo).bits | (uint32_t)To<T>::from(hi).bits << 16;
-}
 /* Stores four of them, as products leave them in registers. Lane i gives the address of row i % 8 of
  * block i / 8. */
 __device__ inline void store_blocks(uint32_t at, const uint32_t (&v)[4])
@@ -275,6 +271,18 @@ inline bool map_view(CUtensorMap *map, const struct wf_view &v, const Box &box)
         stride[i] = v.stride[order[i]];
     }
     return map_make(map, v.dtype, v.data, extent, stride, box);
+}
+
+/* Weights, one tap at a time: `side` channels of `side` filters. */
+inline bool map_weights(CUtensorMap *map, const struct wf_view &w, int side, int swizzle)
+{
+    int64_t taps = 1;
+    for (int axis = WF_D; axis <= WF_W; axis++)
+        taps *= w.box.hi[axis] - w.box.lo[axis];
+    const int64_t extent[5] = { w.box.hi[WF_C] - w.box.lo[WF_C], taps,
+                                w.box.hi[WF_N] - w.box.lo[WF_N], 1, 1 };
+    const int64_t stride[5] = { 1, w.stride[WF_W], w.stride[WF_N], 0, 0 };
+    return map_make(map, w.dtype, w.data, extent, stride, Box{ side, 1, side, swizzle });
 }
 
 } // namespace wf

@@ -124,7 +124,7 @@ __device__ inline void write(const Thin &f, const float (&d)[4][4], uint8_t *sta
         uint32_t v[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            v[i] = pair_of<T>(d[m + i / 2][i % 2 * 2], d[m + i / 2][i % 2 * 2 + 1]);
+            v[i] = pair_of(T(), d[m + i / 2][i % 2 * 2], d[m + i / 2][i % 2 * 2 + 1]);
         store_transposed(
             shared_at(stage) + position * THIN_ROW + ((eighth ^ position) << 4), v);
     }

@@ -11,7 +11,7 @@
  *
  * T1. Stage q holds piece l (tile by tile, each in pieces of Depth channels) for l % STAGES = q. A parity
  *     tells only two phases apart: a team waits for piece l when l - STAGES is known to have come,
- *     which the other team says by `turn` when it has seen all pieces of the tile before.
+ *     which the other team says by `turn` when all its warps have seen all pieces of the tile before.
  * T2. A stage is free when the products that read it are done; its 4 arrivals are a team's warps.
  */
 #include "device/cuda/hopper.cuh"
@@ -162,10 +162,10 @@ __device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (
 #pragma unroll
         for (int j = 0; j < STORED; j += 2) {
             const float *const e = d + (g * STORED + j) * 4;
-            const uint32_t v[4] = { pair_of<T>(e[0] + bias[0], e[1] + bias[0]),
-                                    pair_of<T>(e[2] + bias[1], e[3] + bias[1]),
-                                    pair_of<T>(e[4] + bias[0], e[5] + bias[0]),
-                                    pair_of<T>(e[6] + bias[1], e[7] + bias[1]) };
+            const uint32_t v[4] = { pair_of(T(), e[0] + bias[0], e[1] + bias[0]),
+                                    pair_of(T(), e[2] + bias[1], e[3] + bias[1]),
+                                    pair_of(T(), e[4] + bias[0], e[5] + bias[0]),
+                                    pair_of(T(), e[6] + bias[1], e[7] + bias[1]) };
             store_transposed(to + j * TILE_W * 128 + place, v);
         }
         shared_written();
@@ -194,7 +194,7 @@ __device__ void compute(const Tiled &f, const Places<Depth> &p)
         for (int c = 0; c < f.pieces; c++) {
             const int l = k * f.pieces + c, q = l % STAGES;
             barrier_wait(p.full + 8 * q, l / STAGES & 1);
-            if (leads && c == f.pieces - 1)
+            if (first_lane && c == f.pieces - 1)
                 barrier_arrive(p.turn + 8 * (1 - team));
             multiply<T, Back, Depth>(f, p, c, q, d);
             if (c > 0) {
@@ -226,8 +226,8 @@ __global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled 
             barrier_init(p.empty + 8 * q, TEAM / 32);
         }
         barrier_init(p.weights_there, 1);
-        barrier_init(p.turn, 1);
-        barrier_init(p.turn + 8, 1);
+        barrier_init(p.turn, TEAM / 32);
+        barrier_init(p.turn + 8, TEAM / 32);
         barriers_ready();
     }
     __syncthreads();
@@ -239,17 +239,6 @@ __global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled 
 
 /* --- the host's side --- */
 
-/* Channels, taps, filters. */
-static bool map_weights(CUtensorMap *map, const struct wf_view &w)
-{
-    const int64_t extent[5] = { w.box.hi[WF_C] - w.box.lo[WF_C], TAPS,
-                                w.box.hi[WF_N] - w.box.lo[WF_N], 1, 1 };
-    const int64_t stride[5] = { 1, w.stride[WF_W], w.stride[WF_N], 0, 0 };
-    /* A box of 64 channels of one tap and 64 filters. */
-    return map_make(map, w.dtype, w.data, extent, stride,
-                    Box{ FILTERS, 1, FILTERS, CU_TENSOR_MAP_SWIZZLE_128B });
-}
-
 template <class T, bool Back, int Depth>
 static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled &f)
 {
@@ -257,7 +246,7 @@ static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled
     int multiprocessors = 0, device = 0;
     f.pieces = (int32_t)(call->node->in[0]->shape.at[WF_C] / Depth);
     if (!map_view(&f.x, call->in[0], Box{ Depth, TILE_W + RIM, TILE_H + RIM, swizzle }) ||
-        !map_weights(&f.w, call->in[1]) ||
+        !map_weights(&f.w, call->in[1], FILTERS, CU_TENSOR_MAP_SWIZZLE_128B) ||
         !map_view(&f.y, y, Box{ FILTERS, TILE_W, STORED, CU_TENSOR_MAP_SWIZZLE_128B }) ||
         cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=

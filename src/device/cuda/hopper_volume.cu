@@ -153,10 +153,10 @@ __device__ inline void put_plane(const Volume &f, const Item &item, int z, uint3
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         const float *const e = d + j * 8, *const b = bias + j * 4;
-        const uint32_t v[4] = { pair_of<T>(e[0] + b[0], e[1] + b[1]),
-                                pair_of<T>(e[2] + b[0], e[3] + b[1]),
-                                pair_of<T>(e[4] + b[2], e[5] + b[3]),
-                                pair_of<T>(e[6] + b[2], e[7] + b[3]) };
+        const uint32_t v[4] = { pair_of(T(), e[0] + b[0], e[1] + b[1]),
+                                pair_of(T(), e[2] + b[0], e[3] + b[1]),
+                                pair_of(T(), e[4] + b[2], e[5] + b[3]),
+                                pair_of(T(), e[6] + b[2], e[7] + b[3]) };
         store_blocks(to + row * SLICE_ROW + (((j * 2 + lane / 16) ^ row / 2 % 4) << 4), v);
     }
     shared_written();
@@ -269,16 +269,6 @@ static void cut_planes(Volume &f, int64_t columns, int64_t at_once)
     f.items = (int32_t)(columns * f.chunks);
 }
 
-/* Channels, taps, filters. */
-static bool map_volume_weights(CUtensorMap *map, const struct wf_view &w)
-{
-    const int64_t extent[5] = { w.box.hi[WF_C] - w.box.lo[WF_C], 3 * PLANE_TAPS,
-                                w.box.hi[WF_N] - w.box.lo[WF_N], 1, 1 };
-    const int64_t stride[5] = { 1, w.stride[WF_W], w.stride[WF_N], 0, 0 };
-    return map_make(map, w.dtype, w.data, extent, stride,
-                    Box{ SLICE, 1, SLICE, CU_TENSOR_MAP_SWIZZLE_64B });
-}
-
 template <class T, bool Back, int Pieces> static bool run_volume(const struct wf_call *call)
 {
     const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)call->node->attrs;
@@ -290,7 +280,7 @@ template <class T, bool Back, int Pieces> static bool run_volume(const struct wf
     Volume f = {};
     if (!map_view(&f.x, x,
                   Box{ SLICE, COLUMN_W + AROUND, COLUMN_H + AROUND, CU_TENSOR_MAP_SWIZZLE_64B }) ||
-        !map_volume_weights(&f.w, call->in[1]) ||
+        !map_weights(&f.w, call->in[1], SLICE, CU_TENSOR_MAP_SWIZZLE_64B) ||
         !map_view(&f.y, y, Box{ SLICE, COLUMN_W, 8, CU_TENSOR_MAP_SWIZZLE_64B }) ||
         cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=

@@ -63,7 +63,10 @@ template <int Channels> struct Taps {
         POSITION = Channels * 2,
         PITCH = (GRAD_W + GRAD_RIM) * POSITION,
         X_BYTES = (GRAD_H + GRAD_RIM) * PITCH,
-        STRIDE = (DY_BYTES + X_BYTES + BOUNDARY - 1) / BOUNDARY * BOUNDARY,
+        /* x comes first in a stage, because compute-sanitizer counts the product's three blocks as if
+         * they lay side by side: the last ones must not be the last of shared memory. */
+        TO_DY = (X_BYTES + BOUNDARY - 1) / BOUNDARY * BOUNDARY,
+        STRIDE = TO_DY + DY_BYTES,
         STAGES = SHARED_ROOM / STRIDE < 5 ? SHARED_ROOM / STRIDE : 5,
         SHARED = STAGES * STRIDE + BOUNDARY,
         WIDTH = COLUMNS * Channels,
@@ -99,8 +102,8 @@ __device__ void fetch_tiles(const Grad &f, uint32_t stages, uint32_t full, uint3
         const int of_x[5] = { c, x - f.pad[0], y - f.pad[1], z, n };
         barrier_wait(empty + 8 * q, parity);
         barrier_expect(full + 8 * q, DY_BYTES + S::X_BYTES);
-        box_load(stages + q * S::STRIDE, &f.dy, full + 8 * q, of_dy);
-        box_load(stages + q * S::STRIDE + DY_BYTES, &f.x, full + 8 * q, of_x);
+        box_load(stages + q * S::STRIDE, &f.x, full + 8 * q, of_x);
+        box_load(stages + q * S::STRIDE + S::TO_DY, &f.dy, full + 8 * q, of_dy);
         q = q + 1 == S::STAGES ? 0 : q + 1;
         parity ^= q == 0;
     }
@@ -121,7 +124,8 @@ __device__ void sum_tiles(const Grad &f, uint32_t stages, uint32_t full, uint32_
         d[i] = 0;
     int q = 0, parity = 0, before = -1;
     for (int i = (int)blockIdx.x / f.pieces; i < f.tiles; i += (int)gridDim.x / f.pieces) {
-        const uint32_t dy = stages + q * S::STRIDE, x = dy + DY_BYTES + row * S::PITCH;
+        const uint32_t stage = stages + q * S::STRIDE;
+        const uint32_t x = stage + row * S::PITCH, dy = stage + S::TO_DY;
         barrier_wait(full + 8 * q, parity);
         products_begin();
 #pragma unroll
