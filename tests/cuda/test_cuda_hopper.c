@@ -135,22 +135,9 @@ static void compare(const struct problem *p, const struct result *got, const str
     }
 }
 
-/* As large as there is time for. */
-static struct problem brief(const struct problem *p)
-{
-    struct problem q = *p;
-    if (gpu_is_brief()) {
-        q.d = q.d < 9 ? q.d : 9;
-        q.h = q.h < 40 ? q.h : 40;
-        q.w = q.w < 45 ? q.w : 45;
-    }
-    return q;
-}
-
-static void check(const struct problem *whole, enum wf_dtype dtype,
+static void check(const struct problem *p, enum wf_dtype dtype,
                   bool (*fits)(const struct wf_node *), bool (*run)(const struct wf_call *))
 {
-    const struct problem q = brief(whole), *const p = &q;
     struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .compute = dtype });
     const struct wf_node *const node = node_of(g, p, dtype);
     assert_true(fits(node));
@@ -203,7 +190,7 @@ static void tiled__equals_the_kernel_for_any_problem(void **state)
 
 static void thin__equals_the_kernel_for_any_problem(void **state)
 {
-    for (int64_t in = 1; in <= 8; in += gpu_is_brief() ? 7 : 1) {
+    for (int64_t in = 1; in <= 8; in++) {
         const struct problem problems[] = {
             { .n = 2, .d = 2, .h = 20, .w = 75, .in = in, .out = 64, .pad = { 1, 1 } },
             { .n = 1, .d = 1, .h = 300, .w = 517, .in = in, .out = 64, .pad = { 2, 0 }, .cut = 2 },
@@ -266,9 +253,8 @@ static const struct wf_node *wgrad_node(struct wf_graph *g, const struct problem
 }
 
 /* The sum over all but `cut` of dy on each side; x with two columns beside what is read of it. */
-static void check_wgrad(const struct problem *whole, int64_t deep, enum wf_dtype dtype)
+static void check_wgrad(const struct problem *p, int64_t deep, enum wf_dtype dtype)
 {
-    const struct problem q = brief(whole), *const p = &q;
     struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .compute = dtype });
     const struct wf_node *const node = wgrad_node(g, p, deep, dtype);
     assert_true(wf_cuda_tiled_wgrad_fits(node));
