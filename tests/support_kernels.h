@@ -108,8 +108,8 @@ struct wf_value *support_build_group_norm(struct wf_graph *g, struct wf_value *c
 struct wf_value *support_build_cross_entropy(struct wf_graph *g, struct wf_value *const in[]);
 struct wf_value *support_build_dice(struct wf_graph *g, struct wf_value *const in[]);
 
-/* The variance of 1e4 + noise of 0.01: sums in f32 would lose it. */
-void support_check_small_deviation(const struct support_device *device);
+/* The variance of 1e4 + noise of 0.01 in every channel: sums in f32 would lose it. */
+void support_check_small_deviation(const struct support_device *device, int64_t channels);
 
 /* A shape as an initialiser of static data. */
 #define SUPPORT_SHAPE(...)                                                                         \
