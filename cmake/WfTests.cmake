@@ -1,6 +1,7 @@
 # What is in these folders is found, not listed:
 #   tests/test_NAME.c      cmocka program                          -> test NAME
 #                          with '/* mpirun: 1 2 3 5 */' on top      -> tests NAME.mpi.1, ...
+#                          with '/* needs: DNNL */' on top          -> only where WF_HAVE_DNNL is
 #   tests/support*.c       linked to each of them
 #   tests/cli/NAME.sh      bash, given WIDEFIELD, WORKDIR, SOURCE_DIR -> test cli.NAME
 #   examples/NAME.c        program on the public header only       -> test example.NAME
@@ -67,6 +68,13 @@ endif()
 foreach(source ${sources})
     get_filename_component(target ${source} NAME_WE)
     string(REGEX REPLACE "^test_" "" name ${target})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(STRINGS ${source} head LIMIT_COUNT 40)
+    if("${head}" MATCHES "/\\* needs: ([A-Z0-9]+) \\*/")
+        if(NOT WF_HAVE_${CMAKE_MATCH_1})
+            continue()
+        endif()
+    endif()
     add_executable(${target} ${source})
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
@@ -77,9 +85,6 @@ foreach(source ${sources})
         target_sources(${target} PRIVATE $<TARGET_OBJECTS:wf_test_support>)
     endif()
     wf_add_test(${name} 1 $<TARGET_FILE:${target}>)
-
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-    file(STRINGS ${source} head LIMIT_COUNT 40)
     if(WF_MPIRUN AND "${head}" MATCHES "/\\* *mpirun:([ 0-9]+)\\*/")
         separate_arguments(counts UNIX_COMMAND "${CMAKE_MATCH_1}")
         foreach(count ${counts})

@@ -230,6 +230,14 @@ static void activations__agree_at_the_ends_of_the_range(void **state)
     }
 }
 
+#ifndef WF_HAVE_DNNL
+static void convolutions__run_their_reference_without_onednn(void **state)
+{
+    for (const struct wf_kernel *const *k = wf_cpu_kernels; *k; k++)
+        assert_string_not_equal((*k)->op, "conv");
+}
+#endif
+
 /* --- the device --- */
 
 static void alloc__gives_aligned_zeroed_memory_of_any_size(void **state)
@@ -282,6 +290,9 @@ int main(void)
         cmocka_unit_test(kernels__equal_their_reference_on_larger_images),
         cmocka_unit_test(moments__keep_a_small_deviation_from_a_large_mean),
         cmocka_unit_test(activations__agree_at_the_ends_of_the_range),
+#ifndef WF_HAVE_DNNL
+        cmocka_unit_test(convolutions__run_their_reference_without_onednn),
+#endif
         cmocka_unit_test(alloc__gives_aligned_zeroed_memory_of_any_size),
         cmocka_unit_test(alloc__says_when_there_is_no_memory),
         cmocka_unit_test(copy__moves_a_box_between_strided_buffers),
