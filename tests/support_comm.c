@@ -96,6 +96,12 @@ static void on_every_comm_by(const struct wf_sum_options *options, body *b, void
 
 void on_every_comm(body *b, void *arg)
 {
+    on_every_comm_by(&sum_ways[0], b, arg);
+    on_every_link(b, arg);
+}
+
+void on_every_comm_and_way(body *b, void *arg)
+{
     for (int way = 0; way < SUM_WAYS; way++)
         on_every_comm_by(&sum_ways[way], b, arg);
     on_every_link(b, arg);

@@ -21,9 +21,11 @@ void run_on_threads(int size, body *b, void *arg);
 enum { SUM_WAYS = 5 };
 extern const struct wf_sum_options sum_ways[SUM_WAYS];
 
-/* `mpi` under mpirun; otherwise `self`, and `threads` with 1, 2, 3, 5 and 7 ranks. With every way to
- * sum, and over an emulated link. */
+/* `mpi` under mpirun; otherwise `self`, and `threads` with 1, 2, 3, 5 and 7 ranks; and over an emulated
+ * link. */
 void on_every_comm(body *b, void *arg);
+/* The same by every way to sum, for bodies that sum. */
+void on_every_comm_and_way(body *b, void *arg);
 
 /* --- for bodies: true, or an error that says what was expected --- */
 bool is(int64_t got, int64_t want, const char *what, struct wf_err *err);
