@@ -140,8 +140,11 @@ static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *
     return true;
 }
 
+typedef bool look_fn(struct scan *s, int64_t sample, const struct wf_region *window,
+                     struct wf_err *err);
+
 /* Large sets and large images are looked at in a spread of places. */
-static void scan_masks(struct scan *s)
+static void scan_masks(struct scan *s, look_fn *look)
 {
     enum { MASKS = 4096 };
     struct wf_dataset *const ds = s->ds;
@@ -159,7 +162,7 @@ static void scan_masks(struct scan *s)
         bool ok = true;
         for (int64_t k = 0; ok && k < spread.count; k++) {
             const struct wf_region window = wf_spread_at(&spread, k);
-            ok = scan_window(s, i, &window, &err);
+            ok = look(s, i, &window, &err);
         }
         if (!ok)
             wf_dataset_problem(ds, e, "%s", err.text);
@@ -272,15 +275,30 @@ static void count_coded(struct scan *s)
             }
 }
 
+/* As training reads it, so that what it would refuse is said before it starts, with file and place. */
+static bool read_window(struct scan *s, int64_t sample, const struct wf_region *window,
+                        struct wf_err *err)
+{
+    const int64_t count = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
+                          wf_region_extent(*window, WF_W);
+    int32_t *const labels = calloc((size_t)count, sizeof *labels);
+    WF_BUG_ON(!labels, "out of memory for %" PRId64 " labels", count);
+    const bool ok = wf_reader_read(s->reader, sample, window, NULL, labels, err);
+    free(labels);
+    return ok;
+}
+
 static void find_in_masks(struct wf_dataset *ds)
 {
     struct scan s = { .ds = ds, .reader = wf_reader_new(ds) };
     tally_init(&s.values);
     tally_init(&s.colors);
-    scan_masks(&s);
-    if (ds->coded)
+    scan_masks(&s, scan_window);
+    if (ds->coded) {
         count_coded(&s);
-    else if (s.in_color || s.palettes_differ)
+        if (ds->info.other > 0)
+            scan_masks(&s, read_window);
+    } else if (s.in_color || s.palettes_differ)
         decide_colors(&s);
     else
         decide_values(&s);

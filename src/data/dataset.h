@@ -24,7 +24,8 @@
  * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and 255
  * become 0 and 1; other grey values, and the indices of a palette that all files share, are the labels;
  * masks in colour, and palettes that differ, get a table of the colours found in them, in the order of
- * 0xrrggbb. What the table lacks is refused when it is read, with file and place.
+ * 0xrrggbb. What the table lacks is refused, with file and place: when the dataset is opened where it lies
+ * in what is looked at then, otherwise when it is read.
  */
 #ifndef WF_DATA_DATASET_H
 #define WF_DATA_DATASET_H

@@ -71,7 +71,10 @@ static void look_at_classes(const struct wf_dataset *ds, struct wf_inspection *i
                  k->name, 100 * part, what);
     }
     if (info->other > 0)
-        warn(in, "%" PRId64 " %s have a label that is no class", info->other, what);
+        warn(in,
+             "%" PRId64 " %s have a label that is no class: training stops there, unless "
+             "train.ignore is that label",
+             info->other, what);
 }
 
 void wf_inspect(const struct wf_dataset *ds, struct wf_inspection *in)

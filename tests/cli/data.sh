@@ -46,6 +46,15 @@ refused 1 data inspect empty -- "folder 'empty' is empty" "images"
 refused 2 data inspect sets/n data.format=nnnet -- "data.format" "nnunet"
 [ ! -e x ] || fail "a refused set was begun"
 
+# a label that classes.txt does not have: file and place, before anything is trained
+cp -r sets/n stray
+printf 'background 0\nnothing 5\n' >stray/classes.txt
+expect 1 data inspect stray --json
+json 'len(j["problems"]) == 3 and "stray/masks/nuclei_00000.png" in j["problems"][0]'
+json '"value 1 at plane 0, row" in j["problems"][0]'
+refused 1 train model.name=unet model.base=2 data.path=stray --out none -- "nuclei_00000.png" "classes.txt"
+[ ! -e none ] || fail "a run that was refused left a folder"
+
 # what is wrong with a folder: all of it, and an exit status for scripts
 rm sets/n/masks/nuclei_00001.png
 cp discs/masks/discs_00000.png sets/n/masks/nuclei_00002.png
