@@ -14,6 +14,8 @@ if(WF_HAVE_COMMAND)
     install(FILES ${share}/completions/widefield.fish
             DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
     install(DIRECTORY ${share}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/widefield)
+    install(FILES ${share}/demo.yaml ${share}/nuclei.yaml ${share}/shapes.yaml ${share}/cifar10.yaml
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/widefield)
 endif()
 # widefield.h gathers the headers of the library's own folders, so they travel with it.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/widefield)

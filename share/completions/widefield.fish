@@ -76,7 +76,7 @@ complete -c widefield -n '__fish_seen_subcommand_from bench' -l device -r -d 'cp
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l precision -r -d 'f32, bf16, f16 or tf32'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l seed -r -d 'of weights, random data and dropout'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l threads -r -d 'OpenMP threads of each rank'
-complete -c widefield -n __fish_use_subcommand -f -a check -d 'what this machine has: devices, MPI, libraries'
+complete -c widefield -n __fish_use_subcommand -f -a check -d 'what this machine has: devices, MPI, image formats, libraries'
 complete -c widefield -n __fish_use_subcommand -f -a report -d 'writes a run\'s report again, finished or not, and prints its path'
 complete -c widefield -n __fish_use_subcommand -f -a config -d 'resolved values with their origin; the schema of the config'
 complete -c widefield -n '__fish_seen_subcommand_from config' -a show

@@ -21,6 +21,8 @@ const char *wf_file_reason(int number)
         return "Disk quota exceeded: make room, or write to another folder";
     case EFBIG:
         return "File too large: raise the limit ('ulimit -f unlimited')";
+    case ENOTDIR:
+        return "Not a directory: a file has the name of a folder; give another path";
     case EROFS:
         return "Read-only file system: write to another folder";
     case EACCES:

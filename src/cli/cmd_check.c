@@ -152,6 +152,36 @@ static void add_libraries(struct facts *f)
         wf_arena_printf(f->arena, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100));
 }
 
+static void add_format(struct facts *f, const char *name, bool there, const char *package)
+{
+    add(f, "images", name, there,
+        there ? ""
+              : wf_arena_printf(f->arena, "not in this build: install %s and configure again",
+                                package));
+}
+
+static void add_formats(struct facts *f)
+{
+    bool png = false, jpeg = false, tiff = false, zlib = false;
+#ifdef WF_HAVE_PNG
+    png = true;
+#endif
+#ifdef WF_HAVE_JPEG
+    jpeg = true;
+#endif
+#ifdef WF_HAVE_TIFF
+    tiff = true;
+#endif
+#ifdef WF_HAVE_ZLIB
+    zlib = true;
+#endif
+    add_format(f, "PNG", png, "libpng-dev");
+    add_format(f, "JPEG", jpeg, "libjpeg62-turbo-dev");
+    add_format(f, "TIFF", tiff, "libtiff-dev");
+    add_format(f, ".nii.gz, packed HDF5", zlib, "zlib1g-dev");
+    add(f, "images", ".nii, .npy, plain HDF5", true, "");
+}
+
 static bool print_json(struct wf_cli *cli, const struct facts *f, struct wf_err *err)
 {
     cJSON *const all = cJSON_CreateObject();
@@ -176,6 +206,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     add_devices(&f);
     add_compute(&f);
     add_comm(&f);
+    add_formats(&f);
     add_libraries(&f);
     if (cli->json)
         return print_json(cli, &f, err);
@@ -194,7 +225,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 const struct wf_command wf_command_check = {
     .name = "check",
-    .summary = "what this machine has: devices, MPI, libraries",
+    .summary = "what this machine has: devices, MPI, image formats, libraries",
     .usage = "check [--json]",
     .run = run,
 };

@@ -4,7 +4,7 @@
 #include "cli/docs.h"
 
 /* Text in which nothing is a request: '\' and '-' are escaped, and so are '.' and '\'' at the start
- * of a line. A line end becomes a break. */
+ * of a line. Lines are filled anew, an empty one begins a paragraph. */
 static void print_text(FILE *out, const char *text)
 {
     for (bool first = true; *text; text++) {
@@ -15,8 +15,8 @@ static void print_text(FILE *out, const char *text)
             (void)fputs("\\e", out);
         else if (*text == '-')
             (void)fputs("\\-", out);
-        else if (first)
-            (void)fputs("\n.br\n", out);
+        else if (first && text[1] == '\n')
+            (void)fputs("\n.PP", out);
         else
             (void)fputc(*text, out);
     }

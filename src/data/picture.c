@@ -152,7 +152,10 @@ bool wf_pictures_find(struct wf_arena *arena, const char *path, const char *cons
         if (wf_is_image_name(name) && !wf_mask_stem(arena, stem) && !is_further_channel(stem))
             found[(*count)++] = wf_path_join(arena, path, name);
     }
-    return *count > 0 || wf_err_set(err, WF_ERR_INPUT, "'%s' has no images", path);
+    return *count > 0 ||
+           wf_err_set(err, WF_ERR_INPUT,
+                      "folder '%s' has no images: give files, or the folder that they lie in",
+                      path);
 }
 
 /* --- reading --- */

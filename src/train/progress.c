@@ -63,13 +63,24 @@ void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *
                    p->pixels / p->seconds / 1e6, left, bytes / (1024.0 * 1024 * 1024), skipped);
 }
 
-/* Means over about the last 20 steps; over all of them while there are fewer. */
+/* Means over about the last 20 of `steps` steps; over all of them while there are fewer. */
+static double share_of(int64_t steps)
+{
+    return steps < 20 ? 1.0 / (double)steps : 0.05;
+}
+
+/* The loss begins anew with each epoch, so that short epochs end near the mean that is said of them. */
 static void take(struct wf_progress *p, const struct wf_step_report *r)
 {
+    if (r->at->epoch != p->epoch || p->steps == 0)
+        p->losses = 0;
+    p->epoch = r->at->epoch;
+    if (!r->skipped) {
+        p->losses++;
+        p->loss += share_of(p->losses) * (r->loss - p->loss);
+    }
     p->steps++;
-    const double share = p->steps < 20 ? 1.0 / (double)p->steps : 0.05;
-    if (!r->skipped)
-        p->loss += share * (r->loss - p->loss);
+    const double share = share_of(p->steps);
     p->seconds += share * (r->seconds - p->seconds);
     p->pixels += share * (r->pixels - p->pixels);
 }

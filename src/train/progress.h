@@ -1,6 +1,6 @@
 /*
  * How far a run is, for people: on a terminal a bar that is drawn over, otherwise a plain line every
- * few seconds. Rate and time left follow the last steps, not the whole run.
+ * few seconds. Rate, loss and time left follow the last steps, not the whole run.
  *
  *     struct wf_progress p;
  *     wf_progress_init(&p, stderr, isatty(2), epochs);
@@ -19,9 +19,10 @@ struct wf_progress {
     bool terminal;
     int64_t epochs;
     double shown; /* when, seconds; 0: not yet */
-    double loss;  /* these three: means that forget */
+    double loss;  /* these three: means that forget, the loss's over the steps of an epoch */
     double seconds, pixels;
-    int64_t steps;
+    int64_t steps, losses,
+        epoch;  /* seen; of them, in the mean of the loss; the epoch of the last */
     bool drawn; /* a bar stands on the terminal's line */
 };
 
