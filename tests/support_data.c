@@ -1,9 +1,14 @@
 #include "support_data.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include <cmocka.h>
 
 #include "base/random.h"
 
@@ -23,6 +28,15 @@ void support_write(const char *path, const struct support_picture *p)
     const struct wf_region all = { .hi = { 1, p->depth, p->height, p->width, p->channels } };
     const bool ok = wf_raster_write_window(w, &all, p->data, &err);
     WF_BUG_ON(!wf_raster_writer_close(w, ok, &err), "%s", err.text);
+}
+
+void support_bytes(const char *path, int64_t height, int64_t width, int channels,
+                   const uint8_t *data)
+{
+    support_write(
+        path,
+        &(struct support_picture){
+            .depth = 1, .height = height, .width = width, .channels = channels, .data = data });
 }
 
 void support_folder(const char *path)
@@ -92,4 +106,40 @@ void support_pair(const char *set, const char *name, const int64_t extent[], int
     support_write(path, &p);
     free(pixels);
     free(labels);
+}
+
+struct wf_dataset *support_open(const char *path)
+{
+    struct wf_err err = { 0 };
+    struct wf_dataset *const ds = wf_dataset_open(path, &(struct wf_dataset_options){ 0 }, &err);
+    if (!ds)
+        fail_msg("%s", err.text);
+    return ds;
+}
+
+void support_refused(const char *path, const char *const texts[])
+{
+    struct wf_err err = { 0 };
+    struct wf_dataset *ds = wf_dataset_open(path, &(struct wf_dataset_options){ 0 }, &err);
+    assert_null(ds);
+    for (; *texts; texts++)
+        if (!strstr(err.text, *texts)) {
+            print_error("'%s' does not say '%s'\n", err.text, *texts);
+            fail();
+        }
+}
+
+void support_labels_are(const struct wf_dataset *ds, int64_t sample, const int32_t *want,
+                        int64_t count)
+{
+    int32_t got[64];
+    struct wf_err err = { 0 };
+    const struct wf_region all = wf_dataset_extent(ds, sample);
+    assert_true(wf_dataset_read(ds, sample, &all, NULL, got, &err));
+    assert_memory_equal(got, want, (size_t)count * sizeof *want);
+}
+
+struct wf_region support_box(int64_t d0, int64_t h0, int64_t w0, int64_t d1, int64_t h1, int64_t w1)
+{
+    return (struct wf_region){ .lo = { 0, d0, h0, w0, 0 }, .hi = { 1, d1, h1, w1, 1 } };
 }

@@ -13,16 +13,6 @@
 #include "data/loader.h"
 #include "support_data.h"
 
-static struct wf_dataset *open_set(const char *path)
-{
-    struct wf_err err = { 0 };
-    struct wf_dataset *ds = wf_dataset_open(path, &(struct wf_dataset_options){ 0 }, &err);
-    if (!ds)
-        print_error("%s\n", err.text);
-    assert_non_null(ds);
-    return ds;
-}
-
 static struct wf_dataset *make_set(const char *path, int count, const int64_t extent[WF_AXES],
                                    int channels, int classes)
 {
@@ -31,7 +21,7 @@ static struct wf_dataset *make_set(const char *path, int count, const int64_t ex
         (void)snprintf(name, sizeof name, "s%02d", i);
         support_pair(path, name, extent, channels, classes);
     }
-    return open_set(path);
+    return support_open(path);
 }
 
 static struct wf_loader *make_loader(const struct wf_dataset *ds,
@@ -439,7 +429,7 @@ static void sizes__that_do_not_fit_the_crop_are_refused(void **state)
     const int64_t small[WF_AXES] = { 1, 1, 10, 12, 0 }, large[WF_AXES] = { 1, 1, 14, 12, 0 };
     support_pair("sizes", "a", large, 1, 2);
     support_pair("sizes", "b", small, 1, 2);
-    struct wf_dataset *ds = open_set("sizes");
+    struct wf_dataset *ds = support_open("sizes");
     struct wf_err err = { 0 };
     assert_null(wf_loader_new(ds, &(struct wf_loader_options){ .batch = 1 }, &err));
     assert_non_null(strstr(err.text, "'sizes/images/b.npy' has height 10"));

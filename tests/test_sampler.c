@@ -12,16 +12,6 @@
 #include "data/loader.h"
 #include "support_data.h"
 
-static struct wf_dataset *open_set(const char *path)
-{
-    struct wf_err err = { 0 };
-    struct wf_dataset *ds = wf_dataset_open(path, &(struct wf_dataset_options){ 0 }, &err);
-    if (!ds)
-        print_error("%s\n", err.text);
-    assert_non_null(ds);
-    return ds;
-}
-
 static void order__takes_each_item_once_for_50_epochs(void **state)
 {
     static const int64_t counts[] = { 1, 2, 3, 7, 16, 17, 100, 1000 };
@@ -78,7 +68,7 @@ static void make_set(const char *path, int count, int64_t h, int64_t w)
 static void split__keeps_parts_apart_and_follows_the_seed(void **state)
 {
     make_set("split", 20, 4, 4);
-    struct wf_dataset *ds = open_set("split");
+    struct wf_dataset *ds = support_open("split");
     struct wf_split a, b, c;
     wf_split_init(&a, ds, 0.25, 1);
     wf_split_init(&b, ds, 0.25, 1);
@@ -112,7 +102,7 @@ static void split__keeps_parts_apart_and_follows_the_seed(void **state)
 static void draws__are_functions_of_epoch_and_item_and_stay_inside(void **state)
 {
     make_set("draws", 1, 20, 33);
-    struct wf_dataset *ds = open_set("draws");
+    struct wf_dataset *ds = support_open("draws");
     const struct wf_draw_rule rule = { .seed = 4,
                                        .crop = { 0, 1, 7, 12, 0 },
                                        .augment = WF_AUGMENT_FLIP | WF_AUGMENT_ROT90 |
@@ -145,7 +135,7 @@ static void draws__are_functions_of_epoch_and_item_and_stay_inside(void **state)
 static void mirrors__swap_left_and_right_only(void **state)
 {
     make_set("mirror", 1, 20, 33);
-    struct wf_dataset *ds = open_set("mirror");
+    struct wf_dataset *ds = support_open("mirror");
     const struct wf_draw_rule rule = { .seed = 4,
                                        .crop = { 0, 1, 20, 33, 0 },
                                        .augment = WF_AUGMENT_MIRROR };
@@ -162,7 +152,7 @@ static void mirrors__swap_left_and_right_only(void **state)
 static void draws__of_a_long_crop_turn_half_way_only(void **state)
 {
     make_set("long", 1, 8, 30);
-    struct wf_dataset *ds = open_set("long");
+    struct wf_dataset *ds = support_open("long");
     const struct wf_draw_rule rule = { .seed = 4,
                                        .crop = { 0, 1, 8, 20, 0 },
                                        .augment = WF_AUGMENT_ROT90 };
@@ -190,7 +180,7 @@ static void balance__finds_what_is_rare(void **state)
     support_write("rare/images/a.npy", &p);
     p.data = mask;
     support_write("rare/masks/a.npy", &p);
-    struct wf_dataset *ds = open_set("rare");
+    struct wf_dataset *ds = support_open("rare");
     struct wf_err err = { 0 };
     const int64_t sample = 0;
     struct wf_balance *balance = wf_balance_new(ds, &sample, 1, &err);
@@ -212,7 +202,7 @@ static void balance__finds_what_is_rare(void **state)
 static void loader__takes_each_sample_once_in_an_epoch(void **state)
 {
     make_set("epochs", 12, 6, 6);
-    struct wf_dataset *ds = open_set("epochs");
+    struct wf_dataset *ds = support_open("epochs");
     struct wf_err err = { 0 };
     struct wf_loader *loader = wf_loader_new(
         ds, &(struct wf_loader_options){ .batch = 3, .seed = 5, .validation = 0.25 }, &err);
@@ -237,7 +227,7 @@ static void loader__takes_each_sample_once_in_an_epoch(void **state)
 static void loader__validation_counts_each_pixel_once(void **state)
 {
     make_set("cover", 3, 17, 23);
-    struct wf_dataset *ds = open_set("cover");
+    struct wf_dataset *ds = support_open("cover");
     struct wf_err err = { 0 };
     struct wf_loader *loader =
         wf_loader_new(ds,
