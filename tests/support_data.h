@@ -1,4 +1,4 @@
-/* Small datasets on disk, for the tests of data/: written into the test's own fresh folder. */
+/* Small datasets on disk, for the tests of data/: written into the working folder. */
 #ifndef WF_TESTS_SUPPORT_DATA_H
 #define WF_TESTS_SUPPORT_DATA_H
 

@@ -18,6 +18,7 @@
 #include "files.h"
 #include "image/raster.h"
 #include "ops/build.h"
+#include "support_scratch.h"
 
 /* --- a little data: bright squares on noise --- */
 
@@ -39,7 +40,8 @@ static void write_picture(const char *path, int channels, const uint8_t *pixels)
 
 int support_training_data(void **state)
 {
-    if (mkdir("set", 0777) != 0 || mkdir("set/images", 0777) != 0 || mkdir("set/masks", 0777) != 0)
+    if (support_scratch_enter(state) != 0 || mkdir("set", 0777) != 0 ||
+        mkdir("set/images", 0777) != 0 || mkdir("set/masks", 0777) != 0)
         return -1;
     static uint8_t image[HEIGHT * WIDTH * CHANNELS], mask[HEIGHT * WIDTH];
     for (int i = 0; i < IMAGES; i++) {

@@ -40,7 +40,7 @@ struct support_training {
     struct wf_trainer_result result;
 };
 
-/* Writes the pictures into the working folder; a group's set-up. */
+/* Writes the pictures into a folder of support_scratch_enter(); a group's set-up. */
 int support_training_data(void **state);
 void support_train(struct support_training *j);
 /* The largest norm(a - b) / norm(b) of all tensors of two checkpoints. */

@@ -16,6 +16,7 @@
 #include "models/model.h"
 #include "ops/build.h"
 #include "plan/mesh.h"
+#include "support_scratch.h"
 
 /* --- a network on some mesh --- */
 
@@ -435,5 +436,5 @@ int main(void)
         cmocka_unit_test(full_disk__leaves_the_last_one_readable),
         cmocka_unit_test(sweep__takes_away_what_the_dead_left),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -12,6 +12,7 @@
 
 #include "data/inspect.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 /* What was read once comes from memory, in any window; numbers that are no bytes are read anew. */
 static void small_images__stay_in_memory_where_they_are_bytes(void **state)
@@ -309,5 +310,5 @@ int main(void)
         cmocka_unit_test(normal__of_a_large_image_comes_from_a_spread_of_windows),
         cmocka_unit_test(inspection__lists_sizes_and_what_is_rare),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

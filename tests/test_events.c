@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "files.h"
 #include "report/events.h"
+#include "support_scratch.h"
 
 static void crc__is_that_of_rfc_3720(void **state)
 {
@@ -97,5 +98,5 @@ int main(void)
         cmocka_unit_test(record__of_a_long_tag_has_two_byte_lengths),
         cmocka_unit_test(file__that_cannot_be_written_is_an_error),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

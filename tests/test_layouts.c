@@ -10,6 +10,7 @@
 
 #include "data/sampler.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 static void folder__reads_windows_of_image_and_mask(void **state)
 {
@@ -271,5 +272,5 @@ int main(void)
         cmocka_unit_test(refusals__name_the_file_and_the_fix),
 #endif
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support_scratch.h"
 #include "support_training.h"
 
 #define NEAR(a, b, most)                                                                           \
@@ -221,5 +222,5 @@ int main(void)
         cmocka_unit_test(rank_mean__differs_where_ranks_have_unequal_parts),
         cmocka_unit_test(skipping__ends_a_run_that_has_no_future),
     };
-    return cmocka_run_group_tests(tests, support_training_data, NULL);
+    return cmocka_run_group_tests(tests, support_training_data, support_scratch_leave);
 }

@@ -12,6 +12,7 @@
 
 #include "data/loader.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 static struct wf_dataset *make_set(const char *path, int count, const int64_t extent[WF_AXES],
                                    int channels, int classes)
@@ -459,5 +460,5 @@ int main(void)
         cmocka_unit_test(labels__that_are_no_class_are_refused_with_their_place),
         cmocka_unit_test(sizes__that_do_not_fit_the_crop_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -9,6 +9,7 @@
 
 #include "files.h"
 #include "image/npy.h"
+#include "support_scratch.h"
 
 /* A version 1.0 file in memory, exactly as long as it says. */
 static unsigned char *compose(const char *header, const void *data, size_t bytes, size_t *size)
@@ -413,5 +414,5 @@ int main(void)
         cmocka_unit_test(a_failing_write__leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(writing__what_numpy_has_not_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "ops/op.h"
+#include "support_scratch.h"
 #include "train/color.h"
 #include "train/predict.h"
 
@@ -437,5 +438,5 @@ int main(void)
         cmocka_unit_test(failures__leave_no_file),
         cmocka_unit_test(pictures__are_as_the_dataset_sees_them),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

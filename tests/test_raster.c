@@ -12,6 +12,7 @@
 #include "files.h"
 #include "image/npy.h"
 #include "image/raster_format.h"
+#include "support_scratch.h"
 
 #ifdef WF_HAVE_ZLIB
 #include <zlib.h>
@@ -528,5 +529,5 @@ int main(void)
         cmocka_unit_test(nii_gz__with_a_wrong_byte_fails_its_checksum),
 #endif
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "files.h"
 #include "image/raster_format.h"
+#include "support_scratch.h"
 
 #define FOLDER WF_TEST_SOURCE_DIR "/tests/fixtures/image/"
 
@@ -429,5 +430,5 @@ int main(void)
         cmocka_unit_test(full_disk__leaves_nothing_behind),
         cmocka_unit_test(giving_up__keeps_what_had_the_name),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -14,6 +14,7 @@
 #include "files.h"
 #include "report/html.h"
 #include "report/report.h"
+#include "support_scratch.h"
 
 static void put(const char *path, const void *data, size_t bytes)
 {
@@ -467,5 +468,5 @@ int main(void)
         cmocka_unit_test(base64__is_that_of_rfc_4648),
         cmocka_unit_test(utf8__is_told_from_what_only_looks_like_it),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -11,6 +11,7 @@
 
 #include "ckpt/safetensors.h"
 #include "files.h"
+#include "support_scratch.h"
 
 /* A file in memory that is exactly as long as it says. */
 static unsigned char *compose(const char *header, size_t header_bytes, size_t data_bytes,
@@ -496,5 +497,5 @@ int main(void)
         cmocka_unit_test(a_failing_write__leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(writing__where_one_cannot_says_so),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

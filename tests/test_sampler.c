@@ -11,6 +11,7 @@
 
 #include "data/loader.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 static void order__takes_each_item_once_for_50_epochs(void **state)
 {
@@ -266,5 +267,5 @@ int main(void)
         cmocka_unit_test(loader__takes_each_sample_once_in_an_epoch),
         cmocka_unit_test(loader__validation_counts_each_pixel_once),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

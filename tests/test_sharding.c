@@ -17,13 +17,15 @@
 #include "ops/build.h"
 #include "plan/plan.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 enum { EPOCHS = 50, SAMPLES = 23, BATCH = 5, SIDE = 3, RANKS = 4 };
 
 /* Picture k has the value k everywhere. */
 static int make_set(void **state)
 {
-    (void)state;
+    if (support_scratch_enter(state) != 0)
+        return -1;
     support_folder("set/images");
     support_folder("set/masks");
     for (int k = 0; k < SAMPLES; k++) {
@@ -133,5 +135,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(epochs__take_each_sample_once_in_one_order_on_any_number_of_ranks),
     };
-    return cmocka_run_group_tests(tests, make_set, NULL);
+    return cmocka_run_group_tests(tests, make_set, support_scratch_leave);
 }

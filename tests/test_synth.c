@@ -14,6 +14,7 @@
 #include "data/synth.h"
 #include "files.h"
 #include "support_data.h"
+#include "support_scratch.h"
 
 /* A part of an image of a set, drawn at once. */
 static void draw(const struct wf_synth_kind *kind, const struct wf_synth_options *o,
@@ -298,5 +299,5 @@ int main(void)
         cmocka_unit_test(large__images_are_tiled_and_volumes_stacks),
 #endif
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support_scratch.h"
 #include "support_training.h"
 
 /* --- tests --- */
@@ -151,5 +152,5 @@ int main(void)
         cmocka_unit_test(early_stop__ends_when_nothing_gets_better),
         cmocka_unit_test(saves__come_as_often_as_asked),
     };
-    return cmocka_run_group_tests(tests, support_training_data, NULL);
+    return cmocka_run_group_tests(tests, support_training_data, support_scratch_leave);
 }
