@@ -199,7 +199,8 @@ bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err)
     return ok;
 }
 
-int64_t wf_feed_batch(const struct wf_feed *feed)
+/* Samples of a training batch: as the options say, but at most an epoch's. */
+static int64_t batch_of(const struct wf_feed *feed)
 {
     const struct wf_options *const o = feed->cli->options;
     return wf_min(wf_job_batch(o), feed->parts[WF_PART_TRAIN] * wf_options_int(o, "data.repeat"));
@@ -209,7 +210,7 @@ void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files)
 {
     const int dims = feed->info->dims;
     files->count = 2 + dims;
-    files->size[0] = wf_feed_batch(feed);
+    files->size[0] = batch_of(feed);
     files->size[1] = feed->info->channels;
     for (int i = 0; i < dims; i++)
         files->size[2 + i] = feed->crop[WF_C - dims + i];

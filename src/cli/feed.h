@@ -36,8 +36,6 @@ void wf_feed_release(struct wf_feed *feed);
 /* From the training part; a checkpoint has its own. */
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
 
-/* Samples of a training batch: as the options say, but at most an epoch's. */
-int64_t wf_feed_batch(const struct wf_feed *feed);
 /* The training batch as N, C, spatial. */
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);
 /* The shape that validation runs on, by train.validate_on and the mesh. */

@@ -92,8 +92,6 @@ struct wf_network wf_job_network(const struct wf_job *job);
 
 /* Fills mesh, ranks and threads; the graph is there (job_mesh.c). */
 [[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
-/* What a mesh for this job is chosen by. */
-struct wf_choose wf_job_choose(const struct wf_job *job);
 
 /* Refuses a scheme of this job that memory.limit has no room for, and says what would have. */
 [[nodiscard]] bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,

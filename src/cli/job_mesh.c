@@ -67,11 +67,22 @@ static void find_threads(struct wf_job *job)
     job->threads = threads ? (int)threads : share > 1 ? share : 1;
 }
 
+/* What a mesh for this job is chosen by. */
+static struct wf_choose choose_by(const struct wf_job *job)
+{
+    const size_t params = wf_plan_weight_count(job->graph);
+    return (struct wf_choose){ .ranks = job->ranks,
+                               .limit = (size_t)wf_options_int(job->cli->options, "memory.limit"),
+                               .more = wf_job_optim_bytes(job, params) +
+                                       wf_cli_workspace(job->cli->options, job->device) +
+                                       job->files.beside };
+}
+
 /* By the cost model, for a number of ranks that somebody gave. */
 static bool choose_mesh(struct wf_job *job, struct wf_err *err)
 {
     const struct wf_plan_options options = wf_job_plan_options(job);
-    const struct wf_choose ask = wf_job_choose(job);
+    const struct wf_choose ask = choose_by(job);
     struct wf_choice choice;
     if (!wf_mesh_choose(job->graph, &options, &ask, &choice, err))
         return false;
@@ -88,20 +99,10 @@ static bool choose_mesh(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
-struct wf_choose wf_job_choose(const struct wf_job *job)
-{
-    const size_t params = wf_plan_weight_count(job->graph);
-    return (struct wf_choose){ .ranks = job->ranks,
-                               .limit = (size_t)wf_options_int(job->cli->options, "memory.limit"),
-                               .more = wf_job_optim_bytes(job, params) +
-                                       wf_cli_workspace(job->cli->options, job->device) +
-                                       job->files.beside };
-}
-
 bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,
                         struct wf_err *err)
 {
-    const struct wf_choose ask = wf_job_choose(job);
+    const struct wf_choose ask = choose_by(job);
     if (!ask.limit || scheme->bytes <= ask.limit)
         return true;
     struct wf_arena *const arena = &job->cli->arena;

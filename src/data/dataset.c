@@ -108,11 +108,6 @@ int wf_image_channels(const struct wf_raster_info *info)
     return info->channels - alpha;
 }
 
-int wf_mask_channels(const struct wf_raster_info *info, bool by_color)
-{
-    return info->channels >= 3 || (by_color && info->colors > 0) ? 3 : 1;
-}
-
 static void note_alpha(struct wf_dataset *ds, const struct wf_raster_info *info, bool *noted)
 {
     if (*noted || info->colors > 0 || wf_image_channels(info) == info->channels)
@@ -165,7 +160,7 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
     const struct wf_raster_info *const info = wf_raster_info(r);
     const int64_t *const image = e->sample.extent;
     const int64_t own[WF_AXES] = { 1, info->depth, info->height, info->width, info->channels };
-    e->mask_channels = wf_mask_channels(info, false);
+    e->mask_channels = info->channels >= 3 ? 3 : 1;
     if (own[WF_D] != image[WF_D] || own[WF_H] != image[WF_H] || own[WF_W] != image[WF_W])
         wf_dataset_problem(ds, e,
                            "mask '%s' is %s, but image '%s' is %s: scale the mask to "

@@ -123,9 +123,8 @@ void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, cons
                   int32_t *labels, int64_t *bad);
 const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *raw);
 
-/* Channels that are read of an image (a palette's colours, no alpha), and of a mask. */
+/* Channels that are read of an image (a palette's colours, no alpha). */
 int wf_image_channels(const struct wf_raster_info *info);
-int wf_mask_channels(const struct wf_raster_info *info, bool by_color);
 
 /* Windows spread over an image, in reading order: pieces that cover it where `budget` pixels suffice for
  * that, otherwise small ones in the middle of equal parts. None has more than `most` pixels. */

@@ -65,7 +65,6 @@ struct wf_raster_geo {
 };
 
 enum { WF_RASTER_GEO_TAGS = 6 };
-extern const uint32_t wf_raster_geo_tags[WF_RASTER_GEO_TAGS];
 
 struct wf_raster_place {
     double x, y; /* pixels per unit; 0: unknown */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint32_t wf_raster_geo_tags[WF_RASTER_GEO_TAGS] = {
+static const uint32_t geo_tags[WF_RASTER_GEO_TAGS] = {
     33550, /* ModelPixelScale */
     33922, /* ModelTiepoint */
     34264, /* ModelTransformation */
@@ -176,7 +176,7 @@ static bool take_geo(const struct wf_tiff *t, struct wf_err *err)
 {
     struct wf_raster_place *place = &t->raster->place;
     for (int i = 0; i < WF_RASTER_GEO_TAGS; i++) {
-        const TIFFField *field = TIFFFindField(t->tif, wf_raster_geo_tags[i], TIFF_ANY);
+        const TIFFField *field = TIFFFindField(t->tif, geo_tags[i], TIFF_ANY);
         if (!field || !TIFFFieldPassCount(field) || TIFFFieldReadCount(field) != TIFF_VARIABLE2)
             continue;
         uint32_t count = 0;
@@ -186,14 +186,14 @@ static bool take_geo(const struct wf_tiff *t, struct wf_err *err)
                             : type == TIFF_SHORT ? 2
                             : type == TIFF_ASCII ? 1
                                                  : 0;
-        if (!size || !TIFFGetField(t->tif, wf_raster_geo_tags[i], &count, &data) || !count || !data)
+        if (!size || !TIFFGetField(t->tif, geo_tags[i], &count, &data) || !count || !data)
             continue;
         void *copy = malloc(count * size);
         if (!copy)
             return wf_raster_no_memory(t->raster, err);
         memcpy(copy, data, count * size);
         place->geo[place->geo_count++] = (struct wf_raster_geo){
-            .tag = wf_raster_geo_tags[i],
+            .tag = geo_tags[i],
             .type = type == TIFF_DOUBLE  ? WF_GEO_DOUBLE
                     : type == TIFF_SHORT ? WF_GEO_SHORT
                                          : WF_GEO_TEXT,

@@ -48,7 +48,6 @@ struct wf_optim {
 struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule);
 extern const char *const wf_optim_names[]; /* by rule; ends with NULL */
 bool wf_optim_parse(const char *name, enum wf_optim_rule *rule);
-int wf_optim_states(const struct wf_optim_options *options); /* arrays of state */
 /* Bytes that `count` elements need: part of what a plan says. */
 size_t wf_optim_bytes(const struct wf_optim_options *options, size_t count);
 

@@ -49,7 +49,8 @@ bool wf_html_read(struct wf_html *h, const char *name, size_t most, struct wf_bu
     return ok;
 }
 
-const char *wf_html_duration(struct wf_page *p, double seconds)
+/* Seconds as "2 h 14 min". */
+static const char *duration(struct wf_page *p, double seconds)
 {
     if (!(seconds >= 0 && seconds < 1e12))
         return "–";
@@ -65,7 +66,8 @@ const char *wf_html_duration(struct wf_page *p, double seconds)
                            minutes / 60 % 24);
 }
 
-double wf_html_seconds(const struct wf_runlog *log)
+/* What the run took, by its steps; NaN when they do not say. */
+static double seconds_of(const struct wf_runlog *log)
 {
     const double said = wf_log_number(log->end, "seconds");
     if (said > 0)
@@ -248,7 +250,7 @@ static void write_cost_tiles(struct wf_html *h)
     const int64_t steps = log->n_steps ? log->steps[log->n_steps - 1].step : 0;
     const char *const done = wf_arena_printf(&p->arena, "%s steps, %zu epochs",
                                              wf_text_count(&p->arena, steps), log->n_epochs);
-    write_tile(p, "Training time", wf_html_duration(p, wf_html_seconds(log)), done);
+    write_tile(p, "Training time", duration(p, seconds_of(log)), done);
     double rate = wf_log_number(log->end, "mpx_per_s");
     if (isnan(rate))
         rate = median_rate(&p->arena, log);

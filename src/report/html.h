@@ -33,9 +33,4 @@ void wf_html_timeline(struct wf_html *h);  /* within the section on time */
  * named so that it might lie outside of the folder. */
 bool wf_html_read(struct wf_html *h, const char *name, size_t most, struct wf_buffer *out);
 
-/* Seconds as "2 h 14 min". */
-const char *wf_html_duration(struct wf_page *p, double seconds);
-/* What the run took, by its steps; NaN when they do not say. */
-double wf_html_seconds(const struct wf_runlog *log);
-
 #endif

@@ -21,7 +21,8 @@ struct predictor {
     uint16_t *labels;
 };
 
-int wf_predicts_labels(enum wf_predicts predicts, int64_t channels)
+/* How many classes there are for so many channels of logits. */
+static int count_labels(enum wf_predicts predicts, int64_t channels)
 {
     return predicts == WF_PREDICTS_NUMBERS ? 0 : channels == 1 ? 2 : (int)channels;
 }
@@ -247,7 +248,7 @@ static struct wf_mosaic_options mosaic_options(const struct predictor *d)
     const struct wf_prediction *const p = d->p;
     struct wf_mosaic_options o = {
         .shape = p->logits->shape,
-        .labels = wf_predicts_labels(p->predicts, p->logits->shape.at[WF_C]),
+        .labels = count_labels(p->predicts, p->logits->shape.at[WF_C]),
         .classes = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->classes,
         .values = p->values,
         .overlay = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->overlay,

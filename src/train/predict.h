@@ -47,9 +47,6 @@ struct wf_predicted {
     float *probabilities;    /* a classifier's, in the arena */
 };
 
-/* How many classes there are for so many channels of logits. */
-int wf_predicts_labels(enum wf_predicts predicts, int64_t channels);
-
 /* Collective. */
 [[nodiscard]] bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p,
                               struct wf_comm *comm, struct wf_predicted *result,

@@ -78,7 +78,8 @@ struct wf_run *wf_validator_own_run(const struct wf_validator *v)
     return v->run;
 }
 
-void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from)
+/* All weights and states by name; both runs have them whole and share their device. */
+static void copy_weights(struct wf_run *to, const struct wf_run *from)
 {
     const struct wf_graph *const g = wf_run_plan(to)->scheme->graph;
     const struct wf_graph *const other = wf_run_plan(from)->scheme->graph;
@@ -300,7 +301,7 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
     memset(v->tallies, 0, tallies * sizeof *v->tallies);
     memset(v->weights, 0, batches * sizeof *v->weights);
     if (source)
-        wf_run_copy_weights(v->run, source);
+        copy_weights(v->run, source);
     if (!go_over(v, err) || !wf_metrics_sum(&v->metrics, v->options.comm, err) ||
         !sum_counts(v->options.comm, v->tallies, tallies, err) ||
         !sum_counts(v->options.comm, v->weights, batches, err))

@@ -71,7 +71,4 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
  * that another rank owns too (axes that are not cut). */
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value);
 
-/* Copies all weights and states by name; both runs have them whole and share their device. */
-void wf_run_copy_weights(struct wf_run *to, const struct wf_run *from);
-
 #endif
