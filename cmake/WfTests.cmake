@@ -5,6 +5,7 @@
 #   tests/support*.c       linked to each of them
 #   tests/cli/NAME.sh      bash, given WIDEFIELD, WORKDIR, SOURCE_DIR -> test cli.NAME
 #   examples/NAME.c        program on the public header only       -> test example.NAME
+#   bench/NAME.c           program, built to be run by hand        -> build/bench/NAME
 #   fuzz/fuzz_NAME.c       run over fuzz/corpus/NAME/              -> test fuzz.NAME
 if(NOT WF_TESTS)
     return()
@@ -119,6 +120,17 @@ foreach(source ${sources})
     target_link_libraries(example_${name} PRIVATE wf_flags libwidefield_static)
     wf_add_test(example.${name} 1 $<TARGET_FILE:example_${name}>)
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
+endforeach()
+
+# --- bench/*.c ------------------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(bench_${name} ${source})
+    set_target_properties(bench_${name} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+    target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(bench_${name} PRIVATE wf_flags wf_deps libwidefield_static)
 endforeach()
 
 # --- fuzz/fuzz_*.c --------------------------------------------------------------------
