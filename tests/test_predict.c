@@ -421,6 +421,10 @@ static void pictures__are_as_the_dataset_sees_them(void **state)
         assert_true(pixels[2 * i] == want && pixels[2 * i + 1] == want);
     }
     wf_picture_close(p);
+    assert_null(wf_picture_open("case_0000.npy", 3, &err));
+    assert_string_equal(err.text,
+                        "'case_0000.npy' has 2 channels, but the network takes 3: there is "
+                        "no 'case_0002.npy'");
     assert_string_equal(wf_picture_stem(&arena, "a/b/case_0000.nii.gz"), "case");
     assert_string_equal(wf_picture_stem(&arena, "x.y.tif"), "x.y");
     wf_arena_release(&arena);

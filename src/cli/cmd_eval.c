@@ -70,6 +70,34 @@ static bool find_part(const struct wf_cli *cli, enum wf_part *part, struct wf_er
            wf_err_set(err, WF_ERR_USAGE, "option '--part': '%s' is not train, valid or all", given);
 }
 
+/* Colours are numbered as they are found, so another set of them is another set of labels: refused.
+ * Values keep their meaning, and a set may lack some: said. */
+static bool compare_classes(const struct eval *e, struct wf_err *err)
+{
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
+    const struct wf_dataset_info *const data = e->feed->info;
+    if (info->classes == 0)
+        return true;
+    for (int c = 0; data->codes == WF_CODES_COLORS && c < data->n_classes; c++) {
+        const char *const there = c < info->classes ? info->class_names[c] : "missing";
+        if (strcmp(data->classes[c].name, there) != 0)
+            return wf_err_set(err, WF_ERR_INPUT,
+                              "class %d of '%s' is %s, but %s where '%s' was trained: list the "
+                              "colours in '%s/classes.txt' with the names and in the order of the "
+                              "training data",
+                              c, data->path, data->classes[c].name, there,
+                              wf_checkpoint_path(e->checkpoint), data->path);
+    }
+    const int found = data->n_classes;
+    char unnamed[32];
+    (void)snprintf(unnamed, sizeof unnamed, "class %d", found);
+    if (e->cli->speaks && found < info->classes && strcmp(info->class_names[found], unnamed) != 0)
+        wf_log(&e->cli->log, WF_LOG_WARN,
+               "'%s' has labels of %d classes, '%s' was trained on more, such as '%s'", data->path,
+               found, wf_checkpoint_path(e->checkpoint), info->class_names[found]);
+    return true;
+}
+
 /* The network is the checkpoint's, the data another: its normalisation stays that of the training. */
 static bool prepare(struct eval *e, const char *path, struct wf_err *err)
 {
@@ -87,6 +115,8 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
         return wf_err_set(
             err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
             wf_checkpoint_path(e->checkpoint), info->channels, path, e->feed->info->channels);
+    if (!compare_classes(e, err))
+        return false;
     e->feed->normal.channels = info->channels;
     memcpy(e->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
     memcpy(e->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);

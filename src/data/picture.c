@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "data/dataset_inside.h"
 
@@ -58,7 +59,12 @@ static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *er
             number[2] = (char)('0' + c / 10 % 10);
             number[1] = (char)('0' + c / 100);
             number[3] = (char)('0' + c % 10);
-            ok = add_file(p, path, err);
+            ok = access(path, F_OK) == 0
+                     ? add_file(p, path, err)
+                     : wf_err_set(err, WF_ERR_INPUT,
+                                  "'%s' has %" PRId64 " channels, but the network takes %" PRId64
+                                  ": there is no '%s'",
+                                  p->path, c, channels, path);
         }
         p->shape.at[WF_C] = p->n_files;
     }

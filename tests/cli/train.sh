@@ -186,3 +186,19 @@ refused 2 eval one -- "CKPT DATA"
 refused 2 eval one set --part some -- "--part"
 refused 1 eval one nowhere -- "nowhere"
 refused 1 eval set/images/s00.png set -- "s00.png"
+# Colours are numbered as they are found: another set of them is not scored as if it were the same.
+python3 - <<'PYTHON'
+import os
+from pictures import write_png
+red, green, blue = b"\xff\0\0", b"\0\xff\0", b"\0\0\xff"
+for name, colors in ("rgb", (red, green, blue)), ("rg", (red, green, red)):
+    os.makedirs(name + "/images")
+    os.makedirs(name + "/masks")
+    for i in range(2):
+        write_png(f"{name}/images/{i}.png", 24, 24, 3, bytes(range(192)) * 9)
+        write_png(f"{name}/masks/{i}.png", 24, 24, 3, b"".join(c * 192 for c in colors))
+PYTHON
+expect 0 train model.name=unet model.base=2 model.depth=1 model.in=3 model.classes=4 data.path=rgb \
+    data.validation=0 --out tinted --quiet
+expect 0 eval tinted rgb
+refused 1 eval tinted rg -- "class 0 of 'rg' is #00ff00, but #0000ff where" "rg/classes.txt"
