@@ -173,9 +173,11 @@ bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path, en
             "'%s' has images but no labels: put a mask beside each image, in masks/ or "
             "as NAME_masks.*",
             path);
-    if (!settle_model(feed, err) || !find_crop(feed, part, err))
-        return false;
     find_parts(feed);
+    /* A part may be empty: training goes on without validation. */
+    if (!settle_model(feed, err) ||
+        !find_crop(feed, feed->parts[part] > 0 ? part : WF_PART_TRAIN, err))
+        return false;
     name_classes(feed);
     return true;
 }

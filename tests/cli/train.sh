@@ -186,7 +186,8 @@ refused 2 eval one -- "CKPT DATA"
 refused 2 eval one set --part some -- "--part"
 refused 1 eval one nowhere -- "nowhere"
 refused 1 eval set/images/s00.png set -- "s00.png"
-# Colours are numbered as they are found: another set of them is not scored as if it were the same.
+# Whole images without validation; and colours are numbered as they are found: another set of them is not
+# scored as if it were the same.
 python3 - <<'PYTHON'
 import os
 from pictures import write_png
@@ -200,5 +201,7 @@ for name, colors in ("rgb", (red, green, blue)), ("rg", (red, green, red)):
 PYTHON
 expect 0 train model.name=unet model.base=2 model.depth=1 model.in=3 model.classes=4 data.path=rgb \
     data.validation=0 --out tinted --quiet
+[ -s tinted/report.html ] || fail "no report without validation"
+refused 1 eval tinted rgb --part valid -- "use --part all"
 expect 0 eval tinted rgb
 refused 1 eval tinted rg -- "class 0 of 'rg' is #00ff00, but #0000ff where" "rg/classes.txt"
