@@ -263,6 +263,12 @@ static void log__without_events_gives_a_report(void **state)
     assert_says(page, "No validation has been done yet");
     assert_says(page, "The log has no times");
     free(page);
+    run_of("empty", START "{\"event\":\"step\",\"step\":1,\"loss\":2}\n"
+                          "{\"event\":\"epoch\",\"epoch\":1,\"step\":1,\"train_loss\":2}\n");
+    page = report_of("empty"); /* the key of a curve that is not there is not shown */
+    assert_says(page, "training</span>");
+    assert_silent(page, "validation</span>");
+    free(page);
 }
 
 static void steps__done_again_after_a_resume_replace_the_old(void **state)

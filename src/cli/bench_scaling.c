@@ -132,12 +132,16 @@ static bool measure(struct contest *c, int kind, int i, struct wf_err *err)
     const int first = c->results.points[kind][0].ranks;
     p->batch = kind == WF_SCALING_WEAK ? c->batch * p->ranks / first : c->batch;
     p->train_loss = p->mean_iou = (double)NAN;
+    const char *const name =
+        wf_arena_printf(&cli->arena, "%s-%d", wf_scaling_names[kind], p->ranks);
     if (p->batch < p->ranks) {
+        wf_log(&cli->log, WF_LOG_WARN,
+               "%s is left out: a batch of %" PRId64 " has nothing for each of %d ranks: take a "
+               "larger one",
+               name, p->batch, p->ranks);
         p->batch = 0;
         return true;
     }
-    const char *const name =
-        wf_arena_printf(&cli->arena, "%s-%d", wf_scaling_names[kind], p->ranks);
     if (!set_number(cli, "mesh.data", p->ranks, err) || !time_point(c, err))
         return wf_err_wrap(err, "%s", name);
     p->efficiency = p->rate / c->results.points[kind][0].rate * first / p->ranks;

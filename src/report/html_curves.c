@@ -74,6 +74,14 @@ static struct wf_series as_faint(struct wf_series s, const char *name)
 
 /* --- curves --- */
 
+static bool has_any(const double *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(y[i]))
+            return true;
+    return false;
+}
+
 static bool write_loss(struct wf_html *h, const struct columns *c)
 {
     const struct wf_runlog *const log = c->log;
@@ -85,17 +93,11 @@ static bool write_loss(struct wf_html *h, const struct columns *c)
         by_step(c, "training", 1, smooth),
         by_epoch(c, "validation", 2, val),
     };
-    return wf_chart_write(
-        &h->page, &(struct wf_chart){
-                      .title = "Loss", .series = series, .n_series = 3, .logarithmic = true });
-}
-
-static bool has_any(const double *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(y[i]))
-            return true;
-    return false;
+    return wf_chart_write(&h->page,
+                          &(struct wf_chart){ .title = "Loss",
+                                              .series = series,
+                                              .n_series = has_any(val, log->n_epochs) ? 3 : 2,
+                                              .logarithmic = true });
 }
 
 static bool write_scores(struct wf_html *h, const struct columns *c)

@@ -71,5 +71,7 @@ expect 0 data synth discs --count 24 --out set --quiet
 expect 0 bench "${small[@]}" data.path=set data.crop=16,16 train.batch=4 train.epochs=1 --scaling 1,2 --out trained
 prints "train loss" "strong"
 [ -s trained/weak-2/checkpoints/last.safetensors ] || fail "nothing was trained"
+expect 0 bench model.name=unet model.base=2 model.depth=1 data.size=1,3,16,16 --scaling 1,2 --steps 1
+says "strong-2 is left out: a batch of 1"
 refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1,x -- "1,2,4"
 refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1 --out no -- "data.path"
