@@ -1,15 +1,6 @@
 # Classifiers: shapes and class folders, from files to scores, confusion and report; the same on any mesh.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
-last_line() {
-    tail -n 1 out >last
-    python3 - "$1" <<'PYTHON' || fail "not true of the last line: $1"
-import json, sys
-j = json.load(open("last"))
-sys.exit(0 if eval(sys.argv[1]) else 1)
-PYTHON
-}
-
 expect 0 data synth shapes --out shapes --count 600 --json
 json 'j["kind"] == "shapes" and j["count"] == 600 and j["size"] == [32, 32] and j["classes"] == 10'
 expect 0 data inspect shapes --json

@@ -52,8 +52,7 @@ refused() {
 
 # json EXPRESSION: stdout is exactly one JSON value j, and the Python expression is true of it.
 json() {
-    python3 -m json.tool <out >/dev/null || fail "stdout is not JSON"
-    python3 - "$1" <<'PYTHON' || fail "not true of the JSON: $1"
+    python3 -S - "$1" <<'PYTHON' || fail "not true of the JSON: $1"
 import json, sys
 with open("out") as file:
     text = file.read()
@@ -62,3 +61,46 @@ j = json.loads(text)
 sys.exit(0 if eval(sys.argv[1]) else 1)
 PYTHON
 }
+
+# last_line EXPRESSION: the last line of stdout is JSON j, and the expression is true of it.
+last_line() {
+    tail -n 1 out >line
+    python3 -S -c 'import json, sys; j = json.load(open("line")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" ||
+        fail "not true of the last line: $1"
+}
+
+# events EXPRESSION RUN: of the lines of log.jsonl as list e, and of the steps among them as s.
+events() {
+    python3 -S -c 'import json, sys
+e = [json.loads(line) for line in open(sys.argv[2] + "/log.jsonl")]
+s = [x for x in e if x["event"] == "step"]
+sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" "$2" || fail "not true of $2/log.jsonl: $1"
+}
+
+# appears TEXT FILE: waits until a line holds it; for what runs in the background.
+appears() {
+    local at=$SECONDS
+    until grep -qsF -- "$1" "$2"; do
+        [ $((SECONDS - at)) -le 60 ] || fail "no '$1' in '$2' after a minute"
+        sleep 0.1
+    done
+}
+
+# compare_weights RUN RUN: prints "same" when the tensors of their last checkpoints (weights, states and
+# optimiser) are equal to the bit, otherwise "other".
+compare_weights() {
+    python3 -S - "$1" "$2" <<'PYTHON' || fail "no checkpoints of '$1' and '$2' to compare"
+import json, sys
+def tensors(run):
+    with open(run + "/checkpoints/last.safetensors", "rb") as file:
+        raw = file.read()
+    size = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + size])
+    data = raw[8 + size:]
+    assert len(head) > 1, "tensors"
+    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in head.items() if k != "__metadata__"}
+print("same" if tensors(sys.argv[1]) == tensors(sys.argv[2]) else "other")
+PYTHON
+}
+same_weights() { [ "$(compare_weights "$1" "$2")" = same ] || fail "the weights of '$1' and '$2' differ"; }
+other_weights() { [ "$(compare_weights "$1" "$2")" = other ] || fail "the weights of '$1' and '$2' do not differ"; }

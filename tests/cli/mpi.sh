@@ -123,10 +123,7 @@ expect 0 data synth nuclei --out many --count 4 --size 200x200 --quiet
 "${launcher[@]}" -n 3 "$wf" train model.name=unet model.base=4 data.path=many train.epochs=1000 \
     train.validate_every=1000 --mesh space=3x1 --out killed --quiet >out 2>err &
 job=$!
-for _ in $(seq 300); do
-    [ ! -s killed/log.jsonl ] || break
-    sleep 0.1
-done
+appears '"event":"step"' killed/log.jsonl
 victim=$(pgrep -P "$(pgrep -P "$job" -x orted || echo "$job")" -n -x widefield || pgrep -P "$job" -n || true)
 [ -n "$victim" ] || fail "no rank to kill"
 at=$SECONDS

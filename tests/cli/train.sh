@@ -8,30 +8,6 @@ data: { path: set, crop: [32, 32], augment: [flip, rot90], validation: 0.25, rep
 train: { epochs: 3, batch: 2, lr: 1e-2, samples: 2 }
 YAML
 
-# last_line: the last line of stdout is JSON j, and the expression is true of it
-last_line() {
-    tail -n 1 out >line
-    python3 -c 'import json, sys; j = json.load(open("line")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" ||
-        fail "not true of the last line: $1"
-}
-# events EXPRESSION RUN: of the lines of log.jsonl as list e
-events() {
-    python3 -c 'import json, sys
-e = [json.loads(line) for line in open(sys.argv[2] + "/log.jsonl")]
-sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" "$2" || fail "not true of $2/log.jsonl: $1"
-}
-# same RUN RUN: the tensors of their last checkpoints, byte for byte
-same() {
-    python3 - "$1" "$2" <<'PYTHON' || fail "the weights of '$1' and '$2' differ"
-import struct, sys
-def data(run):
-    with open(run + "/checkpoints/last.safetensors", "rb") as file:
-        raw = file.read()
-    return raw[8 + struct.unpack("<Q", raw[:8])[0]:]
-sys.exit(0 if data(sys.argv[1]) == data(sys.argv[2]) else 1)
-PYTHON
-}
-
 # --- the run folder ---
 expect 0 train a.yaml --out one --json
 last_line 'j["epochs"] == 3 and j["steps"] == 18 and j["loss"] < 0.6 and j["run"] == "one"'
@@ -48,7 +24,7 @@ events 'all(len(x["val"]["iou"]) == 2 and x["val"]["loss"] > 0 for x in e if x["
 events '(lambda s: len(s) == 2 and s[0]["mean_iou"] <= s[1]["mean_iou"])([x for x in e if x["event"] == "sample"])' one
 # its config says the same again, and its checkpoints are safetensors in PyTorch's layout
 expect 0 train one/config.yaml --out two --quiet
-same one two
+same_weights one two
 python3 - <<'PYTHON' || fail "the checkpoint is not as promised"
 import json
 from tensors import read_safetensors
@@ -75,10 +51,7 @@ for signal in TERM INT USR1 USR2; do
     rm -rf stopped
     "$wf" train a.yaml train.epochs=400 --out stopped >out 2>err &
     pid=$!
-    for _ in $(seq 600); do
-        grep -qs '"event":"step"' stopped/log.jsonl && break
-        sleep 0.1
-    done
+    appears '"event":"step"' stopped/log.jsonl
     kill -s $signal $pid
     got=0
     wait $pid || got=$?
@@ -88,9 +61,9 @@ for signal in TERM INT USR1 USR2; do
 done
 # without a config: that of the run; what is left of three epochs, if anything is
 expect 0 train --resume stopped train.epochs=3 --quiet --json
-python3 -c 'import json, sys; sys.exit(0 if json.load(open("out"))["steps"] > 18 else 1)' || same stopped one
+python3 -c 'import json, sys; sys.exit(0 if json.load(open("out"))["steps"] > 18 else 1)' || same_weights stopped one
 expect 0 train one/config.yaml --resume auto --out fresh --quiet # nothing to go on from is no error
-same fresh one
+same_weights fresh one
 
 # --- killed at random moments; tests/kill/run does it often ---
 WORKDIR=$PWD bash "$SOURCE_DIR/tests/kill/run" 3 space=2x1 >out 2>err || fail "tests/kill/run failed"
@@ -132,7 +105,7 @@ got=0
 says "cannot write" "File too large"
 cmp -s kept full/checkpoints/last.safetensors || fail "a full disk took the last checkpoint"
 expect 0 train --resume full train.epochs=3 --quiet
-same full one
+same_weights full one
 
 # --- names ---
 rm -rf runs
