@@ -79,6 +79,21 @@ static void accumulation__gives_the_numbers_of_the_larger_batch(void **state)
         }
 }
 
+/* Stopped behind update `stop` (between updates, never within one), and gone on with: the weights are
+ * those of `whole` to the bit. Returns the second part. */
+static struct support_training in_two_parts(const struct support_training *whole, int64_t stop)
+{
+    struct support_training first = *whole, second = *whole;
+    first.to = second.from = "first.safetensors";
+    first.stop_at = stop;
+    second.to = "second.safetensors";
+    support_train(&first);
+    assert_int_equal(first.result.at.step, stop);
+    support_train(&second);
+    assert_true(support_apart("second.safetensors", whole->to) == 0);
+    return second;
+}
+
 static void accumulation__goes_on_where_it_stopped(void **state)
 {
     struct support_training whole = { .mesh = "data=2",
@@ -90,14 +105,7 @@ static void accumulation__goes_on_where_it_stopped(void **state)
     support_train(&whole);
     assert_int_equal(whole.result.at.step, 2 * 2);
     for (int64_t stop = 1; stop < 4; stop++) {
-        struct support_training first = whole, second = whole;
-        first.to = second.from = "first.safetensors";
-        first.stop_at = stop;
-        second.to = "second.safetensors";
-        support_train(&first);
-        assert_int_equal(first.result.at.step, stop); /* between updates, never within one */
-        support_train(&second);
-        assert_true(support_apart("second.safetensors", "whole.safetensors") == 0);
+        (void)in_two_parts(&whole, stop);
     }
 }
 
@@ -115,13 +123,7 @@ static void schedules__go_on_where_they_stopped(void **state)
         };
         support_train(&whole);
         for (int64_t stop = 4; stop < 24; stop += 9) {
-            struct support_training first = whole, second = whole;
-            first.to = second.from = "first.safetensors";
-            first.stop_at = stop;
-            second.to = "second.safetensors";
-            support_train(&first);
-            support_train(&second);
-            assert_true(support_apart("second.safetensors", "whole.safetensors") == 0);
+            const struct support_training second = in_two_parts(&whole, stop);
             assert_memory_equal(&second.result.at.schedule, &whole.result.at.schedule,
                                 sizeof whole.result.at.schedule);
         }
@@ -151,13 +153,7 @@ static void f16__finds_its_scale_and_keeps_it_in_the_checkpoint(void **state)
     if (!(whole.last_loss < whole.first_loss))
         fail_msg("loss %g to %g", whole.first_loss, whole.last_loss);
     for (int64_t stop = 2; stop < 20; stop += 7) {
-        struct support_training first = whole, second = whole;
-        first.to = second.from = "first.safetensors";
-        first.stop_at = stop;
-        second.to = "second.safetensors";
-        support_train(&first);
-        support_train(&second);
-        assert_true(support_apart("second.safetensors", "whole.safetensors") == 0);
+        const struct support_training second = in_two_parts(&whole, stop);
         assert_true(second.result.at.loss_scale == at->loss_scale &&
                     second.result.at.skipped == at->skipped);
     }

@@ -9,6 +9,7 @@
 
 #include "files.h"
 #include "image/npy.h"
+#include "support_corpus.h"
 #include "support_scratch.h"
 
 /* A version 1.0 file in memory, exactly as long as it says. */
@@ -149,30 +150,18 @@ static void a_good_file__cut_anywhere_is_refused(void **state)
     free(file);
 }
 
+static bool reads(const char *path, struct wf_err *err)
+{
+    struct wf_npy a;
+    if (!wf_npy_open(&a, path, err))
+        return false;
+    wf_npy_close(&a);
+    return true;
+}
+
 static void corpus__good_is_read_and_lies_are_not(void **state)
 {
-    const char *folder = WF_TEST_SOURCE_DIR "/fuzz/corpus/npy";
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    int good = 0, lies = 0;
-    for (const struct dirent *at; (at = readdir(dir));) {
-        const bool is_good = strncmp(at->d_name, "good-", 4) == 0;
-        if (!is_good && strncmp(at->d_name, "lie-", 4) != 0)
-            continue;
-        char path[4096];
-        (void)snprintf(path, sizeof path, "%s/%s", folder, at->d_name);
-        struct wf_err err = { 0 };
-        struct wf_npy a;
-        const bool ok = wf_npy_open(&a, path, &err);
-        if (ok != is_good)
-            fail_msg("%s: %s", at->d_name, err.text);
-        if (ok)
-            wf_npy_close(&a);
-        good += is_good;
-        lies += !is_good;
-    }
-    (void)closedir(dir);
-    assert_true(good >= 20 && lies >= 35);
+    support_check_corpus(WF_TEST_SOURCE_DIR "/fuzz/corpus/npy", reads, 20, 35);
 }
 
 /* All of a small file that must be good, as `as`. */

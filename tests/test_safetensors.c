@@ -11,6 +11,7 @@
 
 #include "ckpt/safetensors.h"
 #include "files.h"
+#include "support_corpus.h"
 #include "support_scratch.h"
 
 /* A file in memory that is exactly as long as it says. */
@@ -174,28 +175,16 @@ static void a_good_file__cut_anywhere_is_refused(void **state)
     free(file);
 }
 
+static bool reads(const char *path, struct wf_err *err)
+{
+    struct wf_safetensors *const s = wf_safetensors_open(path, err);
+    wf_safetensors_free(s);
+    return s != NULL;
+}
+
 static void corpus__good_is_read_and_lies_are_not(void **state)
 {
-    const char *folder = WF_TEST_SOURCE_DIR "/fuzz/corpus/safetensors";
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    int good = 0, lies = 0;
-    for (const struct dirent *at; (at = readdir(dir));) {
-        const bool is_good = strncmp(at->d_name, "good-", 4) == 0;
-        if (!is_good && strncmp(at->d_name, "lie-", 4) != 0)
-            continue;
-        char path[4096];
-        (void)snprintf(path, sizeof path, "%s/%s", folder, at->d_name);
-        struct wf_err err = { 0 };
-        struct wf_safetensors *s = wf_safetensors_open(path, &err);
-        if ((s != NULL) != is_good)
-            fail_msg("%s: %s", at->d_name, err.text);
-        wf_safetensors_free(s);
-        good += is_good;
-        lies += !is_good;
-    }
-    (void)closedir(dir);
-    assert_true(good >= 5 && lies >= 40);
+    support_check_corpus(WF_TEST_SOURCE_DIR "/fuzz/corpus/safetensors", reads, 5, 40);
 }
 
 static const void *give_floats(void *user, struct wf_err *err)

@@ -65,6 +65,22 @@ static void print_commands(FILE *out)
 
 /* --- bash --- */
 
+/* case lines 'COMMAND) words=FLAGS; verbs=VERBS'. */
+static void print_bash_commands(struct wf_arena *arena, FILE *out)
+{
+    for (const struct wf_command *const *c = wf_commands; *c; c++) {
+        (void)fprintf(out, "    %s) words='", (*c)->name);
+        print_flags(out, *c);
+        (void)fputs("'", out);
+        if (*wf_docs_verbs(arena, *c)) {
+            (void)fputs("; ((COMP_CWORD == 2)) && verbs='", out);
+            print_verbs(arena, out, *c);
+            (void)fputs("'", out);
+        }
+        (void)fputs(" ;;\n", out);
+    }
+}
+
 void wf_docs_bash(struct wf_arena *arena, FILE *out)
 {
     (void)fputs("# Completion of widefield for bash. Made by 'widefield config bash'; do not "
@@ -97,17 +113,7 @@ void wf_docs_bash(struct wf_arena *arena, FILE *out)
                 "    fi\n"
                 "    case ${COMP_WORDS[1]} in\n",
                 out);
-    for (const struct wf_command *const *c = wf_commands; *c; c++) {
-        (void)fprintf(out, "    %s) words='", (*c)->name);
-        print_flags(out, *c);
-        (void)fputs("'", out);
-        if (*wf_docs_verbs(arena, *c)) {
-            (void)fputs("; ((COMP_CWORD == 2)) && verbs='", out);
-            print_verbs(arena, out, *c);
-            (void)fputs("'", out);
-        }
-        (void)fputs(" ;;\n", out);
-    }
+    print_bash_commands(arena, out);
     (void)fputs("    help) verbs='", out);
     print_commands(out);
     (void)fputs("' ;;\n"
