@@ -211,7 +211,7 @@ static void limit__that_nothing_fits_into_is_refused_with_the_smallest_that_woul
     wf_graph_free(g);
 }
 
-/* Dearer and dearer: each limit costs at least what a larger one costs. */
+/* Dearer and dearer: each limit costs at least what a larger one costs, and the smallest costs more. */
 static void limit__costs_more_the_smaller_it_is(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void limit__costs_more_the_smaller_it_is(void **state)
     struct wf_graph *const g = build(&nets[0]);
     struct wf_scheme *const whole = scheme_of(g, "space=1", &wf_device_cpu, SIZE_MAX);
     const size_t weights = weights_of(whole), arena = whole->bytes - weights;
-    double before = 0;
+    double before = 0, first = 0;
     for (int percent = 100; percent >= 60; percent -= 10) {
         struct wf_scheme *const s =
             scheme_of(g, "space=1", &wf_device_cpu, weights + arena / 100 * (size_t)percent + 100);
@@ -227,9 +227,11 @@ static void limit__costs_more_the_smaller_it_is(void **state)
         assert_non_null(plan);
         assert_true(plan->seconds >= 0.999 * before);
         before = plan->seconds;
+        first = percent == 100 ? before : first;
         wf_plan_free(plan);
         wf_scheme_free(s);
     }
+    assert_true(before > 1.001 * first);
     wf_scheme_free(whole);
     wf_graph_free(g);
 }

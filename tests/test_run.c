@@ -1,10 +1,11 @@
 /*
  * The executor: a step takes no memory, uses what was planned, and repeats itself.
  *
- * malloc is counted by standing in front of the C library's (not under a sanitizer, which stands
+ * malloc and its kin are counted by standing in front of the C library's (not under a sanitizer, which stands
  * there itself). oneDNN keeps a few small books of its own while it runs a primitive; anything of a
  * tensor's size would be seen.
  */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,12 +29,48 @@
 enum { LARGE = 4096 };
 static size_t large_blocks; /* taken since the last look; read by one thread at rest */
 
-extern void *__libc_malloc(size_t bytes); /* NOLINT(bugprone-reserved-identifier): glibc's */
-void *malloc(size_t bytes)
+/* NOLINTBEGIN(bugprone-reserved-identifier): glibc's */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+static void count(size_t bytes)
 {
     if (bytes >= LARGE)
         __atomic_add_fetch(&large_blocks, 1, __ATOMIC_RELAXED);
+}
+
+void *malloc(size_t bytes)
+{
+    count(bytes);
     return __libc_malloc(bytes);
+}
+
+void *calloc(size_t number, size_t bytes)
+{
+    count(number * bytes);
+    return __libc_calloc(number, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    count(bytes);
+    return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    count(bytes);
+    return __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+    count(bytes);
+    *memory = __libc_memalign(alignment, bytes);
+    return *memory ? 0 : ENOMEM;
 }
 #endif
 
@@ -114,16 +151,23 @@ static void step__takes_no_memory(void **state)
     assert_true(wf_learner_step(&t.learner, t.run, &err)); /* threads start, pages come in */
     __atomic_store_n(&large_blocks, 0, __ATOMIC_RELAXED);
     void *volatile seen = malloc(LARGE);
+    seen = realloc(seen, (size_t)2 * LARGE);
     free(seen);
-    assert_int_equal(__atomic_exchange_n(&large_blocks, 0, __ATOMIC_RELAXED), 1);
+    seen = calloc(2, LARGE / 2);
+    free(seen);
+    seen = aligned_alloc(64, LARGE);
+    free(seen);
+    assert_int_equal(__atomic_exchange_n(&large_blocks, 0, __ATOMIC_RELAXED), 4);
     for (int i = 0; i < 3; i++)
         assert_true(wf_learner_step(&t.learner, t.run, &err));
     assert_int_equal(__atomic_load_n(&large_blocks, __ATOMIC_RELAXED), 0);
     trainee_free(&t);
+#else
+    skip();
 #endif
 }
 
-static void step__uses_the_bytes_that_were_planned(void **state)
+static void run__takes_the_bytes_that_were_planned(void **state)
 {
     (void)state;
     struct trainee t = trainee_new(WF_SGD);
@@ -247,7 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(step__takes_no_memory),
-        cmocka_unit_test(step__uses_the_bytes_that_were_planned),
+        cmocka_unit_test(run__takes_the_bytes_that_were_planned),
         cmocka_unit_test(step__lowers_the_loss_with_every_rule),
         cmocka_unit_test(step__gives_the_same_bits_twice),
         cmocka_unit_test(step__that_fails_on_one_rank_leaves_no_message_in_freed_memory),
