@@ -29,19 +29,6 @@ static bool mean(struct wf_comm *comm, double *value, struct wf_err *err)
     return ok;
 }
 
-static bool time_one(struct wf_once *once, double *seconds, double *waiting, struct wf_err *err)
-{
-    if (!wf_comm_barrier(once->comm, err))
-        return false;
-    const double start = wf_now();
-    if (!wf_once_step(once, err) || !wf_run_wait(once->run, err) ||
-        !wf_comm_barrier(once->comm, err))
-        return false;
-    *seconds = wf_now() - start;
-    *waiting = wf_run_times(once->run).comm;
-    return mean(once->comm, waiting, err);
-}
-
 static bool time_rounds(const struct overlap *o, struct wf_once once[ARMS], struct arm arms[ARMS],
                         struct wf_err *err)
 {
@@ -53,7 +40,8 @@ static bool time_rounds(const struct overlap *o, struct wf_once once[ARMS], stru
         for (int turn = 0; ok && turn < ARMS; turn++) {
             const int a = i % 2 ? ARMS - 1 - turn : turn; /* neither always comes first */
             double seconds, waiting;
-            ok = time_one(&once[a], &seconds, &waiting, err);
+            ok = wf_once_time(&once[a], &seconds, &waiting, err) &&
+                 mean(once[a].comm, &waiting, err);
             if (!ok || i < 0)
                 continue;
             rows[2 * a * n + i] = seconds;

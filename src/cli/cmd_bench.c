@@ -56,16 +56,13 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
 {
     const int64_t n = bench->steps;
     for (int64_t i = -bench->warmup; i < n; i++) {
-        if (!wf_comm_barrier(once->comm, err))
-            return false;
-        const double start = wf_now();
-        if (!wf_once_step(once, err) || !wf_run_wait(once->run, err) ||
-            !wf_comm_barrier(once->comm, err))
+        double seconds, waiting;
+        if (!wf_once_time(once, &seconds, &waiting, err))
             return false;
         if (i < 0)
             continue;
-        rows[i] = wf_now() - start;
-        rows[2 * n + i] = wf_run_times(once->run).comm;
+        rows[i] = seconds;
+        rows[2 * n + i] = waiting;
         rows[n + i] = rows[i] - rows[2 * n + i];
     }
     return true;

@@ -112,6 +112,19 @@ bool wf_once_step(struct wf_once *once, struct wf_err *err)
     return wf_learner_step(&once->learner, once->run, err);
 }
 
+bool wf_once_time(struct wf_once *once, double *seconds, double *waiting, struct wf_err *err)
+{
+    if (!wf_comm_barrier(once->comm, err))
+        return false;
+    const double start = wf_now();
+    if (!wf_once_step(once, err) || !wf_run_wait(once->run, err) ||
+        !wf_comm_barrier(once->comm, err))
+        return false;
+    *seconds = wf_now() - start;
+    *waiting = wf_run_times(once->run).comm;
+    return true;
+}
+
 bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err)
 {
     return wf_run_get_number(once->run, once->job->loss, loss, err);

@@ -39,6 +39,9 @@ struct wf_once {
                                      struct wf_err *err);
 /* Collective. Runs the plan and updates the weights; the data stays in its place. */
 [[nodiscard]] bool wf_once_step(struct wf_once *once, struct wf_err *err);
+/* Collective. A step that all begin and end together; `waiting` is what this rank waited for others. */
+[[nodiscard]] bool wf_once_time(struct wf_once *once, double *seconds, double *waiting,
+                                struct wf_err *err);
 void wf_once_release(struct wf_once *once);
 
 [[nodiscard]] bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err);

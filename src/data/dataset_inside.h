@@ -136,6 +136,17 @@ struct wf_spread {
 struct wf_spread wf_spread(struct wf_region extent, int64_t budget, int64_t most);
 struct wf_region wf_spread_at(const struct wf_spread *s, int64_t index);
 
+/* Pixels of a window, whatever it says of samples and channels. */
+static inline int64_t wf_window_pixels(const struct wf_region *w)
+{
+    return wf_region_extent(*w, WF_D) * wf_region_extent(*w, WF_H) * wf_region_extent(*w, WF_W);
+}
+/* The first of the numbers that is NaN or infinite, or -1. */
+int64_t wf_find_odd(const float *pixels, int64_t count);
+/* Such a number is refused, with its place: the i-th of the window's. */
+bool wf_refuse_odd(const char *path, const struct wf_region *window, int64_t channels,
+                   const float *pixels, int64_t i, struct wf_err *err);
+
 /* "640 x 480", "64 x 512 x 512". */
 const char *wf_extent_text(struct wf_arena *arena, const int64_t extent[WF_AXES]);
 

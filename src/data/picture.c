@@ -1,7 +1,6 @@
 #include "data/picture.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -166,11 +165,6 @@ bool wf_pictures_find(struct wf_arena *arena, const char *path, const char *cons
 
 /* --- reading --- */
 
-static int64_t pixels_of(const struct wf_region *w)
-{
-    return wf_region_extent(*w, WF_D) * wf_region_extent(*w, WF_H) * wf_region_extent(*w, WF_W);
-}
-
 /* Room for one number of four bytes for each pixel. */
 static void *scratch(struct wf_picture *p, int64_t pixels, struct wf_err *err)
 {
@@ -192,7 +186,7 @@ static bool read_palette(struct wf_picture *p, const struct wf_region *window, f
                          struct wf_err *err)
 {
     const struct wf_raster_info *const info = wf_picture_info(p);
-    const int64_t count = pixels_of(window);
+    const int64_t count = wf_window_pixels(window);
     int32_t *const index = scratch(p, count, err);
     if (!index || !wf_raster_read_window(p->files[0], window, 0, 1, WF_I32, index, err))
         return false;
@@ -206,7 +200,7 @@ static bool read_palette(struct wf_picture *p, const struct wf_region *window, f
 static bool read_files(struct wf_picture *p, const struct wf_region *window, float *dst,
                        struct wf_err *err)
 {
-    const int64_t count = pixels_of(window);
+    const int64_t count = wf_window_pixels(window);
     float *const one = scratch(p, count, err);
     for (int f = 0; f < p->n_files; f++) {
         if (!one || !wf_raster_read_window(p->files[f], window, 0, 1, WF_F32, one, err))
@@ -220,24 +214,9 @@ static bool read_files(struct wf_picture *p, const struct wf_region *window, flo
 static bool check_finite(const struct wf_picture *p, const struct wf_region *window,
                          const float *pixels, struct wf_err *err)
 {
-    const int64_t channels = p->shape.at[WF_C], count = pixels_of(window) * channels;
-    /* x - x is 0 but for NaN and infinity: one sum to look at, and no branches. */
-    float odd = 0;
-    for (int64_t i = 0; i < count; i++)
-        odd += pixels[i] - pixels[i];
-    if (odd == 0.0f)
-        return true;
-    int64_t i = 0;
-    while (isfinite(pixels[i]))
-        i++;
-    const int64_t at = i / channels, wide = wf_region_extent(*window, WF_W);
-    const int64_t high = wf_region_extent(*window, WF_H);
-    return wf_err_set(err, WF_ERR_INPUT,
-                      "'%s': %s at plane %" PRId64 ", row %" PRId64 ", column %" PRId64
-                      ", channel %" PRId64 ": give such pixels a number",
-                      p->path, isnan(pixels[i]) ? "NaN" : "infinity",
-                      window->lo[WF_D] + at / wide / high, window->lo[WF_H] + at / wide % high,
-                      window->lo[WF_W] + at % wide, i % channels);
+    const int64_t channels = p->shape.at[WF_C];
+    const int64_t odd = wf_find_odd(pixels, wf_window_pixels(window) * channels);
+    return odd < 0 || wf_refuse_odd(p->path, window, channels, pixels, odd, err);
 }
 
 bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float *dst,

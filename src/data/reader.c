@@ -98,11 +98,6 @@ static void *scratch(struct wf_reader *reader, int64_t count, struct wf_err *err
     return grown;
 }
 
-static int64_t pixels_of(const struct wf_region *w)
-{
-    return wf_region_extent(*w, WF_D) * wf_region_extent(*w, WF_H) * wf_region_extent(*w, WF_W);
-}
-
 /* A file may have been replaced since the dataset was opened. */
 static bool same_size(const struct wf_raster *r, const struct wf_entry *e, int channels,
                       const char *path, struct wf_err *err)
@@ -121,7 +116,7 @@ static bool read_palette(struct wf_reader *reader, struct wf_raster *r,
                          const struct wf_region *window, float *image, struct wf_err *err)
 {
     const struct wf_raster_info *const info = wf_raster_info(r);
-    const int64_t count = pixels_of(window);
+    const int64_t count = wf_window_pixels(window);
     int32_t *const raw = scratch(reader, count, err);
     if (!raw || !wf_raster_read_window(r, window, 0, 1, WF_I32, raw, err))
         return false;
@@ -135,7 +130,7 @@ static bool read_palette(struct wf_reader *reader, struct wf_raster *r,
 static bool read_channels(struct wf_reader *reader, const struct wf_entry *e,
                           const struct wf_region *window, float *image, struct wf_err *err)
 {
-    const int64_t count = pixels_of(window);
+    const int64_t count = wf_window_pixels(window);
     float *const one = scratch(reader, count, err);
     if (!one)
         return false;
@@ -166,28 +161,40 @@ static bool read_own(struct wf_reader *reader, const struct wf_entry *e,
     return reader->ds->kind->read(e, &reader->file, window, image, err);
 }
 
-static bool check_finite(const struct wf_entry *e, const struct wf_region *window,
-                         const float *image, struct wf_err *err)
+int64_t wf_find_odd(const float *pixels, int64_t count)
 {
-    const int64_t channels = e->sample.extent[WF_C], count = pixels_of(window) * channels;
     /* x - x is 0 but for NaN and infinity: one sum to look at, and no branches. */
     float odd = 0;
     for (int64_t i = 0; i < count; i++)
-        odd += image[i] - image[i];
+        odd += pixels[i] - pixels[i];
     if (odd == 0.0f)
-        return true;
+        return -1;
     int64_t i = 0;
-    while (isfinite(image[i]))
+    while (isfinite(pixels[i]))
         i++;
+    return i;
+}
+
+bool wf_refuse_odd(const char *path, const struct wf_region *window, int64_t channels,
+                   const float *pixels, int64_t i, struct wf_err *err)
+{
     const int64_t at = i / channels, wide = wf_region_extent(*window, WF_W);
     const int64_t high = wf_region_extent(*window, WF_H);
     return wf_err_set(err, WF_ERR_INPUT,
                       "'%s': %s at plane %" PRId64 ", row %" PRId64 ", column %" PRId64
                       ", channel %" PRId64 ": give such pixels a number",
-                      e->n_files > 1 ? e->files[i % channels] : e->sample.image,
-                      isnan(image[i]) ? "NaN" : "infinity", window->lo[WF_D] + at / wide / high,
-                      window->lo[WF_H] + at / wide % high, window->lo[WF_W] + at % wide,
-                      i % channels);
+                      path, isnan(pixels[i]) ? "NaN" : "infinity",
+                      window->lo[WF_D] + at / wide / high, window->lo[WF_H] + at / wide % high,
+                      window->lo[WF_W] + at % wide, i % channels);
+}
+
+static bool check_finite(const struct wf_entry *e, const struct wf_region *window,
+                         const float *image, struct wf_err *err)
+{
+    const int64_t channels = e->sample.extent[WF_C];
+    const int64_t odd = wf_find_odd(image, wf_window_pixels(window) * channels);
+    return odd < 0 || wf_refuse_odd(e->n_files > 1 ? e->files[odd % channels] : e->sample.image,
+                                    window, channels, image, odd, err);
 }
 
 static bool read_files(struct wf_reader *reader, const struct wf_entry *e,
@@ -295,7 +302,7 @@ const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
         return NULL;
     const int stored = wf_raster_info(r)->channels >= 3 ? 3 : 1;
     *channels = by_color ? 3 : stored;
-    const int64_t count = pixels_of(window);
+    const int64_t count = wf_window_pixels(window);
     int32_t *const raw = scratch(reader, count * *channels, err);
     if (!raw || !wf_raster_read_window(r, window, 0, stored, WF_I32, raw, err))
         return NULL;
@@ -343,7 +350,7 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
     if (!raw)
         return false;
     int64_t bad;
-    wf_codes_map(ds, channels, pixels_of(window), raw, labels, &bad);
+    wf_codes_map(ds, channels, wf_window_pixels(window), raw, labels, &bad);
     return bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err);
 }
 
