@@ -60,6 +60,16 @@ static void add_tensor(struct tensors *t, const struct wf_value *v, const char *
     t->items[t->count++] = (struct tensor){ v, name, ours };
 }
 
+/* The tensors of a file come in passes: parameters, states, then each array of the optimiser. NULL for
+ * values that have none in this pass. */
+static const char *name_in_pass(struct wf_arena *arena, const struct wf_value *v, int pass)
+{
+    if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM))
+        return NULL;
+    return pass < 2 ? wf_arena_printf(arena, pass ? "state.%s" : "param.%s", v->name)
+                    : wf_arena_printf(arena, "optim.%d.%s", pass - 2, v->name);
+}
+
 /* All that a run and its optimiser keep from step to step, in the order of the file. */
 static void list_tensors(struct tensors *t, const struct wf_run *run, const struct wf_optim *optim)
 {
@@ -69,15 +79,11 @@ static void list_tensors(struct tensors *t, const struct wf_run *run, const stru
     for (int pass = 0; pass < 2 + (optim ? optim->n_states : 0); pass++)
         for (size_t i = 0; i < g->n_values; i++) {
             const struct wf_value *const v = g->values[i];
-            if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM))
-                continue;
-            if (pass < 2)
-                add_tensor(t, v,
-                           wf_arena_printf(&t->arena, pass ? "state.%s" : "param.%s", v->name),
-                           weight_of(run, v));
-            else
-                add_tensor(t, v, wf_arena_printf(&t->arena, "optim.%d.%s", pass - 2, v->name),
-                           optim->states[pass - 2] + plan->param_at[v->id]);
+            const char *const name = name_in_pass(&t->arena, v, pass);
+            if (name)
+                add_tensor(t, v, name,
+                           pass < 2 ? weight_of(run, v)
+                                    : optim->states[pass - 2] + plan->param_at[v->id]);
         }
 }
 
@@ -286,14 +292,38 @@ void wf_checkpoint_free(struct wf_checkpoint *c)
 
 /* --- loading --- */
 
+static const struct wf_safetensor *want(const struct wf_checkpoint *c, const struct wf_value *v,
+                                        const char *name, struct wf_err *err)
+{
+    int64_t shape[WF_AXES];
+    const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+    return wf_safetensors_want(c->file, name, rank, shape, err);
+}
+
+static bool others(struct wf_err *err)
+{
+    return wf_err_wrap(err, "this network and optimizer are not those of the checkpoint");
+}
+
+bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g, int optim_states,
+                        struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    bool ok = true;
+    for (int pass = 0; ok && pass < 2 + optim_states; pass++)
+        for (size_t i = 0; ok && i < g->n_values; i++) {
+            const char *const name = name_in_pass(&arena, g->values[i], pass);
+            ok = !name || want(c, g->values[i], name, err);
+        }
+    wf_arena_release(&arena);
+    return ok || others(err);
+}
+
 static bool load_tensor(const struct wf_checkpoint *c, struct tensors *t,
                         const struct tensor *tensor, struct wf_err *err)
 {
-    int64_t shape[WF_AXES];
     const struct wf_value *const v = tensor->value;
-    const int rank = wf_border_shape(v->shape, v->border_dims, shape);
-    const struct wf_safetensor *const from =
-        wf_safetensors_want(c->file, tensor->name, rank, shape, err);
+    const struct wf_safetensor *const from = want(c, v, tensor->name, err);
     if (!from || !wf_safetensors_read(c->file, from, WF_F32, t->buffer, err))
         return false;
     wf_border_import(v->shape, t->buffer, host_of(t, tensor));
@@ -311,7 +341,7 @@ bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run, struc
         ok = load_tensor(c, &t, &t.items[i], err);
     release_tensors(&t);
     if (!ok)
-        return wf_err_wrap(err, "this network and optimizer are not those of the checkpoint");
+        return others(err);
     if (optim)
         optim->step = c->info.at.step - c->info.at.skipped;
     return true;

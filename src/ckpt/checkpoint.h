@@ -62,6 +62,9 @@ void wf_checkpoint_free(struct wf_checkpoint *c);
 
 const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *c);
 const char *wf_checkpoint_path(const struct wf_checkpoint *c);
+/* Whether names and shapes are those of a network and of an optimiser with so many arrays. */
+[[nodiscard]] bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
+                                      int optim_states, struct wf_err *err);
 /* Fills the weights and states of a run and, unless NULL, an optimiser: every rank for itself.
  * Ranks that are threads may share the checkpoint. Names and shapes must be those of the run. */
 [[nodiscard]] bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run,

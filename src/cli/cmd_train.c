@@ -96,6 +96,10 @@ static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
         return wf_err_set(
             err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
             wf_checkpoint_path(c), info->channels, t->feed->info->path, t->feed->info->channels);
+    /* Before the run folder is written to: a wrong config must not replace that of the run. */
+    const struct wf_optim_options optim = wf_job_optim_options(t->cli->options);
+    if (!wf_checkpoint_fits(c, t->job->graph, wf_optim_states(&optim), err))
+        return false;
     t->start = info->at;
     t->feed->normal.channels = info->channels;
     memcpy(t->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);

@@ -207,6 +207,18 @@ bool wf_job_open_weights(struct wf_job *job, struct wf_err *err)
     return job->weights && check_names(job, job->weights, err);
 }
 
+/* The tensor of a value: by its own name, or by that in a checkpoint of 'train'. NULL: the file has none. */
+static const struct wf_safetensor *find_weight(const struct wf_safetensors *s,
+                                               const struct wf_value *v)
+{
+    const struct wf_safetensor *const t = wf_safetensors_find(s, v->name);
+    if (t)
+        return t;
+    char name[512];
+    (void)snprintf(name, sizeof name, "%s.%s", v->kind == WF_STATE ? "state" : "param", v->name);
+    return wf_safetensors_find(s, name);
+}
+
 bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
 {
     const char *const path = wf_options_text(job->cli->options, "model.weights");
@@ -214,11 +226,12 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
     int64_t taken = 0;
     for (size_t i = 0; job->weights && i < job->graph->n_values; i++) {
         const struct wf_value *const v = job->graph->values[i];
-        if (!is_weight(v) || !wf_safetensors_find(job->weights, v->name))
+        const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
+        if (!t)
             continue;
         int64_t shape[WF_AXES];
         const int rank = wf_border_shape(v->shape, v->border_dims, shape);
-        if (!wf_safetensors_want(job->weights, v->name, rank, shape, err))
+        if (!wf_safetensors_want(job->weights, t->name, rank, shape, err))
             return false;
         taken++;
     }
@@ -252,8 +265,7 @@ bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct w
     bool ok = true;
     for (size_t i = 0; ok && job->weights && i < job->graph->n_values; i++) {
         const struct wf_value *const v = job->graph->values[i];
-        const struct wf_safetensor *const t =
-            is_weight(v) ? wf_safetensors_find(job->weights, v->name) : NULL;
+        const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
         if (!t)
             continue;
         struct wf_host host = { 0 };

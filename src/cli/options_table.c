@@ -109,7 +109,8 @@ const struct wf_option wf_option_table[] = {
       .names = statistics,
       .fallback = "global" },
     { .key = "model.weights",
-      .help = "safetensors file to start from; what it has of the network is taken",
+      .help =
+          "safetensors file, such as a checkpoint, to start from; what it has of the network is taken",
       .type = WF_OPTION_TEXT,
       .unset = "none" },
     { .key = "model.freeze",

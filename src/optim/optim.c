@@ -62,7 +62,7 @@ struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule)
 }
 
 /* Arrays of state. */
-static int count_states(const struct wf_optim_options *o)
+int wf_optim_states(const struct wf_optim_options *o)
 {
     switch (o->rule) {
     case WF_SGD:
@@ -80,7 +80,7 @@ static int count_states(const struct wf_optim_options *o)
 
 size_t wf_optim_bytes(const struct wf_optim_options *o, size_t count)
 {
-    return (size_t)(count_states(o) + o->accumulates) * count * sizeof(float);
+    return (size_t)(wf_optim_states(o) + o->accumulates) * count * sizeof(float);
 }
 
 /* --- making --- */
@@ -132,7 +132,7 @@ struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
     o->context = context;
     o->lr = options->lr;
     o->count = count;
-    o->n_states = count_states(options);
+    o->n_states = wf_optim_states(options);
     o->n_tensors = n_tensors;
     const size_t bytes = count * sizeof(float);
     bool ok = true;

@@ -48,6 +48,8 @@ struct wf_optim {
 struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule);
 extern const char *const wf_optim_names[]; /* by rule; ends with NULL */
 bool wf_optim_parse(const char *name, enum wf_optim_rule *rule);
+/* Arrays that it keeps beside the weights. */
+int wf_optim_states(const struct wf_optim_options *options);
 /* Bytes that `count` elements need: part of what a plan says. */
 size_t wf_optim_bytes(const struct wf_optim_options *options, size_t count);
 

@@ -146,6 +146,23 @@ python3 -c 'from pictures import write_png; write_png("set/masks/s05.png", 48, 4
 refused 1 train a.yaml train.lr=1e6 train.optimizer=sgd train.epochs=40 --out nan -- "train.lr"
 [ ! -e w ] || fail "a folder was made for a run that could not start"
 
+# --- another network than the run's: nothing of the run is touched ---
+cp -r one foreign
+refused 1 train a.yaml --resume foreign model.base=8 train.epochs=4 -- "not those of the checkpoint" "enc0.conv0.weight"
+refused 1 train a.yaml --resume foreign model.depth=2 train.epochs=4 -- "not those of the checkpoint"
+for file in config.yaml log.jsonl report.html; do
+    cmp -s "one/$file" "foreign/$file" || fail "a run that could not go on has another '$file'"
+done
+# --- weights of a run to start from: with a rate of 0 they stay ---
+expect 0 train a.yaml model.weights=one/checkpoints/last.safetensors train.optimizer=sgd train.lr=0 train.epochs=1 \
+    --out tuned --quiet
+python3 - <<'PYTHON' || fail "the weights of a checkpoint were not taken"
+from tensors import read_safetensors
+a, b = (read_safetensors(run + "/checkpoints/last.safetensors") for run in ("one", "tuned"))
+names = [n for n in b if n.startswith("param.")]
+assert names and all(a[n] == b[n] for n in names)
+PYTHON
+
 # --- eval ---
 expect 0 eval one set --part valid --json
 json 'j["images"] == 2 and len(j["iou"]) == len(j["dice"]) == 2 and 0 < j["accuracy"] <= 1 and j["loss"] > 0'
