@@ -20,17 +20,18 @@ struct net {
     int dims;
     int64_t n, d, h, w, base;
     const char *mesh;
-    bool split; /* inner parts first wherever it can be done */
+    bool split, strips; /* inner parts first, strips wherever it can be done */
 };
 
 /* ranks: 3 4 5 6 */
 static const struct net nets[] = {
-    { "unet", 2, 1, 1, 37, 45, 4, "space=3x2", false },
-    { "unet", 2, 1, 1, 48, 64, 4, "space=2x2", true },
-    { "unet", 2, 2, 1, 32, 32, 4, "data=2,space=1x2", false },
-    { "cnn1d", 1, 1, 1, 1, 97, 0, "space=5", false },
-    { "cnn2d", 2, 1, 1, 40, 40, 0, "space=1x3", true },
-    { "unet", 3, 1, 36, 16, 34, 2, "space=2x1x2", true },
+    { "unet", 2, 1, 1, 37, 45, 4, "space=3x2", false, false },
+    { "unet", 2, 1, 1, 48, 64, 4, "space=2x2", true, false },
+    { "unet", 2, 2, 1, 32, 32, 4, "data=2,space=1x2", false, false },
+    { "cnn1d", 1, 1, 1, 1, 97, 0, "space=5", false, false },
+    { "cnn2d", 2, 1, 1, 40, 40, 0, "space=1x3", true, false },
+    { "unet", 3, 1, 36, 16, 34, 2, "space=2x1x2", true, false },
+    { "unet", 2, 2, 1, 32, 32, 4, "data=2,space=1x2", false, true },
 };
 
 struct plans {
@@ -71,9 +72,11 @@ static void plans_init(struct plans *p, const struct net *net)
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(net->mesh, &mesh, &err));
     *p = (struct plans){ .g = build(net), .n = wf_mesh_size(&mesh), .name = net->model };
-    p->s = wf_scheme_new(
-        p->g, &mesh,
-        &(struct wf_plan_options){ .device = &wf_device_cpu, .split_always = net->split }, &err);
+    p->s = wf_scheme_new(p->g, &mesh,
+                         &(struct wf_plan_options){ .device = &wf_device_cpu,
+                                                    .split_always = net->split,
+                                                    .strip_always = net->strips },
+                         &err);
     assert_non_null(p->s);
     for (int r = 0; r < p->n; r++) {
         p->at[r] = wf_plan_sketch(p->s, r, &p->memo, &err);

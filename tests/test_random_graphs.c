@@ -267,9 +267,10 @@ static void explain(const struct support_random *r, const struct job *job, const
 {
     struct wf_arena arena = { 0 };
     print_message("WF_RANDOM_SEED=%" PRIu64 " WF_RANDOM_GRAPHS=1: %s\n", job->seed, what);
-    print_message("mesh '%s' on %s%s%s%s, the graph:\n", wf_mesh_print(&arena, &job->mesh),
+    print_message("mesh '%s' on %s%s%s%s%s, the graph:\n", wf_mesh_print(&arena, &job->mesh),
                   job->options.device->name, job->options.no_recompute ? ", no recomputation" : "",
                   job->options.limit ? ", a limit" : "",
+                  job->options.strip_always ? ", strips" : "",
                   job->options.no_overlap     ? ", no overlap"
                   : job->options.split_always ? ", inner parts first"
                                               : "");
@@ -325,6 +326,7 @@ static void drawn__graphs_have_every_operator(void **state)
 static void run_graph(uint64_t seed, const struct wf_device *device, struct tally *tally)
 {
     const bool always = setting("WF_OVERLAP_ALWAYS", 0) != 0;
+    const bool strips = setting("WF_STRIPS_ALWAYS", 0) != 0;
     struct support_random r;
     support_random_build(&r, seed);
     check_text(&r, seed);
@@ -338,6 +340,7 @@ static void run_graph(uint64_t seed, const struct wf_device *device, struct tall
                                                 .no_overlap = (bits >> 3 & 7) == 0,
                                                 .split_always = always || (bits >> 6 & 1) == 0,
                                                 .limit = (bits >> 8 & 3) == 0,
+                                                .strip_always = strips || (bits >> 10 & 3) == 0,
                                                 .bucket_bytes = (bits >> 7 & 1) ? 256 : 0 };
         if (run_cut(&r, &job, tally, &err))
             continue;

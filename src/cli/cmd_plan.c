@@ -65,6 +65,21 @@ static bool is_first_of_its_name(const struct wf_scheme *s, int i)
 
 /* --- for programs --- */
 
+/* The layers from and to which a row of items goes. */
+static void add_strips(cJSON *json, const struct wf_scheme *s)
+{
+    cJSON *const all = cJSON_AddArrayToObject(json, "in_strips");
+    for (int i = 0; i < s->n_strips; i++) {
+        const struct wf_strips *const strips = &s->strips[i];
+        cJSON *const one = cJSON_CreateObject();
+        cJSON_AddStringToObject(one, "from", s->program->items[strips->first].node->name);
+        cJSON_AddStringToObject(one, "to", s->program->items[strips->last].node->name);
+        cJSON_AddNumberToObject(one, "items", strips->last - strips->first + 1);
+        cJSON_AddNumberToObject(one, "strips", strips->count);
+        cJSON_AddItemToArray(all, one);
+    }
+}
+
 static bool print_json(const struct look *look, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
@@ -98,6 +113,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
     for (int i = 0; i < job->scheme->n_again; i++)
         if (is_first_of_its_name(job->scheme, i))
             cJSON_AddItemToArray(again, cJSON_CreateString(name_of(job->scheme, i)));
+    add_strips(json, job->scheme);
     if (look->steps)
         cJSON_AddStringToObject(json, "explain", look->steps);
     return wf_cli_print_json(job->cli, json, err);
@@ -265,6 +281,14 @@ static void print_again(const struct look *look)
         (void)printf("\nmade again for memory.limit: %d results, about %s of the step (--explain "
                      "marks them)\n",
                      count, wf_text_seconds(arena, seconds));
+    int items = 0;
+    for (int i = 0; i < s->n_strips; i++)
+        items += s->strips[i].last - s->strips[i].first + 1;
+    if (items > 0)
+        (void)printf(
+            "%sin strips for memory.limit: %d items in %d rows, one part of the image after "
+            "the other\n",
+            count > 0 ? "" : "\n", items, s->n_strips);
 }
 
 static void print_text(const struct look *look)

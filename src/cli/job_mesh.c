@@ -108,7 +108,7 @@ bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme
     struct wf_arena *const arena = &job->cli->arena;
     const struct wf_plan_options options = wf_job_plan_options(job);
     return wf_err_set(err, WF_ERR_FIT,
-                      "mesh %s: a rank needs %s with everything made again that can be, and "
+                      "mesh %s: a rank needs %s with all made again or in strips that can be, and "
                       "memory.limit is %s: raise it to %zu, or %s",
                       wf_mesh_print(arena, &scheme->mesh),
                       wf_text_bytes(arena, (double)scheme->bytes),

@@ -515,7 +515,8 @@ const struct wf_option wf_option_table[] = {
 
     { .key = "memory.limit",
       .help =
-          "bytes that a rank may take: training makes results again until it fits, or is refused; "
+          "bytes that a rank may take: training makes results again and runs in strips until it fits, or is "
+          "refused; "
           "predict cuts its windows by it",
       .type = WF_OPTION_BYTES,
       .min = 1,

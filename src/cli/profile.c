@@ -14,6 +14,8 @@ static const char *label(const struct wf_step *s)
         return s->node->op->name;
     case WF_STEP_COPY:
         return "copy";
+    case WF_STEP_ADD:
+        return "add strips";
     case WF_STEP_FETCH_BEGIN:
     case WF_STEP_FETCH_END:
         return "fetch";

@@ -32,8 +32,9 @@ static void name_event(struct wf_event *e, const char *what, const char *name)
 static void add_kernel(struct collector *c, const struct wf_step *s, double start, double end)
 {
     const struct wf_node *n = s->node;
-    if (!n || s->kind == WF_STEP_COPY)
-        name_event(add(c, WF_EVENT_COPY, start, end), "copy", n ? n->name : "state");
+    if (!n || s->kind != WF_STEP_KERNEL)
+        name_event(add(c, WF_EVENT_COPY, start, end), s->kind == WF_STEP_ADD ? "add" : "copy",
+                   n ? n->name : "state");
     else
         name_event(add(c, n->backward ? WF_EVENT_BACKWARD : WF_EVENT_FORWARD, start, end),
                    n->op->name, n->name);
@@ -62,6 +63,7 @@ static void collect(struct collector *c, const struct wf_run *run)
         switch (s->kind) {
         case WF_STEP_KERNEL:
         case WF_STEP_COPY:
+        case WF_STEP_ADD:
             add_kernel(c, s, start, end);
             break;
         case WF_STEP_FETCH_BEGIN: /* packing is in it */

@@ -481,7 +481,7 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     return (begins ? sum_begin : sum_end)(run, step->which, err);
 }
 
-/* Kernels and copies. What is on its way advances only while somebody looks: after each of them. */
+/* Kernels, copies and sums of parts. What is on its way advances only while somebody looks: after each of them. */
 static void compute(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];
@@ -492,7 +492,8 @@ static void compute(struct wf_run *run, int s)
         if (run->device->ran)
             run->device->ran(run->context, &run->calls[s]);
     } else {
-        run->device->copy(run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
+        (step->kind == WF_STEP_COPY ? run->device->copy : run->device->add)(
+            run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
     }
     run->step_seconds[s] = now() - before;
     run->times.compute += run->step_seconds[s];
@@ -508,7 +509,7 @@ static bool walk(struct wf_run *run, struct wf_err *err)
         if (run->profiled)
             run->device->mark(run->context, s);
         run->step_starts[s] = now() - start;
-        if (step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY) {
+        if (wf_step_computes(step)) {
             compute(run, s);
             continue;
         }
@@ -563,8 +564,7 @@ static bool read_marks(struct wf_run *run, struct wf_err *err)
     double at = 0;
     run->times = (struct wf_run_times){ 0 };
     for (int s = 0; s < n; s++) {
-        const enum wf_step_kind kind = run->plan->steps[s].kind;
-        const bool computes = kind == WF_STEP_KERNEL || kind == WF_STEP_COPY;
+        const bool computes = wf_step_computes(&run->plan->steps[s]);
         run->step_starts[s] = at;
         at += run->step_seconds[s];
         *(computes ? &run->times.compute : &run->times.comm) += run->step_seconds[s];

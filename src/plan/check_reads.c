@@ -59,6 +59,26 @@ static void add_box(struct written *w, struct wf_region box)
     w->boxes[w->count++] = box;
 }
 
+/* What was there is gone. */
+static void take_box(struct written *w, struct wf_region box)
+{
+    const size_t n = w->count;
+    for (size_t i = 0; i < n; i++) {
+        struct wf_region rest[WF_SUBTRACT_MAX];
+        const int count = wf_region_subtract(w->boxes[i], box, rest);
+        w->boxes[i] = count > 0 ? rest[0] : (struct wf_region){ 0 };
+        for (int c = 1; c < count; c++) {
+            WF_GROW(w->boxes, w->room, w->count);
+            w->boxes[w->count++] = rest[c];
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < w->count; i++)
+        if (!wf_region_is_empty(w->boxes[i]))
+            w->boxes[kept++] = w->boxes[i];
+    w->count = kept;
+}
+
 /* The part of a slot inside `box`, in the buffer's coordinates. */
 static struct wf_region part_in_buffer(const struct wf_slot *slot, struct wf_region box)
 {
@@ -85,6 +105,21 @@ static bool slot_fits(const struct wf_plan *p, const struct wf_slot *slot)
 }
 
 /* --- steps --- */
+
+/* Parts of a rank's part are added up before ranks sum them: so the whole is as partial as they are. */
+static bool check_add(struct reading *r, int s, struct wf_err *err)
+{
+    const struct wf_step *const step = &r->p->steps[s];
+    struct written *const to = &r->buffers[step->out[0].buffer];
+    struct written *const from = &r->buffers[step->in[0].buffer];
+    if (to->partial != from->partial || !wf_view_is_dense(&step->in[0].view) ||
+        !wf_view_is_dense(&step->out[0].view) || !is_covered(r, from, wf_check_box(&step->in[0])) ||
+        !is_covered(r, to, wf_check_box(&step->out[0])))
+        return wf_check_broken(err, 1, "added to what is not written or not packed",
+                               wf_check_name(r->p, step->out[0].buffer), s);
+    from->partial = 0;
+    return true;
+}
 
 static bool check_read(struct reading *r, const struct wf_slot *slot, struct wf_region box, int s,
                        struct wf_err *err)
@@ -139,7 +174,7 @@ static struct wf_region written_by(const struct wf_step *step, int o)
     return box;
 }
 
-/* A result in the place of an input: what was there is gone. */
+/* A result in the place of an input. */
 static bool takes_place(const struct wf_step *step, int o)
 {
     for (int k = 0; k < step->n_in; k++)
@@ -160,11 +195,13 @@ static bool note_outputs(struct reading *r, int s, struct wf_err *err)
         if (slot->buffer < 0)
             continue;
         struct written *const w = &r->buffers[slot->buffer];
-        if (takes_place(step, o))
-            w->count = 0;
         const struct wf_region box = written_by(step, o);
-        if (!wf_region_is_empty(box))
-            add_box(w, part_in_buffer(slot, box));
+        if (!wf_region_is_empty(box)) {
+            const struct wf_region part = part_in_buffer(slot, box);
+            if (takes_place(step, o))
+                take_box(w, part);
+            add_box(w, part);
+        }
         if (step->kind == WF_STEP_KERNEL)
             w->partial |= r->reduce[step->node->id];
     }
@@ -231,6 +268,8 @@ static bool check_sum(struct reading *r, int s, struct wf_err *err)
 static bool check_step(struct reading *r, int s, struct wf_err *err)
 {
     const enum wf_step_kind kind = r->p->steps[s].kind;
+    if (kind == WF_STEP_ADD)
+        return check_add(r, s, err);
     if (!check_inputs(r, s, err) || !note_outputs(r, s, err))
         return false;
     if (kind == WF_STEP_FETCH_BEGIN || kind == WF_STEP_FETCH_END)

@@ -2,14 +2,15 @@
  * The steps of one rank, in program order.
  *
  * Around each item: what it waits for ends before it, its sums and fetches begin behind it (see
- * emit_comm.c); where waiting is long, items run in two parts (see split.c). Kernels that want packed
+ * emit_comm.c); where waiting is long, items run in two parts (see split.c), where memory is short in
+ * strips (see strips.h). Kernels that want packed
  * boxes get them: where a box is not packed in its buffer, a copy into (or out of) a buffer that
  * lives for that step only.
  */
 #include <string.h>
 
 #include "ops/op.h"
-#include "plan/planner.h"
+#include "plan/strips.h"
 
 struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
                                     const struct wf_node *node)
@@ -17,8 +18,9 @@ struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind
     struct wf_plan *plan = p->plan;
     WF_GROW(plan->steps, p->room_steps, (size_t)plan->n_steps);
     struct wf_step *s = &plan->steps[plan->n_steps++];
-    *s =
-        (struct wf_step){ .kind = kind, .node = node, .item = p->item, .scratch = -1, .which = -1 };
+    *s = (struct wf_step){
+        .kind = kind, .node = node, .item = p->item, .strip = p->strip, .scratch = -1, .which = -1
+    };
     return s;
 }
 
@@ -31,12 +33,12 @@ struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int inpu
     return wf_region_intersect(wf_op_reads(n, input, work), wf_shape_region(n->in[input]->shape));
 }
 
-static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
-                     struct wf_slot from)
+static void add_move(struct wf_planner *p, enum wf_step_kind kind, const struct wf_node *node,
+                     struct wf_slot to, struct wf_slot from)
 {
     if (wf_region_is_empty(to.view.box))
         return;
-    struct wf_step *s = wf_planner_add_step(p, WF_STEP_COPY, node);
+    struct wf_step *s = wf_planner_add_step(p, kind, node);
     s->n_in = s->n_out = 1;
     s->in = wf_arena_one(&p->plan->arena, struct wf_slot);
     s->out = wf_arena_one(&p->plan->arena, struct wf_slot);
@@ -44,6 +46,12 @@ static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf
     s->out[0] = to;
     s->seconds = wf_cost_copy(p->plan->scheme, (double)wf_view_bytes(&to.view));
     p->clock += s->seconds;
+}
+
+static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
+                     struct wf_slot from)
+{
+    add_move(p, WF_STEP_COPY, node, to, from);
 }
 
 /* A packed buffer of its own for a box. */
@@ -265,28 +273,87 @@ static bool emit_one(struct wf_planner *p, int item, struct wf_err *err)
     return true;
 }
 
+static bool emit_now_or_late(struct wf_planner *p, int item, struct wf_err *err)
+{
+    if (!is_for_the_end(p, item))
+        return emit_one(p, item, err);
+    p->late[p->n_late++] = item;
+    return true;
+}
+
+/* One strip of a sum, added to those before it. */
+static bool emit_more_of_sum(struct wf_planner *p, int item, struct wf_region work,
+                             struct wf_err *err)
+{
+    const struct wf_item *it = &p->program->items[item];
+    struct wf_slot *const total = wf_arena_array(&p->plan->arena, it->node->n_out, struct wf_slot);
+    for (int o = 0; o < it->node->n_out; o++) {
+        total[o] = p->slot[it->out[o]];
+        if (total[o].buffer >= 0)
+            p->slot[it->out[o]] = add_packed(p, &total[o]);
+    }
+    const bool ok = emit_item(p, item, work, err);
+    for (int o = 0; o < it->node->n_out; o++) {
+        if (ok && total[o].buffer >= 0)
+            add_move(p, WF_STEP_ADD, it->node, total[o], p->slot[it->out[o]]);
+        p->slot[it->out[o]] = total[o];
+    }
+    return ok;
+}
+
+/* What they wait for, strip by strip, and what waits for them. */
+static bool emit_strips(struct wf_planner *p, const struct wf_strips *s, struct wf_err *err)
+{
+    for (p->item = s->first; p->item <= s->last; p->item++)
+        if (wf_strips_role(p->plan->scheme, s, p->item) != WF_STRIP_AFTER)
+            wf_planner_end_before(p, p->item);
+    for (p->strip = 0; p->strip < s->count; p->strip++) {
+        wf_planner_place_strip(p, s, p->strip);
+        for (p->item = s->first; p->item <= s->last; p->item++) {
+            const struct wf_region part = wf_planner_part(p, s, p->strip, p->item);
+            const bool sums = wf_strips_role(p->plan->scheme, s, p->item) == WF_STRIP_SUM;
+            const bool adds = sums && p->strip > 0;
+            if (wf_region_is_empty(part) && (adds || !sums))
+                continue;
+            if (!(adds ? emit_more_of_sum : emit_item)(p, p->item, part, err))
+                return false;
+        }
+    }
+    p->strip = -1;
+    for (int item = s->first; item <= s->last; item++) {
+        p->item = item;
+        if (wf_strips_role(p->plan->scheme, s, item) != WF_STRIP_AFTER)
+            wf_planner_begin_after(p, item);
+        else if (!emit_now_or_late(p, item, err))
+            return false;
+    }
+    return true;
+}
+
 static bool emit_items(struct wf_planner *p, struct wf_arena *scratch, struct wf_err *err)
 {
     const int n = p->program->n_items;
-    int *late = wf_arena_array(scratch, n, int), n_late = 0;
     struct wf_chain chain;
+    p->late = wf_arena_array(scratch, n, int);
     for (int item = 0; item < n; item++) {
         bool ok = true;
-        if (wf_planner_find_chain(p, item, &chain)) {
+        const int strips = p->plan->scheme->strips_of[item];
+        if (strips >= 0) {
+            ok = emit_strips(p, &p->plan->scheme->strips[strips], err);
+            item = p->plan->scheme->strips[strips].last;
+        } else if (wf_planner_find_chain(p, item, &chain)) {
             ok = emit_chain(p, &chain, err);
             item += chain.count - 1;
-        } else if (is_for_the_end(p, item)) {
-            late[n_late++] = item;
         } else {
-            ok = emit_one(p, item, err);
+            ok = emit_now_or_late(p, item, err);
         }
         if (!ok)
             return false;
     }
     p->item = -1;
     wf_planner_end_all(p);
-    for (int i = 0; i < n_late; i++)
-        if (!emit_one(p, late[i], err))
+    for (int i = 0; i < p->n_late; i++)
+        if (!emit_one(p, p->late[i], err))
             return false;
     p->item = -1;
     return true;

@@ -40,7 +40,7 @@ static void print_messages(FILE *f, const struct wf_exchange *x)
 
 static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s)
 {
-    static const char *const kinds[] = { "run",       "copy",      "fetch-begin",
+    static const char *const kinds[] = { "run",       "copy",      "add",    "fetch-begin",
                                          "fetch-end", "sum-begin", "sum-end" };
     (void)fprintf(f, "%-11s", kinds[s->kind]);
     switch (s->kind) {
@@ -49,6 +49,7 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         print_region(f, &s->work);
         break;
     case WF_STEP_COPY:
+    case WF_STEP_ADD:
         (void)fprintf(f, " %-15s %-22s %-26s", "", s->node ? s->node->name : "state", "");
         print_region(f, &s->out[0].view.box);
         break;
@@ -73,6 +74,8 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         print_slot(f, p, &s->in[k]);
     for (int i = 0; i < s->n_folds; i++)
         (void)fprintf(f, " (%s on the way)", s->folds[i].node->op->name);
+    if (s->strip >= 0)
+        (void)fprintf(f, " (strip %d)", s->strip);
     (void)fputs(wf_step_is_asked_for(p, s) ? " (again, for the limit)\n"
                 : s->again                 ? " (again)\n"
                                            : "\n",

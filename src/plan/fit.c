@@ -1,4 +1,4 @@
-#include "plan/fit.h"
+#include "plan/fit_inside.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "ops/op.h"
 #include "plan/choose.h"
-#include "plan/planner.h"
 
 enum {
     /* What is above this part of the fullest moment is looked at: moments that are nearly as full
@@ -15,6 +14,8 @@ enum {
     MANY = 8,     /* results that are small against what is too much are asked for together */
     TRIES = 24,   /* plans for one improvement */
     PRUNINGS = 3, /* times that pruning is tried, each with a little less room */
+    DEAR = 8,     /* the part of the step that may go into making things again */
+    TIGHTER = 8,  /* the part of the limit that another search does without */
 };
 
 /* What costs less than this part of the step is not taken back: it is not worth the planning. */
@@ -32,22 +33,6 @@ struct candidate {
     int n_pairs;
 };
 
-struct fit {
-    struct wf_scheme *full;   /* of all ranks */
-    struct wf_scheme *scheme; /* of the rank that is looked at alone */
-    struct wf_plan *plan;     /* its outline */
-    int rank;
-    struct wf_memo memo;
-    struct wf_arena arena; /* of what is known of the plan */
-    size_t *live;          /* per step: bytes of the arena */
-    size_t peak;
-    int *first_step, *last_step; /* per item */
-    double *seconds;             /* per node: one run of it */
-    /* What was asked for, in the order in which it was found. */
-    struct wf_again *again;
-    size_t n_again, room_again;
-};
-
 size_t wf_plan_total_bytes(const struct wf_plan *plan)
 {
     return plan->arena_bytes + wf_plan_param_bytes(plan) + plan->scheme->options.more;
@@ -55,7 +40,7 @@ size_t wf_plan_total_bytes(const struct wf_plan *plan)
 
 /* --- what is known of a plan --- */
 
-static void measure_live(struct fit *f)
+static void measure_live(struct wf_fit *f)
 {
     const struct wf_plan *const plan = f->plan;
     f->live = wf_arena_array(&f->arena, plan->n_steps + 2, size_t);
@@ -75,7 +60,7 @@ static void measure_live(struct fit *f)
 }
 
 /* Where each item stands among the steps; one without steps stands between its neighbours'. */
-static void find_steps(struct fit *f)
+static void find_steps(struct wf_fit *f)
 {
     const int n = f->scheme->program->n_items;
     f->first_step = wf_arena_array(&f->arena, n + 1, int);
@@ -97,7 +82,7 @@ static void find_steps(struct fit *f)
         first = f->first_step[i] = f->first_step[i] == INT_MAX ? first : f->first_step[i];
 }
 
-static void find_seconds(struct fit *f)
+static void find_seconds(struct wf_fit *f)
 {
     const struct wf_program *const p = f->scheme->program;
     f->seconds = wf_arena_array(&f->arena, f->scheme->graph->n_nodes, double);
@@ -108,16 +93,19 @@ static void find_seconds(struct fit *f)
     }
 }
 
-static struct wf_scheme *make(const struct fit *f, int only, struct wf_err *err)
+static struct wf_scheme *make(const struct wf_fit *f, int only, struct wf_err *err)
 {
     const struct wf_scheme *const s = f->full;
-    return wf_scheme_make(
-        s->graph, &s->mesh, &s->options,
-        &(struct wf_asked){ .again = f->again, .n_again = (int)f->n_again, .only = only }, err);
+    return wf_scheme_make(s->graph, &s->mesh, &s->options,
+                          &(struct wf_asked){ .again = f->again,
+                                              .n_again = (int)f->n_again,
+                                              .strips = f->strips,
+                                              .n_strips = (int)f->n_strips,
+                                              .only = only },
+                          err);
 }
 
-/* Looks at the rank with what is asked for now. */
-static bool look(struct fit *f, struct wf_err *err)
+bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
 {
     wf_plan_free(f->plan);
     wf_scheme_free(f->scheme);
@@ -135,8 +123,7 @@ static bool look(struct fit *f, struct wf_err *err)
     return true;
 }
 
-/* Bytes above the mark, over the steps. */
-static double excess(const struct fit *f, size_t mark)
+double wf_fit_excess(const struct wf_fit *f, size_t mark)
 {
     double sum = 0;
     for (int s = 0; s <= f->plan->n_steps; s++)
@@ -155,7 +142,7 @@ static bool is_output(const struct wf_graph *g, const struct wf_value *v)
 }
 
 /* The newest instance of the value before the item lives at least until the item. */
-static bool is_there(const struct fit *f, const struct wf_value *v, int item)
+static bool is_there(const struct wf_fit *f, const struct wf_value *v, int item)
 {
     const struct wf_program *const p = f->scheme->program;
     for (int i = p->n_instances - 1; i >= 0; i--)
@@ -173,7 +160,7 @@ static bool is_among(const struct wf_again *pairs, int n, int value, int node)
 }
 
 /* Asks for the value, and for all that making it needs and that is not there by then. */
-static void ask_for(const struct fit *f, struct candidate *c, const struct wf_value *v)
+static void ask_for(const struct wf_fit *f, struct candidate *c, const struct wf_value *v)
 {
     if (is_among(c->pairs, c->n_pairs, v->id, c->node))
         return;
@@ -186,7 +173,7 @@ static void ask_for(const struct fit *f, struct candidate *c, const struct wf_va
     }
 }
 
-static double gain_of(const struct fit *f, const struct candidate *c, size_t mark)
+static double gain_of(const struct wf_fit *f, const struct candidate *c, size_t mark)
 {
     double gain = 0;
     for (int s = c->from; s <= c->to; s++)
@@ -207,7 +194,7 @@ static int by_worth(const void *a, const void *b)
 }
 
 /* Between two uses of an instance, the second in another node's turn. */
-static bool find_candidate(const struct fit *f, int instance, int before, int item, size_t mark,
+static bool find_candidate(const struct wf_fit *f, int instance, int before, int item, size_t mark,
                            struct candidate *c)
 {
     const struct wf_program *const p = f->scheme->program;
@@ -227,7 +214,7 @@ static bool find_candidate(const struct fit *f, int instance, int before, int it
 }
 
 /* All that would bring down what is above the mark, the most worth first. */
-static size_t find_candidates(const struct fit *f, struct wf_arena *arena, size_t mark,
+static size_t find_candidates(const struct wf_fit *f, struct wf_arena *arena, size_t mark,
                               struct candidate **list)
 {
     const struct wf_program *const p = f->scheme->program;
@@ -256,7 +243,7 @@ static size_t find_candidates(const struct fit *f, struct wf_arena *arena, size_
 
 /* --- the search --- */
 
-static void ask(struct fit *f, const struct candidate *c)
+static void ask(struct wf_fit *f, const struct candidate *c)
 {
     for (int i = 0; i < c->n_pairs; i++) {
         if (is_among(f->again, (int)f->n_again, c->pairs[i].value, c->pairs[i].node))
@@ -268,14 +255,14 @@ static void ask(struct fit *f, const struct candidate *c)
 
 /* As many of the list as should bring everything below the mark, by what each of them frees: they go
  * to the front. Returns how many. */
-static size_t gather(const struct fit *f, struct wf_arena *arena, struct candidate *list,
+static size_t gather(const struct wf_fit *f, struct wf_arena *arena, struct candidate *list,
                      size_t count, size_t mark)
 {
-    struct fit after = *f;
+    struct wf_fit after = *f;
     after.live = wf_arena_array(arena, f->plan->n_steps + 2, size_t);
     memcpy(after.live, f->live, ((size_t)f->plan->n_steps + 1) * sizeof *after.live);
     size_t taken = 0;
-    for (size_t i = 0; i < count && excess(&after, mark) > 0; i++) {
+    for (size_t i = 0; i < count && wf_fit_excess(&after, mark) > 0; i++) {
         const struct candidate c = list[i];
         if (gain_of(&after, &c, mark) <= 0)
             continue;
@@ -288,32 +275,31 @@ static size_t gather(const struct fit *f, struct wf_arena *arena, struct candida
 }
 
 /* Asks for these as well, if that brings down what is above the mark. */
-static bool try_list(struct fit *f, const struct candidate *list, size_t count, size_t mark,
+static bool try_list(struct wf_fit *f, const struct candidate *list, size_t count, size_t mark,
                      bool *better, struct wf_err *err)
 {
     const size_t before = f->n_again;
-    const double was = excess(f, mark);
+    const double was = wf_fit_excess(f, mark);
     for (size_t i = 0; i < count; i++)
         ask(f, &list[i]);
     *better = false;
     if (f->n_again == before)
         return true;
-    if (!look(f, err))
+    if (!wf_fit_look(f, err))
         return false;
-    *better = excess(f, mark) < 0.9999 * was;
+    *better = wf_fit_excess(f, mark) < 0.9999 * was;
     if (*better)
         return true;
     f->n_again = before;
-    return look(f, err);
+    return wf_fit_look(f, err);
 }
 
 /* Something more is asked for; *found: there was something. First all that seems to be needed at
  * once, then fewer of it, then one after the other. */
-static bool improve(struct fit *f, size_t least, bool *found, struct wf_err *err)
+static bool make_again(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     struct candidate *list = NULL;
-    const size_t near = f->peak - f->peak / NEAR_PEAK, mark = least > near ? least : near;
     const size_t count = find_candidates(f, &arena, mark, &list);
     bool ok = true;
     *found = false;
@@ -328,7 +314,7 @@ static bool improve(struct fit *f, size_t least, bool *found, struct wf_err *err
 }
 
 /* The rank that takes most, and how many bytes. */
-static bool find_worst(struct fit *f, int *rank, size_t *bytes, struct wf_err *err)
+static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err *err)
 {
     struct wf_scheme *const s = f->full;
     int ranks[WF_TYPICAL_RANKS];
@@ -349,7 +335,7 @@ static bool find_worst(struct fit *f, int *rank, size_t *bytes, struct wf_err *e
 }
 
 /* Makes the scheme of all ranks; *bytes: of the one that takes most. */
-static bool make_full(struct fit *f, size_t *bytes, struct wf_err *err)
+static bool make_full(struct wf_fit *f, size_t *bytes, struct wf_err *err)
 {
     struct wf_scheme *const full = make(f, -1, err);
     if (!full)
@@ -359,27 +345,37 @@ static bool make_full(struct fit *f, size_t *bytes, struct wf_err *err)
     return find_worst(f, &f->rank, bytes, err);
 }
 
-/* Asks for more and more, until all ranks fit or nothing helps any further. Straight: what is below
- * the limit does not matter. Otherwise one full moment after the other is brought down, on a way that
- * does not depend on the limit: so what such a search ends with is a limit that it can meet. */
-static bool search(struct fit *f, bool straight, bool *fits, struct wf_err *err)
+/* STRAIGHT: what is below the limit does not matter. BY_AND_BY: one full moment after the other is
+ * brought down, on a way that does not depend on the limit: so what such a search ends with is a limit
+ * that it can meet. IN_STRIPS goes on from there. */
+enum way { STRAIGHT, BY_AND_BY, IN_STRIPS };
+
+/* Asks for more and more, until all ranks fit or nothing helps any further. */
+static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *err)
 {
-    const size_t limit = f->full->options.limit;
+    const size_t limit = f->aim;
     size_t bytes;
     bool found = true;
-    f->n_again = 0;
+    f->n_again = way == IN_STRIPS ? f->n_again : 0;
     if (!make_full(f, &bytes, err))
         return false;
     size_t gap = 0; /* that packing will leave, for all that is known */
     for (*fits = bytes <= limit; !*fits && found; *fits = bytes <= limit) {
-        if (!look(f, err))
+        if (!wf_fit_look(f, err))
             return false;
         const size_t rest = bytes - f->peak + gap; /* what is not of the arena, and gaps in it */
-        const size_t target = limit > rest ? limit - rest : 0, before = f->n_again;
-        for (bool more = true; more && f->peak > target;)
-            if (!improve(f, straight ? target : 0, &more, err))
+        const size_t target = limit > rest ? limit - rest : 0;
+        const size_t before = f->n_again + f->n_strips;
+        for (bool more = true; more && f->peak > target;) {
+            const size_t near = f->peak - f->peak / NEAR_PEAK;
+            const size_t mark = way == STRAIGHT && target > near ? target : near;
+            more = false;
+            if (way == IN_STRIPS && !wf_fit_strips(f, mark, &more, err))
                 return false;
-        found = f->n_again > before;
+            if (!more && !make_again(f, mark, &more, err))
+                return false;
+        }
+        found = f->n_again + f->n_strips > before;
         if (found && !make_full(f, &bytes, err))
             return false;
         gap += f->peak / NEAR_PEAK / 4;
@@ -405,7 +401,7 @@ static int dearest_first(const void *a, const void *b)
 }
 
 /* Goes without one pair, where the rank has room for it and the step gets no longer. */
-static bool try_without(struct fit *f, struct wf_again pair, size_t limit, struct wf_err *err)
+static bool try_without(struct wf_fit *f, struct wf_again pair, size_t limit, struct wf_err *err)
 {
     const double seconds = f->plan->seconds;
     const size_t others = wf_plan_total_bytes(f->plan); /* it is not packed: without an arena */
@@ -415,18 +411,33 @@ static bool try_without(struct fit *f, struct wf_again pair, size_t limit, struc
     const size_t behind = f->n_again - at - 1;
     memmove(f->again + at, f->again + at + 1, behind * sizeof *f->again);
     f->n_again--;
-    if (!look(f, err))
+    if (!wf_fit_look(f, err))
         return false;
     if (f->peak + others <= limit && f->plan->seconds <= seconds)
         return true;
     memmove(f->again + at + 1, f->again + at, behind * sizeof *f->again);
     f->again[at] = pair;
     f->n_again++;
-    return look(f, err);
+    return wf_fit_look(f, err);
 }
 
-/* Takes back what is not needed to stay within the limit, the dearest first. */
-static bool take_back(struct fit *f, struct wf_arena *arena, size_t limit, struct wf_err *err)
+static bool try_without_strips(struct wf_fit *f, size_t at, size_t limit, struct wf_err *err)
+{
+    const double seconds = f->plan->seconds;
+    const size_t others = wf_plan_total_bytes(f->plan);
+    const struct wf_strips_asked strips = f->strips[at];
+    f->strips[at] = f->strips[--f->n_strips];
+    if (!wf_fit_look(f, err))
+        return false;
+    if (f->peak + others <= limit && f->plan->seconds <= seconds)
+        return true;
+    f->strips[f->n_strips++] = f->strips[at];
+    f->strips[at] = strips;
+    return wf_fit_look(f, err);
+}
+
+/* Takes back what is not needed to stay within the limit, the dearest first, and then strips. */
+static bool take_back(struct wf_fit *f, struct wf_arena *arena, size_t limit, struct wf_err *err)
 {
     const size_t n = f->n_again;
     struct asked *const order = wf_arena_array(arena, n, struct asked);
@@ -438,23 +449,32 @@ static bool take_back(struct fit *f, struct wf_arena *arena, size_t limit, struc
     for (size_t i = 0; i < n && order[i].seconds > worth_it * f->plan->seconds; i++)
         if (!try_without(f, order[i].pair, limit, err))
             return false;
+    for (size_t i = f->n_strips; i-- > 0;)
+        if (!try_without_strips(f, i, limit, err))
+            return false;
     return true;
 }
 
 /* Packing may leave gaps: then again, with a little less. */
-static bool prune(struct fit *f, struct wf_err *err)
+static bool prune(struct wf_fit *f, struct wf_err *err)
 {
     const size_t limit = f->full->options.limit;
     struct wf_arena arena = { 0 };
-    const size_t n = f->n_again;
+    const size_t n = f->n_again, n_strips = f->n_strips;
     struct wf_again *const all = wf_arena_array(&arena, n, struct wf_again);
+    struct wf_strips_asked *const strips = wf_arena_array(&arena, n_strips, struct wf_strips_asked);
     memcpy(all, f->again, n * sizeof *all);
+    if (n_strips > 0)
+        memcpy(strips, f->strips, n_strips * sizeof *strips);
     bool ok = true, fits = false;
     for (size_t i = 0; ok && !fits && i <= PRUNINGS; i++) {
         size_t bytes;
         memcpy(f->again, all, n * sizeof *all);
+        if (n_strips > 0)
+            memcpy(f->strips, strips, n_strips * sizeof *strips);
         f->n_again = n;
-        ok = look(f, err) &&
+        f->n_strips = n_strips;
+        ok = wf_fit_look(f, err) &&
              (i == PRUNINGS || take_back(f, &arena, limit - limit / 128 * i, err)) &&
              make_full(f, &bytes, err);
         fits = ok && bytes <= limit;
@@ -463,17 +483,60 @@ static bool prune(struct fit *f, struct wf_err *err)
     return ok;
 }
 
+static void release(struct wf_fit *f)
+{
+    wf_plan_free(f->plan);
+    wf_scheme_free(f->scheme);
+    wf_memo_release(&f->memo);
+    wf_arena_release(&f->arena);
+    free(f->again);
+    free(f->strips);
+}
+
+static bool find(struct wf_fit *f, bool *fits, struct wf_err *err)
+{
+    bool ok = true;
+    *fits = false;
+    for (enum way way = STRAIGHT; ok && !*fits && way <= IN_STRIPS; way++)
+        ok = search(f, way, fits, err);
+    return ok && (!*fits || f->n_again == 0 || prune(f, err));
+}
+
+/* The step's seconds that go into making things again are worth another search. */
+static bool is_dear(const struct wf_fit *f)
+{
+    double again = 0;
+    for (int s = 0; f->plan && s < f->plan->n_steps; s++)
+        again += wf_step_is_asked_for(f->plan, &f->plan->steps[s]) ? f->plan->steps[s].seconds : 0;
+    return f->plan && again > f->plan->seconds / DEAR;
+}
+
+/* A search for less than the limit asks for more, strips among it, and takes back the dearest: what it
+ * ends with may be faster. */
+static bool find_faster(struct wf_fit *f, struct wf_err *err)
+{
+    const struct wf_scheme *const s = f->full;
+    struct wf_fit other = { .aim = f->aim - f->aim / TIGHTER };
+    bool fits = false;
+    other.full =
+        wf_scheme_make(s->graph, &s->mesh, &s->options, &(struct wf_asked){ .only = -1 }, err);
+    const bool ok = other.full && find(&other, &fits, err);
+    if (ok && fits && other.plan && other.plan->seconds < f->plan->seconds) {
+        const struct wf_fit slower = *f;
+        *f = other;
+        other = slower;
+    }
+    wf_scheme_free(other.full);
+    release(&other);
+    return ok;
+}
+
 struct wf_scheme *wf_scheme_fit(struct wf_scheme *scheme, struct wf_err *err)
 {
-    struct fit f = { .full = scheme };
+    struct wf_fit f = { .full = scheme, .aim = scheme->options.limit };
     bool fits = false;
-    bool ok = search(&f, true, &fits, err) && (fits || search(&f, false, &fits, err));
-    ok = ok && (!fits || f.n_again == 0 || prune(&f, err));
-    wf_plan_free(f.plan);
-    wf_scheme_free(f.scheme);
-    wf_memo_release(&f.memo);
-    wf_arena_release(&f.arena);
-    free(f.again);
+    bool ok = find(&f, &fits, err) && (!fits || !is_dear(&f) || find_faster(&f, err));
+    release(&f);
     if (ok)
         return f.full;
     wf_scheme_free(f.full);

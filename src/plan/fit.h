@@ -4,9 +4,12 @@
  * A step that needs more than options.limit is planned again and again, each time with one more result
  * that is not kept but made anew for the node that reads it next. What is tried first frees most, at
  * the moments when too much is live, for the seconds it costs by the estimates. When every rank fits,
- * what turned out not to be needed is taken back, the dearest first.
+ * what turned out not to be needed is taken back, the dearest first. Where all that is not enough,
+ * items run in strips (strips.h); where it is enough but dear, a search for less memory ends with
+ * strips too, and the faster of both plans is taken.
  *
- * The numbers do not change: the same kernels run on the same boxes, only more often.
+ * What is made again does not change the numbers: the same kernels run on the same boxes, only more
+ * often. Sums over strips round otherwise.
  *
  * F1. What is asked for depends on graph, mesh, device and options alone, so every rank asks for the
  *     same.

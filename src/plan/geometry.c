@@ -47,10 +47,8 @@ struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
     return sum ? whole : wf_region_intersect(geo->window, whole);
 }
 
-/* An output's part that belongs to part `r` of another output of the same node: the same place along
- * axes that both have, all of the others. */
-static struct wf_region beside(struct wf_region r, const struct wf_shape *of,
-                               const struct wf_shape *other)
+struct wf_region wf_geometry_beside(struct wf_region r, const struct wf_shape *of,
+                                    const struct wf_shape *other)
 {
     if (wf_region_is_empty(r))
         return r;
@@ -73,11 +71,12 @@ static struct wf_region place_in_window(struct wf_geometry *geo, int item)
     for (int o = 0; o < n->n_out; o++) {
         const struct wf_region read = wf_region_bound(*at_instance(geo, geo->box, 0, it->out[o]),
                                                       wf_geometry_owned(geo, 0, n->out[o]));
-        need = wf_region_bound(need, beside(read, &n->out[o]->shape, &n->out[0]->shape));
+        need =
+            wf_region_bound(need, wf_geometry_beside(read, &n->out[o]->shape, &n->out[0]->shape));
     }
     for (int o = 0; o < n->n_out; o++) {
         struct wf_region *box = at_instance(geo, geo->box, 0, it->out[o]);
-        *box = beside(need, &n->out[0]->shape, &n->out[o]->shape);
+        *box = wf_geometry_beside(need, &n->out[0]->shape, &n->out[o]->shape);
         *at_instance(geo, geo->have, 0, it->out[o]) = *box;
     }
     if (!wf_op_sums_over(n) || wf_region_is_empty(need))

@@ -73,6 +73,11 @@ struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,
 /* The region of an item's input that a rank reads, inside the image. */
 struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input);
 
+/* An output's part that belongs to part `r` of another output of the same node: the same place along
+ * axes that both have, all of the others. */
+struct wf_region wf_geometry_beside(struct wf_region r, const struct wf_shape *of,
+                                    const struct wf_shape *other);
+
 static inline size_t wf_geometry_row(const struct wf_geometry *geo, int rank)
 {
     return geo->only < 0 ? (size_t)rank : 0;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ops/op.h"
-#include "plan/planner.h"
+#include "plan/strips.h"
 
 static struct wf_region box_of(const struct wf_planner *p, int instance)
 {
@@ -46,6 +46,51 @@ static bool shifted_box_fits(const struct wf_planner *p, int inner, int outer,
     return wf_region_contains(box_of(p, outer), wf_region_shift(box_of(p, inner), shift));
 }
 
+/* Strips (strips.h): what is thin shares with thin instances of the same strips only, where it fits
+ * in each of them. */
+static bool shifted_strips_fit(const struct wf_planner *p, int inner, int outer,
+                               const int64_t shift[WF_AXES], bool exactly)
+{
+    const struct wf_scheme *const scheme = p->plan->scheme;
+    if (!scheme->thin[inner] || !scheme->thin[outer])
+        return scheme->thin[inner] == scheme->thin[outer];
+    const int which = scheme->strips_of[p->program->instances[inner].maker];
+    if (scheme->strips_of[p->program->instances[outer].maker] != which)
+        return false;
+    for (int at = 0; at < scheme->strips[which].count; at++) {
+        const struct wf_region in = wf_region_shift(wf_planner_thin_box(p, inner, at), shift);
+        const struct wf_region out = wf_planner_thin_box(p, outer, at);
+        if (exactly ? !wf_region_equal(in, out) : !wf_region_contains(out, in))
+            return false;
+    }
+    return true;
+}
+
+static bool reads(const struct wf_planner *p, int item, int instance)
+{
+    const struct wf_item *const it = &p->program->items[item];
+    for (int k = 0; k < it->node->n_in; k++) {
+        const int in = it->in[k];
+        if (in == instance ||
+            (in >= 0 && p->folded[in] && reads(p, p->program->instances[in].maker, instance)))
+            return true;
+    }
+    return false;
+}
+
+/* A strip of the item would overwrite what the next one still reads. */
+static bool is_read_beside(const struct wf_planner *p, int instance, int item)
+{
+    const struct wf_scheme *const scheme = p->plan->scheme;
+    if (scheme->strips_of[item] < 0 || scheme->thin[instance])
+        return false;
+    const struct wf_strips *const s = &scheme->strips[scheme->strips_of[item]];
+    for (int i = s->first; i <= s->last; i++)
+        if (i != item && !p->folded[p->program->items[i].out[0]] && reads(p, i, instance))
+            return true;
+    return false;
+}
+
 static void share(struct wf_planner *p, int inner, int outer, const int64_t shift[WF_AXES])
 {
     p->root[inner] = outer;
@@ -63,7 +108,7 @@ static void place_part(struct wf_planner *p, int item)
         return;
     if (p->folded[out] || p->program->instances[out].keep || !is_all_made_here(p, out) ||
         has_dense_reader(p, out) || wf_region_is_empty(box_of(p, out)) ||
-        !shifted_box_fits(p, out, in, shift))
+        !shifted_box_fits(p, out, in, shift) || !shifted_strips_fit(p, out, in, shift, false))
         return;
     share(p, out, in, shift);
 }
@@ -93,7 +138,8 @@ static void place_inputs(struct wf_planner *p, int item)
         if (p->folded[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
             p->root[in] != in || is_dense_kernel(p, instance->maker) ||
             p->geo->reduce[instance->maker] || !is_all_made_here(p, in) ||
-            wf_region_is_empty(box_of(p, in)) || !shifted_box_fits(p, in, it->out[0], shift))
+            wf_region_is_empty(box_of(p, in)) || !shifted_box_fits(p, in, it->out[0], shift) ||
+            !shifted_strips_fit(p, in, it->out[0], shift, false))
             continue;
         share(p, in, it->out[0], shift);
     }
@@ -119,11 +165,12 @@ static void place_inplace(struct wf_planner *p, int item)
         if (in < 0 || !(it->node->op->inplace & (1u << k)))
             continue;
         const struct wf_instance *used = &p->program->instances[in];
+        const int64_t none[WF_AXES] = { 0 };
         if (p->folded[in] || used->maker < 0 || used->keep || used->last_use != item ||
             p->root[in] != in || is_shared(p, in) || used->value->dtype != made->value->dtype ||
-            !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)))
+            !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)) ||
+            is_read_beside(p, in, item) || !shifted_strips_fit(p, out, in, none, true))
             continue;
-        const int64_t none[WF_AXES] = { 0 };
         share(p, out, in, none);
         return;
     }
@@ -174,6 +221,20 @@ static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *
     return WF_STORE_GRAD;
 }
 
+/* Of what is thin: those of the largest strip. */
+static size_t bytes_of(const struct wf_planner *p, int instance)
+{
+    const struct wf_scheme *const scheme = p->plan->scheme;
+    const struct wf_instance *const in = &p->program->instances[instance];
+    const size_t size = wf_dtype_size(in->value->dtype);
+    if (!scheme->thin[instance])
+        return (size_t)wf_region_count(box_of(p, instance)) * size;
+    int64_t most = 0;
+    for (int at = 0; at < scheme->strips[scheme->strips_of[in->maker]].count; at++)
+        most = wf_max(most, wf_region_count(wf_planner_thin_box(p, instance, at)));
+    return (size_t)most * size;
+}
+
 static void give_buffers(struct wf_planner *p)
 {
     for (int i = 0; i < p->program->n_instances; i++) {
@@ -185,7 +246,7 @@ static void give_buffers(struct wf_planner *p)
         size_t offset;
         const enum wf_store store = store_of(p, i, &offset);
         slot->view = wf_view_dense(NULL, v->dtype, box_of(p, i));
-        slot->buffer = wf_planner_add_buffer(p, store, wf_view_bytes(&slot->view), v->name);
+        slot->buffer = wf_planner_add_buffer(p, store, bytes_of(p, i), v->name);
         p->plan->buffers[slot->buffer].offset = offset;
     }
     for (int i = 0; i < p->program->n_instances; i++) {
@@ -195,6 +256,25 @@ static void give_buffers(struct wf_planner *p)
             continue;
         p->slot[i] = wf_slot_part(&p->slot[root], wf_region_shift(box_of(p, i), shift));
         p->slot[i].view.box = box_of(p, i);
+        p->slot[i].view.dtype = p->program->instances[i].value->dtype;
+    }
+}
+
+void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at)
+{
+    const bool *const thin = p->plan->scheme->thin;
+    for (int i = 0; i < p->program->n_instances; i++) {
+        const int maker = p->program->instances[i].maker;
+        if (!thin[i] || maker < s->first || maker > s->last)
+            continue;
+        int64_t shift[WF_AXES];
+        const int root = find_root(p, i, shift);
+        const struct wf_region box = wf_planner_thin_box(p, i, at);
+        struct wf_slot slot = p->slot[root];
+        slot.view = wf_view_dense(NULL, p->program->instances[root].value->dtype,
+                                  wf_planner_thin_box(p, root, at));
+        p->slot[i] = wf_slot_part(&slot, wf_region_shift(box, shift));
+        p->slot[i].view.box = box;
         p->slot[i].view.dtype = p->program->instances[i].value->dtype;
     }
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "plan/fit.h"
-#include "plan/planner.h"
+#include "plan/strips.h"
 
 static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
 {
@@ -61,6 +61,13 @@ struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh 
         s->again = own;
         s->n_again = asked->n_again;
     }
+    if (asked->n_strips > 0) {
+        struct wf_strips_asked *const own =
+            wf_arena_array(&s->arena, asked->n_strips, struct wf_strips_asked);
+        memcpy(own, asked->strips, (size_t)asked->n_strips * sizeof *own);
+        s->asked_strips = own;
+        s->n_asked_strips = asked->n_strips;
+    }
     s->program = wf_program_new(&s->arena, g,
                                 &(struct wf_program_options){ .recompute = !options->no_recompute,
                                                               .device = options->device,
@@ -72,6 +79,7 @@ struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh 
             &s->arena, &s->geometry, g, s->program, mesh,
             &(struct wf_geometry_options){ .window = options->window, .only = asked->only }, err)) {
         wf_scheme_fold(s);
+        wf_scheme_cut(s);
         return s;
     }
     wf_scheme_free(s);
@@ -310,6 +318,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, 
         .device = scheme->options.device,
         .memo = memo,
         .rank = plan->rank,
+        .strip = -1,
         .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
         .options = &scheme->options,
         .kernel = scheme->kernel,
@@ -319,6 +328,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, 
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
         .slot = wf_arena_array(&work, program->n_instances, struct wf_slot),
     };
+    wf_planner_cut(&p, &work);
     wf_planner_place(&p);
     wf_planner_comm_init(&p, &work);
     bool ok = wf_planner_emit(&p, err);

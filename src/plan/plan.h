@@ -37,6 +37,7 @@ struct wf_plan_options {
     bool no_recompute; /* keep every result for the backward pass */
     bool no_overlap;   /* begin and end communication at the same place */
     bool split_always; /* inner part and rim wherever it can be done, not where it pays */
+    bool strip_always; /* strips wherever they can be had, not where memory is short */
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
     size_t bucket_bytes;
@@ -59,6 +60,13 @@ struct wf_costs {
     double link_bytes_per_second, link_seconds; /* between two ranks, each way */
 };
 
+/* Items [first, last] that run strip by strip (strips.h). */
+struct wf_strips {
+    int first, last;
+    enum wf_axis axis;
+    int count;
+};
+
 struct wf_scheme {
     struct wf_arena arena;
     const struct wf_graph *graph;
@@ -66,13 +74,19 @@ struct wf_scheme {
     struct wf_plan_options options;
     const struct wf_again *again; /* what the limit made the planner ask for */
     int n_again;
+    const struct wf_strips_asked *asked_strips; /* the same, of strips */
+    int n_asked_strips;
     size_t bytes; /* of the rank that takes most; 0: there was no limit to hold it against */
     struct wf_program *program;
     struct wf_geometry geometry;
     struct wf_costs costs;
     const struct wf_kernel **kernel; /* per item */
     bool *folded;                    /* per instance: not made, its readers compute it (fold.c) */
-    int *gradient_of;                /* per value id: the parameter whose gradient it is, or -1 */
+    struct wf_strips *strips;
+    int n_strips;
+    int *strips_of;   /* per item: its strips, or -1 */
+    bool *thin;       /* per instance: there is one strip of it at a time */
+    int *gradient_of; /* per value id: the parameter whose gradient it is, or -1 */
 };
 
 /* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
@@ -102,6 +116,7 @@ struct wf_slot {
 enum wf_step_kind {
     WF_STEP_KERNEL,
     WF_STEP_COPY, /* out[0] <- in[0] */
+    WF_STEP_ADD,  /* out[0] += in[0], both packed */
     WF_STEP_FETCH_BEGIN,
     WF_STEP_FETCH_END,
     WF_STEP_SUM_BEGIN,
@@ -119,6 +134,7 @@ struct wf_step {
     const struct wf_node *node; /* the item it belongs to, or NULL */
     int item;                   /* of the program, or -1 */
     bool again;                 /* a recomputation */
+    int strip;                  /* its number, or -1 */
     int n_in, n_out;
     struct wf_slot *in, *out; /* in: the node's inputs, and behind them those of folded ones */
     /* kernel */
@@ -133,6 +149,11 @@ struct wf_step {
     /* communication: index into exchanges or sums */
     int which;
 };
+
+static inline bool wf_step_computes(const struct wf_step *step)
+{
+    return step->kind == WF_STEP_KERNEL || step->kind == WF_STEP_COPY || step->kind == WF_STEP_ADD;
+}
 
 struct wf_plan_message {
     int peer, tag;

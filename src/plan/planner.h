@@ -11,7 +11,7 @@ struct wf_planner {
     const struct wf_program *program;
     const struct wf_device *device;
     int rank, threads;
-    int item; /* that is being emitted, or -1 */
+    int item, strip; /* that are being emitted, or -1 */
     const struct wf_plan_options *options;
     struct wf_memo *memo;                  /* the plan is to be looked at; NULL: it runs */
     const struct wf_kernel *const *kernel; /* per item */
@@ -24,6 +24,8 @@ struct wf_planner {
      * is expected to be there, by the clock of estimated seconds. */
     int *exchange, *sum;
     double *arrives, clock;
+    struct wf_region **parts; /* per strips: of strip after strip, and in it of item after item */
+    int *late, n_late;        /* items that are left for the end */
     struct wf_bucket *buckets;
     int n_buckets, *bucket_of; /* per instance, or -1 */
     size_t room_steps, room_buffers, room_exchanges, room_sums, room_buckets;
@@ -44,6 +46,8 @@ struct wf_chain {
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
+/* Where thin instances lie in strip number `at`. */
+void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at);
 /* emit.c: the steps. */
 [[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
 struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
@@ -77,6 +81,8 @@ void wf_cost_plan(struct wf_plan *plan);
 struct wf_asked {
     const struct wf_again *again;
     int n_again;
+    const struct wf_strips_asked *strips;
+    int n_strips;
     int only; /* the rank that alone is looked at, by an outline; -1: none */
 };
 struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,

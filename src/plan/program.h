@@ -49,6 +49,12 @@ struct wf_again {
     int value, node; /* ids */
 };
 
+/* Items from one to another one that run in strips (strips.h): each is a node and the node in front of
+ * which it runs, ids. */
+struct wf_strips_asked {
+    int first[2], last[2];
+};
+
 struct wf_device;
 
 struct wf_program_options {

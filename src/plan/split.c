@@ -126,7 +126,8 @@ static bool has_fetched_result(const struct wf_planner *p, int item)
 static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, int item)
 {
     const struct wf_item *it = &p->program->items[item];
-    if (wf_op_sums_over(it->node) || p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
+    if (p->plan->scheme->strips_of[item] >= 0 || wf_op_sums_over(it->node) ||
+        p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
         return false;
     for (int k = 0; k < it->node->n_in; k++)
         if (it->in[k] >= 0 && p->folded[it->in[k]])

@@ -9,7 +9,7 @@
  * Context. A device whose memory is not the host's is opened once by each rank: stream, handles and
  * the first failure hang on the context, which every call is given. Ranks may be threads of one
  * process and may share a GPU. Where a device needs none (open is NULL: the CPU), the context is
- * NULL everywhere. run(), copy(), put() and the updater only enqueue, in order; what fails there is kept in
+ * NULL everywhere. run(), copy(), add(), put() and the updater only enqueue, in order; what fails there is kept in
  * the context and told by the next get() or synchronize().
  *
  *     struct wf_context *context;
@@ -100,6 +100,8 @@ struct wf_device {
     size_t (*room)(struct wf_context *context); /* bytes that are free; NULL: not known */
     /* Strided, same dtype. */
     void (*copy)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
+    /* dst += src, same dtype, both packed. */
+    void (*add)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
 
     /* --- all NULL where the memory is the host's --- */

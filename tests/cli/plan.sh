@@ -59,9 +59,17 @@ json 'all(r["arena_bytes"] + r["param_bytes"] <= 3 << 20 for r in j["per_rank"])
 json "len(j['made_again']) > 0 and j['per_rank'][0]['again_seconds'] > 0 and j['step_seconds'] > $seconds"
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=3MiB --explain
 prints "made again for memory.limit" "(again, for the limit)" "fullest at step"
-refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=1MB -- "4 ranks" "memory.limit" "use 16 ranks"
+# Less than making again reaches: layers in strips, and the numbers of a step without a limit.
+expect 0 plan model.name=unet model.base=8 train.optimizer=sgd data.size=1,3,256,256 memory.limit=14MiB --json --explain
+json 'j["in_strips"] and all(s["strips"] > 1 and s["items"] > 1 for s in j["in_strips"])'
+json '"(strip 1)" in j["explain"] and all(r["arena_bytes"] + r["param_bytes"] <= 14 << 20 for r in j["per_rank"])'
+expect 0 plan model.name=unet model.base=8 train.optimizer=sgd data.size=1,3,256,256 memory.limit=14MiB
+prints "in strips for memory.limit"
+expect 0 verify model.name=unet model.base=8 train.optimizer=sgd data.size=1,3,256,256 memory.limit=14MiB --json --quiet
+json 'j["pass"] is True and j["loss_rel"] == 0 and 0 < j["grad_rel"] <= 1e-5'
+refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=1MB -- "4 ranks" "memory.limit" "use 8 ranks"
 refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=50K -- "smaller image"
-refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=1MB -- "space=2x2" "raise it to" "use 16 ranks"
+refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=1MB -- "space=2x2" "raise it to" "use 8 ranks"
 # what is refused says the smallest that would do, and that does
 least=$(sed -n 's/.*raise it to \([0-9]*\),.*/\1/p' err)
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit="$least" --json

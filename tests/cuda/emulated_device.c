@@ -32,6 +32,12 @@ static void copy(struct wf_context *context, const struct wf_view *dst, const st
         wf_cuda_copy(dst, src, NULL);
 }
 
+static void add(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+{
+    (void)context;
+    wf_cuda_add_to(dst, src, NULL);
+}
+
 const struct wf_device wf_device_cuda = {
     .name = "cuda",
     .find = find,
@@ -39,6 +45,7 @@ const struct wf_device wf_device_cuda = {
     .alloc = take,
     .free = give_back,
     .copy = copy,
+    .add = add,
     .updater = &wf_cpu_updater,
     .flops_per_second = 1e9,
     .bytes_per_second = 1e9,

@@ -497,6 +497,33 @@ static void copy__moves_a_box_between_strided_buffers(void **state)
         }
 }
 
+static void copy__adds_to_what_is_there(void **state)
+{
+    const struct wf_region box = { { 0, 0, 0, 0, 0 }, { 3, 1, 5, 7, 9 } };
+    static const enum wf_dtype dtypes[] = { WF_F32, WF_F64, WF_BF16, WF_F16 };
+    for (int d = 0; d < 4; d++) {
+        struct support_guarded a =
+            support_guarded_new(&device, dtypes[d], box, SUPPORT_PACKED, 0x7f);
+        struct support_guarded b =
+            support_guarded_new(&device, dtypes[d], box, SUPPORT_PACKED, 0x11);
+        for (struct wf_cursor c = wf_cursor(box); wf_cursor_next(&c);) {
+            wf_view_set(&a.view, c.at, (double)(c.at[WF_H] * 8 + c.at[WF_C]));
+            wf_view_set(&b.view, c.at, (double)(c.at[WF_N] - c.at[WF_W]));
+        }
+        gpu_put(a.memory, a.all.data, a.bytes);
+        gpu_put(b.memory, b.all.data, b.bytes);
+        const struct wf_view from = support_guarded_view(&a), to = support_guarded_view(&b);
+        wf_cuda_add_to(&to, &from, gpu_stream());
+        assert_true(gpu_finish());
+        gpu_get(b.all.data, b.memory, b.bytes);
+        for (struct wf_cursor c = wf_cursor(box); wf_cursor_next(&c);)
+            assert_true(wf_view_at(&b.view, c.at) ==
+                        (double)(c.at[WF_N] - c.at[WF_W] + c.at[WF_H] * 8 + c.at[WF_C]));
+        support_guarded_free(&a);
+        support_guarded_free(&b);
+    }
+}
+
 /* test_cuda_kernels [PATTERN]: the tests whose names match it. */
 int main(int argc, char **argv)
 {
@@ -511,6 +538,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sweeps__sum_over_the_tensors_alone),
         cmocka_unit_test(fit__pads_with_zeros_and_crops),
         cmocka_unit_test(copy__moves_a_box_between_strided_buffers),
+        cmocka_unit_test(copy__adds_to_what_is_there),
     };
     if (!gpu_start())
         return 77; /* not run: ctest shows it as skipped */

@@ -80,6 +80,21 @@ static void copy(struct wf_context *context, const struct wf_view *dst, const st
     wf_cpu_copy(dst, src);
 }
 
+/* What is small against the image: a weight's gradient, a norm's sums. */
+static void add(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+{
+    (void)context;
+    const int64_t n = wf_region_count(dst->box);
+    if (dst->dtype == WF_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)dst->data)[i] += ((const float *)src->data)[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            wf_dtype_put(dst->dtype, dst->data, i,
+                         wf_dtype_get(dst->dtype, dst->data, i) +
+                             wf_dtype_get(src->dtype, src->data, i));
+}
+
 /* The figures are those of two cores of a server of 2023: only their proportion matters. */
 const struct wf_device wf_device_cpu = {
     .name = "cpu",
@@ -88,6 +103,7 @@ const struct wf_device wf_device_cpu = {
     .alloc = take,
     .free = give_back,
     .copy = copy,
+    .add = add,
     .updater = &wf_cpu_updater,
     .flops_per_second = 2e11,
     .bytes_per_second = 2e10,
@@ -103,6 +119,7 @@ const struct wf_device wf_device_reference = {
     .alloc = take,
     .free = give_back,
     .copy = copy,
+    .add = add,
     .updater = &wf_cpu_updater,
     .flops_per_second = 1e8,
     .bytes_per_second = 2e10,

@@ -269,6 +269,11 @@ static void copy(struct wf_context *context, const struct wf_view *dst, const st
     launched(cuda, "copying");
 }
 
+static void add(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+{
+    wf_cuda_add_to(dst, src, wf_cuda_of(context)->stream);
+}
+
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
@@ -447,6 +452,7 @@ const struct wf_device wf_device_cuda = {
     .free = give_back,
     .room = room,
     .copy = copy,
+    .add = add,
     .updater = &wf_cuda_updater,
     .open = open_device,
     .close = close_device,

@@ -125,6 +125,9 @@ extern const struct wf_kernel wf_cuda_nothing;
 
 /* dst = src, equal extents and dtypes, any strides; global positions may differ. */
 void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
+/* dst += src, equal extents and dtypes, both packed. */
+void wf_cuda_add_to(const struct wf_view *dst, const struct wf_view *src,
+                    struct CUstream_st *stream);
 /* dst = src within both boxes (counted from their lower corners), zero where dst reaches further;
  * float types are converted. Pads channels for cuDNN and crops them again. */
 void wf_cuda_fit(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);

@@ -177,6 +177,14 @@ template <class W> __global__ void __launch_bounds__(THREADS) reshape(const Resh
     ((W *)r.to.data)[to] = ((const W *)r.from.data)[from];
 }
 
+__global__ void __launch_bounds__(THREADS)
+    add_elements(void *to, const void *from, const int dtype, const int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count)
+        any_put(dtype, to, i, any_get(dtype, to, i) + any_get(dtype, from, i));
+}
+
 } // namespace wf
 
 using namespace wf;
@@ -185,6 +193,15 @@ void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct C
 {
     if (!is_empty(dst->box))
         copy_box(extents(dst->box), side_at(*src, src->box.lo), side_at(*dst, dst->box.lo), stream);
+}
+
+void wf_cuda_add_to(const struct wf_view *dst, const struct wf_view *src,
+                    struct CUstream_st *stream)
+{
+    const int64_t count = is_empty(dst->box) ? 0 : wf_shape_count(extents(dst->box));
+    if (count > 0)
+        launch(add_elements, blocks_for(count, THREADS), THREADS, stream, dst->data,
+               (const void *)src->data, (int)dst->dtype, count);
 }
 
 void wf_cuda_set(const struct wf_view *dst, double value, struct CUstream_st *stream)

@@ -1,0 +1,35 @@
+/* The search for a plan that fits, while it goes on; not for anybody else. */
+#ifndef WF_PLAN_FIT_INSIDE_H
+#define WF_PLAN_FIT_INSIDE_H
+
+#include "plan/fit.h"
+#include "plan/planner.h"
+
+struct wf_fit {
+    struct wf_scheme *full;   /* of all ranks */
+    struct wf_scheme *scheme; /* of the rank that is looked at alone */
+    struct wf_plan *plan;     /* its outline */
+    int rank;
+    size_t aim; /* bytes that the search is for: at most the limit */
+    struct wf_memo memo;
+    struct wf_arena arena; /* of what is known of the plan */
+    size_t *live;          /* per step: bytes of the arena */
+    size_t peak;
+    int *first_step, *last_step; /* per item */
+    double *seconds;             /* per node: one run of it */
+    /* What was asked for, in the order in which it was found. */
+    struct wf_again *again;
+    size_t n_again, room_again;
+    struct wf_strips_asked *strips;
+    size_t n_strips, room_strips;
+};
+
+/* Looks at the rank with what is asked for now. */
+[[nodiscard]] bool wf_fit_look(struct wf_fit *f, struct wf_err *err);
+/* Bytes above the mark, over the steps. */
+double wf_fit_excess(const struct wf_fit *f, size_t mark);
+
+/* fit_strips.c: asks for strips that bring down what is above the mark; *found: there were some. */
+[[nodiscard]] bool wf_fit_strips(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err);
+
+#endif
