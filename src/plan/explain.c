@@ -40,7 +40,7 @@ static void print_messages(FILE *f, const struct wf_exchange *x)
 
 static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s)
 {
-    static const char *const kinds[] = { "run",       "copy",      "add",    "fetch-begin",
+    static const char *const kinds[] = { "run",       "copy",      "add-up", "fetch-begin",
                                          "fetch-end", "sum-begin", "sum-end" };
     (void)fprintf(f, "%-11s", kinds[s->kind]);
     switch (s->kind) {
