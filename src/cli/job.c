@@ -416,6 +416,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
                 wf_cli_workspace(o, job->device) + job->files.beside,
         .link_bytes_per_second = (double)wf_options_int(o, "comm.bandwidth"),
         .link_seconds = 1e-6 * wf_options_real(o, "comm.latency"),
+        .exact = wf_options_int(o, "run.deterministic") == WF_REPEATS_ON_ANY_MESH,
         .ahead = true,
     };
 }

@@ -47,6 +47,7 @@ struct wf_plan_options {
     size_t limit, more;
     /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
     double link_bytes_per_second, link_seconds;
+    bool exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what

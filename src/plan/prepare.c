@@ -112,6 +112,7 @@ static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct w
                                  .out = views + s->n_in,
                                  .threads = p->threads,
                                  .sizes_only = p->memo != NULL,
+                                 .exact = p->options->exact,
                                  .context = p->plan->context };
     const bool ok = s->kernel->prepare(prep, err);
     wf_arena_release(&arena);

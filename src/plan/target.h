@@ -53,7 +53,7 @@ struct wf_prepare {
     struct wf_region work;
     const struct wf_view *in, *out;
     int threads;
-    bool sizes_only;
+    bool sizes_only, exact; /* wf_device_options.exact */
     /* NULL on a device that needs none, and where a plan is made without the device at hand: then
      * what cannot be known is estimated, and the plan cannot be run. */
     struct wf_context *context;
