@@ -1,6 +1,9 @@
 #include "cli/device.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include "cli/text.h"
 
 const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err *err)
 {
@@ -64,14 +67,41 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
     return wf_comm_agree(comm, ok, err);
 }
 
+/* The ranks of this machine share its memory: none of them would get what is taken beyond that, and the
+ * system would end one of them. */
+static bool check_machine(const struct wf_device *device, struct wf_comm *comm, size_t bytes,
+                          struct wf_err *err)
+{
+    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const int ranks = wf_comm_local_size(comm);
+    if (!wf_device_is_host(device) || (double)bytes * ranks <= all)
+        return true;
+    struct wf_arena arena = { 0 };
+    (void)wf_err_set(
+        err, WF_ERR_FIT,
+        "a rank needs %s or more, and this machine has %s for %s: use a smaller image or "
+        "batch, or ranks on more machines",
+        wf_text_bytes(&arena, (double)bytes), wf_text_bytes(&arena, all),
+        wf_text_ranks(&arena, ranks));
+    wf_arena_release(&arena);
+    return false;
+}
+
 struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_comm *comm,
                             struct wf_context *context, struct wf_err *err)
 {
     /* All ask before one begins: trying kernels takes memory from ranks that share a device. */
-    if (!wf_comm_agree(comm, scheme && wf_plan_fits(scheme, rank, context, err), err))
+    const struct wf_device *const device = scheme ? scheme->options.device : NULL;
+    if (!wf_comm_agree(comm,
+                       scheme &&
+                           check_machine(device, comm, wf_scheme_least_bytes(scheme, rank), err) &&
+                           wf_plan_fits(scheme, rank, context, err),
+                       err))
         return NULL;
     struct wf_plan *const plan = wf_plan_new_on(scheme, rank, context, err);
-    if (wf_comm_agree(comm, plan != NULL, err))
+    const bool ok =
+        plan && check_machine(device, comm, plan->arena_bytes + wf_plan_param_bytes(plan), err);
+    if (wf_comm_agree(comm, ok, err))
         return plan;
     wf_plan_free(plan);
     return NULL;

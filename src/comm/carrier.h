@@ -21,7 +21,6 @@ struct wf_carrier_sum {
 };
 
 struct wf_carrier_vtable {
-    const char *name; /* "nccl" */
     bool (*exchange)(struct wf_carrier *carrier, int number, int count,
                      const struct wf_message *messages, struct wf_err *err);
     bool (*sum)(struct wf_carrier *carrier, int number, const struct wf_carrier_sum *sum,

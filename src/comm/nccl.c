@@ -177,7 +177,6 @@ static bool nccl_end(struct wf_carrier *carrier, int number, struct wf_err *err)
 }
 
 static const struct wf_carrier_vtable vtable = {
-    .name = "nccl",
     .exchange = nccl_exchange,
     .sum = nccl_sum,
     .end = nccl_end,

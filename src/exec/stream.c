@@ -231,13 +231,13 @@ static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_sh
         if (need.bytes <= s->options.limit)
             return true;
         if (fixed || !refine(g))
-            return wf_err_set(err, WF_ERR_FIT,
-                              "a window of %" PRId64 " x %" PRId64 " x %" PRId64
-                              " needs %zu MB, most of it at layer '%s', and the limit is %zu MB: "
-                              "raise memory.limit",
-                              wf_region_extent(window, WF_D), wf_region_extent(window, WF_H),
-                              wf_region_extent(window, WF_W), (need.bytes >> 20) + 1, need.largest,
-                              s->options.limit >> 20);
+            return wf_err_set(
+                err, WF_ERR_FIT,
+                "a window of %" PRId64 " x %" PRId64 " x %" PRId64
+                " needs %zu bytes, most of it at layer '%s', and memory.limit is %zu: "
+                "raise it",
+                wf_region_extent(window, WF_D), wf_region_extent(window, WF_H),
+                wf_region_extent(window, WF_W), need.bytes, need.largest, s->options.limit);
     }
 }
 
@@ -515,11 +515,6 @@ void wf_stream_free(struct wf_stream *s)
 int64_t wf_stream_windows(const struct wf_stream *s)
 {
     return grid_count(&s->last.grid);
-}
-
-int64_t wf_stream_count(const struct wf_stream *s, enum wf_axis axis)
-{
-    return s->last.grid.count[axis];
 }
 
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index)

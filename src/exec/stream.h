@@ -57,8 +57,6 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *outpu
 void wf_stream_free(struct wf_stream *s);
 
 int64_t wf_stream_windows(const struct wf_stream *s);
-/* Windows along an axis. */
-int64_t wf_stream_count(const struct wf_stream *s, enum wf_axis axis);
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
 /* How many sums over the image were taken in a pass of their own. */
 int wf_stream_passes(const struct wf_stream *s);

@@ -58,11 +58,6 @@ void wf_wire_free(struct wf_wire *w)
     free(w);
 }
 
-const char *wf_wire_name(const struct wf_wire *w)
-{
-    return w->carrier ? w->carrier->vtable->name : "host";
-}
-
 bool wf_wire_records(const struct wf_wire *w)
 {
     return w->carrier && w->carrier->records;

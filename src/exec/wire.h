@@ -20,8 +20,6 @@ struct wf_wire;
 struct wf_wire *wf_wire_new(struct wf_context *context, struct wf_comm *comm, int count,
                             struct wf_err *err);
 void wf_wire_free(struct wf_wire *wire);
-/* "nccl", "host" */
-const char *wf_wire_name(const struct wf_wire *wire);
 /* Work between begin and end can be captured and replayed with the rest of a step. */
 bool wf_wire_records(const struct wf_wire *wire);
 

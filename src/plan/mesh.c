@@ -178,7 +178,8 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     if (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1)
         return wf_err_set(
             err, WF_ERR_FIT,
-            "this graph has one domain and one stage: use the mesh axes data and space");
+            "no network here is made of several stages or domains, so the mesh axes pipe and domain are for "
+            "nothing: use data and space");
     for (int a = 0; a < WF_AXES; a++)
         l->root[a] = 1;
     for (size_t i = 0; i < g->n_values; i++)

@@ -410,6 +410,20 @@ bool wf_plan_fits(const struct wf_scheme *scheme, int rank, struct wf_context *c
                       rank, bytes, room);
 }
 
+size_t wf_scheme_least_bytes(const struct wf_scheme *scheme, int rank)
+{
+    const struct wf_program *const p = scheme->program;
+    size_t most = 0;
+    for (int i = 0; i < p->n_instances; i++) {
+        const struct wf_region box = wf_geometry_box(&scheme->geometry, rank, i);
+        const size_t bytes =
+            (size_t)wf_region_count(box) * wf_dtype_size(p->instances[i].value->dtype);
+        if (!scheme->folded[i] && !scheme->thin[i])
+            most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 void wf_plan_free(struct wf_plan *plan)
 {
     if (!plan)

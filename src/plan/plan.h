@@ -47,7 +47,8 @@ struct wf_plan_options {
     size_t limit, more;
     /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
     double link_bytes_per_second, link_seconds;
-    bool exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
+    bool
+        exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
@@ -229,6 +230,9 @@ bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step
  * kernels are chosen for shapes that cannot be run. */
 [[nodiscard]] bool wf_plan_fits(const struct wf_scheme *scheme, int rank,
                                 struct wf_context *context, struct wf_err *err);
+
+/* Bytes that no plan of the rank can do without, found in no time: those of its largest image. */
+size_t wf_scheme_least_bytes(const struct wf_scheme *scheme, int rank);
 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);

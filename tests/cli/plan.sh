@@ -88,7 +88,7 @@ refused 3 plan a.yaml --mesh space=2x2 --ranks 3 -- "space=2x2" "4 ranks" "3"
 refused 3 plan a.yaml --mesh space=50 -- "50 ranks" "48"
 refused 3 verify a.yaml --mesh space=2,data=3 -- "3 ranks"
 refused 3 verify a.yaml --mesh pipe=2 -- "stage"
-refused 3 step a.yaml data.size=1,3,200000,200000 run.device=reference -- "rank 0 needs" "use more ranks"
+refused 3 step a.yaml data.size=1,3,200000,200000 -- "a rank needs" "this machine has" "use a smaller image"
 refused 2 plan a.yaml --device cuda -- "cuda"
 refused 2 plan a.yaml --precision tf32 -- "tf32"
 

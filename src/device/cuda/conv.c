@@ -258,8 +258,7 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     if (known)
         lay_out(s);
     if (!p->context) { /* a plan to look at */
-        p->scratch_bytes =
-            known && !p->exact ? s->at_workspace + likely_workspace : s->own_scratch;
+        p->scratch_bytes = known && !p->exact ? s->at_workspace + likely_workspace : s->own_scratch;
         release(s);
         return true;
     }
