@@ -290,6 +290,18 @@ static void volumes__come_as_pages_whatever_the_windows(void **state)
     predict(&job, 1);
     assert_int_equal(job.result.windows, 3 * 3 * 2);
     check_files(&job);
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        job.p.classes = "v.nii";
+        job.p.values = "vp.nii";
+        predict(&job, ranks);
+        check_files(&job);
+#ifdef WF_HAVE_ZLIB
+        job.p.classes = "v.nii.gz";
+        job.p.values = "vp.nii.gz";
+        predict(&job, ranks);
+        check_files(&job);
+#endif
+    }
     finish(&job);
 }
 

@@ -141,6 +141,26 @@ static void npy__comes_back_as_it_was(void **state)
     check_round_trip("a.npy", IMAGE(4, 9, 21, 2, WF_SAMPLE_U8), 9, 0, false);
 }
 
+static void nifti__comes_back_as_it_was(void **state)
+{
+    static const char *const paths[] = {
+        "a.nii",
+#ifdef WF_HAVE_ZLIB
+        "a.NII.gz",
+#endif
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        check_round_trip(paths[i], IMAGE(1, 33, 21, 1, WF_SAMPLE_U8), 7, 5, true);
+        check_round_trip(paths[i], IMAGE(4, 33, 21, 3, WF_SAMPLE_F32), 10, 0, true);
+        check_round_trip(paths[i], IMAGE(4, 9, 21, 5, WF_SAMPLE_F32), 4, 8, false);
+        check_round_trip(paths[i], IMAGE(4, 9, 21, 1, WF_SAMPLE_U16), 9, 0, true);
+        check_round_trip(paths[i], IMAGE(2, 9, 21, 2, WF_SAMPLE_U8), 1, 1, true);
+        check_round_trip(paths[i], IMAGE(2, 9, 21, 3, WF_SAMPLE_U8), 2, 7, true);
+        check_round_trip(paths[i], IMAGE(2, 9, 21, 4, WF_SAMPLE_U8), 9, 0, false);
+        check_round_trip(paths[i], IMAGE(1, 1, 1, 2, WF_SAMPLE_I32), 1, 0, false);
+    }
+}
+
 #ifdef WF_HAVE_PNG
 static void png__comes_back_as_it_was(void **state)
 {
@@ -155,6 +175,69 @@ static void png__comes_back_as_it_was(void **state)
     check_round_trip("a.png", &palette, 6, 0, false);
 }
 #endif
+
+/* Two writers take turns over the tiles, one of them nothing in some rounds; a third has none at all. */
+static void check_several_writers(const char *path)
+{
+    enum { WRITERS = 3, TILE_SIDE = 32 };
+    struct wf_raster_info info = *IMAGE(2, 70, 100, 2, WF_SAMPLE_F32);
+    info.tile.at[WF_H] = info.tile.at[WF_W] = TILE_SIDE;
+    struct wf_err err = { 0 };
+    struct wf_raster_writer *w[WRITERS] = { wf_raster_create(path, &info, &err) };
+    assert_non_null(w[0]);
+    for (int i = 1; i < WRITERS; i++) {
+        w[i] = wf_raster_join(path, wf_raster_writer_partial(w[0]), &info, &err);
+        assert_non_null(w[i]);
+    }
+    const int64_t down = wf_ceil_div(info.height, TILE_SIDE),
+                  across = wf_ceil_div(info.width, TILE_SIDE), tiles = down * across * info.depth;
+    for (int64_t i = 0; i < tiles;) {
+        uint64_t bytes[WRITERS] = { 0 }, before = 0;
+        for (int k = 0; k < 2 && i < tiles; k++, i++) {
+            if (k == 1 && i % 5 == 0)
+                break;
+            const int64_t n = i * 7 % tiles; /* in no order */
+            struct wf_region at = { .lo = { [WF_D] = n / (down * across) } };
+            at.lo[WF_H] = n / across % down * TILE_SIDE;
+            at.lo[WF_W] = n % across * TILE_SIDE;
+            at.hi[WF_D] = at.lo[WF_D] + 1;
+            at.hi[WF_H] = wf_min(at.lo[WF_H] + TILE_SIDE, info.height);
+            at.hi[WF_W] = wf_min(at.lo[WF_W] + TILE_SIDE, info.width);
+            void *data = fill(&info, &at);
+            size_t packed;
+            assert_true(wf_raster_pack_window(w[k], &at, data, &packed, &err));
+            bytes[k] = packed;
+            free(data);
+        }
+        for (int k = 0; k < WRITERS; before += bytes[k++])
+            assert_true(wf_raster_place_packed(w[k], before, bytes[0] + bytes[1] + bytes[2], &err));
+    }
+    size_t count;
+    int64_t *const all = wf_raster_writer_table(w[0], &count);
+    for (int k = 1; k < WRITERS; k++) {
+        const int64_t *const table = wf_raster_writer_table(w[k], &count);
+        for (size_t i = 0; i < count; i++)
+            all[i] += table[i];
+        assert_int_equal(access(path, F_OK), -1);
+        assert_true(wf_raster_writer_close(w[k], true, &err));
+    }
+    assert_true(wf_raster_writer_close(w[0], true, &err));
+    check_back(path, &info);
+    assert_int_equal(count_files(".", ".partial"), 0);
+    assert_null(wf_raster_join(path, "gone.partial", &info, &err));
+    assert_non_null(strstr(err.text, "give a folder that all machines see"));
+    assert_int_equal(unlink(path), 0);
+}
+
+static void nifti__takes_several_writers(void **state)
+{
+    check_several_writers("many.nii");
+#ifdef WF_HAVE_ZLIB
+    check_several_writers("many.nii.gz");
+#endif
+    assert_true(wf_raster_shares("a.TIFF") && wf_raster_shares("a.nii.gz") &&
+                !wf_raster_shares("a.png") && !wf_raster_shares("a.npy"));
+}
 
 #ifdef WF_HAVE_TIFF
 static void tiff__comes_back_as_it_was(void **state)
@@ -232,58 +315,9 @@ static void tiff__keeps_georeferencing_and_resolution(void **state)
     }
 }
 
-/* Two writers take turns over the tiles, one of them nothing in some rounds; a third has none at all. */
 static void tiff__takes_several_writers(void **state)
 {
-    enum { WRITERS = 3, TILE_SIDE = 32 };
-    struct wf_raster_info info = *IMAGE(2, 70, 100, 2, WF_SAMPLE_F32);
-    info.tile.at[WF_H] = info.tile.at[WF_W] = TILE_SIDE;
-    struct wf_err err = { 0 };
-    struct wf_raster_writer *w[WRITERS] = { wf_raster_create("many.tif", &info, &err) };
-    assert_non_null(w[0]);
-    for (int i = 1; i < WRITERS; i++) {
-        w[i] = wf_raster_join("many.tif", wf_raster_writer_partial(w[0]), &info, &err);
-        assert_non_null(w[i]);
-    }
-    const int64_t down = wf_ceil_div(info.height, TILE_SIDE),
-                  across = wf_ceil_div(info.width, TILE_SIDE), tiles = down * across * info.depth;
-    for (int64_t i = 0; i < tiles;) {
-        uint64_t bytes[WRITERS] = { 0 }, before = 0;
-        for (int k = 0; k < 2 && i < tiles; k++, i++) {
-            if (k == 1 && i % 5 == 0)
-                break;
-            const int64_t n = i * 7 % tiles; /* in no order */
-            struct wf_region at = { .lo = { [WF_D] = n / (down * across) } };
-            at.lo[WF_H] = n / across % down * TILE_SIDE;
-            at.lo[WF_W] = n % across * TILE_SIDE;
-            at.hi[WF_D] = at.lo[WF_D] + 1;
-            at.hi[WF_H] = wf_min(at.lo[WF_H] + TILE_SIDE, info.height);
-            at.hi[WF_W] = wf_min(at.lo[WF_W] + TILE_SIDE, info.width);
-            void *data = fill(&info, &at);
-            size_t packed;
-            assert_true(wf_raster_pack_window(w[k], &at, data, &packed, &err));
-            bytes[k] = packed;
-            free(data);
-        }
-        for (int k = 0; k < WRITERS; before += bytes[k++])
-            assert_true(wf_raster_place_packed(w[k], before, bytes[0] + bytes[1] + bytes[2], &err));
-    }
-    size_t count;
-    int64_t *const all = wf_raster_writer_table(w[0], &count);
-    for (int k = 1; k < WRITERS; k++) {
-        const int64_t *const table = wf_raster_writer_table(w[k], &count);
-        for (size_t i = 0; i < count; i++)
-            all[i] += table[i];
-        assert_int_equal(access("many.tif", F_OK), -1);
-        assert_true(wf_raster_writer_close(w[k], true, &err));
-    }
-    assert_true(wf_raster_writer_close(w[0], true, &err));
-    check_back("many.tif", &info);
-    assert_int_equal(count_files(".", ".partial"), 0);
-    assert_null(wf_raster_join("many.tif", "gone.partial", &info, &err));
-    assert_non_null(strstr(err.text, "give a folder that all machines see"));
-    assert_true(wf_raster_shares("a.TIFF") && !wf_raster_shares("a.png") &&
-                !wf_raster_shares("a.npy"));
+    check_several_writers("many.tif");
 }
 
 static void tiff__is_big_where_it_may_pass_four_gigabytes(void **state)
@@ -337,6 +371,12 @@ static void writers__refuse_what_their_format_cannot_hold(void **state)
                          "not 1 of 5 channels of u8: write a .tif");
     check_create_refused("a.png", IMAGE(1, 2, 2, 1, WF_SAMPLE_F32), "of f32: write a .tif");
 #endif
+    check_create_refused("a.nii", IMAGE(1, 2, 2, 1, WF_SAMPLE_F16),
+                         "no f16 in NIfTI: write f32, or a .tif file");
+    check_create_refused("a.nii", IMAGE(1, 2, 32768, 1, WF_SAMPLE_U8),
+                         "at most 32767 voxels on an axis, not 1 x 2 x 32768: write a .tif file");
+    check_create_refused("no/such/folder/a.nii", IMAGE(1, 2, 2, 1, WF_SAMPLE_U8),
+                         "No such file or directory");
     check_create_refused("no/such/folder/a.npy", IMAGE(1, 2, 2, 1, WF_SAMPLE_F32),
                          "No such file or directory");
 #ifdef WF_HAVE_TIFF
@@ -348,37 +388,45 @@ static void writers__refuse_what_their_format_cannot_hold(void **state)
 #endif
 }
 
-/* Noise, so that packing does not save the disk. */
+/* Noise, so that packing does not save the disk, which is full from the start, or when all windows have
+ * been written. */
+static void check_full_disk(const char *path, bool at_end)
+{
+    const struct wf_raster_info *info = IMAGE(1, 512, 512, 1, WF_SAMPLE_U8);
+    uint8_t *noise = malloc(512 * 512);
+    assert_non_null(noise);
+    for (int n = 0; n < 512 * 512; n++)
+        noise[n] = (uint8_t)wf_random_bits(wf_random(1, 2), (uint64_t)n);
+    struct wf_err err = { 0 };
+    limit_files(at_end ? 0 : 100000);
+    struct wf_raster_writer *w = wf_raster_create(path, info, &err);
+    assert_non_null(w);
+    const struct wf_region whole = wf_shape_region(WF_SHAPE(1, 1, 512, 512, 1));
+    const bool ok = wf_raster_write_window(w, &whole, noise, &err);
+    limit_files(100000);
+    assert_false(wf_raster_writer_close(w, ok, &err));
+    limit_files(0);
+    if (!strstr(err.text, path) || !strstr(err.text, "File too large"))
+        fail_msg("%s", err.text);
+    assert_int_equal(count_files(".", ".partial"), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(noise);
+}
+
 static void full_disk__leaves_nothing_behind(void **state)
 {
-    static const char *const paths[] = {
-        "full.npy",
+    check_full_disk("full.npy", false);
 #ifdef WF_HAVE_PNG
-        "full.png",
+    check_full_disk("full.png", false);
 #endif
 #ifdef WF_HAVE_TIFF
-        "full.tif",
+    check_full_disk("full.tif", false);
 #endif
-    };
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        const struct wf_raster_info *info = IMAGE(1, 512, 512, 1, WF_SAMPLE_U8);
-        uint8_t *noise = malloc(512 * 512);
-        for (int n = 0; n < 512 * 512; n++)
-            noise[n] = (uint8_t)wf_random_bits(wf_random(1, 2), (uint64_t)n);
-        struct wf_err err = { 0 };
-        limit_files(100000);
-        struct wf_raster_writer *w = wf_raster_create(paths[i], info, &err);
-        assert_non_null(w);
-        const struct wf_region whole = wf_shape_region(WF_SHAPE(1, 1, 512, 512, 1));
-        const bool ok = wf_raster_write_window(w, &whole, noise, &err);
-        assert_false(wf_raster_writer_close(w, ok, &err));
-        limit_files(0);
-        if (!strstr(err.text, paths[i]) || !strstr(err.text, "File too large"))
-            fail_msg("%s", err.text);
-        assert_int_equal(count_files(".", ".partial"), 0);
-        assert_int_not_equal(access(paths[i], F_OK), 0);
-        free(noise);
-    }
+    check_full_disk("full.nii", false);
+#ifdef WF_HAVE_ZLIB
+    check_full_disk("full.nii.gz", false);
+    check_full_disk("full.nii.gz", true); /* while it is packed */
+#endif
 }
 
 static void giving_up__keeps_what_had_the_name(void **state)
@@ -415,6 +463,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(npy__comes_back_as_it_was),
+        cmocka_unit_test(nifti__comes_back_as_it_was),
+        cmocka_unit_test(nifti__takes_several_writers),
 #ifdef WF_HAVE_PNG
         cmocka_unit_test(png__comes_back_as_it_was),
         cmocka_unit_test(palette__index_past_its_end_is_refused),

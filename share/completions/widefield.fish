@@ -21,7 +21,7 @@ complete -c widefield -n __fish_use_subcommand -f -a predict -d 'images of any s
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l out -r -d 'folder for the results; made where it is missing'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l probabilities -d 'write the probabilities of all classes too (f32)'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l overlay -d 'write the image with the classes over it too'
-complete -c widefield -n '__fish_seen_subcommand_from predict' -l format -r -d 'tiff (tiled; keeps georeferencing), png or npy; default tiff'
+complete -c widefield -n '__fish_seen_subcommand_from predict' -l format -r -d 'tiff, nifti, png or npy; default: nifti for NIfTI images, else tiff'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l window -r -d 'size of a window; default: as large as memory.limit allows'
 complete -c widefield -n __fish_use_subcommand -f -a plan -d 'bytes per rank, steps, sends and predicted time; runs nothing'
 complete -c widefield -n '__fish_seen_subcommand_from plan' -l explain -d 'print the steps of a rank'

@@ -36,7 +36,9 @@ struct predict {
     const struct wf_device *device;
     enum wf_dtype compute;
     int ranks, threads;
-    const char *out, *ending;
+    const char *out;
+    const char *format; /* NULL: as suits the image */
+    const char *ending; /* of this image's files */
     const char *const *images;
     size_t n_images, at; /* the image that is being predicted */
     double start, shown; /* seconds: of this image, and when progress was last shown */
@@ -198,13 +200,23 @@ static bool find_images(struct predict *p, struct wf_err *err)
 
 static bool find_format(struct predict *p, struct wf_err *err)
 {
-    const char *const format = wf_cli_flag(p->cli, "format");
-    p->ending = !format || strcmp(format, "tiff") == 0 ? "tif" : format;
-    if (strcmp(p->ending, "tif") == 0 || strcmp(p->ending, "png") == 0 ||
-        strcmp(p->ending, "npy") == 0)
-        return true;
-    return wf_err_set(err, WF_ERR_USAGE, "option '--format': '%s' is not one of tiff, png, npy",
-                      format);
+    static const char *const known[] = { "tiff", "tif", "nifti", "png", "npy" };
+    p->format = wf_cli_flag(p->cli, "format");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!p->format || strcmp(p->format, known[i]) == 0)
+            return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "option '--format': '%s' is not one of tiff, nifti, png, npy", p->format);
+}
+
+/* Where nothing was asked for NIfTI stays NIfTI: no other format here holds its affine. */
+static const char *find_ending(const struct predict *p, const struct wf_raster_info *info)
+{
+    const bool nifti = strcmp(info->format, "NIfTI") == 0;
+    const char *const format = p->format ? p->format : nifti ? "nifti" : "tif";
+    if (strcmp(format, "nifti") == 0)
+        return info->gzipped ? "nii.gz" : "nii";
+    return strcmp(format, "tiff") == 0 ? "tif" : format;
 }
 
 static const char *file_name(const struct predict *p, const char *what, const char *ending)
@@ -250,7 +262,7 @@ static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
     return wf_checkpoint_load(p->checkpoint, run, NULL, err);
 }
 
-/* The network for an image of this size. */
+/* The network for an image of this size, and the format of what it makes. */
 static bool build_graph(struct predict *p, struct wf_err *err)
 {
     const char *const path = p->images[p->at];
@@ -258,6 +270,7 @@ static bool build_graph(struct predict *p, struct wf_err *err)
     if (!picture)
         return false;
     const struct wf_shape shape = wf_picture_shape(picture);
+    p->ending = find_ending(p, wf_picture_info(picture));
     wf_picture_close(picture);
     p->pixels = (double)wf_shape_count(shape) / (double)shape.at[WF_C];
     struct wf_graph *const g = p->graph =
@@ -497,7 +510,7 @@ static const struct wf_command_flag flags[] = {
     { "out", "DIR", "folder for the results; made where it is missing" },
     { "probabilities", NULL, "write the probabilities of all classes too (f32)" },
     { "overlay", NULL, "write the image with the classes over it too" },
-    { "format", "NAME", "tiff (tiled; keeps georeferencing), png or npy; default tiff" },
+    { "format", "NAME", "tiff, nifti, png or npy; default: nifti for NIfTI images, else tiff" },
     { "window", "HxW", "size of a window; default: as large as memory.limit allows" },
     { .name = NULL },
 };
@@ -510,6 +523,8 @@ const struct wf_command wf_command_predict = {
         "CKPT is a file or a run folder, of which the best checkpoint is taken; IMAGE may be a\n"
         "folder. For x.tif the folder gets x_classes.tif, and where asked for\n"
         "x_probabilities.tif and x_overlay.tif; a classifier's answers go to predictions.csv.\n"
+        "TIFFs keep resolution and georeferencing; a NIfTI image gives NIfTI files (x_classes.nii.gz\n"
+        "for x.nii.gz) with its affine, voxel sizes and units.\n"
         "The numbers are those of the whole image at once. Memory is bounded by memory.limit\n"
         "(default 1GiB); PNG holds no f32, so probabilities are then a TIFF.\n"
         "--ranks N or a launcher deals the windows to ranks; --device, --threads as elsewhere.",

@@ -90,7 +90,7 @@ static bool check_info(struct wf_raster *r, struct wf_err *err)
                                 "are too many: the header is damaged, write the file again",
                                 info->depth, info->height, info->width, info->channels);
     info->format = r->format->name;
-    if (r->place.geo_count || (r->place.x > 0 && r->place.y > 0))
+    if (r->place.geo_count || r->place.space.rank || (r->place.x > 0 && r->place.y > 0))
         info->place = &r->place;
     return true;
 }

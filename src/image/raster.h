@@ -62,7 +62,8 @@ size_t wf_sample_size(enum wf_sample sample);
 const char *wf_sample_name(enum wf_sample sample); /* "u8", "f32", ... */
 bool wf_sample_is_whole(enum wf_sample sample);
 
-/* Where the image lies in the world: resolution, and a GeoTIFF's tags. For writers to copy. */
+/* Where the image lies in the world: resolution, a GeoTIFF's tags, a NIfTI header's affine. For writers
+ * to copy. */
 struct wf_raster_place;
 
 struct wf_raster_info {
@@ -74,6 +75,7 @@ struct wf_raster_info {
     int colors;            /* of the palette, 0: none; the samples are then indices */
     uint8_t palette[WF_RASTER_COLORS][3];
     const struct wf_raster_place *place; /* NULL: nothing known */
+    bool gzipped; /* the whole file, as .nii.gz is; the name says it in writing */
 };
 
 /* NULL on failure. "file.h5:/a/b" names a dataset in an HDF5 file. */
@@ -100,8 +102,9 @@ uint64_t wf_raster_bytes_read(const struct wf_raster *r);
 
 /* --- writing ---
  * The name says the format: .tif/.tiff (tiled, deflate; BigTIFF where it may pass 4 GB), .png (u8 and
- * u16; 1 to 4 channels), .npy (shaped so that it reads back as it was). The file has its name only
- * when it is complete (base/file.h).
+ * u16; 1 to 4 channels), .npy (shaped so that it reads back as it was), .nii and .nii.gz (NIfTI-1; three
+ * or four channels of u8 are colours, others the fourth axis). The file has its name only when it is
+ * complete (base/file.h).
  *
  *     struct wf_raster_writer *w = wf_raster_create("classes.tif", &info, err);
  *     bool ok = w != NULL;
@@ -110,8 +113,9 @@ uint64_t wf_raster_bytes_read(const struct wf_raster *r);
  *     ok = w && wf_raster_writer_close(w, ok, err);
  *
  * Windows come dense, channels last, with all channels, in the sample type of `info`. TIFF takes them
- * in any order, each once; edges lie on multiples of the tile or on the image's edge. PNG and .npy
- * take whole rows from top to bottom.
+ * in any order, each once; edges lie on multiples of the tile or on the image's edge. NIfTI takes any
+ * windows in any order; a .nii.gz is written plain beside its name first and packed when it is closed.
+ * PNG and .npy take whole rows from top to bottom.
  */
 struct wf_raster_writer;
 
@@ -130,7 +134,7 @@ struct wf_shape wf_raster_writer_tile(const struct wf_raster_writer *w);
 [[nodiscard]] bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *err);
 
 /* --- several writers of one file ---
- * A TIFF may be written by several ranks, each on windows of its own; no pixel moves between them.
+ * A TIFF or NIfTI file may be written by several ranks, each on windows of its own; no pixel moves between them.
  * One makes the file, tells the others its name until it is complete, and they join it with the same
  * `info`. Then all go in rounds, in each of which a writer packs any number of windows, all learn what
  * the others have packed, and each puts its bytes behind those of the ones before it:

@@ -66,11 +66,23 @@ struct wf_raster_geo {
 
 enum { WF_RASTER_GEO_TAGS = 6 };
 
+enum { WF_NIFTI_DIMS = 8 };
+
+/* What a NIfTI header says about where voxels lie, number by number. */
+struct wf_raster_space {
+    int rank; /* axes of the file; 0: it was no NIfTI file */
+    int units, qform, sform;
+    double pixdim[WF_NIFTI_DIMS];
+    double quatern[3], offset[3]; /* of the qform */
+    double affine[12];            /* of the sform: three rows of four */
+};
+
 struct wf_raster_place {
     double x, y; /* pixels per unit; 0: unknown */
     enum { WF_UNIT_NONE = 1, WF_UNIT_INCH = 2, WF_UNIT_CM = 3 } unit; /* as TIFF counts them */
     int geo_count;
     struct wf_raster_geo geo[WF_RASTER_GEO_TAGS];
+    struct wf_raster_space space;
 };
 
 struct wf_raster {
@@ -162,7 +174,8 @@ struct wf_raster_writer {
     void *state;
 };
 
-extern const struct wf_raster_sink wf_raster_png_sink, wf_raster_tiff_sink, wf_raster_npy_sink;
+extern const struct wf_raster_sink wf_raster_png_sink, wf_raster_tiff_sink, wf_raster_npy_sink,
+    wf_raster_nifti_sink;
 bool wf_raster_sink_lacks(const struct wf_raster_writer *w, const char *package,
                           struct wf_err *err);
 

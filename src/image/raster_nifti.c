@@ -4,15 +4,16 @@
  *
  * x is W, y is H, z is D; time points and vector components, the slower axes, are channels.
  */
+#include "image/raster_nifti.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/gunzip.h"
-#include "image/raster_format.h"
 
-enum { HEADER_1 = 348, HEADER_2 = 540, DIMS = 8 };
+enum { HEADER_1 = WF_NIFTI_HEADER_1, HEADER_2 = WF_NIFTI_HEADER_2, DIMS = WF_NIFTI_DIMS };
 
 struct nifti {
     struct wf_gunzip *packed; /* NULL: plain */
@@ -25,9 +26,9 @@ struct nifti {
 /* The header's numbers, as both versions have them. */
 struct header {
     int64_t dim[DIMS];
-    double pixdim[DIMS];
-    int datatype, units;
+    int datatype;
     double offset, slope, inter;
+    struct wf_raster_space space; /* all but its rank */
 };
 
 static int32_t i32_at(const unsigned char *at)
@@ -66,44 +67,69 @@ static void take(const struct nifti *n, const unsigned char *at, void *dst, size
         wf_sample_swap(dst, 1, size);
 }
 
+static void take_floats(const struct nifti *n, const unsigned char *at, double *dst, int count)
+{
+    for (int i = 0; i < count; i++) {
+        float f;
+        take(n, at + 4 * i, &f, 4);
+        dst[i] = (double)f;
+    }
+}
+
+static void take_doubles(const struct nifti *n, const unsigned char *at, double *dst, int count)
+{
+    for (int i = 0; i < count; i++)
+        take(n, at + 8 * i, &dst[i], 8);
+}
+
 static void take_header_1(const struct nifti *n, const unsigned char *at, struct header *h)
 {
+    struct wf_raster_space *const space = &h->space;
     int16_t small;
-    float f;
     for (int i = 0; i < DIMS; i++) {
         take(n, at + 40 + 2 * i, &small, 2);
         h->dim[i] = small;
-        take(n, at + 76 + 4 * i, &f, 4);
-        h->pixdim[i] = (double)f;
     }
     take(n, at + 70, &small, 2);
     h->datatype = small;
-    take(n, at + 108, &f, 4);
-    h->offset = (double)f;
-    take(n, at + 112, &f, 4);
-    h->slope = (double)f;
-    take(n, at + 116, &f, 4);
-    h->inter = (double)f;
-    h->units = at[123];
+    take_floats(n, at + 76, space->pixdim, DIMS);
+    take_floats(n, at + 108, &h->offset, 1);
+    take_floats(n, at + 112, &h->slope, 1);
+    take_floats(n, at + 116, &h->inter, 1);
+    space->units = at[123];
+    take(n, at + 252, &small, 2);
+    space->qform = small;
+    take(n, at + 254, &small, 2);
+    space->sform = small;
+    take_floats(n, at + 256, space->quatern, 3);
+    take_floats(n, at + 268, space->offset, 3);
+    take_floats(n, at + 280, space->affine, 12);
 }
 
 static void take_header_2(const struct nifti *n, const unsigned char *at, struct header *h)
 {
+    struct wf_raster_space *const space = &h->space;
     int16_t small;
     int64_t offset;
-    int32_t units;
+    int32_t units, code;
     take(n, at + 12, &small, 2);
     h->datatype = small;
-    for (int i = 0; i < DIMS; i++) {
+    for (int i = 0; i < DIMS; i++)
         take(n, at + 16 + 8 * i, &h->dim[i], 8);
-        take(n, at + 104 + 8 * i, &h->pixdim[i], 8);
-    }
+    take_doubles(n, at + 104, space->pixdim, DIMS);
     take(n, at + 168, &offset, 8);
     h->offset = (double)offset;
-    take(n, at + 176, &h->slope, 8);
-    take(n, at + 184, &h->inter, 8);
+    take_doubles(n, at + 176, &h->slope, 1);
+    take_doubles(n, at + 184, &h->inter, 1);
+    take(n, at + 344, &code, 4);
+    space->qform = (int16_t)code;
+    take(n, at + 348, &code, 4);
+    space->sform = (int16_t)code;
+    take_doubles(n, at + 352, space->quatern, 3);
+    take_doubles(n, at + 376, space->offset, 3);
+    take_doubles(n, at + 400, space->affine, 12);
     take(n, at + 500, &units, 4);
-    h->units = units & 0xff;
+    space->units = units & 0xff;
 }
 
 static bool read_header(struct wf_raster *r, struct header *h, struct wf_err *err)
@@ -139,21 +165,19 @@ static bool read_header(struct wf_raster *r, struct header *h, struct wf_err *er
                                       : "a damaged NIfTI header");
 }
 
+const struct wf_nifti_type wf_nifti_types[WF_NIFTI_TYPES] = {
+    { 2, 1, WF_SAMPLE_U8 },     { 4, 1, WF_SAMPLE_I16 },   { 8, 1, WF_SAMPLE_I32 },
+    { 16, 1, WF_SAMPLE_F32 },   { 64, 1, WF_SAMPLE_F64 },  { 256, 1, WF_SAMPLE_I8 },
+    { 512, 1, WF_SAMPLE_U16 },  { 768, 1, WF_SAMPLE_U32 }, { 1024, 1, WF_SAMPLE_I64 },
+    { 1280, 1, WF_SAMPLE_U64 }, { 128, 3, WF_SAMPLE_U8 },  { 2304, 4, WF_SAMPLE_U8 },
+};
+
 static bool take_type(struct wf_raster *r, int datatype, struct wf_err *err)
 {
-    static const struct {
-        int code, inner;
-        enum wf_sample sample;
-    } types[] = {
-        { 2, 1, WF_SAMPLE_U8 },     { 4, 1, WF_SAMPLE_I16 },   { 8, 1, WF_SAMPLE_I32 },
-        { 16, 1, WF_SAMPLE_F32 },   { 64, 1, WF_SAMPLE_F64 },  { 256, 1, WF_SAMPLE_I8 },
-        { 512, 1, WF_SAMPLE_U16 },  { 768, 1, WF_SAMPLE_U32 }, { 1024, 1, WF_SAMPLE_I64 },
-        { 1280, 1, WF_SAMPLE_U64 }, { 128, 3, WF_SAMPLE_U8 },  { 2304, 4, WF_SAMPLE_U8 },
-    };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].code == datatype) {
-            ((struct nifti *)r->state)->inner = types[i].inner;
-            r->info.sample = r->stored = types[i].sample;
+    for (int i = 0; i < WF_NIFTI_TYPES; i++)
+        if (wf_nifti_types[i].code == datatype) {
+            ((struct nifti *)r->state)->inner = wf_nifti_types[i].inner;
+            r->info.sample = r->stored = wf_nifti_types[i].sample;
             return true;
         }
     return wf_raster_refuse(r, err,
@@ -241,14 +265,18 @@ static bool take_scale(struct wf_raster *r, const struct header *h, struct wf_er
 
 static void take_place(struct wf_raster *r, const struct header *h)
 {
+    struct wf_raster_place *const place = &r->place;
+    place->space = h->space;
+    place->space.rank = (int)h->dim[0];
     /* Voxel sizes in metres, millimetres or micrometres. */
-    const int unit = h->units & 7;
+    const double *const size = h->space.pixdim;
+    const int unit = h->space.units & 7;
     const double per_cm = unit == 1 ? 1e-2 : unit == 2 ? 10 : unit == 3 ? 1e4 : 0;
-    if (per_cm > 0 && h->pixdim[1] > 0 && h->pixdim[2] > 0 && isfinite(h->pixdim[1]) &&
-        isfinite(h->pixdim[2]))
-        r->place = (struct wf_raster_place){ .x = per_cm / h->pixdim[1],
-                                             .y = per_cm / h->pixdim[2],
-                                             .unit = WF_UNIT_CM };
+    if (per_cm > 0 && size[1] > 0 && size[2] > 0 && isfinite(size[1]) && isfinite(size[2])) {
+        place->x = per_cm / size[1];
+        place->y = per_cm / size[2];
+        place->unit = WF_UNIT_CM;
+    }
 }
 
 static bool open_nifti(struct wf_raster *r, struct wf_err *err)
@@ -263,6 +291,7 @@ static bool open_nifti(struct wf_raster *r, struct wf_err *err)
     if (first[0] == 0x1f && first[1] == 0x8b) {
 #ifdef WF_HAVE_ZLIB
         n->packed = wf_gunzip_new(&r->file);
+        r->info.gzipped = true;
 #else
         return wf_raster_lacks(r, "zlib1g-dev", err);
 #endif

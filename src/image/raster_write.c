@@ -19,10 +19,9 @@ static const struct wf_raster_sink *sink_for(const char *path)
     static const struct {
         const char *end;
         const struct wf_raster_sink *sink;
-    } known[] = { { ".tif", &wf_raster_tiff_sink },
-                  { ".tiff", &wf_raster_tiff_sink },
-                  { ".png", &wf_raster_png_sink },
-                  { ".npy", &wf_raster_npy_sink } };
+    } known[] = { { ".tif", &wf_raster_tiff_sink },  { ".tiff", &wf_raster_tiff_sink },
+                  { ".png", &wf_raster_png_sink },   { ".npy", &wf_raster_npy_sink },
+                  { ".nii", &wf_raster_nifti_sink }, { ".nii.gz", &wf_raster_nifti_sink } };
     const size_t length = strlen(path);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t end = strlen(known[i].end);
@@ -44,7 +43,8 @@ static struct wf_raster_writer *begin(const char *path, const char *joins,
     const struct wf_raster_sink *sink = sink_for(path);
     if (!sink) {
         (void)wf_err_set(err, WF_ERR_USAGE,
-                         "cannot write '%s': its name says no format: end it in .tif, .png or .npy",
+                         "cannot write '%s': its name says no format: end it in .tif, .png, .npy, "
+                         ".nii or .nii.gz",
                          path);
         return NULL;
     }

@@ -11,7 +11,7 @@ enum kind { CLASSES, VALUES, OVERLAY, KINDS };
 /* One file. By rows: [first, end), counted over all planes, lie in `rows` and are not written yet. */
 struct sink {
     struct wf_raster_writer *writer; /* NULL: not wanted, or not written by this rank */
-    bool shared;                     /* tiled: all ranks write */
+    bool shared;                     /* tiled or NIfTI: all ranks write */
     size_t pixel;                    /* bytes */
     int64_t packed;                  /* shared: bytes of this round */
     int64_t granule;                 /* rows that must be written together */
@@ -86,7 +86,8 @@ static struct wf_raster_info describe(const struct wf_mosaic *m, int kind)
 {
     const struct wf_mosaic_options *const o = &m->options;
     const struct wf_raster_info *const from = o->picture ? wf_picture_info(o->picture) : NULL;
-    const bool same = from && from->height == o->shape.at[WF_H] && from->width == o->shape.at[WF_W];
+    const bool same = from && from->depth == o->shape.at[WF_D] &&
+                      from->height == o->shape.at[WF_H] && from->width == o->shape.at[WF_W];
     struct wf_raster_info info = { .depth = o->shape.at[WF_D],
                                    .height = o->shape.at[WF_H],
                                    .width = o->shape.at[WF_W],

@@ -1,10 +1,10 @@
 /*
  * A mosaic: windows of a prediction put together into image files.
  *
- * A tiled file (TIFF) is written by all ranks, each the tiles of its own windows; no pixel of it goes
- * to another rank. Formats that are read from the top (PNG, .npy) are written by rank 0, which is
- * brought what the others made: they take whole rows, windows are smaller, so a band of rows is kept
- * until it is complete. Resolution and georeferencing are those of the picture.
+ * A file that several may write (tiled TIFF, NIfTI) is written by all ranks, each its own windows; no
+ * pixel of it goes to another rank. Formats that are read from the top (PNG, .npy) are written by rank
+ * 0, which is brought what the others made: they take whole rows, windows are smaller, so a band of
+ * rows is kept until it is complete. Resolution, georeferencing and affine are those of the picture.
  *
  *     struct wf_mosaic *m = wf_mosaic_new(&options, comm, err);                     Collective.
  *     for (...) {                                             in rounds, a window of each rank

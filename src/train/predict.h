@@ -3,7 +3,7 @@
  * memory of a window, with the numbers of the whole image (exec/stream.h).
  *
  * Windows are dealt to the ranks in turn. Each rank reads the pixels of its own windows, and writes
- * their tiles where the file is a TIFF; PNG and .npy are written by rank 0 (train/mosaic.h). There is
+ * them where the file is a TIFF or NIfTI; PNG and .npy are written by rank 0 (train/mosaic.h). There is
  * one file in either case, and it appears whole or not at all.
  *
  * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.

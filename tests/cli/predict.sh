@@ -52,7 +52,7 @@ if [ -n "${MPIRUN:-}" ]; then
 fi
 
 # Every format, a whole folder, and the overlay.
-for format in tiff png npy; do
+for format in tiff nifti png npy; do
     expect 0 predict run set/images --out "all_$format" --format $format --overlay --window 64 --quiet
     [ "$(ls "all_$format" | wc -l)" -eq 8 ] || fail "$format: not a class map and an overlay each"
 done
@@ -96,7 +96,7 @@ fi
 # Wrong use, each with what to do about it; nothing is left behind.
 refused 2 predict run "$image" -- "--out DIR"
 refused 2 predict run --out x -- "CKPT IMAGE"
-refused 2 predict run "$image" --out x --format bmp -- "tiff, png, npy"
+refused 2 predict run "$image" --out x --format bmp -- "tiff, nifti, png, npy"
 refused 2 predict run "$image" --out x --window 0x9 -- "HxW"
 refused 2 predict run "$image" --out x --mesh space=2 -- "--ranks"
 mkdir -p twin && cp "$image" twin/

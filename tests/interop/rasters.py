@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Do images that Widefield wrote open elsewhere? It reads every fixture and writes it as TIFF, PNG and
-.npy; tifffile, Pillow, numpy and tiffinfo find the same values, palettes and tags in them.
+"""Do images that Widefield wrote open elsewhere? It reads every fixture and writes it as TIFF, PNG, .npy
+and NIfTI; tifffile, Pillow, numpy, nibabel and tiffinfo find the same values, palettes, tags and affines
+in them.
 
-    python3 tests/interop/rasters.py      (needs numpy, tifffile, imagecodecs, pillow and a C compiler)
+    python3 tests/interop/rasters.py      (needs numpy, tifffile, imagecodecs, pillow, nibabel and a C compiler)
 """
 import glob
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+import nibabel
 import numpy
 import tifffile
 from PIL import Image
@@ -60,6 +62,22 @@ def check_tiff(path, want, name):
         assert info.returncode == 0 and "rror" not in info.stderr, info.stderr
 
 
+def check_nifti(path, want, name):
+    image = nibabel.load(path)
+    raw = numpy.asanyarray(image.dataobj)
+    if raw.dtype.names:  # colours
+        raw = numpy.stack([raw[c] for c in raw.dtype.names], axis=-1)
+    raw = raw.reshape(want.shape[2], want.shape[1], want.shape[0], want.shape[3])
+    same(raw.transpose(2, 1, 0, 3), want, f"{name}: nibabel")
+    if name.startswith("nifti_"):
+        source = nibabel.load(os.path.join(IMAGES, name)).header
+        got = image.header
+        assert numpy.array_equal(got.get_best_affine(), source.get_best_affine().astype(numpy.float32)), name
+        for field in ("qform_code", "sform_code", "xyzt_units"):
+            assert got[field] == source[field], (name, field)
+        assert numpy.array_equal(got["pixdim"][:4], source["pixdim"][:4].astype(numpy.float32)), name
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         program = build(folder)
@@ -68,7 +86,7 @@ def main():
             want = numpy.load(os.path.join(IMAGES, "truth", truth + ".npy"))
             if want.dtype != numpy.float16:
                 want = want.astype(numpy.float32) if want.dtype == numpy.float64 else want
-            for end in ("tif", "png", "npy"):
+            for end in ("tif", "png", "npy", "nii", "nii.gz"):
                 path = os.path.join(folder, "out." + end)
                 png = want.dtype in (numpy.uint8, numpy.uint16) and want.shape[0] == 1 and want.shape[3] <= 4
                 if end == "png" and (not png or "bool" in name):  # signed in HDF5
@@ -76,6 +94,8 @@ def main():
                 subprocess.run([program, os.path.join(IMAGES, name), path], check=True)
                 if end == "tif":
                     check_tiff(path, want, name)
+                elif end.startswith("nii"):
+                    check_nifti(path, want, name)
                 elif end == "npy":
                     same(numpy.load(path), want, f"{name}: numpy")
                 elif want.dtype == numpy.uint8 or want.shape[3] == 1:

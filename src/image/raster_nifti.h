@@ -1,0 +1,17 @@
+/* Inside image/: what the reader and the writer of NIfTI share. */
+#ifndef WF_IMAGE_RASTER_NIFTI_H
+#define WF_IMAGE_RASTER_NIFTI_H
+
+#include "image/raster_format.h"
+
+enum { WF_NIFTI_HEADER_1 = 348, WF_NIFTI_HEADER_2 = 540 };
+
+struct wf_nifti_type {
+    int code;  /* the header's `datatype` */
+    int inner; /* samples of a pixel that lie together: 3 for RGB, 4 for RGBA, otherwise 1 */
+    enum wf_sample sample;
+};
+enum { WF_NIFTI_TYPES = 12 };
+extern const struct wf_nifti_type wf_nifti_types[WF_NIFTI_TYPES];
+
+#endif
