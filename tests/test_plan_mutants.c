@@ -367,6 +367,24 @@ static void mutate_sums(struct plans *p)
         mutate_sum_everywhere(p, i);
 }
 
+/* A later strip would read what an earlier one left. */
+static int mutate_strips(struct plans *p)
+{
+    struct wf_plan *const plan = p->at[0];
+    const int before = p->mutants;
+    for (int s = 0; s < plan->n_steps; s++) {
+        struct wf_step *const step = &plan->steps[s], whole = *step;
+        if (step->strip < 1 || step->kind != WF_STEP_KERNEL || step->out[0].buffer < 0 ||
+            !plan->buffers[step->out[0].buffer].thin)
+            continue;
+        step->kind = WF_STEP_COPY; /* of nothing */
+        step->n_in = step->n_out = 0;
+        expect_caught(p, 1, "strip left out", whole.node->name);
+        *step = whole;
+    }
+    return p->mutants - before;
+}
+
 static void check__every_mutant_is_caught(void **state)
 {
     (void)state;
@@ -378,10 +396,13 @@ static void check__every_mutant_is_caught(void **state)
         mutate_messages(&p);
         const int of_messages = p.mutants;
         mutate_sums(&p);
+        const int of_strips = mutate_strips(&p);
+        assert_true(nets[i].strips == (of_strips > 0));
         assert_true(passes(&p, all)); /* all of them were undone */
-        print_message("%s %s: %d mutated messages, %d mutated sums, %d not caught\n", p.name,
-                      nets[i].mesh, of_messages, p.mutants - of_messages, p.missed);
-        assert_true(of_messages > 20 && p.mutants - of_messages > 20);
+        const int of_sums = p.mutants - of_messages - of_strips;
+        print_message("%s %s: %d mutated messages, %d mutated sums, %d strips, %d not caught\n",
+                      p.name, nets[i].mesh, of_messages, of_sums, of_strips, p.missed);
+        assert_true(of_messages > 20 && of_sums > 20);
         assert_int_equal(p.missed, 0);
         plans_release(&p);
     }

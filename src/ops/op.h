@@ -69,6 +69,9 @@ enum wf_op_flags {
     WF_OP_POINTWISE = 1u << 0,
     /* So little work that computing it again beats keeping the result for the backward pass. */
     WF_OP_CHEAP = 1u << 1,
+    /* A sum whose results of parts of the work do not add up to that of the work: it runs on all of
+     * the rank's work at once. */
+    WF_OP_WHOLE = 1u << 2,
 };
 
 /* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").

@@ -48,6 +48,7 @@ const struct wf_op wf_op_own_share = {
     .name = "own_share",
     .n_in = 2,
     .n_out = 1,
+    .flags = WF_OP_WHOLE,
     .infer = infer,
     .reads = reads,
     .sums_over = sums_over,

@@ -277,6 +277,16 @@ static bool check_step(struct reading *r, int s, struct wf_err *err)
     return (kind != WF_STEP_SUM_BEGIN && kind != WF_STEP_SUM_END) || check_sum(r, s, err);
 }
 
+/* Another strip: it reads nothing of what was made for the one before only. */
+static void forget_strip(struct reading *r, int s)
+{
+    if (s == 0 || r->p->steps[s].strip == r->p->steps[s - 1].strip)
+        return;
+    for (int b = 0; b < r->p->n_buffers; b++)
+        if (r->p->buffers[b].thin)
+            r->buffers[b].count = 0;
+}
+
 bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
 {
     const struct wf_graph *const g = p->scheme->graph;
@@ -291,8 +301,10 @@ bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
         if (g->values[v]->kind != WF_TEMP && p->values[v].buffer >= 0)
             add_box(&r.buffers[p->values[v].buffer], wf_check_box(&p->values[v]));
     bool ok = true;
-    for (int s = 0; ok && s < p->n_steps; s++)
+    for (int s = 0; ok && s < p->n_steps; s++) {
+        forget_strip(&r, s);
         ok = check_step(&r, s, err);
+    }
     for (int b = 0; b < p->n_buffers; b++) {
         if (ok && r.buffers[b].partial)
             ok = wf_check_broken(err, 1, "never summed", wf_check_name(p, b), p->n_steps);

@@ -111,6 +111,9 @@ void wf_typical_ranks(const struct wf_scheme *s, int ranks[WF_TYPICAL_RANKS])
     ranks[1] = wf_mesh_rank(&s->mesh, at);
     ranks[2] = 0;
     ranks[3] = s->geometry.n_ranks - 1;
+    if (s->geometry.n_ranks <= WF_TYPICAL_RANKS) /* so few can all be looked at */
+        for (int i = 0; i < s->geometry.n_ranks; i++)
+            ranks[i] = i;
 }
 
 static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *options,

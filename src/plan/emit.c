@@ -3,9 +3,8 @@
  *
  * Around each item: what it waits for ends before it, its sums and fetches begin behind it (see
  * emit_comm.c); where waiting is long, items run in two parts (see split.c), where memory is short in
- * strips (see strips.h). Kernels that want packed
- * boxes get them: where a box is not packed in its buffer, a copy into (or out of) a buffer that
- * lives for that step only.
+ * strips (see strips.h). Kernels that want packed boxes get them: where a box is not packed in its
+ * buffer, a copy into (or out of) a buffer that lives for that step only.
  */
 #include <string.h>
 

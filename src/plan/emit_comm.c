@@ -8,7 +8,7 @@
  * buckets, because they follow from the program and the layout of the weights alone.
  *
  * No rank waits for another that waits for it: whatever a rank has waited for before it begins the
- * communication of an item was begun by an earlier item.
+ * communication of an item was begun by an earlier item. (Where items run in strips: S1 of strips.h.)
  */
 #include <stdlib.h>
 

@@ -125,6 +125,12 @@ static bool is_covered_by_inputs(const struct wf_node *n)
     return n->n_in > 0 && count == wf_shape_count(n->out[0]->shape);
 }
 
+/* Strips of a sum are added up where they lie packed. */
+static bool is_added_up(const struct wf_planner *p, int item)
+{
+    return p->plan->scheme->strips_of[item] >= 0 && wf_op_sums_over(p->program->items[item].node);
+}
+
 static void place_inputs(struct wf_planner *p, int item)
 {
     const struct wf_item *it = &p->program->items[item];
@@ -137,8 +143,9 @@ static void place_inputs(struct wf_planner *p, int item)
         (void)it->node->op->place(it->node, k, shift);
         if (p->folded[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
             p->root[in] != in || is_dense_kernel(p, instance->maker) ||
-            p->geo->reduce[instance->maker] || !is_all_made_here(p, in) ||
-            wf_region_is_empty(box_of(p, in)) || !shifted_box_fits(p, in, it->out[0], shift) ||
+            p->geo->reduce[instance->maker] || is_added_up(p, instance->maker) ||
+            !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
+            !shifted_box_fits(p, in, it->out[0], shift) ||
             !shifted_strips_fit(p, in, it->out[0], shift, false))
             continue;
         share(p, in, it->out[0], shift);
@@ -184,7 +191,7 @@ static void place_next_state(struct wf_planner *p, const struct wf_state_update 
     const int item = next < 0 ? -1 : p->program->instances[next].maker;
     if (state < 0 || item < 0 || p->root[next] != next || is_shared(p, next) ||
         is_shared(p, state) || p->program->instances[state].keep ||
-        p->program->instances[state].last_use != item)
+        p->program->instances[state].last_use != item || is_read_beside(p, state, item))
         return;
     const struct wf_item *it = &p->program->items[item];
     const int64_t none[WF_AXES] = { 0 };
@@ -248,6 +255,7 @@ static void give_buffers(struct wf_planner *p)
         slot->view = wf_view_dense(NULL, v->dtype, box_of(p, i));
         slot->buffer = wf_planner_add_buffer(p, store, bytes_of(p, i), v->name);
         p->plan->buffers[slot->buffer].offset = offset;
+        p->plan->buffers[slot->buffer].thin = p->plan->scheme->thin[i];
     }
     for (int i = 0; i < p->program->n_instances; i++) {
         int64_t shift[WF_AXES];

@@ -106,6 +106,7 @@ struct wf_buffer {
     size_t offset, bytes; /* in its store */
     int first, last;      /* the steps during which it is live */
     const char *name;     /* of the value, for explain */
+    bool thin;            /* holds one strip at a time: what was there is gone with the next one */
 };
 
 /* A box of a buffer. view.data is NULL until a run resolves it. */

@@ -63,18 +63,28 @@ static bool may_read(const struct wf_scheme *scheme, const struct wf_strips *s, 
     }
 }
 
+/* What a folded item reads ends in front of it, though it does not run: so it must not begin behind the
+ * strips. */
+static bool begins_behind(const struct wf_scheme *scheme, const struct wf_strips *s, int instance)
+{
+    const int maker = instance < 0 ? -1 : scheme->program->instances[instance].maker;
+    return is_inside(s, maker) &&
+           (is_fetched(scheme, instance) || wf_op_sums_over(scheme->program->items[maker].node));
+}
+
 static bool may_take_part(const struct wf_scheme *scheme, const struct wf_strips *s, int item)
 {
     const struct wf_program *const p = scheme->program;
     const struct wf_item *const it = &p->items[item];
     const unsigned sums = wf_op_sums_over(it->node);
-    if (sums && !(sums & WF_AXIS(s->axis)))
+    if (sums && (!(sums & WF_AXIS(s->axis)) || (it->node->op->flags & WF_OP_WHOLE)))
         return false;
-    if (scheme->folded[it->out[0]]) /* its readers read what it reads */
-        return true;
+    const bool folded = scheme->folded[it->out[0]]; /* its readers read what it reads */
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
-        if (in < 0)
+        if (folded && begins_behind(scheme, s, in))
+            return false;
+        if (folded || in < 0)
             continue;
         if (!scheme->folded[in] && !may_read(scheme, s, item, in))
             return false;
@@ -198,7 +208,7 @@ void wf_scheme_cut(struct wf_scheme *scheme)
     scheme->thin = wf_arena_array(&scheme->arena, p->n_instances, bool);
     for (int i = 0; i < p->n_items; i++)
         scheme->strips_of[i] = -1;
-    if (scheme->options.strip_always && !scheme->geometry.is_windowed)
+    if (scheme->options.strip_always && !scheme->geometry.is_windowed) /* that is a strip already */
         take_all(scheme);
     for (int i = 0; i < scheme->n_asked_strips; i++)
         take(scheme, find_item(p, scheme->asked_strips[i].first),
@@ -266,8 +276,8 @@ static struct wf_region part_of(struct cutter *c, int at, int item)
         return none;
     if (role == WF_STRIP_ONCE)
         return at == 0 ? work : none;
-    if (p->plan->scheme->thin[out])
-        return wanted_of(c, item);
+    if (p->plan->scheme->thin[out]) /* a rank may need some of the channels only */
+        return wf_region_intersect(wanted_of(c, item), work);
     const int64_t lo = work.lo[s->axis], lines = work.hi[s->axis] - lo;
     int64_t hi = lo + lines * (at + 1) / s->count;
     if (role == WF_STRIP_MAP) {

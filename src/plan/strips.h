@@ -11,6 +11,8 @@
  * S1. No item that runs in strips reads a sum that is made among them, nor what is fetched from other
  *     ranks and made among them: so all that they wait for ends before the first strip, all that begins
  *     behind them begins behind the last, on every rank alike.
+ *     A folded item runs with its readers, but what it waits for ends in front of it: that is not
+ *     made among them either.
  * S2. A thin instance is read among the strips' items only, and all results of its maker are thin.
  * S3. An item without an extent along the axis (weights in another precision) runs once, with the
  *     first strip, and reads nothing that is made in strips. Where it reads a sum that is made among

@@ -271,7 +271,9 @@ static void copy(struct wf_context *context, const struct wf_view *dst, const st
 
 static void add(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
 {
-    wf_cuda_add_to(dst, src, wf_cuda_of(context)->stream);
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    wf_cuda_add_to(dst, src, cuda->stream);
+    launched(cuda, "adding up");
 }
 
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
