@@ -69,12 +69,12 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
 
 /* The ranks of this machine share its memory: none of them would get what is taken beyond that, and the
  * system would end one of them. */
-static bool check_machine(const struct wf_device *device, struct wf_comm *comm, size_t bytes,
+static bool check_machine(const struct wf_scheme *scheme, struct wf_comm *comm, size_t bytes,
                           struct wf_err *err)
 {
     const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     const int ranks = wf_comm_local_size(comm);
-    if (!wf_device_is_host(device) || (double)bytes * ranks <= all)
+    if (!wf_device_is_host(scheme->options.device) || (double)bytes * ranks <= all)
         return true;
     struct wf_arena arena = { 0 };
     (void)wf_err_set(
@@ -91,16 +91,15 @@ struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_
                             struct wf_context *context, struct wf_err *err)
 {
     /* All ask before one begins: trying kernels takes memory from ranks that share a device. */
-    const struct wf_device *const device = scheme ? scheme->options.device : NULL;
     if (!wf_comm_agree(comm,
                        scheme &&
-                           check_machine(device, comm, wf_scheme_least_bytes(scheme, rank), err) &&
+                           check_machine(scheme, comm, wf_scheme_least_bytes(scheme, rank), err) &&
                            wf_plan_fits(scheme, rank, context, err),
                        err))
         return NULL;
     struct wf_plan *const plan = wf_plan_new_on(scheme, rank, context, err);
     const bool ok =
-        plan && check_machine(device, comm, plan->arena_bytes + wf_plan_param_bytes(plan), err);
+        plan && check_machine(scheme, comm, plan->arena_bytes + wf_plan_param_bytes(plan), err);
     if (wf_comm_agree(comm, ok, err))
         return plan;
     wf_plan_free(plan);
