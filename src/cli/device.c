@@ -95,7 +95,8 @@ struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_
                        scheme &&
                            check_machine(scheme, comm, wf_scheme_least_bytes(scheme, rank), err) &&
                            wf_plan_fits(scheme, rank, context, err),
-                       err))
+                       err) ||
+        !scheme)
         return NULL;
     struct wf_plan *const plan = wf_plan_new_on(scheme, rank, context, err);
     const bool ok =
