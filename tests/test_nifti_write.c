@@ -159,6 +159,22 @@ static void check_head(const unsigned char *head, const struct want *want)
     free(s.bytes);
 }
 
+/* Classes of the source that has all that can be copied. */
+static struct want classes_of(int rank, int depth)
+{
+    return (struct want){ .rank = rank,
+                          .extents = { W, H, depth, 1 },
+                          .type = 2,
+                          .bits = 8,
+                          .units = UNITS,
+                          .qform = QFORM,
+                          .sform = SFORM,
+                          .pixdim = pixdim,
+                          .quatern = quatern,
+                          .origin = origin,
+                          .affine = affine };
+}
+
 /* Classes, many classes and probabilities as predict writes them for this source. */
 static void check_copies(struct source s)
 {
@@ -171,17 +187,7 @@ static void check_copies(struct source s)
     struct wf_raster_info info = {
         .depth = D, .height = H, .width = W, .channels = 1, .place = from->place
     };
-    struct want want = { .rank = 3,
-                         .extents = { W, H, D, 1 },
-                         .type = 2,
-                         .bits = 8,
-                         .units = UNITS,
-                         .qform = QFORM,
-                         .sform = SFORM,
-                         .pixdim = pixdim,
-                         .quatern = quatern,
-                         .origin = origin,
-                         .affine = affine };
+    struct want want = classes_of(3, D);
     write_head("classes.nii", &info, head, sizeof head);
     check_head(head, &want);
     info.sample = WF_SAMPLE_U16;
@@ -225,17 +231,8 @@ static void header__of_a_plane_has_two_axes(void **state)
     };
     unsigned char head[HEAD_1];
     write_head("plane.nii", &info, head, sizeof head);
-    check_head(head, &(struct want){ .rank = 2,
-                                     .extents = { W, H, 1, 1 },
-                                     .type = 2,
-                                     .bits = 8,
-                                     .units = UNITS,
-                                     .qform = QFORM,
-                                     .sform = SFORM,
-                                     .pixdim = pixdim,
-                                     .quatern = quatern,
-                                     .origin = origin,
-                                     .affine = affine });
+    const struct want want = classes_of(2, 1);
+    check_head(head, &want);
     wf_raster_close(r);
     free(s.bytes);
 }

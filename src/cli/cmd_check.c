@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #ifdef WF_HAVE_OPENMP
@@ -18,6 +17,7 @@
 #endif
 
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
@@ -92,10 +92,8 @@ static void add_devices(struct facts *f)
 {
     struct wf_arena *const arena = f->arena;
     add(f, "device", "cpu", true,
-        wf_arena_printf(
-            arena, "%d cores, %s, %s", wf_job_cores(),
-            wf_text_bytes(arena, (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE)),
-            cpu_features(arena)));
+        wf_arena_printf(arena, "%d cores, %s, %s", wf_job_cores(),
+                        wf_text_bytes(arena, wf_cli_machine_bytes()), cpu_features(arena)));
     add(f, "device", "reference", true, "every operator's slow, right kernel");
     add_gpus(f);
 }

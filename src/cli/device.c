@@ -67,12 +67,17 @@ bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, str
     return wf_comm_agree(comm, ok, err);
 }
 
+double wf_cli_machine_bytes(void)
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
 /* The ranks of this machine share its memory: none of them would get what is taken beyond that, and the
  * system would end one of them. */
 static bool check_machine(const struct wf_scheme *scheme, struct wf_comm *comm, size_t bytes,
                           struct wf_err *err)
 {
-    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double all = wf_cli_machine_bytes();
     const int ranks = wf_comm_local_size(comm);
     if (!wf_device_is_host(scheme->options.device) || (double)bytes * ranks <= all)
         return true;

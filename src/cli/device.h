@@ -21,6 +21,9 @@ const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err 
  * estimate. */
 size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *device);
 
+/* Bytes of memory that this machine has. */
+double wf_cli_machine_bytes(void);
+
 /* Collective. Each rank opens its device; fails on all where it fails on one. The caller closes it
  * (wf_device_close) after everything that ran on it. */
 [[nodiscard]] bool wf_cli_open(const struct wf_options *o, const struct wf_device *device,

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "cli/device.h"
 #include "cli/once.h"
 #include "cli/text.h"
 #include "plan/survey.h"
@@ -83,7 +83,7 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
 static bool fits_here(const struct wf_options *o, const struct wf_sweep_point *p)
 {
     const int64_t limit = wf_options_int(o, "memory.limit");
-    const double half = 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double half = 0.5 * wf_cli_machine_bytes();
     return p->all_bytes <= half && (!limit || p->bytes <= (double)limit);
 }
 

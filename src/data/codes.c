@@ -279,8 +279,7 @@ static void count_coded(struct scan *s)
 static bool read_window(struct scan *s, int64_t sample, const struct wf_region *window,
                         struct wf_err *err)
 {
-    const int64_t count = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
-                          wf_region_extent(*window, WF_W);
+    const int64_t count = wf_window_pixels(window);
     int32_t *const labels = calloc((size_t)count, sizeof *labels);
     WF_BUG_ON(!labels, "out of memory for %" PRId64 " labels", count);
     const bool ok = wf_reader_read(s->reader, sample, window, NULL, labels, err);
