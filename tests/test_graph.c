@@ -114,6 +114,8 @@ static void text__what_is_not_a_graph_is_refused_with_its_line(void **state)
         "%1 = scale \"y\" (%0) {colour=2} forward stage=0 domain=0\n",
         "widefield graph 1 training=1 compute=f32\noutput %3 \"y\" dims=1\n",
         "widefield graph 1 training=1 compute=f32\nupdate %0 <- %1\n",
+        "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
+        "%1 = scale \"y\" (%0) {factor=2} forward stage=0 domain=0\ngradient %1 of %0\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct wf_err err = { 0 };
@@ -135,7 +137,7 @@ static void grad__a_weight_used_twice_adds_up_both_uses(void **state)
     struct wf_err err = { 0 };
     assert_true(wf_graph_grad(g, y, NULL, 0, NULL, NULL, &err));
     const struct wf_value *w = wf_graph_find(g, "c.weight");
-    const struct wf_value *dw = wf_graph_grad_of(g, w);
+    const struct wf_value *dw = w->grad;
     assert_int_equal(wf_graph_parameters(g, false), 1);
     struct support_values v = support_values_new(g);
     *(float *)v.views[x->id].data = 5.0f;

@@ -285,7 +285,7 @@ static void unet__can_be_differentiated_in_half_precision(void **state)
     for (size_t i = 0; i < g->n_values; i++) {
         if (g->values[i]->kind != WF_PARAM)
             continue;
-        const struct wf_value *d = wf_graph_grad_of(g, g->values[i]);
+        const struct wf_value *d = g->values[i]->grad;
         assert_non_null(d);
         assert_int_equal(d->dtype, WF_F32);
         assert_true(d->everywhere);

@@ -312,7 +312,7 @@ static void half_precision__casts_the_weight_and_keeps_gradients_in_f32(void **s
     static const char *const names[] = { "c.weight", "c.bias", "fc.weight", "fc.bias" };
     for (int i = 0; i < 4; i++) {
         const struct wf_value *p = wf_graph_find(g, names[i]);
-        const struct wf_value *d = wf_graph_grad_of(g, p);
+        const struct wf_value *d = p->grad;
         assert_int_equal(p->dtype, WF_F32);
         assert_non_null(d);
         assert_int_equal(d->dtype, WF_F32);

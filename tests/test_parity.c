@@ -154,7 +154,7 @@ static bool compare_step(const struct parity_job *job, const struct wf_run *run,
     for (size_t i = 0; ok && i < gold->g->n_values; i++) {
         const struct wf_value *v = gold->g->values[i];
         if (v->kind == WF_PARAM && !v->frozen)
-            ok = compare(job, run, wf_graph_grad_of(gold->g, v), "grad.", v->name, err);
+            ok = compare(job, run, v->grad, "grad.", v->name, err);
     }
     return ok && compare_weights(job, run, gold->steps > 0 ? "param." : NULL, "state.", err);
 }

@@ -57,6 +57,32 @@ static struct wf_plan *plan_of(const struct wf_scheme *s, int rank)
     return p;
 }
 
+/* Parameter and gradient are linked by pointer: a layer may be called as a gradient or a weight is. */
+static void gradients__are_not_found_by_their_names(void **state)
+{
+    (void)state;
+    struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 8, 8, 3));
+    x = wf_activation(g, x, "grad.c.weight", WF_RELU, 0);
+    x = wf_activation(g, x, "c.weight", WF_RELU, 0);
+    x = wf_conv(g, x,
+                &(struct wf_conv){ .name = "c", .out = 4, .kernel = { 1, 3, 3 }, .same = true });
+    struct wf_err err = { 0 };
+    if (!wf_graph_grad(g, x, NULL, 0, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    struct wf_scheme *s = scheme_of(g, "space=2", (struct wf_plan_options){ .threads = 1 });
+    struct wf_plan *p = plan_of(s, 1);
+    int in_store = 0;
+    for (int i = 0; i < p->n_buffers; i++)
+        in_store += p->buffers[i].store == WF_STORE_GRAD;
+    assert_int_equal(in_store, 1);
+    for (size_t i = 0; i < g->n_values; i++)
+        assert_true(!g->values[i]->grad == (g->values[i]->kind != WF_PARAM));
+    wf_plan_free(p);
+    wf_scheme_free(s);
+    wf_graph_free(g);
+}
+
 static void memory__packs_by_hand_made_lives(void **state)
 {
     (void)state;
@@ -300,7 +326,7 @@ static void check__sees_overlap_early_reads_and_what_never_ends(void **state)
     struct wf_plan *p = a.plans[2];
     int overlaps = 0;
     for (int i = 0; i < p->n_buffers; i++) {
-        struct wf_buffer *b = &p->buffers[i];
+        struct wf_plan_buffer *b = &p->buffers[i];
         if (b->store != WF_STORE_ARENA || b->first < 0 || b->bytes < 256)
             continue;
         const size_t offset = b->offset;
@@ -331,7 +357,7 @@ static void check__sees_lives_that_are_too_short(void **state)
     struct wf_plan *p = a.plans[2];
     int mutants = 0;
     for (int i = 0; i < p->n_buffers; i++) {
-        struct wf_buffer *b = &p->buffers[i];
+        struct wf_plan_buffer *b = &p->buffers[i];
         if (b->first > 0) { /* not an input, which is there from the start */
             b->first++;
             assert_false(passes(&a));
@@ -472,6 +498,7 @@ static void refuse__what_the_device_has_no_room_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients__are_not_found_by_their_names),
         cmocka_unit_test(memory__packs_by_hand_made_lives),
         cmocka_unit_test(memory__arena_is_within_a_percent_of_the_lower_bound),
         cmocka_unit_test(recompute__needs_less_memory_than_keeping),

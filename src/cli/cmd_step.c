@@ -86,10 +86,8 @@ static bool write_dump(const struct step *step, const struct wf_once *once, cons
             .name = "pred", .dtype = WF_F32, .rank = rank, .shape = shape, .data = pred });
     for (size_t i = 0; i < job->graph->n_values; i++) {
         const struct wf_value *const v = job->graph->values[i];
-        const struct wf_value *const gradient =
-            v->kind == WF_PARAM ? wf_graph_grad_of(job->graph, v) : NULL;
-        if (gradient)
-            add(&d, "grad.", v, gradient);
+        if (v->grad)
+            add(&d, "grad.", v, v->grad);
         if (v->kind == WF_PARAM || v->kind == WF_STATE)
             add(&d, v->kind == WF_PARAM ? "param." : "state.", v, v);
     }

@@ -50,7 +50,7 @@ static void list_tensors(struct verify *v)
     v->tensors[v->count++] = (struct tensor){ PRED, "pred", v->job->logits, 0, 0 };
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const p = g->values[i];
-        const struct wf_value *const grad = p->kind == WF_PARAM ? wf_graph_grad_of(g, p) : NULL;
+        const struct wf_value *const grad = p->grad;
         if (!grad)
             continue;
         v->tensors[v->count++] = (struct tensor){ GRAD, p->name, grad, 0, 0 };

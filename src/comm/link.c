@@ -23,7 +23,7 @@ struct wire {
     double free; /* when the last message will have left */
 };
 
-struct wf_request {
+struct wf_request {                      /* arch-ok: every comm has its own, opaque to all others */
     struct wf_request *next_made, *next; /* spare */
     struct wf_request *under;
     struct wf_message *messages; /* two for each */

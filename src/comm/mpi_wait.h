@@ -64,7 +64,7 @@ struct wf_mpi_piece {
     bool torn;     /* came in another size */
 };
 
-struct wf_request {
+struct wf_request {          /* arch-ok: every comm has its own, opaque to all others */
     struct wf_request *next; /* in flight or spare */
     struct wf_mpi_comm *comm;
     int count, left; /* pieces; not yet complete */

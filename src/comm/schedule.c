@@ -17,7 +17,8 @@ static struct part part_of(struct part whole, int i, int n)
                           each + (at < rest ? 1 : 0) };
 }
 
-static void put(struct wf_schedule *s, const struct wf_sum_group *g, int peer, struct wf_move move)
+static void put(struct wf_sum_schedule *s, const struct wf_sum_group *g, int peer,
+                struct wf_move move)
 {
     if (move.count == 0) /* S2 */
         return;
@@ -27,29 +28,30 @@ static void put(struct wf_schedule *s, const struct wf_sum_group *g, int peer, s
     s->moves[s->count++] = move;
 }
 
-static void send(struct wf_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
+static void send(struct wf_sum_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
 {
     put(s, g, peer, (struct wf_move){ .sends = true, .first = p.first, .count = p.count });
 }
 
-static void send_exact(struct wf_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
+static void send_exact(struct wf_sum_schedule *s, const struct wf_sum_group *g, int peer,
+                       struct part p)
 {
     put(s, g, peer,
         (struct wf_move){ .sends = true, .exact = true, .first = p.first, .count = p.count });
 }
 
-static void add(struct wf_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
+static void add(struct wf_sum_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
 {
     put(s, g, peer, (struct wf_move){ .adds = true, .first = p.first, .count = p.count });
 }
 
-static void take(struct wf_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
+static void take(struct wf_sum_schedule *s, const struct wf_sum_group *g, int peer, struct part p)
 {
     put(s, g, peer, (struct wf_move){ .first = p.first, .count = p.count });
 }
 
-void wf_schedule_ring(struct wf_schedule *s, const struct wf_sum_group *g, size_t first,
-                      size_t count)
+void wf_sum_schedule_ring(struct wf_sum_schedule *s, const struct wf_sum_group *g, size_t first,
+                          size_t count)
 {
     const struct part whole = { first, count };
     const int n = g->size, me = g->rank, right = (me + 1) % n, left = (me + n - 1) % n;
@@ -86,7 +88,7 @@ static int peer_of(const struct tree *t, int number)
     return number < t->extra ? 2 * number + 1 : number + t->extra;
 }
 
-static void all_to_each(struct wf_schedule *s, const struct tree *t, struct part whole)
+static void all_to_each(struct wf_sum_schedule *s, const struct tree *t, struct part whole)
 {
     for (int mask = 1; mask < t->power; mask *= 2, s->rounds++) {
         const int peer = peer_of(t, t->me ^ mask);
@@ -95,7 +97,7 @@ static void all_to_each(struct wf_schedule *s, const struct tree *t, struct part
     }
 }
 
-static void halve_and_double(struct wf_schedule *s, const struct tree *t, struct part mine)
+static void halve_and_double(struct wf_sum_schedule *s, const struct tree *t, struct part mine)
 {
     struct part kept[32], given[32];
     int level = 0;
@@ -116,8 +118,8 @@ static void halve_and_double(struct wf_schedule *s, const struct tree *t, struct
     }
 }
 
-void wf_schedule_tree(struct wf_schedule *s, const struct wf_sum_group *g, size_t first,
-                      size_t count, bool is_short)
+void wf_sum_schedule_tree(struct wf_sum_schedule *s, const struct wf_sum_group *g, size_t first,
+                          size_t count, bool is_short)
 {
     const struct part whole = { first, count };
     const struct tree t = tree_of(g);
@@ -140,8 +142,8 @@ void wf_schedule_tree(struct wf_schedule *s, const struct wf_sum_group *g, size_
 
 /* --- nodes --- */
 
-void wf_schedule_nodes(struct wf_schedule *s, const struct wf_sum_nodes *nodes, size_t first,
-                       size_t count, bool is_short)
+void wf_sum_schedule_nodes(struct wf_sum_schedule *s, const struct wf_sum_nodes *nodes,
+                           size_t first, size_t count, bool is_short)
 {
     const struct part whole = { first, count };
     const struct wf_sum_group *const here = &nodes->here;
@@ -158,7 +160,7 @@ void wf_schedule_nodes(struct wf_schedule *s, const struct wf_sum_nodes *nodes, 
     }
     s->rounds++;
     if (owns)
-        wf_schedule_tree(s, &nodes->across, mine.first, mine.count, is_short);
+        wf_sum_schedule_tree(s, &nodes->across, mine.first, mine.count, is_short);
     for (int i = 0; i < here->size; i++) {
         if (i == here->rank)
             continue;
@@ -170,8 +172,8 @@ void wf_schedule_nodes(struct wf_schedule *s, const struct wf_sum_nodes *nodes, 
     s->rounds++;
 }
 
-void wf_schedule_release(struct wf_schedule *s)
+void wf_sum_schedule_release(struct wf_sum_schedule *s)
 {
     free(s->moves);
-    *s = (struct wf_schedule){ 0 };
+    *s = (struct wf_sum_schedule){ 0 };
 }

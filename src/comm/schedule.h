@@ -10,10 +10,10 @@
  *     and the others have copied it, or two ranks have added the same two numbers (a + b is b + a).
  * S2. A move without elements is left out, on both sides.
  *
- *     struct wf_schedule s = { 0 };
- *     wf_schedule_ring(&s, &(struct wf_sum_group){ .rank = 1, .size = 3 }, 0, count);
+ *     struct wf_sum_schedule s = { 0 };
+ *     wf_sum_schedule_ring(&s, &(struct wf_sum_group){ .rank = 1, .size = 3 }, 0, count);
  *     for (size_t i = 0; i < s.count; i++) ... s.moves[i] ...
- *     wf_schedule_release(&s);
+ *     wf_sum_schedule_release(&s);
  */
 #ifndef WF_COMM_SCHEDULE_H
 #define WF_COMM_SCHEDULE_H
@@ -29,7 +29,7 @@ struct wf_move {
     size_t first, count; /* elements */
 };
 
-struct wf_schedule {
+struct wf_sum_schedule {
     struct wf_move *moves;
     size_t count, room;
     int rounds;
@@ -50,15 +50,15 @@ struct wf_sum_nodes {
 
 /* All append to `s`. */
 /* Each rank talks to its neighbours only: 2 (size - 1) rounds, each of count / size elements. */
-void wf_schedule_ring(struct wf_schedule *s, const struct wf_sum_group *group, size_t first,
-                      size_t count);
+void wf_sum_schedule_ring(struct wf_sum_schedule *s, const struct wf_sum_group *group, size_t first,
+                          size_t count);
 /* Recursive halving and doubling: 2 log2(size) rounds; the same bytes as a ring. A short one sends
  * everything log2(size) times. Ranks past the last power of two hand theirs in and get the result. */
-void wf_schedule_tree(struct wf_schedule *s, const struct wf_sum_group *group, size_t first,
-                      size_t count, bool is_short);
+void wf_sum_schedule_tree(struct wf_sum_schedule *s, const struct wf_sum_group *group, size_t first,
+                          size_t count, bool is_short);
 /* Within each machine to the owners of the elements, across by a tree, and back. */
-void wf_schedule_nodes(struct wf_schedule *s, const struct wf_sum_nodes *nodes, size_t first,
-                       size_t count, bool is_short);
-void wf_schedule_release(struct wf_schedule *s);
+void wf_sum_schedule_nodes(struct wf_sum_schedule *s, const struct wf_sum_nodes *nodes,
+                           size_t first, size_t count, bool is_short);
+void wf_sum_schedule_release(struct wf_sum_schedule *s);
 
 #endif

@@ -52,7 +52,7 @@ static void pack(const struct wf_sum_piece *p, const struct wf_move *move, char 
 
 static bool begin_round(struct wf_sum_piece *p)
 {
-    const struct wf_schedule *const s = &p->schedule;
+    const struct wf_sum_schedule *const s = &p->schedule;
     for (p->end = p->at; p->end < s->count && s->moves[p->end].round == s->moves[p->at].round;)
         p->end++;
     take_staging(p);
@@ -152,11 +152,11 @@ static void schedule(struct wf_sum_piece *p)
     p->schedule.count = 0;
     p->schedule.rounds = 0;
     if (p->task.way == WF_SUM_RING)
-        wf_schedule_ring(&p->schedule, &all, 0, count);
+        wf_sum_schedule_ring(&p->schedule, &all, 0, count);
     else if (p->task.way == WF_SUM_NODES)
-        wf_schedule_nodes(&p->schedule, &comm->sums->nodes, 0, count, is_short(p));
+        wf_sum_schedule_nodes(&p->schedule, &comm->sums->nodes, 0, count, is_short(p));
     else
-        wf_schedule_tree(&p->schedule, &all, 0, count, is_short(p));
+        wf_sum_schedule_tree(&p->schedule, &all, 0, count, is_short(p));
 }
 
 void wf_sum_piece_begin(struct wf_sum_piece *p, const struct wf_sum_task *task)
@@ -172,7 +172,7 @@ void wf_sum_piece_begin(struct wf_sum_piece *p, const struct wf_sum_task *task)
 
 void wf_sum_piece_free(struct wf_sum_piece *p)
 {
-    wf_schedule_release(&p->schedule);
+    wf_sum_schedule_release(&p->schedule);
     free(p->messages);
     free(p->places);
     free(p->staging);

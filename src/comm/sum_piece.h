@@ -30,7 +30,7 @@ struct wf_sum_piece {
     struct wf_err err;
     /* --- its own --- */
     struct wf_sum_task task;
-    struct wf_schedule schedule;
+    struct wf_sum_schedule schedule;
     size_t at, end; /* moves of the round under way */
     struct wf_request *request;
     bool under_way;

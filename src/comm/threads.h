@@ -91,7 +91,7 @@ struct wf_threads_group {
     struct wf_threads_round *rounds, *spare_rounds;
 };
 
-struct wf_request {
+struct wf_request { /* arch-ok: every comm has its own, opaque to all others */
     struct wf_threads_comm *comm;
     struct wf_request *next_made, *next_spare;
     struct wf_request *next, *previous; /* in flight */

@@ -79,6 +79,7 @@ struct wf_update {
     enum wf_optim_rule rule;
     float scale; /* of the gradient: loss scale, accumulation, clipping */
     float lr, momentum, beta1, beta2, eps, decay, trust;
+    float rest1, rest2;       /* 1 - beta1, 1 - beta2: taken in f32, 1 - 0.999f is off by 1.3e-5 */
     float correct1, correct2; /* 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float *param;
     const float *grad;

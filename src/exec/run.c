@@ -42,7 +42,7 @@ static void *resolve(const struct wf_run *run, int buffer, size_t offset)
 {
     if (buffer < 0)
         return NULL;
-    const struct wf_buffer *b = &run->plan->buffers[buffer];
+    const struct wf_plan_buffer *b = &run->plan->buffers[buffer];
     return run->store[b->store] + b->offset + offset;
 }
 
@@ -262,7 +262,7 @@ void wf_run_keep_parts(struct wf_run *run)
         run->counted[run->n_counted++] = (struct range){ 0, plan->store_bytes[WF_STORE_GRAD] };
     for (int i = 0; !all && i < plan->n_sums; i++) {
         const struct wf_sum *const sum = &plan->sums[i];
-        const struct wf_buffer *const b = &plan->buffers[sum->slot.buffer];
+        const struct wf_plan_buffer *const b = &plan->buffers[sum->slot.buffer];
         if (b->store == WF_STORE_GRAD && is_counted(run, sum->axes))
             run->counted[run->n_counted++] =
                 (struct range){ b->offset + sum->slot.offset, sum->count * sizeof(float) };

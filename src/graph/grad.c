@@ -90,21 +90,19 @@ static void node_backward(struct reverse *r, const struct wf_node *n)
             accumulate(r, n->in[i], dx[i]);
 }
 
-/* Gradients of parameters are outputs with a name of their own. */
-static void name_gradients(struct reverse *r)
+/* Gradients of parameters are outputs. */
+static void link_gradients(struct reverse *r)
 {
     for (size_t i = 0; i < r->n; i++) {
-        const struct wf_value *p = r->g->values[i];
+        struct wf_value *p = r->g->values[i];
         struct wf_value *d = r->grad[i];
         if (p->kind != WF_PARAM || p->frozen || !d)
             continue;
-        if (d->kind != WF_TEMP || strncmp(d->name, "grad.", 5) == 0)
+        if (d->kind != WF_TEMP || d->grad_of)
             d = wf_scale(r->g, d, 1.0); /* one value cannot be two parameters' gradient */
         if (!d)
             return;
-        d->name = wf_arena_printf(&r->g->arena, "grad.%s", p->name);
-        d->border_dims = p->border_dims;
-        wf_graph_output(r->g, d);
+        wf_graph_link_grad(r->g, p, d);
     }
 }
 
@@ -123,18 +121,9 @@ bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy, 
     r.grad[y->id] = dy ? dy : wf_fill(g, y->shape, y->dtype, 1.0);
     for (size_t i = n_nodes; i-- > 0;)
         node_backward(&r, g->nodes[i]);
-    name_gradients(&r);
+    link_gradients(&r);
     for (int i = 0; i < n_wrt; i++)
         dwrt[i] = r.grad[wrt[i]->id];
     g->in_backward = false;
     return wf_graph_ok(g, err);
-}
-
-struct wf_value *wf_graph_grad_of(const struct wf_graph *g, const struct wf_value *param)
-{
-    for (size_t i = 0; i < g->n_outputs; i++)
-        if (strncmp(g->outputs[i]->name, "grad.", 5) == 0 &&
-            strcmp(g->outputs[i]->name + 5, param->name) == 0)
-            return g->outputs[i];
-    return NULL;
 }

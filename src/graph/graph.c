@@ -85,7 +85,10 @@ struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dt
 static struct wf_value *weight(struct wf_graph *g, enum wf_value_kind kind,
                                const struct wf_param_spec *spec)
 {
-    struct wf_value *v = wf_graph_find(g, spec->name);
+    struct wf_value *v = NULL;
+    for (size_t i = 0; !v && i < g->n_values; i++)
+        if (g->values[i]->kind != WF_TEMP && strcmp(g->values[i]->name, spec->name) == 0)
+            v = g->values[i]; /* an activation may have any name */
     if (v && (v->kind != kind || !wf_shape_equal(v->shape, spec->shape))) {
         wf_err_set(&g->err, WF_ERR_USAGE,
                    "parameter '%s' exists with another shape: give the second layer a name of its "
@@ -226,6 +229,18 @@ void wf_graph_output(struct wf_graph *g, struct wf_value *value)
             return;
     WF_GROW(g->outputs, g->room_outputs, g->n_outputs);
     g->outputs[g->n_outputs++] = value;
+}
+
+void wf_graph_link_grad(struct wf_graph *g, struct wf_value *param, struct wf_value *grad)
+{
+    WF_BUG_ON(param->kind != WF_PARAM || grad->kind != WF_TEMP || grad->dtype != WF_F32 ||
+                  !wf_shape_equal(param->shape, grad->shape),
+              "gradient of '%s'", param->name);
+    param->grad = grad;
+    grad->grad_of = param;
+    grad->name = wf_arena_printf(&g->arena, "grad.%s", param->name);
+    grad->border_dims = param->border_dims;
+    wf_graph_output(g, grad);
 }
 
 int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen)

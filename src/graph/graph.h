@@ -47,6 +47,8 @@ struct wf_value {
     enum wf_init init;
     double init_bound;
     struct wf_node *producer; /* NULL unless WF_TEMP */
+    /* After wf_graph_grad(): a parameter and its gradient point at each other. */
+    struct wf_value *grad, *grad_of;
 };
 
 struct wf_node {
@@ -130,8 +132,8 @@ int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* e
 [[nodiscard]] bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy,
                                  int n_wrt, struct wf_value *const wrt[], struct wf_value *dwrt[],
                                  struct wf_err *err);
-/* The gradient of a parameter after wf_graph_grad(): an output named "grad.<name>"; or NULL. */
-struct wf_value *wf_graph_grad_of(const struct wf_graph *g, const struct wf_value *param);
+/* Makes `grad` the gradient of `param`: an output, named "grad.<name>" for people only. */
+void wf_graph_link_grad(struct wf_graph *g, struct wf_value *param, struct wf_value *grad);
 
 /* A graph of its own with the nodes that `outputs` need, their only outputs; no state is updated. The
  * values in `given` are inputs of it, "given.<index>", and what made them is left out. map[id] is the

@@ -6,7 +6,8 @@
  *     %1 = param "c.weight" [8,1,3,3,3] dims=2 init=2 bound=0.19245008972987526 frozen=0
  *     %2 = conv "c" (%0 %1 _) {stride=[1,1,1] groups=1} forward stage=0 domain=0
  *     update %5 <- %9
- *     output %7 "grad.c.weight" dims=2
+ *     output %7 "y" dims=2
+ *     gradient %8 of %1
  *
  * Shapes and types of temporaries are inferred again when it is read, so a text cannot lie about
  * them. Values are numbered in order; a node with two outputs takes two numbers.
@@ -170,9 +171,13 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
     }
     for (size_t i = 0; i < g->n_updates; i++)
         (void)fprintf(f, "update %%%d <- %%%d\n", g->updates[i].state->id, g->updates[i].next->id);
-    for (size_t i = 0; i < g->n_outputs; i++)
-        (void)fprintf(f, "output %%%d \"%s\" dims=%d\n", g->outputs[i]->id, g->outputs[i]->name,
-                      g->outputs[i]->border_dims);
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const struct wf_value *const v = g->outputs[i];
+        if (v->grad_of)
+            (void)fprintf(f, "gradient %%%d of %%%d\n", v->id, v->grad_of->id);
+        else
+            (void)fprintf(f, "output %%%d \"%s\" dims=%d\n", v->id, v->name, v->border_dims);
+    }
     (void)fclose(f);
     char *text = wf_arena_copy(arena, buffer);
     free(buffer);
@@ -381,6 +386,15 @@ static bool read_line(struct reader *r)
         v->name = wf_arena_copy(&r->g->arena, label);
         v->border_dims = (int)dims;
         wf_graph_output(r->g, v);
+        return true;
+    }
+    if (word(r, "gradient ")) {
+        struct wf_value *grad = value(r);
+        struct wf_value *param = word(r, "of") ? value(r) : NULL;
+        if (!grad || !param || param->kind != WF_PARAM || grad->kind != WF_TEMP || grad->grad_of ||
+            grad->dtype != WF_F32 || !wf_shape_equal(grad->shape, param->shape))
+            return fail(r, "expected a parameter's gradient, f32 and of its shape");
+        wf_graph_link_grad(r->g, param, grad);
         return true;
     }
     return read_definition(r);

@@ -132,7 +132,7 @@ static double at_output(const struct wf_call *call, const int64_t at[WF_AXES])
         for (int i = WF_D; i <= WF_W; i++)
             from[i] =
                 at[i] * a->stride[i - WF_D] + t.at[i] * a->dilation[i - WF_D] - a->pad_lo[i - WF_D];
-        struct wf_run xs = { xv, 0, xv->stride[WF_C] }, ws = { wv, 0, wv->stride[WF_C] };
+        struct wf_strided xs = { xv, 0, xv->stride[WF_C] }, ws = { wv, 0, wv->stride[WF_C] };
         if (wf_ref_locate(xv, x, from, &xs.offset) && wf_ref_locate(wv, w, t.at, &ws.offset))
             sum = wf_ref_dot(sum, xs, ws, w->at[WF_C]);
     }

@@ -113,7 +113,7 @@ static double at_output(const struct wf_call *call, const int64_t at[WF_AXES])
         bool seen = true;
         for (int i = WF_D; i <= WF_W && seen; i++)
             seen = seen_from(a, i - WF_D, at[i], t.at[i], &from[i]);
-        struct wf_run xs = { xv, 0, xv->stride[WF_C] }, ws = { wv, 0, wv->stride[WF_N] };
+        struct wf_strided xs = { xv, 0, xv->stride[WF_C] }, ws = { wv, 0, wv->stride[WF_N] };
         if (seen && wf_ref_locate(xv, x, from, &xs.offset) &&
             wf_ref_locate(wv, w, t.at, &ws.offset))
             sum = wf_ref_dot(sum, xs, ws, filters);

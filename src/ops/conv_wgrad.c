@@ -85,7 +85,8 @@ static double add_row(double sum, const struct wf_call *call, const int64_t at[W
         return sum;
     to[WF_W] = lo;
     from[WF_W] = lo * stride + shift;
-    struct wf_run xs = { xv, 0, stride * xv->stride[WF_W] }, dys = { dyv, 0, dyv->stride[WF_W] };
+    struct wf_strided xs = { xv, 0, stride * xv->stride[WF_W] },
+                      dys = { dyv, 0, dyv->stride[WF_W] };
     if (!wf_ref_locate(xv, x, from, &xs.offset) ||
         !wf_ref_locate(dyv, &call->node->in[1]->shape, to, &dys.offset))
         return sum;

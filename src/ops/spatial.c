@@ -68,7 +68,7 @@ enum wf_dtype wf_sum_dtype(enum wf_dtype dtype)
     return dtype == WF_BF16 || dtype == WF_F16 ? WF_F32 : dtype;
 }
 
-double wf_ref_dot(double acc, struct wf_run a, struct wf_run b, int64_t count)
+double wf_ref_dot(double acc, struct wf_strided a, struct wf_strided b, int64_t count)
 {
     if (a.view->dtype == WF_F32 && b.view->dtype == WF_F32) {
         const float *p = (const float *)a.view->data + a.offset;

@@ -65,11 +65,11 @@ struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p);
 enum wf_dtype wf_sum_dtype(enum wf_dtype dtype);
 
 /* acc + sum of a[i * a_step] * b[i * b_step], in that order, from the given element offsets. */
-struct wf_run {
+struct wf_strided {
     const struct wf_view *view;
     int64_t offset, step;
 };
-double wf_ref_dot(double acc, struct wf_run a, struct wf_run b, int64_t count);
+double wf_ref_dot(double acc, struct wf_strided a, struct wf_strided b, int64_t count);
 /* Append a node named "<of>.<suffix>" (or "<of>", suffix NULL) and take its first output. */
 struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
                            const char *suffix, const void *attrs, int n_in,

@@ -160,7 +160,7 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
     int n = 0;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const v = g->values[i];
-        if (v->kind != WF_PARAM || v->frozen || !wf_graph_grad_of(g, v)) /* U1 */
+        if (v->kind != WF_PARAM || v->frozen || !v->grad) /* U1 */
             continue;
         const bool vector = v->border_dims < 0;
         tensors[n++] = (struct wf_update_tensor){ .first = (int64_t)plan->param_at[i],
@@ -212,6 +212,8 @@ void wf_optim_update(struct wf_optim *o, float *params, const float *grads, doub
         .momentum = (float)p->momentum,
         .beta1 = (float)p->beta1,
         .beta2 = (float)p->beta2,
+        .rest1 = (float)(1 - p->beta1),
+        .rest2 = (float)(1 - p->beta2),
         .eps = (float)p->eps,
         .decay = (float)p->weight_decay,
         .trust = (float)p->trust,

@@ -53,7 +53,7 @@ static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
     int n = 0;
     bool ok = true;
     for (int i = 0; ok && i < p->n_buffers; i++) {
-        const struct wf_buffer *b = &p->buffers[i];
+        const struct wf_plan_buffer *b = &p->buffers[i];
         if (b->first >= 0 && b->offset + b->bytes > p->store_bytes[b->store])
             ok = wf_check_broken(err, 2, "a buffer reaches past its store", b->name, b->first);
         if (b->store == WF_STORE_ARENA && b->first >= 0 && b->bytes > 0)

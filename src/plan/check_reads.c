@@ -235,11 +235,11 @@ static bool check_messages(struct reading *r, int s, struct wf_err *err)
 static bool is_sum_written(struct reading *r, const struct wf_sum *sum)
 {
     const struct wf_plan *const p = r->p;
-    const struct wf_buffer *const all = &p->buffers[sum->slot.buffer];
+    const struct wf_plan_buffer *const all = &p->buffers[sum->slot.buffer];
     bool ok =
         sum->n_parts > 0 || is_covered(r, &r->buffers[sum->slot.buffer], wf_check_box(&sum->slot));
     for (int i = 0; i < sum->n_parts; i++) {
-        const struct wf_buffer *const b = &p->buffers[sum->parts[i]];
+        const struct wf_plan_buffer *const b = &p->buffers[sum->parts[i]];
         ok = ok && r->buffers[sum->parts[i]].count > 0 && b->store == all->store &&
              b->offset >= all->offset && b->offset + b->bytes <= all->offset + all->bytes;
     }

@@ -114,7 +114,7 @@ static void end_sum(struct wf_planner *p, int instance)
 
 /* --- buckets --- */
 
-static const struct wf_buffer *buffer_of(const struct wf_planner *p, int instance)
+static const struct wf_plan_buffer *buffer_of(const struct wf_planner *p, int instance)
 {
     return &p->plan->buffers[p->slot[instance].buffer];
 }
@@ -169,7 +169,7 @@ static void fill_buckets(struct wf_planner *p, struct wf_arena *work)
 /* Only what rounds a weight up to its boundary lies between them; it is zero on every rank. */
 static bool are_neighbours(const struct wf_planner *p, int a, int b)
 {
-    const struct wf_buffer *x = buffer_of(p, a), *y = buffer_of(p, b);
+    const struct wf_plan_buffer *x = buffer_of(p, a), *y = buffer_of(p, b);
     return axes_of(p, a) == axes_of(p, b) && (x->offset + x->bytes + 63) / 64 * 64 == y->offset;
 }
 
@@ -179,7 +179,7 @@ static int begin_sum_over(struct wf_planner *p, const int parts[], int n,
 {
     if (n == 1)
         return begin_sum_of(p, parts[0], axes_of(p, parts[0]), node);
-    const struct wf_buffer *first = buffer_of(p, parts[0]), *last = buffer_of(p, parts[n - 1]);
+    const struct wf_plan_buffer *first = buffer_of(p, parts[0]), *last = buffer_of(p, parts[n - 1]);
     const size_t offset = first->offset, bytes = last->offset + last->bytes - offset;
     const int64_t count = (int64_t)(bytes / sizeof(float));
     struct wf_sum sum = { .value = p->program->instances[parts[0]].value,

@@ -7,7 +7,7 @@
 
 enum { SHOWN = 256 }; /* of the fullest moment, what is at least such a part of it */
 
-static bool is_live(const struct wf_buffer *b, int step)
+static bool is_live(const struct wf_plan_buffer *b, int step)
 {
     return b->store == WF_STORE_ARENA && b->first >= 0 && b->first <= step && step <= b->last;
 }
@@ -27,7 +27,7 @@ static void print_slot(FILE *f, const struct wf_plan *p, const struct wf_slot *s
         (void)fputs(" _", f);
         return;
     }
-    const struct wf_buffer *b = &p->buffers[s->buffer];
+    const struct wf_plan_buffer *b = &p->buffers[s->buffer];
     (void)fprintf(f, " %s%zu", stores[b->store], b->offset + s->offset);
 }
 

@@ -45,7 +45,7 @@ static void measure_live(struct wf_fit *f)
     const struct wf_plan *const plan = f->plan;
     f->live = wf_arena_array(&f->arena, plan->n_steps + 2, size_t);
     for (int i = 0; i < plan->n_buffers; i++) {
-        const struct wf_buffer *const b = &plan->buffers[i];
+        const struct wf_plan_buffer *const b = &plan->buffers[i];
         if (b->store != WF_STORE_ARENA || b->first < 0)
             continue;
         f->live[b->first] +=

@@ -221,10 +221,9 @@ static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *
         *offset = p->plan->param_at[v->id] * sizeof(float);
         return v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE;
     }
-    const int param = p->plan->scheme->gradient_of[v->id];
-    if (param < 0 || !p->program->instances[instance].keep)
+    if (!v->grad_of || !p->program->instances[instance].keep)
         return WF_STORE_ARENA;
-    *offset = p->plan->param_at[param] * sizeof(float);
+    *offset = p->plan->param_at[v->grad_of->id] * sizeof(float);
     return WF_STORE_GRAD;
 }
 

@@ -20,28 +20,6 @@ static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
     return true;
 }
 
-/* A gradient that the graph gives out is called after its parameter. */
-static void find_gradients(struct wf_scheme *s)
-{
-    const struct wf_graph *const g = s->graph;
-    s->gradient_of = wf_arena_array(&s->arena, g->n_values, int);
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct wf_value *const v = g->values[i];
-        s->gradient_of[i] = -1;
-        if (v->kind != WF_TEMP || strncmp(v->name, "grad.", 5) != 0)
-            continue;
-        for (size_t k = 0; k < g->n_values; k++) {
-            const struct wf_value *const of = g->values[k];
-            if (of->kind != WF_PARAM || strcmp(of->name, v->name + 5) != 0)
-                continue;
-            WF_BUG_ON(v->dtype != WF_F32 || !wf_shape_equal(v->shape, of->shape),
-                      "gradient of '%s'", of->name);
-            s->gradient_of[i] = (int)k;
-            break;
-        }
-    }
-}
-
 struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                  const struct wf_plan_options *options,
                                  const struct wf_asked *asked, struct wf_err *err)
@@ -73,7 +51,6 @@ struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh 
                                                               .device = options->device,
                                                               .again = s->again,
                                                               .n_again = s->n_again });
-    find_gradients(s);
     if (find_kernels(s, err) &&
         wf_geometry_init(
             &s->arena, &s->geometry, g, s->program, mesh,
@@ -106,8 +83,9 @@ int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t byte
 {
     struct wf_plan *plan = p->plan;
     WF_GROW(plan->buffers, p->room_buffers, (size_t)plan->n_buffers);
-    plan->buffers[plan->n_buffers] =
-        (struct wf_buffer){ .store = store, .bytes = bytes, .first = -1, .last = -1, .name = name };
+    plan->buffers[plan->n_buffers] = (struct wf_plan_buffer){
+        .store = store, .bytes = bytes, .first = -1, .last = -1, .name = name
+    };
     return plan->n_buffers++;
 }
 
@@ -161,7 +139,7 @@ static void touch(struct wf_plan *plan, int buffer, int step)
 {
     if (buffer < 0)
         return;
-    struct wf_buffer *b = &plan->buffers[buffer];
+    struct wf_plan_buffer *b = &plan->buffers[buffer];
     if (b->first < 0 || step < b->first)
         b->first = step;
     if (step > b->last)
@@ -251,7 +229,7 @@ static struct lives gather_lives(struct wf_arena *arena, const struct wf_plan *p
                        .last = wf_arena_array(arena, plan->n_buffers + 1, int),
                        .bytes = wf_arena_array(arena, plan->n_buffers + 1, size_t) };
     for (int i = 0; i < plan->n_buffers; i++) {
-        const struct wf_buffer *b = &plan->buffers[i];
+        const struct wf_plan_buffer *b = &plan->buffers[i];
         if (b->store != WF_STORE_ARENA || b->first < 0)
             continue;
         l.bytes[l.n] = b->bytes;

@@ -86,9 +86,8 @@ struct wf_scheme {
     bool *folded;                    /* per instance: not made, its readers compute it (fold.c) */
     struct wf_strips *strips;
     int n_strips;
-    int *strips_of;   /* per item: its strips, or -1 */
-    bool *thin;       /* per instance: there is one strip of it at a time */
-    int *gradient_of; /* per value id: the parameter whose gradient it is, or -1 */
+    int *strips_of; /* per item: its strips, or -1 */
+    bool *thin;     /* per instance: there is one strip of it at a time */
 };
 
 /* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
@@ -101,7 +100,7 @@ enum wf_store {
     WF_STORES
 };
 
-struct wf_buffer {
+struct wf_plan_buffer {
     enum wf_store store;
     size_t offset, bytes; /* in its store */
     int first, last;      /* the steps during which it is live */
@@ -187,7 +186,7 @@ struct wf_plan {
     struct wf_context *context; /* of the device; NULL: it needs none, or was not at hand */
     struct wf_step *steps;
     int n_steps;
-    struct wf_buffer *buffers;
+    struct wf_plan_buffer *buffers;
     int n_buffers;
     struct wf_exchange *exchanges;
     int n_exchanges;

@@ -183,11 +183,11 @@ static void rmsprop(const struct span *a)
     float *restrict const p = a->p, *restrict const v = a->s0;
     const float *restrict const g = a->g;
     const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, eps = a->u->eps;
-    const float b2 = a->u->beta2;
+    const float b2 = a->u->beta2, rest2 = a->u->rest2;
     WF_SIMD
     for (int64_t i = 0; i < a->n; i++) {
         const float d = scale * g[i] + decay * p[i];
-        v[i] = b2 * v[i] + (1.0f - b2) * d * d;
+        v[i] = b2 * v[i] + rest2 * d * d;
         p[i] -= lr * d / (sqrtf(v[i]) + eps);
     }
 }
@@ -197,11 +197,11 @@ static void rmsprop_momentum(const struct span *a)
     float *restrict const p = a->p, *restrict const v = a->s0, *restrict const s = a->s1;
     const float *restrict const g = a->g;
     const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, eps = a->u->eps;
-    const float b2 = a->u->beta2, mu = a->u->momentum;
+    const float b2 = a->u->beta2, rest2 = a->u->rest2, mu = a->u->momentum;
     WF_SIMD
     for (int64_t i = 0; i < a->n; i++) {
         const float d = scale * g[i] + decay * p[i];
-        v[i] = b2 * v[i] + (1.0f - b2) * d * d;
+        v[i] = b2 * v[i] + rest2 * d * d;
         s[i] = mu * s[i] + d / (sqrtf(v[i]) + eps);
         p[i] -= lr * s[i];
     }
@@ -212,13 +212,14 @@ static void adam_with(const struct span *a, float decay, float keep)
 {
     float *restrict const p = a->p, *restrict const m = a->s0, *restrict const v = a->s1;
     const float *restrict const g = a->g;
-    const float scale = a->u->scale, eps = a->u->eps, b1 = a->u->beta1, b2 = a->u->beta2;
+    const float scale = a->u->scale, eps = a->u->eps;
+    const float b2 = a->u->beta2, rest1 = a->u->rest1, rest2 = a->u->rest2;
     const float rate = a->u->lr * a->u->correct1, correct2 = a->u->correct2;
     WF_SIMD
     for (int64_t i = 0; i < a->n; i++) {
         const float d = scale * g[i] + decay * p[i];
-        m[i] += (1.0f - b1) * (d - m[i]);
-        v[i] = b2 * v[i] + (1.0f - b2) * d * d;
+        m[i] += rest1 * (d - m[i]);
+        v[i] = b2 * v[i] + rest2 * d * d;
         p[i] = keep * p[i] - rate * m[i] / (sqrtf(v[i]) * correct2 + eps);
     }
 }
@@ -263,12 +264,12 @@ static void lars(const struct span *a)
 static void lamb_norms(const struct span *a, double sums[2])
 {
     float *const m = a->s0, *const v = a->s1;
-    const float b1 = a->u->beta1, b2 = a->u->beta2, eps = a->u->eps;
+    const float b2 = a->u->beta2, rest1 = a->u->rest1, rest2 = a->u->rest2, eps = a->u->eps;
     double lanes[LANES] = { 0 };
     for (int64_t i = 0; i < a->n; i++) {
         const float d = a->u->scale * a->g[i];
-        m[i] += (1.0f - b1) * (d - m[i]);
-        v[i] = b2 * v[i] + (1.0f - b2) * d * d;
+        m[i] += rest1 * (d - m[i]);
+        v[i] = b2 * v[i] + rest2 * d * d;
         const float r = a->u->correct1 * m[i] / (sqrtf(v[i]) * a->u->correct2 + eps);
         const double whole = (double)(r + a->decay * a->p[i]);
         lanes[i % LANES] += whole * whole;

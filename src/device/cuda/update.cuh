@@ -40,7 +40,7 @@ __device__ inline void element(const Rule &r, float g, float &p, float &s0, floa
     }
     case WF_RMSPROP: {
         const float d = u.scale * g + r.decay * p;
-        s0 = u.beta2 * s0 + (1.0f - u.beta2) * d * d;
+        s0 = u.beta2 * s0 + u.rest2 * d * d;
         if (Second) {
             s1 = u.momentum * s1 + d / (sqrtf(s0) + u.eps);
             p -= u.lr * s1;
@@ -52,8 +52,8 @@ __device__ inline void element(const Rule &r, float g, float &p, float &s0, floa
     case WF_ADAMW: {
         const float d = u.scale * g + (Kind == WF_ADAM ? r.decay * p : 0.0f);
         const float keep = Kind == WF_ADAM ? 1.0f : 1.0f - u.lr * r.decay;
-        s0 += (1.0f - u.beta1) * (d - s0);
-        s1 = u.beta2 * s1 + (1.0f - u.beta2) * d * d;
+        s0 += u.rest1 * (d - s0);
+        s1 = u.beta2 * s1 + u.rest2 * d * d;
         p = keep * p - u.lr * u.correct1 * s0 / (sqrtf(s1) * u.correct2 + u.eps);
         break;
     }
@@ -72,8 +72,8 @@ __device__ inline float lamb_moments(const Rule &r, float g, float p, float &s0,
 {
     const struct wf_update &u = r.u;
     const float d = u.scale * g;
-    s0 += (1.0f - u.beta1) * (d - s0);
-    s1 = u.beta2 * s1 + (1.0f - u.beta2) * d * d;
+    s0 += u.rest1 * (d - s0);
+    s1 = u.beta2 * s1 + u.rest2 * d * d;
     return u.correct1 * s0 / (sqrtf(s1) * u.correct2 + u.eps) + r.decay * p;
 }
 
