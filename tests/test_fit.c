@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -19,12 +20,14 @@
 #include <omp.h>
 #endif
 
+#include "base/random.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "exec/run.h"
 #include "models/model.h"
 #include "ops/build.h"
 #include "plan/fit.h"
+#include "plan/survey.h"
 #include "support.h"
 
 struct net {
@@ -250,6 +253,57 @@ static void limit__costs_more_the_smaller_it_is(void **state)
     wf_graph_free(g);
 }
 
+/* 5 to 12 ranks, uneven images: the bytes that the search counts are those of the worst of all ranks,
+ * and every rank keeps a limit that it says is met. WF_FIT_LIMITS says how many (6), WF_RANDOM_SEED
+ * the first. */
+static bool is_kept_by_every_rank(uint64_t seed)
+{
+    static const char *const meshes[] = { "space=5",   "space=1x6", "space=7x1",  "space=2x4",
+                                          "space=3x3", "space=2x5", "space=11x1", "space=3x4" };
+    const struct wf_random r = wf_random(seed, wf_random_stream("limits"));
+    const struct net net = {
+        "unet",
+        { .base = 2 + 2 * wf_random_below(r, 0, 2), .depth = 1 + (int)wf_random_below(r, 1, 3) },
+        { { 1, 1, 64 + wf_random_below(r, 2, 240), 64 + wf_random_below(r, 3, 240), 3 } },
+        WF_F32
+    };
+    const char *const mesh = meshes[wf_random_below(r, 4, 8)];
+    struct wf_graph *const g = build(&net);
+    struct wf_scheme *const whole = scheme_of(g, mesh, &wf_device_cpu, SIZE_MAX);
+    const size_t weights = weights_of(whole), arena = whole->bytes - weights;
+    const size_t limit = weights + arena / 100 * (50 + wf_random_below(r, 5, 51));
+    struct wf_scheme *const s = scheme_of(g, mesh, &wf_device_cpu, limit);
+    struct wf_err err = { 0 };
+    struct wf_survey *const all = wf_survey_new(s, &err);
+    assert_non_null(all);
+    size_t most = 0;
+    for (int i = 0; i < all->n_ranks; i++)
+        most = (size_t)wf_max((int64_t)most,
+                              (int64_t)(all->ranks[i].arena_bytes + all->ranks[i].weight_bytes));
+    most += s->options.more;
+    if (most != s->bytes)
+        fail_msg("seed %d: %s: a rank takes %zu bytes, the search counted %zu", (int)seed, mesh,
+                 most, s->bytes);
+    const bool fits = s->bytes <= limit;
+    wf_survey_free(all);
+    wf_scheme_free(s);
+    wf_scheme_free(whole);
+    wf_graph_free(g);
+    return fits;
+}
+
+static void limit__is_kept_by_every_rank(void **state)
+{
+    (void)state;
+    const char *const count = getenv("WF_FIT_LIMITS"), *const seed = getenv("WF_RANDOM_SEED");
+    const long n = count ? atol(count) : 6, first = seed ? atol(seed) : 1;
+    long fit = 0;
+    for (long i = 0; i < n; i++)
+        fit += is_kept_by_every_rank((uint64_t)(first + i));
+    print_message("memory limits: %ld random, %ld met, 0 overrun\n", n, fit);
+    assert_true(fit * 2 > n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +311,7 @@ int main(void)
         cmocka_unit_test(limit__gives_the_same_numbers_with_the_cpu_kernels),
         cmocka_unit_test(limit__that_nothing_fits_into_is_refused_with_the_smallest_that_would_do),
         cmocka_unit_test(limit__costs_more_the_smaller_it_is),
+        cmocka_unit_test(limit__is_kept_by_every_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

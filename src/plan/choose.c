@@ -126,7 +126,7 @@ static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *opt
     struct wf_memo memo = { 0 };
     wf_typical_ranks(s, ranks);
     out->seconds = 0;
-    out->bytes = 0;
+    out->bytes = s->bytes; /* of all ranks, where there is a limit to hold them against */
     bool ok = true;
     const int count = ask->ranks > LARGE ? WF_TYPICAL_RANKS / 2 : WF_TYPICAL_RANKS;
     for (int i = 0; ok && i < count; i++) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ops/op.h"
-#include "plan/choose.h"
+#include "plan/alike.h"
 
 enum {
     /* What is above this part of the fullest moment is looked at: moments that are nearly as full
@@ -317,21 +317,25 @@ static bool make_again(struct wf_fit *f, size_t mark, bool *found, struct wf_err
 static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err *err)
 {
     struct wf_scheme *const s = f->full;
-    int ranks[WF_TYPICAL_RANKS];
-    wf_typical_ranks(s, ranks);
+    struct wf_arena arena = { 0 };
+    int *ranks;
+    const int n = wf_unlike_ranks(&arena, &s->geometry, &ranks);
+    bool ok = true;
     *bytes = 0;
-    for (int i = 0; i < WF_TYPICAL_RANKS && (i == 0 || s->geometry.n_ranks > 1); i++) {
+    for (int i = 0; ok && i < n; i++) {
         struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &f->memo, err);
+        ok = plan != NULL;
         if (!plan)
-            return false;
+            break;
         if (wf_plan_total_bytes(plan) > *bytes) {
             *bytes = wf_plan_total_bytes(plan);
             *rank = ranks[i];
         }
         wf_plan_free(plan);
     }
+    wf_arena_release(&arena);
     s->bytes = *bytes;
-    return true;
+    return ok;
 }
 
 /* Makes the scheme of all ranks; *bytes: of the one that takes most. */
