@@ -152,3 +152,17 @@ foreach(source ${sources})
         wf_add_test(fuzz.${name} 1 $<TARGET_FILE:${target}> ${corpus})
     endif()
 endforeach()
+
+# --- tests/campaign -------------------------------------------------------------------
+# The command with wrong numbers between ranks, which verify must find.
+if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
+    add_executable(widefield_spoiled ${WF_MAIN} tests/campaign/spoil.c)
+    set_target_properties(widefield_spoiled PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(widefield_spoiled PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(widefield_spoiled PRIVATE wf_flags wf_deps libwidefield_static)
+    target_compile_options(widefield_spoiled PRIVATE -Wno-pedantic)
+    target_link_options(widefield_spoiled PRIVATE
+        -Wl,--wrap=wf_run_step,--wrap=wf_comm_exchange_begin,--wrap=wf_comm_sum_begin)
+    wf_add_test(campaign.verify 2 ${PROJECT_SOURCE_DIR}/tests/campaign/verify 6 3
+        --widefield $<TARGET_FILE:widefield> --spoiled $<TARGET_FILE:widefield_spoiled>)
+endif()

@@ -65,7 +65,7 @@ static bool overlap_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     options[WITHOUT].bucket_bytes = SIZE_MAX;
     bool ok = true;
     for (int a = 0; ok && a < ARMS; a++)
-        ok = wf_once_init_with(&once[a], o->job, &options[a], comm, err);
+        ok = wf_once_init_with(&once[a], o->job, &o->job->mesh, &options[a], comm, err);
     ok = ok && time_rounds(o, once, arms, err);
     for (int a = 0; ok && wf_comm_rank(comm) == 0 && a < ARMS; a++)
         o->arms[a] = arms[a];

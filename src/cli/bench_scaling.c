@@ -39,7 +39,7 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_arena arena = { 0 };
     double *const seconds = wf_arena_array(&arena, c->steps, double);
     double loss = 0;
-    bool ok = wf_once_init(&once, c->job, &c->job->mesh, comm, err);
+    bool ok = wf_once_init(&once, c->job, comm, err);
     for (int64_t i = -c->warmup; ok && i < c->steps; i++) {
         ok = wf_comm_barrier(comm, err);
         const double start = wf_now();

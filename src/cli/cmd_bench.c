@@ -124,8 +124,7 @@ static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct bench *const bench = arg;
     struct wf_once once = { 0 };
-    bool ok =
-        wf_once_init(&once, bench->job, &bench->job->mesh, comm, err) && measure(bench, &once, err);
+    bool ok = wf_once_init(&once, bench->job, comm, err) && measure(bench, &once, err);
     if (ok && bench->timeline)
         ok = write_timeline(bench, &once, err);
     wf_once_release(&once);

@@ -116,8 +116,7 @@ static bool step_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct step *const step = arg;
     struct wf_once once = { 0 };
-    bool ok =
-        wf_once_init(&once, step->job, &step->job->mesh, comm, err) && wf_once_step(&once, err);
+    bool ok = wf_once_init(&once, step->job, comm, err) && wf_once_step(&once, err);
     double loss = 0;
     ok = ok && wf_comm_agree(comm, wf_once_loss(&once, &loss, err), err);
     if (ok && wf_comm_rank(comm) == 0)

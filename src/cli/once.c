@@ -26,17 +26,15 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 
 /* --- making --- */
 
-/* Collective. The plan of the job's scheme; or of one of its own, where a mesh or options are given. */
+/* Collective. The plan of the job's scheme; or of one of its own, where options are given. */
 static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
                       const struct wf_plan_options *given, struct wf_err *err)
 {
-    struct wf_plan_options options = given ? *given : wf_job_plan_options(once->job);
-    const bool is_own = mesh != &once->job->mesh || given;
-    if (mesh != &once->job->mesh) /* what a job is held against has to be right, not small */
-        options.limit = 0;
-    if (is_own)
-        once->own = wf_scheme_new(once->job->graph, mesh, &options, err);
-    once->scheme = is_own ? once->own : once->job->scheme;
+    if (given)
+        once->own = wf_scheme_new(once->job->graph, mesh, given, err);
+    if (given && !once->own)
+        return false;
+    once->scheme = given ? once->own : once->job->scheme;
     once->plan =
         wf_cli_plan(once->scheme, wf_comm_rank(once->comm), once->comm, once->context, err);
     return once->plan != NULL;
@@ -73,19 +71,18 @@ static bool init(struct wf_once *once, const struct wf_mesh *mesh,
     return wf_comm_agree(comm, ok, err);
 }
 
-bool wf_once_init(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
-                  struct wf_comm *comm, struct wf_err *err)
+bool wf_once_init(struct wf_once *once, const struct wf_job *job, struct wf_comm *comm,
+                  struct wf_err *err)
 {
-    *once = (struct wf_once){ .job = job, .comm = comm };
-    return init(once, mesh, NULL, err);
+    return wf_once_init_with(once, job, &job->mesh, NULL, comm, err);
 }
 
-bool wf_once_init_with(struct wf_once *once, const struct wf_job *job,
+bool wf_once_init_with(struct wf_once *once, const struct wf_job *job, const struct wf_mesh *mesh,
                        const struct wf_plan_options *options, struct wf_comm *comm,
                        struct wf_err *err)
 {
     *once = (struct wf_once){ .job = job, .comm = comm };
-    return init(once, &job->mesh, options, err);
+    return init(once, mesh, options, err);
 }
 
 void wf_once_release(struct wf_once *once)

@@ -29,12 +29,12 @@ struct wf_once {
     double scale; /* that the gradients of the last step have */
 };
 
-/* Collective. After a failure only wf_once_release() may follow. */
+/* Collective. On the job's mesh. After a failure only wf_once_release() may follow. */
 [[nodiscard]] bool wf_once_init(struct wf_once *once, const struct wf_job *job,
-                                const struct wf_mesh *mesh, struct wf_comm *comm,
-                                struct wf_err *err);
-/* The same on the job's mesh, planned in another way. */
+                                struct wf_comm *comm, struct wf_err *err);
+/* The same on any mesh of the comm's ranks, or planned in another way. */
 [[nodiscard]] bool wf_once_init_with(struct wf_once *once, const struct wf_job *job,
+                                     const struct wf_mesh *mesh,
                                      const struct wf_plan_options *options, struct wf_comm *comm,
                                      struct wf_err *err);
 /* Collective. Runs the plan and updates the weights; the data stays in its place. */

@@ -158,6 +158,12 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
+static int decides(const struct wf_node *node)
+{
+    const struct wf_act_attrs *const a = node->attrs;
+    return a->act == WF_RELU || a->act == WF_LEAKY_RELU ? 0 : -1;
+}
+
 const struct wf_op wf_op_act = {
     .name = "act",
     .n_in = 1,
@@ -168,6 +174,7 @@ const struct wf_op wf_op_act = {
     .inplace = 1u << 0,
     .infer = infer,
     .grad = grad,
+    .decides = decides,
     .reference = reference,
     .cases = cases,
 };

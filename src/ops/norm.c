@@ -439,6 +439,11 @@ static const struct wf_case norm_cases[] = {
     { 0 },
 };
 
+static int norm_decides(const struct wf_node *node)
+{
+    return ((const struct wf_norm_attrs *)node->attrs)->act == WF_ACT_NONE ? -1 : 0;
+}
+
 const struct wf_op wf_op_norm = {
     .name = "norm",
     .n_in = 4,
@@ -451,6 +456,7 @@ const struct wf_op wf_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .reads = norm_reads,
+    .decides = norm_decides,
     .reference = norm_reference,
     .flops = norm_flops,
     .cases = norm_cases,

@@ -42,6 +42,11 @@ struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_re
     return reads;
 }
 
+int wf_op_decides(const struct wf_node *node)
+{
+    return node->op->decides ? node->op->decides(node) : -1;
+}
+
 bool wf_op_stays(const struct wf_node *node)
 {
     return node->op->stays && node->op->stays(node);

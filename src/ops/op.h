@@ -122,6 +122,9 @@ struct wf_op {
     /* The ranks' partial sums are not added up: each goes on with its own, and the numbers depend on
      * the mesh. NULL: never. */
     bool (*stays)(const struct wf_node *node);
+    /* The output whose sign, or whose value where it is an integer, decides what flows back: rounding
+     * may turn it where out[0] is close to the edge. Negative, or NULL: none does. */
+    int (*decides)(const struct wf_node *node);
 
     /* place: in[input] lies in out[0] at this shift (concat). part: out[0] is the part of in[0] at this
      * shift (slice, a pad that only crops). The planner lets both share memory, or copies: where
@@ -141,6 +144,7 @@ const struct wf_op *wf_op_find(const char *name);
 struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_region work);
 unsigned wf_op_sums_over(const struct wf_node *node);
 bool wf_op_stays(const struct wf_node *node);
+int wf_op_decides(const struct wf_node *node);
 double wf_op_flops(const struct wf_node *node, struct wf_region work);
 /* The value whose region is the work: out[0], or in[over] for sums. */
 const struct wf_value *wf_op_domain(const struct wf_node *node);

@@ -1,0 +1,79 @@
+/*
+ * The parts of 'widefield verify': what is compared, against what, and why a difference may be innocent.
+ *
+ * A difference counts when it is past the tolerance *and* past what rounding alone does to that tensor.
+ * The second is measured, on one rank: the step runs again with image and weights changed in the last bits
+ * and other numbers of threads, and what that moves has no digits to compare (a gradient that is 1e-9 of the others, a bias in front of a
+ * norm). That leaves decisions: where a ReLU's argument, or the best two of a max pooling, lie within
+ * rounding of each other, whole and cut may decide differently, and a gradient jumps. Such a decision is
+ * looked for by name (verify_turned.c); where there is one, the comparison runs again with image and
+ * weights moved a little, so that this decision is clear. An error of the cut would show there too.
+ */
+#ifndef WF_CLI_VERIFY_H
+#define WF_CLI_VERIFY_H
+
+#include "cli/job.h"
+#include "cli/once.h"
+
+enum wf_verify_kind {
+    WF_VERIFY_LOSS,
+    WF_VERIFY_PRED,
+    WF_VERIFY_GRAD,
+    WF_VERIFY_PARAM,
+    WF_VERIFY_KINDS
+};
+
+struct wf_verify_tensor {
+    enum wf_verify_kind kind;
+    const char *name;
+    const struct wf_value *value;
+    double norm;     /* of the whole step's */
+    double apart;    /* norm of the difference, on the worst rank */
+    double rel;      /* apart over what it is held against */
+    double rounding; /* what the last bits of image and weights move; 0: not measured */
+    bool excused;    /* past the tolerance, and within rounding */
+};
+
+/* Each element of image and weights times 1 +- by, drawn by seed, name and place. */
+struct wf_nudge {
+    uint64_t seed;
+    double by;   /* 0: as it is */
+    int threads; /* of a whole step; 0: as many as may be */
+};
+
+/* Decisions that whole and cut took differently, all within rounding. */
+struct wf_turned {
+    int64_t count;     /* 0: none */
+    double distance;   /* of the farthest, against its layer's root mean square */
+    const char *layer; /* the first */
+    bool is_pooling;
+};
+
+struct wf_verify {
+    struct wf_job *job;
+    struct wf_verify_tensor *tensors;
+    int count;
+    double tolerance;
+    struct wf_nudge moved; /* of the comparison that decides */
+    /* the results: on rank 0, `pass` and `turned` everywhere */
+    double worst[WF_VERIFY_KINDS];
+    int worst_at[WF_VERIFY_KINDS]; /* tensor, or -1 */
+    int excused;                   /* tensors */
+    int excused_worst;             /* the tensor that is farthest for what rounding does, or -1 */
+    bool pass;
+    struct wf_turned turned;
+};
+
+/* Changes image and weights of a step that was not run yet. */
+[[nodiscard]] bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge,
+                                   struct wf_err *err);
+
+/* A step on rank 0 alone, with all cores, moved as it is and then nudged; `once`
+ * stays to be looked at. */
+[[nodiscard]] bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self,
+                                   struct wf_nudge bits, struct wf_once *once, struct wf_err *err);
+
+/* Collective under a launcher. Looks for decisions that turn, image and weights moved as they are. */
+[[nodiscard]] bool wf_verify_find_turned(struct wf_verify *v, struct wf_err *err);
+
+#endif
