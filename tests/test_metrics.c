@@ -42,9 +42,9 @@ static void scores__leave_out_a_class_that_is_nowhere(void **state)
     const struct wf_metrics with = { .classes = 3, .confusion = confusion };
     struct wf_arena arena = { 0 };
     struct wf_scores s = wf_scores(&arena, &with);
-    close_to(s.iou[1], 0);
-    assert_true(isnan(s.recall[1]));
-    close_to(s.mean_iou, (1 + 0 + 4.0 / 5) / 3);
+    assert_true(isnan(s.iou[1]) && isnan(s.dice[1]) && isnan(s.recall[1]));
+    close_to(s.iou[2], 4.0 / 5); /* what was taken for it counts against the true class */
+    close_to(s.mean_iou, (1 + 4.0 / 5) / 2);
     confusion[7] = 0;
     s = wf_scores(&arena, &with);
     assert_true(isnan(s.iou[1]) && isnan(s.dice[1]));

@@ -56,8 +56,16 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
     /* With a label that does not count, the loader looks at each one. */
     const int64_t classes =
         wf_options_is_set(o, "train.ignore") ? 0 : wf_options_int(o, "model.classes");
-    return wf_dataset_fits(feed->dataset, wf_options_int(o, "model.in"), classes == 1 ? 2 : classes,
-                           err);
+    if (!wf_dataset_fits(feed->dataset, wf_options_int(o, "model.in"), classes == 1 ? 2 : classes,
+                         err))
+        return false;
+    const int64_t wanted = wf_options_int(o, "model.classes");
+    if (feed->cli->speaks && found > 0 && wanted > wf_max(found, 2) && strcmp(loss, "mse") != 0)
+        wf_log(&feed->cli->log, WF_LOG_WARN,
+               "model.classes is %" PRId64 ", but '%s' has labels of %d classes: the others are "
+               "never seen; leave model.classes out to take what the data has",
+               wanted, info->path, found);
+    return true;
 }
 
 /* --- sizes --- */

@@ -136,6 +136,12 @@ static bool find_target_kind(struct wf_job *job, int64_t losses, struct wf_err *
     const bool by_class = (losses & LOSS_CE) || ((losses & LOSS_DICE) && !one);
     const bool binary = (losses & LOSS_BCE) || ((losses & LOSS_DICE) && one);
     const bool real = losses & LOSS_MSE;
+    if ((losses & LOSS_CE) && one)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.loss '%s' with model.classes=1: cross-entropy over one class is "
+                          "always 0 and nothing would be learned: use train.loss=bce, or "
+                          "model.classes=2",
+                          wf_options_text(job->cli->options, "train.loss"));
     if (by_class + binary + real > 1)
         return wf_err_set(err, WF_ERR_USAGE,
                           "train.loss '%s' with %" PRId64 " classes: ce and dice want a map of "

@@ -179,8 +179,10 @@ struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m)
         }
         const int64_t hit = m->confusion[(int64_t)c * n + c];
         hits += hit;
-        iou[c] = ratio((double)hit, (double)(truth + predicted - hit));
-        dice[c] = ratio(2 * (double)hit, (double)(truth + predicted));
+        /* A class that is not there has no score: what is taken for it counts against the others. */
+        const double there = truth > 0 ? 1 : 0;
+        iou[c] = ratio((double)hit, there * (double)(truth + predicted - hit));
+        dice[c] = ratio(2 * (double)hit, there * (double)(truth + predicted));
         recall[c] = ratio((double)hit, (double)truth);
         precision[c] = ratio((double)hit, (double)predicted);
         fraction[c] = ratio((double)truth, (double)total);

@@ -64,3 +64,10 @@ other_weights mesh-global mesh-rank_mean # of 2, 1 and 1 samples
 
 refused 2 train a.yaml train.schedule=cosin --out no -- "train.schedule" "cosine"
 refused 2 train a.yaml train.accumulate=0 --out no -- "train.accumulate"
+
+# --- one class has no cross-entropy; classes that no label names are said, and have no score ---
+refused 2 train a.yaml model.classes=1 --out nothing -- "train.loss=bce"
+refused 2 verify model.name=unet model.base=4 model.depth=1 model.classes=1 data.size=1,3,16,16 -- "model.classes=1"
+expect 0 train a.yaml model.classes=5 train.epochs=1 --out five --json
+says "model.classes is 5" "labels of 2 classes"
+json 'j["metric"]["iou"][2:] == [None] * 3 and 0 < j["metric"]["mean_iou"] <= 1'
