@@ -122,6 +122,12 @@ foreach(source ${sources})
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
 endforeach()
 
+# --- the installed tree -----------------------------------------------------------------
+if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
+    wf_add_test(install 1 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR}
+        ${PROJECT_SOURCE_DIR})
+endif()
+
 # --- bench/*.c ------------------------------------------------------------------------
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
 foreach(source ${sources})

@@ -53,8 +53,8 @@ enum wf_optim_rule {
 };
 
 enum {
-    WF_UPDATE_STATES = 2,     /* arrays of state, at most */
-    WF_UPDATE_PIECE = 16'384, /* elements of a piece, at most */
+    WF_UPDATE_STATES = 2,    /* arrays of state, at most */
+    WF_UPDATE_PIECE = 16384, /* elements of a piece, at most */
 };
 
 struct wf_update_tensor {
