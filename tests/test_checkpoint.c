@@ -366,9 +366,10 @@ static void newest__falls_back_to_the_one_before(void **state)
     struct wf_comm *const comm = wf_comm_self();
     struct net n;
     assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_checkpoint_folder folder = { .path = "folder" };
     for (int64_t step = 1; step <= 4; step++) {
         const struct wf_checkpoint_info info = info_at(step);
-        if (!wf_checkpoint_save_last("folder", step == 2 || step == 3, &info, n.run, n.optim, &err))
+        if (!wf_checkpoint_save_last(&folder, step == 2 || step == 3, &info, n.run, n.optim, &err))
             fail_msg("%s", err.text);
         assert_int_equal(latest("folder", &err), step);
     }
@@ -382,8 +383,82 @@ static void newest__falls_back_to_the_one_before(void **state)
     assert_int_equal(unlink("folder/last.safetensors"), 0); /* killed between the two renames */
     assert_int_equal(latest("folder", &err), 3);
     damage_file("folder/previous.safetensors");
+    assert_int_equal(latest("folder", &err), 3); /* the best */
+    damage_file("folder/best.safetensors");
     assert_int_equal(latest("folder", &err), -1);
     assert_int_equal(err.code, WF_ERR_INPUT);
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
+static void damaged_last__never_takes_the_place_of_a_good_previous(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("kept", 0777), 0);
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_checkpoint_folder folder = { .path = "kept" };
+    for (int64_t step = 1; step <= 2; step++) {
+        const struct wf_checkpoint_info info = info_at(step);
+        assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+    }
+    damage_file("kept/last.safetensors");
+    folder = (struct wf_checkpoint_folder){ .path = "kept" }; /* a process that went on from 1 */
+    const struct wf_checkpoint_info info = info_at(2);
+    limit_files(2000);
+    assert_false(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+    limit_files(0);
+    err = (struct wf_err){ 0 };
+    assert_int_equal(step_of("kept/previous.safetensors"), 1);
+    assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+    assert_int_equal(step_of("kept/previous.safetensors"), 1);
+    assert_int_equal(step_of("kept/last.safetensors"), 2);
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
+static void file_that_cannot_be_read_now__is_not_damaged(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("busy", 0777), 0);
+    save("busy/last.safetensors", 2);
+    save("busy/previous.safetensors", 1);
+    struct rlimit limit, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = (struct rlimit){ 0, limit.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(latest("busy", &err), -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(err.code, WF_ERR_FAILED);
+    assert_non_null(strstr(err.text, "Too many open files"));
+}
+
+static void numbers_that_are_not_finite__are_never_saved(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("finite", 0777), 0);
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_checkpoint_folder folder = { .path = "finite" };
+    struct wf_checkpoint_info info = info_at(1);
+    assert_true(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
+    info.at.step = 2;
+    float *const places[] = { wf_run_params(n.run), wf_run_states(n.run), n.optim->states[1] };
+    const float values[] = { NAN, INFINITY, -INFINITY };
+    for (int i = 0; i < 3; i++) {
+        const float before = *places[i];
+        *places[i] = values[i];
+        err = (struct wf_err){ 0 };
+        assert_false(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
+        assert_non_null(strstr(err.text, "after step 2: nothing is saved"));
+        assert_non_null(strstr(err.text, "train.lr"));
+        *places[i] = before;
+    }
+    assert_int_equal(step_of("finite/last.safetensors"), 1);
+    assert_int_equal(step_of("finite/best.safetensors"), 1);
+    assert_int_equal(count_files("finite", ".partial"), 0);
     net_release(&n);
     wf_comm_free(comm);
 }
@@ -396,12 +471,13 @@ static void full_disk__leaves_the_last_one_readable(void **state)
     struct net n;
     assert_true(net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_info info = info_at(1);
-    assert_true(wf_checkpoint_save_last("full", true, &info, n.run, n.optim, &err));
+    struct wf_checkpoint_folder folder = { .path = "full" };
+    assert_true(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
     info.at.step = 2;
     for (int best = 0; best < 2; best++) {
         limit_files(2000);
         err = (struct wf_err){ 0 };
-        const bool ok = wf_checkpoint_save_last("full", best, &info, n.run, n.optim, &err);
+        const bool ok = wf_checkpoint_save_last(&folder, best, &info, n.run, n.optim, &err);
         limit_files(0);
         assert_false(ok);
         assert_non_null(strstr(err.text, "cannot write"));
@@ -411,17 +487,6 @@ static void full_disk__leaves_the_last_one_readable(void **state)
     }
     net_release(&n);
     wf_comm_free(comm);
-}
-
-static void sweep__takes_away_what_the_dead_left(void **state)
-{
-    assert_int_equal(mkdir("swept", 0777), 0);
-    put_file("swept/.last.safetensors.1-0.partial", (const unsigned char *)"x", 1);
-    put_file("swept/last.safetensors", (const unsigned char *)"x", 1);
-    wf_checkpoint_sweep("swept");
-    assert_int_equal(count_files("swept", ".partial"), 0);
-    assert_int_equal(count_files("swept", ".safetensors"), 1);
-    wf_checkpoint_sweep("no/such/folder");
 }
 
 int main(void)
@@ -434,7 +499,9 @@ int main(void)
         cmocka_unit_test(another_network__is_refused_by_name),
         cmocka_unit_test(newest__falls_back_to_the_one_before),
         cmocka_unit_test(full_disk__leaves_the_last_one_readable),
-        cmocka_unit_test(sweep__takes_away_what_the_dead_left),
+        cmocka_unit_test(damaged_last__never_takes_the_place_of_a_good_previous),
+        cmocka_unit_test(file_that_cannot_be_read_now__is_not_damaged),
+        cmocka_unit_test(numbers_that_are_not_finite__are_never_saved),
     };
     return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -452,14 +452,15 @@ static void writing__where_one_cannot_says_so(void **state)
     assert_int_equal(mkdir("folder", 0777), 0);
     assert_false(wf_safetensors_finish(w, "folder", &err));
     assert_non_null(strstr(err.text, "not a regular file"));
-    /* A link is followed: the file behind it is replaced, the link stays. */
+    /* A link is not followed: it is replaced, the file behind it stays. */
     assert_int_equal(symlink("behind.safetensors", "link.safetensors"), 0);
     FILE *old = fopen("behind.safetensors", "w");
     assert_true(old && fclose(old) == 0);
     assert_true(wf_safetensors_finish(w, "link.safetensors", NULL));
     struct stat info;
-    assert_true(lstat("link.safetensors", &info) == 0 && S_ISLNK(info.st_mode));
-    struct wf_safetensors *s = wf_safetensors_open("behind.safetensors", NULL);
+    assert_true(lstat("link.safetensors", &info) == 0 && S_ISREG(info.st_mode));
+    assert_true(stat("behind.safetensors", &info) == 0 && info.st_size == 0);
+    struct wf_safetensors *s = wf_safetensors_open("link.safetensors", NULL);
     assert_non_null(s);
     assert_int_equal(wf_safetensors_count(s), 0);
     wf_safetensors_free(s);

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -7,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/process.h"
 
 /* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
 static const size_t CALL_BYTES = (size_t)1 << 30;
@@ -47,14 +51,92 @@ static char *own(char *text)
     return text;
 }
 
-/* "folder/.name.pid-try.partial" */
-static char *partial_name(const char *path, long pid, int try)
+bool wf_path_look(const char *path, enum wf_path_kind *kind, struct wf_err *err)
+{
+    struct stat info;
+    *kind = WF_PATH_ABSENT;
+    if (stat(path, &info) != 0)
+        return errno == ENOENT || errno == ENOTDIR ||
+               wf_err_set(err, WF_ERR_FAILED, "cannot look at '%s': %s", path,
+                          wf_file_reason(errno));
+    *kind = S_ISREG(info.st_mode)   ? WF_PATH_FILE
+            : S_ISDIR(info.st_mode) ? WF_PATH_FOLDER
+                                    : WF_PATH_OTHER;
+    return true;
+}
+
+bool wf_path_is_file(const char *path, struct wf_err *err)
+{
+    enum wf_path_kind kind;
+    return wf_path_look(path, &kind, err) && kind == WF_PATH_FILE;
+}
+
+bool wf_path_is_folder(const char *path, struct wf_err *err)
+{
+    enum wf_path_kind kind;
+    return wf_path_look(path, &kind, err) && kind == WF_PATH_FOLDER;
+}
+
+/* --- half-written files: "folder/.name.KERNEL-NUMBERS-PID-TRY.partial", the name cut where long --- */
+
+static const char PARTIAL[] = ".partial";
+
+static char *partial_name(const char *path, int try)
 {
     char *text = NULL;
+    const struct wf_process me = wf_process_self();
     const char *slash = strrchr(path, '/');
     const int lead = slash ? (int)(slash + 1 - path) : 0;
-    const int length = asprintf(&text, "%.*s.%s.%ld-%d.partial", lead, path, path + lead, pid, try);
+    const int length = asprintf(&text, "%.*s.%.200s.%08" PRIx32 "-%08" PRIx32 "-%ld-%d%s", lead,
+                                path, path + lead, me.kernel, me.numbers, me.pid, try, PARTIAL);
     return own(length < 0 ? NULL : text);
+}
+
+static bool is_partial(const char *name)
+{
+    const size_t n = strlen(name), m = sizeof PARTIAL - 1;
+    return n > m && strcmp(name + n - m, PARTIAL) == 0;
+}
+
+/* False: the name is none of ours. */
+static bool read_owner(const char *name, struct wf_process *owner)
+{
+    const char *dot = name + strlen(name) - (sizeof PARTIAL - 1);
+    while (dot > name && dot[-1] != '.')
+        dot--;
+    int used = 0, try;
+    *owner = (struct wf_process){ 0 };
+    return name[0] == '.' && dot > name + 1 &&
+           sscanf(dot, "%8" SCNx32 "-%8" SCNx32 "-%ld-%d%n", // NOLINT(cert-err34-c): checked by %n
+                  &owner->kernel, &owner->numbers, &owner->pid, &try, &used) == 4 &&
+           strcmp(dot + used, PARTIAL) == 0;
+}
+
+static bool is_left_over(int folder, const char *name, bool all)
+{
+    static const time_t day = 24 * 60 * 60;
+    struct wf_process owner;
+    struct stat info;
+    if (!is_partial(name) || fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode))
+        return false;
+    if (all)
+        return true;
+    if (!read_owner(name, &owner))
+        return false;
+    const enum wf_process_state state = wf_process_look(&owner);
+    return state == WF_PROCESS_GONE ||
+           (state == WF_PROCESS_UNKNOWN && time(NULL) - info.st_mtime > day);
+}
+
+void wf_folder_sweep(const char *folder, bool all)
+{
+    DIR *const dir = opendir(folder);
+    for (const struct dirent *at; dir && (at = readdir(dir));)
+        if (is_left_over(dirfd(dir), at->d_name, all))
+            (void)unlinkat(dirfd(dir), at->d_name, 0); /* in nobody's way, only in nobody's use */
+    if (dir)
+        (void)closedir(dir);
 }
 
 bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
@@ -135,11 +217,12 @@ void wf_infile_close(struct wf_infile *f)
 bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err)
 {
     *f = (struct wf_outfile){ .fd = -1 };
-    f->path = realpath(path, NULL); /* NULL where there is no such file yet */
-    if (!f->path)
-        f->path = own(strdup(path));
-    struct stat info;
-    if (stat(f->path, &info) == 0 && !S_ISREG(info.st_mode))
+    f->path = own(strdup(path));
+    /* Also of what a link points at: nobody wants '/dev/stdout' replaced by a file. */
+    enum wf_path_kind kind;
+    if (!wf_path_look(path, &kind, err))
+        return false;
+    if (kind == WF_PATH_FOLDER || kind == WF_PATH_OTHER)
         return wf_err_set(
             err, WF_ERR_FAILED,
             "cannot write '%s': it exists and is not a regular file: give another name", path);
@@ -147,8 +230,8 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
      * process that was killed; the next number is tried. */
     for (int try = 0; try < 100; try++) {
         free(f->partial);
-        f->partial = partial_name(f->path, (long)getpid(), try);
-        f->fd = open(f->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        f->partial = partial_name(f->path, try);
+        f->fd = open(f->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (f->fd >= 0)
             return true;
         if (errno != EEXIST)
@@ -193,26 +276,35 @@ bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data
     return true;
 }
 
+bool wf_folder_sync(const char *folder, struct wf_err *err)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* EACCES: a folder one may write to but not list; what was renamed there stands.
+     * EINVAL: a file system that cannot do this, and has no need for it. */
+    const bool ok = fd >= 0 ? fsync(fd) == 0 || errno == EINVAL : errno == EACCES;
+    const int reason = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    return ok || wf_err_set(err, WF_ERR_FAILED, "cannot sync folder '%s': %s", folder,
+                            wf_file_reason(reason));
+}
+
 /* The new name is on disk only when the folder is. */
-static bool sync_folder(const char *path)
+static bool sync_name(const char *path, struct wf_err *err)
 {
     const char *slash = strrchr(path, '/');
     char *folder =
         own(slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup("."));
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool ok = wf_folder_sync(folder, err);
     free(folder);
-    if (fd < 0)
-        return errno == EACCES; /* a folder one may write to but not list: the rename stands */
-    /* EINVAL: a file system that cannot do this, and has no need for it. */
-    const bool ok = fsync(fd) == 0 || errno == EINVAL;
-    (void)close(fd);
     return ok;
 }
 
 bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
                      struct wf_err *err)
 {
-    *f = (struct wf_outfile){ .path = own(strdup(path)), .fd = open(partial, O_RDWR | O_CLOEXEC) };
+    *f = (struct wf_outfile){ .path = own(strdup(path)),
+                              .fd = open(partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC) };
     return f->fd >= 0 ||
            wf_err_set(err, WF_ERR_FAILED,
                       "cannot write '%s' together with other ranks: %s: give a folder that all "
@@ -240,11 +332,7 @@ bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
                           wf_file_reason(errno));
     free(f->partial);
     f->partial = NULL;
-    if (!sync_folder(f->path))
-        return wf_err_set(err, WF_ERR_FAILED,
-                          "'%s' is written, but its folder cannot be synced: %s", f->path,
-                          wf_file_reason(errno));
-    return true;
+    return sync_name(f->path, err) || wf_err_wrap(err, "'%s' is written", f->path);
 }
 
 void wf_outfile_drop(struct wf_outfile *f)

@@ -33,6 +33,14 @@
 /* What strerror() says of an errno, and what to do about it. */
 const char *wf_file_reason(int number);
 
+/* What has a name. Only a name that the file system itself does not know is absent: where it could not
+ * be asked (EIO, ENOMEM, EACCES, a server that does not answer), that is an error. */
+enum wf_path_kind { WF_PATH_ABSENT, WF_PATH_FILE, WF_PATH_FOLDER, WF_PATH_OTHER };
+[[nodiscard]] bool wf_path_look(const char *path, enum wf_path_kind *kind, struct wf_err *err);
+/* Is there such a file, is there such a folder? False also on failure, which is then in `err`. */
+bool wf_path_is_file(const char *path, struct wf_err *err);
+bool wf_path_is_folder(const char *path, struct wf_err *err);
+
 struct wf_infile {
     char *name; /* for messages; ours */
     int fd;     /* -1: in memory */
@@ -56,8 +64,8 @@ struct wf_outfile {
     int fd;               /* -1: not open */
 };
 
-/* A symbolic link is followed: what it points at is replaced. After a failure only
- * wf_outfile_drop() may follow. */
+/* A symbolic link of that name is replaced, never followed: what it points at stays as it is. After a
+ * failure only wf_outfile_drop() may follow. */
 [[nodiscard]] bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes,
                                     struct wf_err *err);
@@ -72,5 +80,12 @@ void wf_outfile_drop(struct wf_outfile *f);
 [[nodiscard]] bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
                                    struct wf_err *err);
 [[nodiscard]] bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err);
+
+/* Brings names that were made, moved or taken away in `folder` to the disk. */
+[[nodiscard]] bool wf_folder_sync(const char *folder, struct wf_err *err);
+
+/* Removes from `folder` what writers that are gone have left half-written. `all`: nobody else writes
+ * there, so everything half-written goes. Otherwise a writer of another machine is given a day. */
+void wf_folder_sweep(const char *folder, bool all);
 
 #endif

@@ -1,6 +1,7 @@
 #include "ckpt/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,8 +167,24 @@ static const void *give(void *user, struct wf_err *err)
     return s->all->buffer;
 }
 
-static bool write_file(const char *path, struct tensors *t, const struct wf_checkpoint_texts *texts,
-                       struct wf_err *err)
+/* C5 */
+static bool check_finite(const struct tensor *t, const float *data, int64_t step,
+                         struct wf_err *err)
+{
+    const size_t count = (size_t)wf_shape_count(t->value->shape);
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(data[i]))
+            return wf_err_set(err, WF_ERR_FAILED,
+                              "'%s' has the value %g after step %" PRId64
+                              ": nothing is saved, the checkpoints stay as they were: lower "
+                              "train.lr, set train.clip, or look at the data ('widefield data "
+                              "inspect')",
+                              t->name, (double)data[i], step);
+    return true;
+}
+
+static bool write_file(const char *path, struct tensors *t, int64_t step,
+                       const struct wf_checkpoint_texts *texts, struct wf_err *err)
 {
     struct wf_safetensors_writer *const w = wf_safetensors_begin();
     XXH64_state_t *const hash = hash_begin(texts);
@@ -186,7 +203,7 @@ static bool write_file(const char *path, struct tensors *t, const struct wf_chec
                                                   .user = s };
         wf_safetensors_add(w, &item);
         const float *const data = give(s, err);
-        ok = data != NULL;
+        ok = data && check_finite(&t->items[i], data, step, err);
         if (ok)
             hash_tensor(hash, item.name, item.rank, shape, data);
     }
@@ -208,7 +225,7 @@ bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
     struct wf_checkpoint_texts texts;
     wf_checkpoint_print(&t.arena, info, &texts);
     list_tensors(&t, run, optim);
-    const bool ok = make_buffer(&t, err) && write_file(path, &t, &texts, err);
+    const bool ok = make_buffer(&t, err) && write_file(path, &t, info->at.step, &texts, err);
     release_tensors(&t);
     return ok || wf_err_wrap(err, "writing a checkpoint");
 }
@@ -223,47 +240,63 @@ static bool damaged(const char *path, const char *what, struct wf_err *err)
 }
 
 /* One pass over the whole file. */
-static bool check_hash(const struct wf_checkpoint *c, const struct wf_checkpoint_texts *texts,
-                       struct wf_err *err)
+static bool check_hash(const struct wf_safetensors *file, const char *path,
+                       const struct wf_checkpoint_texts *texts, struct wf_err *err)
 {
-    const char *const want = wf_safetensors_metadata(c->file, WF_CHECKPOINT_HASH_KEY);
+    const char *const want = wf_safetensors_metadata(file, WF_CHECKPOINT_HASH_KEY);
     if (!want)
-        return damaged(c->path, "has no checksum", err);
+        return damaged(path, "has no checksum", err);
     XXH64_state_t *const hash = hash_begin(texts);
     float *buffer = NULL;
     bool ok = true;
-    for (int64_t i = 0; ok && i < wf_safetensors_count(c->file); i++) {
-        const struct wf_safetensor *const t = wf_safetensors_at(c->file, i);
+    for (int64_t i = 0; ok && i < wf_safetensors_count(file); i++) {
+        const struct wf_safetensor *const t = wf_safetensors_at(file, i);
         if (t->dtype != WF_F32) {
-            ok = damaged(c->path, "has a tensor that is not f32", err);
+            ok = damaged(path, "has a tensor that is not f32", err);
             break;
         }
         float *const grown = realloc(buffer, (size_t)(t->count ? t->count : 1) * sizeof *buffer);
         if (!grown) {
-            ok = wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for '%s'", c->path, t->name);
+            ok = wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for '%s'", path, t->name);
             break;
         }
         buffer = grown;
-        ok = wf_safetensors_read(c->file, t, WF_F32, buffer, err);
+        ok = wf_safetensors_read(file, t, WF_F32, buffer, err);
         if (ok)
             hash_tensor(hash, t->name, t->rank, t->shape, buffer);
     }
     free(buffer);
     char got[WF_CHECKPOINT_HASH];
     hash_end(hash, got);
-    return ok && (strcmp(got, want) == 0 || damaged(c->path, "does not match its checksum", err));
+    return ok && (strcmp(got, want) == 0 || damaged(path, "does not match its checksum", err));
+}
+
+static struct wf_checkpoint_texts texts_of(const struct wf_safetensors *file)
+{
+    struct wf_checkpoint_texts texts;
+    for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++)
+        texts.value[i] = wf_safetensors_metadata(file, wf_checkpoint_keys[i]);
+    return texts;
 }
 
 static bool read_texts(struct wf_checkpoint *c, struct wf_err *err)
 {
-    struct wf_checkpoint_texts texts;
-    for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++)
-        texts.value[i] = wf_safetensors_metadata(c->file, wf_checkpoint_keys[i]);
+    const struct wf_checkpoint_texts texts = texts_of(c->file);
     if (!texts.value[WF_CHECKPOINT_FORMAT])
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' is not a checkpoint of widefield: 'widefield train' writes them",
                           c->path);
-    return check_hash(c, &texts, err) && wf_checkpoint_parse(&c->arena, &texts, &c->info, err);
+    return check_hash(c->file, c->path, &texts, err) &&
+           wf_checkpoint_parse(&c->arena, &texts, &c->info, err);
+}
+
+bool wf_checkpoint_vouch(const struct wf_safetensors *file, const char *path, struct wf_err *err)
+{
+    const struct wf_checkpoint_texts texts = texts_of(file);
+    /* Either text says that it is one: a single bit may have spoilt the other. */
+    return (!texts.value[WF_CHECKPOINT_FORMAT] &&
+            !wf_safetensors_metadata(file, WF_CHECKPOINT_HASH_KEY)) ||
+           check_hash(file, path, &texts, err);
 }
 
 struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err)

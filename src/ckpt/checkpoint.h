@@ -19,6 +19,9 @@
  *       a last or a previous, whenever the process or the machine dies.
  *   C3. best is written before the last that knows of it: a run that was killed between the two
  *       makes the same best again.
+ *   C4. The new file is complete and on the disk before another name is moved, and only a last that is
+ *       known to be good becomes previous: a damaged one never takes the place of a good one.
+ *   C5. No file holds a number that is not finite.
  */
 #ifndef WF_CKPT_CHECKPOINT_H
 #define WF_CKPT_CHECKPOINT_H
@@ -41,27 +44,41 @@ struct wf_checkpoint_info {
 };
 
 struct wf_checkpoint;
+struct wf_safetensors;
 
-/* Not collective: by one rank, of which it takes the weights. optim NULL: weights only. */
+/* Not collective: by one rank, of which it takes the weights. optim NULL: weights only. Weights that
+ * are not finite are refused (C5). */
 [[nodiscard]] bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
                                       const struct wf_run *run, const struct wf_optim *optim,
                                       struct wf_err *err);
-/* As the newest of `folder`, and, where asked, also as its best. */
-[[nodiscard]] bool wf_checkpoint_save_last(const char *folder, bool is_best,
+
+struct wf_checkpoint_folder {
+    const char *path;
+    bool last_is_good; /* was opened with its checksum, or written, by this process (C4) */
+};
+/* As the newest of the folder, and, where asked, also as its best. */
+[[nodiscard]] bool wf_checkpoint_save_last(struct wf_checkpoint_folder *folder, bool is_best,
                                            const struct wf_checkpoint_info *info,
                                            const struct wf_run *run, const struct wf_optim *optim,
                                            struct wf_err *err);
 
 /* Opens the file and reads all of it once, to hold it against its checksum. NULL on failure. */
 struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err);
-/* The newest of `folder`; where it is damaged the one before, with a warning. NULL on failure, and
- * with WF_OK in `err` where there is none. */
+/* The newest of `folder`; where it is damaged the newer of the one before and the best, with a warning.
+ * NULL on failure, and with WF_OK in `err` where there is none. A file that cannot be read now (no
+ * memory, a disk that fails) is not a damaged one, but a failure. */
 struct wf_checkpoint *wf_checkpoint_open_latest(const char *folder, const struct wf_log *log,
                                                 struct wf_err *err);
 void wf_checkpoint_free(struct wf_checkpoint *c);
+/* A file of weights, whoever wrote it: one that says it is a checkpoint must match its checksum. Reads
+ * all of it. */
+[[nodiscard]] bool wf_checkpoint_vouch(const struct wf_safetensors *file, const char *path,
+                                       struct wf_err *err);
 
 const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *c);
 const char *wf_checkpoint_path(const struct wf_checkpoint *c);
+/* Is it `folder`'s last? */
+bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder);
 /* Whether names and shapes are those of a network and of an optimiser with so many arrays. */
 [[nodiscard]] bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
                                       int optim_states, struct wf_err *err);
@@ -69,8 +86,5 @@ const char *wf_checkpoint_path(const struct wf_checkpoint *c);
  * Ranks that are threads may share the checkpoint. Names and shapes must be those of the run. */
 [[nodiscard]] bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run,
                                       struct wf_optim *optim, struct wf_err *err);
-
-/* Removes what killed processes left half-written in `folder`. */
-void wf_checkpoint_sweep(const char *folder);
 
 #endif

@@ -1,11 +1,11 @@
-/* Which checkpoints a folder keeps: C1 to C3 of checkpoint.h. */
-#include <dirent.h>
+/* Which checkpoints a folder keeps: C1 to C4 of checkpoint.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "ckpt/checkpoint.h"
 
 static const char *in_folder(struct wf_arena *arena, const char *folder, const char *name)
@@ -13,76 +13,130 @@ static const char *in_folder(struct wf_arena *arena, const char *folder, const c
     return wf_arena_printf(arena, "%s/%s.safetensors", folder, name);
 }
 
-static bool exists(const char *path)
+/* --- saving --- */
+
+static bool move(const char *from, const char *to, struct wf_err *err)
 {
-    return access(path, F_OK) == 0;
+    return rename(from, to) == 0 ||
+           wf_err_set(err, WF_ERR_FAILED, "cannot rename '%s': %s", from, wf_file_reason(errno));
 }
 
-/* `to` becomes another name of `from`, at once. False where the file system has no such links. */
-static bool also_name(struct wf_arena *arena, const char *from, const char *to)
+/* A complete file under a name that nobody reads, and as best (C3). Files are never changed in place, so
+ * that names may share one. */
+static bool stage(const char *next, const char *best, const struct wf_checkpoint_info *info,
+                  const struct wf_run *run, const struct wf_optim *optim, struct wf_err *err)
 {
-    const char *const beside = wf_arena_printf(arena, "%s.%ld.partial", to, (long)getpid());
-    (void)unlink(beside);
-    if (link(from, beside) != 0)
+    if (best && !wf_checkpoint_save(best, info, run, optim, err))
         return false;
-    const bool ok = rename(beside, to) == 0;
+    (void)unlink(next); /* of a save that failed */
+    return (best && link(best, next) == 0) || wf_checkpoint_save(next, info, run, optim, err);
+}
+
+/* C2: with a link the last stays where it is; without, only the previous does for a moment. */
+static bool keep(struct wf_arena *arena, const char *last, const char *previous, struct wf_err *err)
+{
+    const char *const beside = wf_arena_printf(arena, "%s.partial", previous);
+    (void)unlink(beside);
+    const bool ok =
+        link(last, beside) == 0 ? move(beside, previous, err) : move(last, previous, err);
     (void)unlink(beside); /* where both were the same file already, a rename leaves it */
     return ok;
 }
 
-bool wf_checkpoint_save_last(const char *folder, bool is_best,
+bool wf_checkpoint_save_last(struct wf_checkpoint_folder *f, bool is_best,
                              const struct wf_checkpoint_info *info, const struct wf_run *run,
                              const struct wf_optim *optim, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const last = in_folder(&arena, folder, "last");
-    const char *const previous = in_folder(&arena, folder, "previous");
-    const char *const best = in_folder(&arena, folder, "best");
-    bool ok = !is_best || wf_checkpoint_save(best, info, run, optim, err); /* C3 */
-    /* C2: with a link the last stays where it is; without, only the previous does for a moment. */
-    if (ok && exists(last) && !also_name(&arena, last, previous) && rename(last, previous) != 0)
-        ok = wf_err_set(err, WF_ERR_FAILED, "cannot rename '%s': %s", last, strerror(errno));
-    /* Files are never changed in place, so two names may share one. */
-    ok = ok && ((is_best && also_name(&arena, best, last)) ||
-                wf_checkpoint_save(last, info, run, optim, err));
+    const char *const last = in_folder(&arena, f->path, "last");
+    const char *const previous = in_folder(&arena, f->path, "previous");
+    const char *const best = in_folder(&arena, f->path, "best");
+    const char *const next = wf_arena_printf(&arena, "%s/.next.safetensors.partial", f->path);
+    /* C4 */
+    const bool ok = stage(next, is_best ? best : NULL, info, run, optim, err) &&
+                    (!f->last_is_good || keep(&arena, last, previous, err)) &&
+                    move(next, last, err) && wf_folder_sync(f->path, err);
+    if (ok)
+        f->last_is_good = true;
+    else
+        (void)unlink(next);
     wf_arena_release(&arena);
     return ok;
+}
+
+/* --- opening --- */
+
+/* NULL with WF_OK: not there. With WF_ERR_INPUT: damaged. With anything else: not to be read now. */
+static struct wf_checkpoint *open_there(const char *path, struct wf_err *err)
+{
+    enum wf_path_kind kind;
+    if (!wf_path_look(path, &kind, err) || kind == WF_PATH_ABSENT)
+        return NULL;
+    return wf_checkpoint_open(path, err);
+}
+
+static bool is_failure(const struct wf_err *err)
+{
+    return err->code != WF_OK && err->code != WF_ERR_INPUT;
+}
+
+static int64_t step_of(const struct wf_checkpoint *c)
+{
+    return c ? wf_checkpoint_info(c)->at.step : -1;
+}
+
+/* The newer of two; NULL where both are missing, or with an error: both damaged, or one not to be read. */
+static struct wf_checkpoint *open_newer(const char *const paths[2], struct wf_err *err)
+{
+    struct wf_checkpoint *newer = NULL;
+    struct wf_err damage = { 0 };
+    for (int i = 0; i < 2; i++) {
+        struct wf_err own = { 0 };
+        struct wf_checkpoint *const c = open_there(paths[i], &own);
+        if (is_failure(&own)) {
+            wf_checkpoint_free(newer);
+            *err = own;
+            return NULL;
+        }
+        if (own.code && !damage.code)
+            damage = own;
+        const bool takes = step_of(c) > step_of(newer);
+        wf_checkpoint_free(takes ? newer : c);
+        newer = takes ? c : newer;
+    }
+    if (!newer)
+        *err = damage;
+    return newer;
 }
 
 struct wf_checkpoint *wf_checkpoint_open_latest(const char *folder, const struct wf_log *log,
                                                 struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const last = in_folder(&arena, folder, "last");
-    const char *const previous = in_folder(&arena, folder, "previous");
-    struct wf_checkpoint *c = exists(last) ? wf_checkpoint_open(last, err) : NULL;
-    if (!c && exists(previous)) {
+    const char *const others[] = { in_folder(&arena, folder, "previous"),
+                                   in_folder(&arena, folder, "best") };
+    struct wf_checkpoint *c = open_there(in_folder(&arena, folder, "last"), err);
+    if (!c && !is_failure(err)) {
         struct wf_err second = { 0 };
-        c = wf_checkpoint_open(previous, &second);
+        c = open_newer(others, &second);
         if (c)
-            wf_log(log, WF_LOG_WARN, "%s; going on from the one before, '%s', at step %lld",
-                   err->code ? err->text : "there is no last checkpoint", previous,
-                   (long long)wf_checkpoint_info(c)->at.step);
+            wf_log(log, WF_LOG_WARN, "%s; going on from %s, '%s', at step %lld",
+                   err->code ? err->text : "there is no last checkpoint",
+                   strcmp(wf_checkpoint_path(c), others[0]) == 0 ? "the one before" : "the best",
+                   wf_checkpoint_path(c), (long long)step_of(c));
         if (c)
             *err = (struct wf_err){ 0 };
-        else if (!err->code)
+        else if (!err->code || is_failure(&second))
             *err = second;
     }
     wf_arena_release(&arena);
     return c;
 }
 
-void wf_checkpoint_sweep(const char *folder)
+bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder)
 {
-    static const char end[] = ".partial";
     struct wf_arena arena = { 0 };
-    DIR *const dir = opendir(folder);
-    for (const struct dirent *at; dir && (at = readdir(dir));) {
-        const size_t n = strlen(at->d_name);
-        if (n >= sizeof end && strcmp(at->d_name + n - (sizeof end - 1), end) == 0)
-            (void)unlink(wf_arena_printf(&arena, "%s/%s", folder, at->d_name));
-    }
-    if (dir)
-        (void)closedir(dir);
+    const bool is = strcmp(wf_checkpoint_path(c), in_folder(&arena, folder, "last")) == 0;
     wf_arena_release(&arena);
+    return is;
 }

@@ -159,11 +159,12 @@ static bool make_folder(struct wf_arena *arena, const char *path, struct wf_err 
         (void)mkdir(part, 0777); /* the last one tells */
         *c = '/';
     }
-    struct stat info;
-    if (mkdir(path, 0777) != 0 &&
-        (errno != EEXIST || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)))
+    const bool made = mkdir(path, 0777) == 0;
+    const int reason = errno == EEXIST ? ENOTDIR : errno;
+    if (!made && !(reason == ENOTDIR && wf_path_is_folder(path, err)))
         return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path,
-                          wf_file_reason(errno == EEXIST ? ENOTDIR : errno));
+                          wf_file_reason(reason));
+    wf_folder_sweep(path, false); /* of those that were killed */
     return true;
 }
 

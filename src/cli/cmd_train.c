@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/once.h"
@@ -79,8 +80,10 @@ static bool take_config(struct wf_train_run *t, struct wf_err *err)
     if (cli->config || !c)
         return true;
     const char *const file = wf_run_folder_file(&cli->arena, t->folder, "config.yaml");
-    if (t->folder->exists && access(file, R_OK) == 0)
+    if (t->folder->exists && wf_path_is_file(file, err))
         return wf_options_read_file(cli->options, file, err);
+    if (err->code)
+        return false;
     return wf_options_read_text(cli->options, wf_checkpoint_path(c), wf_checkpoint_info(c)->config,
                                 err);
 }

@@ -6,20 +6,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "comm/comm.h"
 
-static bool exists(const char *path)
+/* False also on failure, which is then in `err`. */
+static bool exists(const char *path, struct wf_err *err)
 {
-    return access(path, F_OK) == 0;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    enum wf_path_kind kind;
+    return wf_path_look(path, &kind, err) && kind != WF_PATH_ABSENT;
 }
 
 static bool put_path(char to[WF_PATH_ROOM], const char *path, struct wf_err *err)
@@ -47,14 +42,17 @@ bool wf_write_text(const char *path, const char *text, struct wf_err *err)
 struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
                                        struct wf_err *err)
 {
-    if (!is_folder(path))
-        return wf_checkpoint_open(path, err);
+    if (!wf_path_is_folder(path, err))
+        return err->code ? NULL : wf_checkpoint_open(path, err);
     struct wf_arena arena = { 0 };
     const char *const inner = wf_arena_printf(&arena, "%s/checkpoints", path);
-    const char *const folder = is_folder(inner) ? inner : path;
+    const char *const folder = wf_path_is_folder(inner, err) ? inner : path;
     const char *const best = wf_arena_printf(&arena, "%s/best.safetensors", folder);
-    struct wf_checkpoint *const c =
-        exists(best) ? wf_checkpoint_open(best, err) : wf_checkpoint_open_latest(folder, log, err);
+    struct wf_checkpoint *c = NULL;
+    if (exists(best, err))
+        c = wf_checkpoint_open(best, err);
+    else if (!err->code)
+        c = wf_checkpoint_open_latest(folder, log, err);
     if (!c && !err->code)
         (void)wf_err_set(err, WF_ERR_INPUT, "'%s' is a folder without checkpoints", path);
     wf_arena_release(&arena);
@@ -64,20 +62,30 @@ struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *lo
 /* --- finding --- */
 
 /* The newest folder runs/MODEL-* with checkpoints; "" where there is none. Names hold the time. */
-static void newest_run(struct wf_arena *arena, const char *model, const char **newest)
+static bool newest_run(struct wf_arena *arena, const char *model, const char **newest,
+                       struct wf_err *err)
 {
     const size_t n = strlen(model);
     DIR *const dir = opendir("runs");
     *newest = "";
-    for (const struct dirent *at; dir && (at = readdir(dir));) {
+    if (!dir)
+        return errno == ENOENT || errno == ENOTDIR ||
+               wf_err_set(err, WF_ERR_FAILED, "cannot read folder 'runs': %s",
+                          wf_file_reason(errno));
+    errno = 0;
+    for (const struct dirent *at; !err->code && (at = readdir(dir)); errno = 0) {
         if (strncmp(at->d_name, model, n) != 0 || at->d_name[n] != '-')
             continue;
         const char *const path = wf_arena_printf(arena, "runs/%s", at->d_name);
-        if (is_folder(wf_arena_printf(arena, "%s/checkpoints", path)) && strcmp(path, *newest) > 0)
+        if (strcmp(path, *newest) > 0 &&
+            wf_path_is_folder(wf_arena_printf(arena, "%s/checkpoints", path), err))
             *newest = path;
     }
-    if (dir)
-        (void)closedir(dir);
+    if (errno && !err->code)
+        (void)wf_err_set(err, WF_ERR_FAILED, "cannot read folder 'runs': %s",
+                         wf_file_reason(errno));
+    (void)closedir(dir);
+    return err->code == WF_OK;
 }
 
 /* Opens the newest checkpoint of a run folder, if it has one. */
@@ -91,16 +99,25 @@ static bool open_latest(struct wf_run_folder *f, const struct wf_cli *cli, const
     return f->checkpoint || !err->code;
 }
 
+/* A run that goes on in its folder has it to itself before it looks into it. */
+static bool lock(struct wf_run_folder *f, const struct wf_cli *cli, struct wf_err *err)
+{
+    f->lock = wf_lock_take(f->path, &cli->log, err);
+    return f->lock != NULL;
+}
+
 static bool find_auto(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
                       struct wf_err *err)
 {
     const char *folder = out;
-    if (!out)
-        newest_run(&cli->arena, wf_options_text(cli->options, "model.name"), &folder);
+    if (!out && !newest_run(&cli->arena, wf_options_text(cli->options, "model.name"), &folder, err))
+        return false;
     if (!put_path(f->path, folder, err) || !*folder)
         return err->code == WF_OK;
-    f->exists = exists(folder);
-    return open_latest(f, cli, folder, err);
+    f->exists = exists(folder, err);
+    if (!f->exists)
+        return err->code == WF_OK;
+    return lock(f, cli, err) && open_latest(f, cli, folder, err);
 }
 
 /* "x" for x/checkpoints/last.safetensors, else NULL. */
@@ -124,23 +141,22 @@ static const char *run_of(struct wf_arena *arena, const char *file)
 static bool find_given(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
                        const char *resume, struct wf_err *err)
 {
-    const char *run = resume;
-    if (is_folder(resume)) {
-        if (!open_latest(f, cli, resume, err))
-            return false;
-        if (!f->checkpoint)
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "cannot go on from '%s': it has no checkpoints/last.safetensors",
-                              resume);
-    } else {
-        f->checkpoint = wf_checkpoint_open(resume, err);
-        run = run_of(&cli->arena, resume);
-    }
-    if (!f->checkpoint || !put_path(f->path, out ? out : run ? run : "", err))
+    const bool is_run = wf_path_is_folder(resume, err);
+    const char *const run = is_run ? resume : run_of(&cli->arena, resume);
+    if (err->code || !put_path(f->path, out ? out : run ? run : "", err))
         return false;
     /* Another folder than the one it comes from is a new one. */
-    f->exists = f->path[0] && run && strcmp(f->path, run) == 0;
-    return true;
+    f->exists = f->path[0] && run && strcmp(f->path, run) == 0 && wf_path_is_folder(run, err);
+    if (err->code || (f->exists && !lock(f, cli, err)))
+        return false;
+    if (!is_run)
+        f->checkpoint = wf_checkpoint_open(resume, err);
+    else if (!open_latest(f, cli, resume, err))
+        return false;
+    else if (!f->checkpoint)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "cannot go on from '%s': it has no checkpoints/last.safetensors", resume);
+    return f->checkpoint != NULL;
 }
 
 static bool find(struct wf_run_folder *f, struct wf_cli *cli, const char *out, const char *resume,
@@ -153,12 +169,12 @@ static bool find(struct wf_run_folder *f, struct wf_cli *cli, const char *out, c
         ok = find_auto(f, cli, out, err);
     else
         ok = find_given(f, cli, out, resume, err);
-    if (ok && f->path[0] && !f->exists && exists(f->path))
+    if (ok && f->path[0] && !f->exists && exists(f->path, err))
         return wf_err_set(err, WF_ERR_USAGE,
                           "'%s' exists: give another --out, or --resume auto to go on with the run "
                           "in it",
                           f->path);
-    return ok &&
+    return ok && !err->code &&
            (!f->checkpoint || put_path(f->checkpoint_path, wf_checkpoint_path(f->checkpoint), err));
 }
 
@@ -190,10 +206,12 @@ bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char 
 
 static bool make_folder(const char *path, struct wf_err *err)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+    const bool made = mkdir(path, 0777) == 0;
+    const int reason = errno == EEXIST ? ENOTDIR : errno;
+    if (made || (reason == ENOTDIR && wf_path_is_folder(path, err)))
         return true;
     return wf_err_set(err, WF_ERR_FAILED, "cannot make the folder '%s': %s", path,
-                      wf_file_reason(errno));
+                      wf_file_reason(reason));
 }
 
 /* The folder with those above it; the last must be new. */
@@ -224,8 +242,8 @@ static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_e
         const char *const name =
             wf_arena_printf(&cli->arena, "runs/%s-%s%s",
                             wf_options_text(cli->options, "model.name"), stamp, number);
-        if (!exists(name))
-            return put_path(f->path, name, err);
+        if (!exists(name, err))
+            return !err->code && put_path(f->path, name, err);
         (void)snprintf(number, sizeof number, "-%d", i);
     }
     return wf_err_set(err, WF_ERR_FAILED, "no name is left for a run in 'runs': give --out");
@@ -235,13 +253,20 @@ static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err
 {
     if (!f->path[0] && !name_folder(f, cli, err))
         return false;
-    if (!f->exists && !make_new(&cli->arena, f->path, err))
+    if (!f->exists && (!make_new(&cli->arena, f->path, err) || !lock(f, cli, err)))
         return false;
     const char *const checkpoints = wf_run_folder_file(&cli->arena, f, "checkpoints");
-    if (!make_folder(checkpoints, err) ||
-        !make_folder(wf_run_folder_file(&cli->arena, f, "samples"), err))
+    const char *const samples = wf_run_folder_file(&cli->arena, f, "samples");
+    if (!make_folder(checkpoints, err) || !make_folder(samples, err) ||
+        !wf_folder_sync(f->path, err))
         return false;
-    wf_checkpoint_sweep(checkpoints);
+    f->kept = (struct wf_checkpoint_folder){
+        .path = checkpoints,
+        .last_is_good = f->checkpoint && wf_checkpoint_is_last(f->checkpoint, checkpoints)
+    };
+    wf_folder_sweep(checkpoints, true); /* the lock is ours */
+    wf_folder_sweep(samples, false);
+    wf_folder_sweep(f->path, false);
     return true;
 }
 
@@ -253,5 +278,6 @@ bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_e
 void wf_run_folder_release(struct wf_run_folder *f)
 {
     wf_checkpoint_free(f->checkpoint);
+    wf_lock_free(f->lock);
     *f = (struct wf_run_folder){ 0 };
 }

@@ -1,7 +1,8 @@
 /*
  * The folder of a run: config.yaml, log.jsonl, checkpoints/, samples/, report.html.
  *
- * Finding it out writes nothing; making it does, once all else about the run is known to be right.
+ * Finding it out writes nothing but the lock of a run that goes on in its folder; making it does, once
+ * all else about the run is known to be right. From then on to the end the folder is this run's alone.
  *
  *     struct wf_run_folder f;
  *     ok = wf_run_folder_find(&f, cli, out, resume, err);     Collective under a launcher.
@@ -11,6 +12,7 @@
 #ifndef WF_CLI_RUN_FOLDER_H
 #define WF_CLI_RUN_FOLDER_H
 
+#include "base/lock.h"
 #include "ckpt/checkpoint.h"
 #include "cli/cli.h"
 
@@ -21,6 +23,8 @@ struct wf_run_folder {
     char checkpoint_path[WF_PATH_ROOM]; /* empty: a new run */
     bool exists;                        /* and may be written to, because the run goes on in it */
     struct wf_checkpoint *checkpoint;   /* open, or NULL */
+    struct wf_checkpoint_folder kept;   /* where the run's are saved; once the folder is made */
+    struct wf_lock *lock;               /* of the rank that writes */
 };
 
 /* `out`: --out or NULL; `resume`: --resume or NULL. Rank 0 looks and tells the others. */

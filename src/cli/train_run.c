@@ -63,7 +63,6 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
 {
     struct wf_train_run *const t = user;
-    struct wf_arena arena = { 0 };
     const struct wf_checkpoint_info info = {
         .config = t->config,
         .at = *at,
@@ -74,10 +73,8 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
         .classes = t->feed->classes,
         .class_names = t->feed->class_names,
     };
-    const bool ok = wf_checkpoint_save_last(wf_run_folder_file(&arena, t->folder, "checkpoints"),
-                                            is_best, &info, t->run, t->optim, err);
-    wf_arena_release(&arena);
-    return ok;
+    return wf_lock_check(t->folder->lock, err) &&
+           wf_checkpoint_save_last(&t->folder->kept, is_best, &info, t->run, t->optim, err);
 }
 
 static bool stops(void *user)

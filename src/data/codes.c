@@ -393,7 +393,7 @@ static bool read_line(struct wf_dataset *ds, char *line, const char *path, int n
 
 bool wf_codes_read(struct wf_dataset *ds, struct wf_err *err)
 {
-    if (ds->info.labels != WF_LABELS_PIXEL || !wf_file_exists(ds->info.path, "classes.txt"))
+    if (ds->info.labels != WF_LABELS_PIXEL || !wf_file_exists(ds->info.path, "classes.txt", err))
         return true;
     const char *const path = wf_path_join(&ds->arena, ds->info.path, "classes.txt");
     char *const text = wf_read_text(path, err);

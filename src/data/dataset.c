@@ -236,7 +236,11 @@ static bool find_layout(struct wf_dataset *ds, enum wf_data_layout wanted, struc
         return wf_err_set(err, WF_ERR_INPUT, "'%s' is a file: a dataset is a folder",
                           ds->info.path);
     for (int i = 0; i < N_LAYOUTS; i++) {
-        if (wanted ? layouts[i].layout != wanted : !layouts[i].kind->probe(ds->info.path))
+        const bool is =
+            wanted ? layouts[i].layout == wanted : layouts[i].kind->probe(ds->info.path, err);
+        if (err->code)
+            return false;
+        if (!is)
             continue;
         ds->kind = layouts[i].kind;
         ds->info.layout = layouts[i].layout;
@@ -258,7 +262,7 @@ static bool refuse_problems(const struct wf_dataset *ds, struct wf_err *err)
 
 static bool open_all(struct wf_dataset *ds, const struct wf_dataset_options *o, struct wf_err *err)
 {
-    if (!find_layout(ds, o->layout, err) || !ds->kind->list(ds, err))
+    if (!find_layout(ds, o->layout, err) || !ds->kind->list(ds, err) || err->code)
         return false;
     if (ds->info.samples == 0)
         return wf_err_set(err, WF_ERR_INPUT,
@@ -267,7 +271,7 @@ static bool open_all(struct wf_dataset *ds, const struct wf_dataset_options *o, 
     look_at_files(ds);
     if (!o->tolerate && !refuse_problems(ds, err))
         return false;
-    if (!wf_codes_read(ds, err) || !wf_codes_find(ds, err))
+    if (!wf_codes_read(ds, err) || err->code || !wf_codes_find(ds, err))
         return false;
     return o->tolerate || refuse_problems(ds, err);
 }

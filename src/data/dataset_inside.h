@@ -37,8 +37,8 @@ struct wf_layout_kind {
     const char *name;
     const char *looks;  /* what such a folder holds, for messages */
     bool rounds_colors; /* of masks: a channel of 128 and more is 255, others are 0 */
-    /* Could the folder be of this layout? */
-    bool (*probe)(const char *path);
+    /* Could the folder be of this layout? False also on failure, which is then in `err`. */
+    bool (*probe)(const char *path, struct wf_err *err);
     bool (*list)(struct wf_dataset *ds, struct wf_err *err);
     /* Where files are no rasters: the pixels of a window; `file` is open on files[0]. */
     bool (*read)(const struct wf_entry *e, const struct wf_infile *file,
@@ -90,8 +90,10 @@ struct wf_folder {
 };
 [[nodiscard]] bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *f,
                                   struct wf_err *err);
-bool wf_folder_exists(const char *path, const char *name); /* path/name is a folder */
-bool wf_file_exists(const char *path, const char *name);
+/* path/name is a folder, a file. False also where that cannot be found out, which is then in `err`: a
+ * list that was made in spite of it is no dataset. */
+bool wf_folder_exists(const char *path, const char *name, struct wf_err *err);
+bool wf_file_exists(const char *path, const char *name, struct wf_err *err);
 const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name);
 /* The name says that it is an image that we read. */
 bool wf_is_image_name(const char *name);

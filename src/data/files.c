@@ -16,28 +16,46 @@ const char *wf_path_join(struct wf_arena *arena, const char *path, const char *n
     return wf_arena_printf(arena, "%s%s%s", path, n > 0 && path[n - 1] == '/' ? "" : "/", name);
 }
 
-static bool exists(const char *path, const char *name, mode_t kind)
+static bool is_kind(const char *path, const char *name, enum wf_path_kind wanted,
+                    struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    struct stat info;
-    const bool there = stat(wf_path_join(&arena, path, name), &info) == 0;
+    enum wf_path_kind kind;
+    const bool is = wf_path_look(wf_path_join(&arena, path, name), &kind, err) && kind == wanted;
     wf_arena_release(&arena);
-    return there && (info.st_mode & S_IFMT) == kind;
+    return is;
 }
 
-bool wf_folder_exists(const char *path, const char *name)
+bool wf_folder_exists(const char *path, const char *name, struct wf_err *err)
 {
-    return exists(path, name, S_IFDIR);
+    return is_kind(path, name, WF_PATH_FOLDER, err);
 }
 
-bool wf_file_exists(const char *path, const char *name)
+bool wf_file_exists(const char *path, const char *name, struct wf_err *err)
 {
-    return exists(path, name, S_IFREG);
+    return is_kind(path, name, WF_PATH_FILE, err);
 }
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A name that is listed and stands for nothing is a link to what is gone: an image must not be missing
+ * without a word. */
+static bool look(struct wf_arena *arena, const char *path, const char *name,
+                 enum wf_path_kind *kind, struct wf_err *err)
+{
+    struct stat info;
+    const char *const file = wf_path_join(arena, path, name);
+    if (!wf_path_look(file, kind, err))
+        return false;
+    return *kind != WF_PATH_ABSENT || !wf_is_image_name(name) || lstat(file, &info) != 0 ||
+           wf_err_set(
+               err, WF_ERR_INPUT,
+               "'%s' is a link to a file that does not exist: bring the file back, or remove "
+               "the link",
+               file);
 }
 
 bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *f,
@@ -49,12 +67,16 @@ bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *
         return wf_err_set(err, WF_ERR_INPUT, "cannot read folder '%s': %s", path,
                           wf_file_reason(errno));
     struct wf_texts files = { 0 }, folders = { 0 };
+    bool ok = true;
     errno = 0;
-    for (const struct dirent *at; (at = readdir(dir)); errno = 0) {
-        struct wf_texts *const list = wf_folder_exists(path, at->d_name) ? &folders
-                                      : wf_file_exists(path, at->d_name) ? &files
-                                                                         : NULL;
-        if (!list || at->d_name[0] == '.')
+    for (const struct dirent *at; ok && (at = readdir(dir)); errno = 0) {
+        enum wf_path_kind kind = WF_PATH_OTHER;
+        if (at->d_name[0] != '.')
+            ok = look(arena, path, at->d_name, &kind, err);
+        struct wf_texts *const list = kind == WF_PATH_FOLDER ? &folders
+                                      : kind == WF_PATH_FILE ? &files
+                                                             : NULL;
+        if (!list)
             continue;
         WF_GROW(list->items, list->room, list->count + 1);
         list->items[list->count++] = wf_arena_copy(arena, at->d_name);
@@ -73,10 +95,10 @@ bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *
     free(folders.items);
     qsort(f->files, f->n_files, sizeof *f->files, by_name);
     qsort(f->folders, f->n_folders, sizeof *f->folders, by_name);
-    if (failure)
+    if (ok && failure)
         return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
                           wf_file_reason(failure));
-    return true;
+    return ok;
 }
 
 /* Where the ending begins, or NULL where it is not one of ours. */

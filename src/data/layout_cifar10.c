@@ -12,18 +12,18 @@ static const char *const files[] = { "data_batch_1.bin", "data_batch_2.bin", "da
 enum { N_FILES = sizeof files / sizeof *files };
 static const char *const inner = "cifar-10-batches-bin"; /* as the archive unpacks */
 
-static const char *folder_of(struct wf_arena *arena, const char *path)
+static const char *folder_of(struct wf_arena *arena, const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, inner) ? wf_path_join(arena, path, inner) : path;
+    return wf_folder_exists(path, inner, err) ? wf_path_join(arena, path, inner) : path;
 }
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const folder = folder_of(&arena, path);
+    const char *const folder = folder_of(&arena, path, err);
     bool found = false;
     for (int i = 0; i < N_FILES; i++)
-        found = found || wf_file_exists(folder, files[i]);
+        found = found || wf_file_exists(folder, files[i], err);
     wf_arena_release(&arena);
     return found;
 }
@@ -67,7 +67,7 @@ static bool read_names(struct wf_dataset *ds, const char *folder, struct wf_err 
     };
     for (int i = 0; i < CLASSES; i++)
         wf_dataset_name_class(ds, i, names[i]);
-    if (!wf_file_exists(folder, "batches.meta.txt"))
+    if (!wf_file_exists(folder, "batches.meta.txt", err))
         return true;
     char *const text = wf_read_text(wf_path_join(&ds->arena, folder, "batches.meta.txt"), err);
     if (!text)
@@ -83,11 +83,11 @@ static bool read_names(struct wf_dataset *ds, const char *folder, struct wf_err 
 
 static bool list(struct wf_dataset *ds, struct wf_err *err)
 {
-    const char *const folder = folder_of(&ds->arena, ds->info.path);
+    const char *const folder = folder_of(&ds->arena, ds->info.path, err);
     ds->info.labels = WF_LABELS_IMAGE;
     bool ok = read_names(ds, folder, err);
     for (int i = 0; ok && i < N_FILES; i++)
-        if (wf_file_exists(folder, files[i]))
+        if (wf_file_exists(folder, files[i], err))
             ok = list_file(ds, wf_path_join(&ds->arena, folder, files[i]), files[i],
                            i == N_FILES - 1, err);
     return ok;

@@ -3,11 +3,10 @@
 
 #include "data/dataset_inside.h"
 
-static bool has_images(struct wf_arena *arena, const char *path)
+static bool has_images(struct wf_arena *arena, const char *path, struct wf_err *err)
 {
-    struct wf_err ignored = { 0 };
     struct wf_folder f;
-    if (!wf_folder_list(arena, path, &f, &ignored))
+    if (!wf_folder_list(arena, path, &f, err))
         return false;
     for (size_t i = 0; i < f.n_files; i++)
         if (wf_is_image_name(f.files[i]))
@@ -15,24 +14,23 @@ static bool has_images(struct wf_arena *arena, const char *path)
     return false;
 }
 
-static bool has_classes(struct wf_arena *arena, const char *path)
+static bool has_classes(struct wf_arena *arena, const char *path, struct wf_err *err)
 {
-    struct wf_err ignored = { 0 };
     struct wf_folder f;
-    if (!wf_folder_list(arena, path, &f, &ignored))
+    if (!wf_folder_list(arena, path, &f, err))
         return false;
     for (size_t i = 0; i < f.n_folders; i++)
-        if (has_images(arena, wf_path_join(arena, path, f.folders[i])))
+        if (has_images(arena, wf_path_join(arena, path, f.folders[i]), err))
             return true;
     return false;
 }
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const bool found =
-        has_classes(&arena, path) || (wf_folder_exists(path, "train") &&
-                                      has_classes(&arena, wf_path_join(&arena, path, "train")));
+    const bool found = has_classes(&arena, path, err) ||
+                       (wf_folder_exists(path, "train", err) &&
+                        has_classes(&arena, wf_path_join(&arena, path, "train"), err));
     wf_arena_release(&arena);
     return found;
 }
@@ -93,11 +91,11 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
 {
     static const char *const held_out[] = { "test", "val", "valid", "validation" };
     ds->info.labels = WF_LABELS_IMAGE;
-    if (!wf_folder_exists(ds->info.path, "train"))
+    if (!wf_folder_exists(ds->info.path, "train", err))
         return list_part(ds, NULL, false, err);
     bool ok = list_part(ds, "train", false, err);
     for (size_t i = 0; ok && i < sizeof held_out / sizeof *held_out; i++)
-        if (wf_folder_exists(ds->info.path, held_out[i]))
+        if (wf_folder_exists(ds->info.path, held_out[i], err))
             ok = list_part(ds, held_out[i], true, err);
     return ok;
 }

@@ -27,13 +27,12 @@ static const char *id_of(struct wf_arena *arena, const char *name, const char *p
     return wf_arena_printf(arena, "%.*s", (int)(length - tail), stem);
 }
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    struct wf_err ignored = { 0 };
     struct wf_folder f;
     bool found = false;
-    if (wf_folder_list(&arena, path, &f, &ignored))
+    if (wf_folder_list(&arena, path, &f, err))
         for (size_t i = 0; i < f.n_files && !found; i++)
             found = id_of(&arena, f.files[i], "_sat") != NULL;
     wf_arena_release(&arena);

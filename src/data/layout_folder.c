@@ -3,14 +3,14 @@
 
 #include "data/dataset_inside.h"
 
-static const char *masks_folder(const char *path)
+static const char *masks_folder(const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, "masks") ? "masks" : "labels";
+    return wf_folder_exists(path, "masks", err) ? "masks" : "labels";
 }
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, "images");
+    return wf_folder_exists(path, "images", err);
 }
 
 static struct wf_names list_masks(struct wf_dataset *ds, const struct wf_folder *f)
@@ -51,8 +51,8 @@ static void check_masks(struct wf_dataset *ds, const char *folder, const struct 
 static bool list(struct wf_dataset *ds, struct wf_err *err)
 {
     const char *const images = wf_path_join(&ds->arena, ds->info.path, "images");
-    const char *const folder = masks_folder(ds->info.path);
-    const bool has_masks = wf_folder_exists(ds->info.path, folder);
+    const char *const folder = masks_folder(ds->info.path, err);
+    const bool has_masks = wf_folder_exists(ds->info.path, folder, err);
     const char *const where = wf_path_join(&ds->arena, ds->info.path, folder);
     struct wf_folder from, with = { 0 };
     if (!wf_folder_list(&ds->arena, images, &from, err) ||

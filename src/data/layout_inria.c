@@ -8,9 +8,9 @@
 
 enum { HELD_OUT = 5 };
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, "images") && wf_folder_exists(path, "gt");
+    return wf_folder_exists(path, "images", err) && wf_folder_exists(path, "gt", err);
 }
 
 /* The number at the end of a stem; 0: none. */

@@ -10,9 +10,9 @@
 
 #include "data/dataset_inside.h"
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, "imagesTr") && wf_file_exists(path, "dataset.json");
+    return wf_folder_exists(path, "imagesTr", err) && wf_file_exists(path, "dataset.json", err);
 }
 
 static const cJSON *member(const cJSON *json, const char *a, const char *b)
@@ -106,7 +106,8 @@ static const char *case_of(struct wf_arena *arena, const char *name, const char 
     return wf_arena_printf(arena, "%.*s", (int)(n - e - f), name);
 }
 
-static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *name)
+static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *name,
+                     struct wf_err *err)
 {
     struct wf_arena *const arena = &ds->arena;
     const char **const files = wf_arena_array(arena, n->channels, const char *);
@@ -114,7 +115,7 @@ static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *
     for (int c = n->channels - 1; c >= 0; c--) {
         const char *const file = wf_arena_printf(arena, "imagesTr/%s_%04d%s", name, c, n->ending);
         files[c] = wf_path_join(arena, ds->info.path, file);
-        if (!wf_file_exists(ds->info.path, file))
+        if (!wf_file_exists(ds->info.path, file, err))
             missing = c;
     }
     const char *const mask = wf_arena_printf(arena, "labelsTr/%s%s", name, n->ending);
@@ -124,7 +125,7 @@ static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *
     if (missing >= 0)
         wf_dataset_problem(ds, e, "'%s' is missing: dataset.json names %d channels", files[missing],
                            n->channels);
-    if (!wf_file_exists(ds->info.path, mask))
+    if (!wf_file_exists(ds->info.path, mask, err))
         wf_dataset_problem(ds, e,
                            "image '%s' has no mask: expected '%s': add it, or take the image out",
                            files[0], path);
@@ -141,7 +142,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     for (size_t i = 0; i < f.n_files; i++) {
         const char *const name = case_of(&ds->arena, f.files[i], n.ending);
         if (name)
-            add_case(ds, &n, name);
+            add_case(ds, &n, name, err);
     }
     return true;
 }

@@ -16,12 +16,11 @@ static bool list_images(struct wf_arena *arena, const char *path, struct wf_fold
     return true;
 }
 
-static bool probe(const char *path)
+static bool probe(const char *path, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    struct wf_err ignored = { 0 };
     struct wf_folder f;
-    const bool found = list_images(&arena, path, &f, &ignored) && f.n_files > 0;
+    const bool found = list_images(&arena, path, &f, err) && f.n_files > 0;
     wf_arena_release(&arena);
     return found;
 }

@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "data/dataset_inside.h"
 
@@ -58,7 +56,7 @@ static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *er
             number[2] = (char)('0' + c / 10 % 10);
             number[1] = (char)('0' + c / 100);
             number[3] = (char)('0' + c % 10);
-            ok = access(path, F_OK) == 0
+            ok = wf_path_is_file(path, err)
                      ? add_file(p, path, err)
                      : wf_err_set(err, WF_ERR_INPUT,
                                   "'%s' has %" PRId64 " channels, but the network takes %" PRId64
@@ -138,8 +136,9 @@ static bool is_further_channel(const char *stem)
 bool wf_pictures_find(struct wf_arena *arena, const char *path, const char *const **paths,
                       size_t *count, struct wf_err *err)
 {
-    struct stat info;
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+    if (!wf_path_is_folder(path, err)) {
+        if (err->code)
+            return false;
         const char **const one = wf_arena_array(arena, 1, const char *);
         one[0] = path;
         *paths = one;

@@ -110,19 +110,26 @@ static bool make_folder(const char *path, struct wf_err *err)
 
 static bool refuse_full(const char *path, struct wf_err *err)
 {
-    struct stat info;
-    if (stat(path, &info) != 0)
+    enum wf_path_kind kind;
+    if (!wf_path_look(path, &kind, err))
+        return false;
+    if (kind == WF_PATH_ABSENT)
         return true;
-    if (!S_ISDIR(info.st_mode))
+    if (kind != WF_PATH_FOLDER)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' is a file: give another --out", path);
     DIR *const dir = opendir(path);
     if (!dir)
         return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
                           wf_file_reason(errno));
     bool empty = true;
-    for (const struct dirent *at; (at = readdir(dir));)
+    errno = 0;
+    for (const struct dirent *at; (at = readdir(dir)); errno = 0)
         empty = empty && (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0);
+    const int failure = errno;
     (void)closedir(dir);
+    if (failure)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot read folder '%s': %s", path,
+                          wf_file_reason(failure));
     return empty || wf_err_set(err, WF_ERR_USAGE,
                                "folder '%s' exists and is not empty: give another --out, or "
                                "remove it",

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "image/raster_format.h"
 
@@ -138,10 +137,14 @@ struct wf_raster *wf_raster_open(const char *path, struct wf_err *err)
 {
     struct wf_raster *r = raster_new();
     const char *colon = find_part(path);
-    struct stat info;
+    enum wf_path_kind kind = WF_PATH_FILE;
+    if (colon && !wf_path_look(path, &kind, err)) {
+        wf_raster_close(r);
+        return NULL;
+    }
     char *name = strdup(path);
     WF_BUG_ON(!name, "out of memory for a file name");
-    if (colon && stat(path, &info) != 0) {
+    if (kind == WF_PATH_ABSENT) {
         name[colon - path] = '\0';
         r->part = strdup(colon + 1);
         WF_BUG_ON(!r->part, "out of memory for a file name");

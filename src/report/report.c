@@ -106,13 +106,15 @@ static const char *name_of(struct wf_arena *arena, const char *folder)
 bool wf_report_write(const char *run_folder, struct wf_err *err)
 {
     struct wf_html h = { .folder = run_folder };
-    struct stat info;
     char *const path = wf_arena_printf(&h.page.arena, "%s/log.jsonl", run_folder);
     bool ok = true;
-    if (stat(run_folder, &info) != 0)
+    enum wf_path_kind kind, log = WF_PATH_ABSENT;
+    if (!wf_path_look(run_folder, &kind, err) || !wf_path_look(path, &log, err))
+        ok = false;
+    else if (kind == WF_PATH_ABSENT)
         ok = wf_err_set(err, WF_ERR_FAILED, "cannot open run folder '%s': %s", run_folder,
-                        strerror(errno));
-    else if (stat(path, &info) != 0)
+                        strerror(ENOENT));
+    else if (log == WF_PATH_ABSENT)
         ok = wf_err_set(err, WF_ERR_INPUT,
                         "'%s' is no run folder: it has no log.jsonl: give the folder that "
                         "'widefield train' wrote",

@@ -70,6 +70,7 @@ WORKDIR=$PWD bash "$SOURCE_DIR/tests/kill/run" 3 space=2x1 >out 2>err || fail "t
 
 # --- a damaged checkpoint: the one before is taken ---
 cp -r stopped damaged
+rm -f damaged/checkpoints/best.safetensors
 python3 - <<'PYTHON'
 path = "damaged/checkpoints/last.safetensors"
 raw = bytearray(open(path, "rb").read())
