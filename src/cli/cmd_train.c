@@ -242,8 +242,34 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
     return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
 }
 
+/* A run that goes on without a part of its log says so, here and in the log itself. */
+static bool tell_damage(struct wf_train_run *t, const char *log,
+                        const struct wf_journal_damage *damage, struct wf_err *err)
+{
+    const bool lost = damage->lines || damage->epochs || (damage->absent && t->start.step > 0);
+    if (!t->folder->exists || !lost)
+        return true;
+    if (damage->absent)
+        wf_log(&t->cli->log, WF_LOG_WARN, "'%s' is gone: the report begins with step %lld", log,
+               (long long)t->start.step);
+    else
+        wf_log(
+            &t->cli->log, WF_LOG_WARN,
+            "'%s' is damaged: %lld lines cannot be read and %lld epochs are missing; they are left "
+            "out, and the file as it was is kept as '%s'",
+            log, (long long)damage->lines, (long long)damage->epochs, damage->kept);
+    cJSON *const event = wf_journal_event("damaged");
+    (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
+    (void)cJSON_AddNumberToObject(event, "lines", (double)damage->lines);
+    (void)cJSON_AddNumberToObject(event, "epochs", (double)damage->epochs);
+    const char *const slash = strrchr(damage->kept, '/');
+    (void)cJSON_AddStringToObject(event, "kept", slash ? slash + 1 : damage->kept);
+    return wf_journal_write(t->journal, event, err);
+}
+
 static bool open_files(struct wf_train_run *t, struct wf_err *err)
 {
+    struct wf_journal_damage damage;
     struct wf_cli *const cli = t->cli;
     struct wf_arena *const arena = &cli->arena;
     t->config = wf_options_yaml(arena, cli->options, false);
@@ -254,9 +280,11 @@ static bool open_files(struct wf_train_run *t, struct wf_err *err)
     if (!wf_options_set(cli->options, "mesh", wf_mesh_print(arena, &t->job->mesh), err) ||
         !wf_write_text(wf_run_folder_file(arena, t->folder, "config.yaml"),
                        wf_options_yaml(arena, cli->options, true), err) ||
-        !wf_journal_rewind(log, &t->start, err))
+        !wf_journal_rewind(log, &t->start, &damage, err))
         return false;
     t->journal = wf_journal_open(log, err);
+    if (!t->journal || !tell_damage(t, log, &damage, err))
+        return false;
     const bool quiet = cli->quiet;
     wf_progress_init(&t->progress, quiet ? NULL : stderr, isatty(STDERR_FILENO),
                      wf_options_int(cli->options, "train.epochs"));
@@ -267,7 +295,7 @@ static bool open_files(struct wf_train_run *t, struct wf_err *err)
     else if (t->folder->checkpoint)
         wf_log(&cli->log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
                t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
-    return t->journal != NULL;
+    return true;
 }
 
 /* --- the end --- */
@@ -282,6 +310,9 @@ static bool print_json(const struct wf_train_run *t, struct wf_err *err)
     wf_json_add_real(json, "loss", r->loss);
     cJSON_AddItemToObject(json, "metric",
                           t->has_scores ? wf_scores_json(&t->scores) : cJSON_CreateObject());
+    if (t->has_scores) /* the last epoch's; the best may be another */
+        (void)cJSON_AddNumberToObject(json, "metric_epoch", (double)r->at.epoch);
+    wf_best_json(json, t);
     wf_json_add_real(json, "mpx_per_s", r->pixels / r->seconds / 1e6);
     (void)cJSON_AddStringToObject(json, "run", t->folder->path);
     cJSON_AddItemToObject(json, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
@@ -303,6 +334,22 @@ static void print_use(const struct wf_train_run *t)
                  wf_text_bytes(arena, (double)most.process));
 }
 
+/* The scores are those of the last epoch, which need not be the best. */
+static void print_scores(const struct wf_train_run *t)
+{
+    const struct wf_position *const at = &t->result.at;
+    const long long epoch = (long long)at->epoch, best = (long long)at->best_epoch + 1;
+    const char *const of = !t->has_scores ? "loss" : t->job->model->dense ? "mean IoU" : "accuracy";
+    if (t->has_scores) {
+        (void)printf("on the validation images after epoch %lld, the last%s\n", epoch,
+                     best == epoch ? " and the best" : "");
+        wf_print_scores(&t->cli->arena, &t->scores, t->feed->class_names);
+    }
+    if (best > 0 && best != epoch)
+        (void)printf("the best epoch was %lld, %s %.4f: checkpoints/best.safetensors\n", best, of,
+                     t->has_scores ? at->best : -at->best);
+}
+
 static bool print(const struct wf_train_run *t, struct wf_err *err)
 {
     const struct wf_trainer_result *const r = &t->result;
@@ -313,8 +360,7 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
     if (r->at.skipped > 0)
         (void)printf("%lld of the steps skipped: a gradient was not finite\n",
                      (long long)r->at.skipped);
-    if (t->has_scores)
-        wf_print_scores(&t->cli->arena, &t->scores, t->feed->class_names);
+    print_scores(t);
     print_use(t);
     (void)printf("run %s\n", t->folder->path);
     return true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/safetensors.h"
 #include "cli/text.h"
 #include "exec/run.h"
@@ -204,7 +205,8 @@ static bool check_names(const struct wf_job *job, const struct wf_safetensors *s
 bool wf_job_open_weights(struct wf_job *job, struct wf_err *err)
 {
     job->weights = wf_safetensors_open(job->files.weights, err);
-    return job->weights && check_names(job, job->weights, err);
+    return job->weights && wf_checkpoint_vouch(job->weights, job->files.weights, err) &&
+           check_names(job, job->weights, err);
 }
 
 /* The tensor of a value: by its own name, or by that in a checkpoint of 'train'. NULL: the file has none. */
@@ -223,8 +225,10 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
 {
     const char *const path = wf_options_text(job->cli->options, "model.weights");
     job->weights = wf_safetensors_open(path, err);
+    if (!job->weights || !wf_checkpoint_vouch(job->weights, path, err))
+        return false;
     int64_t taken = 0;
-    for (size_t i = 0; job->weights && i < job->graph->n_values; i++) {
+    for (size_t i = 0; i < job->graph->n_values; i++) {
         const struct wf_value *const v = job->graph->values[i];
         const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
         if (!t)
@@ -235,13 +239,13 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
             return false;
         taken++;
     }
-    if (job->weights && taken == 0)
+    if (taken == 0)
         return wf_err_set(
             err, WF_ERR_INPUT,
             "'%s' has no tensor of network '%s': 'widefield model show %s' lists their "
             "names",
             path, job->model->name, job->model->name);
-    return job->weights != NULL;
+    return true;
 }
 
 static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s,

@@ -41,6 +41,24 @@ static bool stepped(void *user, const struct wf_step_report *report, struct wf_e
     return wf_journal_step(t->journal, report, err);
 }
 
+static bool log_confusion(struct wf_train_run *t, const struct wf_metrics *m, long long epoch,
+                          struct wf_err *err)
+{
+    if (m->classes > CONFUSION_MOST)
+        return true;
+    cJSON *const event = wf_journal_event("confusion");
+    (void)cJSON_AddNumberToObject(event, "epoch", (double)epoch);
+    cJSON *const rows = cJSON_AddArrayToObject(event, "counts");
+    for (int i = 0; i < m->classes; i++) {
+        cJSON *const row = cJSON_CreateArray();
+        for (int k = 0; k < m->classes; k++)
+            (void)cJSON_AddItemToArray(
+                row, cJSON_CreateNumber((double)m->confusion[(int64_t)i * m->classes + k]));
+        (void)cJSON_AddItemToArray(rows, row);
+    }
+    return wf_journal_write(t->journal, event, err);
+}
+
 static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct wf_err *err)
 {
     struct wf_train_run *const t = user;
@@ -57,7 +75,9 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct
         wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g, %s %.4f%s",
                epoch, report->train_loss, wf_validator_loss(report->validated),
                t->job->model->dense ? "mean IoU" : "accuracy", report->metric, best);
-    return wf_journal_epoch(t->journal, report, err);
+    return wf_journal_epoch(t->journal, report, err) &&
+           (!report->is_best || !report->validated || !t->valid.has_classes ||
+            log_confusion(t, wf_validator_metrics(report->validated), epoch, err));
 }
 
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
@@ -73,7 +93,8 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
         .classes = t->feed->classes,
         .class_names = t->feed->class_names,
     };
-    return wf_lock_check(t->folder->lock, err) &&
+    /* What a checkpoint knows of, the log on the disk has. */
+    return wf_lock_check(t->folder->lock, err) && wf_journal_sync(t->journal, err) &&
            wf_checkpoint_save_last(&t->folder->kept, is_best, &info, t->run, t->optim, err);
 }
 
@@ -257,6 +278,21 @@ cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
     return list;
 }
 
+void wf_best_json(cJSON *to, const struct wf_train_run *t)
+{
+    const struct wf_position *const at = &t->result.at;
+    if (at->best_epoch < 0)
+        return;
+    cJSON *const best = cJSON_AddObjectToObject(to, "best");
+    (void)cJSON_AddNumberToObject(best, "epoch", (double)at->best_epoch + 1);
+    const bool labels = t->valid.graph && t->valid.has_classes;
+    wf_json_add_real(best,
+                     !labels                ? "loss"
+                     : t->job->model->dense ? "mean_iou"
+                                            : "accuracy",
+                     labels ? at->best : -at->best);
+}
+
 /* Collective. */
 static bool log_start(struct rank *r, struct wf_err *err)
 {
@@ -270,6 +306,7 @@ static bool log_start(struct rank *r, struct wf_err *err)
         cJSON *const event =
             wf_journal_event(t->folder->checkpoint && t->folder->exists ? "resume" : "start");
         (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
+        (void)cJSON_AddNumberToObject(event, "epoch", (double)t->start.epoch);
         (void)cJSON_AddStringToObject(event, "model", job->model->name);
         (void)cJSON_AddNumberToObject(event, "parameters",
                                       (double)wf_graph_parameters(job->graph, true));
@@ -291,22 +328,6 @@ static bool log_start(struct rank *r, struct wf_err *err)
 }
 
 /* --- what it ends with --- */
-
-static bool log_confusion(struct wf_train_run *t, const struct wf_metrics *m, struct wf_err *err)
-{
-    if (m->classes > CONFUSION_MOST)
-        return true;
-    cJSON *const event = wf_journal_event("confusion");
-    cJSON *const rows = cJSON_AddArrayToObject(event, "counts");
-    for (int i = 0; i < m->classes; i++) {
-        cJSON *const row = cJSON_CreateArray();
-        for (int k = 0; k < m->classes; k++)
-            (void)cJSON_AddItemToArray(
-                row, cJSON_CreateNumber((double)m->confusion[(int64_t)i * m->classes + k]));
-        (void)cJSON_AddItemToArray(rows, row);
-    }
-    return wf_journal_write(t->journal, event, err);
-}
 
 /* A sample's name as that of a file. */
 static const char *plain_name(struct wf_arena *arena, int64_t order, const char *name)
@@ -341,6 +362,7 @@ static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64
     if (ok) {
         cJSON *const event = wf_journal_event("sample");
         (void)cJSON_AddStringToObject(event, "name", name);
+        (void)cJSON_AddNumberToObject(event, "epoch", (double)t->result.at.epoch);
         if (dense)
             wf_json_add_real(event, "mean_iou", score->mean_iou);
         else
@@ -390,6 +412,7 @@ static bool log_end(struct wf_train_run *t, struct wf_err *err)
     wf_json_add_real(event, "loss", r->loss);
     if (t->has_scores)
         cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
+    wf_best_json(event, t);
     wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
     wf_json_add_real(event, "seconds", r->at.seconds);
     (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
@@ -429,8 +452,9 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
             t->scores = wf_scores(&t->arena, wf_validator_metrics(r->validator));
         }
         if (t->valid.has_classes) {
-            if (writes)
-                ok = log_confusion(t, wf_validator_metrics(r->validator), err);
+            /* That of the best epoch is in the log. */
+            if (writes && result->at.best_epoch + 1 != result->at.epoch)
+                ok = log_confusion(t, wf_validator_metrics(r->validator), result->at.epoch, err);
             ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
         }
     }

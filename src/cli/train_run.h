@@ -50,6 +50,9 @@ struct wf_train_run {
 /* What all took, for the log and for --json. */
 struct cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks);
 
+/* `best`: the epoch that best.safetensors has and its metric, for the log and for --json. */
+void wf_best_json(struct cJSON *to, const struct wf_train_run *t);
+
 /* Collective: the body of wf_job_run(), with a struct wf_train_run as `arg`. */
 bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err);
 

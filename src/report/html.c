@@ -172,6 +172,18 @@ static void write_alerts(struct wf_html *h)
                        "happens when a run is killed while it writes.</p>\n",
                        log->damaged, log->damaged > 1 ? "s" : "",
                        log->damaged > 1 ? "were" : "was");
+    if (log->lost_lines || log->lost_epochs) {
+        wf_page_printf(p,
+                       "<p class=\"alert\">A part of log.jsonl is lost: when the run was resumed, "
+                       "%" PRId64 " lines could not be read and %" PRId64 " epochs were missing.",
+                       log->lost_lines, log->lost_epochs);
+        if (log->lost_kept && *log->lost_kept) {
+            wf_page_raw(p, " What it was then is kept as ");
+            wf_page_text(p, log->lost_kept);
+            wf_page_raw(p, ".");
+        }
+        wf_page_raw(p, "</p>\n");
+    }
     if (!log->start && !log->n_steps)
         wf_page_raw(p, "<p class=\"alert\">The log has no step yet: write the report again when "
                        "training has begun.</p>\n");

@@ -1,5 +1,6 @@
 /* What the network can tell apart: scores by class, and what it takes for what. */
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -50,13 +51,29 @@ static void read_confusion(const struct wf_runlog *log, struct confusion *c)
         }
 }
 
+/* "after epoch 6, the best" */
+static void write_epoch(struct wf_html *h, int64_t epoch)
+{
+    const struct wf_log_epoch *const best = wf_runlog_best(&h->log);
+    const struct wf_log_epoch *const last =
+        h->log.n_epochs ? &h->log.epochs[h->log.n_epochs - 1] : NULL;
+    wf_page_printf(&h->page, "after epoch %" PRId64 "%s", epoch,
+                   best && best->best && best->epoch == epoch ? ", the best"
+                   : last && last->epoch == epoch             ? ", the last"
+                                                              : "");
+}
+
 static void write_confusion(struct wf_html *h, const struct confusion *c)
 {
     struct wf_page *const p = &h->page;
-    wf_page_raw(
-        p, "<div class=\"card scroll\" style=\"margin-top:.9rem\"><b>Confusion</b> <small>rows "
-           "are the truth, columns what was predicted</small><table class=\"confusion\">"
-           "<thead><tr><th></th>");
+    wf_page_raw(p,
+                "<div class=\"card scroll\" style=\"margin-top:.9rem\"><b>Confusion</b> <small>");
+    if (h->log.confusion_epoch > 0) {
+        write_epoch(h, h->log.confusion_epoch);
+        wf_page_raw(p, "; ");
+    }
+    wf_page_raw(p, "rows are the truth, columns what was predicted</small>"
+                   "<table class=\"confusion\"><thead><tr><th></th>");
     for (int j = 0; j < c->n; j++) {
         wf_page_raw(p, "<th>");
         wf_page_text(p, wf_runlog_class(&h->log, j));
@@ -186,14 +203,19 @@ void wf_html_classes(struct wf_html *h)
     read_measure(&m[DICE], scores, "dice", n);
     read_measure(&m[RECALL], scores, "class_accuracy", n);
     read_measure(&m[PRECISION], scores, "precision", n);
-    from_confusion(&m[RECALL], c, c->rows, n);
-    from_confusion(&m[PRECISION], c, c->columns, n);
+    /* One table, one epoch. */
+    if (!best || !h->log.confusion_epoch || h->log.confusion_epoch == best->epoch) {
+        from_confusion(&m[RECALL], c, c->rows, n);
+        from_confusion(&m[PRECISION], c, c->columns, n);
+    }
 
     wf_page_raw(p, "<section id=\"classes\"><h2>Classes</h2>\n");
     if (m[IOU].known || m[DICE].known || m[RECALL].known || m[PRECISION].known) {
-        if (best)
-            wf_page_printf(p, "<p>On the validation images, after epoch %lld%s.</p>\n",
-                           (long long)best->epoch, best->best ? ", the best" : "");
+        if (best) {
+            wf_page_raw(p, "<p>On the validation images, ");
+            write_epoch(h, best->epoch);
+            wf_page_raw(p, ".</p>\n");
+        }
         write_table(h, m, MEASURES, n);
         if (n < classes)
             wf_page_printf(p, "<p class=\"note\">The first %d of %d classes.</p>\n", n, classes);

@@ -82,8 +82,13 @@ void wf_html_samples(struct wf_html *h)
     struct triple t = { 0 };
     size_t bytes = 0, shown = 0;
     wf_page_raw(p, "<section id=\"samples\"><h2>Samples</h2>\n");
+    const int64_t epoch = h->log.n_samples ? h->log.samples[0].epoch : 0;
     if (h->log.n_samples)
-        wf_page_printf(p, "<p>Validation images, the worst first.</p><div class=\"%s\">\n",
+        wf_page_raw(p, "<p>Validation images, the worst first");
+    if (epoch > 0)
+        wf_page_printf(p, ", after epoch %lld, the last", (long long)epoch);
+    if (h->log.n_samples)
+        wf_page_printf(p, ".</p><div class=\"%s\">\n",
                        h->log.samples[0].truth ? "verdicts" : "samples");
     else
         wf_page_raw(p, h->log.end ? "<p>This run kept none.</p>\n"

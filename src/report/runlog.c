@@ -155,8 +155,12 @@ static void take_ranks(struct wf_runlog *log, const cJSON *event)
 static void go_on(struct wf_runlog *log)
 {
     log->end = NULL;
-    log->confusion = NULL;
     log->n_samples = 0;
+    size_t kept = 0; /* those that say of which epoch they are are right for ever */
+    for (size_t i = 0; i < log->n_confusions; i++)
+        if (integer(log->confusions[i], "epoch") > 0)
+            log->confusions[kept++] = log->confusions[i];
+    log->n_confusions = kept;
 }
 
 /* A resumed run says again what it is: mesh and memory may be others now. */
@@ -241,7 +245,8 @@ static void take_sample(struct wf_runlog *log, const cJSON *event)
                                 .prediction = wf_log_text(event, "prediction"),
                                 .truth = wf_log_text(event, "truth"),
                                 .guess = wf_log_text(event, "guess"),
-                                .mean_iou = wf_log_number(event, "mean_iou") };
+                                .mean_iou = wf_log_number(event, "mean_iou"),
+                                .epoch = integer(event, "epoch") };
 }
 
 /* False: nothing points into the event, and it can go. */
@@ -265,7 +270,12 @@ static bool take_event(struct wf_runlog *log, const cJSON *event)
     } else if (strcmp(kind, "sample") == 0) {
         take_sample(log, event);
     } else if (strcmp(kind, "confusion") == 0) {
-        log->confusion = event;
+        WF_GROW(log->confusions, log->room_confusions, log->n_confusions);
+        log->confusions[log->n_confusions++] = event;
+    } else if (strcmp(kind, "damaged") == 0) {
+        log->lost_lines += integer(event, "lines");
+        log->lost_epochs += integer(event, "epochs");
+        log->lost_kept = wf_log_text(event, "kept");
     } else if (strcmp(kind, "end") == 0) {
         log->end = event;
         take_ranks(log, event);
@@ -302,8 +312,23 @@ static int by_iou(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void choose_confusion(struct wf_runlog *log)
+{
+    const struct wf_log_epoch *const best = wf_runlog_best(log);
+    for (size_t i = log->n_confusions; i-- > 0;) {
+        const int64_t epoch = integer(log->confusions[i], "epoch");
+        if (log->confusion && !(best && epoch == best->epoch))
+            continue;
+        log->confusion = log->confusions[i];
+        log->confusion_epoch = epoch;
+        if (best && epoch == best->epoch)
+            return;
+    }
+}
+
 static void finish(struct wf_runlog *log)
 {
+    choose_confusion(log);
     if (log->n_samples > 1 && !log->per_image) /* a classifier's stand in their order */
         qsort(log->samples, log->n_samples, sizeof log->samples[0], by_iou);
     for (size_t i = 0; i < log->n_steps; i++)
@@ -342,6 +367,7 @@ void wf_runlog_release(struct wf_runlog *log)
     free(log->epochs);
     free(log->samples);
     free(log->ranks);
+    free(log->confusions);
     wf_arena_release(&log->arena);
     *log = (struct wf_runlog){ 0 };
 }

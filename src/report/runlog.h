@@ -44,6 +44,7 @@ struct wf_log_sample {
     const char *name, *image, *label, *prediction; /* file names in the run folder, or NULL */
     const char *truth, *guess; /* classes, of a network that has one for each image; or NULL */
     double mean_iou;
+    int64_t epoch; /* 0: the log does not say */
 };
 
 struct wf_log_rank {
@@ -56,7 +57,10 @@ struct wf_runlog {
     struct cJSON **kept; /* the lines that the pointers below point into */
     size_t n_kept, room_kept;
     const struct cJSON *start; /* the last start or resume that says what runs; or NULL */
-    const struct cJSON *end, *confusion;
+    const struct cJSON *end;
+    /* Of the best epoch where the log has that, else the last; its epoch is 0 where the log does not say. */
+    const struct cJSON *confusion;
+    int64_t confusion_epoch;
     const struct cJSON
         *staleness;    /* of the last epoch that has it: gradients by how late; or NULL */
     const char *begun; /* the first start's time as it stands there; or NULL */
@@ -71,11 +75,15 @@ struct wf_runlog {
     size_t n_samples, room_samples;
     struct wf_log_rank *ranks;
     size_t n_ranks, room_ranks;
+    const struct cJSON **confusions; /* all of them, in the log's order */
+    size_t n_confusions, room_confusions;
 
-    size_t damaged;      /* lines that are no JSON object */
-    size_t resumed;      /* times */
-    size_t bad_losses;   /* steps whose loss is no finite number */
-    int64_t bad_loss_at; /* the first of them */
+    size_t damaged;                  /* lines that are no JSON object */
+    int64_t lost_lines, lost_epochs; /* that were found damaged or missing when the run went on */
+    const char *lost_kept;           /* the last file that was put aside then, or NULL */
+    size_t resumed;                  /* times */
+    size_t bad_losses;               /* steps whose loss is no finite number */
+    int64_t bad_loss_at;             /* the first of them */
 };
 
 /* A log without a single event is one too; only a file that cannot be read is an error. */

@@ -46,7 +46,7 @@ static bool whole_lines(int fd, off_t *length)
 
 struct wf_journal *wf_journal_open(const char *path, struct wf_err *err)
 {
-    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     off_t length = 0;
     if (fd < 0 || !whole_lines(fd, &length) || ftruncate(fd, length) != 0) {
         (void)failed(path, err);
@@ -79,55 +79,175 @@ static double number_of(const cJSON *event, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static bool is_kept(const char *line, size_t length, const struct wf_position *at)
+/* An event of ours in a whole line, or NULL. */
+static cJSON *parse(const char *line, size_t length)
 {
-    cJSON *const event = cJSON_ParseWithLength(line, length);
-    const cJSON *const name = cJSON_GetObjectItemCaseSensitive(event, "event");
-    bool keep = cJSON_IsString(name);
-    if (keep && strcmp(name->valuestring, "step") == 0)
-        keep = number_of(event, "step") <= (double)at->step;
-    else if (keep && strcmp(name->valuestring, "epoch") == 0)
-        keep = number_of(event, "epoch") <= (double)at->epoch;
-    else if (keep)
-        keep = strcmp(name->valuestring, "end") != 0 && strcmp(name->valuestring, "sample") != 0 &&
-               strcmp(name->valuestring, "confusion") != 0;
+    static const char *const names[] = { "start",     "resume", "step",    "epoch",
+                                         "confusion", "sample", "damaged", "end" };
+    const char *end = NULL;
+    cJSON *const event = cJSON_ParseWithLengthOpts(line, length, &end, false);
+    const char *const name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, "event"));
+    bool known = false;
+    for (size_t i = 0; name && i < sizeof names / sizeof names[0]; i++)
+        known = known || strcmp(name, names[i]) == 0;
+    while (known && end < line + length)
+        known = strchr(" \t\r", *end++) != NULL && end[-1];
+    if (known)
+        return event;
     cJSON_Delete(event);
-    return keep;
+    return NULL;
 }
 
-static bool copy_kept(const char *text, size_t size, struct wf_outfile *out,
-                      const struct wf_position *at, struct wf_err *err)
+/* Whether a run that goes on from `at` has made the event already, and will not make it again. */
+static bool is_before(const cJSON *event, const struct wf_position *at)
 {
-    for (size_t i = 0; text && i < size;) {
-        const char *const end = memchr(text + i, '\n', size - i);
-        if (!end)
-            break; /* cut off */
-        const size_t length = (size_t)(end - (text + i)) + 1;
-        if (is_kept(text + i, length - 1, at) && !wf_outfile_write(out, text + i, length, err))
-            return false;
-        i += length;
+    const char *const name = cJSON_GetObjectItemCaseSensitive(event, "event")->valuestring;
+    if (strcmp(name, "step") == 0)
+        return number_of(event, "step") <= (double)at->step;
+    if (strcmp(name, "epoch") == 0)
+        return number_of(event, "epoch") <= (double)at->epoch;
+    if (strcmp(name, "confusion") == 0)
+        return number_of(event, "epoch") > 0 && number_of(event, "epoch") <= (double)at->epoch;
+    return strcmp(name, "end") != 0 && strcmp(name, "sample") != 0;
+}
+
+/* What is kept, and what is missing. */
+struct rewind {
+    const struct wf_position *at;
+    char *text;     /* the whole file; what is kept moves to its front */
+    size_t kept;    /* bytes */
+    int64_t lines;  /* damaged */
+    double last;    /* the newest epoch that the log has */
+    int64_t epochs; /* that it has, that were before it began, or are known to be lost */
+    bool started;
+};
+
+static void count_epoch(struct rewind *r, const cJSON *event)
+{
+    const char *const name = cJSON_GetObjectItemCaseSensitive(event, "event")->valuestring;
+    const double epoch = number_of(event, "epoch");
+    if (strcmp(name, "epoch") == 0 && epoch > r->last) {
+        r->last = epoch;
+        r->epochs++;
+    } else if (strcmp(name, "damaged") == 0) {
+        r->epochs += (int64_t)number_of(event, "epochs");
+    } else if (strcmp(name, "start") == 0 && !r->started) {
+        /* It may have begun from another folder's checkpoint; older logs do not say with which epoch. */
+        const bool unknown = epoch == 0 && number_of(event, "step") > 0;
+        r->started = true;
+        r->epochs += unknown ? r->at->epoch : (int64_t)epoch;
     }
-    return true;
 }
 
-bool wf_journal_rewind(const char *path, const struct wf_position *at, struct wf_err *err)
+static void take_line(struct rewind *r, const char *line, size_t length)
 {
-    if (access(path, F_OK) != 0)
-        return true;
+    cJSON *const event = parse(line, length);
+    if (!event) {
+        r->lines += length > strspn(line, " \t\r");
+        return;
+    }
+    if (is_before(event, r->at)) {
+        count_epoch(r, event);
+        memmove(r->text + r->kept, line, length + 1);
+        r->kept += length + 1;
+    }
+    cJSON_Delete(event);
+}
+
+/* The text ends with a zero. A last line that was cut off by a kill is no damage. */
+static void take_lines(struct rewind *r, size_t size)
+{
+    size_t i = 0;
+    for (const char *end; i < size && (end = memchr(r->text + i, '\n', size - i));) {
+        const size_t length = (size_t)(end - (r->text + i));
+        take_line(r, r->text + i, length);
+        i += length + 1;
+    }
+    if (i < size && r->text[i] != '{')
+        r->lines++;
+}
+
+/* "log.jsonl.damaged", or with a number where there was damage before. */
+static bool put_aside(const char *path, char *kept, size_t room, struct wf_err *err)
+{
+    for (int i = 1; i < 1000; i++) {
+        char number[16] = "";
+        if (i > 1)
+            (void)snprintf(number, sizeof number, "-%d", i);
+        const int length = snprintf(kept, room, "%s.damaged%s", path, number);
+        if (length >= 0 && (size_t)length < room && link(path, kept) == 0)
+            return true;
+        if (errno == EEXIST)
+            continue;
+        /* No links here: the new log takes the name a moment later. */
+        if (errno == EPERM || errno == ENOTSUP || errno == ENOSYS)
+            if (access(kept, F_OK) != 0 && errno == ENOENT && rename(path, kept) == 0)
+                return true;
+        break;
+    }
+    return wf_err_set(err, WF_ERR_FAILED, "cannot keep the damaged '%s' as '%s': %s", path, kept,
+                      wf_file_reason(errno));
+}
+
+static bool replace(const char *path, const char *text, size_t size, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, text, size, err) &&
+                    wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
+/* The whole file with a zero behind it; NULL on failure. */
+static char *read_all(const char *path, size_t *size, struct wf_err *err)
+{
     struct wf_infile in;
     if (!wf_infile_open(&in, path, err))
-        return false;
-    const size_t size = (size_t)in.size;
-    char *const text = malloc(size + 1);
-    bool ok = text || wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", path);
-    ok = ok && wf_infile_read(&in, 0, text, size, err);
+        return NULL;
+    *size = (size_t)in.size;
+    char *text = calloc(1, *size + 1);
+    if (!text)
+        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", path);
+    if (text && !wf_infile_read(&in, 0, text, *size, err)) {
+        free(text);
+        text = NULL;
+    }
     wf_infile_close(&in);
-    struct wf_outfile out = { .fd = -1 };
-    ok = ok && wf_outfile_begin(&out, path, err) && copy_kept(text, size, &out, at, err) &&
-         wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    free(text);
+    return text;
+}
+
+bool wf_journal_rewind(const char *path, const struct wf_position *at,
+                       struct wf_journal_damage *damage, struct wf_err *err)
+{
+    *damage = (struct wf_journal_damage){ 0 };
+    enum wf_path_kind kind;
+    if (!wf_path_look(path, &kind, err))
+        return false;
+    damage->absent = kind == WF_PATH_ABSENT;
+    damage->epochs = damage->absent ? at->epoch : 0;
+    if (damage->absent)
+        return true;
+    size_t size = 0;
+    struct rewind r = { .at = at, .text = read_all(path, &size, err) };
+    if (!r.text)
+        return false;
+    take_lines(&r, size);
+    damage->lines = r.lines;
+    damage->epochs = r.epochs < at->epoch ? at->epoch - r.epochs : 0;
+    bool ok = true;
+    if (damage->lines || damage->epochs)
+        ok = put_aside(path, damage->kept, sizeof damage->kept, err);
+    ok = ok && replace(path, r.text, r.kept, err);
+    free(r.text);
     return ok;
+}
+
+bool wf_journal_sync(struct wf_journal *log, struct wf_err *err)
+{
+    int synced;
+    while ((synced = fdatasync(log->fd)) != 0 && errno == EINTR)
+        continue;
+    return synced == 0 || errno == EINVAL || failed(log->path, err);
 }
 
 /* --- events --- */

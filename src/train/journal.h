@@ -1,9 +1,10 @@
 /*
  * log.jsonl: what happened in a run, one JSON object per line, each written whole.
  *
- * Events: "start", "resume", "step", "epoch", "confusion", "sample", "end". Steps count updates done and epochs
- * count from 1. A run that goes on from a checkpoint first takes out what the checkpoint does not
- * know of, so that the log reads as if the run had never stopped.
+ * Events: "start", "resume", "step", "epoch", "confusion", "sample", "damaged", "end". Steps count updates
+ * done and epochs count from 1. A run that goes on from a checkpoint first takes out what the checkpoint
+ * does not know of, so that the log reads as if the run had never stopped. What the checkpoint does know
+ * of is on the disk before it (wf_journal_sync), so a log that has less was damaged.
  *
  *     struct wf_journal *journal = wf_journal_open("run/log.jsonl", err);
  *     ok = wf_journal_step(journal, &report, err);
@@ -20,9 +21,18 @@ struct wf_journal;
 /* Appends; a last line that was cut off by a crash is removed. NULL on failure. */
 struct wf_journal *wf_journal_open(const char *path, struct wf_err *err);
 void wf_journal_free(struct wf_journal *journal);
+/* What a log has lost. */
+struct wf_journal_damage {
+    bool absent;     /* there is no log */
+    int64_t lines;   /* that cannot be read, and are left out */
+    int64_t epochs;  /* that the checkpoint knows of and the log does not */
+    char kept[4096]; /* what the log was is kept here; empty: nothing was lost */
+};
 /* Takes out the steps and epochs after `at`, and how the run ended. No log is fine. */
 [[nodiscard]] bool wf_journal_rewind(const char *path, const struct wf_position *at,
-                                     struct wf_err *err);
+                                     struct wf_journal_damage *damage, struct wf_err *err);
+/* What was written is on the disk. */
+[[nodiscard]] bool wf_journal_sync(struct wf_journal *journal, struct wf_err *err);
 
 /* An event with its name and the time in it, for the caller to fill. */
 struct cJSON *wf_journal_event(const char *name);

@@ -396,7 +396,9 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
         return save(t, false, err);
     }
     if (report.validated || !t->o->validator) {
-        report.is_best = t->at.best_epoch < 0 || report.metric > t->at.best;
+        const bool counts =
+            isfinite(report.metric) && !(report.validated && wf_validator_failed(report.validated));
+        report.is_best = counts && (t->at.best_epoch < 0 || report.metric > t->at.best);
         t->at.stale = report.is_best ? 0 : t->at.stale + 1;
     }
     if (report.is_best) {
@@ -424,6 +426,29 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 }
 
 /* --- the loop --- */
+
+/* A run that learned nothing, or unlearned it, must not look like one that went well. */
+static bool check_learned(const struct trainer *t, struct wf_err *err)
+{
+    const char *const f16 =
+        t->o->learner->scaler.dynamic ? ", use train.precision=bf16 or f32" : "";
+    if (t->result->end == WF_END_SIGNAL || t->at.step == 0)
+        return true;
+    if (isnan(t->result->loss))
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "every step of the last epoch was skipped because a gradient was not "
+                          "finite (%" PRId64 " of %" PRId64 " steps in all): nothing is learned: "
+                          "lower train.lr%s, or look at the data ('widefield data inspect')",
+                          t->at.skipped, t->at.step, f16);
+    if (!isfinite(t->result->loss) ||
+        (!isnan(t->result->metric) && t->o->validator && wf_validator_failed(t->o->validator)))
+        return wf_err_set(
+            err, WF_ERR_FAILED,
+            "the loss is not finite after %" PRId64 " steps (training %g): nothing is "
+            "learned: lower train.lr%s, or look at the data ('widefield data inspect')",
+            t->at.step, t->result->loss, f16);
+    return true;
+}
 
 /* One round: a pass, with the update where it ends a step; or the end of an epoch. */
 static bool advance(struct trainer *t, bool *over, struct wf_err *err)
@@ -488,9 +513,9 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
         wf_comm_abort(options->comm, err); /* the others are not on their way to agree */
     if (ok && !t.hooks_ok)
         *err = t.hooks_err;
-    ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
     result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
     result->at = t.at;
+    ok = wf_comm_agree(options->comm, ok && t.hooks_ok && check_learned(&t, err), err);
     wf_host_release(&t.image);
     wf_host_release(&t.target);
     return ok;

@@ -20,6 +20,7 @@ struct wf_validator {
     double *losses;                  /* per batch */
     int64_t *weights;                /* per batch: what counted in it */
     double loss;
+    bool failed;
 };
 
 static bool is_dense(const struct wf_network *net)
@@ -314,12 +315,18 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
         weight += (double)v->weights[b];
     }
     v->loss = weight > 0 ? sum / weight : (double)NAN;
+    v->failed = weight > 0 && !isfinite(v->loss);
     return true;
 }
 
 double wf_validator_loss(const struct wf_validator *v)
 {
     return v->loss;
+}
+
+bool wf_validator_failed(const struct wf_validator *v)
+{
+    return v->failed;
 }
 
 const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v)

@@ -49,6 +49,8 @@ struct wf_run *wf_validator_own_run(const struct wf_validator *v);
 
 /* Of the last run, the same on every rank. */
 double wf_validator_loss(const struct wf_validator *v);
+/* The loss is not finite, though there are labels to compare with: the network makes no numbers. */
+bool wf_validator_failed(const struct wf_validator *v);
 const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v);
 /* What is compared: the mean IoU; of a classifier the accuracy; without classes the negative loss. */
 double wf_validator_metric(const struct wf_validator *v);
