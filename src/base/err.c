@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 bool wf_err_set(struct wf_err *err, enum wf_err_code code, const char *format, ...)
 {
     if (!err || err->code != WF_OK)
@@ -59,11 +61,12 @@ int wf_err_exit_status(enum wf_err_code code)
 
 void wf_bug(const char *file, int line, const char *what, const char *format, ...)
 {
-    (void)fprintf(stderr, "BUG: %s:%d: %s: ", file, line, what);
+    char text[1024], shown[sizeof text * WF_UTF8_SHOWN];
     va_list args;
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    (void)fputc('\n', stderr);
+    (void)fprintf(stderr, "BUG: %s:%d: %s: %s\n", file, line, what,
+                  wf_utf8_shown(text, shown, sizeof shown));
     abort();
 }

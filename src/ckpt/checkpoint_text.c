@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define FORMAT "checkpoint 2"
 
 const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
@@ -98,6 +100,16 @@ static const char *print_list(struct wf_arena *arena, cJSON *list)
     return copy;
 }
 
+/* A name may be anything, the file's texts are UTF-8. */
+static const char *print_names(struct wf_arena *arena, const char *const names[], int count)
+{
+    const char *const list = print_list(arena, cJSON_CreateStringArray(names, count));
+    char *const text = wf_utf8_json(list);
+    const char *const copy = wf_arena_copy(arena, text);
+    free(text);
+    return copy;
+}
+
 void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info *info,
                          struct wf_checkpoint_texts *texts)
 {
@@ -116,7 +128,7 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
     }
     if (info->classes > 0)
         texts->value[WF_CHECKPOINT_CLASS_NAMES] =
-            print_list(arena, cJSON_CreateStringArray(info->class_names, info->classes));
+            print_names(arena, info->class_names, info->classes);
 }
 
 /* --- parsing: the checksum has vouched for the bytes, not for who wrote them --- */

@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 #include "cli/text.h"
 #include "cli/same.h"
 #include "comm/comm.h"
@@ -282,8 +283,10 @@ bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_e
     cJSON_Delete(json);
     if (!text)
         return wf_err_set(err, WF_ERR_FAILED, "no memory to print JSON");
-    (void)puts(text);
+    char *const shown = wf_utf8_json(text);
     cJSON_free(text);
+    (void)puts(shown);
+    free(shown);
     return true;
 }
 

@@ -95,7 +95,8 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
     if (!cli->json) {
         if (cli->speaks)
-            (void)printf("%s: %s images of %s with %s\n", o.out, wf_text_count(&cli->arena, count),
+            (void)printf("%s: %s images of %s with %s\n", wf_text_shown(&cli->arena, o.out),
+                         wf_text_count(&cli->arena, count),
                          wf_text_extents(&cli->arena, kind->dims, sides),
                          kind->run ? "labels" : "masks");
         return true;
@@ -230,7 +231,7 @@ static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
 {
     static const char *const labels[] = { "none", "a mask for each image",
                                           "a label for each image" };
-    (void)printf("%s\n  layout    %s\n  images    %s%s\n", info->path,
+    (void)printf("%s\n  layout    %s\n  images    %s%s\n", wf_text_shown(&cli->arena, info->path),
                  wf_layout_names[info->layout], wf_text_count(&cli->arena, info->samples),
                  in->held_out ? wf_arena_printf(&cli->arena, ", %s of them held out for validation",
                                                 wf_text_count(&cli->arena, in->held_out))
@@ -248,13 +249,13 @@ static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
     if (info->problems > 0 || in->unreadable)
         (void)puts("\nproblems:");
     for (int64_t i = 0; i < info->problems; i++)
-        (void)printf("  %s\n", info->problem_texts[i]);
+        (void)printf("  %s\n", wf_text_shown(&cli->arena, info->problem_texts[i]));
     if (in->unreadable)
-        (void)printf("  %s\n", in->unreadable);
+        (void)printf("  %s\n", wf_text_shown(&cli->arena, in->unreadable));
     if (in->n_warnings > 0)
         (void)puts("\nworth a look:");
     for (size_t i = 0; i < in->n_warnings; i++)
-        (void)printf("  %s\n", in->warnings[i]);
+        (void)printf("  %s\n", wf_text_shown(&cli->arena, in->warnings[i]));
 }
 
 static bool inspect(struct wf_cli *cli, struct wf_err *err)

@@ -8,6 +8,7 @@
 #include "cli/feed.h"
 #include "cli/run_folder.h"
 #include "cli/scores.h"
+#include "cli/text.h"
 #include "train/journal.h"
 
 struct eval {
@@ -147,9 +148,9 @@ static bool print(const struct eval *e, struct wf_err *err)
         return wf_cli_print_json(e->cli, json, err);
     }
     (void)printf("%s (step %lld) on %lld images of %s\nloss %.6g\n",
-                 wf_checkpoint_path(e->checkpoint),
+                 wf_text_shown(&e->cli->arena, wf_checkpoint_path(e->checkpoint)),
                  (long long)wf_checkpoint_info(e->checkpoint)->at.step, (long long)images,
-                 e->feed->info->path, e->loss);
+                 wf_text_shown(&e->cli->arena, e->feed->info->path), e->loss);
     if (e->net.has_classes)
         wf_print_scores(&e->cli->arena, &e->scores, e->feed->class_names);
     return true;

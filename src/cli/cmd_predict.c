@@ -383,12 +383,14 @@ static bool print(const struct predict *p, double seconds, struct wf_err *err)
         return wf_cli_print_json(p->cli, to_json(p, seconds), err);
     if (!one->per_pixel) {
         (void)printf(
-            "%s: %s (%.4f)\n", one->path, class_name(p, p->result.label),
+            "%s: %s (%.4f)\n", wf_text_shown(arena, one->path),
+            wf_text_shown(arena, class_name(p, p->result.label)),
             (double)p->result.probabilities[p->result.label % one->logits->shape.at[WF_C]]);
         return true;
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
-    (void)printf("%s: %s in %" PRId64 " window%s of %s, %s, %.3g Mpx/s\n", one->path,
+    (void)printf("%s: %s in %" PRId64 " window%s of %s, %s, %.3g Mpx/s\n",
+                 wf_text_shown(arena, one->path),
                  wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]),
                  p->result.windows, p->result.windows == 1 ? "" : "s",
                  wf_text_extents(arena, axes, &p->result.window[WF_C - axes]),
@@ -396,7 +398,7 @@ static bool print(const struct predict *p, double seconds, struct wf_err *err)
     const char *const files[] = { one->classes, one->values, one->overlay };
     for (int i = 0; i < 3; i++)
         if (files[i])
-            (void)printf("  %s\n", files[i]);
+            (void)printf("  %s\n", wf_text_shown(arena, files[i]));
     return true;
 }
 

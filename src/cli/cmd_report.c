@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/text.h"
 #include "report/report.h"
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
@@ -24,7 +25,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         cJSON_AddStringToObject(json, "report", path);
         return wf_cli_print_json(cli, json, err);
     }
-    (void)puts(path);
+    (void)puts(wf_text_shown(&cli->arena, path));
     return true;
 }
 

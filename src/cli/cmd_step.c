@@ -143,7 +143,7 @@ static bool print(const struct step *step, struct wf_err *err)
     (void)printf("loss %.9g (%s, mesh %s)\n", (double)step->loss, job->model->name,
                  wf_mesh_print(arena, &job->mesh));
     if (step->dump)
-        (void)printf("written to %s\n", step->dump);
+        (void)printf("written to %s\n", wf_text_shown(&job->cli->arena, step->dump));
     return true;
 }
 

@@ -362,7 +362,7 @@ static bool print(const struct wf_train_run *t, struct wf_err *err)
                      (long long)r->at.skipped);
     print_scores(t);
     print_use(t);
-    (void)printf("run %s\n", t->folder->path);
+    (void)printf("run %s\n", wf_text_shown(&t->cli->arena, t->folder->path));
     return true;
 }
 

@@ -3,17 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/options.h"
 
 static void write_text(FILE *to, const char *text)
 {
     (void)fputc('"', to);
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f)
-            (void)fprintf(to, "\\x%02x", c);
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        const size_t bytes = wf_utf8_character(text, left);
+        const uint32_t code = bytes ? wf_utf8_code(text, bytes) : 0xFFFD;
+        n = bytes ? bytes : 1;
+        if (bytes && wf_utf8_is_control(code))
+            (void)fprintf(to, "\\u%04x", (unsigned)code);
+        else if (code == '"' || code == '\\')
+            (void)fprintf(to, "\\%c", (char)code);
         else
-            (void)fprintf(to, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+            (void)fwrite(text, 1, n, to);
     }
     (void)fputc('"', to);
 }

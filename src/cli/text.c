@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 
 const char *wf_text_ranks(struct wf_arena *arena, int ranks)
 {
@@ -19,6 +20,12 @@ const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t ext
     return text;
 }
 
+const char *wf_text_shown(struct wf_arena *arena, const char *name)
+{
+    const size_t room = strlen(name) * WF_UTF8_SHOWN + 1;
+    return wf_utf8_shown(name, wf_arena_array(arena, room, char), room);
+}
+
 void wf_table_row(struct wf_table *t, int columns, const char *const cells[])
 {
     WF_BUG_ON(columns > WF_TABLE_COLUMNS || (t->count > 0 && columns != t->columns), "%d columns",
@@ -26,7 +33,7 @@ void wf_table_row(struct wf_table *t, int columns, const char *const cells[])
     t->columns = columns;
     WF_GROW(t->rows, t->room, t->count);
     for (int i = 0; i < columns; i++)
-        t->rows[t->count][i] = cells[i];
+        t->rows[t->count][i] = wf_text_shown(t->arena, cells[i]);
     t->count++;
 }
 

@@ -20,6 +20,9 @@ const char *wf_text_ranks(struct wf_arena *arena, int ranks); /* "1 rank", "4 ra
 /* The axes as people outside see them: "64 x 3 x 3 x 3". */
 const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[]);
 
+/* A name from outside as a terminal may have it (base/utf8.h). */
+const char *wf_text_shown(struct wf_arena *arena, const char *name);
+
 enum { WF_TABLE_COLUMNS = 10 };
 
 struct wf_table {
@@ -29,7 +32,7 @@ struct wf_table {
     int columns;
 };
 
-/* The first row is the head. Cells are borrowed until the table is printed. */
+/* The first row is the head. Cells may hold anything, and are borrowed until the table is printed. */
 void wf_table_row(struct wf_table *t, int columns, const char *const cells[]);
 /* Prints and empties the table, which may be filled again. */
 void wf_table_print(struct wf_table *t, FILE *out);

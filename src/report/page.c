@@ -47,7 +47,8 @@ void wf_page_text_n(struct wf_page *p, const char *text, size_t bytes)
         const size_t n = wf_utf8_character(text + i, bytes - i);
         const char *const instead = n == 0   ? "\xEF\xBF\xBD"
                                     : n == 1 ? escaped((unsigned char)text[i])
-                                             : NULL;
+                                    : wf_utf8_is_control(wf_utf8_code(text + i, n)) ? "\xEF\xBF\xBD"
+                                                                                    : NULL;
         if (instead)
             wf_buffer_text(&p->out, instead);
         else

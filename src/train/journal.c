@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 static const double STEP_SECONDS = 0.2; /* between lines of steps */
 
@@ -298,14 +299,16 @@ cJSON *wf_journal_event(const char *name)
 
 bool wf_journal_write(struct wf_journal *log, cJSON *event, struct wf_err *err)
 {
-    char *const text = cJSON_PrintUnformatted(event);
+    char *const plain = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);
-    if (!text)
+    if (!plain)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a line of '%s'", log->path);
+    char *const text = wf_utf8_json(plain);
+    cJSON_free(plain);
     const size_t length = strlen(text);
     text[length] = '\n'; /* in place of the end: one write, so that a line is whole */
     const ssize_t put = write(log->fd, text, length + 1);
-    cJSON_free(text);
+    free(text);
     if (put == (ssize_t)length + 1)
         return true;
     if (put >= 0)
