@@ -138,6 +138,8 @@ static XXH64_state_t *hash_begin(const struct wf_checkpoint_texts *texts)
     (void)XXH64_reset(hash, 0);
     for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++) {
         const char *const value = texts->value[i] ? texts->value[i] : "";
+        if (!texts->value[i] && i >= WF_CHECKPOINT_DATA)
+            continue;
         (void)XXH64_update(hash, wf_checkpoint_keys[i], strlen(wf_checkpoint_keys[i]) + 1);
         (void)XXH64_update(hash, value, strlen(value) + 1);
     }

@@ -41,6 +41,7 @@ struct wf_checkpoint_info {
     const double *mean, *deviation; /* x becomes (x - mean) / deviation, per channel */
     int classes;                    /* 0: no names */
     const char *const *class_names;
+    const char *data; /* the fingerprint of the dataset (data/fingerprint.h); NULL: not known */
 };
 
 struct wf_checkpoint;

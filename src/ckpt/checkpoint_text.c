@@ -36,6 +36,7 @@ const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
     [WF_CHECKPOINT_MEAN] = "mean",
     [WF_CHECKPOINT_DEVIATION] = "std",
     [WF_CHECKPOINT_CLASS_NAMES] = "class_names",
+    [WF_CHECKPOINT_DATA] = "data",
 };
 
 /* --- the position, one text for each member --- */
@@ -117,6 +118,7 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
         [WF_CHECKPOINT_FORMAT] = FORMAT,
         [WF_CHECKPOINT_CONFIG] = info->config ? info->config : "",
         [WF_CHECKPOINT_SEED] = wf_arena_printf(arena, "%" PRIu64, info->seed),
+        [WF_CHECKPOINT_DATA] = info->data,
     } };
     for (int i = 0; i < MEMBERS; i++)
         texts->value[WF_CHECKPOINT_STEP + i] = print_member(arena, &info->at, &members[i]);
@@ -226,7 +228,9 @@ bool wf_checkpoint_parse(struct wf_arena *arena, const struct wf_checkpoint_text
                           "' is expected: the checkpoint is of another version of widefield",
                           format ? format : "");
     const char *const config = texts->value[WF_CHECKPOINT_CONFIG];
+    const char *const data = texts->value[WF_CHECKPOINT_DATA];
     info->config = wf_arena_copy(arena, config ? config : "");
+    info->data = data ? wf_arena_copy(arena, data) : NULL;
     int64_t seed = 0;
     if (!parse_int(texts, WF_CHECKPOINT_SEED, 0, &seed, err))
         return false;

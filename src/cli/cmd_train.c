@@ -12,6 +12,7 @@
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
+#include "data/fingerprint.h"
 #include "report/report.h"
 #include "train/reduction.h"
 #include "train/signals.h"
@@ -88,10 +89,52 @@ static bool take_config(struct wf_train_run *t, struct wf_err *err)
                                 err);
 }
 
+/* A dataset that is another than the checkpoint's: other samples may be for validation now, and what was
+ * trained on is scored as if it were new. */
+static bool check_data(struct wf_train_run *t, const struct wf_fingerprint *f, struct wf_err *err)
+{
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(t->folder->checkpoint);
+    struct wf_arena *const arena = &t->cli->arena;
+    int64_t samples = 0, first = -1;
+    if (!info->data || wf_fingerprint_matches(f, info->data, &samples, &first))
+        return true;
+    const char *what = "its classes or channels differ";
+    if (first >= 0 && first < f->samples)
+        what = wf_arena_printf(arena, "the first sample that differs is '%s'",
+                               wf_dataset_sample(t->feed->dataset, first)->name);
+    else if (samples != f->samples)
+        what = "samples at its end are gone";
+    const char *const text = wf_arena_printf(
+        arena, "'%s' is not the dataset that '%s' was trained on: %lld samples, %lld then; %s",
+        t->feed->info->path, wf_checkpoint_path(t->folder->checkpoint), (long long)f->samples,
+        (long long)samples, what);
+    if (!wf_cli_flag(t->cli, "changed-data"))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "%s: give the old one back (data.path=...), or go on with --changed-data",
+                          text);
+    wf_log(&t->cli->log, WF_LOG_WARN,
+           "%s: the run goes on, and its scores before cannot be compared", text);
+    return true;
+}
+
+/* By the rank that writes: the others wait for what it finds. */
+static bool take_data(struct wf_train_run *t, struct wf_err *err)
+{
+    struct wf_fingerprint f;
+    if (!t->cli->speaks)
+        return true;
+    if (!wf_dataset_fingerprint(&t->cli->arena, t->feed->dataset, &f, err))
+        return wf_err_wrap(err, "looking at the dataset");
+    t->data = wf_fingerprint_print(&t->cli->arena, &f);
+    return !t->folder->checkpoint || check_data(t, &f, err);
+}
+
 static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
 {
     const struct wf_checkpoint *const c = t->folder->checkpoint;
     t->start = wf_position_start();
+    if (!take_data(t, err))
+        return false;
     if (!c)
         return wf_feed_measure(t->feed, err);
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
@@ -435,13 +478,14 @@ static const struct wf_command_flag flags[] = {
     { "out", "DIR", "the run folder, which must be new (runs/MODEL-TIME)" },
     { "resume", "auto|PATH",
       "go on: from the newest checkpoint of --out (auto), of a run folder, or from a file" },
+    { "changed-data", NULL, "go on though the dataset is not the one of the checkpoint" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_train = {
     .name = "train",
     .summary = "train a network on a folder of images",
-    .usage = "train CONFIG [key=value ...] [--out DIR] [--resume auto|PATH]",
+    .usage = "train CONFIG [key=value ...] [--out DIR] [--resume auto|PATH [--changed-data]]",
     .notes =
         "The run folder has config.yaml, log.jsonl, checkpoints/ and report.html. SIGTERM, "
         "SIGINT, SIGUSR1 and\nSIGUSR2 make it write a checkpoint at the next step and end with "

@@ -92,6 +92,7 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
         .deviation = t->feed->normal.std,
         .classes = t->feed->classes,
         .class_names = t->feed->class_names,
+        .data = t->data,
     };
     /* What a checkpoint knows of, the log on the disk has. */
     return wf_lock_check(t->folder->lock, err) && wf_journal_sync(t->journal, err) &&

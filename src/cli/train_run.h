@@ -33,6 +33,7 @@ struct wf_train_run {
     struct wf_scheme *rest_scheme;
     struct wf_schedule schedule;
     const char *config; /* for checkpoints */
+    const char *data;   /* the dataset's fingerprint, for checkpoints; of the rank that writes */
     struct wf_position start;
     /* rank 0's */
     struct wf_journal *journal;

@@ -127,6 +127,20 @@ rm -rf logged && cp -r whole logged && printf '{"event":"st' >>logged/log.jsonl
 expect 0 train --resume logged train.epochs=4
 ! grep -q "is damaged" err || fail "a line that was cut off is called damage"
 
+# --- another dataset than the checkpoint's ---
+cp -r set other
+cp -r whole moved
+expect 0 train --resume moved train.epochs=4 data.path=other # the same elsewhere
+! grep -q "not the dataset" err || fail "a dataset that was moved is called another"
+cp other/images/s00.png other/images/s05.png
+refused 2 train --resume moved train.epochs=5 data.path=other -- "'other' is not the dataset that" "8 samples, 8 then" \
+    "differs is 's05'" "--changed-data"
+expect 0 train --resume moved train.epochs=5 data.path=other --changed-data
+says "warning" "'other' is not the dataset that" "the run goes on"
+rm other/images/s07.png other/masks/s07.png
+refused 2 train --resume moved train.epochs=6 data.path=other -- "7 samples, 8 then" "samples at its end are gone"
+refused 2 train --resume whole train.epochs=6 data.path=other -- "7 samples, 8 then" "differs is 's05'"
+
 # --- a run that learns nothing is no success, on any mesh ---
 for mesh in space=1 data=2; do
     rm -rf bad
