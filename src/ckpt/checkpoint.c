@@ -174,7 +174,10 @@ static bool check_finite(const struct tensor *t, const float *data, int64_t step
                          struct wf_err *err)
 {
     const size_t count = (size_t)wf_shape_count(t->value->shape);
+    uint32_t found = 0; /* without a way out of the loop, so that it costs little */
     for (size_t i = 0; i < count; i++)
+        found |= isfinite(data[i]) ? 0 : 1;
+    for (size_t i = 0; found && i < count; i++)
         if (!isfinite(data[i]))
             return wf_err_set(err, WF_ERR_FAILED,
                               "'%s' has the value %g after step %" PRId64

@@ -326,7 +326,8 @@ static bool open_files(struct wf_train_run *t, struct wf_err *err)
         !wf_journal_rewind(log, &t->start, &damage, err))
         return false;
     t->journal = wf_journal_open(log, err);
-    if (!t->journal || !tell_damage(t, log, &damage, err))
+    /* With the name of a new log on the disk before a checkpoint is. */
+    if (!t->journal || !wf_folder_sync(t->folder->path, err) || !tell_damage(t, log, &damage, err))
         return false;
     const bool quiet = cli->quiet;
     wf_progress_init(&t->progress, quiet ? NULL : stderr, isatty(STDERR_FILENO),

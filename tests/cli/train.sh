@@ -65,9 +65,6 @@ python3 -c 'import json, sys; sys.exit(0 if json.load(open("out"))["steps"] > 18
 expect 0 train one/config.yaml --resume auto --out fresh --quiet # nothing to go on from is no error
 same_weights fresh one
 
-# --- killed at random moments; tests/kill/run does it often ---
-WORKDIR=$PWD bash "$SOURCE_DIR/tests/kill/run" 3 space=2x1 >out 2>err || fail "tests/kill/run failed"
-
 # --- a damaged checkpoint: the one before is taken ---
 cp -r stopped damaged
 rm -f damaged/checkpoints/best.safetensors
