@@ -49,7 +49,7 @@ _widefield() {
     fi
     case ${COMP_WORDS[1]} in
     data) words='--out --count --size --tile --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
-    train) words='--out --resume --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    train) words='--out --resume --changed-data --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     eval) words='--part --json --quiet --help --version' ;;
     predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;
     plan) words='--explain --rank --svg --sweep --sides --over --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;

@@ -9,6 +9,7 @@ complete -c widefield -n '__fish_seen_subcommand_from data' -l tile -r -d 'side 
 complete -c widefield -n __fish_use_subcommand -f -a train -d 'train a network on a folder of images'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l out -r -d 'the run folder, which must be new (runs/MODEL-TIME)'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l resume -r -d 'go on: from the newest checkpoint of --out (auto), of a run folder, or from a file'
+complete -c widefield -n '__fish_seen_subcommand_from train' -l changed-data -d 'go on though the dataset is not the one of the checkpoint'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l ranks -r -d 'N ranks as threads of this process'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l mesh -r -d 'data=2,space=2x2 (data, domain, pipe, space as W, HxW, DxHxW); or auto'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l device -r -d 'cpu, reference or cuda'
