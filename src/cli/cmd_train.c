@@ -298,8 +298,8 @@ static bool tell_damage(struct wf_train_run *t, const char *log,
     else
         wf_log(
             &t->cli->log, WF_LOG_WARN,
-            "'%s' is damaged: %lld lines cannot be read and %lld epochs are missing; they are left "
-            "out, and the file as it was is kept as '%s'",
+            "'%s' is damaged (unreadable lines: %lld, missing epochs: %lld): the run goes on without "
+            "them, and the file as it was is kept as '%s'",
             log, (long long)damage->lines, (long long)damage->epochs, damage->kept);
     cJSON *const event = wf_journal_event("damaged");
     (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);

@@ -175,7 +175,7 @@ static void write_alerts(struct wf_html *h)
     if (log->lost_lines || log->lost_epochs) {
         wf_page_printf(p,
                        "<p class=\"alert\">A part of log.jsonl is lost: when the run was resumed, "
-                       "%" PRId64 " lines could not be read and %" PRId64 " epochs were missing.",
+                       "it had %" PRId64 " unreadable lines and lacked %" PRId64 " epochs.",
                        log->lost_lines, log->lost_epochs);
         if (log->lost_kept && *log->lost_kept) {
             wf_page_raw(p, " What it was then is kept as ");

@@ -104,16 +104,16 @@ open("logged/log.jsonl", "wb").write(b"\n".join(lines))' "$1"
     expect 0 train --resume logged train.epochs=4
 }
 damage_log 'lines[2] = b"\0" * 100; lines[3] = lines[3].replace(b"{", b"[", 1)'
-says "warning" "logged/log.jsonl' is damaged: 2 lines cannot be read" "kept as 'logged/log.jsonl.damaged'"
+says "warning" "logged/log.jsonl' is damaged (unreadable lines: 2, missing epochs: 0)" "kept as 'logged/log.jsonl.damaged'"
 cmp -s log.before logged/log.jsonl.damaged || fail "the damaged log is not kept as it was"
 events '[x["lines"] for x in e if x["event"] == "damaged"] == [2]' logged
-grep -q "2 lines could not be read" logged/report.html || fail "the report does not say what is lost"
+grep -q "it had 2 unreadable lines" logged/report.html || fail "the report does not say what is lost"
 expect 0 train --resume logged train.epochs=5 # said once
 ! grep -q "is damaged" err || fail "the same damage is told twice"
 damage_log 'del lines[3:]; lines.append(b"")'
-says "0 lines cannot be read and 3 epochs are missing"
+says "unreadable lines: 0, missing epochs: 3"
 damage_log 'lines[1] = lines[1].replace(b"event", b"evfnt")'
-says "1 lines cannot be read"
+says "unreadable lines: 1"
 rm -rf logged
 cp -r whole logged
 rm logged/log.jsonl
