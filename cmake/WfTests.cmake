@@ -171,4 +171,7 @@ if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
         -Wl,--wrap=wf_run_step,--wrap=wf_comm_exchange_begin,--wrap=wf_comm_sum_begin)
     wf_add_test(campaign.verify 2 ${PROJECT_SOURCE_DIR}/tests/campaign/verify 6 3
         --widefield $<TARGET_FILE:widefield> --spoiled $<TARGET_FILE:widefield_spoiled>)
+    wf_add_test(campaign.rank_faults 2 ${PROJECT_SOURCE_DIR}/tests/campaign/rank_faults 5 2 --seconds 60
+        --widefield $<TARGET_FILE:widefield> --mpirun "${mpirun_line}")
+    set_tests_properties(campaign.rank_faults PROPERTIES SKIP_RETURN_CODE 77)
 endif()

@@ -30,6 +30,7 @@ enum wf_err_code {
 
 struct wf_err {
     enum wf_err_code code;
+    bool is_shared; /* every rank has it: nobody has to be told */
     char text[1024];
 };
 

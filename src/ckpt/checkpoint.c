@@ -24,6 +24,11 @@ const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *
     return &c->info;
 }
 
+const char *wf_checkpoint_digest(const struct wf_checkpoint *c)
+{
+    return wf_safetensors_metadata(c->file, WF_CHECKPOINT_HASH_KEY);
+}
+
 const char *wf_checkpoint_path(const struct wf_checkpoint *c)
 {
     return c->path;

@@ -78,6 +78,8 @@ void wf_checkpoint_free(struct wf_checkpoint *c);
 
 const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *c);
 const char *wf_checkpoint_path(const struct wf_checkpoint *c);
+/* Its checksum, as a text: the same for the same content. */
+const char *wf_checkpoint_digest(const struct wf_checkpoint *c);
 /* Is it `folder`'s last? */
 bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder);
 /* Whether names and shapes are those of a network and of an optimiser with so many arrays. */

@@ -16,6 +16,7 @@
 #include "cli/text.h"
 #include "cli/same.h"
 #include "comm/comm.h"
+#include "comm/watch.h"
 
 const struct wf_command *const wf_commands[] = {
     &wf_command_data,
@@ -300,6 +301,12 @@ static bool flush_stdout(struct wf_err *err)
     return true;
 }
 
+struct wf_watchdog_options wf_cli_watch_options(const struct wf_options *o)
+{
+    return (struct wf_watchdog_options){ .tell = wf_options_real(o, "comm.warn_after"),
+                                         .end = wf_options_real(o, "comm.timeout") };
+}
+
 /* Collective under a launcher: a config that one rank cannot read, or that differs, stops all. */
 static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
@@ -307,7 +314,12 @@ static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *er
     cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
     ok = ok && wf_options_read_environment(cli->options, environ, err) &&
          (!cli->config || wf_options_read_file(cli->options, cli->config, err));
-    return cli->world ? wf_comm_agree(cli->world, ok, err) && wf_cli_same(cli, err) : ok;
+    if (!cli->world)
+        return ok;
+    const struct wf_watchdog_options watch = wf_cli_watch_options(cli->options);
+    cli->watchdog = wf_watchdog_new(1, wf_comm_rank(cli->world), &watch);
+    cli->world->watch = wf_watchdog_rank(cli->watchdog, 0);
+    return wf_cli_agree(cli, ok, err) && wf_cli_same(cli, err);
 }
 
 static bool run_command(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
@@ -361,9 +373,8 @@ static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *e
         return flush_stdout(err);
     const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
     cli->command = find_command(name, err);
-    if (cli->world && !wf_comm_agree(cli->world, cli->command != NULL, err))
-        return false;
-    return cli->command && run_command(cli, argc - 2, argv + 2, err);
+    return wf_cli_agree(cli, cli->command != NULL, err) &&
+           run_command(cli, argc - 2, argv + 2, err);
 }
 
 int wf_cli_main(int argc, char **argv)
@@ -379,10 +390,15 @@ int wf_cli_main(int argc, char **argv)
         cli.speaks = !ok || wf_comm_rank(cli.world) == 0;
     }
     ok = ok && dispatch(&cli, argc, argv, &err);
+    if (!ok && cli.world && !err.is_shared)
+        wf_comm_abort(cli.world, &err); /* the others wait for this rank, or will */
     if (!ok && cli.speaks)
         wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
-    if (cli.world)
+    wf_watchdog_free(cli.watchdog);
+    if (cli.world) {
+        cli.world->watch = NULL;
         wf_comm_free(cli.world);
+    }
     if (launched)
         wf_comm_mpi_finish();
     wf_arena_release(&cli.arena);

@@ -50,11 +50,14 @@ struct wf_cli {
     bool json, quiet;
     bool mute; /* results are read from files: nothing goes to stdout */
     struct wf_log log;
-    struct wf_comm *world; /* under a launcher; NULL: ranks are threads */
-    bool speaks;           /* rank 0, or no launcher */
+    struct wf_comm *world;        /* under a launcher; NULL: ranks are threads */
+    struct wf_watchdog *watchdog; /* of the world */
+    bool speaks;                  /* rank 0, or no launcher */
 };
 
 int wf_cli_main(int argc, char **argv);
+/* How long ranks may wait for each other before somebody is told. */
+struct wf_watchdog_options wf_cli_watch_options(const struct wf_options *o);
 
 /* The flag's text, "" for a switch that is on, NULL when it was not given. */
 const char *wf_cli_flag(const struct wf_cli *cli, const char *name);

@@ -7,6 +7,7 @@
 #include "cli/device.h"
 #include "cli/feed.h"
 #include "cli/run_folder.h"
+#include "cli/same.h"
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "train/journal.h"
@@ -105,9 +106,15 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
     struct wf_cli *const cli = e->cli;
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
     enum wf_part part;
-    if (!find_part(cli, &part, err) ||
+    if (!wf_cli_same_file(cli, wf_checkpoint_path(e->checkpoint),
+                          wf_checkpoint_digest(e->checkpoint), err) ||
+        !find_part(cli, &part, err) ||
         !wf_options_read_text(cli->options, wf_checkpoint_path(e->checkpoint), info->config, err) ||
         !wf_feed_open(e->feed, cli, path, part, err))
+        return false;
+    struct wf_fingerprint data;
+    if (cli->world && (!wf_dataset_fingerprint(&cli->arena, e->feed->dataset, &data, err) ||
+                       !wf_cli_same_data(cli, e->feed->dataset, &data, err)))
         return false;
     if (e->feed->parts[part] == 0)
         return wf_err_set(err, WF_ERR_INPUT, "'%s' has no images in this part: use --part all",
@@ -165,8 +172,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct eval e = { .cli = cli, .feed = &feed };
     e.checkpoint = wf_checkpoint_of(cli->arguments[0], &cli->log, err);
     bool ok = e.checkpoint && prepare(&e, cli->arguments[1], err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     ok = ok && wf_job_run(e.job, eval_rank, &e, err);
     if (ok && cli->speaks)
         ok = print(&e, err);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/once.h"
 #include "cli/sweep.h"
+#include "cli/same.h"
 #include "cli/text.h"
 #include "device/device.h"
 #include "plan/memo.h"
@@ -376,8 +377,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
              look_init(&look, err) && print(&look, err);
         wf_survey_free(look.survey);
     }
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     wf_job_free(job);
     return ok;
 }

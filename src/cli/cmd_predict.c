@@ -18,6 +18,7 @@
 #include "cli/job.h"
 #include "cli/once.h"
 #include "cli/run_folder.h"
+#include "cli/same.h"
 #include "cli/text.h"
 #include "data/picture.h"
 #include "ops/build.h"
@@ -465,8 +466,7 @@ static bool predict_image(struct predict *p, struct wf_err *err)
     bool ok = build_graph(p, err);
     if (ok)
         describe(p);
-    if (p->cli->world)
-        ok = wf_comm_agree(p->cli->world, ok, err);
+    ok = wf_cli_agree(p->cli, ok, err);
     if (ok)
         ok = p->cli->world ? rank_body(p->cli->world, p, err)
                            : wf_comm_threads_run(p->ranks, rank_body, p, err);
@@ -497,9 +497,9 @@ static bool prepare(struct predict *p, struct wf_err *err)
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     struct predict p = { .cli = cli };
-    bool ok = prepare(&p, err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    bool ok = prepare(&p, err) && wf_cli_same_file(cli, wf_checkpoint_path(p.checkpoint),
+                                                   wf_checkpoint_digest(p.checkpoint), err);
+    ok = wf_cli_agree(cli, ok, err);
     for (p.at = 0; ok && p.at < p.n_images; p.at++)
         ok = predict_image(&p, err);
     if (ok && p.table && cli->speaks)

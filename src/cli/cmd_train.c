@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/once.h"
+#include "cli/same.h"
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
@@ -91,8 +92,9 @@ static bool take_config(struct wf_train_run *t, struct wf_err *err)
 
 /* A dataset that is another than the checkpoint's: other samples may be for validation now, and what was
  * trained on is scored as if it were new. */
-static bool check_data(struct wf_train_run *t, const struct wf_fingerprint *f, struct wf_err *err)
+static bool check_data(struct wf_train_run *t, struct wf_err *err)
 {
+    const struct wf_fingerprint *const f = &t->dataset;
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(t->folder->checkpoint);
     struct wf_arena *const arena = &t->cli->arena;
     int64_t samples = 0, first = -1;
@@ -112,29 +114,25 @@ static bool check_data(struct wf_train_run *t, const struct wf_fingerprint *f, s
         return wf_err_set(err, WF_ERR_USAGE,
                           "%s: give the old one back (data.path=...), or go on with --changed-data",
                           text);
-    wf_log(&t->cli->log, WF_LOG_WARN,
-           "%s: the run goes on, and its scores before cannot be compared", text);
+    if (t->cli->speaks)
+        wf_log(&t->cli->log, WF_LOG_WARN,
+               "%s: the run goes on, and its scores before cannot be compared", text);
     return true;
 }
 
-/* By the rank that writes: the others wait for what it finds. */
+/* Collective under a launcher: before anything is made of the data, all ranks have the same. */
 static bool take_data(struct wf_train_run *t, struct wf_err *err)
 {
-    struct wf_fingerprint f;
-    if (!t->cli->speaks)
-        return true;
-    if (!wf_dataset_fingerprint(&t->cli->arena, t->feed->dataset, &f, err))
+    if (!wf_dataset_fingerprint(&t->cli->arena, t->feed->dataset, &t->dataset, err))
         return wf_err_wrap(err, "looking at the dataset");
-    t->data = wf_fingerprint_print(&t->cli->arena, &f);
-    return !t->folder->checkpoint || check_data(t, &f, err);
+    t->data = wf_fingerprint_print(&t->cli->arena, &t->dataset);
+    return wf_cli_same_data(t->cli, t->feed->dataset, &t->dataset, err);
 }
 
 static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
 {
     const struct wf_checkpoint *const c = t->folder->checkpoint;
     t->start = wf_position_start();
-    if (!take_data(t, err))
-        return false;
     if (!c)
         return wf_feed_measure(t->feed, err);
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
@@ -144,7 +142,7 @@ static bool take_checkpoint(struct wf_train_run *t, struct wf_err *err)
             wf_checkpoint_path(c), info->channels, t->feed->info->path, t->feed->info->channels);
     /* Before the run folder is written to: a wrong config must not replace that of the run. */
     const struct wf_optim_options optim = wf_job_optim_options(t->cli->options);
-    if (!wf_checkpoint_fits(c, t->job->graph, wf_optim_states(&optim), err))
+    if (!wf_checkpoint_fits(c, t->job->graph, wf_optim_states(&optim), err) || !check_data(t, err))
         return false;
     t->start = info->at;
     t->feed->normal.channels = info->channels;
@@ -263,7 +261,7 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
                           "no data.path: give the folder of images and masks, such as "
                           "data.path=data/nuclei ('widefield data synth' makes one)");
     struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
-    if (!wf_feed_open(t->feed, cli, path, WF_PART_VALID, err))
+    if (!wf_feed_open(t->feed, cli, path, WF_PART_VALID, err) || !take_data(t, err))
         return false;
     wf_feed_size(t->feed, &files);
     if (!take_sync(t, &files, err))
@@ -280,8 +278,7 @@ static bool prepare(struct wf_train_run *t, struct wf_err *err)
     struct wf_loader_options loader = wf_feed_loader(t->feed, &t->train);
     loader.parts = t->job->workers;
     bool ok = wf_feed_check(t->feed, loader, err) && make_validation(t, err);
-    if (cli->world) /* a new job is made by all or by none */
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
 }
 
@@ -444,14 +441,12 @@ static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)
 {
     struct wf_cli *const cli = t->cli;
     bool ok = prepare(t, err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     ok = ok && wf_run_folder_make(t->folder, cli, err);
     if (!ok)
         return false;
     ok = open_files(t, err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     return ok && wf_job_run(t->job, wf_train_run_rank, t, err) && conclude(t, err);
 }
 

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "cli/commands.h"
 #include "cli/gather.h"
+#include "cli/same.h"
 #include "cli/text.h"
 #include "cli/verify.h"
 #include "ops/op.h"
@@ -542,8 +543,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     }
     if (ok && cli->speaks)
         ok = report(&v, err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err);
     wf_job_free(v.job);
     return ok;
 }

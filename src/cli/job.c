@@ -11,7 +11,9 @@
 
 #include "ckpt/safetensors.h"
 #include "cli/bench.h"
+#include "cli/same.h"
 #include "cli/text.h"
+#include "comm/watch.h"
 #include "cli/device.h"
 #include "cli/once.h"
 #include "ops/build.h"
@@ -387,8 +389,7 @@ struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, 
     bool ok = job_init(job, err) && (!files->weights || wf_job_open_weights(job, err));
     if (ok && !files->weights && !files->begun && wf_options_is_set(cli->options, "model.weights"))
         ok = wf_job_open_start(job, err);
-    if (cli->world)
-        ok = wf_comm_agree(cli->world, ok, err);
+    ok = wf_cli_agree(cli, ok, err) && (!job->weights || wf_job_same_weights(job, err));
     if (ok)
         return job;
     wf_job_free(job);
@@ -439,6 +440,7 @@ struct start {
     const struct wf_job *job;
     wf_rank_body *body;
     void *arg;
+    struct wf_watchdog *dog; /* of ranks that are threads */
 };
 
 static bool start_body(struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -451,6 +453,8 @@ static bool start_body(struct wf_comm *comm, void *arg, struct wf_err *err)
 static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct start *const start = arg;
+    if (start->dog)
+        comm->watch = wf_watchdog_rank(start->dog, wf_comm_rank(comm));
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(start->job->threads); /* of this thread's teams only */
 #endif
@@ -462,5 +466,11 @@ bool wf_job_run(struct wf_job *job, wf_rank_body *body, void *arg, struct wf_err
     struct start start = { .job = job, .body = body, .arg = arg };
     if (job->cli->world)
         return start_rank(job->cli->world, &start, err);
-    return wf_comm_threads_run(job->ranks + wf_job_servers(job), start_rank, &start, err);
+    const int ranks = job->ranks + wf_job_servers(job);
+    const struct wf_watchdog_options watch = wf_cli_watch_options(job->cli->options);
+    if (ranks > 1)
+        start.dog = wf_watchdog_new(ranks, 0, &watch);
+    const bool ok = wf_comm_threads_run(ranks, start_rank, &start, err);
+    wf_watchdog_free(start.dog);
+    return ok;
 }

@@ -122,6 +122,8 @@ void wf_job_add_link(const struct wf_job *job, struct cJSON *json);
 [[nodiscard]] bool wf_job_open_weights(struct wf_job *job, struct wf_err *err);
 /* Opens model.weights, of which the network takes what it knows: at least something. */
 [[nodiscard]] bool wf_job_open_start(struct wf_job *job, struct wf_err *err);
+/* Collective under a launcher. Does every rank see the same file of weights? */
+[[nodiscard]] bool wf_job_same_weights(const struct wf_job *job, struct wf_err *err);
 /* Weights and states as a run begins with them: by their rules, or as the open file says. */
 [[nodiscard]] bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run,
                                         struct wf_err *err);

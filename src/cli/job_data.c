@@ -5,10 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/random.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/safetensors.h"
+#include "cli/same.h"
 #include "cli/text.h"
 #include "exec/run.h"
 #include "image/npy.h"
@@ -246,6 +248,30 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
             "names",
             path, job->model->name, job->model->name);
     return true;
+}
+
+bool wf_job_same_weights(const struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_options *const o = job->cli->options;
+    char digest[17];
+    if (!job->cli->world)
+        return true;
+    XXH64_hash_t hash = 0;
+    bool ok = true;
+    for (int64_t i = 0; ok && i < wf_safetensors_count(job->weights); i++) {
+        const struct wf_safetensor *const t = wf_safetensors_at(job->weights, i);
+        float *const data = malloc((size_t)(t->count ? t->count : 1) * sizeof *data);
+        ok = data ? wf_safetensors_read(job->weights, t, WF_F32, data, err)
+                  : wf_err_set(err, WF_ERR_FIT, "no memory for the weights '%s'", t->name);
+        if (ok)
+            hash =
+                XXH64(data, (size_t)t->count * sizeof *data, XXH64(t->name, strlen(t->name), hash));
+        free(data);
+    }
+    (void)snprintf(digest, sizeof digest, "%016" PRIx64, (uint64_t)hash);
+    const char *const path =
+        job->files.weights ? job->files.weights : wf_options_text(o, "model.weights");
+    return wf_cli_agree(job->cli, ok, err) && wf_cli_same_file(job->cli, path, digest, err);
 }
 
 static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s,

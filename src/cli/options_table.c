@@ -463,6 +463,20 @@ const struct wf_option wf_option_table[] = {
               "comm.bandwidth, as over a network of these figures",
       .type = WF_OPTION_BOOL,
       .fallback = "false" },
+    { .key = "comm.warn_after",
+      .help = "seconds that a rank waits for others before it says on stderr what it waits for; 0: "
+              "never",
+      .type = WF_OPTION_REAL,
+      .fallback = "60",
+      .min = 0,
+      .max = 1e9 },
+    { .key = "comm.timeout",
+      .help =
+          "seconds that a rank waits for others before it gives up and the run ends; 0: it waits",
+      .type = WF_OPTION_REAL,
+      .fallback = "0",
+      .min = 0,
+      .max = 1e9 },
     { .key = "comm.allreduce",
       .help =
           "how sums over ranks are made: by the library that carries the ranks, in a ring, in a "

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "cli/same.h"
 #include "comm/comm.h"
 
 /* False also on failure, which is then in `err`. */
@@ -183,7 +184,7 @@ static bool share(struct wf_run_folder *f, const struct wf_cli *cli, bool ok, st
 {
     if (!cli->world)
         return ok;
-    if (!wf_comm_agree(cli->world, ok, err))
+    if (!wf_cli_agree(cli, ok, err))
         return false;
     return wf_comm_broadcast(cli->world, 0, f->path, sizeof f->path, err) &&
            wf_comm_broadcast(cli->world, 0, f->checkpoint_path, sizeof f->checkpoint_path, err) &&
@@ -199,7 +200,9 @@ bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char 
         f->checkpoint = wf_checkpoint_open(f->checkpoint_path, err);
         ok = f->checkpoint != NULL;
     }
-    return cli->world ? wf_comm_agree(cli->world, ok, err) : ok;
+    return wf_cli_agree(cli, ok, err) &&
+           (!f->checkpoint ||
+            wf_cli_same_file(cli, f->checkpoint_path, wf_checkpoint_digest(f->checkpoint), err));
 }
 
 /* --- making --- */

@@ -8,6 +8,7 @@
 
 #include "cli/feed.h"
 #include "cli/run_folder.h"
+#include "data/fingerprint.h"
 #include "optim/schedule.h"
 #include "train/journal.h"
 #include "train/progress.h"
@@ -32,8 +33,9 @@ struct wf_train_run {
         rest; /* for the epoch's last batch, where that is smaller; graph NULL: never */
     struct wf_scheme *rest_scheme;
     struct wf_schedule schedule;
-    const char *config; /* for checkpoints */
-    const char *data;   /* the dataset's fingerprint, for checkpoints; of the rank that writes */
+    const char *config;            /* for checkpoints */
+    struct wf_fingerprint dataset; /* as this rank sees it, and all others */
+    const char *data;              /* its text, for checkpoints */
     struct wf_position start;
     /* rank 0's */
     struct wf_journal *journal;

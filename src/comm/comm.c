@@ -9,6 +9,7 @@
 
 #include "comm/blame.h"
 #include "comm/sums.h"
+#include "comm/watch.h"
 
 enum { TAG_MAX = 32000 };
 
@@ -43,7 +44,12 @@ bool wf_comm_exchange_begin(struct wf_comm *comm, int count, const struct wf_mes
 
 bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err)
 {
-    return !request || comm->vtable->exchange_end(comm, request, err);
+    if (!request)
+        return true;
+    wf_watch_begin(comm->watch, "a fetch");
+    const bool ok = comm->vtable->exchange_end(comm, request, err);
+    wf_watch_end(comm->watch);
+    return ok;
 }
 
 /* --- sums --- */
@@ -119,15 +125,22 @@ bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
 
 bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err)
 {
-    if (request && wf_sums_has(comm, request))
-        return wf_sums_end(comm, request, err);
-    return !request || comm->vtable->sum_end(comm, request, err);
+    if (!request)
+        return true;
+    wf_watch_begin(comm->watch, "a sum over ranks");
+    const bool ok = wf_sums_has(comm, request) ? wf_sums_end(comm, request, err)
+                                               : comm->vtable->sum_end(comm, request, err);
+    wf_watch_end(comm->watch);
+    return ok;
 }
 
 bool wf_comm_broadcast(struct wf_comm *comm, int root, void *data, size_t bytes, struct wf_err *err)
 {
     WF_BUG_ON(root < 0 || root >= comm->size, "root %d of %d", root, comm->size);
-    return comm->vtable->broadcast(comm, root, data, bytes, err);
+    wf_watch_begin(comm->watch, "a broadcast");
+    const bool ok = comm->vtable->broadcast(comm, root, data, bytes, err);
+    wf_watch_end(comm->watch);
+    return ok;
 }
 
 static bool sum_now(struct wf_comm *comm, int32_t *data, size_t count, struct wf_err *err)
@@ -178,9 +191,10 @@ bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err)
         wf_comm_blame(comm->size > 1 ? first : WF_NOBODY, &verdict);
     }
     told = told && wf_comm_broadcast(comm, first, &verdict, sizeof verdict, &lost);
-    if (err && told)
+    if (err && told) {
         *err = verdict;
-    else if (err && (ok || err->code == WF_OK))
+        err->is_shared = comm->size == comm->world_size;
+    } else if (err && (ok || err->code == WF_OK))
         *err = lost;
     return false;
 }
@@ -192,6 +206,8 @@ bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub, struc
     if (!comm->vtable->split(comm, colour, sub, err))
         return false;
     (*sub)->world_rank = comm->world_rank;
+    (*sub)->world_size = comm->world_size;
+    (*sub)->watch = comm->watch;
     (*sub)->place = comm->place;
     if (!comm->sums || wf_sums_attach(*sub, &comm->sums->options, comm->sums->flight, err))
         return true;

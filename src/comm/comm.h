@@ -85,7 +85,8 @@ int wf_comm_nodes(const struct wf_comm *comm);
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
 /* Collective. True only when every rank is well; otherwise every rank gets the message of the lowest
- * failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this rank's own failure when `ok` is false. */
+ * failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this rank's own failure when
+ * `ok` is false. An error that all ranks of the world have agreed on is marked so (wf_err.is_shared). */
 [[nodiscard]] bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err);
 
 /* Collective over `comm`: ranks with equal colour (>= 0) form a new comm, ordered by their rank. The new
@@ -155,10 +156,11 @@ struct wf_place {
 struct wf_comm {
     const struct wf_comm_vtable *vtable;
     int rank, size;
-    int world_rank;
+    int world_rank, world_size;
     struct wf_place place;
-    bool leaves_memory;   /* buffers in flight may be written after free() */
-    struct wf_sums *sums; /* NULL: the vtable's only */
+    bool leaves_memory;     /* buffers in flight may be written after free() */
+    struct wf_sums *sums;   /* NULL: the vtable's only */
+    struct wf_watch *watch; /* told of what this rank waits for; or NULL */
 };
 
 #endif

@@ -251,6 +251,8 @@ static struct link_comm *link_new(struct wf_comm *under, struct wire *wire)
                                 .rank = under->rank,
                                 .size = under->size,
                                 .world_rank = under->world_rank,
+                                .world_size = under->world_size,
+                                .watch = under->watch,
                                 .place = under->place,
                                 .leaves_memory = under->leaves_memory };
     c->under = under;

@@ -293,6 +293,7 @@ static int find_place(struct wf_comm *base)
     MPI_Comm here = MPI_COMM_NULL;
     struct wf_place *const place = &base->place;
     base->world_rank = place->node = base->rank;
+    base->world_size = base->size;
     int code =
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &here);
     if (code == MPI_SUCCESS)

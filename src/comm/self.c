@@ -21,6 +21,7 @@ struct wf_comm *wf_comm_self(void)
     struct wf_threads_world *world = wf_threads_world_new(1);
     struct wf_threads_comm *comm = wf_threads_comm_new(world->everyone, 0);
     comm->base.vtable = &self_vtable;
+    comm->base.world_size = 0; /* what is agreed on here nobody else knows */
     comm->owns_world = true;
     return &comm->base;
 }

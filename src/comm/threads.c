@@ -231,6 +231,7 @@ struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int 
                                    .rank = rank,
                                    .size = group->size,
                                    .world_rank = comm->me->rank,
+                                   .world_size = group->world->size,
                                    .place = { 0, comm->me->rank, group->world->size } };
     comm->cast = take_zeroed((size_t)group->size, sizeof *comm->cast);
     return comm;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/watch.h"
 #include "exec/wire.h"
 
 struct wf_run {
@@ -470,8 +471,23 @@ static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
     return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which], err);
 }
 
+/* For a watchdog: what the end of this step waits for. */
+static void tell_watch(const struct wf_run *run, const struct wf_step *step)
+{
+    const struct wf_program *const program = run->plan->scheme->program;
+    const struct wf_exchange *const x =
+        step->kind == WF_STEP_FETCH_END ? &run->plan->exchanges[step->which] : NULL;
+    int peer = -1;
+    for (int i = 0; x && peer < 0 && i < x->n_messages; i++)
+        peer = x->messages[i].is_send ? -1 : x->messages[i].peer;
+    wf_watch_at(run->comm->watch, (int64_t)run->step,
+                step->item >= 0 ? program->items[step->item].node->name : NULL, peer);
+}
+
 static bool communicate(struct wf_run *run, const struct wf_step *step, struct wf_err *err)
 {
+    if (run->comm->watch)
+        tell_watch(run, step);
     const bool begins = step->kind == WF_STEP_FETCH_BEGIN || step->kind == WF_STEP_SUM_BEGIN;
     run->in_flight += begins ? 1 : -1;
     if (step->kind == WF_STEP_FETCH_BEGIN)

@@ -95,14 +95,14 @@ for i in range(3):
         file.write(b"\0\0\xc0\x7f")
 PYTHON
 at=$SECONDS
-launched 1 4 "${train[@]}" train.epochs=2 --resume auto
+launched 1 4 "${train[@]}" train.epochs=2 --resume auto --changed-data
 says "rank 3: " "NaN at plane 0, row 61, column 61" "give such pixels a number"
 soon "$at"
 
 # a file that one rank cannot read to its end
 truncate -s -2000 set/images/0.npy
 at=$SECONDS
-launched 1 4 "${train[@]}" train.epochs=2 --resume auto
+launched 1 4 "${train[@]}" train.epochs=2 --resume auto --changed-data
 says "set/images/0.npy" "copy it again"
 soon "$at"
 
