@@ -100,8 +100,7 @@ static bool find_device(struct predict *p, struct wf_err *err)
 static bool find_ranks(struct predict *p, struct wf_err *err)
 {
     const struct wf_options *const o = p->cli->options;
-    const int64_t ranks = wf_options_int(o, "run.ranks"),
-                  threads = wf_options_int(o, "run.threads");
+    const int64_t ranks = wf_options_int(o, "run.ranks");
     p->ranks = p->cli->world ? wf_comm_size(p->cli->world) : ranks ? (int)ranks : 1;
     if (p->cli->world && ranks && ranks != p->ranks)
         return wf_err_set(err, WF_ERR_USAGE,
@@ -111,8 +110,7 @@ static bool find_ranks(struct predict *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "predict cuts the image into windows by itself: use --ranks in place of "
                           "--mesh");
-    const int share = wf_job_cores() / p->ranks;
-    p->threads = threads ? (int)threads : share > 1 ? share : 1;
+    p->threads = wf_job_threads(o, p->ranks);
     return true;
 }
 

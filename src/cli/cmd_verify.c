@@ -98,7 +98,7 @@ bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge, struct w
 /* The others wait, so the whole step may have their cores. */
 static int whole_threads(const struct wf_job *job)
 {
-    return wf_options_is_set(job->cli->options, "run.threads") ? job->threads : wf_job_cores();
+    return wf_job_threads(job->cli->options, 1);
 }
 
 bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_nudge bits,

@@ -20,12 +20,25 @@
 #include "ops/op.h"
 #include "train/reduction.h"
 
+enum { MOST_THREADS = 4096 };
+
 int wf_job_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return CPU_COUNT(&set);
     return 1;
+}
+
+int wf_job_threads(const struct wf_options *o, int ranks)
+{
+    if (wf_options_int(o, "run.threads") > 0)
+        return (int)wf_options_int(o, "run.threads");
+    const char *const given = getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested teams */
+    const long threads = given ? strtol(given, NULL, 10) : 0;
+    if (threads > 0 && threads <= MOST_THREADS)
+        return (int)threads;
+    return (int)wf_max(wf_job_cores() / ranks, 1);
 }
 
 /* --- size and network --- */

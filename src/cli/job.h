@@ -152,5 +152,7 @@ struct wf_mesh wf_job_step_mesh(const struct wf_job *job);
 
 /* Cores that this process may use. */
 int wf_job_cores(void);
+/* OpenMP threads of each of so many ranks on this machine: run.threads, OMP_NUM_THREADS, or cores / ranks. */
+int wf_job_threads(const struct wf_options *o, int ranks);
 
 #endif

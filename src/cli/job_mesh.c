@@ -62,9 +62,7 @@ static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
 
 static void find_threads(struct wf_job *job)
 {
-    const int64_t threads = wf_options_int(job->cli->options, "run.threads");
-    const int share = wf_job_cores() / ranks_here(job);
-    job->threads = threads ? (int)threads : share > 1 ? share : 1;
+    job->threads = wf_job_threads(job->cli->options, ranks_here(job));
 }
 
 /* What a mesh for this job is chosen by. */

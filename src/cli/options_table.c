@@ -512,7 +512,7 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_INT,
       .min = 1,
       .max = 4096,
-      .unset = "cores / ranks" },
+      .unset = "OMP_NUM_THREADS, or cores / ranks" },
 
     { .key = "run.deterministic",
       .help =

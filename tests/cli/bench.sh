@@ -11,6 +11,10 @@ expect 0 bench "${args[@]}" --steps 2 --warmup 0 --mesh data=2,space=2 --json
 json 'j["ranks"] == 4 and j["planned_bytes"] == j["peak_bytes"] and j["comm_ms"] > 0'
 expect 0 bench "${args[@]}" --steps 1 --warmup 0
 prints "Mpx/s" "planned"
+OMP_NUM_THREADS=3 expect 0 bench "${args[@]}" --steps 1 --warmup 0 --json
+json 'j["threads"] == 3'
+OMP_NUM_THREADS=3 expect 0 bench "${args[@]}" --threads 2 --steps 1 --warmup 0 --json
+json 'j["threads"] == 2'
 refused 2 bench "${args[@]}" --steps 0 -- "--steps"
 refused 2 bench "${args[@]}" --steps 1.5 -- "--steps"
 

@@ -1,9 +1,6 @@
 # Under a launcher: its ranks, one voice.
 . "$SOURCE_DIR/tests/cli/common.bash"
-if [ -z "${MPIRUN:-}" ]; then
-    echo "no mpirun here: nothing to test"
-    exit 0
-fi
+[ -n "${MPIRUN:-}" ] || skip "no mpirun here: nothing to test"
 read -r -a launcher <<<"$MPIRUN"
 
 launched() { # launched STATUS RANKS ARGUMENTS...

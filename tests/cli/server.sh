@@ -32,7 +32,7 @@ refused 3 train "${args[@]}" --ranks 3 --mesh data=3 train.sync=server --out no 
 refused 2 train "${args[@]}" --mesh data=4 train.sync=async --out no -- "multiple of 4"
 refused 2 train "${args[@]}" --mesh data=2 train.sync=async train.reduction=rank_mean --out no -- "rank_mean"
 
-[ -n "${MPIRUN:-}" ] || exit 0
+[ -n "${MPIRUN:-}" ] || skip "no mpirun here: its part was not tested"
 read -r -a launcher <<<"$MPIRUN"
 "${launcher[@]}" -n 4 "$wf" train "${args[@]}" --mesh data=3 train.sync=server train.optimizer=adam \
     train.clip=0.5 --out mpi >out 2>err || fail "server under mpirun"
