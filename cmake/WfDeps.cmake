@@ -69,6 +69,7 @@ wf_image_pkg(PNG libpng libpng-dev PNG)
 wf_image_pkg(JPEG libjpeg libjpeg62-turbo-dev JPEG)
 wf_image_pkg(TIFF "libtiff-4 >= 4.5" libtiff-dev TIFF)
 wf_image_pkg(ZLIB zlib zlib1g-dev "packed NIfTI and HDF5")
+wf_image_pkg(EXPAT expat libexpat1-dev "OME-TIFF stack")
 
 # --- oneDNN ---------------------------------------------------------------------------
 set(WF_HAVE_DNNL OFF)

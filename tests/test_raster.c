@@ -34,6 +34,10 @@ static bool can_read(const char *name)
     if (strstr(name, "tiff_"))
         return false;
 #endif
+#ifndef WF_HAVE_EXPAT
+    if (strstr(name, "tiff_ome"))
+        return false;
+#endif
 #ifndef WF_HAVE_ZLIB
     if (strstr(name, ".gz") || strstr(name, "h5_chunks") || strstr(name, "h5_v110") ||
         strstr(name, "h5_latest"))

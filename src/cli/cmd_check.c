@@ -160,7 +160,7 @@ static void add_format(struct facts *f, const char *name, bool there, const char
 
 static void add_formats(struct facts *f)
 {
-    bool png = false, jpeg = false, tiff = false, zlib = false;
+    bool png = false, jpeg = false, tiff = false, zlib = false, expat = false;
 #ifdef WF_HAVE_PNG
     png = true;
 #endif
@@ -173,10 +173,14 @@ static void add_formats(struct facts *f)
 #ifdef WF_HAVE_ZLIB
     zlib = true;
 #endif
+#ifdef WF_HAVE_EXPAT
+    expat = true;
+#endif
     add_format(f, "PNG", png, "libpng-dev");
     add_format(f, "JPEG", jpeg, "libjpeg62-turbo-dev");
     add_format(f, "TIFF", tiff, "libtiff-dev");
     add_format(f, ".nii.gz, packed HDF5", zlib, "zlib1g-dev");
+    add_format(f, "OME-TIFF stacks", expat, "libexpat1-dev");
     add(f, "images", ".nii, .npy, plain HDF5", true, "");
 }
 

@@ -103,9 +103,7 @@ int wf_image_channels(const struct wf_raster_info *info)
 {
     if (info->colors > 0)
         return 3;
-    /* PNG names its channels: the second and the fourth are alpha. Elsewhere they may be anything. */
-    const bool alpha = strcmp(info->format, "PNG") == 0 && info->channels % 2 == 0;
-    return info->channels - alpha;
+    return info->channels - info->alpha;
 }
 
 static void note_alpha(struct wf_dataset *ds, const struct wf_raster_info *info, bool *noted)

@@ -94,6 +94,40 @@ static bool check_info(struct wf_raster *r, struct wf_err *err)
     return true;
 }
 
+/* How a stored picture is turned to be seen: first H and W change places, then the stored axes are
+ * counted from their ends. */
+struct turn {
+    bool swap, flip_h, flip_w;
+};
+
+static struct turn turn_of(const struct wf_raster *r)
+{
+    static const struct turn turns[9] = {
+        [2] = { .flip_w = true },
+        [3] = { .flip_h = true, .flip_w = true },
+        [4] = { .flip_h = true },
+        [5] = { .swap = true },
+        [6] = { .swap = true, .flip_h = true },
+        [7] = { .swap = true, .flip_h = true, .flip_w = true },
+        [8] = { .swap = true, .flip_w = true },
+    };
+    return turns[r->orientation];
+}
+
+static void show_turned(struct wf_raster *r)
+{
+    r->shown = r->info;
+    if (!turn_of(r).swap)
+        return;
+    r->shown.height = r->info.width;
+    r->shown.width = r->info.height;
+    r->shown.tile.at[WF_H] = r->info.tile.at[WF_W];
+    r->shown.tile.at[WF_W] = r->info.tile.at[WF_H];
+    const double x = r->place.x;
+    r->place.x = r->place.y;
+    r->place.y = x;
+}
+
 /* r->file is open. Closes everything on failure. */
 static struct wf_raster *open_known(struct wf_raster *r, struct wf_err *err)
 {
@@ -113,8 +147,10 @@ static struct wf_raster *open_known(struct wf_raster *r, struct wf_err *err)
         ok = wf_raster_refuse(r, err,
                               "a %s file has no '%s' inside: leave out what follows the colon",
                               r->format->name, r->part);
-    if (ok && r->format->open(r, err) && check_info(r, err))
+    if (ok && r->format->open(r, err) && check_info(r, err)) {
+        show_turned(r);
         return r;
+    }
     wf_raster_close(r);
     return NULL;
 }
@@ -185,7 +221,7 @@ void wf_raster_close(struct wf_raster *r)
 
 const struct wf_raster_info *wf_raster_info(const struct wf_raster *r)
 {
-    return &r->info;
+    return &r->shown;
 }
 
 int64_t wf_raster_tiles_read(const struct wf_raster *r)
@@ -198,13 +234,63 @@ uint64_t wf_raster_bytes_read(const struct wf_raster *r)
     return wf_infile_moved(&r->file) + (r->format->moved ? r->format->moved(r) : 0);
 }
 
+/* --- reading --- */
+
+/* Turns what was read of the stored window (dense, four bytes a sample) into the window that was asked
+ * for. */
+static void put_turned(const struct wf_raster_job *stored, const struct turn *t, const void *from,
+                       void *dst)
+{
+    int64_t extent[WF_RASTER_AXES];
+    for (int i = 0; i < WF_RASTER_AXES; i++)
+        extent[i] = stored->hi[i] - stored->lo[i];
+    const int64_t height = extent[t->swap ? WF_RASTER_W : WF_RASTER_H];
+    const int64_t width = extent[t->swap ? WF_RASTER_H : WF_RASTER_W];
+    const size_t pixel = (size_t)extent[WF_RASTER_C] * 4;
+    char *to = dst;
+    for (int64_t d = 0; d < extent[WF_RASTER_D]; d++)
+        for (int64_t y = 0; y < height; y++)
+            for (int64_t x = 0; x < width; x++, to += pixel) {
+                int64_t h = t->swap ? x : y, w = t->swap ? y : x;
+                h = t->flip_h ? extent[WF_RASTER_H] - 1 - h : h;
+                w = t->flip_w ? extent[WF_RASTER_W] - 1 - w : w;
+                const int64_t at = (d * extent[WF_RASTER_H] + h) * extent[WF_RASTER_W] + w;
+                memcpy(to, (const char *)from + (size_t)at * pixel, pixel);
+            }
+}
+
+static bool read_turned(const struct wf_raster_job *job, struct wf_err *err)
+{
+    struct wf_raster *const r = job->raster;
+    const struct turn t = turn_of(r);
+    const int64_t extent[] = { 0, r->info.height, r->info.width };
+    struct wf_raster_job stored = *job;
+    size_t bytes = 4;
+    for (int i = WF_RASTER_H; i <= WF_RASTER_W; i++) {
+        const int from = t.swap ? WF_RASTER_H + WF_RASTER_W - i : i;
+        const bool flip = i == WF_RASTER_H ? t.flip_h : t.flip_w;
+        stored.lo[i] = flip ? extent[i] - job->hi[from] : job->lo[from];
+        stored.hi[i] = flip ? extent[i] - job->lo[from] : job->hi[from];
+    }
+    for (int i = 0; i < WF_RASTER_AXES; i++)
+        bytes *= (size_t)(job->hi[i] - job->lo[i]);
+    stored.dst = malloc(bytes);
+    if (!stored.dst)
+        return wf_raster_no_memory(r, err);
+    const bool ok = r->format->read(&stored, err);
+    if (ok)
+        put_turned(&stored, &t, stored.dst, job->dst);
+    free(stored.dst);
+    return ok;
+}
+
 bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window, int first_channel,
                            int channels, enum wf_dtype as, void *dst, struct wf_err *err)
 {
     WF_BUG_ON(as != WF_F32 && as != WF_I32, "as %s", wf_dtype_name(as));
     struct wf_raster_job job = { .raster = r, .as = as, .dst = dst };
     static const enum wf_axis axes[] = { WF_D, WF_H, WF_W };
-    const int64_t extent[] = { r->info.depth, r->info.height, r->info.width };
+    const int64_t extent[] = { r->shown.depth, r->shown.height, r->shown.width };
     for (int i = 0; i < WF_RASTER_C; i++) {
         job.lo[i] = window->lo[axes[i]];
         job.hi[i] = window->hi[axes[i]];
@@ -216,8 +302,29 @@ bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window, 
     }
     job.lo[WF_RASTER_C] = first_channel;
     job.hi[WF_RASTER_C] = (int64_t)first_channel + channels;
-    WF_BUG_ON(first_channel < 0 || channels < 0 || job.hi[WF_RASTER_C] > r->info.channels,
+    WF_BUG_ON(first_channel < 0 || channels < 0 || job.hi[WF_RASTER_C] > r->shown.channels,
               "'%s': %d channels from %d of %d", r->file.name, channels, first_channel,
-              r->info.channels);
-    return channels == 0 || r->format->read(&job, err);
+              r->shown.channels);
+    if (channels == 0)
+        return true;
+    return r->orientation > 1 ? read_turned(&job, err) : r->format->read(&job, err);
+}
+
+bool wf_raster_read_last(struct wf_raster *r, struct wf_err *err)
+{
+    const struct wf_raster_info *const info = &r->info;
+    float sample;
+    const struct wf_raster_job job = {
+        .raster = r,
+        .lo = { info->depth - 1, info->height - 1, info->width - 1, info->channels - 1 },
+        .hi = { info->depth, info->height, info->width, info->channels },
+        .as = WF_F32,
+        .dst = &sample,
+    };
+    return r->format->read(&job, err);
+}
+
+bool wf_raster_check(struct wf_raster *r, struct wf_err *err)
+{
+    return !r->format->check || r->format->check(r, err);
 }

@@ -3,7 +3,9 @@
  *
  * A raster is (depth, height, width, channels), whatever the file calls them: a photograph has depth
  * 1, the pages of a TIFF stack and the slices of a NIfTI volume are depth, time points and vector
- * components of NIfTI are channels. The format is known by the file's first bytes, not by its name.
+ * components of NIfTI are channels. Where a TIFF names its axes (OME-XML, ImageJ, tifffile) its pages are
+ * depth and channels as it says; several time points are refused. The format is known by the file's
+ * first bytes, not by its name.
  *
  *     struct wf_raster *r = wf_raster_open("slide.tif", err);
  *     if (!r)
@@ -16,8 +18,10 @@
  * Values come as they stand in the file: 255 is 255, a palette's index is the index. Only NIfTI's own
  * scale and offset are applied, because without them the numbers mean nothing. f32 takes every value
  * it can hold (f64 is rounded, NaN and infinity pass); i32 takes whole numbers, also where the file
- * stores them as floats. A value that does not fit is refused, never bent. TIFF's white-is-zero and
- * EXIF's orientation change nothing: pixels come in the file's order.
+ * stores them as floats. A value that does not fit is refused, never bent. Samples of a TIFF whose zero
+ * is white are turned round, so that more is brighter; ink (CMYK in JPEG) becomes RGB. Pixels come as
+ * they are to be seen: the orientation of EXIF and of TIFF is applied. Where a file says which value
+ * means "no data" (GDAL's tag), f32 has NaN in its place; i32 has the value.
  *
  * Formats: PNG, JPEG, TIFF and BigTIFF, NIfTI-1 and -2 (.nii, .nii.gz), HDF5 ("file.h5:/path/to/data"),
  * .npy. An array of .npy or HDF5 with rank 2 is (H, W); rank 3 is (H, W, C) where the last extent is
@@ -76,6 +80,9 @@ struct wf_raster_info {
     uint8_t palette[WF_RASTER_COLORS][3];
     const struct wf_raster_place *place; /* NULL: nothing known */
     bool gzipped; /* the whole file, as .nii.gz is; the name says it in writing */
+    bool alpha;   /* the last channel is opacity */
+    bool has_nodata;
+    double nodata; /* the value that says that nothing was measured; may be NaN */
 };
 
 /* NULL on failure. "file.h5:/a/b" names a dataset in an HDF5 file. */
@@ -94,6 +101,10 @@ const struct wf_raster_info *wf_raster_info(const struct wf_raster *r);
 [[nodiscard]] bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window,
                                          int first_channel, int channels, enum wf_dtype as,
                                          void *dst, struct wf_err *err);
+
+/* Is all of the file there? Looks at the places and sizes of what is in it, not at pixels; only where that
+ * tells nothing (JPEG and gzip with more behind the end) it is decoded. */
+[[nodiscard]] bool wf_raster_check(struct wf_raster *r, struct wf_err *err);
 
 /* TIFF tiles, or strips that a read began to decode, since the raster was opened. */
 int64_t wf_raster_tiles_read(const struct wf_raster *r);

@@ -52,6 +52,8 @@ struct wf_raster_format {
     bool (*open)(struct wf_raster *r, struct wf_err *err);
     bool (*read)(const struct wf_raster_job *job, struct wf_err *err);
     void (*close)(struct wf_raster *r); /* may find r->state NULL */
+    /* Optional: wf_raster_check(). */
+    bool (*check)(struct wf_raster *r, struct wf_err *err);
     /* Optional: bytes that were read past r->file. */
     uint64_t (*moved)(const struct wf_raster *r);
 };
@@ -88,10 +90,12 @@ struct wf_raster_place {
 struct wf_raster {
     const struct wf_raster_format *format;
     struct wf_infile file;
-    char *part; /* what follows the colon of "file.h5:/part"; NULL: nothing */
-    struct wf_raster_info info;
+    char *part;                  /* what follows the colon of "file.h5:/part"; NULL: nothing */
+    struct wf_raster_info info;  /* as it is stored */
+    struct wf_raster_info shown; /* as callers see it: turned */
+    int orientation;             /* EXIF's 1 to 8; 0 is 1 */
     struct wf_raster_place place;
-    bool scaled; /* NIfTI: value = slope * sample + inter */
+    bool scaled; /* NIfTI, and TIFF whose zero is white: value = slope * sample + inter */
     double slope, inter;
     enum wf_sample stored; /* type of the blocks' samples; info.sample but for `scaled` */
     int64_t tiles_read;
@@ -104,6 +108,8 @@ extern const struct wf_raster_format wf_raster_png, wf_raster_jpeg, wf_raster_ti
 /* "'file': <text>" as an input error; false. */
 bool wf_raster_refuse(const struct wf_raster *r, struct wf_err *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Reads the last pixel: what lies before it is there. */
+bool wf_raster_read_last(struct wf_raster *r, struct wf_err *err);
 /* This build lacks the library of the format. */
 bool wf_raster_lacks(const struct wf_raster *r, const char *package, struct wf_err *err);
 bool wf_raster_no_memory(const struct wf_raster *r, struct wf_err *err);

@@ -237,5 +237,10 @@ static void close_hdf5(struct wf_raster *r)
 }
 
 const struct wf_raster_format wf_raster_hdf5 = {
-    .name = "HDF5", .probe = probe, .open = open_hdf5, .read = read_hdf5, .close = close_hdf5
+    .name = "HDF5",
+    .probe = probe,
+    .open = open_hdf5,
+    .read = read_hdf5,
+    .close = close_hdf5,
+    .check = wf_raster_read_last,
 };

@@ -3,12 +3,16 @@
  * whole images, and windows must not need one.
  *
  * libjpeg goes on after damage with a warning and grey pixels; here such a warning is the end.
+ *
+ * Ink (CMYK, YCCK) becomes RGB without regard to colour profiles, in the arithmetic of Pillow. Adobe's
+ * programs store ink the other way round, and say that they made the file.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/raster_exif.h"
 #include "image/raster_format.h"
 
 static bool probe(const unsigned char *head, size_t bytes)
@@ -32,6 +36,8 @@ struct jpeg {
     uint64_t at; /* in the file */
     int64_t row; /* that libjpeg gives next; -1: it has to start again */
     void *dst;
+    bool is_ink;
+    unsigned char *ink; /* a row of CMYK */
     struct wf_rows rows;
     unsigned char input[INPUT];
 };
@@ -110,6 +116,7 @@ static void start(void *arg)
     j->lib.client_data = j;
     j->lib.src = &j->source;
     j->lib.progress = &j->progress;
+    jpeg_save_markers(&j->lib, JPEG_APP0 + 1, 0xffff); /* EXIF */
     (void)jpeg_read_header(&j->lib, TRUE);
     if (j->lib.jpeg_color_space == JCS_YCCK)
         j->lib.out_color_space = JCS_CMYK;
@@ -139,16 +146,37 @@ static bool restart(struct jpeg *j, struct wf_err *err)
     return true;
 }
 
+/* a * b / 255, rounded. */
+static int part_of(int a, int b)
+{
+    const int product = a * b + 128;
+    return ((product >> 8) + product) >> 8;
+}
+
+static void to_rgb(const unsigned char *ink, size_t pixels, bool turned, unsigned char *rgb)
+{
+    for (size_t i = 0; i < pixels; i++) {
+        const int light = turned ? ink[4 * i + 3] : 255 - ink[4 * i + 3];
+        for (size_t c = 0; c < 3; c++) {
+            const int color = turned ? 255 - ink[4 * i + c] : ink[4 * i + c];
+            rgb[3 * i + c] = (unsigned char)(light - part_of(color, light));
+        }
+    }
+}
+
 static void read_row(void *arg)
 {
     struct jpeg *j = arg;
     if (j->row == 0)
         (void)jpeg_start_decompress(&j->lib);
-    if ((size_t)j->lib.output_width * (size_t)j->lib.output_components != j->rows.bytes)
+    const size_t width = j->lib.output_width, each = (size_t)j->lib.output_components;
+    if (width * (j->is_ink ? each - 1 : each) != j->rows.bytes)
         wf_guard_leave(&j->guard, "its rows changed their size");
-    JSAMPROW row = j->dst;
+    JSAMPROW row = j->is_ink ? j->ink : j->dst;
     if (jpeg_read_scanlines(&j->lib, &row, 1) != 1)
         wf_guard_leave(&j->guard, "it ends too early");
+    if (j->is_ink)
+        to_rgb(j->ink, width, j->lib.saw_Adobe_marker, j->dst);
 }
 
 static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
@@ -198,6 +226,33 @@ static void read_density(struct jpeg *j)
         };
 }
 
+static void read_orientation(struct jpeg *j)
+{
+    enum { NAME = 6 };
+    for (jpeg_saved_marker_ptr m = j->lib.marker_list; m; m = m->next)
+        if (m->marker == JPEG_APP0 + 1 && m->data_length > NAME &&
+            memcmp(m->data, "Exif\0", NAME) == 0) {
+            j->raster->orientation = wf_exif_orientation(m->data + NAME, m->data_length - NAME);
+            return;
+        }
+}
+
+/* The end of the image stands near the end of the file, where there is nothing behind it. */
+static bool check_jpeg(struct wf_raster *r, struct wf_err *err)
+{
+    struct jpeg *const j = r->state;
+    const size_t tail = r->file.size < INPUT ? (size_t)r->file.size : INPUT;
+    unsigned char *const bytes = malloc(tail);
+    if (!bytes)
+        return wf_raster_no_memory(r, err);
+    bool ends = false;
+    const bool ok = wf_infile_read(&r->file, r->file.size - tail, bytes, tail, err);
+    for (size_t i = tail - 1; ok && !ends && i > 0; i--)
+        ends = bytes[i - 1] == 0xff && bytes[i] == 0xd9;
+    free(bytes);
+    return ok && (ends || wf_rows_get(&j->rows, j->rows.count - 1, err));
+}
+
 static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
 {
     struct jpeg *j = calloc(1, sizeof *j);
@@ -213,7 +268,7 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
     r->info.width = j->lib.image_width;
     r->info.channels = space == JCS_GRAYSCALE ? 1
                        : space == JCS_RGB     ? 3
-                       : space == JCS_CMYK    ? 4
+                       : space == JCS_CMYK    ? 3
                                               : j->lib.num_components;
     r->stored = r->info.sample = WF_SAMPLE_U8;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
@@ -222,6 +277,12 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
                                 .next = next_row,
                                 .source = j };
     read_density(j);
+    read_orientation(j);
+    j->is_ink = space == JCS_CMYK;
+    if (j->is_ink)
+        j->ink = malloc((size_t)r->info.width * 4);
+    if (j->is_ink && !j->ink)
+        return wf_raster_no_memory(r, err);
     return check_scans(j, err);
 }
 
@@ -250,6 +311,7 @@ static void close_jpeg(struct wf_raster *r)
     if (j->lib.mem)
         jpeg_destroy_decompress(&j->lib);
     wf_rows_release(&j->rows);
+    free(j->ink);
     free(j);
 }
 
@@ -266,8 +328,17 @@ static void close_jpeg(struct wf_raster *r)
 {
     (void)r;
 }
+static bool check_jpeg(struct wf_raster *r, struct wf_err *err)
+{
+    return wf_raster_lacks(r, "libjpeg62-turbo-dev", err);
+}
 #endif
 
 const struct wf_raster_format wf_raster_jpeg = {
-    .name = "JPEG", .probe = probe, .open = open_jpeg, .read = read_jpeg, .close = close_jpeg
+    .name = "JPEG",
+    .probe = probe,
+    .open = open_jpeg,
+    .read = read_jpeg,
+    .close = close_jpeg,
+    .check = check_jpeg,
 };

@@ -341,6 +341,25 @@ static bool read_nifti(const struct wf_raster_job *job, struct wf_err *err)
     return true;
 }
 
+/* A packed file ends with the number of bytes that were packed, if it is a single one and whole. What
+ * does not, is unpacked. */
+static bool check_nifti(struct wf_raster *r, struct wf_err *err)
+{
+    const struct nifti *n = r->state;
+    if (!n->packed)
+        return true; /* its size was held against the header */
+    const struct wf_raster_info *info = &r->info;
+    const uint64_t bytes = n->data + (uint64_t)(info->width * info->height * info->depth) *
+                                         (uint64_t)info->channels * wf_sample_size(r->stored);
+    unsigned char last[4];
+    if (r->file.size < sizeof last ||
+        !wf_infile_read(&r->file, r->file.size - sizeof last, last, sizeof last, err))
+        return false;
+    uint32_t packed;
+    memcpy(&packed, last, sizeof packed);
+    return packed == (uint32_t)bytes || wf_raster_read_last(r, err);
+}
+
 static void close_nifti(struct wf_raster *r)
 {
     struct nifti *n = r->state;
@@ -354,5 +373,10 @@ static void close_nifti(struct wf_raster *r)
 }
 
 const struct wf_raster_format wf_raster_nifti = {
-    .name = "NIfTI", .probe = probe, .open = open_nifti, .read = read_nifti, .close = close_nifti
+    .name = "NIfTI",
+    .probe = probe,
+    .open = open_nifti,
+    .read = read_nifti,
+    .close = close_nifti,
+    .check = check_nifti,
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/raster_exif.h"
 #include "image/raster_format.h"
 
 static bool probe(const unsigned char *head, size_t bytes)
@@ -47,9 +48,8 @@ static void on_read(png_structp png, png_bytep dst, size_t bytes)
 }
 
 /* Chunks of which nothing is needed here, some of which can be bombs of their own. */
-static const unsigned char unwanted[] =
-    "iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0hIST\0eXIf\0pCAL\0sCAL\0tIME\0"
-    "tRNS\0bKGD\0cHRM\0gAMA\0sRGB\0sBIT\0oFFs";
+static const unsigned char unwanted[] = "iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0hIST\0pCAL\0sCAL\0tIME\0"
+                                        "tRNS\0bKGD\0cHRM\0gAMA\0sRGB\0sBIT\0oFFs";
 
 static void start(void *arg)
 {
@@ -190,6 +190,56 @@ static void read_palette(struct png *p)
         };
 }
 
+static void read_orientation(struct png *p)
+{
+#ifdef PNG_eXIf_SUPPORTED
+    png_uint_32 size = 0;
+    png_bytep block = NULL;
+    if (png_get_eXIf_1(p->png, p->info, &size, &block))
+        p->raster->orientation = wf_exif_orientation(block, size);
+#endif
+}
+
+static uint32_t big_endian(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* EXIF may stand behind the pixels, where it is not looked for when the file is opened. */
+static bool check_late_exif(struct wf_raster *r, uint64_t at, uint32_t size, struct wf_err *err)
+{
+    enum { MOST = 1 << 16 };
+    unsigned char *const block = malloc(MOST);
+    if (!block)
+        return wf_raster_no_memory(r, err);
+    const size_t bytes = size < MOST ? size : MOST;
+    bool ok = wf_infile_read(&r->file, at, block, bytes, err);
+    if (ok && wf_exif_orientation(block, bytes) != (r->orientation ? r->orientation : 1))
+        ok = wf_raster_refuse(r, err,
+                              "its orientation stands behind its pixels: write it again, for "
+                              "instance 'mogrify -auto-orient'");
+    free(block);
+    return ok;
+}
+
+/* From chunk to chunk up to the last, without looking into them. */
+static bool check_png(struct wf_raster *r, struct wf_err *err)
+{
+    for (uint64_t at = 8;;) {
+        unsigned char head[8];
+        if (!wf_infile_read(&r->file, at, head, sizeof head, err))
+            return false;
+        const uint32_t size = big_endian(head);
+        if (memcmp(head + 4, "IEND", 4) == 0)
+            return true;
+        if (size > r->file.size || at + 12 + size > r->file.size)
+            return wf_raster_refuse(r, err, "its pixels are cut short: copy the file again");
+        if (memcmp(head + 4, "eXIf", 4) == 0 && !check_late_exif(r, at + 8, size, err))
+            return false;
+        at += 12 + (uint64_t)size;
+    }
+}
+
 static bool open_png(struct wf_raster *r, struct wf_err *err)
 {
     struct png *p = calloc(1, sizeof *p);
@@ -208,9 +258,11 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
     p->rows = (struct wf_rows){ .count = r->info.height, .next = next_row, .source = p };
     p->rows.bytes = (size_t)r->info.width * (size_t)r->info.channels * wf_sample_size(r->stored);
+    r->info.alpha = png_get_color_type(p->png, p->info) & PNG_COLOR_MASK_ALPHA;
     if (!check_size(p, err))
         return false;
     read_palette(p);
+    read_orientation(p);
     return true;
 }
 
@@ -258,8 +310,17 @@ static void close_png(struct wf_raster *r)
 {
     (void)r;
 }
+static bool check_png(struct wf_raster *r, struct wf_err *err)
+{
+    return wf_raster_lacks(r, "libpng-dev", err);
+}
 #endif
 
 const struct wf_raster_format wf_raster_png = {
-    .name = "PNG", .probe = probe, .open = open_png, .read = read_png, .close = close_png
+    .name = "PNG",
+    .probe = probe,
+    .open = open_png,
+    .read = read_png,
+    .close = close_png,
+    .check = check_png,
 };

@@ -147,13 +147,29 @@ static bool convert_common(const struct wf_raster *r, const struct run *run, enu
     return true;
 }
 
+/* Values that mean that nothing was measured become NaN. */
+static void hide_nodata(const struct wf_raster *r, const struct run *run)
+{
+    const float nodata = (float)r->info.nodata;
+    float *const f = run->dst;
+    for (int64_t i = 0; i < run->count; i++)
+        if (f[i * run->to] == nodata)
+            f[i * run->to] = NAN;
+}
+
 static int64_t convert(const struct wf_raster *r, const struct run *run, enum wf_dtype as)
 {
-    if (convert_common(r, run, as))
+    const bool hides = as == WF_F32 && r->info.has_nodata;
+    if (convert_common(r, run, as)) {
+        if (hides)
+            hide_nodata(r, run);
         return run->count;
+    }
     for (int64_t i = 0; i < run->count; i++) {
         struct number n = number_at(r->stored, run->src, i * run->from);
-        if (r->scaled)
+        if (hides && n.real == r->info.nodata)
+            n = (struct number){ .real = NAN };
+        else if (r->scaled)
             n = (struct number){ .real = r->slope * n.real + r->inter };
         if (!store(n, as, run->dst, i * run->to))
             return i;

@@ -6,7 +6,9 @@
  *   T2  a buffer is as large as libtiff says it fills, and as the layout says;
  *   T3  a tile is decoded only after its bytes were found to lie in the file and its decoded size to
  *       be in proportion to them;
- *   T4  libtiff speaks through the handlers of its handle; the process's own handlers are not touched.
+ *   T4  libtiff speaks through the handlers of its handle; the process's own handlers are not touched;
+ *   T5  a page has a place for each of its tiles. One of offset and length zero was never written: it is
+ *       sparse, as GDAL does it.
  */
 #include "image/raster_tiff.h"
 
@@ -109,27 +111,52 @@ static void want_rgb(const struct wf_tiff *t, const struct wf_tiff_layout *l)
         (void)TIFFSetField(t->tif, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
 }
 
+/* Is the page that libtiff stands on another plane of the stack? A page of the same size that is stored
+ * in another way would be one too, and is refused. */
+static bool continues(const struct wf_tiff *t, int64_t page, bool *does, struct wf_err *err)
+{
+    struct wf_tiff_layout l;
+    struct wf_err ignored = { 0 };
+    const struct wf_tiff_layout *const first = &t->layout;
+    *does = wf_tiff_layout(t, &l, &ignored) && wf_tiff_same_layout(&l, first);
+    if (*does || ignored.code || l.width != first->width || l.height != first->height ||
+        l.samples != first->samples || l.bits != first->bits)
+        return true;
+    return wf_raster_refuse(t->raster, err,
+                            "page %" PRId64 " has the size of the first, but is stored in another "
+                            "way: write all pages alike, for instance 'tiffcp -c zip'",
+                            page);
+}
+
+static bool add_page(struct wf_tiff *t, int64_t number, int64_t *count, struct wf_err *err)
+{
+    if (*count == WF_RASTER_PAGES)
+        return wf_raster_refuse(t->raster, err, "more than %d pages: cut the stack",
+                                WF_RASTER_PAGES);
+    WF_GROW(t->pages, t->room, (size_t)*count);
+    WF_GROW(t->numbers, t->rooms, (size_t)*count);
+    t->numbers[*count] = (uint32_t)number;
+    t->pages[(*count)++] = TIFFCurrentDirOffset(t->tif);
+    return wf_tiff_check_table(t, err);
+}
+
 /* Pages like the first one, up to the first that is not; reduced copies and masks between do not
  * count. A slide's overview pictures so end the stack at one page. */
 static bool count_pages(struct wf_tiff *t, int64_t *count, struct wf_err *err)
 {
-    for (*count = 0;;) {
+    *count = 0;
+    for (int64_t number = 0;; number++) {
         uint32_t kind = 0;
-        struct wf_tiff_layout l;
         (void)TIFFGetField(t->tif, TIFFTAG_SUBFILETYPE, &kind);
-        const bool counts = *count == 0 || !(kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK));
+        bool counts = *count == 0 || !(kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK));
         if (counts && *count) {
-            struct wf_err ignored = { 0 };
-            if (!wf_tiff_layout(t, &l, &ignored) || !wf_tiff_same_layout(&l, &t->layout))
+            if (!continues(t, number, &counts, err))
+                return false;
+            if (!counts)
                 return true;
         }
-        if (counts) {
-            if (*count == WF_RASTER_PAGES)
-                return wf_raster_refuse(t->raster, err, "more than %d pages: cut the stack",
-                                        WF_RASTER_PAGES);
-            WF_GROW(t->pages, t->room, (size_t)*count);
-            t->pages[(*count)++] = TIFFCurrentDirOffset(t->tif);
-        }
+        if (counts && !add_page(t, number, count, err))
+            return false;
         if (TIFFLastDirectory(t->tif))
             return true;
         t->message[0] = '\0';
@@ -236,6 +263,21 @@ static bool enter_row(struct wf_tiff *t, int64_t row, int64_t *strip, bool *spar
     return enter_page(t, page, err) && check_tile(t, (uint32_t)in_page, 0, sparse, err);
 }
 
+/* Rows of planes that lie one after the other behind a single page. */
+static bool next_raw_row(void *source, int64_t row, void *dst, struct wf_err *err)
+{
+    struct wf_tiff *t = source;
+    const uint64_t rows = (uint64_t)t->layout.height * planes(&t->layout);
+    const uint64_t at = t->planes.raw_at + (uint64_t)row / rows * t->planes.raw_bytes +
+                        (uint64_t)row % rows * t->rows.bytes;
+    const size_t size = wf_sample_size(t->raster->stored);
+    if (!wf_infile_read(&t->raster->file, at, dst, t->rows.bytes, err))
+        return false;
+    if (TIFFIsByteSwapped(t->tif))
+        wf_sample_swap(dst, t->rows.bytes / size, size);
+    return true;
+}
+
 static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
 {
     struct wf_tiff *t = source;
@@ -257,8 +299,13 @@ static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
     return true;
 }
 
-/* A sample of any type that is zero: with strides of zero it stands for a sparse tile of any size. */
-static const uint64_t zero = 0;
+/* The page that holds channel `c` of plane `d`. */
+static int64_t page_of(const struct wf_tiff *t, int64_t d, int64_t c)
+{
+    const struct wf_tiff_planes *const p = &t->planes;
+    const int64_t plane = d * p->layers + c / t->layout.samples;
+    return p->pages ? p->pages[plane] : plane;
+}
 
 static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, int64_t c,
                      struct wf_err *err)
@@ -266,13 +313,14 @@ static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, int6
     struct wf_tiff *t = job->raster->state;
     const struct wf_tiff_layout *l = &t->layout;
     const int64_t each = wf_tiff_together(l);
-    const int64_t row = (d * planes(l) + c / each) * l->height + h;
+    const int64_t plane = page_of(t, d, c) * planes(l) + c % l->samples / each;
+    const int64_t row = plane * l->height + h;
     int64_t strip;
-    bool sparse;
-    if (!enter_row(t, row, &strip, &sparse, err))
+    bool sparse = false;
+    if (!t->planes.raw && !enter_row(t, row, &strip, &sparse, err))
         return false;
     const struct wf_raster_block block = {
-        .data = sparse ? &zero : wf_rows_get(&t->rows, row, err),
+        .data = sparse ? t->empty : wf_rows_get(&t->rows, row, err),
         .lo = { d, h, 0, c },
         .hi = { d + 1, h + 1, l->width, c + each },
         .stride = { [WF_RASTER_W] = sparse ? 0 : each, [WF_RASTER_C] = sparse ? 0 : 1 },
@@ -333,9 +381,10 @@ static bool read_tiles(const struct wf_raster_job *job, int64_t d, int64_t c, st
     for (int64_t y = job->lo[WF_RASTER_H] / th * th; y < job->hi[WF_RASTER_H]; y += th)
         for (int64_t x = job->lo[WF_RASTER_W] / tw * tw; x < job->hi[WF_RASTER_W]; x += tw) {
             bool sparse;
-            if (!decode_tile(t, y, x, c / each, &sparse, err))
+            if (!decode_tile(t, y, x, c % l->samples / each, &sparse, err))
                 return false;
-            struct wf_raster_block block = { .data = &zero,
+            /* With strides of zero one sample stands for a sparse tile of any size. */
+            struct wf_raster_block block = { .data = t->empty,
                                              .lo = { d, y, x, c },
                                              .hi = { d + 1, y + th, x + tw, c + each } };
             if (!sparse) {
@@ -356,13 +405,22 @@ static bool read_tiff(const struct wf_raster_job *job, struct wf_err *err)
     if (!t->layout.tiled)
         return read_rows(job, err);
     const int64_t each = wf_tiff_together(&t->layout);
-    for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++) {
-        if (!enter_page(t, d, err))
-            return false;
+    for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++)
         for (int64_t c = job->lo[WF_RASTER_C] / each * each; c < job->hi[WF_RASTER_C]; c += each)
-            if (!read_tiles(job, d, c, err))
+            if (!enter_page(t, page_of(t, d, c), err) || !read_tiles(job, d, c, err))
                 return false;
-    }
+    return true;
+}
+
+static bool check_tiff(struct wf_raster *r, struct wf_err *err)
+{
+    struct wf_tiff *t = r->state;
+    const struct wf_tiff_planes *const p = &t->planes;
+    if (p->raw)
+        return true; /* its size was held against the description */
+    for (int64_t i = 0; i < p->depth * p->layers; i++)
+        if (!enter_page(t, p->pages ? p->pages[i] : i, err) || !wf_tiff_check_places(t, err))
+            return false;
     return true;
 }
 
@@ -386,35 +444,43 @@ static bool start(struct wf_tiff *t, struct wf_err *err)
                             t->message);
 }
 
+static bool fill_rows(struct wf_tiff *t, int64_t pages, struct wf_err *err)
+{
+    const struct wf_raster *r = t->raster;
+    const struct wf_tiff_layout *l = &t->layout;
+    if (l->tiled)
+        return true;
+    const int64_t count = t->planes.raw ? t->planes.depth * t->planes.layers : pages;
+    t->rows = (struct wf_rows){ .count = count * planes(l) * l->height, .seeks = true };
+    t->rows.bytes = (size_t)l->width * (size_t)wf_tiff_together(l) * wf_sample_size(r->stored);
+    t->rows.next = t->planes.raw ? next_raw_row : next_row;
+    t->rows.source = t;
+    if (l->bits < 8)
+        t->bits = malloc(wf_tiff_row_bytes(l));
+    return t->bits || l->bits >= 8 || wf_raster_no_memory(r, err);
+}
+
 static bool fill_info(struct wf_tiff *t, int64_t pages, struct wf_err *err)
 {
     struct wf_raster *r = t->raster;
     const struct wf_tiff_layout *l = &t->layout;
-    r->info.depth = pages;
+    if (!wf_tiff_find_planes(t, pages, err))
+        return false;
+    r->info.depth = t->planes.depth;
     r->info.height = l->height;
     r->info.width = l->width;
-    r->info.channels = l->samples;
+    r->info.channels = (int)t->planes.layers * l->samples;
     r->info.sample = r->stored;
     r->info.tile = WF_SHAPE(1, 1, l->tile_h, l->tile_w, wf_tiff_together(l));
     wf_tiff_palette(t);
-    if (!wf_tiff_place(t, err))
+    if (!wf_tiff_place(t, err) || !wf_tiff_meaning(t, err))
         return false;
     const uint32_t tiles = l->tiled ? TIFFNumberOfTiles(t->tif) : TIFFNumberOfStrips(t->tif);
     bool sparse;
     if (!tiles)
         return wf_raster_refuse(r, err,
                                 "too many tiles: the header is damaged, write the file again");
-    if (!check_tile(t, tiles - 1, 0, &sparse, err))
-        return false;
-    if (l->tiled)
-        return true;
-    t->rows = (struct wf_rows){ .count = pages * planes(l) * l->height, .seeks = true };
-    t->rows.bytes = (size_t)l->width * (size_t)wf_tiff_together(l) * wf_sample_size(r->stored);
-    t->rows.next = next_row;
-    t->rows.source = t;
-    if (l->bits < 8)
-        t->bits = malloc(wf_tiff_row_bytes(l));
-    return t->bits || l->bits >= 8 || wf_raster_no_memory(r, err);
+    return check_tile(t, tiles - 1, 0, &sparse, err) && fill_rows(t, pages, err);
 }
 
 static bool open_tiff(struct wf_raster *r, struct wf_err *err)
@@ -440,6 +506,8 @@ static void close_tiff(struct wf_raster *r)
         TIFFClose(t->tif);
     wf_rows_release(&t->rows);
     free(t->pages);
+    free(t->numbers);
+    free(t->planes.pages);
     free(t->tile);
     free(t->bits);
     free(t);
@@ -458,8 +526,17 @@ static void close_tiff(struct wf_raster *r)
 {
     (void)r;
 }
+static bool check_tiff(struct wf_raster *r, struct wf_err *err)
+{
+    return wf_raster_lacks(r, "libtiff-dev", err);
+}
 #endif
 
 const struct wf_raster_format wf_raster_tiff = {
-    .name = "TIFF", .probe = probe, .open = open_tiff, .read = read_tiff, .close = close_tiff
+    .name = "TIFF",
+    .probe = probe,
+    .open = open_tiff,
+    .read = read_tiff,
+    .close = close_tiff,
+    .check = check_tiff,
 };

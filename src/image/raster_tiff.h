@@ -1,4 +1,4 @@
-/* Inside image/: what the two files that read TIFF share. */
+/* Inside image/: what the files that read TIFF share. */
 #ifndef WF_IMAGE_RASTER_TIFF_H
 #define WF_IMAGE_RASTER_TIFF_H
 
@@ -11,8 +11,17 @@
 struct wf_tiff_layout {
     uint32_t width, height;
     uint32_t tile_w, tile_h; /* the strip's rows where it is not tiled */
-    uint16_t bits, samples, format, compression, photometric, planar;
+    uint16_t bits, samples, format, compression, photometric, planar, orientation;
     bool tiled;
+};
+
+/* Where the planes of an image lie: plane z of channel layer c, of `samples` channels, is on page
+ * pages[z * layers + c]; or all lie one after the other behind a single page, `raw`. */
+struct wf_tiff_planes {
+    int64_t depth, layers;
+    uint32_t *pages; /* NULL: in their order, one layer */
+    bool raw;
+    uint64_t raw_at, raw_bytes; /* of plane 0; of each */
 };
 
 struct wf_tiff {
@@ -22,14 +31,17 @@ struct wf_tiff {
     char message[200];
     bool warned;
     struct wf_tiff_layout layout;
-    uint64_t *pages; /* offsets of their directories */
-    size_t room;
-    int64_t page;        /* that libtiff stands on */
-    int64_t last_strip;  /* counted over pages and planes */
-    int64_t next;        /* row that libtiff gives next without seeking; -1: none */
-    struct wf_rows rows; /* not tiled */
-    unsigned char *tile; /* decoded */
-    unsigned char *bits; /* packed samples of a row or tile, where they have fewer than 8 bits */
+    uint64_t *pages;    /* offsets of their directories */
+    uint32_t *numbers;  /* of the pages in the file, with those that were passed over */
+    size_t room, rooms; /* of the two */
+    struct wf_tiff_planes planes;
+    unsigned char empty[8]; /* a sample of a tile that was never written */
+    int64_t page;           /* that libtiff stands on */
+    int64_t last_strip;     /* counted over pages and planes */
+    int64_t next;           /* row that libtiff gives next without seeking; -1: none */
+    struct wf_rows rows;    /* not tiled */
+    unsigned char *tile;    /* decoded */
+    unsigned char *bits;    /* packed samples of a row or tile, where they have fewer than 8 bits */
 };
 
 /* The layout of the directory on which libtiff stands. */
@@ -40,6 +52,19 @@ bool wf_tiff_same_layout(const struct wf_tiff_layout *a, const struct wf_tiff_la
 [[nodiscard]] bool wf_tiff_check_coding(const struct wf_tiff *t, struct wf_err *err);
 /* T2: libtiff's sizes of rows and tiles are those of the layout, and within the limits. */
 [[nodiscard]] bool wf_tiff_check_sizes(const struct wf_tiff *t, struct wf_err *err);
+/* T5: the directory on which libtiff stands has as many tiles or strips as the image needs. */
+[[nodiscard]] bool wf_tiff_check_table(const struct wf_tiff *t, struct wf_err *err);
+/* All tiles of it lie in the file. */
+[[nodiscard]] bool wf_tiff_check_places(const struct wf_tiff *t, struct wf_err *err);
+/* Which page is which plane, as the description of the first one, on which libtiff stands, has it. */
+[[nodiscard]] bool wf_tiff_find_planes(struct wf_tiff *t, int64_t pages, struct wf_err *err);
+/* OME-XML; raster_tiff_ome.c. */
+[[nodiscard]] bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages,
+                                      struct wf_err *err);
+[[nodiscard]] bool wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers,
+                                      struct wf_err *err);
+/* Alpha, white-is-zero, orientation, nodata. */
+[[nodiscard]] bool wf_tiff_meaning(struct wf_tiff *t, struct wf_err *err);
 void wf_tiff_palette(const struct wf_tiff *t);
 [[nodiscard]] bool wf_tiff_place(const struct wf_tiff *t, struct wf_err *err);
 

@@ -26,6 +26,7 @@ bool wf_tiff_layout(const struct wf_tiff *t, struct wf_tiff_layout *l, struct wf
     (void)TIFFGetFieldDefaulted(t->tif, TIFFTAG_SAMPLEFORMAT, &l->format);
     (void)TIFFGetFieldDefaulted(t->tif, TIFFTAG_COMPRESSION, &l->compression);
     (void)TIFFGetFieldDefaulted(t->tif, TIFFTAG_PLANARCONFIG, &l->planar);
+    (void)TIFFGetFieldDefaulted(t->tif, TIFFTAG_ORIENTATION, &l->orientation);
     if (!TIFFGetField(t->tif, TIFFTAG_PHOTOMETRIC, &l->photometric))
         l->photometric = PHOTOMETRIC_MINISBLACK;
     l->tiled = TIFFIsTiled(t->tif);
@@ -74,11 +75,14 @@ static bool check_colours(const struct wf_tiff *t, struct wf_err *err)
                                 l->bits);
     if ((l->photometric == PHOTOMETRIC_YCBCR && (!jpeg || l->samples != 3)) ||
         l->photometric == PHOTOMETRIC_LOGL || l->photometric == PHOTOMETRIC_LOGLUV ||
-        l->photometric == PHOTOMETRIC_CFA)
+        l->photometric == PHOTOMETRIC_CFA || l->photometric == PHOTOMETRIC_SEPARATED ||
+        l->photometric == PHOTOMETRIC_CIELAB || l->photometric == PHOTOMETRIC_ICCLAB ||
+        l->photometric == PHOTOMETRIC_ITULAB)
         return wf_raster_refuse(t->raster, err,
-                                "colours of kind %d are not read here: write it as RGB "
-                                "or grey",
-                                l->photometric);
+                                "colours of kind %d%s are not read here: write it as RGB "
+                                "or grey, for instance 'convert IN -colorspace sRGB OUT'",
+                                l->photometric,
+                                l->photometric == PHOTOMETRIC_SEPARATED ? " (CMYK)" : "");
     return true;
 }
 
@@ -148,7 +152,8 @@ bool wf_tiff_same_layout(const struct wf_tiff_layout *a, const struct wf_tiff_la
     return a->width == b->width && a->height == b->height && a->tile_w == b->tile_w &&
            a->tile_h == b->tile_h && a->bits == b->bits && a->samples == b->samples &&
            a->format == b->format && a->compression == b->compression &&
-           a->photometric == b->photometric && a->planar == b->planar && a->tiled == b->tiled;
+           a->photometric == b->photometric && a->planar == b->planar && a->tiled == b->tiled &&
+           a->orientation == b->orientation;
 }
 
 /* --- what else the first page says --- */

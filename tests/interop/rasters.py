@@ -27,10 +27,10 @@ def build(folder):
     sources = [os.path.join(ROOT, "tests/interop/rasters.c")]
     for pattern in ["base/*.c", "tensor/*.c", "image/*.c"]:
         sources += glob.glob(os.path.join(ROOT, "src", pattern))
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libtiff-4", "libpng", "libjpeg", "zlib"],
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libtiff-4", "libpng", "libjpeg", "zlib", "expat", "libcjson"],
                            check=True, capture_output=True, text=True).stdout.split()
     subprocess.run([os.environ.get("CC", "cc"), "-std=c2x", "-O1", "-D_GNU_SOURCE=", "-DWF_HAVE_PNG", "-DWF_HAVE_JPEG",
-                    "-DWF_HAVE_TIFF", "-DWF_HAVE_ZLIB", "-I" + os.path.join(ROOT, "src"), *sources, "-o", program,
+                    "-DWF_HAVE_TIFF", "-DWF_HAVE_ZLIB", "-DWF_HAVE_EXPAT", "-I" + os.path.join(ROOT, "src"), *sources, "-o", program,
                     *flags, "-lm"], check=True)
     return program
 
