@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -160,6 +161,53 @@ static void nnunet__has_a_file_for_each_channel_and_names_in_json(void **state)
     SUPPORT_REFUSED("nn", "'x' is a region");
 }
 
+static void nnunet__takes_one_file_with_all_channels(void **state)
+{
+    support_folder("rgb/imagesTr");
+    support_folder("rgb/labelsTr");
+    const uint8_t image[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, mask[4] = { 0, 1, 1, 0 };
+    support_bytes("rgb/imagesTr/a_0000.png", 2, 2, 3, image);
+    support_bytes("rgb/labelsTr/a.png", 2, 2, 1, mask);
+    support_text("rgb/dataset.json",
+                 "{\"channel_names\": {\"0\": \"R\", \"1\": \"G\", \"2\": \"B\"},"
+                 " \"file_ending\": \".png\", \"labels\": {\"background\": 0, \"x\": 1}}");
+    struct wf_dataset *const ds = support_open("rgb");
+    assert_int_equal(wf_dataset_info(ds)->channels, 3);
+    assert_int_equal(wf_dataset_info(ds)->samples, 1);
+    support_labels_are(ds, 0, (const int32_t[]){ 0, 1, 1, 0 }, 4);
+    wf_dataset_free(ds);
+}
+
+static void nnunet__reads_the_decathlon_without_numbers(void **state)
+{
+    support_folder("msd/imagesTr");
+    support_folder("msd/labelsTr");
+    const uint8_t volume[8 * 2] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+    const uint8_t mask[8] = { 0, 1, 1, 0, 0, 1, 0, 1 };
+    struct support_picture p = {
+        .depth = 2, .height = 2, .width = 2, .channels = 2, .data = volume
+    };
+    support_write("msd/imagesTr/BRATS_001.nii", &p);
+    p.channels = 1;
+    p.data = mask;
+    support_write("msd/labelsTr/BRATS_001.nii", &p);
+    support_text("msd/dataset.json",
+                 "{\"modality\": {\"0\": \"FLAIR\", \"1\": \"T1w\"}, \"file_ending\": \".nii\","
+                 " \"labels\": {\"0\": \"background\", \"1\": \"edema\"}}");
+    struct wf_dataset *const ds = support_open("msd");
+    assert_int_equal(wf_dataset_info(ds)->layout, WF_LAYOUT_NNUNET);
+    assert_int_equal(wf_dataset_info(ds)->channels, 2);
+    assert_string_equal(wf_dataset_sample(ds, 0)->name, "BRATS_001");
+    assert_non_null(strstr(wf_dataset_info(ds)->why, "Decathlon"));
+    support_labels_are(ds, 0, (const int32_t[]){ 0, 1, 1, 0, 0, 1, 0, 1 }, 8);
+    wf_dataset_free(ds);
+    support_text("msd/dataset.json", "{\"modality\": {\"0\": \"CT\"}, \"file_ending\": \".nii\","
+                                     " \"labels\": {\"0\": \"background\"}}");
+    SUPPORT_REFUSED("msd", "BRATS_001.nii' has 2 channels", "names 1");
+    assert_int_equal(remove("msd/dataset.json"), 0);
+    SUPPORT_REFUSED("msd", "imagesTr/ but no dataset.json");
+}
+
 static void write_records(const char *path, int count, uint8_t first_label)
 {
     FILE *f = fopen(path, "wb");
@@ -226,6 +274,133 @@ static void classes__are_folders_in_order_of_their_names(void **state)
     wf_dataset_free(ds);
 }
 
+/* A pair of folders, an image and a mask in each: it is segmentation, whatever they are called. */
+static void pair_of_folders(const char *images, const char *masks, const char *name)
+{
+    const uint8_t image[4] = { 10, 20, 30, 40 }, mask[4] = { 0, 1, 2, 1 };
+    char path[200];
+    (void)snprintf(path, sizeof path, "%s/%s", images, name);
+    *strrchr(path, '/') = '\0';
+    support_folder(path);
+    (void)snprintf(path, sizeof path, "%s/%s", masks, name);
+    *strrchr(path, '/') = '\0';
+    support_folder(path);
+    (void)snprintf(path, sizeof path, "%s/%s.png", images, name);
+    support_bytes(path, 2, 2, 1, image);
+    (void)snprintf(path, sizeof path, "%s/%s.png", masks, name);
+    support_bytes(path, 2, 2, 1, mask);
+}
+
+static struct wf_dataset *open_folder(const char *path, int64_t samples)
+{
+    struct wf_dataset *const ds = support_open(path);
+    assert_int_equal(wf_dataset_info(ds)->layout, WF_LAYOUT_FOLDER);
+    assert_int_equal(wf_dataset_info(ds)->labels, WF_LABELS_PIXEL);
+    assert_int_equal(wf_dataset_info(ds)->samples, samples);
+    for (int64_t i = 0; i < samples; i++)
+        support_labels_are(ds, i, (const int32_t[]){ 0, 1, 2, 1 }, 4);
+    return ds;
+}
+
+static void folder__goes_by_many_names(void **state)
+{
+    static const char *const names[][2] = { { "img", "mask" },     { "Images", "Masks" },
+                                            { "image", "labels" }, { "IMGS", "Ground_Truth" },
+                                            { "images", "gt" },    { "images", "annotations" },
+                                            { "Input", "Target" } };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char set[32], images[64], masks[64];
+        (void)snprintf(set, sizeof set, "names%zu", i);
+        (void)snprintf(images, sizeof images, "%s/%s", set, names[i][0]);
+        (void)snprintf(masks, sizeof masks, "%s/%s", set, names[i][1]);
+        pair_of_folders(images, masks, "a");
+        struct wf_dataset *const ds = open_folder(set, 1);
+        assert_non_null(strstr(wf_dataset_info(ds)->why, names[i][0]));
+        assert_non_null(strstr(wf_dataset_info(ds)->why, names[i][1]));
+        wf_dataset_free(ds);
+    }
+}
+
+static void folder__follows_folders_below(void **state)
+{
+    pair_of_folders("below/images", "below/masks", "b");
+    pair_of_folders("below/images", "below/masks", "site/scan/a");
+    struct wf_dataset *ds = open_folder("below", 2);
+    assert_string_equal(wf_dataset_sample(ds, 1)->name, "site/scan/a");
+    wf_dataset_free(ds);
+    assert_int_equal(remove("below/masks/site/scan/a.png"), 0);
+    SUPPORT_REFUSED("below", "site/scan/a.png' has no mask", "below/masks/site/scan/a.*");
+}
+
+static void folder__knows_its_parts(void **state)
+{
+    pair_of_folders("parts/train/images", "parts/train/masks", "a");
+    pair_of_folders("parts/train/images", "parts/train/masks", "b");
+    pair_of_folders("parts/Val/images", "parts/Val/masks", "a");
+    pair_of_folders("parts/test/images", "parts/test/masks", "c");
+    struct wf_dataset *ds = open_folder("parts", 3);
+    assert_false(wf_dataset_sample(ds, 0)->held_out);
+    assert_true(wf_dataset_sample(ds, 2)->held_out);
+    assert_string_equal(wf_dataset_sample(ds, 2)->name, "Val/a");
+    assert_non_null(strstr(wf_dataset_info(ds)->notes[0], "'test/' is for tests"));
+    wf_dataset_free(ds);
+    pair_of_folders("inner/images", "inner/labels", "train/a");
+    pair_of_folders("inner/images", "inner/labels", "val/a");
+    ds = open_folder("inner", 2);
+    assert_false(wf_dataset_sample(ds, 0)->held_out);
+    assert_true(wf_dataset_sample(ds, 1)->held_out);
+    wf_dataset_free(ds);
+}
+
+static void classes__are_not_what_looks_like_masks_or_parts(void **state)
+{
+    const uint8_t image[4] = { 1, 2, 3, 4 };
+    support_folder("carvana/train");
+    support_folder("carvana/train_masks");
+    support_bytes("carvana/train/a.png", 2, 2, 1, image);
+    support_bytes("carvana/train_masks/a_mask.png", 2, 2, 1, image);
+    SUPPORT_REFUSED("carvana", "carvana/train' is a part of a dataset");
+    support_folder("photos/shots");
+    support_folder("photos/shots_masks");
+    support_bytes("photos/shots/a.png", 2, 2, 1, image);
+    support_bytes("photos/shots_masks/a.png", 2, 2, 1, image);
+    SUPPORT_REFUSED("photos", "shots_masks' looks like masks", "call that of the images so");
+}
+
+#ifdef WF_HAVE_TIFF
+static void slides__are_tiffs_under_other_names(void **state)
+{
+    const uint8_t image[4] = { 1, 2, 3, 4 };
+    support_folder("slides/images");
+    support_bytes("slides/images/a.tif", 2, 2, 1, image);
+    support_bytes("slides/images/b.tif", 2, 2, 1, image);
+    assert_int_equal(rename("slides/images/a.tif", "slides/images/a.svs"), 0);
+    assert_int_equal(rename("slides/images/b.tif", "slides/images/b.ome.tif"), 0);
+    struct wf_dataset *const ds = support_open("slides");
+    assert_int_equal(wf_dataset_info(ds)->samples, 2);
+    assert_string_equal(wf_dataset_sample(ds, 1)->name, "b");
+    wf_dataset_free(ds);
+}
+#endif
+
+/* Also of an image that only validation would have read, much later. */
+static void files__that_are_cut_short_are_found_at_once(void **state)
+{
+    uint8_t image[64 * 64];
+    for (int i = 0; i < 64 * 64; i++)
+        image[i] = (uint8_t)(i * i >> 3);
+    support_folder("short/train/images");
+    support_folder("short/train/masks");
+    support_folder("short/val/images");
+    support_folder("short/val/masks");
+    support_bytes("short/train/images/a.png", 64, 64, 1, image);
+    support_bytes("short/train/masks/a.png", 64, 64, 1, image);
+    support_bytes("short/val/images/b.png", 64, 64, 1, image);
+    support_bytes("short/val/masks/b.png", 64, 64, 1, image);
+    assert_int_equal(truncate("short/val/images/b.png", 300), 0);
+    SUPPORT_REFUSED("short", "short/val/images/b.png", "cut short");
+}
+
 static void refusals__name_the_file_and_the_fix(void **state)
 {
     const uint8_t image[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
@@ -261,14 +436,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folder__reads_windows_of_image_and_mask),
         cmocka_unit_test(nnunet__has_a_file_for_each_channel_and_names_in_json),
+        cmocka_unit_test(nnunet__reads_the_decathlon_without_numbers),
         cmocka_unit_test(cifar10__labels_images_and_holds_out_the_test_batch),
 #ifdef WF_HAVE_TIFF
         cmocka_unit_test(inria__keeps_the_first_five_of_each_city),
+        cmocka_unit_test(slides__are_tiffs_under_other_names),
 #endif
 #ifdef WF_HAVE_PNG
         cmocka_unit_test(deepglobe__has_seven_colours_and_rounds_them),
         cmocka_unit_test(pairs__are_found_by_the_ending_of_the_name),
         cmocka_unit_test(classes__are_folders_in_order_of_their_names),
+        cmocka_unit_test(classes__are_not_what_looks_like_masks_or_parts),
+        cmocka_unit_test(folder__goes_by_many_names),
+        cmocka_unit_test(folder__follows_folders_below),
+        cmocka_unit_test(folder__knows_its_parts),
+        cmocka_unit_test(files__that_are_cut_short_are_found_at_once),
+        cmocka_unit_test(nnunet__takes_one_file_with_all_channels),
         cmocka_unit_test(refusals__name_the_file_and_the_fix),
 #endif
     };

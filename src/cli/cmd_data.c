@@ -161,6 +161,7 @@ static bool print_json(struct wf_cli *cli, const struct wf_dataset_info *info,
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "path", info->path);
     cJSON_AddStringToObject(json, "format", wf_layout_names[info->layout]);
+    cJSON_AddStringToObject(json, "why", info->why);
     cJSON_AddNumberToObject(json, "samples", (double)info->samples);
     cJSON_AddNumberToObject(json, "good", (double)in->good);
     cJSON_AddNumberToObject(json, "held_out", (double)in->held_out);
@@ -231,8 +232,9 @@ static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
 {
     static const char *const labels[] = { "none", "a mask for each image",
                                           "a label for each image" };
-    (void)printf("%s\n  layout    %s\n  images    %s%s\n", wf_text_shown(&cli->arena, info->path),
-                 wf_layout_names[info->layout], wf_text_count(&cli->arena, info->samples),
+    (void)printf("%s\n  layout    %s: %s\n  images    %s%s\n",
+                 wf_text_shown(&cli->arena, info->path), wf_layout_names[info->layout],
+                 wf_text_shown(&cli->arena, info->why), wf_text_count(&cli->arena, info->samples),
                  in->held_out ? wf_arena_printf(&cli->arena, ", %s of them held out for validation",
                                                 wf_text_count(&cli->arena, in->held_out))
                               : "");

@@ -51,6 +51,14 @@ void wf_dataset_note(struct wf_dataset *ds, const char *format, ...)
     va_end(args);
 }
 
+void wf_dataset_why(struct wf_dataset *ds, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ds->info.why = text_of(&ds->arena, format, args);
+    va_end(args);
+}
+
 void wf_dataset_problem(struct wf_dataset *ds, struct wf_entry *e, const char *format, ...)
 {
     va_list args;
@@ -114,13 +122,23 @@ static void note_alpha(struct wf_dataset *ds, const struct wf_raster_info *info,
     wf_dataset_note(ds, "images have an alpha channel, which is left out");
 }
 
+/* What is cut short is found now, not in the middle of a run. */
+static struct wf_raster *open_whole(const char *path, struct wf_err *err)
+{
+    struct wf_raster *const r = wf_raster_open(path, err);
+    if (!r || wf_raster_check(r, err))
+        return r;
+    wf_raster_close(r);
+    return NULL;
+}
+
 static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha)
 {
     int64_t *const extent = e->sample.extent;
     extent[WF_N] = 1;
     for (int i = 0; i < e->n_files; i++) {
         struct wf_err err = { 0 };
-        struct wf_raster *const r = wf_raster_open(e->files[i], &err);
+        struct wf_raster *const r = open_whole(e->files[i], &err);
         if (!r) {
             wf_dataset_problem(ds, e, "%s", err.text);
             return false;
@@ -150,7 +168,7 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
 {
     struct wf_err err = { 0 };
     struct wf_arena arena = { 0 };
-    struct wf_raster *const r = wf_raster_open(e->sample.mask, &err);
+    struct wf_raster *const r = open_whole(e->sample.mask, &err);
     if (!r) {
         wf_dataset_problem(ds, e, "%s", err.text);
         return false;
@@ -242,6 +260,7 @@ static bool find_layout(struct wf_dataset *ds, enum wf_data_layout wanted, struc
             continue;
         ds->kind = layouts[i].kind;
         ds->info.layout = layouts[i].layout;
+        ds->info.why = ds->kind->looks;
         return true;
     }
     return no_layout(ds, err);

@@ -12,9 +12,11 @@
  *     wf_dataset_free(ds);
  *
  * Layouts, one file each:
- *   folder   images/NAME.* and masks/NAME.*   (also labels/; without: images only)
+ *   folder   images/NAME.* and masks/NAME.*   (also img/, labels/, gt/, ... and in train/ and val/;
+ *                                              without masks: images only)
  *   pairs    NAME.tif and NAME_masks.tif      (also _mask, _label, _labels, _seg)
- *   nnunet   imagesTr/CASE_0000.nii.gz ..., labelsTr/CASE.nii.gz, dataset.json
+ *   nnunet   imagesTr/CASE_0000.nii.gz ..., labelsTr/CASE.nii.gz, dataset.json; also without _0000, as
+ *            the Medical Segmentation Decathlon has them
  *   cifar10  data_batch_*.bin, test_batch.bin: one label for each image
  *   classes  CLASS/NAME.*, or train/CLASS/ and test/CLASS/: one label for each image
  *   deepglobe  ID_sat.jpg and ID_mask.png, seven colours
@@ -90,6 +92,7 @@ struct wf_data_class {
 struct wf_dataset_info {
     const char *path;
     enum wf_data_layout layout;
+    const char *why; /* what of the folder made it this layout */
     enum wf_labels labels;
     int64_t samples;
     int dims;     /* 2, or 3 where an image has a depth */

@@ -80,6 +80,9 @@ void wf_dataset_note(struct wf_dataset *ds, const char *format, ...)
 /* `e` NULL: of no sample. The first problem of a sample stays. */
 void wf_dataset_problem(struct wf_dataset *ds, struct wf_entry *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* What made the folder this layout; without, it is the kind's `looks`. */
+void wf_dataset_why(struct wf_dataset *ds, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Class `id` is called so. */
 void wf_dataset_name_class(struct wf_dataset *ds, int id, const char *name);
 
@@ -95,6 +98,9 @@ struct wf_folder {
 bool wf_folder_exists(const char *path, const char *name, struct wf_err *err);
 bool wf_file_exists(const char *path, const char *name, struct wf_err *err);
 const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name);
+/* A folder of this name holds masks; is a part of a dataset, such as train/. */
+bool wf_is_mask_folder(const char *name);
+bool wf_is_part_folder(const char *name);
 /* The name says that it is an image that we read. */
 bool wf_is_image_name(const char *name);
 /* The name without its ending: "a.nii.gz" is "a". */

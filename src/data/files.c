@@ -104,8 +104,12 @@ bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *
 /* Where the ending begins, or NULL where it is not one of ours. */
 static const char *ending(const char *name)
 {
-    static const char *const known[] = { ".nii.gz", ".png", ".jpg", ".jpeg", ".tif",
-                                         ".tiff",   ".nii", ".npy", ".h5",   ".hdf5" };
+    /* The last line: TIFF under other names. */
+    static const char *const known[] = {
+        ".nii.gz", ".png",  ".jpg",    ".jpeg", ".ome.tif", ".ome.tiff", ".ome.btf",
+        ".tif",    ".tiff", ".nii",    ".npy",  ".h5",      ".hdf5",     ".svs",
+        ".ndpi",   ".scn",  ".qptiff", ".btf",  ".tf8",     ".lsm",      ".stk",
+    };
     const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t m = strlen(known[i]);

@@ -68,11 +68,36 @@ static bool list_class(struct wf_dataset *ds, const char *part, const char *fold
     return true;
 }
 
+/* Folders that are not classes: parts of a set that have no folder for each class, and masks. */
+static bool check_names(const char *path, const struct wf_folder *f, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    bool ok = true;
+    for (size_t i = 0; ok && i < f->n_folders; i++) {
+        const char *const name = f->folders[i];
+        if (wf_is_part_folder(name))
+            ok =
+                wf_err_set(err, WF_ERR_INPUT,
+                           "'%s/%s' is a part of a dataset, but has neither images/ and masks/ nor "
+                           "a folder for each class in it",
+                           path, name);
+        else if (wf_is_mask_folder(name) || wf_mask_stem(&arena, name))
+            ok = wf_err_set(err, WF_ERR_INPUT,
+                            "'%s/%s' looks like masks, but there is no folder 'images' beside it: "
+                            "call that of the images so, and that of the masks 'masks'",
+                            path, name);
+    }
+    wf_arena_release(&arena);
+    return ok;
+}
+
 static bool list_part(struct wf_dataset *ds, const char *part, bool held_out, struct wf_err *err)
 {
     const char *const path = part ? wf_path_join(&ds->arena, ds->info.path, part) : ds->info.path;
     struct wf_folder f;
     if (!wf_folder_list(&ds->arena, path, &f, err))
+        return false;
+    if (!held_out && !check_names(path, &f, err))
         return false;
     if (!held_out) {
         if (f.n_folders > WF_DATA_FOLDERS)
@@ -91,7 +116,8 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
 {
     static const char *const held_out[] = { "test", "val", "valid", "validation" };
     ds->info.labels = WF_LABELS_IMAGE;
-    if (!wf_folder_exists(ds->info.path, "train", err))
+    if (!wf_folder_exists(ds->info.path, "train", err) ||
+        !has_classes(&ds->arena, wf_path_join(&ds->arena, ds->info.path, "train"), err))
         return list_part(ds, NULL, false, err);
     bool ok = list_part(ds, "train", false, err);
     for (size_t i = 0; ok && i < sizeof held_out / sizeof *held_out; i++)

@@ -8,18 +8,45 @@
 
 enum { HELD_OUT = 5 };
 
-static bool probe(const char *path, struct wf_err *err)
+/* Where the number at the end of a stem begins. */
+static const char *digits_of(const char *stem)
 {
-    return wf_folder_exists(path, "images", err) && wf_folder_exists(path, "gt", err);
+    const char *end = stem + strlen(stem);
+    while (end > stem && isdigit((unsigned char)end[-1]))
+        end--;
+    return end;
 }
 
 /* The number at the end of a stem; 0: none. */
 static long number_of(const char *stem)
 {
-    const char *end = stem + strlen(stem);
-    while (end > stem && isdigit((unsigned char)end[-1]))
-        end--;
-    return strtol(end, NULL, 10);
+    return strtol(digits_of(stem), NULL, 10);
+}
+
+static bool is_city(const char *stem)
+{
+    static const char *const cities[] = { "austin",    "bellingham", "bloomington", "chicago",
+                                          "innsbruck", "kitsap",     "sfo",         "tyrol-e",
+                                          "tyrol-w",   "vienna" };
+    const size_t n = (size_t)(digits_of(stem) - stem);
+    for (size_t i = 0; i < sizeof cities / sizeof *cities; i++)
+        if (strlen(cities[i]) == n && strncmp(stem, cities[i], n) == 0 && stem[n])
+            return true;
+    return false;
+}
+
+/* images/ and gt/ may be anybody's: only the names of the cities tell. */
+static bool probe(const char *path, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_folder f;
+    bool found = wf_folder_exists(path, "images", err) && wf_folder_exists(path, "gt", err) &&
+                 wf_folder_list(&arena, wf_path_join(&arena, path, "images"), &f, err) &&
+                 f.n_files > 0;
+    for (size_t i = 0; found && i < f.n_files; i++)
+        found = !wf_is_image_name(f.files[i]) || is_city(wf_stem(&arena, f.files[i]));
+    wf_arena_release(&arena);
+    return found;
 }
 
 static bool list(struct wf_dataset *ds, struct wf_err *err)
@@ -58,7 +85,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
 
 const struct wf_layout_kind wf_layout_inria = {
     .name = "inria",
-    .looks = "images/ and gt/ with the same names",
+    .looks = "images/austin1.tif and gt/austin1.tif",
     .probe = probe,
     .list = list,
 };

@@ -1,7 +1,9 @@
 /*
  * nnU-Net's raw layout: imagesTr/CASE_0000.nii.gz, CASE_0001.nii.gz, ... (a file for each channel),
  * labelsTr/CASE.nii.gz, and dataset.json with the names of channels and labels, in the form of version 1
- * ("0": "background") or 2 ("background": 0).
+ * ("0": "background") or 2 ("background": 0). One file CASE_0000.png may hold all channels, as nnU-Net has
+ * RGB pictures. The Medical Segmentation Decathlon's is the same without _0000: channels are the fourth
+ * axis of the volume.
  */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -12,7 +14,7 @@
 
 static bool probe(const char *path, struct wf_err *err)
 {
-    return wf_folder_exists(path, "imagesTr", err) && wf_file_exists(path, "dataset.json", err);
+    return wf_folder_exists(path, "imagesTr", err);
 }
 
 static const cJSON *member(const cJSON *json, const char *a, const char *b)
@@ -73,6 +75,12 @@ struct nnunet {
 static bool read_json(struct wf_dataset *ds, struct nnunet *n, struct wf_err *err)
 {
     const char *const path = wf_path_join(&ds->arena, ds->info.path, "dataset.json");
+    if (!wf_file_exists(ds->info.path, "dataset.json", err))
+        return !err->code &&
+               wf_err_set(err, WF_ERR_INPUT,
+                          "'%s' has imagesTr/ but no dataset.json: write one with channel_names, "
+                          "labels and file_ending, as nnU-Net wants it",
+                          ds->info.path);
     char *const text = wf_read_text(path, err);
     if (!text)
         return false;
@@ -106,12 +114,52 @@ static const char *case_of(struct wf_arena *arena, const char *name, const char 
     return wf_arena_printf(arena, "%.*s", (int)(n - e - f), name);
 }
 
+/* The channels that a file has, 0 where it cannot be read. */
+static int channels_in(const char *path)
+{
+    struct wf_err ignored = { 0 };
+    struct wf_raster *const r = wf_raster_open(path, &ignored);
+    const int channels = r ? wf_image_channels(wf_raster_info(r)) : 0;
+    wf_raster_close(r);
+    return channels;
+}
+
+static void check_mask(struct wf_dataset *ds, struct wf_entry *e, const char *mask,
+                       struct wf_err *err)
+{
+    if (!wf_file_exists(ds->info.path, mask, err))
+        wf_dataset_problem(ds, e,
+                           "image '%s' has no mask: expected '%s': add it, or take the image out",
+                           e->sample.image, e->sample.mask);
+}
+
+/* Without _0000: one file with all channels. */
+static void add_volume(struct wf_dataset *ds, const struct nnunet *n, const char *file,
+                       struct wf_err *err)
+{
+    struct wf_arena *const arena = &ds->arena;
+    const char *const mask = wf_arena_printf(arena, "labelsTr/%s", file);
+    const char *const image =
+        wf_path_join(arena, ds->info.path, wf_arena_printf(arena, "imagesTr/%s", file));
+    const size_t length = strlen(file) - strlen(n->ending);
+    struct wf_entry *const e = wf_dataset_add(ds, wf_arena_printf(arena, "%.*s", (int)length, file),
+                                              image, wf_path_join(arena, ds->info.path, mask));
+    const int channels = channels_in(image);
+    if (channels && channels != n->channels)
+        wf_dataset_problem(ds, e,
+                           "'%s' has %d channel%s, but dataset.json names %d: are its files called "
+                           "CASE_0000%s, CASE_0001%s?",
+                           image, channels, channels == 1 ? "" : "s", n->channels, n->ending,
+                           n->ending);
+    check_mask(ds, e, mask, err);
+}
+
 static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *name,
                      struct wf_err *err)
 {
     struct wf_arena *const arena = &ds->arena;
     const char **const files = wf_arena_array(arena, n->channels, const char *);
-    int missing = -1;
+    int missing = -1, count = n->channels;
     for (int c = n->channels - 1; c >= 0; c--) {
         const char *const file = wf_arena_printf(arena, "imagesTr/%s_%04d%s", name, c, n->ending);
         files[c] = wf_path_join(arena, ds->info.path, file);
@@ -120,15 +168,23 @@ static void add_case(struct wf_dataset *ds, const struct nnunet *n, const char *
     }
     const char *const mask = wf_arena_printf(arena, "labelsTr/%s%s", name, n->ending);
     const char *const path = wf_path_join(arena, ds->info.path, mask);
+    /* A picture in colour is one file. */
+    if (missing == 1 && channels_in(files[0]) == n->channels) {
+        missing = -1;
+        count = 1;
+    }
     struct wf_entry *const e = wf_dataset_add(ds, name, files[0], path);
-    wf_dataset_set_files(ds, e, files, n->channels);
+    wf_dataset_set_files(ds, e, files, count);
     if (missing >= 0)
         wf_dataset_problem(ds, e, "'%s' is missing: dataset.json names %d channels", files[missing],
                            n->channels);
-    if (!wf_file_exists(ds->info.path, mask, err))
-        wf_dataset_problem(ds, e,
-                           "image '%s' has no mask: expected '%s': add it, or take the image out",
-                           files[0], path);
+    check_mask(ds, e, mask, err);
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    const size_t n = strlen(name), e = strlen(ending);
+    return n > e && strcmp(name + n - e, ending) == 0;
 }
 
 static bool list(struct wf_dataset *ds, struct wf_err *err)
@@ -144,6 +200,19 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
         if (name)
             add_case(ds, &n, name, err);
     }
+    const bool numbered = ds->info.samples > 0;
+    for (size_t i = 0; !numbered && i < f.n_files; i++)
+        if (ends_with(f.files[i], n.ending))
+            add_volume(ds, &n, f.files[i], err);
+    wf_dataset_why(ds, "imagesTr/, labelsTr/ and dataset.json, %s",
+                   numbered ? "files CASE_0000, ... as nnU-Net names them"
+                            : "files without _0000, as the Medical Segmentation Decathlon's");
+    if (ds->info.samples == 0)
+        return wf_err_set(
+            err, WF_ERR_INPUT,
+            "'%s/imagesTr' has no files that end with '%s', as dataset.json says they "
+            "do: correct its 'file_ending'",
+            ds->info.path, n.ending);
     return true;
 }
 

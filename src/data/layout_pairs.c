@@ -45,6 +45,9 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     if (!list_images(arena, ds->info.path, &f, err))
         return false;
     const struct wf_names masks = list_masks(arena, &f);
+    if (f.n_folders > 0)
+        wf_dataset_note(ds, "%zu folder%s beside the images, such as '%s', not looked into",
+                        f.n_folders, f.n_folders == 1 ? " is" : "s are", f.folders[0]);
     ds->info.labels = masks.count ? WF_LABELS_PIXEL : WF_LABELS_NONE;
     const char *last = "";
     for (size_t i = 0; i < f.n_files; i++) {
