@@ -114,6 +114,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'model.weights=' -d 'saf
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.freeze=' -d 'a trunk with weights from elsewhere is not trained'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.path=' -d 'folder of images'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.format=' -d 'how the folder is laid out'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'data.align=' -d 'masks whose geometry (NIfTI, GeoTIFF) is not their image\'s: refuse them, or take the labels nearest to the image\'s pixels'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.size=' -d 'random data of this size instead of files: N, C, spatial; N is the global batch'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.crop=' -d 'spatial size of a sample'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.pad=' -d 'pixels of zeros around an image that training crops may reach into'

@@ -169,8 +169,10 @@ bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path, en
                   struct wf_err *err)
 {
     *feed = (struct wf_feed){ .cli = cli, .part = part };
-    const struct wf_dataset_options options = { .layout = (enum wf_data_layout)wf_options_int(
-                                                    cli->options, "data.format") };
+    const struct wf_dataset_options options = {
+        .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),
+        .align = (enum wf_data_align)wf_options_int(cli->options, "data.align"),
+    };
     feed->dataset = wf_dataset_open(path, &options, err);
     if (!feed->dataset)
         return false;

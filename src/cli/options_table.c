@@ -124,6 +124,13 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_NAME,
       .names = wf_layout_names,
       .fallback = "auto" },
+    { .key = "data.align",
+      .help =
+          "masks whose geometry (NIfTI, GeoTIFF) is not their image's: refuse them, or take the "
+          "labels nearest to the image's pixels",
+      .type = WF_OPTION_NAME,
+      .names = wf_align_names,
+      .fallback = "refuse" },
     { .key = "data.size",
       .help = "random data of this size instead of files: N, C, spatial; N is the global batch",
       .type = WF_OPTION_INTS,

@@ -101,6 +101,10 @@ static void count_palette(struct scan *s, const struct wf_raster_info *info, int
 static void count_run(struct scan *s, const struct wf_raster_info *info, int channels,
                       const int32_t *raw, int64_t count)
 {
+    if (raw[0] == WF_LABEL_VOID) {
+        s->ds->info.scanned -= count;
+        return;
+    }
     if (channels == 3) {
         const bool grey = raw[0] == raw[1] && raw[1] == raw[2];
         tally_add(&s->colors, pack(raw), count);
@@ -444,6 +448,10 @@ void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, cons
     int32_t label = 0;
     *bad = -1;
     for (int64_t i = 0; i < count; i++, raw += channels) {
+        if (raw[0] == WF_LABEL_VOID) {
+            labels[i] = WF_LABEL_VOID;
+            continue;
+        }
         const bool grey = channels == 1 || (raw[0] == raw[1] && raw[1] == raw[2]);
         const int64_t key = ds->info.codes == WF_CODES_COLORS ? pack(raw)
                             : grey                            ? raw[0]

@@ -132,7 +132,26 @@ static struct wf_raster *open_whole(const char *path, struct wf_err *err)
     return NULL;
 }
 
-static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha)
+static void note_nodata(struct wf_dataset *ds, struct wf_entry *e,
+                        const struct wf_raster_info *info)
+{
+    const struct wf_nodata n = wf_nodata_of(info);
+    if (!n.there)
+        return;
+    e->nodata = n;
+    e->nodata.in_all = n.in_all && e->n_files == 1;
+    e->sample.has_nodata = true;
+    if (!ds->noted_nodata)
+        wf_dataset_note(ds,
+                        "pixels of the value %g hold nothing ('%s'): they are left out of "
+                        "statistics and of the loss",
+                        info->nodata, e->sample.image);
+    ds->noted_nodata = true;
+}
+
+/* The first file stays open, as `*first`. */
+static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha,
+                          struct wf_raster **first)
 {
     int64_t *const extent = e->sample.extent;
     extent[WF_N] = 1;
@@ -145,12 +164,18 @@ static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha
         }
         const struct wf_raster_info *const info = wf_raster_info(r);
         note_alpha(ds, info, alpha);
+        note_nodata(ds, e, info);
         const int64_t own[WF_AXES] = { 1, info->depth, info->height, info->width,
                                        wf_image_channels(info) };
         const bool same = i == 0 || memcmp(own, extent, sizeof own) == 0;
         const bool one = e->n_files == 1 || own[WF_C] == 1;
         memcpy(extent, own, sizeof own);
-        wf_raster_close(r);
+        if (i > 0) {
+            wf_align_check_channel(ds, e, wf_raster_info(*first), info, e->files[i]);
+            wf_raster_close(r);
+        } else {
+            *first = r;
+        }
         if (!same || !one) {
             wf_dataset_problem(ds, e, "'%s': a file of one channel must have the size of '%s'",
                                e->files[i], e->files[0]);
@@ -161,10 +186,11 @@ static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha
     if (extent[WF_C] > WF_DATA_CHANNELS)
         wf_dataset_problem(ds, e, "'%s' has %" PRId64 " channels: at most %d are read",
                            e->sample.image, extent[WF_C], WF_DATA_CHANNELS);
-    return extent[WF_C] <= WF_DATA_CHANNELS;
+    return e->sample.problem == NULL;
 }
 
-static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
+static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e,
+                         const struct wf_raster *image_file)
 {
     struct wf_err err = { 0 };
     struct wf_arena arena = { 0 };
@@ -177,7 +203,7 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
     const int64_t *const image = e->sample.extent;
     const int64_t own[WF_AXES] = { 1, info->depth, info->height, info->width, info->channels };
     e->mask_channels = info->channels >= 3 ? 3 : 1;
-    if (own[WF_D] != image[WF_D] || own[WF_H] != image[WF_H] || own[WF_W] != image[WF_W])
+    if (image_file && !wf_align_look(ds, e, wf_raster_info(image_file), info) && !e->sample.problem)
         wf_dataset_problem(ds, e,
                            "mask '%s' is %s, but image '%s' is %s: scale the mask to "
                            "the image's size without mixing labels, or take the pair out",
@@ -194,16 +220,37 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e)
     return e->sample.problem == NULL;
 }
 
+/* Pixels that do not count need a label that says so, where the layout has none. */
+static void settle_void(struct wf_dataset *ds)
+{
+    if (ds->info.labels != WF_LABELS_PIXEL)
+        ds->info.has_void = false;
+    if (ds->info.has_void && !ds->info.has_ignore) {
+        ds->info.has_ignore = true;
+        ds->info.ignore = WF_LABEL_VOID;
+    }
+    if (ds->resampled)
+        wf_dataset_note(ds,
+                        "%lld mask%s on another grid than the image: labels are those nearest to "
+                        "its pixels",
+                        (long long)ds->resampled, ds->resampled == 1 ? " is" : "s are");
+}
+
 static void look_at_files(struct wf_dataset *ds)
 {
     bool alpha = false;
     const struct wf_entry *first = NULL;
     for (int64_t i = 0; i < ds->info.samples; i++) {
         struct wf_entry *const e = &ds->entries[i];
-        if (e->sample.problem || (!ds->kind->read && !look_at_image(ds, e, &alpha)))
+        if (e->sample.problem)
             continue;
-        if (ds->info.labels == WF_LABELS_PIXEL && !look_at_mask(ds, e))
+        struct wf_raster *file = NULL;
+        const bool ok = (ds->kind->read || look_at_image(ds, e, &alpha, &file)) &&
+                        (ds->info.labels != WF_LABELS_PIXEL || look_at_mask(ds, e, file));
+        wf_raster_close(file);
+        if (!ok)
             continue;
+        ds->info.has_void = ds->info.has_void || e->sample.has_nodata;
         if (!first)
             first = e;
         if (e->sample.extent[WF_C] != first->sample.extent[WF_C])
@@ -213,6 +260,7 @@ static void look_at_files(struct wf_dataset *ds)
                                e->sample.image, e->sample.extent[WF_C], first->sample.image,
                                first->sample.extent[WF_C]);
     }
+    settle_void(ds);
     ds->info.channels = first ? (int)first->sample.extent[WF_C] : 0;
     ds->info.dims = 2;
     for (int64_t i = 0; i < ds->info.samples; i++)
@@ -301,6 +349,7 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->moved = calloc(1, sizeof *ds->moved);
     WF_BUG_ON(!ds->moved, "out of memory for a dataset");
     ds->info.path = wf_arena_copy(&ds->arena, path);
+    ds->align = options->align;
     ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
     for (int i = 0; i < WF_DATA_FOLDERS; i++)
         ds->classes[i] = (struct wf_data_class){ .first = i, .last = i, .color = -1 };

@@ -39,6 +39,10 @@
 #include "base/err.h"
 #include "tensor/region.h"
 
+/* The label of a pixel that does not count, because nothing was measured there (nodata) or because the
+ * mask does not reach so far. It is none that a file may hold. */
+enum { WF_LABEL_VOID = INT32_MIN };
+
 enum {
     WF_DATA_CHANNELS = 256,
     WF_DATA_CLASSES = 256,  /* of masks */
@@ -72,6 +76,7 @@ struct wf_data_sample {
     int64_t extent[WF_AXES]; /* D, H, W, C of the image; N is 1 */
     bool held_out;           /* the dataset itself keeps it for validation */
     int32_t label;           /* WF_LABELS_IMAGE */
+    bool has_nodata;         /* pixels may be NaN: nothing was measured there */
     const char *problem;     /* why it cannot be read, or NULL; only with `tolerate` */
 };
 
@@ -100,7 +105,9 @@ struct wf_dataset_info {
     enum wf_codes codes;
     int n_classes; /* 0 without labels; ids [0, n_classes) */
     const struct wf_data_class *classes;
-    bool has_ignore; /* the layout itself says which class does not count */
+    bool has_void; /* labels may be WF_LABEL_VOID */
+    bool
+        has_ignore; /* the layout itself says which class does not count; also where there is void */
     int32_t ignore;
     int64_t other;   /* pixels seen with a label that is past WF_DATA_CLASSES or no class */
     int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
@@ -111,8 +118,17 @@ struct wf_dataset_info {
     const char *const *problem_texts; /* each once; ends with NULL */
 };
 
+/* What is done with a mask that lies elsewhere than its image by what both say (a NIfTI affine, GeoTIFF's
+ * tags). Where only one of them says, they are used as they are. */
+enum wf_data_align {
+    WF_ALIGN_REFUSE,
+    WF_ALIGN_RESAMPLE, /* the label nearest to each pixel of the image; WF_LABEL_VOID past the mask */
+};
+extern const char *const wf_align_names[]; /* ends with NULL */
+
 struct wf_dataset_options {
     enum wf_data_layout layout;
+    enum wf_data_align align;
     bool tolerate; /* open in spite of problems and list them, for `data inspect` */
 };
 
@@ -146,8 +162,9 @@ uint64_t wf_dataset_bytes_read(const struct wf_dataset *ds);
 
 /* Axes D, H and W of `window`, which must lie inside the image; N and C are not looked at. Raw values
  * of all channels to `image` (dense, channels last), labels to `labels` (dense; a single one where
- * an image has one label); either may be NULL. Refuses NaN and infinity, and values that are no
- * class. */
+ * an image has one label); either may be NULL. A pixel's channel in which nothing was measured (nodata)
+ * is NaN; where all channels are, the label is WF_LABEL_VOID. Refuses other NaN, infinity, and values
+ * that are no class. */
 [[nodiscard]] bool wf_reader_read(struct wf_reader *reader, int64_t sample,
                                   const struct wf_region *window, float *image, int32_t *labels,
                                   struct wf_err *err);

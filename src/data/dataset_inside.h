@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "data/dataset.h"
+#include "image/grid.h"
 #include "image/raster.h"
 
 enum {
@@ -25,12 +26,27 @@ struct wf_texts {
     size_t count, room;
 };
 
+/* A value that says that nothing was measured. Where samples are unsigned it may also be a colour: only
+ * pixels that have it in all channels hold nothing. */
+struct wf_nodata {
+    bool there, in_all;
+    float value;
+};
+
+/* How a mask lies that is on another grid than its image. */
+struct wf_align {
+    double map[3][4];  /* (w, h, d) of the image to those of the mask */
+    int64_t extent[3]; /* W, H, D of the mask */
+};
+
 struct wf_entry {
     struct wf_data_sample sample;
     const char *const *files; /* one, or one for each channel */
     int n_files;
-    uint64_t offset;   /* of a record in its file (CIFAR-10) */
-    int mask_channels; /* that are read: 1 or 3 */
+    uint64_t offset;              /* of a record in its file (CIFAR-10) */
+    int mask_channels;            /* that are read: 1 or 3 */
+    const struct wf_align *align; /* NULL: the mask has the image's pixels */
+    struct wf_nodata nodata;
 };
 
 struct wf_layout_kind {
@@ -57,6 +73,9 @@ struct wf_dataset {
     int named;                     /* classes that have a name from a file */
     bool coded;                    /* ... and values too: nothing is left to find out */
     struct wf_texts notes, problems;
+    enum wf_data_align align;
+    int64_t resampled; /* masks */
+    bool noted_place, noted_nodata;
     uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
     struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
 };
@@ -121,6 +140,19 @@ struct wf_named *wf_names_find(const struct wf_names *names, const char *stem); 
 /* Small text files, ended by 0; heap; NULL on failure. */
 char *wf_read_text(const char *path, struct wf_err *err);
 
+/* --- where masks lie (align.c) --- */
+/* Compares the mask's grid with the image's, and remembers how to read it; false where the mask cannot be
+ * used: with a problem of the entry, or where sizes differ and nothing says how, without. */
+bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_raster_info *image,
+                   const struct wf_raster_info *mask);
+/* Files of channels lie at the place of the first, or it is a problem. */
+void wf_align_check_channel(struct wf_dataset *ds, struct wf_entry *e,
+                            const struct wf_raster_info *first, const struct wf_raster_info *other,
+                            const char *path);
+[[nodiscard]] bool wf_align_read(const struct wf_align *a, struct wf_raster *mask,
+                                 const struct wf_region *window, int channels, int32_t *dst,
+                                 struct wf_err *err);
+
 /* --- what masks mean (dataset_codes.c) --- */
 /* classes.txt, where there is one. */
 [[nodiscard]] bool wf_codes_read(struct wf_dataset *ds, struct wf_err *err);
@@ -133,6 +165,13 @@ const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *r
 
 /* Channels that are read of an image (a palette's colours, no alpha). */
 int wf_image_channels(const struct wf_raster_info *info);
+
+/* What of a file holds nothing. */
+struct wf_nodata wf_nodata_of(const struct wf_raster_info *info);
+/* Gives pixels of unsigned samples back that have the value in some channels only. */
+void wf_nodata_settle(const struct wf_nodata *n, float *pixels, int64_t count, int channels);
+/* The first of the numbers that is refused: infinity, and NaN where that does not mean nodata; or -1. */
+int64_t wf_nodata_odd(const struct wf_nodata *n, const float *pixels, int64_t count);
 
 /* Windows spread over an image, in reading order: pieces that cover it where `budget` pixels suffice for
  * that, otherwise small ones in the middle of equal parts. None has more than `most` pixels. */

@@ -200,6 +200,7 @@ static bool prepare(struct wf_loader *l, const struct wf_normal *normal, struct 
     for (int c = 0; c < channels; c++) {
         l->scale[c] = normal ? (float)(1 / normal->std[c]) : 1;
         l->offset[c] = normal ? (float)(-normal->mean[c] / normal->std[c]) : 0;
+        l->fill[c] = normal ? (float)normal->mean[c] : 0;
     }
     l->options.normal = NULL; /* was borrowed */
     if (!check_pad(l, err) || !find_samples(l, err))
@@ -383,16 +384,20 @@ static void put_image(const struct wf_view *view, float *from)
                         wf_view_put(view, n, d, h, w, c, (double)*from++);
 }
 
-static void put_target(const struct wf_view *view, const int32_t *from)
+/* A pixel that does not count has the label that says so in all channels, unless that is a 0 or 1 like
+ * those of the others. */
+static void put_target(const struct wf_view *view, const int32_t *from, const int32_t *ignore)
 {
     const struct wf_region b = view->box;
     const bool direct = wf_region_extent(b, WF_C) == 1 && b.lo[WF_C] == 0;
+    const bool tells = ignore && *ignore != 0 && *ignore != 1;
     for (int64_t n = b.lo[WF_N]; n < b.hi[WF_N]; n++)
         for (int64_t d = b.lo[WF_D]; d < b.hi[WF_D]; d++)
             for (int64_t h = b.lo[WF_H]; h < b.hi[WF_H]; h++)
                 for (int64_t w = b.lo[WF_W]; w < b.hi[WF_W]; w++, from++)
                     for (int64_t c = b.lo[WF_C]; c < b.hi[WF_C]; c++)
-                        wf_view_put(view, n, d, h, w, c, direct ? *from : *from == c);
+                        wf_view_put(view, n, d, h, w, c,
+                                    direct || (tells && *from == *ignore) ? *from : *from == c);
 }
 
 static struct wf_loader_slot *await(struct wf_loader *l)
@@ -422,7 +427,7 @@ bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const stru
     if (slot->image && image && image->data)
         put_image(image, slot->image);
     if (slot->labels && target && target->data)
-        put_target(target, slot->labels);
+        put_target(target, slot->labels, l->options.has_ignore ? &l->options.ignore : NULL);
     (void)pthread_mutex_lock(&l->lock);
     slot->ready = false;
     l->consumed++;

@@ -1,5 +1,6 @@
 /* What a batch holds, and the making of it: a function of options, (epoch, batch) and boxes (I1). */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,10 +114,33 @@ struct raw {
     int32_t *labels; /* or NULL */
 };
 
+/* Where nothing was measured the network gets the mean, and labels do not count. */
+static bool settle_void(const struct wf_loader *l, const struct raw *r, struct wf_err *err)
+{
+    const struct wf_data_sample *const s = wf_dataset_sample(l->ds, r->sample);
+    const int64_t count = pixels_of(r->source);
+    for (int64_t i = 0; r->pixels && s->has_nodata && i < count * r->channels; i++)
+        if (isnan(r->pixels[i]))
+            r->pixels[i] = l->fill[i % r->channels];
+    for (int64_t i = 0; r->labels && i < count; i++) {
+        if (r->labels[i] != WF_LABEL_VOID)
+            continue;
+        if (!l->options.has_ignore)
+            return wf_err_set(
+                err, WF_ERR_USAGE,
+                "'%s' has pixels that do not count: set train.ignore to the label that "
+                "they shall have",
+                s->mask);
+        r->labels[i] = l->options.ignore;
+    }
+    return true;
+}
+
 static bool read_inside(const struct wf_loader *l, struct wf_reader *reader, const struct raw *r,
                         struct wf_err *err)
 {
     return wf_reader_read(reader, r->sample, &r->source, r->pixels, r->labels, err) &&
+           settle_void(l, r, err) &&
            (!r->labels || labels_are_right(l, wf_dataset_sample(l->ds, r->sample), &r->source,
                                            r->labels, pixels_of(r->source), err));
 }

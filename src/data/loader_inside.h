@@ -27,6 +27,7 @@ struct wf_loader {
     int64_t *all, n_samples, items, batches;
     int64_t *first_item; /* validation: where a sample's crops begin; n_samples + 1 */
     float scale[WF_DATA_CHANNELS], offset[WF_DATA_CHANNELS];
+    float fill[WF_DATA_CHANNELS]; /* the mean, where nothing was measured */
     struct wf_balance *balance;
 
     int64_t epoch, batch; /* of ticket 0 */

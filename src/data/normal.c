@@ -1,4 +1,5 @@
-/* Mean and deviation of each channel, from a spread of windows over the training part. */
+/* Mean and deviation of each channel, from a spread of windows over the training part. NaN is where nothing
+ * was measured. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,16 +13,23 @@ struct moments {
 };
 
 /* Means first, then squares around them: large offsets (16-bit images) cost no digits. */
-static void add_window(struct moments *m, const float *pixels, int64_t count, int channels)
+static void add_window(struct moments *m, const float *pixels, int64_t all_pixels, int channels)
 {
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += (double)pixels[i * channels];
+    int64_t count = 0;
+    for (int64_t i = 0; i < all_pixels; i++)
+        if (!isnan(pixels[i * channels])) {
+            sum += (double)pixels[i * channels];
+            count++;
+        }
+    if (count == 0)
+        return;
     const double mean = sum / (double)count;
-    for (int64_t i = 0; i < count; i++) {
-        const double d = (double)pixels[i * channels] - mean;
-        squares += d * d;
-    }
+    for (int64_t i = 0; i < all_pixels; i++)
+        if (!isnan(pixels[i * channels])) {
+            const double d = (double)pixels[i * channels] - mean;
+            squares += d * d;
+        }
     const double all = m->count + (double)count, apart = mean - m->mean;
     m->m2 += squares + apart * apart * m->count * (double)count / all;
     m->mean += apart * (double)count / all;
@@ -65,7 +73,7 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
         ok = add_sample(reader, ds, samples[at], budget, m, pixels, err);
     }
     for (int c = 0; ok && c < channels; c++) {
-        const double std = sqrt(m[c].m2 / m[c].count);
+        const double std = m[c].count > 0 ? sqrt(m[c].m2 / m[c].count) : 0;
         normal->mean[c] = m[c].mean;
         normal->std[c] = std > 1e-12 * (1 + fabs(m[c].mean)) ? std : 1;
     }

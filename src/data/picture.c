@@ -13,6 +13,7 @@ struct wf_picture {
     struct wf_raster **files; /* one, or one for each channel */
     int n_files;
     struct wf_shape shape;
+    struct wf_nodata nodata;
     void *scratch; /* a palette's indices, or one channel */
     size_t room;
 };
@@ -25,6 +26,8 @@ static bool add_file(struct wf_picture *p, const char *path, struct wf_err *err)
     if (!r)
         return false;
     p->files[p->n_files++] = r;
+    if (!wf_raster_check(r, err))
+        return false;
     const struct wf_raster_info *const info = wf_raster_info(r);
     const struct wf_shape shape =
         WF_SHAPE(1, info->depth, info->height, info->width, wf_image_channels(info));
@@ -32,6 +35,10 @@ static bool add_file(struct wf_picture *p, const char *path, struct wf_err *err)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has another size than '%s': it is a channel of it", path, p->path);
     p->shape = shape;
+    const struct wf_nodata n = wf_nodata_of(info);
+    if (n.there)
+        p->nodata = n;
+    p->nodata.in_all = p->nodata.in_all && p->n_files == 1;
     return true;
 }
 
@@ -103,6 +110,11 @@ void wf_picture_close(struct wf_picture *p)
 struct wf_shape wf_picture_shape(const struct wf_picture *p)
 {
     return p->shape;
+}
+
+bool wf_picture_has_nodata(const struct wf_picture *p)
+{
+    return p->nodata.there;
 }
 
 const struct wf_raster_info *wf_picture_info(const struct wf_picture *p)
@@ -214,7 +226,7 @@ static bool check_finite(const struct wf_picture *p, const struct wf_region *win
                          const float *pixels, struct wf_err *err)
 {
     const int64_t channels = p->shape.at[WF_C];
-    const int64_t odd = wf_find_odd(pixels, wf_window_pixels(window) * channels);
+    const int64_t odd = wf_nodata_odd(&p->nodata, pixels, wf_window_pixels(window) * channels);
     return odd < 0 || wf_refuse_odd(p->path, window, channels, pixels, odd, err);
 }
 
@@ -229,5 +241,7 @@ bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float
     else
         ok =
             wf_raster_read_window(p->files[0], window, 0, (int)p->shape.at[WF_C], WF_F32, dst, err);
+    if (ok)
+        wf_nodata_settle(&p->nodata, dst, wf_window_pixels(window), (int)p->shape.at[WF_C]);
     return ok && check_finite(p, window, dst, err);
 }

@@ -1,6 +1,6 @@
 /*
  * A picture: one image file as a network sees it, by the same rules as the images of a dataset. A
- * palette becomes its colours, PNG's alpha is left out, and the files CASE_0000.EXT, CASE_0001.EXT, ...
+ * palette becomes its colours, alpha is left out, and the files CASE_0000.EXT, CASE_0001.EXT, ...
  * of nnU-Net are the channels of one picture, named by the first.
  *
  *     struct wf_picture *p = wf_picture_open("slide.tif", 3, err);      the network takes 3 channels
@@ -32,8 +32,11 @@ const char *wf_picture_stem(struct wf_arena *arena, const char *path);
 struct wf_shape wf_picture_shape(const struct wf_picture *p);
 /* Of its (first) file. */
 const struct wf_raster_info *wf_picture_info(const struct wf_picture *p);
+/* Does a file say of some value that nothing was measured? */
+bool wf_picture_has_nodata(const struct wf_picture *p);
 /* Axes D, H and W of `window`, which lies inside; N and C are not looked at. All channels to `dst`,
- * dense, channels last, as they stand in the file. NaN and infinity are refused. */
+ * dense, channels last, as they stand in the file; NaN where a file says that nothing was measured. Other
+ * NaN, and infinity, are refused. */
 [[nodiscard]] bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float *dst,
                                    struct wf_err *err);
 

@@ -110,6 +110,17 @@ static bool same_size(const struct wf_raster *r, const struct wf_entry *e, int c
     return wf_err_set(err, WF_ERR_INPUT, "'%s' has changed since the dataset was opened", path);
 }
 
+/* The same of a mask that is on another grid. */
+static bool same_grid(const struct wf_raster *r, const struct wf_entry *e, struct wf_err *err)
+{
+    const struct wf_raster_info *const info = wf_raster_info(r);
+    const int64_t *const extent = e->align->extent;
+    if (info->width == extent[0] && info->height == extent[1] && info->depth == extent[2])
+        return true;
+    return wf_err_set(err, WF_ERR_INPUT, "'%s' has changed since the dataset was opened",
+                      e->sample.mask);
+}
+
 /* --- images --- */
 
 static bool read_palette(struct wf_reader *reader, struct wf_raster *r,
@@ -188,11 +199,46 @@ bool wf_refuse_odd(const char *path, const struct wf_region *window, int64_t cha
                       window->lo[WF_W] + at % wide, i % channels);
 }
 
+struct wf_nodata wf_nodata_of(const struct wf_raster_info *info)
+{
+    if (!info->has_nodata || info->colors > 0)
+        return (struct wf_nodata){ 0 };
+    const enum wf_sample s = info->sample;
+    return (struct wf_nodata){
+        .there = true,
+        .in_all = s == WF_SAMPLE_U8 || s == WF_SAMPLE_U16 || s == WF_SAMPLE_U32,
+        .value = (float)info->nodata,
+    };
+}
+
+void wf_nodata_settle(const struct wf_nodata *n, float *pixels, int64_t count, int channels)
+{
+    if (!n->there || !n->in_all || channels == 1)
+        return;
+    for (int64_t i = 0; i < count; i++, pixels += channels) {
+        int holes = 0;
+        for (int c = 0; c < channels; c++)
+            holes += isnan(pixels[c]) != 0;
+        for (int c = 0; holes < channels && c < channels; c++)
+            pixels[c] = isnan(pixels[c]) ? n->value : pixels[c];
+    }
+}
+
+int64_t wf_nodata_odd(const struct wf_nodata *n, const float *pixels, int64_t count)
+{
+    if (!n->there)
+        return wf_find_odd(pixels, count);
+    for (int64_t i = 0; i < count; i++)
+        if (isinf(pixels[i]))
+            return i;
+    return -1;
+}
+
 static bool check_finite(const struct wf_entry *e, const struct wf_region *window,
                          const float *image, struct wf_err *err)
 {
     const int64_t channels = e->sample.extent[WF_C];
-    const int64_t odd = wf_find_odd(image, wf_window_pixels(window) * channels);
+    const int64_t odd = wf_nodata_odd(&e->nodata, image, wf_window_pixels(window) * channels);
     return odd < 0 || wf_refuse_odd(e->n_files > 1 ? e->files[odd % channels] : e->sample.image,
                                     window, channels, image, odd, err);
 }
@@ -215,6 +261,8 @@ static bool read_files(struct wf_reader *reader, const struct wf_entry *e,
             ok = ok && same_size(r, e, channels, e->files[0], err) &&
                  wf_raster_read_window(r, window, 0, channels, WF_F32, image, err);
     }
+    if (ok)
+        wf_nodata_settle(&e->nodata, image, wf_window_pixels(window), (int)e->sample.extent[WF_C]);
     return ok && check_finite(e, window, image, err);
 }
 
@@ -285,7 +333,8 @@ static void paint(const struct wf_raster_info *info, int64_t count, int32_t *raw
     for (int64_t i = count - 1; i >= 0; i--) {
         const int32_t v = raw[i];
         for (int c = 0; c < 3; c++)
-            raw[i * 3 + c] = info->colors > 0
+            raw[i * 3 + c] = v == WF_LABEL_VOID ? v
+                             : info->colors > 0
                                  ? v >= 0 && v < info->colors ? info->palette[v][c] : -1
                              : v >= 0 && v < 256 ? v
                                                  : -1;
@@ -298,20 +347,43 @@ const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
 {
     const struct wf_entry *const e = &reader->ds->entries[sample];
     struct wf_raster *const r = open_raster(reader, e->sample.mask, err);
-    if (!r || !same_size(r, e, 1, e->sample.mask, err))
+    if (!r || (!e->align && !same_size(r, e, 1, e->sample.mask, err)) ||
+        (e->align && !same_grid(r, e, err)))
         return NULL;
     const int stored = wf_raster_info(r)->channels >= 3 ? 3 : 1;
     *channels = by_color ? 3 : stored;
     const int64_t count = wf_window_pixels(window);
     int32_t *const raw = scratch(reader, count * *channels, err);
-    if (!raw || !wf_raster_read_window(r, window, 0, stored, WF_I32, raw, err))
+    if (!raw || !(e->align ? wf_align_read(e->align, r, window, stored, raw, err)
+                           : wf_raster_read_window(r, window, 0, stored, WF_I32, raw, err)))
         return NULL;
     if (stored != *channels)
         paint(wf_raster_info(r), count, raw);
     if (reader->ds->kind->rounds_colors)
         for (int64_t i = 0; i < count * *channels; i++)
-            raw[i] = raw[i] >= 128 ? 255 : 0;
+            raw[i] = raw[i] == WF_LABEL_VOID ? raw[i] : raw[i] >= 128 ? 255 : 0;
     return raw;
+}
+
+/* Labels where the image holds nothing. */
+static bool hide_labels(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
+                        int32_t *labels, struct wf_err *err)
+{
+    const struct wf_entry *const e = &reader->ds->entries[sample];
+    const int64_t channels = e->sample.extent[WF_C], count = wf_window_pixels(window);
+    float *const pixels = malloc((size_t)(count * channels) * sizeof *pixels);
+    if (!pixels)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
+                          count);
+    const bool ok = read_files(reader, e, window, pixels, err);
+    for (int64_t i = 0; ok && i < count; i++) {
+        bool empty = true;
+        for (int64_t c = 0; empty && c < channels; c++)
+            empty = isnan(pixels[i * channels + c]);
+        labels[i] = empty ? WF_LABEL_VOID : labels[i];
+    }
+    free(pixels);
+    return ok;
 }
 
 static bool refuse_value(const struct wf_dataset *ds, const struct wf_entry *e,
@@ -351,7 +423,8 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
         return false;
     int64_t bad;
     wf_codes_map(ds, channels, wf_window_pixels(window), raw, labels, &bad);
-    return bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err);
+    return (bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err)) &&
+           (!e->sample.has_nodata || hide_labels(reader, sample, window, labels, err));
 }
 
 bool wf_reader_read(struct wf_reader *reader, int64_t sample, const struct wf_region *window,

@@ -48,8 +48,9 @@ static void on_read(png_structp png, png_bytep dst, size_t bytes)
 }
 
 /* Chunks of which nothing is needed here, some of which can be bombs of their own. */
-static const unsigned char unwanted[] = "iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0hIST\0pCAL\0sCAL\0tIME\0"
-                                        "tRNS\0bKGD\0cHRM\0gAMA\0sRGB\0sBIT\0oFFs";
+static const unsigned char unwanted[] =
+    "iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0hIST\0eXIf\0pCAL\0sCAL\0tIME\0"
+    "tRNS\0bKGD\0cHRM\0gAMA\0sRGB\0sBIT\0oFFs";
 
 static void start(void *arg)
 {
@@ -190,54 +191,53 @@ static void read_palette(struct png *p)
         };
 }
 
-static void read_orientation(struct png *p)
-{
-#ifdef PNG_eXIf_SUPPORTED
-    png_uint_32 size = 0;
-    png_bytep block = NULL;
-    if (png_get_eXIf_1(p->png, p->info, &size, &block))
-        p->raster->orientation = wf_exif_orientation(block, size);
-#endif
-}
-
 static uint32_t big_endian(const unsigned char *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* EXIF may stand behind the pixels, where it is not looked for when the file is opened. */
-static bool check_late_exif(struct wf_raster *r, uint64_t at, uint32_t size, struct wf_err *err)
+/* From chunk to chunk, without looking into them, up to the last or to the first of pixels; on the way,
+ * the orientation of EXIF. libpng takes memory for such a chunk before it knows that it is there. */
+static bool walk(struct wf_raster *r, bool to_the_end, int *orientation, struct wf_err *err)
 {
-    enum { MOST = 1 << 16 };
-    unsigned char *const block = malloc(MOST);
-    if (!block)
-        return wf_raster_no_memory(r, err);
-    const size_t bytes = size < MOST ? size : MOST;
-    bool ok = wf_infile_read(&r->file, at, block, bytes, err);
-    if (ok && wf_exif_orientation(block, bytes) != (r->orientation ? r->orientation : 1))
-        ok = wf_raster_refuse(r, err,
-                              "its orientation stands behind its pixels: write it again, for "
-                              "instance 'mogrify -auto-orient'");
-    free(block);
-    return ok;
-}
-
-/* From chunk to chunk up to the last, without looking into them. */
-static bool check_png(struct wf_raster *r, struct wf_err *err)
-{
+    enum { EXIF_MAX = 1 << 16, PASSED = 1 << 12 };
+    *orientation = 1;
+    int passed = 0;
     for (uint64_t at = 8;;) {
         unsigned char head[8];
         if (!wf_infile_read(&r->file, at, head, sizeof head, err))
             return false;
         const uint32_t size = big_endian(head);
-        if (memcmp(head + 4, "IEND", 4) == 0)
+        const char *const name = (const char *)head + 4;
+        if (memcmp(name, "IEND", 4) == 0 ||
+            (!to_the_end && (memcmp(name, "IDAT", 4) == 0 || passed++ == PASSED)))
             return true;
-        if (size > r->file.size || at + 12 + size > r->file.size)
-            return wf_raster_refuse(r, err, "its pixels are cut short: copy the file again");
-        if (memcmp(head + 4, "eXIf", 4) == 0 && !check_late_exif(r, at + 8, size, err))
-            return false;
+        if (at + 12 + size > r->file.size)
+            return wf_raster_refuse(r, err, "it is cut short: copy the file again");
+        if (memcmp(name, "eXIf", 4) == 0) {
+            const size_t bytes = size < EXIF_MAX ? size : EXIF_MAX;
+            unsigned char *const block = malloc(bytes + 1);
+            if (!block)
+                return wf_raster_no_memory(r, err);
+            const bool ok = wf_infile_read(&r->file, at + 8, block, bytes, err);
+            *orientation = ok ? wf_exif_orientation(block, bytes) : 1;
+            free(block);
+            if (!ok)
+                return false;
+        }
         at += 12 + (uint64_t)size;
     }
+}
+
+/* EXIF may stand behind the pixels, where it is not looked for when the file is opened. */
+static bool check_png(struct wf_raster *r, struct wf_err *err)
+{
+    int orientation;
+    return walk(r, true, &orientation, err) &&
+           (orientation == r->orientation ||
+            wf_raster_refuse(r, err,
+                             "its orientation stands behind its pixels: write it again, for "
+                             "instance 'mogrify -auto-orient'"));
 }
 
 static bool open_png(struct wf_raster *r, struct wf_err *err)
@@ -262,8 +262,7 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     if (!check_size(p, err))
         return false;
     read_palette(p);
-    read_orientation(p);
-    return true;
+    return walk(r, false, &r->orientation, err);
 }
 
 static bool read_png(const struct wf_raster_job *job, struct wf_err *err)

@@ -1,12 +1,14 @@
 /* The directories of a TIFF that is written: one for each page, behind all tiles. */
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/raster_tiff_write.h"
 
 enum type { ASCII = 2, SHORT = 3, LONG = 4, RATIONAL = 5, DOUBLE = 12, LONG8 = 16 };
-enum { TAGS = 19 + WF_RASTER_GEO_TAGS };
+enum { TAGS = 20 + WF_RASTER_GEO_TAGS };
 
 struct entry {
     uint16_t tag, type;
@@ -25,6 +27,7 @@ struct page {
     uint16_t bits[WF_RASTER_CHANNELS], formats[WF_RASTER_CHANNELS], kinds[WF_RASTER_CHANNELS];
     uint16_t map[3][WF_RASTER_COLORS];
     uint32_t resolution[2][2];
+    char nodata[40];
     void *places, *sizes; /* of tiles */
 };
 
@@ -175,6 +178,11 @@ static uint64_t append_page(const struct wf_tiff_out *t, int64_t page, struct wf
     add(p, 305, ASCII, sizeof maker, maker);
     add_samples(p, info);
     add_place(p, &t->place);
+    if (info->has_nodata) { /* GDAL's tag */
+        (void)snprintf(p->nodata, sizeof p->nodata, isnan(info->nodata) ? "nan" : "%.17g",
+                       info->nodata);
+        add(p, 42113, ASCII, strlen(p->nodata) + 1, p->nodata);
+    }
     add_tiles(p, t, page);
     qsort(p->entries, (size_t)p->count, sizeof *p->entries, by_tag);
     const uint64_t place = append(t, p, to, next_at);

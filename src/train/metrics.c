@@ -75,6 +75,9 @@ static int64_t truth_at(const struct wf_view *target, int64_t offset)
 {
     if (target->dtype == WF_I32)
         return ((const int32_t *)target->data)[offset];
+    const double first = wf_dtype_get(target->dtype, target->data, offset);
+    if (first < 0 || first > 1) /* a label that does not count stands in all channels */
+        return -1;
     return largest(target, offset, 0.5);
 }
 

@@ -1,5 +1,6 @@
 #include "train/mosaic.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static size_t pixel_bytes(const struct wf_mosaic_options *o, int kind)
 {
     if (kind == VALUES)
         return (size_t)o->shape.at[WF_C] * sizeof(float);
-    return kind == OVERLAY ? 3 : o->labels > WF_RASTER_COLORS ? 2 : 1;
+    return kind == OVERLAY ? 3 : o->labels + o->has_void > WF_RASTER_COLORS ? 2 : 1;
 }
 
 static bool is_shared(const struct wf_mosaic_options *o, int kind)
@@ -101,6 +102,8 @@ static struct wf_raster_info describe(const struct wf_mosaic *m, int kind)
     info.sample = kind == VALUES                  ? WF_SAMPLE_F32
                   : kind == CLASSES && pixel == 2 ? WF_SAMPLE_U16
                                                   : WF_SAMPLE_U8;
+    info.has_nodata = o->has_void && kind != OVERLAY;
+    info.nodata = kind == VALUES ? NAN : pixel == 2 ? UINT16_MAX : UINT8_MAX;
     if (kind == CLASSES && pixel == 1) {
         info.colors = WF_RASTER_COLORS;
         memcpy(info.palette, m->colors, sizeof info.palette);
@@ -327,9 +330,12 @@ static void blend_row(const struct wf_mosaic *m, const float *source, const uint
     for (int64_t i = 0; i < count; i++)
         for (int c = 0; c < 3; c++) {
             const int64_t from = channels >= 3 ? c : 0;
-            const double under = shown(m, source[i * channels + from], from);
+            const float value = source[i * channels + from];
+            const double under = isnan(value) ? 0 : shown(m, value, from);
             const double over = m->colors[labels[i] % WF_RASTER_COLORS][c];
-            const double v = labels[i] ? (1 - cover) * under + cover * over : under;
+            const bool covers =
+                labels[i] != 0 && !(m->options.has_void && labels[i] == WF_MOSAIC_VOID);
+            const double v = covers ? (1 - cover) * under + cover * over : under;
             dst[i * 3 + c] = (unsigned char)(v + 0.5);
         }
 }

@@ -20,12 +20,17 @@
 #include "comm/comm.h"
 #include "data/picture.h"
 
+/* Of labels. In the files it is the largest number of their samples, which they name as nodata. */
+enum { WF_MOSAIC_VOID = UINT16_MAX };
+
 struct wf_mosaic_options {
     struct wf_shape shape; /* D, H, W of the prediction, C of the values */
     int64_t band
         [WF_AXES]; /* extents of the largest window; on H and W a multiple of the tile, or all */
     int64_t tile[WF_AXES]; /* of tiled files, H and W */
     int labels;            /* that there are: [0, labels) */
+    bool
+        has_void; /* also WF_MOSAIC_VOID, where there is nothing to predict; values are NaN there */
     /* Files, each NULL where it is not wanted; the name's ending says the format. */
     const char *classes;        /* u8 with the colours as palette, or u16 */
     const char *values;         /* f32 */

@@ -17,7 +17,8 @@ struct predictor {
     struct wf_stream *stream;
     struct wf_mosaic *mosaic; /* NULL: a classifier's */
     bool wants_values;        /* probabilities, not only the largest */
-    float *values;            /* of one window, all channels */
+    bool has_void; /* the image may hold nothing, and pixels of the prediction are its own */
+    float *values; /* of one window, all channels */
     uint16_t *labels;
 };
 
@@ -44,9 +45,14 @@ static bool fill(void *user, const struct wf_value *input, const struct wf_view 
         /* As in training: one product and one sum in f32. */
         const float scale = (float)(1.0 / d->p->deviation[c]);
         const float offset = (float)(-d->p->mean[c] / d->p->deviation[c]);
-        for (int64_t i = 0; i < count; i++)
-            x[i * channels + c] = x[i * channels + c] * scale + offset;
+        const float fill = (float)d->p->mean[c]; /* where nothing was measured */
+        for (int64_t i = 0; i < count; i++) {
+            const float v = x[i * channels + c];
+            x[i * channels + c] = (isnan(v) ? fill : v) * scale + offset;
+        }
     }
+    for (int64_t i = 0; !d->p->mean && i < count * channels; i++)
+        x[i] = isnan(x[i]) ? 0 : x[i];
     return true;
 }
 
@@ -153,13 +159,35 @@ static bool bring(const struct predictor *d, int rank, struct wf_region window, 
 
 /* --- the windows --- */
 
+/* Where the image holds nothing there is nothing to predict. */
+static bool hide_void(struct predictor *d, const struct wf_region *window, struct wf_err *err)
+{
+    const int64_t channels = d->p->image->shape.at[WF_C], made = d->p->logits->shape.at[WF_C];
+    const int64_t count = pixels_of(*window);
+    float *const pixels = malloc((size_t)(count * channels) * sizeof *pixels);
+    if (!pixels)
+        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
+                          count);
+    const bool ok = wf_picture_read(d->picture, window, pixels, err);
+    for (int64_t i = 0; ok && i < count; i++) {
+        bool empty = true;
+        for (int64_t c = 0; empty && c < channels; c++)
+            empty = isnan(pixels[i * channels + c]);
+        for (int64_t c = 0; empty && c < made; c++)
+            d->values[i * made + c] = NAN;
+        d->labels[i] = empty ? WF_MOSAIC_VOID : d->labels[i];
+    }
+    free(pixels);
+    return ok;
+}
+
 static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
 {
     struct wf_view part;
     if (!wf_stream_run(d->stream, index, &part, err))
         return false;
     decide_all(d, &part);
-    return true;
+    return !d->has_void || hide_void(d, &part.box, err);
 }
 
 static bool put(struct predictor *d, int64_t index, struct wf_err *err)
@@ -239,6 +267,10 @@ static bool open_pictures(struct predictor *d, struct wf_err *err)
         d->under = wf_picture_open(d->p->path, shape.at[WF_C], err);
     if (!d->picture || (looks && !d->under))
         return false;
+    const struct wf_shape *const made = &d->p->logits->shape;
+    d->has_void = d->p->per_pixel && wf_picture_has_nodata(d->picture) &&
+                  made->at[WF_D] == shape.at[WF_D] && made->at[WF_H] == shape.at[WF_H] &&
+                  made->at[WF_W] == shape.at[WF_W];
     return wf_shape_equal(wf_picture_shape(d->picture), shape) ||
            wf_err_set(err, WF_ERR_INPUT, "'%s' has changed while it was looked at", d->p->path);
 }
@@ -249,6 +281,7 @@ static struct wf_mosaic_options mosaic_options(const struct predictor *d)
     struct wf_mosaic_options o = {
         .shape = p->logits->shape,
         .labels = count_labels(p->predicts, p->logits->shape.at[WF_C]),
+        .has_void = d->has_void,
         .classes = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->classes,
         .values = p->values,
         .overlay = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->overlay,
