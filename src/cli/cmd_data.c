@@ -319,9 +319,10 @@ const struct wf_command wf_command_data = {
         "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that\n"
         "only the mask has), shapes (ten classes, as CIFAR-10's files). Images past 4 megapixels\n"
         "are tiled TIFF, smaller ones PNG.\n\n"
-        "inspect finds the layout by itself (data.format=NAME to say it): images/ and masks/,\n"
-        "NAME.tif and NAME_masks.tif, nnU-Net's raw layout, CIFAR-10's binary files, a folder\n"
-        "for each class. It ends with 1 where training would refuse the folder.",
+        "inspect finds the layout by itself (data.format=NAME to say it) and says what made it\n"
+        "that: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"
+        "NAME_masks.tif; nnU-Net's raw layout; CIFAR-10's binary files; a folder for each class.\n"
+        "It ends with 1 where training would refuse the folder.",
     .flags = flags,
     .run = run,
 };

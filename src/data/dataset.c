@@ -203,6 +203,13 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e,
     const int64_t *const image = e->sample.extent;
     const int64_t own[WF_AXES] = { 1, info->depth, info->height, info->width, info->channels };
     e->mask_channels = info->channels >= 3 ? 3 : 1;
+    if (info->has_nodata && !ds->noted_mask)
+        wf_dataset_note(
+            ds,
+            "masks name %g as nodata ('%s'), which is a label here: set train.ignore=%g "
+            "where it does not count",
+            info->nodata, e->sample.mask, info->nodata);
+    ds->noted_mask = ds->noted_mask || info->has_nodata;
     if (image_file && !wf_align_look(ds, e, wf_raster_info(image_file), info) && !e->sample.problem)
         wf_dataset_problem(ds, e,
                            "mask '%s' is %s, but image '%s' is %s: scale the mask to "

@@ -75,7 +75,7 @@ struct wf_dataset {
     struct wf_texts notes, problems;
     enum wf_data_align align;
     int64_t resampled; /* masks */
-    bool noted_place, noted_nodata;
+    bool noted_place, noted_nodata, noted_mask;
     uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
     struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
 };

@@ -169,6 +169,8 @@ static int64_t convert(const struct wf_raster *r, const struct run *run, enum wf
         struct number n = number_at(r->stored, run->src, i * run->from);
         if (hides && n.real == r->info.nodata)
             n = (struct number){ .real = NAN };
+        else if (r->scaled && n.is_whole && wf_sample_is_whole(r->info.sample))
+            n = whole_number((int64_t)r->inter - n.whole); /* white is zero */
         else if (r->scaled)
             n = (struct number){ .real = r->slope * n.real + r->inter };
         if (!store(n, as, run->dst, i * run->to))

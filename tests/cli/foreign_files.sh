@@ -1,0 +1,8 @@
+# The short form of tests/campaign/foreign_files: one round. Where Python lacks the writers (numpy, tifffile, imagecodecs,
+# nibabel, Pillow) nothing is installed here and the campaign is skipped; tests/fixtures has a file of each kind.
+. "$SOURCE_DIR/tests/cli/common.bash"
+build=$(dirname "$WIDEFIELD")
+PYTHONDONTWRITEBYTECODE=1 "$SOURCE_DIR/tests/campaign/foreign_files" --build "$build" --no-install >out 2>err ||
+    fail "foreign files"
+tail -1 out
+grep -Eq ' 0 wrong$|skipped' out || fail "no summary"
