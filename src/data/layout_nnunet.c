@@ -189,7 +189,7 @@ static bool ends_with(const char *name, const char *ending)
 
 static bool list(struct wf_dataset *ds, struct wf_err *err)
 {
-    struct nnunet n = { 0 };
+    struct nnunet n = { .ending = "" };
     struct wf_folder f;
     if (!read_json(ds, &n, err) ||
         !wf_folder_list(&ds->arena, wf_path_join(&ds->arena, ds->info.path, "imagesTr"), &f, err))

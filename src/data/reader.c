@@ -286,7 +286,7 @@ static bool offer_image(struct wf_reader *reader, int64_t sample, int64_t count,
 {
     const struct wf_entry *const e = &reader->ds->entries[sample];
     const struct wf_region all = wf_dataset_extent(reader->ds, sample);
-    float *const pixels = malloc((size_t)count * sizeof *pixels);
+    float *const pixels = calloc((size_t)count, sizeof *pixels);
     if (!pixels)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", e->sample.image);
     const bool ok = read_files(reader, e, &all, pixels, err);
@@ -371,7 +371,7 @@ static bool hide_labels(struct wf_reader *reader, int64_t sample, const struct w
 {
     const struct wf_entry *const e = &reader->ds->entries[sample];
     const int64_t channels = e->sample.extent[WF_C], count = wf_window_pixels(window);
-    float *const pixels = malloc((size_t)(count * channels) * sizeof *pixels);
+    float *const pixels = calloc((size_t)(count * channels), sizeof *pixels);
     if (!pixels)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
                           count);

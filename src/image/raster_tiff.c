@@ -380,7 +380,7 @@ static bool read_tiles(const struct wf_raster_job *job, int64_t d, int64_t c, st
     const int64_t each = wf_tiff_together(l), th = l->tile_h, tw = l->tile_w;
     for (int64_t y = job->lo[WF_RASTER_H] / th * th; y < job->hi[WF_RASTER_H]; y += th)
         for (int64_t x = job->lo[WF_RASTER_W] / tw * tw; x < job->hi[WF_RASTER_W]; x += tw) {
-            bool sparse;
+            bool sparse = false;
             if (!decode_tile(t, y, x, c % l->samples / each, &sparse, err))
                 return false;
             /* With strides of zero one sample stands for a sparse tile of any size. */

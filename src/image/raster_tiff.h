@@ -61,8 +61,9 @@ bool wf_tiff_same_layout(const struct wf_tiff_layout *a, const struct wf_tiff_la
 /* OME-XML; raster_tiff_ome.c. */
 [[nodiscard]] bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages,
                                       struct wf_err *err);
-[[nodiscard]] bool wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers,
-                                      struct wf_err *err);
+/* Room for the pages of so many planes, which is t->planes.pages; NULL on failure. */
+[[nodiscard]] uint32_t *wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers,
+                                           struct wf_err *err);
 /* Alpha, white-is-zero, orientation, nodata. */
 [[nodiscard]] bool wf_tiff_meaning(struct wf_tiff *t, struct wf_err *err);
 void wf_tiff_palette(const struct wf_tiff *t);

@@ -57,7 +57,7 @@ static int64_t number(const char **attributes, const char *name, int64_t otherwi
 
 static void copy_text(char to[NAME], const char *from)
 {
-    const size_t n = from ? strlen(from) : 0;
+    const size_t n = strlen(from);
     memcpy(to, from, n < NAME ? n : NAME - 1);
     to[n < NAME ? n : NAME - 1] = '\0';
 }

@@ -22,21 +22,25 @@ struct axes {
     int64_t extents[LEADING];
 };
 
-bool wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers, struct wf_err *err)
+uint32_t *wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers, struct wf_err *err)
 {
     struct wf_tiff_planes *const p = &t->planes;
     int64_t count, channels;
     if (depth < 1 || layers < 1 || __builtin_mul_overflow(depth, layers, &count) ||
         count > PLANES || __builtin_mul_overflow(layers, t->layout.samples, &channels) ||
-        channels > WF_RASTER_CHANNELS)
-        return wf_raster_refuse(t->raster, err,
-                                "its description speaks of %" PRId64 " planes with %" PRId64
-                                " channels: at most %d channels are read",
-                                depth, layers, WF_RASTER_CHANNELS);
+        channels > WF_RASTER_CHANNELS) {
+        (void)wf_raster_refuse(t->raster, err,
+                               "its description speaks of %" PRId64 " planes with %" PRId64
+                               " channels: at most %d channels are read",
+                               depth, layers, WF_RASTER_CHANNELS);
+        return NULL;
+    }
     p->depth = depth;
     p->layers = layers;
     p->pages = calloc((size_t)count, sizeof *p->pages);
-    return p->pages || wf_raster_no_memory(t->raster, err);
+    if (!p->pages)
+        (void)wf_raster_no_memory(t->raster, err);
+    return p->pages;
 }
 
 /* A single page, and its pixels begin where those of all planes do. */
@@ -104,17 +108,15 @@ static bool find_roles(const struct wf_tiff *t, const struct axes *a, int *depth
 
 static bool set_planes(struct wf_tiff *t, const struct axes *a, int64_t pages, struct wf_err *err)
 {
-    int64_t planes = 1, stride[LEADING], step = 1;
+    int64_t planes = 1, stride[LEADING] = { 0 };
     for (int i = a->count - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= a->extents[i];
-    }
-    for (int i = 0; i < a->count; i++)
+        stride[i] = planes;
         if (a->extents[i] < 1 || __builtin_mul_overflow(planes, a->extents[i], &planes) ||
             planes > PLANES)
             return wf_raster_refuse(t->raster, err,
                                     "its description does not say how many planes there are: write "
                                     "the file again");
+    }
     int depth, channels;
     if (!find_roles(t, a, &depth, &channels, err))
         return false;
@@ -127,13 +129,12 @@ static bool set_planes(struct wf_tiff *t, const struct axes *a, int64_t pages, s
         return false;
     const int64_t deep = depth < 0 ? 1 : a->extents[depth];
     const int64_t layers = channels < 0 ? 1 : a->extents[channels];
-    if (!wf_tiff_new_planes(t, deep, layers, err))
-        return false;
-    for (int64_t z = 0; z < deep; z++)
+    uint32_t *const at = wf_tiff_new_planes(t, deep, layers, err);
+    for (int64_t z = 0; at && z < deep; z++)
         for (int64_t c = 0; c < layers; c++)
-            t->planes.pages[z * layers + c] = (uint32_t)(z * (depth < 0 ? 0 : stride[depth]) +
-                                                         c * (channels < 0 ? 0 : stride[channels]));
-    return true;
+            at[z * layers + c] = (uint32_t)(z * (depth < 0 ? 0 : stride[depth]) +
+                                            c * (channels < 0 ? 0 : stride[channels]));
+    return at != NULL;
 }
 
 /* --- ImageJ: lines of KEY=NUMBER --- */
