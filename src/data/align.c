@@ -20,13 +20,14 @@ static void extent_of(const struct wf_raster_info *info, int64_t extent[3])
     extent[2] = info->depth;
 }
 
-static void refuse_place(struct wf_dataset *ds, struct wf_entry *e, const struct wf_grid *image,
-                         const struct wf_grid *mask, bool same_system)
+static void refuse_place(struct wf_dataset *ds, struct wf_entry *e,
+                         const struct wf_raster_grid *image, const struct wf_raster_grid *mask,
+                         bool same_system)
 {
     char of_image[200], of_mask[200], system[32], fix[200];
-    wf_grid_text(image, of_image, sizeof of_image);
-    wf_grid_text(mask, of_mask, sizeof of_mask);
-    wf_grid_system(image, system, sizeof system);
+    wf_raster_grid_text(image, of_image, sizeof of_image);
+    wf_raster_grid_text(mask, of_mask, sizeof of_mask);
+    wf_raster_grid_system(image, system, sizeof system);
     if (same_system)
         (void)snprintf(fix, sizeof fix,
                        "set data.align=resample, or save the mask on the image's grid");
@@ -46,7 +47,7 @@ static bool leaves(const struct wf_align *a, const int64_t image[3])
         double from[3], to[3];
         for (int i = 0; i < 3; i++)
             from[i] = corner >> i & 1 ? (double)(image[i] - 1) : 0;
-        wf_grid_move(a->map, from, to);
+        wf_raster_grid_move(a->map, from, to);
         for (int i = 0; i < 3; i++)
             if (floor(to[i] + 0.5) < 0 || floor(to[i] + 0.5) >= (double)a->extent[i])
                 return true;
@@ -57,15 +58,15 @@ static bool leaves(const struct wf_align *a, const int64_t image[3])
 bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_raster_info *image,
                    const struct wf_raster_info *mask)
 {
-    struct wf_grid of_image, of_mask;
+    struct wf_raster_grid of_image, of_mask;
     struct wf_align a;
     int64_t extent[3];
-    wf_grid_of(image, &of_image);
-    wf_grid_of(mask, &of_mask);
+    wf_raster_grid_of(image, &of_image);
+    wf_raster_grid_of(mask, &of_mask);
     extent_of(image, extent);
     extent_of(mask, a.extent);
     const bool same_size = memcmp(extent, a.extent, sizeof extent) == 0;
-    if (!wf_grid_compares(&of_image, &of_mask)) {
+    if (!wf_raster_grid_compares(&of_image, &of_mask)) {
         if (same_size && !ds->noted_place && of_image.kind != of_mask.kind) {
             ds->noted_place = true;
             wf_dataset_note(ds, "'%s' says where it lies, '%s' does not: used as they are",
@@ -74,12 +75,12 @@ bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_ra
         }
         return same_size;
     }
-    if (!wf_grid_same_system(&of_image, &of_mask)) {
+    if (!wf_raster_grid_same_system(&of_image, &of_mask)) {
         refuse_place(ds, e, &of_image, &of_mask, false);
         return false;
     }
-    wf_grid_map(&of_image, &of_mask, a.map);
-    if (same_size && wf_grid_shift(a.map, extent) <= near_enough)
+    wf_raster_grid_map(&of_image, &of_mask, a.map);
+    if (same_size && wf_raster_grid_shift(a.map, extent) <= near_enough)
         return true;
     if (ds->align == WF_ALIGN_REFUSE) {
         refuse_place(ds, e, &of_image, &of_mask, true);
@@ -97,20 +98,20 @@ void wf_align_check_channel(struct wf_dataset *ds, struct wf_entry *e,
                             const struct wf_raster_info *first, const struct wf_raster_info *other,
                             const char *path)
 {
-    struct wf_grid a, b;
+    struct wf_raster_grid a, b;
     double map[3][4];
     int64_t extent[3];
-    wf_grid_of(first, &a);
-    wf_grid_of(other, &b);
-    if (!wf_grid_compares(&a, &b))
+    wf_raster_grid_of(first, &a);
+    wf_raster_grid_of(other, &b);
+    if (!wf_raster_grid_compares(&a, &b))
         return;
     extent_of(first, extent);
-    wf_grid_map(&a, &b, map);
-    if (wf_grid_same_system(&a, &b) && wf_grid_shift(map, extent) <= near_enough)
+    wf_raster_grid_map(&a, &b, map);
+    if (wf_raster_grid_same_system(&a, &b) && wf_raster_grid_shift(map, extent) <= near_enough)
         return;
     char text[2][200];
-    wf_grid_text(&a, text[0], sizeof text[0]);
-    wf_grid_text(&b, text[1], sizeof text[1]);
+    wf_raster_grid_text(&a, text[0], sizeof text[0]);
+    wf_raster_grid_text(&b, text[1], sizeof text[1]);
     wf_dataset_problem(ds, e,
                        "'%s' lies elsewhere than '%s', of which it is a channel: it is %s, not %s: "
                        "save both on one grid",
@@ -128,7 +129,7 @@ static struct wf_region reads(const struct wf_align *a, const struct wf_region *
         double from[3], to[3];
         for (int i = 0; i < 3; i++)
             from[i] = (double)(corner >> i & 1 ? window->hi[axes[i]] - 1 : window->lo[axes[i]]);
-        wf_grid_move(a->map, from, to);
+        wf_raster_grid_move(a->map, from, to);
         for (int i = 0; i < 3; i++) {
             low[i] = fmin(low[i], to[i]);
             high[i] = fmax(high[i], to[i]);
@@ -162,7 +163,7 @@ static void pick(const struct job *j, const struct wf_region *part, const struct
             for (int64_t w = part->lo[WF_W]; w < part->hi[WF_W]; w++) {
                 const double at[3] = { (double)w, (double)h, (double)d };
                 double to[3];
-                wf_grid_move(j->align->map, at, to);
+                wf_raster_grid_move(j->align->map, at, to);
                 const int64_t x = (int64_t)floor(to[0] + 0.5), y = (int64_t)floor(to[1] + 0.5),
                               z = (int64_t)floor(to[2] + 0.5);
                 const bool inside = x >= box->lo[WF_W] && x < box->hi[WF_W] && y >= box->lo[WF_H] &&

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "data/dataset.h"
-#include "image/grid.h"
+#include "image/raster_grid.h"
 #include "image/raster.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "image/grid.h"
+#include "image/raster_grid.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -135,31 +135,32 @@ static bool can_be_turned_round(const double m[3][4])
     return ok;
 }
 
-void wf_grid_of(const struct wf_raster_info *info, struct wf_grid *grid)
+void wf_raster_grid_of(const struct wf_raster_info *info, struct wf_raster_grid *grid)
 {
-    *grid = (struct wf_grid){ .kind = WF_GRID_NONE, .place = info->place };
+    *grid = (struct wf_raster_grid){ .kind = WF_RASTER_GRID_NONE, .place = info->place };
     if (!info->place)
         return;
     if (nifti_grid(&info->place->space, grid->at))
-        grid->kind = WF_GRID_NIFTI;
+        grid->kind = WF_RASTER_GRID_NIFTI;
     else if (geo_grid(info->place, grid->at))
-        grid->kind = WF_GRID_GEO;
-    if (grid->kind != WF_GRID_NONE && !can_be_turned_round(grid->at))
-        grid->kind = WF_GRID_NONE;
+        grid->kind = WF_RASTER_GRID_GEO;
+    if (grid->kind != WF_RASTER_GRID_NONE && !can_be_turned_round(grid->at))
+        grid->kind = WF_RASTER_GRID_NONE;
 }
 
-bool wf_grid_compares(const struct wf_grid *a, const struct wf_grid *b)
+bool wf_raster_grid_compares(const struct wf_raster_grid *a, const struct wf_raster_grid *b)
 {
-    return a->kind != WF_GRID_NONE && a->kind == b->kind;
+    return a->kind != WF_RASTER_GRID_NONE && a->kind == b->kind;
 }
 
-void wf_grid_move(const double map[3][4], const double from[3], double to[3])
+void wf_raster_grid_move(const double map[3][4], const double from[3], double to[3])
 {
     for (int i = 0; i < 3; i++)
         to[i] = map[i][0] * from[0] + map[i][1] * from[1] + map[i][2] * from[2] + map[i][3];
 }
 
-void wf_grid_map(const struct wf_grid *from, const struct wf_grid *to, double map[3][4])
+void wf_raster_grid_map(const struct wf_raster_grid *from, const struct wf_raster_grid *to,
+                        double map[3][4])
 {
     const double(*const m)[4] = to->at;
     const double d = determinant(m);
@@ -177,14 +178,14 @@ void wf_grid_map(const struct wf_grid *from, const struct wf_grid *to, double ma
         }
 }
 
-double wf_grid_shift(const double map[3][4], const int64_t extent[3])
+double wf_raster_grid_shift(const double map[3][4], const int64_t extent[3])
 {
     double most = 0;
     for (int corner = 0; corner < 8; corner++) {
         double from[3], to[3], apart = 0;
         for (int i = 0; i < 3; i++)
             from[i] = corner >> i & 1 ? (double)(extent[i] - 1) : 0;
-        wf_grid_move(map, from, to);
+        wf_raster_grid_move(map, from, to);
         for (int i = 0; i < 3; i++)
             apart = fmax(apart, fabs(to[i] - from[i]));
         most = fmax(most, apart);
@@ -249,9 +250,9 @@ static bool names_system(const struct wf_raster_place *p)
     return key_of(p, PROJECTED) > 0 || key_of(p, GEOGRAPHIC) > 0;
 }
 
-bool wf_grid_same_system(const struct wf_grid *a, const struct wf_grid *b)
+bool wf_raster_grid_same_system(const struct wf_raster_grid *a, const struct wf_raster_grid *b)
 {
-    if (a->kind != WF_GRID_GEO || b->kind != WF_GRID_GEO)
+    if (a->kind != WF_RASTER_GRID_GEO || b->kind != WF_RASTER_GRID_GEO)
         return true;
     if (!names_system(a->place) || !names_system(b->place))
         return true;
@@ -263,22 +264,22 @@ bool wf_grid_same_system(const struct wf_grid *a, const struct wf_grid *b)
 
 /* --- words --- */
 
-void wf_grid_system(const struct wf_grid *grid, char *text, size_t size)
+void wf_raster_grid_system(const struct wf_raster_grid *grid, char *text, size_t size)
 {
-    const int code = grid->kind == WF_GRID_GEO ? epsg_of(grid->place) : 0;
+    const int code = grid->kind == WF_RASTER_GRID_GEO ? epsg_of(grid->place) : 0;
     text[0] = '\0';
     if (code)
         (void)snprintf(text, size, "EPSG:%d", code);
 }
 
-static double step_of(const struct wf_grid *g, int axis)
+static double step_of(const struct wf_raster_grid *g, int axis)
 {
     return sqrt(g->at[0][axis] * g->at[0][axis] + g->at[1][axis] * g->at[1][axis] +
                 g->at[2][axis] * g->at[2][axis]);
 }
 
 /* The direction of the world along which an axis of voxels runs, mostly. */
-static char direction(const struct wf_grid *g, int axis)
+static char direction(const struct wf_raster_grid *g, int axis)
 {
     int most = 0;
     for (int i = 1; i < 3; i++)
@@ -287,9 +288,9 @@ static char direction(const struct wf_grid *g, int axis)
     return (g->at[most][axis] < 0 ? "LPI" : "RAS")[most];
 }
 
-void wf_grid_text(const struct wf_grid *g, char *text, size_t size)
+void wf_raster_grid_text(const struct wf_raster_grid *g, char *text, size_t size)
 {
-    if (g->kind == WF_GRID_NIFTI) {
+    if (g->kind == WF_RASTER_GRID_NIFTI) {
         (void)snprintf(text, size,
                        "%c%c%c, voxels of %.4g x %.4g x %.4g, origin (%.6g, %.6g, %.6g)",
                        direction(g, 0), direction(g, 1), direction(g, 2), step_of(g, 0),
@@ -297,7 +298,7 @@ void wf_grid_text(const struct wf_grid *g, char *text, size_t size)
         return;
     }
     char system[32];
-    wf_grid_system(g, system, sizeof system);
+    wf_raster_grid_system(g, system, sizeof system);
     (void)snprintf(text, size, "%s, pixels of %.6g x %.6g, upper left corner (%.9g, %.9g)",
                    *system                  ? system
                    : names_system(g->place) ? "a system of its own"
