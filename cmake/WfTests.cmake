@@ -4,6 +4,7 @@
 #                          with '/* needs: DNNL */' on top          -> only where WF_HAVE_DNNL is
 #   tests/support*.c       linked to each of them
 #   tests/cli/NAME.sh      bash, given WIDEFIELD, WORKDIR, SOURCE_DIR -> test cli.NAME
+#   tests/campaign/NAME.c  program, a short form of it is run      -> build/tests/campaign_NAME
 #   examples/NAME.c        program on the public header only       -> test example.NAME
 #   bench/NAME.c           program, built to be run by hand        -> build/bench/NAME
 #   fuzz/fuzz_NAME.c       run over fuzz/corpus/NAME/              -> test fuzz.NAME
@@ -13,6 +14,7 @@ endif()
 set(WF_TEST_ENV
     OMP_NUM_THREADS=2
     OMP_WAIT_POLICY=passive                 # ranks outnumber cores here: do not spin
+    XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/scratch/cache   # verdicts on primitives
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_btl_vader_single_copy_mechanism=none   # containers often forbid it
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
@@ -94,6 +96,22 @@ foreach(source ${sources})
         endforeach()
     endif()
 endforeach()
+
+# --- tests/campaign/*.c ---------------------------------------------------------------
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/campaign/*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(campaign_${name} ${source})
+    set_target_properties(campaign_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(campaign_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(campaign_${name} PRIVATE wf_flags wf_deps libwidefield_static)
+endforeach()
+if(TARGET campaign_primitives)
+    wf_add_test(campaign.primitives 1 $<TARGET_FILE:campaign_primitives> 1 200)
+    if(WF_HAVE_DNNL)
+        wf_add_test(campaign.primitives.planted 1 $<TARGET_FILE:campaign_primitives> 2 12 all 1x1)
+    endif()
+endif()
 
 # --- tests/cli/*.sh -------------------------------------------------------------------
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cli/*.sh)

@@ -212,7 +212,7 @@ static bool gradient_of_weights(const struct rig *r)
     return wf_op_sums_over(r->node) != 0;
 }
 
-void rig_check(struct rig *r, struct wf_region work, char name[64])
+void rig_check(struct rig *r, struct wf_region work, char name[WF_IMPLEMENTATION])
 {
     struct wf_view in[3] = { 0 };
     struct block blocks[3] = { 0 };
@@ -265,7 +265,7 @@ void rig_check(struct rig *r, struct wf_region work, char name[64])
         r->failures++;
     }
     if (name)
-        snprintf(name, 64, "%s", p.implementation);
+        snprintf(name, WF_IMPLEMENTATION, "%s", p.implementation);
     r->kernel->release(p.prepared);
     block_free(scratch);
     block_free(out_block);

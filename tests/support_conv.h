@@ -53,7 +53,7 @@ void rig_free(struct rig *r);
 void rig_reference(const struct rig *r, struct wf_region work);
 /* Packed inputs exactly as the planner gives them; the result against r->out. `name`, where given, is
  * that of the implementation. */
-void rig_check(struct rig *r, struct wf_region work, char name[64]);
+void rig_check(struct rig *r, struct wf_region work, char name[WF_IMPLEMENTATION]);
 
 /* On windows as cuts give them: all, or with options given the whole and the inner one. Returns how
  * many were wrong. */

@@ -20,7 +20,7 @@ static bool bf16_is_native(void)
 {
     struct rig r = rig_new(&problems[0], PASS_CONV, WF_BF16);
     const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
-    char name[64];
+    char name[WF_IMPLEMENTATION];
     rig_reference(&r, all);
     rig_check(&r, all, name);
     rig_free(&r);
@@ -103,7 +103,7 @@ static void conv_wgrad__bf16_is_cut_into_strips_that_add_up(void **state)
             const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
             r.options.traps = forced || wf_dnnl_has_traps();
             rig_reference(&r, all);
-            char name[64];
+            char name[WF_IMPLEMENTATION];
             rig_check(&r, all, name);
             assert_int_equal(r.failures, 0);
             if (native)

@@ -181,6 +181,6 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'run.device=' -d 'what c
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.ranks=' -d 'ranks as threads of this process'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.threads=' -d 'OpenMP threads of each rank'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.deterministic=' -d 'on a GPU only kernels that give the same bits every time; \'mesh\': also on every mesh, with convolutions of our own, which are slow'
-complete -c widefield -n 'not __fish_use_subcommand' -a 'run.cache=' -d 'file that keeps which GPU kernels were the fastest; empty: none'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'run.cache=' -d 'file that keeps which primitives of external libraries are right, and which GPU kernels the fastest; empty: none'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.limit=' -d 'bytes that a rank may take: training makes results again and runs in strips until it fits, or is refused; predict cuts its windows by it'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.recompute=' -d 'make cheap results again in the backward pass instead of keeping them'

@@ -21,6 +21,10 @@
 #include "cli/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
+#ifdef WF_HAVE_DNNL
+#include "device/choices.h"
+#include "device/cpu/dnnl.h"
+#endif
 #ifdef WF_HAVE_NCCL
 #include "comm/nccl.h"
 #endif
@@ -98,12 +102,26 @@ static void add_devices(struct facts *f)
     add_gpus(f);
 }
 
+#ifdef WF_HAVE_DNNL
+/* The version, and what runs on this machine have found out about its primitives. */
+static const char *about_dnnl(struct wf_arena *arena)
+{
+    char about[WF_DNNL_ABOUT];
+    const dnnl_version_t *const v = dnnl_version();
+    struct wf_choices *const verdicts = wf_choices_new(NULL);
+    wf_dnnl_about(about);
+    const size_t right = wf_choices_count(verdicts, about, WF_CHOICE_RIGHT);
+    const size_t wrong = wf_choices_count(verdicts, about, WF_CHOICE_WRONG);
+    wf_choices_free(verdicts);
+    return wf_arena_printf(arena, "%d.%d.%d, primitives checked here: %zu, wrong and not used: %zu",
+                           v->major, v->minor, v->patch, right + wrong, wrong);
+}
+#endif
+
 static void add_compute(struct facts *f)
 {
 #ifdef WF_HAVE_DNNL
-    const dnnl_version_t *const v = dnnl_version();
-    add(f, "compute", "oneDNN", true,
-        wf_arena_printf(f->arena, "%d.%d.%d", v->major, v->minor, v->patch));
+    add(f, "compute", "oneDNN", true, about_dnnl(f->arena));
 #else
     add(f, "compute", "oneDNN", false,
         "not in this build: install libdnnl-dev and configure again; until then the CPU is slow");

@@ -22,19 +22,32 @@ struct look {
     char *steps;       /* NULL: not asked for */
 };
 
-static bool look_init(struct look *look, struct wf_err *err)
+/* On the CPU with the primitives that would run, checked as they would be; a GPU need not be here. */
+static bool explain(struct look *look, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
-    look->survey = wf_survey_new(job->scheme, err);
-    if (!look->survey || !wf_cli_flag(job->cli, "explain"))
-        return look->survey != NULL;
+    const struct wf_device_options options = { .cache = wf_options_text(job->cli->options,
+                                                                        "run.cache") };
+    struct wf_context *context = NULL;
+    if (wf_device_is_host(job->device) && !wf_device_open(job->device, &options, &context, err))
+        return false;
     struct wf_memo memo = { 0 };
-    struct wf_plan *const plan = wf_plan_sketch(job->scheme, (int)look->explained, &memo, err);
+    struct wf_plan *const plan =
+        wf_plan_sketch_on(job->scheme, (int)look->explained, context, &memo, err);
     if (plan)
         look->steps = wf_plan_explain(&job->cli->arena, plan);
     wf_plan_free(plan);
     wf_memo_release(&memo);
+    wf_device_close(context);
     return look->steps != NULL;
+}
+
+static bool look_init(struct look *look, struct wf_err *err)
+{
+    look->survey = wf_survey_new(look->job->scheme, err);
+    if (!look->survey || !wf_cli_flag(look->job->cli, "explain"))
+        return look->survey != NULL;
+    return explain(look, err);
 }
 
 static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank *r)

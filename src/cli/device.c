@@ -50,9 +50,6 @@ size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *devi
 bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, struct wf_comm *comm,
                  struct wf_context **context, struct wf_err *err)
 {
-    *context = NULL;
-    if (wf_device_is_host(device))
-        return true;
     const enum wf_repeats repeats = (enum wf_repeats)wf_options_int(o, "run.deterministic");
     struct wf_device_options options = {
         .deterministic = repeats != WF_REPEATS_NEARLY,

@@ -529,10 +529,11 @@ const struct wf_option wf_option_table[] = {
       .names = repeats,
       .fallback = "false" },
     { .key = "run.cache",
-      .help = "file that keeps which GPU kernels were the fastest; empty: none",
+      .help = "file that keeps which primitives of external libraries are right, and which GPU "
+              "kernels the fastest; empty: none",
       .type = WF_OPTION_TEXT,
       .may_be_empty = true,
-      .unset = "widefield/cudnn in $XDG_CACHE_HOME or ~/.cache" },
+      .unset = "widefield/kernels in $XDG_CACHE_HOME or ~/.cache" },
 
     { .key = "memory.limit",
       .help =

@@ -346,10 +346,17 @@ static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
     return NULL;
 }
 
+struct wf_plan *wf_plan_sketch_on(const struct wf_scheme *scheme, int rank,
+                                  struct wf_context *context, struct wf_memo *memo,
+                                  struct wf_err *err)
+{
+    return make_plan(scheme, rank, context, memo, false, err);
+}
+
 struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
                                struct wf_err *err)
 {
-    return make_plan(scheme, rank, NULL, memo, false, err);
+    return wf_plan_sketch_on(scheme, rank, NULL, memo, err);
 }
 
 struct wf_plan *wf_plan_outline(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,

@@ -221,6 +221,10 @@ void wf_plan_free(struct wf_plan *plan);
 /* A plan to be looked at: the same in all that plan.h shows, but its kernels are not prepared, so it
  * does not run. Plans of one scheme that are made with one memo share what depends on shapes only. */
 struct wf_memo;
+struct wf_plan *wf_plan_sketch_on(const struct wf_scheme *scheme, int rank,
+                                  struct wf_context *context, struct wf_memo *memo,
+                                  struct wf_err *err);
+/* The same without the device: primitives of external libraries are not checked. */
 struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
                                struct wf_err *err);
 

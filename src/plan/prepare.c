@@ -19,7 +19,7 @@ enum {
 
 struct sizes {
     size_t scratch_bytes;
-    char implementation[64];
+    char implementation[WF_IMPLEMENTATION];
 };
 
 static void add_numbers(struct wf_memo *memo, const int64_t numbers[WF_AXES])

@@ -19,7 +19,7 @@ bool wf_device_open(const struct wf_device *device, const struct wf_device_optio
                     struct wf_context **context, struct wf_err *err)
 {
     *context = NULL;
-    if (wf_device_is_host(device))
+    if (!device->open)
         return true;
     *context = device->open(options, err);
     return *context || wf_err_wrap(err, "device '%s'", device->name);

@@ -6,11 +6,12 @@
  * executor only calls run(). Kernels keep no state of their own: what prepare() makes belongs to the
  * plan's step and is given back by release(). The devices themselves are in device/.
  *
- * Context. A device whose memory is not the host's is opened once by each rank: stream, handles and
+ * Context. A device is opened once by each rank: stream, handles, what was found out about kernels and
  * the first failure hang on the context, which every call is given. Ranks may be threads of one
- * process and may share a GPU. Where a device needs none (open is NULL: the CPU), the context is
- * NULL everywhere. run(), copy(), add(), put() and the updater only enqueue, in order; what fails there is kept in
- * the context and told by the next get() or synchronize().
+ * process and may share a GPU. The CPU's context only keeps verdicts on primitives, so that plans and
+ * runs do without one (NULL) too; the reference device has none. On a GPU run(), copy(), add(), put()
+ * and the updater only enqueue, in order; what fails there is kept in the context and reported by the
+ * next get() or synchronize().
  *
  *     struct wf_context *context;
  *     bool ok = wf_device_open(device, &options, &context, err);
@@ -37,7 +38,8 @@ struct wf_device_options {
     bool tf32;          /* products of f32 may round their factors to 10 bits */
     size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
     enum wf_carry carry;
-    const char *cache; /* file for the choice of kernels; NULL: the usual place, "": none */
+    const char *cache; /* file for what is found out about kernels (device/choices.h); NULL: the
+                        * usual place, "": none */
 };
 
 /* What every device's context begins with. */
@@ -48,18 +50,21 @@ struct wf_context {
 /* The boxes a step will run on: views as in wf_call with data == NULL (an absent optional input has
  * an empty box). Filled by prepare(): scratch_bytes, prepared, implementation. With sizes_only the
  * plan is made to be looked at: a kernel that is costly to make is not made, prepared stays NULL. */
+enum { WF_IMPLEMENTATION = 128 }; /* bytes */
 struct wf_prepare {
     const struct wf_node *node;
     struct wf_region work;
     const struct wf_view *in, *out;
     int threads;
     bool sizes_only, exact; /* wf_device_options.exact */
-    /* NULL on a device that needs none, and where a plan is made without the device at hand: then
-     * what cannot be known is estimated, and the plan cannot be run. */
+    /* NULL where a plan is made without the device at hand: what cannot be known is estimated then, and
+     * on a device that is not the host the plan cannot be run. With a context primitives of external
+     * libraries are checked even for a plan of sizes only. */
     struct wf_context *context;
     size_t scratch_bytes;
     void *prepared;
-    char implementation[64]; /* for explain and tests, such as "brgconv:avx512_core" */
+    /* For explain and tests, such as "brgconv:avx512_core", and what was found to be wrong. */
+    char implementation[WF_IMPLEMENTATION];
 };
 
 enum wf_kernel_flags {
@@ -104,9 +109,11 @@ struct wf_device {
     void (*add)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
 
-    /* --- all NULL where the memory is the host's --- */
+    /* NULL: it has no context. */
     struct wf_context *(*open)(const struct wf_device_options *options, struct wf_err *err);
     void (*close)(struct wf_context *context);
+
+    /* --- all NULL where the memory is the host's --- */
     /* Between host and device: same dtype and extents, the host's side packed. put() has read its
      * source when it returns. */
     void (*put)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
@@ -143,14 +150,14 @@ struct wf_device {
     int threads;
 };
 
-/* `*context` is NULL for a device that needs none. */
+/* `*context` is NULL for a device that has none. */
 [[nodiscard]] bool wf_device_open(const struct wf_device *device,
                                   const struct wf_device_options *options,
                                   struct wf_context **context, struct wf_err *err);
 void wf_device_close(struct wf_context *context); /* NULL is fine */
 static inline bool wf_device_is_host(const struct wf_device *device)
 {
-    return !device->open;
+    return !device->put;
 }
 
 /* Of a table that ends with NULL, the one of the highest preference that takes the node; NULL: none. */

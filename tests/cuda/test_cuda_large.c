@@ -177,7 +177,7 @@ static struct wf_view read_of(const struct large *l, const struct wf_node *node,
 
 /* The kernel over `work` of the node into `out`, and what it is called. */
 static void run(const struct large *l, const struct wf_kernel *kernel, const struct wf_node *node,
-                struct wf_region work, const struct wf_view *out, char name[64])
+                struct wf_region work, const struct wf_view *out, char name[WF_IMPLEMENTATION])
 {
     struct wf_view in[MAX_VIEWS] = { 0 }, no_in[MAX_VIEWS], no_out[MAX_VIEWS] = { 0 };
     for (int i = 0; i < node->n_in; i++)
@@ -208,7 +208,7 @@ static void run(const struct large *l, const struct wf_kernel *kernel, const str
     gpu_free(scratch);
     if (kernel->release)
         kernel->release(p.prepared);
-    (void)snprintf(name, 64, "%s", p.implementation[0] ? p.implementation : "own");
+    (void)snprintf(name, WF_IMPLEMENTATION, "%s", p.implementation[0] ? p.implementation : "own");
 }
 
 /* --- comparing --- */
@@ -330,7 +330,7 @@ static void check_sum(const struct large *l, const struct wf_node *node, struct 
     }
     for (int64_t s = 0; s < strips; s++) {
         struct wf_region work = whole;
-        char name[64];
+        char name[WF_IMPLEMENTATION];
         work.lo[WF_H] = whole.hi[WF_H] * s / strips;
         work.hi[WF_H] = whole.hi[WF_H] * (s + 1) / strips;
         run(l, find(node, false), node, work, part, name);
@@ -366,7 +366,7 @@ static void check_node(struct large *l, size_t k)
 {
     const struct wf_node *const node = l->g->nodes[k];
     struct wf_view out[MAX_VIEWS] = { 0 };
-    char name[64];
+    char name[WF_IMPLEMENTATION];
     struct apart worst = { 0 };
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i])

@@ -4,7 +4,25 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "device/choices.h"
 #include "device/update.h"
+
+static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
+{
+    (void)err;
+    struct wf_cpu *const cpu = calloc(1, sizeof *cpu);
+    WF_BUG_ON(!cpu, "out of memory");
+    cpu->base.device = &wf_device_cpu;
+    cpu->verdicts = wf_choices_new(options->cache);
+    return &cpu->base;
+}
+
+static void close_device(struct wf_context *context)
+{
+    struct wf_cpu *const cpu = (struct wf_cpu *)context;
+    wf_choices_free(cpu->verdicts);
+    free(cpu);
+}
 
 static void run_reference(const struct wf_call *call)
 {
@@ -100,6 +118,8 @@ const struct wf_device wf_device_cpu = {
     .name = "cpu",
     .find = find_fast,
     .fallback = &reference,
+    .open = open_device,
+    .close = close_device,
     .alloc = take,
     .free = give_back,
     .copy = copy,

@@ -24,6 +24,20 @@
 #include "ops/attrs.h"
 #include "ops/build.h"
 
+struct wf_choices;
+
+/* What a rank that opened the CPU keeps. */
+struct wf_cpu {
+    struct wf_context base;
+    struct wf_choices *verdicts; /* on primitives of external libraries (device/choices.h) */
+};
+
+/* NULL without a context. */
+static inline struct wf_choices *wf_cpu_verdicts(struct wf_context *context)
+{
+    return context ? ((struct wf_cpu *)context)->verdicts : NULL;
+}
+
 #ifdef _OPENMP
 #define WF_SIMD _Pragma("omp simd")
 #define WF_PARALLEL_FOR _Pragma("omp parallel for schedule(static)")

@@ -15,7 +15,8 @@
  *
  * Above it dnnl_conv.c turns a step (boxes of a cut image) into such problems, dnnl_form.c finds the
  * form of them for which oneDNN has a fast kernel, and dnnl_pack.c copies where a form asks for it.
- * dnnl_small.c has the weight gradient of small maps as products of matrices.
+ * dnnl_small.c has the weight gradient of small maps as products of matrices. dnnl_check.c holds every
+ * primitive against sums of our own before it is used.
  */
 #ifndef WF_DEVICE_CPU_DNNL_H
 #define WF_DEVICE_CPU_DNNL_H
@@ -37,11 +38,18 @@ struct wf_dnnl_problem {
     int64_t src[3], dst[3], kernel[3], stride[3], dilation[3];
     int64_t pad_lo[3], pad_hi[3]; /* pad_hi above -stride, pad_lo not negative */
     bool bias;                    /* forward only */
+    int skip; /* of oneDNN's implementations, best first: so many are passed over, as wrong */
 };
 
 /* NULL on failure. With sizes_only its convolutions say what they need but do not run. */
 struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err);
 void wf_dnnl_free(struct wf_dnnl *lib);
+/* Faults for tests: implementations whose name holds `name` (borrowed) get one byte of each result
+ * wrong; NULL: none. */
+void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name);
+/* What verdicts depend on beside the problem: version, instruction set, cache. */
+enum { WF_DNNL_ABOUT = 96 };
+void wf_dnnl_about(char text[WF_DNNL_ABOUT]);
 /* True where oneDNN's bf16 weight gradient writes past its memory (2.x with AMX, wide images) or
  * divides by zero (few channels). */
 bool wf_dnnl_has_traps(void);
@@ -68,6 +76,27 @@ struct wf_dnnl_product {
     int64_t a_step, b_step, c_step;
 };
 void wf_dnnl_add_product(const struct wf_dnnl_product *p);
+
+/* --- checking, dnnl_check.c --- */
+
+struct wf_choices;
+
+/* How primitives are checked when they are made. */
+struct wf_dnnl_checking {
+    bool skip;                   /* no check: the plan is only looked at */
+    struct wf_choices *verdicts; /* where they are kept; NULL: nowhere */
+    int threads;                 /* the number in effect */
+};
+
+/* For a step that is prepared. */
+struct wf_dnnl_checking wf_dnnl_checking(const struct wf_prepare *prepare);
+/* True where the primitive, made for the problem, computes the right numbers. */
+bool wf_dnnl_conv_is_right(struct wf_dnnl *lib, struct wf_dnnl_conv *conv,
+                           const struct wf_dnnl_problem *problem,
+                           const struct wf_dnnl_checking *checking);
+/* Kept verdicts by key. False where there is none. */
+bool wf_dnnl_verdict_find(const struct wf_dnnl_checking *checking, const char *key, bool *right);
+void wf_dnnl_verdict_put(const struct wf_dnnl_checking *checking, const char *key, bool right);
 
 /* --- packed copies, dnnl_pack.c --- */
 
@@ -127,6 +156,9 @@ struct wf_dnnl_step {
     struct wf_dnnl_form form;
     bool clear; /* data pass: the pieces do not cover all of src */
     struct wf_dnnl *lib;
+    struct wf_dnnl_checking checking;
+    char wrong[48]; /* the first implementation that was passed over; "": none */
+    bool own;       /* none of oneDNN's is right: the operator's reference runs */
     struct wf_dnnl_made *made;
     size_t n_made, room_made;
     struct wf_dnnl_piece *pieces;
@@ -138,9 +170,11 @@ struct wf_dnnl_step {
 struct wf_dnnl_options {
     bool traps;                      /* go around them: as wf_dnnl_has_traps() says, or forced */
     const struct wf_dnnl_form *form; /* NULL: the best */
+    const char *spoil;               /* wf_dnnl_spoil() */
+    bool believe;                    /* no check: for tests that show what it is for */
 };
 
-/* Fills form, pieces, primitives and scratch. */
+/* Fills form, pieces, primitives and scratch; or `own`. */
 [[nodiscard]] bool wf_dnnl_step_plan(struct wf_dnnl_step *s, const struct wf_dnnl_options *options,
                                      struct wf_err *err);
 /* Plain weights pass through scratch: widened, or a piece's gradient before it is added. */

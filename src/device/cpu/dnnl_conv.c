@@ -38,6 +38,13 @@ int wf_dnnl_use_threads(int threads)
 
 /* --- prepare --- */
 
+struct wf_dnnl_checking wf_dnnl_checking(const struct wf_prepare *p)
+{
+    return (struct wf_dnnl_checking){ .skip = p->sizes_only && !p->context,
+                                      .verdicts = wf_cpu_verdicts(p->context),
+                                      .threads = p->threads };
+}
+
 static bool extents_fit(const struct wf_value *v)
 {
     bool ok = true;
@@ -106,9 +113,13 @@ static void describe(const struct wf_dnnl_step *s, struct wf_prepare *p)
     const char *name = "zeros";
     if (s->n_pieces) /* the middle one stands for most of the work */
         name = wf_dnnl_conv_name(s->made[s->pieces[s->n_pieces / 2].made].conv);
-    snprintf(p->implementation, sizeof p->implementation, "%s%s%s%s%s%s", name,
-             f->rows && s->n_pieces > 1 ? " strips" : "", f->columns ? " columns" : "",
-             f->pad ? " padded" : "", f->split ? " groups" : "", f->wide ? " f32" : "");
+    int at = snprintf(p->implementation, sizeof p->implementation, "%s%s%s%s%s%s",
+                      s->own ? "reference" : name, f->rows && s->n_pieces > 1 ? " strips" : "",
+                      f->columns ? " columns" : "", f->pad ? " padded" : "",
+                      f->split ? " groups" : "", f->wide ? " f32" : "");
+    if (s->wrong[0] && at > 0 && (size_t)at < sizeof p->implementation)
+        snprintf(p->implementation + at, sizeof p->implementation - (size_t)at, " (%s is wrong)",
+                 s->wrong);
 }
 
 bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options,
@@ -119,11 +130,17 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a convolution");
     fill_step(s, p);
     const int before = wf_dnnl_use_threads(s->threads);
+    s->checking = wf_dnnl_checking(p);
+    const bool sizes_only = s->checking.skip;
+    s->checking.skip = sizes_only || options->believe;
     const struct wf_view *read = s->pass == WF_DNNL_DATA ? &s->dst : &s->src;
     /* All windows lie in the padding: nothing to compute. */
     const bool nothing = wf_region_is_empty(read->box);
-    const bool ok = nothing || ((s->lib = wf_dnnl_new(p->sizes_only, err)) != NULL &&
-                                wf_dnnl_step_plan(s, options, err));
+    bool ok = nothing || (s->lib = wf_dnnl_new(sizes_only, err)) != NULL;
+    if (ok && !nothing) {
+        wf_dnnl_spoil(s->lib, options->spoil);
+        ok = wf_dnnl_step_plan(s, options, err);
+    }
     wf_dnnl_use_threads(before);
     if (!ok) {
         release(s);
@@ -257,6 +274,10 @@ static void run(const struct wf_call *call)
 {
     struct wf_dnnl_step *s = call->prepared;
     const bool gradient = s->pass == WF_DNNL_WEIGHTS;
+    if (s->own) {
+        call->node->op->reference(call);
+        return;
+    }
     struct running r = { .s = s, .scratch = call->scratch };
     struct wf_dnnl_step now = { .pass = s->pass };
     fill_sides(&now, call->in, call->out);

@@ -6,6 +6,8 @@
  *     Where pieces of the data pass overlap, the later one holds the right values.
  * F2. A primitive whose name says that it is a reference is taken only when no form has another.
  * F3. What differs between pieces of one problem are addresses only.
+ * F4. Every primitive of a step that runs was found right (dnnl_check.c). Where one is wrong oneDNN's
+ *     next implementation is taken, then another form, then our own reference.
  *
  * Most steps are one piece in place. The other forms, and what they are for:
  *   rows      weight gradients, in strips that are added up in f64: an f32 that runs over a whole
@@ -19,6 +21,7 @@
 #include "device/cpu/dnnl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,13 +145,34 @@ static struct wf_dnnl_problem problem_of(const struct wf_dnnl_step *s,
     return p;
 }
 
+static bool is_reference(const struct wf_dnnl_conv *conv)
+{
+    return strstr(wf_dnnl_conv_name(conv), "ref") != NULL;
+}
+
+/* F4: the first implementation that is right, and F2: no reference unless `any` will do; NULL: none. */
+static struct wf_dnnl_conv *first_right(struct wf_dnnl_step *s, struct wf_dnnl_problem p, bool any)
+{
+    for (;; p.skip++) {
+        struct wf_dnnl_conv *const conv = wf_dnnl_conv_new(s->lib, &p);
+        const bool usable = conv && (any || !is_reference(conv));
+        if (usable && (s->checking.skip || wf_dnnl_conv_is_right(s->lib, conv, &p, &s->checking)))
+            return conv;
+        if (usable && !s->wrong[0])
+            (void)snprintf(s->wrong, sizeof s->wrong, "%s", wf_dnnl_conv_name(conv));
+        wf_dnnl_conv_free(conv);
+        if (!usable)
+            return NULL;
+    }
+}
+
 /* The index of its primitive; -1 where oneDNN has none. */
-static int add_problem(struct wf_dnnl_step *s, const struct wf_dnnl_problem *p)
+static int add_problem(struct wf_dnnl_step *s, const struct wf_dnnl_problem *p, bool any)
 {
     for (size_t i = 0; i < s->n_made; i++)
         if (same_problem(&s->made[i].problem, p))
             return (int)i;
-    struct wf_dnnl_conv *conv = wf_dnnl_conv_new(s->lib, p);
+    struct wf_dnnl_conv *const conv = first_right(s, *p, any);
     if (!conv)
         return -1;
     WF_GROW(s->made, s->room_made, s->n_made);
@@ -219,7 +243,7 @@ static bool is_deep_window(const struct wf_dnnl_step *s, struct wf_region dst, s
 
 /* False where oneDNN has nothing for it. */
 static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, int64_t group,
-                      struct wf_region dst)
+                      struct wf_region dst, bool any)
 {
     const int64_t parts = form->split ? s->attrs.groups : 1;
     struct wf_region src = src_of(s, form, dst);
@@ -236,7 +260,7 @@ static bool add_piece(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, i
     piece.pack_src = !in_place(&s->src, &piece.src);
     piece.pack_dst = !in_place(&s->dst, &piece.dst);
     const struct wf_dnnl_problem problem = problem_of(s, form, &piece);
-    piece.made = add_problem(s, &problem);
+    piece.made = add_problem(s, &problem, any);
     if (piece.made < 0)
         return false;
     WF_GROW(s->pieces, s->room_pieces, s->n_pieces);
@@ -267,7 +291,7 @@ static struct cut cut_of(const struct wf_dnnl_step *s, const struct wf_dnnl_form
 }
 
 static bool add_rows(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, int64_t group,
-                     struct wf_region dst)
+                     struct wf_region dst, bool any)
 {
     const struct cut cut = cut_of(s, form);
     const struct wf_region all = s->dst.box;
@@ -279,16 +303,16 @@ static bool add_rows(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, in
         for (int64_t w = all.lo[WF_W]; cut.axis != WF_W && w < all.hi[WF_W]; w += cut.columns) {
             dst.lo[WF_W] = w;
             dst.hi[WF_W] = uniform ? w + cut.columns : wf_min(w + cut.columns, all.hi[WF_W]);
-            if (!add_piece(s, form, group, dst))
+            if (!add_piece(s, form, group, dst, any))
                 return false;
         }
-        if (cut.axis == WF_W && !add_piece(s, form, group, dst))
+        if (cut.axis == WF_W && !add_piece(s, form, group, dst, any))
             return false;
     }
     return true;
 }
 
-static bool add_pieces(struct wf_dnnl_step *s, const struct wf_dnnl_form *form)
+static bool add_pieces(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, bool any)
 {
     const struct cut cut = cut_of(s, form);
     const int64_t parts = form->split ? s->attrs.groups : 1;
@@ -297,7 +321,7 @@ static bool add_pieces(struct wf_dnnl_step *s, const struct wf_dnnl_form *form)
         for (int64_t n = s->dst.box.lo[WF_N]; n < s->dst.box.hi[WF_N]; n += cut.samples) {
             dst.lo[WF_N] = n;
             dst.hi[WF_N] = n + cut.samples;
-            if (!add_rows(s, form, g, dst))
+            if (!add_rows(s, form, g, dst, any))
                 return false;
         }
     return true;
@@ -374,18 +398,10 @@ void wf_dnnl_step_clear(struct wf_dnnl_step *s)
     s->n_made = s->room_made = s->n_pieces = s->room_pieces = 0;
 }
 
-static bool names_reference(const struct wf_dnnl_step *s)
-{
-    for (size_t i = 0; i < s->n_made; i++)
-        if (strstr(wf_dnnl_conv_name(s->made[i].conv), "ref"))
-            return true;
-    return false;
-}
-
 static bool try_form(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, bool any)
 {
     wf_dnnl_step_clear(s);
-    if (!add_pieces(s, form) || !s->pieces || (!any && names_reference(s))) { /* F2 */
+    if (!add_pieces(s, form, any) || !s->pieces) {
         wf_dnnl_step_clear(s);
         return false;
     }
@@ -450,8 +466,9 @@ bool wf_dnnl_step_plan(struct wf_dnnl_step *s, const struct wf_dnnl_options *opt
     const bool found =
         options->form ? force_form(s, *options->form)
                       : find_form(s, options->traps, false) || find_form(s, options->traps, true);
-    if (!found)
-        return wf_err_set(err, WF_ERR_FAILED, "oneDNN has no kernel for this convolution");
+    s->own = !found;
+    if (s->own)
+        return true;
     /* Some 1x1 kernels in bf16 want an image of f32: not at once, then. */
     const size_t images = wf_view_bytes(&s->src) + wf_view_bytes(&s->dst);
     const struct wf_dnnl_form form = s->form;

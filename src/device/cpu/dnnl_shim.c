@@ -8,7 +8,10 @@
 #include "device/cpu/dnnl.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -17,6 +20,7 @@ struct wf_dnnl {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;
     bool sizes_only;
+    const char *spoil; /* wf_dnnl_spoil() */
 };
 
 /* A memory descriptor by value (2.x) or by handle (3.x). */
@@ -71,6 +75,8 @@ struct wf_dnnl_conv {
     dnnl_memory_t src, weights, plain, bias_memory, dst, scratchpad, reorder_pad;
     size_t scratch, reorder_scratch, blocked;
     const char *name;
+    bool spoilt;
+    size_t element; /* bytes of one of an image */
 };
 
 /* --- engine and stream --- */
@@ -102,6 +108,19 @@ void wf_dnnl_free(struct wf_dnnl *lib)
     if (lib->engine)
         dnnl_engine_destroy(lib->engine);
     free(lib);
+}
+
+void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name)
+{
+    lib->spoil = name;
+}
+
+void wf_dnnl_about(char text[WF_DNNL_ABOUT])
+{
+    const dnnl_version_t *const v = dnnl_version();
+    (void)snprintf(text, WF_DNNL_ABOUT, "oneDNN %d.%d.%d %.8s, ISA %#x, L2 %ld:", v->major,
+                   v->minor, v->patch, v->hash, (unsigned)dnnl_get_effective_cpu_isa(),
+                   sysconf(_SC_LEVEL2_CACHE_SIZE));
 }
 
 bool wf_dnnl_has_traps(void)
@@ -201,97 +220,126 @@ static struct geometry geometry_of(const struct wf_dnnl_problem *p)
  */
 enum { BRGEMM_CHANNELS = 128 };
 
-static bool is_brgemm(dnnl_primitive_desc_t desc)
+static bool is_brgemm(const_dnnl_primitive_desc_t desc)
 {
     const char *name = "";
     return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
            strncmp(name, "brg", 3) == 0;
 }
 
-#if DNNL_VERSION_MAJOR < 3
-/* The first implementation, or the first that is not brgemm if there is one. */
-static dnnl_status_t first_wanted(dnnl_primitive_desc_t *desc, const dnnl_convolution_desc_t *op,
-                                  const struct wf_dnnl *lib, dnnl_primitive_desc_t hint,
-                                  bool direct)
-{
-    dnnl_primitive_desc_iterator_t it;
-    *desc = NULL;
-    if (direct && dnnl_primitive_desc_iterator_create(&it, op, lib->attr, lib->engine, hint) ==
-                      dnnl_success) {
-        do {
-            *desc = dnnl_primitive_desc_iterator_fetch(it);
-            if (*desc && !is_brgemm(*desc))
-                break;
-            dnnl_primitive_desc_destroy(*desc);
-            *desc = NULL;
-        } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
-        dnnl_primitive_desc_iterator_destroy(it);
-    }
-    return *desc ? dnnl_success
-                 : dnnl_primitive_desc_create(desc, op, lib->attr, lib->engine, hint);
-}
-#endif
+/* Which of the library's implementations of a problem are asked for. */
+enum wanted { ANY, DIRECT, BRGEMM };
 
-/* NULL where oneDNN has nothing for it. `hint` is the forward descriptor, for the other passes. */
-static dnnl_primitive_desc_t make_desc(const struct wf_dnnl *lib, const struct descriptors *md,
-                                       const struct geometry *g, enum wf_dnnl_pass pass,
-                                       dnnl_primitive_desc_t hint, bool direct)
+static bool is_wanted(const_dnnl_primitive_desc_t desc, enum wanted wanted)
+{
+    return wanted == ANY || is_brgemm(desc) == (wanted == BRGEMM);
+}
+
+struct ask {
+    const struct wf_dnnl *lib;
+    const struct descriptors *md;
+    const struct geometry *g;
+    enum wf_dnnl_pass pass;
+    dnnl_primitive_desc_t hint; /* the forward descriptor, for the other passes */
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+static dnnl_primitive_desc_t first_desc(const struct ask *a)
 {
     dnnl_primitive_desc_t desc = NULL;
-    const md_ref src = md_of(&md->src), dst = md_of(&md->dst), w = md_of(&md->weights);
+    const struct geometry *const g = a->g;
+    const dnnl_engine_t engine = a->lib->engine;
+    const dnnl_primitive_attr_t attr = a->lib->attr;
+    const md_ref src = md_of(&a->md->src), dst = md_of(&a->md->dst), w = md_of(&a->md->weights);
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
-#if DNNL_VERSION_MAJOR >= 3
     dnnl_status_t status;
-    if (pass == WF_DNNL_FORWARD)
+    if (a->pass == WF_DNNL_FORWARD)
         status = dnnl_convolution_forward_primitive_desc_create(
-            &desc, lib->engine, dnnl_forward_training, alg, src, w, md_of(&md->bias), dst,
-            g->stride, g->dilation, g->lo, g->hi, lib->attr);
-    else if (pass == WF_DNNL_DATA)
+            &desc, engine, dnnl_forward_training, alg, src, w, md_of(&a->md->bias), dst, g->stride,
+            g->dilation, g->lo, g->hi, attr);
+    else if (a->pass == WF_DNNL_DATA)
         status = dnnl_convolution_backward_data_primitive_desc_create(
-            &desc, lib->engine, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi, hint,
-            lib->attr);
+            &desc, engine, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi, a->hint, attr);
     else
         status = dnnl_convolution_backward_weights_primitive_desc_create(
-            &desc, lib->engine, alg, src, md_of(&md->dw), NULL, dst, g->stride, g->dilation, g->lo,
-            g->hi, hint, lib->attr);
-#else
-    dnnl_convolution_desc_t op;
-    dnnl_status_t status;
-    if (pass == WF_DNNL_FORWARD)
-        status = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, src, w,
-                                                            md_of(&md->bias), dst, g->stride,
-                                                            g->dilation, g->lo, g->hi);
-    else if (pass == WF_DNNL_DATA)
-        status = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, src, w, dst, g->stride,
-                                                                  g->dilation, g->lo, g->hi);
-    else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(
-            &op, alg, src, md_of(&md->dw), NULL, dst, g->stride, g->dilation, g->lo, g->hi);
-    if (status == dnnl_success)
-        status = first_wanted(&desc, &op, lib, hint, direct);
-#endif
-    if (status != dnnl_success)
-        return NULL;
-#if DNNL_VERSION_MAJOR >= 3
-    while (direct && is_brgemm(desc))
-        if (dnnl_primitive_desc_next_impl(desc) != dnnl_success) {
-            dnnl_primitive_desc_destroy(desc);
-            return make_desc(lib, md, g, pass, hint, false);
-        }
-#endif
-    return desc;
+            &desc, engine, alg, src, md_of(&a->md->dw), NULL, dst, g->stride, g->dilation, g->lo,
+            g->hi, a->hint, attr);
+    return status == dnnl_success ? desc : NULL;
 }
 
+/* The wanted one after `*skip` others, which are counted down; NULL where there is none. */
+static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, int *skip)
+{
+    dnnl_primitive_desc_t desc = first_desc(a);
+    while (desc) {
+        if (is_wanted(desc, wanted) && (*skip)-- == 0)
+            return desc;
+        if (dnnl_primitive_desc_next_impl(desc) != dnnl_success)
+            break;
+    }
+    if (desc)
+        dnnl_primitive_desc_destroy(desc);
+    return NULL;
+}
+#else
+static bool make_operation(const struct ask *a, dnnl_convolution_desc_t *op)
+{
+    const struct geometry *const g = a->g;
+    const md_ref src = md_of(&a->md->src), dst = md_of(&a->md->dst), w = md_of(&a->md->weights);
+    const dnnl_alg_kind_t alg = dnnl_convolution_direct;
+    if (a->pass == WF_DNNL_FORWARD)
+        return dnnl_dilated_convolution_forward_desc_init(
+                   op, dnnl_forward_training, alg, src, w, md_of(&a->md->bias), dst, g->stride,
+                   g->dilation, g->lo, g->hi) == dnnl_success;
+    if (a->pass == WF_DNNL_DATA)
+        return dnnl_dilated_convolution_backward_data_desc_init(
+                   op, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi) == dnnl_success;
+    return dnnl_dilated_convolution_backward_weights_desc_init(op, alg, src, md_of(&a->md->dw),
+                                                               NULL, dst, g->stride, g->dilation,
+                                                               g->lo, g->hi) == dnnl_success;
+}
+
+/* The wanted one after `*skip` others, which are counted down; NULL where there is none. */
+static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, int *skip)
+{
+    dnnl_convolution_desc_t op;
+    dnnl_primitive_desc_iterator_t it;
+    dnnl_primitive_desc_t desc = NULL;
+    if (!make_operation(a, &op) ||
+        dnnl_primitive_desc_iterator_create(&it, &op, a->lib->attr, a->lib->engine, a->hint) !=
+            dnnl_success)
+        return NULL;
+    do {
+        desc = dnnl_primitive_desc_iterator_fetch(it);
+        if (desc && is_wanted(desc, wanted) && (*skip)-- == 0)
+            break;
+        if (desc)
+            dnnl_primitive_desc_destroy(desc);
+        desc = NULL;
+    } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
+    dnnl_primitive_desc_iterator_destroy(it);
+    return desc;
+}
+#endif
+
+/* NULL where oneDNN has nothing (more) for it. */
 static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct descriptors *md,
                                      const struct wf_dnnl_problem *p)
 {
     const struct geometry g = geometry_of(p);
-    const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
-    const bool final = p->pass == WF_DNNL_FORWARD;
-    dnnl_primitive_desc_t forward = make_desc(lib, md, &g, WF_DNNL_FORWARD, NULL, final && direct);
-    if (final || !forward)
-        return forward;
-    dnnl_primitive_desc_t desc = make_desc(lib, md, &g, p->pass, forward, false);
+    struct ask ask = { .lib = lib, .md = md, .g = &g };
+    int skip = p->skip, none = 0;
+    if (p->pass == WF_DNNL_FORWARD) {
+        const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
+        dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &skip);
+        return desc || !direct ? desc : find_desc(&ask, BRGEMM, &skip);
+    }
+    dnnl_primitive_desc_t forward = find_desc(&ask, ANY, &none);
+    if (!forward)
+        return NULL;
+    ask.pass = p->pass;
+    ask.hint = forward;
+    dnnl_primitive_desc_t desc = find_desc(&ask, ANY, &skip);
     dnnl_primitive_desc_destroy(forward);
     return desc;
 }
@@ -339,6 +387,7 @@ struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_
     c->lib = lib;
     c->pass = p->pass;
     c->bias = p->bias;
+    c->element = wf_dtype_size(p->dtype);
     if (!describe(&c->md, p) || !(c->desc = desc_of(lib, &c->md, p)))
         goto none;
     if (dnnl_primitive_desc_query(c->desc, dnnl_query_impl_info_str, 0, &c->name) != dnnl_success ||
@@ -352,6 +401,7 @@ struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_
     c->scratch = pad ? dnnl_memory_desc_get_size(pad) : 0;
     if (c->scratch && !make_memory(&c->scratchpad, lib, pad))
         goto none;
+    c->spoilt = lib->spoil && strstr(c->name, lib->spoil);
     return c;
 none:
     wf_dnnl_conv_free(c);
@@ -428,6 +478,21 @@ void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, vo
     execute(c, c->reorder, c->reorder_scratch ? 3 : 2, args);
 }
 
+/* The planted fault: one element of the result, in its middle; of weights the first, since their
+ * order may have gaps. */
+static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
+{
+    if (c->pass == WF_DNNL_WEIGHTS) {
+        ((unsigned char *)a->weights)[sizeof(float) - 1] ^= 0x44;
+        return;
+    }
+    const bool data = c->pass == WF_DNNL_DATA;
+    const size_t count =
+        dnnl_memory_desc_get_size(md_of(data ? &c->md.src : &c->md.dst)) / c->element;
+    unsigned char *const at = data ? a->src : a->dst;
+    at[(count / 2 + 1) * c->element - 1] ^= 0x44;
+}
+
 void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 {
     static const int names[][3] = {
@@ -444,6 +509,8 @@ void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
     if (c->scratch)
         args[n++] = bind(DNNL_ARG_SCRATCHPAD, c->scratchpad, a->scratch);
     execute(c, c->primitive, n, args);
+    if (c->spoilt)
+        spoil(c, a);
 }
 
 void wf_dnnl_add_product(const struct wf_dnnl_product *p)

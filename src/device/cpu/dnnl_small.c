@@ -4,13 +4,17 @@
  * Where a map has a few positions, a 3x3 window lies mostly in the padding and oneDNN's convolutions
  * spend their time there. Here each position of dy is one matrix over the samples, and so is each
  * stretch of x under a row of its window; their product is a stretch of dw. Only what is inside the
- * image is multiplied, and each product sums over the batch.
+ * image is multiplied, and each product sums over the batch. oneDNN multiplies, unless it was found to
+ * do so wrongly (dnnl_check.c).
  */
 #include "device/cpu/dnnl.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/random.h"
+#include "device/choices.h"
 #include "device/cpu/cpu.h"
 #include "ops/spatial.h"
 
@@ -33,7 +37,101 @@ static bool accepts(const struct wf_node *node)
 /* As many threads in each run, so that sums are split in the same way. */
 struct prepared {
     int threads;
+    bool own; /* our own product */
 };
+
+/* --- the check, as in dnnl_check.c: exact, and all rows at once with random factors --- */
+
+struct operands {
+    struct wf_dnnl_product p; /* on memory of its own */
+    float *a, *b;
+    double *factors, *combined; /* per row of c; per term: a's row times the factors */
+};
+
+static void fill_operands(struct operands *o)
+{
+    const struct wf_random random = wf_random(1, 1);
+    uint64_t at = 0;
+    for (int64_t r = 0; r < o->p.rows; r++)
+        o->factors[r] = 1.0 + wf_random_below(random, at++, 7);
+    for (int64_t t = 0; t < o->p.terms; t++) {
+        for (int64_t r = 0; r < o->p.rows; r++) {
+            const float v = (float)wf_random_below(random, at++, 4) - 2;
+            o->a[t * o->p.a_step + r] = v;
+            o->combined[t] += o->factors[r] * (double)v;
+        }
+        for (int64_t c = 0; c < o->p.columns; c++)
+            o->b[t * o->p.b_step + c] = (float)wf_random_below(random, at++, 4) - 2;
+    }
+}
+
+static bool compare_product(const struct operands *o)
+{
+    const struct wf_dnnl_product *const p = &o->p;
+    for (int64_t c = 0; c < p->columns; c++) {
+        double want = 0, got = 0;
+        for (int64_t t = 0; t < p->terms; t++)
+            want += o->combined[t] * (double)p->b[t * p->b_step + c];
+        for (int64_t r = 0; r < p->rows; r++)
+            got += o->factors[r] * (double)p->c[r * p->c_step + c];
+        if (got != want)
+            return false;
+    }
+    return true;
+}
+
+static bool product_is_right(struct wf_dnnl_product p, const struct wf_dnnl_checking *checking)
+{
+    char about[WF_DNNL_ABOUT], key[WF_CHOICE_KEY];
+    bool right;
+    wf_dnnl_about(about);
+    (void)snprintf(key, sizeof key, "%s sgemm, threads %d, %" PRId64 "x%" PRId64 "x%" PRId64, about,
+                   checking->threads, p.rows, p.columns, p.terms);
+    if (wf_dnnl_verdict_find(checking, key, &right))
+        return right;
+    struct operands o = { .p = p,
+                          .a = calloc((size_t)(p.terms * p.a_step), sizeof(float)),
+                          .b = calloc((size_t)(p.terms * p.b_step), sizeof(float)),
+                          .factors = calloc((size_t)p.rows, sizeof(double)),
+                          .combined = calloc((size_t)p.terms, sizeof(double)) };
+    o.p.a = o.a;
+    o.p.b = o.b;
+    o.p.c = calloc((size_t)(p.rows * p.c_step), sizeof(float));
+    if (o.a && o.b && o.factors && o.combined && o.p.c) {
+        fill_operands(&o);
+        wf_dnnl_add_product(&o.p);
+        right = compare_product(&o);
+        wf_dnnl_verdict_put(checking, key, right);
+    }
+    free(o.p.c);
+    free(o.combined);
+    free(o.factors);
+    free(o.b);
+    free(o.a);
+    return right;
+}
+
+/* Rows of a window lie inside the image as a whole or in part: as many sizes of products. */
+static bool products_are_right(const struct wf_prepare *p)
+{
+    const struct wf_conv_attrs *const a = p->node->attrs;
+    const struct wf_dnnl_checking checking = wf_dnnl_checking(p);
+    const int64_t in = wf_region_extent(p->in[0].box, WF_C);
+    const int64_t out = wf_region_extent(p->in[1].box, WF_C);
+    const int before = wf_dnnl_use_threads(p->threads);
+    bool right = true;
+    for (int64_t n = 1; right && !checking.skip && n <= a->extent[2]; n++)
+        right = product_is_right(
+            (struct wf_dnnl_product){ .rows = out,
+                                      .columns = n * in,
+                                      .terms = wf_region_extent(p->in[0].box, WF_N),
+                                      .a_step = p->in[1].stride[WF_N],
+                                      .b_step = p->in[0].stride[WF_N],
+                                      .c_step = a->extent[0] * a->extent[1] * a->extent[2] * in },
+            &checking);
+    wf_dnnl_use_threads(before);
+    return right;
+}
 
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
@@ -41,10 +139,12 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     if (!made)
         return wf_err_set(err, WF_ERR_FAILED, "no memory for a convolution");
     made->threads = p->threads;
+    made->own = !wf_region_is_empty(p->in[0].box) && !products_are_right(p);
     p->prepared = made;
     for (int i = 0; i < 2 && p->in[0].dtype != WF_F32; i++)
         p->scratch_bytes += (size_t)wf_region_count(p->in[i].box) * sizeof(float);
-    snprintf(p->implementation, sizeof p->implementation, "sgemm");
+    snprintf(p->implementation, sizeof p->implementation, "%s",
+             made->own ? "own (sgemm is wrong)" : "sgemm");
     return true;
 }
 
@@ -53,7 +153,20 @@ struct job {
     struct wf_view x, dy; /* packed, f32 */
     float *dw;
     int64_t in, out, taps;
+    bool own;
 };
+
+static void add_own_product(const struct wf_dnnl_product *p)
+{
+    WF_PARALLEL_FOR
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t t = 0; t < p->terms; t++) {
+            const float factor = p->a[t * p->a_step + r];
+            WF_SIMD
+            for (int64_t c = 0; c < p->columns; c++)
+                p->c[r * p->c_step + c] += factor * p->b[t * p->b_step + c];
+        }
+}
 
 static struct wf_view widened(const struct wf_view *v, float *to)
 {
@@ -92,7 +205,10 @@ static void add_row(const struct job *j, const int64_t at[WF_AXES], int64_t kd, 
         .c = j->dw + ((kd * a->extent[1] + kh) * a->extent[2] + lo) * j->in,
         .c_step = j->taps * j->in,
     };
-    wf_dnnl_add_product(&p);
+    if (j->own)
+        add_own_product(&p);
+    else
+        wf_dnnl_add_product(&p);
 }
 
 static void run(const struct wf_call *call)
@@ -101,6 +217,7 @@ static void run(const struct wf_call *call)
     if (wf_region_is_empty(call->work) || wf_region_is_empty(call->in[0].box))
         return;
     const struct wf_conv_attrs *const a = call->node->attrs;
+    const struct prepared *const prepared = call->prepared;
     float *const room = call->scratch;
     const struct job j = {
         .attrs = a,
@@ -110,11 +227,12 @@ static void run(const struct wf_call *call)
         .in = wf_region_extent(call->in[0].box, WF_C),
         .out = wf_region_extent(call->in[1].box, WF_C),
         .taps = a->extent[0] * a->extent[1] * a->extent[2],
+        .own = prepared->own,
     };
     struct wf_region positions = call->work;
     positions.hi[WF_N] = positions.lo[WF_N] + 1;
     positions.hi[WF_C] = positions.lo[WF_C] + 1;
-    const int before = wf_dnnl_use_threads(((const struct prepared *)call->prepared)->threads);
+    const int before = wf_dnnl_use_threads(prepared->threads);
     for (struct wf_cursor c = wf_cursor(positions); wf_cursor_next(&c);)
         for (int64_t kd = 0; kd < a->extent[0]; kd++)
             for (int64_t kh = 0; kh < a->extent[1]; kh++)

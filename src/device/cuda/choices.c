@@ -4,25 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/arena.h"
-
-enum { LINE = 2048, KEY = 512 };
-
-struct entry {
-    const char *key, *choice;
-};
-
-struct wf_cuda_choices {
-    struct wf_arena arena;
-    char prefix[160]; /* of every key: GPU and version */
-    const char *path; /* NULL: no file */
-    struct entry *entries;
-    size_t count, room;
-    bool changed;
-};
+enum { CHOICE = 1024 }; /* bytes of a choice, at most */
 
 /* --- texts --- */
 
@@ -83,130 +66,40 @@ void wf_cudnn_problem_print(const struct wf_cudnn_problem *p, char *text, size_t
         at += print_triple(text + at, room - (size_t)at, triples[i].letter, triples[i].values);
 }
 
-static void print_key(const struct wf_cuda_choices *c, const struct wf_cudnn_problem *problem,
-                      char key[KEY])
+static void print_key(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                      char key[WF_CHOICE_KEY])
 {
-    const int at = snprintf(key, KEY, "%s ", c->prefix);
-    wf_cudnn_problem_print(problem, key + at, KEY - (size_t)at);
+    const int at = snprintf(key, WF_CHOICE_KEY, "%s, cuDNN %zu, at most %zu bytes: ", cuda->name,
+                            cudnnGetVersion(), cuda->workspace);
+    wf_cudnn_problem_print(problem, key + at, (size_t)(WF_CHOICE_KEY - at));
 }
 
-/* --- the table --- */
+/* --- in the table --- */
 
-static struct entry *look_up(const struct wf_cuda_choices *c, const char *key)
+bool wf_cuda_choice_find(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                         struct wf_cudnn_choice *choice)
 {
-    for (size_t i = 0; i < c->count; i++)
-        if (strcmp(c->entries[i].key, key) == 0)
-            return &c->entries[i];
-    return NULL;
+    char key[WF_CHOICE_KEY];
+    print_key(cuda, problem, key);
+    const char *const text = wf_choices_find(cuda->choices, key);
+    return text && wf_cudnn_choice_parse(text, choice);
 }
 
-static void add(struct wf_cuda_choices *c, const char *key, const char *choice)
+void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                        const struct wf_cudnn_choice *choice)
 {
-    struct entry *e = look_up(c, key);
-    if (!e) {
-        WF_GROW(c->entries, c->room, c->count);
-        e = &c->entries[c->count++];
-        e->key = wf_arena_copy(&c->arena, key);
-    }
-    e->choice = wf_arena_copy(&c->arena, choice);
-}
-
-bool wf_cuda_choices_find(const struct wf_cuda_choices *c, const struct wf_cudnn_problem *problem,
-                          struct wf_cudnn_choice *choice)
-{
-    char key[KEY];
-    print_key(c, problem, key);
-    const struct entry *const e = look_up(c, key);
-    return e && wf_cudnn_choice_parse(e->choice, choice);
-}
-
-void wf_cuda_choices_put(struct wf_cuda_choices *c, const struct wf_cudnn_problem *problem,
-                         const struct wf_cudnn_choice *choice)
-{
-    char key[KEY], text[LINE - KEY];
-    print_key(c, problem, key);
+    char key[WF_CHOICE_KEY], text[CHOICE];
+    print_key(cuda, problem, key);
     wf_cudnn_choice_print(choice, text, sizeof text);
-    add(c, key, text);
-    c->changed = true;
+    wf_choices_put(cuda->choices, key, text);
 }
 
-/* --- the file --- */
-
-static void read_file(struct wf_cuda_choices *c)
+void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                              const struct wf_cudnn_choice *choice)
 {
-    FILE *const file = c->path ? fopen(c->path, "r") : NULL;
-    if (!file)
-        return;
-    char line[LINE];
-    while (fgets(line, sizeof line, file)) {
-        char *const tab = strchr(line, '\t'), *const end = strchr(line, '\n');
-        struct wf_cudnn_choice choice;
-        if (!tab || !end)
-            continue;
-        *tab = *end = '\0';
-        if (wf_cudnn_choice_parse(tab + 1, &choice))
-            add(c, line, tab + 1);
-    }
-    (void)fclose(file);
-}
-
-/* Makes the folders on the way to the file. */
-static void make_folders(const char *path)
-{
-    struct wf_arena arena = { 0 };
-    char *const copy = wf_arena_copy(&arena, path);
-    for (char *at = strchr(copy + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        (void)mkdir(copy, 0777);
-        *at = '/';
-    }
-    wf_arena_release(&arena);
-}
-
-static void write_file(struct wf_cuda_choices *c)
-{
-    if (!c->changed || !c->path)
-        return;
-    make_folders(c->path);
-    /* The context's own address tells ranks of one process apart. */
-    const char *const other =
-        wf_arena_printf(&c->arena, "%s.%ld.%p", c->path, (long)getpid(), (void *)c);
-    FILE *const file = fopen(other, "w");
-    if (!file)
-        return;
-    bool ok = true;
-    for (size_t i = 0; ok && i < c->count; i++)
-        ok = fprintf(file, "%s\t%s\n", c->entries[i].key, c->entries[i].choice) > 0;
-    ok = fclose(file) == 0 && ok;
-    if (!ok || rename(other, c->path) != 0)
-        (void)unlink(other);
-}
-
-static const char *usual_path(struct wf_arena *arena)
-{
-    const char *const cache = getenv("XDG_CACHE_HOME"), *const home = getenv("HOME");
-    if (cache && cache[0] == '/')
-        return wf_arena_printf(arena, "%s/widefield/cudnn", cache);
-    return home && home[0] ? wf_arena_printf(arena, "%s/.cache/widefield/cudnn", home) : NULL;
-}
-
-struct wf_cuda_choices *wf_cuda_choices_new(const struct wf_cuda *cuda, const char *path)
-{
-    struct wf_cuda_choices *const c = calloc(1, sizeof *c);
-    WF_BUG_ON(!c, "out of memory");
-    (void)snprintf(c->prefix, sizeof c->prefix, "%s, cuDNN %zu, at most %zu bytes:", cuda->name,
-                   cudnnGetVersion(), cuda->workspace);
-    c->path = !path ? usual_path(&c->arena) : path[0] ? wf_arena_copy(&c->arena, path) : NULL;
-    read_file(c);
-    return c;
-}
-
-void wf_cuda_choices_free(struct wf_cuda_choices *c)
-{
-    if (!c)
-        return;
-    write_file(c);
-    free(c->entries);
-    wf_arena_release(&c->arena);
-    free(c);
+    char key[WF_CHOICE_KEY], text[CHOICE], whole[WF_CHOICE_KEY + CHOICE];
+    print_key(cuda, problem, key);
+    wf_cudnn_choice_print(choice, text, sizeof text);
+    (void)snprintf(whole, sizeof whole, "%s: engine %s", key, text);
+    wf_choices_put(cuda->choices, whole, WF_CHOICE_WRONG);
 }

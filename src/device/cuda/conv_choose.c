@@ -343,10 +343,9 @@ static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, st
 /* True where there is one for the problem as it stands: then the step has it. */
 static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
-    struct wf_cuda_choices *const choices = s->cuda->choices;
     struct tried list[MOST_TRIED] = { { .choice = { .engine = WF_ENGINE_NONE } } };
     struct wf_cudnn_choice *const kept = &list[0].choice;
-    const bool known = wf_cuda_choices_find(choices, &s->problem, kept) &&
+    const bool known = wf_cuda_choice_find(s->cuda, &s->problem, kept) &&
                        (kept->engine >= WF_ENGINE_NONE || kept->engine == s->problem.own);
     const bool ours = known && kept->engine < 0; /* or none */
     struct wf_cudnn_graph *const graph = ours ? NULL : wf_cudnn_graph_new(s->cuda, &s->problem);
@@ -359,8 +358,8 @@ static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
         const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
         take(s, found < 0 ? &none : &list[found]);
         if (sure)
-            wf_cuda_choices_put(choices, &s->problem,
-                                found < 0 ? &none.choice : &list[found].choice);
+            wf_cuda_choice_put(s->cuda, &s->problem,
+                               found < 0 ? &none.choice : &list[found].choice);
     }
     wf_cudnn_graph_free(graph);
     return s->plan || s->engine != WF_ENGINE_NONE;

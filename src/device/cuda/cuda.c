@@ -7,7 +7,7 @@
 #ifdef WF_HAVE_NCCL
 #include "comm/nccl.h"
 #endif
-#include "device/cuda/choices.h"
+#include "device/choices.h"
 #include "device/cuda/kernels.h"
 #include "device/update.h"
 #include "device/device.h"
@@ -148,7 +148,7 @@ static void close_device(struct wf_context *context)
         (void)cudaStreamSynchronize(cuda->stream);
     if (cuda->ahead)
         (void)cudaStreamSynchronize(cuda->ahead);
-    wf_cuda_choices_free(cuda->choices);
+    wf_choices_free(cuda->choices);
     if (cuda->blas)
         (void)cublasLtDestroy(cuda->blas);
     if (cuda->cudnn)
@@ -184,7 +184,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     if (ok)
         ok = make_handles(cuda) || wf_cuda_well(cuda, err);
     if (ok) {
-        cuda->choices = wf_cuda_choices_new(cuda, options->cache);
+        cuda->choices = wf_choices_new(options->cache);
         return &cuda->base;
     }
     close_device(&cuda->base);

@@ -44,8 +44,8 @@ struct wf_cuda {
     uint64_t *step; /* the number of the step that runs, in device memory */
     cudaEvent_t *marks;
     int n_marks;
-    struct wf_cuda_choices *choices; /* which kernels were the fastest (choices.h) */
-    struct wf_err failure;           /* the first; code WF_OK: none */
+    struct wf_choices *choices; /* which kernels were the fastest (device/choices.h) */
+    struct wf_err failure;      /* the first; code WF_OK: none */
 };
 
 static inline struct wf_cuda *wf_cuda_of(struct wf_context *context)

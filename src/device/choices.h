@@ -1,0 +1,34 @@
+/*
+ * What was found out about kernels, kept in memory while a device is open and in a file between runs:
+ * which of cuDNN's was the fastest for a problem, and whether a primitive of an external library
+ * computes the right numbers. One table for all devices, of texts only.
+ *
+ * A line of the file is a key, a tab and a choice. A key names everything that the choice depends on:
+ * the library and its version, the processor, the problem. Ranks and processes may share the file:
+ * each reads it when it opens its device and, when it has found something new, writes a new file in
+ * the old one's place that holds what others wrote meanwhile too. Lines that do not read back, and a
+ * file that cannot be written, are passed over: it only saves time.
+ */
+#ifndef WF_DEVICE_CHOICES_H
+#define WF_DEVICE_CHOICES_H
+
+#include <stddef.h>
+
+enum { WF_CHOICE_KEY = 640 }; /* bytes of a key, at most */
+
+/* Choices that are verdicts on a primitive. */
+#define WF_CHOICE_RIGHT "right"
+#define WF_CHOICE_WRONG "wrong"
+
+struct wf_choices;
+
+/* `path` NULL: widefield/kernels in $XDG_CACHE_HOME or ~/.cache; "": no file. */
+struct wf_choices *wf_choices_new(const char *path);
+void wf_choices_free(struct wf_choices *choices); /* writes what is new; NULL is fine */
+
+const char *wf_choices_find(const struct wf_choices *choices, const char *key); /* or NULL */
+void wf_choices_put(struct wf_choices *choices, const char *key, const char *choice);
+/* How many keys that begin with `prefix` have this choice. */
+size_t wf_choices_count(const struct wf_choices *choices, const char *prefix, const char *choice);
+
+#endif
