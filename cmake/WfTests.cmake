@@ -109,7 +109,7 @@ endforeach()
 if(TARGET campaign_primitives)
     wf_add_test(campaign.primitives 1 $<TARGET_FILE:campaign_primitives> 1 200)
     if(WF_HAVE_DNNL)
-        wf_add_test(campaign.primitives.planted 1 $<TARGET_FILE:campaign_primitives> 2 12 all 1x1)
+        wf_add_test(campaign.primitives.planted 1 $<TARGET_FILE:campaign_primitives> 2 60 all 1x1)
     endif()
 endif()
 

@@ -259,7 +259,7 @@ void rig_check(struct rig *r, struct wf_region work, char name[WF_IMPLEMENTATION
     }
     const double d = difference(&out, &r->out);
     const double most = r->in[0].dtype == WF_BF16 ? 2e-2 : 1e-5;
-    if (!(d <= most) || strstr(p.implementation, "ref")) {
+    if (!(d <= most) || (!r->may_be_reference && strstr(p.implementation, "ref"))) {
         print_error("%s '%s' %s by '%s': off by %g\n", r->node->op->name, r->node->name,
                     wf_dtype_name(r->in[0].dtype), p.implementation, d);
         r->failures++;

@@ -45,6 +45,7 @@ struct rig {
     struct block in_block[3], out_block;
     struct wf_dnnl_options options;
     int threads, run_threads; /* prepared for; OpenMP's setting when the step runs, 0: leave it */
+    bool may_be_reference;    /* slow kernels are no failure */
     int failures;             /* all are reported, not just the first */
 };
 

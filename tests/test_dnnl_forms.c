@@ -163,6 +163,39 @@ static void a_step__runs_on_the_threads_it_was_prepared_for(void **state)
 }
 #endif
 
+/* One wrong element in each result of oneDNN's best kernels: they are not used, and the step says so. */
+static void a_wrong_primitive__is_found_and_passed_over(void **state)
+{
+    static const char *const faults[] = { "brg", "jit", "1x1", "gemm", ":" };
+    int found = 0;
+    for (int i = 0; i < 12; i++)
+        for (enum pass pass = PASS_CONV; pass < PASSES; pass++) {
+            struct rig r = rig_new(&problems[i], pass, i % 2 ? WF_BF16 : WF_F32);
+            const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
+            char name[WF_IMPLEMENTATION];
+            rig_reference(&r, all);
+            r.may_be_reference = true;
+            r.options.spoil = faults[i % 5];
+            rig_check(&r, all, name);
+            assert_int_equal(r.failures, 0);
+            found += strstr(name, " is wrong)") != NULL;
+            rig_free(&r);
+        }
+    assert_true(found >= 12);
+}
+
+static void without_the_check__a_wrong_primitive_shows(void **state)
+{
+    struct rig r = rig_new(&problems[0], PASS_CONV, WF_F32);
+    const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
+    rig_reference(&r, all);
+    r.options.spoil = ":";
+    r.options.believe = true;
+    rig_check(&r, all, NULL);
+    assert_int_equal(r.failures, 1);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +205,8 @@ int main(void)
         cmocka_unit_test(conv_wgrad__bf16_is_cut_into_strips_that_add_up),
         cmocka_unit_test(scratch__of_a_last_layer_is_no_larger_than_its_images),
 #ifdef _OPENMP
+        cmocka_unit_test(a_wrong_primitive__is_found_and_passed_over),
+        cmocka_unit_test(without_the_check__a_wrong_primitive_shows),
         cmocka_unit_test(a_step__runs_on_the_threads_it_was_prepared_for),
 #endif
     };

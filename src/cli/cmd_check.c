@@ -21,8 +21,8 @@
 #include "cli/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
-#ifdef WF_HAVE_DNNL
 #include "device/choices.h"
+#ifdef WF_HAVE_DNNL
 #include "device/cpu/dnnl.h"
 #endif
 #ifdef WF_HAVE_NCCL
@@ -86,7 +86,13 @@ static void add_gpus(struct facts *f)
             wf_arena_copy(f->arena, text));
     }
     wf_cuda_about_versions(text, sizeof text);
-    add(f, "compute", "CUDA", true, wf_arena_copy(f->arena, text));
+    struct wf_choices *const verdicts = wf_choices_new(NULL);
+    const size_t wrong = wf_choices_count(verdicts, "", WF_CHOICE_WRONG) -
+                         wf_choices_count(verdicts, "oneDNN", WF_CHOICE_WRONG);
+    wf_choices_free(verdicts);
+    add(f, "compute", "CUDA", true,
+        wf_arena_printf(f->arena, "%s, kernels of cuDNN that were wrong and are not used: %zu",
+                        text, wrong));
 #else
     add(f, "device", "cuda", false, "not in this build: build it with 'make cuda'");
 #endif

@@ -220,19 +220,33 @@ static struct geometry geometry_of(const struct wf_dnnl_problem *p)
  */
 enum { BRGEMM_CHANNELS = 128 };
 
-static bool is_brgemm(const_dnnl_primitive_desc_t desc)
-{
-    const char *name = "";
-    return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-           strncmp(name, "brg", 3) == 0;
-}
-
 /* Which of the library's implementations of a problem are asked for. */
 enum wanted { ANY, DIRECT, BRGEMM };
 
-static bool is_wanted(const_dnnl_primitive_desc_t desc, enum wanted wanted)
+static const char *name_of(const_dnnl_primitive_desc_t desc)
 {
-    return wanted == ANY || is_brgemm(desc) == (wanted == BRGEMM);
+    const char *name = "";
+    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
+        return "";
+    return name;
+}
+
+/* The implementations that were met on the way to the one asked for. */
+struct met {
+    int skip; /* so many wanted ones are still passed over */
+    char last[64];
+};
+
+/* True for the one asked for. oneDNN 2.6.3 meets an implementation anew for each of its primitives in
+ * its cache: the same name in a row counts once. */
+static bool is_asked_for(const_dnnl_primitive_desc_t desc, enum wanted wanted, struct met *met)
+{
+    const char *const name = name_of(desc);
+    const bool brgemm = strncmp(name, "brg", 3) == 0;
+    if (strcmp(name, met->last) == 0 || (wanted != ANY && brgemm != (wanted == BRGEMM)))
+        return false;
+    (void)snprintf(met->last, sizeof met->last, "%s", name);
+    return met->skip-- == 0;
 }
 
 struct ask {
@@ -267,12 +281,12 @@ static dnnl_primitive_desc_t first_desc(const struct ask *a)
     return status == dnnl_success ? desc : NULL;
 }
 
-/* The wanted one after `*skip` others, which are counted down; NULL where there is none. */
-static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, int *skip)
+/* NULL where there is none. */
+static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, struct met *met)
 {
     dnnl_primitive_desc_t desc = first_desc(a);
     while (desc) {
-        if (is_wanted(desc, wanted) && (*skip)-- == 0)
+        if (is_asked_for(desc, wanted, met))
             return desc;
         if (dnnl_primitive_desc_next_impl(desc) != dnnl_success)
             break;
@@ -299,8 +313,8 @@ static bool make_operation(const struct ask *a, dnnl_convolution_desc_t *op)
                                                                g->lo, g->hi) == dnnl_success;
 }
 
-/* The wanted one after `*skip` others, which are counted down; NULL where there is none. */
-static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, int *skip)
+/* NULL where there is none. */
+static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, struct met *met)
 {
     dnnl_convolution_desc_t op;
     dnnl_primitive_desc_iterator_t it;
@@ -311,7 +325,7 @@ static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, 
         return NULL;
     do {
         desc = dnnl_primitive_desc_iterator_fetch(it);
-        if (desc && is_wanted(desc, wanted) && (*skip)-- == 0)
+        if (desc && is_asked_for(desc, wanted, met))
             break;
         if (desc)
             dnnl_primitive_desc_destroy(desc);
@@ -328,18 +342,18 @@ static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct des
 {
     const struct geometry g = geometry_of(p);
     struct ask ask = { .lib = lib, .md = md, .g = &g };
-    int skip = p->skip, none = 0;
+    struct met met = { .skip = p->skip }, none = { 0 };
     if (p->pass == WF_DNNL_FORWARD) {
         const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
-        dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &skip);
-        return desc || !direct ? desc : find_desc(&ask, BRGEMM, &skip);
+        dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &met);
+        return desc || !direct ? desc : find_desc(&ask, BRGEMM, &met);
     }
     dnnl_primitive_desc_t forward = find_desc(&ask, ANY, &none);
     if (!forward)
         return NULL;
     ask.pass = p->pass;
     ask.hint = forward;
-    dnnl_primitive_desc_t desc = find_desc(&ask, ANY, &skip);
+    dnnl_primitive_desc_t desc = find_desc(&ask, ANY, &met);
     dnnl_primitive_desc_destroy(forward);
     return desc;
 }

@@ -97,7 +97,7 @@ void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_proble
 void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                               const struct wf_cudnn_choice *choice)
 {
-    char key[WF_CHOICE_KEY], text[CHOICE], whole[WF_CHOICE_KEY + CHOICE];
+    char key[WF_CHOICE_KEY], text[CHOICE], whole[WF_CHOICE_KEY + CHOICE + 16];
     print_key(cuda, problem, key);
     wf_cudnn_choice_print(choice, text, sizeof text);
     (void)snprintf(whole, sizeof whole, "%s: engine %s", key, text);

@@ -220,18 +220,22 @@ static void release(void *prepared)
 
 static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
 {
+    char wrong[32] = "";
+    if (s->wrong)
+        (void)snprintf(wrong, sizeof wrong, " (%d wrong)", s->wrong);
     if (!s->plan) {
-        (void)snprintf(p->implementation, sizeof p->implementation, "own%s",
+        (void)snprintf(p->implementation, sizeof p->implementation, "own%s%s",
                        s->engine == WF_ENGINE_TILED    ? " tiled"
                        : s->engine == WF_ENGINE_THIN   ? " thin"
                        : s->engine == WF_ENGINE_VOLUME ? " volume"
-                                                       : "");
+                                                       : "",
+                       wrong);
         return;
     }
-    (void)snprintf(p->implementation, sizeof p->implementation, "cudnn%s%s%s",
+    (void)snprintf(p->implementation, sizeof p->implementation, "cudnn%s%s%s%s",
                    s->problem.in != s->in || s->problem.out != s->out ? " padded" : "",
                    s->problem.bias ? " bias" : "",
-                   s->weights_bytes && !s->image_bytes && !s->result_bytes ? " narrow" : "");
+                   s->weights_bytes && !s->image_bytes && !s->result_bytes ? " narrow" : "", wrong);
 }
 
 /* Our own kernel's scratch. */

@@ -1,0 +1,71 @@
+/* What was found out about kernels, kept in a file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "device/choices.h"
+
+static const char *const path = "folder/of/choices";
+
+static void choices__are_found_by_the_next_run(void **state)
+{
+    struct wf_choices *c = wf_choices_new(path);
+    assert_null(wf_choices_find(c, "a key"));
+    wf_choices_put(c, "a key", "one");
+    wf_choices_put(c, "a key", "another");
+    assert_string_equal(wf_choices_find(c, "a key"), "another");
+    wf_choices_free(c);
+    c = wf_choices_new(path);
+    assert_string_equal(wf_choices_find(c, "a key"), "another");
+    wf_choices_free(c);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void choices__of_ranks_that_share_a_file_are_all_kept(void **state)
+{
+    struct wf_choices *first = wf_choices_new(path), *second = wf_choices_new(path);
+    wf_choices_put(first, "lib a", WF_CHOICE_RIGHT);
+    wf_choices_put(second, "lib b", WF_CHOICE_WRONG);
+    wf_choices_free(first);
+    wf_choices_free(second);
+    struct wf_choices *const all = wf_choices_new(path);
+    assert_int_equal(wf_choices_count(all, "lib", WF_CHOICE_RIGHT), 1);
+    assert_int_equal(wf_choices_count(all, "lib", WF_CHOICE_WRONG), 1);
+    assert_int_equal(wf_choices_count(all, "other", WF_CHOICE_WRONG), 0);
+    wf_choices_free(all);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void choices__without_a_file_or_with_a_damaged_one_start_anew(void **state)
+{
+    struct wf_choices *c = wf_choices_new("");
+    wf_choices_put(c, "key", "value");
+    wf_choices_free(c);
+    FILE *const file = fopen("damaged", "w");
+    assert_non_null(file);
+    assert_true(fputs("no tab\nkey\tvalue\nkey without an end\tva", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    c = wf_choices_new("damaged");
+    assert_string_equal(wf_choices_find(c, "key"), "value");
+    assert_null(wf_choices_find(c, "key without an end"));
+    wf_choices_free(c);
+    wf_choices_free(wf_choices_new("no/such/folder"));
+    assert_int_not_equal(access("no", F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices__are_found_by_the_next_run),
+        cmocka_unit_test(choices__of_ranks_that_share_a_file_are_all_kept),
+        cmocka_unit_test(choices__without_a_file_or_with_a_damaged_one_start_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
