@@ -4,7 +4,6 @@
 #                          with '/* needs: DNNL */' on top          -> only where WF_HAVE_DNNL is
 #   tests/support*.c       linked to each of them
 #   tests/cli/NAME.sh      bash, given WIDEFIELD, WORKDIR, SOURCE_DIR -> test cli.NAME
-#   tests/campaign/NAME.c  program, a short form of it is run      -> build/tests/campaign_NAME
 #   examples/NAME.c        program on the public header only       -> test example.NAME
 #   bench/NAME.c           program, built to be run by hand        -> build/bench/NAME
 #   fuzz/fuzz_NAME.c       run over fuzz/corpus/NAME/              -> test fuzz.NAME
@@ -97,22 +96,6 @@ foreach(source ${sources})
     endif()
 endforeach()
 
-# --- tests/campaign/*.c ---------------------------------------------------------------
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/campaign/*.c)
-foreach(source ${sources})
-    get_filename_component(name ${source} NAME_WE)
-    add_executable(campaign_${name} ${source})
-    set_target_properties(campaign_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    target_include_directories(campaign_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(campaign_${name} PRIVATE wf_flags wf_deps libwidefield_static)
-endforeach()
-if(TARGET campaign_primitives)
-    wf_add_test(campaign.primitives 1 $<TARGET_FILE:campaign_primitives> 1 200)
-    if(WF_HAVE_DNNL)
-        wf_add_test(campaign.primitives.planted 1 $<TARGET_FILE:campaign_primitives> 2 60 all 1x1)
-    endif()
-endif()
-
 # --- tests/cli/*.sh -------------------------------------------------------------------
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cli/*.sh)
 if(NOT WF_HAVE_COMMAND)
@@ -179,6 +162,14 @@ foreach(source ${sources})
 endforeach()
 
 # --- tests/campaign -------------------------------------------------------------------
+add_executable(campaign_primitives ${PROJECT_SOURCE_DIR}/tests/campaign/primitives.c)
+set_target_properties(campaign_primitives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+target_include_directories(campaign_primitives PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(campaign_primitives PRIVATE wf_flags wf_deps libwidefield_static)
+wf_add_test(campaign.primitives 1 $<TARGET_FILE:campaign_primitives> 1 200)
+if(WF_HAVE_DNNL)
+    wf_add_test(campaign.primitives.planted 1 $<TARGET_FILE:campaign_primitives> 2 60 all 1x1)
+endif()
 # The command with wrong numbers between ranks, which verify must find.
 if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
     add_executable(widefield_spoiled ${WF_MAIN} tests/campaign/spoil.c)

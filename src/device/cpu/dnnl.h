@@ -77,7 +77,12 @@ struct wf_dnnl_product {
 };
 void wf_dnnl_add_product(const struct wf_dnnl_product *p);
 
-/* --- checking, dnnl_check.c --- */
+/* --- checking, dnnl_check.c and dnnl_verdict.c --- */
+
+/* Runs the primitive, made for the problem, on a sample. True where it computes the right numbers;
+ * `*sure` false: there was no memory to find out. */
+bool wf_dnnl_conv_compare(struct wf_dnnl *lib, struct wf_dnnl_conv *conv,
+                          const struct wf_dnnl_problem *problem, bool *sure);
 
 struct wf_choices;
 
@@ -90,7 +95,7 @@ struct wf_dnnl_checking {
 
 /* For a step that is prepared. */
 struct wf_dnnl_checking wf_dnnl_checking(const struct wf_prepare *prepare);
-/* True where the primitive, made for the problem, computes the right numbers. */
+/* The same, once for each primitive: the verdict is kept. */
 bool wf_dnnl_conv_is_right(struct wf_dnnl *lib, struct wf_dnnl_conv *conv,
                            const struct wf_dnnl_problem *problem,
                            const struct wf_dnnl_checking *checking);
