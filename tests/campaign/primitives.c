@@ -312,10 +312,9 @@ static double error_of(const struct rig *r, const struct problem *p)
 {
     const bool sums = p->pass == WGRAD;
     const struct wf_shape y = result_of(p);
-    const double terms =
-        sums ? (double)(count_of(&y) / p->out)
-             : (double)(taps_of(p) * (p->pass == CONV ? p->image.at[WF_C] : p->out) /
-                        p->attrs.groups);
+    const int64_t read = p->pass == CONV ? p->image.at[WF_C] : p->out;
+    const double terms = sums ? (double)count_of(&y) / (double)p->out
+                              : (double)(taps_of(p) * read) / (double)p->attrs.groups;
     const double rounding = r->got.dtype == WF_BF16 ? 0x1p-7 : 0x1p-22;
     const double adding = 0x1p-24 * (terms + 8) * 4;
     const double twice = p->pass == CONVT && p->bias ? 1 : 0; /* the bias is added behind */

@@ -98,7 +98,7 @@ static int64_t elements_of(const struct wf_dnnl_problem *p)
 static double products_of(const struct wf_dnnl_problem *p)
 {
     return (double)p->batch * (double)product3(p->dst) * (double)product3(p->kernel) *
-           (double)p->in * (double)(p->out / p->groups);
+           (double)p->in * (double)p->out / (double)p->groups;
 }
 
 /* So many of dst along an axis, with the src that belongs to them. */
