@@ -5,7 +5,7 @@ cp "$SOURCE_DIR/tests/cli/tensors.py" .
 export XDG_CACHE_HOME=$PWD/cache
 
 odd="model.name=unet model.base=16 model.depth=2 data.size=1,3,128,192 --precision bf16 --mesh space=1x2"
-for classes in 1 2 3; do
+for classes in 2 3 5; do
     expect 0 verify $odd model.classes=$classes --json
     json 'j["grad_rel"] <= 1e-4'
 done
