@@ -117,7 +117,9 @@ static void note(const struct look *l, const struct seen *seen)
         turned.distance = fmax(turned.distance, seen[i].farthest);
         past += seen[i].past;
     }
-    l->v->turned = past > 0 ? (struct wf_turned){ 0 } : turned;
+    if (past > 0) /* an error, not rounding */
+        turned = (struct wf_turned){ 0 };
+    l->v->turned = turned;
 }
 
 static bool look_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
