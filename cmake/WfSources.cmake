@@ -1,7 +1,11 @@
-# The library is everything under src/ but the command's main(); tests reach all of it.
+# The library is everything under src/ but the command's main*.c; tests reach all of it.
 file(GLOB_RECURSE WF_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 set(WF_MAIN ${PROJECT_SOURCE_DIR}/src/cli/main.c)
-list(REMOVE_ITEM WF_SOURCES ${WF_MAIN})
+set(guard ${PROJECT_SOURCE_DIR}/src/cli/main_guard.c)
+list(REMOVE_ITEM WF_SOURCES ${WF_MAIN} ${guard})
+if(NOT WF_SANITIZE AND NOT WF_FUZZ)   # a sanitizer has a malloc of its own
+    list(APPEND WF_MAIN ${guard})
+endif()
 
 if(NOT WF_HAVE_DNNL)
     list(FILTER WF_SOURCES EXCLUDE REGEX "/src/device/cpu/dnnl[^/]*\\.c$")
@@ -90,7 +94,7 @@ foreach(library ${WF_LIBRARIES})
 endforeach()
 
 set(WF_HAVE_COMMAND OFF)
-if(WF_COMMAND AND EXISTS ${WF_MAIN})
+if(WF_COMMAND)
     set(WF_HAVE_COMMAND ON)
     add_executable(widefield ${WF_MAIN})
     target_include_directories(widefield PRIVATE ${PROJECT_SOURCE_DIR}/src)

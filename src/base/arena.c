@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 
 struct wf_arena_block {
     struct wf_arena_block *next;
@@ -26,8 +27,7 @@ void *wf_arena_take(struct wf_arena *arena, size_t bytes)
             room = (size_t)1 << 22;
         if (room < bytes)
             room = bytes;
-        struct wf_arena_block *block = calloc(1, sizeof *block + room);
-        WF_BUG_ON(!block, "out of memory taking %zu bytes", room);
+        struct wf_arena_block *block = wf_take_zeroed(1, sizeof *block + room);
         block->next = arena->blocks;
         block->bytes = room;
         arena->blocks = block;
@@ -93,7 +93,8 @@ void wf_grow(void **items, size_t *room, size_t count, size_t size)
     size_t bytes;
     WF_BUG_ON(__builtin_mul_overflow(wanted, size, &bytes), "%zu x %zu", wanted, size);
     void *grown = realloc(*items, bytes);
-    WF_BUG_ON(!grown, "out of memory growing to %zu bytes", bytes);
+    if (!grown)
+        wf_no_memory(bytes);
     memset((char *)grown + *room * size, 0, (wanted - *room) * size);
     *items = grown;
     *room = wanted;

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/halt.h"
+#include "base/memory.h"
 #include "base/process.h"
 
 /* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
@@ -36,19 +38,6 @@ const char *wf_file_reason(int number)
     default:
         return strerror(number);
     }
-}
-
-static uint64_t *new_counter(void)
-{
-    uint64_t *const counter = calloc(1, sizeof *counter);
-    WF_BUG_ON(!counter, "out of memory for a file");
-    return counter;
-}
-
-static char *own(char *text)
-{
-    WF_BUG_ON(!text, "out of memory for a file name");
-    return text;
 }
 
 bool wf_path_look(const char *path, enum wf_path_kind *kind, struct wf_err *err)
@@ -83,13 +72,15 @@ static const char PARTIAL[] = ".partial";
 
 static char *partial_name(const char *path, int try)
 {
-    char *text = NULL;
+    char *text;
     const struct wf_process me = wf_process_self();
     const char *slash = strrchr(path, '/');
     const int lead = slash ? (int)(slash + 1 - path) : 0;
     const int length = asprintf(&text, "%.*s.%.200s.%08" PRIx32 "-%08" PRIx32 "-%ld-%d%s", lead,
                                 path, path + lead, me.kernel, me.numbers, me.pid, try, PARTIAL);
-    return own(length < 0 ? NULL : text);
+    if (length < 0)
+        wf_no_memory(strlen(path));
+    return text;
 }
 
 static bool is_partial(const char *name)
@@ -152,18 +143,20 @@ bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
         return wf_err_set(err, WF_ERR_FAILED,
                           "cannot read '%s': not a regular file: give the name of a file", path);
     }
-    f->name = own(strdup(path));
+    f->name = wf_take_text(path);
     f->fd = fd;
     f->size = (uint64_t)info.st_size;
-    f->moved = new_counter();
+    f->moved = wf_take_zeroed(1, sizeof *f->moved);
     return true;
 }
 
 void wf_infile_memory(struct wf_infile *f, const char *name, const void *memory, size_t size)
 {
-    *f = (struct wf_infile){
-        .name = own(strdup(name)), .fd = -1, .memory = memory, .size = size, .moved = new_counter()
-    };
+    *f = (struct wf_infile){ .name = wf_take_text(name),
+                             .fd = -1,
+                             .memory = memory,
+                             .size = size,
+                             .moved = wf_take_zeroed(1, sizeof *f->moved) };
 }
 
 bool wf_infile_read(const struct wf_infile *f, uint64_t offset, void *dst, size_t bytes,
@@ -217,7 +210,7 @@ void wf_infile_close(struct wf_infile *f)
 bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err)
 {
     *f = (struct wf_outfile){ .fd = -1 };
-    f->path = own(strdup(path));
+    f->path = wf_take_text(path);
     /* Also of what a link points at: nobody wants '/dev/stdout' replaced by a file. */
     enum wf_path_kind kind;
     if (!wf_path_look(path, &kind, err))
@@ -232,8 +225,10 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
         free(f->partial);
         f->partial = partial_name(f->path, try);
         f->fd = open(f->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (f->fd >= 0)
+        if (f->fd >= 0) {
+            wf_halt_remove(f->partial);
             return true;
+        }
         if (errno != EEXIST)
             break;
     }
@@ -293,8 +288,9 @@ bool wf_folder_sync(const char *folder, struct wf_err *err)
 static bool sync_name(const char *path, struct wf_err *err)
 {
     const char *slash = strrchr(path, '/');
-    char *folder =
-        own(slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup("."));
+    char *folder = wf_take_text(slash ? path : ".");
+    if (slash)
+        folder[slash == path ? 1 : slash - path] = '\0';
     const bool ok = wf_folder_sync(folder, err);
     free(folder);
     return ok;
@@ -303,7 +299,7 @@ static bool sync_name(const char *path, struct wf_err *err)
 bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
                      struct wf_err *err)
 {
-    *f = (struct wf_outfile){ .path = own(strdup(path)),
+    *f = (struct wf_outfile){ .path = wf_take_text(path),
                               .fd = open(partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC) };
     return f->fd >= 0 ||
            wf_err_set(err, WF_ERR_FAILED,
@@ -330,6 +326,7 @@ bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
     if (closed != 0 || rename(f->partial, f->path) != 0)
         return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
                           wf_file_reason(errno));
+    wf_halt_keep(f->partial);
     free(f->partial);
     f->partial = NULL;
     return sync_name(f->path, err) || wf_err_wrap(err, "'%s' is written", f->path);
@@ -341,6 +338,7 @@ void wf_outfile_drop(struct wf_outfile *f)
         (void)close(f->fd);
     if (f->partial)
         (void)unlink(f->partial);
+    wf_halt_keep(f->partial);
     free(f->partial);
     free(f->path);
     *f = (struct wf_outfile){ .fd = -1 };

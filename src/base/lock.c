@@ -15,6 +15,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/halt.h"
+#include "base/memory.h"
 #include "base/process.h"
 
 enum { BEAT_SECONDS = 15, BOOT_SECONDS = 45, STALE_SECONDS = 120, TRIES = 20 };
@@ -227,8 +229,7 @@ static void *beat(void *arg)
 
 struct wf_lock *wf_lock_take(const char *folder, const struct wf_log *log, struct wf_err *err)
 {
-    struct wf_lock *const l = calloc(1, sizeof *l);
-    WF_BUG_ON(!l, "out of memory for a lock");
+    struct wf_lock *const l = wf_take_zeroed(1, sizeof *l);
     const struct wf_process me = wf_process_self();
     l->fd = -1;
     l->path = wf_arena_printf(&l->arena, "%s/lock", folder);
@@ -236,7 +237,10 @@ struct wf_lock *wf_lock_take(const char *folder, const struct wf_log *log, struc
                               folder, me.kernel, me.numbers, me.pid);
     (void)pthread_mutex_init(&l->mutex, NULL);
     (void)pthread_cond_init(&l->ends, NULL);
-    if (!take(l, log, err)) {
+    wf_halt_remove(l->mine);
+    const bool taken = take(l, log, err);
+    wf_halt_keep(l->mine);
+    if (!taken) {
         (void)unlink(l->mine);
         if (l->fd >= 0)
             (void)close(l->fd);

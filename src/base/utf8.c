@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 
 size_t wf_utf8_character(const char *text, size_t left)
 {
@@ -80,8 +81,7 @@ char *wf_utf8_json(const char *json)
 {
     enum { ESCAPE = 6 };
     size_t left = strlen(json);
-    char *const out = malloc(left * ESCAPE + 1), *to = out;
-    WF_BUG_ON(!out, "out of memory for JSON");
+    char *const out = wf_take(left * ESCAPE + 1), *to = out;
     while (left > 0) {
         const size_t n = wf_utf8_character(json, left);
         const uint32_t code = n ? wf_utf8_code(json, n) : 0xFFFD;

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "ckpt/checkpoint_text.h"
 #include "ckpt/safetensors.h"
 #include "tensor/border.h"
@@ -139,7 +140,8 @@ static void hash_tensor(XXH64_state_t *hash, const char *name, int rank, const i
 static XXH64_state_t *hash_begin(const struct wf_checkpoint_texts *texts)
 {
     XXH64_state_t *const hash = XXH64_createState();
-    WF_BUG_ON(!hash, "out of memory");
+    if (!hash)
+        wf_no_memory(0);
     (void)XXH64_reset(hash, 0);
     for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++) {
         const char *const value = texts->value[i] ? texts->value[i] : "";
@@ -314,8 +316,7 @@ struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err)
     struct wf_safetensors *const file = wf_safetensors_open(path, err);
     if (!file)
         return NULL;
-    struct wf_checkpoint *const c = calloc(1, sizeof *c);
-    WF_BUG_ON(!c, "out of memory");
+    struct wf_checkpoint *const c = wf_take_zeroed(1, sizeof *c);
     c->file = file;
     c->path = wf_arena_copy(&c->arena, path);
     if (read_texts(c, err))

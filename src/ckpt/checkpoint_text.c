@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 
 #define FORMAT "checkpoint 2"
@@ -94,7 +95,8 @@ static const char *print_member(struct wf_arena *arena, const struct wf_position
 static const char *print_list(struct wf_arena *arena, cJSON *list)
 {
     char *const text = cJSON_PrintUnformatted(list);
-    WF_BUG_ON(!text, "out of memory");
+    if (!text)
+        wf_no_memory(0);
     const char *const copy = wf_arena_copy(arena, text);
     cJSON_free(text);
     cJSON_Delete(list);

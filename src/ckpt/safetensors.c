@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "ckpt/safetensors_format.h"
 
 struct pair {
@@ -368,8 +369,7 @@ static bool check_file(struct wf_safetensors *s, struct wf_err *err)
 
 static struct wf_safetensors *begin_reader(void)
 {
-    struct wf_safetensors *s = calloc(1, sizeof *s);
-    WF_BUG_ON(!s, "out of memory");
+    struct wf_safetensors *s = wf_take_zeroed(1, sizeof *s);
     s->file.fd = -1;
     return s;
 }

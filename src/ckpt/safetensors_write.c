@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "ckpt/safetensors_format.h"
 
 struct item {
@@ -30,8 +31,7 @@ struct wf_safetensors_writer {
 
 struct wf_safetensors_writer *wf_safetensors_begin(void)
 {
-    struct wf_safetensors_writer *w = calloc(1, sizeof *w);
-    WF_BUG_ON(!w, "out of memory");
+    struct wf_safetensors_writer *w = wf_take_zeroed(1, sizeof *w);
     return w;
 }
 

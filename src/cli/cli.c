@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "base/halt.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "cli/text.h"
@@ -377,6 +378,14 @@ static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *e
            run_command(cli, argc - 2, argv + 2, err);
 }
 
+/* The others wait for this rank, or will. */
+static void end_all_ranks(const char *text, void *arg)
+{
+    (void)text;
+    (void)arg;
+    wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
+}
+
 int wf_cli_main(int argc, char **argv)
 {
     struct wf_cli cli = { .log.level = WF_LOG_INFO, .speaks = true };
@@ -385,6 +394,7 @@ int wf_cli_main(int argc, char **argv)
     const bool launched = wf_comm_mpi_launched();
     bool ok = true;
     if (launched) {
+        wf_halt_tell(end_all_ranks, NULL);
         cli.world = wf_comm_mpi(&err);
         ok = cli.world != NULL;
         cli.speaks = !ok || wf_comm_rank(cli.world) == 0;

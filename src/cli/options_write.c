@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/options.h"
 
@@ -54,7 +55,8 @@ const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, 
     char *text = NULL;
     size_t size = 0;
     FILE *const to = open_memstream(&text, &size);
-    WF_BUG_ON(!to, "out of memory");
+    if (!to)
+        wf_no_memory(BUFSIZ);
     const char *before = NULL;
     for (size_t i = 0; i < o->count; i++) {
         const struct wf_setting *const s = &o->settings[i];
@@ -70,7 +72,9 @@ const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, 
         (void)fputc('\n', to);
         before = s->option->key;
     }
-    WF_BUG_ON(fclose(to) != 0, "out of memory");
+    const bool whole = !ferror(to);
+    if (fclose(to) != 0 || !whole)
+        wf_no_memory(size);
     const char *const copy = wf_arena_copy(arena, text);
     free(text);
     return copy;

@@ -128,6 +128,8 @@ int wf_comm_slurm_tasks(void);
  * MPI, with an error that says so. wf_comm_mpi_finish() ends MPI at the end of main. */
 struct wf_comm *wf_comm_mpi(struct wf_err *err);
 void wf_comm_mpi_finish(void);
+/* Ends all processes of the launcher with this status, where MPI runs; may return where it does not. */
+void wf_comm_mpi_end_all(int status);
 
 /* --- for implementations: required slots first --- */
 struct wf_comm_vtable {

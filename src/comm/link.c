@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "comm/sums.h"
 
 enum {
@@ -57,8 +58,7 @@ static struct wf_request *take(struct link_comm *c, int count)
     if (r) {
         c->spare = r->next;
     } else {
-        r = calloc(1, sizeof *r);
-        WF_BUG_ON(!r, "out of memory for %d messages", count);
+        r = wf_take_zeroed(1, sizeof *r);
         r->next_made = c->made;
         c->made = r;
     }
@@ -245,8 +245,7 @@ static const struct wf_comm_vtable link_vtable = {
 
 static struct link_comm *link_new(struct wf_comm *under, struct wire *wire)
 {
-    struct link_comm *const c = calloc(1, sizeof *c);
-    WF_BUG_ON(!c || !wire, "out of memory for a link");
+    struct link_comm *const c = wf_take_zeroed(1, sizeof *c);
     c->base = (struct wf_comm){ .vtable = &link_vtable,
                                 .rank = under->rank,
                                 .size = under->size,
@@ -274,7 +273,7 @@ static bool split(struct wf_comm *base, int colour, struct wf_comm **sub, struct
 
 struct wf_comm *wf_comm_link(struct wf_comm *under, const struct wf_link *link)
 {
-    struct wire *const wire = calloc(1, sizeof *wire);
+    struct wire *const wire = wf_take_zeroed(1, sizeof *wire);
     WF_BUG_ON(under->sums, "sums of the comm under a link");
     WF_BUG_ON(link->seconds < 0 || !(link->bytes_per_second > 0), "a link of %g s and %g bytes/s",
               link->seconds, link->bytes_per_second);

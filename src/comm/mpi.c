@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "comm/blame.h"
 #include "comm/mpi_wait.h"
 #include "comm/sums.h"
@@ -191,8 +192,7 @@ static struct wf_mpi_comm *comm_new(MPI_Comm mpi, struct wf_mpi_world *world, st
         (void)wf_mpi_failed(err, code, "asking MPI for the rank");
         return NULL;
     }
-    struct wf_mpi_comm *comm = calloc(1, sizeof *comm);
-    WF_BUG_ON(!comm, "out of memory for rank %d of %d", rank, size);
+    struct wf_mpi_comm *comm = wf_take_zeroed(1, sizeof *comm);
     comm->base = (struct wf_comm){
         .vtable = &mpi_vtable, .rank = rank, .size = size, .leaves_memory = true
     };
@@ -321,8 +321,7 @@ struct wf_comm *wf_comm_mpi(struct wf_err *err)
         (void)wf_mpi_failed(err, code, "MPI_Comm_dup");
         return NULL;
     }
-    struct wf_mpi_world *world = calloc(1, sizeof *world);
-    WF_BUG_ON(!world, "out of memory for an MPI world");
+    struct wf_mpi_world *world = wf_take_zeroed(1, sizeof *world);
     struct wf_mpi_comm *comm = comm_new(talk, world, err);
     if (!comm) {
         free(world);
@@ -331,8 +330,7 @@ struct wf_comm *wf_comm_mpi(struct wf_err *err)
     world->control = control;
     world->rank = comm->base.rank;
     world->size = comm->base.size;
-    world->telling = calloc((size_t)world->size, sizeof(MPI_Request));
-    WF_BUG_ON(!world->telling, "out of memory for %d ranks", world->size);
+    world->telling = wf_take_zeroed((size_t)world->size, sizeof(MPI_Request));
     for (int r = 0; r < world->size; r++)
         world->telling[r] = MPI_REQUEST_NULL;
     comm->owns_world = true;
@@ -351,10 +349,21 @@ void wf_comm_mpi_set_piece(struct wf_comm *comm, size_t bytes)
     ((struct wf_mpi_comm *)comm)->piece = bytes;
 }
 
-void wf_comm_mpi_finish(void)
+static bool runs(void)
 {
     int initialized = 0, finalized = 0;
-    if (MPI_Initialized(&initialized) == MPI_SUCCESS && initialized &&
-        MPI_Finalized(&finalized) == MPI_SUCCESS && !finalized)
+    return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized &&
+           MPI_Finalized(&finalized) == MPI_SUCCESS && !finalized;
+}
+
+void wf_comm_mpi_finish(void)
+{
+    if (runs())
         (void)MPI_Finalize();
+}
+
+void wf_comm_mpi_end_all(int status)
+{
+    if (runs())
+        (void)MPI_Abort(MPI_COMM_WORLD, status);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 
 /* In one go, so that a flood of messages does not keep the caller from its own. The bytes: what is
  * long is copied when it is matched, and the caller shall find it in the cache. */
@@ -45,8 +46,7 @@ static void receive(struct wf_request *r, int at, struct wf_mpi_early *early)
                          "message from rank %d with tag %d: expected %zu bytes, got %d%s", m->peer,
                          m->tag, m->bytes, early->bytes,
                          piece->bytes == m->bytes ? "" : " in one of its pieces");
-        piece->scratch = malloc((size_t)early->bytes + 1);
-        WF_BUG_ON(!piece->scratch, "out of memory for %d bytes", early->bytes);
+        piece->scratch = wf_take((size_t)early->bytes + 1);
         place = piece->scratch;
         piece->torn = true;
         wf_mpi_forget(r, piece->first); /* M3: it has no more pieces, or too many */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "comm/blame.h"
 #include "comm/sum.h"
 #include "comm/sums.h"
@@ -37,8 +38,7 @@ struct wf_request *wf_mpi_request_take(struct wf_mpi_comm *comm)
     if (r) {
         comm->spare = r->next;
     } else {
-        r = calloc(1, sizeof *r);
-        WF_BUG_ON(!r, "out of memory for a request of rank %d", comm->base.rank);
+        r = wf_take_zeroed(1, sizeof *r);
         r->comm = comm;
     }
     r->count = r->left = 0;
@@ -200,8 +200,7 @@ void *wf_mpi_stage(struct wf_request *r, void *data, size_t count, enum wf_dtype
     if (r->stage_room < bytes) {
         const size_t room = bytes < STAGED_MOST ? STAGED_MOST : bytes;
         free(r->stage);
-        r->stage = malloc(room);
-        WF_BUG_ON(!r->stage, "out of memory for a collective of %zu bytes", bytes);
+        r->stage = wf_take(room);
         r->stage_room = room;
     }
     r->data = data;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "device/cuda/cuda.h"
 
 enum { GROUPS = 16 };
@@ -209,15 +210,13 @@ bool wf_nccl_carrier(struct wf_context *context, struct wf_comm *comm, int count
         if (!apart)
             return true;
     }
-    struct nccl *const n = calloc(1, sizeof *n);
-    WF_BUG_ON(!n, "out of memory");
+    struct nccl *const n = wf_take_zeroed(1, sizeof *n);
     n->base.vtable = &vtable;
     n->base.records = true;
     n->cuda = cuda;
     n->comm = comm;
     n->count = count;
-    n->done = calloc((size_t)count + 1, sizeof *n->done);
-    WF_BUG_ON(!n->done, "out of memory");
+    n->done = wf_take_zeroed((size_t)count + 1, sizeof *n->done);
     const bool ok = make_events(n, err);
     if (wf_comm_agree(comm, ok, err) && start(n, comm, err)) {
         *carrier = &n->base;

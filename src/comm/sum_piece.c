@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "comm/sum.h"
 
 enum {
@@ -38,7 +39,8 @@ static void take_staging(struct wf_sum_piece *p)
         return;
     free(p->staging);
     p->staging = aligned_alloc(ALIGN, bytes);
-    WF_BUG_ON(!p->staging, "out of memory for %zu bytes of a sum", bytes);
+    if (!p->staging)
+        wf_no_memory(bytes);
     p->staging_room = bytes;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "comm/sum.h"
 #include "comm/sum_piece.h"
 
@@ -79,8 +80,7 @@ static void begin_piece(struct wf_sum_work *w)
     if (p)
         sums->spare_pieces = p->next;
     else
-        p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory for a sum of %zu elements", w->count);
+        p = wf_take_zeroed(1, sizeof *p);
     const size_t i = w->begun++, each = w->count / w->n_pieces, rest = w->count % w->n_pieces;
     const size_t at = i * each + (i < rest ? i : rest);
     p->number = w->number + i;
@@ -165,8 +165,7 @@ static void widen(struct wf_sum_work *w, void *data, enum wf_dtype dtype)
 {
     if (w->wide_room < w->count) {
         free(w->wide);
-        w->wide = malloc(w->count * sizeof *w->wide);
-        WF_BUG_ON(!w->wide, "out of memory for a sum of %zu elements", w->count);
+        w->wide = wf_take(w->count * sizeof *w->wide);
         w->wide_room = w->count;
     }
     w->data = data;
@@ -184,8 +183,7 @@ static struct wf_sum_work *take_work(struct wf_comm *comm, size_t count)
     if (w)
         sums->spare = w->next;
     else
-        w = calloc(1, sizeof *w);
-    WF_BUG_ON(!w, "out of memory for a sum of %zu elements", count);
+        w = wf_take_zeroed(1, sizeof *w);
     *w = (struct wf_sum_work){
         .comm = comm, .sums = sums, .count = count, .wide = w->wide, .wide_room = w->wide_room
     };
@@ -317,8 +315,7 @@ static void lay_out(struct wf_sums *sums, const struct wf_comm *comm, const int3
     const int size = comm->size, me = comm->rank;
     int number, count, mine, here;
     place(nodes, size, me, &mine, &here);
-    sums->ranks = calloc(2 * (size_t)size, sizeof *sums->ranks);
-    WF_BUG_ON(!sums->ranks, "out of memory for %d ranks", size);
+    sums->ranks = wf_take_zeroed(2 * (size_t)size, sizeof *sums->ranks);
     int *const local = sums->ranks, *const across = sums->ranks + size;
     struct wf_sum_nodes *const n = &sums->nodes;
     *n = (struct wf_sum_nodes){ .owners = here };
@@ -343,17 +340,14 @@ static void lay_out(struct wf_sums *sums, const struct wf_comm *comm, const int3
 bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
                     struct wf_sum_flight *flight, struct wf_err *err)
 {
-    int32_t *const nodes = calloc((size_t)comm->size, sizeof *nodes);
-    WF_BUG_ON(!nodes, "out of memory for %d ranks", comm->size);
+    int32_t *const nodes = wf_take_zeroed((size_t)comm->size, sizeof *nodes);
     const int32_t mine =
         options->node_ranks > 0 ? comm->world_rank / options->node_ranks : comm->place.node;
     const bool ok = gather_nodes(comm, mine, nodes, err);
     if (ok) {
-        struct wf_sums *const sums = calloc(1, sizeof *sums);
-        WF_BUG_ON(!sums, "out of memory for sums over %d ranks", comm->size);
+        struct wf_sums *const sums = wf_take_zeroed(1, sizeof *sums);
         sums->options = *options;
-        sums->flight = flight ? flight : calloc(1, sizeof *flight);
-        WF_BUG_ON(!sums->flight, "out of memory for sums over %d ranks", comm->size);
+        sums->flight = flight ? flight : wf_take_zeroed(1, sizeof *flight);
         sums->owns_flight = !flight;
         lay_out(sums, comm, nodes);
         const bool is_here = sums->n_nodes == 1 && !comm->vtable->sums_past;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/arena.h"
 #include "comm/blame.h"
 #include "comm/sums.h"
@@ -14,13 +15,6 @@ enum {
     SPINS_OVERCOMMITTED = 0, /* whom we wait for needs our core */
 };
 static const size_t stack_least = (size_t)8 << 20;
-
-static void *take_zeroed(size_t count, size_t size)
-{
-    void *taken = calloc(count, size);
-    WF_BUG_ON(!taken, "out of memory taking %zu x %zu bytes", count, size);
-    return taken;
-}
 
 /* --- bells --- */
 
@@ -71,13 +65,13 @@ void wf_threads_wait(struct wf_threads_comm *comm, bool (*ready)(void *), void *
 
 static struct wf_threads_group *group_new(struct wf_threads_world *world, int size)
 {
-    struct wf_threads_group *group = take_zeroed(1, sizeof *group);
+    struct wf_threads_group *group = wf_take_zeroed(1, sizeof *group);
     const size_t n = (size_t)size;
     group->world = world;
     group->size = size;
-    group->members = take_zeroed(n, sizeof(struct wf_thread *));
-    group->mailboxes = take_zeroed(n, sizeof *group->mailboxes);
-    group->lanes = take_zeroed(n * n, sizeof *group->lanes);
+    group->members = wf_take_zeroed(n, sizeof(struct wf_thread *));
+    group->mailboxes = wf_take_zeroed(n, sizeof *group->mailboxes);
+    group->lanes = wf_take_zeroed(n * n, sizeof *group->lanes);
     atomic_init(&group->references, size);
     pthread_mutex_init(&group->lock, NULL);
     for (size_t r = 0; r < n; r++) {
@@ -112,10 +106,10 @@ static void group_let_go(struct wf_threads_group *group)
 
 struct wf_threads_world *wf_threads_world_new(int size)
 {
-    struct wf_threads_world *world = take_zeroed(1, sizeof *world);
+    struct wf_threads_world *world = wf_take_zeroed(1, sizeof *world);
     world->size = size;
     world->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? SPINS : SPINS_OVERCOMMITTED;
-    world->threads = take_zeroed((size_t)size, sizeof *world->threads);
+    world->threads = wf_take_zeroed((size_t)size, sizeof *world->threads);
     world->everyone = group_new(world, size);
     pthread_mutex_init(&world->lock, NULL);
     for (int r = 0; r < size; r++) {
@@ -154,7 +148,7 @@ struct wf_request *wf_threads_request_take(struct wf_threads_comm *comm, int ent
     if (request) {
         *at = request->next_spare;
     } else {
-        request = take_zeroed(1, sizeof *request);
+        request = wf_take_zeroed(1, sizeof *request);
         request->comm = comm;
         request->next_made = comm->made;
         comm->made = request;
@@ -224,7 +218,7 @@ static const struct wf_comm_vtable threads_vtable = {
 
 struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int rank)
 {
-    struct wf_threads_comm *comm = take_zeroed(1, sizeof *comm);
+    struct wf_threads_comm *comm = wf_take_zeroed(1, sizeof *comm);
     comm->group = group;
     comm->me = group->members[rank];
     comm->base = (struct wf_comm){ .vtable = &threads_vtable,
@@ -233,7 +227,7 @@ struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int 
                                    .world_rank = comm->me->rank,
                                    .world_size = group->world->size,
                                    .place = { 0, comm->me->rank, group->world->size } };
-    comm->cast = take_zeroed((size_t)group->size, sizeof *comm->cast);
+    comm->cast = wf_take_zeroed((size_t)group->size, sizeof *comm->cast);
     return comm;
 }
 
@@ -310,7 +304,7 @@ bool wf_threads_split(struct wf_comm *base, int colour, struct wf_comm **sub, st
 {
     struct wf_threads_comm *comm = (struct wf_threads_comm *)base;
     const size_t n = (size_t)base->size;
-    int64_t *colours = take_zeroed(2 * n, sizeof *colours), *made = colours + n;
+    int64_t *colours = wf_take_zeroed(2 * n, sizeof *colours), *made = colours + n;
     colours[base->rank] = colour;
     bool ok = sum_now(base, colours, err);
     int leader = 0, rank = 0;
@@ -418,7 +412,7 @@ bool wf_comm_threads_run(int size,
 {
     WF_BUG_ON(size < 1, "%d ranks", size);
     struct wf_threads_world *world = wf_threads_world_new(size);
-    struct crew crew = { body, arg, world, take_zeroed((size_t)size, sizeof *crew.seats) };
+    struct crew crew = { body, arg, world, wf_take_zeroed((size_t)size, sizeof *crew.seats) };
     atomic_fetch_add(&world->everyone->references, 1);
     struct wf_threads_group *everyone = world->everyone;
     for (int r = 0; r < size; r++)

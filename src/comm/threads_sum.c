@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "comm/sum.h"
 
 enum { BLOCK = 8192 }; /* elements: long against a lock, short against a cache */
@@ -36,10 +37,8 @@ static struct wf_threads_round *open_round(struct wf_threads_group *group, uint6
     if (round) {
         group->spare_rounds = round->next;
     } else {
-        round = calloc(1, sizeof *round);
-        WF_BUG_ON(!round, "out of memory for a sum over %d ranks", group->size);
-        round->data = calloc((size_t)group->size, sizeof *round->data);
-        WF_BUG_ON(!round->data, "out of memory for a sum over %d ranks", group->size);
+        round = wf_take_zeroed(1, sizeof *round);
+        round->data = wf_take_zeroed((size_t)group->size, sizeof *round->data);
     }
     void **data = round->data;
     for (int r = 0; r < group->size; r++)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "comm/watch.h"
 #include "exec/wire.h"
 
@@ -169,8 +170,7 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
                   wf_comm_rank(comm) != plan->rank,
               "rank %d of %d with the plan of rank %d", wf_comm_rank(comm), wf_comm_size(comm),
               plan->rank);
-    struct wf_run *run = calloc(1, sizeof *run);
-    WF_BUG_ON(!run, "out of memory");
+    struct wf_run *run = wf_take_zeroed(1, sizeof *run);
     run->plan = plan;
     run->device = plan->scheme->options.device;
     run->context = plan->context;
@@ -216,8 +216,7 @@ struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *pl
 
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
 {
-    struct wf_run *run = calloc(1, sizeof *run);
-    WF_BUG_ON(!run, "out of memory");
+    struct wf_run *run = wf_take_zeroed(1, sizeof *run);
     run->plan = plan;
     run->device = plan->scheme->options.device;
     run->context = plan->context;

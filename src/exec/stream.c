@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/op.h"
 
 enum {
@@ -251,8 +252,7 @@ static bool stage_init(const struct wf_stream *s, struct stage *t, int n_outputs
     struct wf_value **given = wf_arena_array(&arena, s->n_given + 1, struct wf_value *);
     for (int i = 0; i < s->n_given; i++)
         given[i] = s->given[i].value;
-    *t = (struct stage){ .map = calloc(s->graph->n_values, sizeof *t->map) };
-    WF_BUG_ON(!t->map, "out of memory");
+    *t = (struct stage){ .map = wf_take_zeroed(s->graph->n_values, sizeof *t->map) };
     const struct wf_cut cut = {
         .n_given = s->n_given, .given = given, .n_outputs = n_outputs, .outputs = outputs
     };
@@ -488,8 +488,7 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *outpu
                                 const struct wf_stream_options *options, struct wf_comm *comm,
                                 struct wf_err *err)
 {
-    struct wf_stream *s = calloc(1, sizeof *s);
-    WF_BUG_ON(!s, "out of memory");
+    struct wf_stream *s = wf_take_zeroed(1, sizeof *s);
     s->graph = g;
     s->output = output;
     s->options = *options;

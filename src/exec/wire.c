@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "comm/carrier.h"
 
 /* A transfer through the host. */
@@ -28,14 +29,12 @@ struct wf_wire {
 struct wf_wire *wf_wire_new(struct wf_context *context, struct wf_comm *comm, int count,
                             struct wf_err *err)
 {
-    struct wf_wire *const w = calloc(1, sizeof *w);
-    WF_BUG_ON(!w, "out of memory");
+    struct wf_wire *const w = wf_take_zeroed(1, sizeof *w);
     w->context = context;
     w->device = context->device;
     w->comm = comm;
     w->count = count;
-    w->transfers = calloc((size_t)count + 1, sizeof *w->transfers);
-    WF_BUG_ON(!w->transfers, "out of memory");
+    w->transfers = wf_take_zeroed((size_t)count + 1, sizeof *w->transfers);
     if (!w->device->carrier || w->device->carrier(context, comm, count, &w->carrier, err))
         return w;
     wf_wire_free(w);
@@ -83,9 +82,8 @@ static bool make_room(const struct wf_wire *w, struct transfer *t, size_t bytes,
     if (messages > t->room) {
         free(t->messages);
         free(t->there);
-        t->messages = calloc((size_t)messages + 1, sizeof *t->messages);
-        t->there = calloc((size_t)messages + 1, sizeof *t->there);
-        WF_BUG_ON(!t->messages || !t->there, "out of memory");
+        t->messages = wf_take_zeroed((size_t)messages + 1, sizeof *t->messages);
+        t->there = wf_take_zeroed((size_t)messages + 1, sizeof *t->there);
         t->room = messages;
     }
     return true;

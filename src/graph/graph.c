@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/op.h"
 
 struct wf_graph *wf_graph_new(const struct wf_graph_options *options)
 {
-    struct wf_graph *g = calloc(1, sizeof *g);
-    WF_BUG_ON(!g, "out of memory");
+    struct wf_graph *g = wf_take_zeroed(1, sizeof *g);
     if (options)
         g->options = *options;
     return g;

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "graph/graph.h"
 #include "ops/op.h"
 
@@ -149,7 +150,8 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
     char *buffer = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&buffer, &bytes);
-    WF_BUG_ON(!f, "out of memory");
+    if (!f)
+        wf_no_memory(BUFSIZ);
     (void)fprintf(f, "widefield graph 1 training=%d compute=%s\n", g->options.training,
                   wf_dtype_name(g->options.compute));
     for (size_t i = 0; i < g->n_values; i++) {
@@ -178,7 +180,9 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
         else
             (void)fprintf(f, "output %%%d \"%s\" dims=%d\n", v->id, v->name, v->border_dims);
     }
-    (void)fclose(f);
+    const bool whole = !ferror(f);
+    if (fclose(f) != 0 || !whole)
+        wf_no_memory(bytes);
     char *text = wf_arena_copy(arena, buffer);
     free(buffer);
     return text;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 const char *const wf_optim_names[] = {
     [WF_SGD] = "sgd",         [WF_MOMENTUM] = "momentum", [WF_NESTEROV] = "nesterov",
     [WF_ADAGRAD] = "adagrad", [WF_RMSPROP] = "rmsprop",   [WF_ADAM] = "adam",
@@ -125,8 +127,7 @@ struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
                                    size_t count, int n_tensors,
                                    const struct wf_update_tensor tensors[], struct wf_err *err)
 {
-    struct wf_optim *const o = calloc(1, sizeof *o);
-    WF_BUG_ON(!o, "out of memory");
+    struct wf_optim *const o = wf_take_zeroed(1, sizeof *o);
     o->options = *options;
     o->device = device;
     o->context = context;

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
+
 /* Positions count modulo this: what a kernel does may depend on a region's parity, or on its place
  * under a stride. */
 enum { PERIOD = 32 };
@@ -87,7 +89,8 @@ int wf_unlike_ranks(struct wf_arena *arena, const struct wf_geometry *geo, int *
     WF_BUG_ON(geo->only >= 0, "the geometry of rank %d alone", geo->only);
     struct kind *const kinds = wf_arena_array(arena, n, struct kind);
     XXH3_state_t *const hash = XXH3_createState();
-    WF_BUG_ON(!hash, "out of memory");
+    if (!hash)
+        wf_no_memory(0);
     for (int r = 0; r < n; r++)
         kinds[r] = (struct kind){ key_of(hash, geo, r), r };
     (void)XXH3_freeState(hash);

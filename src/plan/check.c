@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/check.h"
+#include "base/memory.h"
 #include "plan/ledger.h"
 #include "plan/plan.h"
 
@@ -48,8 +49,7 @@ static int by_offset(const void *a, const void *b)
 
 static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
 {
-    struct span *spans = calloc((size_t)p->n_buffers + 1, sizeof *spans);
-    WF_BUG_ON(!spans, "out of memory");
+    struct span *spans = wf_take_zeroed((size_t)p->n_buffers + 1, sizeof *spans);
     int n = 0;
     bool ok = true;
     for (int i = 0; ok && i < p->n_buffers; i++) {
@@ -74,8 +74,7 @@ static bool check_overlap(const struct wf_plan *p, struct wf_err *err)
 static bool check_pairs(const struct wf_plan *p, enum wf_step_kind begin, enum wf_step_kind end,
                         int n, struct wf_err *err)
 {
-    int *state = calloc((size_t)n + 1, sizeof *state);
-    WF_BUG_ON(!state, "out of memory");
+    int *state = wf_take_zeroed((size_t)n + 1, sizeof *state);
     bool ok = true;
     for (int s = 0; ok && s < p->n_steps; s++) {
         const struct wf_step *step = &p->steps[s];
@@ -169,8 +168,7 @@ static bool touches_live(const struct wf_plan *p, int s)
 static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
 {
     const size_t n = (size_t)p->n_buffers + 1;
-    int *counts = calloc(2 * n + (size_t)p->n_exchanges + 1, sizeof *counts);
-    WF_BUG_ON(!counts, "out of memory");
+    int *counts = wf_take_zeroed(2 * n + (size_t)p->n_exchanges + 1, sizeof *counts);
     struct traffic t = {
         .p = p, .messages = counts, .sums = counts + n, .exchanges = counts + 2 * n
     };

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "ops/op.h"
 #include "plan/plan.h"
 
@@ -108,7 +109,8 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
     char *buffer = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&buffer, &bytes);
-    WF_BUG_ON(!f, "out of memory");
+    if (!f)
+        wf_no_memory(BUFSIZ);
     (void)fprintf(f,
                   "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
                   p->rank, p->scheme->geometry.n_ranks, wf_mesh_print(arena, &p->scheme->mesh),
@@ -118,7 +120,9 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
         (void)fprintf(f, "%4d ", s);
         print_step(f, p, &p->steps[s]);
     }
-    (void)fclose(f);
+    const bool whole = !ferror(f);
+    if (fclose(f) != 0 || !whole)
+        wf_no_memory(bytes);
     char *text = wf_arena_copy(arena, buffer);
     free(buffer);
     return text;

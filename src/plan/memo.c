@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 
 struct wf_memo_entry {
     struct wf_memo_entry *next;
@@ -66,8 +67,7 @@ static void grow(struct wf_memo *memo)
     struct wf_memo_entry **const old = memo->buckets;
     const size_t n_old = memo->n_buckets;
     memo->n_buckets = n_old ? 2 * n_old : 256;
-    memo->buckets = calloc(memo->n_buckets, sizeof(struct wf_memo_entry *));
-    WF_BUG_ON(!memo->buckets, "out of memory");
+    memo->buckets = wf_take_zeroed(memo->n_buckets, sizeof(struct wf_memo_entry *));
     for (size_t i = 0; i < n_old; i++)
         for (struct wf_memo_entry *e = old[i], *next; e; e = next) {
             struct wf_memo_entry **const bucket = &memo->buckets[e->hash & (memo->n_buckets - 1)];

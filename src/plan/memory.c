@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "plan/plan.h"
 
 enum {
@@ -130,8 +131,7 @@ static int by_peak(const void *a, const void *b, void *arg)
 size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps,
                       int *peak)
 {
-    size_t *change = calloc((size_t)steps + 2, sizeof *change);
-    WF_BUG_ON(!change, "out of memory");
+    size_t *change = wf_take_zeroed((size_t)steps + 2, sizeof *change);
     for (int i = 0; i < n; i++) { /* unsigned wrap-around makes the differences come out right */
         change[first[i]] += round_up(bytes[i]);
         change[last[i] + 1] -= round_up(bytes[i]);

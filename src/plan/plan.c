@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "plan/fit.h"
 #include "plan/strips.h"
 
@@ -26,8 +27,7 @@ struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh 
 {
     if (!wf_graph_ok(g, err))
         return NULL;
-    struct wf_scheme *s = calloc(1, sizeof *s);
-    WF_BUG_ON(!s, "out of memory");
+    struct wf_scheme *s = wf_take_zeroed(1, sizeof *s);
     s->graph = g;
     s->mesh = *mesh;
     s->options = *options;
@@ -331,8 +331,7 @@ static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
 {
     WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
               scheme->geometry.n_ranks);
-    struct wf_plan *plan = calloc(1, sizeof *plan);
-    WF_BUG_ON(!plan, "out of memory");
+    struct wf_plan *plan = wf_take_zeroed(1, sizeof *plan);
     plan->scheme = scheme;
     plan->rank = rank;
     plan->context = context;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "plan/ledger.h"
 #include "plan/memo.h"
 
@@ -47,8 +48,7 @@ static bool look_at(struct wf_survey *s, int rank, struct wf_memo *memo, struct 
 
 struct wf_survey *wf_survey_new(const struct wf_scheme *scheme, struct wf_err *err)
 {
-    struct wf_survey *const s = calloc(1, sizeof *s);
-    WF_BUG_ON(!s, "out of memory");
+    struct wf_survey *const s = wf_take_zeroed(1, sizeof *s);
     s->scheme = scheme;
     s->n_ranks = scheme->geometry.n_ranks;
     s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_survey_rank);

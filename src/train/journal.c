@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 static const double STEP_SECONDS = 0.2; /* between lines of steps */
@@ -55,11 +56,9 @@ struct wf_journal *wf_journal_open(const char *path, struct wf_err *err)
             (void)close(fd);
         return NULL;
     }
-    struct wf_journal *const log = calloc(1, sizeof *log);
-    WF_BUG_ON(!log, "out of memory");
+    struct wf_journal *const log = wf_take_zeroed(1, sizeof *log);
     log->fd = fd;
-    log->path = strdup(path);
-    WF_BUG_ON(!log->path, "out of memory");
+    log->path = wf_take_text(path);
     return log;
 }
 

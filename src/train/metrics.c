@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 enum { FIVE = 5 };
 
 static size_t cells(const struct wf_metrics *m)
@@ -19,8 +21,7 @@ int wf_metrics_classes(int64_t channels)
 void wf_metrics_init(struct wf_metrics *m, int classes)
 {
     *m = (struct wf_metrics){ .classes = classes };
-    m->confusion = calloc(cells(m), sizeof *m->confusion);
-    WF_BUG_ON(!m->confusion, "out of memory for %d classes", classes);
+    m->confusion = wf_take_zeroed(cells(m), sizeof *m->confusion);
 }
 
 void wf_metrics_release(struct wf_metrics *m)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "train/color.h"
 
 enum kind { CLASSES, VALUES, OVERLAY, KINDS };
@@ -191,14 +192,12 @@ static void discard(struct wf_mosaic *m)
 struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct wf_comm *comm,
                                 struct wf_err *err)
 {
-    struct wf_mosaic *const m = calloc(1, sizeof *m);
-    WF_BUG_ON(!m, "out of memory for a mosaic");
+    struct wf_mosaic *const m = wf_take_zeroed(1, sizeof *m);
     m->options = *options;
     m->comm = comm;
     m->room = options->shape.at[WF_D] > 1 ? options->band[WF_D] * options->shape.at[WF_H]
                                           : options->band[WF_H];
-    m->colors = calloc(WF_RASTER_COLORS, sizeof *m->colors);
-    WF_BUG_ON(!m->colors, "out of memory for colours");
+    m->colors = wf_take_zeroed(WF_RASTER_COLORS, sizeof *m->colors);
     for (int i = 0; i < WF_RASTER_COLORS; i++)
         wf_class_color(i, m->colors[i]);
     bool ok = wf_comm_agree(comm, make_room(m, err), err);
@@ -431,8 +430,7 @@ bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err)
 {
     const int rank = wf_comm_rank(m->comm), size = wf_comm_size(m->comm);
     const size_t count = (size_t)size * KINDS;
-    int64_t *const bytes = calloc(count, sizeof *bytes); /* per file and rank */
-    WF_BUG_ON(!bytes, "out of memory for %d ranks", size);
+    int64_t *const bytes = wf_take_zeroed(count, sizeof *bytes); /* per file and rank */
     for (int k = 0; k < KINDS; k++) {
         bytes[k * size + rank] = m->sinks[k].packed;
         m->sinks[k].packed = 0;

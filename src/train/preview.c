@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "image/raster.h"
 #include "train/color.h"
 #include "train/validate.h"
@@ -108,8 +109,7 @@ bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
                               .width = wf_ceil_div(s->at[WF_W], g.every),
                               .grey = s->at[WF_C] < 3 };
     const size_t pixels = (size_t)(p->height * p->width);
-    p->image = calloc(5 * pixels, sizeof *p->image);
-    WF_BUG_ON(!p->image, "out of memory for a preview");
+    p->image = wf_take_zeroed(5 * pixels, sizeof *p->image);
     p->label = p->image + 3 * pixels;
     p->guess = p->label + pixels;
     return wf_comm_agree(comm, paint(p, run, network, &g, err), err) &&
@@ -146,8 +146,7 @@ static bool write_image(const struct wf_preview *p, const char *path, struct wf_
         hi = fmaxf(hi, p->image[i]);
     }
     const float scale = hi > lo ? 255.0f / (hi - lo) : 0.0f;
-    uint8_t *const bytes = malloc(3 * pixels + 1);
-    WF_BUG_ON(!bytes, "out of memory for a preview");
+    uint8_t *const bytes = wf_take(3 * pixels + 1);
     for (size_t i = 0; i < pixels; i++)
         for (int c = 0; c < channels; c++)
             bytes[i * (size_t)channels + (size_t)c] =
@@ -181,8 +180,7 @@ static bool write_map(const struct wf_preview *p, const float *map, const char *
     const int last = WF_RASTER_COLORS - 1; /* grey: does not count */
     if (classes <= last)
         info.palette[last][0] = info.palette[last][1] = info.palette[last][2] = 128;
-    uint8_t *const bytes = malloc((size_t)pixels);
-    WF_BUG_ON(!bytes, "out of memory for a preview");
+    uint8_t *const bytes = wf_take((size_t)pixels);
     for (int64_t i = 0; i < pixels; i++)
         bytes[i] = map[i] < 0 ? (uint8_t)last : (uint8_t)lrintf(map[i]);
     const bool ok = write_png(path, &info, bytes, err);

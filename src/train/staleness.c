@@ -3,14 +3,14 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 
 void wf_staleness_init(struct wf_staleness *s, int workers, int bound)
 {
     WF_BUG_ON(workers < 1 || bound < 0 || bound > WF_STALENESS_MOST, "%d workers, %d behind",
               workers, bound);
     *s = (struct wf_staleness){ .workers = workers, .bound = bound };
-    s->worker = calloc((size_t)workers, sizeof *s->worker);
-    WF_BUG_ON(!s->worker, "out of memory for %d workers", workers);
+    s->worker = wf_take_zeroed((size_t)workers, sizeof *s->worker);
 }
 
 void wf_staleness_release(struct wf_staleness *s)

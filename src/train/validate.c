@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 /* Per sample and class, in this order: hits, truth or prediction (their sum less the hits). A
  * classifier has one pair per sample: how often it was seen, and by how many millionths it was wrong. */
 enum { HIT, UNION, TALLIES };
@@ -34,8 +36,7 @@ static bool is_dense(const struct wf_network *net)
 struct wf_validator *wf_validator_new(const struct wf_validator_options *options,
                                       struct wf_err *err)
 {
-    struct wf_validator *const v = calloc(1, sizeof *v);
-    WF_BUG_ON(!v, "out of memory");
+    struct wf_validator *const v = wf_take_zeroed(1, sizeof *v);
     v->options = *options;
     const int classes = wf_metrics_classes(options->network->logits->shape.at[WF_C]);
     const size_t batches = (size_t)wf_loader_batches(options->loader);
@@ -43,10 +44,10 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
     wf_metrics_init(&v->item, classes);
     v->metrics.per_image = !is_dense(options->network);
     v->kinds = v->metrics.per_image ? 1 : classes;
-    v->tallies = calloc((size_t)(options->samples * v->kinds * TALLIES) + 1, sizeof *v->tallies);
-    v->losses = calloc(batches + 1, sizeof *v->losses);
-    v->weights = calloc(batches + 1, sizeof *v->weights);
-    WF_BUG_ON(!v->tallies || !v->losses || !v->weights, "out of memory");
+    v->tallies =
+        wf_take_zeroed((size_t)(options->samples * v->kinds * TALLIES) + 1, sizeof *v->tallies);
+    v->losses = wf_take_zeroed(batches + 1, sizeof *v->losses);
+    v->weights = wf_take_zeroed(batches + 1, sizeof *v->weights);
     v->plan = wf_plan_new_on(options->scheme, wf_comm_rank(options->comm), options->context, err);
     if (wf_comm_agree(options->comm, v->plan != NULL, err))
         v->run = wf_run_new(v->plan, options->comm, options->seed, err);

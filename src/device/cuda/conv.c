@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "device/cuda/hopper.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"
@@ -251,8 +252,7 @@ static bool prepare_own(struct wf_cuda_conv_step *s, struct wf_prepare *p, struc
 
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
-    struct wf_cuda_conv_step *const s = calloc(1, sizeof *s);
-    WF_BUG_ON(!s, "out of memory");
+    struct wf_cuda_conv_step *const s = wf_take_zeroed(1, sizeof *s);
     s->engine = WF_ENGINE_NONE;
     const bool known = set_problem(s, p);
     if (!prepare_own(s, p, err)) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "device/cuda/choices.h"
+#include "base/memory.h"
 #include "device/cuda/conv.h"
 #include "device/cuda/kernels.h"
 
@@ -241,8 +242,7 @@ static bool check_sample(const struct trial *t, int index, char *host)
 
 static bool check_plan(const struct trial *t)
 {
-    char *const host = malloc(2 * t->sample_bytes + 1);
-    WF_BUG_ON(!host, "out of memory");
+    char *const host = wf_take(2 * t->sample_bytes + 1);
     bool ok = true;
     fill(t);
     for (int i = 0; ok && i < SAMPLES; i++)

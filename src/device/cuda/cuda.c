@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #ifdef WF_HAVE_NCCL
+#include "base/memory.h"
 #include "comm/nccl.h"
 #endif
 #include "device/choices.h"
@@ -172,8 +173,7 @@ static void close_device(struct wf_context *context)
 
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
 {
-    struct wf_cuda *const cuda = calloc(1, sizeof *cuda);
-    WF_BUG_ON(!cuda, "out of memory");
+    struct wf_cuda *const cuda = wf_take_zeroed(1, sizeof *cuda);
     cuda->base.device = &wf_device_cuda;
     cuda->deterministic = options->deterministic;
     cuda->exact = options->exact;
@@ -372,7 +372,8 @@ static void mark(struct wf_context *context, int index)
     struct wf_cuda *const cuda = wf_cuda_of(context);
     if (index >= cuda->n_marks) {
         cudaEvent_t *const grown = realloc(cuda->marks, ((size_t)index + 1) * sizeof *grown);
-        WF_BUG_ON(!grown, "out of memory");
+        if (!grown)
+            wf_no_memory(((size_t)index + 1) * sizeof *grown);
         cuda->marks = grown;
         for (; cuda->n_marks <= index; cuda->n_marks++)
             if (!wf_cuda_ok(cuda, cudaEventCreate(&cuda->marks[cuda->n_marks]), "making an event"))

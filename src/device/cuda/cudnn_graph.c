@@ -10,6 +10,8 @@
 
 #include "device/cuda/cudnn.h"
 
+#include "base/memory.h"
+
 enum { UID_IMAGE = 1, UID_WEIGHTS, UID_RESULT, UID_BIAS, UID_SUM };
 enum { DESCRIPTORS = 16 };
 
@@ -267,8 +269,7 @@ static bool build(struct wf_cudnn_graph *g)
 struct wf_cudnn_graph *wf_cudnn_graph_new(struct wf_cuda *cuda,
                                           const struct wf_cudnn_problem *problem)
 {
-    struct wf_cudnn_graph *const g = calloc(1, sizeof *g);
-    WF_BUG_ON(!g, "out of memory");
+    struct wf_cudnn_graph *const g = wf_take_zeroed(1, sizeof *g);
     g->cuda = cuda;
     g->problem = *problem;
     g->users = 1;
@@ -483,8 +484,7 @@ static bool build_plan(struct wf_cudnn_plan *p, const struct wf_cudnn_choice *ch
 struct wf_cudnn_plan *wf_cudnn_plan_new(struct wf_cudnn_graph *graph,
                                         const struct wf_cudnn_choice *choice)
 {
-    struct wf_cudnn_plan *const p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory");
+    struct wf_cudnn_plan *const p = wf_take_zeroed(1, sizeof *p);
     p->graph = graph;
     graph->users++;
     if (build_plan(p, choice))

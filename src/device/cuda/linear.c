@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "device/cuda/cuda.h"
+#include "base/memory.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"
 
@@ -168,8 +169,7 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     if (!p->context)
         return true;
     const struct wf_node *const node = p->node;
-    struct linear *const l = calloc(1, sizeof *l);
-    WF_BUG_ON(!l, "out of memory");
+    struct linear *const l = wf_take_zeroed(1, sizeof *l);
     l->cuda = wf_cuda_of(p->context);
     l->pass = pass_of(node);
     const struct wf_value *const w = l->pass == WEIGHTS ? node->out[0] : node->in[1];

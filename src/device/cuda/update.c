@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/kernels.h"
 
@@ -50,8 +51,7 @@ static void *take(const struct prepared *p, const void *from, size_t bytes)
 
 static void *prepare(struct wf_context *context, const struct wf_update_layout *layout)
 {
-    struct prepared *const p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory");
+    struct prepared *const p = wf_take_zeroed(1, sizeof *p);
     p->cuda = wf_cuda_of(context);
     const size_t tensors = (size_t)layout->n_tensors, pieces = (size_t)layout->n_pieces;
     p->tensors = take(p, layout->tensors, tensors * sizeof *layout->tensors);

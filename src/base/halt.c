@@ -1,0 +1,89 @@
+#include "base/halt.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+enum { FILES = 64, SECONDS = 10 };
+
+/* There is one process to end, whichever thread finds out, and then nothing can be taken any more. */
+static _Atomic pid_t halting;                            /* arch-ok: the process's end */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* arch-ok: the process's end */
+static const char *files[FILES];                         /* arch-ok: the process's end */
+static struct {
+    void (*tell)(const char *text, void *arg);
+    void *arg;
+} listener; /* arch-ok: the process's end */
+
+void wf_halt_tell(void (*tell)(const char *text, void *arg), void *arg)
+{
+    (void)pthread_mutex_lock(&lock);
+    listener.tell = tell;
+    listener.arg = arg;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/* The first `from` in the list becomes `to`. */
+static void replace(const char *from, const char *to)
+{
+    (void)pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < FILES && files[i] != from)
+        i++;
+    if (i < FILES)
+        files[i] = to;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void wf_halt_remove(const char *path)
+{
+    replace(NULL, path);
+}
+
+void wf_halt_keep(const char *path)
+{
+    if (path)
+        replace(path, NULL);
+}
+
+static void end(int signal_number)
+{
+    (void)signal_number;
+    _exit(wf_err_exit_status(WF_ERR_FIT));
+}
+
+void wf_halt(const char *format, ...)
+{
+    pid_t other = 0;
+    if (!atomic_compare_exchange_strong(&halting, &other, gettid())) {
+        if (other == gettid())
+            end(0); /* `tell` has come here again */
+        for (;;)
+            (void)pause();
+    }
+    char text[1024], line[sizeof text + 32];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)pthread_mutex_lock(&lock); /* for good: nothing is added any more */
+    for (int i = 0; i < FILES; i++)
+        if (files[i])
+            (void)unlink(files[i]);
+    (void)snprintf(line, sizeof line, "widefield: error: %s\n", text);
+    (void)!write(STDERR_FILENO, line, strlen(line));
+    if (listener.tell) {
+        (void)signal(SIGALRM, end);
+        (void)alarm(SECONDS);
+        listener.tell(text, listener.arg);
+    }
+    end(0);
+    for (;;) /* end() does not return */
+        (void)pause();
+}

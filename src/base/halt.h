@@ -1,0 +1,23 @@
+/*
+ * The end of the process where no error can travel: there is no memory for bookkeeping, or a library
+ * cannot start its threads.
+ *
+ * wf_halt() takes no memory. It removes files that are half written, tells whom wf_halt_tell() named
+ * (ranks in other processes wait for this one), writes the one line "widefield: error: ..." to stderr
+ * and ends the process with the status of WF_ERR_FIT, 3, whatever other threads do meanwhile. A
+ * program that wants another end makes it in its function for wf_halt_tell().
+ */
+#ifndef WF_BASE_HALT_H
+#define WF_BASE_HALT_H
+
+void wf_halt(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* `tell` is called with the message before the process ends; NULL: nobody. It gets ten seconds. */
+void wf_halt_tell(void (*tell)(const char *text, void *arg), void *arg);
+
+/* From now on wf_halt() removes this file; until wf_halt_keep() the text stays the caller's, and as
+ * it is. The list is short: what finds no place in it is left to wf_folder_sweep(). */
+void wf_halt_remove(const char *path);
+void wf_halt_keep(const char *path);
+
+#endif
