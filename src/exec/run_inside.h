@@ -1,0 +1,43 @@
+/* A run from within: run.c makes it and tells of it, walk.c takes its steps. Not for anybody else. */
+#ifndef WF_EXEC_RUN_INSIDE_H
+#define WF_EXEC_RUN_INSIDE_H
+
+#include "exec/run.h"
+#include "exec/wire.h"
+
+struct wf_run {
+    const struct wf_plan *plan;
+    const struct wf_device *device;
+    struct wf_context *context;
+    struct wf_comm *comm;
+    struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
+    struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
+    char *store[WF_STORES];
+    size_t store_bytes[WF_STORES]; /* that were taken; 0: another run's */
+    struct wf_call *calls;         /* per step: kernels and copies, with their pointers resolved */
+    struct wf_message **messages;  /* per exchange */
+    struct wf_view **packed;       /* per exchange and message: the packed side */
+    struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
+    struct wf_request **exchange_requests, **sum_requests;
+    struct wf_wire *wire; /* where buffers do not lie in the host's memory; sums follow exchanges */
+    void *recording;      /* of a whole pass; NULL: none */
+    bool plain;           /* passes are not recorded */
+    bool profiled;        /* the device marks each step */
+    int in_flight;        /* exchanges and sums that have begun and not ended */
+    struct wf_run_times times;
+    double *step_seconds, *step_starts;
+    uint64_t seed, step;
+    bool keeps_parts;
+    struct range {
+        size_t first, bytes;
+    } * counted; /* of the gradients: this rank's part, where keeps_parts */
+    int n_counted;
+    int64_t passes; /* over this plan */
+};
+
+/* The box of a buffer, with its place in memory. */
+struct wf_view wf_run_resolve(const struct wf_run *run, const struct wf_slot *slot);
+/* A recording of the passes so far is of no use any more. */
+void wf_run_forget(struct wf_run *run);
+
+#endif
