@@ -56,7 +56,7 @@ struct wf_cli {
 };
 
 int wf_cli_main(int argc, char **argv);
-/* How long ranks may wait for each other before somebody is told. */
+/* How long ranks may wait for each other before that is reported. */
 struct wf_watchdog_options wf_cli_watch_options(const struct wf_options *o);
 
 /* The flag's text, "" for a switch that is on, NULL when it was not given. */

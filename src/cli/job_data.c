@@ -250,27 +250,37 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
-bool wf_job_same_weights(const struct wf_job *job, struct wf_err *err)
+/* Only what the network takes: files of others have more in them, of types that we do not read. */
+static bool hash_weights(const struct wf_job *job, XXH64_hash_t *hash, struct wf_err *err)
 {
-    const struct wf_options *const o = job->cli->options;
-    char digest[17];
-    if (!job->cli->world)
-        return true;
-    XXH64_hash_t hash = 0;
     bool ok = true;
-    for (int64_t i = 0; ok && i < wf_safetensors_count(job->weights); i++) {
-        const struct wf_safetensor *const t = wf_safetensors_at(job->weights, i);
-        float *const data = malloc((size_t)(t->count ? t->count : 1) * sizeof *data);
+    for (size_t i = 0; ok && i < job->graph->n_values; i++) {
+        const struct wf_value *const v = job->graph->values[i];
+        const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
+        if (!t)
+            continue;
+        float *const data = malloc((size_t)t->count * sizeof *data);
         ok = data ? wf_safetensors_read(job->weights, t, WF_F32, data, err)
                   : wf_err_set(err, WF_ERR_FIT, "no memory for the weights '%s'", t->name);
         if (ok)
-            hash =
-                XXH64(data, (size_t)t->count * sizeof *data, XXH64(t->name, strlen(t->name), hash));
+            *hash = XXH64(data, (size_t)t->count * sizeof *data,
+                          XXH64(t->name, strlen(t->name), *hash));
         free(data);
     }
+    return ok;
+}
+
+bool wf_job_same_weights(const struct wf_job *job, struct wf_err *err)
+{
+    XXH64_hash_t hash = 0;
+    char digest[17];
+    if (!job->cli->world)
+        return true;
+    const bool ok = hash_weights(job, &hash, err);
     (void)snprintf(digest, sizeof digest, "%016" PRIx64, (uint64_t)hash);
-    const char *const path =
-        job->files.weights ? job->files.weights : wf_options_text(o, "model.weights");
+    const char *const path = job->files.weights
+                                 ? job->files.weights
+                                 : wf_options_text(job->cli->options, "model.weights");
     return wf_cli_agree(job->cli, ok, err) && wf_cli_same_file(job->cli, path, digest, err);
 }
 

@@ -32,8 +32,6 @@ static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
 {
     if (given)
         once->own = wf_scheme_new(once->job->graph, mesh, given, err);
-    if (given && !once->own)
-        return false;
     once->scheme = given ? once->own : once->job->scheme;
     once->plan =
         wf_cli_plan(once->scheme, wf_comm_rank(once->comm), once->comm, once->context, err);

@@ -471,15 +471,15 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_BOOL,
       .fallback = "false" },
     { .key = "comm.warn_after",
-      .help = "seconds that a rank waits for others before it says on stderr what it waits for; 0: "
-              "never",
+      .help =
+          "seconds that a rank waits for others (or for what rank 0 does alone) before it says on "
+          "stderr what it waits for; 0: never. Waits within a GPU's stream are not seen",
       .type = WF_OPTION_REAL,
       .fallback = "60",
       .min = 0,
       .max = 1e9 },
     { .key = "comm.timeout",
-      .help =
-          "seconds that a rank waits for others before it gives up and the run ends; 0: it waits",
+      .help = "seconds of such a wait after which the rank gives up and the run ends; 0: it waits",
       .type = WF_OPTION_REAL,
       .fallback = "0",
       .min = 0,

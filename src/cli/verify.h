@@ -44,7 +44,7 @@ struct wf_nudge {
 /* Decisions that whole and cut took differently, all within rounding. */
 struct wf_turned {
     int64_t count;     /* 0: none */
-    double distance;   /* of the farthest, against its layer's root mean square */
+    double distance;   /* against its layer's root mean square; of the ranks' farthest, the sum */
     const char *layer; /* the first */
     bool is_pooling;
 };
@@ -55,7 +55,7 @@ struct wf_verify {
     int count;
     double tolerance;
     struct wf_nudge moved; /* of the comparison that decides */
-    /* the results: on rank 0, `pass` and `turned` everywhere */
+    /* the results: on rank 0; `pass` and `turned` on every rank */
     double worst[WF_VERIFY_KINDS];
     int worst_at[WF_VERIFY_KINDS]; /* tensor, or -1 */
     int excused;                   /* tensors */

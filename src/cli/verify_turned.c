@@ -73,7 +73,7 @@ static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_
                           const struct wf_once *cut, struct seen *seen, struct wf_err *err)
 {
     const bool first = wf_comm_rank(comm) == 0;
-    size_t most = 0;
+    size_t most = 1;
     for (int i = 0; i < l->count; i++) {
         const size_t count = (size_t)wf_shape_count(l->nodes[i]->out[0]->shape);
         most = count > most ? count : most;
@@ -81,7 +81,7 @@ static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_
     float *const buffer = malloc(2 * most * sizeof *buffer);
     bool ok = wf_comm_agree(
         comm, buffer || wf_err_set(err, WF_ERR_FIT, "no memory to look at decisions"), err);
-    for (int i = 0; ok && i < l->count; i++) {
+    for (int i = 0; ok && buffer && i < l->count; i++) {
         const struct wf_node *const n = l->nodes[i];
         const size_t count = (size_t)wf_shape_count(n->out[0]->shape);
         if (first)
@@ -135,8 +135,9 @@ static bool look_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     bool ok = !first || wf_verify_whole(l->v, self, (struct wf_nudge){ 0 }, &whole, err);
     ok = wf_comm_agree(comm, ok, err) &&
          wf_once_init_with(&cut, l->v->job, &l->v->job->mesh, &options, comm, err) &&
-         wf_verify_nudge(&cut, l->v->moved, err) && wf_once_step(&cut, err) &&
-         look_at_nodes(l, comm, &whole, &cut, seen, err) && add_up(comm, seen, l->count, err);
+         wf_comm_agree(comm, wf_verify_nudge(&cut, l->v->moved, err), err) &&
+         wf_once_step(&cut, err) && look_at_nodes(l, comm, &whole, &cut, seen, err) &&
+         add_up(comm, seen, l->count, err);
     if (ok && (first || l->v->job->cli->world))
         note(l, seen);
     wf_once_release(&cut);

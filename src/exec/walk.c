@@ -145,6 +145,7 @@ static bool walk(struct wf_run *run, struct wf_err *err)
         run->step_seconds[s] = now() - start - run->step_starts[s];
     }
     run->times.comm = now() - start - run->times.compute;
+    wf_watch_at(run->comm->watch, (int64_t)run->step, NULL, -1); /* later waits are of no layer */
     if (run->keeps_parts)
         clear_copies(run);
     return true;

@@ -395,8 +395,8 @@ static bool read_line(struct reader *r)
     if (word(r, "gradient ")) {
         struct wf_value *grad = value(r);
         struct wf_value *param = word(r, "of") ? value(r) : NULL;
-        if (!grad || !param || param->kind != WF_PARAM || grad->kind != WF_TEMP || grad->grad_of ||
-            grad->dtype != WF_F32 || !wf_shape_equal(grad->shape, param->shape))
+        if (!grad || !param || param->kind != WF_PARAM || param->grad || grad->kind != WF_TEMP ||
+            grad->grad_of || grad->dtype != WF_F32 || !wf_shape_equal(grad->shape, param->shape))
             return fail(r, "expected a parameter's gradient, f32 and of its shape");
         wf_graph_link_grad(r->g, param, grad);
         return true;
