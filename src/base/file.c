@@ -35,6 +35,11 @@ const char *wf_file_reason(int number)
         return "Permission denied: change its rights ('chmod'), or give another path";
     case ENOENT:
         return "No such file or directory: check the path";
+    case EIO:
+        return "Input/output error: the disk or its server fails; see 'dmesg', then try again";
+    case EMFILE:
+    case ENFILE:
+        return "Too many open files: raise the limit ('ulimit -n 4096')";
     default:
         return strerror(number);
     }

@@ -119,7 +119,7 @@ static bool make_buffer(struct tensors *t, struct wf_err *err)
         most = count > most ? count : most;
     }
     t->buffer = malloc(most * sizeof *t->buffer);
-    return t->buffer || wf_err_set(err, WF_ERR_FAILED, "no memory for a checkpoint's tensor");
+    return t->buffer || wf_err_set(err, WF_ERR_FIT, "no memory for a checkpoint's tensor");
 }
 
 /* --- checksum --- */
@@ -269,7 +269,7 @@ static bool check_hash(const struct wf_safetensors *file, const char *path,
         }
         float *const grown = realloc(buffer, (size_t)(t->count ? t->count : 1) * sizeof *buffer);
         if (!grown) {
-            ok = wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for '%s'", path, t->name);
+            ok = wf_err_set(err, WF_ERR_FIT, "'%s': no memory for '%s'", path, t->name);
             break;
         }
         buffer = grown;

@@ -308,7 +308,7 @@ static bool read_header(struct wf_safetensors *s, size_t length, struct wf_err *
 {
     char *text = malloc(length + 1);
     if (!text)
-        return wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for a header of %zu bytes",
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory for a header of %zu bytes",
                           s->file.name, length);
     cJSON *root = NULL;
     bool ok = wf_infile_read(&s->file, 8, text, length, err);

@@ -174,7 +174,7 @@ static char *make_header(const struct wf_safetensors_writer *w, size_t *length, 
     char *text = NULL;
     FILE *to = open_memstream(&text, length);
     if (!to) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for a header: %s", strerror(errno));
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory for a header");
         return NULL;
     }
     (void)fputc('{', to);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "base/file.h"
 #include "base/halt.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -284,7 +285,7 @@ bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_e
     char *const text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
     if (!text)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory to print JSON");
+        return wf_err_set(err, WF_ERR_FIT, "no memory to print JSON");
     char *const shown = wf_utf8_json(text);
     cJSON_free(text);
     (void)puts(shown);
@@ -298,7 +299,7 @@ bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_e
 static bool flush_stdout(struct wf_err *err)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write to stdout: %s", strerror(errno));
+        return wf_err_set(err, WF_ERR_FAILED, "cannot write to stdout: %s", wf_file_reason(errno));
     return true;
 }
 

@@ -29,7 +29,7 @@ static const void *give(void *user, struct wf_err *err)
     const size_t count = (size_t)wf_shape_count(s->value->shape);
     float *const grown = realloc(*s->buffer, count * sizeof *grown);
     if (!grown) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory to write '%s'", s->value->name);
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory to write '%s'", s->value->name);
         return NULL;
     }
     *s->buffer = grown;
@@ -104,7 +104,7 @@ static bool dump(const struct step *step, const struct wf_once *once, struct wf_
     const bool writes = wf_comm_rank(once->comm) == 0;
     const struct wf_value *const logits = once->job->logits;
     float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
-    bool ok = !writes || pred || wf_err_set(err, WF_ERR_FAILED, "no memory for the prediction");
+    bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
     ok = wf_comm_agree(once->comm, ok, err) && wf_gather(once, logits, pred, err);
     if (ok && writes)
         ok = write_dump(step, once, pred, err);

@@ -90,7 +90,7 @@ bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *
     }
     void *const data = malloc(room);
     if (!data)
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory to gather '%s'", value->name);
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory to gather '%s'", value->name);
     bool ok = boxes && wf_comm_agree(comm, data != NULL, err) && data;
     if (ok) {
         const struct wf_view packed = wf_view_dense(data, value->dtype, mine);

@@ -9,6 +9,7 @@
 #include <omp.h>
 #endif
 
+#include "base/memory.h"
 #include "ckpt/safetensors.h"
 #include "cli/bench.h"
 #include "cli/same.h"
@@ -386,11 +387,7 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
 
 struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err)
 {
-    struct wf_job *const job = calloc(1, sizeof *job);
-    if (!job) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for the job");
-        return NULL;
-    }
+    struct wf_job *const job = wf_take_zeroed(1, sizeof *job);
     job->cli = cli;
     job->files = *files;
     if (!cli->world && wf_comm_slurm_tasks() > 1)

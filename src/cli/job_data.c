@@ -136,7 +136,7 @@ static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const 
     const int64_t width = wf_region_extent(view->box, WF_W);
     void *const row = malloc((size_t)width * 4); /* both types have four bytes */
     if (!row)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a row of '%s'", v->name);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a row of '%s'", v->name);
     struct wf_region starts = view->box;
     starts.hi[WF_W] = starts.lo[WF_W] + 1;
     bool ok = true;
@@ -290,7 +290,7 @@ static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s
 {
     float *const data = malloc((size_t)t->count * sizeof *data);
     if (!data)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", v->name);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", v->name);
     const bool ok = wf_safetensors_read(s, t, WF_F32, data, err);
     if (ok)
         for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);)

@@ -9,8 +9,9 @@
  * of memory does not exist.
  *
  * What is LARGE is data: its callers get the NULL and say what did not fit. C++ has no such callers;
- * its new-handler ends the process for every size. Threads of ours are the same: who starts them takes
- * the failure, while libgomp would end the process with a message of its own.
+ * its new-handler ends the process for every size. With threads it is the same: who starts them among
+ * us takes the failure, while libgomp would end the process with a message of its own. Pages for
+ * code that oneDNN makes, and a stack that cannot grow, are memory too.
  *
  * Only with glibc, and not with sanitizers, which stand in this place themselves.
  */
@@ -18,11 +19,14 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/halt.h"
 #include "base/memory.h"
@@ -109,13 +113,43 @@ int posix_memalign(void **taken, size_t align, size_t bytes)
     return failed;
 }
 
-/* --- threads --- */
+/* --- pages --- */
 
 static bool is_ours(const void *code)
 {
     extern const char __executable_start, etext; /* the linker's: the ends of our own code */
     return (const char *)code >= &__executable_start && (const char *)code < &etext;
 }
+
+/* For what is small, of no file, and not ours: no memory is no answer. */
+static bool is_answer(size_t bytes, const void *code)
+{
+    return errno != ENOMEM || bytes >= LARGE || is_ours(code);
+}
+
+void *mmap(void *at, size_t bytes, int rights, int flags, int fd, off_t offset)
+{
+    NEXT(mmap);
+    void *const pages = real(at, bytes, rights, flags, fd, offset);
+    if (pages == MAP_FAILED && (flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) &&
+        !is_answer(bytes, __builtin_return_address(0)))
+        wf_no_memory(bytes);
+    return pages;
+}
+
+void *mmap64(void *at, size_t bytes, int rights, int flags, int fd, off64_t offset)
+    __attribute__((alias("mmap"))); /* the same where pointers have 64 bits */
+
+int mprotect(void *at, size_t bytes, int rights)
+{
+    NEXT(mprotect);
+    const int failed = real(at, bytes, rights);
+    if (failed && !is_answer(bytes, __builtin_return_address(0)))
+        wf_no_memory(bytes);
+    return failed;
+}
+
+/* --- threads --- */
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
                    void *arg)
@@ -127,6 +161,35 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
                 "raise the limits ('ulimit -u unlimited', 'ulimit -v unlimited')",
                 strerror(failed));
     return failed;
+}
+
+/* --- the stack --- */
+
+static const char *stack_low, *stack_high; /* of the main thread, at its largest */
+
+static void no_page(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    const char *const at = info->si_addr;
+    if (at >= stack_low && at < stack_high)
+        wf_halt("out of memory: the stack cannot grow: end other programs, or raise the limits "
+                "('ulimit -s unlimited', 'ulimit -v unlimited')");
+    /* Somebody's mistake: it happens again, and the default is back (SA_RESETHAND). */
+}
+
+__attribute__((constructor)) static void watch_stack(void)
+{
+    static char room[1 << 16];
+    static const size_t most = (size_t)64 << 20;
+    struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
+    (void)getrlimit(RLIMIT_STACK, &limit);
+    stack_high = (const char *)__builtin_frame_address(0);
+    stack_low = stack_high - (limit.rlim_cur < most ? (size_t)limit.rlim_cur : most);
+    const struct sigaction act = { .sa_sigaction = no_page,
+                                   .sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND };
+    if (sigaltstack(&(stack_t){ .ss_sp = room, .ss_size = sizeof room }, NULL) == 0)
+        (void)sigaction(SIGSEGV, &act, NULL);
 }
 
 /* --- C++ --- */

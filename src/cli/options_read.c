@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "base/suggest.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 }; /* a config; more is the wrong file */
@@ -189,7 +191,7 @@ bool wf_options_read_text(struct wf_options *o, const char *name, const char *te
     config.colorize = false;
     struct fy_diag *const diag = fy_diag_create(&config);
     if (!diag)
-        return wf_err_set(err, WF_ERR_FAILED, "%s: no memory for the parser", name);
+        return wf_err_set(err, WF_ERR_FIT, "%s: no memory for the parser", name);
     fy_diag_set_collect_errors(diag, true);
     const bool ok = read_document(&r, text, diag, err);
     fy_diag_destroy(diag);
@@ -200,16 +202,14 @@ bool wf_options_read_file(struct wf_options *o, const char *path, struct wf_err 
 {
     FILE *const file = fopen(path, "rb");
     if (!file)
-        return wf_err_set(err, WF_ERR_USAGE, "cannot read config '%s': %s", path, strerror(errno));
+        return wf_err_set(err, WF_ERR_USAGE, "cannot read config '%s': %s", path,
+                          wf_file_reason(errno));
     bool ok = false;
-    char *const text = malloc(FILE_BYTES_MAX + 1);
-    if (!text) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory to read '%s'", path);
-        goto out;
-    }
+    char *const text = wf_take(FILE_BYTES_MAX + 1);
     const size_t bytes = fread(text, 1, FILE_BYTES_MAX + 1, file);
     if (ferror(file)) {
-        (void)wf_err_set(err, WF_ERR_USAGE, "cannot read config '%s': %s", path, strerror(errno));
+        (void)wf_err_set(err, WF_ERR_USAGE, "cannot read config '%s': %s", path,
+                         wf_file_reason(errno));
         goto out;
     }
     if (bytes > FILE_BYTES_MAX || memchr(text, '\0', bytes)) {

@@ -379,7 +379,9 @@ static int start(struct crew *crew, struct wf_err *err)
         struct seat *seat = &crew->seats[seated];
         const int failure = pthread_create(&seat->thread, &attributes, sit, seat);
         if (failure) {
-            (void)wf_err_set(err, WF_ERR_FAILED, "cannot start a thread for rank %d of %d: %s",
+            (void)wf_err_set(err, WF_ERR_FIT,
+                             "cannot start a thread for rank %d of %d: %s: use fewer ranks, or "
+                             "raise the limits ('ulimit -u unlimited', 'ulimit -v unlimited')",
                              seated, crew->world->size, strerror(failure));
             break;
         }

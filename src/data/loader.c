@@ -97,7 +97,9 @@ static bool start(struct wf_loader *l, struct wf_err *err)
         if (pthread_create(&l->threads[l->n_threads], NULL, work, l) != 0)
             break;
     if (l->options.threads > 0 && l->n_threads == 0)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot start a thread to read ahead");
+        return wf_err_set(err, WF_ERR_FIT,
+                          "cannot start a thread to read ahead: set data.threads=0, or raise the "
+                          "limits ('ulimit -u unlimited', 'ulimit -v unlimited')");
     return true;
 }
 

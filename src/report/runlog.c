@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/file.h"
+
 /* --- members --- */
 
 static double number_of(const cJSON *item)
@@ -341,7 +343,7 @@ bool wf_runlog_read(struct wf_runlog *log, const char *path, struct wf_err *err)
     *log = (struct wf_runlog){ 0 };
     FILE *const file = fopen(path, "re");
     if (!file)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, strerror(errno));
+        return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, wf_file_reason(errno));
     char *line = NULL;
     size_t room = 0;
     errno = 0;
@@ -355,7 +357,7 @@ bool wf_runlog_read(struct wf_runlog *log, const char *path, struct wf_err *err)
     if (ok)
         return true;
     wf_runlog_release(log);
-    return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", path, strerror(reason));
+    return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", path, wf_file_reason(reason));
 }
 
 void wf_runlog_release(struct wf_runlog *log)

@@ -207,7 +207,7 @@ static char *read_all(const char *path, size_t *size, struct wf_err *err)
     *size = (size_t)in.size;
     char *text = calloc(1, *size + 1);
     if (!text)
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", path);
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", path);
     if (text && !wf_infile_read(&in, 0, text, *size, err)) {
         free(text);
         text = NULL;
@@ -301,7 +301,7 @@ bool wf_journal_write(struct wf_journal *log, cJSON *event, struct wf_err *err)
     char *const plain = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);
     if (!plain)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a line of '%s'", log->path);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a line of '%s'", log->path);
     char *const text = wf_utf8_json(plain);
     cJSON_free(plain);
     const size_t length = strlen(text);

@@ -124,7 +124,7 @@ static bool begin_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
     s->granule = o->shape.at[WF_D] > 1 ? 1 : wf_raster_writer_tile(s->writer).at[WF_H];
     const int64_t rows = m->room + s->granule - 1;
     s->rows = malloc((size_t)(rows * o->shape.at[WF_W]) * s->pixel);
-    return s->rows || wf_err_set(err, WF_ERR_FAILED, "no memory for %lld rows of '%s'",
+    return s->rows || wf_err_set(err, WF_ERR_FIT, "no memory for %lld rows of '%s'",
                                  (long long)rows, path_of(o, kind));
 }
 
@@ -171,8 +171,7 @@ static bool make_room(struct wf_mosaic *m, struct wf_err *err)
         pixels *= m->options.band[a];
     m->window = pixel ? malloc((size_t)pixels * pixel) : NULL;
     return !pixel || m->window ||
-           wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %lld pixels",
-                      (long long)pixels);
+           wf_err_set(err, WF_ERR_FIT, "no memory for a window of %lld pixels", (long long)pixels);
 }
 
 static void discard(struct wf_mosaic *m)
@@ -349,7 +348,7 @@ static bool read_source(struct wf_mosaic *m, const struct wf_region *window, str
         m->source = malloc(bytes);
         m->source_room = m->source ? bytes : 0;
         if (!m->source)
-            return wf_err_set(err, WF_ERR_FAILED, "no memory for an overlay");
+            return wf_err_set(err, WF_ERR_FIT, "no memory for an overlay");
     }
     return wf_picture_read(m->options.picture, window, m->source, err);
 }

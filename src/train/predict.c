@@ -351,7 +351,7 @@ static bool make_room(struct predictor *d, struct wf_err *err)
     d->values = malloc(pixels * channels * sizeof *d->values);
     d->labels = calloc(pixels, sizeof *d->labels);
     return (d->values && d->labels) ||
-           wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu pixels", pixels);
+           wf_err_set(err, WF_ERR_FIT, "no memory for a window of %zu pixels", pixels);
 }
 
 /* Collective. */
