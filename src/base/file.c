@@ -143,10 +143,12 @@ bool wf_infile_open(struct wf_infile *f, const char *path, struct wf_err *err)
     if (fd < 0)
         return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, wf_file_reason(errno));
     struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const int reason = fstat(fd, &info) == 0 ? 0 : errno;
+    if (reason || !S_ISREG(info.st_mode)) {
         (void)close(fd);
-        return wf_err_set(err, WF_ERR_FAILED,
-                          "cannot read '%s': not a regular file: give the name of a file", path);
+        return wf_err_set(err, WF_ERR_FAILED, "cannot read '%s': %s", path,
+                          reason ? wf_file_reason(reason)
+                                 : "not a regular file: give the name of a file");
     }
     f->name = wf_take_text(path);
     f->fd = fd;

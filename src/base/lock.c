@@ -260,8 +260,13 @@ struct wf_lock *wf_lock_take(const char *folder, const struct wf_log *log, struc
 
 bool wf_lock_check(const struct wf_lock *l, struct wf_err *err)
 {
-    return is_same(l->path, l->fd) ||
-           wf_err_set(err, WF_ERR_FAILED,
+    errno = 0;
+    if (is_same(l->path, l->fd))
+        return true;
+    if (errno && errno != ENOENT)
+        return wf_err_set(err, WF_ERR_FAILED, "cannot look at '%s': %s", l->path,
+                          wf_file_reason(errno));
+    return wf_err_set(err, WF_ERR_FAILED,
                       "'%s' is not this process's any more: it was taken over or removed: nothing "
                       "more is written here",
                       l->path);

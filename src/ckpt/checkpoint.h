@@ -82,6 +82,9 @@ const char *wf_checkpoint_path(const struct wf_checkpoint *c);
 const char *wf_checkpoint_digest(const struct wf_checkpoint *c);
 /* Is it `folder`'s last? */
 bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder);
+/* Where the folder has no last (a save ended after its best), this one of the same disk becomes it. True
+ * when it has. */
+bool wf_checkpoint_become_last(const struct wf_checkpoint *c, const char *folder);
 /* Whether names and shapes are those of a network and of an optimiser with so many arrays. */
 [[nodiscard]] bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
                                       int optim_states, struct wf_err *err);

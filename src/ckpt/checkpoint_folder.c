@@ -140,3 +140,11 @@ bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder)
     wf_arena_release(&arena);
     return is;
 }
+
+bool wf_checkpoint_become_last(const struct wf_checkpoint *c, const char *folder)
+{
+    struct wf_arena arena = { 0 };
+    const bool linked = link(wf_checkpoint_path(c), in_folder(&arena, folder, "last")) == 0;
+    wf_arena_release(&arena);
+    return linked;
+}

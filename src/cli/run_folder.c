@@ -265,7 +265,9 @@ static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err
         return false;
     f->kept = (struct wf_checkpoint_folder){
         .path = checkpoints,
-        .last_is_good = f->checkpoint && wf_checkpoint_is_last(f->checkpoint, checkpoints)
+        .last_is_good =
+            f->checkpoint && (wf_checkpoint_is_last(f->checkpoint, checkpoints) ||
+                              (f->exists && wf_checkpoint_become_last(f->checkpoint, checkpoints)))
     };
     wf_folder_sweep(checkpoints, true); /* the lock is ours */
     wf_folder_sweep(samples, false);

@@ -176,9 +176,11 @@ static bool meet(struct trainer *t, bool ok, int64_t asked[QUESTIONS], struct wf
 /* Collective. */
 static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 {
-    bool ok = true;
+    bool ok = t->hooks_ok; /* a run that goes on from here does not report again what was not */
+    if (!ok)
+        *err = t->hooks_err;
     struct wf_learner_options *const l = &t->o->learner->options;
-    if (t->writes && l->worker)
+    if (ok && t->writes && l->worker)
         ok = wf_worker_fetch(l->worker, l->optim, err);
     if (ok && t->writes && t->o->hooks->save)
         ok = t->o->hooks->save(t->o->user, &t->at, is_best, err);

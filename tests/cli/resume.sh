@@ -176,3 +176,10 @@ text = open("out").read()
 assert ("the last and the best" in text) == (best == 6)
 assert (f"the best epoch was {best}, mean IoU" in text) == (best != 6)
 PYTHON
+
+# --- a save that ended between the best and the last: the best becomes the last, also at the end of a run ---
+expect 0 train a.yaml train.epochs=1 --out cut --quiet
+rm -f cut/checkpoints/last.safetensors cut/checkpoints/previous.safetensors
+expect 0 train a.yaml train.epochs=1 --out cut --resume auto
+says "there is no last checkpoint; going on from the best"
+cmp cut/checkpoints/last.safetensors cut/checkpoints/best.safetensors || fail "the best did not become the last"
