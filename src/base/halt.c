@@ -16,16 +16,14 @@ enum { FILES = 64, SECONDS = 10 };
 static _Atomic pid_t halting;                            /* arch-ok: the process's end */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* arch-ok: the process's end */
 static const char *files[FILES];                         /* arch-ok: the process's end */
-static struct {
-    void (*tell)(const char *text, void *arg);
-    void *arg;
-} listener; /* arch-ok: the process's end */
+static const char *name;                                 /* arch-ok: the process's end */
+static void (*listener)(const char *text);               /* arch-ok: the process's end */
 
-void wf_halt_tell(void (*tell)(const char *text, void *arg), void *arg)
+void wf_halt_tell(const char *who, void (*tell)(const char *text))
 {
     (void)pthread_mutex_lock(&lock);
-    listener.tell = tell;
-    listener.arg = arg;
+    name = who;
+    listener = tell;
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -67,7 +65,7 @@ void wf_halt(const char *format, ...)
         for (;;)
             (void)pause();
     }
-    char text[1024], line[sizeof text + 32];
+    char text[1024], line[sizeof text + 64];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
@@ -76,12 +74,12 @@ void wf_halt(const char *format, ...)
     for (int i = 0; i < FILES; i++)
         if (files[i])
             (void)unlink(files[i]);
-    (void)snprintf(line, sizeof line, "widefield: error: %s\n", text);
+    (void)snprintf(line, sizeof line, "widefield: error: %s%s\n", name ? name : "", text);
     (void)!write(STDERR_FILENO, line, strlen(line));
-    if (listener.tell) {
+    if (listener) {
         (void)signal(SIGALRM, end);
         (void)alarm(SECONDS);
-        listener.tell(text, listener.arg);
+        listener(text);
     }
     end(0);
     for (;;) /* end() does not return */

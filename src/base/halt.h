@@ -12,8 +12,9 @@
 
 void wf_halt(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* `tell` is called with the message before the process ends; NULL: nobody. It gets ten seconds. */
-void wf_halt_tell(void (*tell)(const char *text, void *arg), void *arg);
+/* `who` ("rank 3: ") comes before the message, and `tell` is called with it before the process ends; it
+ * gets ten seconds. Borrowed until another call; NULL: nobody. */
+void wf_halt_tell(const char *who, void (*tell)(const char *text));
 
 /* From now on wf_halt() removes this file; until wf_halt_keep() the text stays the caller's, and as
  * it is. The list is short: what finds no place in it is left to wf_folder_sweep(). */

@@ -380,10 +380,9 @@ static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *e
 }
 
 /* The others wait for this rank, or will. */
-static void end_all_ranks(const char *text, void *arg)
+static void end_all_ranks(const char *text)
 {
     (void)text;
-    (void)arg;
     wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
 }
 
@@ -395,10 +394,14 @@ int wf_cli_main(int argc, char **argv)
     const bool launched = wf_comm_mpi_launched();
     bool ok = true;
     if (launched) {
-        wf_halt_tell(end_all_ranks, NULL);
         cli.world = wf_comm_mpi(&err);
         ok = cli.world != NULL;
         cli.speaks = !ok || wf_comm_rank(cli.world) == 0;
+    }
+    char name[32] = "";
+    if (cli.world) {
+        (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.world));
+        wf_halt_tell(name, end_all_ranks);
     }
     ok = ok && dispatch(&cli, argc, argv, &err);
     if (!ok && cli.world && !err.is_shared)
@@ -412,6 +415,7 @@ int wf_cli_main(int argc, char **argv)
     }
     if (launched)
         wf_comm_mpi_finish();
+    wf_halt_tell(NULL, NULL);
     wf_arena_release(&cli.arena);
     return ok ? 0 : wf_err_exit_status(err.code ? err.code : WF_ERR_FAILED);
 }

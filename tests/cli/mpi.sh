@@ -41,9 +41,11 @@ launched 1 2 verify "${args[@]}" --mesh space=2 --tolerance 0
 stop_seconds=${WF_STOP_SECONDS:-60}
 cat >as.sh <<'BASH'
 #!/usr/bin/env bash
-# On rank $ODD the command runs under a limit of $LIMIT kB a file, or with the arguments $MORE added.
+# On rank $ODD the command runs under a limit of $LIMIT kB a file, or with the arguments $MORE added, or
+# the call $FAULT fails (tests/campaign/faults.c).
 if [ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = "$ODD" ]; then
     [ -z "${LIMIT:-}" ] || ulimit -f "$LIMIT"
+    [ -z "${FAULT:-}" ] || export LD_PRELOAD=$PWD/faults.so FAULTS_FAIL=$FAULT
     # shellcheck disable=SC2086
     set -- "$@" ${MORE:-}
 fi
@@ -113,6 +115,22 @@ if [[ $MPIRUN == *oversubscribe* ]]; then
     says "rank 1: cannot write 'full/nuclei_00000_probabilities.tif': File too large"
     soon "$at"
     [ -z "$(ls -A full)" ] || fail "something is left of a failed prediction"
+fi
+
+# a rank without memory, while MPI starts and after that
+if ! ldd "$wf" | grep -qE 'lib(a|t|ub)san'; then
+    "${CC:-cc}" -O1 -shared -fPIC -o faults.so "$SOURCE_DIR/tests/campaign/faults.c" -ldl -pthread
+    ODD=1 FAULT=memory:0 FAULTS_COUNT=$PWD/counts "${launcher[@]}" -n 2 ./as.sh "$wf" verify "${args[@]}" \
+        --mesh space=2 >out 2>err
+    for call in 1000 $(($(sed -n 's/memory //p' counts) - 1000)); do
+        got=0 at=$SECONDS
+        ODD=1 FAULT=memory:$call+ "${launcher[@]}" -n 2 ./as.sh "$wf" verify "${args[@]}" --mesh space=2 \
+            >out 2>err || got=$?
+        [ "$got" -eq 3 ] || fail "no memory on one rank ended with $got, expected 3"
+        says "out of memory: " "more ranks"
+        soon "$at"
+    done
+    says "widefield: error: rank 1: out of memory"
 fi
 
 # a rank that is killed
