@@ -199,8 +199,7 @@ static bool read_part(const struct job *j, struct wf_region part, struct wf_err 
     }
     int32_t *const from = malloc((size_t)(count * j->channels + 1) * sizeof *from);
     if (!from)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
-                          count);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
     const bool ok =
         count == 0 || wf_raster_read_window(j->mask, &box, 0, j->channels, WF_I32, from, err);
     if (ok)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 #include "base/random.h"
 
 const char *const wf_augment_names[] = { "flip",     "rot90",  "elastic", "brightness",
@@ -157,8 +158,7 @@ static void field_init(struct field *f, const struct wf_change_job *j, const str
         f->nodes[a] = wf_floor_div(part->hi[a] - 1, GRID) + 3 - f->first[a];
         count *= f->nodes[a];
     }
-    f->at = calloc((size_t)count, sizeof *f->at);
-    WF_BUG_ON(!f->at, "out of memory for an elastic field");
+    f->at = wf_take_zeroed((size_t)count, sizeof *f->at);
     int64_t i = 0;
     for (int64_t d = 0; d < f->nodes[WF_D]; d++)
         for (int64_t h = 0; h < f->nodes[WF_H]; h++)

@@ -13,6 +13,8 @@
 
 #include "data/dataset_inside.h"
 
+#include "base/memory.h"
+
 /* --- counting --- */
 
 enum { DISTINCT = 1 << 16, TABLE = 1 << 17 };
@@ -25,9 +27,8 @@ struct tally {
 
 static void tally_init(struct tally *t)
 {
-    *t = (struct tally){ .keys = calloc(TABLE, sizeof *t->keys),
-                         .counts = calloc(TABLE, sizeof *t->counts) };
-    WF_BUG_ON(!t->keys || !t->counts, "out of memory for a histogram");
+    *t = (struct tally){ .keys = wf_take_zeroed(TABLE, sizeof *t->keys),
+                         .counts = wf_take_zeroed(TABLE, sizeof *t->counts) };
 }
 
 static void tally_release(struct tally *t)
@@ -184,8 +185,7 @@ static int by_number(const void *a, const void *b)
 /* The distinct keys, ascending; heap. */
 static int64_t *keys_of(const struct tally *t)
 {
-    int64_t *const keys = calloc((size_t)t->distinct + 1, sizeof *keys);
-    WF_BUG_ON(!keys, "out of memory for a histogram");
+    int64_t *const keys = wf_take_zeroed((size_t)t->distinct + 1, sizeof *keys);
     int64_t count = 0;
     for (size_t i = 0; i < TABLE; i++)
         if (t->counts[i])
@@ -284,8 +284,7 @@ static bool read_window(struct scan *s, int64_t sample, const struct wf_region *
                         struct wf_err *err)
 {
     const int64_t count = wf_window_pixels(window);
-    int32_t *const labels = calloc((size_t)count, sizeof *labels);
-    WF_BUG_ON(!labels, "out of memory for %" PRId64 " labels", count);
+    int32_t *const labels = wf_take_zeroed((size_t)count, sizeof *labels);
     const bool ok = wf_reader_read(s->reader, sample, window, NULL, labels, err);
     free(labels);
     return ok;

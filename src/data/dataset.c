@@ -1,5 +1,6 @@
 /* Opening a dataset: which layout, which files, and whether they fit each other. */
 #include "data/dataset.h"
+#include "base/memory.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -351,10 +352,8 @@ static bool open_all(struct wf_dataset *ds, const struct wf_dataset_options *o, 
 struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_options *options,
                                    struct wf_err *err)
 {
-    struct wf_dataset *const ds = calloc(1, sizeof *ds);
-    WF_BUG_ON(!ds, "out of memory for a dataset");
-    ds->moved = calloc(1, sizeof *ds->moved);
-    WF_BUG_ON(!ds->moved, "out of memory for a dataset");
+    struct wf_dataset *const ds = wf_take_zeroed(1, sizeof *ds);
+    ds->moved = wf_take_zeroed(1, sizeof *ds->moved);
     ds->info.path = wf_arena_copy(&ds->arena, path);
     ds->align = options->align;
     ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);

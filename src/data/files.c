@@ -162,7 +162,7 @@ char *wf_read_text(const char *path, struct wf_err *err)
         text = NULL;
     }
     if (!text)
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", path);
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", path);
     wf_infile_close(&file);
     return text;
 }

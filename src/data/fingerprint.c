@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "data/dataset_inside.h"
 
 enum { BLOCK = 4096, RECORD = 64, PRINTED = 4096 /* samples */, DIGITS = 8 /* of a sample */ };
@@ -119,7 +120,8 @@ bool wf_dataset_fingerprint(struct wf_arena *arena, const struct wf_dataset *ds,
     const int64_t n = ds->info.samples, stride = wf_ceil_div(n, WF_FINGERPRINT_LOOKS);
     uint64_t *const each = wf_arena_array(arena, n + 1, uint64_t);
     struct look l = { .ds = ds, .hash = XXH64_createState() };
-    WF_BUG_ON(!l.hash, "out of memory for a fingerprint");
+    if (!l.hash)
+        wf_no_memory(0);
     bool ok = true;
     for (int64_t i = 0; ok && i < n; i++) {
         (void)XXH64_reset(l.hash, 0);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "data/dataset_inside.h"
 
 static void warn(struct wf_inspection *in, const char *format, ...)
@@ -31,8 +32,7 @@ static int by_extent(const void *a, const void *b)
 static void look_at_sizes(const struct wf_dataset *ds, struct wf_inspection *in,
                           const int64_t *good)
 {
-    const int64_t **const extents = calloc((size_t)in->good + 1, sizeof *extents);
-    WF_BUG_ON(!extents, "out of memory for sizes");
+    const int64_t **const extents = wf_take_zeroed((size_t)in->good + 1, sizeof *extents);
     for (int64_t i = 0; i < in->good; i++) {
         const struct wf_data_sample *const s = wf_dataset_sample(ds, good[i]);
         extents[i] = s->extent;
@@ -81,8 +81,7 @@ void wf_inspect(const struct wf_dataset *ds, struct wf_inspection *in)
 {
     const struct wf_dataset_info *const info = wf_dataset_info(ds);
     *in = (struct wf_inspection){ 0 };
-    int64_t *const good = calloc((size_t)info->samples + 1, sizeof *good);
-    WF_BUG_ON(!good, "out of memory for a list");
+    int64_t *const good = wf_take_zeroed((size_t)info->samples + 1, sizeof *good);
     for (int64_t i = 0; i < info->samples; i++)
         if (!wf_dataset_sample(ds, i)->problem)
             good[in->good++] = i;

@@ -10,6 +10,8 @@
 
 #include "data/dataset_inside.h"
 
+#include "base/memory.h"
+
 enum { KEEP_BYTES = 512 << 20 /* of all images */ };
 
 struct wf_keep {
@@ -21,10 +23,8 @@ static const uint8_t refused[1];
 
 struct wf_keep *wf_keep_new(int64_t samples)
 {
-    struct wf_keep *const k = calloc(1, sizeof *k);
-    WF_BUG_ON(!k, "out of memory for a dataset");
-    k->slots = calloc((size_t)samples + 1, sizeof *k->slots);
-    WF_BUG_ON(!k->slots, "out of memory for a dataset");
+    struct wf_keep *const k = wf_take_zeroed(1, sizeof *k);
+    k->slots = wf_take_zeroed((size_t)samples + 1, sizeof *k->slots);
     return k;
 }
 

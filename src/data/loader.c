@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "data/loader_inside.h"
 
 /* --- threads --- */
@@ -76,8 +77,7 @@ static size_t label_bytes(const struct wf_loader *l)
 static bool start(struct wf_loader *l, struct wf_err *err)
 {
     const int wanted = l->options.threads > 0 ? l->options.threads + 1 : 1;
-    l->slots = calloc((size_t)wanted, sizeof *l->slots);
-    WF_BUG_ON(!l->slots, "out of memory for a queue");
+    l->slots = wf_take_zeroed((size_t)wanted, sizeof *l->slots);
     l->n_slots = wanted;
     for (int i = 0; i < wanted; i++) {
         struct wf_loader_slot *const s = &l->slots[i];
@@ -156,8 +156,7 @@ static bool find_samples(struct wf_loader *l, struct wf_err *err)
     l->samples = wf_loader_trains(l) ? l->split.train : l->split.valid;
     l->n_samples = wf_loader_trains(l) ? l->split.n_train : l->split.n_valid;
     if (l->options.part == WF_PART_ALL) {
-        l->all = calloc((size_t)samples + 1, sizeof *l->all);
-        WF_BUG_ON(!l->all, "out of memory for a list");
+        l->all = wf_take_zeroed((size_t)samples + 1, sizeof *l->all);
         l->n_samples = 0;
         for (int64_t i = 0; i < samples; i++)
             if (!wf_dataset_sample(l->ds, i)->problem)
@@ -178,8 +177,7 @@ static bool find_samples(struct wf_loader *l, struct wf_err *err)
 
 static void count_items(struct wf_loader *l)
 {
-    l->first_item = calloc((size_t)l->n_samples + 1, sizeof *l->first_item);
-    WF_BUG_ON(!l->first_item, "out of memory for a list");
+    l->first_item = wf_take_zeroed((size_t)l->n_samples + 1, sizeof *l->first_item);
     for (int64_t i = 0; i < l->n_samples; i++) {
         const int64_t own = wf_loader_trains(l) ? l->options.repeat
                                                 : wf_loader_tiles(l, l->samples[i], WF_D) *
@@ -224,13 +222,11 @@ struct wf_loader *wf_loader_new(const struct wf_dataset *ds,
 {
     WF_BUG_ON(options->batch < 1 || options->threads < 0, "batch %" PRId64 ", %d threads",
               options->batch, options->threads);
-    struct wf_loader *const l = calloc(1, sizeof *l);
-    WF_BUG_ON(!l, "out of memory for a loader");
+    struct wf_loader *const l = wf_take_zeroed(1, sizeof *l);
     l->ds = ds;
     l->options = *options;
     l->options.repeat = wf_max(options->repeat, 1);
-    l->threads = calloc((size_t)options->threads + 1, sizeof *l->threads);
-    WF_BUG_ON(!l->threads, "out of memory for threads");
+    l->threads = wf_take_zeroed((size_t)options->threads + 1, sizeof *l->threads);
     (void)pthread_mutex_init(&l->lock, NULL);
     (void)pthread_cond_init(&l->changed, NULL);
     l->reader = wf_reader_new(ds);

@@ -161,8 +161,7 @@ static bool read_padded(const struct wf_loader *l, struct wf_reader *reader, con
         return true;
     void *const part = malloc((size_t)kept * sizeof(float));
     if (!part)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " numbers",
-                          kept);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " numbers", kept);
     struct raw in = *r;
     in.source = inner;
     in.pixels = r->pixels ? part : NULL;
@@ -199,8 +198,7 @@ static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
     const int64_t each = image ? job.channels : 1;
     void *const room = malloc((size_t)(count * each) * sizeof(float));
     if (!room)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
-                          count);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
     const struct raw raw = { .sample = draw->sample,
                              .source = job.source,
                              .channels = job.channels,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "data/dataset_inside.h"
+#include "base/memory.h"
 #include "data/sampler.h"
 
 enum { SAMPLES = 256, PIXELS = 16 << 20 };
@@ -61,10 +62,9 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
     const int64_t used = wf_min(count, SAMPLES);
     WF_BUG_ON(count < 1 || channels < 1, "nothing to measure");
     *normal = (struct wf_normal){ .channels = channels };
-    struct moments *const m = calloc(WF_DATA_CHANNELS, sizeof *m);
-    float *const pixels = malloc((size_t)WF_DATA_PIECE * sizeof *pixels);
+    struct moments *const m = wf_take_zeroed(WF_DATA_CHANNELS, sizeof *m);
+    float *const pixels = wf_take((size_t)WF_DATA_PIECE * sizeof *pixels);
     struct wf_reader *const reader = wf_reader_new(ds);
-    WF_BUG_ON(!m || !pixels, "out of memory to measure images");
     bool ok = true;
     const int64_t budget =
         wf_max(PIXELS / used / channels, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "data/dataset_inside.h"
 
 enum { MOST_FILES = WF_DATA_CHANNELS };
@@ -54,8 +55,7 @@ static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *er
 {
     if (!add_file(p, p->path, err))
         return false;
-    char *const path = strdup(p->path);
-    WF_BUG_ON(!path, "out of memory for a file name");
+    char *const path = wf_take_text(p->path);
     char *const number = channel_number(path);
     bool ok = true;
     if (number && p->shape.at[WF_C] == 1 && channels > 1 && channels <= MOST_FILES) {
@@ -78,11 +78,9 @@ static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *er
 
 struct wf_picture *wf_picture_open(const char *path, int64_t channels, struct wf_err *err)
 {
-    struct wf_picture *const p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory for a picture");
-    p->path = strdup(path);
-    p->files = calloc(MOST_FILES, sizeof *p->files);
-    WF_BUG_ON(!p->path || !p->files, "out of memory for a picture");
+    struct wf_picture *const p = wf_take_zeroed(1, sizeof *p);
+    p->path = wf_take_text(path);
+    p->files = wf_take_zeroed(MOST_FILES, sizeof *p->files);
     bool ok = open_files(p, channels, err);
     if (ok && p->shape.at[WF_C] != channels)
         ok = wf_err_set(err, WF_ERR_INPUT,
@@ -184,7 +182,7 @@ static void *scratch(struct wf_picture *p, int64_t pixels, struct wf_err *err)
         return p->scratch;
     void *const grown = realloc(p->scratch, bytes);
     if (!grown) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for a window of %zu bytes", p->path,
+        (void)wf_err_set(err, WF_ERR_FIT, "'%s': no memory for a window of %zu bytes", p->path,
                          bytes);
         return NULL;
     }

@@ -6,6 +6,8 @@
 
 #include "data/dataset_inside.h"
 
+#include "base/memory.h"
+
 struct slot {
     const char *path; /* the dataset's; NULL: free */
     struct wf_raster *raster;
@@ -25,8 +27,7 @@ struct wf_reader {
 
 struct wf_reader *wf_reader_new(const struct wf_dataset *ds)
 {
-    struct wf_reader *const reader = calloc(1, sizeof *reader);
-    WF_BUG_ON(!reader, "out of memory for a reader");
+    struct wf_reader *const reader = wf_take_zeroed(1, sizeof *reader);
     reader->ds = ds;
     return reader;
 }
@@ -90,7 +91,7 @@ static void *scratch(struct wf_reader *reader, int64_t count, struct wf_err *err
         return reader->raw;
     void *const grown = realloc(reader->raw, bytes);
     if (!grown) {
-        (void)wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %zu bytes", bytes);
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory for a window of %zu bytes", bytes);
         return NULL;
     }
     reader->raw = grown;
@@ -288,7 +289,7 @@ static bool offer_image(struct wf_reader *reader, int64_t sample, int64_t count,
     const struct wf_region all = wf_dataset_extent(reader->ds, sample);
     float *const pixels = calloc((size_t)count, sizeof *pixels);
     if (!pixels)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for '%s'", e->sample.image);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", e->sample.image);
     const bool ok = read_files(reader, e, &all, pixels, err);
     if (ok)
         wf_keep_offer(reader->ds->keep, sample, pixels, count);
@@ -373,8 +374,7 @@ static bool hide_labels(struct wf_reader *reader, int64_t sample, const struct w
     const int64_t channels = e->sample.extent[WF_C], count = wf_window_pixels(window);
     float *const pixels = calloc((size_t)(count * channels), sizeof *pixels);
     if (!pixels)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
-                          count);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
     const bool ok = read_files(reader, e, window, pixels, err);
     for (int64_t i = 0; ok && i < count; i++) {
         bool empty = true;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "data/dataset_inside.h"
 
@@ -64,11 +65,11 @@ void wf_split_init(struct wf_split *split, const struct wf_dataset *ds, double f
                    uint64_t seed)
 {
     const int64_t samples = wf_dataset_info(ds)->samples;
-    *split = (struct wf_split){ .train = calloc((size_t)samples + 1, sizeof *split->train),
-                                .valid = calloc((size_t)samples + 1, sizeof *split->valid) };
-    int64_t *const good = calloc((size_t)samples + 1, sizeof *good);
-    bool *const out = calloc((size_t)samples + 1, sizeof *out);
-    WF_BUG_ON(!split->train || !split->valid || !good || !out, "out of memory for a split");
+    *split =
+        (struct wf_split){ .train = wf_take_zeroed((size_t)samples + 1, sizeof *split->train),
+                           .valid = wf_take_zeroed((size_t)samples + 1, sizeof *split->valid) };
+    int64_t *const good = wf_take_zeroed((size_t)samples + 1, sizeof *good);
+    bool *const out = wf_take_zeroed((size_t)samples + 1, sizeof *out);
     bool own = false;
     int64_t count = 0;
     for (int64_t i = 0; i < samples; i++) {
@@ -130,8 +131,7 @@ struct wf_balance {
 static void note_point(struct points *p, int64_t d, int64_t h, int64_t w)
 {
     if (!p->items) {
-        p->items = calloc(2 * POINTS, sizeof *p->items);
-        WF_BUG_ON(!p->items, "out of memory for points");
+        p->items = wf_take_zeroed(2 * POINTS, sizeof *p->items);
         p->step = 1;
     }
     if (p->seen++ % p->step != 0)
@@ -192,11 +192,10 @@ struct wf_balance *wf_balance_new(const struct wf_dataset *ds, const int64_t sam
                          wf_dataset_info(ds)->path);
         return NULL;
     }
-    struct wf_balance *const b = calloc(1, sizeof *b);
-    struct points *const points = calloc(WF_DATA_CLASSES, sizeof *points);
-    int32_t *const labels = malloc(WF_DATA_PIECE * sizeof *labels);
+    struct wf_balance *const b = wf_take_zeroed(1, sizeof *b);
+    struct points *const points = wf_take_zeroed(WF_DATA_CLASSES, sizeof *points);
+    int32_t *const labels = wf_take(WF_DATA_PIECE * sizeof *labels);
     struct wf_reader *const reader = wf_reader_new(ds);
-    WF_BUG_ON(!b || !points || !labels, "out of memory for points");
     b->spots = wf_arena_array(&b->arena, wf_dataset_info(ds)->samples, struct spot);
     const int64_t budget =
         wf_max(WF_DATA_SCAN / wf_max(count, 1), (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);

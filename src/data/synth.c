@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/suggest.h"
 #include "image/raster.h"
 
@@ -91,8 +92,7 @@ void wf_synth_smooth_row(uint64_t key, int64_t x, int64_t y, float scale, int64_
 
 static bool make_folder(const char *path, struct wf_err *err)
 {
-    char *const copy = strdup(path);
-    WF_BUG_ON(!copy, "out of memory for a name");
+    char *const copy = wf_take_text(path);
     bool ok = true;
     for (char *at = copy + 1; ok && at[-1]; at++) {
         if (*at && *at != '/')

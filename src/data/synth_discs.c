@@ -9,6 +9,8 @@
 
 #include "data/synth.h"
 
+#include "base/memory.h"
+
 enum { RADIUS = 4 };
 
 struct scene {
@@ -35,8 +37,7 @@ static bool fits(const struct wf_synth_image *image, struct wf_err *err)
 
 static void *begin(const struct wf_synth_image *image)
 {
-    struct scene *const s = malloc(sizeof *s);
-    WF_BUG_ON(!s, "out of memory for a scene");
+    struct scene *const s = wf_take(sizeof *s);
     const int64_t side = image->tile, across = image->extent[WF_W] / side;
     const int64_t tiles = across * (image->extent[WF_H] / side);
     const int64_t first = (int64_t)(wf_synth_hash(image->key, 0, 0, 3) % (uint64_t)tiles);

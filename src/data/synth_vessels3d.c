@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "data/synth.h"
 
 enum { SIDE = 256, PIECES_MAX = 200000, OPEN_MAX = 256 };
@@ -106,8 +107,7 @@ static struct tip trunk(struct garden *g)
 
 static void *begin(const struct wf_synth_image *image)
 {
-    struct garden *const g = calloc(1, sizeof *g);
-    WF_BUG_ON(!g, "out of memory for a scene");
+    struct garden *const g = wf_take_zeroed(1, sizeof *g);
     g->key = image->key;
     g->extent = image->extent;
     const double voxels =
@@ -118,8 +118,7 @@ static void *begin(const struct wf_synth_image *image)
         while (g->n_open > 0)
             grow(g, g->open[--g->n_open]);
     }
-    struct scene *const s = malloc(sizeof *s + g->count * sizeof *s->pieces);
-    WF_BUG_ON(!s, "out of memory for a scene");
+    struct scene *const s = wf_take(sizeof *s + g->count * sizeof *s->pieces);
     s->count = (int64_t)g->count;
     if (g->count)
         memcpy(s->pieces, g->pieces, g->count * sizeof *s->pieces);

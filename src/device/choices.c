@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 
 enum { LINE = 2048 };
 
@@ -128,8 +129,7 @@ static const char *usual_path(struct wf_arena *arena)
 
 struct wf_choices *wf_choices_new(const char *path)
 {
-    struct wf_choices *const c = calloc(1, sizeof *c);
-    WF_BUG_ON(!c, "out of memory");
+    struct wf_choices *const c = wf_take_zeroed(1, sizeof *c);
     c->path = !path ? usual_path(&c->arena) : path[0] ? wf_arena_copy(&c->arena, path) : NULL;
     read_file(c);
     return c;

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 
 enum { INPUT = 1 << 16, SKIP = 1 << 15, DICTIONARY = 1 << 15, PLACES = 1024, SPAN = 1 << 20 };
 enum { GZIP = 15 + 16, RAW = -15, TRAILER = 8 };
@@ -32,8 +33,7 @@ struct wf_gunzip {
 
 struct wf_gunzip *wf_gunzip_new(const struct wf_infile *file)
 {
-    struct wf_gunzip *g = calloc(1, sizeof *g);
-    WF_BUG_ON(!g, "out of memory for unpacking");
+    struct wf_gunzip *g = wf_take_zeroed(1, sizeof *g);
     g->file = file;
     g->span = SPAN;
     return g;
@@ -73,7 +73,7 @@ static bool enter(struct wf_gunzip *g, uint64_t offset, struct wf_err *err)
         p = &g->places[i];
     g->z = (z_stream){ 0 };
     if (inflateInit2(&g->z, p ? RAW : GZIP) != Z_OK)
-        return wf_err_set(err, WF_ERR_FAILED, "'%s': no memory to unpack it", g->file->name);
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory to unpack it", g->file->name);
     g->ready = true;
     g->raw = p;
     g->in = p ? p->in : 0;

@@ -303,7 +303,7 @@ bool wf_h5_unpack(const struct wf_h5_dataset *set, const struct wf_h5_chunk *chu
     if (!one || !two) {
         free(one);
         free(two);
-        return wf_err_set(err, WF_ERR_FAILED, "'%s': no memory to unpack it", set->file->name);
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory to unpack it", set->file->name);
     }
     const unsigned char *now = packed;
     size_t have = (size_t)chunk->bytes;

@@ -6,6 +6,8 @@
 
 #include "image/hdf5.h"
 
+#include "base/memory.h"
+
 /* A damaged file may point in circles, or at one large part many times: everything that is visited
  * is paid from a purse, in bytes and a fee, which is filled by the file's size. */
 enum { PURSE_MIN = 64 << 10, PURSE_MAX = 32 << 20, PURSE_RATIO = 16, FEE = 64 };
@@ -196,13 +198,11 @@ static bool visit_object(struct h5 *h, uint64_t address, const struct visitor *v
                          struct wf_err *err)
 {
     int version, flags;
-    struct blocks *blocks = calloc(1, sizeof *blocks);
-    WF_BUG_ON(!blocks, "out of memory for an object header");
+    struct blocks *blocks = wf_take_zeroed(1, sizeof *blocks);
     bool ok = read_prefix(h, address, &version, &flags, blocks, err);
     for (int i = 0; ok && i < blocks->count; i++) {
         const size_t bytes = (size_t)blocks->at[i].bytes;
-        unsigned char *room = malloc(bytes ? bytes : 1);
-        WF_BUG_ON(!room, "out of memory for an object header");
+        unsigned char *room = wf_take(bytes ? bytes : 1);
         struct wf_h5_cursor c = { 0 };
         ok = read_at(h, blocks->at[i].address, room, bytes, &c, err);
         uint64_t where = h->base + blocks->at[i].address;

@@ -242,7 +242,7 @@ static bool check_file(struct wf_npy *a, struct wf_err *err)
         return false;
     char *text = calloc(1, (size_t)length + 1);
     if (!text)
-        return wf_err_set(err, WF_ERR_FAILED, "'%s': no memory for its header", a->file.name);
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory for its header", a->file.name);
     bool ok = wf_infile_read(&a->file, a->data, text, length, err);
     if (ok && memchr(text, '\0', length))
         ok = refuse(a, err, "the header has a zero byte in it: write the file again");

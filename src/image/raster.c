@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "image/raster_format.h"
 
 /* NIfTI-1 has its magic late in the header and HDF5 may start late: the sure ones come first. */
@@ -33,7 +34,7 @@ bool wf_raster_lacks(const struct wf_raster *r, const char *package, struct wf_e
 
 bool wf_raster_no_memory(const struct wf_raster *r, struct wf_err *err)
 {
-    return wf_err_set(err, WF_ERR_FAILED,
+    return wf_err_set(err, WF_ERR_FIT,
                       "'%s': no memory to decode it: close other programs or use smaller tiles",
                       r->file.name);
 }
@@ -157,8 +158,7 @@ static struct wf_raster *open_known(struct wf_raster *r, struct wf_err *err)
 
 static struct wf_raster *raster_new(void)
 {
-    struct wf_raster *r = calloc(1, sizeof *r);
-    WF_BUG_ON(!r, "out of memory for a raster");
+    struct wf_raster *r = wf_take_zeroed(1, sizeof *r);
     r->file.fd = -1;
     return r;
 }
@@ -178,12 +178,10 @@ struct wf_raster *wf_raster_open(const char *path, struct wf_err *err)
         wf_raster_close(r);
         return NULL;
     }
-    char *name = strdup(path);
-    WF_BUG_ON(!name, "out of memory for a file name");
+    char *name = wf_take_text(path);
     if (kind == WF_PATH_ABSENT) {
         name[colon - path] = '\0';
-        r->part = strdup(colon + 1);
-        WF_BUG_ON(!r->part, "out of memory for a file name");
+        r->part = wf_take_text(colon + 1);
     }
     const bool ok = wf_infile_open(&r->file, name, err);
     free(name);
@@ -199,8 +197,7 @@ struct wf_raster *wf_raster_parse(const char *name, const void *bytes, size_t si
     struct wf_raster *r = raster_new();
     const char *colon = find_part(name);
     if (colon) {
-        r->part = strdup(colon + 1);
-        WF_BUG_ON(!r->part, "out of memory for a file name");
+        r->part = wf_take_text(colon + 1);
     }
     wf_infile_memory(&r->file, name, bytes, size);
     return open_known(r, err);

@@ -18,6 +18,8 @@
 
 #ifdef WF_HAVE_ZLIB
 #include <zlib.h>
+
+#include "base/memory.h"
 #endif
 
 /* The header is followed by four bytes that say there are no extensions. */
@@ -136,8 +138,7 @@ static bool begin_nifti(struct wf_raster_writer *w, struct wf_err *err)
                           "cannot write '%s': NIfTI-1 holds at most %d voxels on an axis, not "
                           "%" PRId64 " x %" PRId64 " x %" PRId64 ": write a .tif file",
                           w->path, INT16_MAX, info->depth, info->height, info->width);
-    struct out *const n = calloc(1, sizeof *n);
-    WF_BUG_ON(!n, "out of memory for a writer");
+    struct out *const n = wf_take_zeroed(1, sizeof *n);
     w->state = n;
     n->file.fd = -1;
     n->inner = type->inner;
@@ -202,7 +203,7 @@ static bool pack_nifti(struct wf_raster_writer *w, const struct wf_region *windo
             const unsigned char *const rows =
                 channels == 1 ? at : take_channel(n, &w->info, at, pixels, c);
             if (!rows)
-                return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': no memory", w->path);
+                return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
             if (!write_plane(w, window, d, c, rows, err))
                 return false;
         }
@@ -272,8 +273,7 @@ static bool commit_packed(struct wf_raster_writer *w, struct wf_err *err)
     /* Trying harder makes floats hardly smaller, and takes several times as long. */
     const int level = wf_sample_is_whole(w->info.sample) ? 6 : 1;
     const struct out *const n = w->state;
-    struct packing *const p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory for packing");
+    struct packing *const p = wf_take_zeroed(1, sizeof *p);
     p->file.fd = -1;
     if (!wf_infile_open(&p->plain, n->file.partial, err)) {
         free(p);
@@ -281,7 +281,7 @@ static bool commit_packed(struct wf_raster_writer *w, struct wf_err *err)
     }
     bool ok = wf_outfile_begin(&p->file, w->path, err);
     if (ok && deflateInit2(&p->z, level, Z_DEFLATED, GZIP, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK)
-        ok = wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': no memory to pack it", w->path);
+        ok = wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory to pack it", w->path);
     ok = ok && pack_all(p, err) && wf_outfile_commit(&p->file, err);
     (void)deflateEnd(&p->z); /* says only that it was not begun, or not finished */
     wf_outfile_drop(&p->file);

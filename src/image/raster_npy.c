@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "image/npy.h"
+#include "base/memory.h"
 #include "image/raster_format.h"
 
 struct npy {
@@ -114,8 +115,7 @@ static bool begin_npy(struct wf_raster_writer *w, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "cannot write '%s': no %s in .npy here: write f32, or a .tif file",
                           w->path, wf_sample_name(info->sample));
-    struct wf_npy_writer *n = calloc(1, sizeof *n);
-    WF_BUG_ON(!n, "out of memory for a writer");
+    struct wf_npy_writer *n = wf_take_zeroed(1, sizeof *n);
     w->state = n;
     w->by_rows = true;
     w->info.tile = WF_SHAPE(1, 1, 1, info->width, info->channels);

@@ -8,6 +8,8 @@
 #ifdef WF_HAVE_PNG
 #include <png.h>
 
+#include "base/memory.h"
+
 struct png {
     struct wf_guard guard;
     struct wf_raster_writer *writer;
@@ -98,8 +100,7 @@ static bool begin_png(struct wf_raster_writer *w, struct wf_err *err)
             "%" PRId64 " of %d channels of %s%s: write a .tif file",
             w->path, info->depth, info->channels, wf_sample_name(info->sample),
             info->colors ? " with a palette" : "");
-    struct png *p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory for a writer");
+    struct png *p = wf_take_zeroed(1, sizeof *p);
     w->state = p;
     w->by_rows = true;
     w->info.tile = WF_SHAPE(1, 1, 1, info->width, info->channels);
@@ -110,7 +111,7 @@ static bool begin_png(struct wf_raster_writer *w, struct wf_err *err)
     p->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &p->guard, on_error, on_warning);
     p->info = p->png ? png_create_info_struct(p->png) : NULL;
     if (!p->info)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': no memory", w->path);
+        return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
     return wf_guarded(&p->guard, start, p) || failed(p, err);
 }
 

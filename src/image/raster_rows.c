@@ -12,7 +12,7 @@ const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err)
         rows->slots = wf_min(rows->count, wf_max(1, WF_RASTER_ROWS_KEPT / (int64_t)rows->bytes));
         rows->kept = malloc((size_t)rows->slots * rows->bytes);
         if (!rows->kept) {
-            (void)wf_err_set(err, WF_ERR_FAILED, "no memory for %lld rows of an image",
+            (void)wf_err_set(err, WF_ERR_FIT, "no memory for %lld rows of an image",
                              (long long)rows->slots);
             return NULL;
         }

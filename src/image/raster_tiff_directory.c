@@ -7,6 +7,8 @@
 
 #include "image/raster_tiff_write.h"
 
+#include "base/memory.h"
+
 enum type { ASCII = 2, SHORT = 3, LONG = 4, RATIONAL = 5, DOUBLE = 12, LONG8 = 16 };
 enum { TAGS = 20 + WF_RASTER_GEO_TAGS };
 
@@ -115,9 +117,8 @@ static void add_tiles(struct page *p, const struct wf_tiff_out *t, int64_t page)
     const int64_t *const from = t->table + 1 + 2 * page * tiles;
     const enum type type = t->big ? LONG8 : LONG;
     const size_t size = type_size(type);
-    p->places = malloc((size_t)tiles * size);
-    p->sizes = malloc((size_t)tiles * size);
-    WF_BUG_ON(!p->places || !p->sizes, "out of memory for a table of tiles");
+    p->places = wf_take((size_t)tiles * size);
+    p->sizes = wf_take((size_t)tiles * size);
     for (int64_t i = 0; i < tiles; i++) {
         memcpy((char *)p->places + (size_t)i * size, &from[2 * i], size);
         memcpy((char *)p->sizes + (size_t)i * size, &from[2 * i + 1], size);
@@ -170,8 +171,7 @@ static uint64_t append_page(const struct wf_tiff_out *t, int64_t page, struct wf
 {
     static const char maker[] = "Widefield";
     const struct wf_raster_info *const info = &t->writer->info;
-    struct page *const p = calloc(1, sizeof *p);
-    WF_BUG_ON(!p, "out of memory for a directory");
+    struct page *const p = wf_take_zeroed(1, sizeof *p);
     add_number(p, 256, LONG, info->width);
     add_number(p, 257, LONG, info->height);
     add_number(p, 259, SHORT, wf_tiff_compression());

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/memory.h"
 
 #ifdef WF_HAVE_ZLIB
 #include <zlib.h>
@@ -63,8 +64,7 @@ static void copy_place(struct wf_tiff_out *t, const struct wf_raster_place *plac
         const size_t bytes = geo->count * (geo->type == WF_GEO_DOUBLE  ? 8u
                                            : geo->type == WF_GEO_SHORT ? 2u
                                                                        : 1u);
-        char *const data = malloc(bytes + 1);
-        WF_BUG_ON(!data, "out of memory for georeferencing");
+        char *const data = wf_take(bytes + 1);
         memcpy(data, geo->data, bytes);
         data[bytes] = '\0';
         t->place.geo[i].data = data;
@@ -83,8 +83,7 @@ static void choose_tile(struct wf_raster_info *info)
 static bool begin_tiff(struct wf_raster_writer *w, struct wf_err *err)
 {
     struct wf_raster_info *info = &w->info;
-    struct wf_tiff_out *t = calloc(1, sizeof *t);
-    WF_BUG_ON(!t, "out of memory for a writer");
+    struct wf_tiff_out *t = wf_take_zeroed(1, sizeof *t);
     w->state = t;
     t->writer = w;
     t->file.fd = -1;
@@ -104,7 +103,7 @@ static bool begin_tiff(struct wf_raster_writer *w, struct wf_err *err)
     t->turned = malloc(tile_bytes(info));
     t->table = calloc((size_t)(2 * wf_tiff_tiles(t) + 1), sizeof *t->table);
     if (!t->tile || !t->turned || !t->table)
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': no memory", w->path);
+        return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
     if (w->joins)
         return wf_outfile_join(&t->file, w->path, w->joins, err);
     /* O3: as long as nothing is named the file is no image. */
@@ -175,7 +174,7 @@ static bool pack_tile(struct wf_tiff_out *t, int64_t tile, struct wf_err *err)
     for (size_t at = 0; predicts && at < bytes; at += row)
         turn(t->tile + at, t->turned + at, row / sizeof(float), (size_t)info->channels);
     if (!deflate_to(&t->packed, predicts ? t->turned : t->tile, bytes))
-        return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': no memory to pack a tile",
+        return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory to pack a tile",
                           t->writer->path);
     WF_GROW(t->list, t->list_room, t->list_count);
     t->list[t->list_count++] = (struct wf_tiff_packed){ tile, before, t->packed.size - before };

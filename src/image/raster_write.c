@@ -5,6 +5,8 @@
 
 #include "image/raster_format.h"
 
+#include "base/memory.h"
+
 bool wf_raster_sink_lacks(const struct wf_raster_writer *w, const char *package, struct wf_err *err)
 {
     return wf_err_set(
@@ -49,12 +51,10 @@ static struct wf_raster_writer *begin(const char *path, const char *joins,
         return NULL;
     }
     WF_BUG_ON(joins && !sink->pack, "'%s' has one writer", path);
-    struct wf_raster_writer *w = calloc(1, sizeof *w);
-    WF_BUG_ON(!w, "out of memory for a writer");
+    struct wf_raster_writer *w = wf_take_zeroed(1, sizeof *w);
     w->sink = sink;
-    w->path = strdup(path);
-    w->joins = joins ? strdup(joins) : NULL;
-    WF_BUG_ON(!w->path || (joins && !w->joins), "out of memory for a file name");
+    w->path = wf_take_text(path);
+    w->joins = joins ? wf_take_text(joins) : NULL;
     w->info = *info;
     const bool ok = sink->begin(w, err);
     w->info.place = NULL; /* was borrowed for the beginning */

@@ -166,8 +166,7 @@ static bool hide_void(struct predictor *d, const struct wf_region *window, struc
     const int64_t count = pixels_of(*window);
     float *const pixels = malloc((size_t)(count * channels) * sizeof *pixels);
     if (!pixels)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a window of %" PRId64 " pixels",
-                          count);
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
     const bool ok = wf_picture_read(d->picture, window, pixels, err);
     for (int64_t i = 0; ok && i < count; i++) {
         bool empty = true;

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/memory.h"
 #include "device/choices.h"
 #include "device/update.h"
 
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
 {
     (void)err;
-    struct wf_cpu *const cpu = calloc(1, sizeof *cpu);
-    WF_BUG_ON(!cpu, "out of memory");
+    struct wf_cpu *const cpu = wf_take_zeroed(1, sizeof *cpu);
     cpu->base.device = &wf_device_cpu;
     cpu->verdicts = wf_choices_new(options->cache);
     return &cpu->base;

@@ -127,7 +127,7 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
 {
     struct wf_dnnl_step *s = calloc(1, sizeof *s);
     if (!s)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a convolution");
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a convolution");
     fill_step(s, p);
     const int before = wf_dnnl_use_threads(s->threads);
     s->checking = wf_dnnl_checking(p);

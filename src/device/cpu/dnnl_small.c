@@ -137,7 +137,7 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
     struct prepared *const made = malloc(sizeof *made);
     if (!made)
-        return wf_err_set(err, WF_ERR_FAILED, "no memory for a convolution");
+        return wf_err_set(err, WF_ERR_FIT, "no memory for a convolution");
     made->threads = p->threads;
     made->own = !wf_region_is_empty(p->in[0].box) && !products_are_right(p);
     p->prepared = made;
