@@ -364,7 +364,36 @@ static void classes__are_not_what_looks_like_masks_or_parts(void **state)
     support_folder("photos/shots_masks");
     support_bytes("photos/shots/a.png", 2, 2, 1, image);
     support_bytes("photos/shots_masks/a.png", 2, 2, 1, image);
-    SUPPORT_REFUSED("photos", "shots_masks' looks like masks", "call that of the images so");
+    SUPPORT_REFUSED("photos", "shots_masks' looks like the masks of 'shots'",
+                    "data.format=classes");
+    struct wf_err err = { 0 };
+    struct wf_dataset *const ds = wf_dataset_open(
+        "photos", &(struct wf_dataset_options){ .layout = WF_LAYOUT_CLASSES }, &err);
+    assert_non_null(ds);
+    assert_int_equal(wf_dataset_info(ds)->n_classes, 2);
+    wf_dataset_free(ds);
+}
+
+static void classes__may_be_called_like_masks(void **state)
+{
+    static const char *const names[][2] = { { "with_mask", "without_mask" },
+                                            { "mask", "no_mask" },
+                                            { "target", "clutter" } };
+    const uint8_t image[4] = { 1, 2, 3, 4 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char set[32], path[64];
+        (void)snprintf(set, sizeof set, "faces%zu", i);
+        for (int k = 0; k < 2; k++) {
+            (void)snprintf(path, sizeof path, "%s/%s", set, names[i][k]);
+            support_folder(path);
+            (void)snprintf(path, sizeof path, "%s/%s/%d.png", set, names[i][k], i == 2 ? k : 1);
+            support_bytes(path, 2, 2, 1, image);
+        }
+        struct wf_dataset *const ds = support_open(set);
+        assert_int_equal(wf_dataset_info(ds)->layout, WF_LAYOUT_CLASSES);
+        assert_int_equal(wf_dataset_info(ds)->n_classes, 2);
+        wf_dataset_free(ds);
+    }
 }
 
 #ifdef WF_HAVE_TIFF
@@ -446,6 +475,7 @@ int main(void)
         cmocka_unit_test(deepglobe__has_seven_colours_and_rounds_them),
         cmocka_unit_test(pairs__are_found_by_the_ending_of_the_name),
         cmocka_unit_test(classes__are_folders_in_order_of_their_names),
+        cmocka_unit_test(classes__may_be_called_like_masks),
         cmocka_unit_test(classes__are_not_what_looks_like_masks_or_parts),
         cmocka_unit_test(folder__goes_by_many_names),
         cmocka_unit_test(folder__follows_folders_below),

@@ -356,6 +356,7 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->moved = wf_take_zeroed(1, sizeof *ds->moved);
     ds->info.path = wf_arena_copy(&ds->arena, path);
     ds->align = options->align;
+    ds->layout_given = options->layout != WF_LAYOUT_AUTO;
     ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
     for (int i = 0; i < WF_DATA_FOLDERS; i++)
         ds->classes[i] = (struct wf_data_class){ .first = i, .last = i, .color = -1 };

@@ -67,6 +67,7 @@ struct wf_dataset {
     struct wf_arena arena;
     struct wf_dataset_info info;
     const struct wf_layout_kind *kind;
+    bool layout_given; /* by the user: nothing is guessed */
     struct wf_entry *entries;
     size_t room;
     struct wf_data_class *classes; /* room for WF_DATA_FOLDERS */

@@ -68,27 +68,78 @@ static bool list_class(struct wf_dataset *ds, const char *part, const char *fold
     return true;
 }
 
-/* Folders that are not classes: parts of a set that have no folder for each class, and masks. */
+static struct wf_names stems_of(struct wf_arena *arena, const char *path, struct wf_err *err)
+{
+    struct wf_folder f;
+    struct wf_names names = { 0 };
+    if (!wf_folder_list(arena, path, &f, err))
+        return names;
+    names.items = wf_arena_array(arena, f.n_files, struct wf_named);
+    for (size_t i = 0; i < f.n_files; i++)
+        if (wf_is_image_name(f.files[i]))
+            names.items[names.count++] =
+                (struct wf_named){ .stem = wf_stem(arena, f.files[i]), .name = f.files[i] };
+    wf_names_sort(&names);
+    return names;
+}
+
+/* Does each file of `masks` have an image of its name in `images`? */
+static bool pair_up(struct wf_arena *arena, const char *masks, const char *images,
+                    struct wf_err *err)
+{
+    const struct wf_names m = stems_of(arena, masks, err), n = stems_of(arena, images, err);
+    for (size_t i = 0; i < m.count; i++) {
+        const char *const of = wf_mask_stem(arena, m.items[i].stem);
+        if (!wf_names_find(&n, m.items[i].stem) && !(of && wf_names_find(&n, of)))
+            return false;
+    }
+    return m.count > 0;
+}
+
+/* The folder whose images the masks of folder `name` belong to, or NULL: many classes are called like
+ * masks (with_mask, target), so files must pair up too. */
+static const char *images_of(struct wf_arena *arena, const char *path, const struct wf_folder *f,
+                             const char *name, struct wf_err *err)
+{
+    const char *const bare = wf_mask_stem(arena, name);
+    if (!bare && !wf_is_mask_folder(name))
+        return NULL;
+    for (size_t i = 0; i < f->n_folders; i++) {
+        const char *const other = f->folders[i];
+        const bool may_be = bare ? strcmp(other, bare) == 0
+                                 : !wf_is_mask_folder(other) && !wf_mask_stem(arena, other);
+        if (may_be &&
+            pair_up(arena, wf_path_join(arena, path, name), wf_path_join(arena, path, other), err))
+            return other;
+    }
+    return NULL;
+}
+
+/* Folders that are not classes, unless the user says so: parts of a set that have no folder for each
+ * class, and masks. */
 static bool check_names(const char *path, const struct wf_folder *f, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     bool ok = true;
     for (size_t i = 0; ok && i < f->n_folders; i++) {
         const char *const name = f->folders[i];
-        if (wf_is_part_folder(name))
-            ok =
-                wf_err_set(err, WF_ERR_INPUT,
-                           "'%s/%s' is a part of a dataset, but has neither images/ and masks/ nor "
-                           "a folder for each class in it",
-                           path, name);
-        else if (wf_is_mask_folder(name) || wf_mask_stem(&arena, name))
+        if (wf_is_part_folder(name)) {
             ok = wf_err_set(err, WF_ERR_INPUT,
-                            "'%s/%s' looks like masks, but there is no folder 'images' beside it: "
-                            "call that of the images so, and that of the masks 'masks'",
+                            "'%s/%s' is a part of a dataset, but has neither images/ and masks/ "
+                            "nor a folder for each class in it: if it is a class, set "
+                            "data.format=classes",
                             path, name);
+            continue;
+        }
+        const char *const images = images_of(&arena, path, f, name, err);
+        if (images)
+            ok = wf_err_set(err, WF_ERR_INPUT,
+                            "'%s/%s' looks like the masks of '%s': call these folders 'masks' and "
+                            "'images', or set data.format=classes if they are classes",
+                            path, name, images);
     }
     wf_arena_release(&arena);
-    return ok;
+    return ok && !err->code;
 }
 
 static bool list_part(struct wf_dataset *ds, const char *part, bool held_out, struct wf_err *err)
@@ -97,7 +148,7 @@ static bool list_part(struct wf_dataset *ds, const char *part, bool held_out, st
     struct wf_folder f;
     if (!wf_folder_list(&ds->arena, path, &f, err))
         return false;
-    if (!held_out && !check_names(path, &f, err))
+    if (!held_out && !ds->layout_given && !check_names(path, &f, err))
         return false;
     if (!held_out) {
         if (f.n_folders > WF_DATA_FOLDERS)
