@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -94,7 +95,13 @@ static void lock__of_another_machine_holds_while_it_beats(void **state)
     struct wf_err err = { 0 };
     assert_int_equal(mkdir("far", 0777), 0);
     put_lock("far/lock", "n17", 0x12345678, 99, 60);
+    const pid_t beats = fork();
+    if (beats == 0) {
+        (void)sleep(1);
+        _exit(utimensat(AT_FDCWD, "far/lock", NULL, 0));
+    }
     assert_null(wf_lock_take("far", &quiet, &err));
+    assert_int_equal(waitpid(beats, NULL, 0), beats);
     assert_non_null(strstr(err.text, "host n17, process 99, since 2026-01-01T00:00:00Z"));
     put_lock("far/lock", "n17", 0x12345678, 99, 200);
     err = (struct wf_err){ 0 };
@@ -107,6 +114,61 @@ static void lock__of_another_machine_holds_while_it_beats(void **state)
     assert_false(wf_lock_check(lock, &err));
     wf_lock_free(lock);
     assert_int_equal(count_files("far", "lock"), 1);
+}
+
+/* As a scheduler does that starts a job again at once when a node is gone. */
+static void lock__of_another_machine_is_waited_for(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("late", 0777), 0);
+    put_lock("late/lock", "n17", 0x12345678, 99, 118);
+    struct wf_lock *const lock = wf_lock_take("late", &quiet, &err);
+    if (!lock)
+        fail_msg("%s", err.text);
+    wf_lock_free(lock);
+}
+
+/* A file server keeps the kernel's lock of a client that is gone. */
+static void lock__of_a_machine_that_is_gone_may_still_be_held(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("kept", 0777), 0);
+    put_lock("kept/lock", "n17", 0x12345678, 99, 200);
+    const int held = open("kept/lock", O_RDONLY | O_CLOEXEC);
+    assert_true(held >= 0 && flock(held, LOCK_EX) == 0);
+    struct wf_lock *const lock = wf_lock_take("kept", &quiet, &err);
+    if (!lock)
+        fail_msg("%s", err.text);
+    assert_int_equal(close(held), 0);
+    wf_lock_free(lock);
+}
+
+static void lock__that_cannot_be_looked_at_is_not_lost(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("away", 0777), 0);
+    struct wf_lock *const lock = wf_lock_take("away", &quiet, &err);
+    assert_non_null(lock);
+    assert_int_equal(rename("away", "moved"), 0);
+    FILE *const file = fopen("away", "w"); /* not a folder: neither there nor missing */
+    assert_true(file && fclose(file) == 0);
+    assert_false(wf_lock_check(lock, &err));
+    assert_non_null(strstr(err.text, "cannot look at the lock"));
+    assert_int_equal(remove("away"), 0);
+    assert_int_equal(rename("moved", "away"), 0);
+    assert_true(wf_lock_check(lock, &err));
+    wf_lock_free(lock);
+}
+
+static void lock__that_cannot_be_read_names_no_process_to_end(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("blank", 0777), 0);
+    const int held = open("blank/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(held >= 0 && flock(held, LOCK_EX) == 0);
+    assert_null(wf_lock_take("blank", &quiet, &err));
+    assert_null(strstr(err.text, "kill 0"));
+    assert_int_equal(close(held), 0);
 }
 
 static void lock__that_is_a_link_or_cannot_be_made_is_refused(void **state)
@@ -158,6 +220,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock__is_one_process_at_a_time_and_names_it),
         cmocka_unit_test(lock__of_another_machine_holds_while_it_beats),
+        cmocka_unit_test(lock__of_another_machine_is_waited_for),
+        cmocka_unit_test(lock__of_a_machine_that_is_gone_may_still_be_held),
+        cmocka_unit_test(lock__that_cannot_be_looked_at_is_not_lost),
+        cmocka_unit_test(lock__that_cannot_be_read_names_no_process_to_end),
         cmocka_unit_test(lock__that_is_a_link_or_cannot_be_made_is_refused),
         cmocka_unit_test(sweep__takes_away_what_the_dead_left),
     };

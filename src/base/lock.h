@@ -5,7 +5,8 @@
  * has it, on every file system. Where the kernel knows locks (flock), the owner holds one on the file,
  * which goes with the process however that ends: a run that was killed can go on at once. Where two
  * machines do not see each other's kernel locks, the file's age tells: the owner touches it every some
- * seconds, and one that was not touched for two minutes is taken over, with a warning.
+ * seconds, and one that was not touched for two minutes is taken over, with a warning. Until one of
+ * both is known, wf_lock_take() waits.
  *
  *     struct wf_lock *lock = wf_lock_take("run", &log, err);     NULL: another process has it
  *     ok = wf_lock_check(lock, err);                             before something is replaced
