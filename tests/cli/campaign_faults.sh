@@ -6,6 +6,6 @@ faults() {
     "$SOURCE_DIR/tests/campaign/faults" "$@" >out 2>err || fail "tests/campaign/faults $* failed"
     tail -n 1 out
 }
-faults --class memory,exhausted --every 3001
-faults --class limit,open,read,stat,map --every 61
-faults --class write,sync,name,thread --scenario train,synth --every 7
+faults --class memory,exhausted --scenario train,predict,plan --every 4001
+faults --class limit,open,read,stat,map --scenario resume,inspect --every 71
+faults --class write,sync,name,thread --scenario train --every 9
