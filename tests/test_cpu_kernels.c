@@ -174,6 +174,21 @@ static const struct support_larger larger[] = {
           SUPPORT_SHAPE(1, 1, 1, 1, 16) },
         0,
         NULL } },
+    /* Narrower than the kernel: no row of a window lies inside as a whole. */
+    { "conv",
+      { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
+        "xpp",
+        { SUPPORT_SHAPE(17, 1, 1, 1, 16), SUPPORT_SHAPE(18, 1, 3, 3, 16),
+          SUPPORT_SHAPE(1, 1, 1, 1, 18) },
+        0,
+        NULL } },
+    { "conv",
+      { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,0,2] pad_hi=[0,0,2] groups=1",
+        "xpp",
+        { SUPPORT_SHAPE(16, 1, 3, 2, 17), SUPPORT_SHAPE(16, 1, 1, 5, 17),
+          SUPPORT_SHAPE(1, 1, 1, 1, 16) },
+        0,
+        NULL } },
 };
 
 static void kernels__equal_their_reference_on_larger_images(void **state)

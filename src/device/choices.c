@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 
-enum { LINE = 2048 };
+enum { LINE = WF_CHOICE_KEY + WF_CHOICE_TEXT };
 
 struct entry {
     const char *key, *choice;
@@ -86,7 +86,7 @@ static void read_file(struct wf_choices *c)
     (void)fclose(file);
 }
 
-/* Makes the folders on the way to the file. */
+/* Makes the folders above the file. */
 static void make_folders(const char *path)
 {
     struct wf_arena arena = { 0 };

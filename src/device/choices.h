@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-enum { WF_CHOICE_KEY = 640 }; /* bytes of a key, at most */
+enum { WF_CHOICE_KEY = 2048, WF_CHOICE_TEXT = 1024 }; /* bytes of a key and a choice, at most */
 
 /* Choices that are verdicts on a primitive. */
 #define WF_CHOICE_RIGHT "right"

@@ -47,8 +47,8 @@ void wf_dnnl_free(struct wf_dnnl *lib);
 /* Faults for tests: implementations whose name holds `name` (borrowed) get one byte of each result
  * wrong; NULL: none. */
 void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name);
-/* What verdicts depend on beside the problem: version, instruction set, cache. */
-enum { WF_DNNL_ABOUT = 96 };
+/* What verdicts depend on beside the problem: version, instruction set, cache, the check itself. */
+enum { WF_DNNL_ABOUT = 96, WF_DNNL_CHECK = 2 }; /* bytes; verdicts of other checks are not read */
 void wf_dnnl_about(char text[WF_DNNL_ABOUT]);
 /* True where oneDNN's bf16 weight gradient writes past its memory (2.x with AMX, wide images) or
  * divides by zero (few channels). */
@@ -60,12 +60,14 @@ const char *wf_dnnl_conv_name(const struct wf_dnnl_conv *c); /* oneDNN's, "brgco
 size_t wf_dnnl_conv_scratch(const struct wf_dnnl_conv *c);   /* bytes */
 /* Bytes of the weights in the primitive's own order; 0 where that is the plain one. */
 size_t wf_dnnl_conv_blocked(const struct wf_dnnl_conv *c);
+/* What runs returns false where oneDNN refuses: then it is no primitive to be used. */
 /* plain (out, kd, kh, kw, in / groups) -> blocked; blocked -> plain for the weight gradient. */
-void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch);
+[[nodiscard]] bool wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked,
+                                        void *scratch);
 struct wf_dnnl_args {
     void *src, *weights, *bias, *dst, *scratch;
 };
-void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *args);
+[[nodiscard]] bool wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *args);
 
 /* c += transposed a times b, all f32: a has `terms` rows of `rows` numbers, b `terms` rows of
  * `columns`; steps from row to row in elements. oneDNN keeps its own scratch for it. */
@@ -75,7 +77,7 @@ struct wf_dnnl_product {
     float *c;
     int64_t a_step, b_step, c_step;
 };
-void wf_dnnl_add_product(const struct wf_dnnl_product *p);
+[[nodiscard]] bool wf_dnnl_add_product(const struct wf_dnnl_product *p);
 
 /* --- checking, dnnl_check.c and dnnl_verdict.c --- */
 

@@ -163,6 +163,12 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
 
 /* --- run --- */
 
+/* What oneDNN could refuse was tried when the primitive was checked. */
+static void expect(bool ok, const struct wf_dnnl_conv *conv)
+{
+    WF_BUG_ON(!ok, "oneDNN refuses '%s'", wf_dnnl_conv_name(conv));
+}
+
 struct running {
     struct wf_dnnl_step *s;
     struct wf_view src, dst;
@@ -201,7 +207,7 @@ static void *bring_weights(const struct running *r, const struct wf_dnnl_piece *
     }
     if (!wf_dnnl_conv_blocked(conv))
         return plain;
-    wf_dnnl_conv_reorder(conv, plain, r->scratch + s->at_blocked, r->scratch);
+    expect(wf_dnnl_conv_reorder(conv, plain, r->scratch + s->at_blocked, r->scratch), conv);
     return r->scratch + s->at_blocked;
 }
 
@@ -235,7 +241,8 @@ static void run_images(const struct running *r)
         struct wf_dnnl_args a = bring_images(r, piece);
         a.weights = weights;
         a.bias = r->bias ? r->bias + piece->dst.box.lo[WF_C] : NULL;
-        wf_dnnl_conv_run(s->made[piece->made].conv, &a);
+        struct wf_dnnl_conv *const conv = s->made[piece->made].conv;
+        expect(wf_dnnl_conv_run(conv, &a), conv);
         if (forward && piece->pack_dst)
             wf_dnnl_scatter(&piece->dst, a.dst, &r->dst);
         if (!forward && piece->pack_src)
@@ -258,9 +265,9 @@ static void run_gradient(const struct running *r, const struct wf_dnnl_piece *pi
     a.weights = plain;
     if (wf_dnnl_conv_blocked(conv))
         a.weights = r->scratch + s->at_blocked;
-    wf_dnnl_conv_run(conv, &a);
+    expect(wf_dnnl_conv_run(conv, &a), conv);
     if (wf_dnnl_conv_blocked(conv))
-        wf_dnnl_conv_reorder(conv, plain, a.weights, r->scratch);
+        expect(wf_dnnl_conv_reorder(conv, plain, a.weights, r->scratch), conv);
     if (!own)
         return;
     double *sum = (double *)(void *)(r->scratch + s->at_sum) + piece->group * group_size(r);

@@ -118,9 +118,10 @@ void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name)
 void wf_dnnl_about(char text[WF_DNNL_ABOUT])
 {
     const dnnl_version_t *const v = dnnl_version();
-    (void)snprintf(text, WF_DNNL_ABOUT, "oneDNN %d.%d.%d %.8s, ISA %#x, L2 %ld:", v->major,
-                   v->minor, v->patch, v->hash, (unsigned)dnnl_get_effective_cpu_isa(),
-                   sysconf(_SC_LEVEL2_CACHE_SIZE));
+    (void)snprintf(text, WF_DNNL_ABOUT,
+                   "oneDNN %d.%d.%d %.8s, ISA %#x, L2 %ld, check %d:", v->major, v->minor, v->patch,
+                   v->hash, (unsigned)dnnl_get_effective_cpu_isa(), sysconf(_SC_LEVEL2_CACHE_SIZE),
+                   WF_DNNL_CHECK);
 }
 
 bool wf_dnnl_has_traps(void)
@@ -231,7 +232,7 @@ static const char *name_of(const_dnnl_primitive_desc_t desc)
     return name;
 }
 
-/* The implementations that were met on the way to the one asked for. */
+/* The implementations that were met before the one asked for. */
 struct met {
     int skip; /* so many wanted ones are still passed over */
     char last[64];
@@ -469,17 +470,16 @@ static dnnl_exec_arg_t bind(int arg, dnnl_memory_t memory, void *data)
     return (dnnl_exec_arg_t){ arg, memory };
 }
 
-static void execute(const struct wf_dnnl_conv *c, const_dnnl_primitive_t primitive, int n,
+static bool execute(const struct wf_dnnl_conv *c, const_dnnl_primitive_t primitive, int n,
                     const dnnl_exec_arg_t args[])
 {
     dnnl_status_t status = dnnl_primitive_execute(primitive, c->lib->stream, n, args);
     if (status == dnnl_success)
         status = dnnl_stream_wait(c->lib->stream);
-    /* What could fail was tried when the primitive was made. */
-    WF_BUG_ON(status != dnnl_success, "oneDNN status %d in '%s'", (int)status, c->name);
+    return status == dnnl_success;
 }
 
-void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch)
+bool wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch)
 {
     WF_BUG_ON(!c->reorder, "'%s' takes plain weights", c->name);
     const bool gradient = c->pass == WF_DNNL_WEIGHTS;
@@ -489,7 +489,7 @@ void wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, vo
     };
     if (c->reorder_scratch)
         args[2] = bind(DNNL_ARG_SCRATCHPAD, c->reorder_pad, scratch);
-    execute(c, c->reorder, c->reorder_scratch ? 3 : 2, args);
+    return execute(c, c->reorder, c->reorder_scratch ? 3 : 2, args);
 }
 
 /* The planted fault: one element of the result, in its middle; of weights the first, since their
@@ -507,7 +507,7 @@ static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
     at[(count / 2 + 1) * c->element - 1] ^= 0x44;
 }
 
-void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
+bool wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 {
     static const int names[][3] = {
         [WF_DNNL_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
@@ -522,15 +522,15 @@ void wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
         args[n++] = bind(DNNL_ARG_BIAS, c->bias_memory, a->bias);
     if (c->scratch)
         args[n++] = bind(DNNL_ARG_SCRATCHPAD, c->scratchpad, a->scratch);
-    execute(c, c->primitive, n, args);
+    if (!execute(c, c->primitive, n, args))
+        return false;
     if (c->spoilt)
         spoil(c, a);
+    return true;
 }
 
-void wf_dnnl_add_product(const struct wf_dnnl_product *p)
+bool wf_dnnl_add_product(const struct wf_dnnl_product *p)
 {
-    const dnnl_status_t status = dnnl_sgemm('T', 'N', p->rows, p->columns, p->terms, 1.0f, p->a,
-                                            p->a_step, p->b, p->b_step, 1.0f, p->c, p->c_step);
-    WF_BUG_ON(status != dnnl_success, "a product of %lld x %lld x %lld: oneDNN says %d",
-              (long long)p->rows, (long long)p->columns, (long long)p->terms, (int)status);
+    return dnnl_sgemm('T', 'N', p->rows, p->columns, p->terms, 1.0f, p->a, p->a_step, p->b,
+                      p->b_step, 1.0f, p->c, p->c_step) == dnnl_success;
 }

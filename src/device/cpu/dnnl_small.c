@@ -85,8 +85,11 @@ static bool product_is_right(struct wf_dnnl_product p, const struct wf_dnnl_chec
     char about[WF_DNNL_ABOUT], key[WF_CHOICE_KEY];
     bool right;
     wf_dnnl_about(about);
-    (void)snprintf(key, sizeof key, "%s sgemm, threads %d, %" PRId64 "x%" PRId64 "x%" PRId64, about,
-                   checking->threads, p.rows, p.columns, p.terms);
+    (void)snprintf(key, sizeof key,
+                   "%s sgemm, threads %d, %" PRId64 "x%" PRId64 "x%" PRId64 ", steps %" PRId64
+                   " %" PRId64 " %" PRId64,
+                   about, checking->threads, p.rows, p.columns, p.terms, p.a_step, p.b_step,
+                   p.c_step);
     if (wf_dnnl_verdict_find(checking, key, &right))
         return right;
     struct operands o = { .p = p,
@@ -99,8 +102,7 @@ static bool product_is_right(struct wf_dnnl_product p, const struct wf_dnnl_chec
     o.p.c = calloc((size_t)(p.rows * p.c_step), sizeof(float));
     if (o.a && o.b && o.factors && o.combined && o.p.c) {
         fill_operands(&o);
-        wf_dnnl_add_product(&o.p);
-        right = compare_product(&o);
+        right = wf_dnnl_add_product(&o.p) && compare_product(&o);
         wf_dnnl_verdict_put(checking, key, right);
     }
     free(o.p.c);
@@ -118,9 +120,10 @@ static bool products_are_right(const struct wf_prepare *p)
     const struct wf_dnnl_checking checking = wf_dnnl_checking(p);
     const int64_t in = wf_region_extent(p->in[0].box, WF_C);
     const int64_t out = wf_region_extent(p->in[1].box, WF_C);
+    const int64_t most = wf_min(a->extent[2], wf_region_extent(p->in[0].box, WF_W));
     const int before = wf_dnnl_use_threads(p->threads);
     bool right = true;
-    for (int64_t n = 1; right && !checking.skip && n <= a->extent[2]; n++)
+    for (int64_t n = 1; right && !checking.skip && n <= most; n++)
         right = product_is_right(
             (struct wf_dnnl_product){ .rows = out,
                                       .columns = n * in,
@@ -207,8 +210,10 @@ static void add_row(const struct job *j, const int64_t at[WF_AXES], int64_t kd, 
     };
     if (j->own)
         add_own_product(&p);
-    else
-        wf_dnnl_add_product(&p);
+    else /* what oneDNN could refuse was tried when the product was checked */
+        WF_BUG_ON(!wf_dnnl_add_product(&p),
+                  "oneDNN refuses a product of %" PRId64 " x %" PRId64 " x %" PRId64, p.rows,
+                  p.columns, p.terms);
 }
 
 static void run(const struct wf_call *call)

@@ -9,8 +9,6 @@
 #include "device/choices.h"
 #include "device/cpu/dnnl.h"
 
-enum { VERSION = 1 }; /* of the check: verdicts of others are not read */
-
 static int print_triple(char *text, size_t room, char letter, const int64_t v[3])
 {
     return snprintf(text, room, " %c%" PRId64 "x%" PRId64 "x%" PRId64, letter, v[0], v[1], v[2]);
@@ -23,9 +21,8 @@ static void print_key(const struct wf_dnnl_problem *p, const char *name, int thr
     char about[WF_DNNL_ABOUT];
     wf_dnnl_about(about);
     int at = snprintf(key, WF_CHOICE_KEY,
-                      "%s check %d, %s, threads %d, %s %s%s n%" PRId64 " i%" PRId64 " o%" PRId64
-                      " g%" PRId64,
-                      about, VERSION, name, threads, passes[p->pass], wf_dtype_name(p->dtype),
+                      "%s %s, threads %d, %s %s%s n%" PRId64 " i%" PRId64 " o%" PRId64 " g%" PRId64,
+                      about, name, threads, passes[p->pass], wf_dtype_name(p->dtype),
                       p->bias ? " bias" : "", p->batch, p->in, p->out, p->groups);
     const struct {
         char letter;

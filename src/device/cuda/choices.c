@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHOICE = 1024 }; /* bytes of a choice, at most */
-
 /* --- texts --- */
 
 void wf_cudnn_choice_print(const struct wf_cudnn_choice *choice, char *text, size_t room)
@@ -88,7 +86,7 @@ bool wf_cuda_choice_find(const struct wf_cuda *cuda, const struct wf_cudnn_probl
 void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                         const struct wf_cudnn_choice *choice)
 {
-    char key[WF_CHOICE_KEY], text[CHOICE];
+    char key[WF_CHOICE_KEY], text[WF_CHOICE_TEXT];
     print_key(cuda, problem, key);
     wf_cudnn_choice_print(choice, text, sizeof text);
     wf_choices_put(cuda->choices, key, text);
@@ -97,9 +95,10 @@ void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_proble
 void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                               const struct wf_cudnn_choice *choice)
 {
-    char key[WF_CHOICE_KEY], text[CHOICE], whole[WF_CHOICE_KEY + CHOICE + 16];
+    char key[WF_CHOICE_KEY], text[WF_CHOICE_TEXT];
     print_key(cuda, problem, key);
     wf_cudnn_choice_print(choice, text, sizeof text);
-    (void)snprintf(whole, sizeof whole, "%s: engine %s", key, text);
-    wf_choices_put(cuda->choices, whole, WF_CHOICE_WRONG);
+    const size_t end = strlen(key);
+    (void)snprintf(key + end, sizeof key - end, ": engine %s", text);
+    wf_choices_put(cuda->choices, key, WF_CHOICE_WRONG);
 }
