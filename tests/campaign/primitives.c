@@ -4,7 +4,7 @@
  *     primitives [SEED [COUNT [PRECISION [FAULT]]]]
  *
  * COUNT cases (1000) per precision (f32, bf16, f16 or all) are drawn from SEED (1): one to three
- * dimensions, widths from 1 to 2048, odd channels, groups, unequal padding, strides, dilations, every
+ * dimensions, widths from 1 to 2048, small maps of many samples, odd channels, groups, unequal padding, strides, dilations, every
  * pass, whole images and windows as a cut gives them. Each is prepared and run as a plan would do it
  * and compared element by element. Primitives that the guard found wrong are counted by name; a result
  * that is wrong all the same fails the campaign and prints its case. With FAULT every primitive of
@@ -96,6 +96,16 @@ static void draw_axis(struct source *s, struct problem *p, int axis)
     p->image.at[WF_D + axis] = size_up_to(s, most[axis]);
 }
 
+/* Few positions, many samples and channels: some kernels are for these alone. */
+static void make_small_map(struct source *s, struct problem *p)
+{
+    for (int i = 0; i < 3; i++)
+        p->image.at[WF_D + i] = wf_min(p->image.at[WF_D + i], 1 + below(s, 5));
+    p->image.at[WF_N] = 16 + below(s, 8);
+    p->image.at[WF_C] = 16 + below(s, 20);
+    p->out = 16 + below(s, 20);
+}
+
 static struct problem draw_once(struct source *s, enum wf_dtype dtype)
 {
     struct problem p = { .pass = (enum pass)below(s, PASSES), .dtype = dtype };
@@ -114,7 +124,9 @@ static struct problem draw_once(struct source *s, enum wf_dtype dtype)
     p.image.at[WF_C] = draw_channels(s);
     p.out = draw_channels(s);
     p.attrs.groups = 1;
-    if (below(s, 6) == 0) {
+    if (below(s, 8) == 0) {
+        make_small_map(s, &p);
+    } else if (below(s, 6) == 0) {
         const int64_t groups = 1 + below(s, 8), in = 1 + below(s, 16), out = 1 + below(s, 16);
         const bool depthwise = below(s, 2);
         p.attrs.groups = depthwise ? p.image.at[WF_C] : groups;
@@ -176,11 +188,11 @@ struct rig {
 };
 
 static struct wf_value *value(struct wf_graph *g, const char *name, enum wf_dtype dtype,
-                              struct wf_shape shape, bool everywhere)
+                              struct wf_shape shape, bool replicated)
 {
     struct wf_value *const v = wf_input(g, name, dtype, shape);
     WF_BUG_ON(!v, "'%s'", name);
-    v->everywhere = everywhere;
+    v->everywhere = replicated;
     return v;
 }
 
@@ -323,7 +335,8 @@ static double error_of(const struct rig *r, const struct problem *p)
         const double want = wf_dtype_get(r->want.dtype, r->want.data, i);
         const double off = fabs(wf_dtype_get(r->got.dtype, r->got.data, i) - want);
         const double allowed = rounding * (fabs(want) + twice) + adding;
-        worst = off <= allowed * worst ? worst : off / allowed; /* NaN is kept */
+        if (!isnan(worst) && !(off <= allowed * worst))
+            worst = off / allowed; /* NaN is kept */
     }
     return worst;
 }
