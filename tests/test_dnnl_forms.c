@@ -184,6 +184,37 @@ static void a_wrong_primitive__is_found_and_passed_over(void **state)
     assert_true(found >= 12);
 }
 
+/* Each row is complete and each number was computed: only its place is wrong. */
+static void exchanged_channels__are_found(void **state)
+{
+    static const struct problem p = {
+        .name = "32 channels",
+        .x = { 1, 1, 3, 4, 32 },
+        .out = 32,
+        .groups = 1,
+        .kernel = { 1, 3, 3 },
+        .stride = { 1, 1, 1 },
+        .dilation = { 1, 1, 1 },
+        .lo = { 0, 1, 1 },
+        .hi = { 0, 1, 1 },
+    };
+    for (enum pass pass = PASS_CONV; pass <= PASS_CONVT; pass++) {
+        struct rig r = rig_new(&p, pass, WF_F32);
+        const struct wf_region all = wf_shape_region(wf_op_domain(r.node)->shape);
+        rig_reference(&r, all);
+        r.may_be_reference = true;
+        r.threads = 1;
+        r.options.spoil = ":";
+        for (r.options.swap = 1; r.options.swap < p.out; r.options.swap++) {
+            char name[WF_IMPLEMENTATION];
+            rig_check(&r, all, name);
+            assert_int_equal(r.failures, 0);
+            assert_non_null(strstr(name, " is wrong)"));
+        }
+        rig_free(&r);
+    }
+}
+
 static void without_the_check__a_wrong_primitive_shows(void **state)
 {
     struct rig r = rig_new(&problems[0], PASS_CONV, WF_F32);
@@ -206,6 +237,7 @@ int main(void)
         cmocka_unit_test(scratch__of_a_last_layer_is_no_larger_than_its_images),
 #ifdef _OPENMP
         cmocka_unit_test(a_wrong_primitive__is_found_and_passed_over),
+        cmocka_unit_test(exchanged_channels__are_found),
         cmocka_unit_test(without_the_check__a_wrong_primitive_shows),
         cmocka_unit_test(a_step__runs_on_the_threads_it_was_prepared_for),
 #endif

@@ -45,8 +45,8 @@ struct wf_dnnl_problem {
 struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err);
 void wf_dnnl_free(struct wf_dnnl *lib);
 /* Faults for tests: implementations whose name holds `name` (borrowed) get one byte of each result
- * wrong; NULL: none. */
-void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name);
+ * wrong or, with `swap` above 0, in images the first channel and that one exchanged; NULL: none. */
+void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name, int64_t swap);
 /* What verdicts depend on beside the problem: version, instruction set, cache, the check itself. */
 enum { WF_DNNL_ABOUT = 96, WF_DNNL_CHECK = 2 }; /* bytes; verdicts of other checks are not read */
 void wf_dnnl_about(char text[WF_DNNL_ABOUT]);
@@ -85,6 +85,10 @@ struct wf_dnnl_product {
  * `*sure` false: there was no memory to find out. */
 bool wf_dnnl_conv_compare(struct wf_dnnl *lib, struct wf_dnnl_conv *conv,
                           const struct wf_dnnl_problem *problem, bool *sure);
+
+/* Factors for channels that are compared as one sum: integers with a sign, no two of one size, so that
+ * exchanged channels are seen, and small enough for sums of 2^13 results to be exact in a double. */
+void wf_dnnl_factors(uint64_t *random, double *factors, int64_t count);
 
 struct wf_choices;
 
@@ -178,7 +182,8 @@ struct wf_dnnl_options {
     bool traps;                      /* go around them: as wf_dnnl_has_traps() says, or forced */
     const struct wf_dnnl_form *form; /* NULL: the best */
     const char *spoil;               /* wf_dnnl_spoil() */
-    bool believe;                    /* no check: for tests that show what it is for */
+    int64_t swap;
+    bool believe; /* no check: for tests that show what it is for */
 };
 
 /* Fills form, pieces, primitives and scratch; or `own`. */

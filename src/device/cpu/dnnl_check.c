@@ -7,8 +7,8 @@
  * C1. Exact. Operands are small integers, few enough (in 16 bits: sparse enough) for every result to
  *     be an integer that its type holds, in whatever order a kernel adds. So the comparison has no
  *     tolerance: no false alarm, and no error is too small to be seen.
- * C2. All channels. Results are compared as sums over the written channels with random factors: that
- *     costs one channel's work at each position and covers all of them. Where MOST_PRODUCTS do not
+ * C2. All channels. Results are compared as sums over the written channels with random factors, all of
+ *     them different: that costs one channel's work at each position and covers all of them. Where MOST_PRODUCTS do not
  *     cover all positions, some are drawn, every second one at a border; of a weight gradient all
  *     elements are compared, and only those positions contribute. In any case all results must be
  *     there and be integers.
@@ -30,7 +30,7 @@ enum {
     EXACT_16 = 256,             /* integers up to this are exact in bf16 */
     EXACT_32 = 1 << 24,         /* and in f32 */
     TERMS_16 = 400,             /* of a sum in 16 bits: 256 is 8 deviations then */
-    FACTOR = 7,                 /* of a channel, at most */
+    FACTORS = 1 << 14,          /* of channels: their range */
     SMALL_ELEMENTS = 1'000'000, /* of all operands: beyond, fewer rows do */
     MOST_PRODUCTS = 2'000'000,  /* of our own sums */
     KEPT_ROWS = 16,             /* fewer rows leave the same rest of these */
@@ -272,10 +272,14 @@ static double density_of(const struct wf_dnnl_problem *p, int64_t terms)
     return (double)terms > most ? most / (double)terms : 1;
 }
 
-static void fill_factors(struct sample *s, int64_t channels)
+/* One from each of as many parts of the range. */
+void wf_dnnl_factors(uint64_t *random, double *factors, int64_t count)
 {
-    for (int64_t i = 0; i < channels; i++)
-        s->factors[i] = draw_value(draw(&s->random), FACTOR);
+    const int64_t width = wf_max(FACTORS / count, 1);
+    for (int64_t i = 0; i < count; i++) {
+        const double size = (double)(1 + i * width + draw_below(random, width));
+        factors[i] = draw(random) & 1 ? size : -size;
+    }
 }
 
 /* C2: per tap and read channel, the weights of the group's written channels times their factors. */
@@ -510,14 +514,14 @@ static bool run_and_compare(struct sample *s)
         fill(s, &s->weights, 2, 1);
         fill(s, &s->bias, 2, 1);
         fill_result(&s->dst);
-        fill_factors(s, s->out);
+        wf_dnnl_factors(&s->random, s->factors, s->out);
         combine(s);
         return run(s) && guards_are_intact(s) && are_integers(&s->dst) && images_are_right(s);
     case WF_DNNL_DATA:
         fill(s, &s->dst, 1, density_of(p, s->taps * (p->out / p->groups)));
         fill(s, &s->weights, 2, 1);
         fill_result(&s->src);
-        fill_factors(s, s->in);
+        wf_dnnl_factors(&s->random, s->factors, s->in);
         combine(s);
         return run(s) && guards_are_intact(s) && are_integers(&s->src) && images_are_right(s);
     case WF_DNNL_WEIGHTS:
@@ -526,7 +530,7 @@ static bool run_and_compare(struct sample *s)
              density_of(&(struct wf_dnnl_problem){ .dtype = WF_F32 }, p->batch * product3(p->dst)));
         thin_out(s);
         fill_result(&s->weights);
-        fill_factors(s, s->out);
+        wf_dnnl_factors(&s->random, s->factors, s->out);
         return run(s) && guards_are_intact(s) && are_integers(&s->weights) && gradient_is_right(s);
     }
     return false;

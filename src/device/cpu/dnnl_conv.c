@@ -138,7 +138,7 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     const bool nothing = wf_region_is_empty(read->box);
     bool ok = nothing || (s->lib = wf_dnnl_new(sizes_only, err)) != NULL;
     if (ok && !nothing) {
-        wf_dnnl_spoil(s->lib, options->spoil);
+        wf_dnnl_spoil(s->lib, options->spoil, options->swap);
         ok = wf_dnnl_step_plan(s, options, err);
     }
     wf_dnnl_use_threads(before);

@@ -21,6 +21,7 @@ struct wf_dnnl {
     dnnl_primitive_attr_t attr;
     bool sizes_only;
     const char *spoil; /* wf_dnnl_spoil() */
+    int64_t swap;
 };
 
 /* A memory descriptor by value (2.x) or by handle (3.x). */
@@ -76,7 +77,8 @@ struct wf_dnnl_conv {
     size_t scratch, reorder_scratch, blocked;
     const char *name;
     bool spoilt;
-    size_t element; /* bytes of one of an image */
+    int64_t channels; /* of the result */
+    size_t element;   /* bytes of one of an image */
 };
 
 /* --- engine and stream --- */
@@ -110,9 +112,10 @@ void wf_dnnl_free(struct wf_dnnl *lib)
     free(lib);
 }
 
-void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name)
+void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name, int64_t swap)
 {
     lib->spoil = name;
+    lib->swap = swap;
 }
 
 void wf_dnnl_about(char text[WF_DNNL_ABOUT])
@@ -403,6 +406,7 @@ struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_
     c->pass = p->pass;
     c->bias = p->bias;
     c->element = wf_dtype_size(p->dtype);
+    c->channels = p->pass == WF_DNNL_DATA ? p->in : p->out;
     if (!describe(&c->md, p) || !(c->desc = desc_of(lib, &c->md, p)))
         goto none;
     if (dnnl_primitive_desc_query(c->desc, dnnl_query_impl_info_str, 0, &c->name) != dnnl_success ||
@@ -492,8 +496,17 @@ bool wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, vo
     return execute(c, c->reorder, c->reorder_scratch ? 3 : 2, args);
 }
 
+static void swap_bytes(unsigned char *a, unsigned char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
 /* The planted fault: one element of the result, in its middle; of weights the first, since their
- * order may have gaps. */
+ * order may have gaps. Or two channels. */
 static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 {
     if (c->pass == WF_DNNL_WEIGHTS) {
@@ -504,6 +517,13 @@ static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
     const size_t count =
         dnnl_memory_desc_get_size(md_of(data ? &c->md.src : &c->md.dst)) / c->element;
     unsigned char *const at = data ? a->src : a->dst;
+    const int64_t swap = c->lib->swap;
+    if (swap > 0) {
+        const size_t row = (size_t)c->channels * c->element, other = (size_t)swap * c->element;
+        for (size_t i = 0; swap < c->channels && i < count * c->element; i += row)
+            swap_bytes(at + i, at + i + other, c->element);
+        return;
+    }
     at[(count / 2 + 1) * c->element - 1] ^= 0x44;
 }
 

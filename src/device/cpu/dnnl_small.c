@@ -52,8 +52,7 @@ static void fill_operands(struct operands *o)
 {
     const struct wf_random random = wf_random(1, 1);
     uint64_t at = 0;
-    for (int64_t r = 0; r < o->p.rows; r++)
-        o->factors[r] = 1.0 + wf_random_below(random, at++, 7);
+    wf_dnnl_factors(&(uint64_t){ 1 }, o->factors, o->p.rows);
     for (int64_t t = 0; t < o->p.terms; t++) {
         for (int64_t r = 0; r < o->p.rows; r++) {
             const float v = (float)wf_random_below(random, at++, 4) - 2;
