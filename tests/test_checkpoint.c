@@ -391,6 +391,26 @@ static void newest__falls_back_to_the_one_before(void **state)
     wf_comm_free(comm);
 }
 
+static void last__that_was_taken_away_ends_no_run(void **state)
+{
+    struct wf_err err = { 0 };
+    assert_int_equal(mkdir("taken", 0777), 0);
+    struct wf_comm *const comm = wf_comm_self();
+    struct net n;
+    assert_true(net_init(&n, comm, "", true, &err));
+    struct wf_checkpoint_folder folder = { .path = "taken" };
+    for (int64_t step = 1; step <= 3; step++) {
+        const struct wf_checkpoint_info info = info_at(step);
+        assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+        if (step == 2)
+            assert_int_equal(remove("taken/last.safetensors"), 0);
+    }
+    assert_int_equal(step_of("taken/previous.safetensors"), 1);
+    assert_int_equal(step_of("taken/last.safetensors"), 3);
+    net_release(&n);
+    wf_comm_free(comm);
+}
+
 static void damaged_last__never_takes_the_place_of_a_good_previous(void **state)
 {
     struct wf_err err = { 0 };
@@ -499,6 +519,7 @@ int main(void)
         cmocka_unit_test(another_network__is_refused_by_name),
         cmocka_unit_test(newest__falls_back_to_the_one_before),
         cmocka_unit_test(full_disk__leaves_the_last_one_readable),
+        cmocka_unit_test(last__that_was_taken_away_ends_no_run),
         cmocka_unit_test(damaged_last__never_takes_the_place_of_a_good_previous),
         cmocka_unit_test(file_that_cannot_be_read_now__is_not_damaged),
         cmocka_unit_test(numbers_that_are_not_finite__are_never_saved),

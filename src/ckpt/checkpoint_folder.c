@@ -32,13 +32,16 @@ static bool stage(const char *next, const char *best, const struct wf_checkpoint
     return (best && link(best, next) == 0) || wf_checkpoint_save(next, info, run, optim, err);
 }
 
-/* C2: with a link the last stays where it is; without, only the previous does for a moment. */
+/* C2: with a link the last stays where it is; without, only the previous does for a moment. A last that
+ * somebody took away is nothing to keep. */
 static bool keep(struct wf_arena *arena, const char *last, const char *previous, struct wf_err *err)
 {
     const char *const beside = wf_arena_printf(arena, "%s.partial", previous);
     (void)unlink(beside);
-    const bool ok =
-        link(last, beside) == 0 ? move(beside, previous, err) : move(last, previous, err);
+    const bool linked = link(last, beside) == 0;
+    if (!linked && errno == ENOENT && access(last, F_OK) != 0)
+        return true;
+    const bool ok = linked ? move(beside, previous, err) : move(last, previous, err);
     (void)unlink(beside); /* where both were the same file already, a rename leaves it */
     return ok;
 }
