@@ -32,12 +32,33 @@ static int count_classes(const struct wf_feed *feed)
     return n;
 }
 
+/* The squared difference takes no label that does not count; the data may bring one all the same. */
+static bool check_mse(const struct wf_feed *feed, struct wf_err *err)
+{
+    const struct wf_options *const o = feed->cli->options;
+    const struct wf_dataset_info *const info = feed->info;
+    if (!info->has_ignore || wf_options_is_set(o, "train.ignore") ||
+        strcmp(wf_options_text(o, "train.loss"), "mse") != 0)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "'%s' has %s, which train.loss=mse cannot leave out: use ce, bce or dice, or "
+                      "%s",
+                      info->path,
+                      info->has_void ? "pixels that hold nothing (nodata, or no mask there)"
+                                     : "labels that do not count",
+                      info->has_void ? "write the images without nodata ('gdal_edit.py "
+                                       "-unsetnodata', data.align=refuse)"
+                                     : "give them a class");
+}
+
 static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 {
     const struct wf_dataset_info *const info = feed->info;
     const struct wf_options *const o = feed->cli->options;
     struct wf_arena *const a = &feed->arena;
     const char *const loss = wf_options_text(o, "train.loss");
+    if (!check_mse(feed, err))
+        return false;
     if (info->has_ignore && !wf_options_is_set(o, "train.ignore") &&
         !put(feed, "train.ignore", wf_arena_printf(a, "%d", info->ignore), err))
         return false;

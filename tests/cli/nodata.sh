@@ -56,6 +56,8 @@ for set in plain nan; do
     json 'any("hold nothing" in w for w in j["warnings"])'
 done
 
+refused 2 train model.name=unet data.path=plain train.loss=mse --out mse -- "hold nothing" "train.loss=mse" "-unsetnodata"
+
 train=(train model.name=unet model.base=4 model.depth=2 data.path=plain data.crop=32x40 train.batch=2 train.epochs=2
        train.seed=3 --json --quiet)
 expect 0 "${train[@]}" --out one
