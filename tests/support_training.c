@@ -317,7 +317,7 @@ static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
                                                     .checkpoint_steps = j->checkpoint_steps,
                                                     .hooks = &mine,
                                                     .user = j };
-        ok = wf_trainer_run(&options, &result, err);
+        ok = wf_trainer_run(&options, &result, err) && wf_trainer_check(&options, &result, err);
     }
     if (first)
         j->result = result;

@@ -128,6 +128,23 @@ static void early_stop__ends_when_nothing_gets_better(void **state)
     assert_int_equal(j.result.at.epoch, j.result.at.best_epoch + 1 + 3);
 }
 
+/* From the sixth step on, which is the second epoch. */
+static void spoil_second_epoch(void *user, float *grads, size_t count)
+{
+    static int step;
+    (void)user;
+    if (count > 0 && ++step > 5)
+        grads[0] = NAN;
+}
+
+static void skipped__last_epoch_does_not_undo_a_run(void **state)
+{
+    struct support_training j = { .mesh = "", .epochs = 2, .hook = spoil_second_epoch };
+    support_train(&j);
+    assert_int_equal(j.result.at.skipped, j.result.at.step - 5);
+    assert_true(j.result.at.skipped > 0 && isnan(j.result.loss));
+}
+
 static void saves__come_as_often_as_asked(void **state)
 {
     struct support_training j = {
@@ -150,6 +167,7 @@ int main(void)
         cmocka_unit_test(going_on__may_change_the_mesh),
         cmocka_unit_test(signal__in_a_validation_is_heard_there),
         cmocka_unit_test(early_stop__ends_when_nothing_gets_better),
+        cmocka_unit_test(skipped__last_epoch_does_not_undo_a_run),
         cmocka_unit_test(saves__come_as_often_as_asked),
     };
     return cmocka_run_group_tests(tests, support_training_data, support_scratch_leave);

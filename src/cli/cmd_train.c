@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -432,6 +433,11 @@ static bool conclude(struct wf_train_run *t, struct wf_err *err)
         return false;
     if (cli->speaks)
         report(t);
+    if (cli->speaks && t->result.at.skipped > 0 && isnan(t->result.loss))
+        wf_log(&cli->log, WF_LOG_WARN,
+               "every step of the last epoch was skipped because a gradient was not finite (%lld "
+               "of %lld steps in all)",
+               (long long)t->result.at.skipped, (long long)t->result.at.step);
     if (ended == WF_END_SIGNAL)
         return stopped(t, err);
     return !cli->speaks || cli->mute || print(t, err);
@@ -447,7 +453,10 @@ static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)
         return false;
     ok = open_files(t, err);
     ok = wf_cli_agree(cli, ok, err);
-    return ok && wf_job_run(t->job, wf_train_run_rank, t, err) && conclude(t, err);
+    ok = ok && wf_job_run(t->job, wf_train_run_rank, t, err);
+    if (!ok && t->use && cli->speaks)
+        report(t); /* it came to its end, and learned nothing */
+    return ok && conclude(t, err);
 }
 
 static bool run(struct wf_cli *cli, struct wf_err *err)

@@ -508,7 +508,7 @@ static bool train(struct rank *r, struct wf_err *err)
         wf_progress_clear(&t->progress);
         t->result = result;
     }
-    return ok && finish(r, &result, err);
+    return ok && finish(r, &result, err) && wf_trainer_check(&options, &result, err);
 }
 
 static bool serve(struct rank *r, struct wf_err *err)

@@ -429,29 +429,6 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 
 /* --- the loop --- */
 
-/* A run that learned nothing, or unlearned it, must not look like one that went well. */
-static bool check_learned(const struct trainer *t, struct wf_err *err)
-{
-    const char *const f16 =
-        t->o->learner->scaler.dynamic ? ", use train.precision=bf16 or f32" : "";
-    if (t->result->end == WF_END_SIGNAL || t->at.step == 0)
-        return true;
-    if (isnan(t->result->loss))
-        return wf_err_set(err, WF_ERR_FAILED,
-                          "every step of the last epoch was skipped because a gradient was not "
-                          "finite (%" PRId64 " of %" PRId64 " steps in all): nothing is learned: "
-                          "lower train.lr%s, or look at the data ('widefield data inspect')",
-                          t->at.skipped, t->at.step, f16);
-    if (!isfinite(t->result->loss) ||
-        (!isnan(t->result->metric) && t->o->validator && wf_validator_failed(t->o->validator)))
-        return wf_err_set(
-            err, WF_ERR_FAILED,
-            "the loss is not finite after %" PRId64 " steps (training %g): nothing is "
-            "learned: lower train.lr%s, or look at the data ('widefield data inspect')",
-            t->at.step, t->result->loss, f16);
-    return true;
-}
-
 /* One round: a pass, with the update where it ends a step; or the end of an epoch. */
 static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 {
@@ -517,8 +494,38 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
         *err = t.hooks_err;
     result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
     result->at = t.at;
-    ok = wf_comm_agree(options->comm, ok && t.hooks_ok && check_learned(&t, err), err);
+    ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
     wf_host_release(&t.image);
     wf_host_release(&t.target);
     return ok;
+}
+
+/* Steps that are skipped now and then are what a dynamic scale is made of, also all of a short epoch. */
+static bool learned(const struct wf_trainer_options *o, const struct wf_trainer_result *r,
+                    struct wf_err *err)
+{
+    const char *const f16 = o->learner->scaler.dynamic ? ", use train.precision=bf16 or f32" : "";
+    if (r->end == WF_END_SIGNAL || r->at.step == 0)
+        return true;
+    if (r->at.skipped >= r->at.step)
+        return wf_err_set(err, WF_ERR_FAILED,
+                          "every step was skipped because a gradient was not finite (%" PRId64
+                          " of %" PRId64 " steps): nothing is learned: lower train.lr%s, or look "
+                          "at the data ('widefield data inspect')",
+                          r->at.skipped, r->at.step, f16);
+    const bool unknown = isnan(r->loss) && r->at.skipped > 0;
+    if ((!unknown && !isfinite(r->loss)) ||
+        (!isnan(r->metric) && o->validator && wf_validator_failed(o->validator)))
+        return wf_err_set(
+            err, WF_ERR_FAILED,
+            "the loss is not finite after %" PRId64 " steps (training %g): nothing is "
+            "learned: lower train.lr%s, or look at the data ('widefield data inspect')",
+            r->at.step, r->loss, f16);
+    return true;
+}
+
+bool wf_trainer_check(const struct wf_trainer_options *options,
+                      const struct wf_trainer_result *result, struct wf_err *err)
+{
+    return wf_comm_agree(options->comm, learned(options, result, err), err);
 }

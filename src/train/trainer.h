@@ -84,7 +84,8 @@ enum wf_trainer_end { WF_END_DONE, WF_END_EARLY, WF_END_SIGNAL };
 struct wf_trainer_result {
     enum wf_trainer_end end;
     struct wf_position at;
-    double loss;            /* mean of the last epoch; so far, where it did not end */
+    double
+        loss; /* mean of the last epoch; so far, where it did not end; NaN: all its steps were skipped */
     double metric;          /* of the last validation; NaN: none here */
     double pixels, seconds; /* trained on in this call, and how long */
 };
@@ -92,5 +93,9 @@ struct wf_trainer_result {
 /* Collective. */
 [[nodiscard]] bool wf_trainer_run(const struct wf_trainer_options *options,
                                   struct wf_trainer_result *result, struct wf_err *err);
+/* Collective. A run that learned nothing, or unlearned it, must not look like one that went well: to be
+ * asked when all is logged. */
+[[nodiscard]] bool wf_trainer_check(const struct wf_trainer_options *options,
+                                    const struct wf_trainer_result *result, struct wf_err *err);
 
 #endif

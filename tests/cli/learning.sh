@@ -51,9 +51,10 @@ f16=(train.loss_scale=134217728 --precision f16)
 expect 0 train a.yaml "${f16[@]}" --out f16 --json --quiet
 json '1 <= j["skipped"] < 8 and j["steps"] == 10 and j["loss"] < 1'
 events '[x for x in s if x.get("skip")] and s[-1]["skipped"] == e[-1]["skipped"] and s[-1]["loss_scale"] < 134217728' f16
-# an epoch in which nothing is learned is no success, but it can go on
-refused 1 train a.yaml "${f16[@]}" train.epochs=1 --out f16part --quiet -- "every step of the last epoch was skipped" \
+# a run in which nothing is learned is no success, but it has its log and report, and it can go on
+refused 1 train a.yaml "${f16[@]}" train.epochs=1 --out f16part --quiet -- "every step was skipped" \
     "5 of 5 steps" "train.precision=bf16"
+grep -q '"end"' f16part/log.jsonl && [ -s f16part/report.html ] || fail "no end of the run is told"
 expect 0 train a.yaml "${f16[@]}" --resume f16part
 same_weights f16 f16part
 prints "steps skipped: a gradient was not finite"
