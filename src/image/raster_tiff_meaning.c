@@ -87,7 +87,7 @@ bool wf_tiff_check_places(const struct wf_tiff *t, struct wf_err *err)
 
 /* --- meaning --- */
 
-/* Alpha that is the last channel is told; elsewhere nobody could tell the channels apart. */
+/* Alpha that is the last channel is marked as such; elsewhere nobody could tell the channels apart. */
 static bool find_alpha(const struct wf_tiff *t, struct wf_err *err)
 {
     uint16_t count = 0;

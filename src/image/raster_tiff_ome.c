@@ -1,5 +1,5 @@
 /*
- * OME-XML: which page is which plane of an OME-TIFF. Parsed by expat, which is told to stop at a document
+ * OME-XML: which page is which plane of an OME-TIFF. Parsed by expat, which stops at a document
  * type, the one door through which XML gets large by itself.
  *
  * The first Image is read. Others of the same size would be further positions, or series, and are
@@ -32,7 +32,7 @@ struct ome {
     char order[NAME];
     char self[NAME]; /* the file's UUID */
     char uuid[NAME]; /* of the planes, while it is read */
-    bool in_uuid, elsewhere, binary_only, again;
+    bool in_uuid, elsewhere, binary_only, repeats;
     struct block *blocks;
     size_t count, room;
 };
@@ -66,7 +66,7 @@ static void on_pixels(struct ome *o, const char **a)
 {
     const int64_t x = number(a, "SizeX", -2), y = number(a, "SizeY", -2);
     if (o->images > 1) {
-        o->again = o->again || (x == o->size[0] && y == o->size[1]);
+        o->repeats = o->repeats || (x == o->size[0] && y == o->size[1]);
         return;
     }
     const char *const order = attribute(a, "DimensionOrder");
@@ -150,10 +150,13 @@ static void on_doctype(void *user, const char *name, const char *system, const c
     (void)XML_StopParser(o->parser, XML_FALSE);
 }
 
-static bool parse(struct wf_tiff *t, const char *text, struct ome *o, struct wf_err *err)
+/* `encoding` NULL: as it says itself. */
+static bool parse_as(struct wf_tiff *t, const char *encoding, const char *text, struct ome *o,
+                     enum XML_Error *reason, struct wf_err *err)
 {
     const size_t size = strlen(text);
-    o->parser = size < INT32_MAX ? XML_ParserCreate(NULL) : NULL;
+    *reason = XML_ERROR_NONE;
+    o->parser = size < INT32_MAX ? XML_ParserCreate(encoding) : NULL;
     if (!o->parser)
         return wf_raster_no_memory(t->raster, err);
     XML_SetUserData(o->parser, o);
@@ -161,12 +164,31 @@ static bool parse(struct wf_tiff *t, const char *text, struct ome *o, struct wf_
     XML_SetCharacterDataHandler(o->parser, on_text);
     XML_SetStartDoctypeDeclHandler(o->parser, on_doctype);
     const bool ok = XML_Parse(o->parser, text, (int)size, XML_TRUE) == XML_STATUS_OK;
-    const char *const why = XML_ErrorString(XML_GetErrorCode(o->parser));
+    *reason = XML_GetErrorCode(o->parser);
     const unsigned long line = XML_GetCurrentLineNumber(o->parser);
     XML_ParserFree(o->parser);
     return ok || wf_raster_refuse(t->raster, err,
                                   "its OME-XML is damaged at line %lu (%s): write the file again",
-                                  line, why);
+                                  line, XML_ErrorString(*reason));
+}
+
+/* Some writers call Latin-1 UTF-8: the sign of a micrometre gives them away. */
+static bool parse(struct wf_tiff *t, const char *text, struct ome *o, struct wf_err *err)
+{
+    enum XML_Error reason;
+    struct wf_err first = { 0 };
+    if (parse_as(t, NULL, text, o, &reason, &first))
+        return true;
+    if (reason == XML_ERROR_INVALID_TOKEN || reason == XML_ERROR_INCORRECT_ENCODING ||
+        reason == XML_ERROR_UNKNOWN_ENCODING) {
+        struct wf_err second = { 0 };
+        free(o->blocks);
+        *o = (struct ome){ 0 };
+        if (parse_as(t, "ISO-8859-1", text, o, &reason, &second))
+            return true;
+    }
+    *err = first;
+    return false;
 }
 
 /* What cannot be read, or would be read as something else. */
@@ -180,14 +202,14 @@ static bool check(const struct wf_tiff *t, const struct ome *o, struct wf_err *e
     if (o->images == 0 || o->c < 1 || o->z < 1 || o->t < 1)
         return wf_raster_refuse(t->raster, err,
                                 "its OME-XML has no SizeC, SizeZ and SizeT: write the file again");
-    if (o->again)
+    if (o->repeats)
         return wf_raster_refuse(t->raster, err,
                                 "%d images of one size in a file: save each as a file of its own, "
                                 "for instance 'bfconvert -series 0 IN OUT'",
                                 o->images);
     if (o->size[0] != l->width || o->size[1] != l->height)
         return wf_raster_refuse(t->raster, err,
-                                "its OME-XML speaks of %" PRId64 " x %" PRId64
+                                "its OME-XML names %" PRId64 " x %" PRId64
                                 " pixels, the page has %" PRIu32 " x %" PRIu32
                                 ": take the description out ('tiffset -u 270') "
                                 "or write the file again",
@@ -239,7 +261,7 @@ static bool place_block(struct wf_tiff *t, const struct ome *o, const struct blo
             p->pages[z * p->layers + c] = (uint32_t)page;
     }
     return ok || wf_raster_refuse(t->raster, err,
-                                  "its OME-XML speaks of planes that are not in the file: it is a "
+                                  "its OME-XML names planes that are not in the file: it is a "
                                   "part of a set, or cut short");
 }
 
@@ -270,7 +292,7 @@ bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages, stru
     /* Every plane needs a page: more of them are not worth the memory. */
     if (ok && (layers > pages || o.z > pages))
         ok = wf_raster_refuse(t->raster, err,
-                              "its OME-XML speaks of %" PRId64 " channels and %" PRId64
+                              "its OME-XML names %" PRId64 " channels and %" PRId64
                               " planes, the file has %" PRId64 " pages: it is a part of a set, or "
                               "cut short",
                               o.c, o.z, pages);

@@ -8,6 +8,7 @@
 #include "image/raster_tiff.h"
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ uint32_t *wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers, s
         count > PLANES || __builtin_mul_overflow(layers, t->layout.samples, &channels) ||
         channels > WF_RASTER_CHANNELS) {
         (void)wf_raster_refuse(t->raster, err,
-                               "its description speaks of %" PRId64 " planes with %" PRId64
+                               "its description names %" PRId64 " planes with %" PRId64
                                " channels: at most %d channels are read",
                                depth, layers, WF_RASTER_CHANNELS);
         return NULL;
@@ -50,7 +51,7 @@ static bool find_raw(struct wf_tiff *t, int64_t planes, struct wf_err *err)
     struct wf_tiff_planes *const p = &t->planes;
     if (l->tiled || l->compression != COMPRESSION_NONE || l->bits < 8)
         return wf_raster_refuse(t->raster, err,
-                                "its description speaks of %" PRId64
+                                "its description names %" PRId64
                                 " planes, the file has one page: write the stack again",
                                 planes);
     const uint64_t row = (uint64_t)l->width * l->samples * (l->bits / 8u);
@@ -68,7 +69,7 @@ static bool find_raw(struct wf_tiff *t, int64_t planes, struct wf_err *err)
     if (__builtin_mul_overflow(row, l->height, &p->raw_bytes) || p->raw_at == 0 ||
         p->raw_at > size || (uint64_t)planes > (size - p->raw_at) / p->raw_bytes)
         return wf_raster_refuse(t->raster, err,
-                                "its description speaks of %" PRId64 " planes of %" PRIu64
+                                "its description names %" PRId64 " planes of %" PRIu64
                                 " bytes, the file has %" PRIu64 " bytes: it is cut short, copy it "
                                 "again",
                                 planes, p->raw_bytes, size);
@@ -122,8 +123,8 @@ static bool set_planes(struct wf_tiff *t, const struct axes *a, int64_t pages, s
         return false;
     if (pages != planes && pages != 1)
         return wf_raster_refuse(t->raster, err,
-                                "its description speaks of %" PRId64
-                                " planes, the file has %" PRId64 " pages: write the stack again",
+                                "its description names %" PRId64 " planes, the file has %" PRId64
+                                " pages: write the stack again",
                                 planes, pages);
     if (pages != planes && !find_raw(t, planes, err))
         return false;
@@ -157,15 +158,15 @@ static bool imagej_planes(struct wf_tiff *t, const char *text, int64_t pages, st
     a.extents[0] = value_of(text, "frames", 1);
     a.extents[2] = value_of(text, "channels", 1);
     a.extents[1] = value_of(text, "slices", 1);
-    int64_t told;
-    if (__builtin_mul_overflow(a.extents[0], a.extents[1], &told) ||
-        __builtin_mul_overflow(told, a.extents[2], &told))
-        told = -1;
-    if (told == 1)
+    int64_t named;
+    if (__builtin_mul_overflow(a.extents[0], a.extents[1], &named) ||
+        __builtin_mul_overflow(named, a.extents[2], &named))
+        named = -1;
+    if (named == 1)
         a.extents[1] = images; /* a plain stack */
-    else if (told != images)
+    else if (named != images)
         return wf_raster_refuse(t->raster, err,
-                                "ImageJ's description speaks of %" PRId64
+                                "ImageJ's description names %" PRId64
                                 " images, which are not %" PRId64 " channels x %" PRId64
                                 " slices x %" PRId64 " frames: save it again",
                                 images, a.extents[2], a.extents[1], a.extents[0]);
@@ -174,19 +175,18 @@ static bool imagej_planes(struct wf_tiff *t, const char *text, int64_t pages, st
 
 /* --- tifffile: {"shape": [4, 16, 512, 512], "axes": "CZYX"} --- */
 
-static bool shaped_axes(const struct wf_tiff *t, const cJSON *json, struct axes *a)
+/* The first `rank` axes of the shape as those of planes and of a page; false where they do not fit. */
+static bool match_axes(const struct wf_tiff *t, const cJSON *shape, const char *names, int rank,
+                       struct axes *a)
 {
     const struct wf_tiff_layout *const l = &t->layout;
-    const cJSON *const shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
-    const char *const names = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "axes"));
-    const int rank = cJSON_GetArraySize(shape);
     const bool separate = l->planar == PLANARCONFIG_SEPARATE;
     /* What a page holds itself: Y and X, and its samples before or behind them. */
     const int64_t inner[3] = { separate ? l->samples : l->height, separate ? l->height : l->width,
                                separate ? l->width : l->samples };
     const int own = l->samples > 1 ? 3 : 2;
     a->count = rank - own;
-    if (a->count < 0 || a->count > LEADING || (names && (int)strlen(names) != rank))
+    if (a->count < 0 || a->count > LEADING)
         return false;
     for (int i = 0; i < rank; i++) {
         const cJSON *const item = cJSON_GetArrayItem(shape, i);
@@ -206,6 +206,31 @@ static bool shaped_axes(const struct wf_tiff *t, const cJSON *json, struct axes 
     return strncmp(yx, "YX", 2) == 0;
 }
 
+/* The shape is that of the array; axes of extent 1 at its end are not in the pages. */
+static bool shaped_axes(const struct wf_tiff *t, const cJSON *json, struct axes *a)
+{
+    const cJSON *const shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
+    const char *const names = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "axes"));
+    int rank = cJSON_GetArraySize(shape);
+    if (names && (int)strlen(names) != rank)
+        return false;
+    for (; rank >= 2; rank--) {
+        if (match_axes(t, shape, names, rank, a))
+            return true;
+        if (cJSON_GetNumberValue(cJSON_GetArrayItem(shape, rank - 1)) != 1)
+            return false;
+    }
+    return false;
+}
+
+static bool is_one_plane(const struct axes *a)
+{
+    for (int i = 0; i < a->count; i++)
+        if (a->extents[i] != 1)
+            return false;
+    return true;
+}
+
 static bool shaped_planes(struct wf_tiff *t, const char *text, int64_t pages, struct wf_err *err)
 {
     struct axes a = { 0 };
@@ -213,16 +238,17 @@ static bool shaped_planes(struct wf_tiff *t, const char *text, int64_t pages, st
     const bool shaped = cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(json, "shape"));
     const bool fits = shaped && shaped_axes(t, json, &a);
     cJSON_Delete(json);
-    if (!shaped) { /* some other program's JSON */
-        t->planes.depth = pages;
-        return true;
-    }
-    if (!fits)
+    if (shaped && !fits)
         return wf_raster_refuse(t->raster, err,
                                 "the 'shape' and 'axes' of its description are not those of its "
                                 "pages of %" PRIu32 " x %" PRIu32 ": write it again with axes that "
                                 "end with YX",
                                 t->layout.height, t->layout.width);
+    /* Some other program's JSON, or pages that were written one by one, each with a shape of its own. */
+    if (!shaped || is_one_plane(&a)) {
+        t->planes.depth = pages;
+        return true;
+    }
     return set_planes(t, &a, pages, err);
 }
 
@@ -244,6 +270,21 @@ static bool check_metamorph(const struct wf_tiff *t, struct wf_err *err)
                             count);
 }
 
+/* Has it an element <OME> or, with a prefix, <ome:OME>? */
+static bool is_ome(const char *text)
+{
+    const char *at = text[0] == '<' ? strstr(text, "OME") : NULL;
+    for (; at; at = strstr(at + 1, "OME")) {
+        const char *begin = at;
+        if (begin[-1] == ':')
+            for (begin--; begin[-1] == '_' || isalnum((unsigned char)begin[-1]);)
+                begin--;
+        if (begin[-1] == '<')
+            return true;
+    }
+    return false;
+}
+
 bool wf_tiff_find_planes(struct wf_tiff *t, int64_t pages, struct wf_err *err)
 {
     t->planes = (struct wf_tiff_planes){ .depth = pages, .layers = 1 };
@@ -258,13 +299,15 @@ bool wf_tiff_find_planes(struct wf_tiff *t, int64_t pages, struct wf_err *err)
     const char *text = NULL;
     if (!TIFFGetField(t->tif, TIFFTAG_IMAGEDESCRIPTION, &text) || !text)
         return true;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark of UTF-8 */
+        text += 3;
     while (*text == ' ' || *text == '\n' || *text == '\r' || *text == '\t')
         text++;
     if (strncmp(text, "ImageJ=", 7) == 0)
         return imagej_planes(t, text, pages, err);
     if (text[0] == '{' && strlen(text) < DESCRIPTION)
         return shaped_planes(t, text, pages, err);
-    if (text[0] == '<' && strstr(text, "<OME"))
+    if (is_ome(text))
         return wf_tiff_ome_planes(t, text, pages, err);
     return true;
 }
