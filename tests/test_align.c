@@ -97,7 +97,11 @@ static void nifti__flipped_masks_are_refused_or_carried_over(void **state)
     write_placed("flip/masks/a.nii", extent, WF_SAMPLE_U8, &mask, NULL, labels);
     SUPPORT_REFUSED("flip", "mask 'flip/masks/a.nii' lies elsewhere", "the mask is LAS",
                     "the image is RAS", "data.align=resample");
-    struct wf_dataset *ds = open_aligned("flip", WF_ALIGN_RESAMPLE);
+    struct wf_dataset *ds = open_aligned("flip", WF_ALIGN_IGNORE);
+    assert_non_null(ds);
+    assert_false(wf_dataset_info(ds)->has_void);
+    wf_dataset_free(ds);
+    ds = open_aligned("flip", WF_ALIGN_RESAMPLE);
     assert_non_null(ds);
     assert_false(wf_dataset_info(ds)->has_void);
     labels_are_numbers(ds);
@@ -241,6 +245,15 @@ static void geotiff__masks_elsewhere_are_refused_or_carried_over(void **state)
     SUPPORT_REFUSED("geo", "the mask is EPSG:32612", "the image is EPSG:32611",
                     "gdalwarp -r near -t_srs EPSG:32611");
     assert_null(open_aligned("geo", WF_ALIGN_RESAMPLE));
+    /* A system that is written out and not numbered may be the same one. */
+    geo_init(&mask, 440720, 3751320, 0.5, 32767);
+    write_placed("geo/masks/a.tif", map, WF_SAMPLE_U8, &mask.place, NULL, labels);
+    ds = support_open("geo");
+    assert_non_null(strstr(wf_dataset_info(ds)->notes[0], "different coordinate systems"));
+    wf_dataset_free(ds);
+    geo_init(&mask, 440721, 3751320, 0.5, 32767);
+    write_placed("geo/masks/a.tif", map, WF_SAMPLE_U8, &mask.place, NULL, labels);
+    SUPPORT_REFUSED("geo", "lies elsewhere", "a system of its own");
 }
 
 static void geotiff__a_finer_mask_gives_the_nearest_label(void **state)

@@ -294,9 +294,35 @@ static void inspection__lists_sizes_and_what_is_rare(void **state)
     wf_dataset_free(ds);
 }
 
+static void alpha__is_dropped_kept_or_taken_by_a_network(void **state)
+{
+    static const struct {
+        struct wf_dataset_options options;
+        int channels;
+    } cases[] = { { { 0 }, 3 },
+                  { { .alpha = WF_ALPHA_KEEP }, 4 },
+                  { { .channels = 4 }, 4 },
+                  { { .channels = 3 }, 3 } };
+    const uint8_t image[16] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+    support_folder("bands/images");
+    support_bytes("bands/images/a.png", 2, 2, 4, image);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct wf_err err = { 0 };
+        float pixels[16] = { 0 };
+        struct wf_dataset *const ds = wf_dataset_open("bands", &cases[i].options, &err);
+        assert_non_null(ds);
+        assert_int_equal(wf_dataset_info(ds)->channels, cases[i].channels);
+        const struct wf_region all = wf_dataset_extent(ds, 0);
+        assert_true(wf_dataset_read(ds, 0, &all, pixels, NULL, &err));
+        assert_true(pixels[cases[i].channels] == 5); /* the second pixel's first */
+        wf_dataset_free(ds);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alpha__is_dropped_kept_or_taken_by_a_network),
         cmocka_unit_test(small_images__stay_in_memory_where_they_are_bytes),
 #ifdef WF_HAVE_PNG
         cmocka_unit_test(masks__of_0_and_255_become_0_and_1),

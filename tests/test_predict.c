@@ -420,6 +420,9 @@ static void pictures__are_as_the_dataset_sees_them(void **state)
     struct wf_picture *p = wf_picture_open("alpha.png", 3, &err);
     assert_non_null(p);
     wf_picture_close(p);
+    p = wf_picture_open("alpha.png", 4, &err); /* a network that was trained with it */
+    assert_non_null(p);
+    wf_picture_close(p);
     write_noise("case_0000.npy", 1, 20, 20, 1, WF_SAMPLE_F32, NULL);
     write_noise("case_0001.npy", 1, 20, 20, 1, WF_SAMPLE_U8, NULL);
     p = wf_picture_open("case_0000.npy", 2, &err);

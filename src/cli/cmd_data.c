@@ -269,6 +269,7 @@ static bool inspect(struct wf_cli *cli, struct wf_err *err)
     const struct wf_dataset_options options = {
         .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),
         .align = (enum wf_data_align)wf_options_int(cli->options, "data.align"),
+        .alpha = (enum wf_data_alpha)wf_options_int(cli->options, "data.alpha"),
         .tolerate = true,
     };
     struct wf_dataset *const ds = wf_dataset_open(cli->arguments[1], &options, err);

@@ -193,6 +193,10 @@ bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path, en
     const struct wf_dataset_options options = {
         .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),
         .align = (enum wf_data_align)wf_options_int(cli->options, "data.align"),
+        .alpha = (enum wf_data_alpha)wf_options_int(cli->options, "data.alpha"),
+        .channels = wf_options_is_set(cli->options, "model.in")
+                        ? wf_options_int(cli->options, "model.in")
+                        : 0,
     };
     feed->dataset = wf_dataset_open(path, &options, err);
     if (!feed->dataset)

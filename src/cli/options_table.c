@@ -126,11 +126,18 @@ const struct wf_option wf_option_table[] = {
       .fallback = "auto" },
     { .key = "data.align",
       .help =
-          "masks whose geometry (NIfTI, GeoTIFF) is not their image's: refuse them, or take the "
-          "labels nearest to the image's pixels",
+          "masks whose geometry (NIfTI, GeoTIFF) is not their image's: refuse them, take the "
+          "labels nearest to the image's pixels, or ignore what headers say and go pixel by pixel",
       .type = WF_OPTION_NAME,
       .names = wf_align_names,
       .fallback = "refuse" },
+    { .key = "data.alpha",
+      .help = "a last channel that is marked as alpha: drop it, or keep it (GDAL marks the fourth "
+              "of four byte bands so, such as near infrared); it is kept where the network takes "
+              "just so many channels with it",
+      .type = WF_OPTION_NAME,
+      .names = wf_alpha_names,
+      .fallback = "drop" },
     { .key = "data.size",
       .help = "random data of this size instead of files: N, C, spatial; N is the global batch",
       .type = WF_OPTION_INTS,

@@ -10,7 +10,7 @@
 /* Of a pixel: what rounding in headers makes, and no more. */
 static const double near_enough = 0.1;
 
-const char *const wf_align_names[] = { "refuse", "resample", NULL };
+const char *const wf_align_names[] = { "refuse", "resample", "ignore", NULL };
 
 /* (W, H, D), as grids count. */
 static void extent_of(const struct wf_raster_info *info, int64_t extent[3])
@@ -24,13 +24,14 @@ static void refuse_place(struct wf_dataset *ds, struct wf_entry *e,
                          const struct wf_raster_grid *image, const struct wf_raster_grid *mask,
                          bool same_system)
 {
-    char of_image[200], of_mask[200], system[32], fix[200];
+    char of_image[200], of_mask[200], system[32], fix[240];
     wf_raster_grid_text(image, of_image, sizeof of_image);
     wf_raster_grid_text(mask, of_mask, sizeof of_mask);
     wf_raster_grid_system(image, system, sizeof system);
     if (same_system)
         (void)snprintf(fix, sizeof fix,
-                       "set data.align=resample, or save the mask on the image's grid");
+                       "set data.align=resample, or save the mask on the image's grid, or set "
+                       "data.align=ignore where the headers are wrong");
     else
         (void)snprintf(fix, sizeof fix, "carry the mask over, such as 'gdalwarp -r near -t_srs %s'",
                        *system ? system : "SYSTEM");
@@ -55,6 +56,25 @@ static bool leaves(const struct wf_align *a, const int64_t image[3])
     return false;
 }
 
+/* A system without a number in EPSG's list may be the other one, written out: where all else agrees, it is
+ * taken for it. */
+static bool may_be_same(struct wf_dataset *ds, const struct wf_raster_grid *a,
+                        const struct wf_raster_grid *b, const char *path)
+{
+    char x[32], y[32];
+    wf_raster_grid_system(a, x, sizeof x);
+    wf_raster_grid_system(b, y, sizeof y);
+    if (*x && *y)
+        return false;
+    if (!ds->noted_system)
+        wf_dataset_note(ds,
+                        "'%s' and its image name different coordinate systems, one of them without "
+                        "a number, but the same place: used as they are",
+                        path);
+    ds->noted_system = true;
+    return true;
+}
+
 bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_raster_info *image,
                    const struct wf_raster_info *mask)
 {
@@ -66,6 +86,8 @@ bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_ra
     extent_of(image, extent);
     extent_of(mask, a.extent);
     const bool same_size = memcmp(extent, a.extent, sizeof extent) == 0;
+    if (ds->align == WF_ALIGN_IGNORE)
+        return same_size;
     if (!wf_raster_grid_compares(&of_image, &of_mask)) {
         if (same_size && !ds->noted_place && of_image.kind != of_mask.kind) {
             ds->noted_place = true;
@@ -75,12 +97,15 @@ bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_ra
         }
         return same_size;
     }
+    wf_raster_grid_map(&of_image, &of_mask, a.map);
+    const bool same_place = same_size && wf_raster_grid_shift(a.map, extent) <= near_enough;
     if (!wf_raster_grid_same_system(&of_image, &of_mask)) {
+        if (same_place && may_be_same(ds, &of_image, &of_mask, e->sample.mask))
+            return true;
         refuse_place(ds, e, &of_image, &of_mask, false);
         return false;
     }
-    wf_raster_grid_map(&of_image, &of_mask, a.map);
-    if (same_size && wf_raster_grid_shift(a.map, extent) <= near_enough)
+    if (same_place)
         return true;
     if (ds->align == WF_ALIGN_REFUSE) {
         refuse_place(ds, e, &of_image, &of_mask, true);
@@ -103,19 +128,21 @@ void wf_align_check_channel(struct wf_dataset *ds, struct wf_entry *e,
     int64_t extent[3];
     wf_raster_grid_of(first, &a);
     wf_raster_grid_of(other, &b);
-    if (!wf_raster_grid_compares(&a, &b))
+    if (ds->align == WF_ALIGN_IGNORE || !wf_raster_grid_compares(&a, &b))
         return;
     extent_of(first, extent);
     wf_raster_grid_map(&a, &b, map);
-    if (wf_raster_grid_same_system(&a, &b) && wf_raster_grid_shift(map, extent) <= near_enough)
+    if (wf_raster_grid_shift(map, extent) <= near_enough &&
+        (wf_raster_grid_same_system(&a, &b) || may_be_same(ds, &a, &b, path)))
         return;
     char text[2][200];
     wf_raster_grid_text(&a, text[0], sizeof text[0]);
     wf_raster_grid_text(&b, text[1], sizeof text[1]);
-    wf_dataset_problem(ds, e,
-                       "'%s' lies elsewhere than '%s', of which it is a channel: it is %s, not %s: "
-                       "save both on one grid",
-                       path, e->files[0], text[1], text[0]);
+    wf_dataset_problem(
+        ds, e,
+        "'%s' lies elsewhere than '%s', of which it is a channel: it is %s, not %s: "
+        "save both on one grid, or set data.align=ignore where the headers are wrong",
+        path, e->files[0], text[1], text[0]);
 }
 
 /* --- reading --- */

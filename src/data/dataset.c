@@ -17,6 +17,8 @@ const char *const wf_layout_names[WF_LAYOUTS + 1] = { "auto",      "folder",  "p
                                                       "nnunet",    "cifar10", "classes",
                                                       "deepglobe", "inria",   NULL };
 
+const char *const wf_alpha_names[] = { "drop", "keep", NULL };
+
 /* In the order in which they are tried: the more telling first. */
 static const struct {
     enum wf_data_layout layout;
@@ -108,19 +110,22 @@ void wf_dataset_name_class(struct wf_dataset *ds, int id, const char *name)
 
 /* --- headers --- */
 
-int wf_image_channels(const struct wf_raster_info *info)
+int wf_image_channels(const struct wf_raster_info *info, enum wf_data_alpha alpha, int64_t wanted)
 {
     if (info->colors > 0)
         return 3;
-    return info->channels - info->alpha;
+    const bool drops = info->alpha && alpha == WF_ALPHA_DROP && info->channels != wanted;
+    return info->channels - drops;
 }
 
 static void note_alpha(struct wf_dataset *ds, const struct wf_raster_info *info, bool *noted)
 {
-    if (*noted || info->colors > 0 || wf_image_channels(info) == info->channels)
+    if (*noted || info->colors > 0 ||
+        wf_image_channels(info, ds->alpha, ds->wanted) == info->channels)
         return;
     *noted = true;
-    wf_dataset_note(ds, "images have an alpha channel, which is left out");
+    wf_dataset_note(ds,
+                    "images have an alpha channel, which is left out: data.alpha=keep takes it");
 }
 
 /* What is cut short is found now, not in the middle of a run. */
@@ -167,7 +172,7 @@ static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha
         note_alpha(ds, info, alpha);
         note_nodata(ds, e, info);
         const int64_t own[WF_AXES] = { 1, info->depth, info->height, info->width,
-                                       wf_image_channels(info) };
+                                       wf_image_channels(info, ds->alpha, ds->wanted) };
         const bool same = i == 0 || memcmp(own, extent, sizeof own) == 0;
         const bool one = e->n_files == 1 || own[WF_C] == 1;
         memcpy(extent, own, sizeof own);
@@ -356,6 +361,8 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->moved = wf_take_zeroed(1, sizeof *ds->moved);
     ds->info.path = wf_arena_copy(&ds->arena, path);
     ds->align = options->align;
+    ds->alpha = options->alpha;
+    ds->wanted = options->channels;
     ds->layout_given = options->layout != WF_LAYOUT_AUTO;
     ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
     for (int i = 0; i < WF_DATA_FOLDERS; i++)

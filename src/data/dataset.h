@@ -123,12 +123,20 @@ struct wf_dataset_info {
 enum wf_data_align {
     WF_ALIGN_REFUSE,
     WF_ALIGN_RESAMPLE, /* the label nearest to each pixel of the image; WF_LABEL_VOID past the mask */
+    WF_ALIGN_IGNORE, /* what headers say of places is wrong: pixel for pixel, also of channels' files */
 };
 extern const char *const wf_align_names[]; /* ends with NULL */
+
+/* A last channel that is marked as alpha, which may be a band such as near infrared all the same. */
+enum wf_data_alpha { WF_ALPHA_DROP, WF_ALPHA_KEEP };
+extern const char *const wf_alpha_names[]; /* ends with NULL */
 
 struct wf_dataset_options {
     enum wf_data_layout layout;
     enum wf_data_align align;
+    enum wf_data_alpha alpha;
+    int64_t
+        channels;  /* that a network takes; 0: any. Alpha is kept where they are as many with it */
     bool tolerate; /* open in spite of problems and list them, for `data inspect` */
 };
 

@@ -75,8 +75,10 @@ struct wf_dataset {
     bool coded;                    /* ... and values too: nothing is left to find out */
     struct wf_texts notes, problems;
     enum wf_data_align align;
+    enum wf_data_alpha alpha;
+    int64_t wanted;    /* channels; 0: any */
     int64_t resampled; /* masks */
-    bool noted_place, noted_nodata, noted_mask;
+    bool noted_place, noted_system, noted_nodata, noted_mask;
     uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
     struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
 };
@@ -164,8 +166,9 @@ void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, cons
                   int32_t *labels, int64_t *bad);
 const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *raw);
 
-/* Channels that are read of an image (a palette's colours, no alpha). */
-int wf_image_channels(const struct wf_raster_info *info);
+/* Channels that are read of an image (a palette's colours; alpha only where it is kept, or where a network
+ * takes just so many with it). */
+int wf_image_channels(const struct wf_raster_info *info, enum wf_data_alpha alpha, int64_t wanted);
 
 /* What of a file holds nothing. */
 struct wf_nodata wf_nodata_of(const struct wf_raster_info *info);

@@ -119,7 +119,7 @@ static int channels_in(const char *path)
 {
     struct wf_err ignored = { 0 };
     struct wf_raster *const r = wf_raster_open(path, &ignored);
-    const int channels = r ? wf_image_channels(wf_raster_info(r)) : 0;
+    const int channels = r ? wf_image_channels(wf_raster_info(r), WF_ALPHA_DROP, 0) : 0;
     wf_raster_close(r);
     return channels;
 }

@@ -21,7 +21,8 @@ struct wf_picture {
 
 /* --- opening --- */
 
-static bool add_file(struct wf_picture *p, const char *path, struct wf_err *err)
+/* Alpha is a channel where the network takes one more than without. */
+static bool add_file(struct wf_picture *p, const char *path, int64_t channels, struct wf_err *err)
 {
     struct wf_raster *const r = wf_raster_open(path, err);
     if (!r)
@@ -30,8 +31,8 @@ static bool add_file(struct wf_picture *p, const char *path, struct wf_err *err)
     if (!wf_raster_check(r, err))
         return false;
     const struct wf_raster_info *const info = wf_raster_info(r);
-    const struct wf_shape shape =
-        WF_SHAPE(1, info->depth, info->height, info->width, wf_image_channels(info));
+    const struct wf_shape shape = WF_SHAPE(1, info->depth, info->height, info->width,
+                                           wf_image_channels(info, WF_ALPHA_DROP, channels));
     if (p->n_files > 1 && !wf_shape_equal(shape, p->shape))
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has another size than '%s': it is a channel of it", path, p->path);
@@ -53,7 +54,7 @@ static char *channel_number(char *path)
 
 static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *err)
 {
-    if (!add_file(p, p->path, err))
+    if (!add_file(p, p->path, channels, err))
         return false;
     char *const path = wf_take_text(p->path);
     char *const number = channel_number(path);
@@ -64,7 +65,7 @@ static bool open_files(struct wf_picture *p, int64_t channels, struct wf_err *er
             number[1] = (char)('0' + c / 100);
             number[3] = (char)('0' + c % 10);
             ok = wf_path_is_file(path, err)
-                     ? add_file(p, path, err)
+                     ? add_file(p, path, 1, err)
                      : wf_err_set(err, WF_ERR_INPUT,
                                   "'%s' has %" PRId64 " channels, but the network takes %" PRId64
                                   ": there is no '%s'",

@@ -1,6 +1,7 @@
 /*
  * A picture: one image file as a network sees it, by the same rules as the images of a dataset. A
- * palette becomes its colours, alpha is left out, and the files CASE_0000.EXT, CASE_0001.EXT, ...
+ * palette becomes its colours, alpha is left out unless the
+ * network takes it, and the files CASE_0000.EXT, CASE_0001.EXT, ...
  * of nnU-Net are the channels of one picture, named by the first.
  *
  *     struct wf_picture *p = wf_picture_open("slide.tif", 3, err);      the network takes 3 channels

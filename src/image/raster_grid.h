@@ -5,7 +5,8 @@
  *     struct wf_raster_grid image, mask;
  *     wf_raster_grid_of(wf_raster_info(a), &image);
  *     wf_raster_grid_of(wf_raster_info(b), &mask);
- *     if (wf_raster_grid_compares(&image, &mask) && wf_raster_grid_map(&image, &mask, map)) ...
+ *     if (wf_raster_grid_compares(&image, &mask))
+ *         wf_raster_grid_map(&image, &mask, map);
  *
  * A grid points into the raster that it was taken from.
  */

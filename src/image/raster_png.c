@@ -196,7 +196,7 @@ static uint32_t big_endian(const unsigned char *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* From chunk to chunk, without looking into them, up to the last or to the first of pixels; on the way,
+/* From chunk to chunk, without looking into them, up to the last or to the first of pixels; meanwhile,
  * the orientation of EXIF. libpng takes memory for such a chunk before it knows that it is there. */
 static bool walk(struct wf_raster *r, bool to_the_end, int *orientation, struct wf_err *err)
 {
