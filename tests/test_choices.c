@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "device/choices.h"
@@ -43,6 +44,59 @@ static void choices__of_ranks_that_share_a_file_are_all_kept(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* Written by many processes at the same moment. */
+static void choices__that_are_written_at_once_are_all_kept(void **state)
+{
+    enum { WRITERS = 6, ROUNDS = 10, BEFORE = 500 };
+    char key[64];
+    pid_t writers[WRITERS];
+    struct wf_choices *const before = wf_choices_new(path);
+    for (int i = 0; i < BEFORE; i++) {
+        (void)snprintf(key, sizeof key, "before %d", i);
+        wf_choices_put(before, key, WF_CHOICE_RIGHT);
+    }
+    wf_choices_free(before);
+    for (int w = 0; w < WRITERS; w++) {
+        writers[w] = fork();
+        assert_true(writers[w] >= 0);
+        for (int i = 0; writers[w] == 0 && i < ROUNDS; i++) {
+            struct wf_choices *const c = wf_choices_new(path);
+            (void)snprintf(key, sizeof key, "writer %d %d", w, i);
+            wf_choices_put(c, key, WF_CHOICE_WRONG);
+            wf_choices_free(c);
+        }
+        if (writers[w] == 0)
+            _exit(0);
+    }
+    for (int w = 0; w < WRITERS; w++)
+        assert_int_equal(waitpid(writers[w], NULL, 0), writers[w]);
+    struct wf_choices *const all = wf_choices_new(path);
+    assert_int_equal(wf_choices_count(all, "before", WF_CHOICE_RIGHT), BEFORE);
+    assert_int_equal(wf_choices_count(all, "writer", WF_CHOICE_WRONG), WRITERS * ROUNDS);
+    wf_choices_free(all);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void choices__are_bounded_and_the_oldest_go_first(void **state)
+{
+    enum { MORE = 100 };
+    char key[64];
+    struct wf_choices *c = wf_choices_new(path);
+    for (int i = 0; i < WF_CHOICES_KEPT + MORE; i++) {
+        (void)snprintf(key, sizeof key, "number %d", i);
+        wf_choices_put(c, key, WF_CHOICE_RIGHT);
+    }
+    wf_choices_free(c);
+    c = wf_choices_new(path);
+    assert_int_equal(wf_choices_count(c, "number", WF_CHOICE_RIGHT), WF_CHOICES_KEPT);
+    (void)snprintf(key, sizeof key, "number %d", MORE - 1);
+    assert_null(wf_choices_find(c, key));
+    (void)snprintf(key, sizeof key, "number %d", MORE);
+    assert_non_null(wf_choices_find(c, key));
+    wf_choices_free(c);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void choices__without_a_file_or_with_a_damaged_one_start_anew(void **state)
 {
     struct wf_choices *c = wf_choices_new("");
@@ -65,6 +119,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices__are_found_by_the_next_run),
         cmocka_unit_test(choices__of_ranks_that_share_a_file_are_all_kept),
+        cmocka_unit_test(choices__that_are_written_at_once_are_all_kept),
+        cmocka_unit_test(choices__are_bounded_and_the_oldest_go_first),
         cmocka_unit_test(choices__without_a_file_or_with_a_damaged_one_start_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,24 @@
 #include "device/choices.h"
 
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/memory.h"
 
-enum { LINE = WF_CHOICE_KEY + WF_CHOICE_TEXT };
+enum {
+    LINE = WF_CHOICE_KEY + WF_CHOICE_TEXT,
+    FREE = 0,         /* slots hold 1 + the index of an entry */
+    LOCK_TRIES = 200, /* 10 ms apart */
+};
 
 struct entry {
     const char *key, *choice;
@@ -18,25 +26,55 @@ struct entry {
 
 struct wf_choices {
     struct wf_arena arena;
-    const char *path; /* NULL: no file */
-    struct entry *entries;
+    const char *path;      /* NULL: no file */
+    struct entry *entries; /* oldest first */
     size_t count, room;
+    uint32_t *slots; /* by hash, the next free one where it is taken; at most half of them are */
+    size_t n_slots;  /* a power of two, or 0 */
     bool changed;
 };
 
 /* --- the table --- */
 
+/* FNV-1a */
+static uint64_t hash(const char *key)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *key; key++)
+        h = (h ^ (unsigned char)*key) * 0x100000001b3u;
+    return h ^ (h >> 32);
+}
+
+/* Where the key is, or would be. */
+static uint32_t *slot_of(const struct wf_choices *c, const char *key)
+{
+    size_t at = (size_t)hash(key) & (c->n_slots - 1);
+    while (c->slots[at] != FREE && strcmp(c->entries[c->slots[at] - 1].key, key) != 0)
+        at = (at + 1) & (c->n_slots - 1);
+    return &c->slots[at];
+}
+
 static struct entry *look_up(const struct wf_choices *c, const char *key)
 {
+    const uint32_t index = c->n_slots ? *slot_of(c, key) : FREE;
+    return index == FREE ? NULL : &c->entries[index - 1];
+}
+
+static void grow_slots(struct wf_choices *c)
+{
+    c->n_slots = c->n_slots ? 2 * c->n_slots : 64;
+    free(c->slots);
+    c->slots = wf_take_zeroed(c->n_slots, sizeof *c->slots);
     for (size_t i = 0; i < c->count; i++)
-        if (strcmp(c->entries[i].key, key) == 0)
-            return &c->entries[i];
-    return NULL;
+        *slot_of(c, c->entries[i].key) = (uint32_t)i + 1;
 }
 
 static void add(struct wf_choices *c, const char *key, const char *choice)
 {
     WF_GROW(c->entries, c->room, c->count);
+    if (2 * c->count >= c->n_slots)
+        grow_slots(c);
+    *slot_of(c, key) = (uint32_t)c->count + 1;
     c->entries[c->count++] =
         (struct entry){ wf_arena_copy(&c->arena, key), wf_arena_copy(&c->arena, choice) };
 }
@@ -99,11 +137,20 @@ static void make_folders(const char *path)
     wf_arena_release(&arena);
 }
 
-static void write_file(struct wf_choices *c)
+/* Keeps others from writing until it is closed. -1 where that cannot be had: then what others write in
+ * the same moment may be lost, which is better than to wait. */
+static int lock_file(struct wf_choices *c)
 {
-    if (!c->changed || !c->path)
-        return;
-    make_folders(c->path);
+    const int lock =
+        open(wf_arena_printf(&c->arena, "%s.lock", c->path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    for (int i = 0; lock >= 0 && i < LOCK_TRIES && flock(lock, LOCK_EX | LOCK_NB) != 0; i++)
+        (void)nanosleep(&(struct timespec){ .tv_nsec = 10'000'000 }, NULL);
+    return lock;
+}
+
+/* Under the lock: what others wrote meanwhile, and the table, in the file's place. */
+static void replace_file(struct wf_choices *c)
+{
     read_file(c);
     /* The table's own address tells ranks of one process apart. */
     const char *const other =
@@ -112,11 +159,23 @@ static void write_file(struct wf_choices *c)
     if (!file)
         return;
     bool ok = true;
-    for (size_t i = 0; ok && i < c->count; i++)
+    const size_t first = c->count > WF_CHOICES_KEPT ? c->count - WF_CHOICES_KEPT : 0;
+    for (size_t i = first; ok && i < c->count; i++)
         ok = fprintf(file, "%s\t%s\n", c->entries[i].key, c->entries[i].choice) > 0;
     ok = fclose(file) == 0 && ok;
     if (!ok || rename(other, c->path) != 0)
         (void)unlink(other);
+}
+
+static void write_file(struct wf_choices *c)
+{
+    if (!c->changed || !c->path)
+        return;
+    make_folders(c->path);
+    const int lock = lock_file(c);
+    replace_file(c);
+    if (lock >= 0)
+        (void)close(lock);
 }
 
 static const char *usual_path(struct wf_arena *arena)
@@ -140,6 +199,7 @@ void wf_choices_free(struct wf_choices *c)
     if (!c)
         return;
     write_file(c);
+    free(c->slots);
     free(c->entries);
     wf_arena_release(&c->arena);
     free(c);

@@ -6,8 +6,9 @@
  * A line of the file is a key, a tab and a choice. A key names everything that the choice depends on:
  * the library and its version, the processor, the problem. Ranks and processes may share the file:
  * each reads it when it opens its device and, when it has found something new, writes a new file in
- * the old one's place that holds what others wrote meanwhile too. Lines that do not read back, and a
- * file that cannot be written, are passed over: it only saves time.
+ * the old one's place that holds what others wrote meanwhile too, under a lock on a file beside it
+ * (.lock). Of very many lines the oldest are dropped. Lines that do not read back, and a file that
+ * cannot be locked or written, are passed over: it only saves time.
  */
 #ifndef WF_DEVICE_CHOICES_H
 #define WF_DEVICE_CHOICES_H
@@ -15,6 +16,8 @@
 #include <stddef.h>
 
 enum { WF_CHOICE_KEY = 2048, WF_CHOICE_TEXT = 1024 }; /* bytes of a key and a choice, at most */
+
+enum { WF_CHOICES_KEPT = 10'000 }; /* lines of the file, at most */
 
 /* Choices that are verdicts on a primitive. */
 #define WF_CHOICE_RIGHT "right"
