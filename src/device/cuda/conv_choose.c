@@ -215,8 +215,11 @@ static void run_sample(const struct trial *t, const struct wf_region *row)
         wf_cuda_conv_wgrad(&call);
 }
 
+/* Not run: nothing was compared, so nothing is known of its numbers. */
+enum outcome { RIGHT, WRONG, NOT_RUN };
+
 /* One sample on both; `host` has room for two of them. */
-static bool check_sample(const struct trial *t, int index, char *host)
+static enum outcome check_sample(const struct trial *t, int index, char *host)
 {
     struct wf_cuda *const cuda = t->step->cuda;
     const struct wf_call call = call_of(t);
@@ -235,20 +238,24 @@ static bool check_sample(const struct trial *t, int index, char *host)
          cudaMemcpyAsync(host + t->sample_bytes, t->sample, t->sample_bytes, cudaMemcpyDeviceToHost,
                          cuda->stream) == cudaSuccess &&
          cudaStreamSynchronize(cuda->stream) == cudaSuccess && cuda->failure.code == WF_OK;
-    return ok && is_close(host, host + t->sample_bytes, out->dtype,
-                          (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
-                          tolerance(&t->step->problem));
+    if (!ok)
+        return NOT_RUN;
+    return is_close(host, host + t->sample_bytes, out->dtype,
+                    (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
+                    tolerance(&t->step->problem))
+               ? RIGHT
+               : WRONG;
 }
 
-static bool check_plan(const struct trial *t)
+static enum outcome check_plan(const struct trial *t)
 {
     char *const host = wf_take(2 * t->sample_bytes + 1);
-    bool ok = true;
+    enum outcome outcome = RIGHT;
     fill(t);
-    for (int i = 0; ok && i < SAMPLES; i++)
-        ok = check_sample(t, i, host);
+    for (int i = 0; outcome == RIGHT && i < SAMPLES; i++)
+        outcome = check_sample(t, i, host);
     free(host);
-    return ok;
+    return outcome;
 }
 
 /* --- choosing --- */
@@ -316,14 +323,15 @@ static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct tri
 }
 
 /* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
- * memory to try them: the first. */
+ * memory to try them: the first. Not sure where one that was timed could not be compared. */
 static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, struct tried list[],
                      int n, bool *sure)
 {
     struct trial t;
     int found = -1;
-    *sure = trial_init(&t, s, p, most_workspace(s, list, n));
-    if (*sure) {
+    const bool timed = trial_init(&t, s, p, most_workspace(s, list, n));
+    *sure = timed;
+    if (timed) {
         fill(&t);
         double best = (double)INFINITY, spent = 0;
         for (int i = 0; i < n && (spent < enough_seconds || !isfinite(best)); i++) {
@@ -336,10 +344,12 @@ static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, st
     }
     for (int i = 0; i < n && found < 0; i++) {
         take(s, &list[i]);
-        const bool runs = !*sure || isfinite(list[i].seconds);
-        if (runs && (!*sure || check_plan(&t)))
+        const bool runs = !timed || isfinite(list[i].seconds);
+        const enum outcome outcome = timed && runs ? check_plan(&t) : runs ? RIGHT : NOT_RUN;
+        *sure = *sure && (!runs || outcome != NOT_RUN);
+        if (outcome == RIGHT)
             found = i;
-        else if (runs) {
+        if (outcome == WRONG) {
             s->wrong++;
             wf_cuda_choice_put_wrong(s->cuda, &s->problem, &list[i].choice);
         }
