@@ -300,6 +300,8 @@ static void time_update(struct bench *b)
                               .lr = 1e-3f,
                               .beta1 = 0.9f,
                               .beta2 = 0.999f,
+                              .rest1 = 0.1f,
+                              .rest2 = 0.001f,
                               .eps = 1e-8f,
                               .correct1 = 1,
                               .correct2 = 1,
