@@ -35,9 +35,9 @@ enum {
     MOST_PRODUCTS = 2'000'000,  /* of our own sums */
     KEPT_ROWS = 16,             /* fewer rows leave the same rest of these */
 };
-static const double small_products = 1e8; /* of the primitive: some milliseconds */
-static const double slow_products = 1e6;  /* of one that is a reference itself */
-static const size_t most_bytes = (size_t)256 << 20;
+static const double small_products = 1e8;           /* of the primitive: some milliseconds */
+static const double slow_products = 1e6;            /* of one that is a reference itself */
+static const size_t most_bytes = (size_t)128 << 20; /* 3x3 from 1024 to 1024 channels: 90 */
 
 /* --- random numbers --- */
 
