@@ -79,6 +79,16 @@ static void fingerprint__names_the_first_sample_that_changed(void **state)
     int64_t samples, first;
     const struct wf_fingerprint none = { 0 };
     assert_false(wf_fingerprint_matches(&none, "what is this", &samples, &first));
+    assert_int_equal(first, WF_FINGERPRINT_UNKNOWN);
+    /* Of a large dataset only the sum is kept. */
+    static uint64_t each[5000];
+    const struct wf_fingerprint large = { .all = 1, .samples = 5000, .each = each };
+    const struct wf_fingerprint other = { .all = 2, .samples = 5000, .each = each };
+    struct wf_arena arena = { 0 };
+    assert_false(
+        wf_fingerprint_matches(&other, wf_fingerprint_print(&arena, &large), &samples, &first));
+    assert_int_equal(first, WF_FINGERPRINT_UNKNOWN);
+    wf_arena_release(&arena);
 }
 
 static int enter(void **state)

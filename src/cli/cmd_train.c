@@ -105,6 +105,8 @@ static bool check_data(struct wf_train_run *t, struct wf_err *err)
     if (first >= 0 && first < f->samples)
         what = wf_arena_printf(arena, "the first sample that differs is '%s'",
                                wf_dataset_sample(t->feed->dataset, first)->name);
+    else if (first == WF_FINGERPRINT_UNKNOWN)
+        what = "which sample differs is not known";
     else if (samples != f->samples)
         what = "samples at its end are gone";
     const char *const text = wf_arena_printf(

@@ -171,7 +171,7 @@ bool wf_fingerprint_matches(const struct wf_fingerprint *f, const char *text, in
     uint64_t all = 0;
     int used = 0;
     *samples = 0;
-    *first = -1;
+    *first = WF_FINGERPRINT_UNKNOWN;
     // NOLINTNEXTLINE(cert-err34-c): a text that is none matches nothing
     if (sscanf(text, "%" SCNx64 " %" SCNd64 " %n", &all, samples, &used) < 2)
         return false;

@@ -17,7 +17,7 @@
 
 #include "data/dataset.h"
 
-enum { WF_FINGERPRINT_LOOKS = 16384 };
+enum { WF_FINGERPRINT_LOOKS = 16384, WF_FINGERPRINT_UNKNOWN = -2 };
 
 struct wf_fingerprint {
     uint64_t all;
@@ -34,7 +34,7 @@ int64_t wf_fingerprint_differs(const struct wf_fingerprint *a, const struct wf_f
 /* As a text for a checkpoint; of large datasets without their samples. */
 const char *wf_fingerprint_print(struct wf_arena *arena, const struct wf_fingerprint *f);
 /* Is it the text of the same dataset? If not, `*samples` is how many the other has, and `*first` the first
- * sample that differs; -1: not known. */
+ * sample that differs; -1: none does, but what labels mean; WF_FINGERPRINT_UNKNOWN: the text has no samples. */
 bool wf_fingerprint_matches(const struct wf_fingerprint *f, const char *text, int64_t *samples,
                             int64_t *first);
 
