@@ -145,6 +145,31 @@ static void check__finds_what_is_cut_short(void **state)
     }
 }
 
+#ifdef WF_HAVE_JPEG
+/* The end marker of a thumbnail in front of the pixels is none of the image's. */
+static void check__does_not_take_a_thumbnail_for_the_end(void **state)
+{
+    static const unsigned char thumbnail[] = { 0xff, 0xe1, 0, 6, 0xff, 0xd8, 0xff, 0xd9 };
+    const size_t more = sizeof thumbnail;
+    size_t size;
+    unsigned char *const bytes = slurp(FOLDER "jpeg_444.jpg", &size);
+    unsigned char *const file = malloc(size + more);
+    assert_true(bytes && file);
+    memcpy(file, bytes, 2);
+    memcpy(file + 2, thumbnail, more);
+    memcpy(file + 2 + more, bytes + 2, size - 2);
+    struct wf_err err = { 0 };
+    struct wf_raster *r = wf_raster_parse("photo.jpg", file, size + more, &err);
+    assert_true(r && wf_raster_check(r, &err));
+    wf_raster_close(r);
+    r = wf_raster_parse("photo.jpg", file, size + more - size / 8, &err);
+    assert_true(r && !wf_raster_check(r, &err));
+    wf_raster_close(r);
+    free(file);
+    free(bytes);
+}
+#endif
+
 static void exif__blocks_are_not_believed(void **state)
 {
     static const unsigned char little[] = { 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12,
@@ -178,6 +203,9 @@ int main(void)
         cmocka_unit_test(tiff__too_few_strips_are_damage_and_not_zeros),
         cmocka_unit_test(tiff__alpha_is_told_apart_from_a_fourth_band),
         cmocka_unit_test(tiff__sparse_tiles_hold_nodata),
+#endif
+#ifdef WF_HAVE_JPEG
+        cmocka_unit_test(check__does_not_take_a_thumbnail_for_the_end),
 #endif
         cmocka_unit_test(check__finds_what_is_cut_short),
         cmocka_unit_test(exif__blocks_are_not_believed),

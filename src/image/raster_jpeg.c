@@ -33,8 +33,9 @@ struct jpeg {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     struct wf_raster *raster;
-    uint64_t at; /* in the file */
-    int64_t row; /* that libjpeg gives next; -1: it has to start again */
+    uint64_t at;   /* in the file */
+    uint64_t scan; /* where its pixels begin */
+    int64_t row;   /* that libjpeg gives next; -1: it has to start again */
     void *dst;
     bool is_ink;
     unsigned char *ink; /* a row of CMYK */
@@ -237,18 +238,20 @@ static void read_orientation(struct jpeg *j)
         }
 }
 
-/* The end of the image stands near the end of the file, where there is nothing behind it. */
+/* The end of the image stands near the end of the file, where there is nothing behind it; what stands
+ * before the pixels is that of a thumbnail. */
 static bool check_jpeg(struct wf_raster *r, struct wf_err *err)
 {
     struct jpeg *const j = r->state;
-    const size_t tail = r->file.size < INPUT ? (size_t)r->file.size : INPUT;
-    unsigned char *const bytes = malloc(tail);
+    const uint64_t left = r->file.size - j->scan;
+    const size_t tail = left < INPUT ? (size_t)left : INPUT;
+    unsigned char *const bytes = malloc(tail + 1);
     if (!bytes)
         return wf_raster_no_memory(r, err);
     bool ends = false;
     const bool ok = wf_infile_read(&r->file, r->file.size - tail, bytes, tail, err);
-    for (size_t i = tail - 1; ok && !ends && i > 0; i--)
-        ends = bytes[i - 1] == 0xff && bytes[i] == 0xd9;
+    for (size_t i = 1; ok && !ends && i < tail; i++)
+        ends = bytes[tail - i - 1] == 0xff && bytes[tail - i] == 0xd9;
     free(bytes);
     return ok && (ends || wf_rows_get(&j->rows, j->rows.count - 1, err));
 }
@@ -262,6 +265,7 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
     j->raster = r;
     if (!restart(j, err))
         return false;
+    j->scan = j->at - j->source.bytes_in_buffer;
     const J_COLOR_SPACE space = j->lib.out_color_space;
     r->info.depth = 1;
     r->info.height = j->lib.image_height;
