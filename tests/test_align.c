@@ -391,6 +391,29 @@ static void nodata__of_unsigned_colours_must_be_in_all_channels(void **state)
 }
 #endif
 
+static void nodata__of_a_number_leaves_nan_a_mistake(void **state)
+{
+    support_folder("gap/images");
+    const int64_t size[3] = { 1, 2, 2 };
+    double nodata = -9999;
+    const float image[4] = { 1, -9999, NAN, 2 };
+    write_placed("gap/images/a.tif", size, WF_SAMPLE_F32, NULL, &nodata, image);
+    struct wf_dataset *ds = support_open("gap");
+    struct wf_err err = { 0 };
+    float pixels[4];
+    const struct wf_region first = support_box(0, 0, 0, 1, 1, 2),
+                           all = support_box(0, 0, 0, 1, 2, 2);
+    assert_true(wf_dataset_read(ds, 0, &first, pixels, NULL, &err));
+    assert_false(wf_dataset_read(ds, 0, &all, pixels, NULL, &err));
+    assert_non_null(strstr(err.text, "NaN at plane 0, row 1, column 0"));
+    wf_dataset_free(ds);
+    nodata = NAN;
+    write_placed("gap/images/a.tif", size, WF_SAMPLE_F32, NULL, &nodata, image);
+    ds = support_open("gap");
+    assert_true(wf_dataset_read(ds, 0, &all, pixels, NULL, &err));
+    wf_dataset_free(ds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +424,7 @@ int main(void)
 #ifdef WF_HAVE_TIFF
         cmocka_unit_test(geotiff__masks_elsewhere_are_refused_or_carried_over),
         cmocka_unit_test(geotiff__a_finer_mask_gives_the_nearest_label),
+        cmocka_unit_test(nodata__of_a_number_leaves_nan_a_mistake),
         cmocka_unit_test(nodata__is_left_out_of_statistics_and_labels),
         cmocka_unit_test(nodata__of_unsigned_colours_must_be_in_all_channels),
 #endif

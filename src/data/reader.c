@@ -230,7 +230,7 @@ int64_t wf_nodata_odd(const struct wf_nodata *n, const float *pixels, int64_t co
     if (!n->there)
         return wf_find_odd(pixels, count);
     for (int64_t i = 0; i < count; i++)
-        if (isinf(pixels[i]))
+        if (!isfinite(pixels[i]) && !wf_raster_is_hole(pixels[i]))
             return i;
     return -1;
 }

@@ -168,4 +168,9 @@ const char *wf_raster_writer_partial(const struct wf_raster_writer *w);
                                           struct wf_err *err);
 int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count);
 
+/* What windows of f32 hold where nothing was measured: a NaN of its own, for a NaN that a file has beside
+ * another nodata value is a mistake. */
+float wf_raster_hole(void);
+bool wf_raster_is_hole(float value);
+
 #endif

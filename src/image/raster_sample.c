@@ -1,6 +1,7 @@
 /* Samples: their types, and the one place where they become f32 or i32. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "image/raster_format.h"
 
@@ -147,14 +148,34 @@ static bool convert_common(const struct wf_raster *r, const struct run *run, enu
     return true;
 }
 
-/* Values that mean that nothing was measured become NaN. */
+static const uint32_t hole_bits = 0x7fc57f57; /* quiet: copies and conversions keep it */
+
+float wf_raster_hole(void)
+{
+    float value;
+    memcpy(&value, &hole_bits, sizeof value);
+    return value;
+}
+
+bool wf_raster_is_hole(float value)
+{
+    return memcmp(&value, &hole_bits, sizeof value) == 0;
+}
+
+/* Values that mean that nothing was measured become a NaN that no file has. */
 static void hide_nodata(const struct wf_raster *r, const struct run *run)
 {
-    const float nodata = (float)r->info.nodata;
+    const float nodata = (float)r->info.nodata, hole = wf_raster_hole();
+    const bool any = isnan(nodata);
     float *const f = run->dst;
     for (int64_t i = 0; i < run->count; i++)
-        if (f[i * run->to] == nodata)
-            f[i * run->to] = NAN;
+        if (f[i * run->to] == nodata || (any && isnan(f[i * run->to])))
+            f[i * run->to] = hole;
+}
+
+static bool is_nodata(const struct wf_raster *r, double value)
+{
+    return value == r->info.nodata || (isnan(value) && isnan(r->info.nodata));
 }
 
 static int64_t convert(const struct wf_raster *r, const struct run *run, enum wf_dtype as)
@@ -167,8 +188,8 @@ static int64_t convert(const struct wf_raster *r, const struct run *run, enum wf
     }
     for (int64_t i = 0; i < run->count; i++) {
         struct number n = number_at(r->stored, run->src, i * run->from);
-        if (hides && n.real == r->info.nodata)
-            n = (struct number){ .real = NAN };
+        if (hides && is_nodata(r, n.real))
+            n = (struct number){ .real = (double)wf_raster_hole() };
         else if (r->scaled && n.is_whole && wf_sample_is_whole(r->info.sample))
             n = whole_number((int64_t)r->inter - n.whole); /* white is zero */
         else if (r->scaled)

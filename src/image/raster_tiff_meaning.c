@@ -2,6 +2,7 @@
 #include "image/raster_tiff.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -145,7 +146,11 @@ static bool turn_upright(const struct wf_tiff *t, struct wf_err *err)
 static bool nodata_number(const char *text, double *value)
 {
     char *end;
+    errno = 0;
     *value = strtod(text, &end);
+    /* The largest f64 is often written with too few digits, and rounded up. */
+    if (errno == ERANGE && isinf(*value))
+        *value = copysign(DBL_MAX, *value);
     if (strstr(text, "#IND") || strstr(text, "#QNAN")) {
         *value = NAN;
         return true;
