@@ -1,5 +1,6 @@
 # Disks after a power loss: a short form of tests/campaign/power_loss.
-. "$SOURCE_DIR/tests/cli/common.bash"
-unset WORKDIR
-"$SOURCE_DIR/tests/campaign/power_loss" 20 1 >out 2>err || fail "tests/campaign/power_loss failed"
+. got=0
+"$SOURCE_DIR/tests/campaign/power_loss" 20 1 >out 2>err || got=$?
+[ $got -ne 77 ] || skip "$(cat out)"
+[ $got -eq 0 ] || fail "tests/campaign/power_loss failed"
 tail -n 1 out

@@ -4,5 +4,6 @@
 build=$(dirname "$WIDEFIELD")
 PYTHONDONTWRITEBYTECODE=1 "$SOURCE_DIR/tests/campaign/foreign_files" --build "$build" --no-install >out 2>err ||
     fail "foreign files"
+! grep -q 'skipped' out || skip "$(cat out)"
 tail -1 out
-grep -Eq ' 0 wrong$|skipped' out || fail "no summary"
+grep -q ' 0 wrong$' out || fail "no summary"

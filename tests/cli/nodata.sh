@@ -34,7 +34,7 @@ def read_tags(path):
     return tags
 
 if __name__ == "__main__":
-    for name, nodata in (("plain", "-9999"), ("nan", "nan ")):
+    for name, nodata, under in (("plain", "-9999", 0), ("nan", "nan ", 0), ("other", "-9999", 1)):
         random.seed(1)
         os.makedirs(f"{name}/images")
         os.makedirs(f"{name}/masks")
@@ -45,9 +45,9 @@ if __name__ == "__main__":
                     inside = (x - 8 * i) ** 2 + (y - 16) ** 2 < 64
                     value = random.gauss(110 if inside else 100, 2)
                     image.append(float(nodata) if x < 10 else value)
-                    mask.append(7 if x < 10 else int(inside)) # what the mask has there does not matter
+                    mask.append(under if x < 10 else int(inside)) # what the mask has there does not matter
             write_tiff(f"{name}/images/{i}.tif", 40, 32, image, "f", nodata)
-            write_tiff(f"{name}/masks/{i}.tif", 40, 32, [min(v, 1) for v in mask], "B")
+            write_tiff(f"{name}/masks/{i}.tif", 40, 32, mask, "B")
 PYTHON
 python3 tiffs.py
 for set in plain nan; do
@@ -62,7 +62,8 @@ train=(train model.name=unet model.base=4 model.depth=2 data.path=plain data.cro
        train.seed=3 --json --quiet)
 expect 0 "${train[@]}" --out one
 expect 0 "${train[@]}" --out two --mesh space=1x2
-for run in one two; do
+expect 0 "${train[@]}" data.path=other --out under
+for run in one two under; do
     python3 -S - "$run" <<'PYTHON' || fail "no losses in $run"
 import glob, json, math, sys
 rows = [json.loads(line) for name in glob.glob(sys.argv[1] + "/*.jsonl") for line in open(name)]
@@ -76,6 +77,7 @@ import json
 a, b = (json.load(open(n)) for n in ("one.losses", "two.losses"))
 both = a.keys() & b.keys()
 assert len(both) > 2 and all(abs(a[s] - b[s]) < 1e-5 * a[s] for s in both), (a, b)' || fail "meshes differ"
+cmp one.losses under.losses || fail "a mask counts where the image has nodata"
 
 # The prediction of a pixel without data has none either, in one window and in many.
 expect 0 predict one plain/images/0.tif --out p1 --probabilities --overlay --quiet

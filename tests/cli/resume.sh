@@ -183,3 +183,5 @@ rm -f cut/checkpoints/last.safetensors cut/checkpoints/previous.safetensors
 expect 0 train a.yaml train.epochs=1 --out cut --resume auto
 says "there is no last checkpoint; going on from the best"
 cmp cut/checkpoints/last.safetensors cut/checkpoints/best.safetensors || fail "the best did not become the last"
+
+has_disk || skip "faults of the disk: not with a sanitizer"
