@@ -169,13 +169,12 @@ static const char *stack_low, *stack_high; /* of the main thread, at its largest
 
 static void no_page(int number, siginfo_t *info, void *context)
 {
-    (void)number;
     (void)context;
     const char *const at = info->si_addr;
     if (at >= stack_low && at < stack_high)
         wf_halt("out of memory: the stack cannot grow: end other programs, or raise the limits "
                 "('ulimit -s unlimited', 'ulimit -v unlimited')");
-    /* Somebody's mistake: it happens again, and the default is back (SA_RESETHAND). */
+    (void)raise(number); /* somebody's mistake, and the default is back (SA_RESETHAND) */
 }
 
 __attribute__((constructor)) static void watch_stack(void)
