@@ -159,7 +159,9 @@ float wf_raster_hole(void)
 
 bool wf_raster_is_hole(float value)
 {
-    return memcmp(&value, &hole_bits, sizeof value) == 0;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits == hole_bits;
 }
 
 /* Values that mean that nothing was measured become a NaN that no file has. */
