@@ -272,16 +272,36 @@ static void pack_arena(struct wf_plan *plan, struct wf_memo *memo)
     wf_arena_release(&scratch);
 }
 
+/* Of the steps that run without a primitive that was found wrong, the one with the most scratch; or NULL.
+ * Plans that are only looked at check none, so they do not know of it. */
+static const struct wf_step *largest_way_around(const struct wf_plan *plan)
+{
+    const struct wf_step *largest = NULL;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_step *const s = &plan->steps[i];
+        if (s->kind == WF_STEP_KERNEL && s->scratch >= 0 &&
+            strstr(s->implementation, " is wrong)") &&
+            (!largest || plan->buffers[s->scratch].bytes > plan->buffers[largest->scratch].bytes))
+            largest = s;
+    }
+    return largest;
+}
+
 /* What runs has to fit; what is only looked at may show by how much it does not. */
 static bool check_limit(const struct wf_plan *plan, struct wf_err *err)
 {
     const size_t limit = plan->scheme->options.limit;
-    return !limit || wf_plan_total_bytes(plan) <= limit ||
-           wf_err_set(
-               err, WF_ERR_FIT,
-               "rank %d needs %zu bytes and memory.limit is %zu: raise it, or use more ranks "
-               "or a smaller image",
-               plan->rank, wf_plan_total_bytes(plan), limit);
+    if (!limit || wf_plan_total_bytes(plan) <= limit)
+        return true;
+    const struct wf_step *const step = largest_way_around(plan);
+    (void)wf_err_set(err, WF_ERR_FIT,
+                     "rank %d needs %zu bytes and memory.limit is %zu: raise it, or use more ranks "
+                     "or a smaller image",
+                     plan->rank, wf_plan_total_bytes(plan), limit);
+    return !step ? false
+                 : wf_err_wrap(err, "layer '%s' runs by %s, with %zu bytes of scratch",
+                               step->node->name, step->implementation,
+                               plan->buffers[step->scratch].bytes);
 }
 
 static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, struct wf_err *err)
