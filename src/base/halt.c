@@ -14,14 +14,16 @@ enum { FILES = 64, SECONDS = 10, STATUS = 3 /* that of WF_ERR_FIT */ };
 static _Atomic pid_t halting;                            /* arch-ok: the process's end */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* arch-ok: the process's end */
 static const char *files[FILES];                         /* arch-ok: the process's end */
-static const char *name;                                 /* arch-ok: the process's end */
-static void (*listener)(const char *text);               /* arch-ok: the process's end */
+static struct {
+    const char *who;
+    void (*tell)(const char *text);
+} listener; /* arch-ok: the process's end */
 
 void wf_halt_tell(const char *who, void (*tell)(const char *text))
 {
     (void)pthread_mutex_lock(&lock);
-    name = who;
-    listener = tell;
+    listener.who = who;
+    listener.tell = tell;
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -72,12 +74,13 @@ void wf_halt(const char *format, ...)
     for (int i = 0; i < FILES; i++)
         if (files[i])
             (void)unlink(files[i]);
-    (void)snprintf(line, sizeof line, "widefield: error: %s%s\n", name ? name : "", text);
+    (void)snprintf(line, sizeof line, "widefield: error: %s%s\n", listener.who ? listener.who : "",
+                   text);
     (void)!write(STDERR_FILENO, line, strlen(line));
-    if (listener) {
+    if (listener.tell) {
         (void)signal(SIGALRM, end);
         (void)alarm(SECONDS);
-        listener(text);
+        listener.tell(text);
     }
     end(0);
     for (;;) /* end() does not return */
