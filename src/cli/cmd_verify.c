@@ -333,9 +333,11 @@ static bool run_cut(struct wf_verify *v, struct wf_comm *comm, const float *whol
                     wf_once_step(&once, err) && measure(v, &once, whole, apart, err);
     if (ok && wf_comm_rank(comm) == 0) {
         const double held = copies(v, &once);
+        v->overflows = false;
         for (int i = 0; i < v->count; i++) {
             struct wf_verify_tensor *const t = &v->tensors[i];
             t->norm = sqrt(sum_squares(whole, elements(t)));
+            v->overflows = v->overflows || !isfinite(t->norm);
             t->apart = distance(v, t, apart + (size_t)i * (size_t)v->job->ranks, held);
             t->rounding = 0;
             whole += elements(t);
@@ -351,7 +353,7 @@ static bool judge_again(struct wf_verify *v, struct wf_comm *comm, const float *
                         struct wf_err *err)
 {
     bool ok = true;
-    if (wf_comm_rank(comm) == 0 && !v->pass && v->tolerance > 0) {
+    if (wf_comm_rank(comm) == 0 && !v->pass && !v->overflows && v->tolerance > 0) {
         ok = measure_rounding(v, whole, err) || wf_err_wrap(err, "measuring what rounding does");
         judge(v);
     }
@@ -361,11 +363,13 @@ static bool judge_again(struct wf_verify *v, struct wf_comm *comm, const float *
 /* Collective. What rank 0 found is known to all; ranks that are threads share it. */
 static bool share_verdict(struct wf_verify *v, struct wf_comm *comm, struct wf_err *err)
 {
-    bool pass = v->pass;
-    if (!wf_comm_broadcast(comm, 0, &pass, sizeof pass, err))
+    bool found[] = { v->pass, v->overflows };
+    if (!wf_comm_broadcast(comm, 0, found, sizeof found, err))
         return false;
-    if (v->job->cli->world)
-        v->pass = pass;
+    if (v->job->cli->world) {
+        v->pass = found[0];
+        v->overflows = found[1];
+    }
     return true;
 }
 
@@ -523,10 +527,26 @@ static bool set_exact_kernels(struct wf_cli *cli, struct wf_err *err)
     return wf_options_set(cli->options, "run.deterministic", "mesh", err);
 }
 
+/* Collective under a launcher. Training in f16 begins with a large scale of the loss and lowers it while
+ * gradients overflow: what is compared is a step that it would take. */
+static bool compare_in_range(struct wf_verify *v, struct wf_err *err)
+{
+    struct wf_options *const o = v->job->cli->options;
+    bool ok = wf_job_run(v->job, verify_rank, v, err);
+    for (double scale = wf_options_real(o, "train.loss_scale");
+         ok && v->overflows && v->job->graph->options.compute == WF_F16 && scale > 1;) {
+        scale = fmax(scale / 16, 1);
+        const char *const text = wf_arena_printf(&v->job->cli->arena, "%.17g", scale);
+        ok = wf_options_set(o, "train.loss_scale", text, err) &&
+             wf_job_run(v->job, verify_rank, v, err);
+    }
+    return ok;
+}
+
 /* Collective under a launcher. Compares, and again on moved images while decisions turn. */
 static bool compare_until_clear(struct wf_verify *v, struct wf_err *err)
 {
-    if (!wf_job_run(v->job, verify_rank, v, err))
+    if (!compare_in_range(v, err))
         return false;
     for (int move = 1; !v->pass && v->tolerance > 0 && move <= MOVES; move++) {
         if (!wf_verify_find_turned(v, err))

@@ -55,12 +55,13 @@ struct wf_verify {
     int count;
     double tolerance;
     struct wf_nudge moved; /* of the comparison that decides */
-    /* the results: on rank 0; `pass` and `turned` on every rank */
+    /* the results: on rank 0; `pass`, `overflows` and `turned` on every rank */
     double worst[WF_VERIFY_KINDS];
     int worst_at[WF_VERIFY_KINDS]; /* tensor, or -1 */
     int excused;                   /* tensors */
     int excused_worst;             /* the tensor that is farthest for what rounding does, or -1 */
     bool pass;
+    bool overflows; /* the whole step's own numbers are not finite */
     struct wf_turned turned;
 };
 

@@ -31,3 +31,9 @@ expect 0 verify a.yaml train.loss=mse train.optimizer=adam --mesh space=1x2 --js
 # reference kernels: bit for bit in the forward pass
 expect 0 verify a.yaml --mesh space=3x2 --device reference --json
 json 'j["pred_rel"] == 0 and j["loss_rel"] == 0'
+
+# f16: gradients that overflow at the first scale of the loss are compared at the one that training takes
+expect 0 verify model.name=ddunet train.seed=586281 model.base=2 model.depth=2 model.tiles=2 model.comm.channels=1 \
+    model.comm.kernel=1 model.statistics=tile model.classes=7 data.size=1,3,168 --mesh space=2 --precision f16 \
+    --threads 1 --json --quiet
+json 'j["pass"] is True and j["grad_rel"] < 2e-2'
