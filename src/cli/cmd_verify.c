@@ -16,7 +16,6 @@
 #include <omp.h>
 #endif
 
-#include "base/random.h"
 #include "cli/commands.h"
 #include "cli/gather.h"
 #include "cli/same.h"
@@ -66,34 +65,6 @@ static size_t elements(const struct wf_verify_tensor *t)
 }
 
 /* --- the whole step --- */
-
-static bool nudge_value(const struct wf_once *once, const struct wf_value *v, struct wf_nudge nudge,
-                        struct wf_err *err)
-{
-    struct wf_host host = { 0 };
-    const bool ok = wf_run_get(once->run, v, &host, err);
-    const struct wf_random r = wf_random(nudge.seed, wf_random_stream(v->name));
-    if (ok && host.view.data) {
-        for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);) {
-            const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
-            const double by = wf_random_bits(r, index) & 1 ? nudge.by : -nudge.by;
-            wf_view_set(&host.view, c.at, wf_view_at(&host.view, c.at) * (1 + by));
-        }
-        wf_host_put(&host);
-    }
-    wf_host_release(&host);
-    return ok;
-}
-
-bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge, struct wf_err *err)
-{
-    const struct wf_graph *const g = once->job->graph;
-    bool ok = true;
-    for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i] == once->job->input)
-            ok = nudge_value(once, g->values[i], nudge, err);
-    return ok;
-}
 
 /* The others wait, so the whole step may have their cores. */
 static int whole_threads(const struct wf_job *job)

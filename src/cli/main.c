@@ -17,8 +17,8 @@ static bool is_widefield(const char *path, size_t bytes)
 }
 
 /* GNU OpenMP's threads spin for milliseconds between two kernels. On a machine that others use, each of
- * them keeps a core from whoever has work: ten tiny epochs took 9 s so, and 1.4 s with threads that sleep
- * soon. The library reads its settings before main(), so the command starts itself anew with them; it
+ * them keeps a core from whoever has work: beside six busy processes on two cores ten tiny epochs took 9.9
+ * and 17.5 s so, and 1.1 and 2.1 s with threads that sleep soon. The library reads its settings before main(), so the command starts itself anew with them; it
  * takes 6 ms. Whoever has set one of them has decided. */
 static void wait_politely(char **argv)
 {

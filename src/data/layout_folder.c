@@ -82,7 +82,7 @@ static bool find_pair(struct wf_arena *arena, const char *path, struct pair *p, 
         return false;
     p->images = find(&f, image_names);
     p->masks = find(&f, mask_names);
-    /* "input" may be anything where nothing is beside it that speaks of masks. */
+    /* "input" may be anything where nothing beside it is named like masks. */
     if (p->images && !p->masks && !is_called(p->images, "images") && f.n_folders > 1)
         p->images = NULL;
     return p->images != NULL;

@@ -6,7 +6,7 @@
  *   T2  a buffer is as large as libtiff says it fills, and as the layout says;
  *   T3  a tile is decoded only after its bytes were found to lie in the file and its decoded size to
  *       be in proportion to them;
- *   T4  libtiff speaks through the handlers of its handle; the process's own handlers are not touched;
+ *   T4  libtiff reports through the handlers of its handle; the process's own handlers are not touched;
  *   T5  a page has a place for each of its tiles. One of offset and length zero was never written: it is
  *       sparse, as GDAL does it.
  */
