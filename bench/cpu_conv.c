@@ -46,10 +46,10 @@ static double now(void)
 }
 
 static struct wf_value *value(struct wf_graph *g, const char *name, enum wf_dtype dtype,
-                              struct wf_shape shape, bool everywhere)
+                              struct wf_shape shape, bool replicated)
 {
     struct wf_value *v = wf_input(g, name, dtype, shape);
-    v->everywhere = everywhere;
+    v->replicated = replicated;
     return v;
 }
 

@@ -67,7 +67,7 @@ static struct wf_graph *build(int n)
     struct wf_value *loss = wf_mse(g, y, t, &(struct wf_loss){ .name = "loss" });
     /* Where the backward pass starts: a number that every rank fills for itself. */
     struct wf_value *start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
-    start->everywhere = true;
+    start->replicated = true;
     wf_graph_output(g, y);
     wf_graph_output(g, loss);
     return g;
@@ -107,8 +107,8 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
     bool ok = wf_graph_ok(g, err) && wf_graph_grad(g, wf_graph_find(g, "loss"),
                                                    wf_graph_find(g, "start"), 0, NULL, NULL, err);
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_scheme *scheme = ok ? wf_scheme_new(g, &mesh, &options, err) : NULL;
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = ok ? wf_global_plan_new(g, &mesh, &options, err) : NULL;
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     ok = run != NULL;
     if (ok) {
@@ -130,7 +130,7 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     wf_graph_free(g);
     return ok;
 }

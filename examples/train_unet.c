@@ -68,7 +68,7 @@ static bool train(struct wf_comm *comm, struct wf_run *run, const struct wf_grap
     const struct wf_view image = wf_run_view(run, wf_graph_find(g, "image"));
     const struct wf_view target = wf_run_view(run, wf_graph_find(g, "target"));
     const struct wf_view loss = wf_run_view(run, wf_graph_find(g, "loss"));
-    const bool speaks = wf_run_plan(run)->rank == 0;
+    const bool is_root = wf_run_plan(run)->rank == 0;
     struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
     rule.lr = 1e-2;
     struct wf_optim *optim = wf_optim_new(&rule, run, err);
@@ -79,7 +79,7 @@ static bool train(struct wf_comm *comm, struct wf_run *run, const struct wf_grap
     draw(&image, &target);
     for (int i = 0; ok && i < STEPS; i++) {
         ok = wf_learner_step(&learner, run, err);
-        if (!ok || !speaks)
+        if (!ok || !is_root)
             continue;
         result->last = *(const float *)loss.data;
         if (i == 0)
@@ -98,8 +98,8 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_mesh mesh;
     struct wf_graph *g = wf_mesh_parse("space=2x1", &mesh, err) ? build(err) : NULL;
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_scheme *scheme = g ? wf_scheme_new(g, &mesh, &options, err) : NULL;
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = g ? wf_global_plan_new(g, &mesh, &options, err) : NULL;
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     if (plan)
         printf("rank %d: %zu bytes planned, %zu fetched in a step\n", plan->rank,
                plan->arena_bytes + wf_plan_param_bytes(plan), plan->fetch_bytes);
@@ -107,7 +107,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     const bool ok = run && train(comm, run, g, arg, err);
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     wf_graph_free(g);
     return ok;
 }

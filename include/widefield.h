@@ -7,7 +7,7 @@
  *     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
  *     ... wf_input(), wf_conv(), wf_cross_entropy(), wf_graph_grad()       what is computed
  *     struct wf_mesh mesh; wf_mesh_parse("space=2x2", &mesh, &err);        how it is cut
- *     struct wf_scheme *s = wf_scheme_new(g, &mesh, &options, &err);       planned, before it runs
+ *     struct wf_global_plan *s = wf_global_plan_new(g, &mesh, &options, &err);       planned, before it runs
  *     struct wf_plan *p = wf_plan_new(s, rank, &err);
  *     struct wf_run *run = wf_run_new(p, comm, seed, &err);                run
  *     wf_learner_step(&learner, run, &err);

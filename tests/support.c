@@ -77,7 +77,7 @@ static struct wf_value *input_of_kind(struct wf_graph *g, char kind, int i, enum
         return NULL;
     struct wf_value *v = wf_input(g, name, kind == 't' ? WF_I32 : dtype, shape);
     if (v && (kind == 'p' || kind == 'P'))
-        v->everywhere = true;
+        v->replicated = true;
     return v;
 }
 
@@ -111,7 +111,7 @@ bool support_case_build(const struct wf_op *op, const struct wf_case *from, enum
     if (ok && c->n_wrt > 0) {
         c->dy = wf_input(c->g, "dy", c->y->dtype, c->y->shape);
         if (c->dy)
-            c->dy->everywhere = c->y->everywhere;
+            c->dy->replicated = c->y->replicated;
         ok = c->dy && wf_graph_grad(c->g, c->y, c->dy, c->n_wrt, c->wrt, c->dwrt, err);
     }
     if (!ok)

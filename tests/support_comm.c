@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "comm/link.h"
+#include "comm/link_model.h"
 
 bool under_mpi(void)
 {
@@ -61,7 +61,7 @@ static bool with_sums(struct wf_comm *comm, void *arg, struct wf_err *err)
 static bool over_link(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct sums_by *by = arg;
-    struct wf_comm *const slow = wf_comm_link(comm, &(struct wf_link){ 20e-6, 2e9 });
+    struct wf_comm *const slow = wf_comm_link_model(comm, &(struct wf_link_model){ 20e-6, 2e9 });
     const bool ok = wf_comm_set_sums(slow, by->options, err) && by->b(slow, by->arg, err);
     wf_comm_free(slow);
     return ok || wf_err_wrap(err, "over a link");

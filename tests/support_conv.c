@@ -100,11 +100,11 @@ const struct problem problems[PROBLEMS] = {
 /* --- one node with its values --- */
 
 static struct wf_value *value(struct wf_graph *g, const char *name, enum wf_dtype dtype,
-                              struct wf_shape shape, bool everywhere)
+                              struct wf_shape shape, bool replicated)
 {
     struct wf_value *v = wf_input(g, name, dtype, shape);
     assert_non_null(v);
-    v->everywhere = everywhere;
+    v->replicated = replicated;
     return v;
 }
 
@@ -221,7 +221,7 @@ void rig_check(struct rig *r, struct wf_region work, char name[WF_IMPLEMENTATION
         if (!v)
             continue;
         const struct wf_region box =
-            v->everywhere
+            v->replicated
                 ? r->in[i].box
                 : wf_region_intersect(wf_op_reads(r->node, i, work), wf_shape_region(v->shape));
         in[i] = wf_view_dense(NULL, v->dtype, box);
@@ -253,7 +253,7 @@ void rig_check(struct rig *r, struct wf_region work, char name[WF_IMPLEMENTATION
     if (r->run_threads)
         omp_set_num_threads(r->run_threads);
 #endif
-    for (int again = 0; again < 2; again++) {
+    for (int recompute = 0; recompute < 2; recompute++) {
         memset(out.data, 0xff, wf_view_bytes(&out));
         r->kernel->run(&call);
     }

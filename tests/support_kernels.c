@@ -94,7 +94,7 @@ void support_trial_init(struct support_trial *t)
         }
     }
     for (int o = 0; o < node->n_out; o++) {
-        const bool whole = wf_op_sums_over(node) || node->out[o]->everywhere;
+        const bool whole = wf_op_sums_over(node) || node->out[o]->replicated;
         const struct wf_region box = whole ? wf_shape_region(node->out[o]->shape) : t->work;
         t->out[o] = support_guarded_new(t->device, node->out[o]->dtype, box, t->layout, 0x3a);
     }
@@ -263,7 +263,7 @@ static void check_region(struct support_trial t)
         for (int i = 0; i < node->n_in; i++)
             if ((node->op->inplace >> i & 1u) && node->in[i] &&
                 node->in[i]->dtype == node->out[0]->dtype &&
-                node->in[i]->everywhere == node->out[0]->everywhere &&
+                node->in[i]->replicated == node->out[0]->replicated &&
                 wf_shape_equal(node->in[i]->shape, node->out[0]->shape)) {
                 t.alias = i;
                 check_trial(t);
@@ -280,7 +280,7 @@ static void check_kernel(const struct support_device *device, const struct wf_no
     const struct wf_region whole = wf_shape_region(wf_op_domain(node)->shape);
     t.work = whole;
     check_region(t);
-    if (wf_op_domain(node)->everywhere)
+    if (wf_op_domain(node)->replicated)
         return;
     for (int a = 0; a < WF_C; a++)
         if (whole.hi[a] > 2) {

@@ -267,7 +267,7 @@ static struct wf_value *make_cast(struct maker *m, struct wf_value *x)
  * rank has whole; or a constant. */
 static struct wf_value *partner(struct maker *m, struct wf_value *x)
 {
-    if (chance(&m->draw, 15) && !x->everywhere)
+    if (chance(&m->draw, 15) && !x->replicated)
         return wf_param(m->g, &(struct wf_param_spec){ .name = next_name(m, "map"),
                                                        .shape = x->shape,
                                                        .border_dims = 3,
@@ -351,7 +351,7 @@ static struct wf_value *make_tile(struct maker *m, struct wf_value *x)
         if ((tiles[i] - 1) * ((extent + tiles[i] - 1) / tiles[i]) >= extent)
             tiles[i] = 1; /* the last one would have nothing */
     }
-    return x->everywhere ? NULL : wf_tile(m->g, x, next_name(m, "tile"), tiles);
+    return x->replicated ? NULL : wf_tile(m->g, x, next_name(m, "tile"), tiles);
 }
 
 static struct wf_value *make_untile(struct maker *m, struct wf_value *x)
@@ -363,7 +363,7 @@ static struct wf_value *make_untile(struct maker *m, struct wf_value *x)
         left /= tiles[i];
         whole[i] = between(&m->draw, (tiles[i] - 1) * extent + 1, tiles[i] * extent);
     }
-    return x->everywhere ? NULL : wf_untile(m->g, x, next_name(m, "untile"), tiles, whole);
+    return x->replicated ? NULL : wf_untile(m->g, x, next_name(m, "untile"), tiles, whole);
 }
 
 /* --- growing --- */
@@ -421,7 +421,7 @@ static void end_in_loss(struct support_random *r, struct maker *m, struct wf_val
     l.ignore = l.has_ignore ? below(d, classes) : 0;
     if (kind == 0 && chance(d, 40)) {
         l.weights = wf_input(m->g, "weights", WF_F32, WF_SHAPE(1, 1, 1, 1, classes));
-        l.weights->everywhere = true;
+        l.weights->replicated = true;
     }
     const bool is_map = kind == 0 || (kind == 1 && classes > 1);
     r->labels = kind == 3 ? 0 : (uint32_t)(is_map ? classes : 2);
@@ -440,7 +440,7 @@ static void add_backward(struct support_random *r)
     wf_graph_output(r->g, r->y);
     if (!r->target) {
         dy = wf_input(r->g, "dy", r->y->dtype, r->y->shape);
-        dy->everywhere = r->y->everywhere;
+        dy->replicated = r->y->replicated;
     }
     WF_BUG_ON(!wf_graph_grad(r->g, r->y, dy, 1, &r->image, &r->gradient, &err), "%s", err.text);
     if (r->gradient)
@@ -504,7 +504,7 @@ void support_random_fill(const struct support_random *r, const struct support_va
         support_fill_random(&v->views[i], seed, i);
         if (value == r->target && r->labels)
             fill_labels(&v->views[i], r->labels, seed);
-        else if (value->kind != WF_INPUT || value->everywhere)
+        else if (value->kind != WF_INPUT || value->replicated)
             fill_weight(value, &v->views[i]);
     }
 }

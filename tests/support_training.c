@@ -140,7 +140,7 @@ static struct wf_network build(const struct support_training *j, bool training, 
     wf_graph_output(g, n.logits);
     if (training && (j->rank_mean || j->loss_scale > 0)) {
         n.start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
-        n.start->everywhere = true;
+        n.start->replicated = true;
     }
     if (training && j->accumulate > 1) {
         n.counts = wf_graph_find(g, "loss.sums");
@@ -151,7 +151,7 @@ static struct wf_network build(const struct support_training *j, bool training, 
 
 struct rank {
     struct wf_network train, valid, rest;
-    struct wf_scheme *schemes[3];
+    struct wf_global_plan *globals[3];
     struct wf_plan *plan, *rest_plan;
     struct wf_run *run, *rest_run;
     struct wf_optim *optim;
@@ -171,8 +171,8 @@ static bool make_rest(struct rank *r, const struct support_training *j, struct w
     r->rest = build(j, true, j->rest);
     if (!wf_graph_grad(r->rest.graph, r->rest.loss, r->rest.start, 0, NULL, NULL, err))
         return false;
-    r->schemes[2] = wf_scheme_new(r->rest.graph, mesh, &options, err);
-    r->rest_plan = r->schemes[2] ? wf_plan_new(r->schemes[2], wf_comm_rank(comm), err) : NULL;
+    r->globals[2] = wf_global_plan_new(r->rest.graph, mesh, &options, err);
+    r->rest_plan = r->globals[2] ? wf_plan_new(r->globals[2], wf_comm_rank(comm), err) : NULL;
     r->rest_run = r->rest_plan ? wf_run_new_beside(r->run, r->rest_plan, err) : NULL;
     return r->rest_run != NULL;
 }
@@ -225,11 +225,11 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct support_train
         !wf_graph_ok(r->valid.graph, err) ||
         !wf_graph_grad(r->train.graph, r->train.loss, r->train.start, 0, NULL, NULL, err))
         return false;
-    r->schemes[0] = wf_scheme_new(r->train.graph, &mesh, &options, err);
-    r->schemes[1] = wf_scheme_new(r->valid.graph, &mesh, &options, err);
-    if (!r->schemes[0] || !r->schemes[1])
+    r->globals[0] = wf_global_plan_new(r->train.graph, &mesh, &options, err);
+    r->globals[1] = wf_global_plan_new(r->valid.graph, &mesh, &options, err);
+    if (!r->globals[0] || !r->globals[1])
         return false;
-    r->plan = wf_plan_new(r->schemes[0], wf_comm_rank(comm), err);
+    r->plan = wf_plan_new(r->globals[0], wf_comm_rank(comm), err);
     r->run = r->plan ? wf_run_new(r->plan, comm, 5, err) : NULL;
     if (!r->run)
         return false;
@@ -252,7 +252,7 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct support_train
         return false;
     r->validator = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                                     .network = &r->valid,
-                                                                    .scheme = r->schemes[1],
+                                                                    .global = r->globals[1],
                                                                     .loader = r->loaders[1],
                                                                     .samples = IMAGES,
                                                                     .seed = 5,
@@ -274,7 +274,7 @@ static void rank_release(struct rank *r)
     wf_plan_free(r->rest_plan);
     wf_plan_free(r->plan);
     for (int i = 0; i < 3; i++)
-        wf_scheme_free(r->schemes[i]);
+        wf_global_plan_free(r->globals[i]);
     wf_graph_free(r->rest.graph);
     wf_graph_free(r->train.graph);
     wf_graph_free(r->valid.graph);

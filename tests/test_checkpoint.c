@@ -22,7 +22,7 @@
 
 struct net {
     struct wf_graph *g;
-    struct wf_scheme *scheme;
+    struct wf_global_plan *global;
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
@@ -48,8 +48,8 @@ static bool net_init(struct net *n, struct wf_comm *comm, const char *mesh_text,
     if (training && !wf_graph_grad(n->g, loss, NULL, 0, NULL, NULL, err))
         return false;
     const struct wf_plan_options options = { .device = &wf_device_reference };
-    n->scheme = wf_scheme_new(n->g, &mesh, &options, err);
-    n->plan = n->scheme ? wf_plan_new(n->scheme, wf_comm_rank(comm), err) : NULL;
+    n->global = wf_global_plan_new(n->g, &mesh, &options, err);
+    n->plan = n->global ? wf_plan_new(n->global, wf_comm_rank(comm), err) : NULL;
     n->run = n->plan ? wf_run_new(n->plan, comm, 1, err) : NULL;
     if (!n->run)
         return false;
@@ -64,7 +64,7 @@ static void net_release(struct net *n)
     wf_optim_free(n->optim);
     wf_run_free(n->run);
     wf_plan_free(n->plan);
-    wf_scheme_free(n->scheme);
+    wf_global_plan_free(n->global);
     wf_graph_free(n->g);
 }
 

@@ -16,8 +16,7 @@
 #include "support_comm.h"
 
 /* The same bits as on rank 0? */
-static bool is_same_everywhere(struct wf_comm *comm, const void *data, size_t bytes,
-                               struct wf_err *err)
+static bool is_same_on_all(struct wf_comm *comm, const void *data, size_t bytes, struct wf_err *err)
 {
     void *first = malloc(bytes);
     memcpy(first, data, bytes);
@@ -81,7 +80,7 @@ static bool sums_much(struct wf_comm *comm, void *arg, struct wf_err *err)
     for (size_t i = 0; i < count; i++)
         data[i] = noise(wf_comm_rank(comm), i);
     bool ok = sum(comm, data, count, WF_F32, err) &&
-              is_same_everywhere(comm, data, count * sizeof *data, err);
+              is_same_on_all(comm, data, count * sizeof *data, err);
     for (size_t i = 0; i < count && ok; i++) {
         float want = noise(0, i);
         for (int r = 1; r < wf_comm_size(comm); r++)
@@ -101,7 +100,7 @@ static bool sums_rounded(struct wf_comm *comm, void *arg, struct wf_err *err)
     enum { COUNT = 20'011 };
     const int size = wf_comm_size(comm);
     struct wf_sum_options options = comm->sums->options;
-    options.wire = WF_BF16;
+    options.sent_dtype = WF_BF16;
     float *data = malloc(COUNT * sizeof *data);
     for (size_t i = 0; i < COUNT; i++)
         data[i] = noise(wf_comm_rank(comm), i);
@@ -109,7 +108,7 @@ static bool sums_rounded(struct wf_comm *comm, void *arg, struct wf_err *err)
     bool ok = wf_comm_set_sums(comm, &options, err) &&
               wf_comm_sum_rounded_begin(comm, data, COUNT, &request, err) &&
               wf_comm_sum_end(comm, request, err) &&
-              is_same_everywhere(comm, data, COUNT * sizeof *data, err);
+              is_same_on_all(comm, data, COUNT * sizeof *data, err);
     int exact = 0;
     for (size_t i = 0; i < COUNT && ok; i++) {
         double want = 0, magnitude = 0;

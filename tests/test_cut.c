@@ -76,8 +76,8 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct cut_job *job = arg;
     const struct wf_plan_options options = { .device = job->device };
-    struct wf_scheme *scheme = wf_scheme_new(job->c->g, &job->mesh, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(job->c->g, &job->mesh, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     bool ok = run != NULL;
     if (ok) {
@@ -93,17 +93,17 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 
-/* All plans of the scheme match each other; 0: the mesh does not fit, which is refused. */
+/* All plans of the global plan match each other; 0: the mesh does not fit, which is refused. */
 static int check_plans(const struct cut_job *job)
 {
     struct wf_err err = { 0 };
     const struct wf_plan_options options = { .device = job->device };
-    struct wf_scheme *scheme = wf_scheme_new(job->c->g, &job->mesh, &options, &err);
-    if (!scheme) {
+    struct wf_global_plan *global = wf_global_plan_new(job->c->g, &job->mesh, &options, &err);
+    if (!global) {
         if (err.code != WF_ERR_FIT)
             fail_msg("%s: %s", job->where, err.text);
         return 0;
@@ -112,12 +112,12 @@ static int check_plans(const struct cut_job *job)
     struct wf_plan *plans[16] = { 0 };
     bool ok = true;
     for (int r = 0; ok && r < n; r++)
-        ok = (plans[r] = wf_plan_new(scheme, r, &err)) != NULL;
+        ok = (plans[r] = wf_plan_new(global, r, &err)) != NULL;
     if (!ok || !wf_plan_check_all((const struct wf_plan *const *)plans, n, &err))
         fail_msg("%s: %s", job->where, err.text);
     for (int r = 0; r < n; r++)
         wf_plan_free(plans[r]);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return n;
 }
 
@@ -130,7 +130,7 @@ static int run_case(const struct wf_op *op, int index, const struct wf_device *d
     wf_graph_output(c.g, c.y);
     for (int i = 0; i < c.n_wrt; i++) {
         /* The optimiser runs over all of a weight on every rank. */
-        if (c.wrt[i]->everywhere && c.dwrt[i] && !c.dwrt[i]->everywhere)
+        if (c.wrt[i]->replicated && c.dwrt[i] && !c.dwrt[i]->replicated)
             fail_msg("%s case %d: a rank has only a part of the gradient of '%s'", op->name, index,
                      c.wrt[i]->name);
         wf_graph_output(c.g, c.dwrt[i]);

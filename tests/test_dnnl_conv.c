@@ -56,7 +56,7 @@ static void dtypes__other_than_f32_and_bf16_are_left_to_others(void **state)
         struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
         struct wf_value *in[3] = { wf_input(g, "x", others[i], WF_SHAPE(1, 1, 5, 5, 2)),
                                    wf_input(g, "w", others[i], WF_SHAPE(3, 1, 3, 3, 2)) };
-        in[1]->everywhere = true;
+        in[1]->replicated = true;
         const struct wf_conv_attrs a = { .stride = { 1, 1, 1 },
                                          .dilation = { 1, 1, 1 },
                                          .groups = 1 };

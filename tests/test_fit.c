@@ -1,6 +1,6 @@
 /*
  * A limit of memory: the step takes no more than that, and every number is the same, to the bit where
- * results are made again, to a rounding of sums where layers run in strips.
+ * results are recomputed, to a rounding of sums where layers run in strips.
  *
  * The network runs twice on the same ranks, with and without the limit, and all that comes out is
  * compared: the loss, predictions, gradients and running statistics.
@@ -27,7 +27,7 @@
 #include "models/model.h"
 #include "ops/build.h"
 #include "plan/fit.h"
-#include "plan/survey.h"
+#include "plan/all_ranks.h"
 #include "support.h"
 
 struct net {
@@ -66,13 +66,13 @@ static struct wf_graph *build(const struct net *net)
 
 struct job {
     const struct wf_graph *g;
-    struct wf_scheme *plain, *fitted;
+    struct wf_global_plan *plain, *fitted;
 };
 
 static struct wf_run *run_one(const struct wf_plan *plan, struct wf_comm *comm, struct wf_err *err)
 {
     struct wf_run *run = wf_run_new(plan, comm, 5, err);
-    const struct wf_graph *const g = plan->scheme->graph;
+    const struct wf_graph *const g = plan->global->graph;
     wf_run_init_weights(run, 5);
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
@@ -98,7 +98,7 @@ static bool is_same(const struct wf_run *a, const struct wf_run *b, const struct
     const struct wf_view x = wf_run_owned(a, v), y = wf_run_owned(b, v);
     double allowed = 0;
     for (struct wf_cursor c = wf_cursor(x.box);
-         wf_run_plan(b)->scheme->n_strips > 0 && x.data && wf_cursor_next(&c);)
+         wf_run_plan(b)->global->n_strips > 0 && x.data && wf_cursor_next(&c);)
         allowed = fmax(allowed, 1e-5 * fabs(wf_view_at(&x, c.at)));
     for (struct wf_cursor c = wf_cursor(x.box); x.data && wf_cursor_next(&c);)
         if (!(fabs(wf_view_at(&x, c.at) - wf_view_at(&y, c.at)) <= allowed))
@@ -133,13 +133,13 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-static struct wf_scheme *scheme_of(const struct wf_graph *g, const char *mesh_text,
-                                   const struct wf_device *device, size_t limit)
+static struct wf_global_plan *global_of(const struct wf_graph *g, const char *mesh_text,
+                                        const struct wf_device *device, size_t limit)
 {
     struct wf_err err = { 0 };
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
-    struct wf_scheme *const s = wf_scheme_new(
+    struct wf_global_plan *const s = wf_global_plan_new(
         g, &mesh, &(struct wf_plan_options){ .device = device, .limit = limit, .more = 100 }, &err);
     if (!s)
         fail_msg("%s: %s", mesh_text, err.text);
@@ -147,7 +147,7 @@ static struct wf_scheme *scheme_of(const struct wf_graph *g, const char *mesh_te
 }
 
 /* Bytes that no recomputation saves: weights, gradients, states and what the options add. */
-static size_t weights_of(const struct wf_scheme *s)
+static size_t weights_of(const struct wf_global_plan *s)
 {
     struct wf_err err = { 0 };
     struct wf_plan *const plan = wf_plan_new(s, 0, &err);
@@ -164,25 +164,25 @@ static void run_both(const struct net *net, const char *mesh, const struct wf_de
 {
     struct wf_err err = { 0 };
     struct wf_graph *const g = build(net);
-    struct job job = { .g = g, .plain = scheme_of(g, mesh, device, 0) };
-    struct wf_scheme *const whole = scheme_of(g, mesh, device, SIZE_MAX);
-    struct wf_scheme *const least = scheme_of(g, mesh, device, 1);
-    assert_int_equal(whole->n_again, 0); /* it fits as it is */
+    struct job job = { .g = g, .plain = global_of(g, mesh, device, 0) };
+    struct wf_global_plan *const whole = global_of(g, mesh, device, SIZE_MAX);
+    struct wf_global_plan *const least = global_of(g, mesh, device, 1);
+    assert_int_equal(whole->n_recompute, 0); /* it fits as it is */
     assert_true(least->bytes - weights_of(whole) < (whole->bytes - weights_of(whole)) / 100 * 85);
     const size_t limits[] = { least->bytes, (least->bytes + whole->bytes) / 2 };
     for (int i = 0; i < 2; i++) {
-        job.fitted = scheme_of(g, mesh, device, limits[i]);
+        job.fitted = global_of(g, mesh, device, limits[i]);
         assert_true(job.fitted->bytes <= limits[i]);
-        assert_true(job.fitted->n_again > 0);
+        assert_true(job.fitted->n_recompute > 0);
         *strips += job.fitted->n_strips > 0;
         if (!wf_comm_threads_run(wf_mesh_size(&job.fitted->mesh), body, &job, &err))
             fail_msg("%s, mesh %s, %s, limit %zu: %s", net->model, mesh, device->name, limits[i],
                      err.text);
-        wf_scheme_free(job.fitted);
+        wf_global_plan_free(job.fitted);
     }
-    wf_scheme_free(least);
-    wf_scheme_free(whole);
-    wf_scheme_free(job.plain);
+    wf_global_plan_free(least);
+    wf_global_plan_free(whole);
+    wf_global_plan_free(job.plain);
     wf_graph_free(g);
 }
 
@@ -211,11 +211,11 @@ static void limit__that_nothing_fits_into_is_refused_with_the_smallest_that_woul
     (void)state;
     struct wf_err err = { 0 };
     struct wf_graph *const g = build(&nets[0]);
-    struct wf_scheme *const s = scheme_of(g, "space=2x1", &wf_device_cpu, 1000);
+    struct wf_global_plan *const s = global_of(g, "space=2x1", &wf_device_cpu, 1000);
     assert_null(wf_plan_new(s, 0, &err));
     assert_int_equal(err.code, WF_ERR_FIT);
     assert_non_null(strstr(err.text, "memory.limit is 1000"));
-    struct wf_scheme *const least = scheme_of(g, "space=2x1", &wf_device_cpu, s->bytes);
+    struct wf_global_plan *const least = global_of(g, "space=2x1", &wf_device_cpu, s->bytes);
     assert_true(least->bytes <= s->bytes);
     for (int r = 0; r < 2; r++) {
         struct wf_plan *const plan = wf_plan_new(least, r, &err);
@@ -223,33 +223,33 @@ static void limit__that_nothing_fits_into_is_refused_with_the_smallest_that_woul
         assert_true(wf_plan_total_bytes(plan) <= s->bytes);
         wf_plan_free(plan);
     }
-    wf_scheme_free(least);
-    wf_scheme_free(s);
+    wf_global_plan_free(least);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
-/* Dearer and dearer: each limit costs at least what a larger one costs, and the smallest costs more. */
+/* More and more expensive: each limit costs at least what a larger one costs, and the smallest costs more. */
 static void limit__costs_more_the_smaller_it_is(void **state)
 {
     (void)state;
     struct wf_err err = { 0 };
     struct wf_graph *const g = build(&nets[0]);
-    struct wf_scheme *const whole = scheme_of(g, "space=1", &wf_device_cpu, SIZE_MAX);
+    struct wf_global_plan *const whole = global_of(g, "space=1", &wf_device_cpu, SIZE_MAX);
     const size_t weights = weights_of(whole), arena = whole->bytes - weights;
     double before = 0, first = 0;
     for (int percent = 100; percent >= 60; percent -= 10) {
-        struct wf_scheme *const s =
-            scheme_of(g, "space=1", &wf_device_cpu, weights + arena / 100 * (size_t)percent + 100);
+        struct wf_global_plan *const s =
+            global_of(g, "space=1", &wf_device_cpu, weights + arena / 100 * (size_t)percent + 100);
         struct wf_plan *const plan = wf_plan_new(s, 0, &err);
         assert_non_null(plan);
         assert_true(plan->seconds >= 0.999 * before);
         before = plan->seconds;
         first = percent == 100 ? before : first;
         wf_plan_free(plan);
-        wf_scheme_free(s);
+        wf_global_plan_free(s);
     }
     assert_true(before > 1.001 * first);
-    wf_scheme_free(whole);
+    wf_global_plan_free(whole);
     wf_graph_free(g);
 }
 
@@ -269,12 +269,12 @@ static bool is_kept_by_every_rank(uint64_t seed)
     };
     const char *const mesh = meshes[wf_random_below(r, 4, 8)];
     struct wf_graph *const g = build(&net);
-    struct wf_scheme *const whole = scheme_of(g, mesh, &wf_device_cpu, SIZE_MAX);
+    struct wf_global_plan *const whole = global_of(g, mesh, &wf_device_cpu, SIZE_MAX);
     const size_t weights = weights_of(whole), arena = whole->bytes - weights;
     const size_t limit = weights + arena / 100 * (50 + wf_random_below(r, 5, 51));
-    struct wf_scheme *const s = scheme_of(g, mesh, &wf_device_cpu, limit);
+    struct wf_global_plan *const s = global_of(g, mesh, &wf_device_cpu, limit);
     struct wf_err err = { 0 };
-    struct wf_survey *const all = wf_survey_new(s, &err);
+    struct wf_all_ranks *const all = wf_all_ranks_new(s, &err);
     assert_non_null(all);
     size_t most = 0;
     for (int i = 0; i < all->n_ranks; i++)
@@ -285,9 +285,9 @@ static bool is_kept_by_every_rank(uint64_t seed)
         fail_msg("seed %d: %s: a rank takes %zu bytes, the search counted %zu", (int)seed, mesh,
                  most, s->bytes);
     const bool fits = s->bytes <= limit;
-    wf_survey_free(all);
-    wf_scheme_free(s);
-    wf_scheme_free(whole);
+    wf_all_ranks_free(all);
+    wf_global_plan_free(s);
+    wf_global_plan_free(whole);
     wf_graph_free(g);
     return fits;
 }

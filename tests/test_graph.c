@@ -20,17 +20,17 @@ static void assert_reads_back(const struct wf_graph *g, const char *what)
     struct wf_arena arena = { 0 };
     struct wf_err err = { 0 };
     const char *text = wf_graph_print(&arena, g);
-    struct wf_graph *again = wf_graph_parse(text, &err);
-    if (!again)
+    struct wf_graph *recompute = wf_graph_parse(text, &err);
+    if (!recompute)
         fail_msg("%s: %s", what, err.text);
-    assert_string_equal(wf_graph_print(&arena, again), text);
-    assert_int_equal(again->n_values, g->n_values);
+    assert_string_equal(wf_graph_print(&arena, recompute), text);
+    assert_int_equal(recompute->n_values, g->n_values);
     for (size_t i = 0; i < g->n_values; i++) {
-        assert_true(wf_shape_equal(again->values[i]->shape, g->values[i]->shape));
-        assert_int_equal(again->values[i]->dtype, g->values[i]->dtype);
-        assert_int_equal(again->values[i]->everywhere, g->values[i]->everywhere);
+        assert_true(wf_shape_equal(recompute->values[i]->shape, g->values[i]->shape));
+        assert_int_equal(recompute->values[i]->dtype, g->values[i]->dtype);
+        assert_int_equal(recompute->values[i]->replicated, g->values[i]->replicated);
     }
-    wf_graph_free(again);
+    wf_graph_free(recompute);
     wf_arena_release(&arena);
 }
 
@@ -46,13 +46,13 @@ static void text__every_operator_case_reads_back(void **state)
                 fail_msg("%s case %d: %s", (*op)->name, i, err.text);
             for (int k = 0; k < c.n_in; k++)
                 if (c.in[k])
-                    c.in[k]->everywhere = false; /* a choice of the test, not of the text */
+                    c.in[k]->replicated = false; /* a choice of the test, not of the text */
             struct wf_arena arena = { 0 };
-            struct wf_graph *again = wf_graph_parse(wf_graph_print(&arena, c.g), &err);
-            if (!again)
+            struct wf_graph *recompute = wf_graph_parse(wf_graph_print(&arena, c.g), &err);
+            if (!recompute)
                 fail_msg("%s case %d: %s", (*op)->name, i, err.text);
-            assert_string_equal(wf_graph_print(&arena, again), wf_graph_print(&arena, c.g));
-            wf_graph_free(again);
+            assert_string_equal(wf_graph_print(&arena, recompute), wf_graph_print(&arena, c.g));
+            wf_graph_free(recompute);
             wf_arena_release(&arena);
             wf_graph_free(c.g);
         }

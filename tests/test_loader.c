@@ -85,17 +85,17 @@ static void part_equals(const struct wf_view *part, const struct wf_view *whole)
                         }
 }
 
-/* A mesh cuts the batch and the image, with a rim of `rim` pixels inside the image. */
+/* A mesh cuts the batch and the image, with a halo of `halo` pixels inside the image. */
 static struct wf_region cut(struct wf_shape s, const int64_t parts[WF_AXES],
-                            const int64_t which[WF_AXES], int64_t rim)
+                            const int64_t which[WF_AXES], int64_t halo)
 {
     struct wf_region r = wf_shape_region(s);
     for (int a = WF_N; a <= WF_W; a++) {
         r.lo[a] = wf_split_point(s.at[a], parts[a], which[a]);
         r.hi[a] = wf_split_point(s.at[a], parts[a], which[a] + 1);
         if (a != WF_N) {
-            r.lo[a] = wf_max(0, r.lo[a] - rim);
-            r.hi[a] = wf_min(s.at[a], r.hi[a] + rim);
+            r.lo[a] = wf_max(0, r.lo[a] - halo);
+            r.hi[a] = wf_min(s.at[a], r.hi[a] + halo);
         }
     }
     return r;
@@ -361,7 +361,7 @@ static void elastic__is_bounded_and_smooth(void **state)
         for (int w = 0; w < CROP; w++) {
             const float u = out[h * CROP + w] - (float)(w + MARGIN);
             most = u > most ? u : -u > most ? -u : most;
-            if (w > 0) { /* never folded */
+            if (w > 0) { /* never fused */
                 const float step = out[h * CROP + w] - out[h * CROP + w - 1];
                 assert_true(step > 0.3f && step < 1.7f);
             }
@@ -407,7 +407,7 @@ static void labels__that_are_no_class_are_refused_with_their_place(void **state)
     struct wf_loader *loader = make_loader(ds, &options);
     const struct wf_region all = wf_shape_region(wf_loader_shape(loader));
     struct batch b = batch_new(all, all);
-    for (int again = 0; again < 2; again++) {
+    for (int recompute = 0; recompute < 2; recompute++) {
         struct wf_err err = { 0 };
         assert_false(wf_loader_next(loader, &b.image, &b.target, &err));
         assert_non_null(strstr(err.text, "'range/masks/s00.npy': label "));

@@ -55,7 +55,7 @@ static struct loss make(builder *add, struct wf_shape target, struct wf_loss los
     l.target = wf_input(l.g, "target", WF_I32, target);
     if (weighted) {
         loss.weights = l.weights = wf_input(l.g, "weights", WF_F32, WF_SHAPE(1, 1, 1, 1, 2));
-        l.weights->everywhere = true;
+        l.weights->replicated = true;
     }
     loss.name = "loss";
     l.y = add(l.g, l.x, l.target, &loss);

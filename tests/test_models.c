@@ -288,7 +288,7 @@ static void unet__can_be_differentiated_in_half_precision(void **state)
         const struct wf_value *d = g->values[i]->grad;
         assert_non_null(d);
         assert_int_equal(d->dtype, WF_F32);
-        assert_true(d->everywhere);
+        assert_true(d->replicated);
         assert_true(wf_shape_equal(d->shape, g->values[i]->shape));
     }
     wf_graph_free(g);

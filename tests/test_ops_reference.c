@@ -145,7 +145,7 @@ static struct wf_region written(const struct wf_node *node, int o, struct wf_reg
 {
     const struct wf_value *v = node->out[o];
     struct wf_region r = wf_shape_region(v->shape);
-    if (v->everywhere)
+    if (v->replicated)
         return r;
     for (int a = WF_N; a < WF_C; a++)
         if (!(wf_op_sums_over(node) & WF_AXIS(a)) &&
@@ -275,7 +275,7 @@ static int cut_case(const struct wf_op *op, const struct wf_case *from)
     int wrong = 0;
     for (size_t i = 0; i < c.g->n_nodes; i++)
         for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++)
-            if (!wf_op_domain(c.g->nodes[i])->everywhere)
+            if (!wf_op_domain(c.g->nodes[i])->replicated)
                 wrong += wrong_when_cut(c.g->nodes[i], &v, cuts[k]);
     support_values_free(&v);
     wf_graph_free(c.g);
@@ -302,7 +302,7 @@ static void every_operator__is_reached_by_six_cases(void **state)
     int bad = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++) {
         int reached = 0;
-        if ((*op)->stays && !(*op)->cases) /* it is about ranks: tests/test_tile.c */
+        if ((*op)->is_local && !(*op)->cases) /* it is about ranks: tests/test_tile.c */
             continue;
         for (const struct wf_op *const *by = wf_op_table; *by; by++)
             for (const struct wf_case *from = (*by)->cases; from && from->kinds; from++) {

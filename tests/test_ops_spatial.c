@@ -183,7 +183,7 @@ static void expect_reads(const char *op_name, const char *attrs, int64_t extent,
     struct wf_value *in[3] = { wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 1, extent, 1)) };
     if (kernel > 0) {
         in[1] = wf_input(g, "w", WF_F32, WF_SHAPE(1, 1, 1, kernel, 1));
-        in[1]->everywhere = true;
+        in[1]->replicated = true;
     }
     const struct wf_node *node = wf_node_add(g, op, "n", space, op->n_in, in);
     if (!wf_graph_ok(g, &err))

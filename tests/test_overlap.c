@@ -1,4 +1,4 @@
-/* What is on its way beside what is computed: inner parts and rims, buckets of gradients, and that
+/* What is on its way beside what is computed: inner parts and halos, buckets of gradients, and that
  * the plan's checks see who does not wait. That the numbers stay the same is shown by random_graphs. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static struct wf_graph *three_layers(void)
 
 struct plans {
     struct wf_graph *g;
-    struct wf_scheme *s;
+    struct wf_global_plan *s;
     struct wf_plan *at[RANKS];
     int n;
 };
@@ -50,7 +50,7 @@ static struct plans make(const char *mesh_text, struct wf_plan_options options)
     struct wf_mesh mesh;
     options.device = &wf_device_cpu;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
-    p.s = wf_scheme_new(p.g, &mesh, &options, &err);
+    p.s = wf_global_plan_new(p.g, &mesh, &options, &err);
     p.n = wf_mesh_size(&mesh);
     for (int r = 0; p.s && r < p.n; r++)
         p.at[r] = wf_plan_new(p.s, r, &err);
@@ -63,7 +63,7 @@ static void free_plans(struct plans *p)
 {
     for (int r = 0; r < p->n; r++)
         wf_plan_free(p->at[r]);
-    wf_scheme_free(p->s);
+    wf_global_plan_free(p->s);
     wf_graph_free(p->g);
 }
 
@@ -104,20 +104,20 @@ static void split__inner_rows_run_before_the_fetch_ends(void **state)
         const struct wf_plan *plan = p.at[r];
         const int begin = find(plan, WF_STEP_FETCH_BEGIN, 0);
         const int end = find(plan, WF_STEP_FETCH_END, begin);
-        const struct wf_step *inner = &plan->steps[begin + 1], *rim = &plan->steps[end + 1];
+        const struct wf_step *inner = &plan->steps[begin + 1], *halo = &plan->steps[end + 1];
         assert_int_equal(end, begin + 2);
         assert_string_equal(inner->node->name, "b");
-        assert_ptr_equal(inner->node, rim->node);
+        assert_ptr_equal(inner->node, halo->node);
         assert_int_equal(wf_region_extent(inner->work, WF_H), SIDE / 2 - 1);
-        assert_int_equal(wf_region_extent(rim->work, WF_H), 1);
+        assert_int_equal(wf_region_extent(halo->work, WF_H), 1);
         /* No copy: rows of a packed buffer are packed. */
-        assert_int_equal(inner->in[0].buffer, rim->in[0].buffer);
-        assert_int_equal(inner->out[0].buffer, rim->out[0].buffer);
+        assert_int_equal(inner->in[0].buffer, halo->in[0].buffer);
+        assert_int_equal(inner->out[0].buffer, halo->out[0].buffer);
     }
     free_plans(&p);
 }
 
-/* Cut along both axes: a corner rank has a rim of two sides, and parts that are not packed are
+/* Cut along both axes: a corner rank has a halo of two sides, and parts that are not packed are
  * copied. Forward and backward kernels make each result once. */
 static void split__parts_tile_the_work_forward_and_backward(void **state)
 {
@@ -160,8 +160,8 @@ static void split__happens_where_the_link_is_slow(void **state)
     free_plans(&never);
 }
 
-/* Each rim part moved in front of the end of its fetch, each inner part given one row more. */
-static void check__sees_a_rim_that_does_not_wait(void **state)
+/* Each halo part moved in front of the end of its fetch, each inner part given one row more. */
+static void check__sees_a_halo_that_does_not_wait(void **state)
 {
     (void)state;
     struct plans p = make("space=2x2", (struct wf_plan_options){ .split_always = true });
@@ -256,7 +256,7 @@ static void bucket__neighbours_are_one_sum(void **state)
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse("data=2", &mesh, &err));
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_scheme *s = wf_scheme_new(g, &mesh, &options, &err);
+    struct wf_global_plan *s = wf_global_plan_new(g, &mesh, &options, &err);
     struct wf_plan *p = wf_plan_new(s, 0, &err);
     assert_non_null(p);
     assert_int_equal(count_steps(p, WF_STEP_SUM_BEGIN, "grad."), 1);
@@ -280,7 +280,7 @@ static void bucket__neighbours_are_one_sum(void **state)
     p->buffers[p->sums[sum].slot.buffer].bytes -= 64;
     assert_false(wf_plan_check(p, &err));
     wf_plan_free(p);
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(split__inner_rows_run_before_the_fetch_ends),
         cmocka_unit_test(split__parts_tile_the_work_forward_and_backward),
         cmocka_unit_test(split__happens_where_the_link_is_slow),
-        cmocka_unit_test(check__sees_a_rim_that_does_not_wait),
+        cmocka_unit_test(check__sees_a_halo_that_does_not_wait),
         cmocka_unit_test(bucket__small_ones_begin_during_the_backward_pass),
         cmocka_unit_test(bucket__an_endless_one_begins_behind_the_last_gradient),
         cmocka_unit_test(bucket__neighbours_are_one_sum),

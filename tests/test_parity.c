@@ -189,8 +189,8 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct parity_job *job = arg;
     const struct wf_plan_options options = { .device = job->device };
-    struct wf_scheme *scheme = wf_scheme_new(job->golden->g, &job->mesh, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(job->golden->g, &job->mesh, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     struct wf_optim *optim = run ? wf_optim_new(&job->golden->optim, run, err) : NULL;
     const struct wf_learner_options learning = { .comm = comm, .optim = optim };
@@ -201,7 +201,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     wf_optim_free(optim);
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 

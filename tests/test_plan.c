@@ -1,4 +1,4 @@
-/* The planner: what is shared, what is made again, what is refused, and that its checks see. */
+/* The planner: what is shared, what is recomputed, what is refused, and that its checks see. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,21 +34,21 @@ static struct wf_graph *unet(int dims, int64_t base, int64_t side)
     return g;
 }
 
-static struct wf_scheme *scheme_of(const struct wf_graph *g, const char *mesh_text,
-                                   struct wf_plan_options options)
+static struct wf_global_plan *global_of(const struct wf_graph *g, const char *mesh_text,
+                                        struct wf_plan_options options)
 {
     struct wf_err err = { 0 };
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
     if (!options.device)
         options.device = &wf_device_cpu;
-    struct wf_scheme *s = wf_scheme_new(g, &mesh, &options, &err);
+    struct wf_global_plan *s = wf_global_plan_new(g, &mesh, &options, &err);
     if (!s)
         fail_msg("%s", err.text);
     return s;
 }
 
-static struct wf_plan *plan_of(const struct wf_scheme *s, int rank)
+static struct wf_plan *plan_of(const struct wf_global_plan *s, int rank)
 {
     struct wf_err err = { 0 };
     struct wf_plan *p = wf_plan_new(s, rank, &err);
@@ -70,7 +70,7 @@ static void gradients__are_not_found_by_their_names(void **state)
     struct wf_err err = { 0 };
     if (!wf_graph_grad(g, x, NULL, 0, NULL, NULL, &err))
         fail_msg("%s", err.text);
-    struct wf_scheme *s = scheme_of(g, "space=2", (struct wf_plan_options){ .threads = 1 });
+    struct wf_global_plan *s = global_of(g, "space=2", (struct wf_plan_options){ .threads = 1 });
     struct wf_plan *p = plan_of(s, 1);
     int in_store = 0;
     for (int i = 0; i < p->n_buffers; i++)
@@ -79,7 +79,7 @@ static void gradients__are_not_found_by_their_names(void **state)
     for (size_t i = 0; i < g->n_values; i++)
         assert_true(!g->values[i]->grad == (g->values[i]->kind != WF_PARAM));
     wf_plan_free(p);
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -104,12 +104,12 @@ static void memory__arena_is_within_a_percent_of_the_lower_bound(void **state)
     } nets[] = { { 2, 64, 1024 }, { 2, 32, 512 }, { 3, 32, 96 }, { 1, 16, 4096 } };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         struct wf_graph *g = unet(nets[i].dims, nets[i].base, nets[i].side);
-        struct wf_scheme *s = scheme_of(g, "", (struct wf_plan_options){ .threads = 2 });
+        struct wf_global_plan *s = global_of(g, "", (struct wf_plan_options){ .threads = 2 });
         struct wf_plan *p = plan_of(s, 0);
         assert_true(p->arena_bytes >= p->live_bytes);
         assert_true((double)p->arena_bytes <= 1.01 * (double)p->live_bytes);
         wf_plan_free(p);
-        wf_scheme_free(s);
+        wf_global_plan_free(s);
         wf_graph_free(g);
     }
 }
@@ -118,18 +118,18 @@ static void recompute__needs_less_memory_than_keeping(void **state)
 {
     (void)state;
     struct wf_graph *g = unet(2, 16, 256);
-    struct wf_scheme *lean = scheme_of(g, "", (struct wf_plan_options){ 0 });
-    struct wf_scheme *fat = scheme_of(g, "", (struct wf_plan_options){ .no_recompute = true });
+    struct wf_global_plan *lean = global_of(g, "", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *fat = global_of(g, "", (struct wf_plan_options){ .no_recompute = true });
     struct wf_plan *a = plan_of(lean, 0), *b = plan_of(fat, 0);
     assert_true((double)a->arena_bytes < 0.8 * (double)b->arena_bytes);
-    int again = 0;
+    int recompute = 0;
     for (int s = 0; s < a->n_steps; s++)
-        again += a->steps[s].again;
-    assert_true(again > 10);
+        recompute += a->steps[s].recompute;
+    assert_true(recompute > 10);
     wf_plan_free(a);
     wf_plan_free(b);
-    wf_scheme_free(lean);
-    wf_scheme_free(fat);
+    wf_global_plan_free(lean);
+    wf_global_plan_free(fat);
     wf_graph_free(g);
 }
 
@@ -141,13 +141,13 @@ static void place__a_concatenation_costs_no_copy_for_what_is_made_into_it(void *
     struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(1, 1, 8, 8, 4));
     struct wf_value *a = wf_scale(g, x, 2.0), *b = wf_scale(g, x, 3.0);
     wf_graph_output(g, wf_concat(g, "both", 2, (struct wf_value *[]){ a, b }));
-    struct wf_scheme *s = scheme_of(g, "", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *s = global_of(g, "", (struct wf_plan_options){ 0 });
     struct wf_plan *p = plan_of(s, 0);
     assert_int_equal(p->n_steps, 2); /* two scales, nothing else */
     assert_int_equal(p->steps[0].out[0].buffer, p->steps[1].out[0].buffer);
     assert_int_equal(p->steps[1].out[0].offset - p->steps[0].out[0].offset, 4 * sizeof(float));
     wf_plan_free(p);
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -159,24 +159,24 @@ static void place__a_result_takes_the_place_of_an_input_that_ends(void **state)
     struct wf_value *a = wf_scale(g, x, 2.0);
     struct wf_value *b = wf_activation(g, a, "relu", WF_RELU, 0.0);
     wf_graph_output(g, wf_scale(g, b, 2.0));
-    struct wf_scheme *s = scheme_of(g, "", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *s = global_of(g, "", (struct wf_plan_options){ 0 });
     struct wf_plan *p = plan_of(s, 0);
     assert_int_equal(p->steps[1].out[0].buffer, p->steps[0].out[0].buffer);
     wf_plan_free(p);
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
 static int count_state_copies(const struct wf_graph *g)
 {
-    struct wf_scheme *s = scheme_of(g, "", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *s = global_of(g, "", (struct wf_plan_options){ 0 });
     struct wf_plan *p = plan_of(s, 0);
     int copies = 0;
     for (int i = 0; i < p->n_steps; i++)
         copies += p->steps[i].kind == WF_STEP_COPY &&
                   p->buffers[p->steps[i].out[0].buffer].store == WF_STORE_STATE;
     wf_plan_free(p);
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     return copies;
 }
 
@@ -212,15 +212,15 @@ static void fetch__a_halo_is_one_row_each_way(void **state)
     struct wf_value *b = wf_conv(
         g, a, &(struct wf_conv){ .name = "b", .out = 4, .kernel = { 1, 3, 3 }, .same = true });
     wf_graph_output(g, b);
-    struct wf_scheme *s = scheme_of(g, "space=2x1", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *s = global_of(g, "space=2x1", (struct wf_plan_options){ 0 });
     for (int rank = 0; rank < 2; rank++) {
         struct wf_plan *p = plan_of(s, rank);
-        assert_int_equal(p->n_exchanges, 1); /* the input is read with its rim, not fetched */
+        assert_int_equal(p->n_exchanges, 1); /* the input is read with its halo, not fetched */
         assert_int_equal(p->exchanges[0].n_messages, 2);
         assert_int_equal(p->fetch_bytes, 8 * 4 * sizeof(float));
         wf_plan_free(p);
     }
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -237,11 +237,11 @@ static void plan__work_between_windows_waits_for_nothing(void **state)
         g, wf_conv_transpose(g, half,
                              &(struct wf_conv){ .name = "t", .out = 1, .stride = { 1, 1, 2 } }));
     wf_graph_output(g, wf_upsample(g, half, "u", (const int64_t[]){ 1, 1, 8 }, WF_NEAREST));
-    struct wf_scheme *s =
-        scheme_of(g, "space=7", (struct wf_plan_options){ .device = &wf_device_reference });
+    struct wf_global_plan *s =
+        global_of(g, "space=7", (struct wf_plan_options){ .device = &wf_device_reference });
     for (int r = 0; r < 7; r++)
         wf_plan_free(plan_of(s, r));
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -249,14 +249,14 @@ static void plan__work_between_windows_waits_for_nothing(void **state)
 
 struct all_plans {
     struct wf_graph *g;
-    struct wf_scheme *s;
+    struct wf_global_plan *s;
     struct wf_plan *plans[6];
 };
 
 static struct all_plans six_ranks(void)
 {
     struct all_plans a = { .g = unet(2, 4, 48) };
-    a.s = scheme_of(a.g, "space=3x2", (struct wf_plan_options){ 0 });
+    a.s = global_of(a.g, "space=3x2", (struct wf_plan_options){ 0 });
     for (int r = 0; r < 6; r++)
         a.plans[r] = plan_of(a.s, r);
     return a;
@@ -266,7 +266,7 @@ static void all_plans_free(struct all_plans *a)
 {
     for (int r = 0; r < 6; r++)
         wf_plan_free(a->plans[r]);
-    wf_scheme_free(a->s);
+    wf_global_plan_free(a->s);
     wf_graph_free(a->g);
 }
 
@@ -415,7 +415,7 @@ static void refuse__meshes_that_cannot_be(void **state)
         struct wf_mesh mesh;
         assert_true(wf_mesh_parse(bad[i].mesh, &mesh, &err));
         const struct wf_plan_options options = { .device = &wf_device_cpu };
-        assert_null(wf_scheme_new(g, &mesh, &options, &err));
+        assert_null(wf_global_plan_new(g, &mesh, &options, &err));
         assert_int_equal(err.code, WF_ERR_FIT);
         assert_non_null(strstr(err.text, bad[i].says));
     }
@@ -435,10 +435,10 @@ static void mesh__reads_back_what_it_prints(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct wf_err err = { 0 };
         struct wf_arena arena = { 0 };
-        struct wf_mesh mesh, again;
+        struct wf_mesh mesh, recompute;
         assert_true(wf_mesh_parse(texts[i], &mesh, &err));
-        assert_true(wf_mesh_parse(wf_mesh_print(&arena, &mesh), &again, &err));
-        assert_memory_equal(&mesh, &again, sizeof mesh);
+        assert_true(wf_mesh_parse(wf_mesh_print(&arena, &mesh), &recompute, &err));
+        assert_memory_equal(&mesh, &recompute, sizeof mesh);
         for (int r = 0; r < wf_mesh_size(&mesh); r++) {
             int at[WF_MESH_AXES];
             wf_mesh_coords(&mesh, r, at);
@@ -453,7 +453,7 @@ static void layout__owned_parts_tile_every_value(void **state)
 {
     (void)state;
     struct wf_graph *g = unet(2, 4, 37);
-    struct wf_scheme *s = scheme_of(g, "space=3x2", (struct wf_plan_options){ 0 });
+    struct wf_global_plan *s = global_of(g, "space=3x2", (struct wf_plan_options){ 0 });
     const struct wf_layout *l = &s->geometry.layout;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
@@ -464,7 +464,7 @@ static void layout__owned_parts_tile_every_value(void **state)
             count += wf_region_count(wf_layout_owned(l, v, r));
         assert_int_equal(count, copies * wf_shape_count(v->shape));
     }
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     wf_graph_free(g);
 }
 
@@ -483,14 +483,15 @@ static void refuse__what_the_device_has_no_room_for(void **state)
     for (int64_t base = 1; base <= 16; base += 15) {
         struct wf_err err = { 0 };
         struct wf_graph *g = unet(2, base, 37);
-        struct wf_scheme *s = scheme_of(g, "space=1", (struct wf_plan_options){ .device = &small });
+        struct wf_global_plan *s =
+            global_of(g, "space=1", (struct wf_plan_options){ .device = &small });
         struct wf_plan *p = plan_of(s, 0);
         const bool fits = p->arena_bytes + wf_plan_param_bytes(p) <= (size_t)1 << 20;
         assert_int_equal(fits, base == 1);
         assert_int_equal(wf_plan_fits(s, 0, NULL, &err), fits);
         assert_int_equal(err.code, fits ? WF_OK : WF_ERR_FIT);
         wf_plan_free(p);
-        wf_scheme_free(s);
+        wf_global_plan_free(s);
         wf_graph_free(g);
     }
 }

@@ -12,8 +12,8 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "ops/build.h"
-#include "plan/ledger.h"
-#include "plan/memo.h"
+#include "plan/message_check.h"
+#include "plan/plan_cache.h"
 
 struct net {
     const char *model;
@@ -36,8 +36,8 @@ static const struct net nets[] = {
 
 struct plans {
     struct wf_graph *g;
-    struct wf_scheme *s;
-    struct wf_memo memo;
+    struct wf_global_plan *s;
+    struct wf_plan_cache cache;
     struct wf_plan *at[8];
     int n, mutants, missed;
     const char *name;
@@ -72,14 +72,14 @@ static void plans_init(struct plans *p, const struct net *net)
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(net->mesh, &mesh, &err));
     *p = (struct plans){ .g = build(net), .n = wf_mesh_size(&mesh), .name = net->model };
-    p->s = wf_scheme_new(p->g, &mesh,
-                         &(struct wf_plan_options){ .device = &wf_device_cpu,
-                                                    .split_always = net->split,
-                                                    .strip_always = net->strips },
-                         &err);
+    p->s = wf_global_plan_new(p->g, &mesh,
+                              &(struct wf_plan_options){ .device = &wf_device_cpu,
+                                                         .split_always = net->split,
+                                                         .strip_always = net->strips },
+                              &err);
     assert_non_null(p->s);
     for (int r = 0; r < p->n; r++) {
-        p->at[r] = wf_plan_sketch(p->s, r, &p->memo, &err);
+        p->at[r] = wf_plan_estimate(p->s, r, &p->cache, &err);
         if (!p->at[r])
             fail_msg("%s", err.text);
     }
@@ -89,8 +89,8 @@ static void plans_release(struct plans *p)
 {
     for (int r = 0; r < p->n; r++)
         wf_plan_free(p->at[r]);
-    wf_memo_release(&p->memo);
-    wf_scheme_free(p->s);
+    wf_plan_cache_release(&p->cache);
+    wf_global_plan_free(p->s);
     wf_graph_free(p->g);
 }
 
@@ -98,14 +98,14 @@ static void plans_release(struct plans *p)
 static bool passes(const struct plans *p, unsigned touched)
 {
     struct wf_err err = { 0 };
-    struct wf_ledger ledger = { 0 };
+    struct wf_message_check check = { 0 };
     bool ok = true;
     for (int r = 0; ok && r < p->n; r++)
         ok = !(touched & (1u << r)) || wf_plan_check(p->at[r], &err);
     for (int r = 0; ok && r < p->n; r++)
-        wf_ledger_add(&ledger, p->at[r]);
-    ok = ok && wf_ledger_check(&ledger, &p->s->mesh, &err);
-    wf_ledger_release(&ledger);
+        wf_message_check_add(&check, p->at[r]);
+    ok = ok && wf_message_check_run(&check, &p->s->mesh, &err);
+    wf_message_check_release(&check);
     return ok;
 }
 
@@ -213,7 +213,7 @@ static void mutate_one_end(struct plans *p, const struct end *e)
     }
 }
 
-/* Both ends agree, but the plan is wrong: the rim stays empty. */
+/* Both ends agree, but the plan is wrong: the halo stays empty. */
 static void mutate_both_ends(struct plans *p, const struct end *e)
 {
     const struct end o = partner_of(p, e);
@@ -337,7 +337,7 @@ static void mutate_sum(struct plans *p, int r, int i)
 }
 
 /* On every rank alike: they would meet, but the numbers would be wrong. */
-static void mutate_sum_everywhere(struct plans *p, int i)
+static void mutate_sum_on_all(struct plans *p, int i)
 {
     struct wf_arena arena = { 0 };
     struct saved s[8];
@@ -347,12 +347,12 @@ static void mutate_sum_everywhere(struct plans *p, int i)
         s[r] = save(&arena, p->at[r]);
         drop_sum(p->at[r], i);
     }
-    expect_caught(p, all, "sum dropped everywhere", where);
+    expect_caught(p, all, "sum dropped on all ranks", where);
     for (int r = 0; r < p->n; r++) {
         restore(p->at[r], &s[r]);
         p->at[r]->sums[i].axes = other_axes(p, p->at[r]->sums[i].axes);
     }
-    expect_caught(p, all, "sum regrouped everywhere", where);
+    expect_caught(p, all, "sum regrouped on all ranks", where);
     for (int r = 0; r < p->n; r++)
         restore(p->at[r], &s[r]);
     wf_arena_release(&arena);
@@ -364,7 +364,7 @@ static void mutate_sums(struct plans *p)
         for (int i = r % 2; i < p->at[r]->n_sums; i += 2)
             mutate_sum(p, r, i);
     for (int i = 0; i < p->at[0]->n_sums; i++)
-        mutate_sum_everywhere(p, i);
+        mutate_sum_on_all(p, i);
 }
 
 /* A later strip would read what an earlier one left. */
@@ -375,7 +375,7 @@ static int mutate_strips(struct plans *p)
     for (int s = 0; s < plan->n_steps; s++) {
         struct wf_step *const step = &plan->steps[s], whole = *step;
         if (step->strip < 1 || step->kind != WF_STEP_KERNEL || step->out[0].buffer < 0 ||
-            !plan->buffers[step->out[0].buffer].thin)
+            !plan->buffers[step->out[0].buffer].strip_local)
             continue;
         step->kind = WF_STEP_COPY; /* of nothing */
         step->n_in = step->n_out = 0;

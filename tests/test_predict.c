@@ -33,7 +33,7 @@ static bool fill_weights(void *user, struct wf_run *run, struct wf_err *err)
     (void)err;
     wf_run_init_weights(run, 5);
     /* Without the last bias no class wins everywhere. */
-    const struct wf_value *bias = wf_graph_find(wf_run_plan(run)->scheme->graph, "out.bias");
+    const struct wf_value *bias = wf_graph_find(wf_run_plan(run)->global->graph, "out.bias");
     const struct wf_view view = bias ? wf_run_view(run, bias) : (struct wf_view){ 0 };
     if (view.data)
         wf_view_fill(&view, 0.0);
@@ -127,8 +127,8 @@ static void run_whole(struct job *job)
 {
     struct wf_err err = { 0 };
     const struct wf_mesh one = wf_mesh_one();
-    struct wf_scheme *scheme = wf_scheme_new(job->g, &one, &job->p.plan, &err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, &err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(job->g, &one, &job->p.plan, &err);
+    struct wf_plan *plan = global ? wf_plan_new(global, 0, &err) : NULL;
     struct wf_comm *self = wf_comm_self();
     struct wf_run *run = plan ? wf_run_new(plan, self, 0, &err) : NULL;
     if (!run)
@@ -160,7 +160,7 @@ static void run_whole(struct job *job)
     wf_run_free(run);
     wf_comm_free(self);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
 }
 
 static void finish(struct job *job)

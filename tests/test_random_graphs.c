@@ -8,8 +8,8 @@
  *
  * WF_RANDOM_GRAPHS says how many (500), WF_RANDOM_SEED the first seed (1): a failure prints what to
  * set to see it again, and the graph. Half of the runs split what can be split into inner part and
- * rim; with WF_OVERLAP_ALWAYS=1 all do. A quarter has a limit of memory that nothing can fit into, so
- * all is made again that helps.
+ * halo; with WF_OVERLAP_ALWAYS=1 all do. A quarter has a limit of memory that nothing can fit into, so
+ * all is recomputed that helps.
  */
 /* ranks: 1 2 3 4 5 6 7 8 9 */
 #include <inttypes.h>
@@ -132,9 +132,9 @@ static bool take_results(const struct wf_run *run, const struct job *job, struct
 }
 
 /* As small as it gets, and then it may run all the same. */
-static struct wf_scheme *make_scheme(const struct job *job, struct wf_err *err)
+static struct wf_global_plan *make_global(const struct job *job, struct wf_err *err)
 {
-    struct wf_scheme *const s = wf_scheme_new(job->r->g, &job->mesh, &job->options, err);
+    struct wf_global_plan *const s = wf_global_plan_new(job->r->g, &job->mesh, &job->options, err);
     if (s)
         s->options.limit = 0;
     return s;
@@ -146,8 +146,8 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(1);
 #endif
-    struct wf_scheme *scheme = make_scheme(job, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = make_global(job, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     bool ok = run != NULL;
     for (int step = 0; ok && step < 2; step++) { /* the second: old rubbish in the arena */
@@ -157,18 +157,18 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 
 /* --- one graph --- */
 
-/* All plans of the scheme match each other. False without an error: the mesh does not fit. */
+/* All plans of the global plan match each other. False without an error: the mesh does not fit. */
 static bool check_plans(const struct job *job, struct wf_err *err)
 {
     struct wf_plan *plans[MOST_RANKS] = { 0 };
-    struct wf_scheme *scheme = make_scheme(job, err);
-    if (!scheme) {
+    struct wf_global_plan *global = make_global(job, err);
+    if (!global) {
         if (err->code == WF_ERR_FIT)
             *err = (struct wf_err){ 0 };
         return false;
@@ -176,11 +176,11 @@ static bool check_plans(const struct job *job, struct wf_err *err)
     const int n = wf_mesh_size(&job->mesh);
     bool ok = true;
     for (int r = 0; ok && r < n; r++)
-        ok = (plans[r] = wf_plan_new(scheme, r, err)) != NULL;
+        ok = (plans[r] = wf_plan_new(global, r, err)) != NULL;
     ok = ok && wf_plan_check_all((const struct wf_plan *const *)plans, n, err);
     for (int r = 0; r < n; r++)
         wf_plan_free(plans[r]);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 
@@ -289,11 +289,11 @@ static void check_text(const struct support_random *r, uint64_t seed)
     struct wf_arena arena = { 0 };
     struct wf_err err = { 0 };
     const char *text = wf_graph_print(&arena, r->g);
-    struct wf_graph *again = wf_graph_parse(text, &err);
-    if (!again || strcmp(text, wf_graph_print(&arena, again)) != 0)
+    struct wf_graph *recompute = wf_graph_parse(text, &err);
+    if (!recompute || strcmp(text, wf_graph_print(&arena, recompute)) != 0)
         fail_msg("seed %" PRIu64 ": the text form does not read back: %s\n%s", seed, err.text,
                  text);
-    wf_graph_free(again);
+    wf_graph_free(recompute);
     wf_arena_release(&arena);
 }
 
@@ -320,7 +320,7 @@ static void drawn__graphs_have_every_operator(void **state)
     int missing = 0;
     for (int o = 0; wf_op_table[o]; o++) {
         seen[o] |=
-            wf_op_table[o]->stays && !wf_op_table[o]->cases; /* its numbers depend on the mesh */
+            wf_op_table[o]->is_local && !wf_op_table[o]->cases; /* its numbers depend on the mesh */
         if (!seen[o])
             print_message("no graph has '%s'\n", wf_op_table[o]->name);
         missing += !seen[o];

@@ -77,7 +77,7 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes)
 struct trainee {
     struct wf_graph *g;
     struct wf_value *image, *target, *loss;
-    struct wf_scheme *scheme;
+    struct wf_global_plan *global;
     struct wf_plan *plan;
     struct wf_comm *comm;
     struct wf_run *run;
@@ -101,8 +101,8 @@ static struct trainee trainee_new(enum wf_optim_rule rule)
     assert_true(wf_graph_grad(t.g, t.loss, NULL, 0, NULL, NULL, &err));
     const struct wf_mesh mesh = wf_mesh_one();
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    t.scheme = wf_scheme_new(t.g, &mesh, &options, &err);
-    t.plan = wf_plan_new(t.scheme, 0, &err);
+    t.global = wf_global_plan_new(t.g, &mesh, &options, &err);
+    t.plan = wf_plan_new(t.global, 0, &err);
     t.comm = wf_comm_self();
     t.run = wf_run_new(t.plan, t.comm, 1, &err);
     wf_run_init_weights(t.run, 1);
@@ -133,7 +133,7 @@ static void trainee_free(struct trainee *t)
     wf_run_free(t->run);
     wf_comm_free(t->comm);
     wf_plan_free(t->plan);
-    wf_scheme_free(t->scheme);
+    wf_global_plan_free(t->global);
     wf_graph_free(t->g);
 }
 
@@ -215,8 +215,8 @@ static bool break_a_message(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct broken *b = arg;
     const int rank = wf_comm_rank(comm);
     const struct wf_plan_options options = { .device = &wf_device_reference };
-    struct wf_scheme *scheme = wf_scheme_new(b->g, &b->mesh, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, rank, err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(b->g, &b->mesh, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, rank, err) : NULL;
     for (int i = 0; plan && rank == 1 && i < plan->exchanges[0].n_messages; i++)
         if (!plan->exchanges[0].messages[i].is_send && plan->exchanges[0].messages[i].peer == 0)
             plan->exchanges[0].messages[i].bytes /= 2;
@@ -227,7 +227,7 @@ static bool break_a_message(struct wf_comm *comm, void *arg, struct wf_err *err)
     const bool ok = run && wf_run_step(run, err);
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     for (int i = 0; rank == 1 && i < 2; i++) /* a rank need not end at once */
         (void)nanosleep(&late, NULL);
     return ok;

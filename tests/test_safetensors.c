@@ -201,7 +201,7 @@ static const int64_t STEP = INT64_MIN;
 
 static void write_round(void)
 {
-    int asked = 0;
+    int requested = 0;
     struct wf_safetensors_writer *w = wf_safetensors_begin();
     wf_safetensors_add_metadata(w, "config", "{\"base\": 64}\n\t\"\\é");
     char name[] = "enc0.weight";
@@ -218,7 +218,7 @@ static void write_round(void)
                                                          .rank = 1,
                                                          .shape = (int64_t[]){ 3 },
                                                          .give = give_floats,
-                                                         .user = &asked });
+                                                         .user = &requested });
     wf_safetensors_add(
         w, &(struct wf_safetensors_item){ .name = "step", .dtype = WF_I64, .data = &STEP });
     wf_safetensors_add(
@@ -230,7 +230,7 @@ static void write_round(void)
     if (!wf_safetensors_finish(w, "round.safetensors", &err))
         fail_msg("%s", err.text);
     wf_safetensors_writer_free(w);
-    assert_int_equal(asked, 1);
+    assert_int_equal(requested, 1);
 }
 
 static void round_trip__keeps_names_shapes_bytes_and_metadata(void **state)

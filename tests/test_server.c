@@ -94,7 +94,7 @@ enum { STEPS = 6 };
 /* w, a weight of two elements, whose gradient the workers write themselves. */
 struct set {
     struct wf_graph *graph;
-    struct wf_scheme *scheme;
+    struct wf_global_plan *global;
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
@@ -116,8 +116,8 @@ static bool set_init(struct set *s, struct wf_err *err)
     sgd.lr = 1;
     if (!wf_graph_grad(s->graph, loss, NULL, 0, NULL, NULL, err))
         return false;
-    s->scheme = wf_scheme_new(s->graph, &one, &options, err);
-    s->plan = s->scheme ? wf_plan_new(s->scheme, 0, err) : NULL;
+    s->global = wf_global_plan_new(s->graph, &one, &options, err);
+    s->plan = s->global ? wf_plan_new(s->global, 0, err) : NULL;
     s->run = s->plan ? wf_run_new_store(s->plan, err) : NULL;
     s->optim = s->run ? wf_optim_new(&sgd, s->run, err) : NULL;
     if (!s->optim)
@@ -132,7 +132,7 @@ static void set_release(struct set *s)
     wf_optim_free(s->optim);
     wf_run_free(s->run);
     wf_plan_free(s->plan);
-    wf_scheme_free(s->scheme);
+    wf_global_plan_free(s->global);
     wf_graph_free(s->graph);
 }
 

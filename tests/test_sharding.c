@@ -62,11 +62,11 @@ static struct wf_region box_of(int64_t rows, int ranks, int rank)
     struct wf_mesh mesh = wf_mesh_one();
     mesh.at[WF_MESH_DATA] = ranks;
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_scheme *const scheme = wf_scheme_new(g, &mesh, &options, &err);
-    if (!scheme)
+    struct wf_global_plan *const global = wf_global_plan_new(g, &mesh, &options, &err);
+    if (!global)
         fail_msg("%s", err.text);
-    const struct wf_region box = wf_geometry_owned(&scheme->geometry, rank, x);
-    wf_scheme_free(scheme);
+    const struct wf_region box = wf_geometry_owned(&global->geometry, rank, x);
+    wf_global_plan_free(global);
     wf_graph_free(g);
     return box;
 }

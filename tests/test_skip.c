@@ -48,7 +48,7 @@ struct trainee {
     struct wf_comm *comm;
     struct wf_graph *g;
     struct wf_value *image, *target, *loss;
-    struct wf_scheme *scheme;
+    struct wf_global_plan *global;
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;
@@ -82,8 +82,8 @@ static bool trainee_init(struct trainee *t, struct wf_comm *comm, struct wf_err 
     const struct wf_plan_options options = { .device = &wf_device_cpu };
     if (!wf_graph_grad(g, t->loss, NULL, 0, NULL, NULL, err))
         return false;
-    t->scheme = wf_scheme_new(g, &mesh, &options, err);
-    t->plan = t->scheme ? wf_plan_new(t->scheme, wf_comm_rank(comm), err) : NULL;
+    t->global = wf_global_plan_new(g, &mesh, &options, err);
+    t->plan = t->global ? wf_plan_new(t->global, wf_comm_rank(comm), err) : NULL;
     t->run = t->plan ? wf_run_new(t->plan, comm, 1, err) : NULL;
     if (!t->run)
         return false;
@@ -103,7 +103,7 @@ static void trainee_release(struct trainee *t)
     wf_optim_free(t->optim);
     wf_run_free(t->run);
     wf_plan_free(t->plan);
-    wf_scheme_free(t->scheme);
+    wf_global_plan_free(t->global);
     wf_graph_free(t->g);
 }
 

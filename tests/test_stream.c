@@ -27,7 +27,7 @@ static bool fill_weights(void *user, struct wf_run *run, struct wf_err *err)
     (void)user;
     (void)err;
     wf_run_init_weights(run, 5);
-    const struct wf_graph *g = wf_run_plan(run)->scheme->graph;
+    const struct wf_graph *g = wf_run_plan(run)->global->graph;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         const struct wf_view view = wf_run_view(run, v);
@@ -101,8 +101,8 @@ static void run_whole(struct job *job)
 {
     struct wf_err err = { 0 };
     const struct wf_mesh one = wf_mesh_one();
-    struct wf_scheme *scheme = wf_scheme_new(job->g, &one, &job->options.plan, &err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, &err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(job->g, &one, &job->options.plan, &err);
+    struct wf_plan *plan = global ? wf_plan_new(global, 0, &err) : NULL;
     struct wf_comm *self = wf_comm_self();
     struct wf_run *run = plan ? wf_run_new(plan, self, 0, &err) : NULL;
     if (!run)
@@ -119,7 +119,7 @@ static void run_whole(struct job *job)
     wf_run_free(run);
     wf_comm_free(self);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
 }
 
 static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -302,8 +302,8 @@ static void huge_image__costs_its_window_only(void **state)
     const struct wf_region window = { { 0, 0, 51'200, 70'400, 0 }, { 1, 1, 51'456, 70'656, 2 } };
     const struct wf_plan_options options = { .device = &wf_device_cpu, .window = &window };
     const struct wf_mesh one = wf_mesh_one();
-    struct wf_scheme *scheme = wf_scheme_new(g, &one, &options, &err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, &err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(g, &one, &options, &err);
+    struct wf_plan *plan = global ? wf_plan_new(global, 0, &err) : NULL;
     if (!plan)
         fail_msg("%s", err.text);
     /* Depth 4 reads 92 + 4 pixels more on each side at most (3x3 twice a level, halved): 448 wide;
@@ -314,7 +314,7 @@ static void huge_image__costs_its_window_only(void **state)
     assert_true(plan->arena_bytes < (size_t)120 << 20);
     assert_true(plan->n_exchanges == 0 && plan->n_sums == 0);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     wf_graph_free(g);
 }
 
@@ -419,7 +419,7 @@ static bool fill_case_input(void *user, const struct wf_value *input, const stru
 static bool fill_case_weights(void *user, struct wf_run *run, struct wf_err *err)
 {
     const struct values_of *of = user;
-    const struct wf_graph *g = wf_run_plan(run)->scheme->graph;
+    const struct wf_graph *g = wf_run_plan(run)->global->graph;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         const struct wf_view view = wf_run_view(run, v);

@@ -225,8 +225,8 @@ static bool on_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     if (!wf_mesh_parse("data=2", &mesh, err))
         return false;
     const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_scheme *scheme = wf_scheme_new(l->g, &mesh, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, rank, err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(l->g, &mesh, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, rank, err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     bool ok = run != NULL;
     if (ok) {
@@ -245,7 +245,7 @@ static bool on_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 

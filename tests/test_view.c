@@ -108,14 +108,14 @@ static void copy__moves_boxes_and_nothing_else(void **state)
     const struct wf_region none = { { 0, 1, 2, 3, 0 }, { 2, 3, 2, 8, 3 } };
     const struct wf_region channel = { { 0, 1, 2, 3, 0 }, { 2, 3, 6, 8, 1 } };
     const struct wf_region other_channel = { { 0, 1, 2, 3, 2 }, { 2, 3, 6, 8, 3 } };
-    const struct wf_region rim = { { 0, 1, 2, 3, 0 }, { 2, 3, 3, 8, 3 } };
-    const struct wf_region other_rim = { { 0, 1, 5, 3, 0 }, { 2, 3, 6, 8, 3 } };
+    const struct wf_region halo = { { 0, 1, 2, 3, 0 }, { 2, 3, 3, 8, 3 } };
+    const struct wf_region other_halo = { { 0, 1, 5, 3, 0 }, { 2, 3, 6, 8, 3 } };
     for (int i = 0; i < WF_DTYPES; i++) {
         check_copy((enum wf_dtype)i, HALO, HALO);
         check_copy((enum wf_dtype)i, row, other_row);
         check_copy((enum wf_dtype)i, none, none);
         check_copy((enum wf_dtype)i, channel, other_channel);
-        check_copy((enum wf_dtype)i, rim, other_rim);
+        check_copy((enum wf_dtype)i, halo, other_halo);
     }
 }
 

@@ -36,7 +36,7 @@ _widefield() {
     comm.overlap) values='auto never always' ;;
     comm.emulate) values='true false' ;;
     comm.allreduce) values='auto library ring tree nodes' ;;
-    comm.wire) values='f32 bf16' ;;
+    comm.precision) values='f32 bf16' ;;
     run.device | --device) values='cpu reference cuda' ;;
     run.deterministic) values='false true mesh' ;;
     memory.recompute) values='true false' ;;
@@ -69,7 +69,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.weights= model.freeze= data.path= data.format= data.align= data.alpha= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.wire= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.weights= model.freeze= data.path= data.format= data.align= data.alpha= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.precision= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

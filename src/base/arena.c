@@ -48,15 +48,15 @@ void *wf_arena_take_array(struct wf_arena *arena, size_t count, size_t size)
 
 char *wf_arena_printf(struct wf_arena *arena, const char *format, ...)
 {
-    va_list args, again;
+    va_list args, recompute;
     va_start(args, format);
-    va_copy(again, args);
+    va_copy(recompute, args);
     const int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     WF_BUG_ON(length < 0, "format '%s'", format);
     char *text = wf_arena_take(arena, (size_t)length + 1);
-    (void)vsnprintf(text, (size_t)length + 1, format, again);
-    va_end(again);
+    (void)vsnprintf(text, (size_t)length + 1, format, recompute);
+    va_end(recompute);
     return text;
 }
 

@@ -23,10 +23,10 @@ void wf_buffer_text(struct wf_buffer *b, const char *text)
 
 void wf_buffer_vprintf(struct wf_buffer *b, const char *format, va_list args)
 {
-    va_list again;
-    va_copy(again, args);
-    const int length = vsnprintf(NULL, 0, format, again);
-    va_end(again);
+    va_list recompute;
+    va_copy(recompute, args);
+    const int length = vsnprintf(NULL, 0, format, recompute);
+    va_end(recompute);
     WF_BUG_ON(length < 0, "format '%s'", format);
     WF_GROW(b->data, b->room, b->size + (size_t)length);
     (void)vsnprintf(b->data + b->size, (size_t)length + 1, format, args);

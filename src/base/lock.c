@@ -194,19 +194,19 @@ static void say_wait(const struct wf_lock *l, const struct owner *o, const struc
 
 /* L2. `*again`: somebody else was faster, or the owner's silence is too short to tell. */
 static bool take_over(struct wf_lock *l, struct wait *w, int other, const struct wf_log *log,
-                      bool *again, struct wf_err *err)
+                      bool *recompute, struct wf_err *err)
 {
     const struct owner o = read_owner(other);
     const enum state state = look(w, l->fd, other, &o);
-    *again = compare(l->path, other) != FILE_SAME;
-    if (*again)
+    *recompute = compare(l->path, other) != FILE_SAME;
+    if (*recompute)
         return true;
     if (state == RUNS)
         return refuse(l, &o, err);
     if (state == WAITS) {
         if (!w->begun)
             say_wait(l, &o, log);
-        w->begun = *again = true;
+        w->begun = *recompute = true;
         (void)flock(other, LOCK_UN);
         (void)nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
         return true;
@@ -224,7 +224,7 @@ static bool take_over(struct wf_lock *l, struct wait *w, int other, const struct
         return fail(l, err);
     if (state == SILENT)
         pause_for(SETTLE);
-    *again = compare(l->path, l->fd) != FILE_SAME;
+    *recompute = compare(l->path, l->fd) != FILE_SAME;
     return true;
 }
 
@@ -294,10 +294,10 @@ static bool take(struct wf_lock *l, const struct wf_log *log, struct wf_err *err
             continue;
         if (other < 0)
             return fail(l, err);
-        bool again = false;
-        const bool ok = take_over(l, &wait, other, log, &again, err);
+        bool recompute = false;
+        const bool ok = take_over(l, &wait, other, log, &recompute, err);
         (void)close(other);
-        if (!ok || !again)
+        if (!ok || !recompute)
             return ok;
     }
     return wf_err_set(err, WF_ERR_FAILED, "cannot make the lock '%s': others make and remove it",

@@ -81,7 +81,7 @@ static const char *name_in_pass(struct wf_arena *arena, const struct wf_value *v
 static void list_tensors(struct tensors *t, const struct wf_run *run, const struct wf_optim *optim)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_graph *const g = plan->scheme->graph;
+    const struct wf_graph *const g = plan->global->graph;
     t->run = run;
     for (int pass = 0; pass < 2 + (optim ? optim->n_states : 0); pass++)
         for (size_t i = 0; i < g->n_values; i++) {

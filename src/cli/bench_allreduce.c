@@ -22,7 +22,7 @@ struct contest {
     int64_t rounds;
     struct row rows[SIZES]; /* rank 0's */
     int ranks, nodes;
-    const char *carrier;
+    const char *device_transport;
 };
 
 /* One rank's: a comm for each way, and one that chooses. */
@@ -84,7 +84,7 @@ static bool time_size(struct contest *c, struct rank *r, struct row *row, struct
 static bool make_comms(const struct contest *c, struct rank *r, struct wf_err *err)
 {
     struct wf_sum_options options = wf_job_sum_options(c->cli->options);
-    options.wire = WF_F32;
+    options.sent_dtype = WF_F32;
     for (int way = 0; way <= WAYS; way++) {
         struct wf_comm **const comm = way < WAYS ? &r->by[way] : &r->chooses;
         options.way = way < WAYS ? ways[way] : WF_SUM_AUTO;
@@ -115,7 +115,7 @@ static bool compete(struct wf_comm *comm, void *arg, struct wf_err *err)
             c->rows[i] = rows[i];
         c->ranks = wf_comm_size(comm);
         c->nodes = wf_comm_nodes(r.chooses);
-        c->carrier = wf_comm_name(comm);
+        c->device_transport = wf_comm_name(comm);
     }
     for (int way = 0; way < WAYS; way++)
         wf_comm_free(r.by[way]);
@@ -145,7 +145,7 @@ static double taken_seconds(const struct row *row)
 static bool print_json(const struct contest *c, struct wf_err *err)
 {
     cJSON *const json = cJSON_CreateObject();
-    (void)cJSON_AddStringToObject(json, "comm", c->carrier);
+    (void)cJSON_AddStringToObject(json, "comm", c->device_transport);
     (void)cJSON_AddNumberToObject(json, "ranks", c->ranks);
     (void)cJSON_AddNumberToObject(json, "nodes", c->nodes);
     (void)cJSON_AddNumberToObject(json, "rounds", (double)c->rounds);
@@ -170,8 +170,8 @@ static void print_table(const struct contest *c)
 {
     struct wf_arena *const arena = &c->cli->arena;
     (void)printf("sum over %s (%s, %d machine%s), microseconds, median of %d rounds\n",
-                 wf_text_ranks(arena, c->ranks), c->carrier, c->nodes, c->nodes == 1 ? "" : "s",
-                 (int)c->rounds);
+                 wf_text_ranks(arena, c->ranks), c->device_transport, c->nodes,
+                 c->nodes == 1 ? "" : "s", (int)c->rounds);
     (void)printf("%10s", "size");
     for (int way = 0; way < WAYS; way++)
         (void)printf(" %10s", wf_sum_way_names[ways[way]]);
@@ -201,7 +201,7 @@ bool wf_bench_allreduce(struct wf_cli *cli, int64_t rounds, struct wf_err *err)
     const bool ok =
         cli->world ? compete(cli->world, &c, err)
                    : wf_comm_threads_run(ranks->is_set ? (int)ranks->integer : 2, compete, &c, err);
-    if (!ok || !cli->speaks)
+    if (!ok || !cli->is_root)
         return ok;
     if (cli->json)
         return print_json(&c, err);

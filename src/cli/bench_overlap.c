@@ -122,7 +122,7 @@ bool wf_bench_overlap(struct wf_cli *cli, int64_t steps, int64_t warmup, struct 
     struct overlap o = { .steps = steps, .warmup = warmup };
     o.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = o.job && wf_job_run(o.job, overlap_rank, &o, err);
-    if (ok && cli->speaks)
+    if (ok && cli->is_root)
         ok = print(&o, err);
     wf_job_free(o.job);
     return ok;

@@ -278,7 +278,7 @@ bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min, do
 
 bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_err *err)
 {
-    if (!cli->speaks) {
+    if (!cli->is_root) {
         cJSON_Delete(json);
         return true;
     }
@@ -355,11 +355,11 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
     const bool known = c || name[0] == '-' || strcmp(name, "help") == 0;
     if (!known)
         return false;
-    if (cli->speaks && version)
+    if (cli->is_root && version)
         (void)puts("widefield " WF_VERSION_STRING);
-    else if (cli->speaks && c)
+    else if (cli->is_root && c)
         print_command_help(&cli->arena, c, stdout);
-    else if (cli->speaks)
+    else if (cli->is_root)
         print_help(&cli->arena, stdout);
     return true;
 }
@@ -367,7 +367,7 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
 static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
     if (argc < 2) {
-        if (cli->speaks)
+        if (cli->is_root)
             print_help(&cli->arena, stderr);
         return wf_err_set(err, WF_ERR_USAGE, "no command given");
     }
@@ -388,7 +388,7 @@ static void end_all_ranks(const char *text)
 
 int wf_cli_main(int argc, char **argv)
 {
-    struct wf_cli cli = { .log.level = WF_LOG_INFO, .speaks = true };
+    struct wf_cli cli = { .log.level = WF_LOG_INFO, .is_root = true };
     struct wf_err err = { 0 };
     (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */
     const bool launched = wf_comm_mpi_launched();
@@ -396,7 +396,7 @@ int wf_cli_main(int argc, char **argv)
     if (launched) {
         cli.world = wf_comm_mpi(&err);
         ok = cli.world != NULL;
-        cli.speaks = !ok || wf_comm_rank(cli.world) == 0;
+        cli.is_root = !ok || wf_comm_rank(cli.world) == 0;
     }
     char name[32] = "";
     if (cli.world) {
@@ -406,7 +406,7 @@ int wf_cli_main(int argc, char **argv)
     ok = ok && dispatch(&cli, argc, argv, &err);
     if (!ok && cli.world && !err.is_shared)
         wf_comm_abort(cli.world, &err); /* the others wait for this rank, or will */
-    if (!ok && cli.speaks)
+    if (!ok && cli.is_root)
         wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
     wf_watchdog_free(cli.watchdog);
     if (cli.world) {

@@ -52,7 +52,7 @@ struct wf_cli {
     struct wf_log log;
     struct wf_comm *world;        /* under a launcher; NULL: ranks are threads */
     struct wf_watchdog *watchdog; /* of the world */
-    bool speaks;                  /* rank 0, or no launcher */
+    bool is_root;                 /* rank 0, or no launcher */
 };
 
 int wf_cli_main(int argc, char **argv);
@@ -68,7 +68,7 @@ void wf_cli_set_flag(struct wf_cli *cli, const char *name, const char *value);
                                    int64_t max, int64_t *value, struct wf_err *err);
 [[nodiscard]] bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min,
                                     double max, double *value, struct wf_err *err);
-/* One line on stdout, by the rank that speaks. Frees `json`. */
+/* One line on stdout, by the rank that is the root. Frees `json`. */
 [[nodiscard]] bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json,
                                      struct wf_err *err);
 

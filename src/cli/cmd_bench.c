@@ -214,7 +214,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     bench.timeline = wf_cli_flag(cli, "timeline");
     bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
-    if (ok && cli->speaks)
+    if (ok && cli->is_root)
         ok = print(&bench, err);
     wf_job_free(bench.job);
     return ok;

@@ -236,7 +236,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     add_libraries(&f);
     if (cli->json)
         return print_json(cli, &f, err);
-    if (!cli->speaks)
+    if (!cli->is_root)
         return true;
     (void)printf("widefield %s\n\n", WF_VERSION_STRING);
     struct wf_table t = { .arena = &cli->arena };

@@ -71,7 +71,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "data synth takes one kind: data synth nuclei --out DIR");
     const struct wf_synth_kind *const kind = wf_synth_find(cli->arguments[1], err);
-    struct progress progress = { .shown = !cli->quiet && cli->speaks,
+    struct progress progress = { .shown = !cli->quiet && cli->is_root,
                                  .line = isatty(STDERR_FILENO),
                                  .started = wf_now() };
     struct wf_synth_options o = { .out = wf_cli_flag(cli, "out"),
@@ -86,7 +86,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     if (!o.out)
         return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");
     /* Under a launcher one process draws, and nobody waits for it: nothing follows. */
-    const bool ok = !cli->speaks || wf_synth_run(kind, &o, err);
+    const bool ok = !cli->is_root || wf_synth_run(kind, &o, err);
     if (progress.line && progress.last > 0)
         (void)fputc('\n', stderr);
     if (!ok)
@@ -94,7 +94,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const int64_t count = o.count ? o.count : kind->count;
     const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
     if (!cli->json) {
-        if (cli->speaks)
+        if (cli->is_root)
             (void)printf("%s: %s images of %s with %s\n", wf_text_shown(&cli->arena, o.out),
                          wf_text_count(&cli->arena, count),
                          wf_text_extents(&cli->arena, kind->dims, sides),
@@ -160,7 +160,7 @@ static bool print_json(struct wf_cli *cli, const struct wf_dataset_info *info,
 {
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "path", info->path);
-    cJSON_AddStringToObject(json, "format", wf_layout_names[info->layout]);
+    cJSON_AddStringToObject(json, "format", wf_dataset_layout_names[info->layout]);
     cJSON_AddStringToObject(json, "why", info->why);
     cJSON_AddNumberToObject(json, "samples", (double)info->samples);
     cJSON_AddNumberToObject(json, "good", (double)in->good);
@@ -233,7 +233,7 @@ static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
     static const char *const labels[] = { "none", "a mask for each image",
                                           "a label for each image" };
     (void)printf("%s\n  layout    %s: %s\n  images    %s%s\n",
-                 wf_text_shown(&cli->arena, info->path), wf_layout_names[info->layout],
+                 wf_text_shown(&cli->arena, info->path), wf_dataset_layout_names[info->layout],
                  wf_text_shown(&cli->arena, info->why), wf_text_count(&cli->arena, info->samples),
                  in->held_out ? wf_arena_printf(&cli->arena, ", %s of them held out for validation",
                                                 wf_text_count(&cli->arena, in->held_out))
@@ -264,7 +264,7 @@ static bool inspect(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->n_arguments != 2)
         return wf_err_set(err, WF_ERR_USAGE, "data inspect takes one folder");
-    if (!cli->speaks)
+    if (!cli->is_root)
         return true;
     const struct wf_dataset_options options = {
         .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),

@@ -18,7 +18,7 @@ struct eval {
     struct wf_feed *feed;
     struct wf_checkpoint *checkpoint;
     struct wf_network net;
-    struct wf_scheme *scheme;
+    struct wf_global_plan *global;
     /* rank 0's */
     struct wf_arena arena;
     struct wf_scores scores;
@@ -37,7 +37,7 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     if (ok)
         v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                              .network = &e->net,
-                                                             .scheme = e->scheme,
+                                                             .global = e->global,
                                                              .context = context,
                                                              .loader = loader,
                                                              .samples = e->feed->info->samples,
@@ -93,7 +93,7 @@ static bool compare_classes(const struct eval *e, struct wf_err *err)
     const int found = data->n_classes;
     char unnamed[32];
     (void)snprintf(unnamed, sizeof unnamed, "class %d", found);
-    if (e->cli->speaks && found < info->classes && strcmp(info->class_names[found], unnamed) != 0)
+    if (e->cli->is_root && found < info->classes && strcmp(info->class_names[found], unnamed) != 0)
         wf_log(&e->cli->log, WF_LOG_WARN,
                "'%s' has labels of %d classes, '%s' was trained on more, such as '%s'", data->path,
                found, wf_checkpoint_path(e->checkpoint), info->class_names[found]);
@@ -136,8 +136,8 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
         !wf_job_inference(e->job, shape, &e->net, err))
         return false;
     const struct wf_plan_options options = wf_job_plan_options(e->job);
-    e->scheme = wf_scheme_new(e->net.graph, &e->job->mesh, &options, err);
-    return e->scheme != NULL;
+    e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
+    return e->global != NULL;
 }
 
 static bool print(const struct eval *e, struct wf_err *err)
@@ -174,9 +174,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     bool ok = e.checkpoint && prepare(&e, cli->arguments[1], err);
     ok = wf_cli_agree(cli, ok, err);
     ok = ok && wf_job_run(e.job, eval_rank, &e, err);
-    if (ok && cli->speaks)
+    if (ok && cli->is_root)
         ok = print(&e, err);
-    wf_scheme_free(e.scheme);
+    wf_global_plan_free(e.global);
     wf_graph_free(e.net.graph);
     wf_job_free(e.job);
     wf_feed_release(&feed);

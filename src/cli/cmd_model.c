@@ -41,7 +41,7 @@ static bool list(struct wf_cli *cli, struct wf_err *err)
         return wf_cli_print_json(cli, json, err);
     }
     cJSON_Delete(all);
-    if (cli->speaks)
+    if (cli->is_root)
         wf_table_print(&t, stdout);
     wf_table_release(&t);
     return true;
@@ -173,7 +173,7 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
     bool ok = build(cli, &s, err);
     if (ok && cli->json)
         ok = show_json(cli, &s, err);
-    else if (ok && cli->speaks)
+    else if (ok && cli->is_root)
         show_text(cli, &s);
     wf_graph_free(s.graph);
     return ok;

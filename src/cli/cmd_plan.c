@@ -10,14 +10,14 @@
 #include "cli/same.h"
 #include "cli/text.h"
 #include "device/device.h"
-#include "plan/memo.h"
-#include "plan/survey.h"
+#include "plan/plan_cache.h"
+#include "plan/all_ranks.h"
 #include "report/grid.h"
 
 /* What is printed: the figures of all ranks, and the steps of one of them. */
 struct look {
     const struct wf_job *job;
-    struct wf_survey *survey;
+    struct wf_all_ranks *all;
     int64_t explained; /* rank */
     char *steps;       /* NULL: not asked for */
 };
@@ -31,31 +31,31 @@ static bool explain(struct look *look, struct wf_err *err)
     struct wf_context *context = NULL;
     if (wf_device_is_host(job->device) && !wf_device_open(job->device, &options, &context, err))
         return false;
-    struct wf_memo memo = { 0 };
+    struct wf_plan_cache cache = { 0 };
     struct wf_plan *const plan =
-        wf_plan_sketch_on(job->scheme, (int)look->explained, context, &memo, err);
+        wf_plan_estimate_on(job->global, (int)look->explained, context, &cache, err);
     if (plan)
         look->steps = wf_plan_explain(&job->cli->arena, plan);
     wf_plan_free(plan);
-    wf_memo_release(&memo);
+    wf_plan_cache_release(&cache);
     wf_device_close(context);
     return look->steps != NULL;
 }
 
 static bool look_init(struct look *look, struct wf_err *err)
 {
-    look->survey = wf_survey_new(look->job->scheme, err);
-    if (!look->survey || !wf_cli_flag(look->job->cli, "explain"))
-        return look->survey != NULL;
+    look->all = wf_all_ranks_new(look->job->global, err);
+    if (!look->all || !wf_cli_flag(look->job->cli, "explain"))
+        return look->all != NULL;
     return explain(look, err);
 }
 
-static size_t param_bytes(const struct wf_job *job, const struct wf_survey_rank *r)
+static size_t param_bytes(const struct wf_job *job, const struct wf_rank_figures *r)
 {
     return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
 }
 
-static double slowest(const struct wf_survey *s)
+static double slowest(const struct wf_all_ranks *s)
 {
     double seconds = 0;
     for (int i = 0; i < s->n_ranks; i++)
@@ -63,13 +63,13 @@ static double slowest(const struct wf_survey *s)
     return seconds;
 }
 
-/* What the limit made the planner ask for; a value may be asked for more than once. */
-static const char *name_of(const struct wf_scheme *s, int i)
+/* What the limit made the planner request; a value may be requested more than once. */
+static const char *name_of(const struct wf_global_plan *s, int i)
 {
-    return s->graph->values[s->again[i].value]->name;
+    return s->graph->values[s->recompute[i].value]->name;
 }
 
-static bool is_first_of_its_name(const struct wf_scheme *s, int i)
+static bool is_first_of_its_name(const struct wf_global_plan *s, int i)
 {
     for (int k = 0; k < i; k++)
         if (strcmp(name_of(s, k), name_of(s, i)) == 0)
@@ -80,7 +80,7 @@ static bool is_first_of_its_name(const struct wf_scheme *s, int i)
 /* --- for programs --- */
 
 /* The layers from and to which a row of items goes. */
-static void add_strips(cJSON *json, const struct wf_scheme *s)
+static void add_strips(cJSON *json, const struct wf_global_plan *s)
 {
     cJSON *const all = cJSON_AddArrayToObject(json, "in_strips");
     for (int i = 0; i < s->n_strips; i++) {
@@ -103,8 +103,8 @@ static bool print_json(const struct look *look, struct wf_err *err)
     cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->graph, false));
     cJSON_AddNumberToObject(json, "flops", wf_job_flops(job->graph));
     cJSON *const all = cJSON_AddArrayToObject(json, "per_rank");
-    for (int i = 0; i < look->survey->n_ranks; i++) {
-        const struct wf_survey_rank *const r = &look->survey->ranks[i];
+    for (int i = 0; i < look->all->n_ranks; i++) {
+        const struct wf_rank_figures *const r = &look->all->ranks[i];
         cJSON *const one = cJSON_CreateObject();
         cJSON_AddNumberToObject(one, "rank", i);
         cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
@@ -118,16 +118,16 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "flops", r->flops);
         cJSON_AddNumberToObject(one, "seconds", r->seconds);
         cJSON_AddNumberToObject(one, "compute_seconds", r->compute_seconds);
-        cJSON_AddNumberToObject(one, "again_seconds", r->again_seconds);
+        cJSON_AddNumberToObject(one, "recompute_seconds", r->recompute_seconds);
         cJSON_AddNumberToObject(one, "references", r->references);
         cJSON_AddItemToArray(all, one);
     }
-    cJSON_AddNumberToObject(json, "step_seconds", slowest(look->survey));
-    cJSON *const again = cJSON_AddArrayToObject(json, "made_again");
-    for (int i = 0; i < job->scheme->n_again; i++)
-        if (is_first_of_its_name(job->scheme, i))
-            cJSON_AddItemToArray(again, cJSON_CreateString(name_of(job->scheme, i)));
-    add_strips(json, job->scheme);
+    cJSON_AddNumberToObject(json, "step_seconds", slowest(look->all));
+    cJSON *const recompute = cJSON_AddArrayToObject(json, "recomputed");
+    for (int i = 0; i < job->global->n_recompute; i++)
+        if (is_first_of_its_name(job->global, i))
+            cJSON_AddItemToArray(recompute, cJSON_CreateString(name_of(job->global, i)));
+    add_strips(json, job->global);
     if (look->steps)
         cJSON_AddStringToObject(json, "explain", look->steps);
     return wf_cli_print_json(job->cli, json, err);
@@ -146,7 +146,7 @@ struct figures {
     double at[COLUMNS - 1];
 };
 
-static struct figures figures_of(const struct wf_job *job, const struct wf_survey_rank *r)
+static struct figures figures_of(const struct wf_job *job, const struct wf_rank_figures *r)
 {
     const double params = (double)param_bytes(job, r);
     return (struct figures){ { (double)r->arena_bytes + params, (double)r->arena_bytes,
@@ -174,13 +174,13 @@ static int by_value(const void *a, const void *b)
 /* Each column has its own least, median and most: no rank need have all of them. */
 static void add_summary(struct wf_table *t, const struct look *look)
 {
-    const int n = look->survey->n_ranks;
+    const int n = look->all->n_ranks;
     struct figures least, median, most;
     struct wf_arena arena = { 0 };
     double *const column = wf_arena_array(&arena, n, double);
     for (int c = 0; c < COLUMNS - 1; c++) {
         for (int i = 0; i < n; i++)
-            column[i] = figures_of(look->job, &look->survey->ranks[i]).at[c];
+            column[i] = figures_of(look->job, &look->all->ranks[i]).at[c];
         qsort(column, (size_t)n, sizeof *column, by_value);
         least.at[c] = column[0];
         median.at[c] = n % 2 ? column[n / 2] : (column[n / 2 - 1] + column[n / 2]) / 2;
@@ -220,14 +220,14 @@ static const char *rank_name(const struct look *look, int rank)
 /* The ranks with most of one column. */
 static void add_worst(struct wf_table *t, const struct look *look, int column)
 {
-    const int n = look->survey->n_ranks;
+    const int n = look->all->n_ranks;
     struct wf_arena arena = { 0 };
     struct placed *const order = wf_arena_array(&arena, n, struct placed);
     for (int i = 0; i < n; i++)
-        order[i] = (struct placed){ figures_of(look->job, &look->survey->ranks[i]).at[column], i };
+        order[i] = (struct placed){ figures_of(look->job, &look->all->ranks[i]).at[column], i };
     qsort(order, (size_t)n, sizeof *order, largest_first);
     for (int i = 0; i < WORST && i < n; i++) {
-        const struct figures f = figures_of(look->job, &look->survey->ranks[order[i].rank]);
+        const struct figures f = figures_of(look->job, &look->all->ranks[order[i].rank]);
         add_row(t, rank_name(look, order[i].rank), &f);
     }
     wf_arena_release(&arena);
@@ -243,10 +243,10 @@ static void add_head(struct wf_table *t, const char *first)
 static void print_ranks(const struct look *look)
 {
     struct wf_table t = { .arena = &look->job->cli->arena };
-    const bool all = look->survey->n_ranks <= ALL_UP_TO;
+    const bool all = look->all->n_ranks <= ALL_UP_TO;
     add_head(&t, all ? "rank" : "");
-    for (int i = 0; all && i < look->survey->n_ranks; i++) {
-        const struct figures f = figures_of(look->job, &look->survey->ranks[i]);
+    for (int i = 0; all && i < look->all->n_ranks; i++) {
+        const struct figures f = figures_of(look->job, &look->all->ranks[i]);
         add_row(&t, rank_name(look, i), &f);
     }
     if (!all)
@@ -281,18 +281,18 @@ static const char *title_of(const struct wf_job *job)
                            wf_dtype_name(job->graph->options.compute));
 }
 
-static void print_again(const struct look *look)
+static void print_recomputed(const struct look *look)
 {
-    const struct wf_scheme *const s = look->job->scheme;
+    const struct wf_global_plan *const s = look->job->global;
     struct wf_arena *const arena = &look->job->cli->arena;
     double seconds = 0;
     int count = 0;
-    for (int i = 0; i < look->survey->n_ranks; i++)
-        seconds = fmax(seconds, look->survey->ranks[i].again_seconds);
-    for (int i = 0; i < s->n_again; i++)
+    for (int i = 0; i < look->all->n_ranks; i++)
+        seconds = fmax(seconds, look->all->ranks[i].recompute_seconds);
+    for (int i = 0; i < s->n_recompute; i++)
         count += is_first_of_its_name(s, i);
     if (count > 0)
-        (void)printf("\nmade again for memory.limit: %d results, about %s of the step (--explain "
+        (void)printf("\nrecomputed for memory.limit: %d results, about %s of the step (--explain "
                      "marks them)\n",
                      count, wf_text_seconds(arena, seconds));
     int items = 0;
@@ -313,16 +313,16 @@ static void print_text(const struct look *look)
     (void)printf("%s parameters, %s a step, about %s\n\n",
                  wf_text_count(arena, wf_graph_parameters(job->graph, false)),
                  wf_text_flops(arena, wf_job_flops(job->graph)),
-                 wf_text_seconds(arena, slowest(look->survey)));
+                 wf_text_seconds(arena, slowest(look->all)));
     print_ranks(look);
-    print_again(look);
+    print_recomputed(look);
     if (look->steps)
         (void)printf("\nrank %d\n%s", (int)look->explained, look->steps);
 }
 
 static void warn_references(const struct look *look)
 {
-    const int references = look->survey->ranks[0].references;
+    const int references = look->all->ranks[0].references;
     if (references > 0 && look->job->device != &wf_device_reference)
         wf_log(&look->job->cli->log, WF_LOG_WARN,
                "%d kernels of rank 0 are slow references: device '%s' has none of its own",
@@ -334,11 +334,11 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
 {
     const struct wf_job *const job = look->job;
     struct wf_arena *const arena = &job->cli->arena;
-    const struct wf_layout *const layout = &job->scheme->geometry.layout;
-    const int n = look->survey->n_ranks;
+    const struct wf_layout *const layout = &job->global->geometry.layout;
+    const int n = look->all->n_ranks;
     double *const figures = wf_arena_array(arena, 3 * n, double);
     for (int i = 0; i < n; i++) {
-        const struct wf_survey_rank *const r = &look->survey->ranks[i];
+        const struct wf_rank_figures *const r = &look->all->ranks[i];
         figures[i] = (double)(r->arena_bytes + param_bytes(job, r));
         figures[n + i] = (double)r->fetch_bytes;
         figures[2 * n + i] = r->seconds;
@@ -354,7 +354,7 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
             wf_arena_printf(arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
                             wf_text_count(arena, wf_graph_parameters(job->graph, false)),
                             wf_text_flops(arena, wf_job_flops(job->graph)),
-                            wf_text_seconds(arena, slowest(look->survey))),
+                            wf_text_seconds(arena, slowest(look->all))),
         .copies = job->mesh.at[WF_MESH_DATA],
         .panels = panels,
         .n_panels = 3,
@@ -384,11 +384,11 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_sweep_run(cli, NULL, err);
     struct wf_job *const job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = job != NULL;
-    if (ok && cli->speaks) { /* one rank can make the plans of all */
+    if (ok && cli->is_root) { /* one rank can make the plans of all */
         struct look look = { .job = job };
         ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
              look_init(&look, err) && print(&look, err);
-        wf_survey_free(look.survey);
+        wf_all_ranks_free(look.all);
     }
     ok = wf_cli_agree(cli, ok, err);
     wf_job_free(job);
@@ -411,7 +411,7 @@ const struct wf_command wf_command_plan = {
     .notes =
         "--sweep plans images of several sides over several numbers of ranks, with the mesh that\n"
         "the cost model chooses for each; --sides and --over say which. With memory.limit\n"
-        "results are made again in the backward pass until every rank fits; what cannot be made to\n"
+        "results are recomputed in the backward pass until every rank fits; what cannot be made to\n"
         "fit is refused (exit 3) with what would.",
     .flags = flags,
     .config_at = 1,

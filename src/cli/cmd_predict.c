@@ -59,7 +59,7 @@ static void show_progress(void *user, double part)
     struct predict *const p = user;
     const bool terminal = isatty(STDERR_FILENO);
     const double now = wf_now();
-    if (p->cli->quiet || !p->cli->speaks || now - p->shown < (terminal ? 0.1 : 5.0))
+    if (p->cli->quiet || !p->cli->is_root || now - p->shown < (terminal ? 0.1 : 5.0))
         return;
     p->shown = now;
     struct wf_arena arena = { 0 };
@@ -469,9 +469,9 @@ static bool predict_image(struct predict *p, struct wf_err *err)
         ok = p->cli->world ? rank_body(p->cli->world, p, err)
                            : wf_comm_threads_run(p->ranks, rank_body, p, err);
     end_progress(p);
-    if (ok && p->cli->speaks)
+    if (ok && p->cli->is_root)
         ok = print(p, wf_now() - p->start, err);
-    if (ok && p->cli->speaks && !p->one.per_pixel)
+    if (ok && p->cli->is_root && !p->one.per_pixel)
         add_row(p);
     wf_graph_free(p->graph);
     p->graph = NULL;
@@ -489,7 +489,7 @@ static bool prepare(struct predict *p, struct wf_err *err)
                           "results: 'widefield predict CKPT IMAGE... --out DIR'");
     return find_format(p, err) && find_window(p, err) && find_images(p, err) &&
            open_checkpoint(p, err) && find_device(p, err) && find_ranks(p, err) &&
-           (!p->cli->speaks || make_folder(&p->cli->arena, p->out, err));
+           (!p->cli->is_root || make_folder(&p->cli->arena, p->out, err));
 }
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
@@ -500,7 +500,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     ok = wf_cli_agree(cli, ok, err);
     for (p.at = 0; ok && p.at < p.n_images; p.at++)
         ok = predict_image(&p, err);
-    if (ok && p.table && cli->speaks)
+    if (ok && p.table && cli->is_root)
         ok = write_table(&p, err);
     free(p.table);
     wf_checkpoint_free(p.checkpoint);

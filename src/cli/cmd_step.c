@@ -155,10 +155,10 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct step step = { .dump = wf_cli_flag(cli, "dump") };
     step.job = wf_job_new(cli, &files, err);
     bool ok = step.job && wf_job_run(step.job, step_rank, &step, err);
-    if (ok && !isfinite(step.loss) && cli->speaks)
+    if (ok && !isfinite(step.loss) && cli->is_root)
         wf_log(&cli->log, WF_LOG_WARN, "the loss is %g: lower train.lr or look at the input",
                (double)step.loss);
-    if (ok && cli->speaks)
+    if (ok && cli->is_root)
         ok = print(&step, err);
     wf_job_free(step.job);
     return ok;

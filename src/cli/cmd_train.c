@@ -65,7 +65,7 @@ static bool warn_of_changes(struct wf_train_run *t, struct wf_err *err)
     for (size_t i = 0; ok && i < sizeof fixed_keys / sizeof fixed_keys[0]; i++) {
         const char *const was = wf_options_text(before, fixed_keys[i]);
         const char *const is = wf_options_text(t->cli->options, fixed_keys[i]);
-        if (t->cli->speaks && strcmp(was ? was : "", is ? is : "") != 0)
+        if (t->cli->is_root && strcmp(was ? was : "", is ? is : "") != 0)
             wf_log(&t->cli->log, WF_LOG_WARN,
                    "%s was %s and is now %s: the run goes on, but not with the numbers of one that "
                    "never stopped",
@@ -117,7 +117,7 @@ static bool check_data(struct wf_train_run *t, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "%s: give the old one back (data.path=...), or go on with --changed-data",
                           text);
-    if (t->cli->speaks)
+    if (t->cli->is_root)
         wf_log(&t->cli->log, WF_LOG_WARN,
                "%s: the run goes on, and its scores before cannot be compared", text);
     return true;
@@ -168,8 +168,8 @@ static bool make_validation(struct wf_train_run *t, struct wf_err *err)
         return wf_err_wrap(err, "validation");
     struct wf_plan_options options = wf_job_plan_options(t->job);
     options.more = wf_cli_workspace(t->cli->options, t->job->device); /* nothing is learnt */
-    t->valid_scheme = wf_scheme_new(t->valid.graph, &t->job->mesh, &options, err);
-    return t->valid_scheme != NULL;
+    t->valid_global = wf_global_plan_new(t->valid.graph, &t->job->mesh, &options, err);
+    return t->valid_global != NULL;
 }
 
 /* The samples that are left at an epoch's end make a batch of their own. */
@@ -185,9 +185,9 @@ static bool make_rest(struct wf_train_run *t, struct wf_err *err)
         return wf_err_wrap(err, "the last batch of an epoch");
     struct wf_plan_options options = wf_job_plan_options(t->job);
     if (options.limit) /* it borrows the arena of the others */
-        options.limit = t->job->scheme->bytes;
-    t->rest_scheme = wf_scheme_new(t->rest.graph, &t->job->mesh, &options, err);
-    return t->rest_scheme || wf_err_wrap(err, "the last batch of an epoch");
+        options.limit = t->job->global->bytes;
+    t->rest_global = wf_global_plan_new(t->rest.graph, &t->job->mesh, &options, err);
+    return t->rest_global || wf_err_wrap(err, "the last batch of an epoch");
 }
 
 /* Asynchronous workers share a batch out among them, and each takes steps with its own part. */
@@ -215,10 +215,10 @@ static bool take_sync(struct wf_train_run *t, struct wf_job_files *files, struct
 
 static void forget_job(struct wf_train_run *t)
 {
-    wf_scheme_free(t->valid_scheme);
+    wf_global_plan_free(t->valid_global);
     wf_graph_free(t->valid.graph);
     wf_job_free(t->job);
-    t->valid_scheme = NULL;
+    t->valid_global = NULL;
     t->valid.graph = NULL;
     t->job = NULL;
 }
@@ -238,18 +238,18 @@ static bool make_job(struct wf_train_run *t, const struct wf_job_files *files, s
 static bool make_room(struct wf_train_run *t, struct wf_job_files *files, struct wf_err *err)
 {
     const size_t limit = (size_t)wf_options_int(t->cli->options, "memory.limit");
-    if (!limit || !t->valid_scheme || t->job->scheme->bytes + t->valid_scheme->bytes <= limit)
+    if (!limit || !t->valid_global || t->job->global->bytes + t->valid_global->bytes <= limit)
         return true;
-    files->beside = t->valid_scheme->bytes;
+    files->beside = t->valid_global->bytes;
     forget_job(t);
     if (!make_job(t, files, err) || !make_validation(t, err))
         return wf_err_wrap(err, "with %zu bytes for validation", files->beside);
-    return !t->valid_scheme || t->valid_scheme->bytes <= files->beside ||
+    return !t->valid_global || t->valid_global->bytes <= files->beside ||
            wf_err_set(
                err, WF_ERR_FIT,
                "validation needs %zu bytes beside the step's, and memory.limit is %zu: raise "
                "it, give the mesh (--mesh), or use train.validate_on=crop",
-               t->valid_scheme->bytes, limit);
+               t->valid_global->bytes, limit);
 }
 
 /* Everything that can be wrong is found here, before a folder is made. */
@@ -316,7 +316,7 @@ static bool open_files(struct wf_train_run *t, struct wf_err *err)
     struct wf_cli *const cli = t->cli;
     struct wf_arena *const arena = &cli->arena;
     t->config = wf_options_yaml(arena, cli->options, false);
-    if (!cli->speaks)
+    if (!cli->is_root)
         return true;
     const char *const log = wf_run_folder_file(arena, t->folder, "log.jsonl");
     /* The mesh that was chosen, so that the folder alone says how to go on. */
@@ -433,16 +433,16 @@ static bool conclude(struct wf_train_run *t, struct wf_err *err)
     int ended = (int)t->result.end;
     if (cli->world && !wf_comm_broadcast(cli->world, 0, &ended, sizeof ended, err))
         return false;
-    if (cli->speaks)
+    if (cli->is_root)
         report(t);
-    if (cli->speaks && t->result.at.skipped > 0 && isnan(t->result.loss))
+    if (cli->is_root && t->result.at.skipped > 0 && isnan(t->result.loss))
         wf_log(&cli->log, WF_LOG_WARN,
                "every step of the last epoch was skipped because a gradient was not finite (%lld "
                "of %lld steps in all)",
                (long long)t->result.at.skipped, (long long)t->result.at.step);
     if (ended == WF_END_SIGNAL)
         return stopped(t, err);
-    return !cli->speaks || cli->mute || print(t, err);
+    return !cli->is_root || cli->mute || print(t, err);
 }
 
 static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)
@@ -456,7 +456,7 @@ static bool run_in_folder(struct wf_train_run *t, struct wf_err *err)
     ok = open_files(t, err);
     ok = wf_cli_agree(cli, ok, err);
     ok = ok && wf_job_run(t->job, wf_train_run_rank, t, err);
-    if (!ok && t->use && cli->speaks)
+    if (!ok && t->use && cli->is_root)
         report(t); /* it came to its end, and learned nothing */
     return ok && conclude(t, err);
 }
@@ -472,7 +472,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
                     run_in_folder(&t, err);
     wf_signals_release();
     wf_journal_free(t.journal);
-    wf_scheme_free(t.rest_scheme);
+    wf_global_plan_free(t.rest_global);
     wf_graph_free(t.rest.graph);
     forget_job(&t);
     wf_feed_release(&feed);

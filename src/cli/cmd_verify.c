@@ -178,7 +178,7 @@ static bool measure(const struct wf_verify *v, const struct wf_once *once, const
 /* How often an element of the prediction is held: axes that do not cut it hold it again. */
 static double copies(const struct wf_verify *v, const struct wf_once *once)
 {
-    const struct wf_layout *const layout = &once->scheme->geometry.layout;
+    const struct wf_layout *const layout = &once->global->geometry.layout;
     double held = 0;
     for (int r = 0; r < v->job->ranks; r++)
         held += (double)wf_region_count(wf_layout_owned(layout, v->job->logits, r));
@@ -320,8 +320,8 @@ static bool run_cut(struct wf_verify *v, struct wf_comm *comm, const float *whol
 }
 
 /* Collective. By rank 0: what does not pass is held against rounding. */
-static bool judge_again(struct wf_verify *v, struct wf_comm *comm, const float *whole,
-                        struct wf_err *err)
+static bool judge_anew(struct wf_verify *v, struct wf_comm *comm, const float *whole,
+                       struct wf_err *err)
 {
     bool ok = true;
     if (wf_comm_rank(comm) == 0 && !v->pass && !v->overflows && v->tolerance > 0) {
@@ -360,7 +360,7 @@ static bool verify_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         ok = run_whole(v, whole, err) || wf_err_wrap(err, "running the step whole");
     ok = wf_comm_agree(comm, ok, err) && whole &&
          wf_comm_broadcast(comm, 0, whole, total * sizeof *whole, err) &&
-         run_cut(v, comm, whole, apart, err) && judge_again(v, comm, whole, err) &&
+         run_cut(v, comm, whole, apart, err) && judge_anew(v, comm, whole, err) &&
          share_verdict(v, comm, err);
     wf_arena_release(&arena);
     free(whole);
@@ -545,7 +545,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         list_tensors(&v);
         ok = compare_until_clear(&v, err);
     }
-    if (ok && cli->speaks)
+    if (ok && cli->is_root)
         ok = report(&v, err);
     ok = wf_cli_agree(cli, ok, err);
     wf_job_free(v.job);

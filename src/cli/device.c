@@ -71,12 +71,12 @@ double wf_cli_machine_bytes(void)
 
 /* The ranks of this machine share its memory: none of them would get what is taken beyond that, and the
  * system would end one of them. */
-static bool check_machine(const struct wf_scheme *scheme, struct wf_comm *comm, size_t bytes,
+static bool check_machine(const struct wf_global_plan *global, struct wf_comm *comm, size_t bytes,
                           struct wf_err *err)
 {
     const double all = wf_cli_machine_bytes();
     const int ranks = wf_comm_local_size(comm);
-    if (!wf_device_is_host(scheme->options.device) || (double)bytes * ranks <= all)
+    if (!wf_device_is_host(global->options.device) || (double)bytes * ranks <= all)
         return true;
     struct wf_arena arena = { 0 };
     (void)wf_err_set(
@@ -89,20 +89,20 @@ static bool check_machine(const struct wf_scheme *scheme, struct wf_comm *comm, 
     return false;
 }
 
-struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_comm *comm,
+struct wf_plan *wf_cli_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
                             struct wf_context *context, struct wf_err *err)
 {
     /* All ask before one begins: trying kernels takes memory from ranks that share a device. */
-    if (!wf_comm_agree(comm,
-                       scheme &&
-                           check_machine(scheme, comm, wf_scheme_least_bytes(scheme, rank), err) &&
-                           wf_plan_fits(scheme, rank, context, err),
-                       err) ||
-        !scheme)
+    if (!wf_comm_agree(
+            comm,
+            global && check_machine(global, comm, wf_global_plan_least_bytes(global, rank), err) &&
+                wf_plan_fits(global, rank, context, err),
+            err) ||
+        !global)
         return NULL;
-    struct wf_plan *const plan = wf_plan_new_on(scheme, rank, context, err);
+    struct wf_plan *const plan = wf_plan_new_on(global, rank, context, err);
     const bool ok =
-        plan && check_machine(scheme, comm, plan->arena_bytes + wf_plan_param_bytes(plan), err);
+        plan && check_machine(global, comm, plan->arena_bytes + wf_plan_param_bytes(plan), err);
     if (wf_comm_agree(comm, ok, err))
         return plan;
     wf_plan_free(plan);

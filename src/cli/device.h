@@ -30,8 +30,8 @@ double wf_cli_machine_bytes(void);
                                struct wf_comm *comm, struct wf_context **context,
                                struct wf_err *err);
 /* Collective. This rank's plan, where the devices of all have room for theirs; NULL on all otherwise.
- * `scheme` may be NULL where it could not be made. */
-struct wf_plan *wf_cli_plan(const struct wf_scheme *scheme, int rank, struct wf_comm *comm,
+ * `global plan` may be NULL where it could not be made. */
+struct wf_plan *wf_cli_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
                             struct wf_context *context, struct wf_err *err);
 
 #endif

@@ -81,7 +81,7 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
                          err))
         return false;
     const int64_t wanted = wf_options_int(o, "model.classes");
-    if (feed->cli->speaks && found > 0 && wanted > wf_max(found, 2) && strcmp(loss, "mse") != 0)
+    if (feed->cli->is_root && found > 0 && wanted > wf_max(found, 2) && strcmp(loss, "mse") != 0)
         wf_log(&feed->cli->log, WF_LOG_WARN,
                "model.classes is %" PRId64 ", but '%s' has labels of %d classes: the others are "
                "never seen; leave model.classes out to take what the data has",

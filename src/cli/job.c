@@ -307,7 +307,7 @@ static void build_start(const struct wf_job *job, struct wf_network *net)
         return;
     net->start = wf_input(net->graph, "loss.start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
     if (net->start)
-        net->start->everywhere = true;
+        net->start->replicated = true;
 }
 
 /* What weighs a pass among others: the count that the loss is the mean of, where there is one such. */
@@ -381,8 +381,8 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
                           wf_options_text(job->cli->options, "train.sync"), job->device->name);
     if (!wf_job_find_link(job, err))
         return false;
-    job->scheme = wf_scheme_new(job->graph, &mesh, &options, err);
-    return job->scheme && (job->files.any_size || wf_job_check_limit(job, job->scheme, err));
+    job->global = wf_global_plan_new(job->graph, &mesh, &options, err);
+    return job->global && (job->files.any_size || wf_job_check_limit(job, job->global, err));
 }
 
 struct wf_job *wf_job_new(struct wf_cli *cli, const struct wf_job_files *files, struct wf_err *err)
@@ -411,7 +411,7 @@ void wf_job_free(struct wf_job *job)
     if (!job)
         return;
     wf_safetensors_free(job->weights);
-    wf_scheme_free(job->scheme);
+    wf_global_plan_free(job->global);
     wf_graph_free(job->graph);
     wf_arena_release(&job->arena);
     free(job);

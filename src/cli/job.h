@@ -15,7 +15,7 @@
 #define WF_CLI_JOB_H
 
 #include "cli/cli.h"
-#include "comm/link.h"
+#include "comm/link_model.h"
 #include "models/model.h"
 #include "plan/choose.h"
 #include "plan/plan.h"
@@ -59,9 +59,10 @@ struct wf_job {
     struct wf_mesh mesh;
     int ranks, threads; /* of the mesh; threads of each rank */
     int workers;        /* parts of mesh.data that train on batches of their own; 0: all on one */
-    struct wf_scheme *scheme; /* of this mesh; made early, so that a bad mesh is refused early */
+    struct wf_global_plan
+        *global; /* of this mesh; made early, so that a bad mesh is refused early */
     const struct wf_device *device;
-    struct wf_link link; /* that is emulated; of no bytes: none */
+    struct wf_link_model link; /* that is emulated; of no bytes: none */
     uint64_t seed;
 };
 
@@ -93,8 +94,8 @@ struct wf_network wf_job_network(const struct wf_job *job);
 /* Fills mesh, ranks and threads; the graph is there (job_mesh.c). */
 [[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
 
-/* Refuses a scheme of this job that memory.limit has no room for, and says what would have. */
-[[nodiscard]] bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,
+/* Refuses a global plan of this job that memory.limit has no room for, and says what would have. */
+[[nodiscard]] bool wf_job_check_limit(const struct wf_job *job, const struct wf_global_plan *global,
                                       struct wf_err *err);
 
 /* The plan options of this job. */

@@ -9,7 +9,7 @@ struct wf_sum_options wf_job_sum_options(const struct wf_options *o)
 {
     return (struct wf_sum_options){
         .way = (enum wf_sum_way)wf_options_int(o, "comm.allreduce"),
-        .wire = wf_options_int(o, "comm.wire") ? WF_BF16 : WF_F32,
+        .sent_dtype = wf_options_int(o, "comm.precision") ? WF_BF16 : WF_F32,
         .node_ranks =
             wf_options_is_set(o, "comm.node_ranks") ? (int)wf_options_int(o, "comm.node_ranks") : 0,
     };
@@ -35,7 +35,7 @@ bool wf_job_find_link(struct wf_job *job, struct wf_err *err)
                           wf_comm_local_size(world), wf_comm_size(world));
     job->link.seconds = 1e-6 * wf_options_real(o, "comm.latency");
     job->link.bytes_per_second = (double)wf_options_int(o, "comm.bandwidth");
-    if (job->cli->speaks)
+    if (job->cli->is_root)
         wf_log(&job->cli->log, WF_LOG_WARN, "messages between ranks are held back%s",
                wf_job_link_text(&job->arena, job));
     return true;
@@ -64,7 +64,7 @@ bool wf_job_over_link(const struct wf_job *job, struct wf_comm *comm, wf_rank_bo
 {
     if (job->link.bytes_per_second <= 0)
         return body(comm, arg, err);
-    struct wf_comm *const slow = wf_comm_link(comm, &job->link);
+    struct wf_comm *const slow = wf_comm_link_model(comm, &job->link);
     const bool ok = body(slow, arg, err);
     wf_comm_free(slow);
     return ok;

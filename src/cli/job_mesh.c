@@ -85,10 +85,10 @@ static bool choose_mesh(struct wf_job *job, struct wf_err *err)
     if (!wf_mesh_choose(job->graph, &options, &ask, &choice, err))
         return false;
     job->mesh = choice.mesh;
-    if (choice.tried == 1 && job->cli->speaks)
+    if (choice.tried == 1 && job->cli->is_root)
         wf_log(&job->cli->log, WF_LOG_INFO, "mesh %s, the only one for %d ranks",
                wf_mesh_print(&job->arena, &job->mesh), job->ranks);
-    else if (job->cli->speaks)
+    else if (job->cli->is_root)
         wf_log(&job->cli->log, WF_LOG_INFO,
                "mesh %s, chosen for %d ranks: of %d that were planned, about %s a step, %s a rank",
                wf_mesh_print(&job->arena, &job->mesh), job->ranks, choice.tried,
@@ -97,21 +97,21 @@ static bool choose_mesh(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
-bool wf_job_check_limit(const struct wf_job *job, const struct wf_scheme *scheme,
+bool wf_job_check_limit(const struct wf_job *job, const struct wf_global_plan *global,
                         struct wf_err *err)
 {
     const struct wf_choose ask = choose_by(job);
-    if (!ask.limit || scheme->bytes <= ask.limit)
+    if (!ask.limit || global->bytes <= ask.limit)
         return true;
     struct wf_arena *const arena = &job->cli->arena;
     const struct wf_plan_options options = wf_job_plan_options(job);
-    return wf_err_set(err, WF_ERR_FIT,
-                      "mesh %s: a rank needs %s with all made again or in strips that can be, and "
-                      "memory.limit is %s: raise it to %zu, or %s",
-                      wf_mesh_print(arena, &scheme->mesh),
-                      wf_text_bytes(arena, (double)scheme->bytes),
-                      wf_text_bytes(arena, (double)ask.limit), scheme->bytes,
-                      wf_mesh_advice(arena, job->graph, &options, &ask));
+    return wf_err_set(
+        err, WF_ERR_FIT,
+        "mesh %s: a rank needs %s with everything recomputed or in strips that can be, and "
+        "memory.limit is %s: raise it to %zu, or %s",
+        wf_mesh_print(arena, &global->mesh), wf_text_bytes(arena, (double)global->bytes),
+        wf_text_bytes(arena, (double)ask.limit), global->bytes,
+        wf_mesh_advice(arena, job->graph, &options, &ask));
 }
 
 struct wf_mesh wf_job_step_mesh(const struct wf_job *job)

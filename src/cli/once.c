@@ -26,15 +26,15 @@ size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 
 /* --- making --- */
 
-/* Collective. The plan of the job's scheme; or of one of its own, where options are given. */
+/* Collective. The plan of the job's global plan; or of one of its own, where options are given. */
 static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
                       const struct wf_plan_options *given, struct wf_err *err)
 {
     if (given)
-        once->own = wf_scheme_new(once->job->graph, mesh, given, err);
-    once->scheme = given ? once->own : once->job->scheme;
+        once->own = wf_global_plan_new(once->job->graph, mesh, given, err);
+    once->global = given ? once->own : once->job->global;
     once->plan =
-        wf_cli_plan(once->scheme, wf_comm_rank(once->comm), once->comm, once->context, err);
+        wf_cli_plan(once->global, wf_comm_rank(once->comm), once->comm, once->context, err);
     return once->plan != NULL;
 }
 
@@ -89,7 +89,7 @@ void wf_once_release(struct wf_once *once)
     wf_optim_free(once->optim);
     wf_run_free(once->run);
     wf_plan_free(once->plan);
-    wf_scheme_free(once->own);
+    wf_global_plan_free(once->own);
     wf_device_close(once->context);
     *once = (struct wf_once){ 0 };
 }

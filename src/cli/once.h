@@ -20,8 +20,8 @@ struct wf_once {
     const struct wf_job *job;
     struct wf_comm *comm;
     struct wf_context *context; /* of the device */
-    const struct wf_scheme *scheme;
-    struct wf_scheme *own; /* where mesh or options are not the job's */
+    const struct wf_global_plan *global;
+    struct wf_global_plan *own; /* where mesh or options are not the job's */
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_optim *optim;

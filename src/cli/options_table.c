@@ -19,12 +19,12 @@ static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
 /* In the order of enum wf_sum_way. */
 const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nodes", NULL };
 static const char *const syncs[] = { "allreduce", "server", "async", NULL }; /* enum wf_sync */
-static const char *const wires[] = { "f32", "bf16", NULL };
+static const char *const transports[] = { "f32", "bf16", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
 static const char *const statistics[] = { "global", "tile", "rank", NULL };
 static const char *const overlaps[] = { "auto", "never", "always", NULL };
-static const char *const carriers[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
+static const char *const device_transports[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
 static const char *const repeats[] = { "false", "true", "mesh", NULL }; /* enum wf_repeats */
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
@@ -122,7 +122,7 @@ const struct wf_option wf_option_table[] = {
     { .key = "data.format",
       .help = "how the folder is laid out",
       .type = WF_OPTION_NAME,
-      .names = wf_layout_names,
+      .names = wf_dataset_layout_names,
       .fallback = "auto" },
     { .key = "data.align",
       .help =
@@ -445,11 +445,12 @@ const struct wf_option wf_option_table[] = {
           "how buffers of a GPU go to other ranks: straight by NCCL, or through the host; auto: "
           "NCCL where every rank has a GPU to itself",
       .type = WF_OPTION_NAME,
-      .names = carriers,
+      .names = device_transports,
       .fallback = "auto" },
     { .key = "comm.overlap",
-      .help = "communication beside computing: 'auto' splits a layer into inner part and rim where "
-              "that pays, 'always' wherever it can be done, 'never' waits at once",
+      .help =
+          "communication beside computing: 'auto' splits a layer into inner part and halo where "
+          "that pays, 'always' wherever it can be done, 'never' waits at once",
       .type = WF_OPTION_NAME,
       .names = overlaps,
       .fallback = "auto" },
@@ -498,10 +499,10 @@ const struct wf_option wf_option_table[] = {
       .type = WF_OPTION_NAME,
       .names = wf_sum_way_names,
       .fallback = "auto" },
-    { .key = "comm.wire",
+    { .key = "comm.precision",
       .help = "element type in which gradients travel; they are added in f32",
       .type = WF_OPTION_NAME,
-      .names = wires,
+      .names = transports,
       .fallback = "f32" },
     { .key = "comm.node_ranks",
       .help = "neighbouring ranks that count as one machine for comm.allreduce",

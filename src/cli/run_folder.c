@@ -195,8 +195,8 @@ bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char 
                         const char *resume, struct wf_err *err)
 {
     *f = (struct wf_run_folder){ 0 };
-    bool ok = share(f, cli, !cli->speaks || find(f, cli, out, resume, err), err);
-    if (ok && !cli->speaks && f->checkpoint_path[0]) {
+    bool ok = share(f, cli, !cli->is_root || find(f, cli, out, resume, err), err);
+    if (ok && !cli->is_root && f->checkpoint_path[0]) {
         f->checkpoint = wf_checkpoint_open(f->checkpoint_path, err);
         ok = f->checkpoint != NULL;
     }
@@ -277,7 +277,7 @@ static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err
 
 bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
 {
-    return share(f, cli, !cli->speaks || make(f, cli, err), err);
+    return share(f, cli, !cli->is_root || make(f, cli, err), err);
 }
 
 void wf_run_folder_release(struct wf_run_folder *f)

@@ -10,7 +10,7 @@
 #include "cli/device.h"
 #include "cli/once.h"
 #include "cli/text.h"
-#include "plan/survey.h"
+#include "plan/all_ranks.h"
 #include "report/curves.h"
 
 enum { LIST_MAX = 16 };
@@ -90,19 +90,19 @@ static bool fits_here(const struct wf_options *o, const struct wf_sweep_point *p
 static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_sweep_point *p,
                        struct wf_err *err)
 {
-    struct wf_survey *const survey = wf_survey_new(job->scheme, err);
-    if (!survey)
+    struct wf_all_ranks *const all = wf_all_ranks_new(job->global, err);
+    if (!all)
         return false;
     p->mesh = wf_mesh_print(&s->cli->arena, &job->mesh);
-    for (int i = 0; i < survey->n_ranks; i++) {
-        const struct wf_survey_rank *const r = &survey->ranks[i];
+    for (int i = 0; i < all->n_ranks; i++) {
+        const struct wf_rank_figures *const r = &all->ranks[i];
         const double bytes =
             (double)(r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count));
         p->bytes = fmax(p->bytes, bytes);
         p->all_bytes += bytes;
         p->seconds = fmax(p->seconds, r->seconds);
     }
-    wf_survey_free(survey);
+    wf_all_ranks_free(all);
     if (!s->measure || !fits_here(s->cli->options, p))
         return true;
     return s->measure(job, p, err);

@@ -143,7 +143,7 @@ static bool make_run(struct rank *r, struct wf_err *err)
     if (!wf_cli_open(job->cli->options, job->device, r->comm, &r->context, err))
         return false;
     struct wf_comm *const group = r->group ? r->group : r->comm;
-    r->plan = wf_cli_plan(job->scheme, wf_comm_rank(group), r->comm, r->context, err);
+    r->plan = wf_cli_plan(job->global, wf_comm_rank(group), r->comm, r->context, err);
     if (!r->plan)
         return false;
     r->run = wf_run_new(r->plan, group, job->seed, err);
@@ -165,9 +165,9 @@ static bool make_run(struct rank *r, struct wf_err *err)
 /* The smaller batch at an epoch's end. */
 static bool make_rest(struct rank *r, struct wf_err *err)
 {
-    if (!r->t->rest_scheme)
+    if (!r->t->rest_global)
         return true;
-    r->rest_plan = wf_plan_new_on(r->t->rest_scheme, wf_comm_rank(r->comm), r->context, err);
+    r->rest_plan = wf_plan_new_on(r->t->rest_global, wf_comm_rank(r->comm), r->context, err);
     if (!wf_comm_agree(r->comm, r->rest_plan != NULL, err))
         return false;
     r->rest_run = wf_run_new_beside(r->run, r->rest_plan, err);
@@ -198,7 +198,7 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
     r->validator =
         wf_validator_new(&(struct wf_validator_options){ .comm = r->comm,
                                                          .network = &t->valid,
-                                                         .scheme = t->valid_scheme,
+                                                         .global = t->valid_global,
                                                          .context = r->context,
                                                          .loader = r->valid_loader,
                                                          .samples = t->feed->info->samples,
@@ -515,7 +515,7 @@ static bool serve(struct rank *r, struct wf_err *err)
 {
     const struct wf_train_run *const t = r->t;
     const struct wf_job *const job = t->job;
-    r->plan = wf_plan_new_on(job->scheme, 0, NULL, err);
+    r->plan = wf_plan_new_on(job->global, 0, NULL, err);
     r->run = r->plan ? wf_run_new_store(r->plan, err) : NULL;
     const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
     r->optim = r->run ? wf_optim_new(&options, r->run, err) : NULL;

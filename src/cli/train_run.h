@@ -28,10 +28,10 @@ struct wf_train_run {
     struct wf_feed *feed;
     struct wf_run_folder *folder;
     struct wf_network train, valid; /* valid.graph NULL: no validation part */
-    struct wf_scheme *valid_scheme;
+    struct wf_global_plan *valid_global;
     struct wf_network
         rest; /* for the epoch's last batch, where that is smaller; graph NULL: never */
-    struct wf_scheme *rest_scheme;
+    struct wf_global_plan *rest_global;
     struct wf_schedule schedule;
     const char *config;            /* for checkpoints */
     struct wf_fingerprint dataset; /* as this rank sees it, and all others */

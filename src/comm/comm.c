@@ -97,15 +97,15 @@ bool wf_comm_set_sums(struct wf_comm *comm, const struct wf_sum_options *options
 }
 
 static bool begin_sum(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
-                      enum wf_dtype wire, struct wf_request **request, struct wf_err *err)
+                      enum wf_dtype sent_dtype, struct wf_request **request, struct wf_err *err)
 {
     *request = NULL;
     enum wf_sum_way way = wf_comm_sum_way(comm, count * wf_dtype_size(dtype));
-    if (wire != dtype && way == WF_SUM_LIBRARY && comm->vtable->exchange_test)
+    if (sent_dtype != dtype && way == WF_SUM_LIBRARY && comm->vtable->exchange_test)
         way = WF_SUM_TREE; /* the library knows no such type */
     if (way == WF_SUM_LIBRARY || comm->size == 1 || count == 0)
         return comm->vtable->sum_begin(comm, data, count, dtype, request, err);
-    return wf_sums_begin(comm, way, data, count, dtype, wire, request, err);
+    return wf_sums_begin(comm, way, data, count, dtype, sent_dtype, request, err);
 }
 
 bool wf_comm_sum_begin(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
@@ -120,8 +120,9 @@ bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
                                struct wf_request **request, struct wf_err *err)
 {
     WF_BUG_ON(!data && count > 0, "%zu elements of nothing", count);
-    const enum wf_dtype wire = comm->sums && comm->sums->options.wire == WF_BF16 ? WF_BF16 : WF_F32;
-    return begin_sum(comm, data, count, WF_F32, wire, request, err);
+    const enum wf_dtype sent_dtype =
+        comm->sums && comm->sums->options.sent_dtype == WF_BF16 ? WF_BF16 : WF_F32;
+    return begin_sum(comm, data, count, WF_F32, sent_dtype, request, err);
 }
 
 bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request, struct wf_err *err)

@@ -61,7 +61,7 @@ const char *wf_comm_name(
 [[nodiscard]] bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request,
                                    struct wf_err *err);
 /* Collective. The same for f32 that may travel rounded, with f32 accumulation: gradients, where
- * wf_sum_options.wire says so. */
+ * wf_sum_options.sent_dtype says so. */
 [[nodiscard]] bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
                                              struct wf_request **request, struct wf_err *err);
 
@@ -69,7 +69,7 @@ const char *wf_comm_name(
 enum wf_sum_way { WF_SUM_AUTO, WF_SUM_LIBRARY, WF_SUM_RING, WF_SUM_TREE, WF_SUM_NODES };
 struct wf_sum_options {
     enum wf_sum_way way;
-    enum wf_dtype wire; /* WF_BF16: of rounded sums; otherwise as they are */
+    enum wf_dtype sent_dtype; /* WF_BF16: of rounded sums; otherwise as they are */
     int node_ranks; /* so many neighbouring ranks count as one machine; 0: those that are on one */
 };
 /* Collective, with nothing in flight. Comms that are split off later sum in the same way. */

@@ -17,7 +17,7 @@ struct group {
 };
 
 struct nccl {
-    struct wf_carrier base; /* first */
+    struct wf_device_transport base; /* first */
     struct wf_cuda *cuda;
     struct wf_comm *comm;
     struct group groups[GROUPS]; /* the first is the world */
@@ -95,9 +95,9 @@ static bool are_apart(const struct wf_cuda *cuda, struct wf_comm *comm, bool *ap
     return ok;
 }
 
-static void nccl_free(struct wf_carrier *carrier)
+static void nccl_free(struct wf_device_transport *device_transport)
 {
-    struct nccl *const n = (struct nccl *)carrier;
+    struct nccl *const n = (struct nccl *)device_transport;
     if (n->stream)
         (void)cudaStreamSynchronize(n->stream);
     for (int i = n->n_groups - 1; i >= 0; i--)
@@ -128,10 +128,10 @@ static bool finish(const struct nccl *n, int number, struct wf_err *err)
     return wf_cuda_well(n->cuda, err);
 }
 
-static bool nccl_exchange(struct wf_carrier *carrier, int number, int count,
+static bool nccl_exchange(struct wf_device_transport *device_transport, int number, int count,
                           const struct wf_message *messages, struct wf_err *err)
 {
-    const struct nccl *const n = (struct nccl *)carrier;
+    const struct nccl *const n = (struct nccl *)device_transport;
     const ncclComm_t nccl = n->groups[0].nccl;
     if (!follow(n))
         return wf_cuda_well(n->cuda, err);
@@ -154,10 +154,10 @@ static const ncclDataType_t types[] = {
     [WF_U8] = ncclUint8,
 };
 
-static bool nccl_sum(struct wf_carrier *carrier, int number, const struct wf_carrier_sum *sum,
-                     struct wf_err *err)
+static bool nccl_sum(struct wf_device_transport *device_transport, int number,
+                     const struct wf_device_transport_sum *sum, struct wf_err *err)
 {
-    struct nccl *const n = (struct nccl *)carrier;
+    struct nccl *const n = (struct nccl *)device_transport;
     ncclComm_t nccl;
     if (!find(n, sum->group, &nccl, err))
         return false;
@@ -169,15 +169,15 @@ static bool nccl_sum(struct wf_carrier *carrier, int number, const struct wf_car
            finish(n, number, err);
 }
 
-static bool nccl_end(struct wf_carrier *carrier, int number, struct wf_err *err)
+static bool nccl_end(struct wf_device_transport *device_transport, int number, struct wf_err *err)
 {
-    const struct nccl *const n = (struct nccl *)carrier;
+    const struct nccl *const n = (struct nccl *)device_transport;
     (void)wf_cuda_ok(n->cuda, cudaStreamWaitEvent(n->cuda->stream, n->done[number], 0),
                      "receiving");
     return wf_cuda_well(n->cuda, err);
 }
 
-static const struct wf_carrier_vtable vtable = {
+static const struct wf_device_transport_vtable vtable = {
     .exchange = nccl_exchange,
     .sum = nccl_sum,
     .end = nccl_end,
@@ -196,11 +196,11 @@ static bool make_events(struct nccl *n, struct wf_err *err)
     return ok || wf_cuda_well(n->cuda, err);
 }
 
-bool wf_nccl_carrier(struct wf_context *context, struct wf_comm *comm, int count,
-                     struct wf_carrier **carrier, struct wf_err *err)
+bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm, int count,
+                              struct wf_device_transport **device_transport, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
-    *carrier = NULL;
+    *device_transport = NULL;
     bool apart = false;
     if (cuda->carry == WF_CARRY_HOST)
         return true;
@@ -219,7 +219,7 @@ bool wf_nccl_carrier(struct wf_context *context, struct wf_comm *comm, int count
     n->done = wf_take_zeroed((size_t)count + 1, sizeof *n->done);
     const bool ok = make_events(n, err);
     if (wf_comm_agree(comm, ok, err) && start(n, comm, err)) {
-        *carrier = &n->base;
+        *device_transport = &n->base;
         return true;
     }
     nccl_free(&n->base);

@@ -14,7 +14,7 @@ enum {
 
 static size_t bytes_of(const struct wf_sum_piece *p, const struct wf_move *move)
 {
-    return move->count * wf_dtype_size(p->task.wire);
+    return move->count * wf_dtype_size(p->task.sent_dtype);
 }
 
 static char *elements(const struct wf_sum_piece *p, const struct wf_move *move)
@@ -26,7 +26,7 @@ static char *elements(const struct wf_sum_piece *p, const struct wf_move *move)
 
 static bool is_staged(const struct wf_sum_piece *p, const struct wf_move *move)
 {
-    return p->task.wire != p->task.dtype || move->adds;
+    return p->task.sent_dtype != p->task.dtype || move->adds;
 }
 
 static void take_staging(struct wf_sum_piece *p)
@@ -47,9 +47,9 @@ static void take_staging(struct wf_sum_piece *p)
 static void pack(const struct wf_sum_piece *p, const struct wf_move *move, char *place)
 {
     float *const from = (float *)(void *)elements(p, move);
-    wf_sum_narrow(p->task.wire, place, from, move->count);
+    wf_sum_narrow(p->task.sent_dtype, place, from, move->count);
     if (move->exact)
-        wf_sum_widen(p->task.wire, from, place, move->count);
+        wf_sum_widen(p->task.sent_dtype, from, place, move->count);
 }
 
 static bool begin_round(struct wf_sum_piece *p)
@@ -90,9 +90,10 @@ static void finish_round(struct wf_sum_piece *p)
         if (move->sends || !place)
             continue;
         if (move->adds)
-            wf_sum_add(p->task.wire, elements(p, move), place, move->count);
+            wf_sum_add(p->task.sent_dtype, elements(p, move), place, move->count);
         else
-            wf_sum_widen(p->task.wire, (float *)(void *)elements(p, move), place, move->count);
+            wf_sum_widen(p->task.sent_dtype, (float *)(void *)elements(p, move), place,
+                         move->count);
     }
     p->at = p->end;
     p->under_way = false;
@@ -141,7 +142,7 @@ void wf_sum_piece_wait(struct wf_sum_piece *p)
 /* Two ranks halve where that makes messages short enough to go without an answer. */
 static bool is_short(const struct wf_sum_piece *p)
 {
-    const size_t bytes = p->task.count * wf_dtype_size(p->task.wire);
+    const size_t bytes = p->task.count * wf_dtype_size(p->task.sent_dtype);
     const bool halves = p->task.comm->size == 2 && bytes > EAGER_BYTES;
     return bytes <= SHORT_BYTES && !(halves && bytes <= 2 * (size_t)EAGER_BYTES);
 }

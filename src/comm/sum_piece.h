@@ -20,7 +20,7 @@ struct wf_sum_task {
     int tag;
     char *work; /* the elements, in `dtype` */
     size_t count;
-    enum wf_dtype dtype, wire;
+    enum wf_dtype dtype, sent_dtype;
 };
 
 struct wf_sum_piece {

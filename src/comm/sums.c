@@ -31,7 +31,7 @@ struct wf_sum_work {
     enum wf_sum_way way;
     char *work; /* the elements, in `dtype` */
     size_t count;
-    enum wf_dtype dtype, wire;
+    enum wf_dtype dtype, sent_dtype;
     /* halves are added in f32, in `wide`, and come back to `data` at the end */
     void *data;
     enum wf_dtype half;
@@ -94,7 +94,7 @@ static void begin_piece(struct wf_sum_work *w)
                                                  .work = w->work + at * wf_dtype_size(w->dtype),
                                                  .count = each + (i < rest ? 1 : 0),
                                                  .dtype = w->dtype,
-                                                 .wire = w->wire });
+                                                 .sent_dtype = w->sent_dtype });
 }
 
 /* Lets go of pieces that are over; one that failed stays, because its messages may still come. */
@@ -172,7 +172,7 @@ static void widen(struct wf_sum_work *w, void *data, enum wf_dtype dtype)
     w->half = dtype;
     w->work = (char *)w->wide;
     w->dtype = WF_F32;
-    w->wire = WF_F32;
+    w->sent_dtype = WF_F32;
     wf_sum_widen(dtype, w->wide, data, w->count);
 }
 
@@ -195,7 +195,7 @@ static struct wf_sum_work *take_work(struct wf_comm *comm, size_t count)
 }
 
 bool wf_sums_begin(struct wf_comm *comm, enum wf_sum_way way, void *data, size_t count,
-                   enum wf_dtype dtype, enum wf_dtype wire, struct wf_request **request,
+                   enum wf_dtype dtype, enum wf_dtype sent_dtype, struct wf_request **request,
                    struct wf_err *err)
 {
     struct wf_sums *const sums = comm->sums;
@@ -203,10 +203,10 @@ bool wf_sums_begin(struct wf_comm *comm, enum wf_sum_way way, void *data, size_t
     w->way = way;
     w->work = data;
     w->dtype = dtype;
-    w->wire = dtype == WF_F32 && is_half(wire) ? wire : dtype;
+    w->sent_dtype = dtype == WF_F32 && is_half(sent_dtype) ? sent_dtype : dtype;
     if (is_half(dtype))
         widen(w, data, dtype);
-    const size_t bytes = count * wf_dtype_size(w->wire);
+    const size_t bytes = count * wf_dtype_size(w->sent_dtype);
     w->n_pieces = (bytes + sums->piece_bytes - 1) / sums->piece_bytes;
     w->number = sums->numbers;
     sums->numbers += w->n_pieces;

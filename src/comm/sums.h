@@ -51,7 +51,7 @@ void wf_sums_free(struct wf_sums *sums, bool leave);
 
 /* By messages; `way` is one of ring, tree and nodes. */
 [[nodiscard]] bool wf_sums_begin(struct wf_comm *comm, enum wf_sum_way way, void *data,
-                                 size_t count, enum wf_dtype dtype, enum wf_dtype wire,
+                                 size_t count, enum wf_dtype dtype, enum wf_dtype sent_dtype,
                                  struct wf_request **request, struct wf_err *err);
 /* Is it one of these sums? */
 bool wf_sums_has(const struct wf_comm *comm, const struct wf_request *request);

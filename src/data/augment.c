@@ -19,7 +19,7 @@ const char *const wf_augment_names[] = { "flip",     "rot90",  "elastic", "brigh
 
 /* The elastic field is a uniform cubic B-spline over a grid of random numbers. Its weights are positive
  * and add up to one, so it is bounded by its coefficients; its slope is below REACH / GRID = 5/16, so
- * the picture is never folded. */
+ * the picture is never fused. */
 enum { GRID = 32, REACH = 10 };
 
 /* --- turns and flips: place of the unturned crop = sign * place of the result + base --- */

@@ -13,21 +13,24 @@
 
 #include "data/dataset_inside.h"
 
-const char *const wf_layout_names[WF_LAYOUTS + 1] = { "auto",      "folder",  "pairs",
-                                                      "nnunet",    "cifar10", "classes",
-                                                      "deepglobe", "inria",   NULL };
+const char *const wf_dataset_layout_names[WF_LAYOUTS + 1] = { "auto",      "folder",  "pairs",
+                                                              "nnunet",    "cifar10", "classes",
+                                                              "deepglobe", "inria",   NULL };
 
 const char *const wf_alpha_names[] = { "drop", "keep", NULL };
 
 /* In the order in which they are tried: the more telling first. */
 static const struct {
     enum wf_data_layout layout;
-    const struct wf_layout_kind *kind;
+    const struct wf_dataset_layout_kind *kind;
 } layouts[] = {
-    { WF_LAYOUT_NNUNET, &wf_layout_nnunet },   { WF_LAYOUT_CIFAR10, &wf_layout_cifar10 },
-    { WF_LAYOUT_INRIA, &wf_layout_inria },     { WF_LAYOUT_DEEPGLOBE, &wf_layout_deepglobe },
-    { WF_LAYOUT_FOLDER, &wf_layout_folder },   { WF_LAYOUT_PAIRS, &wf_layout_pairs },
-    { WF_LAYOUT_CLASSES, &wf_layout_classes },
+    { WF_LAYOUT_NNUNET, &wf_dataset_layout_nnunet },
+    { WF_LAYOUT_CIFAR10, &wf_dataset_layout_cifar10 },
+    { WF_LAYOUT_INRIA, &wf_dataset_layout_inria },
+    { WF_LAYOUT_DEEPGLOBE, &wf_dataset_layout_deepglobe },
+    { WF_LAYOUT_FOLDER, &wf_dataset_layout_folder },
+    { WF_LAYOUT_PAIRS, &wf_dataset_layout_pairs },
+    { WF_LAYOUT_CLASSES, &wf_dataset_layout_classes },
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 

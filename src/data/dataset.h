@@ -61,7 +61,7 @@ enum wf_data_layout {
     WF_LAYOUTS
 };
 extern const char
-    *const wf_layout_names[WF_LAYOUTS + 1]; /* "auto", "folder", ...; ends with NULL */
+    *const wf_dataset_layout_names[WF_LAYOUTS + 1]; /* "auto", "folder", ...; ends with NULL */
 
 enum wf_labels {
     WF_LABELS_NONE,  /* images only */

@@ -49,7 +49,7 @@ struct wf_entry {
     struct wf_nodata nodata;
 };
 
-struct wf_layout_kind {
+struct wf_dataset_layout_kind {
     const char *name;
     const char *looks;  /* what such a folder holds, for messages */
     bool rounds_colors; /* of masks: a channel of 128 and more is 255, others are 0 */
@@ -60,13 +60,14 @@ struct wf_layout_kind {
     bool (*read)(const struct wf_entry *e, const struct wf_infile *file,
                  const struct wf_region *window, float *image, struct wf_err *err);
 };
-extern const struct wf_layout_kind wf_layout_folder, wf_layout_pairs, wf_layout_nnunet,
-    wf_layout_cifar10, wf_layout_classes, wf_layout_deepglobe, wf_layout_inria;
+extern const struct wf_dataset_layout_kind wf_dataset_layout_folder, wf_dataset_layout_pairs,
+    wf_dataset_layout_nnunet, wf_dataset_layout_cifar10, wf_dataset_layout_classes,
+    wf_dataset_layout_deepglobe, wf_dataset_layout_inria;
 
 struct wf_dataset {
     struct wf_arena arena;
     struct wf_dataset_info info;
-    const struct wf_layout_kind *kind;
+    const struct wf_dataset_layout_kind *kind;
     bool layout_given; /* by the user: nothing is guessed */
     struct wf_entry *entries;
     size_t room;

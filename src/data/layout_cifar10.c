@@ -106,7 +106,7 @@ static bool read(const struct wf_entry *e, const struct wf_infile *file,
     return true;
 }
 
-const struct wf_layout_kind wf_layout_cifar10 = {
+const struct wf_dataset_layout_kind wf_dataset_layout_cifar10 = {
     .name = "cifar10",
     .looks = "data_batch_1.bin ... and test_batch.bin",
     .probe = probe,

@@ -177,7 +177,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return ok;
 }
 
-const struct wf_layout_kind wf_layout_classes = {
+const struct wf_dataset_layout_kind wf_dataset_layout_classes = {
     .name = "classes",
     .looks = "a folder of images for each class, or such folders in train/ and test/",
     .probe = probe,

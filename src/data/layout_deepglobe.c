@@ -84,7 +84,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return true;
 }
 
-const struct wf_layout_kind wf_layout_deepglobe = {
+const struct wf_dataset_layout_kind wf_dataset_layout_deepglobe = {
     .name = "deepglobe",
     .looks = "ID_sat.jpg with ID_mask.png",
     .rounds_colors = true,

@@ -310,7 +310,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return true;
 }
 
-const struct wf_layout_kind wf_layout_folder = {
+const struct wf_dataset_layout_kind wf_dataset_layout_folder = {
     .name = "folder",
     .looks = "images/ and masks/ with the same names",
     .probe = probe,

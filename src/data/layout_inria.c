@@ -83,7 +83,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return true;
 }
 
-const struct wf_layout_kind wf_layout_inria = {
+const struct wf_dataset_layout_kind wf_dataset_layout_inria = {
     .name = "inria",
     .looks = "images/austin1.tif and gt/austin1.tif",
     .probe = probe,

@@ -216,7 +216,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return true;
 }
 
-const struct wf_layout_kind wf_layout_nnunet = {
+const struct wf_dataset_layout_kind wf_dataset_layout_nnunet = {
     .name = "nnunet",
     .looks = "imagesTr/, labelsTr/ and dataset.json",
     .probe = probe,

@@ -76,7 +76,7 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     return true;
 }
 
-const struct wf_layout_kind wf_layout_pairs = {
+const struct wf_dataset_layout_kind wf_dataset_layout_pairs = {
     .name = "pairs",
     .looks = "NAME.tif with NAME_masks.tif",
     .probe = probe,

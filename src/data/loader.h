@@ -1,7 +1,7 @@
 /*
  * The loader: batches for a rank, made ahead by threads.
  *
- * A rank shows where its boxes of image and target lie (global coordinates of the batch tensors, rim
+ * A rank shows where its boxes of image and target lie (global coordinates of the batch tensors, halo
  * included); the loader reads only the windows that these boxes need, normalises and augments them,
  * and keeps a few batches ready. Which samples, crops and changes a batch holds depends on (seed,
  * epoch, batch) alone: not on the mesh, not on the threads, not on what was asked for before.

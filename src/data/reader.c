@@ -430,10 +430,10 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
 bool wf_reader_read(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
                     float *image, int32_t *labels, struct wf_err *err)
 {
-    struct wf_region all = wf_dataset_extent(reader->ds, sample), asked = *window;
-    asked.lo[WF_N] = asked.lo[WF_C] = 0;
-    asked.hi[WF_N] = asked.hi[WF_C] = 1;
-    WF_BUG_ON(wf_region_is_empty(asked) || !wf_region_contains(all, asked),
+    struct wf_region all = wf_dataset_extent(reader->ds, sample), requested = *window;
+    requested.lo[WF_N] = requested.lo[WF_C] = 0;
+    requested.hi[WF_N] = requested.hi[WF_C] = 1;
+    WF_BUG_ON(wf_region_is_empty(requested) || !wf_region_contains(all, requested),
               "window outside of sample %" PRId64, sample);
     return (!image || read_image(reader, sample, window, image, err)) &&
            (!labels || read_labels(reader, sample, window, labels, err));

@@ -93,12 +93,12 @@ static void draw_nuclei(uint64_t key, const struct wf_synth_window *w, float sta
                 for (int64_t x = x0; x < x1; x++) {
                     const float deep = depth_in(&n, (float)x, (float)y);
                     const int64_t row = y - r->lo[WF_H], col = x - r->lo[WF_W];
-                    /* The lens blurs the rim over three pixels; the rim itself is a little darker. */
+                    /* The lens blurs the halo over three pixels; the halo itself is a little darker. */
                     const float cover = 0.5f + deep / 3;
                     if (cover <= 0)
                         continue;
-                    const float rim = deep < 3 ? 1.12f : 1.0f;
-                    const float own = (cover < 1 ? cover : 1) * n.stain * rim;
+                    const float halo = deep < 3 ? 1.12f : 1.0f;
+                    const float own = (cover < 1 ? cover : 1) * n.stain * halo;
                     float *const at = &stain[row * wide + col];
                     *at = own > *at ? own : *at;
                     if (deep >= 0)

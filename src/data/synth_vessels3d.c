@@ -12,7 +12,7 @@
 #include "data/synth.h"
 
 enum { SIDE = 256, PIECES_MAX = 200000, OPEN_MAX = 256 };
-static const float thinnest = 0.9f, soft = 1.2f;
+static const float smallest = 0.9f, soft = 1.2f;
 
 struct piece {
     float a[3], b[3], radius; /* D, H, W */
@@ -65,7 +65,7 @@ static bool inside(const struct garden *g, const float at[3])
 
 static void grow(struct garden *g, struct tip tip)
 {
-    while (tip.radius >= thinnest && inside(g, tip.at) && g->count < PIECES_MAX) {
+    while (tip.radius >= smallest && inside(g, tip.at) && g->count < PIECES_MAX) {
         WF_GROW(g->pieces, g->room, g->count);
         struct piece *const p = &g->pieces[g->count++];
         const float step = 2 + 1.2f * tip.radius;

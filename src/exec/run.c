@@ -31,16 +31,17 @@ static void resolve_step(struct wf_run *run, int s)
         views[k] = wf_run_resolve(run, &step->in[k]);
     for (int o = 0; o < step->n_out; o++)
         views[step->n_in + o] = wf_run_resolve(run, &step->out[o]);
-    struct wf_folded *const folded =
-        step->n_folds ? wf_arena_array(&run->plan_arena, step->node->n_in, struct wf_folded) : NULL;
-    for (int f = 0; f < step->n_folds; f++)
-        folded[step->folds[f].input] =
-            (struct wf_folded){ step->folds[f].node, views + step->folds[f].first };
+    struct wf_fused_input *const fused =
+        step->n_fused ? wf_arena_array(&run->plan_arena, step->node->n_in, struct wf_fused_input)
+                      : NULL;
+    for (int f = 0; f < step->n_fused; f++)
+        fused[step->fuses[f].input] =
+            (struct wf_fused_input){ step->fuses[f].node, views + step->fuses[f].first };
     run->calls[s] = (struct wf_call){ .node = step->node,
                                       .work = step->work,
                                       .in = views,
                                       .out = views + step->n_in,
-                                      .folded = folded,
+                                      .fused = fused,
                                       .scratch = resolve(run, step->scratch, 0),
                                       .prepared = step->prepared,
                                       .seed = run->seed,
@@ -70,23 +71,23 @@ static void resolve_exchange(struct wf_run *run, int x)
     }
 }
 
-/* One sub-communicator for each kind of group that some sum needs. Every rank of a scheme has the
+/* One sub-communicator for each kind of group that some sum needs. Every rank of a global plan has the
  * same program, so all of them split in the same order. */
 static bool make_groups(struct wf_run *run, struct wf_err *err)
 {
-    const struct wf_scheme *scheme = run->plan->scheme;
+    const struct wf_global_plan *global = run->plan->global;
     bool used[GROUPS] = { false };
-    for (int i = 0; i < scheme->program->n_items; i++)
-        used[scheme->geometry.reduce[i]] = true;
+    for (int i = 0; i < global->program->n_items; i++)
+        used[global->geometry.reduce[i]] = true;
     for (unsigned axes = 1; axes < GROUPS; axes++) {
         if (!used[axes])
             continue;
         int at[WF_MESH_AXES];
-        wf_mesh_coords(&scheme->mesh, run->plan->rank, at);
+        wf_mesh_coords(&global->mesh, run->plan->rank, at);
         for (int a = 0; a < WF_MESH_AXES; a++)
             if (axes & (1u << a))
                 at[a] = 0;
-        if (!wf_comm_split(run->comm, wf_mesh_rank(&scheme->mesh, at), &run->groups[axes], err))
+        if (!wf_comm_split(run->comm, wf_mesh_rank(&global->mesh, at), &run->groups[axes], err))
             return wf_err_wrap(err, "forming groups of ranks");
     }
     return true;
@@ -133,13 +134,13 @@ static void resolve_plan(struct wf_run *run)
 static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
                               const struct wf_run *lender, struct wf_err *err)
 {
-    WF_BUG_ON(wf_comm_size(comm) != plan->scheme->geometry.n_ranks ||
+    WF_BUG_ON(wf_comm_size(comm) != plan->global->geometry.n_ranks ||
                   wf_comm_rank(comm) != plan->rank,
               "rank %d of %d with the plan of rank %d", wf_comm_rank(comm), wf_comm_size(comm),
               plan->rank);
     struct wf_run *run = wf_take_zeroed(1, sizeof *run);
     run->plan = plan;
-    run->device = plan->scheme->options.device;
+    run->device = plan->global->options.device;
     run->context = plan->context;
     WF_BUG_ON(!run->context && !wf_device_is_host(run->device),
               "a plan for '%s' without its context", run->device->name);
@@ -155,8 +156,9 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
         return NULL;
     }
     if (!wf_device_is_host(run->device) && wf_comm_size(comm) > 1) {
-        run->wire = wf_wire_new(run->context, comm, plan->n_exchanges + plan->n_sums, err);
-        if (!wf_comm_agree(comm, run->wire != NULL, err)) {
+        run->transport =
+            wf_transport_new(run->context, comm, plan->n_exchanges + plan->n_sums, err);
+        if (!wf_comm_agree(comm, run->transport != NULL, err)) {
             wf_run_free(run);
             return NULL;
         }
@@ -185,7 +187,7 @@ struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
 {
     struct wf_run *run = wf_take_zeroed(1, sizeof *run);
     run->plan = plan;
-    run->device = plan->scheme->options.device;
+    run->device = plan->global->options.device;
     run->context = plan->context;
     run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
     run->store_bytes[WF_STORE_ARENA] =
@@ -211,7 +213,7 @@ static bool is_counted(const struct wf_run *run, unsigned axes)
 {
     int at[WF_MESH_AXES];
     bool counted = true;
-    wf_mesh_coords(&run->plan->scheme->mesh, run->plan->rank, at);
+    wf_mesh_coords(&run->plan->global->mesh, run->plan->rank, at);
     for (int a = 0; a < WF_MESH_AXES; a++)
         counted = counted && (at[a] == 0 || axes & (1u << a));
     return counted;
@@ -247,9 +249,9 @@ void wf_run_forget(struct wf_run *run)
 
 bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
 {
-    WF_BUG_ON(plan->scheme->graph != run->plan->scheme->graph || plan->context != run->context ||
-                  plan->scheme->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
-              "another graph, context or %d ranks", plan->scheme->geometry.n_ranks);
+    WF_BUG_ON(plan->global->graph != run->plan->global->graph || plan->context != run->context ||
+                  plan->global->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
+              "another graph, context or %d ranks", plan->global->geometry.n_ranks);
     wf_run_forget(run);
     run->plan = plan;
     wf_arena_release(&run->plan_arena);
@@ -264,7 +266,7 @@ void wf_run_free(struct wf_run *run)
     if (!run)
         return;
     wf_run_forget(run);
-    wf_wire_free(run->wire);
+    wf_transport_free(run->transport);
     for (int i = 0; i < GROUPS; i++)
         if (run->groups[i])
             wf_comm_free(run->groups[i]);
@@ -290,7 +292,7 @@ struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *val
 {
     const struct wf_view view = wf_run_view(run, value);
     const struct wf_region owned =
-        wf_geometry_owned(&run->plan->scheme->geometry, run->plan->rank, value);
+        wf_geometry_owned(&run->plan->global->geometry, run->plan->rank, value);
     return view.data ? wf_view_part(view, owned) : view;
 }
 

@@ -41,7 +41,7 @@ void wf_run_free(struct wf_run *run);
 void wf_run_keep_parts(struct wf_run *run);
 
 /* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box
- * (own part and rim) before a step, outputs are right over the owned region after it. data is NULL
+ * (own part and halo) before a step, outputs are right over the owned region after it. data is NULL
  * when the rank has no part of it, and points into the device's memory: only where that is the
  * host's (wf_device_is_host) may it be followed. */
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value);

@@ -3,7 +3,7 @@
 #define WF_EXEC_RUN_INSIDE_H
 
 #include "exec/run.h"
-#include "exec/wire.h"
+#include "exec/transport.h"
 
 struct wf_run {
     const struct wf_plan *plan;
@@ -19,11 +19,12 @@ struct wf_run {
     struct wf_view **packed;       /* per exchange and message: the packed side */
     struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
-    struct wf_wire *wire; /* where buffers do not lie in the host's memory; sums follow exchanges */
-    void *recording;      /* of a whole pass; NULL: none */
-    bool plain;           /* passes are not recorded */
-    bool profiled;        /* the device marks each step */
-    int in_flight;        /* exchanges and sums that have begun and not ended */
+    struct wf_transport
+        *transport;  /* where buffers do not lie in the host's memory; sums follow exchanges */
+    void *recording; /* of a whole pass; NULL: none */
+    bool plain;      /* passes are not recorded */
+    bool profiled;   /* the device marks each step */
+    int in_flight;   /* exchanges and sums that have begun and not ended */
     struct wf_run_times times;
     double *step_seconds, *step_starts;
     uint64_t seed, step;

@@ -26,7 +26,7 @@ struct stage {
     struct wf_value **map; /* per value of the stream's graph: its counterpart here, or NULL */
     struct grid grid;
     double flops;
-    struct wf_scheme *scheme; /* of the window that was run last */
+    struct wf_global_plan *global; /* of the window that was run last */
     struct wf_plan *plan;
     struct wf_run *run;
 };
@@ -137,7 +137,7 @@ static bool refine(struct grid *g)
 /* --- choosing a window --- */
 
 /* Bytes that some item surely needs at once, without asking the device; the largest value is named. */
-static size_t least_bytes(const struct wf_scheme *s, const char **largest)
+static size_t least_bytes(const struct wf_global_plan *s, const char **largest)
 {
     const struct wf_program *p = s->program;
     size_t most = 0, most_of_one = 0;
@@ -147,7 +147,7 @@ static size_t least_bytes(const struct wf_scheme *s, const char **largest)
         size_t sum = 0;
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             const int instance = k < n->n_in ? p->items[i].in[k] : p->items[i].out[k - n->n_in];
-            if (instance < 0 || p->instances[instance].value->everywhere)
+            if (instance < 0 || p->instances[instance].value->replicated)
                 continue;
             const struct wf_value *v = p->instances[instance].value;
             const size_t bytes =
@@ -176,21 +176,21 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     struct wf_plan_options options = s->options.plan;
     options.window = &window;
     const struct wf_mesh one = wf_mesh_one();
-    struct wf_scheme *scheme = wf_scheme_new(t->graph, &one, &options, err);
-    if (!scheme)
+    struct wf_global_plan *global = wf_global_plan_new(t->graph, &one, &options, err);
+    if (!global)
         return false;
     const size_t channels = (size_t)wf_region_extent(window, WF_C);
     const size_t beside = s->options.beside * ((size_t)wf_region_count(window) / channels);
-    need->bytes = least_bytes(scheme, &need->largest) + beside;
+    need->bytes = least_bytes(global, &need->largest) + beside;
     bool ok = true;
     if (!s->options.limit || need->bytes <= s->options.limit) {
-        struct wf_plan *plan = wf_plan_new_on(scheme, 0, s->options.context, err);
+        struct wf_plan *plan = wf_plan_new_on(global, 0, s->options.context, err);
         ok = plan != NULL;
         if (ok)
             need->bytes = plan->arena_bytes + beside;
         wf_plan_free(plan);
     }
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 
@@ -272,7 +272,7 @@ static void stage_release(struct stage *t)
 {
     wf_run_free(t->run);
     wf_plan_free(t->plan);
-    wf_scheme_free(t->scheme);
+    wf_global_plan_free(t->global);
     wf_graph_free(t->graph);
     free(t->map);
     *t = (struct stage){ 0 };
@@ -285,8 +285,8 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
     struct wf_plan_options options = s->options.plan;
     options.window = &window;
     const struct wf_mesh one = wf_mesh_one();
-    struct wf_scheme *scheme = wf_scheme_new(t->graph, &one, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new_on(scheme, 0, s->options.context, err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(t->graph, &one, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new_on(global, 0, s->options.context, err) : NULL;
     bool ok = plan != NULL;
     if (ok && t->run) {
         ok = wf_run_change_plan(t->run, plan, err);
@@ -296,14 +296,14 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
     }
     if (plan && t->run) { /* the run has let go of the old ones, also where it failed */
         struct wf_plan *const old_plan = t->plan;
-        struct wf_scheme *const old_scheme = t->scheme;
+        struct wf_global_plan *const old_global = t->global;
         t->plan = plan;
-        t->scheme = scheme;
+        t->global = global;
         plan = old_plan;
-        scheme = old_scheme;
+        global = old_global;
     }
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     if (ok && wf_run_bytes(t->run) > s->most_bytes)
         s->most_bytes = wf_run_bytes(t->run);
     return ok;
@@ -357,7 +357,7 @@ static bool is_over_image(const struct wf_node *n)
     const unsigned over = wf_op_sums_over(n);
     const struct wf_value *domain = wf_op_domain(n);
     for (int a = 0; a < WF_C; a++)
-        if ((over & WF_AXIS(a)) && domain->shape.at[a] > 1 && !domain->everywhere)
+        if ((over & WF_AXIS(a)) && domain->shape.at[a] > 1 && !domain->replicated)
             return true;
     return false;
 }

@@ -10,7 +10,7 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
 
 bool wf_run_can_send(const struct wf_run *run)
 {
-    return wf_run_device(run)->send && wf_run_plan(run)->scheme->options.ahead;
+    return wf_run_device(run)->send && wf_run_plan(run)->global->options.ahead;
 }
 
 void wf_run_map_next(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)

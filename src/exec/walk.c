@@ -19,8 +19,9 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
     for (int i = 0; i < exchange->n_messages; i++)
         if (exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
             run->device->copy(run->context, &run->packed[x][i], &run->spread[x][i]);
-    if (run->wire)
-        return wf_wire_exchange_begin(run->wire, x, exchange->n_messages, run->messages[x], err);
+    if (run->transport)
+        return wf_transport_exchange_begin(run->transport, x, exchange->n_messages,
+                                           run->messages[x], err);
     return wf_comm_exchange_begin(run->comm, exchange->n_messages, run->messages[x],
                                   &run->exchange_requests[x], err);
 }
@@ -28,8 +29,9 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
 static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
 {
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
-    const bool ok = run->wire ? wf_wire_exchange_end(run->wire, x, err)
-                              : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
+    const bool ok = run->transport
+                        ? wf_transport_exchange_end(run->transport, x, err)
+                        : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
     for (int i = 0; ok && i < exchange->n_messages; i++)
         if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
             run->device->copy(run->context, &run->spread[x][i], &run->packed[x][i]);
@@ -45,14 +47,14 @@ static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
     const bool rounded = gradients && sum->slot.view.dtype == WF_F32;
     if (gradients && run->keeps_parts)
         return true; /* without a request: its end does nothing */
-    if (run->wire)
-        return wf_wire_sum_begin(run->wire, run->plan->n_exchanges + which,
-                                 &(struct wf_wire_sum){ .group = group,
-                                                        .data = data,
-                                                        .count = sum->count,
-                                                        .dtype = sum->slot.view.dtype,
-                                                        .rounded = rounded },
-                                 err);
+    if (run->transport)
+        return wf_transport_sum_begin(run->transport, run->plan->n_exchanges + which,
+                                      &(struct wf_transport_sum){ .group = group,
+                                                                  .data = data,
+                                                                  .count = sum->count,
+                                                                  .dtype = sum->slot.view.dtype,
+                                                                  .rounded = rounded },
+                                      err);
     if (rounded)
         return wf_comm_sum_rounded_begin(group, data, sum->count, &run->sum_requests[which], err);
     return wf_comm_sum_begin(group, data, sum->count, sum->slot.view.dtype,
@@ -61,15 +63,15 @@ static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
 
 static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
 {
-    if (run->wire)
-        return wf_wire_sum_end(run->wire, run->plan->n_exchanges + which, err);
+    if (run->transport)
+        return wf_transport_sum_end(run->transport, run->plan->n_exchanges + which, err);
     return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which], err);
 }
 
 /* For a watchdog: what the end of this step waits for. */
 static void tell_watch(const struct wf_run *run, const struct wf_step *step)
 {
-    const struct wf_program *const program = run->plan->scheme->program;
+    const struct wf_program *const program = run->plan->global->program;
     const struct wf_exchange *const x =
         step->kind == WF_STEP_FETCH_END ? &run->plan->exchanges[step->which] : NULL;
     int peer = -1;
@@ -156,7 +158,7 @@ static bool may_record(const struct wf_run *run)
 {
     const bool alone = run->plan->n_exchanges + run->plan->n_sums == 0;
     return run->device->record && !run->plain && !run->profiled && run->passes > 0 &&
-           (alone || (run->wire && wf_wire_records(run->wire)));
+           (alone || (run->transport && wf_transport_records(run->transport)));
 }
 
 /* True where the pass is done by replaying it. */

@@ -34,7 +34,7 @@ static void init_weight(const struct wf_view *view, const struct wf_value *v, ui
 void wf_run_init_weights(struct wf_run *run, uint64_t seed)
 {
     struct wf_host host = { 0 };
-    const struct wf_graph *g = wf_run_plan(run)->scheme->graph;
+    const struct wf_graph *g = wf_run_plan(run)->global->graph;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         if (v->kind != WF_PARAM && v->kind != WF_STATE)

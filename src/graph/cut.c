@@ -38,7 +38,7 @@ static struct wf_value *copy_source(const struct copier *c, const struct wf_valu
     if (v->kind == WF_INPUT) {
         struct wf_value *x = wf_input(c->to, v->name, v->dtype, v->shape);
         if (x) {
-            x->everywhere = v->everywhere;
+            x->replicated = v->replicated;
             x->border_dims = v->border_dims;
         }
         return x;
@@ -91,7 +91,7 @@ struct wf_graph *wf_graph_cut(const struct wf_graph *g, const struct wf_cut *cut
         struct wf_value *x =
             wf_input(c.to, wf_arena_printf(&c.to->arena, "given.%d", i), v->dtype, v->shape);
         if (x)
-            x->everywhere = v->everywhere;
+            x->replicated = v->replicated;
         map[v->id] = x;
     }
     for (size_t i = 0; i < g->n_nodes; i++)

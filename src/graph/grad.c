@@ -6,7 +6,7 @@
  * G1. A value gets gradient work only when y depends on it and it depends on a target (a parameter
  *     that is not frozen, or a value in wrt).
  * G2. Uses are added in the order of the backward walk, so a sum has one order on any mesh.
- * G3. The gradient of what lies everywhere lies everywhere: where a weight was used as an image, the
+ * G3. The gradient of what is replicated is replicated: where a weight was used as an image, the
  *     ranks' parts are gathered.
  */
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static struct wf_value **room_to_add(const struct reverse *r, const struct wf_va
 {
     struct wf_node *const n = grad->producer;
     if (!n || n != r->g->nodes[r->g->n_nodes - 1] || sum->producer == n || grad != n->out[0] ||
-        sum->dtype != grad->dtype || sum->everywhere != grad->everywhere)
+        sum->dtype != grad->dtype || sum->replicated != grad->replicated)
         return NULL;
     for (size_t i = 0; i < r->n; i++)
         if (r->grad[i] == grad)
@@ -60,8 +60,8 @@ static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_va
 {
     if (!grad)
         return;
-    if (v->everywhere) /* G3 */
-        grad = wf_everywhere(r->g, grad);
+    if (v->replicated) /* G3 */
+        grad = wf_replicate(r->g, grad);
     struct wf_value **sum = &r->grad[v->id];
     struct wf_value **const room = *sum ? room_to_add(r, *sum, grad) : NULL;
     if (room)

@@ -107,7 +107,7 @@ static struct wf_value *weight(struct wf_graph *g, enum wf_value_kind kind,
     v = value_add(g, kind, spec->name);
     v->dtype = WF_F32;
     v->shape = spec->shape;
-    v->everywhere = true;
+    v->replicated = true;
     v->frozen = spec->frozen;
     v->border_dims = spec->border_dims;
     v->init = spec->init;
@@ -175,7 +175,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
         v->producer = n;
         if (n_in > 0 && in[0]) {
             v->dtype = in[0]->dtype;
-            v->everywhere = in[0]->everywhere;
+            v->replicated = in[0]->replicated;
         }
     }
     struct wf_err err = { 0 };

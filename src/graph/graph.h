@@ -40,7 +40,7 @@ struct wf_value {
     enum wf_dtype dtype;
     struct wf_shape shape;
     /* The value is laid out as a weight, not as an image: no axis is cut, every rank has all. */
-    bool everywhere;
+    bool replicated;
     bool frozen; /* a parameter without gradient */
     /* How people outside see the axes: -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
     int border_dims;

@@ -90,7 +90,7 @@ static bool enter(struct wf_gunzip *g, uint64_t offset, struct wf_err *err)
 }
 
 /* More came than was expected: every other place goes, and the next ones lie twice as far apart. */
-static void thin_places(struct wf_gunzip *g)
+static void drop_places(struct wf_gunzip *g)
 {
     size_t left = 0;
     for (size_t i = 0; i < g->count; i++)
@@ -110,7 +110,7 @@ static void note_place(struct wf_gunzip *g)
     if (!between || g->out < last + g->span)
         return;
     if (g->count == PLACES)
-        thin_places(g);
+        drop_places(g);
     WF_GROW(g->places, g->room, g->count);
     struct place *p = &g->places[g->count];
     *p = (struct place){ .in = g->in - g->z.avail_in, .out = g->out, .bits = g->z.data_type & 7 };

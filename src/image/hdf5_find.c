@@ -9,8 +9,8 @@
 #include "base/memory.h"
 
 /* A damaged file may point in circles, or at one large part many times: everything that is visited
- * is paid from a purse, in bytes and a fee, which is filled by the file's size. */
-enum { PURSE_MIN = 64 << 10, PURSE_MAX = 32 << 20, PURSE_RATIO = 16, FEE = 64 };
+ * is paid from a work budget, in bytes and a cost, which is filled by the file's size. */
+enum { BUDGET_MIN = 64 << 10, PURSE_MAX = 32 << 20, BUDGET_RATIO = 16, COST = 64 };
 enum { DEPTH = 32, BLOCKS = 64, NAME = 256, HEADER_MAX = 1 << 20 };
 static const uint64_t NOWHERE = UINT64_MAX;
 
@@ -19,7 +19,7 @@ enum { MESSAGE_LINK_INFO = 2, MESSAGE_LINK = 6, MESSAGE_CONTINUED = 16, MESSAGE_
 struct h5 {
     const struct wf_infile *file;
     uint64_t base, root;
-    uint64_t purse;
+    uint64_t budget;
 };
 
 uint64_t wf_h5_take(struct wf_h5_cursor *c, int bytes)
@@ -60,9 +60,9 @@ static bool advise(const struct h5 *h, const char *what, struct wf_err *err)
 static bool read_at(struct h5 *h, uint64_t address, void *room, size_t bytes,
                     struct wf_h5_cursor *c, struct wf_err *err)
 {
-    if (h->purse < bytes + FEE)
+    if (h->budget < bytes + COST)
         return wf_h5_damaged(h->file, "its parts are too many or point in circles", err);
-    h->purse -= bytes + FEE;
+    h->budget -= bytes + COST;
     if (address > h->file->size || bytes > h->file->size - address ||
         h->base > h->file->size - address - bytes)
         return wf_h5_damaged(h->file, "it is cut short", err);
@@ -479,9 +479,9 @@ static bool describe(void *arg, const struct wf_h5_message *m, struct wf_err *er
 bool wf_h5_find(const struct wf_infile *file, const char *path, struct wf_h5_dataset *set,
                 struct wf_err *err)
 {
-    const uint64_t most = (PURSE_MAX - PURSE_MIN) / PURSE_RATIO;
+    const uint64_t most = (PURSE_MAX - BUDGET_MIN) / BUDGET_RATIO;
     struct h5 h = { .file = file,
-                    .purse = PURSE_MIN + PURSE_RATIO * (file->size < most ? file->size : most) };
+                    .budget = BUDGET_MIN + BUDGET_RATIO * (file->size < most ? file->size : most) };
     uint64_t address;
     if (!read_superblock(&h, err) ||
         !(path ? follow(&h, path, &address, err) : find_only(&h, &address, err)))

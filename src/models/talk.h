@@ -1,6 +1,6 @@
 /*
  * What networks on subdomains (DDU-Net) share: the image cut into subdomains, and the network through
- * which they talk. Nothing here speaks of devices: subdomains are samples of a batch, and which rank
+ * which they talk. Nothing here is the root of devices: subdomains are samples of a batch, and which rank
  * holds which is the mesh's choice.
  */
 #ifndef WF_MODELS_TALK_H

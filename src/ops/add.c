@@ -18,7 +18,7 @@ bool wf_pair_infer(const struct wf_node *node, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s and '%s' is %s: cast one", a->name,
                           wf_dtype_name(a->dtype), b->name, wf_dtype_name(b->dtype));
     node->out[0]->shape = a->shape;
-    node->out[0]->everywhere = a->everywhere && b->everywhere;
+    node->out[0]->replicated = a->replicated && b->replicated;
     return true;
 }
 

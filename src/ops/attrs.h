@@ -46,8 +46,8 @@
  *   pad_grad        dy                            dx       for modes other than zero
  *   reshape         x                             y
  *   tile, untile    x                             y        subdomains to batch, and back
- *   fold            x [N,1,1,1,k]                 y        rows added up with a period
- *   own_share       m, x                          y        a rank's own sums, scaled up to the whole
+ *   sum_rows        x [N,1,1,1,k]                 y        rows added up with a period
+ *   local_sums       m, x                          y        a rank's own sums, scaled up to the whole
  *   ce              logits, target, [weights]     s        f64 [1,1,1,1,2]: sum of w * nll, sum of w
  *   ce_grad         logits, target, [weights], ds dlogits  ds f64 [1,1,1,1,2]
  *   bce             logits, target                s        f64 [1,1,1,1,2]: sum of losses, count
@@ -99,11 +99,11 @@ struct wf_norm_attrs {  /* moments .. norm_wgrad, layernorm* */
     int64_t act;        /* enum wf_act: none, ReLU or leaky ReLU */
     int64_t wide;       /* stats, *_wgrad: f64 out, where the network runs in f64 */
     int64_t period; /* with per_sample: samples that share statistics are this far apart; or 0 */
-    int64_t local;  /* statistics of each rank's own part: see own_share */
+    int64_t local;  /* statistics of each rank's own part: see local_sums */
     double slope, eps, momentum;
 };
 
-struct wf_fold_attrs {
+struct wf_sum_rows_attrs {
     int64_t period;
 };
 

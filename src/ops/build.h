@@ -85,7 +85,7 @@ struct wf_value *wf_scale(struct wf_graph *g, struct wf_value *x, double factor)
 struct wf_value *wf_reverse_gradient(struct wf_graph *g, struct wf_value *x, double factor);
 struct wf_value *wf_cast(struct wf_graph *g, struct wf_value *x, enum wf_dtype dtype);
 struct wf_value *wf_fill(struct wf_graph *g, struct wf_shape shape, enum wf_dtype dtype,
-                         double value); /* everywhere */
+                         double value); /* replicated */
 
 /* --- moving --- */
 struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n,
@@ -107,7 +107,7 @@ struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *n
                            const int64_t tiles[3], const int64_t whole[3]);
 
 /* An image as a weight: whole on every rank. */
-struct wf_value *wf_everywhere(struct wf_graph *g, struct wf_value *x);
+struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x);
 
 /* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
 struct wf_loss {

@@ -9,7 +9,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     struct wf_value *s = node->out[0];
     s->shape = WF_SHAPE(1, 1, 1, 1, node->in[0]->shape.at[WF_C]);
     s->dtype = WF_F64; /* ranks add their parts before it is rounded */
-    s->everywhere = true;
+    s->replicated = true;
     return true;
 }
 

@@ -29,10 +29,10 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                                   ": crop or pad one of them",
                                   first->name, first->shape.at[a], "NDHWC"[a], x -> name,
                                   x -> shape.at[a]);
-        if (x->dtype != first->dtype || x->everywhere != first->everywhere)
+        if (x->dtype != first->dtype || x->replicated != first->replicated)
             return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s%s, '%s' is %s%s", first->name,
-                              wf_dtype_name(first->dtype), first->everywhere ? " (weight)" : "",
-                              x->name, wf_dtype_name(x->dtype), x->everywhere ? " (weight)" : "");
+                              wf_dtype_name(first->dtype), first->replicated ? " (weight)" : "",
+                              x->name, wf_dtype_name(x->dtype), x->replicated ? " (weight)" : "");
     }
     node->out[0]->shape = first->shape;
     node->out[0]->shape.at[WF_C] = offset_of(node, node->n_in);

@@ -2,7 +2,7 @@
  * conv_wgrad: dw[c, k, i] = sum over n, o of dy[n, o, c] * x[n, o * stride + k * dilation - pad_lo, i]
  *
  * The work is a region of dy: each rank sums over its own part, the planner adds them up. The result
- * lies everywhere, in f32 at least.
+ * is replicated, in f32 at least.
  */
 #include <inttypes.h>
 
@@ -37,7 +37,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
         dw->shape.at[WF_D + i] = a->extent[i];
     }
     dw->dtype = wf_sum_dtype(x->dtype);
-    dw->everywhere = true;
+    dw->replicated = true;
     return true;
 }
 

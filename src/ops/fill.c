@@ -29,7 +29,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     for (int axis = 0; axis < WF_AXES; axis++)
         node->out[0]->shape.at[axis] = a->shape[axis];
     node->out[0]->dtype = (enum wf_dtype)a->dtype;
-    node->out[0]->everywhere = true;
+    node->out[0]->replicated = true;
     return true;
 }
 

@@ -93,7 +93,7 @@ static bool wgrad_infer(const struct wf_node *node, struct wf_err *err)
     for (int o = 0; o < 2; o++) {
         node->out[o]->shape = WF_SHAPE(1, 1, 1, 1, node->in[0]->shape.at[WF_C]);
         node->out[o]->dtype = a->wide ? WF_F64 : WF_F32;
-        node->out[o]->everywhere = true;
+        node->out[o]->replicated = true;
     }
     return check_dy(node->in[0], node->in[1], err);
 }

@@ -34,7 +34,7 @@ void wf_loss_set_sums(const struct wf_node *node, int64_t k)
 {
     node->out[0]->shape = WF_SHAPE(1, 1, 1, 1, k);
     node->out[0]->dtype = WF_F64;
-    node->out[0]->everywhere = true;
+    node->out[0]->replicated = true;
 }
 
 bool wf_loss_check_map(struct wf_shape logits, const struct wf_value *target, struct wf_err *err)

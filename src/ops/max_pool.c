@@ -15,7 +15,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     if (!wf_pool_infer(node, err))
         return false;
     node->out[1]->shape = node->out[0]->shape;
-    node->out[1]->everywhere = node->out[0]->everywhere;
+    node->out[1]->replicated = node->out[0]->replicated;
     node->out[1]->dtype = a->kernel[0] * a->kernel[1] * a->kernel[2] <= 256 ? WF_U8 : WF_I32;
     return true;
 }

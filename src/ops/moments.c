@@ -62,7 +62,7 @@ void wf_norm_clear(const struct wf_call *call)
     wf_view_fill(&part, 0.0);
 }
 
-bool wf_norm_stays(const struct wf_node *node)
+bool wf_norm_is_local(const struct wf_node *node)
 {
     const struct wf_norm_attrs *a = node->attrs;
     return a->local;
@@ -78,7 +78,7 @@ static bool moments_infer(const struct wf_node *node, struct wf_err *err)
         return false;
     node->out[0]->shape = WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * a->groups);
     node->out[0]->dtype = WF_F64;
-    node->out[0]->everywhere = !a->per_sample;
+    node->out[0]->replicated = !a->per_sample;
     return true;
 }
 
@@ -126,7 +126,7 @@ const struct wf_op wf_op_moments = {
     .fields = wf_norm_fields,
     .infer = moments_infer,
     .sums_over = moments_sums_over,
-    .stays = wf_norm_stays,
+    .is_local = wf_norm_is_local,
     .reference = moments_reference,
     .flops = moments_flops,
     .cases = moments_cases,
@@ -212,7 +212,7 @@ static bool running_stats_infer(const struct wf_node *node, struct wf_err *err)
     if (!check_running(node, 0, err))
         return false;
     node->out[0]->shape = WF_SHAPE(1, 1, 1, 1, 2 * node->in[0]->shape.at[WF_C]);
-    node->out[0]->everywhere = true;
+    node->out[0]->replicated = true;
     return true;
 }
 
@@ -273,7 +273,7 @@ static bool running_update_infer(const struct wf_node *node, struct wf_err *err)
     for (int o = 0; o < 2; o++) {
         node->out[o]->shape = node->in[1]->shape;
         node->out[o]->dtype = node->in[1]->dtype;
-        node->out[o]->everywhere = true;
+        node->out[o]->replicated = true;
     }
     return true;
 }

@@ -122,7 +122,7 @@ static bool grad_sums_infer(const struct wf_node *node, struct wf_err *err)
         return false;
     node->out[0]->shape = WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * x.at[WF_C]);
     node->out[0]->dtype = WF_F64;
-    node->out[0]->everywhere = !a->per_sample;
+    node->out[0]->replicated = !a->per_sample;
     return true;
 }
 
@@ -156,7 +156,7 @@ const struct wf_op wf_op_norm_grad_sums = {
     .infer = grad_sums_infer,
     .reads = norm_reads,
     .sums_over = grad_sums_over,
-    .stays = wf_norm_stays,
+    .is_local = wf_norm_is_local,
     .reference = grad_sums_reference,
     .flops = norm_flops,
 };
@@ -238,7 +238,7 @@ static bool wgrad_infer(const struct wf_node *node, struct wf_err *err)
     for (int o = 0; o < 2; o++) {
         node->out[o]->shape = WF_SHAPE(1, 1, 1, 1, q.at[WF_C] / 2);
         node->out[o]->dtype = a->wide ? WF_F64 : WF_F32;
-        node->out[o]->everywhere = true;
+        node->out[o]->replicated = true;
     }
     return true;
 }

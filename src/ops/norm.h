@@ -17,7 +17,7 @@
 
 extern const struct wf_field wf_norm_fields[];
 extern const struct wf_op wf_op_moments, wf_op_stats, wf_op_running_stats, wf_op_running_update;
-extern const struct wf_op wf_op_fold, wf_op_own_share;
+extern const struct wf_op wf_op_sum_rows, wf_op_local_sums;
 extern const struct wf_op wf_op_norm, wf_op_norm_grad_sums, wf_op_norm_grad, wf_op_norm_wgrad;
 
 static inline int64_t wf_norm_row(const struct wf_norm_attrs *a, int64_t n)
@@ -40,8 +40,8 @@ void wf_norm_count(const struct wf_view *out, int64_t row, int64_t k, double val
 /* Zeros what the work adds to: its samples' rows, or all of the view when the work is empty. */
 void wf_norm_clear(const struct wf_call *call);
 
-/* wf_op.stays of sums that statistics are made of. */
-bool wf_norm_stays(const struct wf_node *node);
+/* wf_op.is_local of sums that statistics are made of. */
+bool wf_norm_is_local(const struct wf_node *node);
 /* Sums of the layer (moments, or those of the gradient) as its statistics want them: of each rank's
  * own part, or of samples that are a period apart. Themselves for most layers. */
 struct wf_value *wf_norm_gather(struct wf_graph *g, const struct wf_norm_attrs *a, const char *name,

@@ -24,10 +24,11 @@ struct wf_value *wf_norm_gather(struct wf_graph *g, const struct wf_norm_attrs *
                                 struct wf_value *x, struct wf_value *sums)
 {
     if (a->period && sums)
-        return first(wf_node_add(g, &wf_op_fold, wf_arena_printf(&g->arena, "%s.fold", name),
-                                 &(struct wf_fold_attrs){ a->period }, 1, &sums));
+        return first(wf_node_add(g, &wf_op_sum_rows,
+                                 wf_arena_printf(&g->arena, "%s.sum_rows", name),
+                                 &(struct wf_sum_rows_attrs){ a->period }, 1, &sums));
     if (a->local && sums)
-        return first(wf_node_add(g, &wf_op_own_share, wf_arena_printf(&g->arena, "%s.own", name),
+        return first(wf_node_add(g, &wf_op_local_sums, wf_arena_printf(&g->arena, "%s.own", name),
                                  NULL, 2, (struct wf_value *[]){ sums, x }));
     return sums;
 }

@@ -27,7 +27,7 @@ struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_re
     if (!in)
         return (struct wf_region){ 0 };
     struct wf_region reads = wf_shape_region(in->shape);
-    if (in->everywhere)
+    if (in->replicated)
         return reads;
     if (wf_region_is_empty(work))
         return (struct wf_region){ 0 };
@@ -49,7 +49,7 @@ int wf_op_decides(const struct wf_node *node)
 
 bool wf_op_stays(const struct wf_node *node)
 {
-    return node->op->stays && node->op->stays(node);
+    return node->op->is_local && node->op->is_local(node);
 }
 
 double wf_op_flops(const struct wf_node *node, struct wf_region work)

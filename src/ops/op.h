@@ -41,7 +41,7 @@ struct wf_field {
 struct wf_context; /* plan/target.h */
 
 /* An input that is not in memory: the kernel computes it on its way from what its node reads. */
-struct wf_folded {
+struct wf_fused_input {
     const struct wf_node *node; /* NULL: the input is in memory */
     const struct wf_view *in;
 };
@@ -49,23 +49,23 @@ struct wf_folded {
 /* What a kernel is given. Views use global coordinates. An input's view covers at least
  * reads(work) within the image; reading outside the image is padding, and the kernel's business.
  * An output's view covers at least what the work writes. Optional inputs have data == NULL, and so
- * have folded ones, which only kernels are given that say so (wf_kernel.folds). */
+ * have fused ones, which only kernels are given that say so (wf_kernel.fuses). */
 struct wf_call {
     const struct wf_node *node;
     struct wf_region work;
     const struct wf_view *in;
     const struct wf_view *out;
-    const struct wf_folded *folded; /* per input; NULL: none is folded */
-    void *scratch;                  /* as many bytes as the kernel asked for when it was prepared */
-    void *prepared;                 /* what the kernel's prepare() left */
-    uint64_t seed;                  /* of the run, for dropout */
-    uint64_t step;                  /* counts training steps, for dropout */
-    struct wf_context *context;     /* of the device; NULL where it needs none */
+    const struct wf_fused_input *fused; /* per input; NULL: none is fused */
+    void *scratch;              /* as many bytes as the kernel asked for when it was prepared */
+    void *prepared;             /* what the kernel's prepare() left */
+    uint64_t seed;              /* of the run, for dropout */
+    uint64_t step;              /* counts training steps, for dropout */
+    struct wf_context *context; /* of the device; NULL where it needs none */
 };
 
 enum wf_op_flags {
     /* out[0] at a position depends on the image inputs at that position only: a rank may compute
-     * the rim itself instead of fetching it. */
+     * the halo itself instead of fetching it. */
     WF_OP_POINTWISE = 1u << 0,
     /* So little work that computing it again beats keeping the result for the backward pass. */
     WF_OP_CHEAP = 1u << 1,
@@ -75,7 +75,7 @@ enum wf_op_flags {
 };
 
 /* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").
- * `kinds` has one letter per input: x image, p parameter (everywhere), t class map i32 with labels
+ * `kinds` has one letter per input: x image, p parameter (replicated), t class map i32 with labels
  * in [0, classes), b binary target 0/1, - absent. Only x and p are differentiated, unless the
  * letter is upper case (X, P: given but not differentiable). Where one node is not enough (a loss,
  * a normalisation), `build` makes the graph from the inputs and returns its result; then the
@@ -102,8 +102,8 @@ struct wf_op {
      * gradient there that it would otherwise add by a node of its own. */
     unsigned adds;
 
-    /* Sets shape, dtype, everywhere of each node->out[i] or fails with an error that says what does
-     * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], everywhere
+    /* Sets shape, dtype, replicated of each node->out[i] or fails with an error that says what does
+     * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], replicated
      * true exactly when in[0] is. */
     bool (*infer)(const struct wf_node *node, struct wf_err *err);
 
@@ -121,7 +121,7 @@ struct wf_op {
     int over;
     /* The ranks' partial sums are not added up: each goes on with its own, and the numbers depend on
      * the mesh. NULL: never. */
-    bool (*stays)(const struct wf_node *node);
+    bool (*is_local)(const struct wf_node *node);
     /* The output whose sign, or whose value where it is an integer, decides what flows back: rounding
      * may turn it where out[0] is close to the edge. Negative, or NULL: none does. */
     int (*decides)(const struct wf_node *node);

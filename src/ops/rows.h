@@ -21,7 +21,7 @@ static inline struct wf_region wf_row_reads(const struct wf_node *node, int inpu
     const struct wf_value *v = node->in[input];
     if (!v)
         return (struct wf_region){ 0 };
-    if (v->everywhere)
+    if (v->replicated)
         return wf_shape_region(v->shape);
     if (wf_region_is_empty(work))
         return work;

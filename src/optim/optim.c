@@ -154,7 +154,7 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
                               struct wf_err *err)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_graph *const g = plan->scheme->graph;
+    const struct wf_graph *const g = plan->global->graph;
     struct wf_arena arena = { 0 };
     struct wf_update_tensor *const tensors =
         wf_arena_array(&arena, g->n_values + 1, struct wf_update_tensor);

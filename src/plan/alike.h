@@ -8,7 +8,7 @@
  *
  *     struct wf_arena arena = { 0 };
  *     int *ranks;
- *     const int n = wf_unlike_ranks(&arena, &scheme->geometry, &ranks);
+ *     const int n = wf_unlike_ranks(&arena, &global plan->geometry, &ranks);
  */
 #ifndef WF_PLAN_ALIKE_H
 #define WF_PLAN_ALIKE_H

@@ -6,7 +6,7 @@
 
 #include "plan/check.h"
 #include "base/memory.h"
-#include "plan/ledger.h"
+#include "plan/message_check.h"
 #include "plan/plan.h"
 
 bool wf_check_broken(struct wf_err *err, int invariant, const char *what, const char *name,
@@ -206,14 +206,14 @@ bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
 
 bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err)
 {
-    struct wf_ledger ledger = { 0 };
+    struct wf_message_check check = { 0 };
     bool ok = true;
     for (int r = 0; ok && r < n; r++) {
         ok = wf_plan_check(plans[r], err) || wf_err_wrap(err, "rank %d", r);
         if (ok)
-            wf_ledger_add(&ledger, plans[r]);
+            wf_message_check_add(&check, plans[r]);
     }
-    ok = ok && wf_ledger_check(&ledger, &plans[0]->scheme->mesh, err);
-    wf_ledger_release(&ledger);
+    ok = ok && wf_message_check_run(&check, &plans[0]->global->mesh, err);
+    wf_message_check_release(&check);
     return ok;
 }

@@ -3,7 +3,7 @@
  *
  * For every buffer there is a list of the boxes that were written so far, in the buffer's own
  * coordinates; a read must be covered by them. So a message that neither rank knows of is seen as
- * well as one that only one of them knows of: its rim was never written. A result that is a rank's
+ * well as one that only one of them knows of: its halo was never written. A result that is a rank's
  * part of a sum is marked until it was summed over exactly the axes along which it is partial.
  */
 #include <stdlib.h>
@@ -135,12 +135,12 @@ static bool check_read(struct reading *r, const struct wf_slot *slot, struct wf_
            wf_check_broken(err, 1, "read before written", wf_check_name(r->p, b), s);
 }
 
-/* What a kernel reads of its slot k, an input of its own or of a folded one. */
+/* What a kernel reads of its slot k, an input of its own or of a fused one. */
 static struct wf_region read_by(const struct wf_step *step, int k)
 {
     if (k < step->node->n_in)
         return wf_op_reads(step->node, k, step->work);
-    const struct wf_step_fold *f = step->folds;
+    const struct wf_step_fused *f = step->fuses;
     while (k >= f->first + f->node->n_in)
         f++;
     return wf_op_reads(f->node, k - f->first, wf_op_reads(step->node, f->input, step->work));
@@ -283,20 +283,20 @@ static void forget_strip(struct reading *r, int s)
     if (s == 0 || r->p->steps[s].strip == r->p->steps[s - 1].strip)
         return;
     for (int b = 0; b < r->p->n_buffers; b++)
-        if (r->p->buffers[b].thin)
+        if (r->p->buffers[b].strip_local)
             r->buffers[b].count = 0;
 }
 
 bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
 {
-    const struct wf_graph *const g = p->scheme->graph;
-    const struct wf_program *const program = p->scheme->program;
+    const struct wf_graph *const g = p->global->graph;
+    const struct wf_program *const program = p->global->program;
     struct wf_arena arena = { 0 };
     struct reading r = { .p = p,
                          .buffers = wf_arena_array(&arena, p->n_buffers + 1, struct written),
                          .reduce = wf_arena_array(&arena, g->n_nodes + 1, unsigned) };
     for (int i = 0; i < program->n_items; i++)
-        r.reduce[program->items[i].node->id] = p->scheme->geometry.reduce[i];
+        r.reduce[program->items[i].node->id] = p->global->geometry.reduce[i];
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v]->kind != WF_TEMP && p->values[v].buffer >= 0)
             add_box(&r.buffers[p->values[v].buffer], wf_check_box(&p->values[v]));

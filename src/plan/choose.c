@@ -5,12 +5,12 @@
 
 #include "base/units.h"
 #include "ops/op.h"
-#include "plan/memo.h"
+#include "plan/plan_cache.h"
 
 enum {
     TRIED = 8,         /* candidates that are planned */
     LARGE = 64,        /* ranks: beyond, half as many of both */
-    RIM_WEIGHT = 8,    /* what an element of the rim costs, in elements of the part */
+    HALO_WEIGHT = 8,   /* what an element of the halo costs, in elements of the part */
     MOST_RANKS = 2048, /* where advice stops to look */
 };
 
@@ -26,7 +26,7 @@ static struct wf_shape image_of(const struct wf_graph *g)
     struct wf_shape s = WF_SHAPE(1, 1, 1, 1, 1);
     for (size_t i = 0; i < g->n_values; i++)
         for (int a = 0; a < WF_C; a++)
-            if (g->values[i]->kind == WF_INPUT && !g->values[i]->everywhere)
+            if (g->values[i]->kind == WF_INPUT && !g->values[i]->replicated)
                 s.at[a] = wf_max(s.at[a], g->values[i]->shape.at[a]);
     return s;
 }
@@ -34,16 +34,16 @@ static struct wf_shape image_of(const struct wf_graph *g)
 /* The largest part, and the faces it shares with others. */
 static double rule_of_thumb(const struct wf_shape *image, const struct wf_mesh *mesh)
 {
-    double part = 1, rim = 0, extent[WF_C];
+    double part = 1, halo = 0, extent[WF_C];
     for (int a = 0; a < WF_C; a++) {
         extent[a] = (double)wf_ceil_div(image->at[a], mesh->at[wf_mesh_axis_of((enum wf_axis)a)]);
         part *= extent[a];
     }
     for (int a = WF_D; a < WF_C; a++) {
         const int parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
-        rim += parts > 1 ? (parts > 2 ? 2 : 1) * part / extent[a] : 0;
+        halo += parts > 1 ? (parts > 2 ? 2 : 1) * part / extent[a] : 0;
     }
-    return part + RIM_WEIGHT * rim;
+    return part + HALO_WEIGHT * halo;
 }
 
 static int by_thumb(const void *a, const void *b)
@@ -83,18 +83,18 @@ static size_t list_candidates(const struct wf_shape *image, int ranks, struct ca
 
 /* --- planning one --- */
 
-static int64_t owned_count(const struct wf_scheme *s, int rank)
+static int64_t owned_count(const struct wf_global_plan *s, int rank)
 {
     int64_t count = 0;
     for (size_t i = 0; i < s->graph->n_values; i++) {
         const struct wf_value *const v = s->graph->values[i];
-        if (v->kind == WF_INPUT && !v->everywhere)
+        if (v->kind == WF_INPUT && !v->replicated)
             count = wf_max(count, wf_region_count(wf_geometry_owned(&s->geometry, rank, v)));
     }
     return count;
 }
 
-void wf_typical_ranks(const struct wf_scheme *s, int ranks[WF_TYPICAL_RANKS])
+void wf_typical_ranks(const struct wf_global_plan *s, int ranks[WF_TYPICAL_RANKS])
 {
     int at[WF_MESH_AXES], largest = 0;
     int64_t most = -1;
@@ -119,18 +119,18 @@ void wf_typical_ranks(const struct wf_scheme *s, int ranks[WF_TYPICAL_RANKS])
 static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *options,
                      const struct wf_choose *ask, struct wf_choice *out, struct wf_err *err)
 {
-    struct wf_scheme *const s = wf_scheme_new(g, &out->mesh, options, err);
+    struct wf_global_plan *const s = wf_global_plan_new(g, &out->mesh, options, err);
     if (!s)
         return false;
     int ranks[WF_TYPICAL_RANKS];
-    struct wf_memo memo = { 0 };
+    struct wf_plan_cache cache = { 0 };
     wf_typical_ranks(s, ranks);
     out->seconds = 0;
     out->bytes = s->bytes; /* of all ranks, where there is a limit to hold them against */
     bool ok = true;
     const int count = ask->ranks > LARGE ? WF_TYPICAL_RANKS / 2 : WF_TYPICAL_RANKS;
     for (int i = 0; ok && i < count; i++) {
-        struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &memo, err);
+        struct wf_plan *const plan = wf_plan_estimate(s, ranks[i], &cache, err);
         ok = plan != NULL;
         if (!plan)
             break;
@@ -139,8 +139,8 @@ static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *opt
         out->seconds = plan->seconds > out->seconds ? plan->seconds : out->seconds;
         wf_plan_free(plan);
     }
-    wf_memo_release(&memo);
-    wf_scheme_free(s);
+    wf_plan_cache_release(&cache);
+    wf_global_plan_free(s);
     return ok;
 }
 

@@ -2,7 +2,7 @@
  * Choosing a mesh for a number of ranks: data and space, by the cost model.
  *
  * Every way to write the number as data x d x h x w that the batch and the image allow is a
- * candidate. The most promising by a rule of thumb (the largest part, then the smallest rim) are
+ * candidate. The most promising by a rule of thumb (the largest part, then the smallest halo) are
  * planned for the ranks that have most to do, and of those that fit into memory the one with the
  * shortest step is taken; where two are alike, the one with the fewest bytes. A pure function, so
  * every rank chooses the same.
@@ -30,7 +30,7 @@ struct wf_choice {
 
 /* Ranks that stand for all: the one with the largest part, the one in the middle, both ends. */
 enum { WF_TYPICAL_RANKS = 4 };
-void wf_typical_ranks(const struct wf_scheme *scheme, int ranks[WF_TYPICAL_RANKS]);
+void wf_typical_ranks(const struct wf_global_plan *global, int ranks[WF_TYPICAL_RANKS]);
 
 /* Fails with WF_ERR_FIT where no mesh of so many ranks can be or fits, and says what would. */
 [[nodiscard]] bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,

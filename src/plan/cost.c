@@ -30,9 +30,9 @@ struct wf_costs wf_costs_of(const struct wf_plan_options *o)
     };
 }
 
-double wf_cost_copy(const struct wf_scheme *scheme, double bytes)
+double wf_cost_copy(const struct wf_global_plan *global, double bytes)
 {
-    return 2.0 * bytes / scheme->costs.bytes_per_second;
+    return 2.0 * bytes / global->costs.bytes_per_second;
 }
 
 static double region_bytes(const struct wf_value *v, struct wf_region r)
@@ -40,12 +40,12 @@ static double region_bytes(const struct wf_value *v, struct wf_region r)
     return (double)wf_region_count(r) * (double)wf_dtype_size(v->dtype);
 }
 
-/* A folded input is not read, but what it is computed from. */
+/* A fused input is not read, but what it is computed from. */
 static double input_bytes(const struct wf_planner *p, int item, int k, struct wf_region work)
 {
     const struct wf_item *const it = &p->program->items[item];
     const struct wf_region box = wf_planner_reads(p, item, k, work);
-    if (!p->folded[it->in[k]])
+    if (!p->fused[it->in[k]])
         return region_bytes(it->node->in[k], box);
     const int maker = p->program->instances[it->in[k]].maker;
     const struct wf_node *const n = p->program->items[maker].node;
@@ -58,7 +58,7 @@ static double input_bytes(const struct wf_planner *p, int item, int k, struct wf
 
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work)
 {
-    const struct wf_costs *const costs = &p->plan->scheme->costs;
+    const struct wf_costs *const costs = &p->plan->global->costs;
     const struct wf_node *n = p->program->items[item].node;
     double bytes = 0;
     for (int k = 0; k < n->n_in; k++)
@@ -83,9 +83,9 @@ static double exchange_bytes(const struct wf_exchange *x)
     return bytes[0] > bytes[1] ? bytes[0] : bytes[1];
 }
 
-double wf_cost_exchange(const struct wf_scheme *scheme, const struct wf_exchange *x)
+double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x)
 {
-    const struct wf_costs *const costs = &scheme->costs;
+    const struct wf_costs *const costs = &global->costs;
     return costs->link_seconds + exchange_bytes(x) / costs->link_bytes_per_second;
 }
 
@@ -98,10 +98,10 @@ static int group_size(const struct wf_mesh *mesh, unsigned axes)
     return size;
 }
 
-static double sum_seconds(const struct wf_scheme *scheme, const struct wf_sum *sum)
+static double sum_seconds(const struct wf_global_plan *global, const struct wf_sum *sum)
 {
-    const struct wf_costs *const costs = &scheme->costs;
-    const double n = group_size(&scheme->mesh, sum->axes);
+    const struct wf_costs *const costs = &global->costs;
+    const double n = group_size(&global->mesh, sum->axes);
     const double whole = (double)wf_view_bytes(&sum->slot.view) / costs->link_bytes_per_second;
     const double ring = 2.0 * (n - 1) * (costs->link_seconds + whole / n);
     const double tree = 2.0 * ceil(log2(n)) * (costs->link_seconds + whole);
@@ -116,7 +116,7 @@ static double staging_seconds(const struct wf_plan *plan, const struct wf_exchan
     for (int i = 0; i < x->n_messages; i++)
         if (x->messages[i].is_send == sends && x->messages[i].staging >= 0)
             bytes += (double)x->messages[i].bytes;
-    return wf_cost_copy(plan->scheme, bytes);
+    return wf_cost_copy(plan->global, bytes);
 }
 
 struct clocks {
@@ -138,9 +138,9 @@ static void walk_step(struct wf_plan *plan, const struct wf_step *step, struct c
         busy += staging_seconds(plan, x, step->kind == WF_STEP_FETCH_BEGIN);
     c->now += busy;
     if (x && step->kind == WF_STEP_FETCH_BEGIN)
-        travel = wf_cost_exchange(plan->scheme, x);
+        travel = wf_cost_exchange(plan->global, x);
     else if (step->kind == WF_STEP_SUM_BEGIN)
-        travel = sum_seconds(plan->scheme, &plan->sums[step->which]);
+        travel = sum_seconds(plan->global, &plan->sums[step->which]);
     if (travel > 0)
         c->link = fmax(c->now, c->link) + travel;
     if (step->kind == WF_STEP_FETCH_BEGIN)

@@ -43,7 +43,7 @@ static void add_move(struct wf_planner *p, enum wf_step_kind kind, const struct 
     s->out = wf_arena_one(&p->plan->arena, struct wf_slot);
     s->in[0] = from;
     s->out[0] = to;
-    s->seconds = wf_cost_copy(p->plan->scheme, (double)wf_view_bytes(&to.view));
+    s->seconds = wf_cost_copy(p->plan->global, (double)wf_view_bytes(&to.view));
     p->clock += s->seconds;
 }
 
@@ -120,18 +120,18 @@ static struct wf_slot given_input(const struct wf_planner *p, int item, int k,
                                                    : wf_slot_part(&p->slot[in], reads);
 }
 
-/* Behind the step's inputs: what its folded ones are computed from. */
-static void add_folds(struct wf_planner *p, int item, struct wf_region work, struct wf_step *s)
+/* Behind the step's inputs: what its fused ones are computed from. */
+static void add_fused(struct wf_planner *p, int item, struct wf_region work, struct wf_step *s)
 {
     const struct wf_item *it = &p->program->items[item];
-    s->folds = wf_arena_array(&p->plan->arena, it->node->n_in + 1, struct wf_step_fold);
+    s->fuses = wf_arena_array(&p->plan->arena, it->node->n_in + 1, struct wf_step_fused);
     for (int k = 0; k < it->node->n_in; k++) {
-        if (it->in[k] < 0 || !p->folded[it->in[k]])
+        if (it->in[k] < 0 || !p->fused[it->in[k]])
             continue;
         const int maker = p->program->instances[it->in[k]].maker;
         const struct wf_item *made = &p->program->items[maker];
         const struct wf_region box = wf_planner_reads(p, item, k, work);
-        s->folds[s->n_folds++] = (struct wf_step_fold){ made->node, k, s->n_in };
+        s->fuses[s->n_fused++] = (struct wf_step_fused){ made->node, k, s->n_in };
         for (int j = 0; j < made->node->n_in; j++, s->n_in++) {
             s->in[s->n_in].buffer = -1;
             if (made->in[j] >= 0 && !wf_region_is_empty(box))
@@ -145,12 +145,12 @@ static int count_inputs(const struct wf_planner *p, int item)
     const struct wf_item *it = &p->program->items[item];
     int count = it->node->n_in;
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && p->folded[it->in[k]])
+        if (it->in[k] >= 0 && p->fused[it->in[k]])
             count += p->program->items[p->program->instances[it->in[k]].maker].node->n_in;
     return count;
 }
 
-/* The node's inputs; those that are folded are absent. */
+/* The node's inputs; those that are fused are absent. */
 static void find_inputs(struct wf_planner *p, int item, struct wf_region work, struct wf_slot in[])
 {
     const struct wf_item *it = &p->program->items[item];
@@ -158,9 +158,9 @@ static void find_inputs(struct wf_planner *p, int item, struct wf_region work, s
     const bool packed = (p->kernel[item]->flags & WF_KERNEL_DENSE) != 0;
     for (int k = 0; k < n->n_in; k++) {
         in[k].buffer = -1;
-        if (it->in[k] < 0 || p->folded[it->in[k]] || wf_region_is_empty(work))
+        if (it->in[k] < 0 || p->fused[it->in[k]] || wf_region_is_empty(work))
             continue; /* a sum over nothing reads nothing */
-        in[k] = packed && !n->in[k]->everywhere ? packed_input(p, item, k, work)
+        in[k] = packed && !n->in[k]->replicated ? packed_input(p, item, k, work)
                                                 : given_input(p, item, k, work);
     }
 }
@@ -187,8 +187,8 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, s
     s->in = in;
     s->out = out;
     s->work = work;
-    add_folds(p, item, work, s);
-    s->again = p->program->instances[it->out[0]].again;
+    add_fused(p, item, work, s);
+    s->recompute = p->program->instances[it->out[0]].recompute;
     s->kernel = p->kernel[item];
     if (wf_region_is_empty(work)) /* a sum over nothing: any kernel may write the zeros */
         s->kernel = p->device->fallback;
@@ -209,14 +209,14 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
     const bool sums = wf_op_sums_over(it->node) != 0;
     if (wf_region_is_empty(work) && !sums)
         return true;
-    if (p->folded[it->out[0]])
+    if (p->fused[it->out[0]])
         return true;
     if (p->slot[it->out[0]].buffer < 0) /* a sum into nothing this rank has a part of */
         return true;
     return emit_as_copies(p, item, work) || emit_kernel(p, item, work, err);
 }
 
-/* Inner parts, then what they did not wait for, then the rims. */
+/* Inner parts, then what they did not wait for, then the halos. */
 static bool emit_chain(struct wf_planner *p, const struct wf_chain *chain, struct wf_err *err)
 {
     for (int i = 0; i < chain->count; i++) {
@@ -227,12 +227,12 @@ static bool emit_chain(struct wf_planner *p, const struct wf_chain *chain, struc
     }
     for (int i = 0; i < chain->count; i++) {
         const int item = p->item = chain->first + i;
-        struct wf_region rims[WF_SUBTRACT_MAX];
+        struct wf_region halos[WF_SUBTRACT_MAX];
         const int n =
-            wf_region_subtract(wf_geometry_work(p->geo, p->rank, item), chain->inner[i], rims);
+            wf_region_subtract(wf_geometry_work(p->geo, p->rank, item), chain->inner[i], halos);
         wf_planner_end_before(p, item);
         for (int k = 0; k < n; k++)
-            if (!emit_item(p, item, rims[k], err))
+            if (!emit_item(p, item, halos[k], err))
                 return false;
         wf_planner_begin_after(p, item);
     }
@@ -304,13 +304,13 @@ static bool emit_more_of_sum(struct wf_planner *p, int item, struct wf_region wo
 static bool emit_strips(struct wf_planner *p, const struct wf_strips *s, struct wf_err *err)
 {
     for (p->item = s->first; p->item <= s->last; p->item++)
-        if (wf_strips_role(p->plan->scheme, s, p->item) != WF_STRIP_AFTER)
+        if (wf_strips_role(p->plan->global, s, p->item) != WF_STRIP_AFTER)
             wf_planner_end_before(p, p->item);
     for (p->strip = 0; p->strip < s->count; p->strip++) {
         wf_planner_place_strip(p, s, p->strip);
         for (p->item = s->first; p->item <= s->last; p->item++) {
             const struct wf_region part = wf_planner_part(p, s, p->strip, p->item);
-            const bool sums = wf_strips_role(p->plan->scheme, s, p->item) == WF_STRIP_SUM;
+            const bool sums = wf_strips_role(p->plan->global, s, p->item) == WF_STRIP_SUM;
             const bool adds = sums && p->strip > 0;
             if (wf_region_is_empty(part) && (adds || !sums))
                 continue;
@@ -321,7 +321,7 @@ static bool emit_strips(struct wf_planner *p, const struct wf_strips *s, struct 
     p->strip = -1;
     for (int item = s->first; item <= s->last; item++) {
         p->item = item;
-        if (wf_strips_role(p->plan->scheme, s, item) != WF_STRIP_AFTER)
+        if (wf_strips_role(p->plan->global, s, item) != WF_STRIP_AFTER)
             wf_planner_begin_after(p, item);
         else if (!emit_now_or_late(p, item, err))
             return false;
@@ -336,10 +336,10 @@ static bool emit_items(struct wf_planner *p, struct wf_arena *scratch, struct wf
     p->late = wf_arena_array(scratch, n, int);
     for (int item = 0; item < n; item++) {
         bool ok = true;
-        const int strips = p->plan->scheme->strips_of[item];
+        const int strips = p->plan->global->strips_of[item];
         if (strips >= 0) {
-            ok = emit_strips(p, &p->plan->scheme->strips[strips], err);
-            item = p->plan->scheme->strips[strips].last;
+            ok = emit_strips(p, &p->plan->global->strips[strips], err);
+            item = p->plan->global->strips[strips].last;
         } else if (wf_planner_find_chain(p, item, &chain)) {
             ok = emit_chain(p, &chain, err);
             item += chain.count - 1;

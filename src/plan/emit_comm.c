@@ -2,7 +2,7 @@
  * What travels: a rank's messages of a fetch, sums over ranks, and gradients gathered into buckets.
  *
  * A fetch begins behind the item that made its source and ends in front of the first item for which
- * some rank reads the rim. A sum ends in front of its first reader. Gradients that nobody reads are
+ * some rank reads the halo. A sum ends in front of its first reader. Gradients that nobody reads are
  * summed in buckets: the sums of a bucket begin when the last of its gradients is made and end at
  * the end of the step. Neighbours in the gradients' store are one sum. Every rank forms the same
  * buckets, because they follow from the program and the layout of the weights alone.
@@ -72,7 +72,7 @@ static void begin_fetch(struct wf_planner *p, const struct wf_node *node, int in
     wf_planner_add_step(p, WF_STEP_FETCH_BEGIN, node)->which = exchange;
     p->exchange[instance] = exchange;
     p->arrives[instance] =
-        p->clock + wf_cost_exchange(p->plan->scheme, &p->plan->exchanges[exchange]);
+        p->clock + wf_cost_exchange(p->plan->global, &p->plan->exchanges[exchange]);
     if (p->options->no_overlap)
         end_exchange(p, instance);
 }
@@ -92,7 +92,7 @@ static int begin_sum(struct wf_planner *p, const struct wf_sum *sum, const struc
 static int begin_sum_of(struct wf_planner *p, int instance, unsigned axes,
                         const struct wf_node *node)
 {
-    /* What the group's ranks made together: a rim that a rank also holds comes by a fetch. */
+    /* What the group's ranks made together: a halo that a rank also holds comes by a fetch. */
     const struct wf_slot slot =
         wf_slot_part(&p->slot[instance], wf_geometry_have(p->geo, p->rank, instance));
     WF_BUG_ON(!wf_view_is_dense(&slot.view), "a sum that does not lie packed");

@@ -73,12 +73,12 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         (void)fputs(" <-", f);
     for (int k = 0; k < s->n_in; k++)
         print_slot(f, p, &s->in[k]);
-    for (int i = 0; i < s->n_folds; i++)
-        (void)fprintf(f, " (%s on the way)", s->folds[i].node->op->name);
+    for (int i = 0; i < s->n_fused; i++)
+        (void)fprintf(f, " (%s fused)", s->fuses[i].node->op->name);
     if (s->strip >= 0)
         (void)fprintf(f, " (strip %d)", s->strip);
-    (void)fputs(wf_step_is_asked_for(p, s) ? " (again, for the limit)\n"
-                : s->again                 ? " (again)\n"
+    (void)fputs(wf_step_is_for_limit(p, s) ? " (recomputed, for the limit)\n"
+                : s->recompute             ? " (recomputed)\n"
                                            : "\n",
                 f);
 }
@@ -113,7 +113,7 @@ char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *p)
         wf_no_memory(BUFSIZ);
     (void)fprintf(f,
                   "rank %d of %d, mesh %s: %d steps, arena %zu bytes (at most %zu live at once)\n",
-                  p->rank, p->scheme->geometry.n_ranks, wf_mesh_print(arena, &p->scheme->mesh),
+                  p->rank, p->global->geometry.n_ranks, wf_mesh_print(arena, &p->global->mesh),
                   p->n_steps, p->arena_bytes, p->live_bytes);
     print_fullest(f, p);
     for (int s = 0; s < p->n_steps; s++) {

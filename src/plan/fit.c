@@ -11,31 +11,31 @@ enum {
     /* What is above this part of the fullest moment is looked at: moments that are nearly as full
      * have to be brought down with it. */
     NEAR_PEAK = 32,
-    MANY = 8,     /* results that are small against what is too much are asked for together */
-    TRIES = 24,   /* plans for one improvement */
-    PRUNINGS = 3, /* times that pruning is tried, each with a little less room */
-    DEAR = 8,     /* the part of the step that may go into making things again */
-    TIGHTER = 8,  /* the part of the limit that another search does without */
+    MANY = 8,      /* results that are small against what is too much are requested together */
+    TRIES = 24,    /* plans for one improvement */
+    PRUNINGS = 3,  /* times that pruning is tried, each with a little less room */
+    EXPENSIVE = 8, /* the part of the step that may go into making things again */
+    TIGHTER = 8,   /* the part of the limit that another search does without */
 };
 
 /* What costs less than this part of the step is not taken back: it is not worth the planning. */
 static const double worth_it = 1e-3;
 
-/* Something that could be made again: what lies idle between two uses. */
+/* Something that could be recomputed: what lies idle between two uses. */
 struct candidate {
-    int value, node;        /* made again for the node */
-    int item;               /* that reads it then */
-    int from, to;           /* the steps during which it need not live */
-    size_t bytes;           /* on the rank that is looked at */
-    double gain;            /* bytes above the mark, over the steps */
-    double seconds;         /* for making it, and whatever else that needs */
-    struct wf_again *pairs; /* all that is asked for with it */
+    int value, node;            /* recomputed for the node */
+    int item;                   /* that reads it then */
+    int from, to;               /* the steps during which it need not live */
+    size_t bytes;               /* on the rank that is looked at */
+    double gain;                /* bytes above the mark, over the steps */
+    double seconds;             /* for making it, and whatever else that needs */
+    struct wf_recompute *pairs; /* all that is requested with it */
     int n_pairs;
 };
 
 size_t wf_plan_total_bytes(const struct wf_plan *plan)
 {
-    return plan->arena_bytes + wf_plan_param_bytes(plan) + plan->scheme->options.more;
+    return plan->arena_bytes + wf_plan_param_bytes(plan) + plan->global->options.more;
 }
 
 /* --- what is known of a plan --- */
@@ -62,7 +62,7 @@ static void measure_live(struct wf_fit *f)
 /* Where each item stands among the steps; one without steps stands between its neighbours'. */
 static void find_steps(struct wf_fit *f)
 {
-    const int n = f->scheme->program->n_items;
+    const int n = f->global->program->n_items;
     f->first_step = wf_arena_array(&f->arena, n + 1, int);
     f->last_step = wf_arena_array(&f->arena, n + 1, int);
     for (int i = 0; i <= n; i++) {
@@ -84,37 +84,37 @@ static void find_steps(struct wf_fit *f)
 
 static void find_seconds(struct wf_fit *f)
 {
-    const struct wf_program *const p = f->scheme->program;
-    f->seconds = wf_arena_array(&f->arena, f->scheme->graph->n_nodes, double);
+    const struct wf_program *const p = f->global->program;
+    f->seconds = wf_arena_array(&f->arena, f->global->graph->n_nodes, double);
     for (int s = 0; s < f->plan->n_steps; s++) {
         const struct wf_step *const step = &f->plan->steps[s];
-        if (step->node && step->item >= 0 && !p->instances[p->items[step->item].out[0]].again)
+        if (step->node && step->item >= 0 && !p->instances[p->items[step->item].out[0]].recompute)
             f->seconds[step->node->id] += step->seconds;
     }
 }
 
-static struct wf_scheme *make(const struct wf_fit *f, int only, struct wf_err *err)
+static struct wf_global_plan *make(const struct wf_fit *f, int only, struct wf_err *err)
 {
-    const struct wf_scheme *const s = f->full;
-    return wf_scheme_make(s->graph, &s->mesh, &s->options,
-                          &(struct wf_asked){ .again = f->again,
-                                              .n_again = (int)f->n_again,
-                                              .strips = f->strips,
-                                              .n_strips = (int)f->n_strips,
-                                              .only = only },
-                          err);
+    const struct wf_global_plan *const s = f->full;
+    return wf_global_plan_make(s->graph, &s->mesh, &s->options,
+                               &(struct wf_plan_requests){ .recompute = f->recompute,
+                                                           .n_recompute = (int)f->n_recompute,
+                                                           .strips = f->strips,
+                                                           .n_strips = (int)f->n_strips,
+                                                           .only = only },
+                               err);
 }
 
 bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
 {
     wf_plan_free(f->plan);
-    wf_scheme_free(f->scheme);
+    wf_global_plan_free(f->global);
     wf_arena_release(&f->arena);
     f->arena = (struct wf_arena){ 0 };
     f->plan = NULL;
-    f->scheme = make(f, f->rank, err);
-    if (f->scheme)
-        f->plan = wf_plan_outline(f->scheme, f->rank, &f->memo, err);
+    f->global = make(f, f->rank, err);
+    if (f->global)
+        f->plan = wf_plan_estimate_lives(f->global, f->rank, &f->cache, err);
     if (!f->plan)
         return false;
     measure_live(f);
@@ -131,7 +131,7 @@ double wf_fit_excess(const struct wf_fit *f, size_t mark)
     return sum;
 }
 
-/* --- what could be made again --- */
+/* --- what could be recomputed --- */
 
 static bool is_output(const struct wf_graph *g, const struct wf_value *v)
 {
@@ -144,14 +144,14 @@ static bool is_output(const struct wf_graph *g, const struct wf_value *v)
 /* The newest instance of the value before the item lives at least until the item. */
 static bool is_there(const struct wf_fit *f, const struct wf_value *v, int item)
 {
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     for (int i = p->n_instances - 1; i >= 0; i--)
         if (p->instances[i].value == v && p->instances[i].maker < item)
             return p->instances[i].last_use >= item || p->instances[i].keep;
     return false;
 }
 
-static bool is_among(const struct wf_again *pairs, int n, int value, int node)
+static bool is_among(const struct wf_recompute *pairs, int n, int value, int node)
 {
     for (int i = 0; i < n; i++)
         if (pairs[i].value == value && pairs[i].node == node)
@@ -164,7 +164,7 @@ static void ask_for(const struct wf_fit *f, struct candidate *c, const struct wf
 {
     if (is_among(c->pairs, c->n_pairs, v->id, c->node))
         return;
-    c->pairs[c->n_pairs++] = (struct wf_again){ v->id, c->node };
+    c->pairs[c->n_pairs++] = (struct wf_recompute){ v->id, c->node };
     c->seconds += f->seconds[v->producer->id];
     for (int k = 0; k < v->producer->n_in; k++) {
         const struct wf_value *const in = v->producer->in[k];
@@ -197,12 +197,12 @@ static int by_worth(const void *a, const void *b)
 static bool find_candidate(const struct wf_fit *f, int instance, int before, int item, size_t mark,
                            struct candidate *c)
 {
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     const struct wf_value *const v = p->instances[instance].value;
     if (!wf_program_may_repeat(v) || p->items[before].wanted_by == p->items[item].wanted_by ||
-        is_output(f->scheme->graph, v) || f->scheme->folded[instance])
+        is_output(f->global->graph, v) || f->global->fused[instance])
         return false;
-    const struct wf_region box = wf_geometry_box(&f->scheme->geometry, f->rank, instance);
+    const struct wf_region box = wf_geometry_box(&f->global->geometry, f->rank, instance);
     *c = (struct candidate){ .value = v->id,
                              .node = p->items[item].wanted_by->id,
                              .item = item,
@@ -217,7 +217,7 @@ static bool find_candidate(const struct wf_fit *f, int instance, int before, int
 static size_t find_candidates(const struct wf_fit *f, struct wf_arena *arena, size_t mark,
                               struct candidate **list)
 {
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     int *const touched = wf_arena_array(arena, p->n_instances, int); /* item of the newest use */
     size_t count = 0, room = 0;
     for (int i = 0; i < p->n_instances; i++)
@@ -230,7 +230,7 @@ static size_t find_candidates(const struct wf_fit *f, struct wf_arena *arena, si
             WF_GROW(*list, room, count);
             struct candidate *const c = &(*list)[count];
             if (touched[in] >= 0 && find_candidate(f, in, touched[in], item, mark, c)) {
-                c->pairs = wf_arena_array(arena, f->scheme->graph->n_values, struct wf_again);
+                c->pairs = wf_arena_array(arena, f->global->graph->n_values, struct wf_recompute);
                 ask_for(f, c, p->instances[in].value);
                 count++;
             }
@@ -246,10 +246,10 @@ static size_t find_candidates(const struct wf_fit *f, struct wf_arena *arena, si
 static void ask(struct wf_fit *f, const struct candidate *c)
 {
     for (int i = 0; i < c->n_pairs; i++) {
-        if (is_among(f->again, (int)f->n_again, c->pairs[i].value, c->pairs[i].node))
+        if (is_among(f->recompute, (int)f->n_recompute, c->pairs[i].value, c->pairs[i].node))
             continue;
-        WF_GROW(f->again, f->room_again, f->n_again);
-        f->again[f->n_again++] = c->pairs[i];
+        WF_GROW(f->recompute, f->room_recompute, f->n_recompute);
+        f->recompute[f->n_recompute++] = c->pairs[i];
     }
 }
 
@@ -278,25 +278,25 @@ static size_t gather(const struct wf_fit *f, struct wf_arena *arena, struct cand
 static bool try_list(struct wf_fit *f, const struct candidate *list, size_t count, size_t mark,
                      bool *better, struct wf_err *err)
 {
-    const size_t before = f->n_again;
+    const size_t before = f->n_recompute;
     const double was = wf_fit_excess(f, mark);
     for (size_t i = 0; i < count; i++)
         ask(f, &list[i]);
     *better = false;
-    if (f->n_again == before)
+    if (f->n_recompute == before)
         return true;
     if (!wf_fit_look(f, err))
         return false;
     *better = wf_fit_excess(f, mark) < 0.9999 * was;
     if (*better)
         return true;
-    f->n_again = before;
+    f->n_recompute = before;
     return wf_fit_look(f, err);
 }
 
-/* Something more is asked for; *found: there was something. First all that seems to be needed at
+/* Something more is requested; *found: there was something. First all that seems to be needed at
  * once, then fewer of it, then one after the other. */
-static bool make_again(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err)
+static bool recompute_more(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     struct candidate *list = NULL;
@@ -316,14 +316,14 @@ static bool make_again(struct wf_fit *f, size_t mark, bool *found, struct wf_err
 /* The rank that takes most, and how many bytes. */
 static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err *err)
 {
-    struct wf_scheme *const s = f->full;
+    struct wf_global_plan *const s = f->full;
     struct wf_arena arena = { 0 };
     int *ranks;
     const int n = wf_unlike_ranks(&arena, &s->geometry, &ranks);
     bool ok = true;
     *bytes = 0;
     for (int i = 0; ok && i < n; i++) {
-        struct wf_plan *const plan = wf_plan_sketch(s, ranks[i], &f->memo, err);
+        struct wf_plan *const plan = wf_plan_estimate(s, ranks[i], &f->cache, err);
         ok = plan != NULL;
         if (!plan)
             break;
@@ -338,13 +338,13 @@ static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err
     return ok;
 }
 
-/* Makes the scheme of all ranks; *bytes: of the one that takes most. */
+/* Makes the global plan of all ranks; *bytes: of the one that takes most. */
 static bool make_full(struct wf_fit *f, size_t *bytes, struct wf_err *err)
 {
-    struct wf_scheme *const full = make(f, -1, err);
+    struct wf_global_plan *const full = make(f, -1, err);
     if (!full)
         return false;
-    wf_scheme_free(f->full);
+    wf_global_plan_free(f->full);
     f->full = full;
     return find_worst(f, &f->rank, bytes, err);
 }
@@ -360,7 +360,7 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
     const size_t limit = f->aim;
     size_t bytes;
     bool found = true;
-    f->n_again = way == IN_STRIPS ? f->n_again : 0;
+    f->n_recompute = way == IN_STRIPS ? f->n_recompute : 0;
     if (!make_full(f, &bytes, err))
         return false;
     size_t gap = 0; /* that packing will leave, for all that is known */
@@ -369,17 +369,17 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
             return false;
         const size_t rest = bytes - f->peak + gap; /* what is not of the arena, and gaps in it */
         const size_t target = limit > rest ? limit - rest : 0;
-        const size_t before = f->n_again + f->n_strips;
+        const size_t before = f->n_recompute + f->n_strips;
         for (bool more = true; more && f->peak > target;) {
             const size_t near = f->peak - f->peak / NEAR_PEAK;
             const size_t mark = way == STRAIGHT && target > near ? target : near;
             more = false;
             if (way == IN_STRIPS && !wf_fit_strips(f, mark, &more, err))
                 return false;
-            if (!more && !make_again(f, mark, &more, err))
+            if (!more && !recompute_more(f, mark, &more, err))
                 return false;
         }
-        found = f->n_again + f->n_strips > before;
+        found = f->n_recompute + f->n_strips > before;
         if (found && !make_full(f, &bytes, err))
             return false;
         gap += f->peak / NEAR_PEAK / 4;
@@ -389,14 +389,14 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
 
 /* --- what is not needed --- */
 
-struct asked {
-    struct wf_again pair;
+struct requested {
+    struct wf_recompute pair;
     double seconds;
 };
 
-static int dearest_first(const void *a, const void *b)
+static int most_expensive_first(const void *a, const void *b)
 {
-    const struct asked *const x = a, *const y = b;
+    const struct requested *const x = a, *const y = b;
     if (x->seconds != y->seconds)
         return x->seconds > y->seconds ? -1 : 1;
     if (x->pair.value != y->pair.value)
@@ -405,23 +405,24 @@ static int dearest_first(const void *a, const void *b)
 }
 
 /* Goes without one pair, where the rank has room for it and the step gets no longer. */
-static bool try_without(struct wf_fit *f, struct wf_again pair, size_t limit, struct wf_err *err)
+static bool try_without(struct wf_fit *f, struct wf_recompute pair, size_t limit,
+                        struct wf_err *err)
 {
     const double seconds = f->plan->seconds;
     const size_t others = wf_plan_total_bytes(f->plan); /* it is not packed: without an arena */
     size_t at = 0;
-    while (f->again[at].value != pair.value || f->again[at].node != pair.node)
+    while (f->recompute[at].value != pair.value || f->recompute[at].node != pair.node)
         at++;
-    const size_t behind = f->n_again - at - 1;
-    memmove(f->again + at, f->again + at + 1, behind * sizeof *f->again);
-    f->n_again--;
+    const size_t behind = f->n_recompute - at - 1;
+    memmove(f->recompute + at, f->recompute + at + 1, behind * sizeof *f->recompute);
+    f->n_recompute--;
     if (!wf_fit_look(f, err))
         return false;
     if (f->peak + others <= limit && f->plan->seconds <= seconds)
         return true;
-    memmove(f->again + at + 1, f->again + at, behind * sizeof *f->again);
-    f->again[at] = pair;
-    f->n_again++;
+    memmove(f->recompute + at + 1, f->recompute + at, behind * sizeof *f->recompute);
+    f->recompute[at] = pair;
+    f->n_recompute++;
     return wf_fit_look(f, err);
 }
 
@@ -429,7 +430,7 @@ static bool try_without_strips(struct wf_fit *f, size_t at, size_t limit, struct
 {
     const double seconds = f->plan->seconds;
     const size_t others = wf_plan_total_bytes(f->plan);
-    const struct wf_strips_asked strips = f->strips[at];
+    const struct wf_strips_request strips = f->strips[at];
     f->strips[at] = f->strips[--f->n_strips];
     if (!wf_fit_look(f, err))
         return false;
@@ -440,16 +441,16 @@ static bool try_without_strips(struct wf_fit *f, size_t at, size_t limit, struct
     return wf_fit_look(f, err);
 }
 
-/* Takes back what is not needed to stay within the limit, the dearest first, and then strips. */
+/* Takes back what is not needed to stay within the limit, the most expensive first, and then strips. */
 static bool take_back(struct wf_fit *f, struct wf_arena *arena, size_t limit, struct wf_err *err)
 {
-    const size_t n = f->n_again;
-    struct asked *const order = wf_arena_array(arena, n, struct asked);
+    const size_t n = f->n_recompute;
+    struct requested *const order = wf_arena_array(arena, n, struct requested);
     for (size_t i = 0; i < n; i++) {
-        const struct wf_value *const v = f->full->graph->values[f->again[i].value];
-        order[i] = (struct asked){ f->again[i], f->seconds[v->producer->id] };
+        const struct wf_value *const v = f->full->graph->values[f->recompute[i].value];
+        order[i] = (struct requested){ f->recompute[i], f->seconds[v->producer->id] };
     }
-    qsort(order, n, sizeof *order, dearest_first);
+    qsort(order, n, sizeof *order, most_expensive_first);
     for (size_t i = 0; i < n && order[i].seconds > worth_it * f->plan->seconds; i++)
         if (!try_without(f, order[i].pair, limit, err))
             return false;
@@ -464,19 +465,20 @@ static bool prune(struct wf_fit *f, struct wf_err *err)
 {
     const size_t limit = f->full->options.limit;
     struct wf_arena arena = { 0 };
-    const size_t n = f->n_again, n_strips = f->n_strips;
-    struct wf_again *const all = wf_arena_array(&arena, n, struct wf_again);
-    struct wf_strips_asked *const strips = wf_arena_array(&arena, n_strips, struct wf_strips_asked);
-    memcpy(all, f->again, n * sizeof *all);
+    const size_t n = f->n_recompute, n_strips = f->n_strips;
+    struct wf_recompute *const all = wf_arena_array(&arena, n, struct wf_recompute);
+    struct wf_strips_request *const strips =
+        wf_arena_array(&arena, n_strips, struct wf_strips_request);
+    memcpy(all, f->recompute, n * sizeof *all);
     if (n_strips > 0)
         memcpy(strips, f->strips, n_strips * sizeof *strips);
     bool ok = true, fits = false;
     for (size_t i = 0; ok && !fits && i <= PRUNINGS; i++) {
         size_t bytes;
-        memcpy(f->again, all, n * sizeof *all);
+        memcpy(f->recompute, all, n * sizeof *all);
         if (n_strips > 0)
             memcpy(f->strips, strips, n_strips * sizeof *strips);
-        f->n_again = n;
+        f->n_recompute = n;
         f->n_strips = n_strips;
         ok = wf_fit_look(f, err) &&
              (i == PRUNINGS || take_back(f, &arena, limit - limit / 128 * i, err)) &&
@@ -490,10 +492,10 @@ static bool prune(struct wf_fit *f, struct wf_err *err)
 static void release(struct wf_fit *f)
 {
     wf_plan_free(f->plan);
-    wf_scheme_free(f->scheme);
-    wf_memo_release(&f->memo);
+    wf_global_plan_free(f->global);
+    wf_plan_cache_release(&f->cache);
     wf_arena_release(&f->arena);
-    free(f->again);
+    free(f->recompute);
     free(f->strips);
 }
 
@@ -503,46 +505,47 @@ static bool find(struct wf_fit *f, bool *fits, struct wf_err *err)
     *fits = false;
     for (enum way way = STRAIGHT; ok && !*fits && way <= IN_STRIPS; way++)
         ok = search(f, way, fits, err);
-    return ok && (!*fits || f->n_again == 0 || prune(f, err));
+    return ok && (!*fits || f->n_recompute == 0 || prune(f, err));
 }
 
 /* The step's seconds that go into making things again are worth another search. */
-static bool is_dear(const struct wf_fit *f)
+static bool is_expensive(const struct wf_fit *f)
 {
-    double again = 0;
+    double recompute = 0;
     for (int s = 0; f->plan && s < f->plan->n_steps; s++)
-        again += wf_step_is_asked_for(f->plan, &f->plan->steps[s]) ? f->plan->steps[s].seconds : 0;
-    return f->plan && again > f->plan->seconds / DEAR;
+        recompute +=
+            wf_step_is_for_limit(f->plan, &f->plan->steps[s]) ? f->plan->steps[s].seconds : 0;
+    return f->plan && recompute > f->plan->seconds / EXPENSIVE;
 }
 
-/* A search for less than the limit asks for more, strips among it, and takes back the dearest: what it
+/* A search for less than the limit asks for more, strips among it, and takes back the most expensive: what it
  * ends with may be faster. */
 static bool find_faster(struct wf_fit *f, struct wf_err *err)
 {
-    const struct wf_scheme *const s = f->full;
+    const struct wf_global_plan *const s = f->full;
     struct wf_fit other = { .aim = f->aim - f->aim / TIGHTER };
     bool fits = false;
-    other.full =
-        wf_scheme_make(s->graph, &s->mesh, &s->options, &(struct wf_asked){ .only = -1 }, err);
+    other.full = wf_global_plan_make(s->graph, &s->mesh, &s->options,
+                                     &(struct wf_plan_requests){ .only = -1 }, err);
     const bool ok = other.full && find(&other, &fits, err);
     if (ok && fits && other.plan && other.plan->seconds < f->plan->seconds) {
         const struct wf_fit slower = *f;
         *f = other;
         other = slower;
     }
-    wf_scheme_free(other.full);
+    wf_global_plan_free(other.full);
     release(&other);
     return ok;
 }
 
-struct wf_scheme *wf_scheme_fit(struct wf_scheme *scheme, struct wf_err *err)
+struct wf_global_plan *wf_global_plan_fit(struct wf_global_plan *global, struct wf_err *err)
 {
-    struct wf_fit f = { .full = scheme, .aim = scheme->options.limit };
+    struct wf_fit f = { .full = global, .aim = global->options.limit };
     bool fits = false;
-    bool ok = find(&f, &fits, err) && (!fits || !is_dear(&f) || find_faster(&f, err));
+    bool ok = find(&f, &fits, err) && (!fits || !is_expensive(&f) || find_faster(&f, err));
     release(&f);
     if (ok)
         return f.full;
-    wf_scheme_free(f.full);
+    wf_global_plan_free(f.full);
     return NULL;
 }

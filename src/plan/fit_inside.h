@@ -6,25 +6,25 @@
 #include "plan/planner.h"
 
 struct wf_fit {
-    struct wf_scheme *full;   /* of all ranks */
-    struct wf_scheme *scheme; /* of the rank that is looked at alone */
-    struct wf_plan *plan;     /* its outline */
+    struct wf_global_plan *full;   /* of all ranks */
+    struct wf_global_plan *global; /* of the rank that is looked at alone */
+    struct wf_plan *plan;          /* with lives only */
     int rank;
     size_t aim; /* bytes that the search is for: at most the limit */
-    struct wf_memo memo;
+    struct wf_plan_cache cache;
     struct wf_arena arena; /* of what is known of the plan */
     size_t *live;          /* per step: bytes of the arena */
     size_t peak;
     int *first_step, *last_step; /* per item */
     double *seconds;             /* per node: one run of it */
-    /* What was asked for, in the order in which it was found. */
-    struct wf_again *again;
-    size_t n_again, room_again;
-    struct wf_strips_asked *strips;
+    /* What was requested, in the order in which it was found. */
+    struct wf_recompute *recompute;
+    size_t n_recompute, room_recompute;
+    struct wf_strips_request *strips;
     size_t n_strips, room_strips;
 };
 
-/* Looks at the rank with what is asked for now. */
+/* Looks at the rank with what is requested now. */
 [[nodiscard]] bool wf_fit_look(struct wf_fit *f, struct wf_err *err);
 /* Bytes above the mark, over the steps. */
 double wf_fit_excess(const struct wf_fit *f, size_t mark);

@@ -1,7 +1,7 @@
 /*
  * Which items should run in strips.
  *
- * A row of items is looked at for what would be thin in it, and for what would live longer: how much
+ * A row of items is looked at for what would be strip-local in it, and for what would live longer: how much
  * less would be live at the moments when too much is. That is an estimate (who shares memory is not
  * known yet), and the best are tried; where that does not help, the best of those that are reckoned
  * without what would live longer.
@@ -42,13 +42,13 @@ static bool is_window(const struct wf_item *it, int instance)
 /* From the last item to the first, so that windows are known before what they are windows on. */
 static void learn(struct known *k, const struct wf_fit *f)
 {
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     *k = (struct known){ .f = f };
     k->bytes = wf_arena_array(&k->arena, p->n_instances, size_t);
     k->last = wf_arena_array(&k->arena, p->n_instances, int);
     k->live = wf_arena_array(&k->arena, f->plan->n_steps + 2, size_t);
     for (int i = 0; i < p->n_instances; i++) {
-        const struct wf_region box = wf_geometry_box(&f->scheme->geometry, f->rank, i);
+        const struct wf_region box = wf_geometry_box(&f->global->geometry, f->rank, i);
         k->bytes[i] = (size_t)wf_region_count(box) * wf_dtype_size(p->instances[i].value->dtype);
         k->last[i] = p->instances[i].last_use < 0 ? -1 : f->last_step[p->instances[i].last_use];
     }
@@ -67,18 +67,18 @@ static void change(struct known *k, int from, int to, size_t bytes, bool less)
         k->live[s] = !less ? k->live[s] + bytes : k->live[s] > bytes ? k->live[s] - bytes : 0;
 }
 
-/* If the instance were thin, and the windows on it had to be copied. */
-static void make_thin(struct known *k, const struct wf_strips *s, int instance)
+/* If the instance were strip-local, and the windows on it had to be copied. */
+static void make_strip_local(struct known *k, const struct wf_strips *s, int instance)
 {
     const struct wf_fit *const f = k->f;
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     const int maker = p->instances[instance].maker;
     change(k, f->first_step[maker], k->last[instance],
            k->bytes[instance] - k->bytes[instance] / (size_t)s->count, true);
     for (int item = maker + 1; item <= s->last; item++) {
         const struct wf_item *const it = &p->items[item];
         if (it->node->n_in > 0 && is_window(it, instance) &&
-            !wf_strips_is_thin(f->scheme, s, it->out[0]))
+            !wf_strips_is_local(f->global, s, it->out[0]))
             change(k, f->first_step[item], k->last[it->out[0]], k->bytes[it->out[0]], false);
     }
 }
@@ -88,27 +88,27 @@ static void make_thin(struct known *k, const struct wf_strips *s, int instance)
 static void make_longer(struct known *k, const struct wf_strips *s, int item)
 {
     const struct wf_fit *const f = k->f;
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     const struct wf_item *const it = &p->items[item];
     const int from = f->first_step[s->first], to = f->last_step[s->last];
     for (int o = 0; o < it->node->n_out; o++)
-        if (!wf_strips_is_thin(f->scheme, s, it->out[o]) && !f->scheme->folded[it->out[o]])
+        if (!wf_strips_is_local(f->global, s, it->out[o]) && !f->global->fused[it->out[o]])
             change(k, from, f->first_step[item] - 1, k->bytes[it->out[o]], false);
     for (int i = 0; i < it->node->n_in; i++) {
         const int in = it->in[i];
         if (in >= 0 && p->instances[in].maker >= 0 && p->instances[in].last_use == item &&
-            !(it->node->op->inplace & (1u << i)) && !f->scheme->folded[in] &&
-            !wf_strips_is_thin(f->scheme, s, in))
+            !(it->node->op->inplace & (1u << i)) && !f->global->fused[in] &&
+            !wf_strips_is_local(f->global, s, in))
             change(k, k->last[in] + 1, to, k->bytes[in], false);
     }
 }
 
-static bool reads_thin(const struct wf_fit *f, const struct wf_strips *s, int item)
+static bool reads_strip_local(const struct wf_fit *f, const struct wf_strips *s, int item)
 {
-    const struct wf_item *const it = &f->scheme->program->items[item];
+    const struct wf_item *const it = &f->global->program->items[item];
     for (int k = 0; k < it->node->n_in; k++)
         if (it->in[k] >= 0 &&
-            (f->scheme->folded[it->in[k]] || wf_strips_is_thin(f->scheme, s, it->in[k])))
+            (f->global->fused[it->in[k]] || wf_strips_is_local(f->global, s, it->in[k])))
             return true;
     return false;
 }
@@ -116,15 +116,15 @@ static bool reads_thin(const struct wf_fit *f, const struct wf_strips *s, int it
 static struct row weigh(struct known *k, const struct wf_strips *s, size_t mark, bool careful)
 {
     const struct wf_fit *const f = k->f;
-    const struct wf_program *const p = f->scheme->program;
+    const struct wf_program *const p = f->global->program;
     const size_t lower = f->peak - f->peak / DEEP;
     struct wf_fit after = *f;
     after.live = k->live;
     memcpy(k->live, f->live, ((size_t)f->plan->n_steps + 1) * sizeof *k->live);
     for (int item = s->first; item <= s->last; item++) {
         for (int o = 0; o < p->items[item].node->n_out; o++)
-            if (wf_strips_is_thin(f->scheme, s, p->items[item].out[o]))
-                make_thin(k, s, p->items[item].out[o]);
+            if (wf_strips_is_local(f->global, s, p->items[item].out[o]))
+                make_strip_local(k, s, p->items[item].out[o]);
         if (careful)
             make_longer(k, s, item);
     }
@@ -143,19 +143,19 @@ static int by_gain(const void *a, const void *b)
     return first != second ? first - second : x->first - y->first;
 }
 
-/* Rows that begin with something thin and end with a reader of it, the best first. */
+/* Rows that begin with something strip-local and end with a reader of it, the best first. */
 static size_t find_rows(struct known *k, size_t mark, bool careful, struct row **rows)
 {
-    const struct wf_scheme *const scheme = k->f->scheme;
-    const int n = scheme->program->n_items;
+    const struct wf_global_plan *const global = k->f->global;
+    const int n = global->program->n_items;
     size_t count = 0, room = 0;
     for (int first = 0; first < n; first++)
         for (int last = first; last < n && last - first < LONGEST; last++) {
             struct wf_strips s;
-            if (scheme->strips_of[last] >= 0 || !wf_strips_find(scheme, first, last, &s))
+            if (global->strips_of[last] >= 0 || !wf_strips_find(global, first, last, &s))
                 break;
-            if (!wf_strips_is_thin(scheme, &s, scheme->program->items[first].out[0]) ||
-                !reads_thin(k->f, &s, last))
+            if (!wf_strips_is_local(global, &s, global->program->items[first].out[0]) ||
+                !reads_strip_local(k->f, &s, last))
                 continue;
             const struct row row = weigh(k, &s, mark, careful);
             if (row.gain <= 0)
@@ -168,11 +168,11 @@ static size_t find_rows(struct known *k, size_t mark, bool careful, struct row *
     return count;
 }
 
-static struct wf_strips_asked asked_of(const struct wf_program *p, const struct row *row)
+static struct wf_strips_request asked_of(const struct wf_program *p, const struct row *row)
 {
     const struct wf_item *const first = &p->items[row->first], *const last = &p->items[row->last];
-    return (struct wf_strips_asked){ { first->node->id, first->wanted_by->id },
-                                     { last->node->id, last->wanted_by->id } };
+    return (struct wf_strips_request){ { first->node->id, first->wanted_by->id },
+                                       { last->node->id, last->wanted_by->id } };
 }
 
 /* Tries one after the other, until one helps. Of those with equal gains the shortest is enough. */
@@ -185,7 +185,7 @@ static bool try_rows(struct wf_fit *f, const struct row rows[], size_t count, si
         if (i > 0 && rows[i].gain == rows[i - 1].gain && rows[i].more == rows[i - 1].more)
             continue;
         WF_GROW(f->strips, f->room_strips, f->n_strips);
-        f->strips[f->n_strips++] = asked_of(f->scheme->program, &rows[i]);
+        f->strips[f->n_strips++] = asked_of(f->global->program, &rows[i]);
         ok = wf_fit_look(f, err);
         tried++;
         *found = ok && wf_fit_excess(f, mark) < 0.9999 * was;

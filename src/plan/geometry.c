@@ -20,7 +20,7 @@ struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int 
 }
 
 /* A pointwise item makes the whole box its users read, if that lets it stay off the network. */
-static bool makes_rim(const struct wf_node *n)
+static bool makes_halo(const struct wf_node *n)
 {
     return (n->op->flags & WF_OP_POINTWISE) && (n->op->flags & WF_OP_CHEAP) && n->n_out == 1;
 }
@@ -94,7 +94,7 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
         struct wf_region *box = at_instance(geo, geo->box, rank, it->out[o]);
         *have = wf_geometry_owned(geo, rank, n->out[o]);
         *box = wf_region_bound(*box, *have);
-        if (makes_rim(n))
+        if (makes_halo(n))
             *have = *box; /* Q1 */
     }
     return wf_op_sums_over(n) ? wf_geometry_owned(geo, rank, wf_op_domain(n))
@@ -126,7 +126,7 @@ static void place_rank(struct wf_geometry *geo, int rank)
         struct wf_region *have = at_instance(geo, geo->have, rank, i);
         struct wf_region *box = at_instance(geo, geo->box, rank, i);
         *box = wf_region_bound(*box, wf_geometry_owned(geo, rank, p->instances[i].value));
-        *have = *box; /* inputs are given with their rim */
+        *have = *box; /* inputs are given with their halo */
     }
 }
 
@@ -202,7 +202,7 @@ static int by_sender(const void *a, const void *b)
     return 0;
 }
 
-static bool reads_rim(const struct wf_geometry *geo, int item, int input, int instance)
+static bool reads_halo(const struct wf_geometry *geo, int item, int input, int instance)
 {
     for (int r = 0; r < geo->n_ranks; r++)
         if (!wf_region_contains(wf_geometry_have(geo, r, instance),
@@ -211,14 +211,14 @@ static bool reads_rim(const struct wf_geometry *geo, int item, int input, int in
     return false;
 }
 
-static int first_rim_reader(const struct wf_geometry *geo, int instance)
+static int first_halo_reader(const struct wf_geometry *geo, int instance)
 {
     const struct wf_program *p = geo->program;
     for (int item = p->instances[instance].maker + 1; item < p->n_items; item++)
         for (int k = 0; k < p->items[item].node->n_in; k++)
-            if (p->items[item].in[k] == instance && reads_rim(geo, item, k, instance))
+            if (p->items[item].in[k] == instance && reads_halo(geo, item, k, instance))
                 return item;
-    wf_bug(__FILE__, __LINE__, "fetch", "nobody reads the rim of '%s'",
+    wf_bug(__FILE__, __LINE__, "fetch", "nobody reads the halo of '%s'",
            p->instances[instance].value->name);
 }
 
@@ -248,7 +248,7 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
     for (int i = 0; i < p->n_instances; i++) {
         const struct wf_value *v = p->instances[i].value;
         c.count = 0;
-        for (int r = 0; r < geo->n_ranks && !v->everywhere; r++) {
+        for (int r = 0; r < geo->n_ranks && !v->replicated; r++) {
             struct wf_region missing[WF_SUBTRACT_MAX];
             const int n = wf_region_subtract(wf_geometry_box(geo, r, i),
                                              wf_geometry_have(geo, r, i), missing);
@@ -263,7 +263,7 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
         f->n_transfers = (int)c.count;
         f->transfers = wf_arena_array(arena, c.count, struct wf_transfer);
         memcpy(f->transfers, c.items, c.count * sizeof *c.items);
-        f->before = first_rim_reader(geo, i);
+        f->before = first_halo_reader(geo, i);
         index_transfers(arena, f, geo->n_ranks);
         geo->fetch_of[i] = geo->n_fetches++;
     }

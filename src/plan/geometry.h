@@ -9,8 +9,8 @@
  *   box   the smallest box around `have` and everything the rank's items read: the extent of its
  *         buffer. What is in the box but not in `have` and is read comes by a fetch.
  *
- * Q1. have contains the owned region. It is larger where a pointwise item computes the rim itself
- *     from a rim that was fetched further up.
+ * Q1. have contains the owned region. It is larger where a pointwise item computes the halo itself
+ *     from a halo that was fetched further up.
  * Q2. All boxes lie inside the image: what is read outside is padding.
  * Q3. Transfers of an instance are ordered by (receiver, sender, place), the same on both sides.
  *
@@ -31,7 +31,7 @@ struct wf_transfer {
 /* All transfers of one instance, over all ranks. */
 struct wf_fetch {
     int instance;
-    int before;      /* the first item for which some rank needs the rim */
+    int before;      /* the first item for which some rank needs the halo */
     int next_before; /* another fetch with the same `before`, or -1 */
     struct wf_transfer *transfers;
     int n_transfers;

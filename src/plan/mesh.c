@@ -136,7 +136,7 @@ static double step_scale(int64_t in, int64_t out)
 static const struct wf_value *first_image(const struct wf_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && !n->in[i]->everywhere)
+        if (n->in[i] && !n->in[i]->replicated)
             return n->in[i];
     return NULL;
 }
@@ -164,7 +164,7 @@ static int64_t alignment(const struct wf_layout *l, const struct wf_graph *g, en
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         const double scale = l->scale[v->id][axis];
-        if (!v->everywhere && v->shape.at[axis] >= 4 * parts && scale > best &&
+        if (!v->replicated && v->shape.at[axis] >= 4 * parts && scale > best &&
             scale == floor(scale))
             best = scale;
     }
@@ -178,13 +178,12 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     if (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1)
         return wf_err_set(
             err, WF_ERR_FIT,
-            "no network here is made of several stages or domains, so the mesh axes pipe and domain are for "
-            "nothing: use data and space");
+            "mesh: axes pipe and domain are not supported by this network: use data and space");
     for (int a = 0; a < WF_AXES; a++)
         l->root[a] = 1;
     for (size_t i = 0; i < g->n_values; i++)
         for (int a = 0; a < WF_AXES; a++)
-            if (g->values[i]->kind == WF_INPUT && !g->values[i]->everywhere)
+            if (g->values[i]->kind == WF_INPUT && !g->values[i]->replicated)
                 l->root[a] = wf_max(l->root[a], g->values[i]->shape.at[a]);
     l->scale = wf_arena_take_array(arena, g->n_values, sizeof *l->scale);
     find_scales(l, g);
@@ -215,17 +214,17 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
 }
 
 /* More samples than the image has, and enough for every rank. */
-static bool is_dealt_out(const struct wf_layout *l, const struct wf_value *v)
+static bool is_distributed_by_sample(const struct wf_layout *l, const struct wf_value *v)
 {
     return l->scale[v->id][WF_N] < 1 && v->shape.at[WF_N] >= wf_mesh_size(&l->mesh);
 }
 
 unsigned wf_layout_cutters(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis)
 {
-    if (v->everywhere || axis == WF_C || v->shape.at[axis] == 1)
+    if (v->replicated || axis == WF_C || v->shape.at[axis] == 1)
         return 0;
     unsigned mask = 1u << wf_mesh_axis_of(axis), cutters = 0;
-    if (is_dealt_out(l, v))
+    if (is_distributed_by_sample(l, v))
         mask = axis == WF_N ? ~0u : 0;
     for (int a = 0; a < WF_MESH_AXES; a++)
         if ((mask & (1u << a)) && l->mesh.at[a] > 1)
@@ -278,7 +277,7 @@ int64_t wf_layout_point(const struct wf_layout *l, const struct wf_value *v, enu
         return 0;
     if (index == parts)
         return extent;
-    if (is_dealt_out(l, v))
+    if (is_distributed_by_sample(l, v))
         return wf_split_point(extent, parts, index);
     const int64_t point = llround((double)l->cut[axis][index] / l->scale[v->id][axis]);
     return wf_min(extent, point);

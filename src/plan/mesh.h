@@ -14,7 +14,7 @@
  * axis of extent one is not cut: all ranks along it hold (and compute) the same. Correctness never
  * depends on where the points lie, only the amount that must be fetched does.
  *
- * A value with more samples than the image (its subdomains as a batch) is dealt out by samples where
+ * A value with more samples than the image (its subdomains as a batch) is distributed by samples where
  * there are enough for all ranks: N is then cut by every axis of the mesh and space by none, so that a
  * subdomain lies whole on one rank. The order of ranks is that of subdomains: on a mesh of the same
  * grid each rank gets the one that lies in its part of the image.

@@ -6,7 +6,7 @@
  *   - a slice is a window on what it was cut from;
  *   - a result takes the place of an input that nobody reads afterwards;
  *   - the next of a state that nobody reads afterwards is made over it.
- * What shares no memory gets a buffer of its own, packed, over its box: own part and rim.
+ * What shares no memory gets a buffer of its own, packed, over its box: own part and halo.
  */
 #include <string.h>
 
@@ -46,20 +46,20 @@ static bool shifted_box_fits(const struct wf_planner *p, int inner, int outer,
     return wf_region_contains(box_of(p, outer), wf_region_shift(box_of(p, inner), shift));
 }
 
-/* Strips (strips.h): what is thin shares with thin instances of the same strips only, where it fits
+/* Strips (strips.h): what is strip-local shares with strip-local instances of the same strips only, where it fits
  * in each of them. */
 static bool shifted_strips_fit(const struct wf_planner *p, int inner, int outer,
                                const int64_t shift[WF_AXES], bool exactly)
 {
-    const struct wf_scheme *const scheme = p->plan->scheme;
-    if (!scheme->thin[inner] || !scheme->thin[outer])
-        return scheme->thin[inner] == scheme->thin[outer];
-    const int which = scheme->strips_of[p->program->instances[inner].maker];
-    if (scheme->strips_of[p->program->instances[outer].maker] != which)
+    const struct wf_global_plan *const global = p->plan->global;
+    if (!global->strip_local[inner] || !global->strip_local[outer])
+        return global->strip_local[inner] == global->strip_local[outer];
+    const int which = global->strips_of[p->program->instances[inner].maker];
+    if (global->strips_of[p->program->instances[outer].maker] != which)
         return false;
-    for (int at = 0; at < scheme->strips[which].count; at++) {
-        const struct wf_region in = wf_region_shift(wf_planner_thin_box(p, inner, at), shift);
-        const struct wf_region out = wf_planner_thin_box(p, outer, at);
+    for (int at = 0; at < global->strips[which].count; at++) {
+        const struct wf_region in = wf_region_shift(wf_planner_strip_box(p, inner, at), shift);
+        const struct wf_region out = wf_planner_strip_box(p, outer, at);
         if (exactly ? !wf_region_equal(in, out) : !wf_region_contains(out, in))
             return false;
     }
@@ -72,7 +72,7 @@ static bool reads(const struct wf_planner *p, int item, int instance)
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
         if (in == instance ||
-            (in >= 0 && p->folded[in] && reads(p, p->program->instances[in].maker, instance)))
+            (in >= 0 && p->fused[in] && reads(p, p->program->instances[in].maker, instance)))
             return true;
     }
     return false;
@@ -81,12 +81,12 @@ static bool reads(const struct wf_planner *p, int item, int instance)
 /* A strip of the item would overwrite what the next one still reads. */
 static bool is_read_beside(const struct wf_planner *p, int instance, int item)
 {
-    const struct wf_scheme *const scheme = p->plan->scheme;
-    if (scheme->strips_of[item] < 0 || scheme->thin[instance])
+    const struct wf_global_plan *const global = p->plan->global;
+    if (global->strips_of[item] < 0 || global->strip_local[instance])
         return false;
-    const struct wf_strips *const s = &scheme->strips[scheme->strips_of[item]];
+    const struct wf_strips *const s = &global->strips[global->strips_of[item]];
     for (int i = s->first; i <= s->last; i++)
-        if (i != item && !p->folded[p->program->items[i].out[0]] && reads(p, i, instance))
+        if (i != item && !p->fused[p->program->items[i].out[0]] && reads(p, i, instance))
             return true;
     return false;
 }
@@ -106,7 +106,7 @@ static void place_part(struct wf_planner *p, int item)
     const int out = it->out[0], in = it->in[0];
     if (!it->node->op->part || !it->node->op->part(it->node, shift))
         return;
-    if (p->folded[out] || p->program->instances[out].keep || !is_all_made_here(p, out) ||
+    if (p->fused[out] || p->program->instances[out].keep || !is_all_made_here(p, out) ||
         has_dense_reader(p, out) || wf_region_is_empty(box_of(p, out)) ||
         !shifted_box_fits(p, out, in, shift) || !shifted_strips_fit(p, out, in, shift, false))
         return;
@@ -128,7 +128,7 @@ static bool is_covered_by_inputs(const struct wf_node *n)
 /* Strips of a sum are added up where they lie packed. */
 static bool is_added_up(const struct wf_planner *p, int item)
 {
-    return p->plan->scheme->strips_of[item] >= 0 && wf_op_sums_over(p->program->items[item].node);
+    return p->plan->global->strips_of[item] >= 0 && wf_op_sums_over(p->program->items[item].node);
 }
 
 static void place_inputs(struct wf_planner *p, int item)
@@ -141,7 +141,7 @@ static void place_inputs(struct wf_planner *p, int item)
         const struct wf_instance *instance = &p->program->instances[in];
         int64_t shift[WF_AXES] = { 0 };
         (void)it->node->op->place(it->node, k, shift);
-        if (p->folded[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
+        if (p->fused[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
             p->root[in] != in || is_dense_kernel(p, instance->maker) ||
             p->geo->reduce[instance->maker] || is_added_up(p, instance->maker) ||
             !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
@@ -173,7 +173,7 @@ static void place_inplace(struct wf_planner *p, int item)
             continue;
         const struct wf_instance *used = &p->program->instances[in];
         const int64_t none[WF_AXES] = { 0 };
-        if (p->folded[in] || used->maker < 0 || used->keep || used->last_use != item ||
+        if (p->fused[in] || used->maker < 0 || used->keep || used->last_use != item ||
             p->root[in] != in || is_shared(p, in) || used->value->dtype != made->value->dtype ||
             !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)) ||
             is_read_beside(p, in, item) || !shifted_strips_fit(p, out, in, none, true))
@@ -227,17 +227,17 @@ static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *
     return WF_STORE_GRAD;
 }
 
-/* Of what is thin: those of the largest strip. */
+/* Of what is strip-local: those of the largest strip. */
 static size_t bytes_of(const struct wf_planner *p, int instance)
 {
-    const struct wf_scheme *const scheme = p->plan->scheme;
+    const struct wf_global_plan *const global = p->plan->global;
     const struct wf_instance *const in = &p->program->instances[instance];
     const size_t size = wf_dtype_size(in->value->dtype);
-    if (!scheme->thin[instance])
+    if (!global->strip_local[instance])
         return (size_t)wf_region_count(box_of(p, instance)) * size;
     int64_t most = 0;
-    for (int at = 0; at < scheme->strips[scheme->strips_of[in->maker]].count; at++)
-        most = wf_max(most, wf_region_count(wf_planner_thin_box(p, instance, at)));
+    for (int at = 0; at < global->strips[global->strips_of[in->maker]].count; at++)
+        most = wf_max(most, wf_region_count(wf_planner_strip_box(p, instance, at)));
     return (size_t)most * size;
 }
 
@@ -247,14 +247,14 @@ static void give_buffers(struct wf_planner *p)
         const struct wf_value *v = p->program->instances[i].value;
         struct wf_slot *slot = &p->slot[i];
         slot->buffer = -1;
-        if (p->folded[i] || p->root[i] != i || wf_region_is_empty(box_of(p, i)))
+        if (p->fused[i] || p->root[i] != i || wf_region_is_empty(box_of(p, i)))
             continue;
         size_t offset;
         const enum wf_store store = store_of(p, i, &offset);
         slot->view = wf_view_dense(NULL, v->dtype, box_of(p, i));
         slot->buffer = wf_planner_add_buffer(p, store, bytes_of(p, i), v->name);
         p->plan->buffers[slot->buffer].offset = offset;
-        p->plan->buffers[slot->buffer].thin = p->plan->scheme->thin[i];
+        p->plan->buffers[slot->buffer].strip_local = p->plan->global->strip_local[i];
     }
     for (int i = 0; i < p->program->n_instances; i++) {
         int64_t shift[WF_AXES];
@@ -269,17 +269,17 @@ static void give_buffers(struct wf_planner *p)
 
 void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at)
 {
-    const bool *const thin = p->plan->scheme->thin;
+    const bool *const strip_local = p->plan->global->strip_local;
     for (int i = 0; i < p->program->n_instances; i++) {
         const int maker = p->program->instances[i].maker;
-        if (!thin[i] || maker < s->first || maker > s->last)
+        if (!strip_local[i] || maker < s->first || maker > s->last)
             continue;
         int64_t shift[WF_AXES];
         const int root = find_root(p, i, shift);
-        const struct wf_region box = wf_planner_thin_box(p, i, at);
+        const struct wf_region box = wf_planner_strip_box(p, i, at);
         struct wf_slot slot = p->slot[root];
         slot.view = wf_view_dense(NULL, p->program->instances[root].value->dtype,
-                                  wf_planner_thin_box(p, root, at));
+                                  wf_planner_strip_box(p, root, at));
         p->slot[i] = wf_slot_part(&slot, wf_region_shift(box, shift));
         p->slot[i].view.box = box;
         p->slot[i].view.dtype = p->program->instances[i].value->dtype;

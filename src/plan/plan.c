@@ -7,7 +7,7 @@
 #include "plan/fit.h"
 #include "plan/strips.h"
 
-static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
+static bool find_kernels(struct wf_global_plan *s, struct wf_err *err)
 {
     const struct wf_device *const device = s->options.device;
     s->kernel = wf_arena_array(&s->arena, s->program->n_items, const struct wf_kernel *);
@@ -21,62 +21,65 @@ static bool find_kernels(struct wf_scheme *s, struct wf_err *err)
     return true;
 }
 
-struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,
-                                 const struct wf_plan_options *options,
-                                 const struct wf_asked *asked, struct wf_err *err)
+struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                           const struct wf_plan_options *options,
+                                           const struct wf_plan_requests *requested,
+                                           struct wf_err *err)
 {
     if (!wf_graph_ok(g, err))
         return NULL;
-    struct wf_scheme *s = wf_take_zeroed(1, sizeof *s);
+    struct wf_global_plan *s = wf_take_zeroed(1, sizeof *s);
     s->graph = g;
     s->mesh = *mesh;
     s->options = *options;
     s->options.window = NULL; /* the geometry keeps it */
     s->costs = wf_costs_of(options);
-    if (asked->n_again > 0) {
-        struct wf_again *const own = wf_arena_array(&s->arena, asked->n_again, struct wf_again);
-        memcpy(own, asked->again, (size_t)asked->n_again * sizeof *own);
-        s->again = own;
-        s->n_again = asked->n_again;
+    if (requested->n_recompute > 0) {
+        struct wf_recompute *const own =
+            wf_arena_array(&s->arena, requested->n_recompute, struct wf_recompute);
+        memcpy(own, requested->recompute, (size_t)requested->n_recompute * sizeof *own);
+        s->recompute = own;
+        s->n_recompute = requested->n_recompute;
     }
-    if (asked->n_strips > 0) {
-        struct wf_strips_asked *const own =
-            wf_arena_array(&s->arena, asked->n_strips, struct wf_strips_asked);
-        memcpy(own, asked->strips, (size_t)asked->n_strips * sizeof *own);
-        s->asked_strips = own;
-        s->n_asked_strips = asked->n_strips;
+    if (requested->n_strips > 0) {
+        struct wf_strips_request *const own =
+            wf_arena_array(&s->arena, requested->n_strips, struct wf_strips_request);
+        memcpy(own, requested->strips, (size_t)requested->n_strips * sizeof *own);
+        s->strip_requests = own;
+        s->n_strip_requests = requested->n_strips;
     }
     s->program = wf_program_new(&s->arena, g,
-                                &(struct wf_program_options){ .recompute = !options->no_recompute,
+                                &(struct wf_program_options){ .cheap_too = !options->no_recompute,
                                                               .device = options->device,
-                                                              .again = s->again,
-                                                              .n_again = s->n_again });
+                                                              .recompute = s->recompute,
+                                                              .n_recompute = s->n_recompute });
     if (find_kernels(s, err) &&
         wf_geometry_init(
             &s->arena, &s->geometry, g, s->program, mesh,
-            &(struct wf_geometry_options){ .window = options->window, .only = asked->only }, err)) {
-        wf_scheme_fold(s);
-        wf_scheme_cut(s);
+            &(struct wf_geometry_options){ .window = options->window, .only = requested->only },
+            err)) {
+        wf_global_plan_fuse(s);
+        wf_global_plan_cut_strips(s);
         return s;
     }
-    wf_scheme_free(s);
+    wf_global_plan_free(s);
     return NULL;
 }
 
-struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
-                                const struct wf_plan_options *options, struct wf_err *err)
+struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                          const struct wf_plan_options *options, struct wf_err *err)
 {
-    struct wf_scheme *const s =
-        wf_scheme_make(g, mesh, options, &(struct wf_asked){ .only = -1 }, err);
-    return s && options->limit && !options->window ? wf_scheme_fit(s, err) : s;
+    struct wf_global_plan *const s =
+        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ .only = -1 }, err);
+    return s && options->limit && !options->window ? wf_global_plan_fit(s, err) : s;
 }
 
-void wf_scheme_free(struct wf_scheme *scheme)
+void wf_global_plan_free(struct wf_global_plan *global)
 {
-    if (!scheme)
+    if (!global)
         return;
-    wf_arena_release(&scheme->arena);
-    free(scheme);
+    wf_arena_release(&global->arena);
+    free(global);
 }
 
 int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes, const char *name)
@@ -240,30 +243,31 @@ static struct lives gather_lives(struct wf_arena *arena, const struct wf_plan *p
     return l;
 }
 
-/* Offsets, and behind them the arena's bytes; from the memo where a rank had the same lives. */
-static const size_t *pack_lives(struct wf_arena *arena, struct wf_memo *memo, const struct lives *l)
+/* Offsets, and behind them the arena's bytes; from the plan cache where a rank had the same lives. */
+static const size_t *pack_lives(struct wf_arena *arena, struct wf_plan_cache *cache,
+                                const struct lives *l)
 {
     const size_t n = (size_t)l->n;
-    if (memo) {
-        wf_memo_begin(memo);
-        wf_memo_add(memo, l->bytes, n * sizeof *l->bytes);
-        wf_memo_add(memo, l->first, n * sizeof *l->first);
-        wf_memo_add(memo, l->last, n * sizeof *l->last);
-        const size_t *const known = wf_memo_find(memo);
+    if (cache) {
+        wf_plan_cache_begin(cache);
+        wf_plan_cache_add(cache, l->bytes, n * sizeof *l->bytes);
+        wf_plan_cache_add(cache, l->first, n * sizeof *l->first);
+        wf_plan_cache_add(cache, l->last, n * sizeof *l->last);
+        const size_t *const known = wf_plan_cache_find(cache);
         if (known)
             return known;
     }
-    size_t *const offset =
-        memo ? wf_memo_put(memo, (n + 1) * sizeof *offset) : wf_arena_array(arena, n + 1, size_t);
+    size_t *const offset = cache ? wf_plan_cache_put(cache, (n + 1) * sizeof *offset)
+                                 : wf_arena_array(arena, n + 1, size_t);
     offset[n] = wf_memory_pack(l->n, l->bytes, l->first, l->last, offset);
     return offset;
 }
 
-static void pack_arena(struct wf_plan *plan, struct wf_memo *memo)
+static void pack_arena(struct wf_plan *plan, struct wf_plan_cache *cache)
 {
     struct wf_arena scratch = { 0 };
     const struct lives l = gather_lives(&scratch, plan);
-    const size_t *const offset = pack_lives(&scratch, memo, &l);
+    const size_t *const offset = pack_lives(&scratch, cache, &l);
     plan->arena_bytes = offset[l.n];
     plan->live_bytes = wf_memory_live(l.n, l.bytes, l.first, l.last, plan->n_steps, NULL);
     plan->store_bytes[WF_STORE_ARENA] = plan->arena_bytes;
@@ -290,7 +294,7 @@ static const struct wf_step *largest_way_around(const struct wf_plan *plan)
 /* What runs has to fit; what is only looked at may show by how much it does not. */
 static bool check_limit(const struct wf_plan *plan, struct wf_err *err)
 {
-    const size_t limit = plan->scheme->options.limit;
+    const size_t limit = plan->global->options.limit;
     if (!limit || wf_plan_total_bytes(plan) <= limit)
         return true;
     const struct wf_step *const step = largest_way_around(plan);
@@ -304,23 +308,24 @@ static bool check_limit(const struct wf_plan *plan, struct wf_err *err)
                                plan->buffers[step->scratch].bytes);
 }
 
-static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, struct wf_err *err)
+static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool lives_only,
+                      struct wf_err *err)
 {
-    const struct wf_scheme *const scheme = plan->scheme;
-    const struct wf_program *const program = scheme->program;
+    const struct wf_global_plan *const global = plan->global;
+    const struct wf_program *const program = global->program;
     struct wf_arena work = { 0 };
     struct wf_planner p = {
         .plan = plan,
-        .geo = &scheme->geometry,
+        .geo = &global->geometry,
         .program = program,
-        .device = scheme->options.device,
-        .memo = memo,
+        .device = global->options.device,
+        .cache = cache,
         .rank = plan->rank,
         .strip = -1,
-        .threads = scheme->options.threads > 0 ? scheme->options.threads : 1,
-        .options = &scheme->options,
-        .kernel = scheme->kernel,
-        .folded = scheme->folded,
+        .threads = global->options.threads > 0 ? global->options.threads : 1,
+        .options = &global->options,
+        .kernel = global->kernel,
+        .fused = global->fused,
         .root = wf_arena_array(&work, program->n_instances, int),
         .n_inside = wf_arena_array(&work, program->n_instances, int),
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
@@ -336,72 +341,72 @@ static bool fill_plan(struct wf_plan *plan, struct wf_memo *memo, bool outline, 
         reserve_ahead(&p);
         wf_cost_plan(plan);
     }
-    if (ok && !outline) {
-        pack_arena(plan, memo);
-        ok = wf_plan_check(plan, err) && (memo || check_limit(plan, err));
+    if (ok && !lives_only) {
+        pack_arena(plan, cache);
+        ok = wf_plan_check(plan, err) && (cache || check_limit(plan, err));
     }
     free(p.buckets);
     wf_arena_release(&work);
     return ok;
 }
 
-static struct wf_plan *make_plan(const struct wf_scheme *scheme, int rank,
-                                 struct wf_context *context, struct wf_memo *memo, bool outline,
-                                 struct wf_err *err)
+static struct wf_plan *make_plan(const struct wf_global_plan *global, int rank,
+                                 struct wf_context *context, struct wf_plan_cache *cache,
+                                 bool lives_only, struct wf_err *err)
 {
-    WF_BUG_ON(rank < 0 || rank >= scheme->geometry.n_ranks, "rank %d of %d", rank,
-              scheme->geometry.n_ranks);
+    WF_BUG_ON(rank < 0 || rank >= global->geometry.n_ranks, "rank %d of %d", rank,
+              global->geometry.n_ranks);
     struct wf_plan *plan = wf_take_zeroed(1, sizeof *plan);
-    plan->scheme = scheme;
+    plan->global = global;
     plan->rank = rank;
     plan->context = context;
-    plan->values = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
-    plan->ahead = wf_arena_array(&plan->arena, scheme->graph->n_values, struct wf_slot);
-    plan->param_at = wf_arena_array(&plan->arena, scheme->graph->n_values, size_t);
-    lay_weights(plan, scheme->graph);
-    if (fill_plan(plan, memo, outline, err))
+    plan->values = wf_arena_array(&plan->arena, global->graph->n_values, struct wf_slot);
+    plan->ahead = wf_arena_array(&plan->arena, global->graph->n_values, struct wf_slot);
+    plan->param_at = wf_arena_array(&plan->arena, global->graph->n_values, size_t);
+    lay_weights(plan, global->graph);
+    if (fill_plan(plan, cache, lives_only, err))
         return plan;
     wf_plan_free(plan);
     return NULL;
 }
 
-struct wf_plan *wf_plan_sketch_on(const struct wf_scheme *scheme, int rank,
-                                  struct wf_context *context, struct wf_memo *memo,
-                                  struct wf_err *err)
+struct wf_plan *wf_plan_estimate_on(const struct wf_global_plan *global, int rank,
+                                    struct wf_context *context, struct wf_plan_cache *cache,
+                                    struct wf_err *err)
 {
-    return make_plan(scheme, rank, context, memo, false, err);
+    return make_plan(global, rank, context, cache, false, err);
 }
 
-struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
-                               struct wf_err *err)
+struct wf_plan *wf_plan_estimate(const struct wf_global_plan *global, int rank,
+                                 struct wf_plan_cache *cache, struct wf_err *err)
 {
-    return wf_plan_sketch_on(scheme, rank, NULL, memo, err);
+    return wf_plan_estimate_on(global, rank, NULL, cache, err);
 }
 
-struct wf_plan *wf_plan_outline(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
-                                struct wf_err *err)
+struct wf_plan *wf_plan_estimate_lives(const struct wf_global_plan *global, int rank,
+                                       struct wf_plan_cache *cache, struct wf_err *err)
 {
-    return make_plan(scheme, rank, NULL, memo, true, err);
+    return make_plan(global, rank, NULL, cache, true, err);
 }
 
-struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
-                               struct wf_err *err)
+struct wf_plan *wf_plan_new_on(const struct wf_global_plan *global, int rank,
+                               struct wf_context *context, struct wf_err *err)
 {
-    return make_plan(scheme, rank, context, NULL, false, err);
+    return make_plan(global, rank, context, NULL, false, err);
 }
 
-struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err)
+struct wf_plan *wf_plan_new(const struct wf_global_plan *global, int rank, struct wf_err *err)
 {
-    return make_plan(scheme, rank, NULL, NULL, false, err);
+    return make_plan(global, rank, NULL, NULL, false, err);
 }
 
-bool wf_plan_fits(const struct wf_scheme *scheme, int rank, struct wf_context *context,
+bool wf_plan_fits(const struct wf_global_plan *global, int rank, struct wf_context *context,
                   struct wf_err *err)
 {
-    const struct wf_device *const device = scheme->options.device;
+    const struct wf_device *const device = global->options.device;
     if (!device->room)
         return true;
-    struct wf_plan *const plan = wf_plan_sketch(scheme, rank, NULL, err);
+    struct wf_plan *const plan = wf_plan_estimate(global, rank, NULL, err);
     if (!plan)
         return false;
     const size_t bytes = wf_plan_total_bytes(plan);
@@ -414,15 +419,15 @@ bool wf_plan_fits(const struct wf_scheme *scheme, int rank, struct wf_context *c
                       rank, bytes, room);
 }
 
-size_t wf_scheme_least_bytes(const struct wf_scheme *scheme, int rank)
+size_t wf_global_plan_least_bytes(const struct wf_global_plan *global, int rank)
 {
-    const struct wf_program *const p = scheme->program;
+    const struct wf_program *const p = global->program;
     size_t most = 0;
     for (int i = 0; i < p->n_instances; i++) {
-        const struct wf_region box = wf_geometry_box(&scheme->geometry, rank, i);
+        const struct wf_region box = wf_geometry_box(&global->geometry, rank, i);
         const size_t bytes =
             (size_t)wf_region_count(box) * wf_dtype_size(p->instances[i].value->dtype);
-        if (!scheme->folded[i] && !scheme->thin[i])
+        if (!global->fused[i] && !global->strip_local[i])
             most = bytes > most ? bytes : most;
     }
     return most;
@@ -449,16 +454,16 @@ size_t wf_plan_param_bytes(const struct wf_plan *plan)
            plan->store_bytes[WF_STORE_STATE];
 }
 
-bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step)
+bool wf_step_is_for_limit(const struct wf_plan *plan, const struct wf_step *step)
 {
-    const struct wf_scheme *const s = plan->scheme;
+    const struct wf_global_plan *const s = plan->global;
     if (step->item < 0 || !step->node || s->program->items[step->item].wanted_by == step->node)
         return false;
     const struct wf_item *const item = &s->program->items[step->item];
-    for (int i = 0; i < s->n_again; i++)
+    for (int i = 0; i < s->n_recompute; i++)
         for (int o = 0; o < item->node->n_out; o++)
-            if (s->again[i].value == item->node->out[o]->id &&
-                s->again[i].node == item->wanted_by->id)
+            if (s->recompute[i].value == item->node->out[o]->id &&
+                s->recompute[i].node == item->wanted_by->id)
                 return true;
     return false;
 }

@@ -1,12 +1,12 @@
 /*
  * The plan: one rank's flat list of steps and the memory they run in.
  *
- * A scheme holds what all ranks share (program and geometry); a plan is made from it for one rank.
+ * A global plan holds what all ranks share (program and geometry); a plan is made from it for one rank.
  * Both are pure functions of (graph, mesh, device, options): nothing runs, no rank talks, and a
- * laptop can make the plans of a thousand ranks. The graph must outlive the scheme, the scheme its
+ * laptop can make the plans of a thousand ranks. The graph must outlive the global plan, the global plan its
  * plans.
  *
- *     struct wf_scheme *s = wf_scheme_new(g, &mesh, &(struct wf_plan_options){ .device = &wf_device_cpu }, &err);
+ *     struct wf_global_plan *s = wf_global_plan_new(g, &mesh, &(struct wf_plan_options){ .device = &wf_device_cpu }, &err);
  *     struct wf_plan *p = wf_plan_new(s, rank, &err);
  *     printf("%zu bytes\n", p->arena_bytes);
  *
@@ -36,7 +36,7 @@ struct wf_plan_options {
     int threads;       /* per rank, for the kernels' scratch; 0 means 1 */
     bool no_recompute; /* keep every result for the backward pass */
     bool no_overlap;   /* begin and end communication at the same place */
-    bool split_always; /* inner part and rim wherever it can be done, not where it pays */
+    bool split_always; /* inner part and halo wherever it can be done, not where it pays */
     bool strip_always; /* strips wherever they can be had, not where memory is short */
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
@@ -69,25 +69,25 @@ struct wf_strips {
     int count;
 };
 
-struct wf_scheme {
+struct wf_global_plan {
     struct wf_arena arena;
     const struct wf_graph *graph;
     struct wf_mesh mesh;
     struct wf_plan_options options;
-    const struct wf_again *again; /* what the limit made the planner ask for */
-    int n_again;
-    const struct wf_strips_asked *asked_strips; /* the same, of strips */
-    int n_asked_strips;
+    const struct wf_recompute *recompute; /* what the limit made the planner ask for */
+    int n_recompute;
+    const struct wf_strips_request *strip_requests; /* the same, of strips */
+    int n_strip_requests;
     size_t bytes; /* of the rank that takes most; 0: there was no limit to hold it against */
     struct wf_program *program;
     struct wf_geometry geometry;
     struct wf_costs costs;
     const struct wf_kernel **kernel; /* per item */
-    bool *folded;                    /* per instance: not made, its readers compute it (fold.c) */
+    bool *fused;                     /* per instance: not made, its readers compute it (fuse.c) */
     struct wf_strips *strips;
     int n_strips;
-    int *strips_of; /* per item: its strips, or -1 */
-    bool *thin;     /* per instance: there is one strip of it at a time */
+    int *strips_of;    /* per item: its strips, or -1 */
+    bool *strip_local; /* per instance: there is one strip of it at a time */
 };
 
 /* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
@@ -105,7 +105,7 @@ struct wf_plan_buffer {
     size_t offset, bytes; /* in its store */
     int first, last;      /* the steps during which it is live */
     const char *name;     /* of the value, for explain */
-    bool thin;            /* holds one strip at a time: what was there is gone with the next one */
+    bool strip_local;     /* holds one strip at a time: what was there is gone with the next one */
 };
 
 /* A box of a buffer. view.data is NULL until a run resolves it. */
@@ -126,7 +126,7 @@ enum wf_step_kind {
 };
 
 /* An input of a kernel that is not made: in[first] and what follows it is what its node reads. */
-struct wf_step_fold {
+struct wf_step_fused {
     const struct wf_node *node;
     int input, first;
 };
@@ -135,13 +135,13 @@ struct wf_step {
     enum wf_step_kind kind;
     const struct wf_node *node; /* the item it belongs to, or NULL */
     int item;                   /* of the program, or -1 */
-    bool again;                 /* a recomputation */
+    bool recompute;             /* a recomputation */
     int strip;                  /* its number, or -1 */
     int n_in, n_out;
-    struct wf_slot *in, *out; /* in: the node's inputs, and behind them those of folded ones */
+    struct wf_slot *in, *out; /* in: the node's inputs, and behind them those of fused ones */
     /* kernel */
-    struct wf_step_fold *folds;
-    int n_folds;
+    struct wf_step_fused *fuses;
+    int n_fused;
     const struct wf_kernel *kernel;
     struct wf_region work;
     int scratch; /* buffer, or -1 */
@@ -181,7 +181,7 @@ struct wf_sum {
 
 struct wf_plan {
     struct wf_arena arena;
-    const struct wf_scheme *scheme;
+    const struct wf_global_plan *global;
     int rank;
     struct wf_context *context; /* of the device; NULL: it needs none, or was not at hand */
     struct wf_step *steps;
@@ -206,37 +206,38 @@ struct wf_plan {
     int references; /* kernels with much work that fell back to the reference */
 };
 
-struct wf_scheme *wf_scheme_new(const struct wf_graph *g, const struct wf_mesh *mesh,
-                                const struct wf_plan_options *options, struct wf_err *err);
-/* fold.c: fills `folded`. */
-void wf_scheme_fold(struct wf_scheme *scheme);
-void wf_scheme_free(struct wf_scheme *scheme);
+struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                          const struct wf_plan_options *options,
+                                          struct wf_err *err);
+/* fuse.c: fills `fused`. */
+void wf_global_plan_fuse(struct wf_global_plan *global);
+void wf_global_plan_free(struct wf_global_plan *global);
 
 /* Fails with WF_ERR_FIT where the rank does not fit into options.limit. */
-struct wf_plan *wf_plan_new(const struct wf_scheme *scheme, int rank, struct wf_err *err);
+struct wf_plan *wf_plan_new(const struct wf_global_plan *global, int rank, struct wf_err *err);
 /* The same with the device at hand, so that it can be run; borrows the context (target.h). */
-struct wf_plan *wf_plan_new_on(const struct wf_scheme *scheme, int rank, struct wf_context *context,
-                               struct wf_err *err);
+struct wf_plan *wf_plan_new_on(const struct wf_global_plan *global, int rank,
+                               struct wf_context *context, struct wf_err *err);
 void wf_plan_free(struct wf_plan *plan);
 /* A plan to be looked at: the same in all that plan.h shows, but its kernels are not prepared, so it
- * does not run. Plans of one scheme that are made with one memo share what depends on shapes only. */
-struct wf_memo;
-struct wf_plan *wf_plan_sketch_on(const struct wf_scheme *scheme, int rank,
-                                  struct wf_context *context, struct wf_memo *memo,
-                                  struct wf_err *err);
+ * does not run. Plans of one global plan that are made with one plan cache share what depends on shapes only. */
+struct wf_plan_cache;
+struct wf_plan *wf_plan_estimate_on(const struct wf_global_plan *global, int rank,
+                                    struct wf_context *context, struct wf_plan_cache *cache,
+                                    struct wf_err *err);
 /* The same without the device: primitives of external libraries are not checked. */
-struct wf_plan *wf_plan_sketch(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
-                               struct wf_err *err);
+struct wf_plan *wf_plan_estimate(const struct wf_global_plan *global, int rank,
+                                 struct wf_plan_cache *cache, struct wf_err *err);
 
 /* Whether the step makes something again that the limit made the planner ask for. */
-bool wf_step_is_asked_for(const struct wf_plan *plan, const struct wf_step *step);
+bool wf_step_is_for_limit(const struct wf_plan *plan, const struct wf_step *step);
 /* Fails where the device has less room than the rank needs, by an estimate that takes no time: before
  * kernels are chosen for shapes that cannot be run. */
-[[nodiscard]] bool wf_plan_fits(const struct wf_scheme *scheme, int rank,
+[[nodiscard]] bool wf_plan_fits(const struct wf_global_plan *global, int rank,
                                 struct wf_context *context, struct wf_err *err);
 
 /* Bytes that no plan of the rank can do without, found in no time: those of its largest image. */
-size_t wf_scheme_least_bytes(const struct wf_scheme *scheme, int rank);
+size_t wf_global_plan_least_bytes(const struct wf_global_plan *global, int rank);
 
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);
@@ -245,7 +246,7 @@ size_t wf_plan_param_bytes(const struct wf_plan *plan);
 size_t wf_plan_weight_count(const struct wf_graph *g);
 
 [[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);
-/* Plans of all ranks of one scheme, in rank order. */
+/* Plans of all ranks of one global plan, in rank order. */
 [[nodiscard]] bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err);
 /* The steps, one per line, for people. */
 char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *plan);

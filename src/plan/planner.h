@@ -2,7 +2,7 @@
 #ifndef WF_PLAN_PLANNER_H
 #define WF_PLAN_PLANNER_H
 
-#include "plan/memo.h"
+#include "plan/plan_cache.h"
 #include "plan/plan.h"
 
 struct wf_planner {
@@ -13,9 +13,9 @@ struct wf_planner {
     int rank, threads;
     int item, strip; /* that are being emitted, or -1 */
     const struct wf_plan_options *options;
-    struct wf_memo *memo;                  /* the plan is to be looked at; NULL: it runs */
+    struct wf_plan_cache *cache;           /* the plan is to be looked at; NULL: it runs */
     const struct wf_kernel *const *kernel; /* per item */
-    const bool *folded;                    /* per instance: not made */
+    const bool *fused;                     /* per instance: not made */
     int *root;                             /* per instance: the instance whose buffer it shares */
     int *n_inside;                         /* per instance: how many others share its buffer */
     int64_t (*shift)[WF_AXES];             /* per instance: own coordinate + shift = the root's */
@@ -46,7 +46,7 @@ struct wf_chain {
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
-/* Where thin instances lie in strip number `at`. */
+/* Where strip-local instances lie in strip number `at`. */
 void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at);
 /* emit.c: the steps. */
 [[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
@@ -69,28 +69,29 @@ bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain
 /* cost.c: seconds, all of them estimates. */
 struct wf_costs wf_costs_of(const struct wf_plan_options *options);
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
-double wf_cost_copy(const struct wf_scheme *scheme, double bytes);
-double wf_cost_exchange(const struct wf_scheme *scheme, const struct wf_exchange *x);
+double wf_cost_copy(const struct wf_global_plan *global, double bytes);
+double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x);
 /* Fills the plan's seconds: the whole step, with what is on its way beside what is computed. */
 void wf_cost_plan(struct wf_plan *plan);
 
 /* prepare.c: makes the step's kernel ready, or finds its scratch only. */
 [[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
 
-/* plan.c: a scheme as it is, whether it fits or not. */
-struct wf_asked {
-    const struct wf_again *again;
-    int n_again;
-    const struct wf_strips_asked *strips;
+/* plan.c: a global plan as it is, whether it fits or not. */
+struct wf_plan_requests {
+    const struct wf_recompute *recompute;
+    int n_recompute;
+    const struct wf_strips_request *strips;
     int n_strips;
-    int only; /* the rank that alone is looked at, by an outline; -1: none */
+    int only; /* the rank that alone is looked at,; -1: none */
 };
-struct wf_scheme *wf_scheme_make(const struct wf_graph *g, const struct wf_mesh *mesh,
-                                 const struct wf_plan_options *options,
-                                 const struct wf_asked *asked, struct wf_err *err);
-/* A sketch that is neither packed nor checked: steps, and lives of buffers. */
-struct wf_plan *wf_plan_outline(const struct wf_scheme *scheme, int rank, struct wf_memo *memo,
-                                struct wf_err *err);
+struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                           const struct wf_plan_options *options,
+                                           const struct wf_plan_requests *requested,
+                                           struct wf_err *err);
+/* An estimate that is neither packed nor checked: steps, and lives of buffers. */
+struct wf_plan *wf_plan_estimate_lives(const struct wf_global_plan *global, int rank,
+                                       struct wf_plan_cache *cache, struct wf_err *err);
 
 int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t bytes,
                           const char *name);

@@ -1,7 +1,7 @@
 /*
  * Kernels made ready for the boxes they run on.
  *
- * A plan that is made to be looked at (planner.memo is set) needs no primitives, only their scratch:
+ * A plan that is made to be looked at (planner.plan cache is set) needs no primitives, only their scratch:
  * that is asked for once for all ranks whose step has the same shape. Two steps have the same shape
  * when work and boxes have the same extents and strides, lie the same way to each other (so padding
  * is the same), and the first positions of the work read the same, relative to it (so the phase of a
@@ -22,12 +22,13 @@ struct sizes {
     char implementation[WF_IMPLEMENTATION];
 };
 
-static void add_numbers(struct wf_memo *memo, const int64_t numbers[WF_AXES])
+static void add_numbers(struct wf_plan_cache *cache, const int64_t numbers[WF_AXES])
 {
-    wf_memo_add(memo, numbers, WF_AXES * sizeof *numbers);
+    wf_plan_cache_add(cache, numbers, WF_AXES * sizeof *numbers);
 }
 
-static void add_view(struct wf_memo *memo, const struct wf_view *view, const struct wf_region *to)
+static void add_view(struct wf_plan_cache *cache, const struct wf_view *view,
+                     const struct wf_region *to)
 {
     int64_t extent[WF_AXES], offset[WF_AXES];
     for (int a = 0; a < WF_AXES; a++) {
@@ -35,22 +36,22 @@ static void add_view(struct wf_memo *memo, const struct wf_view *view, const str
         offset[a] = view->box.lo[a] - to->lo[a];
     }
     const int64_t dtype = view->dtype;
-    wf_memo_add(memo, &dtype, sizeof dtype);
-    add_numbers(memo, extent);
-    add_numbers(memo, offset);
-    add_numbers(memo, view->stride);
+    wf_plan_cache_add(cache, &dtype, sizeof dtype);
+    add_numbers(cache, extent);
+    add_numbers(cache, offset);
+    add_numbers(cache, view->stride);
 }
 
 /* How the work's first positions along an axis read, where image and result have other extents. */
-static void add_phase(struct wf_memo *memo, const struct wf_step *s, int input, enum wf_axis axis,
-                      const struct wf_region *reads)
+static void add_phase(struct wf_plan_cache *cache, const struct wf_step *s, int input,
+                      enum wf_axis axis, const struct wf_region *reads)
 {
     const int64_t from = s->node->in[input]->shape.at[axis];
     const int64_t to = wf_op_domain(s->node)->shape.at[axis];
     if (from == to)
         return;
     if (wf_max(from, to) > PHASES * wf_min(from, to)) { /* not worth a closer look: never shared */
-        wf_memo_add(memo, &s->work.lo[axis], sizeof s->work.lo[axis]);
+        wf_plan_cache_add(cache, &s->work.lo[axis], sizeof s->work.lo[axis]);
         return;
     }
     struct wf_region one = s->work;
@@ -59,42 +60,42 @@ static void add_phase(struct wf_memo *memo, const struct wf_step *s, int input, 
         one.hi[axis] = one.lo[axis] + 1;
         const struct wf_region r = wf_op_reads(s->node, input, one);
         const int64_t range[2] = { r.lo[axis] - reads->lo[axis], r.hi[axis] - r.lo[axis] };
-        wf_memo_add(memo, range, sizeof range);
+        wf_plan_cache_add(cache, range, sizeof range);
     }
 }
 
-static void add_input(struct wf_memo *memo, const struct wf_step *s, int k)
+static void add_input(struct wf_plan_cache *cache, const struct wf_step *s, int k)
 {
     const bool absent = !s->node->in[k] || s->in[k].buffer < 0;
-    wf_memo_add(memo, &absent, sizeof absent);
+    wf_plan_cache_add(cache, &absent, sizeof absent);
     if (absent)
         return;
     const struct wf_region reads = wf_op_reads(s->node, k, s->work);
     const struct wf_view all = { .box = reads };
-    add_view(memo, &s->in[k].view, &reads);
-    add_view(memo, &all, &reads);
-    for (int a = WF_N; a < WF_C && !s->node->in[k]->everywhere; a++)
-        add_phase(memo, s, k, (enum wf_axis)a, &reads);
+    add_view(cache, &s->in[k].view, &reads);
+    add_view(cache, &all, &reads);
+    for (int a = WF_N; a < WF_C && !s->node->in[k]->replicated; a++)
+        add_phase(cache, s, k, (enum wf_axis)a, &reads);
 }
 
 /* Puts the key of the step's shape together. */
-static void begin_key(struct wf_memo *memo, const struct wf_step *s)
+static void begin_key(struct wf_plan_cache *cache, const struct wf_step *s)
 {
     const struct wf_view work = { .box = s->work };
-    wf_memo_begin(memo);
-    wf_memo_add(memo, &s->kernel, sizeof s->kernel);
-    wf_memo_add(memo, &s->node, sizeof s->node);
-    add_view(memo, &work, &s->work);
+    wf_plan_cache_begin(cache);
+    wf_plan_cache_add(cache, &s->kernel, sizeof s->kernel);
+    wf_plan_cache_add(cache, &s->node, sizeof s->node);
+    add_view(cache, &work, &s->work);
     for (int k = 0; k < s->node->n_in; k++)
-        add_input(memo, s, k);
-    for (int f = 0; f < s->n_folds; f++) {
-        wf_memo_add(memo, &s->folds[f].node, sizeof s->folds[f].node);
-        for (int j = 0; j < s->folds[f].node->n_in; j++)
-            add_view(memo, &s->in[s->folds[f].first + j].view, &s->work);
+        add_input(cache, s, k);
+    for (int f = 0; f < s->n_fused; f++) {
+        wf_plan_cache_add(cache, &s->fuses[f].node, sizeof s->fuses[f].node);
+        for (int j = 0; j < s->fuses[f].node->n_in; j++)
+            add_view(cache, &s->in[s->fuses[f].first + j].view, &s->work);
     }
     const bool sums = wf_op_sums_over(s->node) != 0;
     for (int o = 0; o < s->n_out; o++)
-        add_view(memo, &s->out[o].view, sums ? &s->out[o].view.box : &s->work);
+        add_view(cache, &s->out[o].view, sums ? &s->out[o].view.box : &s->work);
 }
 
 static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct wf_prepare *prep,
@@ -111,12 +112,12 @@ static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct w
                                  .in = views,
                                  .out = views + s->n_in,
                                  .threads = p->threads,
-                                 .sizes_only = p->memo != NULL,
+                                 .sizes_only = p->cache != NULL,
                                  .exact = p->options->exact,
                                  .context = p->plan->context };
     const bool ok = s->kernel->prepare(prep, err);
     wf_arena_release(&arena);
-    if (ok && p->memo && prep->prepared && s->kernel->release) { /* made all the same */
+    if (ok && p->cache && prep->prepared && s->kernel->release) { /* made all the same */
         s->kernel->release(prep->prepared);
         prep->prepared = NULL;
     }
@@ -126,8 +127,8 @@ static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct w
 static bool find_sizes(struct wf_planner *p, const struct wf_step *s, struct sizes *sizes,
                        struct wf_err *err)
 {
-    begin_key(p->memo, s);
-    const struct sizes *const known = wf_memo_find(p->memo);
+    begin_key(p->cache, s);
+    const struct sizes *const known = wf_plan_cache_find(p->cache);
     if (known) {
         *sizes = *known;
         return true;
@@ -137,7 +138,7 @@ static bool find_sizes(struct wf_planner *p, const struct wf_step *s, struct siz
         return false;
     sizes->scratch_bytes = prep.scratch_bytes;
     memcpy(sizes->implementation, prep.implementation, sizeof sizes->implementation);
-    memcpy(wf_memo_put(p->memo, sizeof *sizes), sizes, sizeof *sizes);
+    memcpy(wf_plan_cache_put(p->cache, sizeof *sizes), sizes, sizeof *sizes);
     return true;
 }
 
@@ -150,7 +151,7 @@ bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *
     if (!s->kernel->prepare || reference)
         return true;
     struct sizes sizes;
-    if (p->memo) {
+    if (p->cache) {
         if (!find_sizes(p, s, &sizes, err))
             return false;
     } else {

@@ -6,7 +6,7 @@
 #include "plan/target.h"
 
 enum {
-    /* A result that is not used for this many items is thrown away and made again. */
+    /* A result that is not used for this many items is thrown away and recomputed. */
     STALE_AFTER = 6,
 };
 
@@ -19,13 +19,13 @@ struct maker {
     int began;                       /* the first item of that turn */
     bool *live;                      /* per node: something depends on it */
     bool *kept;                      /* per value: a backward item reads it as it is */
-    bool *cheap;                     /* per value: may be made again (P2) */
+    bool *cheap;                     /* per value: may be recomputed (P2) */
     int *current;                    /* per value: its newest instance, or -1 */
     int *used_at;                    /* per instance: item of the newest use or making */
     size_t room_items, room_instances, room_used;
 };
 
-static bool is_again_possible(const struct wf_value *v)
+static bool is_recomputable(const struct wf_value *v)
 {
     return v->producer && !v->producer->backward && v->producer->n_out == 1 &&
            (v->producer->op->flags & WF_OP_CHEAP);
@@ -39,8 +39,8 @@ static size_t value_bytes(const struct wf_value *v)
 /* Weights, inputs and small vectors are there in the backward pass without further cost. */
 static bool is_free(const struct wf_value *v)
 {
-    return v->kind != WF_TEMP || (v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] == 1 &&
-                                  !is_again_possible(v));
+    return v->kind != WF_TEMP ||
+           (v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] == 1 && !is_recomputable(v));
 }
 
 bool wf_program_may_repeat(const struct wf_value *v)
@@ -51,7 +51,7 @@ bool wf_program_may_repeat(const struct wf_value *v)
 /* For the operator, or for the kernel that the device has for it. */
 static bool is_cheap(const struct maker *m, const struct wf_value *v)
 {
-    if (is_again_possible(v))
+    if (is_recomputable(v))
         return true;
     if (!wf_program_may_repeat(v) || v->producer->n_out != 1)
         return false;
@@ -89,7 +89,7 @@ static size_t extra_bytes(const struct maker *m, const struct wf_value *v)
     return bytes;
 }
 
-/* Decides in forward order which values are made again in the backward pass (P2). */
+/* Decides in forward order which values are recomputed in the backward pass (P2). */
 static void mark_cheap(struct maker *m)
 {
     const struct wf_graph *g = m->g;
@@ -131,7 +131,7 @@ static int add_instance(struct maker *m, const struct wf_value *v, int item)
     WF_GROW(p->instances, m->room_instances, (size_t)p->n_instances);
     WF_GROW(m->used_at, m->room_used, (size_t)p->n_instances);
     p->instances[p->n_instances] = (struct wf_instance){
-        .value = v, .maker = item, .last_use = -1, .again = m->current[v->id] >= 0
+        .value = v, .maker = item, .last_use = -1, .recompute = m->current[v->id] >= 0
     };
     m->used_at[p->n_instances] = item;
     return m->current[v->id] = p->n_instances++;
@@ -139,13 +139,14 @@ static int add_instance(struct maker *m, const struct wf_value *v, int item)
 
 static void add_item(struct maker *m, const struct wf_node *n);
 
-/* Asked for by name, and not there yet in this turn. */
-static bool is_asked_for(const struct maker *m, const struct wf_value *v, int newest)
+/* Requested by name, and not there yet in this turn. */
+static bool is_requested(const struct maker *m, const struct wf_value *v, int newest)
 {
     if (m->used_at[newest] >= m->began)
         return false;
-    for (int i = 0; i < m->options->n_again; i++)
-        if (m->options->again[i].value == v->id && m->options->again[i].node == m->wanted_by->id)
+    for (int i = 0; i < m->options->n_recompute; i++)
+        if (m->options->recompute[i].value == v->id &&
+            m->options->recompute[i].node == m->wanted_by->id)
             return true;
     return false;
 }
@@ -158,7 +159,7 @@ static int instance_for_use(struct maker *m, const struct wf_value *v)
     if (i < 0) {
         WF_BUG_ON(v->kind == WF_TEMP, "'%s' is used before it is made", v->name);
         i = add_instance(m, v, -1);
-    } else if ((m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) || is_asked_for(m, v, i)) {
+    } else if ((m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) || is_requested(m, v, i)) {
         add_item(m, v->producer);
         i = m->current[v->id];
     }
@@ -220,7 +221,7 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
         m.current[i] = m.p->of_value[i] = -1;
     WF_GROW(m.used_at, m.room_used, 0);
     mark_live(&m);
-    if (options->recompute)
+    if (options->cheap_too)
         mark_cheap(&m);
     for (size_t i = 0; i < g->n_outputs; i++)
         m.cheap[g->outputs[i]->id] = false;

@@ -2,16 +2,16 @@
  * The program: the graph as the list of things to do, before any rank is looked at.
  *
  * An item runs a node once. Usually each node is one item, but a cheap node (normalise and activate,
- * concatenate, cast; what the device says is) may run several times: its result is thrown away after a use and made again
+ * concatenate, cast; what the device says is) may run several times: its result is thrown away after a use and recomputed
  * before the next distant one, in the backward pass above all. Where memory is short (fit.c), the
- * planner names dear ones as well: that value shall be made again for that node. So a value may exist
+ * planner names expensive ones as well: that value shall be recomputed for that node. So a value may exist
  * more than once: each making of it is an instance, and everything later (regions, memory, messages)
- * speaks of instances. Nodes that nothing depends on are left out.
+ * is the root of instances. Nodes that nothing depends on are left out.
  *
  * P1. An instance is made by exactly one item, before all items that use it; instances of inputs,
  *     parameters and states have no maker.
- * P2. A value is made again only when what it is made from is kept anyway, or is smaller than it, or
- *     when the planner asked for it by name.
+ * P2. A value is recomputed only when what it is made from is kept anyway, or is smaller than it, or
+ *     when the planner requested it by name.
  * P3. Only nodes of the forward pass run again, and none that sums: a sum is small and is kept, so
  *     statistics and what follows from them are the same bits each time.
  */
@@ -24,9 +24,9 @@ struct wf_instance {
     const struct wf_value *value;
     int maker; /* item, or -1 */
     int n_uses;
-    int last_use; /* item, or -1 */
-    bool again;   /* made again: not the first instance of its value */
-    bool keep;    /* must be readable after the step: an output or the next state */
+    int last_use;   /* item, or -1 */
+    bool recompute; /* recomputed: not the first instance of its value */
+    bool keep;      /* must be readable after the step: an output or the next state */
 };
 
 struct wf_item {
@@ -44,30 +44,30 @@ struct wf_program {
     int *of_value; /* per value id: the instance that an output or state reads; -1: not made */
 };
 
-/* A value that is made again for a node, and for all that runs again for that node. */
-struct wf_again {
+/* A value that is recomputed for a node, and for all that runs again for that node. */
+struct wf_recompute {
     int value, node; /* ids */
 };
 
 /* Items from one to another one that run in strips (strips.h): each is a node and the node in front of
  * which it runs, ids. */
-struct wf_strips_asked {
+struct wf_strips_request {
     int first[2], last[2];
 };
 
 struct wf_device;
 
 struct wf_program_options {
-    bool recompute;                 /* cheap results, wherever that saves memory */
+    bool cheap_too;                 /* cheap results, wherever that saves memory */
     const struct wf_device *device; /* whose kernels may be cheap where the operator is not */
-    const struct wf_again *again;
-    int n_again;
+    const struct wf_recompute *recompute;
+    int n_recompute;
 };
 
 struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,
                                   const struct wf_program_options *options);
 
-/* P3: whether it can be asked for by name. */
+/* P3: whether it can be requested by name. */
 bool wf_program_may_repeat(const struct wf_value *v);
 
 #endif

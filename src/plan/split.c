@@ -5,14 +5,14 @@
  * Where an item waits for a fetch, the items from it on form a chain: the inner part of the first
  * reads only what the rank made itself, the inner part of the next only the inner part of the first
  * and so on, and an item that reads none of it runs whole. All inner parts come before the end of
- * the fetch, all rims behind it. That costs smaller kernels, and packed copies where a kernel wants
+ * the fetch, all halos behind it. That costs smaller kernels, and packed copies where a kernel wants
  * packed boxes and an inner axis is cut; it saves what would be waited for. The chain is as long as
  * pays most by the estimates, and there is none where nothing pays.
  *
  * C1. No item of a chain is a sum, and none but the last has a result that is fetched: so a chain
  *     delays no communication behind a wait for something that began later (see emit_comm.c).
  * C2. No item of a chain writes a buffer that travels, or that an item of the chain reads from
- *     elsewhere: the rims still read what the inner parts read.
+ *     elsewhere: the halos still read what the inner parts read.
  */
 #include <math.h>
 
@@ -126,11 +126,11 @@ static bool has_fetched_result(const struct wf_planner *p, int item)
 static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, int item)
 {
     const struct wf_item *it = &p->program->items[item];
-    if (p->plan->scheme->strips_of[item] >= 0 || wf_op_sums_over(it->node) ||
+    if (p->plan->global->strips_of[item] >= 0 || wf_op_sums_over(it->node) ||
         p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
         return false;
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && p->folded[it->in[k]])
+        if (it->in[k] >= 0 && p->fused[it->in[k]])
             return false;
     for (int o = 0; o < it->node->n_out; o++) {
         const int buffer = p->slot[it->out[o]].buffer;
@@ -151,7 +151,7 @@ static double copy_seconds(const struct wf_planner *p, const struct wf_slot *slo
     const struct wf_slot part = wf_slot_part(slot, box);
     if (wf_region_is_empty(box) || wf_view_is_dense(&part.view))
         return 0;
-    return wf_cost_copy(p->plan->scheme, (double)wf_view_bytes(&part.view));
+    return wf_cost_copy(p->plan->global, (double)wf_view_bytes(&part.view));
 }
 
 static double part_seconds(const struct wf_planner *p, int item, struct wf_region work)
@@ -161,7 +161,7 @@ static double part_seconds(const struct wf_planner *p, int item, struct wf_regio
     if (!(p->kernel[item]->flags & WF_KERNEL_DENSE))
         return seconds;
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && !it->node->in[k]->everywhere)
+        if (it->in[k] >= 0 && !it->node->in[k]->replicated)
             seconds += copy_seconds(p, &p->slot[it->in[k]], wf_planner_reads(p, item, k, work));
     return seconds + copy_seconds(p, &p->slot[it->out[0]], work);
 }
@@ -179,27 +179,27 @@ static double wait_seconds(const struct wf_planner *p, int item)
 }
 
 struct balance {
-    double wait, whole, inner, rim; /* seconds */
-    bool is_split;                  /* at least one item has both parts */
+    double wait, whole, inner, halo; /* seconds */
+    bool is_split;                   /* at least one item has both parts */
 };
 
 static void weigh(const struct wf_planner *p, const struct wf_chain *chain, int item,
                   struct balance *b)
 {
     const struct wf_region work = work_of(p, item), inner = chain->inner[item - chain->first];
-    struct wf_region rims[WF_SUBTRACT_MAX];
-    const int n = wf_region_subtract(work, inner, rims);
+    struct wf_region halos[WF_SUBTRACT_MAX];
+    const int n = wf_region_subtract(work, inner, halos);
     b->wait = fmax(b->wait, wait_seconds(p, item));
     b->whole += part_seconds(p, item, work);
     b->inner += part_seconds(p, item, inner);
     for (int i = 0; i < n; i++)
-        b->rim += part_seconds(p, item, rims[i]);
+        b->halo += part_seconds(p, item, halos[i]);
     b->is_split = b->is_split || n > 0;
 }
 
 static double gain(const struct balance *b)
 {
-    const double split = fmax(b->inner, b->wait) + b->rim;
+    const double split = fmax(b->inner, b->wait) + b->halo;
     return b->is_split ? b->wait + b->whole - split : 0;
 }
 

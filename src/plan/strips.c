@@ -4,15 +4,15 @@
 
 enum {
     MOST_STRIPS = 8,
-    LEAST_LINES = 8, /* of a strip: below that it would be rim above all */
-    MANY_IMAGES = 4, /* a batch of so many is cut between images, which have no rims */
+    LEAST_LINES = 8, /* of a strip: below that it would be halo above all */
+    MANY_IMAGES = 4, /* a batch of so many is cut between images, which have no halos */
 };
 
 /* --- which items --- */
 
-static bool is_fetched(const struct wf_scheme *scheme, int instance)
+static bool is_fetched(const struct wf_global_plan *global, int instance)
 {
-    const struct wf_geometry *const geo = &scheme->geometry;
+    const struct wf_geometry *const geo = &global->geometry;
     return geo->fetch_of[instance] >= 0 || /* one rank alone knows of no fetches */
            (geo->only >= 0 && !wf_region_equal(wf_geometry_box(geo, geo->only, instance),
                                                wf_geometry_have(geo, geo->only, instance)));
@@ -23,20 +23,20 @@ static bool is_inside(const struct wf_strips *s, int item)
     return item >= s->first && item <= s->last;
 }
 
-enum wf_strip_role wf_strips_role(const struct wf_scheme *scheme, const struct wf_strips *s,
+enum wf_strip_role wf_strips_role(const struct wf_global_plan *global, const struct wf_strips *s,
                                   int item)
 {
-    const struct wf_node *const n = scheme->program->items[item].node;
+    const struct wf_node *const n = global->program->items[item].node;
     if (wf_op_sums_over(n))
         return WF_STRIP_SUM;
-    if (!n->out[0]->everywhere && n->out[0]->shape.at[s->axis] > 1)
+    if (!n->out[0]->replicated && n->out[0]->shape.at[s->axis] > 1)
         return WF_STRIP_MAP;
     for (int k = 0; k < n->n_in; k++) {
-        const int in = scheme->program->items[item].in[k];
-        const int maker = in < 0 ? -1 : scheme->program->instances[in].maker;
+        const int in = global->program->items[item].in[k];
+        const int maker = in < 0 ? -1 : global->program->instances[in].maker;
         if (!is_inside(s, maker))
             continue;
-        const enum wf_strip_role made = wf_strips_role(scheme, s, maker);
+        const enum wf_strip_role made = wf_strips_role(global, s, maker);
         if (made == WF_STRIP_SUM || made == WF_STRIP_AFTER)
             return WF_STRIP_AFTER;
     }
@@ -44,16 +44,16 @@ enum wf_strip_role wf_strips_role(const struct wf_scheme *scheme, const struct w
 }
 
 /* S1, S3: of one input, which may be none. */
-static bool may_read(const struct wf_scheme *scheme, const struct wf_strips *s, int item,
+static bool may_read(const struct wf_global_plan *global, const struct wf_strips *s, int item,
                      int instance)
 {
-    const int maker = instance < 0 ? -1 : scheme->program->instances[instance].maker;
+    const int maker = instance < 0 ? -1 : global->program->instances[instance].maker;
     if (!is_inside(s, maker))
         return true;
-    const enum wf_strip_role made = wf_strips_role(scheme, s, maker);
-    if (is_fetched(scheme, instance))
+    const enum wf_strip_role made = wf_strips_role(global, s, maker);
+    if (is_fetched(global, instance))
         return false;
-    switch (wf_strips_role(scheme, s, item)) {
+    switch (wf_strips_role(global, s, item)) {
     case WF_STRIP_AFTER:
         return made != WF_STRIP_MAP;
     case WF_STRIP_ONCE:
@@ -63,54 +63,55 @@ static bool may_read(const struct wf_scheme *scheme, const struct wf_strips *s, 
     }
 }
 
-/* What a folded item reads ends in front of it, though it does not run: so it must not begin behind the
+/* What a fused item reads ends in front of it, though it does not run: so it must not begin behind the
  * strips. */
-static bool begins_behind(const struct wf_scheme *scheme, const struct wf_strips *s, int instance)
+static bool begins_behind(const struct wf_global_plan *global, const struct wf_strips *s,
+                          int instance)
 {
-    const int maker = instance < 0 ? -1 : scheme->program->instances[instance].maker;
+    const int maker = instance < 0 ? -1 : global->program->instances[instance].maker;
     return is_inside(s, maker) &&
-           (is_fetched(scheme, instance) || wf_op_sums_over(scheme->program->items[maker].node));
+           (is_fetched(global, instance) || wf_op_sums_over(global->program->items[maker].node));
 }
 
-static bool may_take_part(const struct wf_scheme *scheme, const struct wf_strips *s, int item)
+static bool may_take_part(const struct wf_global_plan *global, const struct wf_strips *s, int item)
 {
-    const struct wf_program *const p = scheme->program;
+    const struct wf_program *const p = global->program;
     const struct wf_item *const it = &p->items[item];
     const unsigned sums = wf_op_sums_over(it->node);
     if (sums && (!(sums & WF_AXIS(s->axis)) || (it->node->op->flags & WF_OP_WHOLE)))
         return false;
-    const bool folded = scheme->folded[it->out[0]]; /* its readers read what it reads */
+    const bool fused = global->fused[it->out[0]]; /* its readers read what it reads */
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
-        if (folded && begins_behind(scheme, s, in))
+        if (fused && begins_behind(global, s, in))
             return false;
-        if (folded || in < 0)
+        if (fused || in < 0)
             continue;
-        if (!scheme->folded[in] && !may_read(scheme, s, item, in))
+        if (!global->fused[in] && !may_read(global, s, item, in))
             return false;
         const struct wf_item *const made =
-            scheme->folded[in] ? &p->items[p->instances[in].maker] : NULL;
+            global->fused[in] ? &p->items[p->instances[in].maker] : NULL;
         for (int j = 0; made && j < made->node->n_in; j++)
-            if (!may_read(scheme, s, item, made->in[j]))
+            if (!may_read(global, s, item, made->in[j]))
                 return false;
     }
     return true;
 }
 
 /* The axis and the number follow from what a rank owns of the largest image. */
-static bool choose_axis(const struct wf_scheme *scheme, struct wf_strips *s)
+static bool choose_axis(const struct wf_global_plan *global, struct wf_strips *s)
 {
     const struct wf_value *largest = NULL;
     for (int item = s->first; item <= s->last; item++) {
-        const struct wf_value *const v = wf_op_domain(scheme->program->items[item].node);
-        if (!v->everywhere &&
+        const struct wf_value *const v = wf_op_domain(global->program->items[item].node);
+        if (!v->replicated &&
             (!largest || wf_shape_count(v->shape) > wf_shape_count(largest->shape)))
             largest = v;
     }
     if (!largest)
         return false;
-    const struct wf_region owned = wf_geometry_owned(&scheme->geometry, 0, largest);
-    const int64_t least = scheme->options.strip_always ? 1 : LEAST_LINES;
+    const struct wf_region owned = wf_geometry_owned(&global->geometry, 0, largest);
+    const int64_t least = global->options.strip_always ? 1 : LEAST_LINES;
     int64_t count = wf_region_extent(owned, WF_N);
     s->axis = WF_N;
     for (int a = WF_D; a < WF_C && count < MANY_IMAGES; a++)
@@ -123,32 +124,33 @@ static bool choose_axis(const struct wf_scheme *scheme, struct wf_strips *s)
     return s->count > 1;
 }
 
-bool wf_strips_find(const struct wf_scheme *scheme, int first, int last, struct wf_strips *s)
+bool wf_strips_find(const struct wf_global_plan *global, int first, int last, struct wf_strips *s)
 {
     *s = (struct wf_strips){ .first = first, .last = last };
-    if (!choose_axis(scheme, s))
+    if (!choose_axis(global, s))
         return false;
     for (int item = first; item <= last; item++)
-        if (!may_take_part(scheme, s, item))
+        if (!may_take_part(global, s, item))
             return false;
     return true;
 }
 
-static bool is_used_up(const struct wf_scheme *scheme, const struct wf_strips *s, int instance)
+static bool is_used_up(const struct wf_global_plan *global, const struct wf_strips *s, int instance)
 {
-    const struct wf_instance *const in = &scheme->program->instances[instance];
-    return !in->keep && in->last_use <= s->last && !scheme->folded[instance] &&
-           !is_fetched(scheme, instance);
+    const struct wf_instance *const in = &global->program->instances[instance];
+    return !in->keep && in->last_use <= s->last && !global->fused[instance] &&
+           !is_fetched(global, instance);
 }
 
-bool wf_strips_is_thin(const struct wf_scheme *scheme, const struct wf_strips *s, int instance)
+bool wf_strips_is_local(const struct wf_global_plan *global, const struct wf_strips *s,
+                        int instance)
 {
-    const int maker = scheme->program->instances[instance].maker;
-    if (!is_inside(s, maker) || wf_strips_role(scheme, s, maker) != WF_STRIP_MAP)
+    const int maker = global->program->instances[instance].maker;
+    if (!is_inside(s, maker) || wf_strips_role(global, s, maker) != WF_STRIP_MAP)
         return false;
-    const struct wf_item *const it = &scheme->program->items[maker];
+    const struct wf_item *const it = &global->program->items[maker];
     for (int o = 0; o < it->node->n_out; o++) /* S2 */
-        if (!is_used_up(scheme, s, it->out[o]))
+        if (!is_used_up(global, s, it->out[o]))
             return false;
     return true;
 }
@@ -161,58 +163,58 @@ static int find_item(const struct wf_program *p, const int which[2])
     return -1;
 }
 
-static bool are_free(const struct wf_scheme *scheme, int first, int last)
+static bool are_free(const struct wf_global_plan *global, int first, int last)
 {
     for (int i = first; i <= last; i++)
-        if (scheme->strips_of[i] >= 0)
+        if (global->strips_of[i] >= 0)
             return false;
     return first >= 0 && first <= last;
 }
 
 /* Takes items [first, last], if they may run in strips. */
-static void take(struct wf_scheme *scheme, int first, int last)
+static void take(struct wf_global_plan *global, int first, int last)
 {
-    const struct wf_program *const p = scheme->program;
-    struct wf_strips *const s = &scheme->strips[scheme->n_strips];
-    if (!are_free(scheme, first, last) || !wf_strips_find(scheme, first, last, s))
+    const struct wf_program *const p = global->program;
+    struct wf_strips *const s = &global->strips[global->n_strips];
+    if (!are_free(global, first, last) || !wf_strips_find(global, first, last, s))
         return;
     for (int item = first; item <= last; item++) {
-        scheme->strips_of[item] = scheme->n_strips;
+        global->strips_of[item] = global->n_strips;
         for (int o = 0; o < p->items[item].node->n_out; o++) {
             const int out = p->items[item].out[o];
-            scheme->thin[out] = wf_strips_is_thin(scheme, s, out);
+            global->strip_local[out] = wf_strips_is_local(global, s, out);
         }
     }
-    scheme->n_strips++;
+    global->n_strips++;
 }
 
 /* As long as they can be. */
-static void take_all(struct wf_scheme *scheme)
+static void take_all(struct wf_global_plan *global)
 {
-    const int n = scheme->program->n_items;
+    const int n = global->program->n_items;
     struct wf_strips s;
     for (int first = 0, last; first < n; first = last + 1) {
         last = first;
-        while (last + 1 < n && wf_strips_find(scheme, first, last + 1, &s))
+        while (last + 1 < n && wf_strips_find(global, first, last + 1, &s))
             last++;
         if (last > first)
-            take(scheme, first, last);
+            take(global, first, last);
     }
 }
 
-void wf_scheme_cut(struct wf_scheme *scheme)
+void wf_global_plan_cut_strips(struct wf_global_plan *global)
 {
-    const struct wf_program *const p = scheme->program;
-    scheme->strips = wf_arena_array(&scheme->arena, p->n_items, struct wf_strips);
-    scheme->strips_of = wf_arena_array(&scheme->arena, p->n_items, int);
-    scheme->thin = wf_arena_array(&scheme->arena, p->n_instances, bool);
+    const struct wf_program *const p = global->program;
+    global->strips = wf_arena_array(&global->arena, p->n_items, struct wf_strips);
+    global->strips_of = wf_arena_array(&global->arena, p->n_items, int);
+    global->strip_local = wf_arena_array(&global->arena, p->n_instances, bool);
     for (int i = 0; i < p->n_items; i++)
-        scheme->strips_of[i] = -1;
-    if (scheme->options.strip_always && !scheme->geometry.is_windowed) /* that is a strip already */
-        take_all(scheme);
-    for (int i = 0; i < scheme->n_asked_strips; i++)
-        take(scheme, find_item(p, scheme->asked_strips[i].first),
-             find_item(p, scheme->asked_strips[i].last));
+        global->strips_of[i] = -1;
+    if (global->options.strip_always && !global->geometry.is_windowed) /* that is a strip already */
+        take_all(global);
+    for (int i = 0; i < global->n_strip_requests; i++)
+        take(global, find_item(p, global->strip_requests[i].first),
+             find_item(p, global->strip_requests[i].last));
 }
 
 /* --- their parts --- */
@@ -240,7 +242,7 @@ static void note_reads(struct cutter *c, int item, struct wf_region work)
             continue;
         const struct wf_region box = wf_planner_reads(p, item, k, work);
         note_read(c, in, box);
-        if (!p->folded[in])
+        if (!p->fused[in])
             continue;
         const int maker = p->program->instances[in].maker;
         const struct wf_item *const made = &p->program->items[maker];
@@ -269,14 +271,14 @@ static struct wf_region part_of(struct cutter *c, int at, int item)
     const struct wf_region none = { 0 };
     struct wf_region work = wf_geometry_work(p->geo, p->rank, item);
     const int out = p->program->items[item].out[0];
-    const enum wf_strip_role role = wf_strips_role(p->plan->scheme, s, item);
-    if (p->folded[out] || wf_region_is_empty(work))
+    const enum wf_strip_role role = wf_strips_role(p->plan->global, s, item);
+    if (p->fused[out] || wf_region_is_empty(work))
         return none;
     if (role == WF_STRIP_AFTER)
         return none;
     if (role == WF_STRIP_ONCE)
         return at == 0 ? work : none;
-    if (p->plan->scheme->thin[out]) /* a rank may need some of the channels only */
+    if (p->plan->global->strip_local[out]) /* a rank may need some of the channels only */
         return wf_region_intersect(wanted_of(c, item), work);
     const int64_t lo = work.lo[s->axis], lines = work.hi[s->axis] - lo;
     int64_t hi = lo + lines * (at + 1) / s->count;
@@ -293,10 +295,10 @@ static struct wf_region part_of(struct cutter *c, int at, int item)
 
 void wf_planner_cut(struct wf_planner *p, struct wf_arena *work)
 {
-    const struct wf_scheme *const scheme = p->plan->scheme;
-    p->parts = wf_arena_array(work, scheme->n_strips + 1, struct wf_region *);
-    for (int i = 0; i < scheme->n_strips; i++) {
-        const struct wf_strips *const s = &scheme->strips[i];
+    const struct wf_global_plan *const global = p->plan->global;
+    p->parts = wf_arena_array(work, global->n_strips + 1, struct wf_region *);
+    for (int i = 0; i < global->n_strips; i++) {
+        const struct wf_strips *const s = &global->strips[i];
         const int n = s->last - s->first + 1;
         struct cutter c = { .p = p, .s = s, .done = wf_arena_array(work, n, int64_t) };
         p->parts[i] = wf_arena_array(work, (size_t)n * (size_t)s->count, struct wf_region);
@@ -317,15 +319,15 @@ struct wf_region wf_planner_part(const struct wf_planner *p, const struct wf_str
                                  int item)
 {
     const int n = s->last - s->first + 1;
-    return p->parts[s - p->plan->scheme->strips][at * n + item - s->first];
+    return p->parts[s - p->plan->global->strips][at * n + item - s->first];
 }
 
-struct wf_region wf_planner_thin_box(const struct wf_planner *p, int instance, int at)
+struct wf_region wf_planner_strip_box(const struct wf_planner *p, int instance, int at)
 {
-    const struct wf_scheme *const scheme = p->plan->scheme;
+    const struct wf_global_plan *const global = p->plan->global;
     const int maker = p->program->instances[instance].maker;
     const struct wf_node *const n = p->program->items[maker].node;
-    const struct wf_strips *const s = &scheme->strips[scheme->strips_of[maker]];
+    const struct wf_strips *const s = &global->strips[global->strips_of[maker]];
     return wf_geometry_beside(wf_planner_part(p, s, at, maker), &n->out[0]->shape,
                               &p->program->instances[instance].value->shape);
 }

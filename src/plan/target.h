@@ -15,7 +15,7 @@
  *
  *     struct wf_context *context;
  *     bool ok = wf_device_open(device, &options, &context, err);
- *     ... wf_plan_new_on(scheme, rank, context, err), wf_run_new(), ...
+ *     ... wf_plan_new_on(global plan, rank, context, err), wf_run_new(), ...
  *     wf_device_close(context);                           last: plans and runs borrow it
  */
 #ifndef WF_PLAN_TARGET_H
@@ -83,14 +83,14 @@ struct wf_kernel {
     bool (*prepare)(struct wf_prepare *p, struct wf_err *err); /* NULL: nothing to prepare */
     void (*run)(const struct wf_call *call);
     /* True where the kernel can do without in[input] and computes it from what its maker reads
-     * (wf_call.folded), faster than by reading it. Where all readers can, the planner does not make
+     * (wf_call.fused), faster than by reading it. Where all readers can, the planner does not make
      * it. NULL: never. */
-    bool (*folds)(const struct wf_node *node, int input, const struct wf_node *maker);
+    bool (*fuses)(const struct wf_node *node, int input, const struct wf_node *maker);
     void (*release)(void *prepared); /* NULL: nothing to release */
 };
 
-struct wf_updater; /* device/update.h */
-struct wf_carrier; /* comm/carrier.h */
+struct wf_updater;          /* device/update.h */
+struct wf_device_transport; /* comm/device_transport.h */
 struct wf_comm;
 
 struct wf_device {
@@ -129,10 +129,10 @@ struct wf_device {
     /* A pass over the plan begins, with this number; a kernel was run. */
     void (*start)(struct wf_context *context, uint64_t step);
     void (*ran)(struct wf_context *context, const struct wf_call *call);
-    /* Collective. How buffers in its memory go to other ranks, for so many transfers (comm/carrier.h);
+    /* Collective. How buffers in its memory go to other ranks, for so many transfers (comm/device_transport.h);
      * NULL, or none made: through the host. */
-    bool (*carrier)(struct wf_context *context, struct wf_comm *comm, int count,
-                    struct wf_carrier **carrier, struct wf_err *err);
+    bool (*device_transport)(struct wf_context *context, struct wf_comm *comm, int count,
+                             struct wf_device_transport **device_transport, struct wf_err *err);
     /* Work between record() and recorded() is not done but kept, to be replayed as often as wanted;
      * NULL where that failed, and nothing was done. */
     bool (*record)(struct wf_context *context);

@@ -118,7 +118,7 @@ struct point {
 };
 
 /* The points to draw, at most 2 * STRETCHES, in the arena. */
-static struct point *thin(struct wf_arena *arena, const struct wf_series *s, size_t *count)
+static struct point *decimate(struct wf_arena *arena, const struct wf_series *s, size_t *count)
 {
     const size_t stretches = s->n > 2 * STRETCHES ? STRETCHES : s->n;
     struct point *const out = wf_arena_array(arena, 2 * stretches + 1, struct point);
@@ -188,7 +188,7 @@ static void write_series(struct wf_page *p, const struct axis *x, const struct a
                          const struct wf_series *s)
 {
     size_t n;
-    const struct point *const points = thin(&p->arena, s, &n);
+    const struct point *const points = decimate(&p->arena, s, &n);
     wf_page_printf(p, "<path class=\"line c%d%s\" data-name=\"", s->colour,
                    s->faint ? " faint" : "");
     wf_page_text(p, s->name);

@@ -37,9 +37,9 @@ static void add_varint(struct wf_buffer *b, uint64_t value)
 }
 
 /* All our field numbers are below 16, so a key is one byte. */
-static void add_key(struct wf_buffer *b, int field, int wire)
+static void add_key(struct wf_buffer *b, int field, int transport)
 {
-    add_varint(b, (uint64_t)(field << 3 | wire));
+    add_varint(b, (uint64_t)(field << 3 | transport));
 }
 
 static void add_bytes(struct wf_buffer *b, int field, const void *data, size_t bytes)

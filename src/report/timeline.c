@@ -27,7 +27,7 @@ static const struct {
     [WF_EVENT_COPY] = { "copies", "#a9a9a9" },
     [WF_EVENT_ADVANCE] = { "advancing", "#e3cf57" },
     [WF_EVENT_WAIT] = { "waiting", "#c8322c" },
-    [WF_EVENT_FETCH] = { "rims on their way", "#e79a2f" },
+    [WF_EVENT_FETCH] = { "halos on their way", "#e79a2f" },
     [WF_EVENT_SUM] = { "sums on their way", "#3f9a57" },
 };
 

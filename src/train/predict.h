@@ -2,7 +2,7 @@
  * Prediction of an image file of any size: its classes, probabilities and overlay as files, in the
  * memory of a window, with the numbers of the whole image (exec/stream.h).
  *
- * Windows are dealt to the ranks in turn. Each rank reads the pixels of its own windows, and writes
+ * Windows are distributed to the ranks in turn. Each rank reads the pixels of its own windows, and writes
  * them where the file is a TIFF or NIfTI; PNG and .npy are written by rank 0 (train/mosaic.h). There is
  * one file in either case, and it appears whole or not at all.
  *

@@ -31,7 +31,7 @@ bool wf_reduction_share(const struct wf_network *net, const struct wf_run *run,
                         struct wf_comm *comm, double *share, struct wf_err *err)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_mesh *const mesh = &plan->scheme->mesh;
+    const struct wf_mesh *const mesh = &plan->global->mesh;
     int at[WF_MESH_AXES];
     wf_mesh_coords(mesh, plan->rank, at);
     const int ranks = mesh->at[WF_MESH_DATA], me = at[WF_MESH_DATA];

@@ -18,7 +18,7 @@ struct server {
     struct wf_request **listening; /* per client; NULL: it waits for us */
     float *part;                   /* sync: the gradients of all but the first */
     struct wf_reply reply;         /* of the last update */
-    bool asked;                    /* somebody wants all to meet */
+    bool requested;                /* somebody wants all to meet */
     int64_t until;                 /* batches that all make before that */
     int here;                      /* clients that have not left */
 };
@@ -126,7 +126,7 @@ static bool all_meet(const struct server *s)
 static bool end_meeting(struct server *s, struct wf_err *err)
 {
     wf_staleness_restart(&s->staleness);
-    s->asked = false;
+    s->requested = false;
     for (int i = 0; i < s->o->workers; i++) {
         s->clients[i].meets = false;
         if (!answer(s, i, true, false, err))
@@ -138,7 +138,7 @@ static bool end_meeting(struct server *s, struct wf_err *err)
 /* A worker that has asked either gets weights in its turn, or hears that all shall meet. */
 static bool ask_for(struct server *s, int i, struct wf_err *err)
 {
-    if (s->asked && s->staleness.worker[i].clock >= s->until)
+    if (s->requested && s->staleness.worker[i].clock >= s->until)
         return answer(s, i, false, true, err);
     wf_staleness_ask(&s->staleness, i);
     return true;
@@ -189,8 +189,8 @@ static bool note_push(struct server *s, int i)
 {
     struct client *const c = &s->clients[i];
     c->wants = !c->ask.last;
-    if (c->ask.asks && !s->asked) {
-        s->asked = true;
+    if (c->ask.asks && !s->requested) {
+        s->requested = true;
         s->until = wf_staleness_most_clock(&s->staleness);
     }
     if (s->o->sync == WF_SYNC_ASYNC)

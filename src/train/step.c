@@ -52,7 +52,7 @@ bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *er
         copy_states(l, run, false);
     if (l->options.start) {
         /* The run may be of a like graph for another batch: its value has the same place. */
-        const struct wf_graph *const g = wf_run_plan(run)->scheme->graph;
+        const struct wf_graph *const g = wf_run_plan(run)->global->graph;
         const struct wf_value *const at = g->values[l->options.start->id];
         WF_BUG_ON(strcmp(at->name, l->options.start->name) != 0, "'%s' is '%s' there",
                   l->options.start->name, at->name);

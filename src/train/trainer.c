@@ -151,26 +151,26 @@ static bool come_together(struct trainer *t, bool ok, bool *met, struct wf_err *
 }
 
 /* Collective. What anybody asked for is asked of all. */
-static bool meet(struct trainer *t, bool ok, int64_t asked[QUESTIONS], struct wf_err *err)
+static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struct wf_err *err)
 {
     if (!t->hooks_ok && ok) {
         *err = t->hooks_err;
         ok = false;
     }
     bool met = true;
-    memset(asked, 0, QUESTIONS * sizeof *asked);
+    memset(requested, 0, QUESTIONS * sizeof *requested);
     if (is_async(t) && !come_together(t, ok, &met, err))
         return false;
     if (!met)
         return true;
-    asked[FAILED] = !ok;
-    asked[STOP] = wants_to_stop(t);
-    asked[SAVE] = is_due(t);
+    requested[FAILED] = !ok;
+    requested[STOP] = wants_to_stop(t);
+    requested[SAVE] = is_due(t);
     struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(t->o->comm, asked, QUESTIONS, WF_I64, &request, err) ||
+    if (!wf_comm_sum_begin(t->o->comm, requested, QUESTIONS, WF_I64, &request, err) ||
         !wf_comm_sum_end(t->o->comm, request, err))
         return false;
-    return asked[FAILED] == 0 || wf_comm_agree(t->o->comm, ok, err);
+    return requested[FAILED] == 0 || wf_comm_agree(t->o->comm, ok, err);
 }
 
 /* Collective. */
@@ -433,14 +433,14 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 {
     const bool ends = t->at.batch >= t->batches;
-    int64_t asked[QUESTIONS];
+    int64_t requested[QUESTIONS];
     const bool ok = ends || load(t, err);
-    if (!meet(t, ok, asked, err))
+    if (!meet(t, ok, requested, err))
         return false;
     const bool between = t->o->learner->passes == 0; /* a step is begun and ended without a save */
-    if (between && (asked[SAVE] || asked[STOP]) && !t->saved && !save(t, false, err))
+    if (between && (requested[SAVE] || requested[STOP]) && !t->saved && !save(t, false, err))
         return false;
-    if (between && asked[STOP]) {
+    if (between && requested[STOP]) {
         t->result->end = WF_END_SIGNAL;
         *over = true;
         return true;

@@ -48,7 +48,7 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
         wf_take_zeroed((size_t)(options->samples * v->kinds * TALLIES) + 1, sizeof *v->tallies);
     v->losses = wf_take_zeroed(batches + 1, sizeof *v->losses);
     v->weights = wf_take_zeroed(batches + 1, sizeof *v->weights);
-    v->plan = wf_plan_new_on(options->scheme, wf_comm_rank(options->comm), options->context, err);
+    v->plan = wf_plan_new_on(options->global, wf_comm_rank(options->comm), options->context, err);
     if (wf_comm_agree(options->comm, v->plan != NULL, err))
         v->run = wf_run_new(v->plan, options->comm, options->seed, err);
     if (v->run)
@@ -83,8 +83,8 @@ struct wf_run *wf_validator_own_run(const struct wf_validator *v)
 /* All weights and states by name; both runs have them whole and share their device. */
 static void copy_weights(struct wf_run *to, const struct wf_run *from)
 {
-    const struct wf_graph *const g = wf_run_plan(to)->scheme->graph;
-    const struct wf_graph *const other = wf_run_plan(from)->scheme->graph;
+    const struct wf_graph *const g = wf_run_plan(to)->global->graph;
+    const struct wf_graph *const other = wf_run_plan(from)->global->graph;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const v = g->values[i];
         if (v->kind != WF_PARAM && v->kind != WF_STATE)
@@ -101,7 +101,7 @@ static void copy_weights(struct wf_run *to, const struct wf_run *from)
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_layout *const layout = &plan->scheme->geometry.layout;
+    const struct wf_layout *const layout = &plan->global->geometry.layout;
     int at[WF_MESH_AXES];
     wf_mesh_coords(&layout->mesh, plan->rank, at);
     unsigned cutters = 0;
@@ -266,10 +266,10 @@ static bool sum_counts(struct wf_comm *comm, int64_t *numbers, size_t n, struct 
 /* Collective. */
 static bool must_stop(const struct wf_validator *v, bool *stop, struct wf_err *err)
 {
-    int64_t asked = v->options.stops && v->options.stops(v->options.user);
-    if (v->options.stops && !sum_counts(v->options.comm, &asked, 1, err))
+    int64_t requested = v->options.stops && v->options.stops(v->options.user);
+    if (v->options.stops && !sum_counts(v->options.comm, &requested, 1, err))
         return false;
-    *stop = asked > 0;
+    *stop = requested > 0;
     return true;
 }
 

@@ -23,9 +23,9 @@
 
 struct wf_validator_options {
     struct wf_comm *comm;
-    const struct wf_network *network; /* in inference mode */
-    const struct wf_scheme *scheme;   /* of its graph; shared by ranks that are threads */
-    struct wf_context *context;       /* of the device */
+    const struct wf_network *network;    /* in inference mode */
+    const struct wf_global_plan *global; /* of its graph; shared by ranks that are threads */
+    struct wf_context *context;          /* of the device */
     struct wf_loader *loader; /* this rank's; all are borrowed until the validator is freed */
     int64_t samples;          /* of the dataset: scores are kept for each */
     uint64_t seed;

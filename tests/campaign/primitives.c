@@ -192,7 +192,7 @@ static struct wf_value *value(struct wf_graph *g, const char *name, enum wf_dtyp
 {
     struct wf_value *const v = wf_input(g, name, dtype, shape);
     WF_BUG_ON(!v, "'%s'", name);
-    v->everywhere = replicated;
+    v->replicated = replicated;
     return v;
 }
 
@@ -233,7 +233,7 @@ static void fill_views(struct rig *r, struct source *s)
             continue;
         const struct wf_region whole = wf_shape_region(v->shape);
         const struct wf_region box =
-            v->everywhere ? whole : wf_region_intersect(wf_op_reads(r->node, i, r->work), whole);
+            v->replicated ? whole : wf_region_intersect(wf_op_reads(r->node, i, r->work), whole);
         r->in[i] = wf_view_dense(NULL, v->dtype, box);
         r->in[i].data = memory_for(&r->in[i], 0);
         for (int64_t k = 0; k < wf_region_count(box); k++)
@@ -433,10 +433,10 @@ int main(int argc, char **argv)
     const char *const precision = argc > 3 ? argv[3] : "all";
     const time_t begin = time(NULL);
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        const bool asked = strcmp(precision, wf_dtype_name(dtypes[d])) == 0;
+        const bool requested = strcmp(precision, wf_dtype_name(dtypes[d])) == 0;
         /* Unless asked for, only a few in f16: on a CPU the reference itself runs it. */
-        const int64_t n = asked ? count : dtypes[d] == WF_F16 ? count / 100 : count;
-        for (int64_t i = 0; (asked || strcmp(precision, "all") == 0) && i < n; i++) {
+        const int64_t n = requested ? count : dtypes[d] == WF_F16 ? count / 100 : count;
+        for (int64_t i = 0; (requested || strcmp(precision, "all") == 0) && i < n; i++) {
             run_case(&t, dtypes[d], i);
             if (t.cases % 1000 == 0)
                 (void)fprintf(stderr, "%" PRId64 " cases, %ld s\n", t.cases,

@@ -32,8 +32,8 @@ for way in library ring tree nodes; do
     expect 0 verify "${args[@]}" comm.allreduce=$way comm.node_ranks=2 --json
     json 'j["pass"] is True'
 done
-expect 1 verify "${args[@]}" comm.wire=bf16
-expect 0 verify "${args[@]}" comm.wire=bf16 --tolerance 0.02 --json
+expect 1 verify "${args[@]}" comm.precision=bf16
+expect 0 verify "${args[@]}" comm.precision=bf16 --tolerance 0.02 --json
 json 'j["grad_rel"] > 1e-5'
 refused 2 verify "${args[@]}" comm.allreduce=star -- "tree"
 
@@ -50,7 +50,7 @@ import json, sys
 import xml.etree.ElementTree as xml
 events = json.load(open(sys.argv[1] + "/t.json"))["traceEvents"]
 assert {e["pid"] for e in events} == {0, 1}
-assert {e["cat"] for e in events if "cat" in e} >= {"forward", "backward", "waiting", "rims on their way",
+assert {e["cat"] for e in events if "cat" in e} >= {"forward", "backward", "waiting", "halos on their way",
                                                     "sums on their way"}
 begins = [(e["cat"], e["id"]) for e in events if e["ph"] == "b"]
 assert begins and sorted(begins) == sorted((e["cat"], e["id"]) for e in events if e["ph"] == "e")

@@ -29,10 +29,10 @@ for name in a:
 PYTHON
 
 launched 3 2 verify "${args[@]}" --mesh space=2x2
-[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
+[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one message"
 says "space=2x2"
 launched 2 2 verify "${args[@]}" model.bsae=3
-[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
+[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one message"
 launched 1 2 verify "${args[@]}" --mesh space=2 --tolerance 0
 
 # --- a rank that meets an error stops all, with its words ---
@@ -54,7 +54,7 @@ BASH
 chmod +x as.sh
 soon() { # soon SECONDS-AT-START
     [ $((SECONDS - $1)) -le "$stop_seconds" ] || fail "it took $((SECONDS - $1)) s to stop"
-    [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one rank speaks"
+    [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one message"
 }
 
 # another command line, or another command, on one rank

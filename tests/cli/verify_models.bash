@@ -23,8 +23,8 @@ on_mpi() { # on_mpi MESH ARGUMENTS...
     holds mpirun "$@"
 }
 
-# everywhere "MESH..." ARGUMENTS...: on each of the meshes.
-everywhere() {
+# on_meshes "MESH..." ARGUMENTS...: on each of the meshes.
+on_meshes() {
     local mesh meshes
     read -r -a meshes <<<"$1"
     shift

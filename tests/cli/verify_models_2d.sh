@@ -3,8 +3,8 @@
 
 grids="2x2 3x2 1x5 4x1 3x3"
 for name in cnn2d unet; do
-    everywhere "$grids" "model.name=$name" model.base=4 data.size=1,3,96,128
-    everywhere "$grids" "model.name=$name" model.base=4 data.size=1,3,189,253 comm.overlap=always
+    on_meshes "$grids" "model.name=$name" model.base=4 data.size=1,3,96,128
+    on_meshes "$grids" "model.name=$name" model.base=4 data.size=1,3,189,253 comm.overlap=always
 done
 [ -n "${WF_VERIFY_MPI:-}" ] || on_mpi space=2x2 model.name=unet model.base=4 data.size=1,3,189,253
 [ -n "${WF_VERIFY_MPI:-}" ] ||

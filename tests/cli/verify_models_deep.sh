@@ -3,7 +3,7 @@
 
 grids="2x2 3x2 1x5 4x1 3x3"
 for name in fcn8s densenet121; do
-    everywhere "$grids" "model.name=$name" model.base=4 data.size=1,3,64,96 comm.overlap=always
-    everywhere "$grids" "model.name=$name" model.base=4 data.size=1,3,189,253
+    on_meshes "$grids" "model.name=$name" model.base=4 data.size=1,3,64,96 comm.overlap=always
+    on_meshes "$grids" "model.name=$name" model.base=4 data.size=1,3,189,253
 done
 [ -n "${WF_VERIFY_MPI:-}" ] || on_mpi space=3x2 model.name=fcn8s model.base=4 data.size=1,3,64,96

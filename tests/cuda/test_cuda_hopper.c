@@ -51,9 +51,9 @@ static const struct wf_node *node_of(struct wf_graph *g, const struct problem *p
         wf_input(g, "w", dtype, weights),
         p->bias ? wf_input(g, "b", WF_F32, WF_SHAPE(1, 1, 1, 1, p->out)) : NULL,
     };
-    in[1]->everywhere = true;
+    in[1]->replicated = true;
     if (in[2])
-        in[2]->everywhere = true;
+        in[2]->replicated = true;
     const struct wf_node *const node = wf_node_add(g, op, "c", &a, 3, in);
     struct wf_err err = { 0 };
     if (!wf_graph_ok(g, &err))
@@ -188,7 +188,7 @@ static void tiled__equals_the_kernel_for_any_problem(void **state)
         }
 }
 
-static void thin__equals_the_kernel_for_any_problem(void **state)
+static void stem__equals_the_kernel_for_any_problem(void **state)
 {
     for (int64_t in = 1; in <= 8; in++) {
         const struct problem problems[] = {
@@ -204,8 +204,8 @@ static void thin__equals_the_kernel_for_any_problem(void **state)
               .bias = true },
         };
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            check(&problems[i], WF_BF16, wf_cuda_thin_fits, wf_cuda_thin);
-            check(&problems[i], WF_F16, wf_cuda_thin_fits, wf_cuda_thin);
+            check(&problems[i], WF_BF16, wf_cuda_stem_fits, wf_cuda_stem);
+            check(&problems[i], WF_F16, wf_cuda_stem_fits, wf_cuda_stem);
         }
     }
 }
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
-        cmocka_unit_test(thin__equals_the_kernel_for_any_problem),
+        cmocka_unit_test(stem__equals_the_kernel_for_any_problem),
         cmocka_unit_test(volume__equals_the_kernel_for_any_problem),
         cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),
     };

@@ -298,7 +298,7 @@ static void check_sample(const struct large *l, const struct wf_node *node, int 
     }
     for (int o = 0; o < node->n_out; o++) {
         const struct wf_value *const v = node->out[o];
-        const struct wf_region box = v->everywhere ? wf_shape_region(v->shape) : work;
+        const struct wf_region box = v->replicated ? wf_shape_region(v->shape) : work;
         void *const data = calloc((size_t)wf_region_count(box), wf_dtype_size(v->dtype));
         assert_non_null(data);
         out[o] = wf_view_dense(data, v->dtype, box);

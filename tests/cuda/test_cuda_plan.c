@@ -1,7 +1,7 @@
 /*
  * Whole training steps through planner and executor on a device of emulated CUDA kernels, against the
  * plain interpreter of the reference kernels: small encoders with a skip and a last layer of 1x1, in
- * which the planner leaves out values that their readers compute on the way (plan/fold.c). Cut at odd
+ * which the planner leaves out values that their readers compute on the way (plan/fuse.c). Cut at odd
  * places, where windows lie over a border, and whole.
  */
 /* ranks: 1 2 3 4 */
@@ -122,8 +122,8 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct job *const job = arg;
     const struct wf_plan_options options = { .device = &wf_device_cuda };
-    struct wf_scheme *scheme = wf_scheme_new(job->g, &job->mesh, &options, err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, wf_comm_rank(comm), err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(job->g, &job->mesh, &options, err);
+    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
     struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
     bool ok = run != NULL;
     for (int pass = 0; ok && pass < 2; pass++) { /* the second with rubbish in the arena */
@@ -140,7 +140,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         ok = compare(run, job, job->g->outputs[i], err);
     wf_run_free(run);
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
+    wf_global_plan_free(global);
     return ok;
 }
 
@@ -148,19 +148,19 @@ static int count_folds(const struct wf_graph *g, const struct wf_mesh *mesh)
 {
     struct wf_err err = { 0 };
     const struct wf_plan_options options = { .device = &wf_device_cuda };
-    struct wf_scheme *scheme = wf_scheme_new(g, mesh, &options, &err);
-    struct wf_plan *plan = scheme ? wf_plan_new(scheme, 0, &err) : NULL;
+    struct wf_global_plan *global = wf_global_plan_new(g, mesh, &options, &err);
+    struct wf_plan *plan = global ? wf_plan_new(global, 0, &err) : NULL;
     if (!plan)
         fail_msg("%s", err.text);
-    int folds = 0;
+    int fuses = 0;
     for (int s = 0; s < plan->n_steps; s++)
-        folds += plan->steps[s].n_folds;
+        fuses += plan->steps[s].n_fused;
     wf_plan_free(plan);
-    wf_scheme_free(scheme);
-    return folds;
+    wf_global_plan_free(global);
+    return fuses;
 }
 
-static void equals_reference(const struct network *n, int folds)
+static void equals_reference(const struct network *n, int fuses)
 {
     static const char *const meshes[] = { "", "space=2", "space=3x1", "data=2", "space=2x2" };
     struct wf_graph *g = build(n);
@@ -172,7 +172,7 @@ static void equals_reference(const struct network *n, int folds)
         struct job job = { .g = g, .v = &v, .tolerance = n->dtype == WF_F32 ? 2e-5 : 5e-2 };
         assert_true(wf_mesh_parse(meshes[m], &job.mesh, &err));
         if (m == 0)
-            assert_int_equal(count_folds(g, &job.mesh), folds);
+            assert_int_equal(count_folds(g, &job.mesh), fuses);
         if (!wf_comm_threads_run(wf_mesh_size(&job.mesh), body, &job, &err))
             fail_msg("mesh '%s': %s", meshes[m], err.text);
     }

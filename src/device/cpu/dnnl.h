@@ -1,7 +1,7 @@
 /*
  * Convolutions through oneDNN.
  *
- * dnnl_shim.c is the only file that sees oneDNN; it speaks 2.x and 3.x. A problem there is one
+ * dnnl_shim.c is the only file that sees oneDNN; it is the root 2.x and 3.x. A problem there is one
  * convolution of packed channels-last images, in one of three passes. `src` is always the side under
  * the windows and `dst` the side of the window positions, as in position
  * src = dst * stride + tap * dilation - pad_lo; each pass writes one of src, weights, dst.

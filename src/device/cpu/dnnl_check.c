@@ -417,7 +417,7 @@ static void add_position(const struct sample *s, const int64_t at[4], const int8
 }
 
 /* C2: only so many positions of dst are not zero. */
-static void thin_out(struct sample *s)
+static void keep_fewer(struct sample *s)
 {
     const int64_t *const e = s->p->dst;
     const int64_t all = s->p->batch * product3(e);
@@ -528,7 +528,7 @@ static bool run_and_compare(struct sample *s)
         fill(s, &s->src, 2, 1);
         fill(s, &s->dst, 2,
              density_of(&(struct wf_dnnl_problem){ .dtype = WF_F32 }, p->batch * product3(p->dst)));
-        thin_out(s);
+        keep_fewer(s);
         fill_result(&s->weights);
         wf_dnnl_factors(&s->random, s->factors, s->out);
         return run(s) && guards_are_intact(s) && are_integers(&s->weights) && gradient_is_right(s);

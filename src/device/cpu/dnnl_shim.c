@@ -243,7 +243,7 @@ struct met {
 
 /* True for the one asked for. oneDNN 2.6.3 meets an implementation anew for each of its primitives in
  * its cache: the same name in a row counts once. */
-static bool is_asked_for(const_dnnl_primitive_desc_t desc, enum wanted wanted, struct met *met)
+static bool is_requested(const_dnnl_primitive_desc_t desc, enum wanted wanted, struct met *met)
 {
     const char *const name = name_of(desc);
     const bool brgemm = strncmp(name, "brg", 3) == 0;
@@ -290,7 +290,7 @@ static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, 
 {
     dnnl_primitive_desc_t desc = first_desc(a);
     while (desc) {
-        if (is_asked_for(desc, wanted, met))
+        if (is_requested(desc, wanted, met))
             return desc;
         if (dnnl_primitive_desc_next_impl(desc) != dnnl_success)
             break;
@@ -329,7 +329,7 @@ static dnnl_primitive_desc_t find_desc(const struct ask *a, enum wanted wanted, 
         return NULL;
     do {
         desc = dnnl_primitive_desc_iterator_fetch(it);
-        if (desc && is_asked_for(desc, wanted, met))
+        if (desc && is_requested(desc, wanted, met))
             break;
         if (desc)
             dnnl_primitive_desc_destroy(desc);

@@ -107,10 +107,10 @@ static void pad_run(const struct wf_call *call)
         wf_region_shift(wf_shape_region(call->node->in[0]->shape), a->lo);
     const struct wf_region inside = wf_region_intersect(call->work, image);
     copy_shifted(&call->out[0], &call->in[0], inside, a->lo);
-    struct wf_region rim[WF_SUBTRACT_MAX];
-    const int n = wf_region_subtract(call->work, inside, rim);
+    struct wf_region halo[WF_SUBTRACT_MAX];
+    const int n = wf_region_subtract(call->work, inside, halo);
     for (int i = 0; i < n; i++) {
-        const struct wf_view part = wf_view_part(call->out[0], rim[i]);
+        const struct wf_view part = wf_view_part(call->out[0], halo[i]);
         wf_cpu_clear(&part);
     }
 }

@@ -40,7 +40,7 @@ static void tile_run(const struct wf_call *call)
     image.hi[WF_C] = call->work.hi[WF_C];
     for (int64_t n = call->work.lo[WF_N]; n < call->work.hi[WF_N]; n++) {
         const struct part p = part_of(a, a->extent, n, image, call->work);
-        struct wf_region sample = call->work, rim[WF_SUBTRACT_MAX];
+        struct wf_region sample = call->work, halo[WF_SUBTRACT_MAX];
         sample.lo[WF_N] = n;
         sample.hi[WF_N] = n + 1;
         if (!wf_region_is_empty(p.tile)) {
@@ -48,9 +48,9 @@ static void tile_run(const struct wf_call *call)
             const struct wf_view from = wf_view_part(call->in[0], p.image);
             wf_cpu_copy(&to, &from);
         }
-        const int count = wf_region_subtract(sample, p.tile, rim);
+        const int count = wf_region_subtract(sample, p.tile, halo);
         for (int i = 0; i < count; i++) { /* past the image's end */
-            const struct wf_view past = wf_view_part(call->out[0], rim[i]);
+            const struct wf_view past = wf_view_part(call->out[0], halo[i]);
             wf_cpu_clear(&past);
         }
     }

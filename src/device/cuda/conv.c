@@ -85,7 +85,7 @@ static int64_t own_engine(const struct wf_node *node)
     if (strcmp(node->op->name, "conv_wgrad") == 0)
         return wf_cuda_tiled_wgrad_fits(node) ? WF_ENGINE_TILED : WF_ENGINE_NONE;
     return wf_cuda_tiled_fits(node)    ? WF_ENGINE_TILED
-           : wf_cuda_thin_fits(node)   ? WF_ENGINE_THIN
+           : wf_cuda_stem_fits(node)   ? WF_ENGINE_STEM
            : wf_cuda_volume_fits(node) ? WF_ENGINE_VOLUME
                                        : WF_ENGINE_NONE;
 #else
@@ -227,7 +227,7 @@ static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
     if (!s->plan) {
         (void)snprintf(p->implementation, sizeof p->implementation, "own%s%s",
                        s->engine == WF_ENGINE_TILED    ? " tiled"
-                       : s->engine == WF_ENGINE_THIN   ? " thin"
+                       : s->engine == WF_ENGINE_STEM   ? " stem"
                        : s->engine == WF_ENGINE_VOLUME ? " volume"
                                                        : "",
                        wrong);
@@ -292,7 +292,7 @@ static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *cal
 #ifdef WF_HAVE_HOPPER
     if (s->engine != WF_ENGINE_NONE) {
         const bool ran = s->engine == WF_ENGINE_TILED  ? wf_cuda_tiled(call)
-                         : s->engine == WF_ENGINE_THIN ? wf_cuda_thin(call)
+                         : s->engine == WF_ENGINE_STEM ? wf_cuda_stem(call)
                                                        : wf_cuda_volume(call);
         if (!ran)
             (void)wf_cuda_ok(s->cuda, cudaErrorInvalidValue, call->node->name);

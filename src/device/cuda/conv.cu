@@ -208,7 +208,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) product(const P f,
             for (int i = 0; i < 4; i++)
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    sum[i][j] = fused(av[i], bv[j], sum[i][j]);
+                    sum[i][j] = fma_of(av[i], bv[j], sum[i][j]);
         }
         __syncthreads();
         if (round % ROUND == 0 || k0 + DEEP >= end)

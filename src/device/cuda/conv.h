@@ -10,7 +10,7 @@ struct wf_cuda_conv_step {
     int64_t in, out;                 /* the real ones */
     bool bias;                       /* the node has one; problem.bias: cuDNN adds it */
     struct wf_cudnn_plan *plan;      /* NULL: our own kernel */
-    int64_t engine;          /* which of our own: TILED, THIN, VOLUME, NONE for any convolution */
+    int64_t engine;          /* which of our own: TILED, STEM, VOLUME, NONE for any convolution */
     int wrong;               /* that were passed over when this one was chosen */
     size_t own_scratch;      /* of the one for any convolution */
     size_t engine_workspace; /* of problem.own */

@@ -469,7 +469,7 @@ const struct wf_device wf_device_cuda = {
     .start = start,
     .ran = ran,
 #ifdef WF_HAVE_NCCL
-    .carrier = wf_nccl_carrier,
+    .device_transport = wf_nccl_device_transport,
 #endif
     .record = record,
     .recorded = recorded,

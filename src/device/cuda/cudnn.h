@@ -43,7 +43,7 @@ struct wf_cudnn_problem {
 };
 
 /* Engines that are not cuDNN's: none at all, and kernels of our own (conv.h). */
-enum { WF_ENGINE_NONE = -1, WF_ENGINE_TILED = -2, WF_ENGINE_THIN = -3, WF_ENGINE_VOLUME = -4 };
+enum { WF_ENGINE_NONE = -1, WF_ENGINE_TILED = -2, WF_ENGINE_STEM = -3, WF_ENGINE_VOLUME = -4 };
 
 struct wf_cudnn_choice {
     int64_t engine;

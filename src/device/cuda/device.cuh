@@ -150,11 +150,11 @@ template <> struct To<f16> {
 };
 
 /* a * b + c, rounded once: the build does not fuse on its own. */
-__device__ inline float fused(float a, float b, float c)
+__device__ inline float fma_of(float a, float b, float c)
 {
     return fmaf(a, b, c);
 }
-__device__ inline double fused(double a, double b, double c)
+__device__ inline double fma_of(double a, double b, double c)
 {
     return fma(a, b, c);
 }

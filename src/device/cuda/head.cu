@@ -1,7 +1,7 @@
 /*
  * A last layer: a 1x1 convolution to at most HEAD_MOST channels, and its weight gradient. Memory is all
  * that counts here, so x is read once; where it is a normalisation's result that was not made, what is
- * read is what it is made from (wf_kernel.folds).
+ * read is what it is made from (wf_kernel.fuses).
  *
  *     y[k]     = b[k] + sum over c of w[k][c] * x[c]
  *     dw[k][c] = sum over positions of dy[k] * x[c]
@@ -13,14 +13,14 @@ namespace wf
 {
 
 /* x on its way: an identity, or the normalisation that makes it. */
-template <class T, int V, bool Folded> struct Source {
+template <class T, int V, bool Fused> struct Source {
     Norm norm;
     Affine<strict<T>, V> a;
 
     /* All threads of the block come here. */
     __device__ void begin(const Columns &g, int64_t row)
     {
-        if constexpr (Folded) {
+        if constexpr (Fused) {
             __shared__ Staged<strict<T>, V> staged;
             staged.fill(g, norm, row);
             a.take(g, staged);
@@ -28,7 +28,7 @@ template <class T, int V, bool Folded> struct Source {
     }
     __device__ void make(Vec<T, V> &x) const
     {
-        if constexpr (Folded)
+        if constexpr (Fused)
             a.apply_all(x, (strict<T>)norm.below);
     }
 };
@@ -46,13 +46,13 @@ struct Head {
 };
 
 /* `across` threads, with V channels each, have a position and add up what they found. */
-template <class T, int V, int K, bool Fast, bool Folded>
+template <class T, int V, int K, bool Fast, bool Fused>
 __global__ void __launch_bounds__(THREADS, 2)
-    head_conv(const Columns g, const Head head, const Source<T, V, Folded> given)
+    head_conv(const Columns g, const Head head, const Source<T, V, Fused> given)
 {
     enum { DEPTH = sizeof(T) > 2 ? 4 : 6 };
     const Lane lane(g);
-    Source<T, V, Folded> source = given;
+    Source<T, V, Fused> source = given;
     source.begin(g, g.first_row + blockIdx.z);
     typedef strict<T> A;
     A w[K][V];
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             for (int j = 0; j < V; j++)
 #pragma unroll
                 for (int k = 0; k < K; k++)
-                    sum[k] = fused((A)x[d].get(j), w[k][j], sum[k]);
+                    sum[k] = fma_of((A)x[d].get(j), w[k][j], sum[k]);
             for (int m = 1; m < g.across; m *= 2)
 #pragma unroll
                 for (int k = 0; k < K; k++)
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 /* Where memory lies oddly: a position for each thread. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-    head_conv_any(const Columns g, const Head head, const Norm norm, const int folded)
+    head_conv_any(const Columns g, const Head head, const Norm norm, const int fused)
 {
     typedef strict<T> A;
     const int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = g.first_row + blockIdx.z;
@@ -119,27 +119,27 @@ __global__ void __launch_bounds__(THREADS)
         A sum = 0;
         for (int64_t c = 0; c < g.channels; c++) {
             A z = (A)to_arith(x[c * g.step[0]]);
-            if (folded) {
+            if (fused) {
                 float mean, rstd, weight, bias;
                 norm.load(row, c, &mean, &rstd, &weight, &bias);
-                z = fused(z - (A)mean, (A)rstd * (A)weight, (A)bias);
+                z = fma_of(z - (A)mean, (A)rstd * (A)weight, (A)bias);
                 z = (A)to_arith(To<T>::from((arith<T>)(z > 0 ? z : z * (A)norm.below)));
             }
-            sum = fused(z, (A)head.w.get(head.first + k, c), sum);
+            sum = fma_of(z, (A)head.w.get(head.first + k, c), sum);
         }
         y[k * head.step] = To<T>::from((arith<T>)(sum + (A)head.bias(k)));
     }
 }
 
 /* The sums dy[k] * x[c] of each channel c. */
-template <class T, int V, int K, bool Folded> struct HeadWeights : OneByOne {
+template <class T, int V, int K, bool Fused> struct HeadWeights : OneByOne {
     enum { SUMS = K, IN = 2, DEPTH = sizeof(T) > 2 ? 4 : 8 };
     enum { MOST_THREADS = sizeof(T) > 2 ? 1024 : 512 };
     struct Loaded {
         Vec<T, V> x;
         T d[K];
     };
-    Source<T, V, Folded> source;
+    Source<T, V, Fused> source;
     int64_t step;
     int32_t channels;
 
@@ -148,7 +148,8 @@ template <class T, int V, int K, bool Folded> struct HeadWeights : OneByOne {
         source.begin(g, row);
     }
     template <bool Fast>
-    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t, Loaded &l) const
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t,
+                         Loaded &l) const
     {
         const T *const dy = (const T *)g.data[1] + offset[1];
         l.x.load((const T *)g.data[0] + offset[0]);
@@ -164,7 +165,7 @@ template <class T, int V, int K, bool Folded> struct HeadWeights : OneByOne {
         for (int j = 0; j < V; j++)
 #pragma unroll
             for (int k = 0; k < K; k++)
-                sum[k][j] = fused((A)z.get(j), (A)to_arith(l.d[k]), sum[k][j]);
+                sum[k][j] = fma_of((A)z.get(j), (A)to_arith(l.d[k]), sum[k][j]);
     }
     __device__ void end(const Columns &, const Lane &, int64_t, double (&)[K][V]) const
     {
@@ -175,16 +176,16 @@ template <class T, int V, int K, bool Folded> struct HeadWeights : OneByOne {
 struct HeadInput {
     const struct wf_view *x;
     Norm norm;
-    bool folded, by_sample;
+    bool fused, by_sample;
 
-    HeadInput(const struct wf_call *call) : x(&call->in[0]), norm{}, folded(false), by_sample(false)
+    HeadInput(const struct wf_call *call) : x(&call->in[0]), norm{}, fused(false), by_sample(false)
     {
-        const struct wf_folded *const from = call->folded ? &call->folded[0] : NULL;
+        const struct wf_fused_input *const from = call->fused ? &call->fused[0] : NULL;
         if (!from || !from->node)
             return;
         x = &from->in[X];
         norm = norm_of(from->node, from->in);
-        folded = true;
+        fused = true;
         by_sample = norm_by_sample(from->node);
     }
 };
@@ -198,39 +199,38 @@ static struct wf_region all_channels(const struct wf_region &work, const struct 
     return r;
 }
 
-template <class T, int V, int K, bool Folded>
+template <class T, int V, int K, bool Fused>
 static void head_run(const struct wf_call *call, const HeadInput &in, const Columns &g,
                      const Head &head)
 {
-    const Source<T, V, Folded> source = { in.norm, {} };
+    const Source<T, V, Fused> source = { in.norm, {} };
     const dim3 grid = columns_grid(g, THREADS, 4, 2 * MULTIPROCESSORS);
     if (OneByOne::fast(g))
-        launch(head_conv<T, V, K, true, Folded>, grid, THREADS, wf_cuda_stream(call), g, head,
+        launch(head_conv<T, V, K, true, Fused>, grid, THREADS, wf_cuda_stream(call), g, head,
                source);
     else
-        launch(head_conv<T, V, K, false, Folded>, grid, THREADS, wf_cuda_stream(call), g, head,
+        launch(head_conv<T, V, K, false, Fused>, grid, THREADS, wf_cuda_stream(call), g, head,
                source);
 }
 
-template <class T, int V, int K, bool Folded>
+template <class T, int V, int K, bool Fused>
 static void head_weights_run(const struct wf_call *call, const HeadInput &in, const Columns &g,
                              const Parts &out)
 {
-    const HeadWeights<T, V, K, Folded> f = { {},
-                                             { in.norm, {} },
-                                             call->in[1].stride[WF_C],
-                                             (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]) };
+    const HeadWeights<T, V, K, Fused> f = { {},
+                                            { in.norm, {} },
+                                            call->in[1].stride[WF_C],
+                                            (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]) };
     sums_run<T, V>(g, f, out, wf_cuda_stream(call));
 }
 
-template <class T, int V, int K, bool Folded>
+template <class T, int V, int K, bool Fused>
 static void head_weights(const struct wf_call *call, const HeadInput &in)
 {
     const struct wf_view &dy = call->in[1], &dw = call->out[0];
     const Side sides[2] = { side_at(*in.x, all_channels(call->work, *in.x).lo),
                             side_at(dy, call->work.lo) };
-    const Columns g =
-        columns_over(all_channels(call->work, *in.x), false, sides, 2, V, 1u << 1);
+    const Columns g = columns_over(all_channels(call->work, *in.x), false, sides, 2, V, 1u << 1);
     Parts out = {};
     out.part = (double *)call->scratch;
     out.tickets = sums_tickets(call, g);
@@ -238,19 +238,19 @@ static void head_weights(const struct wf_call *call, const HeadInput &in)
     const int32_t count = (int32_t)(call->work.hi[WF_C] - call->work.lo[WF_C]);
     for (int k = 0; k < count; k++) {
         out.out[k] = table_of(dw);
-        out.out[k].data = (char *)out.out[k].data + (call->work.lo[WF_C] + k) * out.out[k].row *
-                                                        (int64_t)size_of(dw.dtype);
+        out.out[k].data = (char *)out.out[k].data +
+                          (call->work.lo[WF_C] + k) * out.out[k].row * (int64_t)size_of(dw.dtype);
     }
     if (g.v > 1)
-        head_weights_run<T, V, K, Folded>(call, in, g, out);
+        head_weights_run<T, V, K, Fused>(call, in, g, out);
     else
-        head_weights_run<T, 1, K, Folded>(call, in, g, out);
+        head_weights_run<T, 1, K, Fused>(call, in, g, out);
 }
 
-/* f(whether x is folded), as a type. */
-template <class F> static void with_folded(const HeadInput &in, F f)
+/* f(whether x is fused), as a type. */
+template <class F> static void with_fused(const HeadInput &in, F f)
 {
-    if (in.folded)
+    if (in.fused)
         f(std::true_type());
     else
         f(std::false_type());
@@ -277,13 +277,13 @@ void wf_cuda_head(const struct wf_call *call)
         if (g.v == 1)
             launch(head_conv_any<T>,
                    dim3((unsigned)ceil_div(g.positions.count, THREADS), 1, (unsigned)g.rows),
-                   THREADS, wf_cuda_stream(call), g, head, in.norm, (int)in.folded);
+                   THREADS, wf_cuda_stream(call), g, head, in.norm, (int)in.fused);
         else
-            with_folded(in, [&](auto folded) {
+            with_fused(in, [&](auto fused) {
                 if (head.count <= 2)
-                    head_run<T, V, 2, decltype(folded)::value>(call, in, g, head);
+                    head_run<T, V, 2, decltype(fused)::value>(call, in, g, head);
                 else
-                    head_run<T, V, HEAD_MOST, decltype(folded)::value>(call, in, g, head);
+                    head_run<T, V, HEAD_MOST, decltype(fused)::value>(call, in, g, head);
             });
     });
 }
@@ -305,11 +305,11 @@ void wf_cuda_head_wgrad(const struct wf_call *call)
         return;
     with_type(in.x->dtype, [&](auto t) {
         typedef decltype(t) T;
-        with_folded(in, [&](auto folded) {
+        with_fused(in, [&](auto fused) {
             if (count <= 2)
-                head_weights<T, SUM_V, 2, decltype(folded)::value>(call, in);
+                head_weights<T, SUM_V, 2, decltype(fused)::value>(call, in);
             else
-                head_weights<T, SUM_V / 2, HEAD_MOST, decltype(folded)::value>(call, in);
+                head_weights<T, SUM_V / 2, HEAD_MOST, decltype(fused)::value>(call, in);
         });
     });
 }

@@ -5,7 +5,7 @@
  *
  * A block keeps the weights of 64 filters for all taps in shared memory and makes tile after tile of
  * 32 x 8 positions: 64 filters times 256 positions at once, so that the weights are read once for 256
- * positions. The tile's image with its rim comes once, by the copy engine, and every tap reads it where it
+ * positions. The tile's image with its halo comes once, by the copy engine, and every tap reads it where it
  * lies, beginning one row or column later. One warp asks for what comes, two teams of four warps take
  * turns with the tiles: while one writes its results the other one multiplies.
  *
@@ -22,7 +22,7 @@ namespace wf
 enum {
     TILE_H = 32,
     TILE_W = 8,
-    RIM = 2,
+    HALO = 2,
     TAPS = 9,
     FILTERS = 64,
     STAGES = 3,
@@ -38,7 +38,7 @@ struct Tiled {
     CUtensorMap x, w, y;
     const float *bias;
     int32_t tiles, extent[4]; /* of y in tiles: W, H, D, N */
-    int32_t rim[2];           /* x at (0, 0) of a tile's stage, against y: W, H */
+    int32_t halo[2];          /* x at (0, 0) of a tile's stage, against y: W, H */
     int32_t blocks, pieces;   /* of 64 filters; of Depth channels */
 };
 
@@ -46,7 +46,7 @@ struct Tiled {
 template <int Depth> struct Piece {
     enum {
         ROW = Depth * 2,
-        BYTES = (TILE_H + RIM) * (TILE_W + RIM) * ROW,
+        BYTES = (TILE_H + HALO) * (TILE_W + HALO) * ROW,
         STRIDE = (BYTES + 8 * ROW - 1) / (8 * ROW) * (8 * ROW),
         SWIZZLE = Depth == 64 ? SWIZZLE_128 : SWIZZLE_64,
         STORES = Depth == 64 ? 3 : 2, /* buffers of a team: what there is room for */
@@ -103,7 +103,7 @@ template <bool Back, int Depth> __device__ void fetch(const Tiled &f, const Plac
         int tile[4];
         tile_at(f, i, tile);
         for (int c = 0; c < f.pieces; c++) {
-            const int at[5] = { c * Depth, tile[0] - f.rim[0], tile[1] - f.rim[1], tile[2],
+            const int at[5] = { c * Depth, tile[0] - f.halo[0], tile[1] - f.halo[1], tile[2],
                                 tile[3] };
             barrier_wait(p.empty + 8 * q, parity);
             barrier_expect(p.full + 8 * q, Piece<Depth>::BYTES);
@@ -119,7 +119,7 @@ template <class T, bool Back, int Depth>
 __device__ inline void multiply(const Tiled &f, const Places<Depth> &p, int c, int q,
                                 float (&d)[128])
 {
-    enum { ROW = Piece<Depth>::ROW, PITCH = (TILE_W + RIM) * ROW, STEP = Back ? 16 * 128 : 32 };
+    enum { ROW = Piece<Depth>::ROW, PITCH = (TILE_W + HALO) * ROW, STEP = Back ? 16 * 128 : 32 };
     const int slices = f.pieces * Depth / FILTERS;
     const uint32_t stage = p.stages + q * Piece<Depth>::STRIDE;
     const uint32_t weights =
@@ -245,7 +245,7 @@ static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled
     const int swizzle = Depth == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
     int multiprocessors = 0, device = 0;
     f.pieces = (int32_t)(call->node->in[0]->shape.at[WF_C] / Depth);
-    if (!map_view(&f.x, call->in[0], Box{ Depth, TILE_W + RIM, TILE_H + RIM, swizzle }) ||
+    if (!map_view(&f.x, call->in[0], Box{ Depth, TILE_W + HALO, TILE_H + HALO, swizzle }) ||
         !map_weights(&f.w, call->in[1], FILTERS, CU_TENSOR_MAP_SWIZZLE_128B) ||
         !map_view(&f.y, y, Box{ FILTERS, TILE_W, STORED, CU_TENSOR_MAP_SWIZZLE_128B }) ||
         cudaGetDevice(&device) != cudaSuccess ||
@@ -276,8 +276,8 @@ template <class T, bool Back> static bool run_depth(const struct wf_call *call)
         tiles *= f.extent[k];
     }
     for (int k = 0; k < 2; k++) { /* tap 0 of position 0, counted within both boxes */
-        const int64_t before = Back ? RIM - a->pad_lo[2 - k] : a->pad_lo[2 - k];
-        f.rim[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
+        const int64_t before = Back ? HALO - a->pad_lo[2 - k] : a->pad_lo[2 - k];
+        f.halo[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
     }
     f.tiles = (int32_t)tiles;
     f.bias = (const float *)call->in[2].data;
@@ -297,11 +297,11 @@ bool wf_cuda_tiled_fits(const struct wf_node *node)
     const int64_t in = node->in[0]->shape.at[WF_C], out = node->out[0]->shape.at[WF_C];
     bool fits = (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
                 node->out[0]->dtype == node->in[0]->dtype && a->groups == 1 &&
-                (!node->in[2] || node->in[2]->dtype == WF_F32) &&
-                (in == 64 || in == 128) && out % FILTERS == 0 && a->pad_lo[0] == 0;
+                (!node->in[2] || node->in[2]->dtype == WF_F32) && (in == 64 || in == 128) &&
+                out % FILTERS == 0 && a->pad_lo[0] == 0;
     for (int i = 0; i < 3; i++)
-        fits = fits && a->stride[i] == 1 && a->dilation[i] == 1 &&
-               w.at[WF_D + i] == (i == 0 ? 1 : 3);
+        fits =
+            fits && a->stride[i] == 1 && a->dilation[i] == 1 && w.at[WF_D + i] == (i == 0 ? 1 : 3);
     return fits;
 }
 

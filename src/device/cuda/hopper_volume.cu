@@ -42,7 +42,7 @@ struct Volume {
     const float *bias;
     int32_t items, columns[2], chunks; /* items: chunks of planes * columns (W, H) * samples */
     int32_t planes, chunk;             /* of y, and those of a chunk */
-    int32_t rim[3];                    /* x at tap 0 of position 0, against y: W, H, D */
+    int32_t halo[3];                   /* x at tap 0 of position 0, against y: W, H, D */
     int32_t blocks;                    /* of filters */
 };
 
@@ -106,8 +106,8 @@ __device__ void fetch_planes(const Volume &f, const VolumePlaces<Pieces> &p)
         const Item item(f, i);
         for (int z = item.lo; z < item.hi + 2; z++)
             for (int c = 0; c < Pieces; c++) {
-                const int at[5] = { c * SLICE, item.x - f.rim[0], item.y - f.rim[1], z - f.rim[2],
-                                    item.n };
+                const int at[5] = { c * SLICE, item.x - f.halo[0], item.y - f.halo[1],
+                                    z - f.halo[2], item.n };
                 barrier_wait(p.empty + 8 * q, parity);
                 barrier_expect(p.full + 8 * q, COLUMN_BYTES);
                 box_load(p.stages + q * COLUMN_STRIDE, &f.x, p.full + 8 * q, at);
@@ -290,7 +290,7 @@ template <class T, bool Back, int Pieces> static bool run_volume(const struct wf
         return false;
     for (int k = 0; k < 3; k++) { /* tap 0 of position 0, counted within both boxes */
         const int64_t before = Back ? 2 - a->pad_lo[2 - k] : a->pad_lo[2 - k];
-        f.rim[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
+        f.halo[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
     }
     f.bias = (const float *)call->in[2].data;
     f.blocks = (int32_t)(made.at[WF_C] / SLICE);

@@ -6,7 +6,7 @@
  *
  * Both factors lie with what is summed over outside, as products of four warps may take them. A
  * block belongs to 64 filters, `Channels` channels and one plane of the kernel, and goes through
- * every so many tiles of 8 x 32 positions: dy and x with its rim come once, by the copy engine, and
+ * every so many tiles of 8 x 32 positions: dy and x with its halo come once, by the copy engine, and
  * stay in shared memory for all nine taps. A team of four warps has a row of the kernel. Its three
  * taps are one product of 64 x (3 * Channels): to the product the taps are blocks of columns that
  * lie one position apart, and it does not mind that they overlap. So it is the arithmetic that
@@ -24,7 +24,7 @@ namespace wf
 enum {
     GRAD_H = 8, /* a tile */
     GRAD_W = 32,
-    GRAD_RIM = 2,
+    GRAD_HALO = 2,
     ROWS = 3, /* of the kernel */
     COLUMNS = 3,
     WIDE = 64, /* filters times planes */
@@ -61,8 +61,8 @@ template <int Filters> struct Factor {
 template <int Channels> struct Taps {
     enum {
         POSITION = Channels * 2,
-        PITCH = (GRAD_W + GRAD_RIM) * POSITION,
-        X_BYTES = (GRAD_H + GRAD_RIM) * PITCH,
+        PITCH = (GRAD_W + GRAD_HALO) * POSITION,
+        X_BYTES = (GRAD_H + GRAD_HALO) * PITCH,
         /* x comes first in a stage, because compute-sanitizer counts the product's three blocks as if
          * they lay side by side: the last ones must not be the last of shared memory. */
         TO_DY = (X_BYTES + BOUNDARY - 1) / BOUNDARY * BOUNDARY,
@@ -266,7 +266,7 @@ static bool run_wgrad(const struct wf_cuda_wgrad *g, struct CUstream_st *stream)
                                                    CU_TENSOR_MAP_SWIZZLE_128B,
                                                    CU_TENSOR_MAP_SWIZZLE_64B,
                                                    CU_TENSOR_MAP_SWIZZLE_32B };
-    const Box of_x = { Channels, GRAD_W + GRAD_RIM, GRAD_H + GRAD_RIM, swizzles[S::SWIZZLE] };
+    const Box of_x = { Channels, GRAD_W + GRAD_HALO, GRAD_H + GRAD_HALO, swizzles[S::SWIZZLE] };
     const Box of_dy = { Filters, GRAD_W, GRAD_H, swizzles[F::SWIZZLE], F::PLANES };
     const auto kernel = tiled_wgrad<T, Filters, Channels>;
     Grad f = grad_of(g);

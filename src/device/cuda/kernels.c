@@ -67,7 +67,7 @@ static bool is_plain_pool(const struct wf_pool_attrs *a, const struct wf_shape *
     return a->kernel[0] <= 2 && a->kernel[1] == 2 && a->kernel[2] == 2;
 }
 
-static bool maxpool_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+static bool maxpool_fuses(const struct wf_node *node, int input, const struct wf_node *maker)
 {
     return input == 0 && is_op(maker, "norm") && alike(maker) && alike(node) &&
            is_plain_pool(node->attrs, &node->in[0]->shape, &node->out[0]->shape);
@@ -133,20 +133,20 @@ static bool patches_wgrad(const struct wf_node *node)
            wf_cuda_patches_fit(node->attrs, &node->out[0]->shape);
 }
 
-static bool head_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+static bool head_fuses(const struct wf_node *node, int input, const struct wf_node *maker)
 {
     return input == 0 && node->in[0] != node->in[1] && is_op(maker, "norm") && alike(maker);
 }
 
 /* Sums over samples, so all of them must have the same statistics. */
-static bool head_wgrad_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+static bool head_wgrad_fuses(const struct wf_node *node, int input, const struct wf_node *maker)
 {
-    return head_folds(node, input, maker) &&
+    return head_fuses(node, input, maker) &&
            !((const struct wf_norm_attrs *)maker->attrs)->per_sample;
 }
 
 /* dy of a normalisation's gradient. */
-static bool norm_grad_folds(const struct wf_node *node, int input, const struct wf_node *maker)
+static bool norm_grad_fuses(const struct wf_node *node, int input, const struct wf_node *maker)
 {
     if (input != 4 || !norm_grad(node) || maker->in[0]->dtype != node->in[0]->dtype)
         return false;
@@ -176,8 +176,8 @@ const struct wf_kernel wf_cuda_kernel_slice = {
     .accepts = moves,
     .run = wf_cuda_slice,
 };
-const struct wf_kernel wf_cuda_kernel_everywhere = {
-    .op = "everywhere",
+const struct wf_kernel wf_cuda_kernel_replicate = {
+    .op = "replicate",
     .accepts = moves,
     .run = wf_cuda_slice,
 };
@@ -280,7 +280,7 @@ const struct wf_kernel wf_cuda_kernel_norm_grad_sums = {
     .accepts = norm_grad,
     .prepare = wf_cuda_columns_prepare,
     .run = wf_cuda_norm_grad_sums,
-    .folds = norm_grad_folds,
+    .fuses = norm_grad_fuses,
 };
 const struct wf_kernel wf_cuda_kernel_dice = {
     .op = "dice",
@@ -304,7 +304,7 @@ const struct wf_kernel wf_cuda_kernel_norm_grad = {
     .accepts = norm_grad,
     .prepare = wf_cuda_norm_grad_prepare,
     .run = wf_cuda_norm_grad,
-    .folds = norm_grad_folds,
+    .fuses = norm_grad_fuses,
 };
 const struct wf_kernel wf_cuda_kernel_stats = {
     .op = "stats",
@@ -322,13 +322,13 @@ const struct wf_kernel wf_cuda_kernel_norm_wgrad = {
     .op = "norm_wgrad",
     .run = wf_cuda_norm_wgrad,
 };
-const struct wf_kernel wf_cuda_kernel_fold = {
-    .op = "fold",
-    .run = wf_cuda_fold,
+const struct wf_kernel wf_cuda_kernel_sum_rows = {
+    .op = "sum_rows",
+    .run = wf_cuda_sum_rows,
 };
-const struct wf_kernel wf_cuda_kernel_own_share = {
-    .op = "own_share",
-    .run = wf_cuda_own_share,
+const struct wf_kernel wf_cuda_kernel_local_sums = {
+    .op = "local_sums",
+    .run = wf_cuda_local_sums,
 };
 const struct wf_kernel wf_cuda_kernel_layernorm = {
     .op = "layernorm",
@@ -344,7 +344,7 @@ const struct wf_kernel wf_cuda_kernel_maxpool = {
     .op = "maxpool",
     .accepts = alike,
     .run = wf_cuda_maxpool,
-    .folds = maxpool_folds,
+    .fuses = maxpool_fuses,
 };
 const struct wf_kernel wf_cuda_kernel_maxpool_grad = {
     .op = "maxpool_grad",
@@ -443,7 +443,7 @@ const struct wf_kernel wf_cuda_kernel_head = {
     .preference = 20,
     .accepts = head,
     .run = wf_cuda_head,
-    .folds = head_folds,
+    .fuses = head_fuses,
 };
 const struct wf_kernel wf_cuda_kernel_head_wgrad = {
     .op = "conv_wgrad",
@@ -451,7 +451,7 @@ const struct wf_kernel wf_cuda_kernel_head_wgrad = {
     .accepts = head_wgrad,
     .prepare = wf_cuda_head_wgrad_prepare,
     .run = wf_cuda_head_wgrad,
-    .folds = head_wgrad_folds,
+    .fuses = head_wgrad_fuses,
 };
 const struct wf_kernel wf_cuda_kernel_patches_conv = {
     .op = "conv",

@@ -38,7 +38,7 @@ enum { WF_CUDA_TICKETS = 4096 };
 
 /* copies and shapes: move.cu, resample.cu */
 void wf_cuda_concat(const struct wf_call *call);
-void wf_cuda_slice(const struct wf_call *call); /* also everywhere */
+void wf_cuda_slice(const struct wf_call *call); /* also replicate */
 void wf_cuda_fill(const struct wf_call *call);
 void wf_cuda_reshape(const struct wf_call *call);
 void wf_cuda_pad(const struct wf_call *call);
@@ -77,8 +77,8 @@ void wf_cuda_stats(const struct wf_call *call);
 void wf_cuda_running_stats(const struct wf_call *call);
 void wf_cuda_running_update(const struct wf_call *call);
 void wf_cuda_norm_wgrad(const struct wf_call *call);
-void wf_cuda_fold(const struct wf_call *call);
-void wf_cuda_own_share(const struct wf_call *call);
+void wf_cuda_sum_rows(const struct wf_call *call);
+void wf_cuda_local_sums(const struct wf_call *call);
 void wf_cuda_layernorm(const struct wf_call *call);
 void wf_cuda_layernorm_grad(const struct wf_call *call);
 

@@ -143,8 +143,8 @@ __device__ inline void back_at(const Columns &g, const Lane &lane,
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const A t = (A)x[d][k].get(j) - b.a.mean[j], v = (A)u[j];
-                const A gradient = fused(t, b.a.scale[j], b.a.bias[j]) > 0 ? v : v * below;
-                u[j] = (arith<T>)(fused(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
+                const A gradient = fma_of(t, b.a.scale[j], b.a.bias[j]) > 0 ? v : v * below;
+                u[j] = (arith<T>)(fma_of(gradient, b.a.scale[j], -b.k0[j]) - t * b.k1[j]);
             }
             x[d][k].set_all(u);
             x[d][k].store((T *)g.data[TO] + (offset[d][TO] + dy.template to<Fast>(k)));
@@ -230,7 +230,8 @@ void wf_cuda_norm(const struct wf_call *call)
     const Norm norm = norm_of(call->node, call->in);
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
+        const Columns g =
+            columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
         const dim3 grid = columns_grid(g, THREADS, 4, TOGETHER * MULTIPROCESSORS);
         if (g.v > 1 && OneByOne::fast(g))
             launch(norm_apply<T, Wide<T>::V, true>, grid, THREADS, wf_cuda_stream(call), g, norm);
@@ -257,12 +258,8 @@ void wf_cuda_norm_grad(const struct wf_call *call)
         return;
     const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
     struct CUstream_st *const stream = wf_cuda_stream(call);
-    Back back = { norm_of(call->node, call->in),
-                  table_of(call->in[Q]),
-                  NULL,
-                  (double)a->count,
-                  call->node->in[X]->shape.at[WF_C],
-                  (int32_t)a->fixed };
+    Back back = { norm_of(call->node, call->in),     table_of(call->in[Q]), NULL, (double)a->count,
+                  call->node->in[X]->shape.at[WF_C], (int32_t)a->fixed };
     if (!a->fixed && back.norm.width > 1) {
         const int64_t rows = a->per_sample ? call->work.hi[WF_N] - call->work.lo[WF_N] : 1;
         const int64_t first = a->per_sample ? call->work.lo[WF_N] : 0;

@@ -129,7 +129,7 @@ template <class A, int V> struct Affine {
     }
     __device__ A apply(A x, int j, A below) const
     {
-        const A z = fused(x - mean[j], scale[j], bias[j]);
+        const A z = fma_of(x - mean[j], scale[j], bias[j]);
         return z > 0 ? z : z * below;
     }
     template <class T> __device__ void apply_all(Vec<T, V> &x, A below) const

@@ -1,6 +1,6 @@
 /*
  * Where the gradient comes from that enters a normalisation: memory, or what would have made it, which
- * is then computed on the way (wf_kernel.folds):
+ * is then computed on the way (wf_kernel.fuses):
  *
  *     PlainDy  dy as it lies
  *     PoolDy   maxpool_grad over windows of [1|2,2,2]: the window's dy where the maximum was, plus
@@ -26,7 +26,10 @@ namespace wf
 /* What is the same for all that go position by position. */
 struct SingleDy : OneByOne {
     enum { OWN = 1 /* sides */ };
-    enum { DEPTH = 2, TOGETHER = 3 }; /* in norm_grad: units in flight, blocks on a multiprocessor */
+    enum {
+        DEPTH = 2,
+        TOGETHER = 3
+    }; /* in norm_grad: units in flight, blocks on a multiprocessor */
 
     template <bool Fast> __device__ static Offset<Fast> from(int)
     {
@@ -63,9 +66,9 @@ template <class T, int V> struct PlainDy : SingleDy {
 
 struct Pooled {
     Corner x, plus, out;
-    int32_t deep;     /* windows have two layers */
-    int32_t has_plus; /* something is added */
-    int32_t whole;    /* the work begins and ends with windows */
+    int32_t deep;                   /* windows have two layers */
+    int32_t has_plus;               /* something is added */
+    int32_t whole;                  /* the work begins and ends with windows */
     int64_t lo[3], hi[3], first[3]; /* of the work; its first window */
     Divisor extent[3];              /* windows that the work touches */
     int64_t count[3];               /* windows of the image */
@@ -141,7 +144,8 @@ template <class T, int V> struct PoolDy {
         return there;
     }
     template <bool Fast>
-    __device__ void load(const Columns &g, const Offset<Fast> *offset, int64_t unit, Loaded &l) const
+    __device__ void load(const Columns &g, const Offset<Fast> *offset, int64_t unit,
+                         Loaded &l) const
     {
         l.mask = (1u << GROUP) - 1;
         l.place = (unit & pool.deep) ? (int)GROUP : 0;
@@ -222,7 +226,7 @@ template <class T, int V, int K> struct HeadDy : SingleDy {
             strict<T> all = to_strict(l.d[0]) * (strict<T>)w[0][j];
 #pragma unroll
             for (int k = 1; k < K; k++)
-                all = fused(to_strict(l.d[k]), (strict<T>)w[k][j], all);
+                all = fma_of(to_strict(l.d[k]), (strict<T>)w[k][j], all);
             u[j] = (arith<T>)all;
         }
         sum.set_all(u);
@@ -313,7 +317,7 @@ template <class T> struct PoolSource {
 };
 
 template <class T>
-PoolSource<T> pool_source(const struct wf_call *call, const struct wf_folded &from)
+PoolSource<T> pool_source(const struct wf_call *call, const struct wf_fused_input &from)
 {
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)from.node->attrs;
     const struct wf_view &plus = from.in[2].data ? from.in[2] : call->in[X];
@@ -336,8 +340,7 @@ PoolSource<T> pool_source(const struct wf_call *call, const struct wf_folded &fr
     }
     const struct wf_shape extent = extents(s.units);
     for (int i = 0; i < 3; i++)
-        s.pool.extent[i] =
-            divisor(extent.at[WF_D + i], wf_shape_count(extent) / extent.at[WF_C]);
+        s.pool.extent[i] = divisor(extent.at[WF_D + i], wf_shape_count(extent) / extent.at[WF_C]);
     s.own[0] = s.image(plus);
     s.own[1] = side_at(from.in[0], s.units.lo);
     s.own[2] = side_at(from.in[1], s.units.lo);
@@ -345,7 +348,7 @@ PoolSource<T> pool_source(const struct wf_call *call, const struct wf_folded &fr
 }
 
 template <class T, int K>
-HeadSource<T, K> head_source(const struct wf_call *call, const struct wf_folded &from)
+HeadSource<T, K> head_source(const struct wf_call *call, const struct wf_fused_input &from)
 {
     int64_t lo[WF_AXES];
     memcpy(lo, call->work.lo, sizeof lo);
@@ -364,7 +367,7 @@ template <class F> void with_dy(const struct wf_call *call, F f)
 {
     with_type(call->in[X].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const struct wf_folded *const from = call->folded ? &call->folded[DY] : NULL;
+        const struct wf_fused_input *const from = call->fused ? &call->fused[DY] : NULL;
         if (!from || !from->node) {
             PlainSource<T> plain = {};
             plain.units = call->work;
@@ -381,7 +384,8 @@ template <class F> void with_dy(const struct wf_call *call, F f)
 
 /* x, the source's own sides, and what is written, if anything is; returns how many. */
 template <class Source>
-int dy_sides(const struct wf_call *call, const Source &source, const struct wf_view *out, Side sides[])
+int dy_sides(const struct wf_call *call, const Source &source, const struct wf_view *out,
+             Side sides[])
 {
     int n = 0;
     sides[n++] = source.image(call->in[X]);

@@ -1,6 +1,6 @@
 /*
  * Max pooling of a normalisation's result that is not made: what its windows hold is computed on the
- * way (wf_kernel.folds). Windows are [1|2,2,2] and lie in the image.
+ * way (wf_kernel.fuses). Windows are [1|2,2,2] and lie in the image.
  */
 #include "device/cuda/norm.cuh"
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(THREADS, Together<Deep>::BLOCKS)
 }
 
 template <class T, int Deep>
-static void norm_pool_run(const struct wf_call *call, const struct wf_folded &from)
+static void norm_pool_run(const struct wf_call *call, const struct wf_fused_input &from)
 {
     enum { V = Wide<T>::V };
     const struct wf_view &x = from.in[X];
@@ -94,7 +94,7 @@ using namespace wf;
 
 void wf_cuda_norm_maxpool(const struct wf_call *call)
 {
-    const struct wf_folded &from = call->folded[0];
+    const struct wf_fused_input &from = call->fused[0];
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)call->node->attrs;
     if (is_empty(call->work))
         return;

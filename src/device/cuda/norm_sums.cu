@@ -63,9 +63,9 @@ template <class T, int V, class Dy> struct NormSums {
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const A t = (A)l.x[k].get(j) - a.mean[j], u = (A)up[j];
-                const A d = fused(t, a.scale[j], a.bias[j]) > 0 ? u : u * below;
+                const A d = fma_of(t, a.scale[j], a.bias[j]) > 0 ? u : u * below;
                 sum[0][j] += d;
-                sum[1][j] = fused(d, t, sum[1][j]);
+                sum[1][j] = fma_of(d, t, sum[1][j]);
             }
         }
     }

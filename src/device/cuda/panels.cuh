@@ -87,16 +87,15 @@ template <class T> float panel_at(char *panel, int row, int column)
                                       column % PANEL_COLUMNS / PIECE))[column % PIECE]);
 }
 
-template <class T, bool AK, bool BK>
-void product(float (&d)[64], char *a, char *b, int k, int add)
+template <class T, bool AK, bool BK> void product(float (&d)[64], char *a, char *b, int k, int add)
 {
     const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
     for (int i = 0; i < 64; i++) {
         const int m = row + i % 4 / 2 * 8, n = i / 4 * 8 + lane % 4 * 2 + i % 2;
         float sum = add ? d[i] : 0;
         for (int j = k * 16; j < k * 16 + 16; j++)
-            sum = fused(AK ? panel_at<T>(a, j, m) : panel_at<T>(a, m, j),
-                        BK ? panel_at<T>(b, j, n) : panel_at<T>(b, n, j), sum);
+            sum = fma_of(AK ? panel_at<T>(a, j, m) : panel_at<T>(a, m, j),
+                         BK ? panel_at<T>(b, j, n) : panel_at<T>(b, n, j), sum);
         d[i] = sum;
     }
 }

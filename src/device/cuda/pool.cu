@@ -311,7 +311,7 @@ using namespace wf;
 
 void wf_cuda_maxpool(const struct wf_call *call)
 {
-    if (call->folded) {
+    if (call->fused) {
         wf_cuda_norm_maxpool(call);
         return;
     }

@@ -13,7 +13,8 @@ template <class T, int V, int Sums> struct Powers : OneByOne {
     {
     }
     template <bool Fast>
-    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[1], int64_t, Loaded &x) const
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[1], int64_t,
+                         Loaded &x) const
     {
         x.load((const T *)g.data[0] + offset[0]);
     }
@@ -24,7 +25,7 @@ template <class T, int V, int Sums> struct Powers : OneByOne {
             const A value = (A)x.get(j);
             sum[0][j] += value;
             if (Sums > 1)
-                sum[Sums - 1][j] = fused(value, value, sum[Sums - 1][j]);
+                sum[Sums - 1][j] = fma_of(value, value, sum[Sums - 1][j]);
         }
     }
     __device__ void end(const Columns &, const Lane &, int64_t, double (&)[Sums][V]) const
@@ -48,7 +49,8 @@ template <class T> struct Dice : OneByOne {
         mine = g.first_channel + lane.c;
     }
     template <bool Fast>
-    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t, Loaded &x) const
+    __device__ void load(const Columns &g, const Offset<Fast> (&offset)[2], int64_t,
+                         Loaded &x) const
     {
         x.p = ((const T *)g.data[0])[offset[0]];
         x.label = any_get(g.dtype[1], g.data[1], offset[1]);

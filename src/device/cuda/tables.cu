@@ -50,7 +50,7 @@ struct RunningUpdate {
 };
 
 /* Rows that leave the same remainder when divided by the period (`groups`), up to row `end`. */
-struct Fold {
+struct SumRows {
     __device__ void operator()(const Tables &t, int64_t row, int64_t c) const
     {
         double sum = 0;
@@ -230,9 +230,9 @@ void wf_cuda_dice_loss_grad(const struct wf_call *call)
     tables_run(call, dice_tables(call, true), DiceLossGrad());
 }
 
-void wf_cuda_fold(const struct wf_call *call)
+void wf_cuda_sum_rows(const struct wf_call *call)
 {
-    const struct wf_fold_attrs *a = (const struct wf_fold_attrs *)call->node->attrs;
+    const struct wf_sum_rows_attrs *a = (const struct wf_sum_rows_attrs *)call->node->attrs;
     Tables t = tables_of(call, call->work.hi[WF_N] - call->work.lo[WF_N],
                          call->work.hi[WF_C] - call->work.lo[WF_C]);
     t.first = call->work.lo[WF_N];
@@ -240,11 +240,11 @@ void wf_cuda_fold(const struct wf_call *call)
     t.groups = a->period;
     t.end = call->node->in[0]->shape.at[WF_N];
     if (!is_empty(call->work))
-        tables_run(call, t, Fold());
+        tables_run(call, t, SumRows());
 }
 
 /* Over all that the output holds. */
-void wf_cuda_own_share(const struct wf_call *call)
+void wf_cuda_local_sums(const struct wf_call *call)
 {
     const struct wf_region &box = call->out[0].box;
     const double own = is_empty(call->work) ? 0 : (double)wf_region_count(call->work);

@@ -1,5 +1,5 @@
 /*
- * own_share: sums over the rank's own part of an image, scaled as if all parts were like it:
+ * local_sums: sums over the rank's own part of an image, scaled as if all parts were like it:
  * y = m * (elements of the image) / (elements of the rank's part). What divides by the count of the
  * whole then gets the mean of the part: statistics per rank, which depend on the mesh.
  *
@@ -13,7 +13,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     (void)err;
     node->out[0]->shape = node->in[0]->shape;
-    node->out[0]->everywhere = true;
+    node->out[0]->replicated = true;
     return true;
 }
 
@@ -23,7 +23,7 @@ static unsigned sums_over(const struct wf_node *node)
     return WF_SPATIAL | WF_AXIS(WF_N);
 }
 
-static bool stays(const struct wf_node *node)
+static bool is_local(const struct wf_node *node)
 {
     (void)node;
     return true;
@@ -44,15 +44,15 @@ static void reference(const struct wf_call *call)
                     own > 0 ? wf_view_at(&call->in[0], c.at) * (all / own) : 0.0);
 }
 
-const struct wf_op wf_op_own_share = {
-    .name = "own_share",
+const struct wf_op wf_op_local_sums = {
+    .name = "local_sums",
     .n_in = 2,
     .n_out = 1,
     .flags = WF_OP_WHOLE,
     .infer = infer,
     .reads = reads,
     .sums_over = sums_over,
-    .stays = stays,
+    .is_local = is_local,
     .over = 1,
     .reference = reference,
 };

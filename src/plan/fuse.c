@@ -2,14 +2,14 @@
  * Which instances are not made at all: where every kernel that reads one can compute it on its way
  * from what its maker reads, and that is cheaper than writing it and reading it again.
  *
- * F1. A folded instance is no output, no partial sum, is fetched by no rank, and none of what it is
- *     made from is folded.
+ * F1. A fused instance is no output, no partial sum, is fetched by no rank, and none of what it is
+ *     made from is fused.
  * F2. What it is made from lives as long as it would itself.
  */
 #include "ops/op.h"
 #include "plan/plan.h"
 
-static bool may_be_folded(const struct wf_scheme *s, int instance)
+static bool may_be_fused(const struct wf_global_plan *s, int instance)
 {
     const struct wf_instance *const in = &s->program->instances[instance];
     if (in->maker < 0 || in->keep || in->n_uses == 0 || s->geometry.fetch_of[instance] >= 0 ||
@@ -17,12 +17,12 @@ static bool may_be_folded(const struct wf_scheme *s, int instance)
         return false;
     const struct wf_item *const made = &s->program->items[in->maker];
     for (int k = 0; k < made->node->n_in; k++)
-        if (made->in[k] >= 0 && s->folded[made->in[k]])
+        if (made->in[k] >= 0 && s->fused[made->in[k]])
             return false;
     return made->node->n_out == 1 && !wf_op_sums_over(made->node);
 }
 
-static bool all_readers_fold(const struct wf_scheme *s, int instance)
+static bool all_readers_fuse(const struct wf_global_plan *s, int instance)
 {
     const struct wf_instance *const in = &s->program->instances[instance];
     const struct wf_node *const maker = s->program->items[in->maker].node;
@@ -30,21 +30,21 @@ static bool all_readers_fold(const struct wf_scheme *s, int instance)
         const struct wf_item *const it = &s->program->items[item];
         const struct wf_kernel *const kernel = s->kernel[item];
         for (int k = 0; k < it->node->n_in; k++)
-            if (it->in[k] == instance && !(kernel->folds && kernel->folds(it->node, k, maker)))
+            if (it->in[k] == instance && !(kernel->fuses && kernel->fuses(it->node, k, maker)))
                 return false;
     }
     return true;
 }
 
-void wf_scheme_fold(struct wf_scheme *s)
+void wf_global_plan_fuse(struct wf_global_plan *s)
 {
     struct wf_instance *const instances = s->program->instances;
-    s->folded = wf_arena_array(&s->arena, s->program->n_instances, bool);
+    s->fused = wf_arena_array(&s->arena, s->program->n_instances, bool);
     for (int item = 0; item < s->program->n_items; item++) {
         const struct wf_item *const it = &s->program->items[item];
         const int out = it->out[0];
-        s->folded[out] = may_be_folded(s, out) && all_readers_fold(s, out);
-        for (int k = 0; s->folded[out] && k < it->node->n_in; k++) /* F2 */
+        s->fused[out] = may_be_fused(s, out) && all_readers_fuse(s, out);
+        for (int k = 0; s->fused[out] && k < it->node->n_in; k++) /* F2 */
             if (it->in[k] >= 0 && instances[it->in[k]].last_use < instances[out].last_use)
                 instances[it->in[k]].last_use = instances[out].last_use;
     }

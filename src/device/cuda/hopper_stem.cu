@@ -16,22 +16,22 @@ enum {
     THIN_H = THREADS / 32, /* a row for each warp */
     THIN_TAPS = 9,
     THIN_FILTERS = 64,
-    THIN_MOST = 8,         /* channels */
+    THIN_MOST = 8, /* channels */
     THIN_ROW = THIN_FILTERS * 2,
     THIN_STAGE = 8 * THIN_ROW /* bytes of a warp's results */
 };
 
-struct Thin {
+struct Stem {
     const uint16_t *x, *w;
     uint16_t *y;
     const float *bias;
-    int64_t x_stride[3], y_stride[4];   /* H, D, N; W, H, D, N */
+    int64_t x_stride[3], y_stride[4];    /* H, D, N; W, H, D, N */
     int32_t image[2], out[2], extent[4]; /* W, H of x and y; of y in tiles: W, H, D, N */
     int32_t pad[2], channels, tiles;
 };
 
-template <class T> __device__ inline void add_product(float (&d)[4], const uint32_t (&a)[4],
-                                                      const uint32_t (&b)[2])
+template <class T>
+__device__ inline void add_product(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
 #define WF_THIN(type)                                                                              \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                    \
@@ -52,7 +52,7 @@ template <int Steps> struct Factors {
     int at[Steps][4];
 
     /* `zero`: of a place that holds one. Beyond the taps nothing is read that may be no number. */
-    __device__ Factors(const Thin &f, int zero)
+    __device__ Factors(const Stem &f, int zero)
     {
         const int lane = (int)threadIdx.x % 32, count = THIN_TAPS * f.channels;
         const uint16_t *const w = f.w + (int64_t)blockIdx.y * THIN_FILTERS * count;
@@ -74,22 +74,21 @@ template <int Steps> struct Factors {
     }
 };
 
-/* The tile's image with its rim. */
-__device__ inline void bring(const Thin &f, const int (&tile)[4], uint16_t *image)
+/* The tile's image with its halo. */
+__device__ inline void bring(const Stem &f, const int (&tile)[4], uint16_t *image)
 {
     const int row = (THIN_W + 2) * f.channels, first = (tile[0] - f.pad[0]) * f.channels;
     const uint16_t *const from = f.x + tile[2] * f.x_stride[1] + tile[3] * f.x_stride[2];
     for (int i = (int)threadIdx.x; i < (THIN_H + 2) * row; i += THREADS) {
         const int h = tile[1] - f.pad[1] + i / row, at = first + i % row;
-        const bool inside =
-            h >= 0 && h < f.image[1] && at >= 0 && at < f.image[0] * f.channels;
+        const bool inside = h >= 0 && h < f.image[1] && at >= 0 && at < f.image[0] * f.channels;
         image[i] = inside ? from[h * f.x_stride[0] + at] : (uint16_t)0;
     }
 }
 
 /* 8 positions from `base` of the tile's image on. */
 template <class T, int Steps>
-__device__ inline void make(const Thin &f, const Factors<Steps> &factors, const uint16_t *image,
+__device__ inline void make(const Stem &f, const Factors<Steps> &factors, const uint16_t *image,
                             int base, int zero, const float *bias, float (&d)[4][4])
 {
     const int lane = (int)threadIdx.x % 32;
@@ -113,7 +112,7 @@ __device__ inline void make(const Thin &f, const Factors<Steps> &factors, const 
 
 /* 8 positions with their 64 results, through a warp's piece of shared memory. */
 template <class T>
-__device__ inline void write(const Thin &f, const float (&d)[4][4], uint8_t *stage, uint16_t *to,
+__device__ inline void write(const Stem &f, const float (&d)[4][4], uint8_t *stage, uint16_t *to,
                              int count)
 {
     const int lane = (int)threadIdx.x % 32, position = lane % 8;
@@ -125,8 +124,7 @@ __device__ inline void write(const Thin &f, const float (&d)[4][4], uint8_t *sta
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] = pair_of(T(), d[m + i / 2][i % 2 * 2], d[m + i / 2][i % 2 * 2 + 1]);
-        store_transposed(
-            shared_at(stage) + position * THIN_ROW + ((eighth ^ position) << 4), v);
+        store_transposed(shared_at(stage) + position * THIN_ROW + ((eighth ^ position) << 4), v);
     }
     __syncwarp();
 #pragma unroll
@@ -140,7 +138,7 @@ __device__ inline void write(const Thin &f, const float (&d)[4][4], uint8_t *sta
 
 /* gridDim: tiles in turn, times 64 filters. */
 template <class T, int Steps, int Together>
-__global__ void __launch_bounds__(THREADS, Together) thin(const Thin f)
+__global__ void __launch_bounds__(THREADS, Together) stem(const Stem f)
 {
     __shared__ __align__(128) uint8_t stages[THIN_H][THIN_STAGE];
     __shared__ uint16_t image[(THIN_H + 2) * (THIN_W + 2) * THIN_MOST + 1];
@@ -162,9 +160,8 @@ __global__ void __launch_bounds__(THREADS, Together) thin(const Thin f)
         bring(f, tile, image);
         __syncthreads();
         const int w = tile[0], h = tile[1] + warp;
-        uint16_t *const to = f.y + w * f.y_stride[0] + h * f.y_stride[1] +
-                             tile[2] * f.y_stride[2] + tile[3] * f.y_stride[3] +
-                             blockIdx.y * THIN_FILTERS;
+        uint16_t *const to = f.y + w * f.y_stride[0] + h * f.y_stride[1] + tile[2] * f.y_stride[2] +
+                             tile[3] * f.y_stride[3] + blockIdx.y * THIN_FILTERS;
 #pragma unroll 2
         for (int g = 0; g < THIN_W && h < f.out[1] && w + g < f.out[0]; g += 8) {
             float d[4][4];
@@ -175,7 +172,7 @@ __global__ void __launch_bounds__(THREADS, Together) thin(const Thin f)
     }
 }
 
-template <class T> static void run_steps(const struct wf_call *call, const Thin &f)
+template <class T> static void run_steps(const struct wf_call *call, const Stem &f)
 {
     enum { MANY = 3, FEW = 2 }; /* blocks on a multiprocessor: as registers allow */
     const int steps = (int)ceil_div(THIN_TAPS * f.channels, 16);
@@ -185,27 +182,27 @@ template <class T> static void run_steps(const struct wf_call *call, const Thin 
     struct CUstream_st *const stream = wf_cuda_stream(call);
     switch (steps) {
     case 1:
-        launch(thin<T, 1, MANY>, grid, THREADS, stream, f);
+        launch(stem<T, 1, MANY>, grid, THREADS, stream, f);
         break;
     case 2:
-        launch(thin<T, 2, MANY>, grid, THREADS, stream, f);
+        launch(stem<T, 2, MANY>, grid, THREADS, stream, f);
         break;
     case 3:
-        launch(thin<T, 3, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 3, FEW>, grid, THREADS, stream, f);
         break;
     case 4:
-        launch(thin<T, 4, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 4, FEW>, grid, THREADS, stream, f);
         break;
     default:
-        launch(thin<T, 5, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 5, FEW>, grid, THREADS, stream, f);
     }
 }
 
-static Thin thin_of(const struct wf_call *call)
+static Stem stem_of(const struct wf_call *call)
 {
     const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)call->node->attrs;
     const struct wf_view &x = call->in[0], y = wf_view_part(call->out[0], call->work);
-    Thin f = {};
+    Stem f = {};
     f.x = (const uint16_t *)x.data;
     f.w = (const uint16_t *)call->in[1].data;
     f.y = (uint16_t *)y.data;
@@ -234,26 +231,26 @@ static Thin thin_of(const struct wf_call *call)
 
 using namespace wf;
 
-bool wf_cuda_thin_fits(const struct wf_node *node)
+bool wf_cuda_stem_fits(const struct wf_node *node)
 {
     const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)node->attrs;
     const struct wf_shape &w = node->in[1]->shape;
     bool fits = strcmp(node->op->name, "conv") == 0 &&
                 (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
                 node->out[0]->dtype == node->in[0]->dtype && a->groups == 1 &&
-                (!node->in[2] || node->in[2]->dtype == WF_F32) &&
-                w.at[WF_C] <= THIN_MOST && w.at[WF_N] % THIN_FILTERS == 0 && a->pad_lo[0] == 0 && a->pad_hi[0] == 0;
+                (!node->in[2] || node->in[2]->dtype == WF_F32) && w.at[WF_C] <= THIN_MOST &&
+                w.at[WF_N] % THIN_FILTERS == 0 && a->pad_lo[0] == 0 && a->pad_hi[0] == 0;
     for (int i = 0; i < 3; i++)
-        fits = fits && a->stride[i] == 1 && a->dilation[i] == 1 &&
-               w.at[WF_D + i] == (i == 0 ? 1 : 3);
+        fits =
+            fits && a->stride[i] == 1 && a->dilation[i] == 1 && w.at[WF_D + i] == (i == 0 ? 1 : 3);
     return fits;
 }
 
-bool wf_cuda_thin(const struct wf_call *call)
+bool wf_cuda_stem(const struct wf_call *call)
 {
     if (is_empty(call->work))
         return true;
-    const Thin f = thin_of(call);
+    const Stem f = stem_of(call);
     if (call->in[0].dtype == WF_BF16)
         run_steps<bf16>(call, f);
     else

@@ -1,8 +1,8 @@
 /*
- * fold: a table of rows added up with a period; y[n] = sum of x[m] over all m that leave the same
+ * sum_rows: a table of rows added up with a period; y[n] = sum of x[m] over all m that leave the same
  * remainder as n when divided by the period. Its own gradient.
  *
- * Where the samples of a batch are the subdomains of images (tile), the sums of each sample folded by
+ * Where the samples of a batch are the subdomains of images (tile), the sums of each sample fused by
  * their number are the sums of each subdomain over the batch: statistics per subdomain.
  */
 #include <inttypes.h>
@@ -11,16 +11,16 @@
 #include "ops/spatial.h"
 
 static const struct wf_field fields[] = {
-    { "period", WF_FIELD_INT, offsetof(struct wf_fold_attrs, period), 1, NULL },
+    { "period", WF_FIELD_INT, offsetof(struct wf_sum_rows_attrs, period), 1, NULL },
     { 0 },
 };
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
-    const struct wf_fold_attrs *a = node->attrs;
+    const struct wf_sum_rows_attrs *a = node->attrs;
     const struct wf_shape x = node->in[0]->shape;
     if (x.at[WF_D] * x.at[WF_H] * x.at[WF_W] != 1)
-        return wf_err_set(err, WF_ERR_USAGE, "folds rows of numbers, not images");
+        return wf_err_set(err, WF_ERR_USAGE, "sums rows of numbers, not images");
     if (a->period < 1 || x.at[WF_N] % a->period != 0)
         return wf_err_set(err, WF_ERR_USAGE,
                           "%" PRId64 " rows do not fall into periods of %" PRId64, x.at[WF_N],
@@ -33,7 +33,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                  const bool wanted[], struct wf_value *dx[])
 {
     if (wanted[0])
-        dx[0] = wf_append(g, &wf_op_fold, node->name, "dx", node->attrs, 1, dy);
+        dx[0] = wf_append(g, &wf_op_sum_rows, node->name, "dx", node->attrs, 1, dy);
 }
 
 static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
@@ -46,7 +46,7 @@ static struct wf_region reads(const struct wf_node *node, int input, struct wf_r
 
 static void reference(const struct wf_call *call)
 {
-    const struct wf_fold_attrs *a = call->node->attrs;
+    const struct wf_sum_rows_attrs *a = call->node->attrs;
     const int64_t rows = call->node->in[0]->shape.at[WF_N];
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
         double sum = 0;
@@ -66,11 +66,11 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
-const struct wf_op wf_op_fold = {
-    .name = "fold",
+const struct wf_op wf_op_sum_rows = {
+    .name = "sum_rows",
     .n_in = 1,
     .n_out = 1,
-    .attr_bytes = sizeof(struct wf_fold_attrs),
+    .attr_bytes = sizeof(struct wf_sum_rows_attrs),
     .fields = fields,
     .flags = WF_OP_CHEAP,
     .infer = infer,

@@ -15,21 +15,21 @@
  *
  * The bytes are still copied by the ranks' own cores, as without the link, when they look for them.
  *
- *     struct wf_comm *slow = wf_comm_link(comm, &(struct wf_link){ 25e-6, 1.25e9 });
+ *     struct wf_comm *slow = wf_comm_link_model(comm, &(struct wf_link_model){ 25e-6, 1.25e9 });
  *     ...
  *     wf_comm_free(slow);                                          comm is still there
  */
-#ifndef WF_COMM_LINK_H
-#define WF_COMM_LINK_H
+#ifndef WF_COMM_LINK_MODEL_H
+#define WF_COMM_LINK_MODEL_H
 
 #include "comm/comm.h"
 
-struct wf_link {
+struct wf_link_model {
     double seconds; /* latency */
     double bytes_per_second;
 };
 
 /* Borrows `under`, which must outlive it and is not used beside it. */
-struct wf_comm *wf_comm_link(struct wf_comm *under, const struct wf_link *link);
+struct wf_comm *wf_comm_link_model(struct wf_comm *under, const struct wf_link_model *link);
 
 #endif

@@ -1,5 +1,5 @@
 /* mpirun: 2 */
-/* The clock of an emulated link (comm/link.h: L1 to L3). That it carries whatever a comm carries is
+/* The clock of an emulated link (comm/link_model.h: L1 to L3). That it carries whatever a comm carries is
  * shown by test_comm.c. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#include "comm/link.h"
+#include "comm/link_model.h"
 #include "support_comm.h"
 
 /* 20 ms for each message and 100 ms for its bytes. */
 enum { BYTES = 1 << 20 };
-static const struct wf_link slow_link = { .seconds = 0.02, .bytes_per_second = 10.0 * BYTES };
+static const struct wf_link_model slow_link = { .seconds = 0.02, .bytes_per_second = 10.0 * BYTES };
 
 static double now(void)
 {
@@ -47,7 +47,7 @@ static bool with_link(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_comm *fast = NULL;
     if (!wf_comm_split(comm, 0, &fast, err))
         return false;
-    struct wf_comm *const slow = wf_comm_link(comm, &slow_link);
+    struct wf_comm *const slow = wf_comm_link_model(comm, &slow_link);
     const double start = now();
     const bool ok = wf_comm_barrier(fast, err) && (*b)(slow, fast, start, data, err);
     wf_comm_free(slow);

@@ -1,5 +1,5 @@
 /*
- * everywhere: an image as a weight, whole on every rank.
+ * replicate: an image as a weight, whole on every rank.
  *
  * Reverse mode puts it behind the gradient of a weight that was used as an image (a learned position
  * added to every pixel): each rank makes its own part of such a gradient, and the optimiser wants
@@ -11,7 +11,7 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     (void)err;
     node->out[0]->shape = node->in[0]->shape;
-    node->out[0]->everywhere = true;
+    node->out[0]->replicated = true;
     return true;
 }
 
@@ -49,8 +49,8 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
-const struct wf_op wf_op_everywhere = {
-    .name = "everywhere",
+const struct wf_op wf_op_replicate = {
+    .name = "replicate",
     .n_in = 1,
     .n_out = 1,
     .infer = infer,
@@ -60,9 +60,8 @@ const struct wf_op wf_op_everywhere = {
     .cases = cases,
 };
 
-struct wf_value *wf_everywhere(struct wf_graph *g, struct wf_value *x)
+struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x)
 {
-    return !x || x->everywhere
-               ? x
-               : wf_append(g, &wf_op_everywhere, x->name, "everywhere", NULL, 1, &x);
+    return !x || x->replicated ? x
+                               : wf_append(g, &wf_op_replicate, x->name, "replicate", NULL, 1, &x);
 }

@@ -1,6 +1,6 @@
 /* An emulated link: see L1 to L3 in link.h. */
 #define _POSIX_C_SOURCE 200809L
-#include "comm/link.h"
+#include "comm/link_model.h"
 
 #include <math.h>
 #include <sched.h>
@@ -19,8 +19,8 @@ enum {
 static const long nap_nanoseconds = 50'000;
 
 /* One rank's, in all its comms. */
-struct wire {
-    struct wf_link link;
+struct line {
+    struct wf_link_model link;
     double free; /* when the last message will have left */
 };
 
@@ -38,8 +38,8 @@ struct link_comm {
     struct wf_comm base;
     struct wf_comm *under;
     bool owns_under;
-    struct wire *wire;
-    bool owns_wire;
+    struct line *line;
+    bool owns_line;
     struct wf_request *made, *spare;
 };
 
@@ -82,14 +82,14 @@ static void give(struct link_comm *c, struct wf_request *r, bool ok)
 /* L1 */
 static double send(struct link_comm *c, struct wf_request *r, const struct wf_message *m)
 {
-    struct wire *const wire = c->wire;
+    struct line *const line = c->line;
     if (m->peer == c->base.rank)
         return 0;
-    const double start = now(), takes = (double)m->bytes / wire->link.bytes_per_second;
-    wire->free = fmax(wire->free, start) + takes;
-    const double left = m->bytes <= PACKET_BYTES ? start + takes : wire->free;
+    const double start = now(), takes = (double)m->bytes / line->link.bytes_per_second;
+    line->free = fmax(line->free, start) + takes;
+    const double left = m->bytes <= PACKET_BYTES ? start + takes : line->free;
     r->left = fmax(r->left, left);
-    return left + wire->link.seconds;
+    return left + line->link.seconds;
 }
 
 static bool exchange_begin(struct wf_comm *base, int count, const struct wf_message *messages,
@@ -141,7 +141,7 @@ static void progress(struct wf_comm *base)
 
 /* A turn of waiting. Nobody calls when a message is due, so who waits looks at the clock: another
  * rank may wait for a sum that we have to carry on (sums.h: W1). */
-static void look_again(struct wf_comm *base, unsigned looks)
+static void look_anew(struct wf_comm *base, unsigned looks)
 {
     progress(base);
     wf_sums_advance(base);
@@ -155,7 +155,7 @@ static bool exchange_end(struct wf_comm *base, struct wf_request *r, struct wf_e
 {
     struct link_comm *const c = (struct link_comm *)base;
     for (unsigned looks = 0; !exchange_test(base, r); looks++)
-        look_again(base, looks);
+        look_anew(base, looks);
     const bool ok = !r->under || c->under->vtable->exchange_end(c->under, r->under, err);
     give(c, r, ok);
     return ok;
@@ -165,7 +165,7 @@ static bool wait_any(struct wf_comm *base, int count, struct wf_request *const *
                      int *which, struct wf_err *err)
 {
     (void)err; /* of an abort its end will say */
-    for (unsigned looks = 0;; look_again(base, looks++))
+    for (unsigned looks = 0;; look_anew(base, looks++))
         for (*which = 0; *which < count; ++*which)
             if (requests[*which] && exchange_test(base, requests[*which]))
                 return true;
@@ -216,8 +216,8 @@ static void free_comm(struct wf_comm *base)
     struct link_comm *const c = (struct link_comm *)base;
     if (c->owns_under)
         wf_comm_free(c->under);
-    if (c->owns_wire)
-        free(c->wire);
+    if (c->owns_line)
+        free(c->line);
     for (struct wf_request *r = c->base.leaves_memory ? c->spare : c->made, *next; r; r = next) {
         next = c->base.leaves_memory ? r->next : r->next_made;
         free(r->messages);
@@ -243,7 +243,7 @@ static const struct wf_comm_vtable link_vtable = {
     .progress = progress,
 };
 
-static struct link_comm *link_new(struct wf_comm *under, struct wire *wire)
+static struct link_comm *link_new(struct wf_comm *under, struct line *line)
 {
     struct link_comm *const c = wf_take_zeroed(1, sizeof *c);
     c->base = (struct wf_comm){ .vtable = &link_vtable,
@@ -255,7 +255,7 @@ static struct link_comm *link_new(struct wf_comm *under, struct wire *wire)
                                 .place = under->place,
                                 .leaves_memory = under->leaves_memory };
     c->under = under;
-    c->wire = wire;
+    c->line = line;
     return c;
 }
 
@@ -265,20 +265,20 @@ static bool split(struct wf_comm *base, int colour, struct wf_comm **sub, struct
     struct wf_comm *under = NULL;
     if (!wf_comm_split(c->under, colour, &under, err))
         return false;
-    struct link_comm *const new = link_new(under, c->wire);
+    struct link_comm *const new = link_new(under, c->line);
     new->owns_under = true;
     *sub = &new->base;
     return true;
 }
 
-struct wf_comm *wf_comm_link(struct wf_comm *under, const struct wf_link *link)
+struct wf_comm *wf_comm_link_model(struct wf_comm *under, const struct wf_link_model *link)
 {
-    struct wire *const wire = wf_take_zeroed(1, sizeof *wire);
+    struct line *const line = wf_take_zeroed(1, sizeof *line);
     WF_BUG_ON(under->sums, "sums of the comm under a link");
     WF_BUG_ON(link->seconds < 0 || !(link->bytes_per_second > 0), "a link of %g s and %g bytes/s",
               link->seconds, link->bytes_per_second);
-    struct link_comm *const c = link_new(under, wire);
-    c->owns_wire = true;
-    c->wire->link = *link;
+    struct link_comm *const c = link_new(under, line);
+    c->owns_line = true;
+    c->line->link = *link;
     return &c->base;
 }

@@ -1,16 +1,16 @@
-#include "plan/ledger.h"
+#include "plan/message_check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-void wf_ledger_release(struct wf_ledger *l)
+void wf_message_check_release(struct wf_message_check *l)
 {
     free(l->events);
     free(l->messages);
     free(l->sums);
     free(l->first_event);
     free(l->first_sum);
-    *l = (struct wf_ledger){ 0 };
+    *l = (struct wf_message_check){ 0 };
 }
 
 /* --- writing --- */
@@ -30,14 +30,15 @@ static uint64_t digest_of(const struct wf_exchange *x, const struct wf_plan_mess
     return digest;
 }
 
-static void add_event(struct wf_ledger *l, enum wf_step_kind kind, size_t first, size_t count)
+static void add_event(struct wf_message_check *l, enum wf_step_kind kind, size_t first,
+                      size_t count)
 {
     WF_GROW(l->events, l->room_events, l->n_events);
     l->events[l->n_events++] =
-        (struct wf_ledger_event){ .kind = kind, .first = (int)first, .count = (int)count };
+        (struct wf_checked_event){ .kind = kind, .first = (int)first, .count = (int)count };
 }
 
-static void add_exchange(struct wf_ledger *l, const struct wf_plan *plan, int which)
+static void add_exchange(struct wf_message_check *l, const struct wf_plan *plan, int which)
 {
     const struct wf_exchange *const x = &plan->exchanges[which];
     const size_t first = l->n_messages;
@@ -45,29 +46,29 @@ static void add_exchange(struct wf_ledger *l, const struct wf_plan *plan, int wh
         const struct wf_plan_message *const m = &x->messages[i];
         WF_GROW(l->messages, l->room_messages, l->n_messages);
         l->messages[l->n_messages++] =
-            (struct wf_ledger_message){ .from = m->is_send ? plan->rank : m->peer,
-                                        .to = m->is_send ? m->peer : plan->rank,
-                                        .tag = m->tag,
-                                        .event = (int)l->n_events,
-                                        .partner = -1,
-                                        .is_send = m->is_send,
-                                        .bytes = m->bytes,
-                                        .what = digest_of(x, m) };
+            (struct wf_checked_message){ .from = m->is_send ? plan->rank : m->peer,
+                                         .to = m->is_send ? m->peer : plan->rank,
+                                         .tag = m->tag,
+                                         .event = (int)l->n_events,
+                                         .partner = -1,
+                                         .is_send = m->is_send,
+                                         .bytes = m->bytes,
+                                         .what = digest_of(x, m) };
     }
     add_event(l, WF_STEP_FETCH_BEGIN, first, l->n_messages - first);
 }
 
-static void add_sum(struct wf_ledger *l, const struct wf_plan *plan, int which)
+static void add_sum(struct wf_message_check *l, const struct wf_plan *plan, int which)
 {
     const struct wf_sum *const s = &plan->sums[which];
     WF_GROW(l->sums, l->room_sums, l->n_sums);
-    l->sums[l->n_sums] = (struct wf_ledger_sum){
+    l->sums[l->n_sums] = (struct wf_checked_sum){
         .value = s->value, .count = s->count, .axes = s->axes, .meeting = -1
     };
     add_event(l, WF_STEP_SUM_BEGIN, l->n_sums++, 1);
 }
 
-void wf_ledger_add(struct wf_ledger *l, const struct wf_plan *plan)
+void wf_message_check_add(struct wf_message_check *l, const struct wf_plan *plan)
 {
     WF_BUG_ON(plan->rank != l->n_ranks, "rank %d behind %d", plan->rank, l->n_ranks - 1);
     WF_GROW(l->first_event, l->room_first_event, (size_t)l->n_ranks + 1);
@@ -86,7 +87,7 @@ void wf_ledger_add(struct wf_ledger *l, const struct wf_plan *plan)
             add_sum(l, plan, step->which);
         } else if (step->kind == WF_STEP_FETCH_END || step->kind == WF_STEP_SUM_END) {
             const bool fetch = step->kind == WF_STEP_FETCH_END;
-            const struct wf_ledger_event begun =
+            const struct wf_checked_event begun =
                 l->events[fetch ? exchange[step->which] : sum[step->which]];
             add_event(l, step->kind, (size_t)begun.first, (size_t)begun.count);
         }
@@ -101,9 +102,9 @@ void wf_ledger_add(struct wf_ledger *l, const struct wf_plan *plan)
 
 static int by_channel(const void *a, const void *b, void *arg)
 {
-    const struct wf_ledger_message *const all = arg;
+    const struct wf_checked_message *const all = arg;
     const int i = *(const int *)a, k = *(const int *)b;
-    const struct wf_ledger_message *const x = &all[i], *const y = &all[k];
+    const struct wf_checked_message *const x = &all[i], *const y = &all[k];
     if (x->from != y->from)
         return x->from < y->from ? -1 : 1;
     if (x->to != y->to)
@@ -113,13 +114,13 @@ static int by_channel(const void *a, const void *b, void *arg)
     return i < k ? -1 : 1; /* as they were begun */
 }
 
-static bool is_match(const struct wf_ledger_message *s, const struct wf_ledger_message *r)
+static bool is_match(const struct wf_checked_message *s, const struct wf_checked_message *r)
 {
     return s->from == r->from && s->to == r->to && s->tag == r->tag && s->bytes == r->bytes &&
            s->what == r->what;
 }
 
-static bool no_match(const struct wf_ledger_message *m, struct wf_err *err)
+static bool no_match(const struct wf_checked_message *m, struct wf_err *err)
 {
     return wf_err_set(err, WF_ERR_FAILED,
                       "plans break I4: a %s of %zu bytes from rank %d to rank %d, tag %d, meets no "
@@ -129,7 +130,7 @@ static bool no_match(const struct wf_ledger_message *m, struct wf_err *err)
 }
 
 /* The n-th send of a channel (from, to, tag) meets the n-th receive of it. */
-static bool match_messages(struct wf_ledger *l, struct wf_err *err)
+static bool match_messages(struct wf_message_check *l, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     int *const sends = wf_arena_array(&arena, l->n_messages + 1, int);
@@ -145,8 +146,8 @@ static bool match_messages(struct wf_ledger *l, struct wf_err *err)
     qsort_r(recvs, n_recvs, sizeof *recvs, by_channel, l->messages);
     bool ok = true;
     for (size_t i = 0; ok && (i < n_sends || i < n_recvs); i++) {
-        struct wf_ledger_message *const s = i < n_sends ? &l->messages[sends[i]] : NULL;
-        struct wf_ledger_message *const r = i < n_recvs ? &l->messages[recvs[i]] : NULL;
+        struct wf_checked_message *const s = i < n_sends ? &l->messages[sends[i]] : NULL;
+        struct wf_checked_message *const r = i < n_recvs ? &l->messages[recvs[i]] : NULL;
         if (!s || !r || !is_match(s, r)) {
             ok = no_match(s ? s : r, err);
             break;
@@ -172,7 +173,7 @@ static int group_leader(const struct wf_mesh *mesh, int rank, unsigned axes)
 }
 
 /* The next sum of a rank from *at on that goes over these axes, or -1. */
-static int next_sum(const struct wf_ledger *l, int rank, unsigned axes, int *at)
+static int next_sum(const struct wf_message_check *l, int rank, unsigned axes, int *at)
 {
     for (; *at < l->first_sum[rank + 1]; (*at)++)
         if (l->sums[*at].axes == axes)
@@ -181,7 +182,7 @@ static int next_sum(const struct wf_ledger *l, int rank, unsigned axes, int *at)
 }
 
 /* A rank's sums over these axes are its leader's, one by one. */
-static bool match_group(struct wf_ledger *l, int rank, int leader, unsigned axes,
+static bool match_group(struct wf_message_check *l, int rank, int leader, unsigned axes,
                         struct wf_err *err)
 {
     int at = l->first_sum[rank], leaders = l->first_sum[leader], mine;
@@ -201,7 +202,7 @@ static bool match_group(struct wf_ledger *l, int rank, int leader, unsigned axes
     return true;
 }
 
-static bool match_sums(struct wf_ledger *l, const struct wf_mesh *mesh, struct wf_err *err)
+static bool match_sums(struct wf_message_check *l, const struct wf_mesh *mesh, struct wf_err *err)
 {
     bool used[1u << WF_MESH_AXES] = { false };
     for (size_t i = 0; i < l->n_sums; i++) {
@@ -225,7 +226,7 @@ static bool match_sums(struct wf_ledger *l, const struct wf_mesh *mesh, struct w
  * stands in the list of the one thing it waits for: another rank, or a meeting.
  */
 struct walk {
-    const struct wf_ledger *l;
+    const struct wf_message_check *l;
     int *at;         /* per rank: the event it stands at */
     int *next;       /* per rank: the next that waits for the same, or -1 */
     int *waits_rank; /* per rank: the first that waits for it to go on, or -1 */
@@ -249,15 +250,15 @@ static void wait_in(struct walk *w, int rank, int *list)
 }
 
 /* Where a rank that stands in front of this end has to wait, or NULL. */
-static int *blocked_by(struct walk *w, const struct wf_ledger_event *e)
+static int *blocked_by(struct walk *w, const struct wf_checked_event *e)
 {
-    const struct wf_ledger *const l = w->l;
+    const struct wf_message_check *const l = w->l;
     if (e->kind == WF_STEP_SUM_END) {
         const int meeting = l->sums[e->first].meeting;
         return w->missing[meeting] > 0 ? &w->waits_sum[meeting] : NULL;
     }
     for (int i = e->first; e->kind == WF_STEP_FETCH_END && i < e->first + e->count; i++) {
-        const struct wf_ledger_message *const m = &l->messages[i];
+        const struct wf_checked_message *const m = &l->messages[i];
         const int peer = m->is_send ? m->to : m->from;
         if (l->messages[m->partner].event >= w->at[peer])
             return &w->waits_rank[peer];
@@ -267,11 +268,11 @@ static int *blocked_by(struct walk *w, const struct wf_ledger_event *e)
 
 static void go_on(struct walk *w, int rank)
 {
-    const struct wf_ledger *const l = w->l;
+    const struct wf_message_check *const l = w->l;
     const int before = w->at[rank];
     int *list = NULL;
     while (w->at[rank] < l->first_event[rank + 1]) {
-        const struct wf_ledger_event *const e = &l->events[w->at[rank]];
+        const struct wf_checked_event *const e = &l->events[w->at[rank]];
         list = blocked_by(w, e);
         if (list)
             break;
@@ -285,7 +286,7 @@ static void go_on(struct walk *w, int rank)
         wait_in(w, rank, list);
 }
 
-static bool walk_all(const struct wf_ledger *l, struct wf_err *err)
+static bool walk_all(const struct wf_message_check *l, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     const int n = l->n_ranks;
@@ -311,14 +312,15 @@ static bool walk_all(const struct wf_ledger *l, struct wf_err *err)
     for (int r = 0; ok && r < n; r++)
         if (w.at[r] < l->first_event[r + 1])
             ok = wf_err_set(err, WF_ERR_FAILED,
-                            "plans break I6: rank %d waits for ever at its %d. communication: "
+                            "plans break I6: rank %d waits for ever at communication #%d: "
                             "please report it",
                             r, w.at[r] - l->first_event[r]);
     wf_arena_release(&arena);
     return ok;
 }
 
-bool wf_ledger_check(struct wf_ledger *l, const struct wf_mesh *mesh, struct wf_err *err)
+bool wf_message_check_run(struct wf_message_check *l, const struct wf_mesh *mesh,
+                          struct wf_err *err)
 {
     WF_BUG_ON(l->n_ranks != wf_mesh_size(mesh), "%d plans of %d ranks", l->n_ranks,
               wf_mesh_size(mesh));

@@ -1,10 +1,10 @@
-#include "exec/wire.h"
+#include "exec/transport.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/carrier.h"
+#include "comm/device_transport.h"
 
 /* A transfer through the host. */
 struct transfer {
@@ -12,36 +12,37 @@ struct transfer {
     struct wf_message *messages; /* with the host's pointers */
     void **there;                /* the device's */
     int count, room;
-    struct wf_wire_sum sum;
+    struct wf_transport_sum sum;
     char *block;
     size_t bytes;
 };
 
-struct wf_wire {
+struct wf_transport {
     struct wf_context *context;
     const struct wf_device *device;
     struct wf_comm *comm;
-    struct wf_carrier *carrier; /* or NULL */
+    struct wf_device_transport *device_transport; /* or NULL */
     struct transfer *transfers;
     int count;
 };
 
-struct wf_wire *wf_wire_new(struct wf_context *context, struct wf_comm *comm, int count,
-                            struct wf_err *err)
+struct wf_transport *wf_transport_new(struct wf_context *context, struct wf_comm *comm, int count,
+                                      struct wf_err *err)
 {
-    struct wf_wire *const w = wf_take_zeroed(1, sizeof *w);
+    struct wf_transport *const w = wf_take_zeroed(1, sizeof *w);
     w->context = context;
     w->device = context->device;
     w->comm = comm;
     w->count = count;
     w->transfers = wf_take_zeroed((size_t)count + 1, sizeof *w->transfers);
-    if (!w->device->carrier || w->device->carrier(context, comm, count, &w->carrier, err))
+    if (!w->device->device_transport ||
+        w->device->device_transport(context, comm, count, &w->device_transport, err))
         return w;
-    wf_wire_free(w);
+    wf_transport_free(w);
     return NULL;
 }
 
-void wf_wire_free(struct wf_wire *w)
+void wf_transport_free(struct wf_transport *w)
 {
     if (!w)
         return;
@@ -52,19 +53,19 @@ void wf_wire_free(struct wf_wire *w)
         free(w->transfers[i].there);
     }
     free(w->transfers);
-    if (w->carrier)
-        w->carrier->vtable->free(w->carrier);
+    if (w->device_transport)
+        w->device_transport->vtable->free(w->device_transport);
     free(w);
 }
 
-bool wf_wire_records(const struct wf_wire *w)
+bool wf_transport_records(const struct wf_transport *w)
 {
-    return w->carrier && w->carrier->records;
+    return w->device_transport && w->device_transport->records;
 }
 
 /* --- through the host --- */
 
-static bool make_room(const struct wf_wire *w, struct transfer *t, size_t bytes, int messages,
+static bool make_room(const struct wf_transport *w, struct transfer *t, size_t bytes, int messages,
                       struct wf_err *err)
 {
     if (bytes > t->bytes || !t->block) {
@@ -102,7 +103,7 @@ static size_t whole_lines(size_t bytes)
 }
 
 /* Brings what is sent. One wait for all: the last get() waits for the ones before it. */
-static bool bring(const struct wf_wire *w, const struct transfer *t, struct wf_err *err)
+static bool bring(const struct wf_transport *w, const struct transfer *t, struct wf_err *err)
 {
     for (int i = 0; i < t->count; i++) {
         const struct wf_message *const m = &t->messages[i];
@@ -115,7 +116,7 @@ static bool bring(const struct wf_wire *w, const struct transfer *t, struct wf_e
     return w->device->synchronize(w->context, err);
 }
 
-static bool exchange_begin(struct wf_wire *w, struct transfer *t, int count,
+static bool exchange_begin(struct wf_transport *w, struct transfer *t, int count,
                            const struct wf_message *messages, struct wf_err *err)
 {
     size_t bytes = 64, at = 0;
@@ -138,7 +139,7 @@ static bool exchange_begin(struct wf_wire *w, struct transfer *t, int count,
            wf_comm_exchange_begin(w->comm, count, t->messages, &t->request, err);
 }
 
-static bool exchange_end(const struct wf_wire *w, struct transfer *t, struct wf_err *err)
+static bool exchange_end(const struct wf_transport *w, struct transfer *t, struct wf_err *err)
 {
     if (!wf_comm_exchange_end(w->comm, t->request, err))
         return false;
@@ -153,8 +154,8 @@ static bool exchange_end(const struct wf_wire *w, struct transfer *t, struct wf_
     return true;
 }
 
-static bool sum_begin(const struct wf_wire *w, struct transfer *t, const struct wf_wire_sum *sum,
-                      struct wf_err *err)
+static bool sum_begin(const struct wf_transport *w, struct transfer *t,
+                      const struct wf_transport_sum *sum, struct wf_err *err)
 {
     const size_t bytes = sum->count * wf_dtype_size(sum->dtype);
     if (!make_room(w, t, bytes, 0, err))
@@ -169,7 +170,7 @@ static bool sum_begin(const struct wf_wire *w, struct transfer *t, const struct 
     return wf_comm_sum_begin(sum->group, t->block, sum->count, sum->dtype, &t->request, err);
 }
 
-static bool sum_end(const struct wf_wire *w, struct transfer *t, struct wf_err *err)
+static bool sum_end(const struct wf_transport *w, struct transfer *t, struct wf_err *err)
 {
     if (!wf_comm_sum_end(t->sum.group, t->request, err))
         return false;
@@ -181,36 +182,37 @@ static bool sum_end(const struct wf_wire *w, struct transfer *t, struct wf_err *
 
 /* --- either way --- */
 
-bool wf_wire_exchange_begin(struct wf_wire *w, int number, int count,
-                            const struct wf_message *messages, struct wf_err *err)
+bool wf_transport_exchange_begin(struct wf_transport *w, int number, int count,
+                                 const struct wf_message *messages, struct wf_err *err)
 {
-    if (w->carrier)
-        return w->carrier->vtable->exchange(w->carrier, number, count, messages, err);
+    if (w->device_transport)
+        return w->device_transport->vtable->exchange(w->device_transport, number, count, messages,
+                                                     err);
     return exchange_begin(w, &w->transfers[number], count, messages, err);
 }
 
-bool wf_wire_exchange_end(struct wf_wire *w, int number, struct wf_err *err)
+bool wf_transport_exchange_end(struct wf_transport *w, int number, struct wf_err *err)
 {
-    if (w->carrier)
-        return w->carrier->vtable->end(w->carrier, number, err);
+    if (w->device_transport)
+        return w->device_transport->vtable->end(w->device_transport, number, err);
     return exchange_end(w, &w->transfers[number], err);
 }
 
-bool wf_wire_sum_begin(struct wf_wire *w, int number, const struct wf_wire_sum *sum,
-                       struct wf_err *err)
+bool wf_transport_sum_begin(struct wf_transport *w, int number, const struct wf_transport_sum *sum,
+                            struct wf_err *err)
 {
-    if (w->carrier)
-        return w->carrier->vtable->sum(
-            w->carrier, number,
-            &(struct wf_carrier_sum){
+    if (w->device_transport)
+        return w->device_transport->vtable->sum(
+            w->device_transport, number,
+            &(struct wf_device_transport_sum){
                 .group = sum->group, .data = sum->data, .count = sum->count, .dtype = sum->dtype },
             err);
     return sum_begin(w, &w->transfers[number], sum, err);
 }
 
-bool wf_wire_sum_end(struct wf_wire *w, int number, struct wf_err *err)
+bool wf_transport_sum_end(struct wf_transport *w, int number, struct wf_err *err)
 {
-    if (w->carrier)
-        return w->carrier->vtable->end(w->carrier, number, err);
+    if (w->device_transport)
+        return w->device_transport->vtable->end(w->device_transport, number, err);
     return sum_end(w, &w->transfers[number], err);
 }

@@ -1,0 +1,37 @@
+/*
+ * A device transport takes buffers that lie in a device's memory to other ranks, in the order of the device's
+ * work: begun behind what was enqueued before it, on a queue of its own, and ended in front of what is
+ * enqueued after it. Nothing waits on the host.
+ *
+ * Transfers are numbered 0 .. count - 1, as the one who makes the device transport says; each is begun and
+ * ended in turn. All ranks begin those they share in the same order (plan.h: I4, I5).
+ */
+#ifndef WF_COMM_DEVICE_TRANSPORT_H
+#define WF_COMM_DEVICE_TRANSPORT_H
+
+#include "comm/comm.h"
+
+struct wf_device_transport;
+
+struct wf_device_transport_sum {
+    struct wf_comm *group; /* the ranks that add up */
+    void *data;
+    size_t count;
+    enum wf_dtype dtype;
+};
+
+struct wf_device_transport_vtable {
+    bool (*exchange)(struct wf_device_transport *device_transport, int number, int count,
+                     const struct wf_message *messages, struct wf_err *err);
+    bool (*sum)(struct wf_device_transport *device_transport, int number,
+                const struct wf_device_transport_sum *sum, struct wf_err *err);
+    bool (*end)(struct wf_device_transport *device_transport, int number, struct wf_err *err);
+    void (*free)(struct wf_device_transport *device_transport);
+};
+
+struct wf_device_transport {
+    const struct wf_device_transport_vtable *vtable;
+    bool records; /* can be captured with the device's work */
+};
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * A transport: how a run's buffers travel to other ranks when they do not lie in the host's memory.
+ *
+ * Two ways. A device transport of the device (NCCL) takes them as they are, in the order of the device's work.
+ * Without one they go through blocks of host memory and the run's comm: what is sent is brought to the
+ * host when the exchange begins, which waits for the work before it, and what came is put back when it
+ * ends. On the CPU there is no transport.
+ *
+ * Numbered transfers: 0 .. count - 1, each begun and ended in turn.
+ */
+#ifndef WF_EXEC_TRANSPORT_H
+#define WF_EXEC_TRANSPORT_H
+
+#include "comm/comm.h"
+#include "plan/target.h"
+
+struct wf_transport;
+
+/* Collective. For so many transfers. Borrows the context and the comm. NULL on failure. */
+struct wf_transport *wf_transport_new(struct wf_context *context, struct wf_comm *comm, int count,
+                                      struct wf_err *err);
+void wf_transport_free(struct wf_transport *transport);
+/* Work between begin and end can be captured and replayed with the rest of a step. */
+bool wf_transport_records(const struct wf_transport *transport);
+
+/* Messages as in comm.h, with pointers into the device's memory. */
+[[nodiscard]] bool wf_transport_exchange_begin(struct wf_transport *transport, int number,
+                                               int count, const struct wf_message *messages,
+                                               struct wf_err *err);
+[[nodiscard]] bool wf_transport_exchange_end(struct wf_transport *transport, int number,
+                                             struct wf_err *err);
+/* Collective over `group`, a part of the transport's comm. `rounded`: as wf_comm_sum_rounded_begin(). */
+struct wf_transport_sum {
+    struct wf_comm *group;
+    void *data;
+    size_t count;
+    enum wf_dtype dtype;
+    bool rounded;
+};
+[[nodiscard]] bool wf_transport_sum_begin(struct wf_transport *transport, int number,
+                                          const struct wf_transport_sum *sum, struct wf_err *err);
+[[nodiscard]] bool wf_transport_sum_end(struct wf_transport *transport, int number,
+                                        struct wf_err *err);
+
+#endif

@@ -1,0 +1,75 @@
+#include "plan/all_ranks.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "plan/message_check.h"
+#include "plan/plan_cache.h"
+
+struct wf_rank_figures wf_rank_figures_of(const struct wf_plan *plan)
+{
+    struct wf_rank_figures r = {
+        .arena_bytes = plan->arena_bytes,
+        .live_bytes = plan->live_bytes,
+        .weight_bytes = wf_plan_param_bytes(plan),
+        .param_count = plan->store_bytes[WF_STORE_PARAM] / sizeof(float),
+        .fetch_bytes = plan->fetch_bytes,
+        .reduce_bytes = plan->reduce_bytes,
+        .steps = plan->n_steps,
+        .references = plan->references,
+        .flops = plan->flops,
+        .seconds = plan->seconds,
+        .compute_seconds = plan->compute_seconds,
+        .link_seconds = plan->link_seconds,
+    };
+    for (int i = 0; i < plan->n_steps; i++)
+        if (wf_step_is_for_limit(plan, &plan->steps[i]))
+            r.recompute_seconds += plan->steps[i].seconds;
+    for (int i = 0; i < plan->n_exchanges; i++)
+        for (int m = 0; m < plan->exchanges[i].n_messages; m++) {
+            const struct wf_plan_message *const message = &plan->exchanges[i].messages[m];
+            r.messages++;
+            r.send_bytes += message->is_send ? message->bytes : 0;
+        }
+    return r;
+}
+
+static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cache,
+                    struct wf_message_check *check, struct wf_err *err)
+{
+    struct wf_plan *const plan = wf_plan_estimate(s->global, rank, cache, err);
+    if (!plan)
+        return wf_err_wrap(err, "rank %d", rank);
+    s->ranks[rank] = wf_rank_figures_of(plan);
+    wf_message_check_add(check, plan);
+    wf_plan_free(plan);
+    return true;
+}
+
+struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err)
+{
+    struct wf_all_ranks *const s = wf_take_zeroed(1, sizeof *s);
+    s->global = global;
+    s->n_ranks = global->geometry.n_ranks;
+    s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
+    struct wf_plan_cache cache = { 0 };
+    struct wf_message_check check = { 0 };
+    bool ok = true;
+    for (int r = 0; ok && r < s->n_ranks; r++)
+        ok = look_at(s, r, &cache, &check, err);
+    ok = ok && wf_message_check_run(&check, &global->mesh, err);
+    wf_message_check_release(&check);
+    wf_plan_cache_release(&cache);
+    if (ok)
+        return s;
+    wf_all_ranks_free(s);
+    return NULL;
+}
+
+void wf_all_ranks_free(struct wf_all_ranks *all)
+{
+    if (!all)
+        return;
+    wf_arena_release(&all->arena);
+    free(all);
+}

@@ -1,0 +1,41 @@
+/*
+ * A plan of all ranks: what the plans of all ranks come to.
+ *
+ * Each rank's plan is made, checked, and let go again; what stays are its figures and the order of
+ * its messages and sums, which are held against each other at the end (I4 to I6). So thousands of
+ * ranks take the memory of one plan and a short list each.
+ *
+ *     struct wf_all_ranks *s = wf_all_ranks_new(global plan, &err);
+ *     printf("rank 7: %zu bytes\n", s->ranks[7].arena_bytes);
+ *     wf_all_ranks_free(s);
+ */
+#ifndef WF_PLAN_ALL_RANKS_H
+#define WF_PLAN_ALL_RANKS_H
+
+#include "plan/plan.h"
+
+struct wf_rank_figures {
+    size_t arena_bytes, live_bytes;
+    size_t weight_bytes; /* parameters, gradients, states */
+    size_t param_count;  /* elements of the parameters' store */
+    size_t fetch_bytes, send_bytes, reduce_bytes;
+    int steps, messages, references;
+    double flops, seconds, compute_seconds, link_seconds;
+    double
+        recompute_seconds; /* of compute_seconds: for what the limit made the planner recompute */
+};
+
+struct wf_all_ranks {
+    struct wf_arena arena;
+    const struct wf_global_plan *global;
+    struct wf_rank_figures *ranks;
+    int n_ranks;
+};
+
+/* Plans all ranks of the global plan; NULL when one cannot be planned or they do not meet. */
+struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
+void wf_all_ranks_free(struct wf_all_ranks *all);
+
+struct wf_rank_figures wf_rank_figures_of(const struct wf_plan *plan);
+
+#endif
