@@ -1,6 +1,7 @@
 /* The end of a process that has no memory. */
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,6 +84,33 @@ static void halt__leaves_nothing_half_written(void **state)
     assert_int_equal(count_files(".", ".partial"), 0);
 }
 
+static void *write_on(void *arg)
+{
+    struct wf_err err = { 0 };
+    for (struct wf_outfile f; wf_outfile_begin(&f, arg, &err);)
+        wf_outfile_drop(&f);
+    return NULL;
+}
+
+/* Another thread goes on making files. */
+static void halt_beside_a_writer(const char *path)
+{
+    char name[] = "beside";
+    pthread_t writer;
+    if (pthread_create(&writer, NULL, write_on, name) == 0)
+        (void)usleep(2000);
+    wf_halt("%s", path);
+}
+
+static void halt__leaves_nothing_of_another_thread(void **state)
+{
+    char text[2048];
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(status_of(halt_beside_a_writer, "now", text, sizeof text), 3);
+        assert_int_equal(count_files(".", ".partial"), 0);
+    }
+}
+
 static void tell(const char *text)
 {
     (void)!write(STDERR_FILENO, strstr(text, "once") ? "told\n" : "lost\n", 5);
@@ -108,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_memory__is_a_message_and_status_3),
         cmocka_unit_test(halt__leaves_nothing_half_written),
+        cmocka_unit_test(halt__leaves_nothing_of_another_thread),
         cmocka_unit_test(halt__tells_once_and_ends_when_that_fails_too),
     };
     return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);

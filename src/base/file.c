@@ -231,11 +231,9 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
     for (int try = 0; try < 100; try++) {
         free(f->partial);
         f->partial = partial_name(f->path, try);
-        f->fd = open(f->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (f->fd >= 0) {
-            wf_halt_remove(f->partial);
+        f->fd = wf_halt_create(f->partial);
+        if (f->fd >= 0)
             return true;
-        }
         if (errno != EEXIST)
             break;
     }

@@ -1,5 +1,6 @@
 #include "base/halt.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,20 +29,35 @@ void wf_halt_tell(const char *who, void (*tell)(const char *text))
 }
 
 /* The first `from` in the list becomes `to`. */
-static void replace(const char *from, const char *to)
+static void replace_locked(const char *from, const char *to)
 {
-    (void)pthread_mutex_lock(&lock);
     int i = 0;
     while (i < FILES && files[i] != from)
         i++;
     if (i < FILES)
         files[i] = to;
+}
+
+static void replace(const char *from, const char *to)
+{
+    (void)pthread_mutex_lock(&lock);
+    replace_locked(from, to);
     (void)pthread_mutex_unlock(&lock);
 }
 
 void wf_halt_remove(const char *path)
 {
     replace(NULL, path);
+}
+
+int wf_halt_create(const char *path)
+{
+    (void)pthread_mutex_lock(&lock);
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        replace_locked(NULL, path);
+    (void)pthread_mutex_unlock(&lock);
+    return fd;
 }
 
 void wf_halt_keep(const char *path)

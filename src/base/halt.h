@@ -19,6 +19,9 @@ void wf_halt_tell(const char *who, void (*tell)(const char *text));
 /* From now on wf_halt() removes this file; until wf_halt_keep() the text stays the caller's, and as
  * it is. The list is short: what finds no place in it is left to wf_folder_sweep(). */
 void wf_halt_remove(const char *path);
+/* Makes the file, which must not be there, and does the above, with nothing in between: a file that is
+ * made while another thread halts would be left behind. A file descriptor, or -1 with errno. */
+int wf_halt_create(const char *path);
 void wf_halt_keep(const char *path);
 
 #endif
