@@ -96,7 +96,8 @@ static struct wf_value *make_conv(struct maker *m, struct wf_value *x)
         c.pad_lo[i] = fits ? w.lo : 0;
         c.pad_hi[i] = fits ? w.hi : 0;
     }
-    return wf_conv(m->g, x, &c);
+    struct wf_value *const y = wf_conv(m->g, x, &c);
+    return chance(d, 15) ? wf_add(m->g, y, wf_conv(m->g, wf_scale(m->g, x, -0.5), &c)) : y;
 }
 
 static struct wf_value *make_conv_transpose(struct maker *m, struct wf_value *x)

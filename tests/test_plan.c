@@ -459,7 +459,7 @@ static void layout__owned_parts_tile_every_value(void **state)
         const struct wf_value *v = g->values[i];
         int64_t count = 0, copies = 6;
         for (int a = 0; a < WF_C; a++)
-            copies /= wf_layout_parts(l, v, (enum wf_axis)a);
+            copies /= wf_layout_parts(l, l->of_value[i].tilings[0], v, (enum wf_axis)a);
         for (int r = 0; r < 6; r++)
             count += wf_region_count(wf_layout_owned(l, v, r));
         assert_int_equal(count, copies * wf_shape_count(v->shape));

@@ -104,7 +104,7 @@ static bool passes(const struct plans *p, unsigned touched)
         ok = !(touched & (1u << r)) || wf_plan_check(p->at[r], &err);
     for (int r = 0; ok && r < p->n; r++)
         wf_message_check_add(&check, p->at[r]);
-    ok = ok && wf_message_check_run(&check, &p->s->mesh, &err);
+    ok = ok && wf_message_check_run(&check, &p->s->geometry.groups, &err);
     wf_message_check_release(&check);
     return ok;
 }
@@ -295,7 +295,7 @@ static bool reorder(struct wf_plan *plan, int which)
             continue;
         if (step->which == which)
             first = s;
-        else if (first >= 0 && plan->sums[step->which].axes == plan->sums[which].axes) {
+        else if (first >= 0 && plan->sums[step->which].group == plan->sums[which].group) {
             plan->steps[first].which = step->which;
             step->which = which;
             return true;
@@ -304,14 +304,14 @@ static bool reorder(struct wf_plan *plan, int which)
     return false;
 }
 
-static unsigned other_axes(const struct plans *p, unsigned axes)
+/* Another group that has the rank; where there is none, a number that is no group's. */
+static int other_group(const struct plans *p, int rank, int group)
 {
-    for (int a = 0; a < WF_MESH_AXES; a++) {
-        const unsigned other = axes ^ (1u << a);
-        if (other && p->s->mesh.at[a] > 1)
-            return other;
-    }
-    return axes ^ 1u << WF_MESH_PIPE; /* one axis only: one that has nothing to do with it */
+    const struct wf_groups *const groups = &p->s->geometry.groups;
+    for (int i = 0; i < groups->n; i++)
+        if (i != group && wf_group_has(&groups->at[i], rank))
+            return i;
+    return groups->n;
 }
 
 static void mutate_sum(struct plans *p, int r, int i)
@@ -324,7 +324,7 @@ static void mutate_sum(struct plans *p, int r, int i)
     plan->sums[i].count++;
     expect_caught(p, touched, "longer sum", where);
     restore(plan, &s);
-    plan->sums[i].axes = other_axes(p, plan->sums[i].axes);
+    plan->sums[i].group = other_group(p, r, plan->sums[i].group);
     expect_caught(p, touched, "regrouped sum", where);
     restore(plan, &s);
     drop_sum(plan, i);
@@ -350,7 +350,7 @@ static void mutate_sum_on_all(struct plans *p, int i)
     expect_caught(p, all, "sum dropped on all ranks", where);
     for (int r = 0; r < p->n; r++) {
         restore(p->at[r], &s[r]);
-        p->at[r]->sums[i].axes = other_axes(p, p->at[r]->sums[i].axes);
+        p->at[r]->sums[i].group = other_group(p, r, p->at[r]->sums[i].group);
     }
     expect_caught(p, all, "sum regrouped on all ranks", where);
     for (int r = 0; r < p->n; r++)

@@ -361,7 +361,7 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
     };
     for (int i = 0; i < 3; i++) {
         grid.parts[i] = job->mesh.at[WF_MESH_D + i];
-        grid.cut[i] = layout->cut[WF_D + i];
+        grid.cut[i] = layout->tilings[0]->cut[WF_D + i];
     }
     return wf_cli_write(path, wf_grid_svg(arena, &grid), err);
 }

@@ -472,7 +472,7 @@ static bool is_comparable(const struct wf_options *o, const struct wf_graph *g, 
                           "train.reduction=rank_mean averages over ranks, so its numbers depend on "
                           "the mesh and there is nothing to verify: use global");
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (wf_op_stays(g->nodes[i]))
+        if (wf_op_is_local(g->nodes[i]))
             return wf_err_set(err, WF_ERR_USAGE,
                               "layer '%s' takes its statistics over each rank's own part, so its "
                               "numbers depend on the mesh and there is nothing to verify: use "

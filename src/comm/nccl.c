@@ -9,8 +9,6 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 
-enum { GROUPS = 16 };
-
 struct group {
     const struct wf_comm *comm;
     ncclComm_t nccl;
@@ -20,8 +18,9 @@ struct nccl {
     struct wf_device_transport base; /* first */
     struct wf_cuda *cuda;
     struct wf_comm *comm;
-    struct group groups[GROUPS]; /* the first is the world */
+    struct group *groups; /* the first is the world */
     int n_groups;
+    size_t room_groups;
     cudaStream_t stream;
     cudaEvent_t ready, *done; /* done: per transfer */
     int count;
@@ -45,14 +44,14 @@ static bool check(ncclResult_t status, const char *what, struct wf_err *err)
 /* Collective. A communicator of the comm's ranks. */
 static bool start(struct nccl *n, struct wf_comm *comm, struct wf_err *err)
 {
-    WF_BUG_ON(n->n_groups == GROUPS, "more than %d groups of ranks", GROUPS);
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
     bool ok = wf_comm_rank(comm) != 0 || check(ncclGetUniqueId(&id), "making an id", err);
     if (!wf_comm_agree(comm, ok, err) || !wf_comm_broadcast(comm, 0, &id, sizeof id, err))
         return false;
+    WF_GROW(n->groups, n->room_groups, (size_t)n->n_groups);
     struct group *const g = &n->groups[n->n_groups];
-    g->comm = comm;
+    *g = (struct group){ .comm = comm };
     ok = check(ncclCommInitRank(&g->nccl, wf_comm_size(comm), id, wf_comm_rank(comm)),
                "joining the other ranks", err);
     n->n_groups += g->nccl != NULL;
@@ -109,6 +108,7 @@ static void nccl_free(struct wf_device_transport *device_transport)
         (void)cudaEventDestroy(n->ready);
     if (n->stream)
         (void)cudaStreamDestroy(n->stream);
+    free(n->groups);
     free(n->done);
     free(n);
 }

@@ -5,8 +5,6 @@
 
 #include "base/memory.h"
 
-enum { GROUPS = 1 << WF_MESH_AXES };
-
 static void *resolve(const struct wf_run *run, int buffer, size_t offset)
 {
     if (buffer < 0)
@@ -71,24 +69,23 @@ static void resolve_exchange(struct wf_run *run, int x)
     }
 }
 
-/* One sub-communicator for each kind of group that some sum needs. Every rank of a global plan has the
- * same program, so all of them split in the same order. */
+/* One sub-communicator for each group that the rank sums with. Every rank of a global plan has the same
+ * groupings, so all of them split in the same order; a rank that takes no part goes with the others
+ * of that kind. */
 static bool make_groups(struct wf_run *run, struct wf_err *err)
 {
-    const struct wf_global_plan *global = run->plan->global;
-    bool used[GROUPS] = { false };
-    for (int i = 0; i < global->program->n_items; i++)
-        used[global->geometry.reduce[i]] = true;
-    for (unsigned axes = 1; axes < GROUPS; axes++) {
-        if (!used[axes])
-            continue;
-        int at[WF_MESH_AXES];
-        wf_mesh_coords(&global->mesh, run->plan->rank, at);
-        for (int a = 0; a < WF_MESH_AXES; a++)
-            if (axes & (1u << a))
-                at[a] = 0;
-        if (!wf_comm_split(run->comm, wf_mesh_rank(&global->mesh, at), &run->groups[axes], err))
+    const struct wf_groups *const groups = &run->plan->global->geometry.groups;
+    run->n_groups = groups->n;
+    run->groups = wf_arena_array(&run->arena, groups->n, struct wf_comm *);
+    for (int i = 0; i < groups->n_groupings; i++) {
+        const int group = groups->groupings[i]->group_of[run->plan->rank];
+        struct wf_comm *comm = NULL;
+        if (!wf_comm_split(run->comm, group < 0 ? groups->n : group, &comm, err))
             return wf_err_wrap(err, "forming groups of ranks");
+        if (group < 0 || run->groups[group])
+            wf_comm_free(comm);
+        else
+            run->groups[group] = comm;
     }
     return true;
 }
@@ -146,7 +143,6 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
               "a plan for '%s' without its context", run->device->name);
     run->comm = comm;
     run->seed = seed;
-    run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
     for (int i = 0; lender && i < WF_STORES; i++)
         if (plan->store_bytes[i] <= lender->plan->store_bytes[i])
             run->store[i] = lender->store[i];
@@ -189,7 +185,6 @@ struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
     run->plan = plan;
     run->device = plan->global->options.device;
     run->context = plan->context;
-    run->groups = wf_arena_array(&run->arena, GROUPS, struct wf_comm *);
     run->store_bytes[WF_STORE_ARENA] =
         plan->store_bytes[WF_STORE_ARENA]; /* enough: none is needed */
     const bool ok = take_memory(run, err);
@@ -208,31 +203,22 @@ static int by_first(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Along axes that a sum does not go over all ranks have the same: one of them counts. */
-static bool is_counted(const struct wf_run *run, unsigned axes)
-{
-    int at[WF_MESH_AXES];
-    bool counted = true;
-    wf_mesh_coords(&run->plan->global->mesh, run->plan->rank, at);
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        counted = counted && (at[a] == 0 || axes & (1u << a));
-    return counted;
-}
-
 void wf_run_keep_parts(struct wf_run *run)
 {
     const struct wf_plan *const plan = run->plan;
+    const struct wf_groups *const groups = &plan->global->geometry.groups;
     WF_BUG_ON(!wf_device_is_host(run->device), "parts on device '%s'", run->device->name);
     run->keeps_parts = true;
     run->counted = wf_arena_array(&run->arena, plan->n_sums + 1, struct range);
     run->n_counted = 0;
-    const bool all = is_counted(run, 0); /* of what no sum covers, too */
+    const bool all = plan->rank == 0; /* of what no sum covers, too */
     if (all)
         run->counted[run->n_counted++] = (struct range){ 0, plan->store_bytes[WF_STORE_GRAD] };
     for (int i = 0; !all && i < plan->n_sums; i++) {
         const struct wf_sum *const sum = &plan->sums[i];
         const struct wf_plan_buffer *const b = &plan->buffers[sum->slot.buffer];
-        if (b->store == WF_STORE_GRAD && is_counted(run, sum->axes))
+        /* Ranks in other groups have the same sum: the first one counts. */
+        if (b->store == WF_STORE_GRAD && wf_group_has(&groups->at[sum->group], 0))
             run->counted[run->n_counted++] =
                 (struct range){ b->offset + sum->slot.offset, sum->count * sizeof(float) };
     }
@@ -267,7 +253,7 @@ void wf_run_free(struct wf_run *run)
         return;
     wf_run_forget(run);
     wf_transport_free(run->transport);
-    for (int i = 0; i < GROUPS; i++)
+    for (int i = 0; i < run->n_groups; i++)
         if (run->groups[i])
             wf_comm_free(run->groups[i]);
     for (int i = 0; i < WF_STORES; i++)

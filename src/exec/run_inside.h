@@ -10,7 +10,8 @@ struct wf_run {
     const struct wf_device *device;
     struct wf_context *context;
     struct wf_comm *comm;
-    struct wf_comm **groups;           /* per mask of mesh axes; NULL: not used */
+    struct wf_comm **groups; /* per group of the geometry; NULL: this rank is not in it */
+    int n_groups;
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
     size_t store_bytes[WF_STORES]; /* that were taken; 0: another run's */

@@ -41,7 +41,7 @@ static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
 static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
 {
     const struct wf_sum *const sum = &run->plan->sums[which];
-    struct wf_comm *const group = run->groups[sum->axes];
+    struct wf_comm *const group = run->groups[sum->group];
     void *const data = wf_run_resolve(run, &sum->slot).data;
     const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
     const bool rounded = gradients && sum->slot.view.dtype == WF_F32;
@@ -65,7 +65,8 @@ static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
 {
     if (run->transport)
         return wf_transport_sum_end(run->transport, run->plan->n_exchanges + which, err);
-    return wf_comm_sum_end(run->groups[run->plan->sums[which].axes], run->sum_requests[which], err);
+    return wf_comm_sum_end(run->groups[run->plan->sums[which].group], run->sum_requests[which],
+                           err);
 }
 
 /* For a watchdog: what the end of this step waits for. */

@@ -6,7 +6,9 @@
  * G1. A value gets gradient work only when y depends on it and it depends on a target (a parameter
  *     that is not frozen, or a value in wrt).
  * G2. Uses are added in the order of the backward walk, so a sum has one order on any mesh.
- * G3. The gradient of what is replicated is replicated: where a weight was used as an image, the
+ * G3. Contributions to a parameter's gradient are collected and added by one node at the end, so that
+ *     no partial sum of them travels between ranks.
+ * G4. The gradient of what is replicated is replicated: where a weight was used as an image, the
  *     ranks' parts are gathered.
  */
 #include <stdlib.h>
@@ -21,6 +23,9 @@ struct reverse {
     size_t n; /* values before the backward pass */
     bool *wanted;
     struct wf_value **grad;
+    struct wf_value **uses; /* G3: contributions of all parameters, in order */
+    int *of;                /* per contribution: the parameter's id */
+    size_t n_uses, room_uses, room_of;
 };
 
 static void mark_wanted(struct reverse *r, int n_wrt, struct wf_value *const wrt[])
@@ -50,6 +55,9 @@ static struct wf_value **room_to_add(const struct reverse *r, const struct wf_va
     for (size_t i = 0; i < r->n; i++)
         if (r->grad[i] == grad)
             return NULL;
+    for (size_t i = 0; i < r->n_uses; i++)
+        if (r->uses[i] == grad)
+            return NULL;
     for (int k = 0; k < n->n_in; k++)
         if (n->op->adds & (1u << k) && !n->in[k])
             return &n->in[k];
@@ -60,8 +68,15 @@ static void accumulate(struct reverse *r, const struct wf_value *v, struct wf_va
 {
     if (!grad)
         return;
-    if (v->replicated) /* G3 */
+    if (v->replicated) /* G4 */
         grad = wf_replicate(r->g, grad);
+    if (v->kind == WF_PARAM) {
+        WF_GROW(r->uses, r->room_uses, r->n_uses);
+        WF_GROW(r->of, r->room_of, r->n_uses);
+        r->uses[r->n_uses] = grad;
+        r->of[r->n_uses++] = v->id;
+        return;
+    }
     struct wf_value **sum = &r->grad[v->id];
     struct wf_value **const room = *sum ? room_to_add(r, *sum, grad) : NULL;
     if (room)
@@ -84,10 +99,29 @@ static void node_backward(struct reverse *r, const struct wf_node *n)
         any |= wanted[i] = n->in[i] && r->wanted[n->in[i]->id];
     if (!flows || !any || !n->op->grad)
         return;
+    r->g->domain = n->domain;
     n->op->grad(r->g, n, dy, wanted, dx);
     for (int i = 0; i < n->n_in; i++)
         if (wanted[i]) /* G1 */
             accumulate(r, n->in[i], dx[i]);
+    r->g->domain = 0;
+}
+
+/* G3 */
+static void add_contributions(struct reverse *r)
+{
+    struct wf_value **const list = wf_arena_array(&r->g->arena, r->n_uses + 1, struct wf_value *);
+    for (size_t i = 0; i < r->n_uses; i++) {
+        const struct wf_value *const p = r->g->values[r->of[i]];
+        int n = 0;
+        for (size_t k = i; k < r->n_uses && !r->grad[p->id]; k++)
+            if (r->of[k] == p->id)
+                list[n++] = r->uses[k];
+        if (n > 0)
+            r->grad[p->id] = n > 1 ? wf_accumulate(r->g, p->name, n, list) : list[0];
+    }
+    free(r->uses);
+    free(r->of);
 }
 
 /* Gradients of parameters are outputs. */
@@ -121,6 +155,7 @@ bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy, 
     r.grad[y->id] = dy ? dy : wf_fill(g, y->shape, y->dtype, 1.0);
     for (size_t i = n_nodes; i-- > 0;)
         node_backward(&r, g->nodes[i]);
+    add_contributions(&r);
     link_gradients(&r);
     for (int i = 0; i < n_wrt; i++)
         dwrt[i] = r.grad[wrt[i]->id];

@@ -169,6 +169,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
     n->n_out = op->n_out;
     n->out = wf_arena_array(&g->arena, op->n_out, struct wf_value *);
     n->backward = g->in_backward;
+    n->domain = g->domain;
     const size_t n_values = g->n_values;
     for (int o = 0; o < op->n_out; o++) {
         struct wf_value *v = n->out[o] = value_add(g, WF_TEMP, name);

@@ -59,8 +59,10 @@ struct wf_node {
     int n_in, n_out;
     struct wf_value **in; /* an optional input may be NULL */
     struct wf_value **out;
-    bool backward;     /* appended by reverse mode */
-    int stage, domain; /* for the mesh axes pipe and domain */
+    bool backward; /* appended by reverse mode */
+    /* For the mesh axes pipe and domain. Nodes of domain 1, 2, ... may run on other ranks than the rest
+     * (plan/layout.h); 0: of none. */
+    int stage, domain;
 };
 
 /* After a step `state` takes the value of `next`. */
@@ -86,6 +88,7 @@ struct wf_graph {
     struct wf_value **outputs;
     size_t n_outputs, room_outputs;
     bool in_backward;  /* nodes added now belong to the backward pass */
+    int domain;        /* of nodes added now; gradients take that of their node */
     struct wf_err err; /* the first failure */
 };
 

@@ -46,6 +46,7 @@
  *   pad_grad        dy                            dx       for modes other than zero
  *   reshape         x                             y
  *   tile, untile    x                             y        subdomains to batch, and back
+ *   accumulate      contributions                 y        their sum, a weight's gradient
  *   sum_rows        x [N,1,1,1,k]                 y        rows added up with a period
  *   local_sums       m, x                          y        a rank's own sums, scaled up to the whole
  *   ce              logits, target, [weights]     s        f64 [1,1,1,1,2]: sum of w * nll, sum of w

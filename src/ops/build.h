@@ -108,6 +108,9 @@ struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *n
 
 /* An image as a weight: whole on every rank. */
 struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x);
+/* The sum of contributions to one weight's gradient. */
+struct wf_value *wf_accumulate(struct wf_graph *g, const char *name, int n,
+                               struct wf_value *const in[]);
 
 /* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
 struct wf_loss {

@@ -47,7 +47,7 @@ int wf_op_decides(const struct wf_node *node)
     return node->op->decides ? node->op->decides(node) : -1;
 }
 
-bool wf_op_stays(const struct wf_node *node)
+bool wf_op_is_local(const struct wf_node *node)
 {
     return node->op->is_local && node->op->is_local(node);
 }

@@ -72,6 +72,8 @@ enum wf_op_flags {
     /* A sum whose results of parts of the work do not add up to that of the work: it runs on all of
      * the rank's work at once. */
     WF_OP_WHOLE = 1u << 2,
+    /* A sum of inputs that are not cut, which are read where they are made, complete or not. */
+    WF_OP_COLLECTS = 1u << 3,
 };
 
 /* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").
@@ -143,7 +145,7 @@ const struct wf_op *wf_op_find(const char *name);
 /* op->reads with its default, not clipped to the image. */
 struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_region work);
 unsigned wf_op_sums_over(const struct wf_node *node);
-bool wf_op_stays(const struct wf_node *node);
+bool wf_op_is_local(const struct wf_node *node);
 int wf_op_decides(const struct wf_node *node);
 double wf_op_flops(const struct wf_node *node, struct wf_region work);
 /* The value whose region is the work: out[0], or in[over] for sums. */

@@ -57,7 +57,7 @@ struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struc
     bool ok = true;
     for (int r = 0; ok && r < s->n_ranks; r++)
         ok = look_at(s, r, &cache, &check, err);
-    ok = ok && wf_message_check_run(&check, &global->mesh, err);
+    ok = ok && wf_message_check_run(&check, &global->geometry.groups, err);
     wf_message_check_release(&check);
     wf_plan_cache_release(&cache);
     if (ok)

@@ -213,7 +213,7 @@ bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err 
         if (ok)
             wf_message_check_add(&check, plans[r]);
     }
-    ok = ok && wf_message_check_run(&check, &plans[0]->global->mesh, err);
+    ok = ok && wf_message_check_run(&check, &plans[0]->global->geometry.groups, err);
     wf_message_check_release(&check);
     return ok;
 }

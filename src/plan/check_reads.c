@@ -4,7 +4,7 @@
  * For every buffer there is a list of the boxes that were written so far, in the buffer's own
  * coordinates; a read must be covered by them. So a message that neither rank knows of is seen as
  * well as one that only one of them knows of: its halo was never written. A result that is a rank's
- * part of a sum is marked until it was summed over exactly the axes along which it is partial.
+ * part of a sum is marked until it was summed over exactly the group for which it is partial.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +12,21 @@
 #include "ops/op.h"
 #include "plan/check.h"
 
+enum {
+    COMPLETE = -1,
+    DEFERRED = -2, /* a rank's part that only an item which collects such may read */
+};
+
 struct written {
     struct wf_region *boxes;
     size_t count, room;
-    unsigned partial; /* mesh axes over which it is still to be summed */
+    int partial; /* the group over which it is still to be summed, or one of the below */
 };
 
 struct reading {
     const struct wf_plan *p;
     struct written *buffers;
-    unsigned *reduce; /* per node: mesh axes over which its results are to be summed */
+    int *partial; /* per node: what its results are, as above */
     struct wf_region *left;
     size_t room_left;
 };
@@ -112,12 +117,14 @@ static bool check_add(struct reading *r, int s, struct wf_err *err)
     const struct wf_step *const step = &r->p->steps[s];
     struct written *const to = &r->buffers[step->out[0].buffer];
     struct written *const from = &r->buffers[step->in[0].buffer];
-    if (to->partial != from->partial || !wf_view_is_dense(&step->in[0].view) ||
-        !wf_view_is_dense(&step->out[0].view) || !is_covered(r, from, wf_check_box(&step->in[0])) ||
+    const bool collects = step->node && (step->node->op->flags & WF_OP_COLLECTS);
+    if ((collects ? from->partial >= 0 : to->partial != from->partial) ||
+        !wf_view_is_dense(&step->in[0].view) || !wf_view_is_dense(&step->out[0].view) ||
+        !is_covered(r, from, wf_check_box(&step->in[0])) ||
         !is_covered(r, to, wf_check_box(&step->out[0])))
         return wf_check_broken(err, 1, "added to what is not written or not packed",
                                wf_check_name(r->p, step->out[0].buffer), s);
-    from->partial = 0;
+    from->partial = COMPLETE;
     return true;
 }
 
@@ -129,7 +136,9 @@ static bool check_read(struct reading *r, const struct wf_slot *slot, struct wf_
         return wf_check_broken(err, 2, "a read reaches past its buffer", wf_check_name(r->p, b), s);
     if (b < 0 || wf_region_is_empty(wf_region_intersect(slot->view.box, box)))
         return true;
-    if (r->buffers[b].partial)
+    const struct wf_node *const n = r->p->steps[s].node;
+    const bool collects = n && (n->op->flags & WF_OP_COLLECTS) && wf_step_computes(&r->p->steps[s]);
+    if (r->buffers[b].partial != COMPLETE && !(collects && r->buffers[b].partial == DEFERRED))
         return wf_check_broken(err, 1, "read before it is summed", wf_check_name(r->p, b), s);
     return is_covered(r, &r->buffers[b], part_in_buffer(slot, box)) ||
            wf_check_broken(err, 1, "read before written", wf_check_name(r->p, b), s);
@@ -202,8 +211,9 @@ static bool note_outputs(struct reading *r, int s, struct wf_err *err)
                 take_box(w, part);
             add_box(w, part);
         }
-        if (step->kind == WF_STEP_KERNEL)
-            w->partial |= r->reduce[step->node->id];
+        if (step->kind == WF_STEP_KERNEL ||
+            (step->node && (step->node->op->flags & WF_OP_COLLECTS)))
+            w->partial = r->partial[step->node->id];
     }
     return true;
 }
@@ -258,9 +268,9 @@ static bool check_sum(struct reading *r, int s, struct wf_err *err)
     }
     for (int i = sum->n_parts ? 0 : -1; i < sum->n_parts; i++) {
         struct written *const w = &r->buffers[i < 0 ? sum->slot.buffer : sum->parts[i]];
-        if (w->partial != sum->axes)
-            return wf_check_broken(err, 1, "summed over other axes than it is cut along", name, s);
-        w->partial = 0;
+        if (w->partial != sum->group)
+            return wf_check_broken(err, 1, "summed with other ranks than have a part", name, s);
+        w->partial = COMPLETE;
     }
     return true;
 }
@@ -294,9 +304,14 @@ bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
     struct wf_arena arena = { 0 };
     struct reading r = { .p = p,
                          .buffers = wf_arena_array(&arena, p->n_buffers + 1, struct written),
-                         .reduce = wf_arena_array(&arena, g->n_nodes + 1, unsigned) };
+                         .partial = wf_arena_array(&arena, g->n_nodes + 1, int) };
     for (int i = 0; i < program->n_items; i++)
-        r.reduce[program->items[i].node->id] = p->global->geometry.reduce[i];
+        r.partial[program->items[i].node->id] =
+            p->global->geometry.is_deferred[i]
+                ? DEFERRED
+                : wf_geometry_group(&p->global->geometry, p->rank, i);
+    for (int b = 0; b < p->n_buffers; b++)
+        r.buffers[b].partial = COMPLETE;
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v]->kind != WF_TEMP && p->values[v].buffer >= 0)
             add_box(&r.buffers[p->values[v].buffer], wf_check_box(&p->values[v]));
@@ -306,7 +321,7 @@ bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
         ok = check_step(&r, s, err);
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        if (ok && r.buffers[b].partial)
+        if (ok && r.buffers[b].partial >= 0)
             ok = wf_check_broken(err, 1, "never summed", wf_check_name(p, b), p->n_steps);
         free(r.buffers[b].boxes);
     }

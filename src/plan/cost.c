@@ -89,19 +89,10 @@ double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exc
     return costs->link_seconds + exchange_bytes(x) / costs->link_bytes_per_second;
 }
 
-static int group_size(const struct wf_mesh *mesh, unsigned axes)
-{
-    int size = 1;
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        if (axes & (1u << a))
-            size *= mesh->at[a];
-    return size;
-}
-
 static double sum_seconds(const struct wf_global_plan *global, const struct wf_sum *sum)
 {
     const struct wf_costs *const costs = &global->costs;
-    const double n = group_size(&global->mesh, sum->axes);
+    const double n = global->geometry.groups.at[sum->group].n;
     const double whole = (double)wf_view_bytes(&sum->slot.view) / costs->link_bytes_per_second;
     const double ring = 2.0 * (n - 1) * (costs->link_seconds + whole / n);
     const double tree = 2.0 * ceil(log2(n)) * (costs->link_seconds + whole);

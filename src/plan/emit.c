@@ -94,6 +94,22 @@ static bool emit_as_copies(struct wf_planner *p, int item, struct wf_region work
     return true;
 }
 
+/* The rank's contributions are added up as they are, partial ones too, where they lie packed: always,
+ * but in a window. */
+static bool emit_collected(struct wf_planner *p, int item)
+{
+    const struct wf_item *it = &p->program->items[item];
+    enum wf_step_kind kind = WF_STEP_COPY;
+    if (!(it->node->op->flags & WF_OP_COLLECTS) || p->geo->is_windowed)
+        return false;
+    for (int k = 0; k < it->node->n_in; k++)
+        if (wf_geometry_adds(p->geo, p->rank, item, k)) {
+            add_move(p, kind, it->node, p->slot[it->out[0]], p->slot[it->in[k]]);
+            kind = WF_STEP_ADD;
+        }
+    return kind == WF_STEP_ADD;
+}
+
 /* The slot a packed kernel reads: exactly what the work reads, without gaps. */
 static struct wf_slot packed_input(struct wf_planner *p, int item, int k, struct wf_region work)
 {
@@ -213,7 +229,11 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
         return true;
     if (p->slot[it->out[0]].buffer < 0) /* a sum into nothing this rank has a part of */
         return true;
-    return emit_as_copies(p, item, work) || emit_kernel(p, item, work, err);
+    if (emit_as_copies(p, item, work) || emit_collected(p, item))
+        return true;
+    /* One that collects, and has no contribution: zeros. */
+    const bool none = (it->node->op->flags & WF_OP_COLLECTS) && !p->geo->is_windowed;
+    return emit_kernel(p, item, none ? (struct wf_region){ 0 } : work, err);
 }
 
 /* Inner parts, then what they did not wait for, then the halos. */
@@ -259,7 +279,7 @@ static bool is_for_the_end(const struct wf_planner *p, int item)
             p->root[out] != out)
             return false;
     }
-    return sums_pending && !p->geo->reduce[item];
+    return sums_pending && !p->geo->grouping[item];
 }
 
 static bool emit_one(struct wf_planner *p, int item, struct wf_err *err)

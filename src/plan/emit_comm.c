@@ -89,8 +89,7 @@ static int begin_sum(struct wf_planner *p, const struct wf_sum *sum, const struc
     return plan->n_sums++;
 }
 
-static int begin_sum_of(struct wf_planner *p, int instance, unsigned axes,
-                        const struct wf_node *node)
+static int begin_sum_of(struct wf_planner *p, int instance, int group, const struct wf_node *node)
 {
     /* What the group's ranks made together: a halo that a rank also holds comes by a fetch. */
     const struct wf_slot slot =
@@ -100,7 +99,7 @@ static int begin_sum_of(struct wf_planner *p, int instance, unsigned axes,
                      &(struct wf_sum){ .value = p->program->instances[instance].value,
                                        .slot = slot,
                                        .count = (size_t)wf_region_count(slot.view.box),
-                                       .axes = axes },
+                                       .group = group },
                      node);
 }
 
@@ -119,15 +118,15 @@ static const struct wf_plan_buffer *buffer_of(const struct wf_planner *p, int in
     return &p->plan->buffers[p->slot[instance].buffer];
 }
 
-static unsigned axes_of(const struct wf_planner *p, int instance)
+static int group_of(const struct wf_planner *p, int instance)
 {
-    return p->geo->reduce[p->program->instances[instance].maker];
+    return wf_geometry_group(p->geo, p->rank, p->program->instances[instance].maker);
 }
 
 /* A gradient that is summed over ranks and that no item reads. */
 static bool may_wait_for_others(const struct wf_planner *p, int instance)
 {
-    return axes_of(p, instance) && p->program->instances[instance].n_uses == 0 &&
+    return group_of(p, instance) >= 0 && p->program->instances[instance].n_uses == 0 &&
            p->geo->fetch_of[instance] < 0 && p->slot[instance].buffer >= 0 &&
            buffer_of(p, instance)->store == WF_STORE_GRAD;
 }
@@ -170,7 +169,7 @@ static void fill_buckets(struct wf_planner *p, struct wf_arena *work)
 static bool are_neighbours(const struct wf_planner *p, int a, int b)
 {
     const struct wf_plan_buffer *x = buffer_of(p, a), *y = buffer_of(p, b);
-    return axes_of(p, a) == axes_of(p, b) && (x->offset + x->bytes + 63) / 64 * 64 == y->offset;
+    return group_of(p, a) == group_of(p, b) && (x->offset + x->bytes + 63) / 64 * 64 == y->offset;
 }
 
 /* One sum over neighbours of the gradients' store. */
@@ -178,7 +177,7 @@ static int begin_sum_over(struct wf_planner *p, const int parts[], int n,
                           const struct wf_node *node)
 {
     if (n == 1)
-        return begin_sum_of(p, parts[0], axes_of(p, parts[0]), node);
+        return begin_sum_of(p, parts[0], group_of(p, parts[0]), node);
     const struct wf_plan_buffer *first = buffer_of(p, parts[0]), *last = buffer_of(p, parts[n - 1]);
     const size_t offset = first->offset, bytes = last->offset + last->bytes - offset;
     const int64_t count = (int64_t)(bytes / sizeof(float));
@@ -186,7 +185,7 @@ static int begin_sum_over(struct wf_planner *p, const int parts[], int n,
                           .parts = wf_arena_array(&p->plan->arena, n, int),
                           .n_parts = n,
                           .count = (size_t)count,
-                          .axes = axes_of(p, parts[0]) };
+                          .group = group_of(p, parts[0]) };
     for (int i = 0; i < n; i++)
         sum.parts[i] = p->slot[parts[i]].buffer;
     sum.slot.view = wf_view_dense(NULL, WF_F32, wf_shape_region(WF_SHAPE(1, 1, 1, 1, count)));
@@ -232,15 +231,15 @@ void wf_planner_comm_init(struct wf_planner *p, struct wf_arena *work)
 void wf_planner_begin_after(struct wf_planner *p, int item)
 {
     const struct wf_item *it = &p->program->items[item];
-    const unsigned axes = p->geo->reduce[item];
+    const int group = wf_geometry_group(p->geo, p->rank, item);
     for (int o = 0; o < it->node->n_out; o++) {
         const int out = it->out[o];
         if (p->bucket_of[out] >= 0) {
             struct wf_bucket *b = &p->buckets[p->bucket_of[out]];
             if (--b->left == 0)
                 begin_bucket(p, b, it->node);
-        } else if (axes && p->slot[out].buffer >= 0) {
-            p->sum[out] = begin_sum_of(p, out, axes, it->node);
+        } else if (group >= 0 && p->slot[out].buffer >= 0) {
+            p->sum[out] = begin_sum_of(p, out, group, it->node);
             if (p->geo->fetch_of[out] >= 0 || p->options->no_overlap)
                 end_sum(p, out);
         }

@@ -61,8 +61,9 @@ static void print_step(FILE *f, const struct wf_plan *p, const struct wf_step *s
         break;
     case WF_STEP_SUM_BEGIN:
     case WF_STEP_SUM_END:
-        (void)fprintf(f, " %-15s %-22s %zu elements, axes %#x", "", p->sums[s->which].value->name,
-                      p->sums[s->which].count, p->sums[s->which].axes);
+        (void)fprintf(f, " %-15s %-22s %zu elements, %d ranks", "", p->sums[s->which].value->name,
+                      p->sums[s->which].count,
+                      p->global->geometry.groups.at[p->sums[s->which].group].n);
         if (p->sums[s->which].n_parts)
             (void)fprintf(f, ", %d gradients", p->sums[s->which].n_parts);
         break;

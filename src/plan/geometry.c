@@ -19,6 +19,32 @@ struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int 
     return wf_region_intersect(wf_op_reads(it->node, input, work), image); /* Q2 */
 }
 
+bool wf_geometry_runs(const struct wf_geometry *geo, int rank, int item)
+{
+    const struct wf_node *const n = geo->program->items[item].node;
+    return wf_layout_tiling(&geo->layout, &geo->layout.of_node[n->id], rank) != NULL;
+}
+
+bool wf_geometry_adds(const struct wf_geometry *geo, int rank, int item, int input)
+{
+    const struct wf_layout *const l = &geo->layout;
+    const int in = geo->program->items[item].in[input];
+    const int maker = geo->program->instances[in].maker;
+    const struct wf_placement *const p = maker < 0
+                                             ? &l->of_value[geo->program->instances[in].value->id]
+                                             : &l->of_node[geo->program->items[maker].node->id];
+    const struct wf_grouping *const mine = geo->grouping[item];
+    const struct wf_grouping *const partial =
+        maker >= 0 && geo->is_deferred[maker] ? geo->grouping[maker] : NULL;
+    if (!wf_layout_tiling(l, p, rank))
+        return false;
+    if (!mine || partial == mine)
+        return true;
+    /* Of the ranks that have the same, the first one; of the groups that have the same, the first. */
+    const int first = wf_mesh_rank(&l->mesh, p->tilings[0]->block.lo);
+    return partial ? partial->group_of[rank] == partial->group_of[first] : rank == first;
+}
+
 /* A pointwise item makes the whole box its users read, if that lets it stay off the network. */
 static bool makes_halo(const struct wf_node *n)
 {
@@ -89,14 +115,18 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
 {
     const struct wf_item *it = &geo->program->items[item];
     const struct wf_node *n = it->node;
+    const bool runs = wf_geometry_runs(geo, rank, item);
     for (int o = 0; o < n->n_out; o++) {
         struct wf_region *have = at_instance(geo, geo->have, rank, it->out[o]);
         struct wf_region *box = at_instance(geo, geo->box, rank, it->out[o]);
-        *have = wf_geometry_owned(geo, rank, n->out[o]);
-        *box = wf_region_bound(*box, *have);
-        if (makes_halo(n))
+        const struct wf_region owned = wf_geometry_owned(geo, rank, n->out[o]);
+        *have = runs ? owned : (struct wf_region){ 0 }; /* Q4 */
+        *box = wf_region_bound(*box, owned);
+        if (runs && makes_halo(n))
             *have = *box; /* Q1 */
     }
+    if (!runs)
+        return (struct wf_region){ 0 };
     return wf_op_sums_over(n) ? wf_geometry_owned(geo, rank, wf_op_domain(n))
                               : *at_instance(geo, geo->have, rank, it->out[0]);
 }
@@ -107,7 +137,8 @@ static void place_item(struct wf_geometry *geo, int rank, int item)
     geo->work[wf_geometry_row(geo, rank) * (size_t)geo->program->n_items + (size_t)item] =
         geo->is_windowed ? place_in_window(geo, item) : place_in_mesh(geo, rank, item);
     for (int k = 0; k < it->node->n_in; k++) {
-        if (it->in[k] < 0)
+        if (it->in[k] < 0 ||
+            ((it->node->op->flags & WF_OP_COLLECTS) && !wf_geometry_adds(geo, rank, item, k)))
             continue;
         struct wf_region *box = at_instance(geo, geo->box, rank, it->in[k]);
         *box = wf_region_bound(*box, wf_geometry_reads(geo, rank, item, k));
@@ -131,13 +162,13 @@ static void place_rank(struct wf_geometry *geo, int rank)
 }
 
 /* How many of the value's cut points 1 .. parts - 1 lie at or below `at`. */
-static int points_up_to(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
-                        int64_t at)
+static int points_up_to(const struct wf_layout *l, const struct wf_tiling *tiling,
+                        const struct wf_value *v, enum wf_axis axis, int64_t at)
 {
-    int low = 0, high = wf_layout_parts(l, v, axis) - 1;
+    int low = 0, high = wf_layout_parts(l, tiling, v, axis) - 1;
     while (low < high) {
         const int middle = (low + high + 1) / 2;
-        if (wf_layout_point(l, v, axis, middle) <= at)
+        if (wf_layout_point(l, tiling, v, axis, middle) <= at)
             low = middle;
         else
             high = middle - 1;
@@ -145,40 +176,49 @@ static int points_up_to(const struct wf_layout *l, const struct wf_value *v, enu
     return low;
 }
 
-/* The parts of the value's axis that meet [lo, hi): first and last + 1. */
-static void parts_that_meet(const struct wf_layout *l, const struct wf_value *v, enum wf_axis axis,
-                            const struct wf_region *box, int *first, int *end)
-{
-    *first = points_up_to(l, v, axis, box->lo[axis]);
-    *end = points_up_to(l, v, axis, box->hi[axis] - 1) + 1;
-}
-
 struct collector {
     struct wf_transfer *items;
     size_t count, room;
 };
 
-/* Cuts a missing box along the owners' borders: one transfer per owner. */
-static void collect(struct collector *c, const struct wf_layout *l, const struct wf_value *v,
-                    int to, struct wf_region missing)
+/* Where a rank looks for what it lacks: the block that made it, at its own coordinates where the block
+ * has them. */
+static const struct wf_tiling *find_source(const struct wf_geometry *geo, int instance, int to,
+                                           int at[WF_MESH_AXES])
 {
-    int at[WF_MESH_AXES], first[WF_C], end[WF_C], owner[WF_MESH_AXES];
+    const struct wf_instance *const in = &geo->program->instances[instance];
+    const struct wf_layout *const l = &geo->layout;
+    const struct wf_placement *const p = in->maker < 0
+                                             ? &l->of_value[in->value->id]
+                                             : &l->of_node[geo->program->items[in->maker].node->id];
+    const struct wf_tiling *const own = wf_layout_tiling(l, p, to);
+    const struct wf_tiling *const source = own ? own : p->tilings[0];
     wf_mesh_coords(&l->mesh, to, at);
-    for (int a = 0; a < WF_C; a++) {
-        first[a] = 0;
-        end[a] = 1;
-        if (wf_layout_is_cut(l, v, (enum wf_axis)a))
-            parts_that_meet(l, v, (enum wf_axis)a, &missing, &first[a], &end[a]);
+    for (int a = 0; a < WF_MESH_AXES && !own; a++)
+        at[a] = source->block.lo[a] + at[a] % wf_block_extent(&source->block, a);
+    return source;
+}
+
+/* Cuts a missing box along the owners' borders: one transfer per owner. */
+static void collect(struct collector *c, const struct wf_geometry *geo, int instance, int to,
+                    struct wf_region missing)
+{
+    const struct wf_layout *const l = &geo->layout;
+    const struct wf_value *const v = geo->program->instances[instance].value;
+    int first[WF_C], end[WF_C], owner[WF_MESH_AXES];
+    const struct wf_tiling *const tiling = find_source(geo, instance, to, owner);
+    for (int a = 0; a < WF_C; a++) { /* the parts that meet what is missing */
+        const enum wf_axis axis = (enum wf_axis)a;
+        first[a] = points_up_to(l, tiling, v, axis, missing.lo[a]);
+        end[a] = points_up_to(l, tiling, v, axis, missing.hi[a] - 1) + 1;
     }
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        owner[a] = at[a];
     for (int n = first[WF_N]; n < end[WF_N]; n++)
         for (int d = first[WF_D]; d < end[WF_D]; d++)
             for (int h = first[WF_H]; h < end[WF_H]; h++)
                 for (int w = first[WF_W]; w < end[WF_W]; w++) {
                     const int part[WF_C] = { n, d, h, w };
                     for (int a = 0; a < WF_C; a++)
-                        wf_layout_part_coords(l, v, (enum wf_axis)a, part[a], owner);
+                        wf_layout_part_coords(l, tiling, v, (enum wf_axis)a, part[a], owner);
                     const int from = wf_mesh_rank(&l->mesh, owner);
                     const struct wf_region box =
                         wf_region_intersect(missing, wf_layout_owned(l, v, from));
@@ -246,14 +286,13 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
     struct collector c = { 0 };
     geo->fetches = wf_arena_array(arena, p->n_instances, struct wf_fetch);
     for (int i = 0; i < p->n_instances; i++) {
-        const struct wf_value *v = p->instances[i].value;
         c.count = 0;
-        for (int r = 0; r < geo->n_ranks && !v->replicated; r++) {
+        for (int r = 0; r < geo->n_ranks; r++) {
             struct wf_region missing[WF_SUBTRACT_MAX];
             const int n = wf_region_subtract(wf_geometry_box(geo, r, i),
                                              wf_geometry_have(geo, r, i), missing);
             for (int k = 0; k < n; k++)
-                collect(&c, &geo->layout, v, r, missing[k]);
+                collect(&c, geo, i, r, missing[k]);
         }
         if (c.count == 0)
             continue;
@@ -276,14 +315,50 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
 }
 
 /* A sum is partial along every mesh axis that cuts one of its axes. */
-static unsigned reduce_axes(const struct wf_layout *l, const struct wf_node *n)
+static const struct wf_grouping *find_grouping(struct wf_arena *arena, struct wf_geometry *geo,
+                                               const struct wf_node *n)
 {
-    unsigned mask = 0;
-    const unsigned over = wf_op_stays(n) ? 0 : wf_op_sums_over(n);
+    const struct wf_placement *const p = &geo->layout.of_node[n->id];
+    const unsigned over = wf_op_is_local(n) ? 0 : wf_op_sums_over(n);
+    unsigned axes = 0;
     for (int a = 0; a < WF_C; a++)
         if (over & WF_AXIS(a))
-            mask |= wf_layout_cutters(l, wf_op_domain(n), (enum wf_axis)a);
-    return mask;
+            axes |=
+                wf_layout_cutters(&geo->layout, p->tilings[0], wf_op_domain(n), (enum wf_axis)a);
+    return axes ? wf_groups_form(arena, &geo->groups, p, axes) : NULL;
+}
+
+/* What it adds up may be partial over one grouping, and then so is its result; or over several, or
+ * complete on some ranks: then it is partial over all ranks that have a contribution. */
+static void collect_contributions(struct wf_arena *arena, struct wf_geometry *geo, int item)
+{
+    const struct wf_program *const p = geo->program;
+    const struct wf_item *const it = &p->items[item];
+    const struct wf_placement *const placement = &geo->layout.of_node[it->node->id];
+    const struct wf_grouping *one = NULL;
+    bool is_one = placement->n == 1;
+    for (int k = 0; k < it->node->n_in; k++) {
+        const struct wf_instance *const in = &p->instances[it->in[k]];
+        const bool is_mine = in->maker >= 0 && in->last_use == item && in->n_uses == 1 && !in->keep;
+        const struct wf_grouping *const r = is_mine ? geo->grouping[in->maker] : NULL;
+        is_one = is_one && (k == 0 || r == one);
+        one = r;
+        if (is_mine)
+            geo->is_deferred[in->maker] = r != NULL;
+    }
+    geo->grouping[item] = is_one ? one : wf_groups_form(arena, &geo->groups, placement, ~0u);
+}
+
+static void find_groupings(struct wf_arena *arena, struct wf_geometry *geo)
+{
+    const struct wf_program *const p = geo->program;
+    geo->groups.mesh = geo->layout.mesh;
+    for (int i = 0; i < p->n_items; i++) {
+        if (p->items[i].node->op->flags & WF_OP_COLLECTS)
+            collect_contributions(arena, geo, i);
+        else
+            geo->grouping[i] = find_grouping(arena, geo, p->items[i].node);
+    }
 }
 
 static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
@@ -295,7 +370,8 @@ static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
     geo->box = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
     geo->fetch_of = wf_arena_array(arena, p->n_instances, int);
     geo->first_before = wf_arena_array(arena, p->n_items, int);
-    geo->reduce = wf_arena_array(arena, p->n_items, unsigned);
+    geo->grouping = wf_arena_array(arena, p->n_items, const struct wf_grouping *);
+    geo->is_deferred = wf_arena_array(arena, p->n_items, bool);
     for (int i = 0; i < p->n_instances; i++)
         geo->fetch_of[i] = -1;
     for (int i = 0; i < p->n_items; i++)
@@ -315,11 +391,10 @@ bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const str
         geo->is_windowed = true;
         geo->window = *options->window;
     }
-    if (!wf_layout_init(arena, &geo->layout, g, mesh, err))
+    if (!wf_layout_init(arena, &geo->layout, g, mesh, &options->layout, err))
         return false;
     take_memory(arena, geo);
-    for (int i = 0; i < program->n_items; i++)
-        geo->reduce[i] = reduce_axes(&geo->layout, program->items[i].node);
+    find_groupings(arena, geo);
     if (geo->only >= 0) {
         place_rank(geo, geo->only);
         return true;
@@ -328,4 +403,9 @@ bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const str
         place_rank(geo, r);
     find_fetches(arena, geo);
     return true;
+}
+
+void wf_geometry_release(struct wf_geometry *geo)
+{
+    wf_groups_release(&geo->groups);
 }

@@ -13,6 +13,8 @@
  *     from a halo that was fetched further up.
  * Q2. All boxes lie inside the image: what is read outside is padding.
  * Q3. Transfers of an instance are ordered by (receiver, sender, place), the same on both sides.
+ * Q4. An item has no work on a rank where its node is not placed, and that rank has nothing of its
+ *     results but what it fetches: a value that is read on ranks where it is not placed travels there.
  *
  * With a window (plan.h) there is one rank, which owns that part of the outputs and nothing else of
  * what is made: have is then box, exactly what is read, and nothing is fetched.
@@ -20,7 +22,7 @@
 #ifndef WF_PLAN_GEOMETRY_H
 #define WF_PLAN_GEOMETRY_H
 
-#include "plan/mesh.h"
+#include "plan/group.h"
 #include "plan/program.h"
 
 struct wf_transfer {
@@ -54,10 +56,14 @@ struct wf_geometry {
     int n_fetches;
     int *fetch_of;     /* per instance: its fetch, or -1 */
     int *first_before; /* per item: the first fetch that ends before it, or -1 */
-    unsigned *reduce;  /* per item: mask of mesh axes over which its outputs are summed */
+    struct wf_groups groups;
+    /* Per item: the groups over which its results are summed; NULL: they are complete. */
+    const struct wf_grouping **grouping;
+    bool *is_deferred; /* per item: its results are partial, and an item that collects them sums */
 };
 
 struct wf_geometry_options {
+    struct wf_layout_options layout;
     const struct wf_region *window; /* or NULL */
     int only;                       /* a rank, or -1 */
 };
@@ -65,6 +71,23 @@ struct wf_geometry_options {
                                     const struct wf_graph *g, const struct wf_program *program,
                                     const struct wf_mesh *mesh,
                                     const struct wf_geometry_options *options, struct wf_err *err);
+
+void wf_geometry_release(struct wf_geometry *geo); /* what does not live in the arena */
+
+/* Whether the item is placed on the rank; where it is, it may still have nothing to do. */
+bool wf_geometry_runs(const struct wf_geometry *geo, int rank, int item);
+/* Whether the item's results are summed over ranks, and the number of the group with which the rank
+ * does so, or -1. */
+static inline bool wf_geometry_sums(const struct wf_geometry *geo, int item)
+{
+    return geo->grouping[item] && !geo->is_deferred[item];
+}
+static inline int wf_geometry_group(const struct wf_geometry *geo, int rank, int item)
+{
+    return wf_geometry_sums(geo, item) ? geo->grouping[item]->group_of[rank] : -1;
+}
+/* Whether the rank adds this input of an item that collects: each contribution counts once. */
+bool wf_geometry_adds(const struct wf_geometry *geo, int rank, int item, int input);
 
 /* What the rank owns of a value: its share of the mesh, or the window of an output. */
 struct wf_region wf_geometry_owned(const struct wf_geometry *geo, int rank,

@@ -63,7 +63,7 @@ static void add_sum(struct wf_message_check *l, const struct wf_plan *plan, int 
     const struct wf_sum *const s = &plan->sums[which];
     WF_GROW(l->sums, l->room_sums, l->n_sums);
     l->sums[l->n_sums] = (struct wf_checked_sum){
-        .value = s->value, .count = s->count, .axes = s->axes, .meeting = -1
+        .value = s->value, .count = s->count, .group = s->group, .meeting = -1
     };
     add_event(l, WF_STEP_SUM_BEGIN, l->n_sums++, 1);
 }
@@ -161,34 +161,23 @@ static bool match_messages(struct wf_message_check *l, struct wf_err *err)
 
 /* --- I5: groups meet --- */
 
-/* The lowest rank of the group that this rank sums with. */
-static int group_leader(const struct wf_mesh *mesh, int rank, unsigned axes)
-{
-    int at[WF_MESH_AXES];
-    wf_mesh_coords(mesh, rank, at);
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        if (axes & (1u << a))
-            at[a] = 0;
-    return wf_mesh_rank(mesh, at);
-}
-
-/* The next sum of a rank from *at on that goes over these axes, or -1. */
-static int next_sum(const struct wf_message_check *l, int rank, unsigned axes, int *at)
+/* The next sum of a rank from *at on with this group, or -1. */
+static int next_sum(const struct wf_message_check *l, int rank, int group, int *at)
 {
     for (; *at < l->first_sum[rank + 1]; (*at)++)
-        if (l->sums[*at].axes == axes)
+        if (l->sums[*at].group == group)
             return (*at)++;
     return -1;
 }
 
-/* A rank's sums over these axes are its leader's, one by one. */
-static bool match_group(struct wf_message_check *l, int rank, int leader, unsigned axes,
+/* A rank's sums with a group are those of its first rank, one by one. */
+static bool match_group(struct wf_message_check *l, int rank, int leader, int group,
                         struct wf_err *err)
 {
     int at = l->first_sum[rank], leaders = l->first_sum[leader], mine;
     do {
-        mine = next_sum(l, rank, axes, &at);
-        const int other = next_sum(l, leader, axes, &leaders);
+        mine = next_sum(l, rank, group, &at);
+        const int other = next_sum(l, leader, group, &leaders);
         if ((mine < 0) != (other < 0) ||
             (mine >= 0 && (l->sums[mine].count != l->sums[other].count ||
                            l->sums[mine].value != l->sums[other].value)))
@@ -202,19 +191,28 @@ static bool match_group(struct wf_message_check *l, int rank, int leader, unsign
     return true;
 }
 
-static bool match_sums(struct wf_message_check *l, const struct wf_mesh *mesh, struct wf_err *err)
+/* Every sum is with a group that has its rank. */
+static bool check_members(const struct wf_message_check *l, const struct wf_groups *groups,
+                          struct wf_err *err)
 {
-    bool used[1u << WF_MESH_AXES] = { false };
-    for (size_t i = 0; i < l->n_sums; i++) {
-        if (l->sums[i].axes >= 1u << WF_MESH_AXES || l->sums[i].axes == 0)
-            return wf_err_set(err, WF_ERR_FAILED,
-                              "plans break I5: a sum over mesh axes %#x: please report it",
-                              l->sums[i].axes);
-        used[l->sums[i].axes] = true;
-    }
-    for (unsigned axes = 1; axes < 1u << WF_MESH_AXES; axes++)
-        for (int r = 0; used[axes] && r < l->n_ranks; r++)
-            if (!match_group(l, r, group_leader(mesh, r, axes), axes, err))
+    for (int r = 0; r < l->n_ranks; r++)
+        for (int i = l->first_sum[r]; i < l->first_sum[r + 1]; i++)
+            if (l->sums[i].group < 0 || l->sums[i].group >= groups->n ||
+                !wf_group_has(&groups->at[l->sums[i].group], r))
+                return wf_err_set(err, WF_ERR_FAILED,
+                                  "plans break I5: rank %d sums '%s' with others: please report it",
+                                  r, l->sums[i].value->name);
+    return true;
+}
+
+static bool match_sums(struct wf_message_check *l, const struct wf_groups *groups,
+                       struct wf_err *err)
+{
+    if (!check_members(l, groups, err))
+        return false;
+    for (int g = 0; g < groups->n; g++)
+        for (int i = 0; i < groups->at[g].n; i++)
+            if (!match_group(l, groups->at[g].ranks[i], groups->at[g].ranks[0], g, err))
                 return false;
     return true;
 }
@@ -319,10 +317,10 @@ static bool walk_all(const struct wf_message_check *l, struct wf_err *err)
     return ok;
 }
 
-bool wf_message_check_run(struct wf_message_check *l, const struct wf_mesh *mesh,
+bool wf_message_check_run(struct wf_message_check *l, const struct wf_groups *groups,
                           struct wf_err *err)
 {
-    WF_BUG_ON(l->n_ranks != wf_mesh_size(mesh), "%d plans of %d ranks", l->n_ranks,
-              wf_mesh_size(mesh));
-    return match_messages(l, err) && match_sums(l, mesh, err) && walk_all(l, err);
+    WF_BUG_ON(l->n_ranks != wf_mesh_size(&groups->mesh), "%d plans of %d ranks", l->n_ranks,
+              wf_mesh_size(&groups->mesh));
+    return match_messages(l, err) && match_sums(l, groups, err) && walk_all(l, err);
 }

@@ -24,7 +24,7 @@ struct wf_checked_message {
 struct wf_checked_sum {
     const struct wf_value *value;
     size_t count;
-    unsigned axes;
+    int group;
     int meeting; /* the leader's entry, filled when the book is closed */
 };
 
@@ -46,8 +46,8 @@ struct wf_message_check {
 
 /* The next rank's plan, which passes wf_plan_check(). */
 void wf_message_check_add(struct wf_message_check *check, const struct wf_plan *plan);
-[[nodiscard]] bool wf_message_check_run(struct wf_message_check *check, const struct wf_mesh *mesh,
-                                        struct wf_err *err);
+[[nodiscard]] bool wf_message_check_run(struct wf_message_check *check,
+                                        const struct wf_groups *groups, struct wf_err *err);
 void wf_message_check_release(struct wf_message_check *check);
 
 #endif

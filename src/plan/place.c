@@ -143,7 +143,7 @@ static void place_inputs(struct wf_planner *p, int item)
         (void)it->node->op->place(it->node, k, shift);
         if (p->fused[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
             p->root[in] != in || is_dense_kernel(p, instance->maker) ||
-            p->geo->reduce[instance->maker] || is_added_up(p, instance->maker) ||
+            p->geo->grouping[instance->maker] || is_added_up(p, instance->maker) ||
             !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
             !shifted_box_fits(p, in, it->out[0], shift) ||
             !shifted_strips_fit(p, in, it->out[0], shift, false))

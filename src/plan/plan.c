@@ -14,6 +14,8 @@ static bool find_kernels(struct wf_global_plan *s, struct wf_err *err)
     for (int i = 0; i < s->program->n_items; i++) {
         const struct wf_node *n = s->program->items[i].node;
         s->kernel[i] = device->find(n);
+        if (!s->kernel[i] && (n->op->flags & WF_OP_COLLECTS)) /* done by copies and additions */
+            s->kernel[i] = device->fallback;
         if (!s->kernel[i])
             return wf_err_set(err, WF_ERR_FIT, "layer '%s': device '%s' has no kernel for %s of %s",
                               n->name, device->name, n->op->name, wf_dtype_name(n->out[0]->dtype));
@@ -54,10 +56,11 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
                                                               .recompute = s->recompute,
                                                               .n_recompute = s->n_recompute });
     if (find_kernels(s, err) &&
-        wf_geometry_init(
-            &s->arena, &s->geometry, g, s->program, mesh,
-            &(struct wf_geometry_options){ .window = options->window, .only = requested->only },
-            err)) {
+        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh,
+                         &(struct wf_geometry_options){ .layout = options->layout,
+                                                        .window = options->window,
+                                                        .only = requested->only },
+                         err)) {
         wf_global_plan_fuse(s);
         wf_global_plan_cut_strips(s);
         return s;
@@ -78,6 +81,7 @@ void wf_global_plan_free(struct wf_global_plan *global)
 {
     if (!global)
         return;
+    wf_geometry_release(&global->geometry);
     wf_arena_release(&global->arena);
     free(global);
 }
@@ -108,34 +112,36 @@ struct wf_slot wf_slot_part(const struct wf_slot *slot, struct wf_region box)
     return part;
 }
 
-/* Weights lie flat in the order of the graph's values, each on a boundary of 64 bytes. Returns how many
- * elements there are of a kind; `at` (or NULL) gets where each begins. */
-static size_t lay_kind(const struct wf_graph *g, enum wf_value_kind kind, size_t *at)
+/* Weights lie flat in the order of the graph's values, each on a boundary of 64 bytes. */
+static size_t weight_room(const struct wf_value *v)
 {
-    size_t end = 0;
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct wf_value *v = g->values[i];
-        if (v->kind != kind)
-            continue;
-        if (at)
-            at[i] = end;
-        end += ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
-    }
-    return end;
+    return ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
 }
 
 size_t wf_plan_weight_count(const struct wf_graph *g)
 {
-    return lay_kind(g, WF_PARAM, NULL);
+    size_t count = 0;
+    for (size_t i = 0; i < g->n_values; i++)
+        count += g->values[i]->kind == WF_PARAM ? weight_room(g->values[i]) : 0;
+    return count;
 }
 
+/* Those that the rank holds. */
 static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
 {
-    plan->store_bytes[WF_STORE_PARAM] = lay_kind(g, WF_PARAM, plan->param_at) * sizeof(float);
+    size_t *const bytes = plan->store_bytes;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        if ((v->kind != WF_PARAM && v->kind != WF_STATE) ||
+            !wf_layout_value_tiling(&plan->global->geometry.layout, v, plan->rank))
+            continue;
+        size_t *const end = &bytes[v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE];
+        plan->param_at[i] = *end / sizeof(float);
+        *end += weight_room(v) * sizeof(float);
+    }
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i]->backward)
-            plan->store_bytes[WF_STORE_GRAD] = plan->store_bytes[WF_STORE_PARAM];
-    plan->store_bytes[WF_STORE_STATE] = lay_kind(g, WF_STATE, plan->param_at) * sizeof(float);
+            bytes[WF_STORE_GRAD] = bytes[WF_STORE_PARAM];
 }
 
 static void touch(struct wf_plan *plan, int buffer, int step)

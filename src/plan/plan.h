@@ -54,6 +54,8 @@ struct wf_plan_options {
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
      * is summed. The numbers are those of the whole image, the memory is that of the part. */
     const struct wf_region *window;
+    /* Where the nodes of the graph's domains 1, 2, ... run; none: on all ranks. */
+    struct wf_layout_options layout;
 };
 
 /* What the cost model (cost.c) reckons with. */
@@ -176,7 +178,7 @@ struct wf_sum {
     struct wf_slot slot;
     int *parts, n_parts; /* buffers that the slot's own covers, if it is none of a value */
     size_t count;
-    unsigned axes; /* mask of mesh axes that form the group */
+    int group; /* number in geometry.groups */
 };
 
 struct wf_plan {
@@ -195,7 +197,7 @@ struct wf_plan {
     struct wf_slot
         *values; /* per value id: where an input, weight or output is; buffer -1: nowhere */
     struct wf_slot *ahead; /* per value id: room for the next step's input; buffer -1: none */
-    size_t *param_at;      /* per value id: element offset in its flat store, for weights */
+    size_t *param_at; /* per value id: element offset in its flat store, for weights it holds */
     size_t store_bytes[WF_STORES];
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */
@@ -242,7 +244,7 @@ size_t wf_global_plan_least_bytes(const struct wf_global_plan *global, int rank)
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);
 
-/* Elements of the parameters' store, the same for every plan of the graph. */
+/* Elements of the parameters' store of a rank that holds them all. */
 size_t wf_plan_weight_count(const struct wf_graph *g);
 
 [[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);

@@ -127,7 +127,7 @@ static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, i
 {
     const struct wf_item *it = &p->program->items[item];
     if (p->plan->global->strips_of[item] >= 0 || wf_op_sums_over(it->node) ||
-        p->geo->reduce[item] || wf_region_is_empty(work_of(p, item)))
+        p->geo->grouping[item] || wf_region_is_empty(work_of(p, item)))
         return false;
     for (int k = 0; k < it->node->n_in; k++)
         if (it->in[k] >= 0 && p->fused[it->in[k]])

@@ -101,16 +101,7 @@ static void copy_weights(struct wf_run *to, const struct wf_run *from)
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_layout *const layout = &plan->global->geometry.layout;
-    int at[WF_MESH_AXES];
-    wf_mesh_coords(&layout->mesh, plan->rank, at);
-    unsigned cutters = 0;
-    for (int axis = 0; axis < WF_AXES; axis++)
-        cutters |= wf_layout_cutters(layout, value, (enum wf_axis)axis);
-    for (int i = 0; i < WF_MESH_AXES; i++)
-        if (at[i] != 0 && !(cutters & (1u << i)))
-            return false;
-    return true;
+    return wf_layout_is_first(&plan->global->geometry.layout, value, plan->rank);
 }
 
 /* --- one batch --- */
