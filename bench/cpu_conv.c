@@ -82,7 +82,7 @@ static struct wf_node *node_of(struct wf_graph *g, const struct layer *l, enum w
 static struct wf_view view_of(const struct wf_value *v)
 {
     struct wf_view view = wf_view_dense(NULL, v->dtype, wf_shape_region(v->shape));
-    view.data = wf_device_cpu.alloc(NULL, wf_view_bytes(&view));
+    view.data = wf_device_cpu.memory.alloc(NULL, wf_view_bytes(&view));
     WF_BUG_ON(!view.data, "out of memory");
     for (int64_t k = 0; k < wf_shape_count(v->shape); k++)
         wf_dtype_put(v->dtype, view.data, k, (double)((k * 37) % 101) / 50 - 1);
@@ -107,7 +107,7 @@ static double time_node(const struct layer *l, const struct wf_node *node, char 
     if (!kernel->prepare(&p, &err))
         WF_BUG_ON(true, "%s", err.text);
     const double made = now() - start;
-    void *scratch = wf_device_cpu.alloc(NULL, p.scratch_bytes);
+    void *scratch = wf_device_cpu.memory.alloc(NULL, p.scratch_bytes);
     const struct wf_call call = { .node = node,
                                   .work = work,
                                   .in = in,
@@ -128,11 +128,11 @@ static double time_node(const struct layer *l, const struct wf_node *node, char 
     (void)fflush(stdout);
     if (kernel->release)
         kernel->release(p.prepared);
-    wf_device_cpu.free(NULL, scratch, p.scratch_bytes);
-    wf_device_cpu.free(NULL, out.data, wf_view_bytes(&out));
+    wf_device_cpu.memory.free(NULL, scratch, p.scratch_bytes);
+    wf_device_cpu.memory.free(NULL, out.data, wf_view_bytes(&out));
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i])
-            wf_device_cpu.free(NULL, in[i].data, wf_view_bytes(&in[i]));
+            wf_device_cpu.memory.free(NULL, in[i].data, wf_view_bytes(&in[i]));
     return best;
 }
 

@@ -30,7 +30,7 @@ static struct wf_view *views_of(const struct wf_graph *g)
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *v = g->values[i];
         views[i] = wf_view_dense(NULL, v->dtype, wf_shape_region(v->shape));
-        views[i].data = wf_device_cpu.alloc(NULL, wf_view_bytes(&views[i]));
+        views[i].data = wf_device_cpu.memory.alloc(NULL, wf_view_bytes(&views[i]));
         WF_BUG_ON(!views[i].data, "out of memory");
         /* Not all alike, so that no branch is easier than in life; labels stay 0 and 1. */
         for (int64_t k = 0; k < wf_shape_count(v->shape); k++)
@@ -63,7 +63,7 @@ static void time_node(const struct wf_node *node, const struct wf_view *views)
                             .threads = 2 };
     struct wf_err err = { 0 };
     WF_BUG_ON(kernel->prepare && !kernel->prepare(&p, &err), "%s", err.text);
-    void *scratch = wf_device_cpu.alloc(NULL, p.scratch_bytes);
+    void *scratch = wf_device_cpu.memory.alloc(NULL, p.scratch_bytes);
     const struct wf_call call = { .node = node,
                                   .work = p.work,
                                   .in = in,
@@ -78,7 +78,7 @@ static void time_node(const struct wf_node *node, const struct wf_view *views)
     }
     if (kernel->release)
         kernel->release(p.prepared);
-    wf_device_cpu.free(NULL, scratch, p.scratch_bytes);
+    wf_device_cpu.memory.free(NULL, scratch, p.scratch_bytes);
     printf("%-16s %-5s %8.2f ms %7.1f GB/s\n", node->op->name, wf_dtype_name(node->in[0]->dtype),
            1e3 * best, 1e-9 * bytes / best);
 }
@@ -121,20 +121,20 @@ static void time_copy(enum wf_dtype dtype)
     const struct wf_region box = wf_shape_region(WF_SHAPE(1, 1, 512, 512, 32));
     struct wf_view a = wf_view_dense(NULL, dtype, box), b = a;
     const size_t bytes = wf_view_bytes(&a);
-    a.data = wf_device_cpu.alloc(NULL, bytes);
-    b.data = wf_device_cpu.alloc(NULL, bytes);
+    a.data = wf_device_cpu.memory.alloc(NULL, bytes);
+    b.data = wf_device_cpu.memory.alloc(NULL, bytes);
     WF_BUG_ON(!a.data || !b.data, "out of memory");
     double best = 1e30;
     for (int i = 0; i < RUNS; i++) {
         const double start = now();
-        wf_device_cpu.copy(NULL, &b, &a);
+        wf_device_cpu.memory.copy(NULL, &b, &a);
         const double took = now() - start;
         best = took < best ? took : best;
     }
     printf("%-16s %-5s %8.2f ms %7.1f GB/s\n", "copy", wf_dtype_name(dtype), 1e3 * best,
            2e-9 * (double)bytes / best);
-    wf_device_cpu.free(NULL, a.data, bytes);
-    wf_device_cpu.free(NULL, b.data, bytes);
+    wf_device_cpu.memory.free(NULL, a.data, bytes);
+    wf_device_cpu.memory.free(NULL, b.data, bytes);
 }
 
 int main(int argc, char **argv)
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
             if (argc < 2 || strstr(g->nodes[i]->op->name, argv[1]))
                 time_node(g->nodes[i], views);
         for (size_t i = 0; i < g->n_values; i++)
-            wf_device_cpu.free(NULL, views[i].data, wf_view_bytes(&views[i]));
+            wf_device_cpu.memory.free(NULL, views[i].data, wf_view_bytes(&views[i]));
         free(views);
         wf_graph_free(g);
     }

@@ -259,19 +259,19 @@ static void alloc__gives_aligned_zeroed_memory_of_any_size(void **state)
 {
     static const size_t sizes[] = { 0, 1, 63, 4096, (4u << 20) - 1, 4u << 20, 9u << 20 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        unsigned char *p = wf_device_cpu.alloc(NULL, sizes[i]);
+        unsigned char *p = wf_device_cpu.memory.alloc(NULL, sizes[i]);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
         for (size_t k = 0; k < sizes[i]; k += 997)
             assert_int_equal(p[k], 0);
-        wf_device_cpu.free(NULL, p, sizes[i]);
+        wf_device_cpu.memory.free(NULL, p, sizes[i]);
     }
 }
 
 static void alloc__says_when_there_is_no_memory(void **state)
 {
-    assert_null(wf_device_cpu.alloc(NULL, SIZE_MAX));
-    assert_null(wf_device_cpu.alloc(NULL, SIZE_MAX / 2));
+    assert_null(wf_device_cpu.memory.alloc(NULL, SIZE_MAX));
+    assert_null(wf_device_cpu.memory.alloc(NULL, SIZE_MAX / 2));
 }
 
 static void copy__moves_a_box_between_strided_buffers(void **state)
@@ -284,7 +284,7 @@ static void copy__moves_a_box_between_strided_buffers(void **state)
             struct support_guarded b =
                 support_guarded_new(&device, WF_F32, box, (enum support_layout)to, 0x11);
             support_fill_random(&a.view, 1, 2);
-            wf_device_cpu.copy(NULL, &b.view, &a.view);
+            wf_device_cpu.memory.copy(NULL, &b.view, &a.view);
             const uint32_t guard = 0x11111111;
             for (struct wf_cursor c = wf_cursor(b.all.box); wf_cursor_next(&c);) {
                 const double want = support_inside(box, c.at) ? wf_view_at(&a.view, c.at)

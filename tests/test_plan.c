@@ -479,7 +479,7 @@ static void refuse__what_the_device_has_no_room_for(void **state)
 {
     (void)state;
     struct wf_device small = wf_device_cpu;
-    small.room = room_of_a_mebibyte;
+    small.memory.room = room_of_a_mebibyte;
     for (int64_t base = 1; base <= 16; base += 15) {
         struct wf_err err = { 0 };
         struct wf_graph *g = unet(2, base, 37);

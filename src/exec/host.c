@@ -3,7 +3,7 @@
 void wf_host_release(struct wf_host *host)
 {
     if (host->memory)
-        host->device->host_free(host->context, host->memory);
+        host->device->transfer.host_free(host->context, host->memory);
     *host = (struct wf_host){ 0 };
 }
 
@@ -20,8 +20,8 @@ void wf_host_map(struct wf_host *host, const struct wf_device *device, struct wf
     const size_t bytes = wf_view_bytes(&there);
     if (bytes > host->bytes || !host->memory) {
         if (host->memory)
-            device->host_free(context, host->memory);
-        host->memory = device->host_alloc(context, bytes);
+            device->transfer.host_free(context, host->memory);
+        host->memory = device->transfer.host_alloc(context, bytes);
         WF_BUG_ON(!host->memory, "no host memory for %zu bytes", bytes);
         host->bytes = bytes;
     }
@@ -31,17 +31,17 @@ void wf_host_map(struct wf_host *host, const struct wf_device *device, struct wf
 void wf_host_put(struct wf_host *host)
 {
     if (host->view.data && !wf_device_is_host(host->device))
-        host->device->put(host->context, &host->there, &host->view);
+        host->device->transfer.put(host->context, &host->there, &host->view);
 }
 
 void wf_host_send(struct wf_host *host)
 {
     if (host->view.data && !wf_device_is_host(host->device))
-        host->device->send(host->context, &host->there, &host->view);
+        host->device->transfer.send(host->context, &host->there, &host->view);
 }
 
 bool wf_host_get(struct wf_host *host, struct wf_err *err)
 {
     return !host->view.data || wf_device_is_host(host->device) ||
-           host->device->get(host->context, &host->view, &host->there, err);
+           host->device->transfer.get(host->context, &host->view, &host->there, err);
 }

@@ -96,8 +96,8 @@ static bool take_memory(struct wf_run *run, struct wf_err *err)
         const size_t bytes = run->plan->store_bytes[i];
         if (bytes <= run->store_bytes[i] || (run->store[i] && run->store_bytes[i] == 0))
             continue;
-        run->device->free(run->context, run->store[i], run->store_bytes[i]);
-        run->store[i] = run->device->alloc(run->context, bytes);
+        run->device->memory.free(run->context, run->store[i], run->store_bytes[i]);
+        run->store[i] = run->device->memory.alloc(run->context, bytes);
         run->store_bytes[i] = run->store[i] ? bytes : 0;
         if (!run->store[i])
             return wf_err_set(err, WF_ERR_FIT,
@@ -228,7 +228,7 @@ void wf_run_keep_parts(struct wf_run *run)
 void wf_run_forget(struct wf_run *run)
 {
     if (run->recording)
-        run->device->forget(run->context, run->recording);
+        run->device->stream.forget(run->context, run->recording);
     run->recording = NULL;
     run->passes = 0;
 }
@@ -258,7 +258,7 @@ void wf_run_free(struct wf_run *run)
             wf_comm_free(run->groups[i]);
     for (int i = 0; i < WF_STORES; i++)
         if (run->store[i] && run->store_bytes[i] > 0)
-            run->device->free(run->context, run->store[i], run->store_bytes[i]);
+            run->device->memory.free(run->context, run->store[i], run->store_bytes[i]);
     wf_arena_release(&run->plan_arena);
     wf_arena_release(&run->arena);
     free(run);

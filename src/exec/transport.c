@@ -35,8 +35,8 @@ struct wf_transport *wf_transport_new(struct wf_context *context, struct wf_comm
     w->comm = comm;
     w->count = count;
     w->transfers = wf_take_zeroed((size_t)count + 1, sizeof *w->transfers);
-    if (!w->device->device_transport ||
-        w->device->device_transport(context, comm, count, &w->device_transport, err))
+    if (!w->device->transfer.transport ||
+        w->device->transfer.transport(context, comm, count, &w->device_transport, err))
         return w;
     wf_transport_free(w);
     return NULL;
@@ -48,7 +48,7 @@ void wf_transport_free(struct wf_transport *w)
         return;
     for (int i = 0; i < w->count; i++) {
         if (w->transfers[i].block)
-            w->device->host_free(w->context, w->transfers[i].block);
+            w->device->transfer.host_free(w->context, w->transfers[i].block);
         free(w->transfers[i].messages);
         free(w->transfers[i].there);
     }
@@ -70,8 +70,8 @@ static bool make_room(const struct wf_transport *w, struct transfer *t, size_t b
 {
     if (bytes > t->bytes || !t->block) {
         if (t->block)
-            w->device->host_free(w->context, t->block);
-        t->block = w->device->host_alloc(w->context, bytes);
+            w->device->transfer.host_free(w->context, t->block);
+        t->block = w->device->transfer.host_alloc(w->context, bytes);
         if (!t->block)
             return wf_err_set(
                 err, WF_ERR_FIT,
@@ -111,9 +111,9 @@ static bool bring(const struct wf_transport *w, const struct transfer *t, struct
             continue;
         const struct wf_view host = bytes_at(m->send, m->bytes);
         const struct wf_view there = bytes_at(t->there[i], m->bytes);
-        w->device->copy(w->context, &host, &there);
+        w->device->memory.copy(w->context, &host, &there);
     }
-    return w->device->synchronize(w->context, err);
+    return w->device->stream.synchronize(w->context, err);
 }
 
 static bool exchange_begin(struct wf_transport *w, struct transfer *t, int count,
@@ -149,7 +149,7 @@ static bool exchange_end(const struct wf_transport *w, struct transfer *t, struc
             continue;
         const struct wf_view host = bytes_at(m->recv, m->bytes);
         const struct wf_view there = bytes_at(t->there[i], m->bytes);
-        w->device->put(w->context, &there, &host);
+        w->device->transfer.put(w->context, &there, &host);
     }
     return true;
 }
@@ -162,7 +162,7 @@ static bool sum_begin(const struct wf_transport *w, struct transfer *t,
         return false;
     t->sum = *sum;
     const struct wf_view host = bytes_at(t->block, bytes), there = bytes_at(sum->data, bytes);
-    if (!w->device->get(w->context, &host, &there, err))
+    if (!w->device->transfer.get(w->context, &host, &there, err))
         return false;
     if (sum->rounded)
         return wf_comm_sum_rounded_begin(sum->group, (float *)(void *)t->block, sum->count,
@@ -176,7 +176,7 @@ static bool sum_end(const struct wf_transport *w, struct transfer *t, struct wf_
         return false;
     const size_t bytes = t->sum.count * wf_dtype_size(t->sum.dtype);
     const struct wf_view host = bytes_at(t->block, bytes), there = bytes_at(t->sum.data, bytes);
-    w->device->put(w->context, &there, &host);
+    w->device->transfer.put(w->context, &there, &host);
     return true;
 }
 

@@ -10,7 +10,7 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
 
 bool wf_run_can_send(const struct wf_run *run)
 {
-    return wf_run_device(run)->send && wf_run_plan(run)->global->options.ahead;
+    return wf_run_device(run)->transfer.send && wf_run_plan(run)->global->options.ahead;
 }
 
 void wf_run_map_next(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)
@@ -22,7 +22,7 @@ void wf_run_take_next(struct wf_run *run, const struct wf_value *value)
 {
     const struct wf_view here = wf_run_view(run, value), sent = wf_run_view_next(run, value);
     if (here.data)
-        wf_run_device(run)->take(wf_run_context(run), &here, &sent);
+        wf_run_device(run)->transfer.take(wf_run_context(run), &here, &sent);
 }
 
 bool wf_run_get(const struct wf_run *run, const struct wf_value *value, struct wf_host *host,

@@ -18,7 +18,7 @@ static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
     for (int i = 0; i < exchange->n_messages; i++)
         if (exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
-            run->device->copy(run->context, &run->packed[x][i], &run->spread[x][i]);
+            run->device->memory.copy(run->context, &run->packed[x][i], &run->spread[x][i]);
     if (run->transport)
         return wf_transport_exchange_begin(run->transport, x, exchange->n_messages,
                                            run->messages[x], err);
@@ -34,7 +34,7 @@ static bool fetch_end(struct wf_run *run, int x, struct wf_err *err)
                         : wf_comm_exchange_end(run->comm, run->exchange_requests[x], err);
     for (int i = 0; ok && i < exchange->n_messages; i++)
         if (!exchange->messages[i].is_send && exchange->messages[i].staging >= 0)
-            run->device->copy(run->context, &run->spread[x][i], &run->packed[x][i]);
+            run->device->memory.copy(run->context, &run->spread[x][i], &run->packed[x][i]);
     return ok;
 }
 
@@ -103,10 +103,10 @@ static void compute(struct wf_run *run, int s)
     if (step->kind == WF_STEP_KERNEL) {
         run->calls[s].step = run->step;
         step->kernel->run(&run->calls[s]);
-        if (run->device->ran)
-            run->device->ran(run->context, &run->calls[s]);
+        if (run->device->stream.ran)
+            run->device->stream.ran(run->context, &run->calls[s]);
     } else {
-        (step->kind == WF_STEP_COPY ? run->device->copy : run->device->add)(
+        (step->kind == WF_STEP_COPY ? run->device->memory.copy : run->device->memory.add)(
             run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
     }
     run->step_seconds[s] = now() - before;
@@ -134,7 +134,7 @@ static bool walk(struct wf_run *run, struct wf_err *err)
     for (int s = 0; s < run->plan->n_steps; s++) {
         const struct wf_step *step = &run->plan->steps[s];
         if (run->profiled)
-            run->device->mark(run->context, s);
+            run->device->stream.mark(run->context, s);
         run->step_starts[s] = now() - start;
         if (wf_step_computes(step)) {
             compute(run, s);
@@ -158,7 +158,7 @@ static bool walk(struct wf_run *run, struct wf_err *err)
 static bool may_record(const struct wf_run *run)
 {
     const bool alone = run->plan->n_exchanges + run->plan->n_sums == 0;
-    return run->device->record && !run->plain && !run->profiled && run->passes > 0 &&
+    return run->device->stream.record && !run->plain && !run->profiled && run->passes > 0 &&
            (alone || (run->transport && wf_transport_records(run->transport)));
 }
 
@@ -167,10 +167,10 @@ static bool replay(struct wf_run *run, struct wf_err *err)
 {
     if (run->profiled || (!run->recording && !may_record(run)))
         return false;
-    if (!run->recording && run->device->record(run->context)) {
+    if (!run->recording && run->device->stream.record(run->context)) {
         struct wf_err own = { 0 };
         const bool ok = walk(run, &own);
-        run->recording = run->device->recorded(run->context);
+        run->recording = run->device->stream.recorded(run->context);
         if (!ok) {
             *err = own;
             wf_run_forget(run);
@@ -178,7 +178,7 @@ static bool replay(struct wf_run *run, struct wf_err *err)
         run->plain = !run->recording; /* not again: the passes go step by step */
     }
     if (run->recording)
-        run->device->replay(run->context, run->recording);
+        run->device->stream.replay(run->context, run->recording);
     return run->recording != NULL;
 }
 
@@ -186,8 +186,8 @@ static bool replay(struct wf_run *run, struct wf_err *err)
 static bool read_marks(struct wf_run *run, struct wf_err *err)
 {
     const int n = run->plan->n_steps;
-    run->device->mark(run->context, n);
-    if (!run->device->marks(run->context, n + 1, run->step_seconds, err))
+    run->device->stream.mark(run->context, n);
+    if (!run->device->stream.marks(run->context, n + 1, run->step_seconds, err))
         return false;
     double at = 0;
     run->times = (struct wf_run_times){ 0 };
@@ -203,8 +203,8 @@ static bool read_marks(struct wf_run *run, struct wf_err *err)
 bool wf_run_step(struct wf_run *run, struct wf_err *err)
 {
     run->times = (struct wf_run_times){ 0 };
-    if (run->device->start)
-        run->device->start(run->context, run->step);
+    if (run->device->stream.start)
+        run->device->stream.start(run->context, run->step);
     if (!replay(run, err) && !walk(run, err))
         return false;
     if (run->profiled && !read_marks(run, err))
@@ -216,12 +216,12 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
 
 void wf_run_set_profiled(struct wf_run *run, bool profiled)
 {
-    run->profiled = profiled && run->device->mark;
+    run->profiled = profiled && run->device->stream.mark;
 }
 
 bool wf_run_wait(struct wf_run *run, struct wf_err *err)
 {
-    if (wf_device_is_host(run->device) || run->device->synchronize(run->context, err))
+    if (wf_device_is_host(run->device) || run->device->stream.synchronize(run->context, err))
         return true;
     wf_comm_abort(run->comm, err);
     return false;

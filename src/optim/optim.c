@@ -138,9 +138,9 @@ struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
     const size_t bytes = count * sizeof(float);
     bool ok = true;
     for (int i = 0; i < o->n_states; i++)
-        ok = (o->states[i] = device->alloc(context, bytes)) && ok;
+        ok = (o->states[i] = device->memory.alloc(context, bytes)) && ok;
     if (options->accumulates)
-        ok = (o->sum = device->alloc(context, bytes)) && ok;
+        ok = (o->sum = device->memory.alloc(context, bytes)) && ok;
     o->prepared = ok ? prepare(o, n_tensors, tensors) : NULL;
     if (o->prepared)
         return o;
@@ -183,9 +183,9 @@ void wf_optim_free(struct wf_optim *o)
         o->device->updater->release(o->prepared);
     for (int i = 0; i < o->n_states; i++)
         if (o->states[i])
-            o->device->free(o->context, o->states[i], bytes);
+            o->device->memory.free(o->context, o->states[i], bytes);
     if (o->sum)
-        o->device->free(o->context, o->sum, bytes);
+        o->device->memory.free(o->context, o->sum, bytes);
     free(o);
 }
 

@@ -21,13 +21,14 @@ struct wf_costs wf_costs_of(const struct wf_plan_options *o)
     const struct wf_device *const d = o->device;
     const int threads = o->threads > 0 ? o->threads : 1;
     const double share = d->threads > 0 ? (double)threads / d->threads : 1.0;
-    return (struct wf_costs){
-        .flops_per_second = d->flops_per_second * share,
-        .bytes_per_second = d->bytes_per_second * share,
-        .link_bytes_per_second =
-            o->link_bytes_per_second > 0 ? o->link_bytes_per_second : d->link_bytes_per_second,
-        .link_seconds = o->link_seconds > 0 ? o->link_seconds : d->link_seconds,
-    };
+    struct wf_costs costs = d->cost;
+    costs.flops_per_second *= share;
+    costs.bytes_per_second *= share;
+    if (o->link_bytes_per_second > 0)
+        costs.link_bytes_per_second = o->link_bytes_per_second;
+    if (o->link_seconds > 0)
+        costs.link_seconds = o->link_seconds;
+    return costs;
 }
 
 double wf_cost_copy(const struct wf_global_plan *global, double bytes)

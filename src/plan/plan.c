@@ -410,14 +410,14 @@ bool wf_plan_fits(const struct wf_global_plan *global, int rank, struct wf_conte
                   struct wf_err *err)
 {
     const struct wf_device *const device = global->options.device;
-    if (!device->room)
+    if (!device->memory.room)
         return true;
     struct wf_plan *const plan = wf_plan_estimate(global, rank, NULL, err);
     if (!plan)
         return false;
     const size_t bytes = wf_plan_total_bytes(plan);
     wf_plan_free(plan);
-    const size_t room = device->room(context);
+    const size_t room = device->memory.room(context);
     return bytes <= room ||
            wf_err_set(err, WF_ERR_FIT,
                       "rank %d needs %zu bytes in all and the device has not got them (%zu are "

@@ -58,12 +58,6 @@ struct wf_plan_options {
     struct wf_layout_options layout;
 };
 
-/* What the cost model (cost.c) reckons with. */
-struct wf_costs {
-    double flops_per_second, bytes_per_second;  /* of a rank */
-    double link_bytes_per_second, link_seconds; /* between two ranks, each way */
-};
-
 /* Items [first, last] that run strip by strip (strips.h). */
 struct wf_strips {
     int first, last;

@@ -93,12 +93,14 @@ struct wf_updater;          /* device/update.h */
 struct wf_device_transport; /* comm/device_transport.h */
 struct wf_comm;
 
-struct wf_device {
-    const char *name; /* "cpu", "reference", "cuda" */
-    /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
-     * cannot run the node, which is an error when the plan is made. */
-    const struct wf_kernel *(*find)(const struct wf_node *node);
-    const struct wf_kernel *fallback; /* writes at least the zeros of a sum over nothing */
+/* Speeds that the cost estimate reckons with. */
+struct wf_costs {
+    double flops_per_second, bytes_per_second;  /* of a rank */
+    double link_bytes_per_second, link_seconds; /* between two ranks, each way */
+};
+
+/* A device's buffers. */
+struct wf_device_memory {
     void *(*alloc)(struct wf_context *context,
                    size_t bytes); /* 64-byte aligned, zeroed; NULL when there is no memory */
     void (*free)(struct wf_context *context, void *memory, size_t bytes);
@@ -107,15 +109,12 @@ struct wf_device {
     void (*copy)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     /* dst += src, same dtype, both packed. */
     void (*add)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
-    const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
+};
 
-    /* NULL: it has no context. */
-    struct wf_context *(*open)(const struct wf_device_options *options, struct wf_err *err);
-    void (*close)(struct wf_context *context);
-
-    /* --- all NULL where the memory is the host's --- */
-    /* Between host and device: same dtype and extents, the host's side packed. put() has read its
-     * source when it returns. */
+/* Between host and device: same dtype and extents, the host's side packed. All NULL where the
+ * device's memory is the host's. */
+struct wf_device_transfer {
+    /* Has read its source when it returns. */
     void (*put)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
     /* The same beside the work in order: send() begins, and take() copies what was sent to where it
      * is read, in order. What was sent may be sent anew after take(), its source filled again then. */
@@ -125,14 +124,18 @@ struct wf_device {
                 struct wf_err *err);
     void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */
     void (*host_free)(struct wf_context *context, void *memory);
+    /* Collective. How buffers in its memory go to other ranks, for so many transfers
+     * (comm/device_transport.h); NULL, or none made: through the host. */
+    bool (*transport)(struct wf_context *context, struct wf_comm *comm, int count,
+                      struct wf_device_transport **transport, struct wf_err *err);
+};
+
+/* The order of the work on a device that only enqueues. All NULL where calls do the work. */
+struct wf_device_stream {
     bool (*synchronize)(struct wf_context *context, struct wf_err *err);
     /* A pass over the plan begins, with this number; a kernel was run. */
     void (*start)(struct wf_context *context, uint64_t step);
     void (*ran)(struct wf_context *context, const struct wf_call *call);
-    /* Collective. How buffers in its memory go to other ranks, for so many transfers (comm/device_transport.h);
-     * NULL, or none made: through the host. */
-    bool (*device_transport)(struct wf_context *context, struct wf_comm *comm, int count,
-                             struct wf_device_transport **device_transport, struct wf_err *err);
     /* Work between record() and recorded() is not done but kept, to be replayed as often as wanted;
      * NULL where that failed, and nothing was done. */
     bool (*record)(struct wf_context *context);
@@ -143,10 +146,25 @@ struct wf_device {
      * i and i + 1 for i < count - 1. */
     void (*mark)(struct wf_context *context, int index);
     bool (*marks)(struct wf_context *context, int count, double *seconds, struct wf_err *err);
+};
 
-    /* For the cost estimate: what a rank has to itself when it runs `threads` threads (0: however
-     * many), and a link between ranks. */
-    double flops_per_second, bytes_per_second, link_bytes_per_second, link_seconds;
+struct wf_device {
+    const char *name; /* "cpu", "reference", "cuda" */
+    /* NULL: it has no context. */
+    struct wf_context *(*open)(const struct wf_device_options *options, struct wf_err *err);
+    void (*close)(struct wf_context *context);
+
+    /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
+     * cannot run the node, which is an error when the plan is made. */
+    const struct wf_kernel *(*find)(const struct wf_node *node);
+    const struct wf_kernel *fallback; /* writes at least the zeros of a sum over nothing */
+    const struct wf_updater *updater; /* the optimiser's sweeps over flat storage */
+
+    struct wf_device_memory memory;
+    struct wf_device_transfer transfer;
+    struct wf_device_stream stream;
+    /* What a rank has to itself when it runs `threads` threads (0: however many). */
+    struct wf_costs cost;
     int threads;
 };
 
@@ -157,7 +175,7 @@ struct wf_device {
 void wf_device_close(struct wf_context *context); /* NULL is fine */
 static inline bool wf_device_is_host(const struct wf_device *device)
 {
-    return !device->put;
+    return !device->transfer.put;
 }
 
 /* Of a table that ends with NULL, the one of the highest preference that takes the node; NULL: none. */

@@ -16,8 +16,8 @@ static void copy_states(const struct wf_learner *l, struct wf_run *run, bool bac
         return;
     const struct wf_view kept = flat(l->states, l->n_states);
     const struct wf_view own = flat(wf_run_states(run), l->n_states);
-    l->options.optim->device->copy(l->options.optim->context, back ? &own : &kept,
-                                   back ? &kept : &own);
+    l->options.optim->device->memory.copy(l->options.optim->context, back ? &own : &kept,
+                                          back ? &kept : &own);
 }
 
 bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *options,
@@ -29,8 +29,8 @@ bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *opti
     WF_BUG_ON(l->scaler.dynamic && !options->start, "loss scaling without a value to set");
     l->n_states = wf_run_state_count(run);
     if (l->n_states > 0)
-        l->states =
-            options->optim->device->alloc(options->optim->context, l->n_states * sizeof *l->states);
+        l->states = options->optim->device->memory.alloc(options->optim->context,
+                                                         l->n_states * sizeof *l->states);
     return l->states || l->n_states == 0 ||
            wf_err_set(err, WF_ERR_FIT, "no memory to keep %zu running statistics", l->n_states);
 }
@@ -38,8 +38,8 @@ bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *opti
 void wf_learner_release(struct wf_learner *l)
 {
     if (l->states)
-        l->options.optim->device->free(l->options.optim->context, l->states,
-                                       l->n_states * sizeof *l->states);
+        l->options.optim->device->memory.free(l->options.optim->context, l->states,
+                                              l->n_states * sizeof *l->states);
     *l = (struct wf_learner){ 0 };
 }
 

@@ -94,7 +94,7 @@ static void copy_weights(struct wf_run *to, const struct wf_run *from)
         WF_BUG_ON(!w || !wf_shape_equal(w->shape, v->shape), "'%s' is not in both", v->name);
         const struct wf_view dst = wf_run_view(to, v), src = wf_run_view(from, w);
         if (dst.data && src.data)
-            wf_run_device(to)->copy(wf_run_context(to), &dst, &src);
+            wf_run_device(to)->memory.copy(wf_run_context(to), &dst, &src);
     }
 }
 

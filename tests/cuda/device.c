@@ -45,7 +45,7 @@ struct CUstream_st *gpu_stream(void)
 
 void gpu_step(uint64_t step)
 {
-    cuda->base.device->start(&cuda->base, step);
+    cuda->base.device->stream.start(&cuda->base, step);
 }
 
 void *gpu_alloc(size_t bytes)
@@ -93,7 +93,7 @@ bool gpu_finish(void)
 {
     struct wf_err err = { 0 };
     const bool ok = wf_cuda_ok(cuda, cudaGetLastError(), "launching") &&
-                    cuda->base.device->synchronize(&cuda->base, &err);
+                    cuda->base.device->stream.synchronize(&cuda->base, &err);
     if (!ok)
         (void)fprintf(stderr, "%s\n", cuda->failure.text);
     return ok;

@@ -17,12 +17,12 @@ static const struct wf_kernel *find(const struct wf_node *node)
 
 static void *take(struct wf_context *context, size_t bytes)
 {
-    return wf_device_cpu.alloc(context, bytes);
+    return wf_device_cpu.memory.alloc(context, bytes);
 }
 
 static void give_back(struct wf_context *context, void *memory, size_t bytes)
 {
-    wf_device_cpu.free(context, memory, bytes);
+    wf_device_cpu.memory.free(context, memory, bytes);
 }
 
 static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
@@ -42,14 +42,11 @@ const struct wf_device wf_device_cuda = {
     .name = "cuda",
     .find = find,
     .fallback = &wf_cuda_nothing,
-    .alloc = take,
-    .free = give_back,
-    .copy = copy,
-    .add = add,
     .updater = &wf_cpu_updater,
-    .flops_per_second = 1e9,
-    .bytes_per_second = 1e9,
-    .link_bytes_per_second = 5e9,
-    .link_seconds = 5e-6,
+    .memory = { .alloc = take, .free = give_back, .copy = copy, .add = add },
+    .cost = { .flops_per_second = 1e9,
+              .bytes_per_second = 1e9,
+              .link_bytes_per_second = 5e9,
+              .link_seconds = 5e-6 },
     .threads = 1,
 };
