@@ -68,6 +68,26 @@ void support_fill_random(const struct wf_view *view, uint64_t seed, uint64_t str
     }
 }
 
+int support_case_inputs(const struct wf_case *from, char kinds[], struct wf_shape shapes[])
+{
+    int n = 0;
+    for (const char *p = from->in; *p;) {
+        WF_BUG_ON(n == SUPPORT_MAX_IN, "too many inputs: %s", from->in);
+        struct wf_shape *const s = &shapes[n];
+        *s = WF_SHAPE(1, 1, 1, 1, 1);
+        kinds[n++] = *p++;
+        while (*p == '[' || *p == ',') {
+            char *end;
+            memmove(s->at, s->at + 1, (WF_AXES - 1) * sizeof *s->at);
+            s->at[WF_C] = strtoll(p + 1, &end, 10);
+            p = end;
+        }
+        WF_BUG_ON(*p && !strchr("] ", *p), "cannot be read: %s", from->in);
+        p += strspn(p, "] ");
+    }
+    return n;
+}
+
 static struct wf_value *input_of_kind(struct wf_graph *g, char kind, int i, enum wf_dtype dtype,
                                       struct wf_shape shape)
 {
@@ -84,25 +104,26 @@ static struct wf_value *input_of_kind(struct wf_graph *g, char kind, int i, enum
 static struct wf_value *result_of(const struct wf_op *op, const struct support_case *c,
                                   struct wf_err *err)
 {
-    if (c->from->build)
-        return c->from->build(c->g, c->in);
     void *attrs = calloc(1, op->attr_bytes + 1);
     WF_BUG_ON(!attrs, "out of memory");
-    const struct wf_node *node = NULL;
+    struct wf_value *y = NULL;
     if (wf_attrs_parse(op, c->from->attrs, attrs, err))
-        node = wf_node_add(c->g, op, op->name, attrs, c->n_in, c->in);
+        y = c->from->build ? c->from->build(c->g, c->in, attrs)
+                           : wf_append(c->g, op, op->name, NULL, attrs, c->n_in, c->in);
     free(attrs);
-    return node ? node->out[0] : NULL;
+    return y;
 }
 
 bool support_case_build(const struct wf_op *op, const struct wf_case *from, enum wf_dtype dtype,
                         struct support_case *c, struct wf_err *err)
 {
-    *c = (struct support_case){ .from = from, .n_in = (int)strlen(from->kinds) };
+    struct wf_shape shapes[SUPPORT_MAX_IN];
+    *c = (struct support_case){ .from = from };
+    c->n_in = support_case_inputs(from, c->kinds, shapes);
     c->g = wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = dtype });
     for (int i = 0; i < c->n_in; i++) {
-        const char kind = from->kinds[i];
-        c->in[i] = input_of_kind(c->g, kind, i, dtype, from->in[i]);
+        const char kind = c->kinds[i];
+        c->in[i] = input_of_kind(c->g, kind, i, dtype, shapes[i]);
         if (c->in[i] && (kind == 'x' || kind == 'p'))
             c->wrt[c->n_wrt++] = c->in[i];
     }
@@ -142,9 +163,10 @@ void support_case_fill(const struct support_case *c, const struct support_values
             wf_view_set(view, p.at, 0.5 + fabs(wf_view_at(view, p.at)));
     }
     for (int i = 0; i < c->n_in; i++) {
-        const char kind = c->from->kinds[i];
+        const char kind = c->kinds[i];
         if (kind == 't')
-            fill_labels(&v->views[c->in[i]->id], (uint32_t)c->from->classes, seed, (uint64_t)i);
+            fill_labels(&v->views[c->in[i]->id], (uint32_t)c->in[0]->shape.at[WF_C], seed,
+                        (uint64_t)i);
         else if (kind == 'b')
             fill_labels(&v->views[c->in[i]->id], 2, seed, (uint64_t)i);
     }

@@ -35,13 +35,17 @@ void support_run_reference(const struct wf_graph *g, const struct support_values
  * crosses it. Element i of a view gets number i of the stream, whatever its strides. */
 void support_fill_random(const struct wf_view *view, uint64_t seed, uint64_t stream);
 
+/* Splits the inputs of a case; returns how many. */
+enum { SUPPORT_MAX_IN = 4 };
+int support_case_inputs(const struct wf_case *from, char kinds[], struct wf_shape shapes[]);
+
 /* The graph of a case with its backward pass: dwrt[i] is the gradient of sum(y * dy) in wrt[i].
  * dy is NULL where nothing is differentiated. */
-enum { SUPPORT_MAX_IN = 4 };
 struct support_case {
     struct wf_graph *g;
     const struct wf_case *from;
     int n_in, n_wrt;
+    char kinds[SUPPORT_MAX_IN];
     struct wf_value *in[SUPPORT_MAX_IN], *wrt[SUPPORT_MAX_IN], *dwrt[SUPPORT_MAX_IN];
     struct wf_value *y, *dy;
 };

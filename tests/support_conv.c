@@ -145,7 +145,7 @@ struct rig rig_new(const struct problem *p, enum pass pass, enum wf_dtype dtype)
     const struct wf_shape xs = { { p->x[0], p->x[1], p->x[2], p->x[3], p->x[4] } };
     struct wf_shape ys = { { p->x[0], 0, 0, 0, p->out } };
     for (int i = 0; i < 3; i++) {
-        const struct wf_window w = wf_conv_window(&a, p->kernel, i);
+        const struct wf_window w = wf_conv_windows(&a, p->kernel).along[i];
         ys.at[WF_D + i] = wf_window_count(&w, xs.at[WF_D + i]);
         a.extent[i] = pass == PASS_CONV ? 0 : pass == PASS_CONVT ? p->x[WF_D + i] : p->kernel[i];
     }

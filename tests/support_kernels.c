@@ -350,7 +350,7 @@ int support_check_cases(const struct support_device *device, enum wf_dtype dtype
 {
     int checked = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
-        for (const struct wf_case *from = (*op)->cases; from && from->kinds; from++)
+        for (const struct wf_case *from = (*op)->cases; from && from->in; from++)
             checked += support_check_case(device, *op, from, dtype);
     return checked;
 }
@@ -368,25 +368,33 @@ void support_check_larger(const struct support_device *device, const struct supp
 
 /* --- layers of cases --- */
 
-struct wf_value *support_build_batch_norm(struct wf_graph *g, struct wf_value *const in[])
+struct wf_value *support_build_batch_norm(struct wf_graph *g, struct wf_value *const in[],
+                                          const void *attrs)
 {
+    (void)attrs;
     return wf_batch_norm(g, in[0], &(struct wf_norm){ .name = "n", .act = WF_RELU });
 }
 
-struct wf_value *support_build_group_norm(struct wf_graph *g, struct wf_value *const in[])
+struct wf_value *support_build_group_norm(struct wf_graph *g, struct wf_value *const in[],
+                                          const void *attrs)
 {
+    (void)attrs;
     return wf_group_norm(
         g, in[0],
         &(struct wf_norm){ .name = "n", .groups = 3, .act = WF_LEAKY_RELU, .slope = 0.1 });
 }
 
-struct wf_value *support_build_cross_entropy(struct wf_graph *g, struct wf_value *const in[])
+struct wf_value *support_build_cross_entropy(struct wf_graph *g, struct wf_value *const in[],
+                                             const void *attrs)
 {
+    (void)attrs;
     return wf_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "l" });
 }
 
-struct wf_value *support_build_dice(struct wf_graph *g, struct wf_value *const in[])
+struct wf_value *support_build_dice(struct wf_graph *g, struct wf_value *const in[],
+                                    const void *attrs)
 {
+    (void)attrs;
     return wf_dice(g, in[0], in[1], &(struct wf_loss){ .name = "l" });
 }
 

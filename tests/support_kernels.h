@@ -103,20 +103,16 @@ struct support_larger {
 void support_check_larger(const struct support_device *device, const struct support_larger *list,
                           size_t count);
 /* Of a case: whole layers, with their gradients. */
-struct wf_value *support_build_batch_norm(struct wf_graph *g, struct wf_value *const in[]);
-struct wf_value *support_build_group_norm(struct wf_graph *g, struct wf_value *const in[]);
-struct wf_value *support_build_cross_entropy(struct wf_graph *g, struct wf_value *const in[]);
-struct wf_value *support_build_dice(struct wf_graph *g, struct wf_value *const in[]);
+struct wf_value *support_build_batch_norm(struct wf_graph *g, struct wf_value *const in[],
+                                          const void *attrs);
+struct wf_value *support_build_group_norm(struct wf_graph *g, struct wf_value *const in[],
+                                          const void *attrs);
+struct wf_value *support_build_cross_entropy(struct wf_graph *g, struct wf_value *const in[],
+                                             const void *attrs);
+struct wf_value *support_build_dice(struct wf_graph *g, struct wf_value *const in[],
+                                    const void *attrs);
 
 /* The variance of 1e4 + noise of 0.01 in every channel: sums in f32 would lose it. */
 void support_check_small_deviation(const struct support_device *device, int64_t channels);
-
-/* A shape as an initialiser of static data. */
-#define SUPPORT_SHAPE(...)                                                                         \
-    {                                                                                              \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
 
 #endif

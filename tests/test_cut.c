@@ -161,7 +161,7 @@ static void every_case_on(const struct wf_device *device)
 {
     int cases = 0, runs = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
-        for (int i = 0; (*op)->cases && (*op)->cases[i].kinds; i++, cases++)
+        for (int i = 0; (*op)->cases && (*op)->cases[i].in; i++, cases++)
             runs += run_case(*op, i, device);
     print_message("%d cases on %s, %d runs\n", cases, device->name, runs);
     assert_true(cases > 100 && runs > 4 * cases);

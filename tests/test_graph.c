@@ -39,7 +39,7 @@ static void text__every_operator_case_reads_back(void **state)
     (void)state;
     int cases = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
-        for (int i = 0; (*op)->cases && (*op)->cases[i].kinds; i++, cases++) {
+        for (int i = 0; (*op)->cases && (*op)->cases[i].in; i++, cases++) {
             struct support_case c;
             struct wf_err err = { 0 };
             if (!support_case_build(*op, &(*op)->cases[i], WF_F32, &c, &err))

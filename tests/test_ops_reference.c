@@ -109,7 +109,7 @@ static void gradients__equal_finite_differences(void **state)
 {
     int bad = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
-        for (const struct wf_case *c = (*op)->cases; c && c->kinds; c++)
+        for (const struct wf_case *c = (*op)->cases; c && c->in; c++)
             if (wrong_in_case(*op, c) > 0) {
                 print_error("^ %s, case %d \"%s\"\n", (*op)->name, (int)(c - (*op)->cases),
                             c->attrs ? c->attrs : "");
@@ -286,7 +286,7 @@ static void reads__are_enough_to_compute_any_part_bit_for_bit(void **state)
 {
     int bad = 0;
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
-        for (const struct wf_case *c = (*op)->cases; c && c->kinds; c++)
+        for (const struct wf_case *c = (*op)->cases; c && c->in; c++)
             if (cut_case(*op, c) > 0) {
                 print_error("^ %s, case %d \"%s\"\n", (*op)->name, (int)(c - (*op)->cases),
                             c->attrs ? c->attrs : "");
@@ -305,7 +305,7 @@ static void every_operator__is_reached_by_six_cases(void **state)
         if ((*op)->is_local && !(*op)->cases) /* it is about ranks: tests/test_tile.c */
             continue;
         for (const struct wf_op *const *by = wf_op_table; *by; by++)
-            for (const struct wf_case *from = (*by)->cases; from && from->kinds; from++) {
+            for (const struct wf_case *from = (*by)->cases; from && from->in; from++) {
                 struct support_case c;
                 struct wf_err err = { 0 };
                 if (!support_case_build(*by, from, WF_F64, &c, &err))

@@ -180,7 +180,9 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
         }
     }
     struct wf_err err = { 0 };
-    bool ok = op->infer(n, &err);
+    if (!op->infer)
+        n->out[0]->shape = n->in[0]->shape;
+    bool ok = !op->infer || op->infer(n, &err);
     for (int o = 0; ok && o < op->n_out; o++)
         if (!wf_shape_is_valid(n->out[o]->shape))
             ok = wf_err_set(&err, WF_ERR_USAGE, "the result would be empty or too large");

@@ -17,12 +17,8 @@ const char *const wf_act_names[] = { "none", "relu", "leaky", "sigmoid",
 static_assert(sizeof wf_act_names / sizeof *wf_act_names == WF_SILU + 2, "a name per activation");
 
 static const struct wf_field fields[] = {
-    { .name = "act",
-      .kind = WF_FIELD_NAME,
-      .offset = offsetof(struct wf_act_attrs, act),
-      .count = 1,
-      .names = wf_act_names },
-    { .name = "slope", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_act_attrs, slope) },
+    WF_NAMED(wf_act_attrs, act, wf_act_names),
+    WF_REAL(wf_act_attrs, slope),
     { 0 },
 };
 
@@ -142,19 +138,18 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     if (!wanted[0])
         return;
     struct wf_value *const in[] = { slope_shows_in_y(a->act) ? node->out[0] : node->in[0], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_act_grad, node->name, a, 2, in);
-    dx[0] = n ? n->out[0] : NULL;
+    dx[0] = wf_append(g, &wf_op_act_grad, node->name, NULL, a, 2, in);
 }
 
 static const struct wf_case cases[] = {
-    { .attrs = "act=relu", .kinds = "x", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "act=leaky slope=0.2", .kinds = "x", .in = { { { 1, 3, 4, 5, 2 } } } },
-    { .attrs = "act=sigmoid", .kinds = "x", .in = { { { 3, 1, 1, 11, 2 } } } },
-    { .attrs = "act=tanh", .kinds = "x", .in = { { { 2, 1, 3, 5, 1 } } } },
-    { .attrs = "act=gelu", .kinds = "x", .in = { { { 1, 2, 3, 3, 3 } } } },
-    { .attrs = "act=silu", .kinds = "x", .in = { { { 2, 1, 1, 7, 3 } } } },
-    { .attrs = "act=none", .kinds = "x", .in = { { { 1, 1, 3, 3, 1 } } } },
-    { .attrs = "act=relu", .kinds = "x", .in = { { { 3, 1, 1, 1, 5 } } } },
+    { .attrs = "act=relu", .in = "x[2,1,5,7,3]" },
+    { .attrs = "act=leaky slope=0.2", .in = "x[1,3,4,5,2]" },
+    { .attrs = "act=sigmoid", .in = "x[3,1,1,11,2]" },
+    { .attrs = "act=tanh", .in = "x[2,1,3,5,1]" },
+    { .attrs = "act=gelu", .in = "x[1,2,3,3,3]" },
+    { .attrs = "act=silu", .in = "x[2,1,1,7,3]" },
+    { .attrs = "act=none", .in = "x[1,1,3,3,1]" },
+    { .attrs = "act=relu", .in = "x[3,1,1,1,5]" },
     { 0 },
 };
 
@@ -185,6 +180,5 @@ struct wf_value *wf_activation(struct wf_graph *g, struct wf_value *x, const cha
     if (!x || kind == WF_ACT_NONE)
         return x;
     const struct wf_act_attrs a = { .act = kind, .slope = slope };
-    const struct wf_node *node = wf_node_add(g, &wf_op_act, name, &a, 1, &x);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_act, name, NULL, &a, 1, &x);
 }

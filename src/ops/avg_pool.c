@@ -10,8 +10,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     struct wf_pool_attrs a = *(const struct wf_pool_attrs *)node->attrs;
     if (!wanted[0])
         return;
-    for (int i = 0; i < WF_SPACE; i++)
-        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_avgpool_grad, node->name, "dx", &a, 1, dy);
 }
 
@@ -36,28 +35,15 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "kernel=[1,2,2] stride=[1,2,2]", "x", { { { 2, 1, 6, 8, 3 } } }, 0, NULL },
-    { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1] exclude_pad=1",
-      "x",
-      { { { 1, 1, 7, 9, 2 } } },
-      0,
-      NULL },
-    { "kernel=[1,3,2] stride=[1,1,1] pad_lo=[0,2,0] pad_hi=[0,0,1]",
-      "x",
-      { { { 1, 1, 5, 6, 2 } } },
-      0,
-      NULL },
-    { "kernel=[1,1,2] stride=[1,1,3]", "x", { { { 2, 1, 1, 11, 2 } } }, 0, NULL },
-    { "kernel=[2,2,2] stride=[2,2,2] pad_hi=[1,0,1] exclude_pad=1",
-      "x",
-      { { { 1, 3, 5, 7, 2 } } },
-      0,
-      NULL },
-    { "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
-      "x",
-      { { { 1, 3, 7, 5, 2 } } },
-      0,
-      NULL },
+    { .attrs = "kernel=[1,2,2] stride=[1,2,2]", .in = "x[2,1,6,8,3]" },
+    { .attrs = "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1] exclude_pad=1",
+      .in = "x[1,1,7,9,2]" },
+    { .attrs = "kernel=[1,3,2] stride=[1,1,1] pad_lo=[0,2,0] pad_hi=[0,0,1]",
+      .in = "x[1,1,5,6,2]" },
+    { .attrs = "kernel=[1,1,2] stride=[1,1,3]", .in = "x[2,1,1,11,2]" },
+    { .attrs = "kernel=[2,2,2] stride=[2,2,2] pad_hi=[1,0,1] exclude_pad=1", .in = "x[1,3,5,7,2]" },
+    { .attrs = "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
+      .in = "x[1,3,7,5,2]" },
     { 0 },
 };
 

@@ -2,28 +2,13 @@
  * Binary cross-entropy of each logit by itself: max(x, 0) - x * t + log(1 + exp(-|x|)), which stays
  * exact where sigmoid would round to 0 or 1. Targets may be anything in [0, 1].
  */
-#include <inttypes.h>
 #include <math.h>
 
 #include "ops/loss.h"
 
 static bool check(const struct wf_node *node, struct wf_err *err)
 {
-    const struct wf_shape x = node->in[0]->shape, t = node->in[1]->shape;
-    if (wf_shape_equal(x, t))
-        return true;
-    return wf_err_set(err, WF_ERR_USAGE,
-                      "logits [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                      "] and target [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                      "] must have one shape: a class map fits a network of one class",
-                      x.at[0], x.at[1], x.at[2], x.at[3], x.at[4], t.at[0], t.at[1], t.at[2],
-                      t.at[3], t.at[4]);
-}
-
-static double flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 5.0 * (double)wf_region_count(work);
+    return wf_loss_check_pair(node, ": a class map fits a network of one class", err);
 }
 
 /* --- bce_grad: logits, target, ds --- */
@@ -54,7 +39,7 @@ const struct wf_op wf_op_bce_grad = {
     .flags = WF_OP_POINTWISE,
     .infer = grad_infer,
     .reference = grad_reference,
-    .flops = flops,
+    .flops_each = 5,
 };
 
 /* --- bce --- */
@@ -80,29 +65,22 @@ static void reference(const struct wf_call *call)
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[])
 {
-    if (wanted[1])
-        wf_loss_refuse(g, node, "target");
-    if (!wanted[0])
-        return;
-    struct wf_value *const in[] = { node->in[0], node->in[1], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_bce_grad, node->name, node->attrs, 3, in);
-    dx[0] = n ? n->out[0] : NULL;
+    wf_loss_grad(g, &wf_op_bce_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
+    (void)attrs;
     return wf_binary_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "xb", .in = { { { 2, 1, 5, 3, 1 } }, { { 2, 1, 5, 3, 1 } } } },
-    { .kinds = "xb", .in = { { { 1, 3, 2, 5, 2 } }, { { 1, 3, 2, 5, 2 } } } },
-    { .kinds = "xb", .in = { { { 3, 1, 1, 7, 1 } }, { { 3, 1, 1, 7, 1 } } } },
-    { .kinds = "xX", .in = { { { 5, 1, 1, 1, 3 } }, { { 5, 1, 1, 1, 3 } } } },
-    { .attrs = "ignore=1 has_ignore=1",
-      .kinds = "xb",
-      .in = { { { 2, 1, 3, 3, 1 } }, { { 2, 1, 3, 3, 1 } } } },
-    { .kinds = "xb", .in = { { { 2, 1, 3, 5, 2 } }, { { 2, 1, 3, 5, 2 } } }, .build = mean },
+    { .in = "x[2,1,5,3,1] b[2,1,5,3,1]" },
+    { .in = "x[1,3,2,5,2] b[1,3,2,5,2]" },
+    { .in = "x[3,1,1,7,1] b[3,1,1,7,1]" },
+    { .in = "x[5,1,1,1,3] X[5,1,1,1,3]" },
+    { .attrs = "ignore=1 has_ignore=1", .in = "x[2,1,3,3,1] b[2,1,3,3,1]" },
+    { .in = "x[2,1,3,5,2] b[2,1,3,5,2]", .build = mean },
     { 0 },
 };
 
@@ -114,17 +92,15 @@ const struct wf_op wf_op_bce = {
     .fields = wf_loss_fields,
     .infer = infer,
     .grad = grad,
-    .sums_over = wf_loss_sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = reference,
-    .flops = flops,
+    .flops_each = 5,
     .cases = cases,
 };
 
 struct wf_value *wf_binary_cross_entropy(struct wf_graph *g, struct wf_value *logits,
                                          struct wf_value *target, const struct wf_loss *l)
 {
-    if (!logits || !target)
-        return NULL;
     if (l->weights) {
         wf_err_set(&g->err, WF_ERR_USAGE,
                    "layer '%s': binary cross-entropy takes no class weights: use cross-entropy "
@@ -132,8 +108,5 @@ struct wf_value *wf_binary_cross_entropy(struct wf_graph *g, struct wf_value *lo
                    l->name ? l->name : "bce");
         return NULL;
     }
-    const struct wf_loss_attrs a = wf_loss_attrs_of(l, logits->shape.at[WF_C]);
-    struct wf_value *const in[] = { logits, target };
-    const struct wf_node *node = wf_node_add(g, &wf_op_bce, l->name, &a, 2, in);
-    return node ? wf_loss_mean(g, node->out[0], l->name, logits) : NULL;
+    return wf_loss_add(g, &wf_op_bce, l, 2, (struct wf_value *[]){ logits, target });
 }

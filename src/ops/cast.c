@@ -12,11 +12,7 @@ const char *const wf_dtype_names[] = { "f32", "bf16", "f16", "f64", "i32", "i64"
 static_assert(sizeof wf_dtype_names / sizeof *wf_dtype_names == WF_DTYPES + 1, "a name per type");
 
 static const struct wf_field fields[] = {
-    { .name = "dtype",
-      .kind = WF_FIELD_NAME,
-      .offset = offsetof(struct wf_cast_attrs, dtype),
-      .count = 1,
-      .names = wf_dtype_names },
+    WF_NAMED(wf_cast_attrs, dtype, wf_dtype_names),
     { 0 },
 };
 
@@ -51,12 +47,12 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 
 /* Differences are taken in f64, so only the cast that keeps all digits is differentiated. */
 static const struct wf_case cases[] = {
-    { .attrs = "dtype=f64", .kinds = "x", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "dtype=f32", .kinds = "X", .in = { { { 1, 3, 4, 5, 2 } } } },
-    { .attrs = "dtype=bf16", .kinds = "X", .in = { { { 3, 1, 1, 11, 1 } } } },
-    { .attrs = "dtype=f16", .kinds = "X", .in = { { { 2, 1, 3, 3, 1 } } } },
-    { .attrs = "dtype=i32", .kinds = "X", .in = { { { 5, 1, 1, 1, 3 } } } },
-    { .attrs = "dtype=f64", .kinds = "p", .in = { { { 4, 1, 3, 3, 2 } } } },
+    { .attrs = "dtype=f64", .in = "x[2,1,5,7,3]" },
+    { .attrs = "dtype=f32", .in = "X[1,3,4,5,2]" },
+    { .attrs = "dtype=bf16", .in = "X[3,1,1,11,1]" },
+    { .attrs = "dtype=f16", .in = "X[2,1,3,3,1]" },
+    { .attrs = "dtype=i32", .in = "X[5,1,1,1,3]" },
+    { .attrs = "dtype=f64", .in = "p[4,1,3,3,2]" },
     { 0 },
 };
 
@@ -79,6 +75,5 @@ struct wf_value *wf_cast(struct wf_graph *g, struct wf_value *x, enum wf_dtype d
         return x;
     const struct wf_cast_attrs a = { .dtype = dtype };
     const char *name = wf_arena_printf(&g->arena, "%s.%s", x->name, wf_dtype_name(dtype));
-    const struct wf_node *node = wf_node_add(g, &wf_op_cast, name, &a, 1, &x);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_cast, name, NULL, &a, 1, &x);
 }

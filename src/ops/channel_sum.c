@@ -13,12 +13,6 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     return true;
 }
 
-static unsigned sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_AXIS(WF_N) | WF_SPATIAL;
-}
-
 static void reference(const struct wf_call *call)
 {
     const int64_t channels = call->node->in[0]->shape.at[WF_C];
@@ -38,7 +32,7 @@ const struct wf_op wf_op_channel_sum = {
     .n_in = 1,
     .n_out = 1,
     .infer = infer,
-    .sums_over = sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .over = 0,
     .reference = reference,
 };

@@ -7,26 +7,30 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "ops/spatial.h"
 
 const struct wf_field wf_conv_fields[] = {
-    { "stride", WF_FIELD_INT, offsetof(struct wf_conv_attrs, stride), 3, NULL },
-    { "dilation", WF_FIELD_INT, offsetof(struct wf_conv_attrs, dilation), 3, NULL },
-    { "pad_lo", WF_FIELD_INT, offsetof(struct wf_conv_attrs, pad_lo), 3, NULL },
-    { "pad_hi", WF_FIELD_INT, offsetof(struct wf_conv_attrs, pad_hi), 3, NULL },
-    { "groups", WF_FIELD_INT, offsetof(struct wf_conv_attrs, groups), 1, NULL },
-    { "extent", WF_FIELD_INT, offsetof(struct wf_conv_attrs, extent), 3, NULL },
+    WF_INTS(wf_conv_attrs, stride, 3),
+    WF_INTS(wf_conv_attrs, dilation, 3),
+    WF_INTS(wf_conv_attrs, pad_lo, 3),
+    WF_INTS(wf_conv_attrs, pad_hi, 3),
+    WF_INT(wf_conv_attrs, groups),
+    WF_INTS(wf_conv_attrs, extent, 3),
     { 0 },
 };
 
-struct wf_window wf_conv_window(const struct wf_conv_attrs *a, const int64_t kernel[3], int axis)
+struct wf_windows wf_conv_windows(const struct wf_conv_attrs *a, const int64_t kernel[3])
 {
-    return (struct wf_window){ .kernel = kernel[axis],
-                               .stride = a->stride[axis],
-                               .dilation = a->dilation[axis],
-                               .pad_lo = a->pad_lo[axis],
-                               .pad_hi = a->pad_hi[axis] };
+    struct wf_windows w;
+    for (int i = 0; i < WF_SPACE; i++)
+        w.along[i] = (struct wf_window){ .kernel = kernel[i],
+                                         .stride = a->stride[i],
+                                         .dilation = a->dilation[i],
+                                         .pad_lo = a->pad_lo[i],
+                                         .pad_hi = a->pad_hi[i] };
+    return w;
 }
 
 bool wf_conv_check(const struct wf_conv_attrs *a, const struct wf_value *x,
@@ -64,54 +68,54 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                           a->groups);
     y->shape.at[WF_N] = x->shape.at[WF_N];
     y->shape.at[WF_C] = w->shape.at[WF_N];
+    const struct wf_windows win = wf_conv_windows(a, &w->shape.at[WF_D]);
     for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, &w->shape.at[WF_D], i);
-        if (!wf_window_check(&win, x->shape.at[WF_D + i], i, err))
+        if (!wf_window_check(&win.along[i], x->shape.at[WF_D + i], i, err))
             return false;
-        y->shape.at[WF_D + i] = wf_window_count(&win, x->shape.at[WF_D + i]);
+        y->shape.at[WF_D + i] = wf_window_count(&win.along[i], x->shape.at[WF_D + i]);
     }
     return true;
 }
 
-/* The weight's gradient comes first: after it x is free, before dx needs memory. */
-static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+/* The weight's gradient comes first: after it x is free, before dx needs memory. For convt x and dy
+ * exchange their roles. */
+void wf_conv_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                  const bool wanted[], struct wf_value *dx[])
 {
+    const bool back = node->op == &wf_op_convt;
     struct wf_value *x = node->in[0], *w = node->in[1];
     struct wf_conv_attrs a = *(const struct wf_conv_attrs *)node->attrs;
     if (wanted[1]) {
-        for (int i = 0; i < WF_SPACE; i++)
-            a.extent[i] = w->shape.at[WF_D + i];
+        wf_set_extent(a.extent, w);
         dx[1] = wf_append(g, &wf_op_conv_wgrad, node->name, "dw", &a, 2,
-                          (struct wf_value *[]){ x, dy[0] });
+                          (struct wf_value *[]){ back ? dy[0] : x, back ? x : dy[0] });
     }
     if (wanted[2])
         dx[2] = wf_cast(g, wf_append(g, &wf_op_channel_sum, node->name, "db", NULL, 1, dy),
                         node->in[2]->dtype);
     if (wanted[0]) {
-        for (int i = 0; i < WF_SPACE; i++)
-            a.extent[i] = x->shape.at[WF_D + i];
-        dx[0] = wf_append(g, &wf_op_convt, node->name, "dx", &a, 3,
+        wf_set_extent(a.extent, x);
+        if (back)
+            memset(a.extent, 0, sizeof a.extent);
+        dx[0] = wf_append(g, back ? &wf_op_conv : &wf_op_convt, node->name, "dx", &a, 3,
                           (struct wf_value *[]){ dy[0], w, NULL });
     }
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+struct wf_region wf_conv_reads(const struct wf_node *node, int input, struct wf_region work)
 {
+    const bool back = node->op == &wf_op_convt;
     const struct wf_conv_attrs *a = node->attrs;
     const struct wf_shape *w = &node->in[1]->shape;
     if (input != 0)
         return wf_shape_region(node->in[input]->shape);
-    struct wf_region r = work;
-    for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, &w->at[WF_D], i);
-        const struct wf_range from = wf_window_reads(&win, work.lo[WF_D + i], work.hi[WF_D + i]);
-        r.lo[WF_D + i] = from.lo;
-        r.hi[WF_D + i] = from.hi;
-    }
+    struct wf_region r = wf_windows_over(wf_conv_windows(a, &w->at[WF_D]), work,
+                                         back ? wf_window_touches : wf_window_reads);
+    /* Of a group, so many channels are read for so many that are made. */
     const int64_t filters = w->at[WF_N] / a->groups;
-    r.lo[WF_C] = work.lo[WF_C] / filters * w->at[WF_C];
-    r.hi[WF_C] = ((work.hi[WF_C] - 1) / filters + 1) * w->at[WF_C];
+    const int64_t read = back ? filters : w->at[WF_C], made = back ? w->at[WF_C] : filters;
+    r.lo[WF_C] = work.lo[WF_C] / made * read;
+    r.hi[WF_C] = ((work.hi[WF_C] - 1) / made + 1) * read;
     return r;
 }
 
@@ -153,46 +157,22 @@ static double flops(const struct wf_node *node, struct wf_region work)
 }
 
 static const struct wf_case cases[] = {
-    { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
-      "xpp",
-      { { { 1, 1, 5, 7, 2 } }, { { 3, 1, 3, 3, 2 } }, { { 1, 1, 1, 1, 3 } } },
-      0,
-      NULL },
-    { "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,0,2] groups=1",
-      "xp-",
-      { { { 2, 1, 8, 9, 3 } }, { { 2, 1, 3, 2, 3 } } },
-      0,
-      NULL },
-    { "stride=[1,3,1] dilation=[1,1,2] pad_lo=[0,0,2] pad_hi=[0,1,3] groups=2",
-      "xpp",
-      { { { 1, 1, 10, 6, 4 } }, { { 6, 1, 2, 3, 2 } }, { { 1, 1, 1, 1, 6 } } },
-      0,
-      NULL },
-    { "stride=[1,1,2] dilation=[1,1,3] pad_lo=[0,0,3] pad_hi=[0,0,2] groups=1",
-      "xpp",
-      { { { 2, 1, 1, 17, 2 } }, { { 2, 1, 1, 3, 2 } }, { { 1, 1, 1, 1, 2 } } },
-      0,
-      NULL },
-    { "stride=[1,2,1] dilation=[1,1,1] pad_lo=[1,1,1] pad_hi=[1,1,0] groups=1",
-      "xp-",
-      { { { 1, 4, 5, 5, 2 } }, { { 2, 3, 3, 2, 2 } } },
-      0,
-      NULL },
-    { "stride=[2,1,3] dilation=[1,2,1] pad_lo=[0,2,1] pad_hi=[1,1,1] groups=3",
-      "xpp",
-      { { { 1, 5, 6, 7, 3 } }, { { 3, 2, 2, 3, 1 } }, { { 1, 1, 1, 1, 3 } } },
-      0,
-      NULL },
-    { "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
-      "xpp",
-      { { { 3, 1, 1, 1, 5 } }, { { 4, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 4 } } },
-      0,
-      NULL },
-    { "stride=[1,3,3] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
-      "xp-",
-      { { { 1, 1, 8, 7, 1 } }, { { 2, 1, 2, 1, 1 } } },
-      0,
-      NULL },
+    { .attrs = "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=1",
+      .in = "x[1,1,5,7,2] p[3,1,3,3,2] p[3]" },
+    { .attrs = "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,0,2] groups=1",
+      .in = "x[2,1,8,9,3] p[2,1,3,2,3] -" },
+    { .attrs = "stride=[1,3,1] dilation=[1,1,2] pad_lo=[0,0,2] pad_hi=[0,1,3] groups=2",
+      .in = "x[1,1,10,6,4] p[6,1,2,3,2] p[6]" },
+    { .attrs = "stride=[1,1,2] dilation=[1,1,3] pad_lo=[0,0,3] pad_hi=[0,0,2] groups=1",
+      .in = "x[2,1,1,17,2] p[2,1,1,3,2] p[2]" },
+    { .attrs = "stride=[1,2,1] dilation=[1,1,1] pad_lo=[1,1,1] pad_hi=[1,1,0] groups=1",
+      .in = "x[1,4,5,5,2] p[2,3,3,2,2] -" },
+    { .attrs = "stride=[2,1,3] dilation=[1,2,1] pad_lo=[0,2,1] pad_hi=[1,1,1] groups=3",
+      .in = "x[1,5,6,7,3] p[3,2,2,3,1] p[3]" },
+    { .attrs = "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
+      .in = "x[3,1,1,1,5] p[4,1,1,1,5] p[4]" },
+    { .attrs = "stride=[1,3,3] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1",
+      .in = "x[1,1,8,7,1] p[2,1,2,1,1] -" },
     { 0 },
 };
 
@@ -204,8 +184,8 @@ const struct wf_op wf_op_conv = {
     .attr_bytes = sizeof(struct wf_conv_attrs),
     .fields = wf_conv_fields,
     .infer = infer,
-    .grad = grad,
-    .reads = reads,
+    .grad = wf_conv_grad,
+    .reads = wf_conv_reads,
     .reference = reference,
     .flops = flops,
     .cases = cases,
@@ -280,7 +260,7 @@ static struct wf_value *layer_add(struct wf_graph *g, const struct wf_op *op, st
     }
     /* Parameters are f32; the bias stays so, because it is added to a wide sum. */
     if (w && (x->dtype == WF_BF16 || x->dtype == WF_F16))
-        w = wf_as_dtype(g, w, x->dtype);
+        w = wf_cast(g, w, x->dtype);
     return wf_append(g, op, c->name, NULL, &l->attrs, 3, (struct wf_value *[]){ x, w, b });
 }
 

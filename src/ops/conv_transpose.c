@@ -25,66 +25,25 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                           x->shape.at[WF_C], w->shape.at[WF_N]);
     y->shape.at[WF_N] = x->shape.at[WF_N];
     y->shape.at[WF_C] = out;
+    const struct wf_windows windows = wf_conv_windows(a, &w->shape.at[WF_D]);
     for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, &w->shape.at[WF_D], i);
+        const struct wf_window *const win = &windows.along[i];
         const int64_t have = x->shape.at[WF_D + i], extent = a->extent[i];
         if (extent < 1)
             return wf_err_set(err, WF_ERR_USAGE,
                               "the result would have %" PRId64 " along axis %c: crop less "
                               "(padding %" PRId64 " and %" PRId64 ")",
                               extent, "DHW"[i], a -> pad_lo[i], a -> pad_hi[i]);
-        if (!wf_window_check(&win, extent, i, err))
+        if (!wf_window_check(win, extent, i, err))
             return false;
-        if (wf_window_count(&win, extent) != have)
+        if (wf_window_count(win, extent) != have)
             return wf_err_set(err, WF_ERR_USAGE,
                               "a result of %" PRId64
                               " along axis %c belongs to an input of %" PRId64 ", not %" PRId64,
-                              extent, "DHW"[i], wf_window_count(&win, extent), have);
+                              extent, "DHW"[i], wf_window_count(win, extent), have);
         y->shape.at[WF_D + i] = extent;
     }
     return true;
-}
-
-/* The same three as for conv with the roles of x and dy exchanged, in the same order. */
-static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
-{
-    struct wf_value *x = node->in[0], *w = node->in[1];
-    struct wf_conv_attrs a = *(const struct wf_conv_attrs *)node->attrs;
-    if (wanted[1]) {
-        for (int i = 0; i < WF_SPACE; i++)
-            a.extent[i] = w->shape.at[WF_D + i];
-        dx[1] = wf_append(g, &wf_op_conv_wgrad, node->name, "dw", &a, 2,
-                          (struct wf_value *[]){ dy[0], x });
-    }
-    if (wanted[2])
-        dx[2] = wf_cast(g, wf_append(g, &wf_op_channel_sum, node->name, "db", NULL, 1, dy),
-                        node->in[2]->dtype);
-    if (wanted[0]) {
-        for (int i = 0; i < WF_SPACE; i++)
-            a.extent[i] = 0;
-        dx[0] = wf_append(g, &wf_op_conv, node->name, "dx", &a, 3,
-                          (struct wf_value *[]){ dy[0], w, NULL });
-    }
-}
-
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
-{
-    const struct wf_conv_attrs *a = node->attrs;
-    const struct wf_shape *w = &node->in[1]->shape;
-    if (input != 0)
-        return wf_shape_region(node->in[input]->shape);
-    struct wf_region r = work;
-    for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, &w->at[WF_D], i);
-        const struct wf_range from = wf_window_touches(&win, work.lo[WF_D + i], work.hi[WF_D + i]);
-        r.lo[WF_D + i] = from.lo;
-        r.hi[WF_D + i] = from.hi;
-    }
-    const int64_t filters = w->at[WF_N] / a->groups;
-    r.lo[WF_C] = work.lo[WF_C] / w->at[WF_C] * filters;
-    r.hi[WF_C] = ((work.hi[WF_C] - 1) / w->at[WF_C] + 1) * filters;
-    return r;
 }
 
 /* The output position o of the convolution that sees p at tap k; false when none does. */
@@ -138,36 +97,24 @@ static double flops(const struct wf_node *node, struct wf_region work)
 }
 
 static const struct wf_case cases[] = {
-    { "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1 extent=[1,6,8]",
-      "xpp",
-      { { { 1, 1, 3, 4, 3 } }, { { 3, 1, 2, 2, 2 } }, { { 1, 1, 1, 1, 2 } } },
-      0,
-      NULL },
-    { "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,1,1] groups=1 extent=[1,6,8]",
-      "xp-",
-      { { { 2, 1, 3, 4, 2 } }, { { 2, 1, 3, 3, 3 } } },
-      0,
-      NULL },
-    { "stride=[1,3,1] dilation=[1,2,1] pad_lo=[0,1,1] pad_hi=[0,0,1] groups=2 extent=[1,9,5]",
-      "xpp",
-      { { { 1, 1, 3, 5, 4 } }, { { 4, 1, 2, 3, 1 } }, { { 1, 1, 1, 1, 2 } } },
-      0,
-      NULL },
-    { "stride=[1,1,3] dilation=[1,1,1] pad_lo=[0,0,1] pad_hi=[0,0,0] groups=1 extent=[1,1,14]",
-      "xpp",
-      { { { 2, 1, 1, 5, 2 } }, { { 2, 1, 1, 2, 2 } }, { { 1, 1, 1, 1, 2 } } },
-      0,
-      NULL },
-    { "stride=[2,1,2] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[1,1,1] groups=1 extent=[3,4,5]",
-      "xp-",
-      { { { 1, 2, 4, 3, 2 } }, { { 2, 2, 3, 3, 2 } } },
-      0,
-      NULL },
-    { "stride=[1,2,2] dilation=[2,1,2] pad_lo=[1,0,1] pad_hi=[1,0,2] groups=3 extent=[2,5,6]",
-      "xpp",
-      { { { 1, 2, 2, 4, 3 } }, { { 3, 2, 3, 2, 1 } }, { { 1, 1, 1, 1, 3 } } },
-      0,
-      NULL },
+    { .attrs =
+          "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,0,0] pad_hi=[0,0,0] groups=1 extent=[1,6,8]",
+      .in = "x[1,1,3,4,3] p[3,1,2,2,2] p[2]" },
+    { .attrs =
+          "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,1,1] groups=1 extent=[1,6,8]",
+      .in = "x[2,1,3,4,2] p[2,1,3,3,3] -" },
+    { .attrs =
+          "stride=[1,3,1] dilation=[1,2,1] pad_lo=[0,1,1] pad_hi=[0,0,1] groups=2 extent=[1,9,5]",
+      .in = "x[1,1,3,5,4] p[4,1,2,3,1] p[2]" },
+    { .attrs =
+          "stride=[1,1,3] dilation=[1,1,1] pad_lo=[0,0,1] pad_hi=[0,0,0] groups=1 extent=[1,1,14]",
+      .in = "x[2,1,1,5,2] p[2,1,1,2,2] p[2]" },
+    { .attrs =
+          "stride=[2,1,2] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[1,1,1] groups=1 extent=[3,4,5]",
+      .in = "x[1,2,4,3,2] p[2,2,3,3,2] -" },
+    { .attrs =
+          "stride=[1,2,2] dilation=[2,1,2] pad_lo=[1,0,1] pad_hi=[1,0,2] groups=3 extent=[2,5,6]",
+      .in = "x[1,2,2,4,3] p[3,2,3,2,1] p[3]" },
     { 0 },
 };
 
@@ -179,8 +126,8 @@ const struct wf_op wf_op_convt = {
     .attr_bytes = sizeof(struct wf_conv_attrs),
     .fields = wf_conv_fields,
     .infer = infer,
-    .grad = grad,
-    .reads = reads,
+    .grad = wf_conv_grad,
+    .reads = wf_conv_reads,
     .reference = reference,
     .flops = flops,
     .cases = cases,

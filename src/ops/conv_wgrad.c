@@ -25,15 +25,16 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                           wf_dtype_name(dy->dtype));
     dw->shape.at[WF_N] = dy->shape.at[WF_C];
     dw->shape.at[WF_C] = x->shape.at[WF_C] / a->groups;
+    const struct wf_windows windows = wf_conv_windows(a, a->extent);
     for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, a->extent, i);
+        const struct wf_window *const win = &windows.along[i];
         const int64_t extent = x->shape.at[WF_D + i], have = dy->shape.at[WF_D + i];
-        if (!wf_window_check(&win, extent, i, err))
+        if (!wf_window_check(win, extent, i, err))
             return false;
-        if (wf_window_count(&win, extent) != have)
+        if (wf_window_count(win, extent) != have)
             return wf_err_set(err, WF_ERR_USAGE,
                               "dy should have %" PRId64 " along axis %c, it has %" PRId64,
-                              wf_window_count(&win, extent), "DHW"[i], have);
+                              wf_window_count(win, extent), "DHW"[i], have);
         dw->shape.at[WF_D + i] = a->extent[i];
     }
     dw->dtype = wf_sum_dtype(x->dtype);
@@ -41,24 +42,12 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     return true;
 }
 
-static unsigned sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_AXIS(WF_N) | WF_SPATIAL;
-}
-
 static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
 {
     const struct wf_conv_attrs *a = node->attrs;
     if (input == 1)
         return work;
-    struct wf_region r = work;
-    for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window win = wf_conv_window(a, a->extent, i);
-        const struct wf_range from = wf_window_reads(&win, work.lo[WF_D + i], work.hi[WF_D + i]);
-        r.lo[WF_D + i] = from.lo;
-        r.hi[WF_D + i] = from.hi;
-    }
+    struct wf_region r = wf_windows_over(wf_conv_windows(a, a->extent), work, wf_window_reads);
     r.lo[WF_C] = 0;
     r.hi[WF_C] = node->in[0]->shape.at[WF_C];
     return r;
@@ -127,7 +116,7 @@ const struct wf_op wf_op_conv_wgrad = {
     .fields = wf_conv_fields,
     .infer = infer,
     .reads = reads,
-    .sums_over = sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .over = 1,
     .reference = reference,
     .flops = flops,

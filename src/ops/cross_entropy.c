@@ -48,12 +48,6 @@ static bool look(const struct wf_call *call, const int64_t at[WF_AXES], struct p
     return true;
 }
 
-static double row_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 5.0 * (double)wf_region_count(work);
-}
-
 /* --- ce_grad: logits, target, [weights], ds --- */
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
@@ -91,7 +85,7 @@ const struct wf_op wf_op_ce_grad = {
     .infer = grad_infer,
     .reads = wf_row_reads,
     .reference = grad_reference,
-    .flops = row_flops,
+    .flops_each = 5,
 };
 
 /* --- ce --- */
@@ -118,46 +112,32 @@ static void reference(const struct wf_call *call)
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[])
 {
-    if (wanted[TARGET] || wanted[WEIGHTS])
-        wf_loss_refuse(g, node, "target and class weights");
-    if (!wanted[LOGITS])
-        return;
-    struct wf_value *const in[] = { node->in[LOGITS], node->in[TARGET], node->in[WEIGHTS], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_ce_grad, node->name, node->attrs, 4, in);
-    dx[LOGITS] = n ? n->out[0] : NULL;
+    wf_loss_grad(g, &wf_op_ce_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
+    (void)attrs;
     return wf_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
-static struct wf_value *mean_weighted(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *mean_weighted(struct wf_graph *g, struct wf_value *const in[],
+                                      const void *attrs)
 {
+    (void)attrs;
     const struct wf_loss l = { .name = "loss", .weights = in[2], .has_ignore = true, .ignore = 1 };
     return wf_cross_entropy(g, in[0], in[1], &l);
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "xt-", .in = { { { 2, 1, 5, 3, 4 } }, { { 2, 1, 5, 3, 1 } } }, .classes = 4 },
-    { .kinds = "xt-", .in = { { { 1, 3, 2, 5, 2 } }, { { 1, 3, 2, 5, 1 } } }, .classes = 2 },
-    { .kinds = "xt-", .in = { { { 3, 1, 1, 7, 3 } }, { { 3, 1, 1, 7, 1 } } }, .classes = 3 },
-    { .kinds = "xt-", .in = { { { 5, 1, 1, 1, 10 } }, { { 5, 1, 1, 1, 1 } } }, .classes = 10 },
-    { .attrs = "ignore=2 has_ignore=1",
-      .kinds = "xt-",
-      .in = { { { 2, 1, 3, 5, 3 } }, { { 2, 1, 3, 5, 1 } } },
-      .classes = 3 },
-    { .kinds = "xtP",
-      .in = { { { 2, 1, 3, 3, 3 } }, { { 2, 1, 3, 3, 1 } }, { { 1, 1, 1, 1, 3 } } },
-      .classes = 3 },
-    { .kinds = "xt",
-      .in = { { { 2, 1, 3, 5, 3 } }, { { 2, 1, 3, 5, 1 } } },
-      .classes = 3,
-      .build = mean },
-    { .kinds = "xtP",
-      .in = { { { 2, 2, 3, 3, 3 } }, { { 2, 2, 3, 3, 1 } }, { { 1, 1, 1, 1, 3 } } },
-      .classes = 3,
-      .build = mean_weighted },
+    { .in = "x[2,1,5,3,4] t[2,1,5,3,1] -" },
+    { .in = "x[1,3,2,5,2] t[1,3,2,5,1] -" },
+    { .in = "x[3,1,1,7,3] t[3,1,1,7,1] -" },
+    { .in = "x[5,1,1,1,10] t[5,1,1,1,1] -" },
+    { .attrs = "ignore=2 has_ignore=1", .in = "x[2,1,3,5,3] t[2,1,3,5,1] -" },
+    { .in = "x[2,1,3,3,3] t[2,1,3,3,1] P[3]" },
+    { .in = "x[2,1,3,5,3] t[2,1,3,5,1]", .build = mean },
+    { .in = "x[2,2,3,3,3] t[2,2,3,3,1] P[3]", .build = mean_weighted },
     { 0 },
 };
 
@@ -171,19 +151,14 @@ const struct wf_op wf_op_ce = {
     .infer = infer,
     .grad = grad,
     .reads = wf_row_reads,
-    .sums_over = wf_loss_sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = reference,
-    .flops = row_flops,
+    .flops_each = 5,
     .cases = cases,
 };
 
 struct wf_value *wf_cross_entropy(struct wf_graph *g, struct wf_value *logits,
                                   struct wf_value *target, const struct wf_loss *l)
 {
-    if (!logits || !target)
-        return NULL;
-    const struct wf_loss_attrs a = wf_loss_attrs_of(l, logits->shape.at[WF_C]);
-    struct wf_value *const in[] = { logits, target, l->weights };
-    const struct wf_node *node = wf_node_add(g, &wf_op_ce, l->name, &a, 3, in);
-    return node ? wf_loss_mean(g, node->out[0], l->name, logits) : NULL;
+    return wf_loss_add(g, &wf_op_ce, l, 3, (struct wf_value *[]){ logits, target, l->weights });
 }

@@ -17,12 +17,6 @@ static int64_t channel_of(double label, int64_t classes)
     return label == 1 ? 0 : label == 0 ? classes : -1;
 }
 
-static double row_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 3.0 * (double)wf_region_count(work);
-}
-
 /* --- dice_grad: probs, target, ds --- */
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
@@ -59,7 +53,7 @@ const struct wf_op wf_op_dice_grad = {
     .infer = grad_infer,
     .reads = wf_row_reads,
     .reference = grad_reference,
-    .flops = row_flops,
+    .flops_each = 3,
 };
 
 /* --- dice --- */
@@ -92,34 +86,23 @@ static void reference(const struct wf_call *call)
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[])
 {
-    if (wanted[1])
-        wf_loss_refuse(g, node, "target");
-    if (!wanted[0])
-        return;
-    struct wf_value *const in[] = { node->in[0], node->in[1], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_dice_grad, node->name, node->attrs, 3, in);
-    dx[0] = n ? n->out[0] : NULL;
+    wf_loss_grad(g, &wf_op_dice_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
+    (void)attrs;
     return wf_dice(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "xt", .in = { { { 2, 1, 5, 3, 4 } }, { { 2, 1, 5, 3, 1 } } }, .classes = 4 },
-    { .kinds = "xt", .in = { { { 1, 3, 2, 5, 2 } }, { { 1, 3, 2, 5, 1 } } }, .classes = 2 },
-    { .kinds = "xt", .in = { { { 3, 1, 1, 7, 3 } }, { { 3, 1, 1, 7, 1 } } }, .classes = 3 },
-    { .kinds = "xb", .in = { { { 2, 1, 3, 3, 1 } }, { { 2, 1, 3, 3, 1 } } } },
-    { .attrs = "ignore=0 has_ignore=1",
-      .kinds = "xt",
-      .in = { { { 2, 1, 3, 5, 3 } }, { { 2, 1, 3, 5, 1 } } },
-      .classes = 3 },
-    { .kinds = "xt",
-      .in = { { { 2, 1, 3, 5, 3 } }, { { 2, 1, 3, 5, 1 } } },
-      .classes = 3,
-      .build = whole },
-    { .kinds = "xb", .in = { { { 2, 2, 3, 3, 1 } }, { { 2, 2, 3, 3, 1 } } }, .build = whole },
+    { .in = "x[2,1,5,3,4] t[2,1,5,3,1]" },
+    { .in = "x[1,3,2,5,2] t[1,3,2,5,1]" },
+    { .in = "x[3,1,1,7,3] t[3,1,1,7,1]" },
+    { .in = "x[2,1,3,3,1] b[2,1,3,3,1]" },
+    { .attrs = "ignore=0 has_ignore=1", .in = "x[2,1,3,5,3] t[2,1,3,5,1]" },
+    { .in = "x[2,1,3,5,3] t[2,1,3,5,1]", .build = whole },
+    { .in = "x[2,2,3,3,1] b[2,2,3,3,1]", .build = whole },
     { 0 },
 };
 
@@ -132,9 +115,9 @@ const struct wf_op wf_op_dice = {
     .infer = infer,
     .grad = grad,
     .reads = wf_row_reads,
-    .sums_over = wf_loss_sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = reference,
-    .flops = row_flops,
+    .flops_each = 3,
     .cases = cases,
 };
 
@@ -214,16 +197,15 @@ static void loss_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
     if (!wanted[0])
         return;
     struct wf_value *const in[] = { node->in[0], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_dice_loss_grad, node->name, node->attrs, 2, in);
-    dx[0] = n ? n->out[0] : NULL;
+    dx[0] = wf_append(g, &wf_op_dice_loss_grad, node->name, NULL, node->attrs, 2, in);
 }
 
 /* A large `smooth` keeps the denominator away from zero whatever the sign of random sums. */
 static const struct wf_case loss_cases[] = {
-    { .attrs = "classes=1 smooth=9", .kinds = "p", .in = { { { 1, 1, 1, 1, 3 } } } },
-    { .attrs = "classes=2 smooth=9", .kinds = "p", .in = { { { 1, 1, 1, 1, 6 } } } },
-    { .attrs = "classes=3 smooth=7", .kinds = "p", .in = { { { 1, 1, 1, 1, 9 } } } },
-    { .attrs = "classes=7 smooth=12", .kinds = "p", .in = { { { 1, 1, 1, 1, 21 } } } },
+    { .attrs = "classes=1 smooth=9", .in = "p[3]" },
+    { .attrs = "classes=2 smooth=9", .in = "p[6]" },
+    { .attrs = "classes=3 smooth=7", .in = "p[9]" },
+    { .attrs = "classes=7 smooth=12", .in = "p[21]" },
     { 0 },
 };
 
@@ -257,9 +239,7 @@ struct wf_value *wf_dice(struct wf_graph *g, struct wf_value *logits, struct wf_
     struct wf_value *const in[] = { a.classes > 1 ? wf_softmax(g, x, probs)
                                                   : wf_activation(g, x, probs, WF_SIGMOID, 0.0),
                                     target };
-    const struct wf_node *sums = wf_node_add(g, &wf_op_dice, name, &a, 2, in);
-    if (!sums)
-        return NULL;
-    const struct wf_node *loss = wf_node_add(g, &wf_op_dice_loss, name, &a, 1, sums->out);
-    return loss ? wf_loss_finish(g, loss->out[0], logits) : NULL;
+    struct wf_value *const sums = wf_append(g, &wf_op_dice, name, NULL, &a, 2, in);
+    struct wf_value *const loss = wf_append(g, &wf_op_dice_loss, name, NULL, &a, 1, &sums);
+    return wf_loss_finish(g, loss, logits);
 }

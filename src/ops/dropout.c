@@ -5,11 +5,8 @@
 #include "ops/op.h"
 
 static const struct wf_field fields[] = {
-    { .name = "p", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_dropout_attrs, p) },
-    { .name = "stream",
-      .kind = WF_FIELD_INT,
-      .offset = offsetof(struct wf_dropout_attrs, stream),
-      .count = 1 },
+    WF_REAL(wf_dropout_attrs, p),
+    WF_INT(wf_dropout_attrs, stream),
     { 0 },
 };
 
@@ -44,17 +41,16 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 {
     if (!wanted[0])
         return;
-    const struct wf_node *n = wf_node_add(g, node->op, node->name, node->attrs, 1, dy);
-    dx[0] = n ? n->out[0] : NULL;
+    dx[0] = wf_append(g, node->op, node->name, NULL, node->attrs, 1, dy);
 }
 
 static const struct wf_case cases[] = {
-    { .attrs = "p=0.5 stream=1", .kinds = "x", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "p=0.1 stream=7", .kinds = "x", .in = { { { 1, 3, 4, 5, 2 } } } },
-    { .attrs = "p=0.9 stream=-3", .kinds = "x", .in = { { { 3, 1, 1, 11, 1 } } } },
-    { .attrs = "p=0 stream=2", .kinds = "x", .in = { { { 2, 1, 3, 3, 2 } } } },
-    { .attrs = "p=0.3 stream=0", .kinds = "x", .in = { { { 5, 1, 1, 1, 9 } } } },
-    { .attrs = "p=0.25 stream=5", .kinds = "x", .in = { { { 3, 1, 7, 3, 1 } } } },
+    { .attrs = "p=0.5 stream=1", .in = "x[2,1,5,7,3]" },
+    { .attrs = "p=0.1 stream=7", .in = "x[1,3,4,5,2]" },
+    { .attrs = "p=0.9 stream=-3", .in = "x[3,1,1,11,1]" },
+    { .attrs = "p=0 stream=2", .in = "x[2,1,3,3,2]" },
+    { .attrs = "p=0.3 stream=0", .in = "x[5,1,1,1,9]" },
+    { .attrs = "p=0.25 stream=5", .in = "x[3,1,7,3,1]" },
     { 0 },
 };
 
@@ -80,6 +76,5 @@ struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *
     const struct wf_dropout_attrs a = { .p = p,
                                         .stream =
                                             (int64_t)wf_random_stream(name ? name : "dropout") };
-    const struct wf_node *node = wf_node_add(g, &wf_op_dropout, name, &a, 1, &x);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_dropout, name, NULL, &a, 1, &x);
 }

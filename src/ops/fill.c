@@ -7,16 +7,9 @@
 #include "ops/op.h"
 
 static const struct wf_field fields[] = {
-    { .name = "shape",
-      .kind = WF_FIELD_INT,
-      .offset = offsetof(struct wf_fill_attrs, shape),
-      .count = WF_AXES },
-    { .name = "dtype",
-      .kind = WF_FIELD_NAME,
-      .offset = offsetof(struct wf_fill_attrs, dtype),
-      .count = 1,
-      .names = wf_dtype_names },
-    { .name = "value", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_fill_attrs, value) },
+    WF_INTS(wf_fill_attrs, shape, WF_AXES),
+    WF_NAMED(wf_fill_attrs, dtype, wf_dtype_names),
+    WF_REAL(wf_fill_attrs, value),
     { 0 },
 };
 
@@ -41,12 +34,12 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { .attrs = "shape=[1,1,1,1,1] value=1", .kinds = "" },
-    { .attrs = "shape=[2,1,3,5,2] value=-2.5", .kinds = "" },
-    { .attrs = "shape=[1,3,4,5,1] dtype=f64 value=0.1", .kinds = "" },
-    { .attrs = "shape=[3,1,1,7,2] dtype=i32 value=4", .kinds = "" },
-    { .attrs = "shape=[1,1,5,3,3] dtype=bf16 value=0.5", .kinds = "" },
-    { .attrs = "shape=[5,1,1,1,2] dtype=u8 value=255", .kinds = "" },
+    { .attrs = "shape=[1,1,1,1,1] value=1", .in = "" },
+    { .attrs = "shape=[2,1,3,5,2] value=-2.5", .in = "" },
+    { .attrs = "shape=[1,3,4,5,1] dtype=f64 value=0.1", .in = "" },
+    { .attrs = "shape=[3,1,1,7,2] dtype=i32 value=4", .in = "" },
+    { .attrs = "shape=[1,1,5,3,3] dtype=bf16 value=0.5", .in = "" },
+    { .attrs = "shape=[5,1,1,1,2] dtype=u8 value=255", .in = "" },
     { 0 },
 };
 
@@ -68,6 +61,5 @@ struct wf_value *wf_fill(struct wf_graph *g, struct wf_shape shape, enum wf_dtyp
     struct wf_fill_attrs a = { .dtype = dtype, .value = value };
     for (int axis = 0; axis < WF_AXES; axis++)
         a.shape[axis] = shape.at[axis];
-    const struct wf_node *node = wf_node_add(g, &wf_op_fill, NULL, &a, 0, NULL);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_fill, NULL, NULL, &a, 0, NULL);
 }

@@ -10,8 +10,8 @@
 #include "ops/spatial.h"
 
 static const struct wf_field fields[] = {
-    { "extent", WF_FIELD_INT, offsetof(struct wf_spread_attrs, extent), 3, NULL },
-    { "factor", WF_FIELD_REAL, offsetof(struct wf_spread_attrs, factor), 1, NULL },
+    WF_INTS(wf_spread_attrs, extent, 3),
+    WF_REAL(wf_spread_attrs, factor),
     { 0 },
 };
 
@@ -30,16 +30,9 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     struct wf_spread_attrs a = *(const struct wf_spread_attrs *)node->attrs;
     if (!wanted[0])
         return;
-    for (int i = 0; i < WF_SPACE; i++)
-        a.extent[i] = node->in[0]->shape.at[WF_D + i];
-    struct wf_value *d = wf_as_dtype(g, dy[0], node->in[0]->dtype);
+    wf_set_extent(a.extent, node->in[0]);
+    struct wf_value *d = wf_cast(g, dy[0], node->in[0]->dtype);
     dx[0] = wf_append(g, &wf_op_broadcast, node->name, "dx", &a, 1, &d);
-}
-
-static unsigned sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_SPATIAL;
 }
 
 static void reference(const struct wf_call *call)
@@ -60,12 +53,12 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "factor=0.025", "x", { { { 1, 1, 5, 8, 3 } } }, 0, NULL },
-    { "factor=1", "x", { { { 2, 1, 1, 7, 2 } } }, 0, NULL },
-    { "factor=0.5", "x", { { { 2, 3, 2, 5, 1 } } }, 0, NULL },
-    { "factor=-2", "x", { { { 3, 1, 1, 1, 4 } } }, 0, NULL },
-    { "factor=0.1", "x", { { { 1, 4, 3, 1, 2 } } }, 0, NULL },
-    { "factor=3", "x", { { { 2, 1, 9, 1, 2 } } }, 0, NULL },
+    { .attrs = "factor=0.025", .in = "x[1,1,5,8,3]" },
+    { .attrs = "factor=1", .in = "x[2,1,1,7,2]" },
+    { .attrs = "factor=0.5", .in = "x[2,3,2,5,1]" },
+    { .attrs = "factor=-2", .in = "x[3,1,1,1,4]" },
+    { .attrs = "factor=0.1", .in = "x[1,4,3,1,2]" },
+    { .attrs = "factor=3", .in = "x[2,1,9,1,2]" },
     { 0 },
 };
 
@@ -77,7 +70,7 @@ const struct wf_op wf_op_global_pool = {
     .fields = fields,
     .infer = infer,
     .grad = grad,
-    .sums_over = sums_over,
+    .sums = WF_SPATIAL,
     .over = 0,
     .reference = reference,
     .cases = cases,
@@ -92,7 +85,7 @@ struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const ch
      * order, but parts that were divided each on its own would be rounded before they are added. */
     const struct wf_spread_attrs a = { .factor = 1.0 };
     struct wf_value *const sum = wf_append(g, &wf_op_global_pool, name, NULL, &a, 1, &x);
-    return wf_as_dtype(g, wf_scale(g, sum, 1.0 / (double)count), x->dtype);
+    return wf_cast(g, wf_scale(g, sum, 1.0 / (double)count), x->dtype);
 }
 
 /* --- broadcast --- */
@@ -118,8 +111,8 @@ static void grad_broadcast(struct wf_graph *g, const struct wf_node *node,
     if (!wanted[0])
         return;
     const struct wf_spread_attrs sum = { .factor = a->factor };
-    dx[0] = wf_as_dtype(g, wf_append(g, &wf_op_global_pool, node->name, "dx", &sum, 1, dy),
-                        node->in[0]->dtype);
+    dx[0] = wf_cast(g, wf_append(g, &wf_op_global_pool, node->name, "dx", &sum, 1, dy),
+                    node->in[0]->dtype);
 }
 
 static void reference_broadcast(const struct wf_call *call)
@@ -131,12 +124,12 @@ static void reference_broadcast(const struct wf_call *call)
 }
 
 static const struct wf_case cases_broadcast[] = {
-    { "extent=[1,4,5] factor=1", "x", { { { 2, 1, 1, 1, 3 } } }, 0, NULL },
-    { "extent=[1,1,7] factor=0.5", "x", { { { 1, 1, 1, 1, 2 } } }, 0, NULL },
-    { "extent=[2,3,4] factor=-1", "x", { { { 2, 1, 1, 1, 2 } } }, 0, NULL },
-    { "extent=[1,1,1] factor=3", "x", { { { 3, 1, 1, 1, 2 } } }, 0, NULL },
-    { "extent=[3,1,2] factor=0.1", "x", { { { 1, 1, 1, 1, 5 } } }, 0, NULL },
-    { "extent=[1,9,1] factor=2", "x", { { { 2, 1, 1, 1, 1 } } }, 0, NULL },
+    { .attrs = "extent=[1,4,5] factor=1", .in = "x[2,1,1,1,3]" },
+    { .attrs = "extent=[1,1,7] factor=0.5", .in = "x[2]" },
+    { .attrs = "extent=[2,3,4] factor=-1", .in = "x[2,1,1,1,2]" },
+    { .attrs = "extent=[1,1,1] factor=3", .in = "x[3,1,1,1,2]" },
+    { .attrs = "extent=[3,1,2] factor=0.1", .in = "x[5]" },
+    { .attrs = "extent=[1,9,1] factor=2", .in = "x[2,1,1,1,1]" },
     { 0 },
 };
 

@@ -37,12 +37,6 @@ static bool check_dy(const struct wf_value *x, const struct wf_value *dy, struct
     return wf_err_set(err, WF_ERR_USAGE, "dy must be given and have the shape of x");
 }
 
-static double row_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 8.0 * (double)wf_region_count(work);
-}
-
 /* --- layernorm_grad: x, [w], dy --- */
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
@@ -82,7 +76,7 @@ const struct wf_op wf_op_layernorm_grad = {
     .infer = grad_infer,
     .reads = wf_row_reads,
     .reference = grad_reference,
-    .flops = row_flops,
+    .flops_each = 8,
 };
 
 /* --- layernorm_wgrad: x, dy --- */
@@ -96,12 +90,6 @@ static bool wgrad_infer(const struct wf_node *node, struct wf_err *err)
         node->out[o]->replicated = true;
     }
     return check_dy(node->in[0], node->in[1], err);
-}
-
-static unsigned wgrad_sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_AXIS(WF_N) | WF_SPATIAL;
 }
 
 /* A channel at a time, so that the sums stay in doubles. */
@@ -129,9 +117,9 @@ const struct wf_op wf_op_layernorm_wgrad = {
     .fields = wf_norm_fields,
     .infer = wgrad_infer,
     .reads = wf_row_reads,
-    .sums_over = wgrad_sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = wgrad_reference,
-    .flops = row_flops,
+    .flops_each = 8,
 };
 
 /* --- layernorm: x, [w], [b] --- */
@@ -160,40 +148,28 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                  const bool wanted[], struct wf_value *dx[])
 {
     const struct wf_norm_attrs *a = node->attrs;
-    const struct wf_node *n;
     if (wanted[0]) {
         struct wf_value *const in[] = { node->in[0], node->in[1], dy[0] };
-        n = wf_node_add(g, &wf_op_layernorm_grad, node->name, a, 3, in);
-        dx[0] = n ? n->out[0] : NULL;
+        dx[0] = wf_append(g, &wf_op_layernorm_grad, node->name, NULL, a, 3, in);
     }
     if (wanted[1] || wanted[2]) {
         struct wf_value *const in[] = { node->in[0], dy[0] };
         struct wf_norm_attrs wgrad = *a;
         wgrad.wide = node->in[wanted[1] ? 1 : 2]->dtype == WF_F64;
-        n = wf_node_add(g, &wf_op_layernorm_wgrad, node->name, &wgrad, 2, in);
+        const struct wf_node *n = wf_node_add(g, &wf_op_layernorm_wgrad, node->name, &wgrad, 2, in);
         dx[1] = n ? n->out[0] : NULL;
         dx[2] = n ? n->out[1] : NULL;
     }
 }
 
 static const struct wf_case cases[] = {
-    { .attrs = "eps=1e-5",
-      .kinds = "xpp",
-      .in = { { { 2, 1, 3, 5, 4 } }, { { 1, 1, 1, 1, 4 } }, { { 1, 1, 1, 1, 4 } } } },
-    { .attrs = "eps=1e-5",
-      .kinds = "xpp",
-      .in = { { { 1, 2, 3, 3, 5 } }, { { 1, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 5 } } } },
-    { .attrs = "eps=1e-3",
-      .kinds = "xpp",
-      .in = { { { 3, 1, 1, 7, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } } },
-    { .attrs = "eps=1e-4",
-      .kinds = "xpp",
-      .in = { { { 1, 1, 7, 1, 2 } }, { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "eps=1e-5", .kinds = "x--", .in = { { { 2, 1, 5, 3, 3 } } } },
-    { .attrs = "eps=1e-5", .kinds = "xp-", .in = { { { 3, 1, 1, 1, 7 } }, { { 1, 1, 1, 1, 7 } } } },
-    { .attrs = "eps=1e-2",
-      .kinds = "x-p",
-      .in = { { { 2, 1, 4, 3, 3 } }, { { 0 } }, { { 1, 1, 1, 1, 3 } } } },
+    { .attrs = "eps=1e-5", .in = "x[2,1,3,5,4] p[4] p[4]" },
+    { .attrs = "eps=1e-5", .in = "x[1,2,3,3,5] p[5] p[5]" },
+    { .attrs = "eps=1e-3", .in = "x[3,1,1,7,3] p[3] p[3]" },
+    { .attrs = "eps=1e-4", .in = "x[1,1,7,1,2] p[2] p[2]" },
+    { .attrs = "eps=1e-5", .in = "x[2,1,5,3,3] - -" },
+    { .attrs = "eps=1e-5", .in = "x[3,1,1,1,7] p[7] -" },
+    { .attrs = "eps=1e-2", .in = "x[2,1,4,3,3] - p[3]" },
     { 0 },
 };
 
@@ -209,7 +185,7 @@ const struct wf_op wf_op_layernorm = {
     .grad = grad,
     .reads = wf_row_reads,
     .reference = reference,
-    .flops = row_flops,
+    .flops_each = 8,
     .cases = cases,
 };
 
@@ -237,9 +213,6 @@ struct wf_value *wf_layer_norm(struct wf_graph *g, struct wf_value *x, const str
     };
     struct wf_value *const in[] = { x, affine(g, n, "weight", channels, WF_INIT_ONE),
                                     affine(g, n, "bias", channels, WF_INIT_ZERO) };
-    const struct wf_node *node = wf_node_add(g, &wf_op_layernorm, n->name, &a, 3, in);
-    if (!node || n->act == WF_ACT_NONE)
-        return node ? node->out[0] : NULL;
-    return wf_activation(g, node->out[0], wf_arena_printf(&g->arena, "%s.act", n->name), n->act,
-                         n->slope);
+    struct wf_value *y = wf_append(g, &wf_op_layernorm, n->name, NULL, &a, 3, in);
+    return wf_activation(g, y, wf_arena_printf(&g->arena, "%s.act", n->name), n->act, n->slope);
 }

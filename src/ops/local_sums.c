@@ -17,12 +17,6 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     return true;
 }
 
-static unsigned sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_SPATIAL | WF_AXIS(WF_N);
-}
-
 static bool is_local(const struct wf_node *node)
 {
     (void)node;
@@ -51,7 +45,7 @@ const struct wf_op wf_op_local_sums = {
     .flags = WF_OP_WHOLE,
     .infer = infer,
     .reads = reads,
-    .sums_over = sums_over,
+    .sums = WF_SPATIAL | WF_AXIS(WF_N),
     .is_local = is_local,
     .over = 1,
     .reference = reference,

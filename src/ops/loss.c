@@ -1,33 +1,19 @@
 #include "ops/loss.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 const struct wf_field wf_loss_fields[] = {
-    { .name = "ignore",
-      .kind = WF_FIELD_INT,
-      .offset = offsetof(struct wf_loss_attrs, ignore),
-      .count = 1 },
-    { .name = "has_ignore",
-      .kind = WF_FIELD_INT,
-      .offset = offsetof(struct wf_loss_attrs, has_ignore),
-      .count = 1 },
-    { .name = "classes",
-      .kind = WF_FIELD_INT,
-      .offset = offsetof(struct wf_loss_attrs, classes),
-      .count = 1 },
-    { .name = "smooth", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_loss_attrs, smooth) },
+    WF_INT(wf_loss_attrs, ignore),
+    WF_INT(wf_loss_attrs, has_ignore),
+    WF_INT(wf_loss_attrs, classes),
+    WF_REAL(wf_loss_attrs, smooth),
     { 0 },
 };
 
 void wf_loss_sum(const struct wf_view *out, int64_t k, double value)
 {
     wf_view_put(out, 0, 0, 0, 0, k, wf_view_get(out, 0, 0, 0, 0, k) + value);
-}
-
-unsigned wf_loss_sums_over(const struct wf_node *node)
-{
-    (void)node;
-    return WF_AXIS(WF_N) | WF_SPATIAL;
 }
 
 void wf_loss_set_sums(const struct wf_node *node, int64_t k)
@@ -37,19 +23,36 @@ void wf_loss_set_sums(const struct wf_node *node, int64_t k)
     node->out[0]->replicated = true;
 }
 
+struct shape_text {
+    char at[128];
+};
+
+static struct shape_text text_of(struct wf_shape s)
+{
+    struct shape_text t;
+    (void)snprintf(t.at, sizeof t.at,
+                   "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", s.at[0],
+                   s.at[1], s.at[2], s.at[3], s.at[4]);
+    return t;
+}
+
 bool wf_loss_check_map(struct wf_shape logits, const struct wf_value *target, struct wf_err *err)
 {
-    const struct wf_shape t = target->shape;
     struct wf_shape want = logits;
     want.at[WF_C] = 1;
-    if (wf_shape_equal(t, want))
-        return true;
-    return wf_err_set(err, WF_ERR_USAGE,
-                      "logits [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                      "] need a class map with one label per position, got [%" PRId64 ",%" PRId64
-                      ",%" PRId64 ",%" PRId64 ",%" PRId64 "]: crop or resize one of them",
-                      logits.at[0], logits.at[1], logits.at[2], logits.at[3], logits.at[4], t.at[0],
-                      t.at[1], t.at[2], t.at[3], t.at[4]);
+    return wf_shape_equal(target->shape, want) ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "logits %s need a class map with one label per position, got %s: crop or "
+                      "resize one of them",
+                      text_of(logits).at, text_of(target->shape).at);
+}
+
+bool wf_loss_check_pair(const struct wf_node *node, const char *hint, struct wf_err *err)
+{
+    const struct wf_shape x = node->in[0]->shape, target = node->in[1]->shape;
+    return wf_shape_equal(x, target) ||
+           wf_err_set(err, WF_ERR_USAGE, "%s and target %s must have one shape%s", text_of(x).at,
+                      text_of(target).at, hint);
 }
 
 bool wf_loss_check_sums(const struct wf_value *ds, int64_t k, struct wf_err *err)
@@ -61,11 +64,21 @@ bool wf_loss_check_sums(const struct wf_value *ds, int64_t k, struct wf_err *err
                       ds ? wf_shape_count(ds->shape) : 0);
 }
 
-void wf_loss_refuse(struct wf_graph *g, const struct wf_node *node, const char *what)
+void wf_loss_grad(struct wf_graph *g, const struct wf_op *op, const struct wf_node *node,
+                  struct wf_value *const dy[], const bool wanted[], struct wf_value *dx[])
 {
-    wf_err_set(&g->err, WF_ERR_USAGE,
-               "layer '%s': %s has no gradient by its %s: freeze what they depend on", node->name,
-               node->op->name, what);
+    struct wf_value *in[4];
+    WF_BUG_ON(node->n_in > 3, "%s", node->op->name);
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = node->in[i];
+        if (i > 0 && wanted[i])
+            wf_err_set(&g->err, WF_ERR_USAGE,
+                       "layer '%s': %s has no gradient by its %s: freeze what they depend on",
+                       node->name, node->op->name, i == 1 ? "target" : "class weights");
+    }
+    in[node->n_in] = dy[0];
+    if (wanted[0])
+        dx[0] = wf_append(g, op, node->name, NULL, node->attrs, node->n_in + 1, in);
 }
 
 struct wf_loss_attrs wf_loss_attrs_of(const struct wf_loss *l, int64_t classes)
@@ -92,4 +105,14 @@ struct wf_value *wf_loss_finish(struct wf_graph *g, struct wf_value *loss,
         loss->name = wf_arena_printf(&g->arena, "%s.f64", name);
     }
     return y;
+}
+
+struct wf_value *wf_loss_add(struct wf_graph *g, const struct wf_op *op, const struct wf_loss *l,
+                             int n_in, struct wf_value *const in[])
+{
+    if (!in[0] || !in[1])
+        return NULL;
+    const struct wf_loss_attrs a = wf_loss_attrs_of(l, in[0]->shape.at[WF_C]);
+    struct wf_value *const sums = wf_append(g, op, l->name, NULL, &a, n_in, in);
+    return wf_loss_mean(g, sums, l->name, in[0]);
 }

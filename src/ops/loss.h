@@ -31,18 +31,23 @@ static inline int64_t wf_loss_class(double label, int64_t classes)
 
 /* out[k] += value, for sums [1,1,1,1,K]. */
 void wf_loss_sum(const struct wf_view *out, int64_t k, double value);
-/* sums_over of every loss: N D H W. */
-unsigned wf_loss_sums_over(const struct wf_node *node);
 /* out[0] becomes `k` sums: f64 [1,1,1,1,k] on every rank. */
 void wf_loss_set_sums(const struct wf_node *node, int64_t k);
 /* Fails unless `target` is a class map for logits of this shape. */
 bool wf_loss_check_map(struct wf_shape logits, const struct wf_value *target, struct wf_err *err);
 /* Fails unless `ds` holds k sums' gradients. */
 bool wf_loss_check_sums(const struct wf_value *ds, int64_t k, struct wf_err *err);
-/* Classes' maps and weights are data: refuse to differentiate by them. */
-void wf_loss_refuse(struct wf_graph *g, const struct wf_node *node, const char *what);
+/* Fails unless x and its target have one shape; `hint` ends the message. */
+bool wf_loss_check_pair(const struct wf_node *node, const char *hint, struct wf_err *err);
+/* wf_op.grad by the node `op`, which reads the loss' inputs and the gradient of its sums. Targets and
+ * class weights are data: refuses to differentiate by them. */
+void wf_loss_grad(struct wf_graph *g, const struct wf_op *op, const struct wf_node *node,
+                  struct wf_value *const dy[], const bool wanted[], struct wf_value *dx[]);
 
 struct wf_loss_attrs wf_loss_attrs_of(const struct wf_loss *l, int64_t classes);
+/* The sums of x, target and what else is given, and their mean. */
+struct wf_value *wf_loss_add(struct wf_graph *g, const struct wf_op *op, const struct wf_loss *l,
+                             int n_in, struct wf_value *const in[]);
 /* sums[0] / sums[1], in f64 when `of` is, else f32. */
 struct wf_value *wf_loss_mean(struct wf_graph *g, struct wf_value *sums, const char *name,
                               const struct wf_value *of);

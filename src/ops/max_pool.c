@@ -26,8 +26,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     struct wf_pool_attrs a = *(const struct wf_pool_attrs *)node->attrs;
     if (!wanted[0] || !dy[0])
         return;
-    for (int i = 0; i < WF_SPACE; i++)
-        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_maxpool_grad, node->name, "dx", &a, 3,
                       (struct wf_value *[]){ dy[0], node->out[1], NULL });
 }
@@ -62,55 +61,26 @@ static void reference(const struct wf_call *call)
 }
 
 /* Beside a second use of x, as in a U-Net: its gradient is added where the first one's is made. */
-static struct wf_value *beside(struct wf_graph *g, struct wf_value *x, struct wf_pool pool)
+static struct wf_value *beside(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
-    struct wf_value *const y = wf_max_pool(g, x, &pool);
-    const struct wf_shape *const to = &x->shape;
-    return wf_add(g, x,
-                  wf_upsample(g, y, "up",
-                              (const int64_t[]){ to->at[WF_D], to->at[WF_H], to->at[WF_W] },
-                              WF_NEAREST));
-}
-
-static struct wf_value *beside_flat(struct wf_graph *g, struct wf_value *const in[])
-{
-    return beside(g, in[0], (struct wf_pool){ .name = "pool", .kernel = { 1, 2, 2 } });
-}
-
-static struct wf_value *beside_deep(struct wf_graph *g, struct wf_value *const in[])
-{
-    return beside(g, in[0], (struct wf_pool){ .name = "pool", .kernel = { 2, 2, 2 } });
-}
-
-static struct wf_value *beside_wide(struct wf_graph *g, struct wf_value *const in[])
-{
-    return beside(g, in[0],
-                  (struct wf_pool){ .name = "pool", .kernel = { 1, 3, 3 }, .stride = { 1, 2, 1 } });
+    struct wf_value *const y = wf_append(g, &wf_op_maxpool, "pool", NULL, attrs, 1, in);
+    return wf_add(g, in[0], wf_upsample(g, y, "up", &in[0]->shape.at[WF_D], WF_NEAREST));
 }
 
 static const struct wf_case cases[] = {
-    { "kernel=[1,2,2] stride=[1,2,2]", "x", { { { 2, 1, 6, 8, 3 } } }, 0, NULL },
-    { "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1]",
-      "x",
-      { { { 1, 1, 7, 9, 2 } } },
-      0,
-      NULL },
-    { "kernel=[1,3,2] stride=[1,1,1] pad_lo=[0,2,0] pad_hi=[0,0,1]",
-      "x",
-      { { { 1, 1, 5, 6, 2 } } },
-      0,
-      NULL },
-    { "kernel=[1,1,3] stride=[1,1,3]", "x", { { { 2, 1, 1, 11, 2 } } }, 0, NULL },
-    { "kernel=[2,2,2] stride=[2,2,2]", "x", { { { 1, 4, 5, 6, 2 } } }, 0, NULL },
-    { "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
-      "x",
-      { { { 1, 3, 7, 5, 2 } } },
-      0,
-      NULL },
-    { NULL, "x", { { { 2, 1, 6, 8, 3 } } }, 0, beside_flat },
-    { NULL, "x", { { { 1, 4, 5, 6, 8 } } }, 0, beside_deep },
-    { NULL, "x", { { { 1, 1, 7, 6, 2 } } }, 0, beside_wide },
-    { "kernel=[1,17,17] stride=[1,2,1] pad_lo=[0,1,0]", "x", { { { 1, 1, 18, 18, 1 } } }, 0, NULL },
+    { .attrs = "kernel=[1,2,2] stride=[1,2,2]", .in = "x[2,1,6,8,3]" },
+    { .attrs = "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,1,1]",
+      .in = "x[1,1,7,9,2]" },
+    { .attrs = "kernel=[1,3,2] stride=[1,1,1] pad_lo=[0,2,0] pad_hi=[0,0,1]",
+      .in = "x[1,1,5,6,2]" },
+    { .attrs = "kernel=[1,1,3] stride=[1,1,3]", .in = "x[2,1,1,11,2]" },
+    { .attrs = "kernel=[2,2,2] stride=[2,2,2]", .in = "x[1,4,5,6,2]" },
+    { .attrs = "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
+      .in = "x[1,3,7,5,2]" },
+    { .attrs = "kernel=[1,2,2] stride=[1,2,2]", .in = "x[2,1,6,8,3]", .build = beside },
+    { .attrs = "kernel=[2,2,2] stride=[2,2,2]", .in = "x[1,4,5,6,8]", .build = beside },
+    { .attrs = "kernel=[1,3,3] stride=[1,2,1]", .in = "x[1,1,7,6,2]", .build = beside },
+    { .attrs = "kernel=[1,17,17] stride=[1,2,1] pad_lo=[0,1,0]", .in = "x[1,1,18,18,1]" },
     { 0 },
 };
 

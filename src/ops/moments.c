@@ -10,28 +10,18 @@
 #include "ops/activation.h"
 #include "ops/norm.h"
 
-#define FIELD(member, field_kind)                                                                  \
-    {                                                                                              \
-        .name = #member, .kind = field_kind, .offset = offsetof(struct wf_norm_attrs, member),     \
-        .count = 1                                                                                 \
-    }
-
 const struct wf_field wf_norm_fields[] = {
-    FIELD(groups, WF_FIELD_INT),
-    FIELD(per_sample, WF_FIELD_INT),
-    FIELD(fixed, WF_FIELD_INT),
-    FIELD(count, WF_FIELD_INT),
-    { .name = "act",
-      .kind = WF_FIELD_NAME,
-      .offset = offsetof(struct wf_norm_attrs, act),
-      .count = 1,
-      .names = wf_act_names },
-    FIELD(wide, WF_FIELD_INT),
-    FIELD(period, WF_FIELD_INT),
-    FIELD(local, WF_FIELD_INT),
-    FIELD(slope, WF_FIELD_REAL),
-    FIELD(eps, WF_FIELD_REAL),
-    FIELD(momentum, WF_FIELD_REAL),
+    WF_INT(wf_norm_attrs, groups),
+    WF_INT(wf_norm_attrs, per_sample),
+    WF_INT(wf_norm_attrs, fixed),
+    WF_INT(wf_norm_attrs, count),
+    WF_NAMED(wf_norm_attrs, act, wf_act_names),
+    WF_INT(wf_norm_attrs, wide),
+    WF_INT(wf_norm_attrs, period),
+    WF_INT(wf_norm_attrs, local),
+    WF_REAL(wf_norm_attrs, slope),
+    WF_REAL(wf_norm_attrs, eps),
+    WF_REAL(wf_norm_attrs, momentum),
     { 0 },
 };
 
@@ -102,19 +92,13 @@ static void moments_reference(const struct wf_call *call)
     }
 }
 
-static double moments_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 3.0 * (double)wf_region_count(work);
-}
-
 static const struct wf_case moments_cases[] = {
-    { .attrs = "groups=3", .kinds = "X", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "groups=1", .kinds = "X", .in = { { { 3, 1, 1, 11, 1 } } } },
-    { .attrs = "groups=4", .kinds = "X", .in = { { { 1, 3, 4, 5, 4 } } } },
-    { .attrs = "groups=2 per_sample=1", .kinds = "X", .in = { { { 3, 1, 5, 3, 6 } } } },
-    { .attrs = "groups=5 per_sample=1", .kinds = "X", .in = { { { 2, 3, 2, 3, 5 } } } },
-    { .attrs = "groups=1 per_sample=1", .kinds = "X", .in = { { { 2, 1, 1, 13, 3 } } } },
+    { .attrs = "groups=3", .in = "X[2,1,5,7,3]" },
+    { .attrs = "groups=1", .in = "X[3,1,1,11,1]" },
+    { .attrs = "groups=4", .in = "X[1,3,4,5,4]" },
+    { .attrs = "groups=2 per_sample=1", .in = "X[3,1,5,3,6]" },
+    { .attrs = "groups=5 per_sample=1", .in = "X[2,3,2,3,5]" },
+    { .attrs = "groups=1 per_sample=1", .in = "X[2,1,1,13,3]" },
     { 0 },
 };
 
@@ -128,7 +112,7 @@ const struct wf_op wf_op_moments = {
     .sums_over = moments_sums_over,
     .is_local = wf_norm_is_local,
     .reference = moments_reference,
-    .flops = moments_flops,
+    .flops_each = 3,
     .cases = moments_cases,
 };
 
@@ -166,18 +150,12 @@ static void stats_reference(const struct wf_call *call)
 }
 
 static const struct wf_case stats_cases[] = {
-    { .attrs = "groups=3 count=4 eps=1e-5", .kinds = "P", .in = { { { 1, 1, 1, 1, 6 } } } },
-    { .attrs = "groups=1 count=1 eps=1e-3", .kinds = "P", .in = { { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "groups=7 count=9 eps=1e-5", .kinds = "P", .in = { { { 1, 1, 1, 1, 14 } } } },
-    { .attrs = "groups=2 count=3 eps=1e-5 per_sample=1",
-      .kinds = "X",
-      .in = { { { 3, 1, 1, 1, 4 } } } },
-    { .attrs = "groups=5 count=2 eps=1e-5 per_sample=1",
-      .kinds = "X",
-      .in = { { { 5, 1, 1, 1, 10 } } } },
-    { .attrs = "groups=1 count=8 eps=1e-2 per_sample=1 wide=1",
-      .kinds = "X",
-      .in = { { { 2, 1, 1, 1, 2 } } } },
+    { .attrs = "groups=3 count=4 eps=1e-5", .in = "P[6]" },
+    { .attrs = "groups=1 count=1 eps=1e-3", .in = "P[2]" },
+    { .attrs = "groups=7 count=9 eps=1e-5", .in = "P[14]" },
+    { .attrs = "groups=2 count=3 eps=1e-5 per_sample=1", .in = "X[3,1,1,1,4]" },
+    { .attrs = "groups=5 count=2 eps=1e-5 per_sample=1", .in = "X[5,1,1,1,10]" },
+    { .attrs = "groups=1 count=8 eps=1e-2 per_sample=1 wide=1", .in = "X[2,1,1,1,2]" },
     { 0 },
 };
 
@@ -228,16 +206,12 @@ static void running_stats_reference(const struct wf_call *call)
 }
 
 static const struct wf_case running_stats_cases[] = {
-    { .attrs = "eps=1e-5", .kinds = "PP", .in = { { { 1, 1, 1, 1, 1 } }, { { 1, 1, 1, 1, 1 } } } },
-    { .attrs = "eps=1e-3", .kinds = "PP", .in = { { { 1, 1, 1, 1, 7 } }, { { 1, 1, 1, 1, 7 } } } },
-    { .attrs = "eps=1e-5", .kinds = "PP", .in = { { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "eps=1e-5",
-      .kinds = "PP",
-      .in = { { { 1, 1, 1, 1, 16 } }, { { 1, 1, 1, 1, 16 } } } },
-    { .attrs = "eps=1e-1",
-      .kinds = "PP",
-      .in = { { { 1, 1, 1, 1, 33 } }, { { 1, 1, 1, 1, 33 } } } },
-    { .attrs = "eps=1e-8", .kinds = "PP", .in = { { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } } },
+    { .attrs = "eps=1e-5", .in = "P[1] P[1]" },
+    { .attrs = "eps=1e-3", .in = "P[7] P[7]" },
+    { .attrs = "eps=1e-5", .in = "P[2] P[2]" },
+    { .attrs = "eps=1e-5", .in = "P[16] P[16]" },
+    { .attrs = "eps=1e-1", .in = "P[33] P[33]" },
+    { .attrs = "eps=1e-8", .in = "P[3] P[3]" },
     { 0 },
 };
 
@@ -296,24 +270,12 @@ static void running_update_reference(const struct wf_call *call)
 }
 
 static const struct wf_case running_update_cases[] = {
-    { .attrs = "count=2 momentum=0.1",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 1 } }, { { 1, 1, 1, 1, 1 } } } },
-    { .attrs = "count=9 momentum=0.25",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 10 } }, { { 1, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 5 } } } },
-    { .attrs = "count=3 momentum=1",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 4 } }, { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "count=1000 momentum=0.1",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 32 } }, { { 1, 1, 1, 1, 16 } }, { { 1, 1, 1, 1, 16 } } } },
-    { .attrs = "count=7 momentum=0",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 66 } }, { { 1, 1, 1, 1, 33 } }, { { 1, 1, 1, 1, 33 } } } },
-    { .attrs = "count=64 momentum=0.01",
-      .kinds = "PPP",
-      .in = { { { 1, 1, 1, 1, 6 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } } },
+    { .attrs = "count=2 momentum=0.1", .in = "P[2] P[1] P[1]" },
+    { .attrs = "count=9 momentum=0.25", .in = "P[10] P[5] P[5]" },
+    { .attrs = "count=3 momentum=1", .in = "P[4] P[2] P[2]" },
+    { .attrs = "count=1000 momentum=0.1", .in = "P[32] P[16] P[16]" },
+    { .attrs = "count=7 momentum=0", .in = "P[66] P[33] P[33]" },
+    { .attrs = "count=64 momentum=0.01", .in = "P[6] P[3] P[3]" },
     { 0 },
 };
 

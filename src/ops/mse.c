@@ -1,24 +1,10 @@
 /* Mean of squared differences. It is symmetric: the target's gradient is the negative of x's. */
-#include <inttypes.h>
 
 #include "ops/loss.h"
 
 static bool check(const struct wf_node *node, struct wf_err *err)
 {
-    const struct wf_shape x = node->in[0]->shape, t = node->in[1]->shape;
-    if (wf_shape_equal(x, t))
-        return true;
-    return wf_err_set(
-        err, WF_ERR_USAGE,
-        "x [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] and target [%" PRId64
-        ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] must have one shape",
-        x.at[0], x.at[1], x.at[2], x.at[3], x.at[4], t.at[0], t.at[1], t.at[2], t.at[3], t.at[4]);
-}
-
-static double flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 3.0 * (double)wf_region_count(work);
+    return wf_loss_check_pair(node, "", err);
 }
 
 /* --- mse_grad: x, target, ds --- */
@@ -46,7 +32,7 @@ const struct wf_op wf_op_mse_grad = {
     .flags = WF_OP_POINTWISE,
     .infer = grad_infer,
     .reference = grad_reference,
-    .flops = flops,
+    .flops_each = 3,
 };
 
 /* --- mse --- */
@@ -71,26 +57,24 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                  const bool wanted[], struct wf_value *dx[])
 {
     struct wf_value *const in[] = { node->in[0], node->in[1], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_mse_grad, node->name, node->attrs, 3, in);
-    if (!n)
-        return;
-    dx[0] = n->out[0];
+    dx[0] = wf_append(g, &wf_op_mse_grad, node->name, NULL, node->attrs, 3, in);
     if (wanted[1])
-        dx[1] = wf_cast(g, wf_scale(g, n->out[0], -1.0), node->in[1]->dtype);
+        dx[1] = wf_cast(g, wf_scale(g, dx[0], -1.0), node->in[1]->dtype);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
+    (void)attrs;
     return wf_mse(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "xX", .in = { { { 2, 1, 5, 3, 1 } }, { { 2, 1, 5, 3, 1 } } } },
-    { .kinds = "xx", .in = { { { 1, 3, 2, 5, 2 } }, { { 1, 3, 2, 5, 2 } } } },
-    { .kinds = "xX", .in = { { { 3, 1, 1, 7, 3 } }, { { 3, 1, 1, 7, 3 } } } },
-    { .kinds = "xx", .in = { { { 5, 1, 1, 1, 3 } }, { { 5, 1, 1, 1, 3 } } } },
-    { .kinds = "xb", .in = { { { 2, 1, 3, 3, 1 } }, { { 2, 1, 3, 3, 1 } } } },
-    { .kinds = "xx", .in = { { { 2, 1, 3, 5, 2 } }, { { 2, 1, 3, 5, 2 } } }, .build = mean },
+    { .in = "x[2,1,5,3,1] X[2,1,5,3,1]" },
+    { .in = "x[1,3,2,5,2] x[1,3,2,5,2]" },
+    { .in = "x[3,1,1,7,3] X[3,1,1,7,3]" },
+    { .in = "x[5,1,1,1,3] x[5,1,1,1,3]" },
+    { .in = "x[2,1,3,3,1] b[2,1,3,3,1]" },
+    { .in = "x[2,1,3,5,2] x[2,1,3,5,2]", .build = mean },
     { 0 },
 };
 
@@ -102,17 +86,15 @@ const struct wf_op wf_op_mse = {
     .fields = wf_loss_fields,
     .infer = infer,
     .grad = grad,
-    .sums_over = wf_loss_sums_over,
+    .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = reference,
-    .flops = flops,
+    .flops_each = 3,
     .cases = cases,
 };
 
 struct wf_value *wf_mse(struct wf_graph *g, struct wf_value *x, struct wf_value *target,
                         const struct wf_loss *l)
 {
-    if (!x || !target)
-        return NULL;
     if (l->weights || l->has_ignore) {
         wf_err_set(&g->err, WF_ERR_USAGE,
                    "layer '%s': the squared difference takes neither class weights nor an ignored "
@@ -120,8 +102,5 @@ struct wf_value *wf_mse(struct wf_graph *g, struct wf_value *x, struct wf_value 
                    l->name ? l->name : "mse");
         return NULL;
     }
-    const struct wf_loss_attrs a = wf_loss_attrs_of(l, x->shape.at[WF_C]);
-    struct wf_value *const in[] = { x, target };
-    const struct wf_node *node = wf_node_add(g, &wf_op_mse, l->name, &a, 2, in);
-    return node ? wf_loss_mean(g, node->out[0], l->name, x) : NULL;
+    return wf_loss_add(g, &wf_op_mse, l, 2, (struct wf_value *[]){ x, target });
 }

@@ -16,20 +16,21 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         dx[i] = wanted[i] ? wf_multiply(g, dy[0], node->in[1 - i]) : NULL;
 }
 
-static struct wf_value *square(struct wf_graph *g, struct wf_value *const in[])
+static struct wf_value *square(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
+    (void)attrs;
     return wf_multiply(g, in[0], in[0]);
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "xx", .in = { { { 2, 1, 5, 7, 3 } }, { { 2, 1, 5, 7, 3 } } } },
-    { .kinds = "xx", .in = { { { 1, 3, 4, 5, 2 } }, { { 1, 3, 4, 5, 2 } } } },
-    { .kinds = "xx", .in = { { { 3, 1, 1, 11, 1 } }, { { 3, 1, 1, 11, 1 } } } },
-    { .kinds = "pp", .in = { { { 4, 1, 3, 3, 2 } }, { { 4, 1, 3, 3, 2 } } } },
-    { .kinds = "xX", .in = { { { 2, 1, 3, 3, 1 } }, { { 2, 1, 3, 3, 1 } } } },
-    { .kinds = "xp", .in = { { { 2, 1, 4, 5, 2 } }, { { 2, 1, 4, 5, 2 } } } },
-    { .kinds = "px", .in = { { { 1, 2, 3, 4, 1 } }, { { 1, 2, 3, 4, 1 } } } },
-    { .kinds = "x", .in = { { { 2, 1, 3, 5, 2 } } }, .build = square },
+    { .in = "x[2,1,5,7,3] x[2,1,5,7,3]" },
+    { .in = "x[1,3,4,5,2] x[1,3,4,5,2]" },
+    { .in = "x[3,1,1,11,1] x[3,1,1,11,1]" },
+    { .in = "p[4,1,3,3,2] p[4,1,3,3,2]" },
+    { .in = "x[2,1,3,3,1] X[2,1,3,3,1]" },
+    { .in = "x[2,1,4,5,2] p[2,1,4,5,2]" },
+    { .in = "p[1,2,3,4,1] x[1,2,3,4,1]" },
+    { .in = "x[2,1,3,5,2]", .build = square },
     { 0 },
 };
 
@@ -50,7 +51,5 @@ struct wf_value *wf_multiply(struct wf_graph *g, struct wf_value *a, struct wf_v
     if (!a || !b)
         return NULL;
     const char *name = wf_arena_printf(&g->arena, "%s.multiply", a->name);
-    const struct wf_node *node =
-        wf_node_add(g, &wf_op_multiply, name, NULL, 2, (struct wf_value *[]){ a, b });
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_multiply, name, NULL, NULL, 2, (struct wf_value *[]){ a, b });
 }

@@ -106,12 +106,6 @@ static double slope_at(const struct wf_norm_attrs *a, double z)
     return a->act == WF_RELU ? 0.0 : a->slope;
 }
 
-static double norm_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 4.0 * (double)wf_region_count(work);
-}
-
 /* --- norm_grad_sums --- */
 
 static bool grad_sums_infer(const struct wf_node *node, struct wf_err *err)
@@ -158,7 +152,7 @@ const struct wf_op wf_op_norm_grad_sums = {
     .sums_over = grad_sums_over,
     .is_local = wf_norm_is_local,
     .reference = grad_sums_reference,
-    .flops = norm_flops,
+    .flops_each = 4,
 };
 
 /* --- norm_grad --- */
@@ -221,7 +215,7 @@ const struct wf_op wf_op_norm_grad = {
     .infer = grad_infer,
     .reads = norm_reads,
     .reference = grad_reference,
-    .flops = norm_flops,
+    .flops_each = 4,
 };
 
 /* --- norm_wgrad --- */
@@ -301,8 +295,7 @@ static void norm_reference(const struct wf_call *call)
 static struct wf_value *grad_sums(struct wf_graph *g, const struct wf_node *node,
                                   const struct wf_norm_attrs *a, struct wf_value *const in[])
 {
-    const struct wf_node *n = wf_node_add(g, &wf_op_norm_grad_sums, node->name, a, 5, in);
-    return n ? n->out[0] : NULL;
+    return wf_append(g, &wf_op_norm_grad_sums, node->name, NULL, a, 5, in);
 }
 
 static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
@@ -311,7 +304,6 @@ static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
     const struct wf_norm_attrs *a = node->attrs;
     struct wf_value *in[] = { node->in[X], node->in[S], node->in[W], node->in[B], dy[0], NULL };
     const bool affine = wanted[W] || wanted[B];
-    const struct wf_node *n;
     struct wf_norm_attrs whole = *a; /* weights are everybody's, whatever the statistics are over */
     whole.local = 0;
     if (affine || (!a->fixed && !a->local))
@@ -319,123 +311,47 @@ static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
     if (affine) {
         struct wf_norm_attrs wgrad = *a;
         wgrad.wide = node->in[wanted[W] ? W : B]->dtype == WF_F64;
-        n = wf_node_add(g, &wf_op_norm_wgrad, node->name, &wgrad, 1, &in[Q]);
+        const struct wf_node *n = wf_node_add(g, &wf_op_norm_wgrad, node->name, &wgrad, 1, &in[Q]);
         dx[W] = n ? n->out[0] : NULL;
         dx[B] = n ? n->out[1] : NULL;
     }
     if (wanted[X]) {
         struct wf_value *q = a->local && !a->fixed ? grad_sums(g, node, a, in) : in[Q];
         in[Q] = a->fixed ? NULL : wf_norm_gather(g, a, node->name, in[X], q);
-        n = wf_node_add(g, &wf_op_norm_grad, node->name, a, 6, in);
-        dx[X] = n ? n->out[0] : NULL;
+        dx[X] = wf_append(g, &wf_op_norm_grad, node->name, NULL, a, 6, in);
     }
 }
 
-static struct wf_value *layer(struct wf_graph *g, struct wf_value *const in[],
-                              struct wf_norm_attrs attrs, bool affine)
+/* Of a case: statistics, norm and their gradients. */
+static struct wf_value *layer(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
-    attrs.eps = 1e-5;
-    if (!attrs.groups)
-        attrs.groups = in[0]->shape.at[WF_C];
-    return wf_norm_add(g, &(struct wf_norm_layer){ .name = "layer",
-                                                   .attrs = attrs,
-                                                   .x = in[0],
-                                                   .w = affine ? in[1] : NULL,
-                                                   .b = affine ? in[2] : NULL });
-}
-
-static struct wf_value *batch(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .groups = 0 }, true);
-}
-
-static struct wf_value *batch_relu(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .act = WF_RELU }, true);
-}
-
-static struct wf_value *batch_plain(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .act = WF_LEAKY_RELU, .slope = 0.2 }, false);
-}
-
-static struct wf_value *instance(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1, .act = WF_RELU }, true);
-}
-
-static struct wf_value *instance_plain(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1 }, false);
-}
-
-static struct wf_value *periodic(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1, .period = 2, .act = WF_RELU },
-                 true);
-}
-
-static struct wf_value *group2(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(g, in, (struct wf_norm_attrs){ .per_sample = 1, .groups = 2 }, true);
-}
-
-static struct wf_value *group1_leaky(struct wf_graph *g, struct wf_value *const in[])
-{
-    return layer(
-        g, in,
-        (struct wf_norm_attrs){ .per_sample = 1, .groups = 1, .act = WF_LEAKY_RELU, .slope = 0.1 },
-        true);
+    struct wf_norm_layer l = { .name = "layer", .attrs = *(const struct wf_norm_attrs *)attrs };
+    l.attrs.eps = 1e-5;
+    if (!l.attrs.groups)
+        l.attrs.groups = in[0]->shape.at[WF_C];
+    l.x = in[0];
+    l.w = in[1];
+    l.b = in[2];
+    return wf_norm_add(g, &l);
 }
 
 static const struct wf_case norm_cases[] = {
-    { .attrs = "groups=3 fixed=1",
-      .kinds = "xPpp",
-      .in = { { { 2, 1, 5, 3, 3 } },
-              { { 1, 1, 1, 1, 6 } },
-              { { 1, 1, 1, 1, 3 } },
-              { { 1, 1, 1, 1, 3 } } } },
-    { .attrs = "groups=2 fixed=1 act=relu",
-      .kinds = "xPpp",
-      .in = { { { 1, 3, 2, 5, 2 } },
-              { { 1, 1, 1, 1, 4 } },
-              { { 1, 1, 1, 1, 2 } },
-              { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "groups=1 fixed=1 act=leaky slope=0.3",
-      .kinds = "xP--",
-      .in = { { { 3, 1, 1, 7, 1 } }, { { 1, 1, 1, 1, 2 } } } },
-    { .attrs = "groups=2 fixed=1 per_sample=1",
-      .kinds = "xXpp",
-      .in = { { { 3, 1, 3, 3, 4 } },
-              { { 3, 1, 1, 1, 4 } },
-              { { 1, 1, 1, 1, 4 } },
-              { { 1, 1, 1, 1, 4 } } } },
-    { .kinds = "xpp",
-      .in = { { { 2, 1, 5, 3, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
-      .build = batch },
-    { .kinds = "xpp",
-      .in = { { { 3, 1, 1, 7, 2 } }, { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } },
-      .build = batch_relu },
-    { .kinds = "xpp",
-      .in = { { { 1, 3, 4, 3, 2 } }, { { 1, 1, 1, 1, 2 } }, { { 1, 1, 1, 1, 2 } } },
-      .build = batch_relu },
-    { .kinds = "x", .in = { { { 2, 1, 3, 5, 2 } } }, .build = batch_plain },
-    { .kinds = "xpp",
-      .in = { { { 2, 1, 5, 3, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
-      .build = instance },
-    { .kinds = "x", .in = { { { 3, 2, 1, 5, 1 } } }, .build = instance_plain },
-    { .kinds = "xpp",
-      .in = { { { 4, 1, 3, 2, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
-      .build = periodic },
-    { .kinds = "xpp",
-      .in = { { { 6, 1, 1, 5, 1 } }, { { 1, 1, 1, 1, 1 } }, { { 1, 1, 1, 1, 1 } } },
-      .build = periodic },
-    { .kinds = "xpp",
-      .in = { { { 2, 1, 3, 3, 4 } }, { { 1, 1, 1, 1, 4 } }, { { 1, 1, 1, 1, 4 } } },
-      .build = group2 },
-    { .kinds = "xpp",
-      .in = { { { 3, 1, 1, 5, 3 } }, { { 1, 1, 1, 1, 3 } }, { { 1, 1, 1, 1, 3 } } },
-      .build = group1_leaky },
+    { .attrs = "groups=3 fixed=1", .in = "x[2,1,5,3,3] P[6] p[3] p[3]" },
+    { .attrs = "groups=2 fixed=1 act=relu", .in = "x[1,3,2,5,2] P[4] p[2] p[2]" },
+    { .attrs = "groups=1 fixed=1 act=leaky slope=0.3", .in = "x[3,1,1,7,1] P[2] - -" },
+    { .attrs = "groups=2 fixed=1 per_sample=1", .in = "x[3,1,3,3,4] X[3,1,1,1,4] p[4] p[4]" },
+    { .in = "x[2,1,5,3,3] p[3] p[3]", .build = layer },
+    { .attrs = "act=relu", .in = "x[3,1,1,7,2] p[2] p[2]", .build = layer },
+    { .attrs = "act=relu", .in = "x[1,3,4,3,2] p[2] p[2]", .build = layer },
+    { .attrs = "act=leaky slope=0.2", .in = "x[2,1,3,5,2] - -", .build = layer },
+    { .attrs = "per_sample=1 act=relu", .in = "x[2,1,5,3,3] p[3] p[3]", .build = layer },
+    { .attrs = "per_sample=1", .in = "x[3,2,1,5,1] - -", .build = layer },
+    { .attrs = "per_sample=1 period=2 act=relu", .in = "x[4,1,3,2,3] p[3] p[3]", .build = layer },
+    { .attrs = "per_sample=1 period=2 act=relu", .in = "x[6,1,1,5,1] p[1] p[1]", .build = layer },
+    { .attrs = "per_sample=1 groups=2", .in = "x[2,1,3,3,4] p[4] p[4]", .build = layer },
+    { .attrs = "per_sample=1 groups=1 act=leaky slope=0.1",
+      .in = "x[3,1,1,5,3] p[3] p[3]",
+      .build = layer },
     { 0 },
 };
 
@@ -458,6 +374,6 @@ const struct wf_op wf_op_norm = {
     .reads = norm_reads,
     .decides = norm_decides,
     .reference = norm_reference,
-    .flops = norm_flops,
+    .flops_each = 4,
     .cases = norm_cases,
 };

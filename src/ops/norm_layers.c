@@ -8,28 +8,22 @@
 #include "ops/norm.h"
 #include "ops/spatial.h"
 
-static struct wf_value *first(const struct wf_node *node)
-{
-    return node ? node->out[0] : NULL;
-}
-
 static struct wf_value *apply(struct wf_graph *g, const struct wf_norm_layer *l,
                               struct wf_value *stats)
 {
     struct wf_value *const in[] = { l->x, stats, l->w, l->b };
-    return first(wf_node_add(g, &wf_op_norm, l->name, &l->attrs, 4, in));
+    return wf_append(g, &wf_op_norm, l->name, NULL, &l->attrs, 4, in);
 }
 
 struct wf_value *wf_norm_gather(struct wf_graph *g, const struct wf_norm_attrs *a, const char *name,
                                 struct wf_value *x, struct wf_value *sums)
 {
     if (a->period && sums)
-        return first(wf_node_add(g, &wf_op_sum_rows,
-                                 wf_arena_printf(&g->arena, "%s.sum_rows", name),
-                                 &(struct wf_sum_rows_attrs){ a->period }, 1, &sums));
+        return wf_append(g, &wf_op_sum_rows, name, "sum_rows",
+                         &(struct wf_sum_rows_attrs){ a->period }, 1, &sums);
     if (a->local && sums)
-        return first(wf_node_add(g, &wf_op_local_sums, wf_arena_printf(&g->arena, "%s.own", name),
-                                 NULL, 2, (struct wf_value *[]){ sums, x }));
+        return wf_append(g, &wf_op_local_sums, name, "own", NULL, 2,
+                         (struct wf_value *[]){ sums, x });
     return sums;
 }
 
@@ -54,11 +48,9 @@ struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
                    l->name, a->per_sample ? "" : "batch or ");
         return NULL;
     }
-    const char *moments = wf_arena_printf(&g->arena, "%s.moments", l->name);
-    const char *stats = wf_arena_printf(&g->arena, "%s.stats", l->name);
-    l->m = first(wf_node_add(g, &wf_op_moments, moments, a, 1, &l->x));
+    l->m = wf_append(g, &wf_op_moments, l->name, "moments", a, 1, &l->x);
     struct wf_value *const sums = wf_norm_gather(g, a, l->name, l->x, l->m);
-    struct wf_value *s = first(wf_node_add(g, &wf_op_stats, stats, a, 1, &sums));
+    struct wf_value *s = wf_append(g, &wf_op_stats, l->name, "stats", a, 1, &sums);
     return apply(g, l, s);
 }
 
@@ -111,15 +103,14 @@ static struct wf_value *activate(struct wf_graph *g, struct wf_value *y, const s
 static struct wf_value *sums_over_all(struct wf_graph *g, struct wf_norm_layer *l)
 {
     struct wf_norm_attrs *a = &l->attrs;
-    const char *name = wf_arena_printf(&g->arena, "%s.all", l->name);
     struct wf_value *all = l->m;
     if (a->period)
-        all = first(wf_node_add(g, &wf_op_channel_sum, name, NULL, 1, &l->m));
+        all = wf_append(g, &wf_op_channel_sum, l->name, "all", NULL, 1, &l->m);
     a->per_sample = a->period = 0;
     a->count = wf_shape_count(l->x->shape) / a->groups;
     if (a->local) {
         a->local = 0;
-        all = first(wf_node_add(g, &wf_op_moments, name, a, 1, &l->x));
+        all = wf_append(g, &wf_op_moments, l->name, "all", a, 1, &l->x);
     }
     return all;
 }
@@ -134,10 +125,9 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
     struct wf_value *mean = wf_state(g, &mean_spec), *var = wf_state(g, &var_spec);
     if (!g->options.training || n->frozen) {
         struct wf_value *const running[] = { mean, var };
-        const char *stats = wf_arena_printf(&g->arena, "%s.stats", l.name);
         l.attrs.fixed = 1;
         struct wf_value *s =
-            first(wf_node_add(g, &wf_op_running_stats, stats, &l.attrs, 2, running));
+            wf_append(g, &wf_op_running_stats, l.name, "stats", &l.attrs, 2, running);
         return activate(g, apply(g, &l, s), n);
     }
     l.attrs.per_sample = n->tiles > 0;

@@ -13,7 +13,7 @@ const struct wf_op *wf_op_find(const char *name)
 
 unsigned wf_op_sums_over(const struct wf_node *node)
 {
-    return node->op->sums_over ? node->op->sums_over(node) : 0;
+    return node->op->sums_over ? node->op->sums_over(node) : node->op->sums;
 }
 
 const struct wf_value *wf_op_domain(const struct wf_node *node)
@@ -56,7 +56,10 @@ double wf_op_flops(const struct wf_node *node, struct wf_region work)
 {
     if (wf_region_is_empty(work))
         return 0;
-    return node->op->flops ? node->op->flops(node, work) : (double)wf_region_count(work);
+    if (node->op->flops)
+        return node->op->flops(node, work);
+    const double each = node->op->flops_each;
+    return (each > 0 ? each : 1.0) * (double)wf_region_count(work);
 }
 
 bool wf_cursor_next(struct wf_cursor *c)
@@ -95,4 +98,13 @@ double wf_ref_get(const struct wf_view *v, const struct wf_shape *image, const i
 {
     int64_t offset;
     return wf_ref_locate(v, image, at, &offset) ? wf_dtype_get(v->dtype, v->data, offset) : 0;
+}
+
+struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
+                           const char *suffix, const void *attrs, int n_in,
+                           struct wf_value *const in[])
+{
+    const char *name = suffix && of ? wf_arena_printf(&g->arena, "%s.%s", of, suffix) : of;
+    const struct wf_node *node = wf_node_add(g, op, name, attrs, n_in, in);
+    return node ? node->out[0] : NULL;
 }

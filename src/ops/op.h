@@ -38,6 +38,17 @@ struct wf_field {
     const char *const *names; /* WF_FIELD_NAME: int64_t index into this NULL-ended list */
 };
 
+/* Rows of a table of fields: WF_INTS(wf_conv_attrs, stride, 3). */
+#define WF_FIELD(attrs, member, field_kind, n, list)                                               \
+    {                                                                                              \
+        .name = #member, .kind = field_kind, .offset = offsetof(struct attrs, member), .count = n, \
+        .names = list                                                                              \
+    }
+#define WF_INTS(attrs, member, n) WF_FIELD(attrs, member, WF_FIELD_INT, n, NULL)
+#define WF_INT(attrs, member) WF_INTS(attrs, member, 1)
+#define WF_REAL(attrs, member) WF_FIELD(attrs, member, WF_FIELD_REAL, 1, NULL)
+#define WF_NAMED(attrs, member, list) WF_FIELD(attrs, member, WF_FIELD_NAME, 1, list)
+
 struct wf_context; /* plan/target.h */
 
 /* An input that is not in memory: the kernel computes it on its way from what its node reads. */
@@ -76,18 +87,16 @@ enum wf_op_flags {
     WF_OP_COLLECTS = 1u << 3,
 };
 
-/* A case of the generic tests: inputs and attributes in the text form ("stride=[1,2,2] groups=2").
- * `kinds` has one letter per input: x image, p parameter (replicated), t class map i32 with labels
- * in [0, classes), b binary target 0/1, - absent. Only x and p are differentiated, unless the
- * letter is upper case (X, P: given but not differentiable). Where one node is not enough (a loss,
- * a normalisation), `build` makes the graph from the inputs and returns its result; then the
- * attributes are not read. */
+/* A case of the generic tests. Attributes are in the text form ("stride=[1,2,2] groups=2"); inputs
+ * are a letter and a shape each ("x[2,1,5,7,3] p[3]"), where leading extents of one may be left out:
+ * x image, p parameter (replicated), t class map i32 with a label below the channels of the first
+ * input, b binary target 0/1, - absent. Only x and p are differentiated, unless the letter is upper
+ * case (X, P: given but not differentiable). Where one node is not enough (a loss, a normalisation),
+ * `build` makes the graph from the inputs and the attributes and returns its result. */
 struct wf_case {
-    const char *attrs;
-    const char *kinds;
-    struct wf_shape in[4];
-    int classes;
-    struct wf_value *(*build)(struct wf_graph *g, struct wf_value *const in[]); /* NULL: one node */
+    const char *attrs, *in;
+    struct wf_value *(*build)(struct wf_graph *g, struct wf_value *const in[],
+                              const void *attrs); /* NULL: one node */
 };
 
 struct wf_op {
@@ -106,7 +115,7 @@ struct wf_op {
 
     /* Sets shape, dtype, replicated of each node->out[i] or fails with an error that says what does
      * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], replicated
-     * true exactly when in[0] is. */
+     * true exactly when in[0] is. NULL: out[0] has the shape of in[0]. */
     bool (*infer)(const struct wf_node *node, struct wf_err *err);
 
     /* Appends backward nodes: given dy[o] for each output (NULL: no gradient flows), sets dx[i]
@@ -118,7 +127,9 @@ struct wf_op {
      * extent map one to one, all others are read whole; weights are read whole. */
     struct wf_region (*reads)(const struct wf_node *node, int input, struct wf_region work);
 
-    /* Axes of in[over] along which a rank's result is a partial sum. NULL: none. */
+    /* Axes of in[over] along which a rank's result is a partial sum: always these, or as the
+     * attributes say. */
+    unsigned sums;
     unsigned (*sums_over)(const struct wf_node *node);
     int over;
     /* The ranks' partial sums are not added up: each goes on with its own, and the numbers depend on
@@ -135,8 +146,10 @@ struct wf_op {
     bool (*part)(const struct wf_node *node, int64_t shift[WF_AXES]);
 
     void (*reference)(const struct wf_call *call); /* slow and right; the oracle of every test */
-    double (*flops)(const struct wf_node *node, struct wf_region work); /* NULL: elements of work */
-    const struct wf_case *cases; /* ends with a NULL kinds; NULL: covered by another's gradient */
+    /* Operations for each element of the work (0: one), or for the work where attributes matter. */
+    double flops_each;
+    double (*flops)(const struct wf_node *node, struct wf_region work);
+    const struct wf_case *cases; /* ends with a NULL in; NULL: covered by another's gradient */
 };
 
 extern const struct wf_op *const wf_op_table[]; /* ends with NULL; made by the build */
@@ -150,6 +163,12 @@ int wf_op_decides(const struct wf_node *node);
 double wf_op_flops(const struct wf_node *node, struct wf_region work);
 /* The value whose region is the work: out[0], or in[over] for sums. */
 const struct wf_value *wf_op_domain(const struct wf_node *node);
+
+/* For gradients and builders: append a node named "<of>.<suffix>" (or "<of>", suffix NULL) and take its
+ * first output. */
+struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
+                           const char *suffix, const void *attrs, int n_in,
+                           struct wf_value *const in[]);
 
 /* For reference kernels: the element's offset in the view, or false outside the image (padding).
  * Stops the program when the element lies inside the image but not in the view. */

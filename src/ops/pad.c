@@ -17,9 +17,9 @@
 static const char *const mode_names[] = { "zero", "reflect", "circular", "edge", NULL };
 
 static const struct wf_field fields[] = {
-    { "lo", WF_FIELD_INT, offsetof(struct wf_pad_attrs, lo), WF_AXES, NULL },
-    { "hi", WF_FIELD_INT, offsetof(struct wf_pad_attrs, hi), WF_AXES, NULL },
-    { "mode", WF_FIELD_NAME, offsetof(struct wf_pad_attrs, mode), 1, mode_names },
+    WF_INTS(wf_pad_attrs, lo, WF_AXES),
+    WF_INTS(wf_pad_attrs, hi, WF_AXES),
+    WF_NAMED(wf_pad_attrs, mode, mode_names),
     { 0 },
 };
 
@@ -160,16 +160,16 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "mode=zero lo=[0,0,1,2,0] hi=[0,0,0,1,0]", "x", { { { 2, 1, 3, 4, 2 } } }, 0, NULL },
-    { "mode=zero lo=[0,0,-1,1,0] hi=[0,0,2,-2,0]", "x", { { { 1, 1, 5, 6, 2 } } }, 0, NULL },
-    { "mode=zero lo=[1,0,0,0,2] hi=[0,1,0,0,1]", "x", { { { 1, 2, 2, 3, 2 } } }, 0, NULL },
-    { "mode=reflect lo=[0,0,2,1,0] hi=[0,0,1,3,0]", "x", { { { 1, 1, 4, 5, 2 } } }, 0, NULL },
-    { "mode=reflect lo=[0,1,2,0,0] hi=[0,2,-1,1,0]", "x", { { { 1, 3, 4, 2, 1 } } }, 0, NULL },
-    { "mode=reflect lo=[0,0,0,4,0] hi=[0,0,0,4,0]", "x", { { { 2, 1, 1, 5, 2 } } }, 0, NULL },
-    { "mode=circular lo=[0,0,2,1,0] hi=[0,0,1,5,0]", "x", { { { 1, 1, 4, 5, 2 } } }, 0, NULL },
-    { "mode=circular lo=[0,2,-1,0,0] hi=[0,1,3,2,0]", "x", { { { 1, 2, 4, 3, 1 } } }, 0, NULL },
-    { "mode=edge lo=[0,0,2,1,0] hi=[0,0,0,7,0]", "x", { { { 1, 1, 3, 4, 2 } } }, 0, NULL },
-    { "mode=edge lo=[0,1,0,-1,0] hi=[0,1,4,2,0]", "x", { { { 1, 2, 1, 4, 1 } } }, 0, NULL },
+    { .attrs = "mode=zero lo=[0,0,1,2,0] hi=[0,0,0,1,0]", .in = "x[2,1,3,4,2]" },
+    { .attrs = "mode=zero lo=[0,0,-1,1,0] hi=[0,0,2,-2,0]", .in = "x[1,1,5,6,2]" },
+    { .attrs = "mode=zero lo=[1,0,0,0,2] hi=[0,1,0,0,1]", .in = "x[1,2,2,3,2]" },
+    { .attrs = "mode=reflect lo=[0,0,2,1,0] hi=[0,0,1,3,0]", .in = "x[1,1,4,5,2]" },
+    { .attrs = "mode=reflect lo=[0,1,2,0,0] hi=[0,2,-1,1,0]", .in = "x[1,3,4,2,1]" },
+    { .attrs = "mode=reflect lo=[0,0,0,4,0] hi=[0,0,0,4,0]", .in = "x[2,1,1,5,2]" },
+    { .attrs = "mode=circular lo=[0,0,2,1,0] hi=[0,0,1,5,0]", .in = "x[1,1,4,5,2]" },
+    { .attrs = "mode=circular lo=[0,2,-1,0,0] hi=[0,1,3,2,0]", .in = "x[1,2,4,3,1]" },
+    { .attrs = "mode=edge lo=[0,0,2,1,0] hi=[0,0,0,7,0]", .in = "x[1,1,3,4,2]" },
+    { .attrs = "mode=edge lo=[0,1,0,-1,0] hi=[0,1,4,2,0]", .in = "x[1,2,1,4,1]" },
     { 0 },
 };
 
@@ -261,13 +261,9 @@ static void reference_grad(const struct wf_call *call)
     for (int i = 0; i < WF_AXES; i++)
         axes[i] = grad_axis(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        struct wf_region one;
-        for (int i = 0; i < WF_AXES; i++) {
-            one.lo[i] = c.at[i];
-            one.hi[i] = c.at[i] + 1;
-        }
         double sum = 0;
-        for (struct wf_cursor o = wf_cursor(reads_grad(call->node, 0, one)); wf_cursor_next(&o);) {
+        for (struct wf_cursor o = wf_cursor(reads_grad(call->node, 0, wf_region_at(c.at)));
+             wf_cursor_next(&o);) {
             bool mine = true; /* the hull holds other elements' places too */
             for (int i = 0; i < WF_AXES; i++)
                 mine &= shown_at(axes[i], o.at[i] - a->lo[i]) == c.at[i];

@@ -4,22 +4,25 @@
 #include "ops/spatial.h"
 
 const struct wf_field wf_pool_fields[] = {
-    { "kernel", WF_FIELD_INT, offsetof(struct wf_pool_attrs, kernel), 3, NULL },
-    { "stride", WF_FIELD_INT, offsetof(struct wf_pool_attrs, stride), 3, NULL },
-    { "pad_lo", WF_FIELD_INT, offsetof(struct wf_pool_attrs, pad_lo), 3, NULL },
-    { "pad_hi", WF_FIELD_INT, offsetof(struct wf_pool_attrs, pad_hi), 3, NULL },
-    { "exclude_pad", WF_FIELD_INT, offsetof(struct wf_pool_attrs, exclude_pad), 1, NULL },
-    { "extent", WF_FIELD_INT, offsetof(struct wf_pool_attrs, extent), 3, NULL },
+    WF_INTS(wf_pool_attrs, kernel, 3),
+    WF_INTS(wf_pool_attrs, stride, 3),
+    WF_INTS(wf_pool_attrs, pad_lo, 3),
+    WF_INTS(wf_pool_attrs, pad_hi, 3),
+    WF_INT(wf_pool_attrs, exclude_pad),
+    WF_INTS(wf_pool_attrs, extent, 3),
     { 0 },
 };
 
-struct wf_window wf_pool_window(const struct wf_pool_attrs *a, int axis)
+struct wf_windows wf_pool_windows(const struct wf_pool_attrs *a)
 {
-    return (struct wf_window){ .kernel = a->kernel[axis],
-                               .stride = a->stride[axis],
-                               .dilation = 1,
-                               .pad_lo = a->pad_lo[axis],
-                               .pad_hi = a->pad_hi[axis] };
+    struct wf_windows w;
+    for (int i = 0; i < WF_SPACE; i++)
+        w.along[i] = (struct wf_window){ .kernel = a->kernel[i],
+                                         .stride = a->stride[i],
+                                         .dilation = 1,
+                                         .pad_lo = a->pad_lo[i],
+                                         .pad_hi = a->pad_hi[i] };
+    return w;
 }
 
 struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p)
@@ -38,7 +41,7 @@ struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p)
 static bool windows(const struct wf_pool_attrs *a, int axis, int64_t extent, int64_t *count,
                     struct wf_err *err)
 {
-    const struct wf_window w = wf_pool_window(a, axis);
+    const struct wf_window w = wf_pool_windows(a).along[axis];
     if (!wf_window_check(&w, extent, axis, err))
         return false;
     /* Then every window holds an element of the image: a maximum or a mean of nothing is no number. */
@@ -83,27 +86,13 @@ bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err)
 struct wf_region wf_pool_reads(const struct wf_node *node, int input, struct wf_region work)
 {
     (void)input;
-    struct wf_region r = work;
-    for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window w = wf_pool_window(node->attrs, i);
-        const struct wf_range from = wf_window_reads(&w, work.lo[WF_D + i], work.hi[WF_D + i]);
-        r.lo[WF_D + i] = from.lo;
-        r.hi[WF_D + i] = from.hi;
-    }
-    return r;
+    return wf_windows_over(wf_pool_windows(node->attrs), work, wf_window_reads);
 }
 
 struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struct wf_region work)
 {
     (void)input; /* dy and the index lie alike */
-    struct wf_region r = work;
-    for (int i = 0; i < WF_SPACE; i++) {
-        const struct wf_window w = wf_pool_window(node->attrs, i);
-        const struct wf_range from = wf_window_touches(&w, work.lo[WF_D + i], work.hi[WF_D + i]);
-        r.lo[WF_D + i] = from.lo;
-        r.hi[WF_D + i] = from.hi;
-    }
-    return r;
+    return wf_windows_over(wf_pool_windows(node->attrs), work, wf_window_touches);
 }
 
 struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_shape *image,
@@ -122,11 +111,6 @@ struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_s
 
 struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[WF_AXES])
 {
-    struct wf_region one;
-    for (int i = 0; i < WF_AXES; i++) {
-        one.lo[i] = at[i];
-        one.hi[i] = at[i] + 1;
-    }
-    return wf_region_intersect(wf_pool_grad_reads(node, 0, one),
+    return wf_region_intersect(wf_pool_grad_reads(node, 0, wf_region_at(at)),
                                wf_shape_region(node->in[0]->shape));
 }

@@ -47,14 +47,13 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     if (!wanted[0])
         return;
     struct wf_value *const in[] = { node->in[0], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_ratio_grad, node->name, NULL, 2, in);
-    dx[0] = n ? n->out[0] : NULL;
+    dx[0] = wf_append(g, &wf_op_ratio_grad, node->name, NULL, NULL, 2, in);
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "p", .in = { { { 1, 1, 1, 1, 2 } } } },
-    { .kinds = "P", .in = { { { 1, 1, 1, 1, 2 } } } },
-    { .kinds = "x", .in = { { { 1, 1, 1, 1, 2 } } } },
+    { .in = "p[2]" },
+    { .in = "P[2]" },
+    { .in = "x[2]" },
     { 0 },
 };
 
@@ -71,6 +70,5 @@ const struct wf_op wf_op_ratio = {
 struct wf_value *wf_loss_mean(struct wf_graph *g, struct wf_value *sums, const char *name,
                               const struct wf_value *of)
 {
-    const struct wf_node *node = wf_node_add(g, &wf_op_ratio, name, NULL, 1, &sums);
-    return wf_loss_finish(g, node ? node->out[0] : NULL, of);
+    return wf_loss_finish(g, wf_append(g, &wf_op_ratio, name, NULL, NULL, 1, &sums), of);
 }

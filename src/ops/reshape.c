@@ -8,7 +8,7 @@
 #include "ops/spatial.h"
 
 static const struct wf_field fields[] = {
-    { "shape", WF_FIELD_INT, offsetof(struct wf_reshape_attrs, shape), WF_AXES, NULL },
+    WF_INTS(wf_reshape_attrs, shape, WF_AXES),
     { 0 },
 };
 
@@ -74,12 +74,12 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "shape=[2,1,1,1,24]", "x", { { { 2, 1, 3, 4, 2 } } }, 0, NULL },
-    { "shape=[2,1,3,4,2]", "x", { { { 2, 1, 1, 1, 24 } } }, 0, NULL },
-    { "shape=[1,1,5,3,2]", "x", { { { 1, 1, 2, 5, 3 } } }, 0, NULL },
-    { "shape=[1,2,2,3,2]", "x", { { { 1, 1, 3, 4, 2 } } }, 0, NULL },
-    { "shape=[3,1,1,7,1]", "x", { { { 3, 1, 7, 1, 1 } } }, 0, NULL },
-    { "shape=[1,1,2,3,2]", "x", { { { 1, 1, 2, 3, 2 } } }, 0, NULL },
+    { .attrs = "shape=[2,1,1,1,24]", .in = "x[2,1,3,4,2]" },
+    { .attrs = "shape=[2,1,3,4,2]", .in = "x[2,1,1,1,24]" },
+    { .attrs = "shape=[1,1,5,3,2]", .in = "x[1,1,2,5,3]" },
+    { .attrs = "shape=[1,2,2,3,2]", .in = "x[1,1,3,4,2]" },
+    { .attrs = "shape=[3,1,1,7,1]", .in = "x[3,1,7,1,1]" },
+    { .attrs = "shape=[1,1,2,3,2]", .in = "x[1,1,2,3,2]" },
     { 0 },
 };
 

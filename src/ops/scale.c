@@ -4,16 +4,9 @@
 #include "ops/op.h"
 
 static const struct wf_field fields[] = {
-    { .name = "factor", .kind = WF_FIELD_REAL, .offset = offsetof(struct wf_scale_attrs, factor) },
+    WF_REAL(wf_scale_attrs, factor),
     { 0 },
 };
-
-static bool infer(const struct wf_node *node, struct wf_err *err)
-{
-    (void)err;
-    node->out[0]->shape = node->in[0]->shape;
-    return true;
-}
 
 static void multiply_by(const struct wf_call *call, double factor)
 {
@@ -47,23 +40,23 @@ static void reverse_grad(struct wf_graph *g, const struct wf_node *node,
 }
 
 static const struct wf_case scale_cases[] = {
-    { .attrs = "factor=2", .kinds = "x", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "factor=-0.3", .kinds = "x", .in = { { { 1, 3, 4, 5, 2 } } } },
-    { .attrs = "factor=1", .kinds = "x", .in = { { { 3, 1, 1, 11, 1 } } } },
-    { .attrs = "factor=0", .kinds = "x", .in = { { { 2, 1, 3, 3, 1 } } } },
-    { .attrs = "factor=1e-3", .kinds = "p", .in = { { { 4, 1, 3, 3, 2 } } } },
-    { .attrs = "factor=7.5", .kinds = "x", .in = { { { 5, 1, 1, 1, 3 } } } },
+    { .attrs = "factor=2", .in = "x[2,1,5,7,3]" },
+    { .attrs = "factor=-0.3", .in = "x[1,3,4,5,2]" },
+    { .attrs = "factor=1", .in = "x[3,1,1,11,1]" },
+    { .attrs = "factor=0", .in = "x[2,1,3,3,1]" },
+    { .attrs = "factor=1e-3", .in = "p[4,1,3,3,2]" },
+    { .attrs = "factor=7.5", .in = "x[5,1,1,1,3]" },
     { 0 },
 };
 
 /* Not differentiated: the gradient is meant to be another one than the derivative. */
 static const struct wf_case reverse_cases[] = {
-    { .attrs = "factor=2", .kinds = "X", .in = { { { 2, 1, 5, 7, 3 } } } },
-    { .attrs = "factor=0.1", .kinds = "X", .in = { { { 1, 3, 4, 5, 2 } } } },
-    { .attrs = "factor=1", .kinds = "X", .in = { { { 3, 1, 1, 11, 1 } } } },
-    { .attrs = "factor=1", .kinds = "X", .in = { { { 2, 1, 3, 3, 1 } } } },
-    { .attrs = "factor=0", .kinds = "X", .in = { { { 5, 1, 1, 1, 3 } } } },
-    { .attrs = "factor=1", .kinds = "P", .in = { { { 4, 1, 3, 3, 2 } } } },
+    { .attrs = "factor=2", .in = "X[2,1,5,7,3]" },
+    { .attrs = "factor=0.1", .in = "X[1,3,4,5,2]" },
+    { .attrs = "factor=1", .in = "X[3,1,1,11,1]" },
+    { .attrs = "factor=1", .in = "X[2,1,3,3,1]" },
+    { .attrs = "factor=0", .in = "X[5,1,1,1,3]" },
+    { .attrs = "factor=1", .in = "P[4,1,3,3,2]" },
     { 0 },
 };
 
@@ -75,7 +68,6 @@ const struct wf_op wf_op_scale = {
     .fields = fields,
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,
-    .infer = infer,
     .grad = scale_grad,
     .reference = scale_reference,
     .cases = scale_cases,
@@ -89,7 +81,6 @@ const struct wf_op wf_op_reverse = {
     .fields = fields,
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,
-    .infer = infer,
     .grad = reverse_grad,
     .reference = reverse_reference,
     .cases = reverse_cases,
@@ -102,8 +93,7 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_op *op, struct
         return NULL;
     const struct wf_scale_attrs a = { .factor = factor };
     const char *name = wf_arena_printf(&g->arena, "%s.%s", x->name, op->name);
-    const struct wf_node *node = wf_node_add(g, op, name, &a, 1, &x);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, op, name, NULL, &a, 1, &x);
 }
 
 struct wf_value *wf_scale(struct wf_graph *g, struct wf_value *x, double factor)

@@ -6,12 +6,13 @@
  * wf_slice() builds the two as needed.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/spatial.h"
 
 static const struct wf_field fields[] = {
-    { "lo", WF_FIELD_INT, offsetof(struct wf_slice_attrs, lo), WF_AXES, NULL },
-    { "hi", WF_FIELD_INT, offsetof(struct wf_slice_attrs, hi), WF_AXES, NULL },
+    WF_INTS(wf_slice_attrs, lo, WF_AXES),
+    WF_INTS(wf_slice_attrs, hi, WF_AXES),
     { 0 },
 };
 
@@ -70,25 +71,25 @@ static void reference(const struct wf_call *call)
     wf_view_copy(&dst, &src);
 }
 
-static struct wf_value *cut_everything(struct wf_graph *g, struct wf_value *const in[])
+/* Of a case: along every axis. */
+static struct wf_value *cut(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
-    return wf_slice(g, in[0], (struct wf_region){ { 1, 0, 1, 2, 1 }, { 3, 1, 4, 5, 3 } });
-}
-
-static struct wf_value *cut_space(struct wf_graph *g, struct wf_value *const in[])
-{
-    return wf_slice(g, in[0], (struct wf_region){ { 0, 1, 0, 2, 0 }, { 1, 3, 4, 5, 2 } });
+    const struct wf_slice_attrs *a = attrs;
+    struct wf_region wanted;
+    memcpy(wanted.lo, a->lo, sizeof wanted.lo);
+    memcpy(wanted.hi, a->hi, sizeof wanted.hi);
+    return wf_slice(g, in[0], wanted);
 }
 
 static const struct wf_case cases[] = {
-    { "lo=[0,0,0,0,1] hi=[2,1,3,4,3]", "x", { { { 2, 1, 3, 4, 4 } } }, 0, NULL },
-    { "lo=[0,0,0,0,0] hi=[1,1,5,2,1]", "x", { { { 1, 1, 5, 2, 3 } } }, 0, NULL },
-    { "lo=[0,0,0,0,2] hi=[1,1,1,7,3]", "x", { { { 1, 1, 1, 7, 3 } } }, 0, NULL },
-    { "lo=[0,0,0,0,0] hi=[1,2,3,2,2]", "x", { { { 1, 2, 3, 2, 2 } } }, 0, NULL },
-    { "lo=[0,0,0,0,3] hi=[3,1,1,1,5]", "x", { { { 3, 1, 1, 1, 6 } } }, 0, NULL },
-    { "lo=[0,0,0,0,1] hi=[1,2,2,2,2]", "x", { { { 1, 2, 2, 2, 3 } } }, 0, NULL },
-    { "", "x", { { { 3, 1, 5, 6, 4 } } }, 0, cut_everything },
-    { "", "x", { { { 1, 3, 4, 6, 2 } } }, 0, cut_space },
+    { .attrs = "lo=[0,0,0,0,1] hi=[2,1,3,4,3]", .in = "x[2,1,3,4,4]" },
+    { .attrs = "lo=[0,0,0,0,0] hi=[1,1,5,2,1]", .in = "x[1,1,5,2,3]" },
+    { .attrs = "lo=[0,0,0,0,2] hi=[1,1,1,7,3]", .in = "x[1,1,1,7,3]" },
+    { .attrs = "lo=[0,0,0,0,0] hi=[1,2,3,2,2]", .in = "x[1,2,3,2,2]" },
+    { .attrs = "lo=[0,0,0,0,3] hi=[3,1,1,1,5]", .in = "x[3,1,1,1,6]" },
+    { .attrs = "lo=[0,0,0,0,1] hi=[1,2,2,2,2]", .in = "x[1,2,2,2,3]" },
+    { .attrs = "lo=[1,0,1,2,1] hi=[3,1,4,5,3]", .in = "x[3,1,5,6,4]", .build = cut },
+    { .attrs = "lo=[0,1,0,2,0] hi=[1,3,4,5,2]", .in = "x[1,3,4,6,2]", .build = cut },
     { 0 },
 };
 

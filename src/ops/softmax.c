@@ -4,12 +4,6 @@
 #include "ops/build.h"
 #include "ops/rows.h"
 
-static double row_flops(const struct wf_node *node, struct wf_region work)
-{
-    (void)node;
-    return 5.0 * (double)wf_region_count(work);
-}
-
 /* --- softmax_grad: y, dy --- */
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
@@ -42,17 +36,10 @@ const struct wf_op wf_op_softmax_grad = {
     .infer = grad_infer,
     .reads = wf_row_reads,
     .reference = grad_reference,
-    .flops = row_flops,
+    .flops_each = 5,
 };
 
 /* --- softmax --- */
-
-static bool infer(const struct wf_node *node, struct wf_err *err)
-{
-    (void)err;
-    node->out[0]->shape = node->in[0]->shape;
-    return true;
-}
 
 static void reference(const struct wf_call *call)
 {
@@ -74,17 +61,16 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     if (!wanted[0])
         return;
     struct wf_value *const in[] = { node->out[0], dy[0] };
-    const struct wf_node *n = wf_node_add(g, &wf_op_softmax_grad, node->name, NULL, 2, in);
-    dx[0] = n ? n->out[0] : NULL;
+    dx[0] = wf_append(g, &wf_op_softmax_grad, node->name, NULL, NULL, 2, in);
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "x", .in = { { { 2, 1, 5, 3, 4 } } } },
-    { .kinds = "x", .in = { { { 1, 3, 2, 5, 2 } } } },
-    { .kinds = "x", .in = { { { 3, 1, 1, 7, 3 } } } },
-    { .kinds = "x", .in = { { { 5, 1, 1, 1, 10 } } } },
-    { .kinds = "x", .in = { { { 1, 1, 3, 3, 1 } } } },
-    { .kinds = "x", .in = { { { 2, 1, 3, 7, 7 } } } },
+    { .in = "x[2,1,5,3,4]" },
+    { .in = "x[1,3,2,5,2]" },
+    { .in = "x[3,1,1,7,3]" },
+    { .in = "x[5,1,1,1,10]" },
+    { .in = "x[1,1,3,3,1]" },
+    { .in = "x[2,1,3,7,7]" },
     { 0 },
 };
 
@@ -93,11 +79,10 @@ const struct wf_op wf_op_softmax = {
     .n_in = 1,
     .n_out = 1,
     .flags = WF_OP_POINTWISE,
-    .infer = infer,
     .grad = grad,
     .reads = wf_row_reads,
     .reference = reference,
-    .flops = row_flops,
+    .flops_each = 5,
     .cases = cases,
 };
 
@@ -105,6 +90,5 @@ struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *
 {
     if (!x)
         return NULL;
-    const struct wf_node *node = wf_node_add(g, &wf_op_softmax, name, NULL, 1, &x);
-    return node ? node->out[0] : NULL;
+    return wf_append(g, &wf_op_softmax, name, NULL, NULL, 1, &x);
 }

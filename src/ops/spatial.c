@@ -39,6 +39,18 @@ struct wf_range wf_window_touches(const struct wf_window *w, int64_t lo, int64_t
     return all;
 }
 
+struct wf_region wf_windows_over(struct wf_windows w, struct wf_region work,
+                                 struct wf_range (*along)(const struct wf_window *w, int64_t lo,
+                                                          int64_t hi))
+{
+    for (int i = 0; i < WF_SPACE; i++) {
+        const struct wf_range r = along(&w.along[i], work.lo[WF_D + i], work.hi[WF_D + i]);
+        work.lo[WF_D + i] = r.lo;
+        work.hi[WF_D + i] = r.hi;
+    }
+    return work;
+}
+
 bool wf_window_check(const struct wf_window *w, int64_t extent, int axis, struct wf_err *err)
 {
     const char letter = axis_letter[axis];
@@ -88,18 +100,4 @@ double wf_ref_dot(double acc, struct wf_strided a, struct wf_strided b, int64_t 
         acc += wf_dtype_get(a.view->dtype, a.view->data, a.offset + i * a.step) *
                wf_dtype_get(b.view->dtype, b.view->data, b.offset + i * b.step);
     return acc;
-}
-
-struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
-                           const char *suffix, const void *attrs, int n_in,
-                           struct wf_value *const in[])
-{
-    const char *name = suffix && of ? wf_arena_printf(&g->arena, "%s.%s", of, suffix) : of;
-    const struct wf_node *node = wf_node_add(g, op, name, attrs, n_in, in);
-    return node ? node->out[0] : NULL;
-}
-
-struct wf_value *wf_as_dtype(struct wf_graph *g, struct wf_value *v, enum wf_dtype dtype)
-{
-    return !v || v->dtype == dtype ? v : wf_cast(g, v, dtype);
 }

@@ -28,25 +28,38 @@ struct wf_window {
     int64_t kernel, stride, dilation, pad_lo, pad_hi;
 };
 
+struct wf_windows {
+    struct wf_window along[WF_SPACE];
+};
+
 /* How many positions the window takes over `extent`; below one when it does not fit. */
 int64_t wf_window_count(const struct wf_window *w, int64_t extent);
 /* Input positions under output positions [lo, hi), lo < hi. */
 struct wf_range wf_window_reads(const struct wf_window *w, int64_t lo, int64_t hi);
 /* Output positions whose windows touch one of the input positions [lo, hi); empty when none does. */
 struct wf_range wf_window_touches(const struct wf_window *w, int64_t lo, int64_t hi);
+/* The work with what the windows read along D, H, W, or which of them touch it; `along` is one of the
+ * two above. */
+struct wf_region wf_windows_over(struct wf_windows w, struct wf_region work,
+                                 struct wf_range (*along)(const struct wf_window *w, int64_t lo,
+                                                          int64_t hi));
 /* Refuses a window that makes no sense or does not fit; `axis` is 0, 1, 2 for D, H, W. */
 bool wf_window_check(const struct wf_window *w, int64_t extent, int axis, struct wf_err *err);
 
-/* Axis `axis` of the convolution with these attributes and kernel extents (weight or triple). */
-struct wf_window wf_conv_window(const struct wf_conv_attrs *a, const int64_t kernel[3], int axis);
+/* The convolution with these attributes and kernel extents (of the weight, or a triple). */
+struct wf_windows wf_conv_windows(const struct wf_conv_attrs *a, const int64_t kernel[3]);
 extern const struct wf_field wf_conv_fields[], wf_pool_fields[];
 /* Weight (out, kd, kh, kw, in / groups) and bias against the channels; `out` is the extent of the
  * bias. */
 bool wf_conv_check(const struct wf_conv_attrs *a, const struct wf_value *x,
                    const struct wf_value *w, const struct wf_value *b, int64_t out,
                    struct wf_err *err);
+/* Of conv and convt, which is the same backwards. */
+void wf_conv_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+                  const bool wanted[], struct wf_value *dx[]);
+struct wf_region wf_conv_reads(const struct wf_node *node, int input, struct wf_region work);
 
-struct wf_window wf_pool_window(const struct wf_pool_attrs *a, int axis);
+struct wf_windows wf_pool_windows(const struct wf_pool_attrs *a);
 /* Fills the shape of a pooling's result. */
 bool wf_pool_infer(const struct wf_node *node, struct wf_err *err);
 /* The gradients: the shape of dx from attrs, checked against dy. */
@@ -58,6 +71,12 @@ struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_s
                                 const int64_t at[WF_AXES]);
 /* The elements of dy whose windows touch the image's element `at`, of a gradient node. */
 struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[WF_AXES]);
+/* The extents of an image, for gradients that must know them. */
+static inline void wf_set_extent(int64_t extent[WF_SPACE], const struct wf_value *image)
+{
+    for (int i = 0; i < WF_SPACE; i++)
+        extent[i] = image->shape.at[WF_D + i];
+}
 /* Attributes of a layer, zeros filled in. */
 struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p);
 
@@ -70,11 +89,5 @@ struct wf_strided {
     int64_t offset, step;
 };
 double wf_ref_dot(double acc, struct wf_strided a, struct wf_strided b, int64_t count);
-/* Append a node named "<of>.<suffix>" (or "<of>", suffix NULL) and take its first output. */
-struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,
-                           const char *suffix, const void *attrs, int n_in,
-                           struct wf_value *const in[]);
-/* v in that dtype: itself where it has it already. */
-struct wf_value *wf_as_dtype(struct wf_graph *g, struct wf_value *v, enum wf_dtype dtype);
 
 #endif

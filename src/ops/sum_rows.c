@@ -11,7 +11,7 @@
 #include "ops/spatial.h"
 
 static const struct wf_field fields[] = {
-    { "period", WF_FIELD_INT, offsetof(struct wf_sum_rows_attrs, period), 1, NULL },
+    WF_INT(wf_sum_rows_attrs, period),
     { 0 },
 };
 
@@ -57,12 +57,12 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "period=2", "x", { { { 6, 1, 1, 1, 3 } } }, 0, NULL },
-    { "period=1", "x", { { { 4, 1, 1, 1, 2 } } }, 0, NULL },
-    { "period=5", "x", { { { 5, 1, 1, 1, 1 } } }, 0, NULL },
-    { "period=3", "x", { { { 9, 1, 1, 1, 8 } } }, 0, NULL },
-    { "period=4", "x", { { { 8, 1, 1, 1, 2 } } }, 0, NULL },
-    { "period=1", "x", { { { 1, 1, 1, 1, 7 } } }, 0, NULL },
+    { .attrs = "period=2", .in = "x[6,1,1,1,3]" },
+    { .attrs = "period=1", .in = "x[4,1,1,1,2]" },
+    { .attrs = "period=5", .in = "x[5,1,1,1,1]" },
+    { .attrs = "period=3", .in = "x[9,1,1,1,8]" },
+    { .attrs = "period=4", .in = "x[8,1,1,1,2]" },
+    { .attrs = "period=1", .in = "x[7]" },
     { 0 },
 };
 

@@ -19,8 +19,8 @@
 extern const struct wf_op wf_op_tile, wf_op_untile;
 
 static const struct wf_field fields[] = {
-    { "tiles", WF_FIELD_INT, offsetof(struct wf_tile_attrs, tiles), WF_SPACE, NULL },
-    { "extent", WF_FIELD_INT, offsetof(struct wf_tile_attrs, extent), WF_SPACE, NULL },
+    WF_INTS(wf_tile_attrs, tiles, WF_SPACE),
+    WF_INTS(wf_tile_attrs, extent, WF_SPACE),
     { 0 },
 };
 
@@ -86,8 +86,7 @@ static void other(struct wf_graph *g, const struct wf_op *op, const struct wf_no
                   struct wf_value *const dy[], struct wf_value *dx[])
 {
     struct wf_tile_attrs a = *(const struct wf_tile_attrs *)node->attrs;
-    for (int i = 0; i < WF_SPACE; i++)
-        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, op, node->name, "dx", &a, 1, dy);
 }
 
@@ -187,13 +186,13 @@ static void untile_reference(const struct wf_call *call)
 }
 
 static const struct wf_case tile_cases[] = {
-    { "tiles=[1,2,2] extent=[1,3,4]", "x", { { { 1, 1, 6, 8, 2 } } }, 0, NULL },
-    { "tiles=[1,1,3] extent=[1,5,2]", "x", { { { 2, 1, 5, 6, 3 } } }, 0, NULL },
-    { "tiles=[1,2,3] extent=[1,3,3]", "x", { { { 1, 1, 5, 7, 1 } } }, 0, NULL },
-    { "tiles=[2,2,2] extent=[2,2,3]", "x", { { { 2, 3, 4, 5, 2 } } }, 0, NULL },
-    { "tiles=[1,1,4] extent=[1,1,3]", "x", { { { 3, 1, 1, 11, 1 } } }, 0, NULL },
-    { "tiles=[1,4,2] extent=[1,2,3]", "x", { { { 1, 1, 8, 6, 2 } } }, 0, NULL },
-    { "tiles=[1,1,1] extent=[1,3,4]", "x", { { { 2, 1, 3, 4, 2 } } }, 0, NULL },
+    { .attrs = "tiles=[1,2,2] extent=[1,3,4]", .in = "x[1,1,6,8,2]" },
+    { .attrs = "tiles=[1,1,3] extent=[1,5,2]", .in = "x[2,1,5,6,3]" },
+    { .attrs = "tiles=[1,2,3] extent=[1,3,3]", .in = "x[1,1,5,7,1]" },
+    { .attrs = "tiles=[2,2,2] extent=[2,2,3]", .in = "x[2,3,4,5,2]" },
+    { .attrs = "tiles=[1,1,4] extent=[1,1,3]", .in = "x[3,1,1,11,1]" },
+    { .attrs = "tiles=[1,4,2] extent=[1,2,3]", .in = "x[1,1,8,6,2]" },
+    { .attrs = "tiles=[1,1,1] extent=[1,3,4]", .in = "x[2,1,3,4,2]" },
     { 0 },
 };
 
@@ -212,12 +211,12 @@ const struct wf_op wf_op_tile = {
 };
 
 static const struct wf_case untile_cases[] = {
-    { "tiles=[1,2,2] extent=[1,6,8]", "x", { { { 4, 1, 3, 4, 2 } } }, 0, NULL },
-    { "tiles=[1,1,3] extent=[1,5,6]", "x", { { { 6, 1, 5, 2, 3 } } }, 0, NULL },
-    { "tiles=[1,2,3] extent=[1,5,7]", "x", { { { 6, 1, 3, 3, 1 } } }, 0, NULL },
-    { "tiles=[2,2,2] extent=[3,4,5]", "x", { { { 16, 2, 2, 3, 2 } } }, 0, NULL },
-    { "tiles=[1,1,4] extent=[1,1,11]", "x", { { { 12, 1, 1, 3, 1 } } }, 0, NULL },
-    { "tiles=[1,4,2] extent=[1,8,6]", "x", { { { 8, 1, 2, 3, 2 } } }, 0, NULL },
+    { .attrs = "tiles=[1,2,2] extent=[1,6,8]", .in = "x[4,1,3,4,2]" },
+    { .attrs = "tiles=[1,1,3] extent=[1,5,6]", .in = "x[6,1,5,2,3]" },
+    { .attrs = "tiles=[1,2,3] extent=[1,5,7]", .in = "x[6,1,3,3,1]" },
+    { .attrs = "tiles=[2,2,2] extent=[3,4,5]", .in = "x[16,2,2,3,2]" },
+    { .attrs = "tiles=[1,1,4] extent=[1,1,11]", .in = "x[12,1,1,3,1]" },
+    { .attrs = "tiles=[1,4,2] extent=[1,8,6]", .in = "x[8,1,2,3,2]" },
     { 0 },
 };
 

@@ -16,8 +16,8 @@
 static const char *const mode_names[] = { "nearest", "linear", "linear_corners", NULL };
 
 static const struct wf_field fields[] = {
-    { "mode", WF_FIELD_NAME, offsetof(struct wf_upsample_attrs, mode), 1, mode_names },
-    { "extent", WF_FIELD_INT, offsetof(struct wf_upsample_attrs, extent), 3, NULL },
+    WF_NAMED(wf_upsample_attrs, mode, mode_names),
+    WF_INTS(wf_upsample_attrs, extent, 3),
     { 0 },
 };
 
@@ -108,8 +108,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     struct wf_upsample_attrs a = *(const struct wf_upsample_attrs *)node->attrs;
     if (!wanted[0])
         return;
-    for (int i = 0; i < WF_SPACE; i++)
-        a.extent[i] = node->in[0]->shape.at[WF_D + i];
+    wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_upsample_grad, node->name, "dx", &a, 1, dy);
 }
 
@@ -132,12 +131,8 @@ static void reference(const struct wf_call *call)
     for (int i = 0; i < WF_SPACE; i++)
         axes[i] = axis_of(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        struct wf_region near = { 0 }; /* the box of one or two neighbours along each axis */
+        struct wf_region near = wf_region_at(c.at); /* one or two neighbours along each axis */
         struct source s[WF_SPACE];
-        for (int a = 0; a < WF_AXES; a++) {
-            near.lo[a] = c.at[a];
-            near.hi[a] = c.at[a] + 1;
-        }
         for (int i = 0; i < WF_SPACE; i++) {
             s[i] = source_of(axes[i], c.at[WF_D + i]);
             near.lo[WF_D + i] = s[i].first;
@@ -155,15 +150,15 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { "mode=nearest extent=[1,8,10]", "x", { { { 2, 1, 4, 5, 2 } } }, 0, NULL },
-    { "mode=nearest extent=[1,7,3]", "x", { { { 1, 1, 3, 5, 2 } } }, 0, NULL },
-    { "mode=linear extent=[1,8,10]", "x", { { { 1, 1, 4, 5, 2 } } }, 0, NULL },
-    { "mode=linear extent=[1,7,11]", "x", { { { 2, 1, 3, 5, 1 } } }, 0, NULL },
-    { "mode=linear extent=[1,1,4]", "x", { { { 1, 1, 1, 9, 2 } } }, 0, NULL },
-    { "mode=linear extent=[4,6,5]", "x", { { { 1, 2, 3, 4, 1 } } }, 0, NULL },
-    { "mode=linear_corners extent=[1,9,1]", "x", { { { 1, 1, 5, 3, 2 } } }, 0, NULL },
-    { "mode=linear_corners extent=[3,7,8]", "x", { { { 1, 2, 4, 5, 1 } } }, 0, NULL },
-    { "mode=nearest extent=[5,2,6]", "x", { { { 1, 2, 3, 4, 2 } } }, 0, NULL },
+    { .attrs = "mode=nearest extent=[1,8,10]", .in = "x[2,1,4,5,2]" },
+    { .attrs = "mode=nearest extent=[1,7,3]", .in = "x[1,1,3,5,2]" },
+    { .attrs = "mode=linear extent=[1,8,10]", .in = "x[1,1,4,5,2]" },
+    { .attrs = "mode=linear extent=[1,7,11]", .in = "x[2,1,3,5,1]" },
+    { .attrs = "mode=linear extent=[1,1,4]", .in = "x[1,1,1,9,2]" },
+    { .attrs = "mode=linear extent=[4,6,5]", .in = "x[1,2,3,4,1]" },
+    { .attrs = "mode=linear_corners extent=[1,9,1]", .in = "x[1,1,5,3,2]" },
+    { .attrs = "mode=linear_corners extent=[3,7,8]", .in = "x[1,2,4,5,1]" },
+    { .attrs = "mode=nearest extent=[5,2,6]", .in = "x[1,2,3,4,2]" },
     { 0 },
 };
 
@@ -216,13 +211,9 @@ static void reference_grad(const struct wf_call *call)
     for (int i = 0; i < WF_SPACE; i++)
         axes[i] = axis_of(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        struct wf_region one;
-        for (int a = 0; a < WF_AXES; a++) {
-            one.lo[a] = c.at[a];
-            one.hi[a] = c.at[a] + 1;
-        }
         double sum = 0;
-        for (struct wf_cursor o = wf_cursor(reads_grad(call->node, 0, one)); wf_cursor_next(&o);) {
+        for (struct wf_cursor o = wf_cursor(reads_grad(call->node, 0, wf_region_at(c.at)));
+             wf_cursor_next(&o);) {
             double weight = 1;
             for (int i = 0; i < WF_SPACE; i++)
                 weight *= share(axes[i], o.at[WF_D + i], c.at[WF_D + i]);

@@ -77,4 +77,11 @@ static inline int64_t wf_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The region of one element. */
+static inline struct wf_region wf_region_at(const int64_t at[WF_AXES])
+{
+    return (struct wf_region){ { at[0], at[1], at[2], at[3], at[4] },
+                               { at[0] + 1, at[1] + 1, at[2] + 1, at[3] + 1, at[4] + 1 } };
+}
+
 #endif

@@ -143,7 +143,7 @@ static struct wf_shape result_of(const struct problem *p)
 {
     struct wf_shape y = WF_SHAPE(p->image.at[WF_N], 0, 0, 0, p->out);
     for (int i = 0; i < 3; i++) {
-        const struct wf_window w = wf_conv_window(&p->attrs, p->kernel, i);
+        const struct wf_window w = wf_conv_windows(&p->attrs, p->kernel).along[i];
         const int64_t span = p->attrs.dilation[i] * (p->kernel[i] - 1) + 1;
         const int64_t room = p->image.at[WF_D + i] + w.pad_lo + w.pad_hi;
         y.at[WF_D + i] = room < span ? 0 : wf_window_count(&w, p->image.at[WF_D + i]);

@@ -39,7 +39,7 @@ enum {
 
 static struct wf_window window_of(const struct wf_dnnl_step *s, int i)
 {
-    return wf_conv_window(&s->attrs, s->kernel, i);
+    return wf_conv_windows(&s->attrs, s->kernel).along[i];
 }
 
 /* Positions of src under those of dst, past the image where padding is; N as in dst, C not set. */

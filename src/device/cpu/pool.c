@@ -36,8 +36,8 @@ static struct job job_of(const struct wf_call *call, bool backward, bool max)
     j.image = backward ? call->node->out[0]->shape : call->node->in[0]->shape;
     j.pooled = backward ? call->node->in[0]->shape : call->node->out[0]->shape;
     j.channels = j.image.at[WF_C];
-    for (int i = 0; i < WF_SPACE; i++)
-        j.window[i] = wf_pool_window(j.attrs, i);
+    const struct wf_windows windows = wf_pool_windows(j.attrs);
+    memcpy(j.window, windows.along, sizeof j.window);
     /* What a line reads must fit a buffer: (block - 1) * step + kernel positions. */
     const int64_t room = WF_CPU_BLOCK_MAX / j.channels, step = backward ? 1 : j.window[2].stride;
     const int64_t block = (room - j.window[2].kernel - (backward ? 1 : 0)) / step + 1;
