@@ -39,8 +39,8 @@ const struct wf_command *const wf_commands[] = {
 const struct wf_command_flag wf_plain_flags[] = {
     { "json", NULL, "print one JSON object on stdout and nothing else there" },
     { "quiet", NULL, "only errors on stderr" },
-    { "help", NULL, "this text" },
-    { "version", NULL, "the version" },
+    { "help", NULL, "print this text" },
+    { "version", NULL, "print the version" },
     { .name = NULL },
 };
 
@@ -57,16 +57,17 @@ static void print_help(struct wf_arena *arena, FILE *out)
 {
     struct wf_table t = { .arena = arena };
     (void)fprintf(out, "widefield trains convolutional networks on whole images, cut over many "
-                       "ranks, with the numbers of one\n\n"
+                       "ranks, with the results of one\n\n"
                        "usage: widefield COMMAND [arguments]\n\ncommands:\n");
     for (const struct wf_command *const *c = wf_commands; *c; c++)
         wf_table_row(&t, 2,
                      (const char *[]){ wf_arena_printf(arena, "  %s", (*c)->name), (*c)->summary });
     wf_table_print(&t, out);
-    (void)fprintf(out,
-                  "\n'widefield COMMAND --help' tells more, 'widefield --version' the version\n"
-                  "exit status: 0 well, 1 failed, 2 wrong usage or config, 3 does not fit,\n"
-                  "75 stopped by a signal after writing a checkpoint\n");
+    (void)fprintf(
+        out,
+        "\n'widefield COMMAND --help' describes a command, 'widefield --version' prints the version\n"
+        "exit status: 0 success, 1 failed, 2 wrong usage or config, 3 does not fit,\n"
+        "75 stopped by a signal after writing a checkpoint\n");
 }
 
 static void print_command_help(struct wf_arena *arena, const struct wf_command *c, FILE *out)

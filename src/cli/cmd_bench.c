@@ -221,30 +221,29 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
-    { "steps", "N", "steps that are timed (5); rounds of 'allreduce' (9)" },
-    { "warmup", "N", "steps before them (2)" },
-    { "profile", NULL, "also say where the last step's time went, by operator" },
-    { "overlap", NULL, "the step with and without overlap of communication, in turns" },
+    { "steps", "N", "timed steps (5); rounds of 'allreduce' (9)" },
+    { "warmup", "N", "untimed steps before them (2)" },
+    { "profile", NULL, "also print the time of the last step by operator" },
+    { "overlap", NULL, "time the step with and without overlap of communication, in turns" },
     { "timeline", "FILE",
-      "the last step of every rank: a picture (.svg) or Chrome's trace format" },
+      "write the last step of every rank: a picture (.svg) or Chrome's trace format" },
     WF_SWEEP_FLAGS,
     { "svg", "FILE", "a picture of the sweep, or of --scaling" },
     { "scaling", "LIST",
-      "with so many ranks along data, such as 1,2,4: a batch for each (weak) and one for all "
-      "(strong)" },
-    { "out", "DIR", "--scaling with data.path: train each, in a run folder there" },
+      "weak and strong scaling over these numbers of ranks along data, such as 1,2,4" },
+    { "out", "DIR", "with --scaling and data.path: train each of them, in a run folder in DIR" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_bench = {
     .name = "bench",
-    .summary = "median step time, Mpx/s, peak bytes, planned bytes",
+    .summary = "time training steps: median step time, Mpx/s, peak and planned bytes",
     .usage =
         "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--overlap] "
         "[--timeline FILE] [--sweep] [--scaling LIST [--out DIR]] [--svg FILE] [--json]",
-    .notes = "'bench allreduce' times the ways to sum over ranks (comm.allreduce) from 1 KiB to 64 "
-             "MiB, in turns, and says\nwhich of them is the default for each size: on threads with "
-             "--ranks N (2), or under a launcher.",
+    .notes =
+        "'bench allreduce' times the algorithms of comm.allreduce in turns, from 1 KiB to 64 MiB, and\n"
+        "marks the default for each size. Ranks are threads (--ranks N, default 2) or the launcher's.",
     .word = "allreduce",
     .flags = flags,
     .config_at = 1,

@@ -251,7 +251,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 const struct wf_command wf_command_check = {
     .name = "check",
-    .summary = "what this machine has: devices, MPI, image formats, libraries",
+    .summary = "print what this machine has: devices, MPI, image formats, libraries",
     .usage = "check [--json]",
     .run = run,
 };

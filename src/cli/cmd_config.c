@@ -225,14 +225,13 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 const struct wf_command wf_command_config = {
     .name = "config",
-    .summary = "resolved values with their origin; the schema of the config",
+    .summary = "print resolved values with their origin, or the schema of the config",
     .usage = "config show [CONFIG] [key=value ...] | config schema | config docs | config man | "
              "config bash | config zsh | config fish",
     .notes =
-        "The command line goes before the environment, that before the file, that before the "
-        "default.\n'config schema --json' is a JSON schema for editors. 'docs' and 'man' print what is known "
-        "of\nall keys and commands as Markdown and as a manual page; 'bash', 'zsh' and 'fish' "
-        "print\ncompletions, as in: eval \"$(widefield config bash)\"",
+        "Precedence: command line, environment, file, default. 'config schema --json' prints a JSON\n"
+        "schema for editors. 'docs' and 'man' print all keys and commands as Markdown and as a manual\n"
+        "page. 'bash', 'zsh' and 'fish' print completions: eval \"$(widefield config bash)\"",
     .config_at = 2,
     .run = run,
 };

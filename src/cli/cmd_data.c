@@ -305,25 +305,26 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
-    { "out", "DIR", "the folder to make" },
-    { "count", "N", "images" },
-    { "size", "HxW", "of an image; DxHxW of a volume" },
+    { "out", "DIR", "folder to create" },
+    { "count", "N", "number of images" },
+    { "size", "HxW", "size of an image; DxHxW for a volume" },
     { "tile", "T", "side of a subdomain, for discs (32)" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_data = {
     .name = "data",
-    .summary = "make a synthetic dataset, or look at one and what is wrong with it",
+    .summary = "make a synthetic dataset, or inspect a dataset and report its faults",
     .usage = "data synth KIND --out DIR [--count N] [--size HxW] [--seed S] | data inspect PATH",
     .notes =
-        "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that\n"
-        "only the mask has), shapes (ten classes, as CIFAR-10's files). Images past 4 megapixels\n"
-        "are tiled TIFF, smaller ones PNG.\n\n"
-        "inspect finds the layout by itself (data.format=NAME to say it) and says what made it\n"
-        "that: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"
-        "NAME_masks.tif; nnU-Net's raw layout; CIFAR-10's binary files; a folder for each class.\n"
-        "It ends with 1 where training would refuse the folder.",
+        "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that only\n"
+        "the mask shows), shapes (ten classes, in CIFAR-10's format). Images above 4 megapixels are\n"
+        "tiled TIFF, smaller ones PNG.\n"
+        "\n"
+        "inspect detects the layout (data.format=NAME overrides it) and reports the folders it was\n"
+        "detected by: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"
+        "NAME_masks.tif; nnU-Net's raw layout; CIFAR-10's binary files; one folder per class. The exit\n"
+        "status is 1 where training would refuse the folder.",
     .flags = flags,
     .run = run,
 };

@@ -192,11 +192,11 @@ static const struct wf_command_flag flags[] = {
 
 const struct wf_command wf_command_eval = {
     .name = "eval",
-    .summary = "loss and per-class IoU, Dice, accuracy of a checkpoint on a dataset",
+    .summary = "evaluate a checkpoint on a dataset: loss and per-class IoU, Dice, accuracy",
     .usage = "eval CKPT DATA [key=value ...] [--part NAME]",
-    .notes = "CKPT is a file or a run folder, of which the best checkpoint is taken. A key=value "
-             "argument\nreplaces a key of the checkpoint's own config; train.validate_on chooses "
-             "whole images or crops.",
+    .notes =
+        "CKPT is a file or a run folder (its best checkpoint). A key=value argument replaces a key of\n"
+        "the checkpoint's config. train.validate_on chooses whole images or crops.",
     .flags = flags,
     .run = run,
 };

@@ -192,7 +192,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 const struct wf_command wf_command_model = {
     .name = "model",
-    .summary = "every network: parameters, tensors, FLOPs",
+    .summary = "list the networks, or show one: parameters, tensors, FLOPs",
     .usage = "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...]",
     .run = run,
 };

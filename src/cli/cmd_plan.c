@@ -405,14 +405,14 @@ static const struct wf_command_flag flags[] = {
 
 const struct wf_command wf_command_plan = {
     .name = "plan",
-    .summary = "bytes per rank, steps, sends and predicted time; runs nothing",
+    .summary = "plan without running: bytes per rank, steps, messages and predicted time",
     .usage =
         "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--svg FILE] [--sweep] [--json]",
     .notes =
-        "--sweep plans images of several sides over several numbers of ranks, with the mesh that\n"
-        "the cost model chooses for each; --sides and --over say which. With memory.limit\n"
-        "results are recomputed in the backward pass until every rank fits; what cannot be made to\n"
-        "fit is refused (exit 3) with what would.",
+        "--sweep plans images of several sides over several numbers of ranks (--sides, --over), with the\n"
+        "mesh that the cost model chooses for each. With memory.limit, results are recomputed in the\n"
+        "backward pass and layers run in strips until every rank fits. If no plan fits, the exit status\n"
+        "is 3 and the message names a limit or mesh that does.",
     .flags = flags,
     .config_at = 1,
     .run = run,

@@ -508,9 +508,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
-    { "out", "DIR", "folder for the results; made where it is missing" },
-    { "probabilities", NULL, "write the probabilities of all classes too (f32)" },
-    { "overlay", NULL, "write the image with the classes over it too" },
+    { "out", "DIR", "folder for the results; created if missing" },
+    { "probabilities", NULL, "also write the probabilities of all classes (f32)" },
+    { "overlay", NULL, "also write the image with the classes drawn over it" },
     { "format", "NAME", "tiff, nifti, png or npy; default: nifti for NIfTI images, else tiff" },
     { "window", "HxW", "size of a window; default: as large as memory.limit allows" },
     { .name = NULL },
@@ -518,17 +518,16 @@ static const struct wf_command_flag flags[] = {
 
 const struct wf_command wf_command_predict = {
     .name = "predict",
-    .summary = "images of any size through a trained network, streamed, without seams",
+    .summary = "run a trained network on images of any size, in windows, without seams",
     .usage = "predict CKPT IMAGE... --out DIR [--probabilities] [--overlay] [--format NAME]",
     .notes =
-        "CKPT is a file or a run folder, of which the best checkpoint is taken; IMAGE may be a\n"
-        "folder. For x.tif the folder gets x_classes.tif, and where asked for\n"
-        "x_probabilities.tif and x_overlay.tif; a classifier's answers go to predictions.csv.\n"
-        "TIFFs keep resolution and georeferencing; a NIfTI image gives NIfTI files (x_classes.nii.gz\n"
-        "for x.nii.gz) with its affine, voxel sizes and units.\n"
-        "The numbers are those of the whole image at once. Memory is bounded by memory.limit\n"
-        "(default 1GiB); PNG holds no f32, so probabilities are then a TIFF.\n"
-        "--ranks N or a launcher deals the windows to ranks; --device, --threads as elsewhere.",
+        "CKPT is a file or a run folder (its best checkpoint). IMAGE may be a folder. For x.tif the\n"
+        "output is x_classes.tif, with --probabilities also x_probabilities.tif, with --overlay also\n"
+        "x_overlay.tif. Classifiers write predictions.csv. TIFFs keep resolution and georeferencing. For\n"
+        "a NIfTI image the output is NIfTI (x_classes.nii.gz for x.nii.gz) with its affine, voxel sizes\n"
+        "and units. The result is that of the whole image at once. Memory is bounded by memory.limit\n"
+        "(default 1GiB). PNG has no f32, so probabilities are then written as TIFF. With --ranks N or a\n"
+        "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,
     .run = run,
 };

@@ -31,9 +31,10 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 const struct wf_command wf_command_report = {
     .name = "report",
-    .summary = "writes a run's report again, finished or not, and prints its path",
+    .summary = "write the report of a run, finished or not, and print its path",
     .usage = "report RUN",
-    .notes = "RUN is the folder that 'train' wrote. The report is one HTML file, report.html, that "
-             "needs\nnothing else; the event file beside it is for TensorBoard.",
+    .notes =
+        "RUN is a folder written by 'train'. The report is one self-contained HTML file, report.html.\n"
+        "The event file beside it is for TensorBoard.",
     .run = run,
 };

@@ -174,10 +174,10 @@ static const struct wf_command_flag flags[] = {
 
 const struct wf_command wf_command_step = {
     .name = "step",
-    .summary = "exactly one training step, with all its numbers in a file",
+    .summary = "run one training step and write all its tensors to a file",
     .usage =
         "step CONFIG [key=value ...] [--weights F] [--input X.npy] [--target Y.npy] [--dump OUT]",
-    .notes = "The parameters and states that are written are those after the update.",
+    .notes = "Parameters and states are written as they are after the update.",
     .flags = flags,
     .config_at = 1,
     .run = run,

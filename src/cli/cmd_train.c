@@ -482,10 +482,10 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
-    { "out", "DIR", "the run folder, which must be new (runs/MODEL-TIME)" },
+    { "out", "DIR", "run folder; must be new (default: runs/MODEL-TIME)" },
     { "resume", "auto|PATH",
-      "go on: from the newest checkpoint of --out (auto), of a run folder, or from a file" },
-    { "changed-data", NULL, "go on though the dataset is not the one of the checkpoint" },
+      "resume from the newest checkpoint of --out (auto), of a run folder, or from a file" },
+    { "changed-data", NULL, "resume although the dataset differs from that of the checkpoint" },
     { .name = NULL },
 };
 
@@ -494,11 +494,10 @@ const struct wf_command wf_command_train = {
     .summary = "train a network on a folder of images",
     .usage = "train CONFIG [key=value ...] [--out DIR] [--resume auto|PATH [--changed-data]]",
     .notes =
-        "The run folder has config.yaml, log.jsonl, checkpoints/ and report.html. SIGTERM, "
-        "SIGINT, SIGUSR1 and\nSIGUSR2 make it write a checkpoint at the next step and end with "
-        "status 75; --resume auto starts anew\nwhere there is no checkpoint yet, so that a job "
-        "script can always give it. What goes on gives the\nsame numbers, bit for bit, as a "
-        "run that never stopped, on the same mesh.",
+        "The run folder contains config.yaml, log.jsonl, checkpoints/ and report.html. On SIGTERM, SIGINT,\n"
+        "SIGUSR1 and SIGUSR2 the run writes a checkpoint after the current step and ends with status 75.\n"
+        "--resume auto starts a new run if there is no checkpoint yet, so a job script can always pass it.\n"
+        "On the same mesh a resumed run gives the same numbers, bit for bit, as one that never stopped.",
     .flags = flags,
     .config_at = 1,
     .run = run,

@@ -560,15 +560,17 @@ static const struct wf_command_flag flags[] = {
 
 const struct wf_command wf_command_verify = {
     .name = "verify",
-    .summary = "one step whole, one step cut: compares loss, predictions, gradients, weights",
+    .summary =
+        "compare a step on one rank with the same step on a mesh: loss, predictions, gradients, weights",
     .usage = "verify CONFIG [key=value ...] [--mesh AXES] [--tolerance T] [--json]",
     .notes =
-        "Each figure is the worst tensor's norm(cut - whole) / norm(whole); the gradient of a bias "
-        "is held\nagainst weight and bias together. Weights (and running statistics) are those after "
-        "plain descent,\nwhatever the optimizer.\nWhat is past the tolerance is held against rounding: the step runs whole with "
-        "other last bits of\nimage and weights, and tensors that move as far are counted apart. A ReLU or "
-        "max pooling that\ndecides differently within rounding is named, and the comparison made with "
-        "image and weights moved\nby 1e-3. Exit status 1 when a tensor is past both.",
+        "Each figure is norm(cut - whole) / norm(whole) of the worst tensor; the gradient of a bias is\n"
+        "compared relative to weight and bias together. Weights and running statistics are compared after\n"
+        "plain gradient descent, whatever the optimizer. A difference above the tolerance is compared with\n"
+        "rounding: the whole step runs again with other last bits of image and weights, and tensors that\n"
+        "move as far are counted separately. If a ReLU or max pooling decides differently within rounding,\n"
+        "verify names it and repeats the comparison with image and weights moved by 1e-3. The exit status\n"
+        "is 1 if a tensor differs by more than tolerance and rounding.",
     .flags = flags,
     .config_at = 1,
     .run = run,

@@ -91,15 +91,14 @@ void wf_docs_markdown(struct wf_arena *arena, FILE *out)
         "mesh:  { space: [2, 2] }\n"
         "```\n\n"
         "Each key can also be given on the command line (`model.base=32`) and in the environment\n"
-        "(`WIDEFIELD_MODEL_BASE=32`). The command line goes before the environment, that before the\n"
-        "file, that before the default; `widefield config show CONFIG` prints what holds and where it\n"
-        "comes from. An unknown key is an error that names the key that was meant.\n\n"
+        "(`WIDEFIELD_MODEL_BASE=32`). Precedence: command line, environment, file, default;\n"
+        "`widefield config show CONFIG` prints the resolved values and their origin. An unknown key is an\n"
+        "error that suggests the nearest known key.\n\n"
         "Lists are written `[2, 2]` in the file, and also `2,2` or `2x2` on the command line.\n"
-        "`widefield config schema --json` is a JSON schema for editors.\n",
+        "`widefield config schema --json` prints a JSON schema for editors.\n",
         out);
     print_sections(out, arena);
-    (void)fputs("\n## Flags that are short for keys\n\n| flag | key | what |\n|---|---|---|\n",
-                out);
+    (void)fputs("\n## Flags that set a key\n\n| flag | key | what |\n|---|---|---|\n", out);
     for (const struct wf_option_flag *f = wf_option_flags; f->name; f++) {
         (void)fprintf(out, "| `--%s %s` | `%s` | ", f->name, f->value, f->key);
         print_cell(out, f->help);

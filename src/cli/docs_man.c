@@ -87,7 +87,7 @@ static void print_tail(FILE *out)
     (void)fputs(
         ".SH ENVIRONMENT\n.TP\n.B WIDEFIELD_\\fISECTION\\fB_\\fIKEY\\fR\n"
         "Replaces a key of the config, as WIDEFIELD_MODEL_BASE=32 does for model.base. The command "
-        "line goes before it.\n"
+        "line takes precedence.\n"
         ".SH FILES\nA run folder holds\n"
         ".TP\n.B config.yaml\nthe resolved config\n"
         ".TP\n.B log.jsonl\none JSON object a line: steps, epochs, samples, the end\n"
@@ -95,7 +95,7 @@ static void print_tail(FILE *out)
         ".TP\n.B report.html\nthe report, and samples/ with the images in it\n"
         ".TP\n.B events.out.tfevents.*\nthe curves for TensorBoard\n"
         ".SH EXIT STATUS\n"
-        ".TP\n.B 0\nwell\n.TP\n.B 1\nfailed\n.TP\n.B 2\nwrong usage or config\n"
+        ".TP\n.B 0\nsuccess\n.TP\n.B 1\nfailed\n.TP\n.B 2\nwrong usage or config\n"
         ".TP\n.B 3\ndoes not fit: memory or mesh\n"
         ".TP\n.B 75\nstopped by a signal after a checkpoint was written\n"
         ".SH SEE ALSO\n.BR mpirun (1),\n.BR srun (1)\n",
@@ -113,7 +113,7 @@ void wf_docs_man(struct wf_arena *arena, FILE *out)
                 "[\\fIKEY\\fR=\\fIVALUE\\fR ...] [\\fB\\-\\-\\fIOPTION\\fR ...]\n"
                 ".SH DESCRIPTION\n"
                 "Widefield trains convolutional networks on whole images, however large. An image "
-                "that is too large for one device is cut over several, with the numbers of one.\n"
+                "that is too large for one device is cut over several, with the results of one.\n"
                 ".PP\nData goes to standard output, messages to standard error. Under\n"
                 ".BR mpirun (1)\nor\n.BR srun (1)\nthe ranks are the launcher's; otherwise they "
                 "are threads of one process.\n"
