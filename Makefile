@@ -1,14 +1,14 @@
-# For people. CMake does the work (see CMakePresets.json); 'make help' lists the targets.
+# Shortcuts. CMake does the work (see CMakePresets.json); 'make help' lists the targets.
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_JOBS ?= 2
 GENERATOR := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 
-# Built here, run here: this machine's own instructions, unless WF_MARCH says otherwise.
+# Tuned for this machine's instruction set, unless WF_MARCH is set.
 # Give WF_MARCH=x86-64-v3 for a binary that has to run on other machines too.
 MARCH := $(or $(WF_MARCH),native)
 CONFIGURE = cmake $(if $(wildcard $(1)/CMakeCache.txt),,-G '$(GENERATOR)') --preset $(2) -DWF_MARCH=$(MARCH) $(CMAKE_ARGS)
-# Configure when that has not been done, or failed, or was asked for; CMake itself sees changed
+# Configure if that has not been done, failed, or settings are given; CMake itself detects changed
 # sources afterwards.
 SETTINGS := $(WF_MARCH)$(CMAKE_ARGS)
 CONFIGURED = $(if $(SETTINGS),,$(wildcard $(1)/build.ninja $(1)/Makefile))

@@ -26,7 +26,7 @@ def arguments(description, **defaults):
 
 
 def widefield_bench(args, precision, steps, warmup):
-    """What `widefield bench --json` says about a U-Net's training step with Adam."""
+    """Output of `widefield bench --json` for a U-Net's training step with Adam."""
     config = {
         "model": {"name": "unet", "dims": 2, "in": 3, "classes": 2, "base": args.base, "depth": 4},
         "data": {"size": [1, 3, args.size, args.size]},

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Do subdomains learn to talk? The study of DDU-Net on `discs` as one command.
+"""Does communication between subdomains help? The study of DDU-Net on `discs` as one command.
 
     python3 bench/ddunet.py --out build/ddunet                   table, JSON and picture
     python3 bench/ddunet.py --tiles 2,3,4,6,8,16 --train 4000 --epochs 30      the published size
 
-Images are rows of N subdomains of 32 x 32; two discs lie in different subdomains, and the mask has the
+Images are rows of N subdomains of 32 x 32; two discs are in different subdomains, and the mask has the
 line that joins them. A subdomain alone cannot know where the line runs. For each N these are trained on
-the same images, with the same steps and the same seeds, and scored by the IoU of the line on images that
-none has seen:
+the same images, with the same steps and the same seeds, and scored by the IoU of the line on test
+images:
 
-    F = 0                a U-Net on each subdomain, which do not talk
-    F = 1, 4, 16, 32     DDU-Net with F channels that do
-    alone                DDU-Net's largest F, its communication network on each subdomain for itself
-    unet                 the plain U-Net on the whole image: what exact halos give
+    F = 0                a U-Net on each subdomain, without communication
+    F = 1, 4, 16, 32     DDU-Net with F shared channels
+    alone                DDU-Net's largest F, its communication network on each subdomain separately
+    unet                 the plain U-Net on the whole image, with exact halos
 
-Every run is a process of one thread, as many at a time as there are cores. What is done is kept in
-OUT/results.jsonl and not done again, so a study that was stopped goes on.
+Every run is a process of one thread, one process per core. Results are kept in OUT/results.jsonl, so a
+study that was stopped can be resumed.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def train(args, sets, n, variant, seed):
 
 
 def plan(args, n, variant):
-    """Bytes a rank holds and receives in a step of one image on n ranks, and the predicted time."""
+    """Memory and received bytes of a rank in a step of one image on n ranks, and the predicted time."""
     made = run([args.widefield, "plan", *network(args, n, variant), f"data.size=1,1,32,{32 * n}", "train.loss=dice",
                 "--mesh", f"space={n}", "--json", "--quiet"])
     ranks = made["per_rank"]
@@ -165,7 +165,7 @@ def main():
     results = [r for r in results if r["size"] == size]
     done = {(r["n"], r["variant"], r["seed"]) for r in results}
     sets = {n: make_data(args, n) for n in args.tiles}
-    # Seed by seed, so that what is there early says something about everything.
+    # Seed by seed, so that early results cover all networks.
     todo = [(n, v, s) for s in range(1, args.seeds + 1) for n in args.tiles
             for v in (*map(str, args.channels), "alone", "unet") if (n, v, s) not in done]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

@@ -26,7 +26,7 @@ def torch_round(state, bf16, steps):
 
 
 def measure(args, precision):
-    """Rounds of both in turns, so that a disturbance of the machine meets both."""
+    """Rounds of both in turns, so that other load affects both."""
     net, optimizer = torch_unet(args.base, True)
     state = (net, optimizer, *torch_data(args.size, True))
     rounds = []

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Memory of a U-Net training step on the CPU: PyTorch against Widefield.
 
-PyTorch runs in a process of its own (this one never imports it: a child would begin with its
-parent's peak). Before anything is counted it trains a tiny U-Net once, so that code and libraries
-that a first step brings in are in the baseline. Then two steps, because Adam's states appear in the
-first and are there in the second.
+PyTorch runs in a separate process (this one never imports it: a child would begin with its parent's
+peak). First it trains a tiny U-Net for one step, so that code and libraries loaded by a first step are in
+the baseline. Then two steps are measured, because Adam's states are allocated in the first and present in
+the second.
 """
 
 import json

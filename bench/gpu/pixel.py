@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""pixel.py SIDE LABEL: one line from 'widefield bench --json' on stdin: time, time for a pixel, bytes.
+"""pixel.py SIDE LABEL: one line from 'widefield bench --json' on stdin: time, time per pixel, bytes.
 
-Fails where not exactly what was planned was taken.
+Fails if planned and allocated bytes differ.
 """
 import json
 import sys

@@ -4,7 +4,7 @@ kernels, from the same weights and the same image.
 
 Compared are the loss, the prediction, and the gradients before an optimiser has touched them (Adam's
 first step is the sign of a gradient, so one that is rounding alone becomes a whole step). Errors are
-norm(got - want) / norm(want). A gradient is held against the norm of its layer's gradients together: in
+norm(got - want) / norm(want). A gradient is compared relative to the norm of all gradients of its layer: in
 front of a batch norm a bias has gradient zero, and what rounding leaves of it has no digits to compare.
 
   exact  f32, run.deterministic=mesh   loss, prediction and every layer's gradient: 1e-5
@@ -12,16 +12,17 @@ front of a batch norm a bias has gradient zero, and what rounding leaves of it h
   tf32                                 loss and prediction: 1e-3, or what its rounding does
   bf16                                 loss and prediction: 1e-2, or what its rounding does
 
-Where kernels add up in another order a ReLU or a maximum may turn, and then a gradient is as far off as
-that turn makes it, however small the cause. So the gradient, all layers together, is held in those three
-against what the same cause does to the reference, and so is a prediction that many layers of rounding
-have moved further (and no less than the tolerance above is allowed):
+If kernels add in another order, a ReLU or a maximum may decide differently, and the gradient then differs
+by the effect of that decision, however small the cause. So in the last three the gradient, all layers
+together, is compared with the effect of the same cause on the reference; and so is a prediction that many
+layers of rounding have moved further (the tolerance above is always allowed):
   f32   three times what moving the image by 1e-6 does (1e-5 at least);
   tf32  three times what rounding the factors of every convolution does to exact sums: the run
-        tf32.want, our own kernels with run.deterministic=mesh, which are the reference's to the bit but for
-        that (last layers of few classes and linear ones keep their digits). cuDNN cuts the digits off instead of rounding, which is twice as much; the rest is chance;
+        tf32.want, our own kernels with run.deterministic=mesh, which otherwise equal the reference bit for
+        bit (last layers of few classes and linear ones are not rounded). cuDNN truncates instead of
+        rounding, which is twice as much; the rest is chance;
   bf16  one and a half times what the reference in bf16 differs, or tf32.want where that is more: where few
-        ReLUs turn it is chance which of the two turns more.
+        ReLUs change it is chance in which of the two more change.
 """
 import concurrent.futures
 import json

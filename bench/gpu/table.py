@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""table.py BENCH.log [TORCH.log]: the times of bench/gpu/run beside PyTorch's and what is wanted."""
+"""table.py BENCH.log [TORCH.log]: the times of bench/gpu/run beside PyTorch's and the targets."""
 import json
 import os
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """torch_rounding.py: how far PyTorch's own bf16 and tf32 are from its f32, on networks and sizes of steps.py.
 
-So a reader can see which part of an error in steps.py is the number format's. Errors as there: the loss,
-the prediction, all gradients together. Weights are PyTorch's usual ones, the image is noise, the labels are
-random: a gradient is what is left of many terms that cancel, the worst case for short numbers.
+This shows which part of an error in steps.py is due to the number format. Errors as there: the loss, the
+prediction, all gradients together. Weights are PyTorch's defaults, the image is noise, the labels are
+random: most terms of a gradient cancel, the worst case for low precision.
 """
 import os
 import sys

@@ -10,6 +10,6 @@ import sys
 spec = importlib.util.spec_from_file_location("side", sys.argv[1])
 side = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(side)
-# The one that is compared first: each takes its time to compile.
+# The most important case first: each takes long to compile.
 for case in (2, 2048, 1, 64), (3, 128, 1, 32), (2, 512, 16, 64), (2, 1024, 1, 64):
     print(json.dumps(side.run(*case, "cl+compile", "bf16")), flush=True)

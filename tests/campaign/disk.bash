@@ -1,5 +1,5 @@
 # Sourced by tests that need tests/campaign/disk.c: `disk` is then a command that runs another with it, and
-# `has_disk` says whether that can be done (a sanitizer wants to be loaded first itself).
+# `has_disk` tells whether that is possible (a sanitizer must be loaded first itself).
 disk_library=${WORKDIR:-$PWD}/disk.so
 has_disk() {
     ldd "$wf" | grep -qE 'lib(a|t|ub)san' && return 1

@@ -18,7 +18,7 @@ json 'j["threads"] == 2'
 refused 2 bench "${args[@]}" --steps 0 -- "--steps"
 refused 2 bench "${args[@]}" --steps 1.5 -- "--steps"
 
-# sums over ranks: every way, every size, and the default named
+# sums over ranks: every algorithm, every size, and the default marked
 expect 0 bench allreduce --steps 1 --json
 json 'j["ranks"] == 2 and j["comm"] == "threads" and len(j["sizes"]) == 9'
 json 'j["sizes"][0]["bytes"] == 1024 and j["sizes"][-1]["bytes"] == 64 << 20'
@@ -26,7 +26,7 @@ json 'all(set(s["us"]) == {"library", "ring", "tree", "nodes"} and min(s["us"].v
 json 'all(s["fastest"] == min(s["us"], key=s["us"].get) and s["default"] in s["us"] for s in j["sizes"])'
 refused 2 bench allreduce nosuch.yaml -- "one config at a time"
 
-# the same numbers however they are summed; gradients that travel as bf16 are close
+# the same numbers however they are summed; gradients sent as bf16 are close
 args=(model.name=unet model.base=4 model.depth=1 data.size=4,3,16,16 --mesh data=2,space=2 --quiet)
 for way in library ring tree nodes; do
     expect 0 verify "${args[@]}" comm.allreduce=$way comm.node_ranks=2 --json

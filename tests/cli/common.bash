@@ -1,9 +1,9 @@
-# Sourced by every test here. Given: WIDEFIELD (the command), WORKDIR (a scratch folder of our own),
-# SOURCE_DIR. A test fails on the first thing that is not as it should be, and says what.
+# Sourced by every test here. Environment: WIDEFIELD (the command), WORKDIR (a private scratch folder),
+# SOURCE_DIR. A test stops at the first failure and prints it.
 set -euo pipefail
 cd "$WORKDIR"
 wf=$WIDEFIELD
-# What the person who runs the tests has set must not change them.
+# Settings of the user's environment must not change the tests.
 for name in $(compgen -e | grep '^WIDEFIELD_' || true); do unset "$name"; done
 
 fail() {

@@ -1,10 +1,10 @@
-# What the command makes from its own tables: manual page, config.md, completions.
+# Files that the command generates from its own tables: manual page, config.md, completions.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
 for verb in docs man bash zsh fish; do
     expect 0 config $verb
     prints "Made by 'widefield config $verb'"
-    [ ! -s err ] || fail "'config $verb' has nothing to say on stderr"
+    [ ! -s err ] || fail "'config $verb' prints on stderr"
     refused 2 config $verb --json -- "takes no '--json'"
 done
 expect 0 config docs

@@ -18,7 +18,7 @@ if "$wf" check | grep -q 'oneDNN *yes'; then
     cmp kept cache/widefield/kernels
     expect 0 check
     prints "primitives checked here: $(grep -c '^oneDNN' kept)," "not used: $(grep -c 'wrong$' kept)"
-    # a verdict is believed: what it says is wrong is not used, and a plan says so
+    # a cached verdict is used: a primitive it rejects does not run, and the plan shows it
     sed -i 's/right$/wrong/' cache/widefield/kernels
     expect 0 plan $odd model.classes=3 --explain
     prints "is wrong)"
@@ -26,7 +26,7 @@ if "$wf" check | grep -q 'oneDNN *yes'; then
     prints "not used: $(grep -c 'wrong$' cache/widefield/kernels)"
     expect 0 verify $odd model.classes=3 model.base=4 data.size=1,3,32,48 run.cache=other --json
     [ -s other ] || fail "run.cache was not written"
-    # an estimate knows no verdicts: where another implementation takes too much scratch, the refusal names it
+    # an estimate has no verdicts: where another implementation takes too much scratch, the refusal names it
     small="model.name=unet model.base=16 model.depth=2 data.size=1,3,128,192 --precision bf16 run.cache=verdicts"
     expect 0 step $small memory.limit=12MB
     if grep -q ': jit_bf16:' verdicts; then

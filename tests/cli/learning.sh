@@ -54,7 +54,7 @@ events '[x for x in s if x.get("skip")] and s[-1]["skipped"] == e[-1]["skipped"]
 # a run in which nothing is learned is no success, but it has its log and report, and it can go on
 refused 1 train a.yaml "${f16[@]}" train.epochs=1 --out f16part --quiet -- "every step was skipped" \
     "5 of 5 steps" "train.precision=bf16"
-grep -q '"end"' f16part/log.jsonl && [ -s f16part/report.html ] || fail "no end of the run is told"
+grep -q '"end"' f16part/log.jsonl && [ -s f16part/report.html ] || fail "the log has no end, or there is no report"
 expect 0 train a.yaml "${f16[@]}" --resume f16part
 same_weights f16 f16part
 prints "steps skipped: a gradient was not finite"
@@ -68,7 +68,7 @@ other_weights mesh-global mesh-rank_mean # of 2, 1 and 1 samples
 refused 2 train a.yaml train.schedule=cosin --out no -- "train.schedule" "cosine"
 refused 2 train a.yaml train.accumulate=0 --out no -- "train.accumulate"
 
-# --- one class has no cross-entropy; classes that no label names are said, and have no score ---
+# --- one class has no cross-entropy; classes without a label are reported, and have no score ---
 refused 2 train a.yaml model.classes=1 --out nothing -- "train.loss=bce"
 refused 2 verify model.name=unet model.base=4 model.depth=1 model.classes=1 data.size=1,3,16,16 -- "model.classes=1"
 expect 0 train a.yaml model.classes=5 train.epochs=1 --out five --json

@@ -1,4 +1,4 @@
-# memory.limit bounds all that a rank takes: the step, the optimiser's states, validation.
+# memory.limit bounds all memory of a rank: the step, the optimiser's states, validation.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
 expect 0 data synth nuclei --out set --count 8 --size 96x96 --quiet
@@ -9,10 +9,10 @@ held='max(r["used_bytes"] for r in j["per_rank"])'
 expect 0 train "${net[@]}" --out free
 json "$held == max(r[\"planned_bytes\"] for r in j[\"per_rank\"])"
 most=$(python3 -c "import json; j = json.load(open('out')); print($held)")
-# A little less than all of it: the step makes room, and what is held is within the limit.
+# A little less than all of it: the step recomputes, and used memory is within the limit.
 limit=$((most * 9 / 10))
 expect 0 train "${net[@]}" --out tight memory.limit=$limit
 json "$held <= $limit and $held == max(r[\"planned_bytes\"] for r in j[\"per_rank\"])"
-# What cannot be is refused before anything is written.
+# A step that cannot fit is refused before anything is written.
 refused 3 train "${net[@]}" --out never memory.limit=2MiB -- "memory.limit" "raise it to"
 [ ! -e never ] || fail "a folder was made for a run that was refused"

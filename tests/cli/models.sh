@@ -46,7 +46,7 @@ counts 136152917 fcn32s model.classes=21
 
 expect 0 model show unet
 prints "31,037,698 parameters" "64 x 3 x 3 x 3" "GFLOP"
-[ ! -s err ] || fail "nothing to say on stderr"
+[ ! -s err ] || fail "output on stderr"
 
 refused 2 model show unte -- "unte" "unet"
 refused 2 model show unet model.bsae=3 -- "did you mean 'model.base'?"

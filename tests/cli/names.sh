@@ -1,5 +1,5 @@
-# Names of files and classes from outside: a terminal never obeys them, JSON and HTML stay valid, and links that
-# were planted in an output folder are replaced, never followed.
+# Untrusted names of files and classes: no control characters reach a terminal, JSON and HTML are valid, and
+# symbolic links in an output folder are replaced, never followed.
 . "$SOURCE_DIR/tests/cli/common.bash"
 cp "$SOURCE_DIR/tests/cli/pictures.py" .
 python3 - <<'PYTHON'
@@ -58,7 +58,7 @@ says 'has no mask' '\x1b]0;owned'
 expect 2 train "$(printf 'no\x1b[2Jsuch\xe2\x80\xae.yaml')" && clean
 expect 2 train a.yaml "$(printf 'tr\x1b[2Jain.x=1')" && clean
 
-# --- links that were planted where predict writes ---
+# --- symbolic links where predict writes ---
 echo precious >foreign
 echo precious >foreign.png
 mkdir target out.real

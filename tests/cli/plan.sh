@@ -27,7 +27,7 @@ whole=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["ar
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x1 --json
 json "j['per_rank'][0]['arena_bytes'] < 0.65 * $whole"
 
-# a mesh that is chosen: whole samples first, then what the cost model likes best
+# a chosen mesh: whole samples first, then the lowest predicted time
 expect 0 plan a.yaml --ranks 2 --json
 json 'j["mesh"] == "data=2"'
 says "chosen for 2 ranks"
@@ -37,12 +37,12 @@ for mesh in 4x1 2x2 1x4; do
     expect 0 plan a.yaml data.size=1,3,64,64 --mesh space=$mesh --json
     json "j['step_seconds'] >= 0.99 * $seconds"
 done
-# a slow link wants small halos; a wide image is cut along its width
+# a slow network favours small halos; a wide image is cut along its width
 expect 0 plan a.yaml data.size=1,3,64,64 --mesh auto --ranks 4 comm.bandwidth=1M --json
 json 'j["ranks"] == 4 and j["mesh"] == "space=2x2"'
 expect 0 plan a.yaml data.size=1,3,32,128 --ranks 4 comm.bandwidth=1M --json
 json 'j["mesh"] == "space=4"'
-# slower links and longer latencies cost time
+# lower bandwidth and longer latency cost time
 expect 0 plan a.yaml --mesh space=2x2 --json
 seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
 expect 0 plan a.yaml --mesh space=2x2 comm.bandwidth=1M --json
@@ -50,7 +50,7 @@ json "j['step_seconds'] > 2 * $seconds"
 expect 0 plan a.yaml --mesh space=2x2 comm.latency=1000 --json
 json "j['step_seconds'] > 2 * $seconds"
 
-# memory: what fits is taken, what does not is refused with what would
+# memory: a mesh that fits is taken, otherwise the message names one that does
 expect 0 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=8MiB --json
 json 'all(r["arena_bytes"] + r["param_bytes"] <= 8 << 20 for r in j["per_rank"]) and j["recomputed"] == []'
 seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
@@ -59,7 +59,7 @@ json 'all(r["arena_bytes"] + r["param_bytes"] <= 3 << 20 for r in j["per_rank"])
 json "len(j['recomputed']) > 0 and j['per_rank'][0]['recompute_seconds'] > 0 and j['step_seconds'] > $seconds"
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=3MiB --explain
 prints "recomputed for memory.limit" "(recomputed, for the limit)" "fullest at step"
-# Less than making again reaches: layers in strips, and the numbers of a step without a limit.
+# Less than recomputation reaches: layers in strips, and the numbers of a step without a limit.
 expect 0 plan model.name=unet model.base=8 train.optimizer=sgd data.size=1,3,256,256 memory.limit=14MiB --json --explain
 json 'j["in_strips"] and all(s["strips"] > 1 and s["items"] > 1 for s in j["in_strips"])'
 json '"(strip 1)" in j["explain"] and all(r["arena_bytes"] + r["param_bytes"] <= 14 << 20 for r in j["per_rank"])'
@@ -70,7 +70,7 @@ json 'j["pass"] is True and j["loss_rel"] == 0 and 0 < j["grad_rel"] <= 1e-5'
 refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=1MB -- "4 ranks" "memory.limit" "use 8 ranks"
 refused 3 plan a.yaml data.size=1,3,256,256 --ranks 4 memory.limit=50K -- "smaller image"
 refused 3 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit=1MB -- "space=2x2" "raise it to" "use 8 ranks"
-# what is refused says the smallest that would do, and that does
+# a refusal names the smallest limit that fits, and it does
 least=$(sed -n 's/.*raise it to \([0-9]*\),.*/\1/p' err)
 expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 memory.limit="$least" --json
 json "all(r['arena_bytes'] + r['param_bytes'] <= $least for r in j['per_rank'])"
@@ -92,7 +92,7 @@ refused 3 step a.yaml data.size=1,3,200000,200000 -- "a rank needs" "this machin
 refused 2 plan a.yaml --device cuda -- "cuda"
 refused 2 plan a.yaml --precision tf32 -- "tf32"
 
-# what the size says must be what the network takes
+# data.size must match the network
 refused 2 plan model.name=unet -- "data.size"
 refused 2 plan a.yaml data.size=1,1,64,64 -- "model.in" "channels"
 refused 2 plan a.yaml model.dims=3 -- "model.dims"

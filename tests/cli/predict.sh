@@ -62,7 +62,7 @@ try:
     import numpy
     from PIL import Image
 except ImportError:
-    print("no Pillow or numpy: not looked at")
+    print("no Pillow or numpy: not checked")
     sys.exit(0)
 maps = [numpy.array(Image.open(f"all_{kind}/{sys.argv[1]}_classes.{end}"))
         for kind, end in (("tiff", "tif"), ("png", "png"))]
@@ -83,7 +83,7 @@ Image.open(sys.argv[1]).save("placed.tif", dpi=(300, 150), tiffinfo={
     33550: (0.5, 0.5, 0.0), 33922: (0.0, 0.0, 0.0, 500000.0, 4000000.0, 0.0)})
 PYTHON
     expect 0 predict run placed.tif --out placed --probabilities --overlay --window 64 --quiet
-    python3 - <<'PYTHON' || fail "the tags did not come along"
+    python3 - <<'PYTHON' || fail "the tags were not copied"
 from PIL import Image
 for name in ("classes", "overlay"):
     with Image.open(f"placed/placed_{name}.tif") as image:

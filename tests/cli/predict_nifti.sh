@@ -1,4 +1,4 @@
-# Predictions of NIfTI volumes are NIfTI volumes that lie where their source lies.
+# Predictions of NIfTI volumes are NIfTI volumes with the geometry of their source.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
 # Volumes of two channels in nnU-Net's layout, 12 x 10 x 7 voxels, oblique; and the same case in other
@@ -57,7 +57,7 @@ train: { epochs: 4, batch: 1, lr: 0.02 }
 YAML
 expect 0 train job.yaml --out run --quiet
 
-# like FOLDER ENDING: classes and probabilities are those of the .npy files in `npy`, and lie as the source.
+# like FOLDER ENDING: classes and probabilities are those of the .npy files in `npy`, with the geometry of the source.
 cat >like.py <<'PYTHON'
 import array, ast, gzip, struct, sys
 
@@ -98,7 +98,7 @@ for what, kind, code, channels in (("classes", 2, "B", 1), ("probabilities", 16,
     assert shape[:3] == (7, 10, 12) and len(got) == len(values) == 840 * channels, shape
     for i, v in enumerate(values): # channels last there, slowest here
         assert abs(got[i % channels * 840 + i // channels] - v) <= 1e-5, (what, i)
-    assert len(set(got)) > 1, "one value everywhere shows nothing"
+    assert len(set(got)) > 1, "a single value proves nothing"
 PYTHON
 like() {
     python3 like.py "$1" "$2" || fail "'$1' is not as its source"
@@ -123,11 +123,11 @@ if [ -n "${MPIRUN:-}" ]; then
     like mpi nii.gz
 fi
 
-# Other formats stay to be had, and NIfTI for other images.
+# Other formats are available, and NIfTI for other images.
 expect 0 predict run plain/c_0000.nii --out tiff --format tiff --quiet
 [ "$(ls tiff)" = c_classes.tif ] || fail "--format tiff gave $(ls tiff)"
 
-# A file that is already there stays as it was when the disk is full: the error is said once.
+# An existing file is unchanged when the disk is full; the error is reported once.
 for ranks in 1 2; do
     cp one/c_classes.nii.gz before
     (
@@ -135,7 +135,7 @@ for ranks in 1 2; do
         exec "$wf" predict run set/imagesTr/c_0000.nii.gz --out one --ranks $ranks --probabilities
     ) >out 2>err && fail "a full disk was not noticed"
     says "widefield: error: " "one/c_classes.nii.gz" "File too large"
-    [ "$(grep -c 'File too large' err)" -eq 1 ] || fail "said more than once"
+    [ "$(grep -c 'File too large' err)" -eq 1 ] || fail "reported more than once"
     [ "$(ls one)" = "c_classes.nii.gz
 c_probabilities.nii.gz" ] || fail "left behind: $(ls one)"
     cmp -s before one/c_classes.nii.gz || fail "a failed run changed the file of the last one"

@@ -5,7 +5,7 @@ make_run() { python3 "$SOURCE_DIR/tests/fixtures/make_run.py" "$@"; }
 make_run run --samples 2 --side 32
 expect 0 report run
 [ "$(cat out)" = run/report.html ] || fail "prints the path"
-[ ! -s err ] || fail "nothing to say"
+[ ! -s err ] || fail "output on stderr"
 cp run/report.html first.html
 expect 0 report run/ --json
 json 'j == {"report": "run/report.html"}'

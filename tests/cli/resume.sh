@@ -40,7 +40,7 @@ says "ended without giving back" "has done its"
 [ -z "$(find busy -name '*.partial')" ] || fail "half-written files are still there"
 [ ! -e busy/lock ] || fail "a lock is left"
 
-# --- the last is damaged: the one before stays until there is a new one ---
+# --- the last is damaged: the one before is kept until there is a new one ---
 for damage in last "last previous"; do
     rm -rf hurt
     cp -r whole hurt
@@ -78,7 +78,7 @@ if has_disk; then
     done
     got=0
     DISK_FAULT=stat:checkpoints:5 disk "$wf" train a.yaml --resume whole >out 2>err || got=$?
-    [ $got -eq 1 ] || fail "a run that cannot be looked at: $got"
+    [ $got -eq 1 ] || fail "a run that cannot be read: $got"
 fi
 cp -r set linked
 rm linked/images/s03.png
@@ -92,7 +92,7 @@ refused 1 train a.yaml model.weights=hurt.safetensors --out w -- "hurt.safetenso
 refused 1 predict hurt.safetensors set/images/s00.png --out p -- "hurt.safetensors" "does not match its checksum"
 expect 0 train a.yaml model.weights=whole/checkpoints/last.safetensors train.epochs=1 --out tuned --quiet
 
-# --- a damaged log: said, kept, and in the report ---
+# --- a damaged log: reported, kept, and in the report ---
 damage_log() { # PYTHON: changes the list of lines
     rm -rf logged
     cp -r whole logged
@@ -109,7 +109,7 @@ cmp -s log.before logged/log.jsonl.damaged || fail "the damaged log is not kept 
 events '[x["lines"] for x in e if x["event"] == "damaged"] == [2]' logged
 grep -q "it had 2 unreadable lines" logged/report.html || fail "the report does not say what is lost"
 expect 0 train --resume logged train.epochs=5 # said once
-! grep -q "is damaged" err || fail "the same damage is told twice"
+! grep -q "is damaged" err || fail "the same damage is reported twice"
 damage_log 'del lines[3:]; lines.append(b"")'
 says "unreadable lines: 0, missing epochs: 3"
 damage_log 'lines[1] = lines[1].replace(b"event", b"evfnt")'
@@ -154,7 +154,7 @@ for path in glob.glob("bad/checkpoints/*.safetensors"):
 PYTHON
 done
 
-# --- which epoch the closing table and the report tell of ---
+# --- the epoch of the closing table and the report ---
 expect 0 train a.yaml train.epochs=6 train.lr=0.3 train.optimizer=sgd train.seed=3 --out told --quiet
 prints "on the validation images after epoch 6, the last"
 python3 - <<'PYTHON' || fail "the log or the report mixes epochs"

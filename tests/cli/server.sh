@@ -1,4 +1,4 @@
-# train.sync: a server gives the numbers of a sum over ranks; an asynchronous one stays in its bound.
+# train.sync: a server gives the numbers of a sum over ranks; an asynchronous one keeps its bound.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
 expect 0 data synth discs --count 50 --out set --quiet
@@ -66,7 +66,7 @@ for sync in server async; do
     kill -9 "$server"
     status=0
     wait "$job" || status=$?
-    [ "$status" -ne 0 ] || fail "the server died, and all is well?"
+    [ "$status" -ne 0 ] || fail "the server died, but the exit status is 0"
     [ $((SECONDS - start)) -le "${WF_STOP_SECONDS:-60}" ] || fail "the others went on for $((SECONDS - start)) s"
-    grep -q "rank 2" err || fail "nobody says that rank 2 has died"
+    grep -q "rank 2" err || fail "no message that rank 2 has died"
 done

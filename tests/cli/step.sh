@@ -1,4 +1,4 @@
-# One step: what it writes, that the mesh does not show, and files that lie.
+# One step: what it writes, that the result does not depend on the mesh, and malformed files.
 . "$SOURCE_DIR/tests/cli/common.bash"
 cp "$SOURCE_DIR/tests/cli/tensors.py" .
 
@@ -57,7 +57,7 @@ write_npy("y4.npy", "<i4", [1, 16, 12], [(i * 7) % 3 for i in range(16 * 12)])
 PYTHON
 expect 0 step a.yaml --seed 77 --weights w.safetensors --input x.npy --target y.npy --dump f1.safetensors
 expect 0 step a.yaml --seed 78 --weights w.safetensors --input x.npy --target y4.npy --mesh space=2x2 --dump f2.safetensors
-# without data.size the image says how large it is
+# without data.size the size is that of the image
 expect 0 step model.base=4 model.depth=1 model.classes=3 train.optimizer=sgd train.lr=0.5 \
     --weights w.safetensors --input x.npy --target y.npy --dump f3.safetensors
 python3 - <<'PYTHON' || fail "files do not give the same numbers on a mesh"
@@ -68,7 +68,7 @@ for name in f1:
     assert f3[name] == f1[name], name
 PYTHON
 
-# files that lie: refused with their name, status 1, and no dump is left
+# malformed files: refused with their name, status 1, and no dump is left
 bad() { # bad FLAG FILE TEXT...
     local flag=$1 file=$2
     shift 2
@@ -128,7 +128,7 @@ python3 -c "$write"
 refused 2 step a.yaml --input wide.npy -- "wide.npy" "1 x 2 x 16 x 13" "data.size"
 refused 1 step a.yaml --dump no/such/folder/x.safetensors -- "no/such/folder"
 
-# a file to start from: what it has of the network is taken, the rest starts as usual
+# a file to start from: matching tensors are loaded, the rest is initialised as usual
 python3 - <<'PYTHON'
 from tensors import *
 write_safetensors("part.safetensors", {"out.bias": ([3], [5.0, 6.0, 7.0]), "fc.weight": ([1], [1.0])})

@@ -1,4 +1,4 @@
-# Training: the run folder, going on after kills and signals, full disks, wrong uses; and eval.
+# Training: the run folder, resuming after kills and signals, full disks, wrong usage; and eval.
 . "$SOURCE_DIR/tests/cli/common.bash"
 cp "$SOURCE_DIR/tests/cli/pictures.py" "$SOURCE_DIR/tests/cli/tensors.py" .
 python3 pictures.py set 8 48 40
@@ -90,7 +90,7 @@ expect 0 train --resume one/checkpoints/best.safetensors --out other train.epoch
 last_line 'j["epochs"] == 4 and j["run"] == "other"'
 [ "$before" = "$(cksum <one/log.jsonl)" ] || fail "another run's log was changed"
 
-# --- a full disk: a message, and the last checkpoint stays ---
+# --- a full disk: a message, and the last checkpoint is kept ---
 rm -rf full
 expect 0 train a.yaml train.epochs=1 --out full --quiet
 cp full/checkpoints/last.safetensors kept
@@ -154,7 +154,7 @@ refused 1 train a.yaml --resume foreign model.depth=2 train.epochs=4 -- "not tho
 for file in config.yaml log.jsonl report.html; do
     cmp -s "one/$file" "foreign/$file" || fail "a run that could not go on has another '$file'"
 done
-# --- weights of a run to start from: with a rate of 0 they stay ---
+# --- weights of a run to start from: with a rate of 0 they do not change ---
 expect 0 train a.yaml model.weights=one/checkpoints/last.safetensors train.optimizer=sgd train.lr=0 train.epochs=1 \
     --out tuned --quiet
 python3 - <<'PYTHON' || fail "the weights of a checkpoint were not taken"

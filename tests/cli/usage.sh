@@ -36,9 +36,9 @@ expect 0 check
 prints "cpu" "oneDNN" "MPI"
 expect 0 check --json
 json 'j["device"]["cpu"]["available"] is True and j["cores"] >= 1 and "comm" in j'
-[ ! -s err ] || fail "check has nothing to say on stderr"
+[ ! -s err ] || fail "check prints on stderr"
 
-# What does not arrive is not a success.
+# Output that cannot be written is an error.
 if [ -e /dev/full ]; then
     got=0
     "$wf" model list >/dev/full 2>err || got=$?

@@ -1,4 +1,4 @@
-# Sourced by the tests that hold whole networks, cut over a grid, against one rank: loss, prediction,
+# Sourced by the tests that compare whole networks, cut over a grid, with one rank: loss, prediction,
 # gradients and updated weights to 1e-5. On threads; the meshes that a test names last also under
 # mpirun, and with WF_VERIFY_MPI=1 all of them.
 . "$SOURCE_DIR/tests/cli/common.bash"

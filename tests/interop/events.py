@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the event file of a run with TensorBoard itself and holds it against log.jsonl.
+"""Reads the event file of a run with TensorBoard itself and compares it with log.jsonl.
 
 Needs the package 'tensorboard'. WIDEFIELD names the command (default build/widefield).
 """

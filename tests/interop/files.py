@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do files cross the border both ways? Python writes, Widefield reads and writes, Python reads.
+"""Round trip of files: Python writes, Widefield reads and writes, Python reads.
 
     python3 tests/interop/files.py        (needs safetensors, numpy and a C compiler)
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do images that Widefield wrote open elsewhere? It reads every fixture and writes it as TIFF, PNG, .npy
+"""Can other programs read images that Widefield wrote? It reads every fixture and writes it as TIFF, PNG, .npy
 and NIfTI; tifffile, Pillow, numpy, nibabel and tiffinfo find the same values, palettes, tags and affines
 in them.
 

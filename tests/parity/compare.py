@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the command's numbers against PyTorch's.
+"""Compares the command's numbers with PyTorch's.
 
     compare.py WIDEFIELD COMMITTED FRESH
 
@@ -48,7 +48,7 @@ def gradient_norm(tensors):
 
 
 def same_files(committed, fresh):
-    """Names of cases whose committed file is not what PyTorch gives now."""
+    """Names of cases whose committed file differs from PyTorch's current output."""
     bad = []
     names = {p.name for folder in (committed, fresh) for p in folder.glob("*.safetensors")}
     for name in sorted(names):

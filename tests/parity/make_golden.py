@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One training step of our networks by PyTorch, as files to hold ours against.
+"""One training step of our networks by PyTorch, as files to compare ours with.
 
     make_golden.py FOLDER          writes FOLDER/<case>.safetensors for every case
 
@@ -7,9 +7,9 @@ A file holds what goes in (`weight.<name>` for parameters and running statistics
 and what comes out of one step, as `widefield step --dump` names it: `loss`, `pred`, `grad.<name>`,
 `param.<name>` and `state.<name>` (running statistics) after the update. Where a case has more steps
 on the same batch, `last.<name>` after all of them; where it has 0, the one step is without `param`.
-What the case is stands in the file's metadata; tests/test_parity.c and compare.py read it from there.
+The case is described in the file's metadata; tests/test_parity.c and compare.py read it from there.
 
-All arithmetic is in double precision and rounded once at the end, so what differs is ours. Weights
+All arithmetic is in double precision and rounded once at the end, so differences are ours. Weights
 and data come from numpy's PCG64, keyed by the tensor's name, and do not depend on PyTorch's version.
 """
 
