@@ -127,7 +127,7 @@ static void report__has_every_section_with_the_numbers_of_the_log(void **state)
         "other <b>5.00 ms</b>",
         "train: { lr: 0.001 }",
         "data-y=\"0.5,0.25\"",
-        "prefers-color-global plan: dark",
+        "prefers-color-scheme: dark",
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         assert_says(page, words[i]);
