@@ -348,3 +348,12 @@ void wf_outfile_drop(struct wf_outfile *f)
     free(f->path);
     *f = (struct wf_outfile){ .fd = -1 };
 }
+
+bool wf_file_write(const char *path, const void *data, size_t bytes, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, data, bytes, err) &&
+                    wf_outfile_commit(&out, err);
+    wf_outfile_drop(&out);
+    return ok;
+}

@@ -74,6 +74,9 @@ struct wf_outfile {
                                        size_t bytes, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err);
 void wf_outfile_drop(struct wf_outfile *f);
+/* All of these in one call: a file of `bytes` bytes, whole or not at all. */
+[[nodiscard]] bool wf_file_write(const char *path, const void *data, size_t bytes,
+                                 struct wf_err *err);
 
 /* A file that another process or thread has begun under the name `partial` and will commit; this one
  * writes to it, brings its bytes to the disk with wf_outfile_sync(), and drops it. */

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/once.h"
+#include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "cli/same.h"
 #include "cli/text.h"
@@ -363,7 +364,7 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
         grid.parts[i] = job->mesh.at[WF_MESH_D + i];
         grid.cut[i] = layout->tilings[0]->cut[WF_D + i];
     }
-    return wf_cli_write(path, wf_grid_svg(arena, &grid), err);
+    return wf_write_text(path, wf_grid_svg(arena, &grid), err);
 }
 
 static bool print(const struct look *look, struct wf_err *err)

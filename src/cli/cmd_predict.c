@@ -448,13 +448,8 @@ static void add_row(struct predict *p)
 
 static bool write_table(struct predict *p, struct wf_err *err)
 {
-    struct wf_outfile out;
     const char *const path = wf_arena_printf(&p->cli->arena, "%s/predictions.csv", p->out);
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, p->table, p->table_used, err) &&
-                    wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
+    return wf_file_write(path, p->table, p->table_used, err);
 }
 
 /* Collective under a launcher. */

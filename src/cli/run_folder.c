@@ -33,11 +33,7 @@ const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folde
 
 bool wf_write_text(const char *path, const char *text, struct wf_err *err)
 {
-    struct wf_outfile out;
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
+    return wf_file_write(path, text, strlen(text), err);
 }
 
 struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/device.h"
 #include "cli/once.h"
+#include "cli/run_folder.h"
 #include "cli/text.h"
 #include "plan/all_ranks.h"
 #include "report/curves.h"
@@ -217,15 +217,6 @@ static void print_points(const struct sweep *s)
     wf_table_print(&t, stdout);
 }
 
-bool wf_cli_write(const char *path, const char *text, struct wf_err *err)
-{
-    struct wf_outfile out;
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
-}
-
 /* A line for each number of ranks, rings where it was measured. */
 static bool write_svg(const struct sweep *s, const char *path, struct wf_err *err)
 {
@@ -268,7 +259,7 @@ static bool write_svg(const struct sweep *s, const char *path, struct wf_err *er
         .x_text = side_text,
         .y_text = wf_text_bytes,
     };
-    return wf_cli_write(path, wf_curves_svg(arena, &picture), err);
+    return wf_write_text(path, wf_curves_svg(arena, &picture), err);
 }
 
 bool wf_sweep_run(struct wf_cli *cli, wf_sweep_measure *measure, struct wf_err *err)

@@ -32,7 +32,4 @@ typedef bool wf_sweep_measure(struct wf_job *job, struct wf_sweep_point *point, 
         "over", "LIST", "numbers of ranks of the sweep (1,5,6,9,10,12,28)"                         \
     }
 
-/* A text file, whole or not at all. */
-[[nodiscard]] bool wf_cli_write(const char *path, const char *text, struct wf_err *err);
-
 #endif

@@ -131,10 +131,7 @@ static bool write_file(const struct wf_timeline *t, const char *path, struct wf_
     const size_t length = strlen(path);
     const bool picture = length > 4 && strcmp(path + length - 4, ".svg") == 0;
     const char *text = picture ? wf_timeline_svg(&arena, t) : wf_timeline_json(&arena, t);
-    struct wf_outfile out;
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, text, strlen(text), err) && wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
+    const bool ok = wf_file_write(path, text, strlen(text), err);
     wf_arena_release(&arena);
     return ok;
 }

@@ -142,12 +142,7 @@ static bool write_classes(const struct wf_synth_kind *kind, const char *out, str
     const char *text = "";
     for (int c = 0; c < kind->classes; c++)
         text = wf_arena_printf(arena, "%s%s %d\n", text, kind->class_names[c], c);
-    struct wf_outfile file;
-    const bool ok = wf_outfile_begin(&file, wf_arena_printf(arena, "%s/classes.txt", out), err) &&
-                    wf_outfile_write(&file, text, strlen(text), err) &&
-                    wf_outfile_commit(&file, err);
-    wf_outfile_drop(&file);
-    return ok;
+    return wf_file_write(wf_arena_printf(arena, "%s/classes.txt", out), text, strlen(text), err);
 }
 
 /* --- one image --- */

@@ -260,12 +260,8 @@ static bool write_file(struct set *set, int which, struct wf_err *err)
 #endif
     for (int64_t i = 0; i < n; i++)
         draw_record(set->options->seed, first + i, records + i * RECORD);
-    struct wf_outfile file;
-    const bool ok =
-        wf_outfile_begin(&file, wf_arena_printf(&set->arena, "%s/%s", set->options->out, name),
-                         err) &&
-        wf_outfile_write(&file, records, (size_t)n * RECORD, err) && wf_outfile_commit(&file, err);
-    wf_outfile_drop(&file);
+    const bool ok = wf_file_write(wf_arena_printf(&set->arena, "%s/%s", set->options->out, name),
+                                  records, (size_t)n * RECORD, err);
     free(records);
     return ok;
 }
@@ -275,13 +271,8 @@ static bool write_names(struct set *set, struct wf_err *err)
     const char *text = "";
     for (int i = 0; i < CLASSES; i++)
         text = wf_arena_printf(&set->arena, "%s%s\n", text, shapes[i].name);
-    struct wf_outfile file;
-    const bool ok =
-        wf_outfile_begin(
-            &file, wf_arena_printf(&set->arena, "%s/batches.meta.txt", set->options->out), err) &&
-        wf_outfile_write(&file, text, strlen(text), err) && wf_outfile_commit(&file, err);
-    wf_outfile_drop(&file);
-    return ok;
+    return wf_file_write(wf_arena_printf(&set->arena, "%s/batches.meta.txt", set->options->out),
+                         text, strlen(text), err);
 }
 
 static bool run(const struct wf_synth_kind *kind, const struct wf_synth_options *options,

@@ -116,12 +116,7 @@ void wf_events_scalar(struct wf_events *e, double time, int64_t step, const char
 
 bool wf_events_write(const struct wf_events *e, const char *path, struct wf_err *err)
 {
-    struct wf_outfile out;
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, e->file.data, e->file.size, err) &&
-                    wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
+    return wf_file_write(path, e->file.data, e->file.size, err);
 }
 
 void wf_events_release(struct wf_events *e)

@@ -83,13 +83,8 @@ static bool write_page(struct wf_html *h, struct wf_err *err)
 {
     wf_html_write(h);
     WF_BUG_ON(h->page.out.size > WF_REPORT_BYTES_MAX, "%zu bytes", h->page.out.size);
-    struct wf_outfile out;
     char *const path = wf_arena_printf(&h->page.arena, "%s/report.html", h->folder);
-    const bool ok = wf_outfile_begin(&out, path, err) &&
-                    wf_outfile_write(&out, h->page.out.data, h->page.out.size, err) &&
-                    wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
+    return wf_file_write(path, h->page.out.data, h->page.out.size, err);
 }
 
 /* The last part of where the folder really is: "." has a name, too. */

@@ -189,15 +189,6 @@ static bool put_aside(const char *path, char *kept, size_t room, struct wf_err *
                       wf_file_reason(errno));
 }
 
-static bool replace(const char *path, const char *text, size_t size, struct wf_err *err)
-{
-    struct wf_outfile out;
-    const bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, text, size, err) &&
-                    wf_outfile_commit(&out, err);
-    wf_outfile_drop(&out);
-    return ok;
-}
-
 /* The whole file with a zero behind it; NULL on failure. */
 static char *read_all(const char *path, size_t *size, struct wf_err *err)
 {
@@ -237,7 +228,7 @@ bool wf_journal_rewind(const char *path, const struct wf_position *at,
     bool ok = true;
     if (damage->lines || damage->epochs)
         ok = put_aside(path, damage->kept, sizeof damage->kept, err);
-    ok = ok && replace(path, r.text, r.kept, err);
+    ok = ok && wf_file_write(path, r.text, r.kept, err);
     free(r.text);
     return ok;
 }
