@@ -44,10 +44,9 @@ static void reference(const struct wf_call *call)
 }
 
 static const struct wf_case cases[] = {
-    { .kinds = "pp", .in = { { { 4, 1, 3, 3, 2 } }, { { 4, 1, 3, 3, 2 } } } },
-    { .kinds = "ppp",
-      .in = { { { 1, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 5 } }, { { 1, 1, 1, 1, 5 } } } },
-    { .kinds = "p", .in = { { { 2, 1, 1, 3, 2 } } } },
+    { .in = "p[4,1,3,3,2] p[4,1,3,3,2]" },
+    { .in = "p[5] p[5] p[5]" },
+    { .in = "p[2,1,1,3,2]" },
     { 0 },
 };
 

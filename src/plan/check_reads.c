@@ -169,11 +169,17 @@ static bool check_inputs(struct reading *r, int s, struct wf_err *err)
     return true;
 }
 
+/* Zeros for a sum over ranks. */
+static bool collects_nothing(const struct wf_step *step)
+{
+    return (step->node->op->flags & WF_OP_COLLECTS) && wf_region_is_empty(step->work);
+}
+
 /* What a kernel writes of a result: the work along axes that both have, all of the others. */
 static struct wf_region written_by(const struct wf_step *step, int o)
 {
     struct wf_region box = step->out[o].view.box;
-    if (step->kind != WF_STEP_KERNEL || wf_op_sums_over(step->node))
+    if (step->kind != WF_STEP_KERNEL || wf_op_sums_over(step->node) || collects_nothing(step))
         return box;
     for (int a = 0; a < WF_AXES; a++)
         if (step->node->out[o]->shape.at[a] == step->node->out[0]->shape.at[a]) {
