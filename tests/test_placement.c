@@ -9,24 +9,27 @@
 
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "ckpt/checkpoint.h"
+#include "exec/holders.h"
+#include "files.h"
 #include "support_branches.h"
+#include "support_scratch.h"
+#include "train/step.h"
 
 enum { MOST = 32 };
 
 /* What came of a step: the loss and the gradient of each parameter, as one rank has them. */
 struct outcome {
     const struct support_placement *placement;
-    double loss;
+    double loss, norm;
     int n;
     struct tensor {
-        const char *name;
+        char name[32];
         float data[4 * 3 * 3 * 4];
         int64_t count;
         int holders;
     } grads[MOST];
-    struct wf_graph *g; /* of one rank, which the names are of */
-    double worst;       /* of the others: the largest relative difference from that */
+    double worst; /* of others than the first: the largest relative difference from that */
 };
 
 static void fill(const struct wf_run *run, const struct wf_value *v)
@@ -59,7 +62,8 @@ static double difference(const struct tensor *a, const struct wf_view *b)
 static void keep(struct outcome *o, const struct wf_value *p, const struct wf_view *grad)
 {
     struct tensor *const t = &o->grads[o->n++];
-    *t = (struct tensor){ .name = p->name, .count = wf_region_count(grad->box) };
+    *t = (struct tensor){ .count = wf_region_count(grad->box) };
+    (void)snprintf(t->name, sizeof t->name, "%s", p->name);
     assert_true(o->n < MOST && (size_t)t->count <= sizeof t->data / sizeof *t->data);
     memcpy(t->data, grad->data, (size_t)t->count * sizeof *t->data);
 }
@@ -75,7 +79,7 @@ static bool compare(struct outcome *o, const struct support_branches *b, struct 
             if (p->kind != WF_PARAM || !wf_run_view(run, p).data)
                 continue;
             const struct wf_view grad = wf_run_view(run, p->grad);
-            if (!o->g) {
+            if (o->placement == support_placements) {
                 keep(o, p, &grad);
                 continue;
             }
@@ -91,36 +95,145 @@ static bool compare(struct outcome *o, const struct support_branches *b, struct 
     return ok;
 }
 
+/* A rank with its plan. */
+struct rank {
+    struct support_branches b;
+    struct wf_global_plan *global;
+    struct wf_plan *plan;
+    struct wf_run *run;
+    struct wf_optim *optim;
+};
+
+static bool rank_init(struct rank *r, const struct support_placement *p, struct wf_comm *comm,
+                      struct wf_err *err)
+{
+    *r = (struct rank){ 0 };
+    support_branches_build(&r->b, p);
+    r->global = wf_global_plan_new(r->b.g, &r->b.mesh, &r->b.options, err);
+    r->plan = r->global ? wf_plan_new(r->global, wf_comm_rank(comm), err) : NULL;
+    r->run = r->plan ? wf_run_new(r->plan, comm, 1, err) : NULL;
+    const struct wf_optim_options adam = wf_optim_defaults(WF_ADAM);
+    r->optim = r->run ? wf_optim_new(&adam, r->run, err) : NULL;
+    if (r->optim)
+        wf_run_init_weights(r->run, 7);
+    return r->optim != NULL;
+}
+
+static void rank_release(struct rank *r)
+{
+    wf_optim_free(r->optim);
+    wf_run_free(r->run);
+    wf_plan_free(r->plan);
+    wf_global_plan_free(r->global);
+    wf_graph_free(r->b.g);
+}
+
+static bool is_near(const char *what, double number, double *first, bool is_first,
+                    struct wf_err *err)
+{
+    if (is_first)
+        *first = number;
+    return fabs(number - *first) <= 1e-6 * *first ||
+           wf_err_set(err, WF_ERR_FAILED, "%s %.9g, and %.9g on one rank", what, number, *first);
+}
+
 static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct outcome *const o = arg;
-    struct support_branches b;
-    support_branches_build(&b, o->placement);
-    struct wf_global_plan *const global = wf_global_plan_new(b.g, &b.mesh, &b.options, err);
-    struct wf_plan *const plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
-    struct wf_run *const run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
-    bool ok = run != NULL;
-    if (ok) {
-        wf_run_init_weights(run, 7);
-        for (size_t i = 0; i < b.g->n_values; i++)
-            if (b.g->values[i]->kind == WF_INPUT)
-                fill(run, b.g->values[i]);
-        ok = wf_run_step(run, err) && compare(o, &b, run, comm, err);
-    }
+    struct rank r;
+    struct wf_learner learner = { 0 };
+    const bool is_first = o->n == 0;
+    bool ok =
+        rank_init(&r, o->placement, comm, err) && /* all know that nobody was before them */
+        wf_comm_barrier(comm, err) &&
+        wf_learner_init(&learner, &(struct wf_learner_options){ .comm = comm, .optim = r.optim },
+                        r.run, err);
+    for (size_t i = 0; ok && i < r.b.g->n_values; i++)
+        if (r.b.g->values[i]->kind == WF_INPUT)
+            fill(r.run, r.b.g->values[i]);
     double loss = 0;
-    ok = ok && wf_run_get_number(run, b.loss, &loss, err);
-    if (ok && !o->g)
-        o->loss = loss;
-    else if (ok && fabs(loss - o->loss) > 1e-6 * o->loss)
-        ok = wf_err_set(err, WF_ERR_FAILED, "loss %.9g, and %.9g on one rank", loss, o->loss);
-    wf_run_free(run);
-    wf_plan_free(plan);
-    wf_global_plan_free(global);
-    if (ok && !o->g)
-        o->g = b.g; /* for its names */
-    else
-        wf_graph_free(b.g);
+    ok = ok && wf_learner_step(&learner, r.run, err) && compare(o, &r.b, r.run, comm, err) &&
+         wf_run_get_number(r.run, r.b.loss, &loss, err);
+    for (int k = 0; ok && k < wf_comm_size(comm); k++)
+        ok =
+            (k != wf_comm_rank(comm) || (is_near("loss", loss, &o->loss, is_first, err) &&
+                                         is_near("norm", learner.norm, &o->norm, is_first, err))) &&
+            wf_comm_barrier(comm, err);
+    wf_learner_release(&learner);
+    rank_release(&r);
     return ok;
+}
+
+/* Something of its own in every element of every array. */
+static void paint(const struct rank *r)
+{
+    for (size_t i = 0; i < r->b.g->n_values; i++) {
+        const struct wf_value *const v = r->b.g->values[i];
+        if (v->kind != WF_PARAM || !wf_run_view(r->run, v).data)
+            continue;
+        for (int k = 0; k < r->optim->n_states; k++)
+            for (int64_t e = 0; e < wf_shape_count(v->shape); e++)
+                r->optim->states[k][r->plan->param_at[i] + (size_t)e] =
+                    (float)(1000 * v->id + 7 * e + k);
+    }
+}
+
+static bool same_content(const char *a, const char *b)
+{
+    size_t sizes[2];
+    unsigned char *const one = slurp(a, &sizes[0]), *const two = slurp(b, &sizes[1]);
+    const bool same = one && two && sizes[0] == sizes[1] && memcmp(one, two, sizes[0]) == 0;
+    free(one);
+    free(two);
+    return same;
+}
+
+struct trip {
+    const struct support_placement *placement;
+    const char *from, *to;
+};
+
+static bool save(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct trip *const t = arg;
+    const struct wf_checkpoint_info info = { .config = "x: 1\n", .at = { .step = 3 } };
+    struct rank r;
+    bool ok = rank_init(&r, t->placement, comm, err);
+    if (ok && t->from) {
+        struct wf_checkpoint *const c = wf_checkpoint_open(t->from, err);
+        ok = c && wf_checkpoint_load(c, r.run, r.optim, err);
+        wf_checkpoint_free(c);
+    } else if (ok) {
+        paint(&r);
+    }
+    if (ok && wf_comm_rank(comm) == 0) {
+        ok = wf_checkpoint_save(t->to, &info, r.run, r.optim, err);
+        if (!wf_run_is_whole(r.run))
+            ok = wf_run_ask_end(r.run, err) && ok;
+    } else if (ok && !wf_run_is_whole(r.run)) {
+        ok = wf_run_serve(r.run, r.optim->states, r.optim->n_states, err);
+    }
+    rank_release(&r);
+    return ok;
+}
+
+/* ranks: 1 3 4 5 6 */
+static void state__saved_under_any_placement_is_the_same_file(void **state)
+{
+    struct wf_err err = { 0 };
+    const char *before = NULL;
+    const char *const first = "first.safetensors";
+    for (const struct support_placement *p = support_placements; p->mesh; p++)
+        for (int loaded = 0; loaded < 2; loaded++) { /* made there, and read there */
+            struct wf_mesh mesh;
+            assert_true(wf_mesh_parse(p->mesh, &mesh, &err));
+            struct trip t = { p, loaded ? first : NULL, before ? "other.safetensors" : first };
+            if (!wf_comm_threads_run(wf_mesh_size(&mesh), save, &t, &err))
+                fail_msg("%s: %s", p->mesh, err.text);
+            if (before && !same_content(before, t.to))
+                fail_msg("%s: another file, %s", p->mesh, loaded ? "read before" : "made there");
+            before = first;
+        }
 }
 
 /* ranks: 1 3 4 5 6 */
@@ -156,13 +269,13 @@ static void branches__on_ranks_of_their_own_equal_one_rank(void **state)
                          holders);
         }
     }
-    wf_graph_free(o.g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(state__saved_under_any_placement_is_the_same_file),
         cmocka_unit_test(branches__on_ranks_of_their_own_equal_one_rank),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

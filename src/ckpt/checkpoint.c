@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "ckpt/checkpoint_text.h"
 #include "ckpt/safetensors.h"
+#include "exec/holders.h"
 #include "tensor/border.h"
 
 struct wf_checkpoint {
@@ -41,7 +42,8 @@ const char *wf_checkpoint_path(const struct wf_checkpoint *c)
 struct tensor {
     const struct wf_value *value;
     const char *name;
-    float *ours; /* in the device's memory */
+    int array;   /* as exec/holders.h numbers them */
+    float *ours; /* in the device's memory; NULL: another rank holds it */
 };
 
 struct tensors {
@@ -49,6 +51,7 @@ struct tensors {
     struct tensor *items;
     size_t count, room;
     float *buffer;       /* for the largest of them, in their layout */
+    float *fetched;      /* likewise from another rank, in our layout; NULL: all are here */
     struct wf_host host; /* of the one at hand, in ours */
     const struct wf_run *run;
 };
@@ -56,15 +59,9 @@ struct tensors {
 static float *weight_of(const struct wf_run *run, const struct wf_value *v)
 {
     const struct wf_view view = wf_run_view(run, v);
-    WF_BUG_ON(!view.data || !wf_view_is_dense(&view) || view.dtype != WF_F32,
+    WF_BUG_ON(view.data && (!wf_view_is_dense(&view) || view.dtype != WF_F32),
               "'%s' is not a whole f32 tensor", v->name);
     return view.data;
-}
-
-static void add_tensor(struct tensors *t, const struct wf_value *v, const char *name, float *ours)
-{
-    WF_GROW(t->items, t->room, t->count);
-    t->items[t->count++] = (struct tensor){ v, name, ours };
 }
 
 /* The tensors of a file come in passes: parameters, states, then each array of the optimiser. NULL for
@@ -87,10 +84,13 @@ static void list_tensors(struct tensors *t, const struct wf_run *run, const stru
         for (size_t i = 0; i < g->n_values; i++) {
             const struct wf_value *const v = g->values[i];
             const char *const name = name_in_pass(&t->arena, v, pass);
-            if (name)
-                add_tensor(t, v, name,
-                           pass < 2 ? weight_of(run, v)
-                                    : optim->states[pass - 2] + plan->param_at[v->id]);
+            if (!name)
+                continue;
+            float *ours = weight_of(run, v);
+            if (pass >= 2 && ours)
+                ours = optim->states[pass - 2] + plan->param_at[v->id];
+            WF_GROW(t->items, t->room, t->count);
+            t->items[t->count++] = (struct tensor){ v, name, pass, ours };
         }
 }
 
@@ -108,6 +108,7 @@ static void release_tensors(struct tensors *t)
     wf_host_release(&t->host);
     free(t->items);
     free(t->buffer);
+    free(t->fetched);
     wf_arena_release(&t->arena);
 }
 
@@ -119,6 +120,8 @@ static bool make_buffer(struct tensors *t, struct wf_err *err)
         most = count > most ? count : most;
     }
     t->buffer = malloc(most * sizeof *t->buffer);
+    if (!wf_run_is_whole(t->run))
+        t->fetched = wf_take(most * sizeof *t->fetched);
     return t->buffer || wf_err_set(err, WF_ERR_FIT, "no memory for a checkpoint's tensor");
 }
 
@@ -169,10 +172,12 @@ struct source {
 static const void *give(void *user, struct wf_err *err)
 {
     const struct source *const s = user;
-    const float *const ours = host_of(s->all, s->tensor);
-    if (!wf_host_get(&s->all->host, err))
+    const struct tensor *const t = s->tensor;
+    const float *const ours = t->ours ? host_of(s->all, t) : s->all->fetched;
+    if (!(t->ours ? wf_host_get(&s->all->host, err)
+                  : wf_run_ask(s->all->run, t->array, t->value, s->all->fetched, err)))
         return NULL;
-    wf_border_export(s->tensor->value->shape, ours, s->all->buffer);
+    wf_border_export(t->value->shape, ours, s->all->buffer);
     return s->all->buffer;
 }
 
@@ -382,7 +387,7 @@ bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run, struc
     list_tensors(&t, run, optim);
     bool ok = make_buffer(&t, err);
     for (size_t i = 0; ok && i < t.count; i++)
-        ok = load_tensor(c, &t, &t.items[i], err);
+        ok = !t.items[i].ours || load_tensor(c, &t, &t.items[i], err);
     release_tensors(&t);
     if (!ok)
         return others(err);

@@ -47,8 +47,9 @@ struct wf_checkpoint_info {
 struct wf_checkpoint;
 struct wf_safetensors;
 
-/* Not collective: by one rank, of which it takes the weights. optim NULL: weights only. Weights that
- * are not finite are refused (C5). */
+/* By rank 0, one tensor after the other, each from the first rank that holds it: where that is not rank 0
+ * itself the others serve (exec/holders.h). So the file does not depend on the placement, and loads on
+ * any other. optim NULL: weights only. Weights that are not finite are refused (C5). */
 [[nodiscard]] bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
                                       const struct wf_run *run, const struct wf_optim *optim,
                                       struct wf_err *err);
@@ -88,7 +89,7 @@ bool wf_checkpoint_become_last(const struct wf_checkpoint *c, const char *folder
 /* Whether names and shapes are those of a network and of an optimiser with so many arrays. */
 [[nodiscard]] bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
                                       int optim_states, struct wf_err *err);
-/* Fills the weights and states of a run and, unless NULL, an optimiser: every rank for itself.
+/* Fills the weights and states that a run holds and, unless NULL, an optimiser: every rank for itself.
  * Ranks that are threads may share the checkpoint. Names and shapes must be those of the run. */
 [[nodiscard]] bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run,
                                       struct wf_optim *optim, struct wf_err *err);

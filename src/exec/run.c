@@ -10,6 +10,8 @@ static void *resolve(const struct wf_run *run, int buffer, size_t offset)
     if (buffer < 0)
         return NULL;
     const struct wf_plan_buffer *b = &run->plan->buffers[buffer];
+    if (run->borrowed && run->borrowed[buffer])
+        return run->borrowed[buffer] + offset;
     return run->store[b->store] + b->offset + offset;
 }
 
@@ -128,6 +130,41 @@ static void resolve_plan(struct wf_run *run)
         resolve_exchange(run, x);
 }
 
+/* Where the lender has the weight of that name. */
+static char *find_borrowed(const struct wf_run *lender, const struct wf_plan_buffer *b)
+{
+    const struct wf_graph *const g = lender->plan->global->graph;
+    const size_t like = (size_t)b->weight->id; /* mostly: the graph is one for another batch */
+    const struct wf_value *v = like < g->n_values ? g->values[like] : NULL;
+    if (!v || v->kind != b->weight->kind || strcmp(v->name, b->weight->name) != 0)
+        v = wf_graph_find(g, b->weight->name);
+    WF_BUG_ON(!v || !lender->store[b->store] || !wf_shape_equal(v->shape, b->weight->shape) ||
+                  lender->plan->values[v->id].buffer < 0,
+              "the other run holds no '%s' of that shape", b->weight->name);
+    return lender->store[b->store] + lender->plan->param_at[v->id] * sizeof(float);
+}
+
+/* Weights are shared by name, wherever they lie; those that a sum takes as one lie as in the plan. */
+static void borrow_weights(struct wf_run *run, const struct wf_run *lender)
+{
+    const struct wf_plan *const plan = run->plan;
+    run->borrowed = wf_arena_array(&run->arena, plan->n_buffers, char *);
+    for (int i = 0; i < plan->n_buffers; i++)
+        if (plan->buffers[i].weight)
+            run->borrowed[i] = find_borrowed(lender, &plan->buffers[i]);
+    for (int s = 0; s < plan->n_sums; s++) {
+        const struct wf_sum *const sum = &plan->sums[s];
+        for (int i = 0; i < sum->n_parts; i++) {
+            const struct wf_plan_buffer *const all = &plan->buffers[sum->slot.buffer];
+            const struct wf_plan_buffer *const b = &plan->buffers[sum->parts[i]];
+            char *const begin = run->borrowed[sum->parts[i]] - (b->offset - all->offset);
+            WF_BUG_ON(i > 0 && begin != run->borrowed[sum->slot.buffer],
+                      "'%s' lies elsewhere in the other run", b->name);
+            run->borrowed[sum->slot.buffer] = begin;
+        }
+    }
+}
+
 static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
                               const struct wf_run *lender, struct wf_err *err)
 {
@@ -144,8 +181,10 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
     run->comm = comm;
     run->seed = seed;
     for (int i = 0; lender && i < WF_STORES; i++)
-        if (plan->store_bytes[i] <= lender->plan->store_bytes[i])
+        if (i != WF_STORE_ARENA || plan->store_bytes[i] <= lender->plan->store_bytes[i])
             run->store[i] = lender->store[i];
+    if (lender)
+        borrow_weights(run, lender);
     const bool ok = take_memory(run, err);
     if (!wf_comm_agree(comm, ok, err) || !make_groups(run, err)) {
         wf_run_free(run);
@@ -172,10 +211,6 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
 struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
                                  struct wf_err *err)
 {
-    for (int i = 0; i < WF_STORES; i++)
-        WF_BUG_ON(i != WF_STORE_ARENA && plan->store_bytes[i] != lender->plan->store_bytes[i],
-                  "weights of %zu bytes beside some of %zu", plan->store_bytes[i],
-                  lender->plan->store_bytes[i]);
     return run_new(plan, lender->comm, lender->seed, lender, err);
 }
 

@@ -57,7 +57,7 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
                               struct wf_host *host, struct wf_err *err);
 [[nodiscard]] bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value,
                                     struct wf_host *host, struct wf_err *err);
-/* A value of one element, such as a loss. */
+/* A value of one element, such as a loss. Collective where not all ranks hold it. */
 [[nodiscard]] bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value,
                                      double *number, struct wf_err *err);
 /* An input of the next step, where the plan has room for it (wf_plan_options.ahead) and the device sends

@@ -15,10 +15,11 @@ struct wf_run {
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
     size_t store_bytes[WF_STORES]; /* that were taken; 0: another run's */
-    struct wf_call *calls;         /* per step: kernels and copies, with their pointers resolved */
-    struct wf_message **messages;  /* per exchange */
-    struct wf_view **packed;       /* per exchange and message: the packed side */
-    struct wf_view **spread;       /* per exchange and message: the side in the value's buffer */
+    char **borrowed;       /* per buffer: where another run's weight is; NULL: all are this run's */
+    struct wf_call *calls; /* per step: kernels and copies, with their pointers resolved */
+    struct wf_message **messages; /* per exchange */
+    struct wf_view **packed;      /* per exchange and message: the packed side */
+    struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
     struct wf_transport
         *transport;  /* where buffers do not lie in the host's memory; sums follow exchanges */

@@ -1,7 +1,7 @@
 /* A run's values from the host. */
 #include <string.h>
 
-#include "exec/run.h"
+#include "exec/run_inside.h"
 
 void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)
 {
@@ -43,10 +43,15 @@ bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value, d
                        struct wf_err *err)
 {
     struct wf_host host = { 0 };
-    const bool ok = wf_run_get(run, value, &host, err);
-    if (ok)
+    const struct wf_layout *const layout = &run->plan->global->geometry.layout;
+    bool ok = wf_run_get(run, value, &host, err);
+    if (ok && host.view.data)
         *number = wf_dtype_get(host.view.dtype, host.view.data, 0);
     wf_host_release(&host);
+    if (!wf_layout_is_on_all(layout, value))
+        ok = wf_comm_agree(run->comm, ok, err) &&
+             wf_comm_broadcast(run->comm, wf_layout_first_rank(layout, value), number,
+                               sizeof *number, err);
     return ok;
 }
 

@@ -155,23 +155,39 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
 {
     const struct wf_plan *const plan = wf_run_plan(run);
     const struct wf_graph *const g = plan->global->graph;
+    const struct wf_layout *const layout = &plan->global->geometry.layout;
     struct wf_arena arena = { 0 };
     struct wf_update_tensor *const tensors =
         wf_arena_array(&arena, g->n_values + 1, struct wf_update_tensor);
-    int n = 0;
+    struct wf_update_tensor *const counted =
+        wf_arena_array(&arena, g->n_values + 1, struct wf_update_tensor);
+    int n = 0, n_counted = 0;
+    bool all = true;
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const v = g->values[i];
         if (v->kind != WF_PARAM || v->frozen || !v->grad) /* U1 */
             continue;
+        all = all && wf_layout_is_on_all(layout, v);
+        if (!wf_layout_value_tiling(layout, v, plan->rank))
+            continue;
         const bool vector = v->border_dims < 0;
-        tensors[n++] = (struct wf_update_tensor){ .first = (int64_t)plan->param_at[i],
-                                                  .count = wf_shape_count(v->shape),
-                                                  .decays = !(vector && options->matrices_only) };
+        tensors[n] = (struct wf_update_tensor){ .first = (int64_t)plan->param_at[i],
+                                                .count = wf_shape_count(v->shape),
+                                                .decays = !(vector && options->matrices_only) };
+        if (wf_layout_is_first(layout, v, plan->rank))
+            counted[n_counted++] = tensors[n];
+        n++;
     }
     struct wf_optim *const o = wf_optim_new_flat(options, wf_run_device(run), wf_run_context(run),
                                                  wf_run_param_count(run), n, tensors, err);
+    if (o && !all)
+        o->counted = prepare(o, n_counted, counted);
     wf_arena_release(&arena);
-    return o;
+    if (!o || all || o->counted)
+        return o;
+    wf_optim_free(o);
+    (void)wf_err_set(err, WF_ERR_FIT, "no memory for the optimiser");
+    return NULL;
 }
 
 void wf_optim_free(struct wf_optim *o)
@@ -181,6 +197,8 @@ void wf_optim_free(struct wf_optim *o)
     const size_t bytes = o->count * sizeof(float);
     if (o->prepared)
         o->device->updater->release(o->prepared);
+    if (o->counted)
+        o->device->updater->release(o->counted);
     for (int i = 0; i < o->n_states; i++)
         if (o->states[i])
             o->device->memory.free(o->context, o->states[i], bytes);
@@ -193,7 +211,7 @@ void wf_optim_free(struct wf_optim *o)
 
 double wf_optim_squares(struct wf_optim *o, const float *grads)
 {
-    return o->device->updater->squares(o->prepared, grads);
+    return o->device->updater->squares(o->counted ? o->counted : o->prepared, grads);
 }
 
 void wf_optim_accumulate(struct wf_optim *o, const float *grads, double weight, bool first)

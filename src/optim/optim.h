@@ -42,6 +42,7 @@ struct wf_optim {
     int64_t step; /* updates done */
     int n_tensors;
     void *prepared; /* the device's */
+    void *counted; /* likewise, of the tensors that this rank counts in a norm; NULL: all of them */
 };
 
 /* The rule with its usual numbers: PyTorch's, or the papers' for LAMB and LARS. */
@@ -63,7 +64,8 @@ struct wf_optim *wf_optim_new_flat(const struct wf_optim_options *options,
                                    const struct wf_update_tensor tensors[], struct wf_err *err);
 void wf_optim_free(struct wf_optim *optim);
 
-/* Sum of squares over all that is updated; not finite where a gradient is not. */
+/* Sum of squares over all that is updated; not finite where a gradient is not. Where ranks hold different
+ * parameters (optim->counted) it is this rank's part of that: each parameter counts on one rank. */
 double wf_optim_squares(struct wf_optim *optim, const float *grads);
 /* sum += weight * grads; the first pass of an update sets it. */
 void wf_optim_accumulate(struct wf_optim *optim, const float *grads, double weight, bool first);

@@ -212,19 +212,19 @@ static int find_root(const struct wf_planner *p, int instance, int64_t shift[WF_
     return instance;
 }
 
-/* The store of a root: gradients of parameters lie flat beside the parameters. */
-static enum wf_store store_of(const struct wf_planner *p, int instance, size_t *offset)
+/* The weight whose place in a flat store a root takes: its own, or that of the parameter whose gradient
+ * it is; NULL: none. */
+static const struct wf_value *weight_of(const struct wf_planner *p, int instance,
+                                        enum wf_store *store)
 {
-    const struct wf_value *v = p->program->instances[instance].value;
-    *offset = 0;
-    if (v->kind == WF_PARAM || v->kind == WF_STATE) {
-        *offset = p->plan->param_at[v->id] * sizeof(float);
-        return v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE;
-    }
-    if (!v->grad_of || !p->program->instances[instance].keep)
-        return WF_STORE_ARENA;
-    *offset = p->plan->param_at[v->grad_of->id] * sizeof(float);
-    return WF_STORE_GRAD;
+    const struct wf_instance *const in = &p->program->instances[instance];
+    *store = WF_STORE_GRAD;
+    if (in->value->grad_of && in->keep)
+        return in->value->grad_of;
+    *store = in->value->kind == WF_PARAM   ? WF_STORE_PARAM
+             : in->value->kind == WF_STATE ? WF_STORE_STATE
+                                           : WF_STORE_ARENA;
+    return *store == WF_STORE_ARENA ? NULL : in->value;
 }
 
 /* Of what is strip-local: those of the largest strip. */
@@ -249,12 +249,14 @@ static void give_buffers(struct wf_planner *p)
         slot->buffer = -1;
         if (p->fused[i] || p->root[i] != i || wf_region_is_empty(box_of(p, i)))
             continue;
-        size_t offset;
-        const enum wf_store store = store_of(p, i, &offset);
+        enum wf_store store;
+        const struct wf_value *const weight = weight_of(p, i, &store);
         slot->view = wf_view_dense(NULL, v->dtype, box_of(p, i));
         slot->buffer = wf_planner_add_buffer(p, store, bytes_of(p, i), v->name);
-        p->plan->buffers[slot->buffer].offset = offset;
-        p->plan->buffers[slot->buffer].strip_local = p->plan->global->strip_local[i];
+        struct wf_plan_buffer *const buffer = &p->plan->buffers[slot->buffer];
+        buffer->weight = weight;
+        buffer->offset = weight ? p->plan->param_at[weight->id] * sizeof(float) : 0;
+        buffer->strip_local = p->plan->global->strip_local[i];
     }
     for (int i = 0; i < p->program->n_instances; i++) {
         int64_t shift[WF_AXES];

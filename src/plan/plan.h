@@ -98,10 +98,11 @@ enum wf_store {
 
 struct wf_plan_buffer {
     enum wf_store store;
-    size_t offset, bytes; /* in its store */
-    int first, last;      /* the steps during which it is live */
-    const char *name;     /* of the value, for explain */
-    bool strip_local;     /* holds one strip at a time: what was there is gone with the next one */
+    size_t offset, bytes;          /* in its store */
+    int first, last;               /* the steps during which it is live */
+    const char *name;              /* of the value, for explain */
+    const struct wf_value *weight; /* outside the arena: the parameter or state it is of; or NULL */
+    bool strip_local; /* holds one strip at a time: what was there is gone with the next one */
 };
 
 /* A box of a buffer. view.data is NULL until a run resolves it. */

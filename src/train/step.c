@@ -77,12 +77,13 @@ void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight)
 
 /* --- the update --- */
 
-/* Collective. Is every rank's gradient finite? The norm is rank 0's, so that all clip alike. */
+/* Collective. Is every rank's gradient finite? The norm is rank 0's, so that all clip alike; or the sum of
+ * all ranks' parts of it. */
 static bool agree(const struct wf_learner *l, double *squares, struct wf_err *err)
 {
     struct wf_comm *const comm = l->options.comm;
     double both[] = { isfinite(*squares) ? 0 : 1, 0 };
-    if (both[0] == 0 && wf_comm_rank(comm) == 0)
+    if (both[0] == 0 && (wf_comm_rank(comm) == 0 || l->options.optim->counted))
         both[1] = *squares;
     struct wf_request *request = NULL;
     if (wf_comm_size(comm) > 1 && !(wf_comm_sum_begin(comm, both, 2, WF_F64, &request, err) &&

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/holders.h"
 #include "train/reduction.h"
 
 struct trainer {
@@ -184,6 +185,11 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
         ok = wf_worker_fetch(l->worker, l->optim, err);
     if (ok && t->writes && t->o->hooks->save)
         ok = t->o->hooks->save(t->o->user, &t->at, is_best, err);
+    if (!wf_run_is_whole(t->o->full.run) && t->o->hooks->save)
+        ok =
+            (t->writes ? wf_run_ask_end(t->o->full.run, err)
+                       : wf_run_serve(t->o->full.run, l->optim->states, l->optim->n_states, err)) &&
+            ok;
     t->saved = true;
     t->saved_step = t->at.step;
     t->saved_time = now();
