@@ -142,7 +142,7 @@ def picture(args, results, path):
                        f'<circle cx="{x:.1f}" cy="{at_y(mean):.1f}" r="3.5" fill="{color}"/>')
         if points:
             out.append(f'<path d="M{"L".join(points)}" fill="none" stroke="{color}" stroke-width="1.5"/>')
-        name = {"alone": "subdomains alone", "unet": "U-Net, whole image", "0": "F = 0, no communication"}.get(variant, f"F = {variant}")
+        name = {"alone": "subdomains alone", "unet": "U-Net, whole image", "0": "F = 0, no exchange"}.get(variant, f"F = {variant}")
         out.append(f'<circle cx="510" cy="{top + 12 + 20 * k}" r="4" fill="{color}"/>'
                    f'<text x="522" y="{top + 16 + 20 * k}">{name}</text>')
     path.write_text("\n".join([*out, "</svg>", ""]))

@@ -1,5 +1,5 @@
-/* What the implementations of comm share beside the contract: who is named in an error, and what the
- * launcher has said. */
+/* Shared by the implementations of comm: which rank an error names, and what the launcher's
+ * environment says. */
 #ifndef WF_COMM_BLAME_H
 #define WF_COMM_BLAME_H
 
@@ -7,15 +7,16 @@
 
 enum { WF_NOBODY = -1 };
 
-/* Put "rank N: " in front, unless a rank is named there already (an error that was agreed on before
- * stays as it is). WF_NOBODY, for a group of one, adds no name. An empty error gets a text. */
+/* Prefixes the message with "rank N: ", unless it already names a rank (an error that was agreed on
+ * before is not changed). WF_NOBODY, for a group of one, adds no prefix. An empty error gets a
+ * text. */
 void wf_comm_blame(int rank, struct wf_err *err);
 
-/* How many processes the launcher says it has started; 1 when it only says that it did; 0 without
- * a launcher. */
+/* Number of processes that the launcher started; 1 if it does not give the number; 0 without a
+ * launcher. */
 int wf_comm_launched_size(void);
 
-/* srun has started several processes and told them nothing of each other (--mpi=none). */
+/* srun has started several processes that cannot find each other (--mpi=none). */
 bool wf_comm_launched_apart(void);
 
 #endif

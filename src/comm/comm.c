@@ -55,8 +55,9 @@ bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request, stru
 
 /* --- sums --- */
 
-/* Fixed, not timed at the start of a run: the order of additions is part of a run's numbers, and they
- * must not depend on how busy a machine was. `widefield bench allreduce` holds it against the others. */
+/* Fixed, not timed at the start of a run: the order of additions is part of a run's numbers, and
+ * they must not depend on how busy a machine was. `widefield bench allreduce` compares it with the
+ * others. */
 static enum wf_sum_way fastest(const struct wf_comm *comm, size_t bytes)
 {
     enum { LEAST = 1 << 10, FEW = 64 << 10, SOME = 128 << 10, MANY = 2 << 20, MOST = 4 << 20 };
@@ -152,7 +153,7 @@ static bool sum_now(struct wf_comm *comm, int32_t *data, size_t count, struct wf
            wf_comm_sum_end(comm, request, err);
 }
 
-/* A sum of which nobody wants the result: it ends only when all have come. */
+/* A sum whose result is not used: it ends only when all ranks have begun it. */
 bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err)
 {
     int32_t here = 1;
@@ -286,8 +287,8 @@ static long number_of(const char *variable)
     return text ? strtol(text, NULL, 10) : 0;
 }
 
-/* Batch scripts and interactive shells are steps of Slurm, too, under reserved numbers at the top of
- * 32 bits: what is started by hand in them is nobody's rank. */
+/* Batch scripts and interactive shells are steps of Slurm, too, under reserved numbers at the top
+ * of 32 bits: what is started by hand in them is nobody's rank. */
 static bool in_slurm_shell(void)
 {
     return number_of("SLURM_STEP_ID") >= 0xfffffff0L;

@@ -1,11 +1,11 @@
 /*
- * Communication: one interface, whoever carries it.
+ * Communication: one interface for all transports.
  *
  * A comm is one rank's end of a group of ranks. `self` is a group of one, `threads` runs ranks as
- * threads of one process, `mpi` is used under mpirun or srun. Calls marked Collective must be met by
- * all ranks of the (sub)group in the same order. Buffers belong to the comm between begin and end:
- * a send buffer may be read, a receive buffer neither read nor written. Nothing allocates between
- * begin and end once a comm has met its largest batch.
+ * threads of one process, `mpi` is used under mpirun or srun. Calls marked Collective must be made
+ * by all ranks of the (sub)group in the same order. Buffers belong to the comm between begin and
+ * end: a send buffer may be read, a receive buffer neither read nor written. Nothing is allocated
+ * between begin and end once a comm has seen its largest batch.
  *
  *     struct wf_message m[2] = { { .peer = 1, .tag = 7, .send = out, .bytes = n },
  *                                { .peer = 1, .tag = 7, .recv = in,  .bytes = n } };
@@ -15,10 +15,10 @@
  *     if (!wf_comm_exchange_end(comm, r, &err)) ...
  *
  * Failure. A rank that fails calls wf_comm_abort(); every other rank's pending and later calls then
- * return false with that rank's message. No call hangs for ever on a dead peer. A rank that fails
- * with requests in flight aborts before it frees their buffers; after wf_comm_abort(), or after a
- * call that returned false because of one, it may. The process should then end: under MPI only what
- * is small or point to point can be taken back for certain, a large sum cannot.
+ * return false with that rank's message. No call hangs on a dead peer. A rank that fails with
+ * requests in flight aborts before it frees their buffers; after wf_comm_abort(), or after a call
+ * that returned false because of one, it may. The process should then end: under MPI only small or
+ * point-to-point operations can be cancelled reliably, a large sum cannot.
  */
 #ifndef WF_COMM_COMM_H
 #define WF_COMM_COMM_H
@@ -46,7 +46,7 @@ int wf_comm_size(const struct wf_comm *comm);
 const char *wf_comm_name(
     const struct wf_comm *comm); /* "self", "threads", "mpi", "emulated link" */
 
-/* All messages of a batch travel at once. `*request` is NULL when there was nothing to do. */
+/* All messages of a batch are sent at once. `*request` is NULL when there was nothing to do. */
 [[nodiscard]] bool wf_comm_exchange_begin(struct wf_comm *comm, int count,
                                           const struct wf_message *messages,
                                           struct wf_request **request, struct wf_err *err);
@@ -60,57 +60,58 @@ const char *wf_comm_name(
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request,
                                    struct wf_err *err);
-/* Collective. The same for f32 that may travel rounded, with f32 accumulation: gradients, where
- * wf_sum_options.sent_dtype says so. */
+/* Collective. The same for f32 that may be sent rounded to wf_sum_options.sent_dtype, with f32
+ * accumulation: for gradients. */
 [[nodiscard]] bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,
                                              struct wf_request **request, struct wf_err *err);
 
-/* How sums are made. A comm without it has the library's: MPI's own, or shared memory's. */
+/* Algorithm of sums. The default of a comm is its library's: MPI's, or shared memory. */
 enum wf_sum_way { WF_SUM_AUTO, WF_SUM_LIBRARY, WF_SUM_RING, WF_SUM_TREE, WF_SUM_NODES };
 struct wf_sum_options {
     enum wf_sum_way way;
     enum wf_dtype sent_dtype; /* WF_BF16: of rounded sums; otherwise as they are */
-    int node_ranks; /* so many neighbouring ranks count as one machine; 0: those that are on one */
+    int node_ranks; /* neighbouring ranks that count as one machine; 0: those that are on one */
 };
-/* Collective, with nothing in flight. Comms that are split off later sum in the same way. */
+/* Collective, with nothing in flight. Comms that are split off later inherit it. */
 [[nodiscard]] bool wf_comm_set_sums(struct wf_comm *comm, const struct wf_sum_options *options,
                                     struct wf_err *err);
-/* What such a sum is carried out by: never WF_SUM_AUTO. */
+/* The algorithm used for a sum of this size; never WF_SUM_AUTO. */
 enum wf_sum_way wf_comm_sum_way(const struct wf_comm *comm, size_t bytes);
-/* Machines that the ranks of this comm lie on; known after wf_comm_set_sums(), 1 before. */
+/* Number of machines of this comm's ranks; known after wf_comm_set_sums(), 1 before. */
 int wf_comm_nodes(const struct wf_comm *comm);
 
 /* Collective. */
 [[nodiscard]] bool wf_comm_broadcast(struct wf_comm *comm, int root, void *data, size_t bytes,
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
-/* Collective. True only when every rank is well; otherwise every rank gets the message of the lowest
- * failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this rank's own failure when
- * `ok` is false. An error that all ranks of the world have agreed on is marked so (wf_err.is_shared). */
+/* Collective. True only when `ok` is true on every rank; otherwise every rank gets the message of
+ * the lowest failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this
+ * rank's own failure when `ok` is false. An error that all ranks of the world have agreed on is
+ * marked so (wf_err.is_shared). */
 [[nodiscard]] bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err);
 
-/* Collective over `comm`: ranks with equal colour (>= 0) form a new comm, ordered by their rank. The new
- * one is freed by the caller before the old. */
+/* Collective over `comm`: ranks with equal colour (>= 0) form a new comm, ordered by their rank.
+ * The new one is freed by the caller before the old. */
 [[nodiscard]] bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub,
                                  struct wf_err *err);
-/* Waits until one of `count` exchanges is complete (NULLs are passed over; at least one is none) and
- * says which; it must still be ended. */
+/* Waits until one of `count` exchanges is complete (NULLs are skipped; at least one is not NULL)
+ * and returns its index; it must still be ended. */
 [[nodiscard]] bool wf_comm_exchange_wait_any(struct wf_comm *comm, int count,
                                              struct wf_request *const *requests, int *which,
                                              struct wf_err *err);
 
-/* Where this rank runs: number and count of the world's ranks on its machine. What is bound to a
- * machine (a device, cores) is chosen by these. The same in all comms of a rank. */
+/* Index and number of the world's ranks on this machine, to choose a device and cores. The same in
+ * all comms of a rank. */
 int wf_comm_local_rank(const struct wf_comm *comm);
 int wf_comm_local_size(const struct wf_comm *comm);
 
-/* Let nonblocking operations advance; cheap. */
+/* Lets nonblocking operations advance; cheap. */
 void wf_comm_progress(struct wf_comm *comm);
-/* Tell all ranks of the world to give up. Not collective. */
+/* Makes all ranks of the world fail. Not collective. */
 void wf_comm_abort(struct wf_comm *comm, const struct wf_err *err);
 void wf_comm_free(struct wf_comm *comm);
 
-/* --- makers --- */
+/* --- constructors --- */
 struct wf_comm *wf_comm_self(void);
 
 /* Runs `body(comm, arg)` once per rank, on `size` threads of this process (the caller's thread is
@@ -124,11 +125,12 @@ struct wf_comm *wf_comm_self(void);
 bool wf_comm_mpi_launched(void);
 /* Tasks of the Slurm job whose shell or script started this process; 0: none did. */
 int wf_comm_slurm_tasks(void);
-/* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL where the build has no
- * MPI, with an error that says so. wf_comm_mpi_finish() ends MPI at the end of main. */
+/* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL with an error where the
+ * build has no MPI. wf_comm_mpi_finish() ends MPI at the end of main. */
 struct wf_comm *wf_comm_mpi(struct wf_err *err);
 void wf_comm_mpi_finish(void);
-/* Ends all processes of the launcher with this status, where MPI runs; may return where it does not. */
+/* Ends all processes of the launcher with this status, where MPI runs; may return where it does
+ * not. */
 void wf_comm_mpi_end_all(int status);
 
 /* --- for implementations: required slots first --- */
@@ -144,11 +146,11 @@ struct wf_comm_vtable {
     bool (*split)(struct wf_comm *, int, struct wf_comm **, struct wf_err *);
     void (*abort)(struct wf_comm *, const struct wf_err *);
     void (*free)(struct wf_comm *);
-    /* Would its end return at once, well or not? Does not wait. */
+    /* Whether its end would return at once, with or without an error. Does not wait. */
     bool (*exchange_test)(struct wf_comm *, struct wf_request *);
     bool (*exchange_wait_any)(struct wf_comm *, int, struct wf_request *const *, int *,
                               struct wf_err *);
-    bool sums_past; /* its own sums do not go the way of messages: they are for setting up only */
+    bool sums_past; /* its own sums bypass the link model: they are for setting up only */
     void (*progress)(struct wf_comm *); /* optional */
 };
 struct wf_place {
@@ -162,7 +164,7 @@ struct wf_comm {
     struct wf_place place;
     bool leaves_memory;     /* buffers in flight may be written after free() */
     struct wf_sums *sums;   /* NULL: the vtable's only */
-    struct wf_watch *watch; /* told of what this rank waits for; or NULL */
+    struct wf_watch *watch; /* records what this rank waits for; or NULL */
 };
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * A device transport takes buffers that lie in a device's memory to other ranks, in the order of the device's
- * work: begun behind what was enqueued before it, on a queue of its own, and ended in front of what is
- * enqueued after it. Nothing waits on the host.
+ * A device transport sends buffers in device memory to other ranks, in the order of the device's
+ * work: a transfer begins after all work enqueued before it, on a separate queue, and ends before
+ * the work enqueued after it. Nothing waits on the host.
  *
- * Transfers are numbered 0 .. count - 1, as the one who makes the device transport says; each is begun and
- * ended in turn. All ranks begin those they share in the same order (plan.h: I4, I5).
+ * Transfers are numbered 0 .. count - 1 by the caller; each is begun and ended in turn. All ranks
+ * begin those they share in the same order (plan.h: I4, I5).
  */
 #ifndef WF_COMM_DEVICE_TRANSPORT_H
 #define WF_COMM_DEVICE_TRANSPORT_H

@@ -1,4 +1,4 @@
-/* An emulated link: see L1 to L3 in link.h. */
+/* An emulated link: see L1 to L3 in link_model.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "comm/link_model.h"
 
@@ -139,8 +139,8 @@ static void progress(struct wf_comm *base)
     wf_comm_progress(((struct link_comm *)base)->under);
 }
 
-/* A turn of waiting. Nobody calls when a message is due, so who waits looks at the clock: another
- * rank may wait for a sum that we have to carry on (sums.h: W1). */
+/* One iteration of a wait. No event signals that a message is due, so the waiting rank polls the
+ * clock: another rank may wait for a sum that this one has to advance (sums.h: W1). */
 static void look_anew(struct wf_comm *base, unsigned looks)
 {
     progress(base);
@@ -189,7 +189,7 @@ static bool broadcast(struct wf_comm *base, int root, void *data, size_t bytes, 
     return ok;
 }
 
-/* --- what goes past the link: L3 --- */
+/* --- what bypasses the link model: L3 --- */
 
 static bool sum_begin(struct wf_comm *base, void *data, size_t count, enum wf_dtype dtype,
                       struct wf_request **request, struct wf_err *err)

@@ -74,7 +74,7 @@ static bool test(struct wf_comm *base, struct wf_request *r)
     return wf_mpi_test(r);
 }
 
-/* A server waits long, often on a core that others compute on: it sleeps between looks. */
+/* A server waits long, often on a core that others compute on: it sleeps between polls. */
 static bool wait_any(struct wf_comm *base, int count, struct wf_request *const *requests,
                      int *which, struct wf_err *err)
 {
@@ -152,7 +152,7 @@ static bool broadcast(struct wf_comm *base, int root, void *data, size_t bytes, 
     return wf_mpi_finish(comm, r, err);
 }
 
-/* MPI has no call for it alone; looking for a message makes everything else advance. */
+/* MPI has no call for progress alone; probing for a message makes everything else advance. */
 static void progress(struct wf_comm *base)
 {
     wf_mpi_match(((struct wf_mpi_comm *)base)->world);
@@ -287,7 +287,7 @@ static bool initialise(struct wf_err *err)
     return true;
 }
 
-/* Which ranks share memory is MPI's to say; no variable of a launcher is as sure. */
+/* MPI knows which ranks share memory; variables of launchers are not reliable. */
 static int find_place(struct wf_comm *base)
 {
     MPI_Comm here = MPI_COMM_NULL;

@@ -1,4 +1,4 @@
-/* What the tests need to know of mpi.c beyond the contract. */
+/* Internals of mpi.c for the tests. */
 #ifndef WF_COMM_MPI_H
 #define WF_COMM_MPI_H
 
@@ -6,8 +6,8 @@
 
 struct wf_comm;
 
-/* MPI counts in int: what is larger than `bytes` (a multiple of 8) travels in pieces. Collective: the
- * same on all ranks, before anything is begun. A test makes the pieces small. */
+/* MPI counts in int: messages larger than `bytes` (a multiple of 8) are sent in pieces. Collective:
+ * the same on all ranks, before anything is begun. A test makes the pieces small. */
 void wf_comm_mpi_set_piece(struct wf_comm *comm, size_t bytes);
 
 #endif

@@ -135,8 +135,8 @@ bool wf_mpi_look_for_abort(struct wf_mpi_world *world)
     return true;
 }
 
-/* After an abort: take back what can be taken back, and give what is already on its way a moment to
- * arrive in buffers that are still there (M4). */
+/* After an abort: cancel what can be cancelled, and give messages in flight a moment to arrive in
+ * buffers that still exist (M4). */
 static void settle(struct wf_mpi_world *world)
 {
     const double end = MPI_Wtime() + settle_seconds;
@@ -189,9 +189,9 @@ bool wf_mpi_is_half(enum wf_dtype dtype)
     return dtype == WF_BF16 || dtype == WF_F16;
 }
 
-/* A sum of halves travels as f32 and is rounded once, at its end. And what is small travels from
- * memory of our own: MPI cannot take back a collective, so after an abort it may still write there,
- * and small things lie on the stacks of callers who have long returned (M4). */
+/* A sum of 16-bit values is sent as f32 and rounded once, at its end. Small buffers are copied to
+ * memory of our own: MPI cannot cancel a collective, so after an abort it may still write there,
+ * and small buffers are often on the stack of a caller that has returned (M4). */
 void *wf_mpi_stage(struct wf_request *r, void *data, size_t count, enum wf_dtype dtype)
 {
     const size_t bytes = count * (wf_mpi_is_half(dtype) ? sizeof(float) : wf_dtype_size(dtype));

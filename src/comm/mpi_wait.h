@@ -2,16 +2,17 @@
  * Ranks as processes under mpirun or srun.
  *
  * M1. All traffic runs on a private duplicate of the world (or a split of it), where errors return.
- * M2. No call that can wait for another rank blocks inside MPI: it is begun nonblocking and polled,
- *     and the polls look for an abort on a second duplicate, which carries nothing else. The calls
- *     that have no nonblocking form (dup, split) come directly after a barrier.
+ * M2. No call that can wait for another rank blocks inside MPI: it is begun nonblocking and
+ *     polled, and the polls check for an abort on a second duplicate, which is used for nothing
+ *     else. The calls that have no nonblocking form (dup, split) come directly after a barrier.
  * M3. A message is floor(bytes / piece) full pieces and one that is not full (perhaps empty): so a
- *     receiver that expects another size meets, at one of its pieces, one of another size.
- * M4. After an abort nobody knows what MPI still holds: handles and buffers in flight are left to the
- *     end of the process.
- * M5. A receive is handed to MPI only when its message is there and its size known. Open MPI 4.1
- *     writes past the end of a receive buffer that is too small when it copies straight from the
- *     sender's memory. So MPI is asked for whatever has come, and the order is kept here.
+ *     receiver that expects another size detects it at one of the pieces.
+ * M4. After an abort it is unknown what MPI still uses: handles and buffers in flight are not freed
+ *     before the end of the process.
+ * M5. A receive is passed to MPI only when its message has arrived and its size is known. Open
+ *     MPI 4.1 writes past the end of a receive buffer that is too small when it copies directly
+ *     from the sender's memory. So MPI is probed for any message, and matching in order is done
+ *     here.
  */
 #ifndef WF_COMM_MPI_WAIT_H
 #define WF_COMM_MPI_WAIT_H
@@ -26,7 +27,7 @@ struct wf_mpi_world {
     int rank, size;
     bool aborted, settled;
     struct wf_err why;
-    MPI_Request *telling; /* our own abort on its way */
+    MPI_Request *telling; /* our own abort message in flight */
     struct wf_request *in_flight;
     struct wf_mpi_comm *comms;
 };

@@ -1,10 +1,10 @@
 /*
- * NCCL as a device transport: buffers of GPUs straight to each other, on a stream of its own.
+ * NCCL as a device transport: copies between GPU buffers directly, on a separate stream.
  *
- * It is started over the comm of the run: rank 0's id goes round, all meet. Used where every rank has
- * a GPU to itself, or where the context was told to (struct wf_cuda, carry); ranks that share one are
- * refused by NCCL unless each has its own NCCL_HOSTID. Otherwise no device transport is made, and buffers go
- * through the host.
+ * It is started over the comm of the run: rank 0 broadcasts its id, and all ranks connect. Used if
+ * every rank has its own GPU, or if the context requests it (struct wf_cuda, carry); NCCL refuses
+ * ranks that share a GPU unless each has its own NCCL_HOSTID. Otherwise there is no device
+ * transport, and buffers go through the host.
  */
 #ifndef WF_COMM_NCCL_H
 #define WF_COMM_NCCL_H
@@ -13,7 +13,7 @@
 
 struct wf_context;
 
-/* Collective. The slot `device transport` of the CUDA device (plan/target.h). */
+/* Collective. The slot `device_transport` of the CUDA device (plan/target.h). */
 [[nodiscard]] bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm,
                                             int count,
                                             struct wf_device_transport **device_transport,

@@ -1,8 +1,8 @@
 /*
- * Adding the ranks' numbers: the arithmetic of a sum, whoever carries it.
+ * The arithmetic of sums over ranks, independent of the transport.
  *
- * The order is the order of `parts`, for every element alone, so the result does not depend on who
- * adds which block. bf16 and f16 are added in f32 and rounded once. Whole numbers wrap around.
+ * Each element is summed in the order of `parts`, so the result does not depend on which rank adds
+ * which block. bf16 and f16 are added in f32 and rounded once. Integers wrap around.
  */
 #ifndef WF_COMM_SUM_H
 #define WF_COMM_SUM_H

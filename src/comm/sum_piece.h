@@ -2,7 +2,7 @@
  * A piece of a sum over ranks: some of its elements, carried out by a schedule (schedule.h) on the
  * point-to-point slots of a comm, round by round.
  *
- * P1. Between two rounds nothing is in flight; memory for what arrives is taken then, and kept.
+ * P1. Between two rounds nothing is in flight; receive memory is allocated then, and kept.
  *
  *     wf_sum_piece_begin(piece, &task);
  *     while (!piece->over)
@@ -26,24 +26,24 @@ struct wf_sum_task {
 struct wf_sum_piece {
     struct wf_sum_piece *next; /* of its sum, or spare */
     uint64_t number;
-    bool held, over; /* held: somebody waits for it */
+    bool held, over; /* held: a caller waits for it */
     struct wf_err err;
     /* --- its own --- */
     struct wf_sum_task task;
     struct wf_sum_schedule schedule;
-    size_t at, end; /* moves of the round under way */
+    size_t at, end; /* moves of the current round */
     struct wf_request *request;
     bool under_way;
     struct wf_message *messages;
-    char **places; /* per move of the round: where it lies while it travels; NULL: in `work` */
+    char **places; /* per move of the round: its send or receive buffer; NULL: in `work` */
     char *staging;
     size_t messages_room, places_room, staging_room;
 };
 
 void wf_sum_piece_begin(struct wf_sum_piece *piece, const struct wf_sum_task *task);
-/* As far as it goes without waiting. */
+/* Advances as far as possible without waiting. */
 void wf_sum_piece_advance(struct wf_sum_piece *piece);
-/* To the end of the round that is under way. */
+/* Waits for the end of the current round. */
 void wf_sum_piece_wait(struct wf_sum_piece *piece);
 void wf_sum_piece_free(struct wf_sum_piece *piece);
 

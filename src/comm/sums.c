@@ -12,11 +12,11 @@ enum {
     TAG_FIRST = 32002, /* past the callers' and the broadcast's; MPI has at least 32767 */
     TAGS = 700,
 };
-/* What a rank adds up of a piece: it shall still be in the core's own cache when it has come, and
- * take long against a message. */
+/* Bytes that a rank adds per piece: small enough to be in the core's own cache on arrival, and
+ * large compared with the cost of a message. */
 static const size_t own_bytes = (size_t)512 << 10;
-/* Pieces under way. A network carries them while a rank computes: as much as it does in a kernel.
- * Within a machine the ranks' cores copy, and more than their cache holds is of no use. */
+/* Pieces in flight. A network sends them while a rank computes: as many as it sends during a
+ * kernel. Within a machine the ranks' cores copy, and more than their cache holds is of no use. */
 static const size_t window_bytes = (size_t)64 << 20, window_bytes_here = (size_t)8 << 20;
 
 struct wf_sum_work {
@@ -97,7 +97,7 @@ static void begin_piece(struct wf_sum_work *w)
                                                  .sent_dtype = w->sent_dtype });
 }
 
-/* Lets go of pieces that are over; one that failed stays, because its messages may still come. */
+/* Frees pieces that are complete; a failed one is kept, because its messages may still arrive. */
 static void collect(struct wf_sum_work *w)
 {
     struct wf_sums *const sums = w->comm->sums;
@@ -122,7 +122,7 @@ static void collect(struct wf_sum_work *w)
     w->over = w->over || (!w->first && w->begun == w->n_pieces);
 }
 
-/* As far as it goes without waiting. */
+/* Advances as far as possible without waiting. */
 static void advance(struct wf_sum_work *w)
 {
     if (w->over)
@@ -147,7 +147,7 @@ void wf_sums_advance(struct wf_comm *comm)
     flight->busy = false;
 }
 
-/* Until the oldest piece has come further: its own, or one that it comes after. */
+/* Waits until the oldest piece has advanced: its own, or one before it. */
 static void wait_for(const struct wf_sum_work *w)
 {
     const struct wf_sum_work *o = w;

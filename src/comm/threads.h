@@ -2,16 +2,18 @@
  * Ranks as threads of one process: what threads.c, threads_exchange.c and threads_sum.c share.
  *
  * A world is what one wf_comm_threads_run() starts: one wf_thread per rank. A group is a set of
- * threads that talk: everyone, or a part made by split. A comm is one thread's end of a group.
+ * threads that communicate: all of them, or a part made by split. A comm is one thread's end of a
+ * group.
  *
- * T1. A request is begun, ended and freed by its own thread only. Others reach it through its
- *     entries (exchange) or its round (sum), and let go of it before its owner may return from end.
- * T2. An entry lies in a lane only under the lock of the lane's mailbox. Who finds the counterpart of
- *     its own entry takes it out, copies, and then lowers `left` of both requests: so a copy needs
- *     no third party, and an end waits only for the begin of the other side, never for its end.
+ * T1. A request is begun, ended and freed by its own thread only. Others access it through its
+ *     entries (exchange) or its round (sum), and release it before its owner may return from end.
+ * T2. An entry is in a lane only under the lock of the lane's mailbox. A thread that finds the
+ *     counterpart of its own entry removes it, copies, and then decrements `left` of both requests:
+ *     so a copy needs no third thread, and an end waits only for the begin of the other side, never
+ *     for its end.
  * T3. The memory of a round is touched only by those counted in `workers`, and only while it is not
  *     dead. A round is done or dead, never both.
- * T4. A call that fails because of an abort has first taken back everything that its thread had in
+ * T4. A call that fails because of an abort has first withdrawn everything that its thread had in
  *     flight, in all groups: the caller may free its buffers.
  * T5. Locks are never nested.
  */
@@ -23,8 +25,8 @@
 
 #include "comm/comm.h"
 
-/* One rank's thread, in whatever groups it is. Others ring its bell when something that it may be
- * waiting for has happened. */
+/* One rank's thread, in all its groups. Other threads signal it when something that it may wait for
+ * has happened. */
 struct wf_thread {
     pthread_mutex_t lock;
     pthread_cond_t rung;
@@ -55,7 +57,7 @@ struct wf_threads_entry {
     bool queued; /* guarded by the mailbox */
 };
 
-/* What is begun on one side only, between one sender and one receiver, oldest first. */
+/* Entries begun on one side only, between one sender and one receiver, oldest first. */
 struct wf_threads_lane {
     struct wf_threads_entry *first, *last;
 };
@@ -116,13 +118,13 @@ struct wf_threads_comm {
 struct wf_threads_world *wf_threads_world_new(int size);
 struct wf_threads_comm *wf_threads_comm_new(struct wf_threads_group *group, int rank);
 void wf_threads_ring(struct wf_thread *thread);
-/* Returns once `ready` says so; it is asked again after each ring. */
+/* Returns once `ready` is true; it is evaluated after each signal. */
 void wf_threads_wait(struct wf_threads_comm *comm, bool (*ready)(void *), void *request);
 static inline bool wf_threads_aborted(const struct wf_threads_world *world)
 {
     return atomic_load_explicit(&world->aborted, memory_order_acquire);
 }
-/* T4: takes everything back, then fills `err` with the reason of the abort. Returns false. */
+/* T4: withdraws everything, then fills `err` with the reason of the abort. Returns false. */
 bool wf_threads_give_up(struct wf_thread *me, struct wf_err *err);
 struct wf_request *wf_threads_request_take(struct wf_threads_comm *comm, int entries);
 void wf_threads_request_give(struct wf_request *request);

@@ -1,8 +1,8 @@
 /* Sums over threads: see T1, T3 and T4 in threads.h.
  *
- * Begin publishes the pointer; whoever is in an end (or makes progress) when all have come takes
- * blocks, adds each over all ranks in rank order, and writes it back to all. So a rank that is late
- * to its end holds nobody up, and nothing is copied or allocated. */
+ * Begin publishes the pointer; once all ranks have begun, every thread in an end (or making progress)
+ * takes blocks, adds each over all ranks in rank order, and writes it back to all. So a rank that is late
+ * to its end delays no other, and nothing is copied or allocated. */
 #define _POSIX_C_SOURCE 200809L
 #include "comm/threads.h"
 
