@@ -4,7 +4,7 @@ if(NOT WF_TESTS OR NOT WF_CMOCKA_FOUND OR NOT TARGET wf_test_support)
     return()
 endif()
 set(own ${PROJECT_SOURCE_DIR}/src/device/cuda/kernels.c)
-wf_collect_table(cuda_own_kernels.c wf_kernel wf_cuda_kernel_ wf_cuda_own_kernels
+wf_collect_table(cuda_own_kernels.c wf_kernel wf_cuda_kernels_ wf_cuda_own_kernels
                  device/cuda/kernels.h ${own})
 set(own_table ${PROJECT_BINARY_DIR}/generated/cuda_own_kernels.c)
 

@@ -161,10 +161,7 @@ struct rig rig_new(const struct problem *p, enum pass pass, enum wf_dtype dtype)
     if (pass != PASS_WGRAD && p->x[WF_W] % 2 == 0)
         in[2] = value(r.g, "b", WF_F32, WF_SHAPE(1, 1, 1, 1, biased), true);
     static const struct wf_op *const ops[PASSES] = { &wf_op_conv, &wf_op_convt, &wf_op_conv_wgrad };
-    static const struct wf_kernel *const kernels[PASSES] = { &wf_cpu_kernel_dnnl_conv,
-                                                             &wf_cpu_kernel_dnnl_convt,
-                                                             &wf_cpu_kernel_dnnl_conv_wgrad };
-    r.kernel = kernels[pass];
+    r.kernel = &wf_cpu_kernels_dnnl_conv[pass];
     r.node = wf_node_add(r.g, ops[pass], p->name, &a, pass == PASS_WGRAD ? 2 : 3, in);
     struct wf_err err = { 0 };
     if (!wf_graph_ok(r.g, &err) || !r.node)

@@ -17,8 +17,7 @@
 #include "device/cpu/dnnl.h"
 #include "support.h"
 
-extern const struct wf_kernel wf_cpu_kernel_dnnl_conv, wf_cpu_kernel_dnnl_convt,
-    wf_cpu_kernel_dnnl_conv_wgrad; /* no header names them: the build collects kernels */
+extern const struct wf_kernel wf_cpu_kernels_dnnl_conv[]; /* no header names it: the build does */
 
 struct problem {
     const char *name;

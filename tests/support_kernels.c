@@ -307,21 +307,17 @@ static void check_kernel(const struct support_device *device, const struct wf_no
         check_region(t);
 }
 
-bool support_is_for(const struct wf_kernel *kernel, const struct wf_node *node)
-{
-    return strcmp(kernel->op, node->op->name) == 0 && (!kernel->accepts || kernel->accepts(node));
-}
-
 /* All kernels that take the node; returns how many. */
 static int check_kernels(const struct support_device *device, const struct wf_node *node,
                          const struct support_values *values)
 {
     int checked = 0;
-    for (const struct wf_kernel *const *k = device->kernels; *k; k++)
-        if (support_is_for(*k, node) && !(is_brief(device) && support_wants_packed(*k))) {
-            check_kernel(device, node, *k, values);
-            checked++;
-        }
+    for (const struct wf_kernel *const *rows = device->kernels; *rows; rows++)
+        for (const struct wf_kernel *k = *rows; k->op; k++)
+            if (wf_kernel_takes(k, node) && !(is_brief(device) && support_wants_packed(k))) {
+                check_kernel(device, node, k, values);
+                checked++;
+            }
     if (checked == 0 && device->is_complete)
         fail_msg("a node '%s' has no kernel", node->op->name);
     return checked;

@@ -85,7 +85,6 @@ void support_trial_release(struct support_trial *t);
 void support_compare(const struct support_trial *t, const struct support_guarded *got,
                      const struct support_guarded *want, struct support_bound tolerance);
 
-bool support_is_for(const struct wf_kernel *kernel, const struct wf_node *node);
 /* The planner gives such a kernel packed boxes only. */
 bool support_wants_packed(const struct wf_kernel *kernel);
 

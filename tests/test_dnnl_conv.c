@@ -62,7 +62,7 @@ static void dtypes__other_than_f32_and_bf16_are_left_to_others(void **state)
                                          .groups = 1 };
         const struct wf_node *node = wf_node_add(g, &wf_op_conv, "c", &a, 3, in);
         assert_non_null(node);
-        assert_false(wf_cpu_kernel_dnnl_conv.accepts(node));
+        assert_false(wf_cpu_kernels_dnnl_conv->accepts(node));
         wf_graph_free(g);
     }
 }

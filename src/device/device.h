@@ -10,7 +10,8 @@ extern const struct wf_device wf_device_reference; /* every operator's slow, rig
 extern const struct wf_device wf_device_cuda; /* cuDNN, cuBLASLt and own kernels */
 #endif
 
-extern const struct wf_kernel *const wf_cpu_kernels[]; /* ends with NULL; made by the build */
+extern const struct wf_kernel
+    *const wf_cpu_kernels[]; /* rows, see wf_kernel_find(); made by the build */
 extern const struct wf_kernel *const wf_cuda_kernels[];
 
 #endif

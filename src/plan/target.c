@@ -4,14 +4,19 @@
 
 #include "ops/op.h"
 
+bool wf_kernel_takes(const struct wf_kernel *kernel, const struct wf_node *node)
+{
+    return strcmp(kernel->op, node->op->name) == 0 && (!kernel->accepts || kernel->accepts(node));
+}
+
 const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],
                                        const struct wf_node *node)
 {
     const struct wf_kernel *best = NULL;
-    for (const struct wf_kernel *const *k = table; *k; k++)
-        if ((!best || (*k)->preference > best->preference) &&
-            strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)))
-            best = *k;
+    for (const struct wf_kernel *const *rows = table; *rows; rows++)
+        for (const struct wf_kernel *k = *rows; k->op; k++)
+            if ((!best || k->preference > best->preference) && wf_kernel_takes(k, node))
+                best = k;
     return best;
 }
 

@@ -273,10 +273,9 @@ static bool prepare(const struct wf_kernel *kernel, struct wf_prepare *p, const 
                     struct wf_err *err)
 {
 #ifdef WF_HAVE_DNNL
-    extern const struct wf_kernel wf_cpu_kernel_dnnl_conv, wf_cpu_kernel_dnnl_convt,
-        wf_cpu_kernel_dnnl_conv_wgrad; /* no header names them: the build collects kernels */
-    if (fault && (kernel == &wf_cpu_kernel_dnnl_conv || kernel == &wf_cpu_kernel_dnnl_convt ||
-                  kernel == &wf_cpu_kernel_dnnl_conv_wgrad))
+    extern const struct wf_kernel
+        wf_cpu_kernels_dnnl_conv[]; /* no header names it: the build does */
+    if (fault && kernel->prepare == wf_cpu_kernels_dnnl_conv->prepare)
         return wf_dnnl_prepare(
             p,
             &(struct wf_dnnl_options){ .traps = wf_dnnl_has_traps(),

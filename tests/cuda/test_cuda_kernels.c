@@ -143,6 +143,27 @@ static void kernels__equal_their_reference_on_larger_images(void **state)
     support_check_larger(&device, larger, sizeof larger / sizeof *larger);
 }
 
+/* The kernel's results of `v`, with its factors shortened, against the reference's of `rounded`. */
+static void check_shortened(const struct wf_node *node, const struct wf_kernel *kernel,
+                            const struct support_values *v, const struct support_values *rounded)
+{
+    struct support_trial got = { .device = &device,
+                                 .node = node,
+                                 .kernel = kernel,
+                                 .values = v,
+                                 .work = wf_shape_region(wf_op_domain(node)->shape),
+                                 .alias = -1 };
+    struct support_trial want = got;
+    want.values = rounded;
+    support_trial_init(&got);
+    support_trial_init(&want);
+    support_trial_run(&got);
+    support_trial_reference(&want);
+    support_compare(&got, &got.out[0], &want.out[0], tolerance(got.node, got.kernel));
+    support_trial_release(&got);
+    support_trial_release(&want);
+}
+
 /* In tf32: what the reference makes of factors that have ten digits behind the first. */
 static void convolutions__shorten_their_factors_in_tf32(void **state)
 {
@@ -166,26 +187,10 @@ static void convolutions__shorten_their_factors_in_tf32(void **state)
     assert_true(moved);
     gpu_shorten(true);
     for (size_t i = 0; i < c.g->n_nodes; i++)
-        for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++) {
-            if (!support_is_for(*k, c.g->nodes[i]) || support_wants_packed(*k))
-                continue;
-            struct support_trial got = { .device = &device,
-                                         .node = c.g->nodes[i],
-                                         .kernel = *k,
-                                         .values = &v,
-                                         .work =
-                                             wf_shape_region(wf_op_domain(c.g->nodes[i])->shape),
-                                         .alias = -1 };
-            struct support_trial want = got;
-            want.values = &rounded;
-            support_trial_init(&got);
-            support_trial_init(&want);
-            support_trial_run(&got);
-            support_trial_reference(&want);
-            support_compare(&got, &got.out[0], &want.out[0], tolerance(got.node, got.kernel));
-            support_trial_release(&got);
-            support_trial_release(&want);
-        }
+        for (const struct wf_kernel *const *rows = wf_cuda_own_kernels; *rows; rows++)
+            for (const struct wf_kernel *k = *rows; k->op; k++)
+                if (wf_kernel_takes(k, c.g->nodes[i]) && !support_wants_packed(k))
+                    check_shortened(c.g->nodes[i], k, &v, &rounded);
     gpu_shorten(false);
     support_values_free(&v);
     support_values_free(&rounded);

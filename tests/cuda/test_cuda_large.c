@@ -155,10 +155,11 @@ static struct wf_view fetch(const struct wf_view *from, struct wf_region box)
 static const struct wf_kernel *find(const struct wf_node *node, bool preferred)
 {
     const struct wf_kernel *best = NULL;
-    for (const struct wf_kernel *const *k = wf_cuda_own_kernels; *k; k++)
-        if (strcmp((*k)->op, node->op->name) == 0 && (!(*k)->accepts || (*k)->accepts(node)) &&
-            (!best || ((*k)->preference > best->preference) == preferred))
-            best = *k;
+    for (const struct wf_kernel *const *rows = wf_cuda_own_kernels; *rows; rows++)
+        for (const struct wf_kernel *k = *rows; k->op; k++)
+            if (wf_kernel_takes(k, node) &&
+                (!best || (k->preference > best->preference) == preferred))
+                best = k;
     if (!best)
         fail_msg("a node '%s' has no kernel", node->op->name);
     return best;

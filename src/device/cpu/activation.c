@@ -128,13 +128,6 @@ static void act_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, act_body, &context);
 }
 
-const struct wf_kernel wf_cpu_kernel_act = {
-    .op = "act",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_float,
-    .run = act_run,
-};
-
 static void act_grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     float buffer[3][WF_CPU_BLOCK_MAX];
@@ -153,9 +146,8 @@ static void act_grad_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, act_grad_body, &context);
 }
 
-const struct wf_kernel wf_cpu_kernel_act_grad = {
-    .op = "act_grad",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_float,
-    .run = act_grad_run,
+const struct wf_kernel wf_cpu_kernels_activation[] = {
+    { .op = "act", .accepts = wf_cpu_accepts_float, .run = act_run },
+    { .op = "act_grad", .accepts = wf_cpu_accepts_float, .run = act_grad_run },
+    { 0 },
 };

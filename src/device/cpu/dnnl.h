@@ -22,17 +22,15 @@
 #define WF_DEVICE_CPU_DNNL_H
 
 #include "plan/target.h"
-#include "ops/attrs.h"
+#include "device/conv_pass.h"
 
 /* --- oneDNN, dnnl_shim.c --- */
 
 struct wf_dnnl;      /* an engine and a stream: one per prepared step, no state is shared */
 struct wf_dnnl_conv; /* a primitive with its memory objects; borrows its wf_dnnl */
 
-enum wf_dnnl_pass { WF_DNNL_FORWARD, WF_DNNL_DATA, WF_DNNL_WEIGHTS };
-
 struct wf_dnnl_problem {
-    enum wf_dnnl_pass pass;
+    enum wf_conv_pass pass;
     enum wf_dtype dtype; /* f32 or bf16; of both images and the weights. Bias and dw are f32 */
     int64_t batch, groups, in, out; /* channels of src and dst, of all groups together */
     int64_t src[3], dst[3], kernel[3], stride[3], dilation[3];
@@ -158,7 +156,7 @@ struct wf_dnnl_made {
 
 /* A prepared step. */
 struct wf_dnnl_step {
-    enum wf_dnnl_pass pass;
+    enum wf_conv_pass pass;
     int threads;
     struct wf_conv_attrs attrs;
     int64_t kernel[3], in, out; /* channels in all */

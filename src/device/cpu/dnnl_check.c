@@ -172,7 +172,7 @@ static size_t room_for(const struct operand *o)
 
 static void describe(struct sample *s, const struct wf_dnnl_problem *p, struct wf_dnnl_conv *conv)
 {
-    const bool gradient = p->pass == WF_DNNL_WEIGHTS;
+    const bool gradient = p->pass == WF_CONV_WEIGHTS;
     *s = (struct sample){ .p = p, .conv = conv, .taps = product3(p->kernel), .in = p->in };
     s->out = p->out;
     s->src = (struct operand){ p->batch * product3(p->src) * p->in, p->dtype, NULL, NULL };
@@ -285,7 +285,7 @@ void wf_dnnl_factors(uint64_t *random, double *factors, int64_t count)
 /* C2: per tap and read channel, the weights of the group's written channels times their factors. */
 static void combine(struct sample *s)
 {
-    const bool forward = s->p->pass == WF_DNNL_FORWARD;
+    const bool forward = s->p->pass == WF_CONV_FORWARD;
     const int64_t groups = s->p->groups, in = s->in / groups, out = s->out / groups;
     const int64_t read = forward ? s->in : s->out;
     memset(s->combined, 0, (size_t)(s->taps * read) * sizeof(double));
@@ -307,7 +307,7 @@ static void combine(struct sample *s)
 static int64_t read_at(const struct sample *s, const int64_t at[4], int64_t tap)
 {
     const struct wf_dnnl_problem *const p = s->p;
-    const bool forward = p->pass != WF_DNNL_DATA;
+    const bool forward = p->pass != WF_CONV_DATA;
     const int64_t *const extent = forward ? p->src : p->dst;
     const int64_t k[3] = { tap / (p->kernel[1] * p->kernel[2]), tap / p->kernel[2] % p->kernel[1],
                            tap % p->kernel[2] };
@@ -346,7 +346,7 @@ static double element(const struct operand *o, int64_t i)
 
 static bool position_is_right(const struct sample *s, const int64_t at[4], int64_t index)
 {
-    const bool forward = s->p->pass == WF_DNNL_FORWARD;
+    const bool forward = s->p->pass == WF_CONV_FORWARD;
     const struct operand *const read = forward ? &s->src : &s->dst;
     const struct operand *const made = forward ? &s->dst : &s->src;
     const int64_t channels = forward ? s->in : s->out, written = forward ? s->out : s->in;
@@ -379,7 +379,7 @@ static int64_t draw_near_ends(uint64_t *state, int64_t n)
 
 static bool images_are_right(struct sample *s)
 {
-    const bool forward = s->p->pass == WF_DNNL_FORWARD;
+    const bool forward = s->p->pass == WF_CONV_FORWARD;
     const int64_t *const e = forward ? s->p->dst : s->p->src;
     const int64_t all = s->p->batch * product3(e);
     const int64_t each = s->taps * (forward ? s->in : s->out) + (forward ? s->out : s->in);
@@ -489,7 +489,7 @@ static bool are_integers(const struct operand *o)
 static bool run(const struct sample *s)
 {
     struct wf_dnnl_conv *const conv = s->conv;
-    const bool gradient = s->p->pass == WF_DNNL_WEIGHTS, blocked = wf_dnnl_conv_blocked(conv) > 0;
+    const bool gradient = s->p->pass == WF_CONV_WEIGHTS, blocked = wf_dnnl_conv_blocked(conv) > 0;
     const struct wf_dnnl_args args = { .src = s->src.data,
                                        .weights = blocked ? s->blocked : s->weights.data,
                                        .bias = s->bias.data,
@@ -509,7 +509,7 @@ static bool run_and_compare(struct sample *s)
     const struct wf_dnnl_problem *const p = s->p;
     s->random = 1;
     switch (p->pass) {
-    case WF_DNNL_FORWARD:
+    case WF_CONV_FORWARD:
         fill(s, &s->src, 1, density_of(p, s->taps * (p->in / p->groups)));
         fill(s, &s->weights, 2, 1);
         fill(s, &s->bias, 2, 1);
@@ -517,14 +517,14 @@ static bool run_and_compare(struct sample *s)
         wf_dnnl_factors(&s->random, s->factors, s->out);
         combine(s);
         return run(s) && guards_are_intact(s) && are_integers(&s->dst) && images_are_right(s);
-    case WF_DNNL_DATA:
+    case WF_CONV_DATA:
         fill(s, &s->dst, 1, density_of(p, s->taps * (p->out / p->groups)));
         fill(s, &s->weights, 2, 1);
         fill_result(&s->src);
         wf_dnnl_factors(&s->random, s->factors, s->in);
         combine(s);
         return run(s) && guards_are_intact(s) && are_integers(&s->src) && images_are_right(s);
-    case WF_DNNL_WEIGHTS:
+    case WF_CONV_WEIGHTS:
         fill(s, &s->src, 2, 1);
         fill(s, &s->dst, 2,
              density_of(&(struct wf_dnnl_problem){ .dtype = WF_F32 }, p->batch * product3(p->dst)));

@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -62,34 +61,27 @@ static bool accepts(const struct wf_node *node)
            extents_fit(node->out[0]);
 }
 
-static enum wf_dnnl_pass pass_of(const struct wf_node *node)
-{
-    if (strcmp(node->op->name, "conv") == 0)
-        return WF_DNNL_FORWARD;
-    return strcmp(node->op->name, "convt") == 0 ? WF_DNNL_DATA : WF_DNNL_WEIGHTS;
-}
-
 /* Which of the step's images lies under the windows. */
 static void fill_sides(struct wf_dnnl_step *s, const struct wf_view *in, const struct wf_view *out)
 {
-    s->src = s->pass == WF_DNNL_DATA ? out[0] : in[0];
-    s->dst = s->pass == WF_DNNL_DATA ? in[0] : s->pass == WF_DNNL_FORWARD ? out[0] : in[1];
+    s->src = s->pass == WF_CONV_DATA ? out[0] : in[0];
+    s->dst = s->pass == WF_CONV_DATA ? in[0] : s->pass == WF_CONV_FORWARD ? out[0] : in[1];
 }
 
 static void fill_step(struct wf_dnnl_step *s, const struct wf_prepare *p)
 {
     const struct wf_node *node = p->node;
-    s->pass = pass_of(node);
+    s->pass = wf_conv_pass_of(node);
     s->threads = p->threads;
     s->attrs = *(const struct wf_conv_attrs *)node->attrs;
-    s->bias = s->pass != WF_DNNL_WEIGHTS && node->in[2];
-    const struct wf_value *w = s->pass == WF_DNNL_WEIGHTS ? node->out[0] : node->in[1];
+    s->bias = s->pass != WF_CONV_WEIGHTS && node->in[2];
+    const struct wf_value *w = s->pass == WF_CONV_WEIGHTS ? node->out[0] : node->in[1];
     for (int i = 0; i < 3; i++)
         s->kernel[i] = w->shape.at[WF_D + i];
     s->in = w->shape.at[WF_C] * s->attrs.groups;
     s->out = w->shape.at[WF_N];
     fill_sides(s, p->in, p->out);
-    const struct wf_view *written = s->pass == WF_DNNL_DATA ? &s->src : &s->dst;
+    const struct wf_view *written = s->pass == WF_CONV_DATA ? &s->src : &s->dst;
     WF_BUG_ON(!wf_region_equal(written->box, p->work), "'%s': the box is not the work", node->name);
     WF_BUG_ON(wf_region_extent(s->src.box, WF_C) != s->in && !wf_region_is_empty(s->src.box),
               "'%s': cut along its channels", node->name);
@@ -133,7 +125,7 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     s->checking = wf_dnnl_checking(p);
     const bool sizes_only = s->checking.skip;
     s->checking.skip = sizes_only || options->believe;
-    const struct wf_view *read = s->pass == WF_DNNL_DATA ? &s->dst : &s->src;
+    const struct wf_view *read = s->pass == WF_CONV_DATA ? &s->dst : &s->src;
     /* All windows lie in the padding: nothing to compute. */
     const bool nothing = wf_region_is_empty(read->box);
     bool ok = nothing || (s->lib = wf_dnnl_new(sizes_only, err)) != NULL;
@@ -217,9 +209,9 @@ static struct wf_dnnl_args bring_images(const struct running *r, const struct wf
     struct wf_dnnl_args a = { .scratch = r->scratch };
     a.src = piece->pack_src ? r->scratch + s->at_src : address(&r->src, &piece->src.box);
     a.dst = piece->pack_dst ? r->scratch + s->at_dst : address(&r->dst, &piece->dst.box);
-    if (piece->pack_src && s->pass != WF_DNNL_DATA)
+    if (piece->pack_src && s->pass != WF_CONV_DATA)
         wf_dnnl_gather(&piece->src, a.src, &r->src);
-    if (piece->pack_dst && s->pass != WF_DNNL_FORWARD)
+    if (piece->pack_dst && s->pass != WF_CONV_FORWARD)
         wf_dnnl_gather(&piece->dst, a.dst, &r->dst);
     return a;
 }
@@ -227,7 +219,7 @@ static struct wf_dnnl_args bring_images(const struct running *r, const struct wf
 static void run_images(const struct running *r)
 {
     struct wf_dnnl_step *s = r->s;
-    const bool forward = s->pass == WF_DNNL_FORWARD;
+    const bool forward = s->pass == WF_CONV_FORWARD;
     const struct wf_view *y = forward ? &r->dst : &r->src;
     if (s->n_pieces == 0 || s->clear)
         wf_cpu_clear(y);
@@ -280,7 +272,7 @@ static void run_gradient(const struct running *r, const struct wf_dnnl_piece *pi
 static void run(const struct wf_call *call)
 {
     struct wf_dnnl_step *s = call->prepared;
-    const bool gradient = s->pass == WF_DNNL_WEIGHTS;
+    const bool gradient = s->pass == WF_CONV_WEIGHTS;
     if (s->own) {
         call->node->op->reference(call);
         return;
@@ -309,34 +301,8 @@ static void run(const struct wf_call *call)
     wf_dnnl_use_threads(before);
 }
 
-enum { PREFERENCE = 100 };
-
-const struct wf_kernel wf_cpu_kernel_dnnl_conv = {
-    .op = "conv",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cpu_kernel_dnnl_convt = {
-    .op = "convt",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cpu_kernel_dnnl_conv_wgrad = {
-    .op = "conv_wgrad",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
+const struct wf_kernel wf_cpu_kernels_dnnl_conv[] = {
+    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 100, .accepts = accepts,
+                   .prepare = prepare, .run = run, .release = release),
+    { 0 },
 };

@@ -65,7 +65,7 @@ static struct wf_region src_of(const struct wf_dnnl_step *s, const struct wf_dnn
     struct wf_region r = reach;
     for (int i = WF_D; i <= WF_W; i++) {
         /* Gradients: rows behind the last window get their zeros in the same go. */
-        const int64_t more = s->pass == WF_DNNL_DATA ? s->attrs.stride[i - WF_D] - 1 : 0;
+        const int64_t more = s->pass == WF_CONV_DATA ? s->attrs.stride[i - WF_D] - 1 : 0;
         r.lo[i] = wf_max(reach.lo[i], s->src.box.lo[i]);
         r.hi[i] = wf_min(reach.hi[i] + more, s->src.box.hi[i]);
     }
@@ -95,7 +95,7 @@ static int64_t strip_rows(const struct wf_dnnl_step *s)
     for (int i = axis + 1; i <= WF_W; i++)
         inner *= wf_region_extent(s->dst.box, i);
     /* Windows that overlap would have to be added up in src. */
-    if (s->pass == WF_DNNL_DATA && span > s->attrs.stride[axis - WF_D])
+    if (s->pass == WF_CONV_DATA && span > s->attrs.stride[axis - WF_D])
         return 0;
     /* A thread shall have something to do in each strip; scratch grows with both. */
     const int64_t positions = STRIP * wf_min(wf_max(s->threads, 1), STRIP_THREADS);
@@ -124,7 +124,7 @@ static struct wf_dnnl_problem problem_of(const struct wf_dnnl_step *s,
                                  .groups = form->split ? 1 : s->attrs.groups,
                                  .in = piece->src.channels,
                                  .out = piece->dst.channels,
-                                 .bias = s->bias && s->pass == WF_DNNL_FORWARD };
+                                 .bias = s->bias && s->pass == WF_CONV_FORWARD };
     const struct wf_region reach = reach_of(s, piece->dst.box);
     for (int i = 0; i < WF_SPACE; i++) {
         const int axis = WF_D + i;
@@ -238,7 +238,7 @@ static bool is_deep_window(const struct wf_dnnl_step *s, struct wf_region dst, s
         deep = deep || (s->src.dtype == WF_BF16 && axis == WF_D && padded && s->kernel[0] > 1 &&
                         s->attrs.stride[0] > 1);
     }
-    return s->pass == WF_DNNL_WEIGHTS && deep;
+    return s->pass == WF_CONV_WEIGHTS && deep;
 }
 
 /* False where oneDNN has nothing for it. */
@@ -360,7 +360,7 @@ static void place_scratch(struct wf_dnnl_step *s)
     }
     if (!wf_dnnl_step_has_plain(s))
         plain = 0;
-    const size_t sum = wf_dnnl_step_has_plain(s) && s->pass == WF_DNNL_WEIGHTS
+    const size_t sum = wf_dnnl_step_has_plain(s) && s->pass == WF_CONV_WEIGHTS
                            ? wf_dnnl_step_weights(s) * sizeof(double)
                            : 0;
     s->at_blocked = lines(own);
@@ -379,7 +379,7 @@ size_t wf_dnnl_step_weights(const struct wf_dnnl_step *s)
 
 bool wf_dnnl_step_has_plain(const struct wf_dnnl_step *s)
 {
-    if (s->pass != WF_DNNL_WEIGHTS)
+    if (s->pass != WF_CONV_WEIGHTS)
         return s->form.wide;
     const size_t parts = s->form.split ? (size_t)s->attrs.groups : 1;
     return s->n_pieces > parts || s->form.channels != 0;
@@ -409,7 +409,7 @@ static bool try_form(struct wf_dnnl_step *s, const struct wf_dnnl_form *form, bo
     struct wf_region all = s->pieces[0].src.box;
     for (size_t i = 1; i < s->n_pieces; i++)
         all = wf_region_bound(all, s->pieces[i].src.box);
-    s->clear = s->pass == WF_DNNL_DATA && !wf_region_contains(all, s->src.box);
+    s->clear = s->pass == WF_CONV_DATA && !wf_region_contains(all, s->src.box);
     place_scratch(s);
     return true;
 }
@@ -428,7 +428,7 @@ static struct wf_dnnl_form trap_form(const struct wf_dnnl_step *s)
 /* Tries the forms from the nearest to the farthest. */
 static bool find_form(struct wf_dnnl_step *s, bool traps, bool any)
 {
-    const bool bf16 = s->src.dtype == WF_BF16, gradient = s->pass == WF_DNNL_WEIGHTS;
+    const bool bf16 = s->src.dtype == WF_BF16, gradient = s->pass == WF_CONV_WEIGHTS;
     const int64_t groups = s->attrs.groups;
     const bool depthwise = s->in == groups && s->out == groups;
     const int widths = bf16 ? 2 : 1, splits = groups > 1 ? 2 : 1;

@@ -68,7 +68,7 @@ struct descriptors {
 
 struct wf_dnnl_conv {
     struct wf_dnnl *lib;
-    enum wf_dnnl_pass pass;
+    enum wf_conv_pass pass;
     bool bias;
     struct descriptors md;
     dnnl_primitive_desc_t desc;
@@ -187,7 +187,7 @@ static bool describe_weights(md_own *md, const struct wf_dnnl_problem *p, dnnl_d
 static bool describe(struct descriptors *md, const struct wf_dnnl_problem *p)
 {
     const dnnl_data_type_t type = p->dtype == WF_BF16 ? dnnl_bf16 : dnnl_f32;
-    const bool gradient = p->pass == WF_DNNL_WEIGHTS;
+    const bool gradient = p->pass == WF_CONV_WEIGHTS;
     const dnnl_dims_t bias = { p->out };
     return describe_image(&md->src, p, p->in, p->src) &&
            describe_image(&md->dst, p, p->out, p->dst) &&
@@ -257,7 +257,7 @@ struct ask {
     const struct wf_dnnl *lib;
     const struct descriptors *md;
     const struct geometry *g;
-    enum wf_dnnl_pass pass;
+    enum wf_conv_pass pass;
     dnnl_primitive_desc_t hint; /* the forward descriptor, for the other passes */
 };
 
@@ -271,11 +271,11 @@ static dnnl_primitive_desc_t first_desc(const struct ask *a)
     const md_ref src = md_of(&a->md->src), dst = md_of(&a->md->dst), w = md_of(&a->md->weights);
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
     dnnl_status_t status;
-    if (a->pass == WF_DNNL_FORWARD)
+    if (a->pass == WF_CONV_FORWARD)
         status = dnnl_convolution_forward_primitive_desc_create(
             &desc, engine, dnnl_forward_training, alg, src, w, md_of(&a->md->bias), dst, g->stride,
             g->dilation, g->lo, g->hi, attr);
-    else if (a->pass == WF_DNNL_DATA)
+    else if (a->pass == WF_CONV_DATA)
         status = dnnl_convolution_backward_data_primitive_desc_create(
             &desc, engine, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi, a->hint, attr);
     else
@@ -305,11 +305,11 @@ static bool make_operation(const struct ask *a, dnnl_convolution_desc_t *op)
     const struct geometry *const g = a->g;
     const md_ref src = md_of(&a->md->src), dst = md_of(&a->md->dst), w = md_of(&a->md->weights);
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
-    if (a->pass == WF_DNNL_FORWARD)
+    if (a->pass == WF_CONV_FORWARD)
         return dnnl_dilated_convolution_forward_desc_init(
                    op, dnnl_forward_training, alg, src, w, md_of(&a->md->bias), dst, g->stride,
                    g->dilation, g->lo, g->hi) == dnnl_success;
-    if (a->pass == WF_DNNL_DATA)
+    if (a->pass == WF_CONV_DATA)
         return dnnl_dilated_convolution_backward_data_desc_init(
                    op, alg, src, w, dst, g->stride, g->dilation, g->lo, g->hi) == dnnl_success;
     return dnnl_dilated_convolution_backward_weights_desc_init(op, alg, src, md_of(&a->md->dw),
@@ -347,7 +347,7 @@ static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct des
     const struct geometry g = geometry_of(p);
     struct ask ask = { .lib = lib, .md = md, .g = &g };
     struct met met = { .skip = p->skip }, none = { 0 };
-    if (p->pass == WF_DNNL_FORWARD) {
+    if (p->pass == WF_CONV_FORWARD) {
         const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
         dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &met);
         return desc || !direct ? desc : find_desc(&ask, BRGEMM, &met);
@@ -370,7 +370,7 @@ static bool make_memory(dnnl_memory_t *memory, const struct wf_dnnl *lib, md_ref
 /* The weights' own order, its memory objects and the way to or from it. */
 static bool make_weights(struct wf_dnnl_conv *c)
 {
-    const bool gradient = c->pass == WF_DNNL_WEIGHTS;
+    const bool gradient = c->pass == WF_CONV_WEIGHTS;
     const md_ref plain = md_of(&c->md.plain);
     const md_ref own = dnnl_primitive_desc_query_md(
         c->desc, gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
@@ -406,7 +406,7 @@ struct wf_dnnl_conv *wf_dnnl_conv_new(struct wf_dnnl *lib, const struct wf_dnnl_
     c->pass = p->pass;
     c->bias = p->bias;
     c->element = wf_dtype_size(p->dtype);
-    c->channels = p->pass == WF_DNNL_DATA ? p->in : p->out;
+    c->channels = p->pass == WF_CONV_DATA ? p->in : p->out;
     if (!describe(&c->md, p) || !(c->desc = desc_of(lib, &c->md, p)))
         goto none;
     if (dnnl_primitive_desc_query(c->desc, dnnl_query_impl_info_str, 0, &c->name) != dnnl_success ||
@@ -486,7 +486,7 @@ static bool execute(const struct wf_dnnl_conv *c, const_dnnl_primitive_t primiti
 bool wf_dnnl_conv_reorder(struct wf_dnnl_conv *c, void *plain, void *blocked, void *scratch)
 {
     WF_BUG_ON(!c->reorder, "'%s' takes plain weights", c->name);
-    const bool gradient = c->pass == WF_DNNL_WEIGHTS;
+    const bool gradient = c->pass == WF_CONV_WEIGHTS;
     dnnl_exec_arg_t args[3] = {
         bind(gradient ? DNNL_ARG_TO : DNNL_ARG_FROM, c->plain, plain),
         bind(gradient ? DNNL_ARG_FROM : DNNL_ARG_TO, c->weights, blocked),
@@ -509,11 +509,11 @@ static void swap_bytes(unsigned char *a, unsigned char *b, size_t n)
  * order may have gaps. Or two channels. */
 static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 {
-    if (c->pass == WF_DNNL_WEIGHTS) {
+    if (c->pass == WF_CONV_WEIGHTS) {
         ((unsigned char *)a->weights)[sizeof(float) - 1] ^= 0x44;
         return;
     }
-    const bool data = c->pass == WF_DNNL_DATA;
+    const bool data = c->pass == WF_CONV_DATA;
     const size_t count =
         dnnl_memory_desc_get_size(md_of(data ? &c->md.src : &c->md.dst)) / c->element;
     unsigned char *const at = data ? a->src : a->dst;
@@ -530,9 +530,9 @@ static void spoil(const struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 bool wf_dnnl_conv_run(struct wf_dnnl_conv *c, const struct wf_dnnl_args *a)
 {
     static const int names[][3] = {
-        [WF_DNNL_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
-        [WF_DNNL_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
-        [WF_DNNL_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WF_CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+        [WF_CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WF_CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
     dnnl_exec_arg_t args[5] = { bind(names[c->pass][0], c->src, a->src),
                                 bind(names[c->pass][1], c->weights, a->weights),

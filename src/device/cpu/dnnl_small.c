@@ -244,12 +244,13 @@ static void run(const struct wf_call *call)
     wf_dnnl_use_threads(before);
 }
 
-const struct wf_kernel wf_cpu_kernel_dnnl_small_wgrad = {
-    .op = "conv_wgrad",
-    .flags = WF_KERNEL_DENSE,
-    .preference = 110,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = free,
+const struct wf_kernel wf_cpu_kernels_dnnl_small[] = {
+    { .op = "conv_wgrad",
+      .flags = WF_KERNEL_DENSE,
+      .preference = 110,
+      .accepts = accepts,
+      .prepare = prepare,
+      .run = run,
+      .release = free },
+    { 0 },
 };

@@ -37,13 +37,6 @@ static void add_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, add_body, NULL);
 }
 
-const struct wf_kernel wf_cpu_kernel_add = {
-    .op = "add",
-    .preference = 1,
-    .accepts = accepts_same_shapes,
-    .run = add_run,
-};
-
 static void multiply_body(const struct wf_cpu_piece *piece, const void *context)
 {
     (void)context;
@@ -63,13 +56,6 @@ static void multiply_run(const struct wf_call *call)
     wf_cpu_walk_call(&walk, call, 2, WF_CPU_FLAT);
     wf_cpu_walk_run(&walk, multiply_body, NULL);
 }
-
-const struct wf_kernel wf_cpu_kernel_multiply = {
-    .op = "multiply",
-    .preference = 1,
-    .accepts = accepts_same_shapes,
-    .run = multiply_run,
-};
 
 /* --- scale, reverse, cast --- */
 
@@ -95,13 +81,6 @@ static void scale_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, scale_body, &factor);
 }
 
-const struct wf_kernel wf_cpu_kernel_scale = {
-    .op = "scale",
-    .preference = 1,
-    .accepts = accepts_same_shapes,
-    .run = scale_run,
-};
-
 static void move_body(const struct wf_cpu_piece *piece, const void *context)
 {
     (void)context;
@@ -116,25 +95,11 @@ static void move_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, move_body, NULL);
 }
 
-const struct wf_kernel wf_cpu_kernel_reverse = {
-    .op = "reverse",
-    .preference = 1,
-    .accepts = accepts_same_shapes,
-    .run = move_run,
-};
-
 static bool accepts_cast(const struct wf_node *node)
 {
     return (wf_cpu_is_float(node->in[0]) || node->in[0]->dtype == WF_U8) &&
            wf_cpu_is_float(node->out[0]);
 }
-
-const struct wf_kernel wf_cpu_kernel_cast = {
-    .op = "cast",
-    .preference = 1,
-    .accepts = accepts_cast,
-    .run = move_run,
-};
 
 /* --- dropout --- */
 
@@ -204,9 +169,12 @@ static void dropout_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, dropout_body, &context);
 }
 
-const struct wf_kernel wf_cpu_kernel_dropout = {
-    .op = "dropout",
-    .preference = 1,
-    .accepts = accepts_same_shapes,
-    .run = dropout_run,
+const struct wf_kernel wf_cpu_kernels_elementwise[] = {
+    { .op = "add", .accepts = accepts_same_shapes, .run = add_run },
+    { .op = "multiply", .accepts = accepts_same_shapes, .run = multiply_run },
+    { .op = "scale", .accepts = accepts_same_shapes, .run = scale_run },
+    { .op = "reverse", .accepts = accepts_same_shapes, .run = move_run },
+    { .op = "cast", .accepts = accepts_cast, .run = move_run },
+    { .op = "dropout", .accepts = accepts_same_shapes, .run = dropout_run },
+    { 0 },
 };

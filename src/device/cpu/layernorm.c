@@ -93,14 +93,6 @@ static void run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, body, &context);
 }
 
-const struct wf_kernel wf_cpu_kernel_layernorm = {
-    .op = "layernorm",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = prepare,
-    .run = run,
-};
-
 /* --- layernorm_grad: x, [w], dy --- */
 
 static void grad_row(const struct context *k, const float *x, const float *dy, int64_t channels,
@@ -148,14 +140,6 @@ static void grad_run(const struct wf_call *call)
     wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
     wf_cpu_walk_run(&walk, grad_body, &context);
 }
-
-const struct wf_kernel wf_cpu_kernel_layernorm_grad = {
-    .op = "layernorm_grad",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = prepare,
-    .run = grad_run,
-};
 
 /* --- layernorm_wgrad: x, dy --- */
 
@@ -205,10 +189,15 @@ static void wgrad_run(const struct wf_call *call)
         wf_view_put(&call->out[k / channels], 0, 0, 0, 0, k % channels, sums[k]);
 }
 
-const struct wf_kernel wf_cpu_kernel_layernorm_wgrad = {
-    .op = "layernorm_wgrad",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = wgrad_prepare,
-    .run = wgrad_run,
+const struct wf_kernel wf_cpu_kernels_layernorm[] = {
+    { .op = "layernorm", .accepts = wf_cpu_accepts_channels, .prepare = prepare, .run = run },
+    { .op = "layernorm_grad",
+      .accepts = wf_cpu_accepts_channels,
+      .prepare = prepare,
+      .run = grad_run },
+    { .op = "layernorm_wgrad",
+      .accepts = wf_cpu_accepts_channels,
+      .prepare = wgrad_prepare,
+      .run = wgrad_run },
+    { 0 },
 };

@@ -134,14 +134,6 @@ static void ce_run(const struct wf_call *call)
     put_sums(call, wf_cpu_walk_sum(&walk, &sum, call->scratch), 2);
 }
 
-const struct wf_kernel wf_cpu_kernel_ce = {
-    .op = "ce",
-    .preference = 1,
-    .accepts = accepts_map,
-    .prepare = prepare,
-    .run = ce_run,
-};
-
 static void ce_grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     const struct context *k = context;
@@ -180,14 +172,6 @@ static void ce_grad_run(const struct wf_call *call)
     walk_map(&walk, call, true);
     wf_cpu_walk_run(&walk, ce_grad_body, &context);
 }
-
-const struct wf_kernel wf_cpu_kernel_ce_grad = {
-    .op = "ce_grad",
-    .preference = 1,
-    .accepts = accepts_map,
-    .prepare = prepare,
-    .run = ce_grad_run,
-};
 
 /* --- binary cross-entropy and mean square: element by element against a target --- */
 
@@ -250,22 +234,6 @@ static bool accepts_pairs(const struct wf_node *node)
     return wf_cpu_is_float(node->in[0]) && node->in[1]->dtype != WF_F64;
 }
 
-const struct wf_kernel wf_cpu_kernel_bce = {
-    .op = "bce",
-    .preference = 1,
-    .accepts = accepts_pairs,
-    .prepare = prepare,
-    .run = bce_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_mse = {
-    .op = "mse",
-    .preference = 1,
-    .accepts = accepts_pairs,
-    .prepare = prepare,
-    .run = mse_run,
-};
-
 static void bce_grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     const struct context *k = context;
@@ -316,20 +284,6 @@ static void mse_grad_run(const struct wf_call *call)
     run_pairs_grad(call, mse_grad_body);
 }
 
-const struct wf_kernel wf_cpu_kernel_bce_grad = {
-    .op = "bce_grad",
-    .preference = 1,
-    .accepts = accepts_pairs,
-    .run = bce_grad_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_mse_grad = {
-    .op = "mse_grad",
-    .preference = 1,
-    .accepts = accepts_pairs,
-    .run = mse_grad_run,
-};
-
 /* --- Dice: probs, target, ds --- */
 
 /* With one class label 1 is that class and 0 is none of it: `classes`. -1 is a bad label. */
@@ -378,14 +332,6 @@ static void dice_run(const struct wf_call *call)
     put_sums(call, wf_cpu_walk_sum(&walk, &sum, call->scratch), 3 * classes);
 }
 
-const struct wf_kernel wf_cpu_kernel_dice = {
-    .op = "dice",
-    .preference = 1,
-    .accepts = accepts_map,
-    .prepare = prepare,
-    .run = dice_run,
-};
-
 static void dice_grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     const struct context *k = context;
@@ -421,10 +367,14 @@ static void dice_grad_run(const struct wf_call *call)
     wf_cpu_walk_run(&walk, dice_grad_body, &context);
 }
 
-const struct wf_kernel wf_cpu_kernel_dice_grad = {
-    .op = "dice_grad",
-    .preference = 1,
-    .accepts = accepts_map,
-    .prepare = prepare,
-    .run = dice_grad_run,
+const struct wf_kernel wf_cpu_kernels_loss[] = {
+    { .op = "ce", .accepts = accepts_map, .prepare = prepare, .run = ce_run },
+    { .op = "ce_grad", .accepts = accepts_map, .prepare = prepare, .run = ce_grad_run },
+    { .op = "bce", .accepts = accepts_pairs, .prepare = prepare, .run = bce_run },
+    { .op = "mse", .accepts = accepts_pairs, .prepare = prepare, .run = mse_run },
+    { .op = "bce_grad", .accepts = accepts_pairs, .run = bce_grad_run },
+    { .op = "mse_grad", .accepts = accepts_pairs, .run = mse_grad_run },
+    { .op = "dice", .accepts = accepts_map, .prepare = prepare, .run = dice_run },
+    { .op = "dice_grad", .accepts = accepts_map, .prepare = prepare, .run = dice_grad_run },
+    { 0 },
 };

@@ -71,13 +71,6 @@ static void concat_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_concat = {
-    .op = "concat",
-    .preference = 1,
-    .accepts = accepts_same_dtype,
-    .run = concat_run,
-};
-
 static void slice_run(const struct wf_call *call)
 {
     const struct wf_slice_attrs *a = call->node->attrs;
@@ -86,13 +79,6 @@ static void slice_run(const struct wf_call *call)
         shift[k] = -a->lo[k];
     copy_shifted(&call->out[0], &call->in[0], call->work, shift);
 }
-
-const struct wf_kernel wf_cpu_kernel_slice = {
-    .op = "slice",
-    .preference = 1,
-    .accepts = accepts_same_dtype,
-    .run = slice_run,
-};
 
 static bool accepts_zero_pad(const struct wf_node *node)
 {
@@ -114,13 +100,6 @@ static void pad_run(const struct wf_call *call)
         wf_cpu_clear(&part);
     }
 }
-
-const struct wf_kernel wf_cpu_kernel_pad = {
-    .op = "pad",
-    .preference = 1,
-    .accepts = accepts_zero_pad,
-    .run = pad_run,
-};
 
 /* --- broadcast --- */
 
@@ -159,13 +138,6 @@ static void broadcast_run(const struct wf_call *call)
         wf_cpu_walk_run(&walk, broadcast_body, row);
     }
 }
-
-const struct wf_kernel wf_cpu_kernel_broadcast = {
-    .op = "broadcast",
-    .preference = 1,
-    .accepts = accepts_broadcast,
-    .run = broadcast_run,
-};
 
 /* --- channel_sum, global_pool --- */
 
@@ -216,14 +188,6 @@ static void channel_sum_run(const struct wf_call *call)
         call->node->op->reference(call);
 }
 
-const struct wf_kernel wf_cpu_kernel_channel_sum = {
-    .op = "channel_sum",
-    .preference = 1,
-    .accepts = accepts_sum,
-    .prepare = sum_prepare,
-    .run = channel_sum_run,
-};
-
 static void global_pool_run(const struct wf_call *call)
 {
     const struct wf_spread_attrs *a = call->node->attrs;
@@ -243,10 +207,12 @@ static void global_pool_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_global_pool = {
-    .op = "global_pool",
-    .preference = 1,
-    .accepts = accepts_sum,
-    .prepare = sum_prepare,
-    .run = global_pool_run,
+const struct wf_kernel wf_cpu_kernels_move[] = {
+    { .op = "concat", .accepts = accepts_same_dtype, .run = concat_run },
+    { .op = "slice", .accepts = accepts_same_dtype, .run = slice_run },
+    { .op = "pad", .accepts = accepts_zero_pad, .run = pad_run },
+    { .op = "broadcast", .accepts = accepts_broadcast, .run = broadcast_run },
+    { .op = "channel_sum", .accepts = accepts_sum, .prepare = sum_prepare, .run = channel_sum_run },
+    { .op = "global_pool", .accepts = accepts_sum, .prepare = sum_prepare, .run = global_pool_run },
+    { 0 },
 };

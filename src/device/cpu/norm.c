@@ -108,14 +108,6 @@ static void moments_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_moments = {
-    .op = "moments",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = moments_prepare,
-    .run = moments_run,
-};
-
 /* --- rows --- */
 
 /* MEAN, SCALE, BIAS and RSTD for statistics row `n`. Of one position still. */
@@ -209,14 +201,6 @@ static void norm_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_norm = {
-    .op = "norm",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = rows_prepare,
-    .run = norm_run,
-};
-
 /* --- gradient --- */
 
 /* dy * act'(pre), pre being the normalised value before the activation. */
@@ -288,14 +272,6 @@ static void grad_sums_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_norm_grad_sums = {
-    .op = "norm_grad_sums",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = grad_sums_prepare,
-    .run = grad_sums_run,
-};
-
 static void grad_body(const struct wf_cpu_piece *piece, const void *context)
 {
     const struct rows *rows = context;
@@ -361,10 +337,19 @@ static void grad_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_norm_grad = {
-    .op = "norm_grad",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .prepare = rows_prepare,
-    .run = grad_run,
+const struct wf_kernel wf_cpu_kernels_norm[] = {
+    { .op = "moments",
+      .accepts = wf_cpu_accepts_channels,
+      .prepare = moments_prepare,
+      .run = moments_run },
+    { .op = "norm", .accepts = wf_cpu_accepts_channels, .prepare = rows_prepare, .run = norm_run },
+    { .op = "norm_grad_sums",
+      .accepts = wf_cpu_accepts_channels,
+      .prepare = grad_sums_prepare,
+      .run = grad_sums_run },
+    { .op = "norm_grad",
+      .accepts = wf_cpu_accepts_channels,
+      .prepare = rows_prepare,
+      .run = grad_run },
+    { 0 },
 };

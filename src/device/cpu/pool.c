@@ -245,30 +245,10 @@ static void avgpool_grad_run(const struct wf_call *call)
     run(call, true, false);
 }
 
-const struct wf_kernel wf_cpu_kernel_maxpool = {
-    .op = "maxpool",
-    .preference = 1,
-    .accepts = accepts,
-    .run = maxpool_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_maxpool_grad = {
-    .op = "maxpool_grad",
-    .preference = 1,
-    .accepts = accepts,
-    .run = maxpool_grad_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_avgpool = {
-    .op = "avgpool",
-    .preference = 1,
-    .accepts = accepts,
-    .run = avgpool_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_avgpool_grad = {
-    .op = "avgpool_grad",
-    .preference = 1,
-    .accepts = accepts,
-    .run = avgpool_grad_run,
+const struct wf_kernel wf_cpu_kernels_pool[] = {
+    { .op = "maxpool", .accepts = accepts, .run = maxpool_run },
+    { .op = "maxpool_grad", .accepts = accepts, .run = maxpool_grad_run },
+    { .op = "avgpool", .accepts = accepts, .run = avgpool_run },
+    { .op = "avgpool_grad", .accepts = accepts, .run = avgpool_grad_run },
+    { 0 },
 };

@@ -245,16 +245,8 @@ static void upsample_grad_run(const struct wf_call *call)
     run(call, true);
 }
 
-const struct wf_kernel wf_cpu_kernel_upsample = {
-    .op = "upsample",
-    .preference = 1,
-    .accepts = accepts,
-    .run = upsample_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_upsample_grad = {
-    .op = "upsample_grad",
-    .preference = 1,
-    .accepts = accepts,
-    .run = upsample_grad_run,
+const struct wf_kernel wf_cpu_kernels_resample[] = {
+    { .op = "upsample", .accepts = accepts, .run = upsample_run },
+    { .op = "upsample_grad", .accepts = accepts, .run = upsample_grad_run },
+    { 0 },
 };

@@ -74,16 +74,8 @@ static void softmax_grad_run(const struct wf_call *call)
     run(call, 2, softmax_grad_body);
 }
 
-const struct wf_kernel wf_cpu_kernel_softmax = {
-    .op = "softmax",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .run = softmax_run,
-};
-
-const struct wf_kernel wf_cpu_kernel_softmax_grad = {
-    .op = "softmax_grad",
-    .preference = 1,
-    .accepts = wf_cpu_accepts_channels,
-    .run = softmax_grad_run,
+const struct wf_kernel wf_cpu_kernels_softmax[] = {
+    { .op = "softmax", .accepts = wf_cpu_accepts_channels, .run = softmax_run },
+    { .op = "softmax_grad", .accepts = wf_cpu_accepts_channels, .run = softmax_grad_run },
+    { 0 },
 };

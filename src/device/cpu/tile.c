@@ -56,13 +56,6 @@ static void tile_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_tile = {
-    .op = "tile",
-    .preference = 1,
-    .accepts = accepts,
-    .run = tile_run,
-};
-
 static void untile_run(const struct wf_call *call)
 {
     const struct wf_tile_attrs *a = call->node->attrs;
@@ -83,9 +76,8 @@ static void untile_run(const struct wf_call *call)
     }
 }
 
-const struct wf_kernel wf_cpu_kernel_untile = {
-    .op = "untile",
-    .preference = 1,
-    .accepts = accepts,
-    .run = untile_run,
+const struct wf_kernel wf_cpu_kernels_tile[] = {
+    { .op = "tile", .accepts = accepts, .run = tile_run },
+    { .op = "untile", .accepts = accepts, .run = untile_run },
+    { 0 },
 };

@@ -35,13 +35,6 @@ static bool accepts(const struct wf_node *node)
            (!bias || bias->dtype == WF_F32);
 }
 
-static enum wf_cudnn_pass pass_of(const struct wf_node *node)
-{
-    if (strcmp(node->op->name, "conv") == 0)
-        return WF_CUDNN_FORWARD;
-    return strcmp(node->op->name, "convt") == 0 ? WF_CUDNN_DATA : WF_CUDNN_WEIGHTS;
-}
-
 /* --- the problem --- */
 
 /* The largest power of two up to 16 that divides the bytes of a position: rows begin anywhere. */
@@ -79,17 +72,18 @@ static bool set_axis(struct wf_cudnn_problem *p, const struct wf_conv_attrs *a, 
 }
 
 /* Of those that only some convolutions can take. */
-static int64_t own_engine(const struct wf_node *node)
+static int64_t own_engine(const struct wf_node *node, enum wf_conv_pass pass)
 {
 #ifdef WF_HAVE_HOPPER
-    if (strcmp(node->op->name, "conv_wgrad") == 0)
+    if (pass == WF_CONV_WEIGHTS)
         return wf_cuda_tiled_wgrad_fits(node) ? WF_ENGINE_TILED : WF_ENGINE_NONE;
-    return wf_cuda_tiled_fits(node)    ? WF_ENGINE_TILED
-           : wf_cuda_stem_fits(node)   ? WF_ENGINE_STEM
-           : wf_cuda_volume_fits(node) ? WF_ENGINE_VOLUME
-                                       : WF_ENGINE_NONE;
+    return wf_cuda_tiled_fits(node)                             ? WF_ENGINE_TILED
+           : pass == WF_CONV_FORWARD && wf_cuda_stem_fits(node) ? WF_ENGINE_STEM
+           : wf_cuda_volume_fits(node)                          ? WF_ENGINE_VOLUME
+                                                                : WF_ENGINE_NONE;
 #else
     (void)node;
+    (void)pass;
     return WF_ENGINE_NONE;
 #endif
 }
@@ -100,15 +94,15 @@ static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
     const struct wf_node *const node = p->node;
     const struct wf_conv_attrs *const a = node->attrs;
     struct wf_cudnn_problem *const q = &s->problem;
-    q->pass = pass_of(node);
-    const struct wf_view *const image = q->pass == WF_CUDNN_DATA ? &p->out[0] : &p->in[0];
-    const struct wf_view *const result = q->pass == WF_CUDNN_DATA      ? &p->in[0]
-                                         : q->pass == WF_CUDNN_FORWARD ? &p->out[0]
-                                                                       : &p->in[1];
-    const struct wf_value *const w = q->pass == WF_CUDNN_WEIGHTS ? node->out[0] : node->in[1];
+    q->pass = wf_conv_pass_of(node);
+    const struct wf_view *const image = q->pass == WF_CONV_DATA ? &p->out[0] : &p->in[0];
+    const struct wf_view *const result = q->pass == WF_CONV_DATA      ? &p->in[0]
+                                         : q->pass == WF_CONV_FORWARD ? &p->out[0]
+                                                                      : &p->in[1];
+    const struct wf_value *const w = q->pass == WF_CONV_WEIGHTS ? node->out[0] : node->in[1];
     s->in = w->shape.at[WF_C] * a->groups;
     s->out = w->shape.at[WF_N];
-    s->bias = q->pass != WF_CUDNN_WEIGHTS && node->in[2];
+    s->bias = q->pass != WF_CONV_WEIGHTS && node->in[2];
     q->dtype = image->dtype;
     q->groups = a->groups;
     q->n = wf_region_extent(result->box, WF_N);
@@ -119,7 +113,7 @@ static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
     q->align[0] = q->in != s->in ? 16 : alignment(s->in, q->dtype);
     q->align[1] = q->out != s->out ? 16 : alignment(s->out, q->dtype);
     bool ok = q->n > 0 && wf_view_is_dense(image) && wf_view_is_dense(result) &&
-              (q->pass != WF_CUDNN_WEIGHTS || wf_view_is_dense(&p->out[0])) &&
+              (q->pass != WF_CONV_WEIGHTS || wf_view_is_dense(&p->out[0])) &&
               wf_region_extent(image->box, WF_C) == s->in &&
               wf_region_extent(result->box, WF_C) == s->out &&
               wf_region_extent(image->box, WF_N) == q->n;
@@ -127,7 +121,7 @@ static bool set_problem(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
         q->kernel[i] = w->shape.at[WF_D + i];
         ok = ok && set_axis(q, a, i, &image->box, &result->box);
     }
-    q->own = own_engine(node);
+    q->own = own_engine(node, q->pass);
     const double places = (double)q->n * (double)q->result[0] * (double)q->result[1];
     const double taps = (double)q->kernel[0] * (double)q->kernel[1] * (double)q->kernel[2];
     q->large = 2.0 * places * (double)q->result[2] * taps * (double)s->in * (double)s->out /
@@ -162,7 +156,7 @@ static size_t engine_workspace(const struct wf_cuda_conv_step *s)
 {
 #ifdef WF_HAVE_HOPPER
     const struct wf_cudnn_problem *const p = &s->problem;
-    if (p->own == WF_ENGINE_TILED && p->pass == WF_CUDNN_WEIGHTS)
+    if (p->own == WF_ENGINE_TILED && p->pass == WF_CONV_WEIGHTS)
         return wf_cuda_tiled_wgrad_scratch(
             &(struct wf_cuda_wgrad){ .image = packed(NULL, p, p->image, p->n, p->in),
                                      .result = packed(NULL, p, p->result, p->n, p->out),
@@ -178,7 +172,7 @@ static void lay_out(struct wf_cuda_conv_step *s)
     const struct wf_cudnn_problem *const p = &s->problem;
     const size_t size = wf_dtype_size(p->dtype);
     const int64_t taps = p->kernel[0] * p->kernel[1] * p->kernel[2];
-    const bool narrow = p->pass == WF_CUDNN_WEIGHTS && p->dtype != WF_F32;
+    const bool narrow = p->pass == WF_CONV_WEIGHTS && p->dtype != WF_F32;
     if (p->in != s->in)
         s->image_bytes = (size_t)(positions(p, p->image) * p->in) * size;
     if (p->out != s->out)
@@ -195,7 +189,7 @@ static void lay_out(struct wf_cuda_conv_step *s)
 /* Is it one that takes tensors as cuDNN does? */
 static bool takes_sides(const struct wf_cuda_conv_step *s)
 {
-    return s->plan || (s->engine == WF_ENGINE_TILED && s->problem.pass == WF_CUDNN_WEIGHTS);
+    return s->plan || (s->engine == WF_ENGINE_TILED && s->problem.pass == WF_CONV_WEIGHTS);
 }
 
 size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *s)
@@ -242,7 +236,7 @@ static void describe(const struct wf_cuda_conv_step *s, struct wf_prepare *p)
 /* Our own kernel's scratch. */
 static bool prepare_own(struct wf_cuda_conv_step *s, struct wf_prepare *p, struct wf_err *err)
 {
-    if (s->problem.pass != WF_CUDNN_WEIGHTS)
+    if (s->problem.pass != WF_CONV_WEIGHTS)
         return true;
     if (!wf_cuda_conv_wgrad_prepare(p, err))
         return false;
@@ -291,20 +285,16 @@ static void run_own(const struct wf_cuda_conv_step *s, const struct wf_call *cal
 {
 #ifdef WF_HAVE_HOPPER
     if (s->engine != WF_ENGINE_NONE) {
-        const bool ran = s->engine == WF_ENGINE_TILED  ? wf_cuda_tiled(call)
+        const bool back = s->problem.pass == WF_CONV_DATA;
+        const bool ran = s->engine == WF_ENGINE_TILED  ? wf_cuda_tiled(call, back)
                          : s->engine == WF_ENGINE_STEM ? wf_cuda_stem(call)
-                                                       : wf_cuda_volume(call);
+                                                       : wf_cuda_volume(call, back);
         if (!ran)
             (void)wf_cuda_ok(s->cuda, cudaErrorInvalidValue, call->node->name);
         return;
     }
 #endif
-    if (s->problem.pass == WF_CUDNN_FORWARD)
-        wf_cuda_conv(call);
-    else if (s->problem.pass == WF_CUDNN_DATA)
-        wf_cuda_convt(call);
-    else
-        wf_cuda_conv_wgrad(call);
+    wf_cuda_conv_own[s->problem.pass](call);
 }
 
 /* The three tensors as cuDNN sees them, in the scratch where they had to be padded. */
@@ -322,11 +312,11 @@ static struct sides find_sides(const struct wf_cuda_conv_step *s, const struct w
         const uintptr_t past = (uintptr_t)call->scratch % WF_CUDNN_ALIGN;
         a.scratch = (char *)call->scratch - (past ? past : WF_CUDNN_ALIGN);
     }
-    a.my_image = p->pass == WF_CUDNN_DATA ? call->out[0] : call->in[0];
-    a.my_result = p->pass == WF_CUDNN_DATA      ? call->in[0]
-                  : p->pass == WF_CUDNN_FORWARD ? call->out[0]
-                                                : call->in[1];
-    a.my_weights = p->pass == WF_CUDNN_WEIGHTS ? call->out[0] : call->in[1];
+    a.my_image = p->pass == WF_CONV_DATA ? call->out[0] : call->in[0];
+    a.my_result = p->pass == WF_CONV_DATA      ? call->in[0]
+                  : p->pass == WF_CONV_FORWARD ? call->out[0]
+                                               : call->in[1];
+    a.my_weights = p->pass == WF_CONV_WEIGHTS ? call->out[0] : call->in[1];
     a.image =
         s->image_bytes ? packed(a.scratch + s->at_image, p, p->image, p->n, p->in) : a.my_image;
     a.result = s->result_bytes ? packed(a.scratch + s->at_result, p, p->result, p->n, p->out)
@@ -340,24 +330,24 @@ static struct sides find_sides(const struct wf_cuda_conv_step *s, const struct w
 /* Pads what is read. */
 static void bring(const struct wf_cuda_conv_step *s, const struct sides *a)
 {
-    const enum wf_cudnn_pass pass = s->problem.pass;
-    if (s->image_bytes && pass != WF_CUDNN_DATA)
+    const enum wf_conv_pass pass = s->problem.pass;
+    if (s->image_bytes && pass != WF_CONV_DATA)
         wf_cuda_fit(&a->image, &a->my_image, s->cuda->stream);
-    if (s->result_bytes && pass != WF_CUDNN_FORWARD)
+    if (s->result_bytes && pass != WF_CONV_FORWARD)
         wf_cuda_fit(&a->result, &a->my_result, s->cuda->stream);
-    if (s->weights_bytes && pass != WF_CUDNN_WEIGHTS)
+    if (s->weights_bytes && pass != WF_CONV_WEIGHTS)
         wf_cuda_fit(&a->weights, &a->my_weights, s->cuda->stream);
 }
 
 /* Crops what was written. */
 static void take(const struct wf_cuda_conv_step *s, const struct sides *a)
 {
-    const enum wf_cudnn_pass pass = s->problem.pass;
-    if (s->image_bytes && pass == WF_CUDNN_DATA)
+    const enum wf_conv_pass pass = s->problem.pass;
+    if (s->image_bytes && pass == WF_CONV_DATA)
         wf_cuda_fit(&a->my_image, &a->image, s->cuda->stream);
-    if (s->result_bytes && pass == WF_CUDNN_FORWARD)
+    if (s->result_bytes && pass == WF_CONV_FORWARD)
         wf_cuda_fit(&a->my_result, &a->result, s->cuda->stream);
-    if (s->weights_bytes && pass == WF_CUDNN_WEIGHTS)
+    if (s->weights_bytes && pass == WF_CONV_WEIGHTS)
         wf_cuda_fit(&a->my_weights, &a->weights, s->cuda->stream);
 }
 
@@ -400,7 +390,7 @@ void wf_cuda_conv_step_run(struct wf_cuda_conv_step *s, const struct wf_call *ca
         (void)wf_cudnn_ok(s->cuda, CUDNN_STATUS_EXECUTION_FAILED, call->node->name);
     take(s, &a);
     if (s->bias && !s->problem.bias)
-        wf_cuda_add_bias(s->problem.pass == WF_CUDNN_DATA ? &a.my_image : &a.my_result, bias,
+        wf_cuda_add_bias(s->problem.pass == WF_CONV_DATA ? &a.my_image : &a.my_result, bias,
                          s->cuda->stream);
 }
 
@@ -409,34 +399,8 @@ static void run(const struct wf_call *call)
     wf_cuda_conv_step_run(call->prepared, call);
 }
 
-enum { PREFERENCE = 10 };
-
-const struct wf_kernel wf_cuda_kernel_cudnn_conv = {
-    .op = "conv",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cuda_kernel_cudnn_convt = {
-    .op = "convt",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cuda_kernel_cudnn_conv_wgrad = {
-    .op = "conv_wgrad",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
+const struct wf_kernel wf_cuda_kernels_conv[] = {
+    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 10, .accepts = accepts,
+                   .prepare = prepare, .run = run, .release = release),
+    { 0 },
 };

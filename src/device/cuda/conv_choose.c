@@ -51,7 +51,7 @@ static struct wf_region sample_of(const struct wf_region *work, int i)
 
 static bool is_sum(const struct trial *t)
 {
-    return t->step->problem.pass == WF_CUDNN_WEIGHTS;
+    return t->step->problem.pass == WF_CONV_WEIGHTS;
 }
 
 static size_t own_scratch(const struct trial *t)
@@ -198,7 +198,7 @@ static void mask(const struct trial *t, const struct wf_region *row)
 
 static void run_sample(const struct trial *t, const struct wf_region *row)
 {
-    const enum wf_cudnn_pass pass = t->step->problem.pass;
+    const enum wf_conv_pass pass = t->step->problem.pass;
     struct wf_call call = call_of(t);
     struct wf_view out = t->out[0];
     out.data = t->sample;
@@ -207,9 +207,9 @@ static void run_sample(const struct trial *t, const struct wf_region *row)
     call.work = *row;
     call.out = &out;
     call.scratch = t->sample_scratch;
-    if (pass == WF_CUDNN_FORWARD)
+    if (pass == WF_CONV_FORWARD)
         wf_cuda_conv(&call);
-    else if (pass == WF_CUDNN_DATA)
+    else if (pass == WF_CONV_DATA)
         wf_cuda_convt(&call);
     else
         wf_cuda_conv_wgrad(&call);
@@ -285,7 +285,7 @@ static const int64_t long_sum = (int64_t)6 << 20;
 
 static bool is_long_sum(const struct wf_cudnn_problem *p)
 {
-    return p->pass == WF_CUDNN_WEIGHTS && p->dtype != WF_F32 &&
+    return p->pass == WF_CONV_WEIGHTS && p->dtype != WF_F32 &&
            p->n * p->result[0] * p->result[1] * p->result[2] > long_sum;
 }
 
@@ -394,7 +394,7 @@ void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepa
         return;
     /* The bias inside the kernel where cuDNN can, unless what is made has to be cropped first. */
     const struct wf_cudnn_problem *const q = &s->problem;
-    const bool cropped = q->pass == WF_CUDNN_DATA ? q->in != s->in : q->out != s->out;
+    const bool cropped = q->pass == WF_CONV_DATA ? q->in != s->in : q->out != s->out;
     s->problem.bias = s->bias && !cropped && q->large;
     if (!find_plan(s, p) && s->problem.bias) {
         s->problem.bias = false;

@@ -16,9 +16,8 @@
 #ifndef WF_DEVICE_CUDA_CUDNN_H
 #define WF_DEVICE_CUDA_CUDNN_H
 
+#include "device/conv_pass.h"
 #include "device/cuda/cuda.h"
-
-enum wf_cudnn_pass { WF_CUDNN_FORWARD, WF_CUDNN_DATA, WF_CUDNN_WEIGHTS };
 
 enum {
     WF_CUDNN_CANDIDATES = 16,
@@ -28,7 +27,7 @@ enum {
 
 /* `image` is under the windows, `result` is where they stand: the same in all three passes. */
 struct wf_cudnn_problem {
-    enum wf_cudnn_pass pass;
+    enum wf_conv_pass pass;
     enum wf_dtype dtype; /* of all three tensors; sums are f32 */
     bool tf32, deterministic;
     bool bias;   /* FORWARD and DATA: f32, added to what is made */

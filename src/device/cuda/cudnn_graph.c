@@ -172,27 +172,27 @@ static const struct {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t image, weights, result, conv, alpha, beta;
 } passes[] = {
-    [WF_CUDNN_FORWARD] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
-    [WF_CUDNN_DATA] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
-    [WF_CUDNN_WEIGHTS] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
+    [WF_CONV_FORWARD] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
+    [WF_CONV_DATA] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
+    [WF_CONV_WEIGHTS] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
 };
 
 static cudnnBackendDescriptor_t add_operation(struct wf_cudnn_graph *g,
@@ -200,7 +200,7 @@ static cudnnBackendDescriptor_t add_operation(struct wf_cudnn_graph *g,
                                               cudnnBackendDescriptor_t weights,
                                               cudnnBackendDescriptor_t result)
 {
-    const enum wf_cudnn_pass pass = g->problem.pass;
+    const enum wf_conv_pass pass = g->problem.pass;
     cudnnBackendDescriptor_t d = make(&g->bag, passes[pass].type);
     const bool ok = d && set_descriptor(d, passes[pass].image, image) &&
                     set_descriptor(d, passes[pass].weights, weights) &&
@@ -246,13 +246,13 @@ static bool build(struct wf_cudnn_graph *g)
         return false;
     int64_t count = 1;
     if (p->bias) { /* the convolution makes a sum in f32 that is nowhere, the bias is added to it */
-        struct tensor sum = p->pass == WF_CUDNN_DATA ? image : result;
+        struct tensor sum = p->pass == WF_CONV_DATA ? image : result;
         sum.uid = UID_SUM;
         sum.dtype = WF_F32;
         sum.align = 16;
         sum.is_virtual = true;
         cudnnBackendDescriptor_t s = add_tensor(g, &sum);
-        const bool data = p->pass == WF_CUDNN_DATA;
+        const bool data = p->pass == WF_CONV_DATA;
         ops[0] = s ? add_operation(g, data ? s : x, w, data ? y : s) : NULL;
         ops[1] = ops[0] ? add_bias(g, s, data ? x : y, sum.channels) : NULL;
         count = 2;

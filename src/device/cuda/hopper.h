@@ -14,15 +14,15 @@
 extern "C" {
 #endif
 
-/* conv and convt, 3 x 3 from 64 or 128 channels: hopper_tiled.cu */
+/* conv and (back) convt, 3 x 3 from 64 or 128 channels: hopper_tiled.cu */
 bool wf_cuda_tiled_fits(const struct wf_node *node);
-bool wf_cuda_tiled(const struct wf_call *call);
+bool wf_cuda_tiled(const struct wf_call *call, bool back);
 /* conv, 3 x 3 from at most 8 channels, packed: hopper_stem.cu */
 bool wf_cuda_stem_fits(const struct wf_node *node);
 bool wf_cuda_stem(const struct wf_call *call);
-/* conv and convt, 3 x 3 x 3 from 32 or 64 channels: hopper_volume.cu */
+/* conv and (back) convt, 3 x 3 x 3 from 32 or 64 channels: hopper_volume.cu */
 bool wf_cuda_volume_fits(const struct wf_node *node);
-bool wf_cuda_volume(const struct wf_call *call);
+bool wf_cuda_volume(const struct wf_call *call, bool back);
 
 /* conv_wgrad, 3 x 3 and any depth: hopper_wgrad.cu. Channels of `image` and `result` lie packed on
  * boundaries of 16 bytes; `weights` may have fewer. */

@@ -235,8 +235,7 @@ bool wf_cuda_stem_fits(const struct wf_node *node)
 {
     const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)node->attrs;
     const struct wf_shape &w = node->in[1]->shape;
-    bool fits = strcmp(node->op->name, "conv") == 0 &&
-                (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
+    bool fits = (node->in[0]->dtype == WF_BF16 || node->in[0]->dtype == WF_F16) &&
                 node->out[0]->dtype == node->in[0]->dtype && a->groups == 1 &&
                 (!node->in[2] || node->in[2]->dtype == WF_F32) && w.at[WF_C] <= THIN_MOST &&
                 w.at[WF_N] % THIN_FILTERS == 0 && a->pad_lo[0] == 0 && a->pad_hi[0] == 0;

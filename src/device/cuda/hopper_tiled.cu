@@ -305,9 +305,8 @@ bool wf_cuda_tiled_fits(const struct wf_node *node)
     return fits;
 }
 
-bool wf_cuda_tiled(const struct wf_call *call)
+bool wf_cuda_tiled(const struct wf_call *call, bool back)
 {
-    const bool back = strcmp(call->node->op->name, "convt") == 0;
     if (is_empty(call->work))
         return true;
     if (call->in[0].dtype == WF_BF16)

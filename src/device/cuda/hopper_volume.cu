@@ -304,9 +304,8 @@ template <class T, bool Back, int Pieces> static bool run_volume(const struct wf
     return cudaPeekAtLastError() == cudaSuccess;
 }
 
-template <class T> static bool run_kind_of_volume(const struct wf_call *call)
+template <class T> static bool run_kind_of_volume(const struct wf_call *call, bool back)
 {
-    const bool back = strcmp(call->node->op->name, "convt") == 0;
     if (call->node->in[0]->shape.at[WF_C] == SLICE)
         return back ? run_volume<T, true, 1>(call) : run_volume<T, false, 1>(call);
     return back ? run_volume<T, true, 2>(call) : run_volume<T, false, 2>(call);
@@ -329,10 +328,10 @@ bool wf_cuda_volume_fits(const struct wf_node *node)
     return fits;
 }
 
-bool wf_cuda_volume(const struct wf_call *call)
+bool wf_cuda_volume(const struct wf_call *call, bool back)
 {
     if (is_empty(call->work))
         return true;
-    return call->in[0].dtype == WF_BF16 ? run_kind_of_volume<bf16>(call)
-                                        : run_kind_of_volume<f16>(call);
+    return call->in[0].dtype == WF_BF16 ? run_kind_of_volume<bf16>(call, back)
+                                        : run_kind_of_volume<f16>(call, back);
 }

@@ -157,6 +157,9 @@ static bool norm_grad_fuses(const struct wf_node *node, int input, const struct 
            is_head(maker, &maker->in[1]->shape);
 }
 
+void (*const wf_cuda_conv_own[])(const struct wf_call *call) = { wf_cuda_conv, wf_cuda_convt,
+                                                                 wf_cuda_conv_wgrad };
+
 static void run_nothing(const struct wf_call *call)
 {
     for (int o = 0; o < call->node->n_out; o++)
@@ -166,310 +169,104 @@ static void run_nothing(const struct wf_call *call)
 
 const struct wf_kernel wf_cuda_nothing = { .op = "nothing", .run = run_nothing };
 
-const struct wf_kernel wf_cuda_kernel_concat = {
-    .op = "concat",
-    .accepts = moves,
-    .run = wf_cuda_concat,
-};
-const struct wf_kernel wf_cuda_kernel_slice = {
-    .op = "slice",
-    .accepts = moves,
-    .run = wf_cuda_slice,
-};
-const struct wf_kernel wf_cuda_kernel_replicate = {
-    .op = "replicate",
-    .accepts = moves,
-    .run = wf_cuda_slice,
-};
-const struct wf_kernel wf_cuda_kernel_fill = {
-    .op = "fill",
-    .run = wf_cuda_fill,
-};
-const struct wf_kernel wf_cuda_kernel_reshape = {
-    .op = "reshape",
-    .accepts = moves,
-    .run = wf_cuda_reshape,
-};
-const struct wf_kernel wf_cuda_kernel_pad = {
-    .op = "pad",
-    .accepts = moves,
-    .run = wf_cuda_pad,
-};
-const struct wf_kernel wf_cuda_kernel_pad_grad = {
-    .op = "pad_grad",
-    .accepts = alike,
-    .run = wf_cuda_pad_grad,
-};
-const struct wf_kernel wf_cuda_kernel_tile = {
-    .op = "tile",
-    .accepts = moves,
-    .run = wf_cuda_tile,
-};
-const struct wf_kernel wf_cuda_kernel_untile = {
-    .op = "untile",
-    .accepts = moves,
-    .run = wf_cuda_untile,
-};
-const struct wf_kernel wf_cuda_kernel_upsample = {
-    .op = "upsample",
-    .accepts = alike,
-    .run = wf_cuda_upsample,
-};
-const struct wf_kernel wf_cuda_kernel_upsample_grad = {
-    .op = "upsample_grad",
-    .accepts = alike,
-    .run = wf_cuda_upsample_grad,
-};
-const struct wf_kernel wf_cuda_kernel_broadcast = {
-    .op = "broadcast",
-    .accepts = alike,
-    .run = wf_cuda_broadcast,
-};
-const struct wf_kernel wf_cuda_kernel_act = {
-    .op = "act",
-    .run = wf_cuda_act,
-};
-const struct wf_kernel wf_cuda_kernel_act_grad = {
-    .op = "act_grad",
-    .run = wf_cuda_act_grad,
-};
-const struct wf_kernel wf_cuda_kernel_add = {
-    .op = "add",
-    .run = wf_cuda_add,
-};
-const struct wf_kernel wf_cuda_kernel_multiply = {
-    .op = "multiply",
-    .run = wf_cuda_multiply,
-};
-const struct wf_kernel wf_cuda_kernel_scale = {
-    .op = "scale",
-    .run = wf_cuda_scale,
-};
-const struct wf_kernel wf_cuda_kernel_reverse = {
-    .op = "reverse",
-    .run = wf_cuda_reverse,
-};
-const struct wf_kernel wf_cuda_kernel_cast = {
-    .op = "cast",
-    .run = wf_cuda_cast,
-};
-const struct wf_kernel wf_cuda_kernel_dropout = {
-    .op = "dropout",
-    .run = wf_cuda_dropout,
-};
-const struct wf_kernel wf_cuda_kernel_moments = {
-    .op = "moments",
-    .accepts = floats,
-    .prepare = wf_cuda_columns_prepare,
-    .run = wf_cuda_moments,
-};
-const struct wf_kernel wf_cuda_kernel_channel_sum = {
-    .op = "channel_sum",
-    .accepts = floats,
-    .prepare = wf_cuda_columns_prepare,
-    .run = wf_cuda_channel_sum,
-};
-const struct wf_kernel wf_cuda_kernel_global_pool = {
-    .op = "global_pool",
-    .accepts = floats,
-    .prepare = wf_cuda_columns_prepare,
-    .run = wf_cuda_global_pool,
-};
-const struct wf_kernel wf_cuda_kernel_norm_grad_sums = {
-    .op = "norm_grad_sums",
-    .accepts = norm_grad,
-    .prepare = wf_cuda_columns_prepare,
-    .run = wf_cuda_norm_grad_sums,
-    .fuses = norm_grad_fuses,
-};
-const struct wf_kernel wf_cuda_kernel_dice = {
-    .op = "dice",
-    .accepts = floats,
-    .prepare = wf_cuda_columns_prepare,
-    .run = wf_cuda_dice,
-};
-const struct wf_kernel wf_cuda_kernel_layernorm_wgrad = {
-    .op = "layernorm_wgrad",
-    .accepts = pairs,
-    .prepare = wf_cuda_layernorm_wgrad_prepare,
-    .run = wf_cuda_layernorm_wgrad,
-};
-const struct wf_kernel wf_cuda_kernel_norm = {
-    .op = "norm",
-    .accepts = alike,
-    .run = wf_cuda_norm,
-};
-const struct wf_kernel wf_cuda_kernel_norm_grad = {
-    .op = "norm_grad",
-    .accepts = norm_grad,
-    .prepare = wf_cuda_norm_grad_prepare,
-    .run = wf_cuda_norm_grad,
-    .fuses = norm_grad_fuses,
-};
-const struct wf_kernel wf_cuda_kernel_stats = {
-    .op = "stats",
-    .run = wf_cuda_stats,
-};
-const struct wf_kernel wf_cuda_kernel_running_stats = {
-    .op = "running_stats",
-    .run = wf_cuda_running_stats,
-};
-const struct wf_kernel wf_cuda_kernel_running_update = {
-    .op = "running_update",
-    .run = wf_cuda_running_update,
-};
-const struct wf_kernel wf_cuda_kernel_norm_wgrad = {
-    .op = "norm_wgrad",
-    .run = wf_cuda_norm_wgrad,
-};
-const struct wf_kernel wf_cuda_kernel_sum_rows = {
-    .op = "sum_rows",
-    .run = wf_cuda_sum_rows,
-};
-const struct wf_kernel wf_cuda_kernel_local_sums = {
-    .op = "local_sums",
-    .run = wf_cuda_local_sums,
-};
-const struct wf_kernel wf_cuda_kernel_layernorm = {
-    .op = "layernorm",
-    .accepts = alike,
-    .run = wf_cuda_layernorm,
-};
-const struct wf_kernel wf_cuda_kernel_layernorm_grad = {
-    .op = "layernorm_grad",
-    .accepts = layernorm_grad,
-    .run = wf_cuda_layernorm_grad,
-};
-const struct wf_kernel wf_cuda_kernel_maxpool = {
-    .op = "maxpool",
-    .accepts = alike,
-    .run = wf_cuda_maxpool,
-    .fuses = maxpool_fuses,
-};
-const struct wf_kernel wf_cuda_kernel_maxpool_grad = {
-    .op = "maxpool_grad",
-    .accepts = alike,
-    .run = wf_cuda_maxpool_grad,
-};
-const struct wf_kernel wf_cuda_kernel_avgpool = {
-    .op = "avgpool",
-    .accepts = alike,
-    .run = wf_cuda_avgpool,
-};
-const struct wf_kernel wf_cuda_kernel_avgpool_grad = {
-    .op = "avgpool_grad",
-    .accepts = alike,
-    .run = wf_cuda_avgpool_grad,
-};
-const struct wf_kernel wf_cuda_kernel_softmax = {
-    .op = "softmax",
-    .accepts = alike,
-    .run = wf_cuda_softmax,
-};
-const struct wf_kernel wf_cuda_kernel_softmax_grad = {
-    .op = "softmax_grad",
-    .accepts = pairs,
-    .run = wf_cuda_softmax_grad,
-};
-const struct wf_kernel wf_cuda_kernel_ce = {
-    .op = "ce",
-    .accepts = floats,
-    .prepare = wf_cuda_loss_prepare,
-    .run = wf_cuda_ce,
-};
-const struct wf_kernel wf_cuda_kernel_ce_grad = {
-    .op = "ce_grad",
-    .accepts = alike,
-    .run = wf_cuda_ce_grad,
-};
-const struct wf_kernel wf_cuda_kernel_bce = {
-    .op = "bce",
-    .prepare = wf_cuda_loss_prepare,
-    .run = wf_cuda_bce,
-};
-const struct wf_kernel wf_cuda_kernel_bce_grad = {
-    .op = "bce_grad",
-    .run = wf_cuda_bce_grad,
-};
-const struct wf_kernel wf_cuda_kernel_mse = {
-    .op = "mse",
-    .prepare = wf_cuda_loss_prepare,
-    .run = wf_cuda_mse,
-};
-const struct wf_kernel wf_cuda_kernel_mse_grad = {
-    .op = "mse_grad",
-    .run = wf_cuda_mse_grad,
-};
-const struct wf_kernel wf_cuda_kernel_dice_grad = {
-    .op = "dice_grad",
-    .accepts = dice_grad,
-    .run = wf_cuda_dice_grad,
-};
-const struct wf_kernel wf_cuda_kernel_ratio = {
-    .op = "ratio",
-    .run = wf_cuda_ratio,
-};
-const struct wf_kernel wf_cuda_kernel_ratio_grad = {
-    .op = "ratio_grad",
-    .run = wf_cuda_ratio_grad,
-};
-const struct wf_kernel wf_cuda_kernel_dice_loss = {
-    .op = "dice_loss",
-    .run = wf_cuda_dice_loss,
-};
-const struct wf_kernel wf_cuda_kernel_dice_loss_grad = {
-    .op = "dice_loss_grad",
-    .run = wf_cuda_dice_loss_grad,
-};
-const struct wf_kernel wf_cuda_kernel_conv = {
-    .op = "conv",
-    .accepts = pairs,
-    .run = wf_cuda_conv,
-};
-const struct wf_kernel wf_cuda_kernel_convt = {
-    .op = "convt",
-    .accepts = pairs,
-    .run = wf_cuda_convt,
-};
-const struct wf_kernel wf_cuda_kernel_conv_wgrad = {
-    .op = "conv_wgrad",
-    .accepts = pairs,
-    .prepare = wf_cuda_conv_wgrad_prepare,
-    .run = wf_cuda_conv_wgrad,
-};
-/* Before cuDNN's. */
-const struct wf_kernel wf_cuda_kernel_head = {
-    .op = "conv",
-    .preference = 20,
-    .accepts = head,
-    .run = wf_cuda_head,
-    .fuses = head_fuses,
-};
-const struct wf_kernel wf_cuda_kernel_head_wgrad = {
-    .op = "conv_wgrad",
-    .preference = 20,
-    .accepts = head_wgrad,
-    .prepare = wf_cuda_head_wgrad_prepare,
-    .run = wf_cuda_head_wgrad,
-    .fuses = head_wgrad_fuses,
-};
-const struct wf_kernel wf_cuda_kernel_patches_conv = {
-    .op = "conv",
-    .preference = 20,
-    .accepts = patches,
-    .run = wf_cuda_patches_conv,
-};
-const struct wf_kernel wf_cuda_kernel_patches_convt = {
-    .op = "convt",
-    .flags = WF_KERNEL_CHEAP,
-    .preference = 20,
-    .accepts = patches_convt,
-    .run = wf_cuda_patches_convt,
-};
-const struct wf_kernel wf_cuda_kernel_patches_wgrad = {
-    .op = "conv_wgrad",
-    .preference = 20,
-    .accepts = patches_wgrad,
-    .prepare = wf_cuda_patches_wgrad_prepare,
-    .run = wf_cuda_patches_wgrad,
+const struct wf_kernel wf_cuda_kernels_kernels[] = {
+    { .op = "concat", .accepts = moves, .run = wf_cuda_concat },
+    { .op = "slice", .accepts = moves, .run = wf_cuda_slice },
+    { .op = "replicate", .accepts = moves, .run = wf_cuda_slice },
+    { .op = "fill", .run = wf_cuda_fill },
+    { .op = "reshape", .accepts = moves, .run = wf_cuda_reshape },
+    { .op = "pad", .accepts = moves, .run = wf_cuda_pad },
+    { .op = "pad_grad", .accepts = alike, .run = wf_cuda_pad_grad },
+    { .op = "tile", .accepts = moves, .run = wf_cuda_tile },
+    { .op = "untile", .accepts = moves, .run = wf_cuda_untile },
+    { .op = "upsample", .accepts = alike, .run = wf_cuda_upsample },
+    { .op = "upsample_grad", .accepts = alike, .run = wf_cuda_upsample_grad },
+    { .op = "broadcast", .accepts = alike, .run = wf_cuda_broadcast },
+    { .op = "act", .run = wf_cuda_act },
+    { .op = "act_grad", .run = wf_cuda_act_grad },
+    { .op = "add", .run = wf_cuda_add },
+    { .op = "multiply", .run = wf_cuda_multiply },
+    { .op = "scale", .run = wf_cuda_scale },
+    { .op = "reverse", .run = wf_cuda_reverse },
+    { .op = "cast", .run = wf_cuda_cast },
+    { .op = "dropout", .run = wf_cuda_dropout },
+    { .op = "moments",
+      .accepts = floats,
+      .prepare = wf_cuda_columns_prepare,
+      .run = wf_cuda_moments },
+    { .op = "channel_sum",
+      .accepts = floats,
+      .prepare = wf_cuda_columns_prepare,
+      .run = wf_cuda_channel_sum },
+    { .op = "global_pool",
+      .accepts = floats,
+      .prepare = wf_cuda_columns_prepare,
+      .run = wf_cuda_global_pool },
+    { .op = "norm_grad_sums",
+      .accepts = norm_grad,
+      .prepare = wf_cuda_columns_prepare,
+      .run = wf_cuda_norm_grad_sums,
+      .fuses = norm_grad_fuses },
+    { .op = "dice", .accepts = floats, .prepare = wf_cuda_columns_prepare, .run = wf_cuda_dice },
+    { .op = "layernorm_wgrad",
+      .accepts = pairs,
+      .prepare = wf_cuda_layernorm_wgrad_prepare,
+      .run = wf_cuda_layernorm_wgrad },
+    { .op = "norm", .accepts = alike, .run = wf_cuda_norm },
+    { .op = "norm_grad",
+      .accepts = norm_grad,
+      .prepare = wf_cuda_norm_grad_prepare,
+      .run = wf_cuda_norm_grad,
+      .fuses = norm_grad_fuses },
+    { .op = "stats", .run = wf_cuda_stats },
+    { .op = "running_stats", .run = wf_cuda_running_stats },
+    { .op = "running_update", .run = wf_cuda_running_update },
+    { .op = "norm_wgrad", .run = wf_cuda_norm_wgrad },
+    { .op = "sum_rows", .run = wf_cuda_sum_rows },
+    { .op = "local_sums", .run = wf_cuda_local_sums },
+    { .op = "layernorm", .accepts = alike, .run = wf_cuda_layernorm },
+    { .op = "layernorm_grad", .accepts = layernorm_grad, .run = wf_cuda_layernorm_grad },
+    { .op = "maxpool", .accepts = alike, .run = wf_cuda_maxpool, .fuses = maxpool_fuses },
+    { .op = "maxpool_grad", .accepts = alike, .run = wf_cuda_maxpool_grad },
+    { .op = "avgpool", .accepts = alike, .run = wf_cuda_avgpool },
+    { .op = "avgpool_grad", .accepts = alike, .run = wf_cuda_avgpool_grad },
+    { .op = "softmax", .accepts = alike, .run = wf_cuda_softmax },
+    { .op = "softmax_grad", .accepts = pairs, .run = wf_cuda_softmax_grad },
+    { .op = "ce", .accepts = floats, .prepare = wf_cuda_loss_prepare, .run = wf_cuda_ce },
+    { .op = "ce_grad", .accepts = alike, .run = wf_cuda_ce_grad },
+    { .op = "bce", .prepare = wf_cuda_loss_prepare, .run = wf_cuda_bce },
+    { .op = "bce_grad", .run = wf_cuda_bce_grad },
+    { .op = "mse", .prepare = wf_cuda_loss_prepare, .run = wf_cuda_mse },
+    { .op = "mse_grad", .run = wf_cuda_mse_grad },
+    { .op = "dice_grad", .accepts = dice_grad, .run = wf_cuda_dice_grad },
+    { .op = "ratio", .run = wf_cuda_ratio },
+    { .op = "ratio_grad", .run = wf_cuda_ratio_grad },
+    { .op = "dice_loss", .run = wf_cuda_dice_loss },
+    { .op = "dice_loss_grad", .run = wf_cuda_dice_loss_grad },
+    { .op = "conv", .accepts = pairs, .run = wf_cuda_conv },
+    { .op = "convt", .accepts = pairs, .run = wf_cuda_convt },
+    { .op = "conv_wgrad",
+      .accepts = pairs,
+      .prepare = wf_cuda_conv_wgrad_prepare,
+      .run = wf_cuda_conv_wgrad },
+    /* Before cuDNN's. */
+    { .op = "conv", .preference = 20, .accepts = head, .run = wf_cuda_head, .fuses = head_fuses },
+    { .op = "conv_wgrad",
+      .preference = 20,
+      .accepts = head_wgrad,
+      .prepare = wf_cuda_head_wgrad_prepare,
+      .run = wf_cuda_head_wgrad,
+      .fuses = head_wgrad_fuses },
+    { .op = "conv", .preference = 20, .accepts = patches, .run = wf_cuda_patches_conv },
+    { .op = "convt",
+      .flags = WF_KERNEL_CHEAP,
+      .preference = 20,
+      .accepts = patches_convt,
+      .run = wf_cuda_patches_convt },
+    { .op = "conv_wgrad",
+      .preference = 20,
+      .accepts = patches_wgrad,
+      .prepare = wf_cuda_patches_wgrad_prepare,
+      .run = wf_cuda_patches_wgrad },
+    { 0 },
 };

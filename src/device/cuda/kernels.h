@@ -110,6 +110,7 @@ void wf_cuda_dice_loss_grad(const struct wf_call *call);
 /* convolution where cuDNN has no engine: conv.cu */
 void wf_cuda_conv(const struct wf_call *call);
 void wf_cuda_convt(const struct wf_call *call);
+extern void (*const wf_cuda_conv_own[])(const struct wf_call *call); /* by enum wf_conv_pass */
 bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_conv_wgrad(const struct wf_call *call);
 

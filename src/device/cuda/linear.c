@@ -11,18 +11,15 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
+#include "device/conv_pass.h"
 #include "device/cuda/kernels.h"
-#include "ops/attrs.h"
-
-enum pass { FORWARD, DATA, WEIGHTS };
 
 struct linear {
     struct wf_cuda *cuda;
-    enum pass pass;
+    enum wf_conv_pass pass;
     int64_t n, in, out;
     cublasLtMatmulDesc_t product; /* NULL: our own kernel */
     cublasLtMatrixLayout_t a, b, d;
@@ -38,13 +35,6 @@ static bool is_float(const struct wf_value *v)
 static bool is_pixel(const struct wf_value *v)
 {
     return v->shape.at[WF_D] == 1 && v->shape.at[WF_H] == 1 && v->shape.at[WF_W] == 1;
-}
-
-static enum pass pass_of(const struct wf_node *node)
-{
-    if (strcmp(node->op->name, "conv") == 0)
-        return FORWARD;
-    return strcmp(node->op->name, "convt") == 0 ? DATA : WEIGHTS;
 }
 
 static bool accepts(const struct wf_node *node)
@@ -91,8 +81,8 @@ static bool describe(struct linear *l, enum wf_dtype dtype, enum wf_dtype to)
     const cublasComputeType_t compute =
         dtype == WF_F32 && l->cuda->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
-    const cublasOperation_t of_a = l->pass == FORWARD ? transposed : plain;
-    const cublasOperation_t of_b = l->pass == WEIGHTS ? transposed : plain;
+    const cublasOperation_t of_a = l->pass == WF_CONV_FORWARD ? transposed : plain;
+    const cublasOperation_t of_b = l->pass == WF_CONV_WEIGHTS ? transposed : plain;
     if (cublasLtMatmulDescCreate(&l->product, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
         cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSA, &of_a,
                                        sizeof of_a) != CUBLAS_STATUS_SUCCESS ||
@@ -100,10 +90,10 @@ static bool describe(struct linear *l, enum wf_dtype dtype, enum wf_dtype to)
                                        sizeof of_b) != CUBLAS_STATUS_SUCCESS)
         return false;
     const int64_t n = l->n, in = l->in, out = l->out;
-    if (l->pass == FORWARD)
+    if (l->pass == WF_CONV_FORWARD)
         return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, in, n) &&
                layout(&l->d, to, out, n);
-    if (l->pass == DATA)
+    if (l->pass == WF_CONV_DATA)
         return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, out, n) &&
                layout(&l->d, to, in, n);
     return layout(&l->a, dtype, in, n) && layout(&l->b, dtype, out, n) &&
@@ -151,17 +141,7 @@ static bool choose(struct linear *l)
 static bool prepare_own(const struct linear *l, struct wf_prepare *p, struct wf_err *err)
 {
     (void)snprintf(p->implementation, sizeof p->implementation, "own");
-    return l->pass != WEIGHTS || wf_cuda_conv_wgrad_prepare(p, err);
-}
-
-static void run_own(const struct linear *l, const struct wf_call *call)
-{
-    if (l->pass == FORWARD)
-        wf_cuda_conv(call);
-    else if (l->pass == DATA)
-        wf_cuda_convt(call);
-    else
-        wf_cuda_conv_wgrad(call);
+    return l->pass != WF_CONV_WEIGHTS || wf_cuda_conv_wgrad_prepare(p, err);
 }
 
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
@@ -171,8 +151,8 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
     const struct wf_node *const node = p->node;
     struct linear *const l = wf_take_zeroed(1, sizeof *l);
     l->cuda = wf_cuda_of(p->context);
-    l->pass = pass_of(node);
-    const struct wf_value *const w = l->pass == WEIGHTS ? node->out[0] : node->in[1];
+    l->pass = wf_conv_pass_of(node);
+    const struct wf_value *const w = l->pass == WF_CONV_WEIGHTS ? node->out[0] : node->in[1];
     l->in = w->shape.at[WF_C];
     l->out = w->shape.at[WF_N];
     l->n = wf_region_extent(p->work, WF_N);
@@ -196,51 +176,25 @@ static void run(const struct wf_call *call)
 {
     const struct linear *const l = call->prepared;
     if (!l->product) {
-        run_own(l, call);
+        wf_cuda_conv_own[l->pass](call);
         return;
     }
     const float one = 1.0f, zero = 0.0f;
     const uintptr_t base = (uintptr_t)call->scratch;
     void *const workspace = l->workspace ? (void *)((base + 255) / 256 * 256) : NULL;
-    const void *const a = l->pass == WEIGHTS ? call->in[0].data : call->in[1].data;
-    const void *const b = l->pass == WEIGHTS ? call->in[1].data : call->in[0].data;
+    const void *const a = l->pass == WF_CONV_WEIGHTS ? call->in[0].data : call->in[1].data;
+    const void *const b = l->pass == WF_CONV_WEIGHTS ? call->in[1].data : call->in[0].data;
     (void)wf_cublas_ok(l->cuda,
                        cublasLtMatmul(l->cuda->blas, l->product, &one, a, l->a, b, l->b, &zero,
                                       call->out[0].data, l->d, call->out[0].data, l->d,
                                       &l->algorithm, workspace, l->workspace, l->cuda->stream),
                        call->node->name);
-    if (l->pass != WEIGHTS && call->in[2].data)
+    if (l->pass != WF_CONV_WEIGHTS && call->in[2].data)
         wf_cuda_add_bias(&call->out[0], call->in[2].data, l->cuda->stream);
 }
 
-enum { PREFERENCE = 20 };
-
-const struct wf_kernel wf_cuda_kernel_linear = {
-    .op = "conv",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cuda_kernel_linear_data = {
-    .op = "convt",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
-};
-
-const struct wf_kernel wf_cuda_kernel_linear_weights = {
-    .op = "conv_wgrad",
-    .flags = WF_KERNEL_DENSE,
-    .preference = PREFERENCE,
-    .accepts = accepts,
-    .prepare = prepare,
-    .run = run,
-    .release = release,
+const struct wf_kernel wf_cuda_kernels_linear[] = {
+    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 20, .accepts = accepts,
+                   .prepare = prepare, .run = run, .release = release),
+    { 0 },
 };
