@@ -1,4 +1,6 @@
-/* Reports of runs that are written out by hand: good, cut short, hostile, empty. */
+/* Reports of runs that are written out by hand: good, cut short, hostile, empty. What is looked at is the
+ * data that the page's script draws. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,11 +11,13 @@
 
 #include <cmocka.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/buffer.h"
 #include "base/utf8.h"
 #include "files.h"
-#include "report/html.h"
 #include "report/report.h"
+#include "report/runlog.h"
 #include "support_scratch.h"
 
 static void put(const char *path, const void *data, size_t bytes)
@@ -71,6 +75,76 @@ static void assert_silent(const char *page, const char *words)
         fail_msg("the report says '%s'", words);
 }
 
+/* What the page's script draws. The caller deletes. */
+static cJSON *data_in(const char *page)
+{
+    static const char opening[] = "<script type=\"application/json\" id=\"run\">";
+    const char *const at = strstr(page, opening);
+    assert_non_null(at);
+    const char *const text = at + strlen(opening), *const end = strchr(text, '<');
+    assert_non_null(end);
+    assert_memory_equal(end, "</script>\n<script>", 18);
+    assert_null(memchr(text, '>', (size_t)(end - text)));
+    assert_null(memchr(text, '&', (size_t)(end - text)));
+    cJSON *const json = cJSON_ParseWithLength(text, (size_t)(end - text));
+    assert_true(cJSON_IsObject(json));
+    return json;
+}
+
+static cJSON *data_of(const char *folder)
+{
+    char *const page = report_of(folder);
+    cJSON *const json = data_in(page);
+    free(page);
+    return json;
+}
+
+/* The value at a path such as "ranks.1.used_bytes"; NULL when there is none. */
+static const cJSON *find(const cJSON *json, const char *path)
+{
+    while (json && *path) {
+        char name[64] = { 0 };
+        const size_t n = strcspn(path, ".");
+        assert_true(n < sizeof name);
+        memcpy(name, path, n);
+        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(name))
+                                   : cJSON_GetObjectItemCaseSensitive(json, name);
+        path += n + (path[n] == '.');
+    }
+    return json;
+}
+
+static void assert_number(const cJSON *json, const char *path, double value)
+{
+    const cJSON *const item = find(json, path);
+    if (!cJSON_IsNumber(item))
+        fail_msg("there is no number '%s'", path);
+    else if (fabs(item->valuedouble - value) > 1e-9 * fabs(value))
+        fail_msg("'%s' is %.17g, not %.17g", path, item->valuedouble, value);
+}
+
+static void assert_text(const cJSON *json, const char *path, const char *text)
+{
+    const char *const value = cJSON_GetStringValue(find(json, path));
+    if (!value)
+        fail_msg("there is no text '%s'", path);
+    else
+        assert_string_equal(value, text);
+}
+
+/* Any of the texts in a list. */
+static void assert_told(const cJSON *json, const char *path, const char *words)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, find(json, path)) if (strstr(one->valuestring, words)) return;
+    fail_msg("'%s' does not say '%s'", path, words);
+}
+
+static int length(const cJSON *json, const char *path)
+{
+    return cJSON_GetArraySize(find(json, path));
+}
+
 #define START                                                                                           \
     "{\"event\":\"start\",\"time\":\"2026-10-23T10:11:12Z\",\"model\":\"unet\",\"parameters\":7762465," \
     "\"mesh\":\"data=1,space=2x1\",\"ranks\":2,\"device\":\"cpu\",\"precision\":\"f32\","               \
@@ -88,54 +162,61 @@ static void assert_silent(const char *page, const char *words)
     "{\"event\":\"end\",\"epochs\":1,\"steps\":2,\"loss\":0.25,\"metric\":{\"mean_iou\":0.75},"    \
     "\"mpx_per_s\":4.5,\"stopped\":\"done\"}\n"
 
-static void report__has_every_section_with_the_numbers_of_the_log(void **state)
+static void report__has_all_that_the_log_says(void **state)
 {
     run_of("good", START STEP("1", "0.5") STEP("2", "0.25") EPOCH("1", "2", "true") END);
     put("good/config.yaml", "train: { lr: 0.001 }\n", 21);
+    put("good/timeline.svg", "<svg xmlns=\"...\"/>", 18);
     char *const page = report_of("good");
-    static const char *const words[] = {
-        "<!doctype html>",
-        "<h1>good",
-        ">finished<",
-        "unet",
-        "7,762,465",
-        "data=1,space=2x1",
-        "2 ranks",
-        "2026-10-23T10:11:12Z",
-        "id=\"curves\"",
-        "id=\"classes\"",
-        "id=\"samples\"",
-        "id=\"memory\"",
-        "id=\"time\"",
-        "id=\"setup\"",
-        "<b>Loss</b>",
-        "<b>Validation</b>",
-        "<b>Learning rate</b>",
-        "<b>Throughput</b>",
-        "<b>Step time</b>",
-        /* mean IoU, its class, memory and its difference from the plan */
-        "0.7500",
-        "nucleus",
-        "<b>0.600</b>",
-        "1.00 MiB",
-        "2.10 MiB",
-        "+5.0%",
-        /* 70, 20 and 5 of 100 ms, and what is left */
-        "compute <b>70.0 ms</b> <small>70.0%",
-        "communication <b>20.0 ms</b> <small>20.0%",
-        "input <b>5.00 ms</b>",
-        "other <b>5.00 ms</b>",
-        "train: { lr: 0.001 }",
-        "data-y=\"0.5,0.25\"",
-        "prefers-color-scheme: dark",
-    };
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        assert_says(page, words[i]);
+    cJSON *const run = data_in(page);
+    assert_text(run, "name", "good");
+    assert_text(run, "state", "done");
+    assert_text(run, "begun", "2026-10-23T10:11:12Z");
+    assert_text(run, "facts.model", "unet");
+    assert_text(run, "facts.mesh", "data=1,space=2x1");
+    assert_number(run, "facts.ranks", 2);
+    assert_number(run, "figures.mean_iou", 0.75);
+    assert_number(run, "figures.accuracy", 0.93);
+    assert_number(run, "figures.val_loss", 0.4);
+    assert_number(run, "figures.train_loss", 0.5);
+    assert_number(run, "figures.steps", 2);
+    assert_number(run, "figures.epochs", 1);
+    assert_number(run, "figures.seconds", 0.2); /* two steps of 100 ms */
+    assert_number(run, "figures.mpx_per_s", 4.5);
+    assert_number(run, "figures.parameters", 7762465);
+    assert_number(run, "figures.used_bytes", 2202010);
+    assert_number(run, "steps.loss.x.1", 2);
+    assert_number(run, "steps.loss.y.0", 0.5);
+    assert_number(run, "steps.loss.y.1", 0.25);
+    assert_number(run, "steps.lr.y.1", 0.001);
+    assert_number(run, "epochs.val_loss.x.0", 2);
+    assert_number(run, "epochs.val_loss.y.0", 0.4);
+    assert_number(run, "epoch_rows.0.accuracy", 0.93);
+    assert_number(run, "mean_ms.ms", 100);
+    assert_number(run, "mean_ms.compute_ms", 70);
+    assert_number(run, "mean_ms.comm_ms", 20);
+    assert_number(run, "mean_ms.input_ms", 5);
+    assert_text(run, "classes.1", "nucleus");
+    assert_number(run, "scores.iou.1", 0.6);
+    assert_number(run, "best_epoch", 1);
+    assert_number(run, "ranks.1.planned_bytes", 2097152);
+    assert_text(run, "config", "train: { lr: 0.001 }\n");
+    assert_text(run, "timeline", "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iLi4uIi8+");
+    assert_int_equal(length(run, "alerts"), 0);
+    cJSON_Delete(run);
+    /* without scripts, too */
+    assert_says(page, "<noscript>");
+    assert_says(page, "<td>mean_iou</td><td>0.75</td>");
+    assert_says(page, "<td>parameters</td><td>7762465</td>");
+    assert_says(page, "<td>state</td><td>done</td>");
+    assert_says(page, "<td>mesh</td><td>data=1,space=2x1</td>");
+    assert_says(page, "prefers-color-scheme: dark");
     /* nothing comes from elsewhere */
-    assert_silent(page, "http:");
     assert_silent(page, "https:");
+    static const char namespace[] = "http://www.w3.org/2000/svg"; /* a name, not an address */
+    for (const char *at = page; (at = strstr(at, "http:")); at++)
+        assert_memory_equal(at, namespace, sizeof namespace - 1);
     assert_silent(page, "<link rel=\"stylesheet");
-    assert_silent(page, "class=\"alert\"");
     free(page);
     assert_int_equal(count_files("good", ".widefield"), 1);
     assert_int_equal(count_files("good", ".partial"), 0);
@@ -170,16 +251,23 @@ static void strings__of_the_log_are_never_markup(void **state)
     char *const page = report_of("evil\"'<b>&");
     assert_silent(page, "<script>alert");
     assert_silent(page, "<img src=x");
-    assert_silent(page, "<b>&</");
-    assert_silent(page, "url(//x)");
-    assert_silent(page, "#12345g");
+    assert_silent(page, "<b>&");
     assert_silent(page, "\x01");
-    assert_says(page, "&lt;/script&gt;&lt;script&gt;alert(1)");
-    assert_says(page, "&quot;&#39;&amp;\xEF\xBF\xBD"); /* the control character is replaced */
-    assert_says(page, "evil&quot;&#39;&lt;b&gt;&amp;");
-    const char *const script = strstr(page, "<script>");
-    assert_non_null(script);
-    assert_null(strstr(script + 1, "<script"));
+    cJSON *const run = data_in(page); /* which finds the end of its element */
+    static const char shown[] = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+                                "\\x01\\xff\\xc0\\xaf";
+    assert_text(run, "name", "evil\"'<b>&");
+    assert_text(run, "facts.model", shown);
+    assert_text(run, "classes.0", shown);
+    assert_text(run, "samples.0.name", shown);
+    cJSON_Delete(run);
+    /* two scripts, ours, and then no markup any more */
+    const char *at = strstr(page, "<script type=");
+    assert_non_null(at);
+    at = strstr(at + 1, "<script>");
+    assert_non_null(at);
+    assert_null(strstr(at + 1, "<script"));
+    assert_says(page, "&#60;/script&#62;&#60;script&#62;alert(1)"); /* for those without scripts */
     free(page);
 }
 
@@ -193,14 +281,16 @@ static void log__cut_at_any_byte_gives_a_report(void **state)
         part[length] = '\0';
         run_of("cut", part);
         char *const page = report_of("cut");
-        assert_says(page, ">unfinished<");
+        cJSON *const run = data_in(page);
+        assert_text(run, "state", "unfinished");
         assert_says(page, "</html>");
+        cJSON_Delete(run);
         free(page);
     }
     run_of("cut", START STEP("1", "0.5") "{\"event\":\"step\",\"st");
-    char *const page = report_of("cut");
-    assert_says(page, "1 line of log.jsonl was damaged");
-    free(page);
+    cJSON *const run = data_of("cut");
+    assert_told(run, "alerts", "1 line of log.jsonl was damaged");
+    cJSON_Delete(run);
 }
 
 static void line__glued_to_a_cut_one_still_counts(void **state)
@@ -209,8 +299,8 @@ static void line__glued_to_a_cut_one_still_counts(void **state)
     struct wf_runlog log;
     struct wf_err err = { 0 };
     assert_true(wf_runlog_read(&log, "glued/log.jsonl", &err));
-    assert_int_equal(log.n_steps, 2);
-    assert_true(log.steps[1].loss == 0.125);
+    assert_int_equal(log.steps.n, 2);
+    assert_true(log.steps.rows[1].at[WF_LOG_LOSS] == 0.125);
     assert_int_equal(log.damaged, 1);
     wf_runlog_release(&log);
 }
@@ -220,17 +310,21 @@ static void losses__that_are_no_numbers_are_gaps_and_are_told(void **state)
     run_of("nan", START STEP("1", "0.5") STEP("2", "NaN") STEP("3", "null") STEP("4", "-nan")
                       STEP("5", "Infinity") STEP("6", "inf") STEP("7", "0.25") STEP("8", "1e999"));
     char *const page = report_of("nan");
-    assert_says(page, "not a finite number in 6 of 8 logged steps, first in step 2");
-    assert_says(page, "data-y=\"0.5,,,,,,0.25,\"");
-    assert_silent(page, "damaged");
-    for (const char *at = page; (at = strstr(at, " d=\"")); at++) {
-        const size_t n = strcspn(at + 4, "\"");
-        for (size_t i = 0; i < n; i++)
-            assert_true(strchr("MLHh0123456789. -", at[4 + i]));
-    }
+    cJSON *const run = data_in(page);
+    assert_int_equal(length(run, "alerts"), 1);
+    assert_told(run, "alerts", "not a finite number in 6 of 8 logged steps, first in step 2");
+    assert_says(page, "first in step 2"); /* without scripts, too */
+    assert_int_equal(length(run, "steps.loss.y"), 8);
+    assert_number(run, "steps.loss.y.0", 0.5);
+    assert_true(cJSON_IsNull(find(run, "steps.loss.y.1")));
+    assert_true(cJSON_IsNull(find(run, "steps.loss.y.5")));
+    assert_number(run, "steps.loss.y.6", 0.25);
+    assert_true(cJSON_IsNull(find(run, "steps.loss.y.7")));
+    assert_true(cJSON_IsNull(find(run, "steps.loss_average.y.3")));
+    cJSON_Delete(run);
     free(page);
     run_of("nan", START STEP("1", "NaN") STEP("2", "NaN"));
-    free(report_of("nan"));
+    cJSON_Delete(data_of("nan"));
 }
 
 static void numbers__that_make_no_sense_do_no_harm(void **state)
@@ -249,26 +343,31 @@ static void numbers__that_make_no_sense_do_no_harm(void **state)
         "{\"event\":\"confusion\",\"counts\":[[1,2],[3]]}\n"
         "{\"event\":\"sample\"}\n{\"event\":\"sample\",\"image\":7,\"name\":[]}\n"
         "{\"event\":\"end\",\"mpx_per_s\":1e308,\"metric\":7}\n");
-    free(report_of("wild"));
+    cJSON_Delete(data_of("wild"));
 }
 
 static void log__without_events_gives_a_report(void **state)
 {
     run_of("empty", "");
-    char *page = report_of("empty");
-    assert_says(page, "The log has no step yet");
-    free(page);
+    cJSON *run = data_of("empty");
+    assert_told(run, "alerts", "The log has no step yet");
+    cJSON_Delete(run);
     run_of("empty", START); /* zero epochs */
-    page = report_of("empty");
-    assert_says(page, "No validation has been done yet");
-    assert_says(page, "The log has no times");
-    free(page);
+    run = data_of("empty");
+    assert_int_equal(length(run, "alerts"), 0);
+    assert_null(find(run, "scores"));
+    assert_null(find(run, "mean_ms"));
+    assert_null(find(run, "figures.steps"));
+    assert_int_equal(length(run, "steps.loss.y"), 0);
+    cJSON_Delete(run);
     run_of("empty", START "{\"event\":\"step\",\"step\":1,\"loss\":2}\n"
                           "{\"event\":\"epoch\",\"epoch\":1,\"step\":1,\"train_loss\":2}\n");
-    page = report_of("empty"); /* the key of a curve that is not there is not shown */
-    assert_says(page, "training</span>");
-    assert_silent(page, "validation</span>");
-    free(page);
+    run = data_of("empty");
+    assert_number(run, "steps.loss.y.0", 2);
+    assert_true(cJSON_IsNull(find(run, "epochs.val_loss.y.0")));
+    assert_number(run, "figures.train_loss", 2);
+    assert_null(find(run, "figures.val_loss"));
+    cJSON_Delete(run);
 }
 
 static void steps__done_again_after_a_resume_replace_the_old(void **state)
@@ -279,14 +378,15 @@ static void steps__done_again_after_a_resume_replace_the_old(void **state)
     struct wf_runlog log;
     struct wf_err err = { 0 };
     assert_true(wf_runlog_read(&log, "resumed/log.jsonl", &err));
-    assert_int_equal(log.n_steps, 4);
-    assert_true(log.steps[2].loss == 0.6 && log.steps[3].step == 4);
-    assert_int_equal(log.n_epochs, 1); /* the second was after step 3: it is done again as well */
+    const struct wf_log_row *const steps = log.steps.rows;
+    assert_int_equal(log.steps.n, 4);
+    assert_true(steps[2].at[WF_LOG_LOSS] == 0.6 && steps[3].step == 4);
+    assert_int_equal(log.epochs.n, 1); /* the second was after step 3: it is done again as well */
     assert_null(log.end);
     assert_int_equal(log.resumed, 1);
     /* 10:11:12 and four steps of 100 ms */
-    assert_true(log.steps[3].time > 1792750272.39 && log.steps[3].time < 1792750272.41);
-    assert_true(log.steps[3].elapsed > 0.39 && log.steps[3].elapsed < 0.41);
+    assert_true(steps[3].time > 1792750272.39 && steps[3].time < 1792750272.41);
+    assert_true(steps[3].elapsed > 0.39 && steps[3].elapsed < 0.41);
     wf_runlog_release(&log);
 }
 
@@ -302,17 +402,19 @@ static void resume__on_another_mesh_is_what_the_head_tells(void **state)
                    "{\"event\":\"step\",\"step\":2,\"loss\":0.5,\"ms\":100,"
                    "\"time\":\"2026-10-24T02:00:05+02:00\"}\n"
                    "{\"event\":\"end\",\"seconds\":7200}\n");
-    char *const page = report_of("mesh");
-    assert_says(page, "space=7x1 · 7 ranks");
-    assert_says(page, "2026-10-23T10:11:12Z</p>"); /* begun then */
-    assert_says(page, "3.00 MiB");
-    assert_says(page, "resumed</td><td>1 time<");
-    assert_says(page, "2 h 0 min");
-    free(page);
+    cJSON *const run = data_of("mesh");
+    assert_text(run, "facts.mesh", "space=7x1");
+    assert_number(run, "facts.ranks", 7);
+    assert_text(run, "begun", "2026-10-23T10:11:12Z");
+    assert_int_equal(length(run, "ranks"), 1);
+    assert_number(run, "ranks.0.used_bytes", 3145728);
+    assert_number(run, "resumed", 1);
+    assert_number(run, "figures.seconds", 7200);
+    cJSON_Delete(run);
     struct wf_runlog log;
     struct wf_err err = { 0 };
     assert_true(wf_runlog_read(&log, "mesh/log.jsonl", &err));
-    assert_true(log.steps[1].time == 1792800005); /* 2026-10-24T00:00:05Z */
+    assert_true(log.steps.rows[1].time == 1792800005); /* 2026-10-24T00:00:05Z */
     wf_runlog_release(&log);
 }
 
@@ -339,15 +441,18 @@ static void samples__come_worst_first_and_only_from_the_folder(void **state)
     put_png("samples/samples/a.png", 30);
     put_png("samples/samples/a..b.png", 30);
     put_png("secret.png", 42);
-    char *const page = report_of("samples");
-    const char *const poor = strstr(page, ">poor<"), *const fine = strstr(page, ">fine<"),
-                      *const unknown = strstr(page, ">unknown<");
-    assert_true(poor && fine && unknown && poor < fine && fine < unknown);
-    int shown = 0;
-    for (const char *at = page; (at = strstr(at, "data:image/png;base64,iVBORw0KGgoAAAAA")); at++)
-        shown++;
-    assert_int_equal(shown, 2);
-    free(page);
+    cJSON *const run = data_of("samples");
+    assert_text(run, "samples.0.name", "poor");
+    assert_text(run, "samples.1.name", "fine");
+    assert_text(run, "samples.2.name", "unknown");
+    assert_number(run, "samples.0.mean_iou", 0.2);
+    assert_null(find(run, "samples.0.image"));
+    assert_null(find(run, "samples.0.label"));
+    assert_null(find(run, "samples.0.prediction"));
+    static const char lead[] = "data:image/png;base64,iVBORw0KGgoAAAAA";
+    assert_memory_equal(cJSON_GetStringValue(find(run, "samples.1.image")), lead, sizeof lead - 1);
+    assert_memory_equal(cJSON_GetStringValue(find(run, "samples.2.image")), lead, sizeof lead - 1);
+    cJSON_Delete(run);
 }
 
 static void size__stays_under_the_limit_with_more_samples_than_fit(void **state)
@@ -364,29 +469,97 @@ static void size__stays_under_the_limit_with_more_samples_than_fit(void **state)
         wf_buffer_printf(&log, STEP("%d", "0.%d"), i, 1000 + i % 997);
     run_of("large", log.data);
     put_png("large/a.png", 120'000);
-    char *page = report_of("large");         /* which looks at the size */
-    assert_says(page, "The 7 worst of 40;"); /* 7 x 3 x 120,000 is the most under 2,600,000 */
-    free(page);
+    cJSON *run = data_of("large");               /* which looks at the size */
+    assert_int_equal(length(run, "samples"), 7); /* 7 x 3 x 120,000 is the most under 2,600,000 */
+    assert_number(run, "n_samples", 40);
+    assert_text(run, "samples.6.name", "s6");
+    cJSON_Delete(run);
     put_png("large/a.png", 1'200'000); /* one that is too large by itself */
-    page = report_of("large");
-    assert_says(page, "not there");
-    assert_silent(page, "data:image/png");
-    free(page);
+    run = data_of("large");
+    assert_int_equal(length(run, "samples"), 24);
+    assert_null(find(run, "samples.0.image"));
+    cJSON_Delete(run);
     wf_buffer_release(&log);
 }
 
-static void confusion__is_shown_by_share_of_its_row(void **state)
+/* 100,000 steps with one peak and one dip, each a single step wide. */
+static void curve__of_a_long_run_is_thinned_and_keeps_its_extremes(void **state)
 {
-    run_of(
-        "confused",
-        "{\"event\":\"start\",\"classes\":[\"cat\",\"dog\"]}\n"
-        "{\"event\":\"confusion\",\"classes\":[\"cat\",\"dog\"],\"counts\":[[30,10],[20,60]]}\n");
-    char *const page = report_of("confused");
-    assert_says(page, ">75.0%<small>30<");
-    assert_says(page, ">25.0%<small>10<");
-    assert_says(page, "precision");
-    assert_says(page, "<b>0.600</b>"); /* 30 of 50 that were taken for a cat */
-    free(page);
+    struct wf_buffer log = { 0 };
+    wf_buffer_text(&log, START);
+    for (int i = 1; i <= 100'000; i++)
+        wf_buffer_printf(&log, "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"lr\":%d}\n", i,
+                         i == 31'416   ? "7"
+                         : i == 62'832 ? "-3"
+                                       : "0.5",
+                         i);
+    run_of("thin", log.data);
+    wf_buffer_release(&log);
+    cJSON *const run = data_of("thin");
+    const int n = length(run, "steps.loss.y");
+    assert_int_equal(length(run, "steps.loss.x"), n);
+    assert_true(n >= 360 && n <= 720);
+    double most = 0, least = 0, before = 0;
+    const cJSON *const x = find(run, "steps.loss.x"), *y;
+    int i = 0;
+    cJSON_ArrayForEach(y, find(run, "steps.loss.y"))
+    {
+        const double at = cJSON_GetArrayItem(x, i++)->valuedouble;
+        assert_true(at > before);
+        before = at;
+        most = y->valuedouble == 7 ? at : most;
+        least = y->valuedouble == -3 ? at : least;
+    }
+    assert_true(most == 31'416 && least == 62'832);
+    assert_int_equal(length(run, "steps.lr.y"), 720); /* the ends of each stretch */
+    assert_number(run, "steps.lr.x.719", 100'000);
+    assert_number(run, "figures.steps", 100'000);
+    cJSON_Delete(run);
+}
+
+/* A log that holds more than a page can. */
+static void texts__and_lists_without_end_are_cut(void **state)
+{
+    struct wf_buffer log = { 0 };
+    wf_buffer_text(&log, "{\"event\":\"start\",\"model\":\"");
+    for (int i = 0; i < 100'000; i++)
+        wf_buffer_text(&log, "<&>");
+    wf_buffer_text(&log, "\",\"classes\":[\"a\"");
+    for (int i = 0; i < 3'000; i++)
+        wf_buffer_printf(&log, ",\"<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<%d\"", i);
+    wf_buffer_text(&log, "],\"environment\":{\"a\":1");
+    for (int i = 0; i < 20'000; i++)
+        wf_buffer_printf(&log, ",\"key%d\":\"&&&&&&&&&&&&&&&&&&&&&&&&&&&&&\"", i);
+    wf_buffer_text(&log, "},\"per_rank\":[{\"rank\":0}");
+    for (int i = 1; i < 4'000; i++)
+        wf_buffer_printf(&log, ",{\"rank\":%d,\"used_bytes\":%d}", i, i);
+    wf_buffer_text(&log, "]}\n{\"event\":\"epoch\",\"epoch\":1,\"staleness\":[1");
+    for (int i = 0; i < 100'000; i++)
+        wf_buffer_text(&log, ",1");
+    wf_buffer_text(&log, "]}\n");
+    run_of("endless", log.data);
+    wf_buffer_release(&log);
+    cJSON *const run = data_of("endless");
+    assert_true(strlen(cJSON_GetStringValue(find(run, "facts.model"))) < 410);
+    assert_int_equal(length(run, "classes"), 200);
+    assert_number(run, "n_classes", 3'001);
+    assert_int_equal(length(run, "facts.environment"), 80);
+    assert_int_equal(length(run, "ranks"), 64);
+    assert_number(run, "n_ranks", 4'000);
+    assert_number(run, "figures.used_bytes", 3'999);
+    assert_int_equal(length(run, "staleness"), 1'000);
+    cJSON_Delete(run);
+}
+
+static void confusion__of_the_log_is_in_the_data(void **state)
+{
+    run_of("confused", "{\"event\":\"start\",\"classes\":[\"cat\",\"dog\"]}\n"
+                       "{\"event\":\"confusion\",\"epoch\":3,\"counts\":[[30,10],[20,60]]}\n");
+    cJSON *run = data_of("confused");
+    assert_number(run, "confusion.0.1", 10);
+    assert_number(run, "confusion.1.0", 20);
+    assert_number(run, "confusion_epoch", 3);
+    cJSON_Delete(run);
 }
 
 static void folder__that_is_no_run_is_an_error_with_words(void **state)
@@ -456,7 +629,7 @@ static void utf8__is_told_from_what_only_looks_like_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report__has_every_section_with_the_numbers_of_the_log),
+        cmocka_unit_test(report__has_all_that_the_log_says),
         cmocka_unit_test(report__written_again_is_the_same),
         cmocka_unit_test(strings__of_the_log_are_never_markup),
         cmocka_unit_test(log__cut_at_any_byte_gives_a_report),
@@ -468,7 +641,9 @@ int main(void)
         cmocka_unit_test(resume__on_another_mesh_is_what_the_head_tells),
         cmocka_unit_test(samples__come_worst_first_and_only_from_the_folder),
         cmocka_unit_test(size__stays_under_the_limit_with_more_samples_than_fit),
-        cmocka_unit_test(confusion__is_shown_by_share_of_its_row),
+        cmocka_unit_test(curve__of_a_long_run_is_thinned_and_keeps_its_extremes),
+        cmocka_unit_test(texts__and_lists_without_end_are_cut),
+        cmocka_unit_test(confusion__of_the_log_is_in_the_data),
         cmocka_unit_test(folder__that_is_no_run_is_an_error_with_words),
         cmocka_unit_test(report__on_a_full_disk_leaves_the_old_one),
         cmocka_unit_test(base64__is_that_of_rfc_4648),

@@ -116,10 +116,10 @@ static bool train_point(struct contest *c, const char *name, struct wf_err *err)
     struct wf_runlog log;
     if (!ok || !wf_runlog_read(&log, wf_arena_printf(&c->cli->arena, "%s/log.jsonl", folder), err))
         return false;
-    if (log.n_epochs > 0) {
-        const struct wf_log_epoch *const last = &log.epochs[log.n_epochs - 1];
-        c->point->train_loss = last->train_loss;
-        c->point->mean_iou = log.per_image ? last->accuracy : last->mean_iou;
+    const struct wf_log_row *const last = wf_log_last(&log.epochs);
+    if (last) {
+        c->point->train_loss = last->at[WF_LOG_TRAIN_LOSS];
+        c->point->mean_iou = last->at[log.per_image ? WF_LOG_ACCURACY : WF_LOG_MEAN_IOU];
     }
     wf_runlog_release(&log);
     return true;

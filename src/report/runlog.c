@@ -12,14 +12,10 @@
 
 /* --- members --- */
 
-static double number_of(const cJSON *item)
-{
-    return item && cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-}
-
 double wf_log_number(const cJSON *object, const char *name)
 {
-    return number_of(cJSON_GetObjectItemCaseSensitive(object, name));
+    const cJSON *const item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }
 
 const char *wf_log_text(const cJSON *object, const char *name)
@@ -27,33 +23,17 @@ const char *wf_log_text(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-static const cJSON *list_of(const cJSON *object, const char *name)
+const cJSON *wf_log_array(const cJSON *object, const char *name)
 {
     const cJSON *const list = cJSON_GetObjectItemCaseSensitive(object, name);
     return cJSON_IsArray(list) ? list : NULL;
 }
 
-double wf_log_item(const cJSON *object, const char *name, int i)
-{
-    const cJSON *const list = list_of(object, name);
-    return number_of(list ? cJSON_GetArrayItem(list, i) : NULL);
-}
-
-int wf_log_length(const cJSON *object, const char *name)
-{
-    const cJSON *const list = list_of(object, name);
-    return list ? cJSON_GetArraySize(list) : 0;
-}
-
 /* A count from a file: what does not fit becomes 0. */
-static int64_t whole(double value)
-{
-    return value >= -9e15 && value <= 9e15 ? (int64_t)value : 0;
-}
-
 static int64_t integer(const cJSON *object, const char *name)
 {
-    return whole(wf_log_number(object, name));
+    const double value = wf_log_number(object, name);
+    return value >= -9e15 && value <= 9e15 ? (int64_t)value : 0;
 }
 
 /* "2026-10-23T10:11:12Z" or with an offset; 0 when it is something else. */
@@ -136,33 +116,29 @@ static cJSON *parse_line(struct wf_runlog *log, char *line)
 
 /* --- events --- */
 
-static void take_ranks(struct wf_runlog *log, const cJSON *event)
+static void keep(struct wf_log_list *list, cJSON *event)
 {
-    const cJSON *const list = list_of(event, "per_rank");
-    if (!list)
-        return;
-    log->n_ranks = 0;
-    const cJSON *one;
-    cJSON_ArrayForEach(one, list)
-    {
-        WF_GROW(log->ranks, log->room_ranks, log->n_ranks);
-        log->ranks[log->n_ranks++] =
-            (struct wf_log_rank){ .rank = integer(one, "rank"),
-                                  .planned_bytes = wf_log_number(one, "planned_bytes"),
-                                  .used_bytes = wf_log_number(one, "used_bytes") };
-    }
+    WF_GROW(list->at, list->room, list->n);
+    list->at[list->n++] = event;
 }
 
 /* What stood at the end of the log is not the end any more. */
 static void go_on(struct wf_runlog *log)
 {
     log->end = NULL;
-    log->n_samples = 0;
+    log->samples.n = 0;
+    struct wf_log_list *const all = &log->confusions;
     size_t kept = 0; /* those that say of which epoch they are are right for ever */
-    for (size_t i = 0; i < log->n_confusions; i++)
-        if (integer(log->confusions[i], "epoch") > 0)
-            log->confusions[kept++] = log->confusions[i];
-    log->n_confusions = kept;
+    for (size_t i = 0; i < all->n; i++)
+        if (integer(all->at[i], "epoch") > 0)
+            all->at[kept++] = all->at[i];
+    all->n = kept;
+}
+
+static void take_ranks(struct wf_runlog *log, const cJSON *event)
+{
+    const cJSON *const list = wf_log_array(event, "per_rank");
+    log->ranks = list ? list : log->ranks;
 }
 
 /* A resumed run says again what it is: mesh and memory may be others now. */
@@ -177,82 +153,61 @@ static void take_start(struct wf_runlog *log, const cJSON *event)
     log->per_image = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "per_image"));
 }
 
+/* A row with the columns that `event` has; `otherwise` is its time where the event has no clock. */
+static struct wf_log_row *add_row(struct wf_log_table *t, const cJSON *event, double otherwise)
+{
+    WF_GROW(t->rows, t->room, t->n);
+    struct wf_log_row *const row = &t->rows[t->n++];
+    const double clock = seconds_of(wf_log_text(event, "time"));
+    *row = (struct wf_log_row){ .step = integer(event, "step"),
+                                .epoch = integer(event, "epoch"),
+                                .time = clock > 0 ? clock : otherwise };
+    for (int k = 0; k < t->columns; k++)
+        row->at[k] = wf_log_number(event, t->names[k]);
+    return row;
+}
+
 static void take_step(struct wf_runlog *log, const cJSON *event)
 {
+    struct wf_log_table *const steps = &log->steps, *const epochs = &log->epochs;
     const int64_t step = integer(event, "step");
-    while (log->n_steps > 0 && log->steps[log->n_steps - 1].step >= step)
-        log->n_steps--;
+    while (steps->n > 0 && steps->rows[steps->n - 1].step >= step)
+        steps->n--;
     /* An epoch that ended with this step or later comes again, too. */
-    while (log->n_epochs > 0 && log->epochs[log->n_epochs - 1].step >= step)
-        log->n_epochs--;
-    const struct wf_log_step *const before = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
+    while (epochs->n > 0 && epochs->rows[epochs->n - 1].step >= step)
+        epochs->n--;
+    const struct wf_log_row *const before = wf_log_last(steps);
     const double ms = wf_log_number(event, "ms");
-    const double count = (double)(step - (before ? before->step : step - 1));
+    const double count = before ? (double)(step - before->step) : 1;
     const double until = before ? before->elapsed : 0;
     const double elapsed = isfinite(ms) ? until + count * ms / 1000 : until;
-    const double clock = seconds_of(wf_log_text(event, "time"));
-    WF_GROW(log->steps, log->room_steps, log->n_steps);
-    log->steps[log->n_steps++] = (struct wf_log_step){
-        .step = step,
-        .epoch = integer(event, "epoch"),
-        .elapsed = elapsed,
-        .time = clock > 0 ? clock : log->started + elapsed,
-        .loss = wf_log_number(event, "loss"),
-        .lr = wf_log_number(event, "lr"),
-        .mpx_per_s = wf_log_number(event, "mpx_per_s"),
-        .ms = ms,
-        .compute_ms = wf_log_number(event, "compute_ms"),
-        .comm_ms = wf_log_number(event, "comm_ms"),
-        .input_ms = wf_log_number(event, "input_ms"),
-    };
+    add_row(steps, event, log->started + elapsed)->elapsed = elapsed;
     log->end = NULL;
 }
 
 static void take_epoch(struct wf_runlog *log, const cJSON *event)
 {
+    struct wf_log_table *const epochs = &log->epochs;
     const int64_t epoch = integer(event, "epoch");
-    while (log->n_epochs > 0 && log->epochs[log->n_epochs - 1].epoch >= epoch)
-        log->n_epochs--;
+    while (epochs->n > 0 && epochs->rows[epochs->n - 1].epoch >= epoch)
+        epochs->n--;
+    const cJSON *const staleness = wf_log_array(event, "staleness");
+    log->staleness = staleness ? staleness : log->staleness;
+    const struct wf_log_row *const last = wf_log_last(&log->steps);
+    struct wf_log_row *const row = add_row(epochs, event, last ? last->time : log->started);
+    if (row->step == 0 && last)
+        row->step = last->step;
+    row->best = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "best"));
     const cJSON *const val = cJSON_GetObjectItemCaseSensitive(event, "val");
-    const cJSON *const staleness = cJSON_GetObjectItemCaseSensitive(event, "staleness");
-    if (cJSON_IsArray(staleness))
-        log->staleness = staleness;
-    const struct wf_log_step *const last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
-    const int64_t step = integer(event, "step");
-    const double clock = seconds_of(wf_log_text(event, "time"));
-    WF_GROW(log->epochs, log->room_epochs, log->n_epochs);
-    log->epochs[log->n_epochs++] = (struct wf_log_epoch){
-        .epoch = epoch,
-        .step = step == 0 && last ? last->step : step,
-        .time = clock > 0 ? clock
-                : last    ? last->time
-                          : log->started,
-        .train_loss = wf_log_number(event, "train_loss"),
-        .val_loss = wf_log_number(val, "loss"),
-        .mean_iou = wf_log_number(val, "mean_iou"),
-        .accuracy = wf_log_number(val, "accuracy"),
-        .top5 = wf_log_number(val, "top5"),
-        .best = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "best")),
-        .val = cJSON_IsObject(val) ? val : NULL,
-    };
-}
-
-static void take_sample(struct wf_runlog *log, const cJSON *event)
-{
-    WF_GROW(log->samples, log->room_samples, log->n_samples);
-    log->samples[log->n_samples++] =
-        (struct wf_log_sample){ .name = wf_log_text(event, "name"),
-                                .image = wf_log_text(event, "image"),
-                                .label = wf_log_text(event, "label"),
-                                .prediction = wf_log_text(event, "prediction"),
-                                .truth = wf_log_text(event, "truth"),
-                                .guess = wf_log_text(event, "guess"),
-                                .mean_iou = wf_log_number(event, "mean_iou"),
-                                .epoch = integer(event, "epoch") };
+    row->val = cJSON_IsObject(val) ? val : NULL;
+    row->at[WF_LOG_VAL_LOSS] = wf_log_number(val, "loss");
+    row->at[WF_LOG_MEAN_IOU] = wf_log_number(val, "mean_iou");
+    row->at[WF_LOG_ACCURACY] = wf_log_number(val, "accuracy");
+    row->at[WF_LOG_TOP5] = wf_log_number(val, "top5");
 }
 
 /* False: nothing points into the event, and it can go. */
-static bool take_event(struct wf_runlog *log, const cJSON *event)
+static bool take_event(struct wf_runlog *log, cJSON *event)
 {
     const char *const kind = wf_log_text(event, "event");
     if (!kind)
@@ -270,10 +225,9 @@ static bool take_event(struct wf_runlog *log, const cJSON *event)
     } else if (strcmp(kind, "epoch") == 0) {
         take_epoch(log, event);
     } else if (strcmp(kind, "sample") == 0) {
-        take_sample(log, event);
+        keep(&log->samples, event);
     } else if (strcmp(kind, "confusion") == 0) {
-        WF_GROW(log->confusions, log->room_confusions, log->n_confusions);
-        log->confusions[log->n_confusions++] = event;
+        keep(&log->confusions, event);
     } else if (strcmp(kind, "damaged") == 0) {
         log->lost_lines += integer(event, "lines");
         log->lost_epochs += integer(event, "epochs");
@@ -292,14 +246,10 @@ static void take_line(struct wf_runlog *log, char *line)
     if (line[strspn(line, " \t\r\n")] == '\0')
         return;
     cJSON *const event = parse_line(log, line);
-    if (!event)
-        return;
-    if (!take_event(log, event)) {
+    if (event && take_event(log, event))
+        keep(&log->kept, event);
+    else
         cJSON_Delete(event);
-        return;
-    }
-    WF_GROW(log->kept, log->room_kept, log->n_kept);
-    log->kept[log->n_kept++] = event;
 }
 
 /* --- the whole --- */
@@ -307,8 +257,8 @@ static void take_line(struct wf_runlog *log, char *line)
 /* Worst first; one without a number is last. */
 static int by_iou(const void *a, const void *b)
 {
-    const double x = ((const struct wf_log_sample *)a)->mean_iou;
-    const double y = ((const struct wf_log_sample *)b)->mean_iou;
+    const double x = wf_log_number(*(const cJSON *const *)a, "mean_iou");
+    const double y = wf_log_number(*(const cJSON *const *)b, "mean_iou");
     if (isnan(x) || isnan(y))
         return (isnan(x) ? 1 : 0) - (isnan(y) ? 1 : 0);
     return (x > y) - (x < y);
@@ -316,12 +266,12 @@ static int by_iou(const void *a, const void *b)
 
 static void choose_confusion(struct wf_runlog *log)
 {
-    const struct wf_log_epoch *const best = wf_runlog_best(log);
-    for (size_t i = log->n_confusions; i-- > 0;) {
-        const int64_t epoch = integer(log->confusions[i], "epoch");
+    const struct wf_log_row *const best = wf_runlog_best(log);
+    for (size_t i = log->confusions.n; i-- > 0;) {
+        const int64_t epoch = integer(log->confusions.at[i], "epoch");
         if (log->confusion && !(best && epoch == best->epoch))
             continue;
-        log->confusion = log->confusions[i];
+        log->confusion = log->confusions.at[i];
         log->confusion_epoch = epoch;
         if (best && epoch == best->epoch)
             return;
@@ -331,16 +281,21 @@ static void choose_confusion(struct wf_runlog *log)
 static void finish(struct wf_runlog *log)
 {
     choose_confusion(log);
-    if (log->n_samples > 1 && !log->per_image) /* a classifier's stand in their order */
-        qsort(log->samples, log->n_samples, sizeof log->samples[0], by_iou);
-    for (size_t i = 0; i < log->n_steps; i++)
-        if (!isfinite(log->steps[i].loss) && log->bad_losses++ == 0)
-            log->bad_loss_at = log->steps[i].step;
+    if (log->samples.n > 1 && !log->per_image) /* a classifier's stand in their order */
+        qsort(log->samples.at, log->samples.n, sizeof log->samples.at[0], by_iou);
+    for (size_t i = 0; i < log->steps.n; i++)
+        if (!isfinite(log->steps.rows[i].at[WF_LOG_LOSS]) && log->bad_losses++ == 0)
+            log->bad_loss_at = log->steps.rows[i].step;
 }
 
 bool wf_runlog_read(struct wf_runlog *log, const char *path, struct wf_err *err)
 {
-    *log = (struct wf_runlog){ 0 };
+    static const char *const steps[] = { "loss",       "lr",      "mpx_per_s", "ms",
+                                         "compute_ms", "comm_ms", "input_ms" };
+    static const char *const epochs[] = { "train_loss", "val_loss", "mean_iou", "accuracy",
+                                          "top5" };
+    *log = (struct wf_runlog){ .steps = { .columns = WF_LOG_STEP_COLUMNS, .names = steps },
+                               .epochs = { .columns = WF_LOG_EPOCH_COLUMNS, .names = epochs } };
     FILE *const file = fopen(path, "re");
     if (!file)
         return wf_err_set(err, WF_ERR_FAILED, "cannot open '%s': %s", path, wf_file_reason(errno));
@@ -362,23 +317,29 @@ bool wf_runlog_read(struct wf_runlog *log, const char *path, struct wf_err *err)
 
 void wf_runlog_release(struct wf_runlog *log)
 {
-    for (size_t i = 0; i < log->n_kept; i++)
-        cJSON_Delete(log->kept[i]);
-    free(log->kept);
-    free(log->steps);
-    free(log->epochs);
-    free(log->samples);
-    free(log->ranks);
-    free(log->confusions);
+    for (size_t i = 0; i < log->kept.n; i++)
+        cJSON_Delete(log->kept.at[i]);
+    free(log->kept.at);
+    free(log->steps.rows);
+    free(log->epochs.rows);
+    free(log->samples.at);
+    free(log->confusions.at);
     wf_arena_release(&log->arena);
     *log = (struct wf_runlog){ 0 };
 }
 
-const struct wf_log_epoch *wf_runlog_best(const struct wf_runlog *log)
+/* --- what it comes to --- */
+
+const struct wf_log_row *wf_log_last(const struct wf_log_table *t)
 {
-    const struct wf_log_epoch *last = NULL;
-    for (size_t i = log->n_epochs; i-- > 0;) {
-        const struct wf_log_epoch *const e = &log->epochs[i];
+    return t->n ? &t->rows[t->n - 1] : NULL;
+}
+
+const struct wf_log_row *wf_runlog_best(const struct wf_runlog *log)
+{
+    const struct wf_log_row *last = NULL;
+    for (size_t i = log->epochs.n; i-- > 0;) {
+        const struct wf_log_row *const e = &log->epochs.rows[i];
         if (e->best && e->val)
             return e;
         if (e->val && !last)
@@ -389,7 +350,7 @@ const struct wf_log_epoch *wf_runlog_best(const struct wf_runlog *log)
 
 const cJSON *wf_runlog_scores(const struct wf_runlog *log)
 {
-    const struct wf_log_epoch *const best = wf_runlog_best(log);
+    const struct wf_log_row *const best = wf_runlog_best(log);
     const cJSON *const metric = cJSON_GetObjectItemCaseSensitive(log->end, "metric");
     return best ? best->val : cJSON_IsObject(metric) ? metric : NULL;
 }
@@ -397,12 +358,13 @@ const cJSON *wf_runlog_scores(const struct wf_runlog *log)
 int wf_runlog_classes(const struct wf_runlog *log)
 {
     const cJSON *const scores = wf_runlog_scores(log);
-    int count = wf_log_length(log->start, "classes");
-    const int others[] = { wf_log_length(scores, "iou"), wf_log_length(scores, "dice"),
-                           wf_log_length(log->confusion, "counts") };
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i] > count)
-            count = others[i];
+    const cJSON *const lists[] = { wf_log_array(log->start, "classes"), wf_log_array(scores, "iou"),
+                                   wf_log_array(scores, "dice"),
+                                   wf_log_array(log->confusion, "counts") };
+    int count = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (cJSON_GetArraySize(lists[i]) > count)
+            count = cJSON_GetArraySize(lists[i]);
     return count;
 }
 
@@ -410,8 +372,8 @@ const char *wf_runlog_class(struct wf_runlog *log, int i)
 {
     const cJSON *const from[] = { log->start, log->confusion };
     for (size_t k = 0; k < sizeof from / sizeof from[0]; k++) {
-        const cJSON *const names = list_of(from[k], "classes");
-        const char *const name = names ? cJSON_GetStringValue(cJSON_GetArrayItem(names, i)) : NULL;
+        const cJSON *const names = wf_log_array(from[k], "classes");
+        const char *const name = cJSON_GetStringValue(cJSON_GetArrayItem(names, i));
         if (name && *name)
             return name;
     }

@@ -167,9 +167,9 @@ val = {e["epoch"]: e["val"] for e in events if e["event"] == "epoch"}
 for epoch, counts in of.items():
     total = sum(map(sum, counts))
     assert abs(sum(counts[i][i] for i in range(2)) / total - val[epoch]["accuracy"]) < 1e-9, epoch
-page = open("told/report.html").read()
-assert f"On the validation images, after epoch {best}, the best" in page
-assert f"after epoch {best}, the best; rows are the truth" in page
+run = json.loads(re.search('id="run">([^<]*)<', open("told/report.html").read())[1])
+assert run["best_epoch"] == run["confusion_epoch"] == best and run["is_best"]
+assert run["confusion"] == of[best] and run["scores"]["accuracy"] == val[best]["accuracy"]
 end = events[-1]
 assert end["best"]["epoch"] == best and abs(end["best"]["mean_iou"] - val[best]["mean_iou"]) < 1e-12
 text = open("out").read()

@@ -1,0 +1,445 @@
+#include "report/data.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "report/series.h"
+
+/* Bounds of what is taken over. */
+enum {
+    TEXT_BYTES = 400,
+    ITEMS_MAX = 1000, /* of a list or an object of the log */
+    ITEM_BYTES = 24,  /* that one of them takes, apart from texts */
+    ESCAPE = 6,       /* bytes that a byte of text becomes at most */
+    FACTS_MAX = 80,   /* of an object */
+    CLASSES_MAX = 200,
+    CONFUSION_MAX = 32, /* classes */
+    EPOCH_ROWS = 300,
+    RANK_ROWS = 64,
+    CONFIG_BYTES = 65536,
+    IMAGE_BYTES = 1'000'000, /* of a PNG file */
+    SAMPLES_BYTES = 3'466'666,
+    SAMPLES_MAX = 24,
+    TIMELINE_BYTES = 900'000,
+};
+
+/* `text` as a page can show it: within a bound, control characters made visible. */
+static const char *shown(struct wf_data *d, const char *text)
+{
+    char *const to = wf_arena_array(&d->arena, TEXT_BYTES, char);
+    wf_utf8_shown(text, to, TEXT_BYTES);
+    d->left -= ESCAPE * (int64_t)strlen(to);
+    return strlen(text) < TEXT_BYTES ? to : wf_arena_printf(&d->arena, "%s…", to);
+}
+
+/* --- what the log says --- */
+
+/* A copy of `item` within the bounds, `depth` levels down. */
+static cJSON *copy(struct wf_data *d, const cJSON *item, int depth, int most)
+{
+    if (cJSON_IsString(item))
+        return cJSON_CreateString(shown(d, item->valuestring));
+    const bool is_list = cJSON_IsArray(item);
+    if (!is_list && !cJSON_IsObject(item))
+        return cJSON_Duplicate(item, false);
+    cJSON *const out = is_list ? cJSON_CreateArray() : cJSON_CreateObject();
+    int n = 0;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, item)
+    {
+        if (depth == 0 || n++ == most || d->left < 0)
+            break;
+        d->left -= ITEM_BYTES;
+        cJSON *const child = copy(d, one, depth - 1, ITEMS_MAX);
+        if (is_list)
+            (void)cJSON_AddItemToArray(out, child);
+        else
+            (void)cJSON_AddItemToObject(out, shown(d, one->string), child);
+    }
+    return out;
+}
+
+static void add_copy(struct wf_data *d, cJSON *to, const char *key, const cJSON *item, int most)
+{
+    if (item)
+        (void)cJSON_AddItemToObject(to, key, copy(d, item, 2, most));
+}
+
+/* --- the run in a few texts and numbers --- */
+
+static void add_alert(cJSON *list, const char *text)
+{
+    (void)cJSON_AddItemToArray(list, cJSON_CreateString(text));
+}
+
+/* What needs attention, in sentences. */
+static void add_alerts(struct wf_data *d, cJSON *list)
+{
+    const struct wf_runlog *const log = &d->log;
+    struct wf_arena *const arena = &d->arena;
+    if (log->bad_losses)
+        add_alert(list,
+                  wf_arena_printf(arena,
+                                  "The loss was not a finite number in %zu of %zu logged steps, "
+                                  "first in step %" PRId64
+                                  ": try a smaller learning rate, or f32 instead of f16.",
+                                  log->bad_losses, log->steps.n, log->bad_loss_at));
+    if (log->damaged)
+        add_alert(list,
+                  wf_arena_printf(arena,
+                                  "%zu line%s of log.jsonl %s damaged and passed over, as happens "
+                                  "when a run is killed while it writes.",
+                                  log->damaged, log->damaged > 1 ? "s" : "",
+                                  log->damaged > 1 ? "were" : "was"));
+    if (log->lost_lines || log->lost_epochs)
+        add_alert(list,
+                  wf_arena_printf(arena,
+                                  "A part of log.jsonl is lost: when the run was resumed, it had "
+                                  "%" PRId64 " unreadable lines and lacked %" PRId64 " epochs.%s%s",
+                                  log->lost_lines, log->lost_epochs,
+                                  log->lost_kept ? " What it was then is kept as " : "",
+                                  log->lost_kept ? shown(d, log->lost_kept) : ""));
+    if (!log->start && !log->steps.n)
+        add_alert(list, "The log has no step yet: write the report again when training has begun.");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What the end says, else the median of the steps, else NaN. */
+static double rate_of(struct wf_data *d)
+{
+    const struct wf_log_table *const steps = &d->log.steps;
+    const double said = wf_log_number(d->log.end, "mpx_per_s");
+    double *const rates = wf_arena_array(&d->arena, steps->n + 1, double);
+    size_t n = 0;
+    for (size_t i = 0; i < steps->n; i++)
+        if (isfinite(steps->rows[i].at[WF_LOG_RATE]))
+            rates[n++] = steps->rows[i].at[WF_LOG_RATE];
+    qsort(rates, n, sizeof rates[0], by_value);
+    return !isnan(said) ? said : n ? rates[n / 2] : (double)NAN;
+}
+
+static void add_figure(cJSON *to, const char *name, double value)
+{
+    if (isfinite(value))
+        (void)cJSON_AddNumberToObject(to, name, value);
+}
+
+static void add_figures(struct wf_data *d, cJSON *to)
+{
+    const struct wf_runlog *const log = &d->log;
+    const struct wf_log_row *const best = wf_runlog_best(log), *step = wf_log_last(&log->steps),
+                                   *const epoch = wf_log_last(&log->epochs);
+    const cJSON *const scores = wf_runlog_scores(log);
+    const double seconds = wf_log_number(log->end, "seconds");
+    static const char *const names[] = { "mean_iou", "accuracy", "top5" };
+    for (size_t i = log->per_image ? 1 : 0; i < sizeof names / sizeof *names; i++)
+        add_figure(to, names[i], wf_log_number(scores, names[i]));
+    if (best)
+        add_figure(to, "val_loss", best->at[WF_LOG_VAL_LOSS]);
+    if (epoch)
+        add_figure(to, "train_loss", epoch->at[WF_LOG_TRAIN_LOSS]);
+    add_figure(to, "epochs", (double)log->epochs.n);
+    if (step) {
+        add_figure(to, "steps", (double)step->step);
+        add_figure(to, "last_loss", step->at[WF_LOG_LOSS]);
+        add_figure(to, "seconds", seconds > 0 ? seconds : step->elapsed);
+    }
+    add_figure(to, "mpx_per_s", rate_of(d));
+    add_figure(to, "parameters", wf_log_number(log->start, "parameters"));
+    double most = (double)NAN;
+    const cJSON *rank;
+    cJSON_ArrayForEach(rank, log->ranks) most = fmax(most, wf_log_number(rank, "used_bytes"));
+    add_figure(to, "used_bytes", most);
+}
+
+/* What the run said when it started, but for its lists, which have their own places. */
+static void add_facts(struct wf_data *d, cJSON *to)
+{
+    cJSON *const facts = cJSON_AddObjectToObject(to, "facts");
+    int n = 0;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, d->log.start)
+    {
+        if (!cJSON_IsArray(one) && strcmp(one->string, "event") != 0 && n++ < FACTS_MAX)
+            add_copy(d, facts, shown(d, one->string), one, FACTS_MAX);
+    }
+    if (d->log.begun) /* not when it was resumed */
+        (void)cJSON_AddStringToObject(to, "begun", shown(d, d->log.begun));
+    (void)cJSON_AddNumberToObject(to, "resumed", (double)d->log.resumed);
+}
+
+static void add_classes(struct wf_data *d, cJSON *to)
+{
+    struct wf_runlog *const log = &d->log;
+    const struct wf_log_row *const best = wf_runlog_best(log);
+    const int classes = wf_runlog_classes(log);
+    (void)cJSON_AddBoolToObject(to, "per_image", log->per_image);
+    (void)cJSON_AddNumberToObject(to, "best_epoch", best ? (double)best->epoch : 0);
+    (void)cJSON_AddBoolToObject(to, "is_best", best && best->best);
+    (void)cJSON_AddNumberToObject(to, "n_classes", classes);
+    cJSON *const names = cJSON_AddArrayToObject(to, "classes");
+    for (int i = 0; i < classes && i < CLASSES_MAX; i++)
+        (void)cJSON_AddItemToArray(names, cJSON_CreateString(shown(d, wf_runlog_class(log, i))));
+    add_copy(d, to, "palette", wf_log_array(log->start, "palette"), CLASSES_MAX);
+    add_copy(d, to, "scores", wf_runlog_scores(log), ITEMS_MAX);
+    const cJSON *const counts = wf_log_array(log->confusion, "counts");
+    if (cJSON_GetArraySize(counts) <= CONFUSION_MAX)
+        add_copy(d, to, "confusion", counts, ITEMS_MAX);
+    (void)cJSON_AddNumberToObject(to, "confusion_epoch", (double)log->confusion_epoch);
+}
+
+/* --- tables --- */
+
+/* cJSON would print seventeen digits. */
+static void add_numbers(struct wf_data *d, cJSON *to, const char *key, const double *values,
+                        size_t n, int digits)
+{
+    struct wf_buffer text = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        wf_buffer_text(&text, i ? "," : "[");
+        if (isfinite(values[i]))
+            wf_buffer_printf(&text, "%.*g", digits, values[i]);
+        else
+            wf_buffer_text(&text, "null");
+    }
+    wf_buffer_text(&text, n ? "]" : "[]");
+    (void)cJSON_AddRawToObject(to, key, text.data);
+    d->left -= (int64_t)text.size;
+    wf_buffer_release(&text);
+}
+
+static void add_series(struct wf_data *d, cJSON *to, const char *key, struct wf_series s)
+{
+    cJSON *const one = cJSON_AddObjectToObject(to, key);
+    wf_series_decimate(&s);
+    add_numbers(d, one, "x", s.x, s.n, 16);
+    add_numbers(d, one, "y", s.y, s.n, 4);
+}
+
+/* Each column as a curve, and again as its moving average where that is asked for. */
+static void add_curves(struct wf_data *d, cJSON *to, const char *key, const struct wf_log_table *t,
+                       bool averages)
+{
+    cJSON *const all = cJSON_AddObjectToObject(to, key);
+    for (int k = 0; k < t->columns; k++) {
+        add_series(d, all, t->names[k], wf_series_of(&d->arena, t, k));
+        struct wf_series smooth = wf_series_of(&d->arena, t, k);
+        wf_series_smooth(&smooth);
+        if (averages)
+            add_series(d, all, wf_arena_printf(&d->arena, "%s_average", t->names[k]), smooth);
+    }
+}
+
+/* The last epochs: epoch, step, is it the best so far, and the columns. */
+static void add_epoch_rows(struct wf_data *d, cJSON *to)
+{
+    const struct wf_log_table *const t = &d->log.epochs;
+    cJSON *const rows = cJSON_AddArrayToObject(to, "epoch_rows");
+    for (size_t i = t->n > EPOCH_ROWS ? t->n - EPOCH_ROWS : 0; i < t->n; i++) {
+        const struct wf_log_row *const e = &t->rows[i];
+        cJSON *const row = cJSON_CreateObject();
+        (void)cJSON_AddNumberToObject(row, "epoch", (double)e->epoch);
+        (void)cJSON_AddNumberToObject(row, "step", (double)e->step);
+        (void)cJSON_AddBoolToObject(row, "best", e->best);
+        for (int k = 0; k < t->columns; k++) /* NaN is printed as null */
+            (void)cJSON_AddNumberToObject(row, t->names[k], e->at[k]);
+        (void)cJSON_AddItemToArray(rows, row);
+        d->left -= ITEM_BYTES * (t->columns + 3);
+    }
+    (void)cJSON_AddNumberToObject(to, "n_epochs", (double)t->n);
+}
+
+/* Milliseconds of the mean step, and of its parts; a row of the log stands for all steps since the one
+ * before it. Nothing where the log does not tell the parts apart. */
+static void add_mean_ms(struct wf_data *d, cJSON *to)
+{
+    const struct wf_log_table *const t = &d->log.steps;
+    double sums[WF_LOG_STEP_COLUMNS] = { 0 }, weight = 0;
+    bool known = false;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct wf_log_row *const s = &t->rows[i];
+        const double steps = i ? (double)(s->step - t->rows[i - 1].step) : 1;
+        if (!(s->at[WF_LOG_MS] >= 0 && s->at[WF_LOG_MS] < 1e12))
+            continue;
+        weight += steps;
+        for (int k = WF_LOG_MS; k <= WF_LOG_INPUT_MS; k++)
+            if (s->at[k] >= 0 && s->at[k] < 1e12) {
+                sums[k] += steps * s->at[k];
+                known = known || k > WF_LOG_MS;
+            }
+    }
+    if (!known || !(weight > 0))
+        return;
+    cJSON *const means = cJSON_AddObjectToObject(to, "mean_ms");
+    for (int k = WF_LOG_MS; k <= WF_LOG_INPUT_MS; k++)
+        (void)cJSON_AddNumberToObject(means, t->names[k], sums[k] / weight);
+}
+
+/* --- files of the run folder --- */
+
+/* A relative name without "..", so that it stays in the folder. */
+static bool is_inside(const char *name)
+{
+    for (const char *at = name;; at++) {
+        const size_t n = strcspn(at, "/");
+        if (n == 0 || (n == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+        at += n;
+        if (!*at)
+            return true;
+    }
+}
+
+/* False when it is not there, empty, longer than `most`, or named so that it might lie elsewhere. */
+static bool read_file(struct wf_data *d, const char *name, size_t most, struct wf_buffer *out)
+{
+    struct wf_err ignored = { 0 };
+    struct wf_infile in;
+    if (!name || !is_inside(name) ||
+        !wf_infile_open(&in, wf_arena_printf(&d->arena, "%s/%s", d->folder, name), &ignored))
+        return false;
+    bool ok = in.size > 0 && in.size <= most;
+    if (ok) {
+        WF_GROW(out->data, out->room, (size_t)in.size);
+        ok = wf_infile_read(&in, 0, out->data, (size_t)in.size, &ignored);
+        out->data[in.size] = '\0';
+        out->size = (size_t)in.size;
+    }
+    wf_infile_close(&in);
+    return ok;
+}
+
+/* A picture as a "data:" address, and so without anything in it that could run; NULL when there is no
+ * such file or it does not begin with `lead`. */
+static cJSON *picture(struct wf_data *d, const char *name, size_t most, const char *kind,
+                      const char *lead)
+{
+    struct wf_buffer file = { 0 }, url = { 0 };
+    cJSON *item = NULL;
+    if (read_file(d, name, most, &file) && file.size > strlen(lead) &&
+        memcmp(file.data, lead, strlen(lead)) == 0) {
+        wf_buffer_printf(&url, "data:image/%s;base64,", kind);
+        wf_buffer_base64(&url, file.data, file.size);
+        item = cJSON_CreateString(url.data);
+    }
+    wf_buffer_release(&file);
+    wf_buffer_release(&url);
+    return item;
+}
+
+/* One sample with its pictures instead of their names; the pictures' bytes are in `bytes`. */
+static cJSON *sample(struct wf_data *d, const cJSON *event, int64_t *bytes)
+{
+    static const char *const names[] = { "image", "label", "prediction" };
+    cJSON *const one = copy(d, event, 1, ITEMS_MAX);
+    *bytes = 0;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        cJSON *const url =
+            picture(d, wf_log_text(event, names[k]), IMAGE_BYTES, "png", "\x89PNG\r\n\x1A\n");
+        cJSON_DeleteItemFromObjectCaseSensitive(one, names[k]);
+        if (!url)
+            continue;
+        *bytes += (int64_t)strlen(url->valuestring);
+        (void)cJSON_AddItemToObject(one, names[k], url);
+    }
+    return one;
+}
+
+static void add_samples(struct wf_data *d, cJSON *to)
+{
+    const struct wf_log_list *const all = &d->log.samples;
+    cJSON *const list = cJSON_AddArrayToObject(to, "samples");
+    int64_t total = 0;
+    for (size_t i = 0; i < all->n && i < SAMPLES_MAX; i++) {
+        int64_t bytes;
+        cJSON *const one = sample(d, all->at[i], &bytes);
+        if (total + bytes > SAMPLES_BYTES || bytes > d->left) {
+            cJSON_Delete(one);
+            break;
+        }
+        total += bytes;
+        d->left -= bytes;
+        (void)cJSON_AddItemToArray(list, one);
+    }
+    (void)cJSON_AddNumberToObject(to, "n_samples", (double)all->n);
+}
+
+static void add_config(struct wf_data *d, cJSON *to)
+{
+    struct wf_buffer config = { 0 };
+    if (read_file(d, "config.yaml", CONFIG_BYTES, &config)) {
+        (void)cJSON_AddStringToObject(to, "config", config.data);
+        d->left -= ESCAPE * (int64_t)config.size;
+    }
+    wf_buffer_release(&config);
+}
+
+/* One step of every rank, as the run drew it when it ended. */
+static void add_timeline(struct wf_data *d, cJSON *to)
+{
+    cJSON *const url = picture(d, "timeline.svg", TIMELINE_BYTES, "svg+xml", "<svg ");
+    const int64_t bytes = url ? (int64_t)strlen(url->valuestring) : 0;
+    if (!url || bytes > d->left) {
+        cJSON_Delete(url);
+        return;
+    }
+    d->left -= bytes;
+    (void)cJSON_AddItemToObject(to, "timeline", url);
+}
+
+/* --- the whole --- */
+
+cJSON *wf_data_json(struct wf_data *d)
+{
+    const struct wf_runlog *const log = &d->log;
+    const char *const stopped = log->end ? wf_log_text(log->end, "stopped") : "unfinished";
+    cJSON *const json = cJSON_CreateObject();
+    d->left = WF_DATA_BYTES;
+    (void)cJSON_AddStringToObject(json, "version", WF_VERSION_STRING);
+    (void)cJSON_AddStringToObject(json, "name", shown(d, d->name));
+    (void)cJSON_AddStringToObject(json, "state", shown(d, stopped ? stopped : "done"));
+    add_alerts(d, cJSON_AddArrayToObject(json, "alerts"));
+    add_figures(d, cJSON_AddObjectToObject(json, "figures"));
+    /* What has bounds of its own first; then what the log may hold any amount of; then pictures. */
+    add_curves(d, json, "steps", &log->steps, true);
+    add_curves(d, json, "epochs", &log->epochs, false);
+    add_epoch_rows(d, json);
+    add_mean_ms(d, json);
+    add_config(d, json);
+    add_classes(d, json);
+    add_copy(d, json, "ranks", log->ranks, RANK_ROWS);
+    (void)cJSON_AddNumberToObject(json, "n_ranks", cJSON_GetArraySize(log->ranks));
+    add_copy(d, json, "staleness", log->staleness, ITEMS_MAX);
+    add_facts(d, json);
+    add_timeline(d, json);
+    add_samples(d, json);
+    return json;
+}
+
+char *wf_data_print(const cJSON *json)
+{
+    struct wf_buffer out = { 0 };
+    char *const plain = cJSON_PrintUnformatted(json);
+    char *const text = plain ? wf_utf8_json(plain) : NULL;
+    for (const char *at = text; at && *at;) {
+        const size_t n = strcspn(at, "<>&"); /* only strings have them */
+        wf_buffer_add(&out, at, n);
+        at += n;
+        if (*at)
+            wf_buffer_printf(&out, "\\u%04x", (unsigned)*at++);
+    }
+    free(text);
+    free(plain);
+    return out.data;
+}
