@@ -1,10 +1,10 @@
 /*
- * An arena: memory that is given back all at once.
+ * An arena: memory that is freed all at once.
  *
  * A leading `struct wf_arena *` in a signature means that the result lives as long as the arena.
- * Blocks are zeroed and aligned for every type. An arena never fails softly: host bookkeeping is
- * small, and a machine without memory for it stops with a message (big tensors do not come from
- * here: they have a plan).
+ * Blocks are zeroed and aligned for every type. Allocation never returns NULL: host bookkeeping is
+ * small, and without memory for it the process ends with a message (tensors are not allocated here:
+ * they are part of a plan).
  *
  *     struct wf_arena arena = { 0 };
  *     int64_t *cuts = wf_arena_array(&arena, n, int64_t);
@@ -34,8 +34,8 @@ void wf_arena_release(struct wf_arena *arena);
     ((type *)wf_arena_take_array((arena), (size_t)(count), sizeof(type)))
 #define wf_arena_one(arena, type) wf_arena_array((arena), 1, type)
 
-/* Grow a plain heap array so that index `count` exists: doubles, zeroes the new part, stops when
- * memory is out. `*items` belongs to the caller, who frees it. */
+/* Grows a heap array so that index `count` exists: doubles, zeroes the new part, ends the process
+ * when memory is out. `*items` belongs to the caller, who frees it. */
 void wf_grow(void **items, size_t *room, size_t count, size_t size);
 #define WF_GROW(items, room, count) wf_grow((void **)&(items), &(room), (count), sizeof *(items))
 

@@ -1,5 +1,5 @@
 /*
- * Bytes that grow at their end: a text or a file in the making.
+ * A byte buffer that grows at its end, to build a text or a file.
  *
  *     struct wf_buffer b = { 0 };
  *     wf_buffer_printf(&b, "%d ranks", 4);
@@ -7,7 +7,7 @@
  *     wf_buffer_release(&b);
  *
  * `data` always ends with a zero that `size` does not count, once something was added. Like an
- * arena, a buffer stops the program when there is no memory.
+ * arena, a buffer ends the process when there is no memory.
  */
 #ifndef WF_BASE_BUFFER_H
 #define WF_BASE_BUFFER_H

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of `data` behind what `before` is the checksum of; 0 to start. */
+/* Continues the checksum `before` with `data`; 0 to start. */
 uint32_t wf_crc32c(uint32_t before, const void *data, size_t bytes);
 
 #endif

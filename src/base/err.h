@@ -1,8 +1,8 @@
 /*
  * Errors travel in the last argument of every function that can fail.
  *
- * The place that knows the value fills the error once with wf_err_set(); callers on the way up add
- * where they were with wf_err_wrap(). Both return false, so that failing is one line:
+ * The place that knows the value fills the error once with wf_err_set(); callers add
+ * their context with wf_err_wrap(). Both return false, so that failing is one line:
  *
  *     if (got != want)
  *         return wf_err_set(err, WF_ERR_INPUT, "'%s': expected %zu bytes, got %zu", path, want, got);
@@ -10,7 +10,8 @@
  *         return wf_err_wrap(err, "loading tile (%d,%d)", ty, tx);
  *
  * `struct wf_err` is plain storage on the caller's stack; nothing is allocated. Start it with
- * `struct wf_err err = { 0 };`. Text is lower case without a full stop, and says what to do.
+ * `struct wf_err err = { 0 };`. Text is lower case without a full stop, and tells the user what to
+ * do.
  *
  * A mistake of the programmer is not an error: WF_BUG_ON() stops the program, in every build.
  */
@@ -21,7 +22,7 @@
 
 enum wf_err_code {
     WF_OK = 0,
-    WF_ERR_FAILED,  /* the world failed: I/O, memory, a peer; exit 1 */
+    WF_ERR_FAILED,  /* the environment failed: I/O, memory, a peer; exit 1 */
     WF_ERR_INPUT,   /* a file's content is bad; exit 1 */
     WF_ERR_USAGE,   /* wrong usage or config; exit 2 */
     WF_ERR_FIT,     /* does not fit: memory or mesh; exit 3 */
@@ -30,15 +31,16 @@ enum wf_err_code {
 
 struct wf_err {
     enum wf_err_code code;
-    bool is_shared; /* every rank has it: nobody has to be told */
+    bool is_shared; /* every rank has it: no rank has to be notified */
     char text[1024];
 };
 
-/* Fill `err` and return false. The first cause stays: a second set on a filled error is ignored. */
+/* Fills `err` and returns false. The first cause is kept: setting a filled error again is
+ * ignored. */
 bool wf_err_set(struct wf_err *err, enum wf_err_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put "<format>: " in front of the text that is there, and return false. */
+/* Prefixes the text with "<format>: " and returns false. */
 bool wf_err_wrap(struct wf_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The process's exit status for a code: 0, 1, 2, 3 or 75. */

@@ -1,9 +1,9 @@
 /*
- * Files of which nothing is believed, and files that appear whole or not at all.
+ * Reading untrusted files, and writing files atomically.
  *
- * An infile is a regular file, or a piece of memory that stands for one (tests, fuzzing). Its size
- * is known from the start and a read never passes it, so a format reader can hold every number in
- * a header against `size` before it allocates. Reads carry their own offset: threads may share an
+ * An infile is a regular file, or a piece of memory in its place (tests, fuzzing). Its size is
+ * known from the start and a read never exceeds it, so a format reader can check every number in a
+ * header against `size` before it allocates. Reads carry their own offset: threads may share an
  * open infile.
  *
  *     struct wf_infile in;
@@ -13,8 +13,8 @@
  *     wf_infile_close(&in);
  *
  * An outfile is written beside its final name and takes that name in wf_outfile_commit(), after its
- * bytes have reached the disk. Until then what had the name keeps it; after a failure, or when the
- * writer gives up, it still does.
+ * bytes have reached the disk. Until then an existing file keeps the name; after a failure, or
+ * without a commit, it still does.
  *
  *     struct wf_outfile out;
  *     bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, data, bytes, err) &&
@@ -30,14 +30,14 @@
 
 #include "base/err.h"
 
-/* What strerror() says of an errno, and what to do about it. */
+/* strerror() of an errno, with advice. */
 const char *wf_file_reason(int number);
 
-/* What has a name. Only a name that the file system itself does not know is absent: where it could not
- * be asked (EIO, ENOMEM, EACCES, a server that does not answer), that is an error. */
+/* The kind of a path. It is absent only if the file system reports so; other failures (EIO, ENOMEM,
+ * EACCES, a server that does not answer) are errors. */
 enum wf_path_kind { WF_PATH_ABSENT, WF_PATH_FILE, WF_PATH_FOLDER, WF_PATH_OTHER };
 [[nodiscard]] bool wf_path_look(const char *path, enum wf_path_kind *kind, struct wf_err *err);
-/* Is there such a file, is there such a folder? False also on failure, which is then in `err`. */
+/* Whether there is such a file or folder. False also on failure, which is then in `err`. */
 bool wf_path_is_file(const char *path, struct wf_err *err);
 bool wf_path_is_folder(const char *path, struct wf_err *err);
 
@@ -64,12 +64,12 @@ struct wf_outfile {
     int fd;               /* -1: not open */
 };
 
-/* A symbolic link of that name is replaced, never followed: what it points at stays as it is. After a
+/* A symbolic link of that name is replaced, never followed: its target is unchanged. After a
  * failure only wf_outfile_drop() may follow. */
 [[nodiscard]] bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes,
                                     struct wf_err *err);
-/* Anywhere in the file; what wf_outfile_write() adds to is not moved. */
+/* At any offset; does not change the position of wf_outfile_write(). */
 [[nodiscard]] bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data,
                                        size_t bytes, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err);
@@ -78,17 +78,18 @@ void wf_outfile_drop(struct wf_outfile *f);
 [[nodiscard]] bool wf_file_write(const char *path, const void *data, size_t bytes,
                                  struct wf_err *err);
 
-/* A file that another process or thread has begun under the name `partial` and will commit; this one
- * writes to it, brings its bytes to the disk with wf_outfile_sync(), and drops it. */
+/* A file that another process or thread has begun under the name `partial` and will commit; this
+ * one writes to it, syncs it with wf_outfile_sync(), and drops it. */
 [[nodiscard]] bool wf_outfile_join(struct wf_outfile *f, const char *path, const char *partial,
                                    struct wf_err *err);
 [[nodiscard]] bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err);
 
-/* Brings names that were made, moved or taken away in `folder` to the disk. */
+/* Syncs names that were created, moved or removed in `folder` to the disk. */
 [[nodiscard]] bool wf_folder_sync(const char *folder, struct wf_err *err);
 
-/* Removes from `folder` what writers that are gone have left half-written. `all`: nobody else writes
- * there, so everything half-written goes. Otherwise a writer of another machine is given a day. */
+/* Removes half-written files of ended writers from `folder`. `all`: no other process writes there,
+ * so all half-written files are removed. Otherwise files of a writer on another machine are kept
+ * for a day. */
 void wf_folder_sweep(const char *folder, bool all);
 
 #endif

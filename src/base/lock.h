@@ -1,12 +1,12 @@
 /*
  * A lock on a folder that holds between machines that share a file system.
  *
- * The lock is a file with the name of its owner in it: host, process, since when. Who makes it by link()
- * has it, on every file system. Where the kernel knows locks (flock), the owner holds one on the file,
- * which goes with the process however that ends: a run that was killed can go on at once. Where two
- * machines do not see each other's kernel locks, the file's age tells: the owner touches it every some
- * seconds, and one that was not touched for two minutes is taken over, with a warning. Until one of
- * both is known, wf_lock_take() waits.
+ * The lock is a file that names its owner: host, process, start time. It is created by link(),
+ * which is atomic on every file system. If the kernel supports flock, the owner holds a lock on the
+ * file, which is released when the process ends in any way: a run that was killed can be resumed at
+ * once. If two machines do not see each other's kernel locks, the file's age decides: the owner
+ * touches it every few seconds, and a file that was not touched for two minutes is taken over, with
+ * a warning. Until either is certain, wf_lock_take() waits.
  *
  *     struct wf_lock *lock = wf_lock_take("run", &log, err);     NULL: another process has it
  *     ok = wf_lock_check(lock, err);                             before something is replaced
@@ -24,7 +24,8 @@
 struct wf_lock;
 
 struct wf_lock *wf_lock_take(const char *folder, const struct wf_log *log, struct wf_err *err);
-/* Is it still ours? Another machine may have taken it where this one did not answer for minutes. */
+/* Whether it is still ours. Another machine may have taken it if this one was stalled for
+ * minutes. */
 [[nodiscard]] bool wf_lock_check(const struct wf_lock *lock, struct wf_err *err);
 void wf_lock_free(struct wf_lock *lock);
 

@@ -1,8 +1,8 @@
 /*
- * The one logger. Messages for people go to stderr; data never comes through here.
+ * The logger. Messages for users go to stderr; data is never printed here.
  *
- * There is no global state: a `struct wf_log` hangs on the run (ranks may be threads), and only the
- * rank that prints has a level above WF_LOG_QUIET.
+ * There is no global state: a `struct wf_log` belongs to the run (ranks may be threads), and only
+ * the rank that prints has a level above WF_LOG_QUIET.
  */
 #ifndef WF_BASE_LOG_H
 #define WF_BASE_LOG_H

@@ -1,9 +1,8 @@
 /*
  * Which process of which machine wrote a file, and whether it still runs.
  *
- * What a killed process leaves behind (a lock, a half-written file) names its owner in this way. A
- * process is known by the kernel that runs it, its number and when it started: numbers are given
- * again.
+ * Locks and half-written files name their owner in this way. A process is identified by its kernel,
+ * its number and its start time, because numbers are reused.
  *
  *     const struct wf_process me = wf_process_self();
  *     if (wf_process_look(&other) == WF_PROCESS_GONE) ...
@@ -15,10 +14,10 @@
 
 struct wf_process {
     uint32_t kernel;   /* one boot of one machine */
-    uint32_t numbers;  /* within it, processes that see the same numbers (a container's) */
+    uint32_t numbers;  /* within it, the PID namespace (a container's) */
     long pid;          /* of `numbers` */
     uint64_t started;  /* clock ticks after boot; 0: not known */
-    char host[64 + 1]; /* for people */
+    char host[64 + 1]; /* for messages */
 };
 
 struct wf_process wf_process_self(void);

@@ -2,8 +2,8 @@
  * Random numbers that are a function, not a sequence.
  *
  * Philox 4x32-10 keyed by (seed, stream) and counted by a global element index: weight init,
- * dropout and augmentation give the same numbers on any mesh and any thread count, because nobody
- * asks "what comes next", only "what is number i of this stream".
+ * dropout and augmentation give the same numbers on any mesh and any thread count, because a
+ * number is found by its index in the stream, not by its predecessor.
  *
  *     struct wf_random r = wf_random(seed, wf_random_stream("enc0.conv0.weight"));
  *     float u = wf_random_uniform(r, index);

@@ -1,4 +1,4 @@
-/* "Did you mean": the candidate that a typing mistake separates from what was typed. */
+/* "Did you mean": the candidate closest to a mistyped word. */
 #ifndef WF_BASE_SUGGEST_H
 #define WF_BASE_SUGGEST_H
 

@@ -1,4 +1,4 @@
-/* Numbers as people read them, with a unit. */
+/* Human-readable numbers with a unit. */
 #ifndef WF_BASE_UNITS_H
 #define WF_BASE_UNITS_H
 

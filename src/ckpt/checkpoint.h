@@ -1,11 +1,11 @@
 /*
- * Checkpoints: all that a training run needs to go on as if it had never stopped, in one safetensors
- * file that other programs can read as well.
+ * Checkpoints: everything that a training run needs to resume as if it had never stopped, in one
+ * safetensors file that other programs can read as well.
  *
  * Tensors, f32, in PyTorch's layout: `param.<name>`, `state.<name>` (running statistics), and
  * `optim.<k>.<name>` (the optimiser's state k of that parameter). Texts (`__metadata__`): those of
- * struct wf_checkpoint_info, and `xxh64` over all of it. Weights are whole on every rank, so one rank
- * writes, and the file loads on any mesh.
+ * struct wf_checkpoint_info, and `xxh64` over all of it. Weights are whole on every rank, so one
+ * rank writes, and the file loads on any mesh.
  *
  *     struct wf_checkpoint *c = wf_checkpoint_open_latest(folder, &log, err);
  *     bool ok = c && wf_checkpoint_load(c, run, optim, err);
@@ -17,10 +17,10 @@
  *       one with the best metric.
  *   C2. A name always stands for a complete file (base/file.h). Once there is a last, there is always
  *       a last or a previous, whenever the process or the machine dies.
- *   C3. best is written before the last that knows of it: a run that was killed between the two
- *       makes the same best again.
- *   C4. The new file is complete and on the disk before another name is moved, and only a last that is
- *       known to be good becomes previous: a damaged one never takes the place of a good one.
+ *   C3. best is written before the last that refers to it: a run that was killed between the two
+ *       writes the same best again.
+ *   C4. The new file is complete and on the disk before any file is renamed, and only a last that is
+ *       known to be good becomes previous: a damaged file never replaces a good one.
  *   C5. No file holds a number that is not finite.
  */
 #ifndef WF_CKPT_CHECKPOINT_H
@@ -31,13 +31,13 @@
 #include "optim/optim.h"
 #include "train/position.h"
 
-/* What stands beside the tensors. Texts and arrays are borrowed for saving; of an open checkpoint
- * they live as long as it. */
+/* The metadata. Texts and arrays are borrowed for saving; those of an open checkpoint live as long
+ * as it. */
 struct wf_checkpoint_info {
     const char *config; /* the resolved options, YAML */
     struct wf_position at;
     uint64_t seed;
-    int channels;                   /* 0: nothing known of the input's values */
+    int channels;                   /* 0: normalisation is not known */
     const double *mean, *deviation; /* x becomes (x - mean) / deviation, per channel */
     int classes;                    /* 0: no names */
     const char *const *class_names;
@@ -58,22 +58,22 @@ struct wf_checkpoint_folder {
     const char *path;
     bool last_is_good; /* was opened with its checksum, or written, by this process (C4) */
 };
-/* As the newest of the folder, and, where asked, also as its best. */
+/* As the newest of the folder, and with `is_best` also as its best. */
 [[nodiscard]] bool wf_checkpoint_save_last(struct wf_checkpoint_folder *folder, bool is_best,
                                            const struct wf_checkpoint_info *info,
                                            const struct wf_run *run, const struct wf_optim *optim,
                                            struct wf_err *err);
 
-/* Opens the file and reads all of it once, to hold it against its checksum. NULL on failure. */
+/* Opens the file and reads all of it once, to verify its checksum. NULL on failure. */
 struct wf_checkpoint *wf_checkpoint_open(const char *path, struct wf_err *err);
-/* The newest of `folder`; where it is damaged the newer of the one before and the best, with a warning.
- * NULL on failure, and with WF_OK in `err` where there is none. A file that cannot be read now (no
- * memory, a disk that fails) is not a damaged one, but a failure. */
+/* The newest of `folder`; if it is damaged, the newer of previous and best, with a warning. NULL on
+ * failure, and with WF_OK in `err` if there is none. A file that cannot be read at the moment (no
+ * memory, a failing disk) is not damaged: that is a failure. */
 struct wf_checkpoint *wf_checkpoint_open_latest(const char *folder, const struct wf_log *log,
                                                 struct wf_err *err);
 void wf_checkpoint_free(struct wf_checkpoint *c);
-/* A file of weights, whoever wrote it: one that says it is a checkpoint must match its checksum. Reads
- * all of it. */
+/* Checks a file of weights from any program: if it claims to be a checkpoint, its checksum must
+ * match. Reads all of it. */
 [[nodiscard]] bool wf_checkpoint_vouch(const struct wf_safetensors *file, const char *path,
                                        struct wf_err *err);
 
@@ -81,12 +81,12 @@ const struct wf_checkpoint_info *wf_checkpoint_info(const struct wf_checkpoint *
 const char *wf_checkpoint_path(const struct wf_checkpoint *c);
 /* Its checksum, as a text: the same for the same content. */
 const char *wf_checkpoint_digest(const struct wf_checkpoint *c);
-/* Is it `folder`'s last? */
+/* Whether it is `folder`'s last. */
 bool wf_checkpoint_is_last(const struct wf_checkpoint *c, const char *folder);
-/* Where the folder has no last (a save ended after its best), this one of the same disk becomes it. True
- * when it has. */
+/* If the folder has no last (a save ended after its best), this one, on the same disk, becomes it.
+ * True if it did. */
 bool wf_checkpoint_become_last(const struct wf_checkpoint *c, const char *folder);
-/* Whether names and shapes are those of a network and of an optimiser with so many arrays. */
+/* Whether names and shapes match a network and an optimiser with `optim_states` arrays. */
 [[nodiscard]] bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
                                       int optim_states, struct wf_err *err);
 /* Fills the weights and states that a run holds and, unless NULL, an optimiser: every rank for itself.

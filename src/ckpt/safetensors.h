@@ -2,8 +2,8 @@
  * Safetensors files: 8 bytes of header length, a JSON header, the data of the tensors without gaps.
  *
  * Reading. Opening checks the whole header against the size of the file; after that every tensor is
- * known to lie inside it, no two overlap, and `count` elements may be allocated. Nothing of the data
- * is read until asked for. An open file does not change: threads may read from it together.
+ * known to be inside it, no two overlap, and `count` elements may be allocated. Data is read only
+ * on request. An open file is immutable: threads may read from it concurrently.
  *
  *     struct wf_safetensors *s = wf_safetensors_open("unet.safetensors", err);
  *     const struct wf_safetensor *t = wf_safetensors_want(s, "enc0.weight", 4, shape, err);
@@ -11,8 +11,8 @@
  *     wf_safetensors_free(s);
  *
  * Writing. Tensors are announced, then wf_safetensors_finish() writes all of them; each is given as
- * memory, or by a function that is asked for it when its turn comes, so that one buffer serves for
- * all. The file has its name only when it is complete (see base/file.h).
+ * memory, or by a callback that is called when it is written, so that one buffer serves for all.
+ * The file gets its name only when it is complete (see base/file.h).
  *
  *     struct wf_safetensors_writer *w = wf_safetensors_begin();
  *     wf_safetensors_add(w, &(struct wf_safetensors_item){ .name = "enc0.weight", .dtype = WF_F32,
@@ -34,7 +34,7 @@ struct wf_safetensors;
 struct wf_safetensor {
     const char *name;
     const char *kind;    /* the type as the file names it: "F32", "BF16", "I8", ... */
-    enum wf_dtype dtype; /* WF_DTYPES: a type that we know of but cannot read */
+    enum wf_dtype dtype; /* WF_DTYPES: a known type that cannot be read */
     int rank;
     const int64_t *shape; /* rank of them, none below zero */
     int64_t count;        /* elements */
@@ -43,7 +43,7 @@ struct wf_safetensor {
 
 /* NULL on error. */
 struct wf_safetensors *wf_safetensors_open(const char *path, struct wf_err *err);
-/* A file that lies in memory, which is borrowed; `name` is for messages. */
+/* A file in memory, which is borrowed; `name` is for messages. */
 struct wf_safetensors *wf_safetensors_parse(const char *name, const void *bytes, size_t size,
                                             struct wf_err *err);
 void wf_safetensors_free(struct wf_safetensors *s);
@@ -61,7 +61,7 @@ const struct wf_safetensor *wf_safetensors_want(const struct wf_safetensors *s, 
 const char *wf_safetensors_metadata(const struct wf_safetensors *s, const char *key);
 
 /* All elements into `dst`, which has room for t->count of type `as`: the tensor's own type, or f32
- * from any other floating type (f64 is rounded; a value past the range of f32 is an error). */
+ * from any other floating type (f64 is rounded; a value outside the range of f32 is an error). */
 [[nodiscard]] bool wf_safetensors_read(const struct wf_safetensors *s,
                                        const struct wf_safetensor *t, enum wf_dtype as, void *dst,
                                        struct wf_err *err);
@@ -74,7 +74,7 @@ struct wf_safetensors_item {
     int rank;
     const int64_t *shape;
     const void *data; /* borrowed until the file is finished; or NULL: */
-    /* gives all elements, good until it is called again; NULL with an error stops the writing */
+    /* returns all elements, valid until the next call; NULL with an error stops the writing */
     const void *(*give)(void *user, struct wf_err *err);
     void *user;
 };
@@ -84,8 +84,8 @@ struct wf_safetensors_writer *wf_safetensors_begin(void);
 void wf_safetensors_add(struct wf_safetensors_writer *w, const struct wf_safetensors_item *item);
 void wf_safetensors_add_metadata(struct wf_safetensors_writer *w, const char *key,
                                  const char *value);
-/* Tensors stand in the order in which they were added, wider element types first: so each is aligned
- * to its element without a gap, which the format forbids. */
+/* Tensors are in the order in which they were added, wider element types first: so each is aligned
+ * to its element without gaps, which the format forbids. */
 [[nodiscard]] bool wf_safetensors_finish(struct wf_safetensors_writer *w, const char *path,
                                          struct wf_err *err);
 void wf_safetensors_writer_free(struct wf_safetensors_writer *w);

@@ -1,4 +1,4 @@
-/* What the reader and the writer of safetensors share. */
+/* Shared by the reader and the writer of safetensors. */
 #ifndef WF_CKPT_SAFETENSORS_FORMAT_H
 #define WF_CKPT_SAFETENSORS_FORMAT_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The format's own limit, so that a lying length does not make readers allocate. */
+/* The format's own limit, so that a wrong length does not make readers allocate. */
 #define WF_SAFETENSORS_HEADER_MAX ((uint64_t)100'000'000)
 #define WF_SAFETENSORS_METADATA "__metadata__"
 

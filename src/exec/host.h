@@ -1,9 +1,9 @@
 /*
- * The host's side of a box in a device's memory: a view that may be filled and read here.
+ * The host's copy of a box in device memory: a view that the host may read and write.
  *
- * On the CPU it is the memory itself and nothing is copied. Elsewhere it is a packed block that
- * belongs to the struct, is kept from one map to the next and grows where it must; put() sends it,
- * get() brings it.
+ * On the CPU it is the memory itself and nothing is copied. Otherwise it is a packed block that
+ * belongs to the struct, is reused from one map to the next and grows as needed; put() copies it to
+ * the device, get() from it.
  *
  *     struct wf_host host = { 0 };
  *     wf_run_map(run, weight, &host);
@@ -25,15 +25,15 @@ struct wf_host {
     size_t bytes;
 };
 
-/* Makes `view` the host's side of `there`; what it holds is not said. */
+/* Makes `view` the host's copy of `there`; its content is undefined. */
 void wf_host_map(struct wf_host *host, const struct wf_device *device, struct wf_context *context,
                  struct wf_view there);
-/* Sends the view; it may be filled again at once. */
+/* Copies the view to the device; it may be overwritten at once. */
 void wf_host_put(struct wf_host *host);
-/* Begins to send it, where the device can do so beside its work; it may be filled again once it was
- * taken (wf_run_take_next). */
+/* Begins to copy it, if the device can do so in parallel to its work; it may be overwritten after
+ * wf_run_take_next(). */
 void wf_host_send(struct wf_host *host);
-/* Brings what is there once all work before has ended; false where that failed. */
+/* Copies from the device once all work before has ended; false if that failed. */
 [[nodiscard]] bool wf_host_get(struct wf_host *host, struct wf_err *err);
 void wf_host_release(struct wf_host *host);
 

@@ -1,8 +1,9 @@
 /*
- * A run: a plan with memory and ranks to talk to. It walks the steps and knows no operator by name.
+ * A run: a plan with memory and a comm. It walks the steps and knows no operator by name.
  *
- * All memory is taken when the run is made: one block per store. wf_run_step() allocates nothing.
- * The plan must outlive the run; the comm is borrowed and must have as many ranks as the mesh.
+ * All memory is allocated when the run is created: one block per store. wf_run_step() allocates
+ * nothing. The plan must outlive the run; the comm is borrowed and must have as many ranks as the
+ * mesh.
  *
  *     struct wf_run *run = wf_run_new(plan, comm, seed, &err);            Collective.
  *     struct wf_host x = { 0 };
@@ -27,31 +28,32 @@ struct wf_run_times {
 /* Collective. NULL on failure, on every rank. */
 struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
                           struct wf_err *err);
-/* Collective. A run of another plan with the same weights, such as that of a smaller batch: parameters,
- * gradients and states are the lender's, and so is its arena where that is large enough. The two take
- * turns, and the lender is freed last. NULL on failure, on every rank. */
+/* Collective. A run of another plan with the same weights, such as that of a smaller batch:
+ * parameters, gradients and states are the lender's, and so is its arena where that is large
+ * enough. The two take turns, and the lender is freed last. NULL on failure, on every rank. */
 struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
                                  struct wf_err *err);
-/* Weights, gradients and states alone, for who takes no steps: a server. Its plan may be any rank's. */
+/* Weights, gradients and states only, for a server, which takes no steps. Its plan may be any
+ * rank's. */
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err);
 void wf_run_free(struct wf_run *run);
 
-/* From now on gradients are not summed over ranks: what a step leaves on each is a part, and the sum of
- * all ranks' parts is the gradient. In the host's memory only. */
+/* From now on gradients are not summed over ranks: each rank has a partial gradient (rank-local),
+ * and the sum over all ranks is the gradient. In host memory only. */
 void wf_run_keep_parts(struct wf_run *run);
 
-/* Where an input, weight, state or output lies on this rank: inputs are filled over the whole box
- * (own part and halo) before a step, outputs are right over the owned region after it. data is NULL
- * when the rank has no part of it, and points into the device's memory: only where that is the
- * host's (wf_device_is_host) may it be followed. */
+/* The view of an input, weight, state or output on this rank: inputs are filled over the whole box
+ * (owned part and halo) before a step, outputs are valid over the owned region after it. data is
+ * NULL when the rank has no part of it, and points into device memory: it may be dereferenced only
+ * if that is host memory (wf_device_is_host). */
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value);
-/* Where the next step's input lies until it is taken; data is NULL where there is no room for it. */
+/* The buffer of the next step's input until it is taken; data is NULL if there is none. */
 struct wf_view wf_run_view_next(const struct wf_run *run, const struct wf_value *value);
 /* The part of it that this rank owns (for reading outputs without overlap). */
 struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *value);
 
 /* The same from the host, on any device (exec/host.h: on the CPU nothing is copied). map: to be
- * filled and then put; get: as the steps so far have left it. */
+ * filled and then put; get: the value after the steps so far. */
 void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host);
 [[nodiscard]] bool wf_run_get(const struct wf_run *run, const struct wf_value *value,
                               struct wf_host *host, struct wf_err *err);
@@ -60,47 +62,48 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
 /* A value of one element, such as a loss. Collective where not all ranks hold it. */
 [[nodiscard]] bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value,
                                      double *number, struct wf_err *err);
-/* An input of the next step, where the plan has room for it (wf_plan_options.ahead) and the device sends
- * beside its work: mapped, filled and sent (wf_host_send) while a step runs, taken in front of its own. */
+/* An input of the next step, if the plan has a buffer for it (wf_plan_options.ahead) and the device
+ * copies in parallel to its work: mapped, filled and sent (wf_host_send) while a step runs, taken
+ * before its own step. */
 bool wf_run_can_send(const struct wf_run *run);
 void wf_run_map_next(const struct wf_run *run, const struct wf_value *value, struct wf_host *host);
 void wf_run_take_next(struct wf_run *run, const struct wf_value *value);
 const struct wf_device *wf_run_device(const struct wf_run *run);
 struct wf_context *wf_run_context(const struct wf_run *run);
 
-/* The flat stores, f32, in the device's memory: parameters and gradients at the same places. */
+/* The flat stores, f32, in device memory: parameters and gradients at the same offsets. */
 float *wf_run_params(struct wf_run *run);
 float *wf_run_grads(struct wf_run *run);
 size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
 float *wf_run_states(struct wf_run *run);            /* running statistics, f32 */
 size_t wf_run_state_count(const struct wf_run *run);
-/* Fills an input that lies packed and whole on this rank, such as a number that steers the step. */
+/* Fills an input that is packed and whole on this rank, such as a scalar that controls the step. */
 void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data);
 const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
-/* Goes on with another plan of the same graph for one rank, such as that of the next window: weights
- * and states stay as they are, everything else is lost. Memory grows where it must. After a failure
+/* Continues with another plan of the same graph for one rank, such as that of the next window:
+ * weights and states are kept, everything else is lost. Memory grows as needed. After a failure
  * only wf_run_free() may follow. */
 [[nodiscard]] bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan,
                                       struct wf_err *err);
 
-/* Collective. One pass over the plan. A rank that fails tells the others to give up. */
+/* Collective. One pass over the plan. A rank that fails aborts the others. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
-/* Waits until the device has done all it was given; fails where any of it failed. */
+/* Waits until the device has completed all work; fails if any of it failed. */
 [[nodiscard]] bool wf_run_wait(struct wf_run *run, struct wf_err *err);
-/* Which step comes next, from 0: for dropout, where a run goes on from a checkpoint. */
+/* The index of the next step, from 0: for dropout in a resumed run. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
-/* On a device with a clock of its own: passes are timed there, step by step, and wait for it. */
+/* On a device with its own clock: passes are timed there, step by step, and wait for it. */
 void wf_run_set_profiled(struct wf_run *run, bool profiled);
-/* Of each step of the plan in the last pass: how many seconds it took, and when it began, from the
- * beginning of the pass. */
+/* For each step of the plan in the last pass: its seconds, and its start relative to the start of
+ * the pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);
 const double *wf_run_step_starts(const struct wf_run *run);
-/* Bytes taken for the arena and the stores. */
+/* Bytes allocated for the arena and the stores. */
 size_t wf_run_bytes(const struct wf_run *run);
 
-/* Seeds every parameter and state by its rule: Philox keyed by (seed, name, element in
+/* Initialises every parameter and state by its rule: Philox keyed by (seed, name, element in
  * PyTorch's order), so that weights do not depend on the mesh or on other layers. */
 void wf_run_init_weights(struct wf_run *run, uint64_t seed);
 

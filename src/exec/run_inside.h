@@ -1,4 +1,4 @@
-/* A run from within: run.c makes it and tells of it, walk.c takes its steps. Not for anybody else. */
+/* Internals of a run, for exec/ only: run.c creates it, walk.c executes its steps. */
 #ifndef WF_EXEC_RUN_INSIDE_H
 #define WF_EXEC_RUN_INSIDE_H
 
@@ -22,7 +22,7 @@ struct wf_run {
     struct wf_view **spread;      /* per exchange and message: the side in the value's buffer */
     struct wf_request **exchange_requests, **sum_requests;
     struct wf_transport
-        *transport;  /* where buffers do not lie in the host's memory; sums follow exchanges */
+        *transport;  /* for buffers that are not in host memory; sums follow exchanges */
     void *recording; /* of a whole pass; NULL: none */
     bool plain;      /* passes are not recorded */
     bool profiled;   /* the device marks each step */
@@ -38,9 +38,9 @@ struct wf_run {
     int64_t passes; /* over this plan */
 };
 
-/* The box of a buffer, with its place in memory. */
+/* The box of a buffer, with its address. */
 struct wf_view wf_run_resolve(const struct wf_run *run, const struct wf_slot *slot);
-/* A recording of the passes so far is of no use any more. */
+/* Invalidates the recording of a pass. */
 void wf_run_forget(struct wf_run *run);
 
 #endif

@@ -3,13 +3,13 @@
  * time, with the numbers of the whole image.
  *
  * Each window is planned on the whole image's shapes (plan.h: window): what it reads beyond its own
- * edges is what the operators say they read, the image's border is padding and a window's is not. So
+ * edges is given by the operators' reads, the image's border is padding and a window's is not. So
  * there is no overlap to choose and there are no seams.
  *
- * Sums over the image (norms that look at all of it, global pooling) do not fit a window. Where the
- * image needs more than one, each such sum is taken first, in a pass of its own over windows of what
- * is summed, and is given from then on. So a network with k of them is run k + 1 times, each time a
- * little further.
+ * Sums over the image (norms over all of it, global pooling) cannot be computed in one window. If
+ * the image needs more than one, each such sum is computed first, in a pass of its own over windows
+ * of its input, and is an input from then on. So a network with k of them runs k + 1 times, each
+ * time a little further.
  *
  *     struct wf_stream *s = wf_stream_new(g, probabilities, &options, comm, &err);     Collective.
  *     for (int64_t i = wf_comm_rank(comm); i < wf_stream_windows(s); i += wf_comm_size(comm)) {
@@ -18,7 +18,8 @@
  *     }
  *     wf_stream_free(s);
  *
- * Windows share no edge: each element of the output is in exactly one. The last axis is the fastest.
+ * Windows share no edge: each element of the output is in exactly one. The last axis is the
+ * fastest.
  */
 #ifndef WF_EXEC_STREAM_H
 #define WF_EXEC_STREAM_H
@@ -34,9 +35,9 @@ struct wf_stream_options {
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
                               * All 0: as large as the limit allows */
-    int64_t most[WF_AXES];   /* a window that is chosen has no more than this; 0: no matter */
+    int64_t most[WF_AXES];   /* upper bound of a chosen window; 0: none */
     int64_t tile;            /* a window that does not span H or W has a multiple of
-                              * wf_stream_tile(tile, its extent) there; 0: no matter */
+                              * wf_stream_tile(tile, its extent) there; 0: any */
     void *user;
     /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
@@ -49,8 +50,9 @@ struct wf_stream_options {
 /* The tile, a power of two, or half of it and so on where a window is shorter than two. */
 int64_t wf_stream_tile(int64_t tile, int64_t extent);
 
-/* Collective: takes the sums over the image. Borrows the graph, which is not for training, and the
- * comm. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the limit. */
+/* Collective: computes the sums over the image. Borrows the graph, which is not for training, and
+ * the comm. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the
+ * limit. */
 struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *output,
                                 const struct wf_stream_options *options, struct wf_comm *comm,
                                 struct wf_err *err);
@@ -58,12 +60,12 @@ void wf_stream_free(struct wf_stream *s);
 
 int64_t wf_stream_windows(const struct wf_stream *s);
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
-/* How many sums over the image were taken in a pass of their own. */
+/* Number of sums over the image that were computed in a pass of their own. */
 int wf_stream_passes(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);
 
-/* Runs one window; `*part` is the output over it, good until the next call. */
+/* Runs one window; `*part` is the output over it, valid until the next call. */
 [[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part,
                                  struct wf_err *err);
 

@@ -1,10 +1,10 @@
 /*
- * A transport: how a run's buffers travel to other ranks when they do not lie in the host's memory.
+ * A transport: how a run's buffers reach other ranks when they are not in host memory.
  *
- * Two ways. A device transport of the device (NCCL) takes them as they are, in the order of the device's work.
- * Without one they go through blocks of host memory and the run's comm: what is sent is brought to the
- * host when the exchange begins, which waits for the work before it, and what came is put back when it
- * ends. On the CPU there is no transport.
+ * If the device has a device transport (NCCL), it sends them directly, in the order of the device's
+ * work. Otherwise they go through host memory and the run's comm: data is copied to the host when
+ * the exchange begins, which waits for the work before it, and received data is copied to the
+ * device when it ends. On the CPU there is no transport.
  *
  * Numbered transfers: 0 .. count - 1, each begun and ended in turn.
  */
@@ -16,7 +16,7 @@
 
 struct wf_transport;
 
-/* Collective. For so many transfers. Borrows the context and the comm. NULL on failure. */
+/* Collective. For `count` transfers. Borrows the context and the comm. NULL on failure. */
 struct wf_transport *wf_transport_new(struct wf_context *context, struct wf_comm *comm, int count,
                                       struct wf_err *err);
 void wf_transport_free(struct wf_transport *transport);
@@ -29,7 +29,8 @@ bool wf_transport_records(const struct wf_transport *transport);
                                                struct wf_err *err);
 [[nodiscard]] bool wf_transport_exchange_end(struct wf_transport *transport, int number,
                                              struct wf_err *err);
-/* Collective over `group`, a part of the transport's comm. `rounded`: as wf_comm_sum_rounded_begin(). */
+/* Collective over `group`, a part of the transport's comm. `rounded`: as
+ * wf_comm_sum_rounded_begin(). */
 struct wf_transport_sum {
     struct wf_comm *group;
     void *data;

@@ -95,7 +95,8 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     return (begins ? sum_begin : sum_end)(run, step->which, err);
 }
 
-/* Kernels, copies and sums of parts. What is on its way advances only while somebody looks: after each of them. */
+/* Kernels, copies and sums of parts. Communication in flight advances only when it is polled: after
+ * each of them. */
 static void compute(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];

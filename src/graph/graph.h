@@ -1,9 +1,9 @@
 /*
- * The graph: what is computed, for the whole image, without any rank.
+ * The graph: what is computed, for the whole image, independent of ranks.
  *
- * Values are tensors, nodes are operators. Nodes stand in the order in which they run; a node reads
- * only values that were made before it. Everything lives in the graph's arena and is borrowed by
- * whoever looks at it; wf_graph_free() ends all of it.
+ * Values are tensors, nodes are operators. Nodes are in execution order; a node reads only values
+ * that were produced before it. Everything lives in the graph's arena and is borrowed by its users;
+ * wf_graph_free() frees all of it.
  *
  *     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
  *     struct wf_value *x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 64, 64, 3));
@@ -11,7 +11,7 @@
  *     if (!wf_graph_ok(g, &err)) ...
  *
  * Builders (ops/build.h) return NULL once something went wrong and accept NULL, so a network is
- * written without a check per line; wf_graph_ok() tells the first cause, which names the layer.
+ * written without a check per line; wf_graph_ok() returns the first error, which names the layer.
  */
 #ifndef WF_GRAPH_GRAPH_H
 #define WF_GRAPH_GRAPH_H
@@ -25,8 +25,8 @@ struct wf_op;
 struct wf_node;
 
 enum wf_value_kind {
-    WF_TEMP,  /* made by a node */
-    WF_INPUT, /* given anew for each step */
+    WF_TEMP,  /* produced by a node */
+    WF_INPUT, /* set for each step */
     WF_PARAM, /* trained; whole on every rank */
     WF_STATE, /* kept from step to step but not trained: running statistics */
 };
@@ -39,10 +39,10 @@ struct wf_value {
     const char *name; /* dotted path; of the producer for temporaries, never NULL */
     enum wf_dtype dtype;
     struct wf_shape shape;
-    /* The value is laid out as a weight, not as an image: no axis is cut, every rank has all. */
+    /* No axis is cut: every rank holds all of it, as of a weight. */
     bool replicated;
     bool frozen; /* a parameter without gradient */
-    /* How people outside see the axes: -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
+    /* The axes in files (tensor/border.h): -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
     int border_dims;
     enum wf_init init;
     double init_bound;
@@ -118,8 +118,8 @@ void wf_graph_freeze(struct wf_graph *g, const char *prefix);
  * and when a required input is NULL. */
 struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const char *name,
                             const void *attrs, int n_in, struct wf_value *const in[]);
-/* One update per state: the last one counts. A layer that is used twice goes on from what the first
- * use leaves, wf_graph_next_state(), which is the state itself where nothing updates it yet. */
+/* One update per state: the last one counts. A layer that is used twice continues from the update
+ * of the first use, wf_graph_next_state(), which is the state itself if nothing updates it yet. */
 void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf_value *next);
 struct wf_value *wf_graph_next_state(const struct wf_graph *g, struct wf_value *state);
 void wf_graph_output(struct wf_graph *g, struct wf_value *value);
@@ -135,12 +135,12 @@ int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* e
 [[nodiscard]] bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy,
                                  int n_wrt, struct wf_value *const wrt[], struct wf_value *dwrt[],
                                  struct wf_err *err);
-/* Makes `grad` the gradient of `param`: an output, named "grad.<name>" for people only. */
+/* Makes `grad` the gradient of `param`: an output, named "grad.<name>" for display only. */
 void wf_graph_link_grad(struct wf_graph *g, struct wf_value *param, struct wf_value *grad);
 
-/* A graph of its own with the nodes that `outputs` need, their only outputs; no state is updated. The
- * values in `given` are inputs of it, "given.<index>", and what made them is left out. map[id] is the
- * counterpart of g's value, or NULL; it has room for g->n_values. */
+/* A new graph with the nodes that `outputs` need, their only outputs; no state is updated. The
+ * values in `given` are inputs of it, "given.<index>", and their producers are left out. map[id] is
+ * the counterpart of g's value, or NULL; it has room for g->n_values. */
 struct wf_cut {
     int n_given, n_outputs;
     struct wf_value *const *given, *const *outputs;

@@ -1,5 +1,5 @@
-/* Attributes in the text form: "stride=[1,2,2] groups=2 mode=reflect". Attributes that are not named
- * keep what the caller put there. Used by the graph's text form and by the operators' test cases. */
+/* Attributes in the text form: "stride=[1,2,2] groups=2 mode=reflect". Attributes that are not
+ * named keep the caller's value. Used by the graph's text form and by the operators' test cases. */
 #ifndef WF_GRAPH_TEXT_H
 #define WF_GRAPH_TEXT_H
 

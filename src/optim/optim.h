@@ -6,12 +6,14 @@
  *     struct wf_optim *optim = wf_optim_new(&o, run, err);
  *     wf_optim_update(optim, wf_run_params(run), wf_run_grads(run), 1);
  *
- * Options are taken as they are: a momentum of 0 is 0; wf_optim_defaults() has what is usual. Formulas
- * stand in device/update.h, where they come from in docs/training.md; the conventions are PyTorch's.
+ * Options are taken as they are: a momentum of 0 is 0; wf_optim_defaults() has the usual values.
+ * Formulas are in device/update.h, their sources in docs/training.md; the conventions are
+ * PyTorch's.
  *
- * What is updated: every parameter that is not frozen and has a gradient. One that the loss does not
- * reach is left alone, weight decay and momentum included, as PyTorch does with a gradient of None.
- * State and gradients are flat arrays with the places of the parameters, in the device's memory.
+ * What is updated: every parameter that is not frozen and has a gradient. One that the loss does
+ * not depend on is not changed, not even by weight decay or momentum, as PyTorch does with a
+ * gradient of None. State and gradients are flat arrays with the offsets of the parameters, in
+ * device memory.
  */
 #ifndef WF_OPTIM_OPTIM_H
 #define WF_OPTIM_OPTIM_H
@@ -27,7 +29,7 @@ struct wf_optim_options {
     double weight_decay; /* AdamW and LAMB apply it to the weight, the others to the gradient */
     double trust;        /* LARS: of the weight's norm */
     bool matrices_only;  /* no decay and no trust ratio for vectors: biases, norms */
-    bool accumulates;    /* several passes make a gradient: room for their sum */
+    bool accumulates;    /* gradient accumulation: allocate the sum of passes */
 };
 
 struct wf_optim {
@@ -49,12 +51,12 @@ struct wf_optim {
 struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule);
 extern const char *const wf_optim_names[]; /* by rule; ends with NULL */
 bool wf_optim_parse(const char *name, enum wf_optim_rule *rule);
-/* Arrays that it keeps beside the weights. */
+/* Number of state arrays. */
 int wf_optim_states(const struct wf_optim_options *options);
-/* Bytes that `count` elements need: part of what a plan says. */
+/* Bytes that `count` elements need: part of the planned memory. */
 size_t wf_optim_bytes(const struct wf_optim_options *options, size_t count);
 
-/* For what a run trains. NULL when there is no memory. */
+/* For the parameters of a run. NULL when there is no memory. */
 struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const struct wf_run *run,
                               struct wf_err *err);
 /* For plain arrays of `count` elements; the tensors' pieces are filled in here. */

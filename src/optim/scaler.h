@@ -1,7 +1,8 @@
 /*
- * Loss scaling for f16: the gradient is computed for a multiple of the loss, so that small numbers do
- * not vanish, and divided by it in the update. Where something overflowed the step is skipped and the
- * factor halved; after `interval` steps that went well it is doubled. PyTorch's rule and numbers.
+ * Loss scaling for f16: the gradient is computed for a multiple of the loss, so that small numbers
+ * do not vanish, and divided by it in the update. If a gradient overflows, the step is skipped and
+ * the factor halved; after `interval` finite steps in a row it is doubled. PyTorch's rule and
+ * numbers.
  *
  *     struct wf_scaler s = wf_scaler_init(true);
  *     ... backward from s.scale, update with 1 / s.scale ...
@@ -14,9 +15,9 @@
 #include <stdint.h>
 
 struct wf_scaler {
-    bool dynamic; /* otherwise the scale stays 1 */
+    bool dynamic; /* otherwise the scale is always 1 */
     double scale;
-    int64_t streak; /* steps that went well since it changed */
+    int64_t streak; /* finite steps since the last change */
     int64_t interval;
 };
 

@@ -1,12 +1,12 @@
 /*
- * Learning rates over a run: a function of the step, and of the losses where it watches them.
+ * Learning-rate schedules: a function of the step, and for plateau also of the losses.
  *
  *     struct wf_schedule s = { .kind = WF_SCHEDULE_COSINE, .lr = 0.1, .length = 90, .warmup = 5 };
  *     optim->lr = wf_schedule_lr(&s, &state, step, steps_per_epoch);
  *
- * The clock counts epochs that have begun (from 0), or steps where `by_step`; `every` is in its unit, and
- * `length`, the epochs of the run, is turned into it. As in PyTorch, where each unit is a call of
- * scheduler.step():
+ * The clock counts epochs that have begun (from 0), or steps where `by_step`; `every` is in its
+ * unit, and `length`, the epochs of the run, is converted to it. As in PyTorch, where each unit is
+ * a call of scheduler.step():
  *
  *   constant      lr
  *   step          lr * gamma ^ floor(clock / every)
@@ -19,7 +19,8 @@
  *
  *   from + (1 - from) * (s + 1) / (warmup * steps_per_epoch)
  *
- * Linear scaling multiplies lr by the data ranks (or by their root) and warms up from the rate of one.
+ * Linear scaling multiplies lr by the data ranks (or by their root) and warms up from the rate of
+ * one.
  */
 #ifndef WF_OPTIM_SCHEDULE_H
 #define WF_OPTIM_SCHEDULE_H
@@ -52,7 +53,7 @@ struct wf_schedule {
     double warmup, from; /* epochs; share of the rate at its start */
 };
 
-/* What a plateau remembers; part of a checkpoint. */
+/* The state of a plateau; part of a checkpoint. */
 struct wf_schedule_state {
     double factor;
     double best; /* the lowest loss; not read while `seen` is 0 */
@@ -60,9 +61,9 @@ struct wf_schedule_state {
 };
 
 struct wf_schedule_state wf_schedule_start(void);
-/* What factor `scaling` gives on so many data ranks. */
+/* The factor of `scaling` on `data_ranks` ranks along data. */
 double wf_lr_scale(enum wf_lr_scaling scaling, int data_ranks);
-/* Of the step after `step` of them; `steps` in an epoch. */
+/* The rate of step number `step`, from 0; `steps` per epoch. */
 double wf_schedule_lr(const struct wf_schedule *s, const struct wf_schedule_state *state,
                       int64_t step, int64_t steps);
 /* An epoch has ended with this loss. */

@@ -1,16 +1,16 @@
 /*
- * The border between people's layout and ours.
+ * Conversion between PyTorch's memory order and ours.
  *
- * Inside, a tensor is (N, D, H, W, C), channels last, also where it is a weight. Outside, in
- * safetensors and .npy files, it is what PyTorch has: channels second, and only the axes that mean
- * something. `dims` says which: -1: [C]; 0: [N, C]; 1: [N, C, W]; 2: [N, C, H, W]; 3: all of
- * [N, C, D, H, W]. An axis that is not shown has extent one.
+ * Inside, a tensor is (N, D, H, W, C), channels last, weights included. Outside, in safetensors and
+ * .npy files, it has PyTorch's order: channels second, and only the axes that are used. `dims`
+ * selects them: -1: [C]; 0: [N, C]; 1: [N, C, W]; 2: [N, C, H, W]; 3: all of [N, C, D, H, W]. An
+ * axis that is not shown has extent one.
  *
  *     int64_t outside[WF_AXES];
  *     int rank = wf_border_shape(WF_SHAPE(64, 1, 3, 3, 32), 2, outside);   // 4: [64, 32, 3, 3]
  *     wf_border_export(shape, ours, theirs);
  *
- * A class map [N, *spatial] has one channel, so its elements lie in the same order on both sides.
+ * A class map [N, *spatial] has one channel, so its elements have the same order on both sides.
  */
 #ifndef WF_TENSOR_BORDER_H
 #define WF_TENSOR_BORDER_H
@@ -21,7 +21,7 @@
 /* The outside shape; returns its rank. An axis that `dims` does not show must have extent one. */
 int wf_border_shape(struct wf_shape shape, int dims, int64_t outside[WF_AXES]);
 /* The other way: rank 1 is [C], 2 is [N, C], up to 5; fails for other ranks, extents below one, and
- * counts past 2^53. */
+ * more than 2^53 elements. */
 [[nodiscard]] bool wf_border_inside(int rank, const int64_t outside[], struct wf_shape *shape,
                                     int *dims, struct wf_err *err);
 

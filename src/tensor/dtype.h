@@ -1,5 +1,5 @@
-/* Element types. Sums that ranks combine (statistics, losses) are f64, so that cutting an image in
- * another way does not show in the last digit of an f32. */
+/* Element types. Sums that ranks combine (statistics, losses) are f64, so that the cut of an image
+ * does not affect the last digit of an f32. */
 #ifndef WF_TENSOR_DTYPE_H
 #define WF_TENSOR_DTYPE_H
 
@@ -35,7 +35,7 @@ static inline uint16_t wf_f32_to_bf16(float value)
 float wf_f16_to_f32(uint16_t bits);
 uint16_t wf_f32_to_f16(float value);
 
-/* One element as double, whatever its type: for reference kernels and borders, not for speed. */
+/* One element of any type as double: for reference kernels and conversions, not for speed. */
 double wf_dtype_get(enum wf_dtype dtype, const void *data, int64_t index);
 void wf_dtype_put(enum wf_dtype dtype, void *data, int64_t index, double value);
 

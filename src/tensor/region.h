@@ -1,12 +1,12 @@
 /*
- * Shapes and regions: the algebra of boxes in which halos are thought.
+ * Shapes and regions: the algebra of boxes, used for halos.
  *
  * Every dense tensor has five axes, channels last. A 2D image has D = 1, a signal D = H = 1, a
  * vector D = H = W = 1, so there is one convolution and one halo for 1D, 2D and 3D. Weights use the
  * same five: (out, kd, kh, kw, in).
  *
  * A region is half open, in global coordinates. It is empty when any axis has hi <= lo; all empty
- * regions mean the same thing. A region may reach past its image: there lies padding.
+ * regions mean the same thing. A region may extend beyond its image: that part is padding.
  */
 #ifndef WF_TENSOR_REGION_H
 #define WF_TENSOR_REGION_H
@@ -56,7 +56,7 @@ enum { WF_SUBTRACT_MAX = 2 * WF_AXES };
 int wf_region_subtract(struct wf_region a, struct wf_region b,
                        struct wf_region out[WF_SUBTRACT_MAX]);
 
-/* Part `index` of `parts` nearly equal parts of [0, extent): cut i lies at i * extent / parts. */
+/* Part `index` of `parts` nearly equal parts of [0, extent): cut i is at i * extent / parts. */
 int64_t wf_split_point(int64_t extent, int64_t parts, int64_t index);
 
 /* Floor and ceiling division for any sign of `a`, b > 0. */

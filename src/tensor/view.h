@@ -1,9 +1,9 @@
 /*
  * A view: a box of a tensor in memory, with global coordinates.
  *
- * `box` says which part of the whole tensor the memory holds, `stride` how far apart neighbours lie
+ * `box` is the part of the whole tensor that the memory holds, `stride` the distance of neighbours
  * (in elements). `data` points at the element box.lo. A kernel addresses by global coordinate and
- * does not know whether it sees a tile or the whole; what lies outside the box does not exist.
+ * does not know whether it sees a tile or the whole; it must not access anything outside the box.
  * The view borrows its memory.
  */
 #ifndef WF_TENSOR_VIEW_H
@@ -21,9 +21,9 @@ struct wf_view {
 
 /* A packed view of `box` at `data`. */
 struct wf_view wf_view_dense(void *data, enum wf_dtype dtype, struct wf_region box);
-/* The part of `view` inside `box`, which must lie within it. */
+/* The part of `view` inside `box`, which must be within it. */
 struct wf_view wf_view_part(struct wf_view view, struct wf_region box);
-/* Elements lie without gaps, in axis order (axes of extent one do not matter). */
+/* Elements are without gaps, in axis order (axes of extent one do not matter). */
 bool wf_view_is_dense(const struct wf_view *view);
 
 static inline int64_t wf_view_offset(const struct wf_view *v, int64_t n, int64_t d, int64_t h,
