@@ -65,6 +65,7 @@ struct job {
     float *want, *got; /* dense, as y */
     int64_t windows;   /* found */
     int passes;
+    int64_t plans;
     size_t bytes;
 };
 
@@ -143,6 +144,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         job->windows = wf_stream_windows(s);
         job->passes = wf_stream_passes(s);
         job->bytes = wf_stream_bytes(s);
+        job->plans = wf_stream_plans(s);
     }
     wf_stream_free(s);
     return ok;
@@ -247,6 +249,20 @@ static void unet_2d__512_wide_windows_of_a_large_image(void **state)
     expect_same(&job, 1, "512 x 512 of 700 x 900");
     assert_int_equal(job.windows, 4);
     expect_same(&job, 2, "on two ranks");
+    finish(&job);
+}
+
+/* Nine kinds of windows: at the corners, at the edges, inside. A kernel is prepared for a plan only. */
+static void windows__that_lie_alike_share_a_plan(void **state)
+{
+    struct job job;
+    start_model(&job, "unet", (struct wf_model_config){ .base = 2, .depth = 2 },
+                WF_SHAPE(1, 1, 1000, 1280, 3));
+    run_whole(&job);
+    set_window(&job, 0, 32, 40);
+    expect_same(&job, 1, "1024 windows");
+    assert_int_equal(job.windows, 32 * 32);
+    assert_int_equal(job.plans, 9);
     finish(&job);
 }
 
@@ -515,6 +531,7 @@ int main(void)
         cmocka_unit_test(unet_2d__odd_sizes_and_windows_that_divide_nothing),
         cmocka_unit_test(unet_3d__windows_in_depth_too),
         cmocka_unit_test(unet_2d__512_wide_windows_of_a_large_image),
+        cmocka_unit_test(windows__that_lie_alike_share_a_plan),
         cmocka_unit_test(limit__windows_shrink_until_they_fit_and_the_run_needs_no_more),
         cmocka_unit_test(limit__too_small_for_any_window_is_refused),
         cmocka_unit_test(huge_image__costs_its_window_only),

@@ -268,20 +268,6 @@ void wf_run_forget(struct wf_run *run)
     run->passes = 0;
 }
 
-bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan, struct wf_err *err)
-{
-    WF_BUG_ON(plan->global->graph != run->plan->global->graph || plan->context != run->context ||
-                  plan->global->geometry.n_ranks != 1 || wf_comm_size(run->comm) != 1,
-              "another graph, context or %d ranks", plan->global->geometry.n_ranks);
-    wf_run_forget(run);
-    run->plan = plan;
-    wf_arena_release(&run->plan_arena);
-    if (!take_memory(run, err))
-        return false;
-    resolve_plan(run);
-    return true;
-}
-
 void wf_run_free(struct wf_run *run)
 {
     if (!run)

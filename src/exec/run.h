@@ -81,12 +81,6 @@ size_t wf_run_state_count(const struct wf_run *run);
 void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data);
 const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
-/* Continues with another plan of the same graph for one rank, such as that of the next window:
- * weights and states are kept, everything else is lost. Memory grows as needed. After a failure
- * only wf_run_free() may follow. */
-[[nodiscard]] bool wf_run_change_plan(struct wf_run *run, const struct wf_plan *plan,
-                                      struct wf_err *err);
-
 /* Collective. One pass over the plan. A rank that fails aborts the others. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
 /* Waits until the device has completed all work; fails if any of it failed. */

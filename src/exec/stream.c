@@ -5,30 +5,33 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "exec/window_grid.h"
 #include "ops/op.h"
+#include "plan/translate.h"
 
 enum {
-    /* Edges of windows lie at multiples of this where there is a choice: a coarse level's pixel is
-     * then seldom in two windows, and rows are whole vectors. */
-    ALIGN = 32,
-    SMALLEST_TILE = 16, /* what a tile is halved down to */
+    MOST_KINDS = 40, /* of windows, whose plans are kept: 27 are those of a grid in 3D */
 };
 
-struct grid {
-    struct wf_shape whole;
-    int64_t step[WF_AXES], count[WF_AXES];
-    int64_t tile; /* wf_stream_options */
+/* A plan with a run, for all windows that lie alike. */
+struct kind {
+    struct wf_global_plan *global;
+    struct wf_plan *plan;
+    struct wf_run *run; /* of the first: with the weights, and an arena that most others fit in */
 };
 
 /* The part of the graph that ends in a sum, or in the output. */
 struct stage {
     struct wf_graph *graph;
     struct wf_value **map; /* per value of the stream's graph: its counterpart here, or NULL */
-    struct grid grid;
+    struct wf_window_grid grid;
     double flops;
-    struct wf_global_plan *global; /* of the window that was run last */
-    struct wf_plan *plan;
-    struct wf_run *run;
+    struct kind kinds[MOST_KINDS];
+    int n_kinds, oldest; /* the one that makes room, from 1 on */
+    /* The window at hand, and the kind it is of. */
+    struct wf_arena arena;
+    struct wf_geometry geometry;
+    struct kind *kind;
 };
 
 /* A result of a sum over the image, once it was taken. */
@@ -45,94 +48,12 @@ struct wf_stream {
     struct wf_comm *comm, *self;
     struct given *given;
     int n_given, passes;
+    int64_t plans; /* made so far */
     struct stage last;
     struct wf_host host; /* of the value at hand */
     double done, total;  /* flops of all stages */
     size_t most_bytes;
 };
-
-/* --- grids --- */
-
-static int64_t grid_count(const struct grid *g)
-{
-    int64_t count = 1;
-    for (int a = 0; a < WF_AXES; a++)
-        count *= g->count[a];
-    return count;
-}
-
-static struct wf_region grid_at(const struct grid *g, int64_t index)
-{
-    struct wf_region r = wf_shape_region(g->whole);
-    for (int a = WF_AXES - 1; a >= 0; a--) {
-        const int64_t at = index % g->count[a];
-        index /= g->count[a];
-        r.lo[a] = at * g->step[a];
-        r.hi[a] = wf_min(r.lo[a] + g->step[a], g->whole.at[a]);
-    }
-    return r;
-}
-
-/* A window that has neighbours on all sides where any has: it reads the most. */
-static struct wf_region grid_middle(const struct grid *g)
-{
-    int64_t index = 0;
-    for (int a = 0; a < WF_AXES; a++)
-        index = index * g->count[a] + (g->count[a] - 1) / 2;
-    return grid_at(g, index);
-}
-
-int64_t wf_stream_tile(int64_t tile, int64_t extent)
-{
-    while (tile > SMALLEST_TILE && extent < 2 * tile)
-        tile /= 2;
-    return tile;
-}
-
-static bool has_tiles(const struct grid *g, int axis)
-{
-    return g->tile > 0 && (axis == WF_H || axis == WF_W);
-}
-
-static int64_t smallest_step(const struct grid *g, int axis)
-{
-    return has_tiles(g, axis) ? wf_min(SMALLEST_TILE, g->whole.at[axis]) : 1;
-}
-
-static void set_step(struct grid *g, int axis, int64_t step)
-{
-    if (has_tiles(g, axis) && step < g->whole.at[axis]) {
-        const int64_t tile = wf_stream_tile(g->tile, step);
-        step = wf_max(step / tile, 1) * tile;
-    }
-    g->step[axis] = wf_min(step, g->whole.at[axis]);
-    g->count[axis] = wf_ceil_div(g->whole.at[axis], g->step[axis]);
-}
-
-/* About `count` windows of equal extent. */
-static void set_count(struct grid *g, int axis, int64_t count)
-{
-    const int64_t even = wf_ceil_div(g->whole.at[axis], count);
-    const int64_t align = even >= 2 * ALIGN ? ALIGN : even >= 16 ? 8 : 1;
-    set_step(g, axis, wf_ceil_div(even, align) * align);
-}
-
-/* The longest axis into more windows; false when all are as short as can be. */
-static bool refine(struct grid *g)
-{
-    int axis = WF_N;
-    for (int a = WF_D; a < WF_C; a++)
-        if (g->step[a] >= g->step[axis] && g->step[a] > smallest_step(g, a))
-            axis = a;
-    const int64_t before = g->step[axis];
-    if (before == smallest_step(g, axis))
-        return false;
-    for (int64_t count = g->count[axis]; g->step[axis] == before;) {
-        count = wf_max(count + 1, count * 5 / 4);
-        set_count(g, axis, count);
-    }
-    return true;
-}
 
 /* --- choosing a window --- */
 
@@ -194,14 +115,14 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     return ok;
 }
 
-static void start_grid(const struct wf_stream *s, struct grid *g, struct wf_shape whole)
+static void start_grid(const struct wf_stream *s, struct wf_window_grid *g, struct wf_shape whole)
 {
     g->whole = whole;
     g->tile = s->options.tile;
     for (int a = 0; a < WF_AXES; a++) {
-        set_step(g, a, whole.at[a]);
+        wf_window_grid_set_step(g, a, whole.at[a]);
         if (a < WF_C && s->options.window[a] > 0)
-            set_step(g, a, s->options.window[a]);
+            wf_window_grid_set_step(g, a, s->options.window[a]);
     }
 }
 
@@ -216,22 +137,22 @@ static bool has_wish(const struct wf_stream *s)
 static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_shape whole,
                         struct wf_err *err)
 {
-    struct grid *g = &t->grid;
+    struct wf_window_grid *g = &t->grid;
     start_grid(s, g, whole);
     if (!s->options.limit)
         return true;
     const bool fixed = has_wish(s);
     for (int a = 0; a < WF_C && !fixed; a++)
         if (s->options.most[a] > 0 && s->options.most[a] < whole.at[a])
-            set_step(g, a, s->options.most[a]);
+            wf_window_grid_set_step(g, a, s->options.most[a]);
     for (;;) {
-        const struct wf_region window = grid_middle(g);
+        const struct wf_region window = wf_window_grid_middle(g);
         struct need need = { 0 };
         if (!find_need(s, t, window, &need, err))
             return false;
         if (need.bytes <= s->options.limit)
             return true;
-        if (fixed || !refine(g))
+        if (fixed || !wf_window_grid_refine(g))
             return wf_err_set(
                 err, WF_ERR_FIT,
                 "a window of %" PRId64 " x %" PRId64 " x %" PRId64
@@ -268,45 +189,127 @@ static bool stage_init(const struct wf_stream *s, struct stage *t, int n_outputs
     return choose_grid(s, t, n ? wf_op_domain(n)->shape : outputs[0]->shape, err);
 }
 
+static void kind_release(struct kind *k)
+{
+    wf_run_free(k->run);
+    wf_plan_free(k->plan);
+    wf_global_plan_free(k->global);
+    *k = (struct kind){ 0 };
+}
+
 static void stage_release(struct stage *t)
 {
-    wf_run_free(t->run);
-    wf_plan_free(t->plan);
-    wf_global_plan_free(t->global);
+    for (int i = t->n_kinds - 1; i >= 0; i--) /* the first lends to the others */
+        kind_release(&t->kinds[i]);
+    wf_geometry_release(&t->geometry);
+    wf_arena_release(&t->arena);
     wf_graph_free(t->graph);
     free(t->map);
     *t = (struct stage){ 0 };
 }
 
-/* The run goes over to the plan of another window. */
+/* A plan for windows such as this one. */
+static bool kind_init(struct wf_stream *s, struct stage *t, struct kind *k, struct wf_region window,
+                      struct wf_err *err)
+{
+    struct wf_plan_options options = s->options.plan;
+    const struct wf_mesh one = wf_mesh_one();
+    options.window = &window;
+    k->global = wf_global_plan_new(t->graph, &one, &options, err);
+    k->plan = k->global ? wf_plan_new_on(k->global, 0, s->options.context, err) : NULL;
+    if (!k->plan)
+        return false;
+    s->plans++;
+    k->run = k == t->kinds ? wf_run_new(k->plan, s->self, 0, err)
+                           : wf_run_new_beside(t->kinds[0].run, k->plan, err);
+    return k->run && (k != t->kinds || s->options.weights(s->options.user, k->run, err));
+}
+
+static bool add_kind(struct wf_stream *s, struct stage *t, struct wf_region window,
+                     struct wf_err *err)
+{
+    if (t->n_kinds == MOST_KINDS) {
+        t->oldest = t->oldest % (MOST_KINDS - 1) + 1;
+        kind_release(&t->kinds[t->oldest]);
+        t->kind = &t->kinds[t->oldest];
+    } else {
+        t->kind = &t->kinds[t->n_kinds++];
+    }
+    if (!kind_init(s, t, t->kind, window, err))
+        return false;
+    size_t bytes = 0;
+    for (int i = 0; i < t->n_kinds; i++)
+        bytes += wf_run_bytes(t->kinds[i].run);
+    s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
+    return true;
+}
+
+static bool find_geometry(struct stage *t, struct wf_region window, struct wf_err *err)
+{
+    const struct wf_mesh one = wf_mesh_one();
+    wf_geometry_release(&t->geometry);
+    wf_arena_release(&t->arena);
+    t->arena = (struct wf_arena){ 0 };
+    return wf_geometry_init(&t->arena, &t->geometry, t->graph, t->kinds[0].global->program, &one,
+                            &(struct wf_geometry_options){ .window = &window, .only = -1 }, err);
+}
+
+/* Makes the window the one at hand: with the plan of one that lies alike, where there is one. */
 static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region window,
                           struct wf_err *err)
 {
-    struct wf_plan_options options = s->options.plan;
-    options.window = &window;
-    const struct wf_mesh one = wf_mesh_one();
-    struct wf_global_plan *global = wf_global_plan_new(t->graph, &one, &options, err);
-    struct wf_plan *plan = global ? wf_plan_new_on(global, 0, s->options.context, err) : NULL;
-    bool ok = plan != NULL;
-    if (ok && t->run) {
-        ok = wf_run_change_plan(t->run, plan, err);
-    } else if (ok) {
-        t->run = wf_run_new(plan, s->self, 0, err);
-        ok = t->run && s->options.weights(s->options.user, t->run, err);
-    }
-    if (plan && t->run) { /* the run has let go of the old ones, also where it failed */
-        struct wf_plan *const old_plan = t->plan;
-        struct wf_global_plan *const old_global = t->global;
-        t->plan = plan;
-        t->global = global;
-        plan = old_plan;
-        global = old_global;
-    }
-    wf_plan_free(plan);
-    wf_global_plan_free(global);
-    if (ok && wf_run_bytes(t->run) > s->most_bytes)
-        s->most_bytes = wf_run_bytes(t->run);
-    return ok;
+    if (t->n_kinds == 0 && !add_kind(s, t, wf_window_grid_middle(&t->grid), err))
+        return false;
+    if (!find_geometry(t, window, err))
+        return false;
+    for (int i = 0; i < t->n_kinds; i++)
+        if (wf_geometry_is_shifted(&t->kinds[i].global->geometry, &t->geometry)) {
+            t->kind = &t->kinds[i];
+            return true;
+        }
+    return add_kind(s, t, window, err);
+}
+
+/* The last cell but one may read what lies past the image, where the last one is small: then it would
+ * need a plan of its own. It ends earlier instead, as late as lets it be like those before it. */
+static bool settle_edge(struct stage *t, int axis, struct wf_err *err)
+{
+    struct wf_window_grid *const g = &t->grid;
+    const int64_t end = g->whole.at[axis], step = g->step[axis];
+    const int64_t least = wf_window_grid_has_tiles(g, axis) ? wf_stream_tile(g->tile, step) : 1;
+    struct wf_region window = wf_window_grid_middle(g);
+    for (int64_t unit = wf_max(WF_WINDOW_ALIGN, least); unit >= least; unit /= 2)
+        for (int64_t edge = (g->count[axis] - 1) * step / unit * unit; edge >= end - step;
+             edge -= unit) {
+            window.lo[axis] = edge - step;
+            window.hi[axis] = edge;
+            if (!find_geometry(t, window, err))
+                return false;
+            if (wf_geometry_is_shifted(&t->kinds[0].global->geometry, &t->geometry)) {
+                g->edge[axis] = edge;
+                return true;
+            }
+        }
+    return true;
+}
+
+/* Of a stage whose windows may overlap: not of a sum. */
+static bool settle_edges(struct wf_stream *s, struct stage *t, struct wf_err *err)
+{
+    for (int a = WF_D; a < WF_C; a++)
+        if (t->grid.count[a] > 2 &&
+            ((t->n_kinds == 0 && !add_kind(s, t, wf_window_grid_middle(&t->grid), err)) ||
+             !settle_edge(t, a, err)))
+            return false;
+    return true;
+}
+
+/* A value's view has the place of the window at hand, not of the one that the plan was made for. */
+static struct wf_view placed(const struct stage *t, const struct wf_value *v, struct wf_view view)
+{
+    const int instance = t->kinds[0].global->program->of_value[v->id];
+    view.box = wf_geometry_box(&t->geometry, 0, instance);
+    return view;
 }
 
 static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_err *err)
@@ -316,10 +319,10 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
         const double *from = s->given[i].data;
         if (!v)
             continue;
-        wf_run_map(t->run, v, &s->host);
-        const struct wf_view view = s->host.view;
-        if (!view.data)
+        wf_run_map(t->kind->run, v, &s->host);
+        if (!s->host.view.data)
             continue;
+        const struct wf_view view = placed(t, v, s->host.view);
         const struct wf_view all =
             wf_view_dense((void *)(uintptr_t)from, WF_F64, wf_shape_region(v->shape));
         for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);)
@@ -329,8 +332,8 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
     for (size_t i = 0; i < s->graph->n_values; i++) {
         if (s->graph->values[i]->kind != WF_INPUT || !t->map[i])
             continue;
-        wf_run_map(t->run, t->map[i], &s->host);
-        const struct wf_view view = s->host.view;
+        wf_run_map(t->kind->run, t->map[i], &s->host);
+        const struct wf_view view = placed(t, t->map[i], s->host.view);
         if (view.data && !s->options.fill(s->options.user, s->graph->values[i], &view, err))
             return false;
         wf_host_put(&s->host);
@@ -340,9 +343,11 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
 
 static bool stage_run(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
 {
-    const bool ok = stage_turn_to(s, t, grid_at(&t->grid, index), err) && fill_inputs(s, t, err) &&
-                    wf_run_step(t->run, err);
-    const int64_t mine = wf_ceil_div(grid_count(&t->grid), wf_comm_size(s->comm));
+    const bool ok =
+        stage_turn_to(s, t, wf_window_grid_window(&t->grid, wf_window_grid_cell(&t->grid, index)),
+                      err) &&
+        fill_inputs(s, t, err) && wf_run_step(t->kind->run, err);
+    const int64_t mine = wf_ceil_div(wf_window_grid_count(&t->grid), wf_comm_size(s->comm));
     s->done += t->flops / (double)mine;
     if (ok && s->options.progress)
         s->options.progress(s->options.user, s->done < s->total ? s->done / s->total : 1.0);
@@ -372,11 +377,11 @@ static bool take_sum(struct wf_stream *s, struct stage *t, const struct wf_node 
             (struct given){ n->out[o],
                             wf_arena_array(&s->arena, wf_shape_count(n->out[o]->shape), double) };
     bool ok = true;
-    for (int64_t i = wf_comm_rank(s->comm); ok && i < grid_count(&t->grid);
+    for (int64_t i = wf_comm_rank(s->comm); ok && i < wf_window_grid_count(&t->grid);
          i += wf_comm_size(s->comm)) {
         ok = stage_run(s, t, i, err);
         for (int o = 0; ok && o < n->n_out; o++) {
-            ok = wf_run_get(t->run, t->map[n->out[o]->id], &s->host, err);
+            ok = wf_run_get(t->kind->run, t->map[n->out[o]->id], &s->host, err);
             const struct wf_view part = s->host.view;
             const struct wf_view sum =
                 wf_view_dense(given[o].data, WF_F64, wf_shape_region(n->out[o]->shape));
@@ -481,7 +486,9 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
     if (!take_sums(s, sums, s->passes, err))
         return false;
     stage_release(&s->last);
-    return wf_comm_agree(s->comm, stage_init(s, &s->last, 1, &s->output, err), err);
+    return wf_comm_agree(
+        s->comm, stage_init(s, &s->last, 1, &s->output, err) && settle_edges(s, &s->last, err),
+        err);
 }
 
 struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *output,
@@ -513,17 +520,22 @@ void wf_stream_free(struct wf_stream *s)
 
 int64_t wf_stream_windows(const struct wf_stream *s)
 {
-    return grid_count(&s->last.grid);
+    return wf_window_grid_count(&s->last.grid);
 }
 
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index)
 {
-    return grid_at(&s->last.grid, index);
+    return wf_window_grid_cell(&s->last.grid, index);
 }
 
 int wf_stream_passes(const struct wf_stream *s)
 {
     return s->passes;
+}
+
+int64_t wf_stream_plans(const struct wf_stream *s)
+{
+    return s->plans;
 }
 
 size_t wf_stream_bytes(const struct wf_stream *s)
@@ -535,8 +547,11 @@ bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part, str
 {
     if (!stage_run(s, &s->last, index, err))
         return wf_err_wrap(err, "window %" PRId64 " of %" PRId64, index + 1, wf_stream_windows(s));
-    if (!wf_run_get_owned(s->last.run, s->last.map[s->output->id], &s->host, err))
+    if (!wf_run_get_owned(s->last.kind->run, s->last.map[s->output->id], &s->host, err))
         return false;
     *part = s->host.view;
+    part->box = wf_geometry_owned(&s->last.geometry, 0, s->last.map[s->output->id]);
+    if (s->passes + wf_stream_windows(s) > 1) /* one window may be that of a sum */
+        *part = wf_view_part(*part, wf_stream_window(s, index));
     return true;
 }

@@ -4,7 +4,8 @@
  *
  * Each window is planned on the whole image's shapes (plan.h: window): what it reads beyond its own
  * edges is given by the operators' reads, the image's border is padding and a window's is not. So
- * there is no overlap to choose and there are no seams.
+ * there is no overlap to choose and there are no seams. Windows that lie alike share a plan: of a grid
+ * there are at most 9 kinds in 2D.
  *
  * Sums over the image (norms over all of it, global pooling) cannot be computed in one window. If
  * the image needs more than one, each such sum is computed first, in a pass of its own over windows
@@ -62,6 +63,8 @@ int64_t wf_stream_windows(const struct wf_stream *s);
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
 /* Number of sums over the image that were computed in a pass of their own. */
 int wf_stream_passes(const struct wf_stream *s);
+/* Plans that were made so far: one for each kind of windows that lie alike (plan/translate.h). */
+int64_t wf_stream_plans(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);
 

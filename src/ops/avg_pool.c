@@ -51,6 +51,7 @@ const struct wf_op wf_op_avgpool = {
     .name = "avgpool",
     .n_in = 1,
     .n_out = 1,
+    .flags = WF_OP_SHIFTS,
     .attr_bytes = sizeof(struct wf_pool_attrs),
     .fields = wf_pool_fields,
     .infer = wf_pool_infer,

@@ -180,6 +180,7 @@ const struct wf_op wf_op_conv = {
     .name = "conv",
     .n_in = 3,
     .n_out = 1,
+    .flags = WF_OP_SHIFTS,
     .n_optional = 1,
     .attr_bytes = sizeof(struct wf_conv_attrs),
     .fields = wf_conv_fields,

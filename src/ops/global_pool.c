@@ -66,6 +66,7 @@ const struct wf_op wf_op_global_pool = {
     .name = "global_pool",
     .n_in = 1,
     .n_out = 1,
+    .flags = WF_OP_SHIFTS,
     .attr_bytes = sizeof(struct wf_spread_attrs),
     .fields = fields,
     .infer = infer,

@@ -94,6 +94,7 @@ const struct wf_op wf_op_maxpool = {
     .name = "maxpool",
     .n_in = 1,
     .n_out = 2,
+    .flags = WF_OP_SHIFTS,
     .attr_bytes = sizeof(struct wf_pool_attrs),
     .fields = wf_pool_fields,
     .infer = infer,

@@ -106,6 +106,7 @@ const struct wf_op wf_op_moments = {
     .name = "moments",
     .n_in = 1,
     .n_out = 1,
+    .flags = WF_OP_SHIFTS,
     .attr_bytes = sizeof(struct wf_norm_attrs),
     .fields = wf_norm_fields,
     .infer = moments_infer,

@@ -166,6 +166,7 @@ const struct wf_op wf_op_upsample = {
     .name = "upsample",
     .n_in = 1,
     .n_out = 1,
+    .flags = WF_OP_SCALES,
     .attr_bytes = sizeof(struct wf_upsample_attrs),
     .fields = fields,
     .infer = infer,
