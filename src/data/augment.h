@@ -1,12 +1,12 @@
 /*
- * Random changes of a crop, exact on windows: a rank that asks for a part of the changed crop gets the
- * same numbers as one that asks for all of it.
+ * Random augmentation of a crop, exact on windows: a rank that computes a part of the augmented
+ * crop gets the same numbers as one that computes all of it.
  *
- * The changed crop is a function on its own coordinates p. Rotations by quarter turns and flips carry p
- * to a place in the unturned crop; there an elastic displacement u, a smooth field of bounded size
- * evaluated at that place, is added; the origin carries it into the image, where values are
- * interpolated (labels: the nearest). So a window needs one window of the image, by wf_change_reads().
- * Brightness and contrast follow normalisation: v * gain + shift.
+ * The changed crop is a function on its own coordinates p. Rotations by quarter turns and flips map
+ * p to a position in the unturned crop; there an elastic displacement u, a smooth field of bounded
+ * size evaluated at that position, is added; the origin maps it into the image, where values are
+ * interpolated (labels: the nearest). So a window needs one window of the image, by
+ * wf_change_reads(). Brightness and contrast follow normalisation: v * gain + shift.
  *
  *     struct wf_region source = wf_change_reads(&change, crop, image, window);
  *     ... read `source` ...
@@ -43,13 +43,13 @@ struct wf_change {
 /* Extents of the unturned crop: H and W change places at an odd number of turns. */
 void wf_change_source_extent(const struct wf_change *c, const int64_t crop[WF_AXES],
                              int64_t extent[WF_AXES]);
-/* The window of the image (whose pixels are `image`, with what surrounds it where crops may reach past
- * its edge) that a window of the crop is made from. */
+/* The window of the image (whose pixels are `image`, including the padding where crops may extend
+ * beyond its edge) that a window of the crop is computed from. */
 struct wf_region wf_change_reads(const struct wf_change *c, const int64_t crop[WF_AXES],
                                  struct wf_region image, struct wf_region window);
 
-/* One call: `source` (dense pixels, channels last, and labels, over wf_change_reads()) to `window` of
- * the crop. Pixels are (v * scale[c] + offset[c]), then gain and shift. Labels may be NULL. */
+/* One call: `source` (dense pixels, channels last, and labels, over wf_change_reads()) to `window`
+ * of the crop. Pixels are (v * scale[c] + offset[c]), then gain and shift. Labels may be NULL. */
 struct wf_change_job {
     const struct wf_change *change;
     const int64_t *crop; /* WF_AXES extents */

@@ -1,9 +1,9 @@
 /*
  * A dataset: a folder of images with labels, read a window at a time.
  *
- * Opening looks at every file's header, pairs images with masks, and finds out what the masks' values
- * mean; pixels are read later, only where a window asks for them. After that a dataset is never
- * written: ranks and threads share it, each with a reader of its own.
+ * Opening reads every file's header, pairs images with masks, and determines the meaning of the
+ * masks' values; pixels are read later, only for the windows requested. After that a dataset is
+ * immutable: ranks and threads share it, each with its own reader.
  *
  *     struct wf_dataset *ds = wf_dataset_open("data/nuclei", &(struct wf_dataset_options){ 0 }, err);
  *     struct wf_reader *reader = wf_reader_new(ds);
@@ -11,7 +11,7 @@
  *     wf_reader_free(reader);
  *     wf_dataset_free(ds);
  *
- * Layouts, one file each:
+ * Dataset layouts, one source file each:
  *   folder   images/NAME.* and masks/NAME.*   (also img/, labels/, gt/, ... and in train/ and val/;
  *                                              without masks: images only)
  *   pairs    NAME.tif and NAME_masks.tif      (also _mask, _label, _labels, _seg)
@@ -22,12 +22,12 @@
  *   deepglobe  ID_sat.jpg and ID_mask.png, seven colours
  *   inria    images/CITY1.tif and gt/CITY1.tif, 0 and 255; numbers 1 to 5 are for validation
  *
- * What the values of a mask mean: a file classes.txt in the folder says it (a line for each class:
- * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and 255
- * become 0 and 1; other grey values, and the indices of a palette that all files share, are the labels;
- * masks in colour, and palettes that differ, get a table of the colours found in them, in the order of
- * 0xrrggbb. What the table lacks is refused, with file and place: when the dataset is opened where it lies
- * in what is looked at then, otherwise when it is read.
+ * The values of a mask are defined by a file classes.txt in the folder (a line for each class:
+ * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and
+ * 255 become 0 and 1; other grey values, and the indices of a palette that all files share, are the
+ * labels; masks in colour, and palettes that differ, get a table of the colours found in them, in
+ * the order of 0xrrggbb. Values that are not in the table are refused, with file and position: when
+ * the dataset is opened if they are in the scanned windows, otherwise when they are read.
  */
 #ifndef WF_DATA_DATASET_H
 #define WF_DATA_DATASET_H
@@ -39,8 +39,7 @@
 #include "base/err.h"
 #include "tensor/region.h"
 
-/* The label of a pixel that does not count, because nothing was measured there (nodata) or because the
- * mask does not reach so far. It is none that a file may hold. */
+/* The label of an ignored pixel: nodata, or outside the mask. No file may contain it. */
 enum { WF_LABEL_VOID = INT32_MIN };
 
 enum {
@@ -74,13 +73,13 @@ struct wf_data_sample {
     const char *image;       /* its file, for messages; nnU-Net: the first channel's */
     const char *mask;        /* or NULL */
     int64_t extent[WF_AXES]; /* D, H, W, C of the image; N is 1 */
-    bool held_out;           /* the dataset itself keeps it for validation */
+    bool held_out;           /* in the dataset's own validation part */
     int32_t label;           /* WF_LABELS_IMAGE */
-    bool has_nodata;         /* pixels may be NaN: nothing was measured there */
+    bool has_nodata;         /* pixels may be NaN: nodata */
     const char *problem;     /* why it cannot be read, or NULL; only with `tolerate` */
 };
 
-/* What a mask's values became. */
+/* How a mask's values map to labels. */
 enum wf_codes {
     WF_CODES_DIRECT, /* the value is the label */
     WF_CODES_BINARY, /* 0 and 255 */
@@ -97,7 +96,7 @@ struct wf_data_class {
 struct wf_dataset_info {
     const char *path;
     enum wf_data_layout layout;
-    const char *why; /* what of the folder made it this layout */
+    const char *why; /* the folders that the layout was detected by */
     enum wf_labels labels;
     int64_t samples;
     int dims;     /* 2, or 3 where an image has a depth */
@@ -105,29 +104,27 @@ struct wf_dataset_info {
     enum wf_codes codes;
     int n_classes; /* 0 without labels; ids [0, n_classes) */
     const struct wf_data_class *classes;
-    bool has_void; /* labels may be WF_LABEL_VOID */
-    bool
-        has_ignore; /* the layout itself says which class does not count; also where there is void */
+    bool has_void;   /* labels may be WF_LABEL_VOID */
+    bool has_ignore; /* the layout itself has an ignored class; also if there is void */
     int32_t ignore;
-    int64_t other;   /* pixels seen with a label that is past WF_DATA_CLASSES or no class */
+    int64_t other;   /* pixels seen with a label of at least WF_DATA_CLASSES or no class */
     int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
     bool scanned_all;
-    const char *const
-        *notes;       /* what a person should know ("alpha channel left out"); ends with NULL */
-    int64_t problems; /* samples and files that have one; only with `tolerate` */
+    const char *const *notes; /* notes for the user ("alpha channel left out"); ends with NULL */
+    int64_t problems;         /* samples and files that have one; only with `tolerate` */
     const char *const *problem_texts; /* each once; ends with NULL */
 };
 
-/* What is done with a mask that lies elsewhere than its image by what both say (a NIfTI affine, GeoTIFF's
- * tags). Where only one of them says, they are used as they are. */
+/* Treatment of a mask whose georeferencing (a NIfTI affine, GeoTIFF's tags) differs from its
+ * image's. If only one of them has any, both are used as they are. */
 enum wf_data_align {
     WF_ALIGN_REFUSE,
-    WF_ALIGN_RESAMPLE, /* the label nearest to each pixel of the image; WF_LABEL_VOID past the mask */
-    WF_ALIGN_IGNORE, /* what headers say of places is wrong: pixel for pixel, also of channels' files */
+    WF_ALIGN_RESAMPLE, /* the label nearest to each pixel; WF_LABEL_VOID outside the mask */
+    WF_ALIGN_IGNORE,   /* ignore the headers: pixel by pixel, also between files of channels */
 };
 extern const char *const wf_align_names[]; /* ends with NULL */
 
-/* A last channel that is marked as alpha, which may be a band such as near infrared all the same. */
+/* A last channel that is marked as alpha, which may still be a band such as near infrared. */
 enum wf_data_alpha { WF_ALPHA_DROP, WF_ALPHA_KEEP };
 extern const char *const wf_alpha_names[]; /* ends with NULL */
 
@@ -136,7 +133,7 @@ struct wf_dataset_options {
     enum wf_data_align align;
     enum wf_data_alpha alpha;
     int64_t
-        channels;  /* that a network takes; 0: any. Alpha is kept where they are as many with it */
+        channels;  /* that a network takes; 0: any. Alpha is kept if the number matches with it */
     bool tolerate; /* open in spite of problems and list them, for `data inspect` */
 };
 
@@ -153,7 +150,8 @@ const struct wf_dataset_info *wf_dataset_info(const struct wf_dataset *ds);
 const struct wf_data_sample *wf_dataset_sample(const struct wf_dataset *ds, int64_t index);
 /* The sample's pixels as a region: N and C are [0, 1) and [0, channels). */
 struct wf_region wf_dataset_extent(const struct wf_dataset *ds, int64_t index);
-/* The network wants `channels` and `classes` (0: not asked): false names a file and what to set. */
+/* Whether it matches a network's `channels` and `classes` (0: any); the error names a file and the
+ * key to set. */
 [[nodiscard]] bool wf_dataset_fits(const struct wf_dataset *ds, int64_t channels, int64_t classes,
                                    struct wf_err *err);
 
@@ -165,32 +163,32 @@ struct wf_reader *wf_reader_new(const struct wf_dataset *ds);
 void wf_reader_free(struct wf_reader *reader);
 /* Bytes of files that were read through it. */
 uint64_t wf_reader_bytes(const struct wf_reader *reader);
-/* The same of all readers of the dataset that were freed: first of all, of looking at what it is. */
+/* The same for all freed readers of the dataset, including those used to open it. */
 uint64_t wf_dataset_bytes_read(const struct wf_dataset *ds);
 
-/* Axes D, H and W of `window`, which must lie inside the image; N and C are not looked at. Raw values
- * of all channels to `image` (dense, channels last), labels to `labels` (dense; a single one where
- * an image has one label); either may be NULL. A pixel's channel in which nothing was measured (nodata)
- * is NaN; where all channels are, the label is WF_LABEL_VOID. Refuses other NaN, infinity, and values
- * that are no class. */
+/* Axes D, H and W of `window`, which must be inside the image; N and C are ignored. Raw values of
+ * all channels to `image` (dense, channels last), labels to `labels` (dense; a single one where an
+ * image has one label); either may be NULL. A channel of a pixel that is nodata is NaN; if all
+ * channels are, the label is WF_LABEL_VOID. Refuses other NaN, infinity, and values that are no
+ * class. */
 [[nodiscard]] bool wf_reader_read(struct wf_reader *reader, int64_t sample,
                                   const struct wf_region *window, float *image, int32_t *labels,
                                   struct wf_err *err);
-/* The same with a reader for this once. */
+/* The same with a temporary reader. */
 [[nodiscard]] bool wf_dataset_read(const struct wf_dataset *ds, int64_t sample,
                                    const struct wf_region *window, float *image, int32_t *labels,
                                    struct wf_err *err);
 
-/* --- normalisation: what is subtracted and divided by, for each channel --- */
+/* --- normalisation: mean and deviation of each channel --- */
 
 struct wf_normal {
     int channels;
     double mean[WF_DATA_CHANNELS], std[WF_DATA_CHANNELS]; /* std > 0 */
 };
 
-/* From the data itself: mean and deviation over windows of the given samples (the training part), the
- * whole of small images and a spread of windows of large ones, so that a slide costs no more than a
- * photograph. A function of dataset, samples and seed only. A constant channel gets std 1. */
+/* From the data itself: mean and deviation over windows of the given samples (the training part),
+ * all of small images and a spread of windows of large ones, so that the cost does not grow with
+ * the image. A function of dataset, samples and seed only. A constant channel gets std 1. */
 [[nodiscard]] bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[],
                                      int64_t count, uint64_t seed, struct wf_normal *normal,
                                      struct wf_err *err);

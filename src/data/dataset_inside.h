@@ -1,6 +1,6 @@
 /*
- * Inside data/: what a dataset keeps, and what a layout supplies. Adding a layout is adding one file
- * with one of these tables, and a line in dataset.c.
+ * Inside data/: what a dataset keeps, and what a layout supplies. Adding a layout is adding one
+ * file with one of these tables, and a line in dataset.c.
  *
  * A layout's `list` adds samples with the files they come from; everything after that (headers,
  * sizes, what masks mean) is common, unless the layout reads its samples itself (CIFAR-10).
@@ -15,10 +15,10 @@
 
 enum {
     WF_DATA_OPEN = 8,          /* files that a reader keeps open */
-    WF_DATA_SCAN = 64 << 20,   /* mask pixels looked at when a dataset is opened */
+    WF_DATA_SCAN = 64 << 20,   /* mask pixels read when a dataset is opened */
     WF_DATA_PIECE = 4 << 20,   /* pixels of a piece that is read at once */
     WF_DATA_WINDOW = 256,      /* side of the windows that large images are sampled by */
-    WF_DATA_SMALL = 256 << 10, /* numbers of an image that may stay in memory */
+    WF_DATA_SMALL = 256 << 10, /* numbers of an image that may be kept in memory */
 };
 
 struct wf_texts {
@@ -26,14 +26,14 @@ struct wf_texts {
     size_t count, room;
 };
 
-/* A value that says that nothing was measured. Where samples are unsigned it may also be a colour: only
- * pixels that have it in all channels hold nothing. */
+/* The nodata value. For unsigned samples it may also be a colour: only pixels that have it in all
+ * channels are nodata. */
 struct wf_nodata {
     bool there, in_all;
     float value;
 };
 
-/* How a mask lies that is on another grid than its image. */
+/* The geometry of a mask that is on another grid than its image. */
 struct wf_align {
     double map[3][4];  /* (w, h, d) of the image to those of the mask */
     int64_t extent[3]; /* W, H, D of the mask */
@@ -53,10 +53,10 @@ struct wf_dataset_layout_kind {
     const char *name;
     const char *looks;  /* what such a folder holds, for messages */
     bool rounds_colors; /* of masks: a channel of 128 and more is 255, others are 0 */
-    /* Could the folder be of this layout? False also on failure, which is then in `err`. */
+    /* Whether the folder may have this layout. False also on failure, which is then in `err`. */
     bool (*probe)(const char *path, struct wf_err *err);
     bool (*list)(struct wf_dataset *ds, struct wf_err *err);
-    /* Where files are no rasters: the pixels of a window; `file` is open on files[0]. */
+    /* If files are not rasters: the pixels of a window; `file` is open on files[0]. */
     bool (*read)(const struct wf_entry *e, const struct wf_infile *file,
                  const struct wf_region *window, float *image, struct wf_err *err);
 };
@@ -73,7 +73,7 @@ struct wf_dataset {
     size_t room;
     struct wf_data_class *classes; /* room for WF_DATA_FOLDERS */
     int named;                     /* classes that have a name from a file */
-    bool coded;                    /* ... and values too: nothing is left to find out */
+    bool coded;                    /* ... and values too: masks need not be scanned */
     struct wf_texts notes, problems;
     enum wf_data_align align;
     enum wf_data_alpha alpha;
@@ -84,7 +84,7 @@ struct wf_dataset {
     struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
 };
 
-/* --- small images that stay in memory (keep.c), for all threads --- */
+/* --- small images kept in memory (keep.c), for all threads --- */
 struct wf_keep *wf_keep_new(int64_t samples);
 void wf_keep_free(struct wf_keep *keep, int64_t samples);
 /* The bytes of the whole image, or NULL; then `*is_asked` tells whether it should be offered. */
@@ -100,13 +100,13 @@ void wf_dataset_set_files(struct wf_dataset *ds, struct wf_entry *e, const char 
                           int count);
 void wf_dataset_note(struct wf_dataset *ds, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* `e` NULL: of no sample. The first problem of a sample stays. */
+/* `e` NULL: of no sample. The first problem of a sample is kept. */
 void wf_dataset_problem(struct wf_dataset *ds, struct wf_entry *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What made the folder this layout; without, it is the kind's `looks`. */
+/* What the layout was detected by; the default is the kind's `looks`. */
 void wf_dataset_why(struct wf_dataset *ds, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Class `id` is called so. */
+/* Names class `id`. */
 void wf_dataset_name_class(struct wf_dataset *ds, int id, const char *name);
 
 /* --- files --- */
@@ -116,19 +116,19 @@ struct wf_folder {
 };
 [[nodiscard]] bool wf_folder_list(struct wf_arena *arena, const char *path, struct wf_folder *f,
                                   struct wf_err *err);
-/* path/name is a folder, a file. False also where that cannot be found out, which is then in `err`: a
- * list that was made in spite of it is no dataset. */
+/* Whether path/name is a folder, or a file. False also on failure, which is then in `err`: a list
+ * made in spite of it is no dataset. */
 bool wf_folder_exists(const char *path, const char *name, struct wf_err *err);
 bool wf_file_exists(const char *path, const char *name, struct wf_err *err);
 const char *wf_path_join(struct wf_arena *arena, const char *path, const char *name);
-/* A folder of this name holds masks; is a part of a dataset, such as train/. */
+/* Whether a folder of this name contains masks; or is a part of a dataset, such as train/. */
 bool wf_is_mask_folder(const char *name);
 bool wf_is_part_folder(const char *name);
-/* The name says that it is an image that we read. */
+/* Whether the extension is that of a supported image. */
 bool wf_is_image_name(const char *name);
-/* The name without its ending: "a.nii.gz" is "a". */
+/* The name without its extension: "a.nii.gz" is "a". */
 const char *wf_stem(struct wf_arena *arena, const char *name);
-/* The stem of the image that a mask of this stem belongs to, or NULL where it has no mask's ending. */
+/* The stem of the image that a mask of this stem belongs to, or NULL if it has no mask suffix. */
 const char *wf_mask_stem(struct wf_arena *arena, const char *stem);
 /* Names by stem. Items are the owner's; sort before finding. */
 struct wf_named {
@@ -144,12 +144,13 @@ struct wf_named *wf_names_find(const struct wf_names *names, const char *stem); 
 /* Small text files, ended by 0; heap; NULL on failure. */
 char *wf_read_text(const char *path, struct wf_err *err);
 
-/* --- where masks lie (align.c) --- */
-/* Compares the mask's grid with the image's, and remembers how to read it; false where the mask cannot be
- * used: with a problem of the entry, or where sizes differ and nothing says how, without. */
+/* --- georeferencing of masks (align.c) --- */
+/* Compares the mask's grid with the image's, and stores how to read it; false if the mask cannot be
+ * used: with a problem of the entry, or without one if sizes differ and there is no
+ * georeferencing. */
 bool wf_align_look(struct wf_dataset *ds, struct wf_entry *e, const struct wf_raster_info *image,
                    const struct wf_raster_info *mask);
-/* Files of channels lie at the place of the first, or it is a problem. */
+/* Files of channels must have the geometry of the first; otherwise it is a problem. */
 void wf_align_check_channel(struct wf_dataset *ds, struct wf_entry *e,
                             const struct wf_raster_info *first, const struct wf_raster_info *other,
                             const char *path);
@@ -157,29 +158,31 @@ void wf_align_check_channel(struct wf_dataset *ds, struct wf_entry *e,
                                  const struct wf_region *window, int channels, int32_t *dst,
                                  struct wf_err *err);
 
-/* --- what masks mean (dataset_codes.c) --- */
-/* classes.txt, where there is one. */
+/* --- values of masks (codes.c) --- */
+/* classes.txt, if there is one. */
 [[nodiscard]] bool wf_codes_read(struct wf_dataset *ds, struct wf_err *err);
-/* Looks into the masks. */
+/* Scans the masks. */
 [[nodiscard]] bool wf_codes_find(struct wf_dataset *ds, struct wf_err *err);
 /* Raw values (1 or 3 channels) to labels; `*bad` is the first that is none, or -1. */
 void wf_codes_map(const struct wf_dataset *ds, int channels, int64_t count, const int32_t *raw,
                   int32_t *labels, int64_t *bad);
 const char *wf_codes_text(struct wf_arena *arena, int channels, const int32_t *raw);
 
-/* Channels that are read of an image (a palette's colours; alpha only where it is kept, or where a network
- * takes just so many with it). */
+/* Number of channels read of an image (a palette's colours; alpha only if it is kept, or if a
+ * network takes that many channels with it). */
 int wf_image_channels(const struct wf_raster_info *info, enum wf_data_alpha alpha, int64_t wanted);
 
-/* What of a file holds nothing. */
+/* The nodata value of a file. */
 struct wf_nodata wf_nodata_of(const struct wf_raster_info *info);
-/* Gives pixels of unsigned samples back that have the value in some channels only. */
+/* Restores pixels of unsigned samples that have the value in some channels only. */
 void wf_nodata_settle(const struct wf_nodata *n, float *pixels, int64_t count, int channels);
-/* The first of the numbers that is refused: infinity, and NaN where that does not mean nodata; or -1. */
+/* The first of the numbers that is refused: infinity, and NaN where that does not mean nodata; or
+ * -1. */
 int64_t wf_nodata_odd(const struct wf_nodata *n, const float *pixels, int64_t count);
 
-/* Windows spread over an image, in reading order: pieces that cover it where `budget` pixels suffice for
- * that, otherwise small ones in the middle of equal parts. None has more than `most` pixels. */
+/* Windows spread over an image, in reading order: pieces that cover it where `budget` pixels
+ * suffice for that, otherwise small ones in the middle of equal parts. None has more than `most`
+ * pixels. */
 struct wf_spread {
     struct wf_region extent;
     int64_t parts[WF_AXES], size[WF_AXES], count;
@@ -188,22 +191,22 @@ struct wf_spread {
 struct wf_spread wf_spread(struct wf_region extent, int64_t budget, int64_t most);
 struct wf_region wf_spread_at(const struct wf_spread *s, int64_t index);
 
-/* Pixels of a window, whatever it says of samples and channels. */
+/* Pixels of a window, ignoring its axes N and C. */
 static inline int64_t wf_window_pixels(const struct wf_region *w)
 {
     return wf_region_extent(*w, WF_D) * wf_region_extent(*w, WF_H) * wf_region_extent(*w, WF_W);
 }
 /* The first of the numbers that is NaN or infinite, or -1. */
 int64_t wf_find_odd(const float *pixels, int64_t count);
-/* Such a number is refused, with its place: the i-th of the window's. */
+/* Refuses such a number with its position: the i-th of the window. */
 bool wf_refuse_odd(const char *path, const struct wf_region *window, int64_t channels,
                    const float *pixels, int64_t i, struct wf_err *err);
 
 /* "640 x 480", "64 x 512 x 512". */
 const char *wf_extent_text(struct wf_arena *arena, const int64_t extent[WF_AXES]);
 
-/* Raw mask values of a window: 1 channel, or 3 where `by_color`; heap memory of the reader, valid until
- * its next call. */
+/* Raw mask values of a window: 1 channel, or 3 where `by_color`; heap memory of the reader, valid
+ * until its next call. */
 const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
                               const struct wf_region *window, bool by_color, int *channels,
                               struct wf_err *err);

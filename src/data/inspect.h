@@ -1,5 +1,5 @@
 /*
- * A look at a dataset: what was found, and what looks wrong.
+ * Inspection of a dataset: its properties and possible problems.
  *
  *     struct wf_inspection in;
  *     wf_inspect(ds, &in);
@@ -20,12 +20,12 @@ struct wf_inspection {
     double pixels;                               /* of all good samples */
     bool measured;                               /* `normal` is there */
     struct wf_normal normal;
-    const char *unreadable; /* why not: pixels that cannot be read; or NULL */
-    const char **warnings;  /* what a person should look at; beside the dataset's own problems */
+    const char *unreadable; /* the error, if pixels cannot be read; or NULL */
+    const char **warnings;  /* for the user; in addition to the dataset's problems */
     size_t n_warnings, room;
 };
 
-/* Opens nothing anew: the dataset should have been opened with `tolerate`. Reads a spread of windows. */
+/* The dataset should have been opened with `tolerate`. Reads a spread of windows. */
 void wf_inspect(const struct wf_dataset *ds, struct wf_inspection *in);
 void wf_inspection_release(struct wf_inspection *in);
 

@@ -1,23 +1,24 @@
 /*
- * The loader: batches for a rank, made ahead by threads.
+ * The loader: prepares batches for a rank, ahead of time, in threads.
  *
- * A rank shows where its boxes of image and target lie (global coordinates of the batch tensors, halo
+ * A rank passes its boxes of image and target (global coordinates of the batch tensors, halo
  * included); the loader reads only the windows that these boxes need, normalises and augments them,
- * and keeps a few batches ready. Which samples, crops and changes a batch holds depends on (seed,
- * epoch, batch) alone: not on the mesh, not on the threads, not on what was asked for before.
+ * and keeps a few batches ready. Samples, crops and augmentation of a batch depend on (seed, epoch,
+ * batch) alone: not on the mesh, the threads or earlier calls.
  *
  *     struct wf_loader *loader = wf_loader_new(ds, &options, err);
  *     wf_loader_seek(loader, epoch, batch);                  from the start, or where a run stopped
  *     for (...)
  *         if (!wf_loader_next(loader, &image, &target, err)) ...
  *
- * Training: each epoch takes each item once, in another order; where the batch does not divide them the
- * last batch is smaller, wf_loader_rest() rows, and the views for it are those of a smaller tensor; who
- * asks for all rows all the same gets the others from the front of the epoch's order. Validation: crops that cover each image, without change, in order; rows past the end repeat an item
- * and count nothing (wf_loader_item()).
+ * Training: each epoch takes each item once, in another order; if the batch does not divide them
+ * the last batch is smaller, wf_loader_rest() rows, and the views for it are those of a smaller
+ * tensor; if all rows are requested, the missing ones come from the front of the epoch's order.
+ * Validation: crops that cover each image, without augmentation, in order; rows beyond the end
+ * repeat an item and do not count (wf_loader_item()).
  *
- * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that fails
- * tells the others by wf_comm_agree().
+ * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that
+ * fails notifies the others by wf_comm_agree().
  */
 #ifndef WF_DATA_LOADER_H
 #define WF_DATA_LOADER_H
@@ -33,18 +34,18 @@ struct wf_loader_options {
     int64_t batch;         /* global: rows of the image tensor */
     int64_t crop[WF_AXES]; /* D, H, W; 0: the whole image, which all samples must agree on */
     int64_t repeat;        /* training: crops of each sample in an epoch; 0: one */
-    int64_t pad;           /* training: pixels that a crop may reach past the image; zeros there */
-    unsigned augment;      /* training: set of WF_AUGMENT_* */
-    bool balance;          /* training: draw the class first, then a crop that holds it */
+    int64_t pad;      /* training: pixels that a crop may extend beyond the image; zeros there */
+    unsigned augment; /* training: set of WF_AUGMENT_* */
+    bool balance;     /* training: choose the class first, then a crop that contains it */
     const struct wf_normal *normal; /* borrowed for the call; NULL: raw values */
-    int64_t classes;                /* labels from 0 to classes - 1 are right; 0: anything is */
-    bool has_ignore;                /* labels equal to `ignore` are right too */
+    int64_t classes;                /* labels from 0 to classes - 1 are valid; 0: any */
+    bool has_ignore;                /* labels equal to `ignore` are valid too */
     int32_t ignore;
-    /* Training in `parts` that each take batches of their own, in turns: this is part `part_at`, and
-     * an epoch ends for all where there is no full batch left for each. 0: all of them. */
+    /* Training in `parts` that take batches in turns: this is part `part_at`, and an epoch ends for all
+     * when there is no full batch left for each. 0: all batches. */
     int64_t parts, part_at;
     uint64_t seed;
-    int threads; /* that read ahead; 0: none, batches are made when asked for */
+    int threads; /* that read ahead; 0: none, batches are prepared on request */
 };
 
 struct wf_loader;
@@ -71,15 +72,15 @@ void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);
 /* The (epoch, batch) that comes next. */
 void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *batch);
 
-/* Where the smaller batch will be wanted, so that it is made ahead like the others. */
+/* The boxes of the smaller batch, so that it is prepared ahead like the others. */
 void wf_loader_announce_rest(struct wf_loader *loader, const struct wf_view *image,
                              const struct wf_view *target);
 
-/* Fill this rank's boxes and move on; after an epoch's last batch comes the next epoch. `image` is
- * f32, bf16 or f16 with the dataset's channels. `target` may be NULL. As i32 with one channel it
+/* Fills this rank's boxes and advances; after an epoch's last batch comes the next epoch. `image`
+ * is f32, bf16 or f16 with the dataset's channels. `target` may be NULL. As i32 with one channel it
  * takes labels (over the crop, or one for each image where its spatial extent is one); as a float
  * with one channel 0 or 1; as a float with more channels a 1 in the label's channel. Views without
- * data are passed over. */
+ * data are skipped. */
 [[nodiscard]] bool wf_loader_next(struct wf_loader *loader, const struct wf_view *image,
                                   const struct wf_view *target, struct wf_err *err);
 

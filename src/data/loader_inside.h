@@ -1,4 +1,4 @@
-/* Inside data/: the loader's state, and the making of one batch (loader_fill.c). */
+/* Inside data/: the loader's state, and the preparation of one batch (loader_fill.c). */
 #ifndef WF_DATA_LOADER_INSIDE_H
 #define WF_DATA_LOADER_INSIDE_H
 
@@ -14,7 +14,7 @@ struct wf_loader_slot {
     int32_t *labels; /* over the target's box, one channel */
 };
 
-/* What a rank has of a batch; empty: not wanted. */
+/* A rank's part of a batch; empty: not requested. */
 struct wf_loader_boxes {
     struct wf_region image, target;
 };
@@ -27,7 +27,7 @@ struct wf_loader {
     int64_t *all, n_samples, items, batches;
     int64_t *first_item; /* validation: where a sample's crops begin; n_samples + 1 */
     float scale[WF_DATA_CHANNELS], offset[WF_DATA_CHANNELS];
-    float fill[WF_DATA_CHANNELS]; /* the mean, where nothing was measured */
+    float fill[WF_DATA_CHANNELS]; /* the mean, for nodata */
     struct wf_balance *balance;
 
     int64_t epoch, batch; /* of ticket 0 */
@@ -41,7 +41,7 @@ struct wf_loader {
     pthread_t *threads;
     bool stop;
     int64_t taken, consumed;  /* tickets */
-    uint64_t moved;           /* bytes of files, of threads that have ended or made a batch */
+    uint64_t moved;           /* bytes of files, of threads that have ended or completed a batch */
     struct wf_reader *reader; /* without threads */
 };
 
@@ -50,7 +50,7 @@ static inline bool wf_loader_trains(const struct wf_loader *l)
     return l->options.part == WF_PART_TRAIN;
 }
 
-/* Is it the last batch of an epoch, and smaller? */
+/* Whether it is the last batch of an epoch, and smaller. */
 static inline bool wf_loader_is_rest(const struct wf_loader *l, int64_t batch)
 {
     return batch == l->batches - 1 && wf_loader_rest(l) > 0;
@@ -58,7 +58,8 @@ static inline bool wf_loader_is_rest(const struct wf_loader *l, int64_t batch)
 
 /* Crops that cover a sample along an axis. */
 int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
-/* Makes the batch of the slot's ticket; failures lie in its err. Touches nothing but slot and reader. */
+/* Prepares the batch of the slot's ticket; failures are in its err. Changes only slot and
+ * reader. */
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
                     struct wf_loader_slot *slot);
 

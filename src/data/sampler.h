@@ -1,9 +1,9 @@
 /*
- * What is drawn when: pure functions of (seed, epoch, item), so that every mesh, every thread count
- * and a run that was resumed see the same samples, crops and changes.
+ * Random choices as pure functions of (seed, epoch, item), so that every mesh, every thread count
+ * and a resumed run see the same samples, crops and augmentation.
  *
- * An epoch goes over `samples * repeat` items; item i is the crop number i / samples of one sample. The
- * order is a permutation that can be asked for at any place:
+ * An epoch goes over `samples * repeat` items; item i is the crop number i / samples of one sample.
+ * The order is a permutation that can be evaluated at any position:
  *
  *     int64_t item = wf_sampler_order(seed, epoch, items, position);
  *     int64_t sample = split.train[item % split.n_train];
@@ -22,37 +22,37 @@ struct wf_split {
     int64_t *train, *valid;
     int64_t n_train, n_valid;
 };
-/* What the dataset itself holds out is for validation; where it holds nothing out, a `fraction` in
- * [0, 1) of the samples is, drawn by the seed: at least one when fraction > 0 and there are two, and
- * never all. Samples with a problem are in neither. */
+/* The dataset's own validation part; if it has none, a `fraction` in [0, 1) of the samples, chosen
+ * by the seed: at least one when fraction > 0 and there are two, and never all. Samples with a
+ * problem are in neither. */
 void wf_split_init(struct wf_split *split, const struct wf_dataset *ds, double fraction,
                    uint64_t seed);
 void wf_split_release(struct wf_split *split);
 
-/* Where the classes are: some pixels of each class of each sample, so that a crop can be drawn around a
- * rare one. Built once from a spread of windows; not written afterwards. */
+/* Positions of classes: some pixels of each class of each sample, so that a crop can be chosen
+ * around a rare one. Built once from a spread of windows; immutable afterwards. */
 struct wf_balance;
 [[nodiscard]] struct wf_balance *wf_balance_new(const struct wf_dataset *ds,
                                                 const int64_t samples[], int64_t count,
                                                 struct wf_err *err);
 void wf_balance_free(struct wf_balance *balance);
 
-/* One crop of one sample, and what is done to it. */
+/* One crop of one sample, and its augmentation. */
 struct wf_draw {
     int64_t sample;
-    int64_t crop[WF_AXES];   /* extents D, H, W of the result; N and C are not looked at */
+    int64_t crop[WF_AXES];   /* extents D, H, W of the result; N and C are ignored */
     struct wf_change change; /* with the crop's origin in the image */
 };
 struct wf_draw_rule {
     uint64_t seed;
     int64_t crop[WF_AXES];            /* D, H, W */
-    int64_t pad;                      /* pixels that a crop may reach past the image */
+    int64_t pad;                      /* pixels that a crop may extend beyond the image */
     unsigned augment;                 /* set of WF_AUGMENT_* */
     const struct wf_balance *balance; /* or NULL: crops anywhere */
 };
 /* The image with `pad` pixels around it, along the axes that have an extent. */
 struct wf_region wf_sampler_field(const struct wf_dataset *ds, int64_t sample, int64_t pad);
-/* Draw `item` of `epoch`, a crop of `sample`, which must be at least as large. */
+/* The crop for `item` of `epoch` from `sample`, which must be at least as large. */
 struct wf_draw wf_sampler_draw(const struct wf_dataset *ds, const struct wf_draw_rule *rule,
                                int64_t sample, int64_t epoch, int64_t item);
 

@@ -2,9 +2,9 @@
  * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed; and small
  * labelled pictures in that of CIFAR-10.
  *
- * A kind is one file. It draws windows: what a pixel is follows from (seed, image, place) alone, so an
- * image of 20,000 x 20,000 pixels is made band after band and never lies in memory as a whole, and
- * any number of threads draws the same.
+ * A kind is one file. It draws windows: a pixel is a function of (seed, image, position) alone, so
+ * an image of 20,000 x 20,000 pixels is drawn band by band and never held in memory as a whole, and
+ * the result does not depend on the number of threads.
  *
  *     const struct wf_synth_kind *kind = wf_synth_find("nuclei", err);
  *     bool ok = kind && wf_synth_run(kind, &(struct wf_synth_options){ .out = "data/nuclei" }, err);
@@ -40,18 +40,18 @@ struct wf_synth_options;
 struct wf_synth_kind {
     const char *name, *what;
     int dims, channels;
-    int64_t size[3], count; /* when the user does not say: D, H, W */
+    int64_t size[3], count; /* defaults: D, H, W */
     int64_t tile;           /* likewise; 0: it has no subdomains */
     int classes;            /* of masks at most WF_SYNTH_CLASSES, with names and colours */
     const char *class_names[WF_SYNTH_CLASSES];
     uint8_t colors[WF_SYNTH_CLASSES][3]; /* of the mask's palette */
-    /* Can it be this large? NULL: always. */
+    /* Whether it can have this size. NULL: always. */
     bool (*fits)(const struct wf_synth_image *image, struct wf_err *err);
     /* What all windows of an image share, on the heap; freed with free(). Optional. */
     void *(*begin)(const struct wf_synth_image *image);
     /* Writes every pixel of the window. Called by several threads at once. */
     void (*draw)(const struct wf_synth_image *image, const struct wf_synth_window *window);
-    /* In place of draw: writes the set in files of its own into the folder `out`, which is there. */
+    /* Instead of draw: writes the dataset in its own format into the existing folder `out`. */
     bool (*run)(const struct wf_synth_kind *kind, const struct wf_synth_options *options,
                 struct wf_err *err);
 };
@@ -62,7 +62,7 @@ extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vess
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
 
 struct wf_synth_options {
-    const char *out; /* made here; must not exist, or be empty */
+    const char *out; /* folder to create; must not exist, or be empty */
     int64_t count;   /* 0: the kind's */
     int64_t size[3]; /* D, H, W; 0: the kind's */
     int64_t tile;    /* 0: the kind's */
@@ -71,18 +71,18 @@ struct wf_synth_options {
     void *user;
 };
 
-/* Images and masks are PNG, past 4 megapixels tiled TIFF; volumes are TIFF stacks. Masks have a palette;
- * their indices are the labels. */
+/* Images and masks are PNG, past 4 megapixels tiled TIFF; volumes are TIFF stacks. Masks have a
+ * palette; their indices are the labels. */
 [[nodiscard]] bool wf_synth_run(const struct wf_synth_kind *kind,
                                 const struct wf_synth_options *options, struct wf_err *err);
-/* The image number `index` of a set, for a look at it; scene and all. */
+/* Image number `index` of a dataset, with its scene. */
 void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kind *kind,
                          const struct wf_synth_options *options, int64_t index);
 void wf_synth_image_release(struct wf_synth_image *image);
 
-/* --- randomness by place, for kinds ---
- * Philox is for numbers that training depends on; what a picture looks like takes a cheaper mixing of
- * bits, because every pixel asks for some. */
+/* --- randomness by position, for kinds ---
+ * Philox is for numbers that training depends on; synthetic pictures use a cheaper hash, because every
+ * pixel needs several. */
 static inline uint64_t wf_synth_hash(uint64_t key, int64_t a, int64_t b, int64_t c)
 {
     uint64_t x = key ^ ((uint64_t)a * 0x9e3779b97f4a7c15u) ^ ((uint64_t)b * 0xc2b2ae3d27d4eb4fu) ^
@@ -106,7 +106,7 @@ static inline float wf_synth_grain(uint64_t key, int64_t a, int64_t b, int64_t c
 }
 /* Smooth numbers in [-1, 1] that change over `scale` pixels. */
 float wf_synth_smooth(uint64_t key, float x, float y, float scale);
-/* The same for `count` pixels from x on: to the bit what wf_synth_smooth() gives, at less cost. */
+/* The same for `count` pixels from x on: equal to wf_synth_smooth() bit for bit, at less cost. */
 void wf_synth_smooth_row(uint64_t key, int64_t x, int64_t y, float scale, int64_t count,
                          float out[]);
 

@@ -1,13 +1,13 @@
 /*
- * HDF5 by hand: finding a dataset in a file, and where its values lie.
+ * A small HDF5 reader: finds a dataset in a file, and the position of its values.
  *
- * The format's own library crashes on damaged files within seconds of fuzzing (1.10.8: reads past
- * its buffers, null pointers, allocations of exabytes), is one big lock, and follows links to other
- * files. What images need of the format is small, so it is read here: superblocks 0 to 3, object
- * headers 1 and 2, groups of either kind, datasets of plain numbers that are compact, contiguous or
- * chunked, indexed by a B-tree, a fixed array, or not at all, packed by deflate, shuffle and
- * Fletcher's sum. The rest (datasets that can grow in files written with libver='latest', plugins,
- * links to other files, virtual datasets) is refused with advice.
+ * The format's own library crashes on damaged files within seconds of fuzzing (1.10.8:
+ * out-of-bounds reads, null pointers, allocations of exabytes), has one global lock, and follows
+ * links to other files. Images need a small part of the format, which is read here: superblocks 0
+ * to 3, object headers 1 and 2, groups of either kind, datasets of plain numbers that are compact,
+ * contiguous or chunked, indexed by a B-tree, a fixed array, or not at all, packed by deflate,
+ * shuffle and Fletcher's sum. The rest (datasets that can grow in files written with
+ * libver='latest', plugins, links to other files, virtual datasets) is refused with advice.
  *
  *     struct wf_h5_dataset set;
  *     if (!wf_h5_find(file, "/a/b", &set, err))
@@ -28,17 +28,17 @@ enum { WF_H5_RANK = 4, WF_H5_FILTERS = 8 };
 
 enum wf_h5_layout { WF_H5_CONTIGUOUS, WF_H5_CHUNKED };
 enum wf_h5_filter { WF_H5_DEFLATE = 1, WF_H5_SHUFFLE = 2, WF_H5_FLETCHER = 3 };
-/* How chunks are found; the numbers are the file's, but for the old B-tree, which has none. */
+/* The chunk index; the numbers are the file's, except for the old B-tree, which has none. */
 enum wf_h5_index { WF_H5_TREE = 0, WF_H5_SINGLE = 1, WF_H5_IMPLICIT = 2, WF_H5_FIXED = 3 };
 
 struct wf_h5_dataset {
     const struct wf_infile *file;
-    uint64_t base; /* addresses count from here: there may be a user's block before */
+    uint64_t base; /* addresses are relative to it: there may be a user block before */
     int rank;
     int64_t shape[WF_H5_RANK];
     enum wf_sample sample;
     bool swapped;          /* big endian */
-    unsigned char fill[8]; /* what was never written reads as this, in the file's byte order */
+    unsigned char fill[8]; /* value of samples that were never written, in the file's byte order */
     enum wf_h5_layout layout;
     bool written;     /* there is data at all */
     uint64_t address; /* of the values or of the index, in the file */
@@ -57,7 +57,7 @@ struct wf_h5_dataset {
 
 struct wf_h5_chunk {
     bool written;
-    uint64_t address, bytes; /* in the file, checked to lie in it */
+    uint64_t address, bytes; /* in the file, checked to be inside it */
     uint32_t skipped;        /* bit i: filter i was not applied */
 };
 [[nodiscard]] bool wf_h5_chunk_at(const struct wf_h5_dataset *set, const int64_t which[],
@@ -77,7 +77,7 @@ uint64_t wf_h5_take(struct wf_h5_cursor *c, int bytes);
 void wf_h5_skip(struct wf_h5_cursor *c, uint64_t bytes);
 bool wf_h5_damaged(const struct wf_infile *file, const char *what, struct wf_err *err);
 
-/* What the message of an object header says of the dataset. `where` is its place in the file. */
+/* A message of an object header that describes the dataset. `where` is its offset in the file. */
 struct wf_h5_message {
     int type, flags;
     const unsigned char *data;

@@ -2,9 +2,9 @@
  * Arrays of numpy: `.npy` files, versions 1.0 to 3.0.
  *
  * Opening checks the header against the size of the file, to the byte; after that `count` elements
- * may be allocated, and any run of them read without the rest, converted on the way. Nothing is
- * converted that would change a value silently: whole numbers from whole numbers only, and in range;
- * f32 from whole numbers only where they are exact (f64 is rounded, but not to infinity).
+ * may be allocated, and any range of them read and converted without the rest. No conversion
+ * changes a value silently: integers from integers only, and in range; f32 from integers only if
+ * they are exact (f64 is rounded, but not to infinity).
  *
  *     struct wf_npy a;
  *     if (!wf_npy_open(&a, "image.npy", err))
@@ -55,7 +55,7 @@ struct wf_npy {
 
 /* On failure nothing is left to close. */
 [[nodiscard]] bool wf_npy_open(struct wf_npy *a, const char *path, struct wf_err *err);
-/* A file that lies in memory, which is borrowed; `name` is for messages. */
+/* A file in memory, which is borrowed; `name` is for messages. */
 [[nodiscard]] bool wf_npy_parse(struct wf_npy *a, const char *name, const void *bytes, size_t size,
                                 struct wf_err *err);
 void wf_npy_close(struct wf_npy *a);
@@ -63,15 +63,15 @@ void wf_npy_close(struct wf_npy *a);
 /* Elements [first, first + count) in C order as WF_F32, WF_I32 or WF_I64. Threads may share `a`. */
 [[nodiscard]] bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count,
                                enum wf_dtype as, void *dst, struct wf_err *err);
-bool wf_npy_is_whole(const struct wf_npy *a); /* the elements are whole numbers or bool */
+bool wf_npy_is_whole(const struct wf_npy *a); /* the elements are integers or bool */
 
-/* Writes a version 1.0 file, in pieces, which has its name only when it is complete (base/file.h).
- * After wf_npy_begin(), failed or not, comes wf_npy_end(); where the elements did not all come, or
- * `ok` is false because the caller failed, it removes the file and returns false. */
+/* Writes a version 1.0 file, in pieces, which gets its name only when it is complete (base/file.h).
+ * Call wf_npy_end() after wf_npy_begin(), failed or not; if not all elements were written, or `ok`
+ * is false because the caller failed, it removes the file and returns false. */
 struct wf_npy_writer {
     struct wf_outfile file;
     enum wf_dtype dtype;
-    int64_t left; /* elements still to come; -1: something failed */
+    int64_t left; /* elements not yet written; -1: something failed */
 };
 [[nodiscard]] bool wf_npy_begin(struct wf_npy_writer *w, const char *path, enum wf_dtype dtype,
                                 int rank, const int64_t shape[], struct wf_err *err);

@@ -1,11 +1,11 @@
 /*
- * Inside image/: what a raster format supplies. Adding a format is adding one file with one of these
- * tables, and a line in raster.c.
+ * Inside image/: what a raster format supplies. Adding a format is adding one file with one of
+ * these tables, and a line in raster.c.
  *
- * A format's `open` finds r->file open, fills r->info and may hang its own state on the raster. Its
- * `read` makes blocks: pieces of decoded samples with the box they cover; wf_raster_put() moves what
- * lies in the window to the caller and converts it on the way. So no format knows of dtypes, and no
- * two places convert.
+ * A format's `open` is called with r->file open, fills r->info and may attach its own state to the
+ * raster. Its `read` produces blocks: decoded samples with the box they cover; wf_raster_put()
+ * copies the part in the window to the caller and converts it. So formats need not know dtypes, and
+ * conversion is in one place.
  */
 #ifndef WF_IMAGE_RASTER_FORMAT_H
 #define WF_IMAGE_RASTER_FORMAT_H
@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "image/raster.h"
 
-/* Limits on what one read decodes, so that a small file cannot take a machine's memory. */
+/* Limits on what one read decodes, so that a small file cannot exhaust memory. */
 enum {
     WF_RASTER_ROW_MAX = 8 << 20,    /* bytes of a row */
     WF_RASTER_ROWS_KEPT = 48 << 20, /* bytes of rows kept for the next window */
@@ -48,13 +48,13 @@ struct wf_raster_format {
     const char *name;
     /* The first bytes of a file, at least one of them. */
     bool (*probe)(const unsigned char *head, size_t bytes);
-    /* On failure `close` is called, so half an opening must be undone by it. */
+    /* On failure `close` is called, so it must handle a partial open. */
     bool (*open)(struct wf_raster *r, struct wf_err *err);
     bool (*read)(const struct wf_raster_job *job, struct wf_err *err);
     void (*close)(struct wf_raster *r); /* may find r->state NULL */
     /* Optional: wf_raster_check(). */
     bool (*check)(struct wf_raster *r, struct wf_err *err);
-    /* Optional: bytes that were read past r->file. */
+    /* Optional: bytes that were read without r->file. */
     uint64_t (*moved)(const struct wf_raster *r);
 };
 enum { WF_RASTER_HEAD = 2048 + 8 }; /* bytes that a probe sees: HDF5 may start that late */
@@ -70,7 +70,7 @@ enum { WF_RASTER_GEO_TAGS = 6 };
 
 enum { WF_NIFTI_DIMS = 8 };
 
-/* What a NIfTI header says about where voxels lie, number by number. */
+/* The geometry of a NIfTI header, number by number. */
 struct wf_raster_space {
     int rank; /* axes of the file; 0: it was no NIfTI file */
     int units, qform, sform;
@@ -92,7 +92,7 @@ struct wf_raster {
     struct wf_infile file;
     char *part;                  /* what follows the colon of "file.h5:/part"; NULL: nothing */
     struct wf_raster_info info;  /* as it is stored */
-    struct wf_raster_info shown; /* as callers see it: turned */
+    struct wf_raster_info shown; /* as callers see it: oriented */
     int orientation;             /* EXIF's 1 to 8; 0 is 1 */
     struct wf_raster_place place;
     bool scaled; /* NIfTI, and TIFF whose zero is white: value = slope * sample + inter */
@@ -108,30 +108,30 @@ extern const struct wf_raster_format wf_raster_png, wf_raster_jpeg, wf_raster_ti
 /* "'file': <text>" as an input error; false. */
 bool wf_raster_refuse(const struct wf_raster *r, struct wf_err *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Reads the last pixel: what lies before it is there. */
+/* Reads the last pixel: then all before it are present. */
 bool wf_raster_read_last(struct wf_raster *r, struct wf_err *err);
 /* This build lacks the library of the format. */
 bool wf_raster_lacks(const struct wf_raster *r, const char *package, struct wf_err *err);
 bool wf_raster_no_memory(const struct wf_raster *r, struct wf_err *err);
-/* Replaces what may not be printed: text that a file or a library gave. */
+/* Replaces unprintable characters, for text from a file or a library. */
 void wf_raster_printable(char *text);
 
 [[nodiscard]] bool wf_raster_put(const struct wf_raster_job *job, const struct wf_raster_block *b,
                                  struct wf_err *err);
-/* Elements of rank 1 to 4 as an image (raster.h says how); axes[i] is where array axis i went. */
+/* An array of rank 1 to 4 as an image (see raster.h); axes[i] is the image axis of array axis i. */
 [[nodiscard]] bool wf_raster_from_array(struct wf_raster *r, int rank, const int64_t shape[],
                                         int axes[], struct wf_err *err);
 void wf_sample_swap(void *data, size_t count, size_t size); /* other endian */
 
-/* --- rows of a file that is read from its top, with the last ones kept --- */
+/* --- rows of a file that is read sequentially, with the last ones kept --- */
 struct wf_rows {
     int64_t count;
     size_t bytes; /* of one */
-    bool seeks;   /* `next` may be asked for any row */
+    bool seeks;   /* `next` may be called for any row */
     /* Decode row `row`: the one after the last, or 0 (start again), or any where it seeks. */
     bool (*next)(void *source, int64_t row, void *dst, struct wf_err *err);
     void *source;
-    /* Private: rows [first, end) lie in `kept`, row i at slot i % slots. */
+    /* Private: rows [first, end) are in `kept`, row i at slot i % slots. */
     unsigned char *kept;
     int64_t slots, first, end;
 };
@@ -142,19 +142,20 @@ void wf_rows_release(struct wf_rows *rows);
 /* --- libraries that leave by longjmp --- */
 struct wf_guard {
     jmp_buf jump;
-    char message[200]; /* the library's words, first ones */
+    char message[200]; /* the library's first message */
 };
-/* Calls step(arg); false where it left through the guard. The step keeps everything in `arg`:
- * nothing of the caller lives in registers across the jump. */
+/* Calls step(arg); false if it left through the guard. The step keeps everything in `arg`: no
+ * variable of the caller is in registers across the jump. */
 bool wf_guarded(struct wf_guard *guard, void (*step)(void *arg), void *arg);
 void wf_guard_leave(struct wf_guard *guard, const char *message) __attribute__((noreturn));
 
 /* --- writers --- */
-/* A format has `write`, or all of `partial`, `pack`, `place` and `table` (raster.h: several writers). */
+/* A format has `write`, or all of `partial`, `pack`, `place` and `table` (raster.h: several
+ * writers). */
 struct wf_raster_sink {
     const char *name;
-    /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a wish;
-     * w->joins where another writer has begun. */
+    /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a hint;
+     * w->joins is set if another writer has begun. */
     bool (*begin)(struct wf_raster_writer *w, struct wf_err *err);
     /* ok: complete the file and commit it. Otherwise, or on failure, remove it. Frees the state, also
      * after `begin` failed (state may be NULL). */
@@ -175,7 +176,7 @@ struct wf_raster_writer {
     struct wf_raster_info info;
     bool by_rows;     /* windows are whole rows in order */
     int64_t next_row; /* counted over all planes */
-    int64_t came;     /* pixels; where there is a table they stand in it */
+    int64_t came;     /* pixels written; with a table they are counted there */
     bool failed;
     void *state;
 };

@@ -1,6 +1,6 @@
 /*
- * Where the pixels of an image lie in the world: the affine of a NIfTI header, the transformation of a
- * GeoTIFF. For telling whether two files show the same place, and for carrying one over to the other.
+ * The georeferencing of an image: the affine of a NIfTI header, the transformation of a GeoTIFF. To
+ * decide whether two files have the same geometry, and to map one to the other.
  *
  *     struct wf_raster_grid image, mask;
  *     wf_raster_grid_of(wf_raster_info(a), &image);
@@ -21,12 +21,13 @@ struct wf_raster_grid {
     const struct wf_raster_place *place;
 };
 
-/* NIfTI: the sform where there is one, else the qform. GeoTIFF: ModelTransformation, or ModelPixelScale and
- * ModelTiepoint. What has none of them, or none that can be turned round, is of kind NONE. */
+/* NIfTI: the sform where there is one, else the qform. GeoTIFF: ModelTransformation, or
+ * ModelPixelScale and ModelTiepoint. Without any of them, or if it is singular, the kind is
+ * NONE. */
 void wf_raster_grid_of(const struct wf_raster_info *info, struct wf_raster_grid *grid);
-/* Are both known, and of one kind? */
+/* Whether both are known and of one kind. */
 bool wf_raster_grid_compares(const struct wf_raster_grid *a, const struct wf_raster_grid *b);
-/* Of GeoTIFF: do they name the same coordinate system? Also true where one of them names none. */
+/* GeoTIFF: whether they name the same coordinate system. Also true if one of them names none. */
 bool wf_raster_grid_same_system(const struct wf_raster_grid *a, const struct wf_raster_grid *b);
 /* (w, h, d) of `from` to (w, h, d) of `to`, both fractions. */
 void wf_raster_grid_map(const struct wf_raster_grid *from, const struct wf_raster_grid *to,
@@ -37,7 +38,7 @@ double wf_raster_grid_shift(const double map[3][4], const int64_t extent[3]);
 
 /* "RAS, voxels of 1 x 1 x 2.5, origin (-90, -126, -72)", "EPSG:32633, pixels of 0.5 x 0.5, ...". */
 void wf_raster_grid_text(const struct wf_raster_grid *grid, char *text, size_t size);
-/* "EPSG:32633", or "" where it has no such number. */
+/* "EPSG:32633", or "" if it has no such number. */
 void wf_raster_grid_system(const struct wf_raster_grid *grid, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Inside image/: what the reader and the writer of NIfTI share. */
+/* Inside image/: shared by the reader and the writer of NIfTI. */
 #ifndef WF_IMAGE_RASTER_NIFTI_H
 #define WF_IMAGE_RASTER_NIFTI_H
 
@@ -8,7 +8,7 @@ enum { WF_NIFTI_HEADER_1 = 348, WF_NIFTI_HEADER_2 = 540 };
 
 struct wf_nifti_type {
     int code;  /* the header's `datatype` */
-    int inner; /* samples of a pixel that lie together: 3 for RGB, 4 for RGBA, otherwise 1 */
+    int inner; /* interleaved samples of a pixel: 3 for RGB, 4 for RGBA, otherwise 1 */
     enum wf_sample sample;
 };
 enum { WF_NIFTI_TYPES = 12 };

@@ -1,4 +1,4 @@
-/* Inside image/: what the files that read TIFF share. */
+/* Inside image/: shared by the files that read TIFF. */
 #ifndef WF_IMAGE_RASTER_TIFF_H
 #define WF_IMAGE_RASTER_TIFF_H
 
@@ -15,8 +15,8 @@ struct wf_tiff_layout {
     bool tiled;
 };
 
-/* Where the planes of an image lie: plane z of channel layer c, of `samples` channels, is on page
- * pages[z * layers + c]; or all lie one after the other behind a single page, `raw`. */
+/* The position of an image's planes: plane z of channel layer c, of `samples` channels, is on page
+ * pages[z * layers + c]; or all follow one another behind a single page, `raw`. */
 struct wf_tiff_planes {
     int64_t depth, layers;
     uint32_t *pages; /* NULL: in their order, one layer */
@@ -32,36 +32,36 @@ struct wf_tiff {
     bool warned;
     struct wf_tiff_layout layout;
     uint64_t *pages;    /* offsets of their directories */
-    uint32_t *numbers;  /* of the pages in the file, with those that were passed over */
+    uint32_t *numbers;  /* of the pages in the file, including skipped ones */
     size_t room, rooms; /* of the two */
     struct wf_tiff_planes planes;
     unsigned char empty[8]; /* a sample of a tile that was never written */
-    int64_t page;           /* that libtiff stands on */
+    int64_t page;           /* libtiff's current one */
     int64_t last_strip;     /* counted over pages and planes */
-    int64_t next;           /* row that libtiff gives next without seeking; -1: none */
+    int64_t next;           /* row that libtiff returns next without seeking; -1: none */
     struct wf_rows rows;    /* not tiled */
     unsigned char *tile;    /* decoded */
     unsigned char *bits;    /* packed samples of a row or tile, where they have fewer than 8 bits */
 };
 
-/* The layout of the directory on which libtiff stands. */
+/* The layout of libtiff's current directory. */
 [[nodiscard]] bool wf_tiff_layout(const struct wf_tiff *t, struct wf_tiff_layout *l,
                                   struct wf_err *err);
 bool wf_tiff_same_layout(const struct wf_tiff_layout *a, const struct wf_tiff_layout *b);
-/* Compression, colours and samples that are read here; sets the raster's sample type. */
+/* Checks that compression, colours and samples are supported; sets the raster's sample type. */
 [[nodiscard]] bool wf_tiff_check_coding(const struct wf_tiff *t, struct wf_err *err);
 /* T2: libtiff's sizes of rows and tiles are those of the layout, and within the limits. */
 [[nodiscard]] bool wf_tiff_check_sizes(const struct wf_tiff *t, struct wf_err *err);
-/* T5: the directory on which libtiff stands has as many tiles or strips as the image needs. */
+/* T5: libtiff's current directory has as many tiles or strips as the image needs. */
 [[nodiscard]] bool wf_tiff_check_table(const struct wf_tiff *t, struct wf_err *err);
-/* All tiles of it lie in the file. */
+/* All of its tiles are inside the file. */
 [[nodiscard]] bool wf_tiff_check_places(const struct wf_tiff *t, struct wf_err *err);
-/* Which page is which plane, as the description of the first one, on which libtiff stands, has it. */
+/* Maps pages to planes by the description of the first page, which is libtiff's current one. */
 [[nodiscard]] bool wf_tiff_find_planes(struct wf_tiff *t, int64_t pages, struct wf_err *err);
 /* OME-XML; raster_tiff_ome.c. */
 [[nodiscard]] bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages,
                                       struct wf_err *err);
-/* Room for the pages of so many planes, which is t->planes.pages; NULL on failure. */
+/* Allocates t->planes.pages for these planes; NULL on failure. */
 [[nodiscard]] uint32_t *wf_tiff_new_planes(struct wf_tiff *t, int64_t depth, int64_t layers,
                                            struct wf_err *err);
 /* Alpha, white-is-zero, orientation, nodata. */
@@ -69,13 +69,13 @@ bool wf_tiff_same_layout(const struct wf_tiff_layout *a, const struct wf_tiff_la
 void wf_tiff_palette(const struct wf_tiff *t);
 [[nodiscard]] bool wf_tiff_place(const struct wf_tiff *t, struct wf_err *err);
 
-/* Samples of a pixel that lie together. */
+/* Interleaved samples of a pixel. */
 static inline int64_t wf_tiff_together(const struct wf_tiff_layout *l)
 {
     return l->planar == PLANARCONFIG_SEPARATE ? 1 : l->samples;
 }
 
-/* Bytes of one row of a tile or strip as libtiff gives it. */
+/* Bytes of one row of a tile or strip as libtiff returns it. */
 static inline uint64_t wf_tiff_row_bytes(const struct wf_tiff_layout *l)
 {
     return ((uint64_t)l->tile_w * (uint64_t)wf_tiff_together(l) * l->bits + 7) / 8;

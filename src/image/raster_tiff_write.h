@@ -1,11 +1,11 @@
-/* Inside image/: what the two files that write TIFF share. */
+/* Inside image/: shared by the two files that write TIFF. */
 #ifndef WF_IMAGE_RASTER_TIFF_WRITE_H
 #define WF_IMAGE_RASTER_TIFF_WRITE_H
 
 #include "base/buffer.h"
 #include "image/raster_format.h"
 
-/* A tile that was packed and has no place in the file yet. */
+/* A tile that is compressed and has no offset in the file yet. */
 struct wf_tiff_packed {
     int64_t tile;
     size_t at, bytes;
@@ -18,7 +18,7 @@ struct wf_tiff_out {
     struct wf_raster_place place; /* copied */
     int64_t across, down;         /* tiles of a page */
     uint64_t end;                 /* of what all writers have placed so far */
-    /* The pixels that came; then for each tile where it lies and its bytes, 0: not from here. */
+    /* The number of pixels written; then for each tile its offset and bytes, 0: from another writer. */
     int64_t *table;
     unsigned char *tile, *turned; /* samples of one, and its predicted bytes */
     struct wf_buffer packed;      /* tiles of a window, one after the other */
@@ -31,11 +31,11 @@ static inline int64_t wf_tiff_tiles(const struct wf_tiff_out *t)
     return t->across * t->down * t->writer->info.depth;
 }
 
-/* Bytes before the first tile: the header, which names the place of the first directory. */
+/* Bytes before the first tile: the header, with the offset of the first directory. */
 enum { WF_TIFF_HEADER = 16 };
 /* The table is complete: writes a directory for each page behind the tiles, and the header. */
 [[nodiscard]] bool wf_tiff_write_directories(struct wf_tiff_out *t, struct wf_err *err);
-/* Deflate where this build has it, otherwise none. */
+/* Deflate if this build has it, otherwise none. */
 int wf_tiff_compression(void);
 bool wf_tiff_predicts(const struct wf_raster_info *info);
 

@@ -1,6 +1,6 @@
 /*
- * Pieces that several networks are made of. A network of 1, 2 or 3 dimensions is the same code: its
- * kernels have extent one along the axes that it does not have.
+ * Building blocks shared by several networks. A network of 1, 2 or 3 dimensions is the same code:
+ * its kernels have extent one along the axes that it does not have.
  */
 #ifndef WF_MODELS_BLOCKS_H
 #define WF_MODELS_BLOCKS_H
@@ -11,8 +11,8 @@
 /* `extent` along the last `dims` axes of { d, h, w }, 1 along the others. */
 void wf_block_extents(int dims, int64_t extent, int64_t out[3]);
 
-/* The image as a network takes it, in the graph's compute type; NULL with an error when it has
- * other channels or more dimensions than the configuration says. */
+/* The image as a network takes it, in the graph's compute type; NULL with an error when its
+ * channels or dimensions do not match the configuration. */
 struct wf_value *wf_block_image(struct wf_graph *g, const struct wf_model_config *c,
                                 struct wf_value *x);
 
@@ -30,9 +30,10 @@ struct wf_value *wf_block_double(struct wf_graph *g, struct wf_value *x,
 /* Max pooling by 2. */
 struct wf_value *wf_block_pool(struct wf_graph *g, struct wf_value *x, const char *name, int dims);
 
-/* Transposed convolution 2 of stride 2, then [skip, up] side by side; grow leaves the skip out. Where
- * the skip has an odd extent the upsampled map is one short: zeros are added, floor(difference / 2) of
- * them in front, as the well-known PyTorch U-Net does. Where it is longer, its end is cropped. */
+/* Transposed convolution 2 of stride 2, then [skip, up] side by side; grow leaves the skip out.
+ * Where the skip has an odd extent the upsampled map is one short: zeros are added,
+ * floor(difference / 2) of them in front, as in the well-known PyTorch U-Net. Where it is longer,
+ * its end is cropped. */
 struct wf_block_up {
     const char *name;
     int dims;

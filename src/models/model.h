@@ -7,20 +7,21 @@
 
 #include "graph/graph.h"
 
-/* What the statistics of a network's batch norms are over, where it works on subdomains. */
+/* The extent of batch norm's statistics in networks with subdomains. */
 enum wf_statistics { WF_STATISTICS_GLOBAL, WF_STATISTICS_TILE, WF_STATISTICS_RANK };
-/* Where its subdomains talk: on the coarsest level, on every level, or each one to itself only. */
+/* Where the communication network runs: on the coarsest level, on every level, or on each subdomain
+ * separately. */
 enum wf_talk { WF_TALK_COARSEST, WF_TALK_LEVELS, WF_TALK_ALONE };
 
-/* For networks that work on subdomains of the image (wf_model.tiled). */
+/* For networks with subdomains (wf_model.tiled). */
 struct wf_model_tiles {
     int64_t tiles[3]; /* subdomains along D, H, W; zeros: one */
-    /* The communication network; < 0: the network's own, 0 channels: the subdomains do not talk. */
+    /* The communication network; < 0: the network's default, 0 channels: none. */
     int64_t channels, layers, kernel;
     double dropout;
     enum wf_talk talk;
     enum wf_statistics statistics;
-    bool trains_trunk; /* a trunk with weights from elsewhere is trained too */
+    bool trains_trunk; /* a trunk with loaded weights is trained too */
 };
 
 struct wf_model_config {
@@ -37,15 +38,15 @@ struct wf_model {
     struct wf_model_config defaults;
     int dims_min, dims_max;
     bool dense;          /* one prediction per pixel; otherwise one per image */
-    bool tiled;          /* it works on subdomains: `sub` is read */
-    bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
+    bool tiled;          /* it has subdomains: `sub` is used */
+    bool counts_no_norm; /* its published number of parameters excludes batch norm's */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
 };
 
 extern const struct wf_model *const wf_model_table[]; /* ends with NULL; made by the build */
-/* Trained parameters as the network's authors count them, and those that they leave out. */
+/* Trained parameters as counted by the network's authors, and those that they exclude. */
 int64_t wf_model_parameters(const struct wf_model *m, const struct wf_graph *g, int64_t *beside);
 /* NULL with an error that names the closest known name. */
 const struct wf_model *wf_model_find(const char *name, struct wf_err *err);

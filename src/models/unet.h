@@ -1,5 +1,5 @@
 /*
- * The U-Net's two halves, for networks that do something between them.
+ * The two halves of the U-Net, for networks with other layers between them.
  *
  *     struct wf_unet u = { .config = c };
  *     x = wf_unet_down(g, &u, x);      the coarsest map; skips are kept in u.skip
@@ -14,7 +14,7 @@ enum { WF_UNET_DEEPEST = 16 };
 
 struct wf_unet {
     const struct wf_model_config *config; /* dims, base, depth, classes */
-    struct wf_norm norm;                  /* what statistics are over */
+    struct wf_norm norm;                  /* extent of the statistics */
     struct wf_value *skip[WF_UNET_DEEPEST + 1];
 };
 
