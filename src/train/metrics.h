@@ -1,8 +1,8 @@
 /*
- * Metrics from counts: who was taken for whom, and what follows from it.
+ * Metrics from a confusion matrix.
  *
- * The counts are integers, so ranks add them up exactly and in any order. A pixel of a network with
- * one prediction per pixel, or an image of a classifier, is one thing that is counted.
+ * The counts are integers, so ranks add them exactly and in any order. One element is counted per
+ * pixel of a network with one prediction per pixel, or per image of a classifier.
  *
  *     struct wf_metrics m = { 0 };
  *     wf_metrics_init(&m, classes);
@@ -11,9 +11,9 @@
  *     struct wf_scores s = wf_scores(&arena, &m);
  *     wf_metrics_release(&m);
  *
- * The prediction is the channel with the largest logit (the first of equals); with one channel it is
- * class 1 where the logit is positive. The truth is an i32 label, or of a float target the largest
- * channel, or with one channel 1 where it is above one half.
+ * The prediction is the channel with the largest logit (the first of equals); with one channel it
+ * is class 1 where the logit is positive. The truth is an i32 label, or of a float target the
+ * largest channel, or with one channel 1 where it is above one half.
  */
 #ifndef WF_TRAIN_METRICS_H
 #define WF_TRAIN_METRICS_H
@@ -25,11 +25,11 @@
 struct wf_metrics {
     int classes;
     int64_t *confusion; /* [truth * classes + prediction] */
-    bool per_image;     /* a classifier's: the five largest logits are looked at too */
+    bool per_image;     /* a classifier's: the five largest logits are counted too */
     int64_t near;       /* of those: the truth was among the five */
 };
 
-/* Classes that a network with so many channels of logits tells apart. */
+/* Number of classes of a network with this many channels of logits. */
 int wf_metrics_classes(int64_t channels);
 void wf_metrics_init(struct wf_metrics *m, int classes);
 void wf_metrics_release(struct wf_metrics *m);
@@ -42,14 +42,14 @@ int64_t wf_metrics_truth(const struct wf_view *target, const int64_t at[WF_AXES]
 void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from);
 int64_t wf_metrics_total(const struct wf_metrics *m);
 
-/* N, D, H and W of `part`, which lies in both views. Labels equal to *ignore (NULL: none), and labels
- * that are no class, are not counted. */
+/* N, D, H and W of `part`, which is inside both views. Labels equal to *ignore (NULL: none), and
+ * labels that are no class, are not counted. */
 void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
                       const struct wf_view *target, struct wf_region part, const int32_t *ignore);
 /* Collective. */
 [[nodiscard]] bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *err);
 
-/* NaN where there is nothing to say: a class that is neither there nor predicted. */
+/* NaN where undefined: a class that is neither present nor predicted. */
 struct wf_scores {
     int classes;
     int64_t counted;

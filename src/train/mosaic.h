@@ -1,10 +1,11 @@
 /*
- * A mosaic: windows of a prediction put together into image files.
+ * A mosaic: windows of a prediction assembled into image files.
  *
- * A file that several may write (tiled TIFF, NIfTI) is written by all ranks, each its own windows; no
- * pixel of it goes to another rank. Formats that are read from the top (PNG, .npy) are written by rank
- * 0, which is brought what the others made: they take whole rows, windows are smaller, so a band of
- * rows is kept until it is complete. Resolution, georeferencing and affine are those of the picture.
+ * Formats that support several writers (tiled TIFF, NIfTI) are written by all ranks, each its own
+ * windows; no pixel is sent to another rank. Sequential formats (PNG, .npy) are written by rank 0,
+ * which receives the other ranks' windows: these formats take whole rows and windows are smaller,
+ * so a band of rows is kept until it is complete. Resolution, georeferencing and affine are those
+ * of the picture.
  *
  *     struct wf_mosaic *m = wf_mosaic_new(&options, comm, err);                     Collective.
  *     for (...) {                                             in rounds, a window of each rank
@@ -29,9 +30,8 @@ struct wf_mosaic_options {
         [WF_AXES]; /* extents of the largest window; on H and W a multiple of the tile, or all */
     int64_t tile[WF_AXES]; /* of tiled files, H and W */
     int labels;            /* that there are: [0, labels) */
-    bool
-        has_void; /* also WF_MOSAIC_VOID, where there is nothing to predict; values are NaN there */
-    /* Files, each NULL where it is not wanted; the name's ending says the format. */
+    bool has_void;         /* also WF_MOSAIC_VOID, for nodata; values are NaN there */
+    /* Files, each NULL if not requested; the extension determines the format. */
     const char *classes;        /* u8 with the colours as palette, or u16 */
     const char *values;         /* f32 */
     const char *overlay;        /* RGB: the picture with the classes over it, but for class 0 */
@@ -49,23 +49,23 @@ struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct 
 size_t wf_mosaic_band_bytes(const struct wf_mosaic_options *options);
 /* Bytes that tiled files take for each pixel of a window while it is packed; 0: there are none. */
 size_t wf_mosaic_pack_bytes(const struct wf_mosaic_options *options);
-/* What rank 0 has to be brought of the other ranks' windows; the same on every rank. */
+/* What rank 0 has to receive of the other ranks' windows; the same on every rank. */
 bool wf_mosaic_wants_labels(const struct wf_mosaic *m);
 bool wf_mosaic_wants_values(const struct wf_mosaic *m);
 
-/* Dense over the window: a label for each pixel, and shape.C values; values may be NULL where no file
- * of them is wanted, labels where neither classes nor overlay are. For the tiled files. */
+/* Dense over the window: a label for each pixel, and shape.C values; values may be NULL if no file
+ * of them is requested, labels if neither classes nor overlay are. For the tiled files. */
 [[nodiscard]] bool wf_mosaic_pack(struct wf_mosaic *m, const struct wf_region *window,
                                   const uint16_t *labels, const float *values, struct wf_err *err);
-/* Collective. What was packed since the last time goes into the files. A failure to write is this
- * rank's own: it is shared by the caller, or by closing. */
+/* Collective. Writes what was packed since the last call to the files. A write error is local to
+ * this rank: it is shared by the caller, or by closing. */
 [[nodiscard]] bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err);
-/* Rank 0, for the other files: windows of all ranks in reading order (W fastest, then H, then D), each
- * pixel once, all of one band with the same rows. */
+/* Rank 0, for the other files: windows of all ranks in reading order (W fastest, then H, then D),
+ * each pixel once, all of one band with the same rows. */
 [[nodiscard]] bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window,
                                  const uint16_t *labels, const float *values, struct wf_err *err);
-/* Collective. Always frees. With `ok` on all ranks everything must have come, and the files get their
- * names; without, or where one fails, none is left half-written and false comes back. */
+/* Collective. Always frees. With `ok` on all ranks everything must have been written, and the files
+ * get their names; without, or if one fails, none is left half-written and false is returned. */
 [[nodiscard]] bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err);
 
 #endif

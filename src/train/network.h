@@ -9,10 +9,10 @@ struct wf_network {
     struct wf_value *image, *target, *logits, *loss;
     /* The backward pass starts from this f32 scalar, an input; NULL: from one. */
     struct wf_value *start;
-    /* Sums of the loss, of which the second counts what it is the mean of; NULL: count samples. */
+    /* Sums of the loss, of which the second is the number of averaged elements; NULL: count samples. */
     struct wf_value *counts;
-    bool has_classes; /* logits tell classes apart; otherwise they are numbers (mse) */
-    bool has_ignore;  /* labels equal to `ignore` do not count in the loss */
+    bool has_classes; /* logits are of classes; otherwise they are numbers (mse) */
+    bool has_ignore;  /* labels equal to `ignore` are left out of the loss */
     int32_t ignore;
 };
 

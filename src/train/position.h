@@ -1,5 +1,5 @@
-/* Where a training run stands: with weights, states and the optimiser's state, all that it needs to go
- * on as if it had never stopped. */
+/* The position of a training run: together with weights, states and the optimiser's state,
+ * everything that it needs to resume as if it had never stopped. */
 #ifndef WF_TRAIN_POSITION_H
 #define WF_TRAIN_POSITION_H
 
@@ -19,7 +19,7 @@ struct wf_position {
     int64_t stale;        /* validated epochs since then */
     double seconds;       /* in steps, so far */
     double loss_scale;    /* of f16; 1 otherwise */
-    int64_t scale_streak; /* steps that went well with it */
+    int64_t scale_streak; /* finite steps with it */
     struct wf_schedule_state schedule;
 };
 

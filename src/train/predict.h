@@ -2,9 +2,9 @@
  * Prediction of an image file of any size: its classes, probabilities and overlay as files, in the
  * memory of a window, with the numbers of the whole image (exec/stream.h).
  *
- * Windows are distributed to the ranks in turn. Each rank reads the pixels of its own windows, and writes
- * them where the file is a TIFF or NIfTI; PNG and .npy are written by rank 0 (train/mosaic.h). There is
- * one file in either case, and it appears whole or not at all.
+ * Windows are distributed to the ranks in turn. Each rank reads the pixels of its own windows, and
+ * writes them where the file is a TIFF or NIfTI; PNG and .npy are written by rank 0
+ * (train/mosaic.h). There is one file in either case, and it appears only when it is complete.
  *
  * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.
  */
@@ -13,7 +13,7 @@
 
 #include "exec/stream.h"
 
-/* What the logits mean. */
+/* The meaning of the logits. */
 enum wf_predicts {
     WF_PREDICTS_CLASSES, /* softmax; the class is the largest logit */
     WF_PREDICTS_BINARY, /* sigmoid of each channel; the class is the largest logit, with one channel
@@ -42,7 +42,7 @@ struct wf_predicted {
     int64_t windows;
     int64_t window[WF_AXES]; /* extents of the first */
     int passes;              /* over the image for sums, before the last one */
-    size_t bytes;            /* that a window of this rank took, weights included */
+    size_t bytes;            /* used by a window of this rank, weights included */
     int label;               /* a classifier's */
     float *probabilities;    /* a classifier's, in the arena */
 };

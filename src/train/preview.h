@@ -1,8 +1,8 @@
 /*
- * Small pictures of what a network sees and says: image, label and prediction of one row of a batch.
+ * Small pictures of image, label and prediction of one row of a batch.
  *
- * The picture takes every k-th pixel (of the middle slice of a volume). Each rank fills in the pixels
- * that it owns and the sum over ranks is the whole: no rank needs room for more than the picture.
+ * The picture has every k-th pixel (of the middle slice of a volume). Each rank fills in the pixels
+ * that it owns, and the sum over ranks is the whole: no rank needs more memory than the picture.
  */
 #ifndef WF_TRAIN_PREVIEW_H
 #define WF_TRAIN_PREVIEW_H
@@ -15,7 +15,7 @@ enum { WF_PREVIEW_EDGE = 256, WF_PREVIEW_CLASSES = 256 };
 struct wf_preview {
     int64_t height, width;
     float *image;         /* height x width x 3, as the network saw it: normalised */
-    float *label, *guess; /* height x width; label -1 where it does not count */
+    float *label, *guess; /* height x width; label -1: ignored */
     bool grey;            /* all three channels are the same */
 };
 

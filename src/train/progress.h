@@ -1,6 +1,6 @@
 /*
- * How far a run is, for people: on a terminal a bar that is drawn over, otherwise a plain line every
- * few seconds. Rate, loss and time left follow the last steps, not the whole run.
+ * Progress display: on a terminal a bar that is redrawn, otherwise a plain line every few seconds.
+ * Rate, loss and remaining time are averages over the last steps, not over the whole run.
  *
  *     struct wf_progress p;
  *     wf_progress_init(&p, stderr, isatty(2), epochs);
@@ -15,15 +15,15 @@
 #include "train/trainer.h"
 
 struct wf_progress {
-    FILE *out; /* NULL: says nothing */
+    FILE *out; /* NULL: prints nothing */
     bool terminal;
     int64_t epochs;
     double shown; /* when, seconds; 0: not yet */
-    double loss;  /* these three: means that forget, the loss's over the steps of an epoch */
+    double loss;  /* these three: moving averages, the loss's over the steps of an epoch */
     double seconds, pixels;
     int64_t steps, losses,
         epoch;  /* seen; of them, in the mean of the loss; the epoch of the last */
-    bool drawn; /* a bar stands on the terminal's line */
+    bool drawn; /* the terminal's line shows a bar */
 };
 
 void wf_progress_init(struct wf_progress *p, FILE *out, bool terminal, int64_t epochs);
@@ -35,7 +35,7 @@ void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *
                       double bytes, char *text, size_t room);
 /* "1h 02m", "3m 20s", "8s" */
 void wf_duration_text(double seconds, char *text, size_t room);
-/* Memory that this process has now; 0 where the system does not say. */
+/* Current memory of this process; 0 if the system does not report it. */
 double wf_process_bytes(void);
 
 #endif

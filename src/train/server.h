@@ -1,18 +1,19 @@
 /*
  * The parameter server: one rank that holds the weights and the optimiser, and workers that send it
- * gradients and get weights.
+ * gradients and receive weights.
  *
- * WF_SYNC_SERVER. Every rank of the mesh is a worker and sends its part of the gradient, unsummed; when
- * all have come the server adds them in rank order, updates, and sends the weights to all. The numbers
- * are those of WF_SYNC_ALLREDUCE.
+ * WF_SYNC_SERVER. Every rank of the mesh is a worker and sends its part of the gradient, unsummed;
+ * when all have arrived the server adds them in rank order, updates, and sends the weights to all.
+ * The numbers are those of WF_SYNC_ALLREDUCE.
  *
- * WF_SYNC_ASYNC. A worker is one part of the mesh's axis `data` (with its ranks along the others) and
- * has its own batches, losses and statistics. Gradients are applied as they come, at most `staleness`
- * updates behind (staleness.h). Workers meet, with the same weights, at an epoch's end and where
- * somebody wants to stop or save; all have then made the same number of batches.
+ * WF_SYNC_ASYNC. A worker is one part of the mesh's axis `data` (with its ranks along the others)
+ * and has its own batches, losses and statistics. Gradients are applied as they arrive, at most
+ * `staleness` updates behind (staleness.h). Workers synchronise (meet), with the same weights, at
+ * the end of an epoch and when one of them stops or saves; all have then processed the same number
+ * of batches.
  *
- * The server is the last rank of the world and takes no part in the workers' collectives: it answers
- * messages. A rank that fails aborts the world, which ends all of them.
+ * The server is the last rank of the world and takes no part in the workers' collectives: it
+ * answers messages. A rank that fails aborts the world, which ends all of them.
  *
  *     server:   ok = wf_server_run(&(struct wf_server_options){ ... }, err);
  *     worker:   ok = wf_worker_pull(&worker, run, err) ... backward pass ...
@@ -35,22 +36,22 @@ struct wf_server_options {
     int workers; /* who send gradients: worker i is rank i * stride of the world */
     int stride;
     int staleness;      /* async */
-    struct wf_run *run; /* weights and gradients; makes no steps */
+    struct wf_run *run; /* weights and gradients; takes no steps */
     struct wf_optim *optim;
     double clip; /* largest 2-norm of the gradient; 0: any */
 };
 
-/* Answers until all workers have left. */
+/* Serves until all workers have left. */
 [[nodiscard]] bool wf_server_run(const struct wf_server_options *options, struct wf_err *err);
 
-/* What the server says with each answer. */
+/* The server's reply. */
 struct wf_reply {
     int64_t version; /* updates so far */
     double norm;     /* of the gradient, before clipping */
     int32_t skipped; /* it was not finite */
     int32_t behind;  /* how many updates */
     int32_t has_weights;
-    int32_t meets; /* no weights: all shall meet */
+    int32_t meets; /* no weights: all must meet */
     int64_t histogram[WF_STALENESS_MOST + 1];
 };
 
@@ -63,11 +64,11 @@ struct wf_worker_options {
 struct wf_worker {
     struct wf_worker_options options;
     bool has_weights; /* async: they may be computed with */
-    bool asks;        /* set by the trainer: shall all meet? The next push tells the server */
+    bool asks;        /* set by the trainer: request a meeting with the next push */
     struct wf_reply reply;
 };
 
-/* What a worker sends. */
+/* A worker's message. */
 struct wf_push {
     float *grads;
     double scale; /* of the gradient; the first worker's counts */

@@ -1,13 +1,13 @@
 /*
- * Signals that ask a run to stop: SIGTERM, SIGINT, SIGUSR1, SIGUSR2 (schedulers send the last two some
- * time before they kill). The handler only takes note; the loop looks at its next step, on all ranks
- * together. A second SIGINT ends the process at once, as people expect.
+ * Signals that ask a run to stop: SIGTERM, SIGINT, SIGUSR1, SIGUSR2 (schedulers send the last two
+ * some time before they kill). The handler only records the signal; the loop checks it at its next
+ * step, on all ranks together. A second SIGINT ends the process at once, as users expect.
  */
 #ifndef WF_TRAIN_SIGNALS_H
 #define WF_TRAIN_SIGNALS_H
 
 void wf_signals_catch(void);
-/* Forget what was seen, and let signals do again what they did before. */
+/* Forgets recorded signals and restores the previous handlers. */
 void wf_signals_release(void);
 /* The last signal since wf_signals_catch(), or 0. */
 int wf_signals_seen(void);

@@ -1,5 +1,5 @@
 /*
- * A training step: passes over the plan, and the update that comes of them.
+ * A training step: passes over the plan, and the update from their gradients.
  *
  *     struct wf_learner learner;
  *     ok = wf_learner_init(&learner, &(struct wf_learner_options){ .comm = comm, .optim = optim }, run, err);
@@ -11,8 +11,8 @@
  *     wf_learner_release(&learner);
  *
  * A gradient that is not finite on any rank skips the update on all of them: weights, optimiser and
- * states (running statistics) stay as they were before the step, and learner.skipped says so. Every
- * rank makes the same update, because every rank has the same gradients.
+ * states (running statistics) are as before the step, and learner.skipped is set. Every rank
+ * computes the same update, because every rank has the same gradients.
  */
 #ifndef WF_TRAIN_STEP_H
 #define WF_TRAIN_STEP_H
@@ -22,7 +22,8 @@
 #include "optim/scaler.h"
 #include "train/server.h"
 
-/* Between the backward pass and the update, on every rank: for tests, which spoil gradients here. */
+/* Between the backward pass and the update, on every rank: for tests, which spoil gradients
+ * here. */
 typedef void wf_learner_hook(void *user, float *grads, size_t count);
 
 struct wf_learner_options {
@@ -33,7 +34,7 @@ struct wf_learner_options {
      * there is no loss scaling. */
     const struct wf_value *start;
     struct wf_scaler scaler;  /* zeros: a scale of one */
-    struct wf_worker *worker; /* the update is a server's; NULL: every rank makes it */
+    struct wf_worker *worker; /* a server computes the update; NULL: every rank does */
     wf_learner_hook *hook;    /* or NULL */
     void *user;
 };
@@ -46,7 +47,7 @@ struct wf_learner {
     double weight; /* of those passes together */
     float *states; /* as they were before the first of them */
     size_t n_states;
-    bool last; /* with a server: the next update is followed by a meeting */
+    bool last; /* with a server: a synchronisation follows the next update */
     /* the last update */
     bool skipped;
     double norm; /* of the gradient, before clipping */
@@ -58,7 +59,7 @@ void wf_learner_release(struct wf_learner *l);
 
 /* Collective. One pass. */
 [[nodiscard]] bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
-/* After each of several passes: its gradient counts `weight` in their mean. */
+/* After each of several passes: its gradient has weight `weight` in their mean. */
 void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight);
 /* Collective. */
 [[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);

@@ -1,20 +1,20 @@
 /*
- * The loop: epochs of steps, validation, early stopping, and when to save.
+ * The training loop: epochs of steps, validation, early stopping, checkpoints.
  *
- * Every rank runs the same loop. What a step trains on is a function of (seed, epoch, batch), and the
- * rest is in the weights, the optimiser and a struct wf_position; so a run that goes on from a saved
- * position makes the same numbers as one that never stopped.
+ * Every rank runs the same loop. What a step trains on is a function of (seed, epoch, batch), and
+ * the rest is in the weights, the optimiser and a struct wf_position; so a run that is resumed from
+ * a saved position gives the same numbers as one that never stopped.
  *
  *     struct wf_trainer_result result;
  *     ok = wf_trainer_run(&(struct wf_trainer_options){ .comm = comm, .run = run, ... }, &result, err);
  *
- * Once before each pass the ranks meet: did everybody get its data, did a signal come, is it time to
- * save? So all save at the same step, and a rank that cannot read its part stops the others with its
- * message.
+ * Before each pass the ranks agree on whether all have their data, whether a signal arrived, and
+ * whether to save. So all save at the same step, and a rank that cannot read its part stops the
+ * others with its message.
  *
- * A step is `accumulate` passes over batches, or what is left of the epoch, and one update. Each pass
- * weighs as much as what its loss is the mean of, so the step's gradient is that of all its batches as
- * one. The last batch of an epoch may be smaller and has a plan of its own.
+ * A step is `accumulate` passes over batches, or what is left of the epoch, and one update. Each
+ * pass is weighted by the number of elements that its loss averages over, so the step's gradient is
+ * that of all its batches as one. The last batch of an epoch may be smaller and has its own plan.
  */
 #ifndef WF_TRAIN_TRAINER_H
 #define WF_TRAIN_TRAINER_H
@@ -62,19 +62,19 @@ struct wf_trainer_options {
     struct wf_trainer_part full; /* weights and optimiser as `start` says */
     struct wf_trainer_part rest; /* for wf_loader_rest() rows, beside the other; NULL: filled up */
     struct wf_learner *learner;
-    int workers; /* that each train on batches of their own (WF_SYNC_ASYNC); 0: all ranks on one */
-    const struct wf_schedule *schedule; /* NULL: the optimiser's own rate, always */
+    int workers; /* that each train on their own batches (WF_SYNC_ASYNC); 0: all ranks on one */
+    const struct wf_schedule *schedule; /* NULL: always the optimiser's rate */
     struct wf_loader *loader;
-    struct wf_validator *validator; /* NULL: the training loss says which epoch is best */
+    struct wf_validator *validator; /* NULL: the training loss determines the best epoch */
     struct wf_position start;
     int64_t epochs;
     int64_t accumulate;        /* batches of a step; 0: one */
     bool rank_mean;            /* the gradient is the mean over the data ranks' own means */
-    int64_t skip_limit;        /* skipped steps in a row that end the run; 0: no number does */
+    int64_t skip_limit;        /* skipped steps in a row that end the run; 0: no limit */
     int64_t validate_every;    /* epochs; the last is always validated */
     int64_t early_stop;        /* validations without a better one; 0: never */
     int64_t checkpoint_steps;  /* 0: not by steps */
-    double checkpoint_minutes; /* 0: not by time; every epoch's end saves anyway */
+    double checkpoint_minutes; /* 0: not by time; the end of every epoch always saves */
     const struct wf_trainer_hooks *hooks;
     void *user;
 };
@@ -93,8 +93,8 @@ struct wf_trainer_result {
 /* Collective. */
 [[nodiscard]] bool wf_trainer_run(const struct wf_trainer_options *options,
                                   struct wf_trainer_result *result, struct wf_err *err);
-/* Collective. A run that learned nothing, or unlearned it, must not look like one that went well: to be
- * asked when all is logged. */
+/* Collective. Fails if the run learned nothing or its loss is not finite at the end, so that the
+ * exit status shows it; called after everything is logged. */
 [[nodiscard]] bool wf_trainer_check(const struct wf_trainer_options *options,
                                     const struct wf_trainer_result *result, struct wf_err *err);
 

@@ -1,11 +1,11 @@
 /*
  * Validation: the network in inference mode over a loader's items, with the weights of another run.
  *
- * The graph is built without training (running statistics, no dropout) and may have another size than
- * the one that trains: whole images, or crops that cover them. Pixels that a loader covers twice, and
- * rows that only fill a batch, count once or not at all: their labels become the network's `ignore`
- * before the loss sees them. (Targets that are no labels have no such value; there a batch that is
- * filled up weighs its rows a little more than once in the loss.)
+ * The graph is built without training (running statistics, no dropout) and may have another size
+ * than the one that trains: whole images, or crops that cover them. Pixels that a loader covers
+ * twice, and rows that only fill a batch, count once or not at all: their labels become the
+ * network's `ignore` before the loss. (Targets that are no labels have no such value; there the
+ * repeated rows of a padded batch add some weight to the loss.)
  *
  *     struct wf_validator *v = wf_validator_new(&options, err);         Collective.
  *     ok = wf_validator_run(v, run, err);                               Collective.
@@ -29,7 +29,7 @@ struct wf_validator_options {
     struct wf_loader *loader; /* this rank's; all are borrowed until the validator is freed */
     int64_t samples;          /* of the dataset: scores are kept for each */
     uint64_t seed;
-    /* Asked between batches, on every rank; the answer is shared: true stops. NULL: never. */
+    /* Called between batches, on every rank; if any returns true, all stop. NULL: never. */
     bool (*stops)(void *user);
     void *user;
 };
@@ -43,20 +43,20 @@ void wf_validator_free(struct wf_validator *v);
 struct wf_run *wf_validator_own_run(const struct wf_validator *v);
 
 /* Collective. Copies the weights and states of `source` (NULL: keeps its own) and goes over all
- * items. False with WF_ERR_STOPPED where `stops` said so. */
+ * items. False with WF_ERR_STOPPED if `stops` returned true. */
 [[nodiscard]] bool wf_validator_run(struct wf_validator *v, const struct wf_run *source,
                                     struct wf_err *err);
 
 /* Of the last run, the same on every rank. */
 double wf_validator_loss(const struct wf_validator *v);
-/* The loss is not finite, though there are labels to compare with: the network makes no numbers. */
+/* The loss is not finite although there are labels: the network's output is not finite. */
 bool wf_validator_failed(const struct wf_validator *v);
 const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v);
-/* What is compared: the mean IoU; of a classifier the accuracy; without classes the negative loss. */
+/* The metric: the mean IoU; for a classifier the accuracy; without classes the negative loss. */
 double wf_validator_metric(const struct wf_validator *v);
 
-/* A sample's own mean IoU, worst first. A classifier has 1 or 0, and of its wrong ones that comes first
- * whose largest wrong logit is farthest above the right one. */
+/* A sample's own mean IoU, worst first. A classifier has 1 or 0, and of its wrong ones that comes
+ * first whose largest wrong logit is farthest above the right one. */
 struct wf_sample_score {
     int64_t sample;
     double mean_iou, margin;
