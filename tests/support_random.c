@@ -1,9 +1,11 @@
 #include "support_random.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
+#include "graph/text.h"
 #include "ops/build.h"
 
 enum { MOST_VALUES = 24, MOST_ELEMENTS = 3000, TRIES = 8 };
@@ -37,6 +39,7 @@ struct maker {
     int dims, layers;
     struct wf_value *made[MOST_VALUES];
     int n_made;
+    struct wf_value *end; /* a sum over the image: nothing follows it, the graph ends there */
 };
 
 static const char *next_name(struct maker *m, const char *what)
@@ -367,6 +370,149 @@ static struct wf_value *make_untile(struct maker *m, struct wf_value *x)
     return x->replicated ? NULL : wf_untile(m->g, x, next_name(m, "untile"), tiles, whole);
 }
 
+/* --- any operator, as its cases have it --- */
+
+static bool is_drawn(const struct wf_case *c)
+{
+    return c->in[0] == 'x' &&
+           !strchr(c->in, 'X'); /* X: not to be differentiated, such as a cast to i32 */
+}
+
+/* As `shape` lies to the first input of its case, so the result to x: the same, or channels alike. */
+static struct wf_shape fitted(struct wf_shape shape, struct wf_shape first, struct wf_shape x)
+{
+    if (wf_shape_equal(shape, first))
+        return x;
+    bool lies = true;
+    for (int a = WF_N; a < WF_C; a++)
+        lies = lies && shape.at[a] == first.at[a];
+    const int64_t channels = shape.at[WF_C];
+    struct wf_shape s = lies ? x : shape;
+    if (!(lies && channels == 1) && channels % first.at[WF_C] == 0)
+        s.at[WF_C] = channels / first.at[WF_C] * x.at[WF_C];
+    else
+        s.at[WF_C] = channels;
+    return s;
+}
+
+/* A value that any operator takes where it takes x. */
+static struct wf_value *like(struct maker *m, struct wf_value *x)
+{
+    for (int i = 0; i < m->n_made; i++) {
+        struct wf_value *const v = m->made[below(&m->draw, m->n_made)];
+        if (wf_shape_equal(v->shape, x->shape) && v->replicated == x->replicated && v != x)
+            return v;
+    }
+    return x;
+}
+
+static struct wf_value *case_input(struct maker *m, char kind, struct wf_shape shape,
+                                   struct wf_value *x)
+{
+    if (kind == '-')
+        return NULL;
+    if (kind == 'x' && wf_shape_equal(shape, x->shape))
+        return like(m, x);
+    if (kind == 'p')
+        return wf_param(m->g, &(struct wf_param_spec){ .name = next_name(m, "case"),
+                                                       .shape = shape,
+                                                       .border_dims = 3,
+                                                       .init = WF_INIT_UNIFORM,
+                                                       .init_bound = 1.0 });
+    const int64_t labels = kind == 't' ? x->shape.at[WF_C] : kind == 'b' ? 2 : 0;
+    const char *const name = wf_arena_printf(&m->g->arena, "%s%d.%d", labels ? "labels" : "given",
+                                             (int)labels, m->layers++);
+    struct wf_value *const v = wf_input(m->g, name, kind == 't' ? WF_I32 : WF_F32, shape);
+    if (v)
+        v->replicated = kind == 'P';
+    return v;
+}
+
+/* The case's graph with x as its first input; NULL, with an error in the graph, where they do not fit. */
+static struct wf_value *case_on(struct maker *m, const struct wf_op *op, const struct wf_case *from,
+                                struct wf_value *x)
+{
+    char kinds[SUPPORT_MAX_IN];
+    struct wf_shape shapes[SUPPORT_MAX_IN];
+    struct wf_value *in[SUPPORT_MAX_IN] = { x };
+    const int n = support_case_inputs(from, kinds, shapes);
+    for (int i = 1; i < n; i++)
+        in[i] = case_input(m, kinds[i], fitted(shapes[i], shapes[0], x->shape), x);
+    char *const attrs = calloc(1, op->attr_bytes + 1);
+    WF_BUG_ON(!attrs || !wf_attrs_parse(op, from->attrs, attrs, &m->g->err), "%s", op->name);
+    for (const struct wf_field *f = op->fields; f && f->name; f++)
+        if (strcmp(f->name, "eps") == 0) /* as in draw_norm() */
+            *(double *)(void *)(attrs + f->offset) = 1e-2;
+    struct wf_value *const y =
+        from->build ? from->build(m->g, in, attrs)
+                    : wf_append(m->g, op, next_name(m, op->name), NULL, attrs, n, in);
+    free(attrs);
+    return y;
+}
+
+/* True where the case takes an image like x: tried on a graph of its own, because an error stays. */
+static bool case_fits(const struct maker *m, const struct wf_op *op, const struct wf_case *from,
+                      const struct wf_value *x)
+{
+    struct maker trial = { .draw = m->draw };
+    trial.g = wf_graph_new(&m->g->options);
+    struct wf_value *const image = wf_input(trial.g, "x", x->dtype, x->shape);
+    image->replicated = x->replicated;
+    const struct wf_value *const y = case_on(&trial, op, from, image);
+    bool fits = y && wf_shape_count(y->shape) <= MOST_ELEMENTS;
+    for (size_t i = 0; i < trial.g->n_nodes; i++) {
+        const struct wf_node *const n = trial.g->nodes[i];
+        /* An image that is put together on every rank: reverse mode alone does so. */
+        fits = fits && (n->n_in == 0 || n->in[0]->replicated || !n->out[0]->replicated ||
+                        wf_op_sums_over(n));
+    }
+    wf_graph_free(trial.g);
+    return fits;
+}
+
+static struct wf_value *make_case(struct maker *m, const struct wf_op *op)
+{
+    int n = 0;
+    while (op->cases[n].in)
+        n++;
+    for (int i = 0; i < 4 * TRIES; i++) {
+        const struct wf_case *const from = &op->cases[below(&m->draw, n)];
+        struct wf_value *const x = m->made[below(&m->draw, m->n_made)];
+        if (!is_drawn(from) || !case_fits(m, op, from, x))
+            continue;
+        struct wf_value *const y = wf_cast(m->g, case_on(m, op, from, x), WF_F32);
+        if (!y->replicated || x->replicated)
+            return y;
+        m->end = y;
+        return NULL;
+    }
+    return NULL;
+}
+
+bool support_random_draws(const struct wf_op *op)
+{
+    for (const struct wf_case *c = op->cases; c && c->in; c++)
+        if (is_drawn(c))
+            return true;
+    return false;
+}
+
+/* The operator that has its turn with this seed. */
+static const struct wf_op *operator_of(uint64_t seed)
+{
+    const char *const only = getenv("WF_RANDOM_OP");
+    const struct wf_op *const named = only && *only ? wf_op_find(only) : NULL;
+    if (named)
+        return named;
+    uint64_t n = 0;
+    for (const struct wf_op *const *op = wf_op_table; *op; op++)
+        n += support_random_draws(*op);
+    uint64_t left = seed % n;
+    for (const struct wf_op *const *op = wf_op_table;; op++)
+        if (support_random_draws(*op) && left-- == 0)
+            return *op;
+}
+
 /* --- growing --- */
 
 static const struct {
@@ -454,17 +600,17 @@ void support_random_build(struct support_random *r, uint64_t seed)
     m.g = wf_graph_new(&(struct wf_graph_options){ .training = chance(&m.draw, 85) });
     *r = (struct support_random){ .g = m.g };
     r->image = m.made[m.n_made++] = draw_image(&m);
-    const int want = (int)between(&m.draw, 2, 14);
+    const int want = (int)between(&m.draw, 2, 14), turn = (int)below(&m.draw, want - 1);
     for (int i = 0; i < 4 * want && m.n_made < want; i++) {
-        struct wf_value *const v = grow(&m);
+        struct wf_value *const v = i == turn ? make_case(&m, operator_of(seed)) : grow(&m);
         struct wf_err err = { 0 };
         WF_BUG_ON(!wf_graph_ok(m.g, &err), "seed %llu: %s", (unsigned long long)seed, err.text);
         /* What is too large stays in the graph, where nothing reads it. */
         if (v && v != m.made[m.n_made - 1] && wf_shape_count(v->shape) <= MOST_ELEMENTS)
             m.made[m.n_made++] = v;
     }
-    r->y = m.made[m.n_made - 1];
-    if (chance(&m.draw, 60))
+    r->y = m.end ? m.end : m.made[m.n_made - 1];
+    if (!m.end && chance(&m.draw, 60))
         end_in_loss(r, &m, r->y);
     for (int i = 1; i < m.n_made; i++)
         if (m.made[i] != r->y && chance(&m.draw, 12))
@@ -503,7 +649,9 @@ void support_random_fill(const struct support_random *r, const struct support_va
         if (value->kind == WF_TEMP)
             continue;
         support_fill_random(&v->views[i], seed, i);
-        if (value == r->target && r->labels)
+        if (strncmp(value->name, "labels", 6) == 0)
+            fill_labels(&v->views[i], (uint32_t)strtoul(value->name + 6, NULL, 10), seed);
+        else if (value == r->target && r->labels)
             fill_labels(&v->views[i], r->labels, seed);
         else if (value->kind != WF_INPUT || value->replicated)
             fill_weight(value, &v->views[i]);

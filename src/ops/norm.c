@@ -326,7 +326,8 @@ static void norm_grad(struct wf_graph *g, const struct wf_node *node, struct wf_
 static struct wf_value *layer(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
 {
     struct wf_norm_layer l = { .name = "layer", .attrs = *(const struct wf_norm_attrs *)attrs };
-    l.attrs.eps = 1e-5;
+    if (!(l.attrs.eps > 0))
+        l.attrs.eps = 1e-5;
     if (!l.attrs.groups)
         l.attrs.groups = in[0]->shape.at[WF_C];
     l.x = in[0];
