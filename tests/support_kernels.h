@@ -32,7 +32,7 @@ struct support_bound {
 struct support_device {
     const struct wf_kernel *const *kernels; /* ends with NULL */
     int threads;                            /* for preparing */
-    bool is_complete;                       /* a node without a kernel is a failure */
+    bool takes_all;                         /* of an operator that it has a kernel for, all nodes */
     bool dense_take_nothing; /* kernels of packed boxes also run where there is no work */
     /* For tools under which a kernel takes a hundred times as long: no kernels of libraries, every
      * operator, case and type, but each once: whole in packed memory, an inner box inside a larger buffer,

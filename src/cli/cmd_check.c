@@ -73,6 +73,18 @@ static const char *cpu_features(struct wf_arena *arena)
     return *text ? text : wf_arena_copy(arena, "no vector instructions that we look for");
 }
 
+#ifdef WF_HAVE_CUDA
+/* Plans with one of them are refused on the device. */
+static const char *not_on_cuda(struct wf_arena *arena)
+{
+    const char *text = "";
+    for (const struct wf_op *const *op = wf_op_table; *op; op++)
+        if (!wf_kernels_have(wf_cuda_kernels, *op) && !((*op)->flags & WF_OP_COLLECTS))
+            text = wf_arena_printf(arena, "%s%s%s", text, *text ? " " : "", (*op)->name);
+    return *text ? text : "none";
+}
+#endif
+
 static void add_gpus(struct facts *f)
 {
 #ifdef WF_HAVE_CUDA
@@ -93,6 +105,7 @@ static void add_gpus(struct facts *f)
     add(f, "compute", "CUDA", true,
         wf_arena_printf(f->arena, "%s, kernels of cuDNN that were wrong and are not used: %zu",
                         text, wrong));
+    add(f, "compute", "not on CUDA", true, not_on_cuda(f->arena));
 #else
     add(f, "device", "cuda", false, "not in this build: build it with 'make cuda'");
 #endif

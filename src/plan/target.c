@@ -9,6 +9,15 @@ bool wf_kernel_takes(const struct wf_kernel *kernel, const struct wf_node *node)
     return strcmp(kernel->op, node->op->name) == 0 && (!kernel->accepts || kernel->accepts(node));
 }
 
+bool wf_kernels_have(const struct wf_kernel *const table[], const struct wf_op *op)
+{
+    for (const struct wf_kernel *const *rows = table; *rows; rows++)
+        for (const struct wf_kernel *k = *rows; k->op; k++)
+            if (strcmp(k->op, op->name) == 0)
+                return true;
+    return false;
+}
+
 const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],
                                        const struct wf_node *node)
 {

@@ -179,6 +179,8 @@ static inline bool wf_device_is_host(const struct wf_device *device)
 }
 
 bool wf_kernel_takes(const struct wf_kernel *kernel, const struct wf_node *node);
+/* Whether the table has a row for the operator at all. */
+bool wf_kernels_have(const struct wf_kernel *const table[], const struct wf_op *op);
 /* Of a device's kernels (rows that end with an op of NULL, in a table that ends with NULL) the one of
  * the highest preference that takes the node; NULL: none. */
 const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],

@@ -51,7 +51,7 @@ static struct support_bound tolerance(const struct wf_node *node, const struct w
 static const struct support_device device = {
     .kernels = wf_cuda_own_kernels,
     .threads = 1,
-    .is_complete = true,
+    .takes_all = true,
     .is_brief = gpu_is_brief,
     .context = gpu_context,
     .alloc = gpu_alloc,

@@ -242,6 +242,24 @@ static void step__folds_in_16_bits(void **state)
                      ALL_FOLDS);
 }
 
+/* As an operator that someone added without a kernel: known before anything runs. */
+static void plan__of_an_operator_that_is_not_on_cuda_is_refused(void **state)
+{
+    (void)state;
+    struct wf_op other = *wf_op_find("reverse");
+    other.name = "other";
+    struct wf_err err = { 0 };
+    struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct wf_value *x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 4, 5, 2));
+    wf_graph_output(g, wf_append(g, &other, "edges", NULL, &(double){ 1.0 }, 1, &x));
+    const struct wf_mesh mesh = wf_mesh_one();
+    const struct wf_plan_options options = { .device = &wf_device_cuda };
+    assert_null(wf_global_plan_new(g, &mesh, &options, &err));
+    assert_int_equal(err.code, WF_ERR_FIT);
+    assert_string_equal(err.text, "layer 'edges': device 'cuda' has no kernel for other of f32");
+    wf_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +268,7 @@ int main(void)
         cmocka_unit_test(step__folds_windows_that_the_image_cuts),
         cmocka_unit_test(step__folds_with_statistics_of_each_sample),
         cmocka_unit_test(step__folds_in_16_bits),
+        cmocka_unit_test(plan__of_an_operator_that_is_not_on_cuda_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
