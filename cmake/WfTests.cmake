@@ -124,6 +124,13 @@ foreach(source ${sources})
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
 endforeach()
 
+# --- the example of docs/operators.md ---------------------------------------------------
+if(WF_CMOCKA_FOUND AND NOT WF_SANITIZE)
+    wf_add_test(one_file_operator 2 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/one_file_operator.sh
+        ${PROJECT_SOURCE_DIR} ${CMAKE_BUILD_TYPE})
+    set_tests_properties(one_file_operator PROPERTIES TIMEOUT 900)   # without a compiler cache
+endif()
+
 # --- the installed tree -----------------------------------------------------------------
 if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
     wf_add_test(install 1 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR}

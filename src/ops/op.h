@@ -10,7 +10,7 @@
  * a region of in[op->over]: each rank sums over its own part and the planner adds a reduce. A sum
  * over nothing (empty work) must still write its output: zeros.
  *
- * Adding an operator:
+ * Adding an operator (docs/operators.md has a whole one):
  *
  *     struct scale { double factor; };
  *     const struct wf_op wf_op_scale = {
