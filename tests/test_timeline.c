@@ -62,8 +62,8 @@ static void svg__has_a_bar_for_each_and_its_share_of_the_waiting(void **state)
     struct wf_arena arena = { 0 };
     const char *text = wf_timeline_svg(&arena, &timeline);
     assert_int_equal(count(text, "<title>"), 7);
-    assert_int_equal(count(text, "b&lt;1&gt;"), 1);
-    assert_int_equal(count(text, "two ranks &amp; more"), 1);
+    assert_int_equal(count(text, "b&#60;1&#62;"), 1);
+    assert_int_equal(count(text, "two ranks &#38; more"), 1);
     assert_int_equal(count(text, "rank 0: 62% hidden"), 1);
     wf_arena_release(&arena);
 }

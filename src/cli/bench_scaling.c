@@ -1,7 +1,5 @@
 /* bench --scaling: the same step on more and more ranks, with a batch that grows with them (weak) and
  * with one that does not (strong). */
-#include "cli/bench_scaling.h"
-
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,20 +11,32 @@
 #include "cli/feed.h"
 #include "cli/once.h"
 #include "cli/run_folder.h"
+#include "report/curves.h"
 #include "report/runlog.h"
 #include "train/journal.h"
 
-const char *const wf_scaling_names[WF_SCALING_KINDS] = { "weak", "strong" };
+enum { POINTS_MAX = 16 };
+enum { WEAK, STRONG, KINDS };
+static const char *const names[KINDS] = { "weak", "strong" };
+
+struct point {
+    int ranks;
+    int64_t batch; /* global; 0: fewer samples than ranks, nothing was measured */
+    double seconds, rate, efficiency; /* of a step; images per second; against the first */
+    double loss;                      /* after the steps */
+    double train_loss, mean_iou;      /* after training; NaN: not asked for */
+};
 
 struct contest {
     struct wf_cli *cli;
     const char *out; /* of trainings; NULL: none */
     int64_t steps, warmup;
     int64_t batch; /* that the first number of ranks has */
-    struct wf_scaling results;
+    int count;
+    struct point points[KINDS][POINTS_MAX];
     /* of the point under way */
     struct wf_job *job;
-    struct wf_scaling_point *point;
+    struct point *point;
     char title[128];
 };
 
@@ -128,12 +138,11 @@ static bool train_point(struct contest *c, const char *name, struct wf_err *err)
 static bool measure(struct contest *c, int kind, int i, struct wf_err *err)
 {
     struct wf_cli *const cli = c->cli;
-    struct wf_scaling_point *const p = c->point = &c->results.points[kind][i];
-    const int first = c->results.points[kind][0].ranks;
-    p->batch = kind == WF_SCALING_WEAK ? c->batch * p->ranks / first : c->batch;
+    struct point *const p = c->point = &c->points[kind][i];
+    const int first = c->points[kind][0].ranks;
+    p->batch = kind == WEAK ? c->batch * p->ranks / first : c->batch;
     p->train_loss = p->mean_iou = (double)NAN;
-    const char *const name =
-        wf_arena_printf(&cli->arena, "%s-%d", wf_scaling_names[kind], p->ranks);
+    const char *const name = wf_arena_printf(&cli->arena, "%s-%d", names[kind], p->ranks);
     if (p->batch < p->ranks) {
         wf_log(&cli->log, WF_LOG_WARN,
                "%s is left out: a batch of %" PRId64 " has nothing for each of %d ranks: take a "
@@ -144,7 +153,7 @@ static bool measure(struct contest *c, int kind, int i, struct wf_err *err)
     }
     if (!set_number(cli, "mesh.data", p->ranks, err) || !time_point(c, err))
         return wf_err_wrap(err, "%s", name);
-    p->efficiency = p->rate / c->results.points[kind][0].rate * first / p->ranks;
+    p->efficiency = p->rate / c->points[kind][0].rate * first / p->ranks;
     wf_log(&cli->log, WF_LOG_INFO, "%s: %.1f images/s", name, p->rate);
     if (!c->out)
         return true;
@@ -162,19 +171,18 @@ static bool read_list(struct contest *c, const char *text, struct wf_err *err)
         char *end;
         const long ranks = strtol(text, &end, 10);
         if (end == text || ranks < 1 || ranks > 4096 || (*end && *end != ',') ||
-            c->results.count == WF_SCALING_MOST)
+            c->count == POINTS_MAX)
             return wf_err_set(err, WF_ERR_USAGE,
                               "option '--scaling': '%s' is no list of at most %d numbers of ranks, "
                               "such as 1,2,4",
-                              text, WF_SCALING_MOST);
-        for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
-            c->results.points[kind][c->results.count].ranks = (int)ranks;
-        c->results.count++;
+                              text, POINTS_MAX);
+        for (int kind = 0; kind < KINDS; kind++)
+            c->points[kind][c->count].ranks = (int)ranks;
+        c->count++;
         text = *end ? end + 1 : end;
     }
-    return c->results.count > 0 ||
-           wf_err_set(err, WF_ERR_USAGE,
-                      "option '--scaling' needs numbers of ranks, such as 1,2,4");
+    return c->count > 0 || wf_err_set(err, WF_ERR_USAGE,
+                                      "option '--scaling' needs numbers of ranks, such as 1,2,4");
 }
 
 static bool prepare(struct contest *c, struct wf_err *err)
@@ -198,10 +206,10 @@ static bool print_json(const struct contest *c, struct wf_err *err)
 {
     cJSON *const json = cJSON_CreateObject();
     (void)cJSON_AddStringToObject(json, "what", c->title);
-    for (int kind = 0; kind < WF_SCALING_KINDS; kind++) {
-        cJSON *const list = cJSON_AddArrayToObject(json, wf_scaling_names[kind]);
-        for (int i = 0; i < c->results.count; i++) {
-            const struct wf_scaling_point *const p = &c->results.points[kind][i];
+    for (int kind = 0; kind < KINDS; kind++) {
+        cJSON *const list = cJSON_AddArrayToObject(json, names[kind]);
+        for (int i = 0; i < c->count; i++) {
+            const struct point *const p = &c->points[kind][i];
             if (p->batch == 0)
                 continue;
             cJSON *const one = cJSON_CreateObject();
@@ -226,18 +234,61 @@ static void print_table(const struct contest *c)
     (void)printf("%s\n%-7s %6s %7s %10s %10s %11s %10s", c->title, "", "ranks", "batch", "ms",
                  "images/s", "efficiency", "loss");
     (void)printf(c->out ? " %11s %10s\n" : "\n", "train loss", "metric");
-    for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
-        for (int i = 0; i < c->results.count; i++) {
-            const struct wf_scaling_point *const p = &c->results.points[kind][i];
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < c->count; i++) {
+            const struct point *const p = &c->points[kind][i];
             if (p->batch == 0)
                 continue;
-            (void)printf("%-7s %6d %7" PRId64 " %10.1f %10.2f %10.0f%% %10.4f",
-                         wf_scaling_names[kind], p->ranks, p->batch, 1e3 * p->seconds, p->rate,
-                         100 * p->efficiency, p->loss);
+            (void)printf("%-7s %6d %7" PRId64 " %10.1f %10.2f %10.0f%% %10.4f", names[kind],
+                         p->ranks, p->batch, 1e3 * p->seconds, p->rate, 100 * p->efficiency,
+                         p->loss);
             if (c->out)
                 (void)printf(" %11.4f %10.4f", p->train_loss, p->mean_iou);
             (void)printf("\n");
         }
+}
+
+static const char *number_text(struct wf_arena *arena, double value)
+{
+    return wf_arena_printf(arena, "%.4g", value);
+}
+
+/* Images per second over ranks, against what they would be if nothing were lost. */
+static bool write_svg(const struct contest *c, const char *path, struct wf_err *err)
+{
+    struct wf_arena *const arena = &c->cli->arena;
+    const double each = c->points[WEAK][0].rate / c->points[WEAK][0].ranks;
+    double ranks[POINTS_MAX], rates[KINDS][POINTS_MAX], ideal[POINTS_MAX];
+    const char *labels[KINDS][POINTS_MAX];
+    struct wf_curve curves[KINDS + 1];
+    for (int i = 0; i < c->count; i++) {
+        ranks[i] = c->points[WEAK][i].ranks;
+        ideal[i] = each * ranks[i];
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < c->count; i++) {
+            const struct point *const p = &c->points[kind][i];
+            rates[kind][i] = p->batch > 0 ? p->rate : (double)NAN;
+            labels[kind][i] = wf_arena_printf(arena, "%.0f%%", 100 * p->efficiency);
+        }
+        curves[kind] = (struct wf_curve){ .name = names[kind],
+                                          .x = ranks,
+                                          .y = rates[kind],
+                                          .n = (size_t)c->count,
+                                          .labels = labels[kind] };
+    }
+    curves[KINDS] = (struct wf_curve){
+        .name = "ideal", .x = ranks, .y = ideal, .n = (size_t)c->count, .guide = true
+    };
+    const struct wf_curves picture = { .title = c->title,
+                                       .subtitle = "with the efficiency against the first point",
+                                       .x_name = "ranks",
+                                       .y_name = "images per second",
+                                       .curves = curves,
+                                       .n_curves = KINDS + 1,
+                                       .x_text = number_text,
+                                       .y_text = number_text };
+    return wf_write_text(path, wf_curves_svg(arena, &picture), err);
 }
 
 bool wf_bench_scaling(struct wf_cli *cli, int64_t steps, int64_t warmup, struct wf_err *err)
@@ -245,12 +296,12 @@ bool wf_bench_scaling(struct wf_cli *cli, int64_t steps, int64_t warmup, struct 
     struct contest c = { .cli = cli, .steps = steps, .warmup = warmup };
     if (!read_list(&c, wf_cli_flag(cli, "scaling"), err) || !prepare(&c, err))
         return false;
-    for (int kind = 0; kind < WF_SCALING_KINDS; kind++)
-        for (int i = 0; i < c.results.count; i++)
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < c.count; i++)
             if (!measure(&c, kind, i, err))
                 return false;
     const char *const svg = wf_cli_flag(cli, "svg");
-    if (svg && !wf_write_text(svg, wf_scaling_svg(&cli->arena, &c.results, c.title), err))
+    if (svg && !write_svg(&c, svg, err))
         return false;
     if (cli->json)
         return print_json(&c, err);

@@ -222,28 +222,23 @@ static bool write_svg(const struct sweep *s, const char *path, struct wf_err *er
 {
     struct wf_arena *const arena = &s->cli->arena;
     const int n = s->sides.count;
-    struct wf_curve *const curves = wf_arena_array(arena, 2 * s->ranks.count, struct wf_curve);
-    int count = 0;
+    const int count = 2 * s->ranks.count;
+    struct wf_curve *const curves = wf_arena_array(arena, count, struct wf_curve);
     for (int r = 0; r < s->ranks.count; r++) {
-        double *const x = wf_arena_array(arena, n, double), *const y =
-                                                                wf_arena_array(arena, n, double);
-        double *const peak = wf_arena_array(arena, n, double);
-        bool any = false;
+        double *const values = wf_arena_array(arena, 3 * n, double);
         for (int i = 0; i < n; i++) {
             const struct wf_sweep_point *const p = &s->points[r * n + i];
-            x[i] = (double)p->side;
-            y[i] = p->mesh ? p->bytes : (double)NAN;
-            peak[i] = p->peak;
-            any = any || isfinite(p->peak);
+            values[i] = (double)p->side;
+            values[n + i] = p->mesh ? p->bytes : (double)NAN;
+            values[2 * n + i] = p->peak;
         }
         const char *const name = wf_text_ranks(arena, (int)s->ranks.at[r]);
-        curves[count++] = (struct wf_curve){ .name = name, .x = x, .y = y, .n = (size_t)n };
-        if (any)
-            curves[count++] = (struct wf_curve){ .name = wf_arena_printf(arena, "%s, used", name),
-                                                 .x = x,
-                                                 .y = peak,
-                                                 .n = (size_t)n,
-                                                 .marks_only = true };
+        curves[2 * r] =
+            (struct wf_curve){ .name = name, .x = values, .y = values + n, .n = (size_t)n };
+        curves[2 * r + 1] = curves[2 * r];
+        curves[2 * r + 1].name = wf_arena_printf(arena, "%s, used", name);
+        curves[2 * r + 1].y = values + 2 * n;
+        curves[2 * r + 1].marks_only = true;
     }
     const struct wf_curves picture = {
         .title = wf_arena_printf(arena, "%s, %dD: memory of a rank", s->name, s->config.dims),
@@ -254,8 +249,6 @@ static bool write_svg(const struct sweep *s, const char *path, struct wf_err *er
         .y_name = "bytes",
         .curves = curves,
         .n_curves = count,
-        .log_x = true,
-        .log_y = true,
         .x_text = side_text,
         .y_text = wf_text_bytes,
     };

@@ -47,7 +47,7 @@ static void add_gap(struct collector *c, double start, double end)
         name_event(add(c, WF_EVENT_ADVANCE, start, end), "", "progress");
 }
 
-/* This rank's events: two for each end of communication, what was on its way and the waiting. */
+/* This rank's events: two for each end of communication, what was in flight and the waiting. */
 static void collect(struct collector *c, const struct wf_run *run)
 {
     const struct wf_plan *plan = wf_run_plan(run);

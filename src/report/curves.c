@@ -2,177 +2,135 @@
 
 #include <math.h>
 
-#include "report/page.h"
+#include "report/svg.h"
 
 /* The plot's box within the picture. */
 static const double WIDTH = 900, HEIGHT = 540, LEFT = 90, RIGHT = 700, TOP = 76, BOTTOM = 476;
-enum { TICKS = 16 };
+enum { TICKS = 10 };
 
 static const char *const colours[] = { "#1b6ca8", "#d1495b", "#2e8b57", "#8d5fd3",
                                        "#d98c00", "#00868b", "#7a4a2b" };
 
+/* From `from` to `to` in the picture stand the powers of two from lo to hi, of which every step-th is a tick. */
 struct axis {
-    double lo, hi; /* logarithms where is_log */
-    bool is_log;
-    double ticks[TICKS];
-    int n_ticks;
+    double lo, hi, step, from, to;
 };
+
+static bool drawable(const struct wf_curve *k, size_t i)
+{
+    return k->x[i] > 0 && k->y[i] > 0 && isfinite(k->x[i]) && isfinite(k->y[i]);
+}
+
+static bool has_any(const struct wf_curve *k)
+{
+    size_t i = 0;
+    while (i < k->n && !drawable(k, i))
+        i++;
+    return i < k->n;
+}
+
+static struct axis find_axis(const struct wf_curves *c, bool is_y)
+{
+    struct axis a = { .lo = INFINITY, .hi = -INFINITY };
+    for (int k = 0; k < c->n_curves; k++)
+        for (size_t i = 0; i < c->curves[k].n; i++)
+            if (drawable(&c->curves[k], i)) {
+                const double value = log2(is_y ? c->curves[k].y[i] : c->curves[k].x[i]);
+                a.lo = fmin(a.lo, value);
+                a.hi = fmax(a.hi, value);
+            }
+    a.lo = a.lo <= a.hi ? floor(a.lo) : 0; /* there may be nothing to draw */
+    a.hi = fmax(ceil(a.hi), a.lo + 1);
+    a.step = ceil((a.hi - a.lo) / (TICKS - 1));
+    a.from = is_y ? BOTTOM : LEFT;
+    a.to = is_y ? TOP : RIGHT;
+    return a;
+}
 
 static double place(const struct axis *a, double value)
 {
-    return ((a->is_log ? log2(value) : value) - a->lo) / (a->hi - a->lo);
+    return a->from + (a->to - a->from) * (log2(value) - a->lo) / (a->hi - a->lo);
 }
 
-/* Powers of two (every n-th, so that there are not too many), or round numbers. */
-static void find_ticks(struct axis *a)
-{
-    if (a->is_log) {
-        a->lo = floor(a->lo);
-        a->hi = fmax(ceil(a->hi), a->lo + 1);
-        const double step = ceil((a->hi - a->lo) / 9);
-        for (double t = a->lo; t <= a->hi + 1e-9 && a->n_ticks < TICKS; t += step)
-            a->ticks[a->n_ticks++] = exp2(t);
-        return;
-    }
-    a->lo = 0;
-    const double rough = a->hi / 6, power = pow(10, floor(log10(rough))), lead = rough / power;
-    const double step = power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
-    a->hi = ceil(a->hi / step) * step;
-    for (double t = 0; t <= a->hi + step * 1e-6 && a->n_ticks < TICKS; t += step)
-        a->ticks[a->n_ticks++] = t;
-}
-
-static bool drawable(const struct wf_curves *c, double x, double y)
-{
-    return isfinite(x) && isfinite(y) && (!c->log_x || x > 0) && (!c->log_y || y > 0);
-}
-
-static void find_axes(const struct wf_curves *c, struct axis *x, struct axis *y)
-{
-    *x = (struct axis){ .lo = INFINITY, .hi = -INFINITY, .is_log = c->log_x };
-    *y = (struct axis){ .lo = INFINITY, .hi = -INFINITY, .is_log = c->log_y };
-    for (int k = 0; k < c->n_curves; k++)
-        for (size_t i = 0; i < c->curves[k].n; i++) {
-            const double at = c->curves[k].x[i], value = c->curves[k].y[i];
-            if (!drawable(c, at, value))
-                continue;
-            x->lo = fmin(x->lo, c->log_x ? log2(at) : at);
-            x->hi = fmax(x->hi, c->log_x ? log2(at) : at);
-            y->lo = fmin(y->lo, c->log_y ? log2(value) : value);
-            y->hi = fmax(y->hi, c->log_y ? log2(value) : value);
-        }
-    if (!(x->lo <= x->hi)) /* nothing to draw */
-        x->lo = y->lo = 0, x->hi = y->hi = 1;
-    find_ticks(x);
-    find_ticks(y);
-}
-
-static double at_x(const struct axis *a, double value)
-{
-    return LEFT + (RIGHT - LEFT) * place(a, value);
-}
-
-static double at_y(const struct axis *a, double value)
-{
-    return BOTTOM - (BOTTOM - TOP) * place(a, value);
-}
-
-static void put_text(struct wf_page *p, double x, double y, const char *class, const char *text)
-{
-    wf_page_printf(p, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
-    wf_page_text(p, text);
-    wf_page_raw(p, "</text>\n");
-}
-
-static const char *plain(struct wf_arena *arena, double value)
-{
-    return wf_arena_printf(arena, "%.6g", value);
-}
-
-static void put_axes(struct wf_page *p, const struct wf_curves *c, const struct axis *x,
+static void put_axes(struct wf_svg *s, const struct wf_curves *c, const struct axis *x,
                      const struct axis *y)
 {
-    for (int i = 0; i < y->n_ticks; i++) {
-        const double at = at_y(y, y->ticks[i]);
-        wf_page_printf(p, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at, RIGHT);
-        put_text(p, LEFT - 8, at + 4, "end dim",
-                 (c->y_text ? c->y_text : plain)(&p->arena, y->ticks[i]));
+    for (double t = y->lo; t <= y->hi; t += y->step) {
+        const double at = place(y, exp2(t));
+        wf_svg_printf(s, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at, RIGHT);
+        wf_svg_text(s, LEFT - 8, at + 4, "end dim", c->y_text(&s->arena, exp2(t)));
     }
-    for (int i = 0; i < x->n_ticks; i++) {
-        const double at = at_x(x, x->ticks[i]);
-        wf_page_printf(p, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", at, TOP, BOTTOM);
-        put_text(p, at, BOTTOM + 18, "mid dim",
-                 (c->x_text ? c->x_text : plain)(&p->arena, x->ticks[i]));
+    for (double t = x->lo; t <= x->hi; t += x->step) {
+        const double at = place(x, exp2(t));
+        wf_svg_printf(s, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", at, TOP, BOTTOM);
+        wf_svg_text(s, at, BOTTOM + 18, "mid dim", c->x_text(&s->arena, exp2(t)));
     }
-    put_text(p, (LEFT + RIGHT) / 2, BOTTOM + 42, "mid", c->x_name);
-    put_text(p, LEFT, TOP - 10, "start", c->y_name);
-    if (c->limit > 0 && place(y, c->limit) > 0 && place(y, c->limit) < 1) {
-        wf_page_printf(p, "<path class=\"limit\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at_y(y, c->limit),
-                       RIGHT);
-        put_text(p, LEFT + 6, at_y(y, c->limit) - 5, "start limit-name", c->limit_name);
-    }
+    wf_svg_text(s, (LEFT + RIGHT) / 2, BOTTOM + 42, "mid", c->x_name);
+    wf_svg_text(s, LEFT, TOP - 10, "", c->y_name);
 }
 
-static void put_curve(struct wf_page *p, const struct wf_curves *c, int which, const char *colour,
-                      const struct axis *x, const struct axis *y)
+static void put_mark(struct wf_svg *s, const struct wf_curve *k, const char *colour, double x,
+                     double y)
 {
-    const struct wf_curve *const k = &c->curves[which];
+    wf_svg_printf(s, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" stroke=\"%s\" fill=\"%s\">", x, y,
+                  k->marks_only ? 6 : 3, colour, k->marks_only ? "none" : colour);
+}
+
+static void put_curve(struct wf_svg *s, const struct wf_curves *c, const struct wf_curve *k,
+                      const char *colour, const struct axis axes[2])
+{
     bool pen = false;
-    wf_page_printf(p, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2\" d=\"", colour);
     for (size_t i = 0; i < k->n && !k->marks_only; i++) {
-        if (drawable(c, k->x[i], k->y[i]))
-            wf_page_printf(p, "%c%.1f %.1f", pen ? 'L' : 'M', at_x(x, k->x[i]), at_y(y, k->y[i]));
-        pen = drawable(c, k->x[i], k->y[i]);
+        if (drawable(k, i))
+            wf_svg_printf(s, "%c%.1f %.1f", pen ? 'L' : 'M', place(&axes[0], k->x[i]),
+                          place(&axes[1], k->y[i]));
+        pen = drawable(k, i);
     }
-    wf_page_raw(p, "\"/>\n");
-    for (size_t i = 0; i < k->n; i++) {
-        if (!drawable(c, k->x[i], k->y[i]))
+    wf_svg_printf(s, "\"/>\n");
+    for (size_t i = 0; i < k->n && !k->guide; i++) {
+        if (!drawable(k, i))
             continue;
-        wf_page_printf(p, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" stroke=\"%s\" fill=\"%s\">",
-                       at_x(x, k->x[i]), at_y(y, k->y[i]), k->marks_only ? "6" : "3", colour,
-                       k->marks_only ? "none" : colour);
-        wf_page_printf(p, "<title>%s: %s, %s</title></circle>", k->name,
-                       (c->x_text ? c->x_text : plain)(&p->arena, k->x[i]),
-                       (c->y_text ? c->y_text : plain)(&p->arena, k->y[i]));
+        const double x = place(&axes[0], k->x[i]), y = place(&axes[1], k->y[i]);
+        put_mark(s, k, colour, x, y);
+        wf_svg_printf(s, "<title>%s: %s, %s</title></circle>\n", k->name,
+                      c->x_text(&s->arena, k->x[i]), c->y_text(&s->arena, k->y[i]));
+        if (k->labels)
+            wf_svg_text(s, x, (k - c->curves) % 2 ? y + 18 : y - 9, "mid", k->labels[i]);
     }
 }
 
-static void put_key(struct wf_page *p, const struct wf_curve *k, const char *colour, double y)
+static void put_key(struct wf_svg *s, const struct wf_curve *k, const char *colour, double y)
 {
-    wf_page_printf(p, "<path stroke=\"%s\" stroke-width=\"2\" d=\"M%.1f %.1fh%d\"/>", colour,
-                   RIGHT + 22, y, k->marks_only ? 0 : 24);
-    wf_page_printf(p, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" stroke=\"%s\" fill=\"%s\"/>",
-                   RIGHT + 34, y, k->marks_only ? "6" : "3", colour,
-                   k->marks_only ? "none" : colour);
-    put_text(p, RIGHT + 54, y + 4, "start", k->name);
+    wf_svg_printf(s, "M%.1f %.1fh%d\"/>", RIGHT + 22, y, k->marks_only ? 0 : 24);
+    if (!k->guide) {
+        put_mark(s, k, colour, RIGHT + 34, y);
+        wf_svg_printf(s, "</circle>");
+    }
+    wf_svg_text(s, RIGHT + 54, y + 4, "", k->name);
 }
 
 char *wf_curves_svg(struct wf_arena *arena, const struct wf_curves *c)
 {
-    struct wf_page page = { 0 }, *const p = &page;
-    struct axis x, y;
-    find_axes(c, &x, &y);
-    wf_page_printf(p,
-                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-                   "width=\"%.0f\" height=\"%.0f\">\n<style>text{font:12px sans-serif;fill:#222}"
-                   ".head{font-size:17px;font-weight:bold}.dim{fill:#666}.mid{text-anchor:middle}"
-                   ".end{text-anchor:end}.grid{stroke:#e3e3e3}.limit{stroke:#c00;stroke-dasharray:"
-                   "6 4}.limit-name{fill:#c00}</style>\n"
-                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-                   WIDTH, HEIGHT, WIDTH, HEIGHT);
-    put_text(p, 24, 28, "head", c->title);
-    put_text(p, 24, 48, "dim", c->subtitle);
-    put_axes(p, c, &x, &y);
-    int colour = -1;
+    struct wf_svg svg = { 0 }, *const s = &svg;
+    const struct axis axes[] = { find_axis(c, false), find_axis(c, true) };
+    wf_svg_text(s, 24, 28, "head", c->title);
+    wf_svg_text(s, 24, 48, "dim", c->subtitle);
+    put_axes(s, c, &axes[0], &axes[1]);
+    int which = -1, keys = 0;
     for (int i = 0; i < c->n_curves; i++) {
-        if (!c->curves[i].marks_only || colour < 0)
-            colour++;
-        const char *const name = colours[(size_t)colour % (sizeof colours / sizeof *colours)];
-        put_curve(p, c, i, name, &x, &y);
-        put_key(p, &c->curves[i], name, TOP + 10 + 22 * i);
+        const struct wf_curve *const k = &c->curves[i];
+        which += !k->marks_only || which < 0;
+        if (!has_any(k))
+            continue;
+        const char *const colour =
+            k->guide ? "#999" : colours[(size_t)which % (sizeof colours / sizeof *colours)];
+        const char *const line = wf_arena_printf(
+            &s->arena, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s d=\"", colour,
+            k->guide ? " stroke-dasharray=\"6 4\"" : "");
+        wf_svg_printf(s, "%s", line);
+        put_curve(s, c, k, colour, axes);
+        wf_svg_printf(s, "%s", line);
+        put_key(s, k, colour, TOP + 10 + 22 * keys++);
     }
-    wf_page_raw(p, "</svg>\n");
-    char *const text = wf_arena_copy(arena, p->out.data);
-    wf_page_release(p);
-    return text;
+    return wf_svg_finish(s, arena, WIDTH, HEIGHT);
 }

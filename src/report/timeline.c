@@ -5,19 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "report/page.h"
+#include "report/svg.h"
 
 /* The drawing, in its own units. */
 static const double WIDTH = 1200, LEFT = 70, RIGHT = 16, TOP = 64;
 static const double COMPUTE = 24, LANE = 7, GAP = 18;
-enum {
-    FETCHES = 2,
-    SUMS = 5,
-    LANES = FETCHES + SUMS,
-    TICKS = 8,
-    SAID = 6
-}; /* lanes of what travels */
+enum { FETCHES = 2, SUMS = 5, LANES = FETCHES + SUMS }; /* lanes of what is in flight */
+enum { TICKS = 8, SAID = 6 };
 
 static const struct {
     const char *name, *colour;
@@ -27,8 +21,8 @@ static const struct {
     [WF_EVENT_COPY] = { "copies", "#a9a9a9" },
     [WF_EVENT_ADVANCE] = { "advancing", "#e3cf57" },
     [WF_EVENT_WAIT] = { "waiting", "#c8322c" },
-    [WF_EVENT_FETCH] = { "halos on their way", "#e79a2f" },
-    [WF_EVENT_SUM] = { "sums on their way", "#3f9a57" },
+    [WF_EVENT_FETCH] = { "halos in flight", "#e79a2f" },
+    [WF_EVENT_SUM] = { "sums in flight", "#3f9a57" },
 };
 
 static bool is_flight(const struct wf_event *e)
@@ -48,11 +42,13 @@ static int by_start(const void *a, const void *b)
 static struct wf_event *events_of(struct wf_arena *arena, const struct wf_timeline *t, int rank,
                                   size_t *count)
 {
-    struct wf_event *own = wf_arena_array(arena, t->count + 1, struct wf_event);
     *count = 0;
     for (size_t i = 0; i < t->count; i++)
+        *count += t->events[i].rank == rank;
+    struct wf_event *own = wf_arena_array(arena, *count + 1, struct wf_event), *to = own;
+    for (size_t i = 0; i < t->count; i++)
         if (t->events[i].rank == rank)
-            own[(*count)++] = t->events[i];
+            *to++ = t->events[i];
     qsort(own, *count, sizeof *own, by_start);
     return own;
 }
@@ -63,7 +59,7 @@ struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank)
     struct wf_timeline_sums s = { 0 };
     size_t n;
     const struct wf_event *own = events_of(&arena, t, rank, &n);
-    double until = 0; /* of what is on its way so far */
+    double until = 0; /* of what is in flight so far */
     for (size_t i = 0; i < n; i++) {
         const struct wf_event *e = &own[i];
         s.step = fmax(s.step, e->end);
@@ -86,63 +82,58 @@ struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank)
 /* --- Chrome's trace format --- */
 
 /* Layers' names are ours, but a file must read back whatever they are. */
-static void add_json_text(struct wf_buffer *out, const char *text)
+static const char *json_text(struct wf_arena *arena, const char *text)
 {
-    for (; *text; text++)
-        wf_buffer_printf(
-            out, "%c", (unsigned char)*text < 0x20 || *text == '"' || *text == '\\' ? '_' : *text);
+    char *const out = wf_arena_copy(arena, text);
+    for (char *at = out; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == '"' || *at == '\\')
+            *at = '_';
+    return out;
 }
 
-static void add_trace_event(struct wf_buffer *out, const struct wf_event *e, size_t id)
+static void add_trace_event(struct wf_buffer *out, struct wf_arena *arena, const struct wf_event *e,
+                            size_t id)
 {
+    const char *const name = json_text(arena, e->name), *const kind = kinds[e->kind].name;
     const double start = e->start * 1e6, end = e->end * 1e6;
-    if (is_flight(e)) { /* they may overlap: asynchronous, each with a number of its own */
-        for (int half = 0; half < 2; half++) {
-            wf_buffer_printf(out,
-                             ",\n{\"ph\":\"%s\",\"cat\":\"%s\",\"id\":%zu,\"pid\":%d,\"tid\":0,",
-                             half ? "e" : "b", kinds[e->kind].name, id, (int)e->rank);
-            wf_buffer_printf(out, "\"ts\":%.3f,\"name\":\"", half ? end : start);
-            add_json_text(out, e->name);
-            wf_buffer_text(out, "\"}");
-        }
+    if (!is_flight(e)) {
+        wf_buffer_printf(out,
+                         ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,"
+                         "\"dur\":%.3f,\"name\":\"%s%s\"}",
+                         kind, (int)e->rank, start, end - start,
+                         e->kind == WF_EVENT_WAIT ? "waiting: " : "", name);
         return;
     }
-    wf_buffer_printf(out, ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,",
-                     kinds[e->kind].name, (int)e->rank, start);
-    wf_buffer_printf(out, "\"dur\":%.3f,\"name\":\"%s", end - start,
-                     e->kind == WF_EVENT_WAIT ? "waiting: " : "");
-    add_json_text(out, e->name);
-    wf_buffer_text(out, "\"}");
-}
-
-static char *settle(struct wf_arena *arena, struct wf_buffer *b)
-{
-    char *text = wf_arena_copy(arena, b->data);
-    wf_buffer_release(b);
-    return text;
+    for (int half = 0; half < 2; half++) /* they may overlap: asynchronous, each with its number */
+        wf_buffer_printf(out,
+                         ",\n{\"ph\":\"%s\",\"cat\":\"%s\",\"id\":%zu,\"pid\":%d,\"tid\":0,"
+                         "\"ts\":%.3f,\"name\":\"%s\"}",
+                         half ? "e" : "b", kind, id, (int)e->rank, half ? end : start, name);
 }
 
 char *wf_timeline_json(struct wf_arena *arena, const struct wf_timeline *t)
 {
-    struct wf_buffer text = { 0 }, *out = &text;
-    wf_buffer_text(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":\"");
-    add_json_text(out, t->title);
-    wf_buffer_text(out, "\"},\"traceEvents\":[");
+    struct wf_buffer out = { 0 };
+    wf_buffer_printf(
+        &out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":\"%s\"},\"traceEvents\":[",
+        json_text(arena, t->title));
     for (int r = 0; r < t->ranks; r++)
-        wf_buffer_printf(out,
+        wf_buffer_printf(&out,
                          "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\","
                          "\"args\":{\"name\":\"rank %d\"}}",
                          r ? "," : "", r, r);
     for (size_t i = 0; i < t->count; i++)
-        add_trace_event(out, &t->events[i], i);
-    wf_buffer_text(out, "\n]}\n");
-    return settle(arena, out);
+        add_trace_event(&out, arena, &t->events[i], i);
+    wf_buffer_text(&out, "\n]}\n");
+    char *const text = wf_arena_copy(arena, out.data);
+    wf_buffer_release(&out);
+    return text;
 }
 
 /* --- a picture --- */
 
 struct drawing {
-    struct wf_page page;
+    struct wf_svg svg;
     const struct wf_timeline *t;
     double seconds; /* of the longest rank */
 };
@@ -152,15 +143,17 @@ static double x_of(const struct drawing *d, double seconds)
     return LEFT + seconds / d->seconds * (WIDTH - LEFT - RIGHT);
 }
 
+static const char *paint_of(struct drawing *d, int kind)
+{
+    return wf_arena_printf(&d->svg.arena, "fill=\"%s\"", kinds[kind].colour);
+}
+
 static void draw_bar(struct drawing *d, const struct wf_event *e, double y, double height)
 {
     const double x = x_of(d, e->start), width = fmax(x_of(d, e->end) - x, 0.25);
-    wf_page_printf(&d->page,
-                   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"><title>",
-                   x, y, width, height, kinds[e->kind].colour);
-    wf_page_text(&d->page, e->name);
-    wf_page_printf(&d->page, "\n%s, %.3f ms at %.3f ms</title></rect>\n", kinds[e->kind].name,
-                   (e->end - e->start) * 1e3, e->start * 1e3);
+    wf_svg_rect(&d->svg, (struct wf_box){ x, y, width, height }, paint_of(d, e->kind),
+                wf_arena_printf(&d->svg.arena, "%s: %s, %.3f ms at %.3f ms", e->name,
+                                kinds[e->kind].name, (e->end - e->start) * 1e3, e->start * 1e3));
 }
 
 /* Neighbours of one kind that are narrower than a hair are one bar. */
@@ -184,9 +177,8 @@ static int lane_for(double until[LANES], const struct wf_event *e)
 /* The rank's bars from `y` down; returns the height. */
 static double draw_rank(struct drawing *d, int rank, double y)
 {
-    struct wf_arena arena = { 0 };
     size_t n;
-    struct wf_event *own = events_of(&arena, d->t, rank, &n);
+    struct wf_event *own = events_of(&d->svg.arena, d->t, rank, &n);
     double until[LANES] = { 0 };
     int lanes = 0;
     for (size_t i = 0; i < n; i++) {
@@ -205,9 +197,7 @@ static double draw_rank(struct drawing *d, int rank, double y)
         else
             draw_bar(d, e, y, COMPUTE);
     }
-    wf_page_printf(&d->page, "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">rank %d</text>\n",
-                   LEFT - 8, y + 16, rank);
-    wf_arena_release(&arena);
+    wf_svg_text(&d->svg, LEFT - 8, y + 16, "end", wf_arena_printf(&d->svg.arena, "rank %d", rank));
     return COMPUTE + 3 + LANE * lanes + GAP;
 }
 
@@ -217,12 +207,11 @@ static void draw_axis(struct drawing *d, double bottom)
     const double lead = rough / power;
     const double step = power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
     for (int i = 0; i * step <= d->seconds * 1e3; i++) {
-        const double ms = i * step;
-        const double x = x_of(d, ms / 1e3);
-        wf_page_printf(&d->page,
-                       "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#8888\" stroke-width=\".6\"/>"
-                       "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g%s</text>\n",
-                       x, TOP - 6, bottom, x, bottom + 14, ms, ms > 0 ? "" : " ms");
+        const double x = x_of(d, i * step / 1e3);
+        wf_svg_printf(&d->svg, "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#8888\" stroke-width=\".6\"/>",
+                      x, TOP - 6, bottom);
+        wf_svg_text(&d->svg, x, bottom + 14, "mid",
+                    wf_arena_printf(&d->svg.arena, "%g%s", i * step, i ? "" : " ms"));
     }
 }
 
@@ -230,26 +219,22 @@ static void draw_legend(struct drawing *d)
 {
     double x = LEFT;
     for (int k = 0; k < WF_EVENT_KINDS; k++) {
-        wf_page_printf(&d->page,
-                       "<rect x=\"%.0f\" y=\"34\" width=\"12\" height=\"12\" fill=\"%s\"/>"
-                       "<text x=\"%.0f\" y=\"44\">%s</text>\n",
-                       x, kinds[k].colour, x + 17, kinds[k].name);
+        wf_svg_rect(&d->svg, (struct wf_box){ x, 34, 12, 12 }, paint_of(d, k), NULL);
+        wf_svg_text(&d->svg, x + 17, 44, "", kinds[k].name);
         x += 34 + 6.6 * (double)strlen(kinds[k].name);
     }
-    wf_page_printf(&d->page, "<text x=\"%.0f\" y=\"18\" font-weight=\"bold\">", LEFT);
-    wf_page_text(&d->page, d->t->title);
+    const char *title = d->t->title;
     for (int r = 0; r < d->t->ranks && r < SAID; r++) {
         const struct wf_timeline_sums sums = wf_timeline_sums(d->t, r);
         if (sums.flight > 0)
-            wf_page_printf(&d->page, "%s rank %d: %.0f%% hidden", r ? "," : " —", r,
-                           100 * sums.hidden / sums.flight);
+            title = wf_arena_printf(&d->svg.arena, "%s%s rank %d: %.0f%% hidden", title,
+                                    r ? "," : " —", r, 100 * sums.hidden / sums.flight);
     }
-    wf_page_raw(&d->page, "</text>\n");
+    wf_svg_text(&d->svg, LEFT, 18, "bold", title);
 }
 
 char *wf_timeline_svg(struct wf_arena *arena, const struct wf_timeline *t)
 {
-    struct wf_buffer out = { 0 };
     struct drawing d = { .t = t, .seconds = 1e-6 };
     for (size_t i = 0; i < t->count; i++)
         d.seconds = fmax(d.seconds, t->events[i].end);
@@ -258,12 +243,5 @@ char *wf_timeline_svg(struct wf_arena *arena, const struct wf_timeline *t)
     for (int r = 0; r < t->ranks; r++)
         y += draw_rank(&d, r, y);
     draw_axis(&d, y - GAP / 2);
-    wf_buffer_printf(&out,
-                     "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-                     "font-family=\"sans-serif\" font-size=\"12\" fill=\"currentColor\">\n",
-                     WIDTH, y + 16);
-    wf_buffer_add(&out, d.page.out.data, d.page.out.size);
-    wf_buffer_text(&out, "</svg>\n");
-    wf_page_release(&d.page);
-    return settle(arena, &out);
+    return wf_svg_finish(&d.svg, arena, WIDTH, y + 16);
 }

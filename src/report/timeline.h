@@ -1,11 +1,11 @@
 /*
- * The timeline of one step: what each rank computed, what was on its way meanwhile, and when it waited.
+ * The timeline of one step: what each rank computed, what was in flight meanwhile, and when it waited.
  *
  *     struct wf_timeline t = { .title = "unet, mesh space=2x1", .ranks = 2, .events = e, .count = n };
  *     char *trace = wf_timeline_json(&arena, &t);      Chrome's format: ui.perfetto.dev opens it
  *     char *picture = wf_timeline_svg(&arena, &t);
  *
- * Seconds count from the beginning of the step on each rank. What is on its way lasts from its begin
+ * Seconds count from the beginning of the step on each rank. What is in flight lasts from its begin
  * to its end; the part of the end that had to be waited for is an event of its own.
  */
 #ifndef WF_REPORT_TIMELINE_H
@@ -20,10 +20,10 @@ enum wf_event_kind {
     WF_EVENT_FORWARD,
     WF_EVENT_BACKWARD,
     WF_EVENT_COPY,    /* and packing */
-    WF_EVENT_ADVANCE, /* between two kernels: moving and adding what is on its way */
+    WF_EVENT_ADVANCE, /* between two kernels: moving and adding what is in flight */
     WF_EVENT_WAIT,
-    WF_EVENT_FETCH, /* on its way */
-    WF_EVENT_SUM,   /* on its way */
+    WF_EVENT_FETCH, /* in flight */
+    WF_EVENT_SUM,   /* in flight */
     WF_EVENT_KINDS
 };
 
@@ -41,7 +41,7 @@ struct wf_timeline {
     size_t count;
 };
 
-/* Of one rank, in seconds; `flight` is when anything was on its way, `hidden` the part of that in which
+/* Of one rank, in seconds; `flight` is when anything was in flight, `hidden` the part of that in which
  * the rank neither waited nor advanced it. */
 struct wf_timeline_sums {
     double step, compute, advance, wait, flight, hidden;

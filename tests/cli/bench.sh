@@ -50,8 +50,8 @@ import json, sys
 import xml.etree.ElementTree as xml
 events = json.load(open(sys.argv[1] + "/t.json"))["traceEvents"]
 assert {e["pid"] for e in events} == {0, 1}
-assert {e["cat"] for e in events if "cat" in e} >= {"forward", "backward", "waiting", "halos on their way",
-                                                    "sums on their way"}
+assert {e["cat"] for e in events if "cat" in e} >= {"forward", "backward", "waiting", "halos in flight",
+                                                    "sums in flight"}
 begins = [(e["cat"], e["id"]) for e in events if e["ph"] == "b"]
 assert begins and sorted(begins) == sorted((e["cat"], e["id"]) for e in events if e["ph"] == "e")
 assert all(e["dur"] >= 0 for e in events if e["ph"] == "X")
