@@ -2,10 +2,9 @@
 #ifndef WF_CLI_BENCH_H
 #define WF_CLI_BENCH_H
 
+#include "base/median.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
-
-double wf_median(double *values, int64_t count); /* sorts them */
 
 /* How sums over ranks are to be made, by the options comm.*. */
 struct wf_sum_options wf_job_sum_options(const struct wf_options *o);

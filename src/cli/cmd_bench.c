@@ -1,6 +1,5 @@
 /* bench: the median time of a training step, after some that warm up. */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "cli/bench.h"
@@ -21,18 +20,6 @@ struct bench {
     struct wf_profile by_operator; /* of the last step */
     const char *timeline;          /* the file it goes to, or NULL */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double wf_median(double *values, int64_t n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 /* Collective. The largest of all ranks' values. */
 static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "cli/commands.h"
 #include "cli/once.h"
 #include "cli/run_folder.h"
@@ -166,12 +167,6 @@ static void add_row(struct wf_table *t, const char *name, const struct figures *
                                    wf_text_seconds(a, f->at[8]) });
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Each column has its own least, median and most: no rank need have all of them. */
 static void add_summary(struct wf_table *t, const struct look *look)
 {
@@ -182,9 +177,8 @@ static void add_summary(struct wf_table *t, const struct look *look)
     for (int c = 0; c < COLUMNS - 1; c++) {
         for (int i = 0; i < n; i++)
             column[i] = figures_of(look->job, &look->all->ranks[i]).at[c];
-        qsort(column, (size_t)n, sizeof *column, by_value);
+        median.at[c] = wf_median(column, n);
         least.at[c] = column[0];
-        median.at[c] = n % 2 ? column[n / 2] : (column[n / 2 - 1] + column[n / 2]) / 2;
         most.at[c] = column[n - 1];
     }
     wf_arena_release(&arena);

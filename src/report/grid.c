@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
+#include "base/median.h"
 #include "report/svg.h"
 
 enum {
@@ -47,20 +47,14 @@ static double value_at(const struct wf_grid *g, const struct wf_grid_panel *pane
     return value;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static struct scale scale_of(struct wf_arena *arena, const struct wf_grid *g, int panel)
 {
     const int n = places(g);
     double *const sorted = wf_arena_array(arena, n, double);
     for (int i = 0; i < n; i++)
         sorted[i] = value_at(g, &g->panels[panel], i);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    return (struct scale){ sorted[0], sorted[n / 2], sorted[n - 1],
+    const double median = wf_median(sorted, n);
+    return (struct scale){ sorted[0], median, sorted[n - 1],
                            colours[(size_t)panel % (sizeof colours / sizeof *colours)] };
 }
 
