@@ -1,15 +1,14 @@
 #include "report/data.h"
 
 #include <cjson/cJSON.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/utf8.h"
-#include "report/series.h"
 
 /* Bounds of what is taken over. */
 enum {
@@ -21,6 +20,7 @@ enum {
     CLASSES_MAX = 200,
     CONFUSION_MAX = 32, /* classes */
     EPOCH_ROWS = 300,
+    STRETCHES = 360, /* of a long series, two points each */
     RANK_ROWS = 64,
     CONFIG_BYTES = 65536,
     IMAGE_BYTES = 1'000'000, /* of a PNG file */
@@ -71,49 +71,7 @@ static void add_copy(struct wf_data *d, cJSON *to, const char *key, const cJSON 
         (void)cJSON_AddItemToObject(to, key, copy(d, item, 2, most));
 }
 
-/* --- the run in a few texts and numbers --- */
-
-static void add_alert(cJSON *list, const char *text)
-{
-    (void)cJSON_AddItemToArray(list, cJSON_CreateString(text));
-}
-
-/* What needs attention, in sentences. */
-static void add_alerts(struct wf_data *d, cJSON *list)
-{
-    const struct wf_runlog *const log = &d->log;
-    struct wf_arena *const arena = &d->arena;
-    if (log->bad_losses)
-        add_alert(list,
-                  wf_arena_printf(arena,
-                                  "The loss was not a finite number in %zu of %zu logged steps, "
-                                  "first in step %" PRId64
-                                  ": try a smaller learning rate, or f32 instead of f16.",
-                                  log->bad_losses, log->steps.n, log->bad_loss_at));
-    if (log->damaged)
-        add_alert(list,
-                  wf_arena_printf(arena,
-                                  "%zu line%s of log.jsonl %s damaged and passed over, as happens "
-                                  "when a run is killed while it writes.",
-                                  log->damaged, log->damaged > 1 ? "s" : "",
-                                  log->damaged > 1 ? "were" : "was"));
-    if (log->lost_lines || log->lost_epochs)
-        add_alert(list,
-                  wf_arena_printf(arena,
-                                  "A part of log.jsonl is lost: when the run was resumed, it had "
-                                  "%" PRId64 " unreadable lines and lacked %" PRId64 " epochs.%s%s",
-                                  log->lost_lines, log->lost_epochs,
-                                  log->lost_kept ? " What it was then is kept as " : "",
-                                  log->lost_kept ? shown(d, log->lost_kept) : ""));
-    if (!log->start && !log->steps.n)
-        add_alert(list, "The log has no step yet: write the report again when training has begun.");
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+/* --- the run in a few numbers --- */
 
 /* What the end says, else the median of the steps, else NaN. */
 static double rate_of(struct wf_data *d)
@@ -125,8 +83,7 @@ static double rate_of(struct wf_data *d)
     for (size_t i = 0; i < steps->n; i++)
         if (isfinite(steps->rows[i].at[WF_LOG_RATE]))
             rates[n++] = steps->rows[i].at[WF_LOG_RATE];
-    qsort(rates, n, sizeof rates[0], by_value);
-    return !isnan(said) ? said : n ? rates[n / 2] : (double)NAN;
+    return !isnan(said) ? said : n ? wf_median(rates, (int64_t)n) : (double)NAN;
 }
 
 static void add_figure(cJSON *to, const char *name, double value)
@@ -161,6 +118,17 @@ static void add_figures(struct wf_data *d, cJSON *to)
     const cJSON *rank;
     cJSON_ArrayForEach(rank, log->ranks) most = fmax(most, wf_log_number(rank, "used_bytes"));
     add_figure(to, "used_bytes", most);
+    if (log->bad_losses) {
+        add_figure(to, "logged_steps", (double)log->steps.n);
+        add_figure(to, "bad_losses", (double)log->bad_losses);
+        add_figure(to, "first_bad_loss", (double)log->bad_loss_at);
+    }
+    if (log->damaged)
+        add_figure(to, "damaged_lines", (double)log->damaged);
+    if (log->lost_lines || log->lost_epochs) {
+        add_figure(to, "lost_lines", (double)log->lost_lines);
+        add_figure(to, "lost_epochs", (double)log->lost_epochs);
+    }
 }
 
 /* What the run said when it started, but for its lists, which have their own places. */
@@ -176,6 +144,8 @@ static void add_facts(struct wf_data *d, cJSON *to)
     }
     if (d->log.begun) /* not when it was resumed */
         (void)cJSON_AddStringToObject(to, "begun", shown(d, d->log.begun));
+    if (d->log.lost_kept)
+        (void)cJSON_AddStringToObject(to, "lost_kept", shown(d, d->log.lost_kept));
     (void)cJSON_AddNumberToObject(to, "resumed", (double)d->log.resumed);
 }
 
@@ -199,7 +169,69 @@ static void add_classes(struct wf_data *d, cJSON *to)
     (void)cJSON_AddNumberToObject(to, "confusion_epoch", (double)log->confusion_epoch);
 }
 
-/* --- tables --- */
+/* --- curves and tables --- */
+
+/* A column of the log: steps, and what it says there. */
+struct series {
+    double *x, *y;
+    size_t n;
+};
+
+/* A point whose y cannot be drawn is a gap. */
+static bool drawable(double y)
+{
+    return fabs(y) < 1e100; /* false for NaN; and differences stay finite */
+}
+
+static struct series series_of(struct wf_arena *arena, const struct wf_log_table *table, int column)
+{
+    struct series s = { .x = wf_arena_array(arena, table->n + 1, double),
+                        .y = wf_arena_array(arena, table->n + 1, double),
+                        .n = table->n };
+    for (size_t i = 0; i < s.n; i++) {
+        s.x[i] = (double)table->rows[i].step;
+        s.y[i] = drawable(table->rows[i].at[column]) ? table->rows[i].at[column] : (double)NAN;
+    }
+    return s;
+}
+
+/* Each value becomes the average of about n/40 values up to it, gaps passed over. */
+static void smooth(struct series *s)
+{
+    const double keep = 1 - 1 / fmax(1, (double)s->n / 40);
+    double sum = 0, weight = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (isnan(s->y[i]))
+            continue;
+        sum = keep * sum + s->y[i];
+        weight = keep * weight + 1;
+        s->y[i] = sum / weight;
+    }
+}
+
+/* A long series is thinned to the least and the greatest value of each of a few hundred stretches, so that no
+ * peak is lost. In place: a stretch of a long series has two points or more, so that none is overwritten unread. */
+static void decimate(struct series *s)
+{
+    if (s->n <= 2 * STRETCHES)
+        return;
+    size_t count = 0;
+    for (size_t k = 0; k < STRETCHES; k++) {
+        const size_t from = s->n * k / STRETCHES, to = s->n * (k + 1) / STRETCHES;
+        size_t least = from, most = from;
+        for (size_t i = from; i < to; i++) {
+            least = isnan(s->y[least]) || s->y[i] < s->y[least] ? i : least;
+            most = isnan(s->y[most]) || s->y[i] > s->y[most] ? i : most;
+        }
+        const size_t at[2] = { least < most ? least : most, least < most ? most : least };
+        const double x[2] = { s->x[at[0]], s->x[at[1]] }, y[2] = { s->y[at[0]], s->y[at[1]] };
+        for (int i = 0; i < (at[0] == at[1] ? 1 : 2); i++) {
+            s->x[count] = x[i];
+            s->y[count++] = y[i];
+        }
+    }
+    s->n = count;
+}
 
 /* cJSON would print seventeen digits. */
 static void add_numbers(struct wf_data *d, cJSON *to, const char *key, const double *values,
@@ -219,10 +251,10 @@ static void add_numbers(struct wf_data *d, cJSON *to, const char *key, const dou
     wf_buffer_release(&text);
 }
 
-static void add_series(struct wf_data *d, cJSON *to, const char *key, struct wf_series s)
+static void add_series(struct wf_data *d, cJSON *to, const char *key, struct series s)
 {
     cJSON *const one = cJSON_AddObjectToObject(to, key);
-    wf_series_decimate(&s);
+    decimate(&s);
     add_numbers(d, one, "x", s.x, s.n, 16);
     add_numbers(d, one, "y", s.y, s.n, 4);
 }
@@ -233,11 +265,12 @@ static void add_curves(struct wf_data *d, cJSON *to, const char *key, const stru
 {
     cJSON *const all = cJSON_AddObjectToObject(to, key);
     for (int k = 0; k < t->columns; k++) {
-        add_series(d, all, t->names[k], wf_series_of(&d->arena, t, k));
-        struct wf_series smooth = wf_series_of(&d->arena, t, k);
-        wf_series_smooth(&smooth);
-        if (averages)
-            add_series(d, all, wf_arena_printf(&d->arena, "%s_average", t->names[k]), smooth);
+        add_series(d, all, t->names[k], series_of(&d->arena, t, k));
+        if (!averages)
+            continue;
+        struct series average = series_of(&d->arena, t, k);
+        smooth(&average);
+        add_series(d, all, wf_arena_printf(&d->arena, "%s_average", t->names[k]), average);
     }
 }
 
@@ -321,37 +354,35 @@ static bool read_file(struct wf_data *d, const char *name, size_t most, struct w
 }
 
 /* A picture as a "data:" address, and so without anything in it that could run; NULL when there is no
- * such file or it does not begin with `lead`. */
+ * such file, it does not begin with `lead`, or the page has no room for it. */
 static cJSON *picture(struct wf_data *d, const char *name, size_t most, const char *kind,
                       const char *lead)
 {
     struct wf_buffer file = { 0 }, url = { 0 };
     cJSON *item = NULL;
     if (read_file(d, name, most, &file) && file.size > strlen(lead) &&
-        memcmp(file.data, lead, strlen(lead)) == 0) {
+        memcmp(file.data, lead, strlen(lead)) == 0 && (int64_t)file.size * 4 / 3 < d->left) {
         wf_buffer_printf(&url, "data:image/%s;base64,", kind);
         wf_buffer_base64(&url, file.data, file.size);
         item = cJSON_CreateString(url.data);
+        d->left -= (int64_t)url.size;
     }
     wf_buffer_release(&file);
     wf_buffer_release(&url);
     return item;
 }
 
-/* One sample with its pictures instead of their names; the pictures' bytes are in `bytes`. */
-static cJSON *sample(struct wf_data *d, const cJSON *event, int64_t *bytes)
+/* One sample, with its pictures instead of their names. */
+static cJSON *sample(struct wf_data *d, const cJSON *event)
 {
     static const char *const names[] = { "image", "label", "prediction" };
     cJSON *const one = copy(d, event, 1, ITEMS_MAX);
-    *bytes = 0;
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         cJSON *const url =
             picture(d, wf_log_text(event, names[k]), IMAGE_BYTES, "png", "\x89PNG\r\n\x1A\n");
         cJSON_DeleteItemFromObjectCaseSensitive(one, names[k]);
-        if (!url)
-            continue;
-        *bytes += (int64_t)strlen(url->valuestring);
-        (void)cJSON_AddItemToObject(one, names[k], url);
+        if (url)
+            (void)cJSON_AddItemToObject(one, names[k], url);
     }
     return one;
 }
@@ -359,17 +390,14 @@ static cJSON *sample(struct wf_data *d, const cJSON *event, int64_t *bytes)
 static void add_samples(struct wf_data *d, cJSON *to)
 {
     const struct wf_log_list *const all = &d->log.samples;
+    const int64_t least = d->left - SAMPLES_BYTES;
     cJSON *const list = cJSON_AddArrayToObject(to, "samples");
-    int64_t total = 0;
     for (size_t i = 0; i < all->n && i < SAMPLES_MAX; i++) {
-        int64_t bytes;
-        cJSON *const one = sample(d, all->at[i], &bytes);
-        if (total + bytes > SAMPLES_BYTES || bytes > d->left) {
+        cJSON *const one = sample(d, all->at[i]);
+        if (d->left < least || d->left < 0) {
             cJSON_Delete(one);
             break;
         }
-        total += bytes;
-        d->left -= bytes;
         (void)cJSON_AddItemToArray(list, one);
     }
     (void)cJSON_AddNumberToObject(to, "n_samples", (double)all->n);
@@ -385,19 +413,6 @@ static void add_config(struct wf_data *d, cJSON *to)
     wf_buffer_release(&config);
 }
 
-/* One step of every rank, as the run drew it when it ended. */
-static void add_timeline(struct wf_data *d, cJSON *to)
-{
-    cJSON *const url = picture(d, "timeline.svg", TIMELINE_BYTES, "svg+xml", "<svg ");
-    const int64_t bytes = url ? (int64_t)strlen(url->valuestring) : 0;
-    if (!url || bytes > d->left) {
-        cJSON_Delete(url);
-        return;
-    }
-    d->left -= bytes;
-    (void)cJSON_AddItemToObject(to, "timeline", url);
-}
-
 /* --- the whole --- */
 
 cJSON *wf_data_json(struct wf_data *d)
@@ -409,7 +424,6 @@ cJSON *wf_data_json(struct wf_data *d)
     (void)cJSON_AddStringToObject(json, "version", WF_VERSION_STRING);
     (void)cJSON_AddStringToObject(json, "name", shown(d, d->name));
     (void)cJSON_AddStringToObject(json, "state", shown(d, stopped ? stopped : "done"));
-    add_alerts(d, cJSON_AddArrayToObject(json, "alerts"));
     add_figures(d, cJSON_AddObjectToObject(json, "figures"));
     /* What has bounds of its own first; then what the log may hold any amount of; then pictures. */
     add_curves(d, json, "steps", &log->steps, true);
@@ -422,7 +436,10 @@ cJSON *wf_data_json(struct wf_data *d)
     (void)cJSON_AddNumberToObject(json, "n_ranks", cJSON_GetArraySize(log->ranks));
     add_copy(d, json, "staleness", log->staleness, ITEMS_MAX);
     add_facts(d, json);
-    add_timeline(d, json);
+    /* One step of every rank, as the run drew it when it ended. */
+    cJSON *const timeline = picture(d, "timeline.svg", TIMELINE_BYTES, "svg+xml", "<svg ");
+    if (timeline)
+        (void)cJSON_AddItemToObject(json, "timeline", timeline);
     add_samples(d, json);
     return json;
 }

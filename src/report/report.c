@@ -119,13 +119,6 @@ static void add_text(struct wf_buffer *out, const cJSON *json)
     wf_buffer_text(out,
                    "</h1>\n<p>The main figures of this run: its curves, classes and samples are "
                    "drawn by the script of this page, which this browser does not run.</p>\n");
-    const cJSON *one;
-    cJSON_ArrayForEach(one, wf_log_array(json, "alerts"))
-    {
-        wf_buffer_text(out, "<p class=\"alert\">");
-        wf_markup_text(out, one->valuestring);
-        wf_buffer_text(out, "</p>\n");
-    }
     wf_buffer_text(out, "<table>\n<tr><td>state</td><td>");
     wf_markup_text(out, wf_log_text(json, "state"));
     wf_buffer_text(out, "</td></tr>\n");

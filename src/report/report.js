@@ -240,6 +240,21 @@
       make("div.tile", make("span", name), make("b", value), typeof note === "string" && make("small", note))));
   };
 
+  // What needs attention.
+  const alerts = () => {
+    const f = run.figures, many = f.damaged_lines > 1;
+    return [
+      !is(f.steps) && !Object.keys(run.facts).length &&
+        "The log has no step yet: write the report again when training has begun.",
+      f.bad_losses && `The loss was not a finite number in ${f.bad_losses} of ${f.logged_steps} logged steps, ` +
+        `first in step ${f.first_bad_loss}: try a smaller learning rate, or f32 instead of f16.`,
+      f.damaged_lines && `${f.damaged_lines} ${many ? "lines" : "line"} of log.jsonl ${many ? "were" : "was"} damaged ` +
+        "and passed over, as happens when a run is killed while it writes.",
+      is(f.lost_lines) && `A part of log.jsonl is lost: when the run was resumed, it had ${f.lost_lines} unreadable ` +
+        `lines and lacked ${f.lost_epochs} epochs.` + (run.lost_kept ? ` What it was then is kept as ${run.lost_kept}.` : ""),
+    ].filter(Boolean).map((text) => make("p.alert", text));
+  };
+
   // --- curves ---
 
   const epochTable = () => {
@@ -440,7 +455,6 @@
     { curves: "Curves", classes: "Classes", samples: "Samples", memory: "Memory", time: "Time", setup: "Config" });
   document.body.append(header(),
     make("nav", make("div", links.map(([id, name]) => make("a", { href: "#" + id }, name)))),
-    make("main", run.alerts.map((text) => make("p.alert", text)), figures(), curves(), classes(), samples(), memory(),
-      time(), setup(),
+    make("main", alerts(), figures(), curves(), classes(), samples(), memory(), time(), setup(),
       make("footer", `Written by widefield ${run.version} from log.jsonl; everything is in this file.`)));
 })();

@@ -53,7 +53,7 @@ for name in ("curves", "classes", "samples", "memory", "time", "setup"):
     assert f'section("{name}", ' in script, name
 assert len(text) < 5_000_000
 run = json.loads(data)
-names = ("version", "name", "state", "alerts", "figures", "facts", "steps", "epochs", "epoch_rows", "n_epochs", "best_epoch",
+names = ("version", "name", "state", "figures", "facts", "steps", "epochs", "epoch_rows", "n_epochs", "best_epoch",
          "classes", "n_classes", "confusion_epoch", "n_ranks", "samples", "n_samples", "resumed")
 assert all(name in run for name in names), run.keys()
 for group in ("steps", "epochs"):
@@ -65,7 +65,7 @@ for figure in ("mean_iou", "accuracy", "train_loss", "val_loss"):
 assert eval(sys.argv[2], {"run": run, "len": len, "abs": abs}), sys.argv[2]
 PYTHON
 looks() { python3 look.py "$@" || fail "the report '$1' is not what it should be: $2"; }
-looks run/report.html 'run["state"] == "done" and run["alerts"] == [] and run["name"] == "run" and len(run["samples"]) == 2'
+looks run/report.html 'run["state"] == "done" and "bad_losses" not in run["figures"] and run["name"] == "run" and len(run["samples"]) == 2'
 looks run/report.html '[e["epoch"] for e in run["epoch_rows"]] == list(range(1, 13)) and len(run["steps"]["loss"]["y"]) == 480'
 looks run/report.html 'all(s[k].startswith("data:image/png;base64,") for s in run["samples"] for k in ("image", "label", "prediction"))'
 looks run/report.html 'len(run["ranks"]) == 4 and run["ranks"][2]["used_bytes"] - run["ranks"][2]["planned_bytes"] == 4096'
@@ -76,7 +76,7 @@ done
 looks classification/report.html 'len(run["confusion"]) == 5 == len(run["confusion"][0]) and run["classes"][3] == "cat"'
 looks hostile/report.html 'run["classes"][1] == run["facts"]["model"] == "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"\u0027 & "'
 looks hostile/report.html '"image" in run["samples"][0] and "label" not in run["samples"][0] and "prediction" not in run["samples"][0]'
-looks hostile/report.html 'len(run["alerts"]) == 1 and run["classes"][2] == "\\x01\\x02 control"'
+looks hostile/report.html 'run["figures"]["bad_losses"] == 9 and run["classes"][2] == "\\x01\\x02 control"'
 ! grep -q 'root:x:' hostile/report.html || fail "a file from elsewhere is in the report"
 make_run cut --cut --samples 1 --side 16
 expect 0 report cut
@@ -89,6 +89,7 @@ if command -v node >/dev/null; then
     grep -q '^tile: Mean IoU 0.8784 validation, epoch 11$' run.txt || fail "the figures are not drawn"
     grep -q '^tile: Training time 3 min 480 steps, 12 epochs$' run.txt || fail "the time is not drawn"
     [ "$(grep -c '^path.line' run.txt)" -eq 11 ] || fail "curves are missing"
+    grep -q '^p: The loss was not a finite number in 9 of 480 logged steps, first in step 50: try' hostile.txt || fail "no alert"
     # shares of a row, recall and precision: 30 of 40 cats, 30 of 50 that were taken for one
     mkdir pets
     printf '%s\n' '{"event":"start","classes":["cat","dog"],"palette":["red;background:url(//x)","#1234ff"]}' \
