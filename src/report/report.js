@@ -118,6 +118,7 @@
     return Math.abs(x[lo] - at) <= Math.abs(x[hi] - at) ? lo : hi;
   };
 
+  const GAP = 11, MARGIN = 50; // of the values beside their line, and of the axis within its card; pixels
   // Values under the pointer, or at the step that the arrow keys have reached.
   const explore = (plot, series, x, y, lo, hi) => {
     const steps = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
@@ -127,8 +128,7 @@
     const show = (where) => {
       clear();
       place = Math.max(0, Math.min(steps.length - 1, where));
-      const step = steps[place], left = 100 * x.at(step), right = left > 50;
-      const side = right ? "right:" + (100 - left) + "%" : "left:" + left + "%";
+      const step = steps[place];
       const rows = series.map((s) => {
         const i = nearest(s.x, step), known = is(s.y[i]);
         if (known && !s.faint)
@@ -136,8 +136,13 @@
         return make("div", make("i.key.c" + s.colour + (s.faint ? ".faint" : "")),
           s.name + " " + (known ? plain(s.y[i]) : "not a number") + (s.x[i] === step ? "" : " (step " + s.x[i] + ")"));
       });
-      add(make("div.cross", { style: `left:${left}%` }));
-      add(make("div.tip", { style: side, role: "status" }, make("b", "step " + count(step)), rows));
+      add(make("div.cross", { style: `left:${100 * x.at(step)}%` }));
+      const tip = make("div.tip", { role: "status" }, make("b", "step " + count(step)), rows);
+      add(tip);
+      // Beside the line, where there is more room, and not beyond the card on a narrow screen.
+      const width = plot.clientWidth, at = width * x.at(step);
+      const beside = at > width / 2 ? at - tip.offsetWidth - GAP : at + GAP;
+      tip.style.left = Math.max(-MARGIN, Math.min(width - tip.offsetWidth, beside)) + "px";
     };
     const move = (event) => {
       const box = plot.getBoundingClientRect();
