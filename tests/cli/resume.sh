@@ -22,7 +22,7 @@ PYTHON
 expect 0 train a.yaml --out whole --quiet
 
 # --- one process in a folder; a killed one does not keep it ---
-"$wf" train a.yaml train.epochs=100000 --out busy >out 2>err &
+"$wf" train a.yaml train.epochs=100000 --out busy >busy.out 2>busy.err &
 pid=$!
 appears '"event":"step"' busy/log.jsonl
 for how in "--resume auto --out busy" "--resume busy" "--resume busy/checkpoints/last.safetensors"; do
