@@ -9,7 +9,7 @@
 
 #include "report/timeline.h"
 
-/* Rank 0 computes for 3.5 s, with two things on their way that overlap, and waits for 1 s of them and
+/* Rank 0 computes for 3.5 s, with two things in flight that overlap, and waits for 1 s of them and
  * moves them for half a second. */
 static const struct wf_event events[] = {
     { 0, 1.5, 0, WF_EVENT_FORWARD, "conv a" },  { 1.5, 2, 0, WF_EVENT_ADVANCE, "progress" },
