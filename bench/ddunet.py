@@ -159,9 +159,9 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"({value})")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    book = args.out / "results.jsonl"
+    log = args.out / "results.jsonl"
     size = [args.train, args.valid, args.test, args.epochs, args.base, args.depth]
-    results = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
+    results = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     results = [r for r in results if r["size"] == size]
     done = {(r["n"], r["variant"], r["seed"]) for r in results}
     sets = {n: make_data(args, n) for n in args.tiles}
@@ -173,7 +173,7 @@ def main():
         for i, job in enumerate(concurrent.futures.as_completed(jobs)):
             result = job.result()
             results.append(result)
-            with book.open("a") as file:
+            with log.open("a") as file:
                 file.write(json.dumps(result) + "\n")
             print(f"{i + 1}/{len(todo)}: N = {result['n']}, {result['variant']}, seed {result['seed']}: "
                   f"line {100 * result['iou'][LINE]:.1f}", file=sys.stderr, flush=True)

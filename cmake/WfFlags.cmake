@@ -31,7 +31,7 @@ endif()
 
 # No fused multiply-add behind our back: a sum gives the same bits on every machine, and a cut
 # image the same as a whole one. A device kernel that wants it says fma(). Never -ffast-math.
-# Nobody reads the exception flags, and selects stay vector code without them.
+# Floating-point exception flags are not used, and selects are vectorised without them.
 set(WF_CODEGEN -fno-math-errno -fno-trapping-math -ffp-contract=off)
 if(WF_MARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     list(APPEND WF_CODEGEN -march=${WF_MARCH})

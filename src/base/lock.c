@@ -120,7 +120,8 @@ struct wait {
     struct timespec beat; /* when it was touched last */
 };
 
-/* An owner elsewhere that touches its file runs; until it does or has been silent for long, we wait. */
+/* An owner elsewhere that touches its file runs; until it does or has been silent for long, we
+ * wait. */
 static enum state look_far(struct wait *w, int mine, int other, const struct owner *o)
 {
     /* A host of the same name that runs another kernel was started again, unless names are given twice. */
@@ -260,7 +261,8 @@ static bool reopen(struct wf_lock *l)
     return true;
 }
 
-/* False with EEXIST: another has it. A server whose answer was lost says so of our own link, too. */
+/* False with EEXIST: another has it. A server whose answer was lost says so of our own link,
+ * too. */
 static bool link_mine(struct wf_lock *l)
 {
     if (link(l->mine, l->path) == 0 || (errno == EEXIST && compare(l->path, l->fd) == FILE_SAME))
@@ -270,7 +272,7 @@ static bool link_mine(struct wf_lock *l)
     return name_at_once(l);
 }
 
-/* A lock of another user may be only for reading: it can be looked at, and replaced. */
+/* A lock of another user may be read-only: it can be read, and replaced. */
 static int open_other(const char *path)
 {
     const int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);

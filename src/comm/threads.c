@@ -325,7 +325,7 @@ bool wf_threads_split(struct wf_comm *base, int colour, struct wf_comm **sub, st
         new->base.vtable = base->vtable;
         *sub = &new->base;
     } else if (part) {
-        /* T3: a sum that fails here has failed everywhere, so nobody knows of it. */
+        /* T3: a sum that fails here has failed on all ranks, so no rank refers to it. */
         atomic_store_explicit(&part->references, 1, memory_order_relaxed);
         group_let_go(part);
     }

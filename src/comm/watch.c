@@ -79,7 +79,7 @@ static void look_at(const struct wf_watchdog *dog, struct wf_watch *w)
     const double tell = told > 0 ? 2.0 * (double)told : dog->options.tell;
     if (dog->options.end > 0 && (double)waited >= dog->options.end) {
         print(w, what, (long long)waited, true);
-        _exit(wf_err_exit_status(WF_ERR_FAILED)); /* this thread may not speak to MPI */
+        _exit(wf_err_exit_status(WF_ERR_FAILED)); /* this thread may not call MPI */
     }
     if (dog->options.tell > 0 && (double)waited >= tell) {
         print(w, what, (long long)waited, false);

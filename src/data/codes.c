@@ -1,10 +1,9 @@
 /*
- * What the values of masks mean.
+ * The meaning of mask values.
  *
- * Everything that masks hold is counted twice while they are looked at: as a value (a grey value, an
- * index of a palette, a grey colour) and as a colour (0xrrggbb). Which count is used follows from what
- * was found: colours where some pixel is in colour or where files give an index different colours,
- * values otherwise.
+ * Every pixel of the scanned masks is counted twice: as a value (a grey value, an
+ * index of a palette, a grey colour) and as a colour (0xrrggbb). Colours are used if some pixel is
+ * in colour or if files give an index different colours, values otherwise.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -148,7 +147,7 @@ static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *
 typedef bool look_fn(struct scan *s, int64_t sample, const struct wf_region *window,
                      struct wf_err *err);
 
-/* Large sets and large images are looked at in a spread of places. */
+/* Large datasets and large images are scanned in a spread of windows. */
 static void scan_masks(struct scan *s, look_fn *look)
 {
     enum { MASKS = 4096 };
@@ -279,7 +278,7 @@ static void count_coded(struct scan *s)
             }
 }
 
-/* As training reads it, so that what it would refuse is said before it starts, with file and place. */
+/* As training reads it, so that errors are reported before it starts, with file and position. */
 static bool read_window(struct scan *s, int64_t sample, const struct wf_region *window,
                         struct wf_err *err)
 {

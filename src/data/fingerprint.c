@@ -34,7 +34,7 @@ static const char *within(const struct wf_dataset *ds, const char *path)
     return path;
 }
 
-/* The file that was looked at last stays open: records share theirs. */
+/* The last file is kept open: records share theirs. */
 struct look {
     const struct wf_dataset *ds;
     XXH64_state_t *hash;

@@ -1,9 +1,9 @@
 /*
- * Small images stay in memory once they are decoded: a JPEG of 32 x 32 pixels costs more to open than
- * to look at, and every epoch asks for it again. Kept as bytes, so only what has whole numbers up to
- * 255; the rest is read anew each time.
+ * Small images are kept in memory once they are decoded: a JPEG of 32 x 32 pixels costs more to
+ * open than to process, and every epoch needs it. Kept as bytes, so only images with integers up to
+ * 255; others are read each time.
  *
- * K1. A slot goes once from empty to an image or to REFUSED, by one atomic exchange. What is there is
+ * K1. A slot goes once from empty to an image or to REFUSED, by one atomic exchange. An image is
  *     never written again, so any thread may read it.
  */
 #include <stdlib.h>

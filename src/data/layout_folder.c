@@ -1,6 +1,6 @@
 /*
- * Images in one folder, masks of the same names in another: the plain way, under any of the names that
- * people give them, and in parts (train/, val/) above or below these folders.
+ * Images in one folder, masks of the same names in another: the plain way, under any of the names
+ * that people give them, and in parts (train/, val/) above or below these folders.
  *
  *   images/a.png      masks/a.png            also img/ and mask/, Images/ and Labels/, ...
  *   images/x/a.png    masks/x/a.png          sub-folders are followed
@@ -88,7 +88,7 @@ static bool find_pair(struct wf_arena *arena, const char *path, struct pair *p, 
     return p->images != NULL;
 }
 
-/* What is looked at: the folder itself, or the parts in it. */
+/* The folders to search: the folder itself, or the parts in it. */
 struct parts {
     const char *train, *valid, *test; /* NULL: not there */
 };

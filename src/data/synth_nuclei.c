@@ -1,7 +1,8 @@
 /*
- * Nuclei in stained tissue, as a brightfield microscope shows them: crowded blobs that touch, stain that
- * differs from cell to cell, uneven light, grain. A nucleus lives in a cell of a jittered grid; whether
- * it is there depends on a slowly changing density, so that there are clusters and clearings.
+ * Nuclei in stained tissue, as a brightfield microscope shows them: crowded blobs that touch, stain
+ * that differs from cell to cell, uneven light, grain. A nucleus lives in a cell of a jittered
+ * grid; whether it is there depends on a slowly changing density, so that there are clusters and
+ * clearings.
  */
 #include <math.h>
 #include <string.h>
@@ -57,8 +58,8 @@ static bool nucleus_at(uint64_t key, int64_t i, int64_t j, struct nucleus *n)
     return true;
 }
 
-/* How deep inside, in pixels; negative outside. Waves on the outline without asking for an angle: cosines
- * of twice and three times it are polynomials of the direction. */
+/* How deep inside, in pixels; negative outside. Waves on the contour without computing an angle:
+ * cosines of twice and three times it are polynomials of the direction. */
 static float depth_in(const struct nucleus *n, float x, float y)
 {
     const float dx = x - n->x, dy = y - n->y;

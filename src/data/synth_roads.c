@@ -1,11 +1,12 @@
 /*
- * Roads seen from above: long thin structures. Near by, a road looks like the strips that lie beside it
- * (roofs, yards), which are no roads: only that it goes on and on tells it. Trees hide parts of it, and
- * the mask goes on below them.
+ * Roads seen from above: long narrow structures. Locally, a road looks like the bands beside it
+ * (roofs, yards), which are no roads: only its length distinguishes it. Trees hide parts of it, and
+ * the mask continues below them.
  *
- * The land is cut into squares. A road crosses a border between two squares at a place that both know
- * from the border's own random numbers, at a right angle; inside a square the crossings run in curves to
- * a junction. So roads go through the whole image, and a window needs to look at near squares only.
+ * The land is cut into squares. A road crosses a border between two squares at a place that both
+ * know from the border's own random numbers, at a right angle; inside a square the crossings run in
+ * curves to a junction. So roads go through the whole image, and a window needs to look at near
+ * squares only.
  */
 #include <math.h>
 #include <string.h>
@@ -48,8 +49,8 @@ static void draw_piece(struct canvas *c, float field[], struct point a, struct p
         }
 }
 
-/* Does a road cross the border, and where along it? `upright`: the left border of (i, j), otherwise the
- * upper one. */
+/* Does a road cross the border, and where along it? `upright`: the left border of (i, j), otherwise
+ * the upper one. */
 static bool crossing(const struct canvas *c, int64_t i, int64_t j, bool upright, struct point *p)
 {
     const uint64_t key = c->image->key;

@@ -1,11 +1,11 @@
 /*
  * Ten shapes in 32 x 32 pictures, in the files of CIFAR-10: a set for classifiers that is quick to
- * learn and not too easy. What is to be seen varies in place, size, angle, colour and shading; behind
- * and in front of it lie strokes of other colours; the picture is uneven and noisy. Nothing but the
- * outline tells the class.
+ * learn and not too easy. The shape varies in position, size, angle, colour and shading; behind and
+ * in front of it are strokes of other colours; the picture is uneven and noisy. Only the contour
+ * determines the class.
  *
- * Five files for training and one for testing, of equal length, as in the original. A picture follows
- * from (seed, number) alone; the classes take turns.
+ * Five files for training and one for testing, of equal length, as in the original. A picture
+ * follows from (seed, number) alone; the classes take turns.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +23,7 @@ enum { FINE = 4 /* samples along each side of a pixel */, STROKES = 3, BEHIND = 
 static const float pi = 3.14159265f;
 static const float TILT = 0.4f; /* to either side, in radians */
 
-/* --- outlines, about the unit disc --- */
+/* --- contours, about the unit disc --- */
 
 static bool disc(float u, float v)
 {

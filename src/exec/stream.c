@@ -57,7 +57,8 @@ struct wf_stream {
 
 /* --- choosing a window --- */
 
-/* Bytes that some item surely needs at once, without asking the device; the largest value is named. */
+/* Bytes that some item surely needs at once, without asking the device; the largest value is
+ * named. */
 static size_t least_bytes(const struct wf_global_plan *s, const char **largest)
 {
     const struct wf_program *p = s->program;

@@ -243,7 +243,7 @@ static uint32_t fletcher(const unsigned char *data, size_t bytes)
     return two << 16 | one;
 }
 
-/* Sums are equal modulo 65535 in each half: what folds earlier or later may differ by that. */
+/* Sums are equal modulo 65535 in each half: they may differ by that if reduced at another point. */
 static bool same_sum(uint32_t a, uint32_t b)
 {
     return (a & 0xffff) % 65535 == (b & 0xffff) % 65535 && (a >> 16) % 65535 == (b >> 16) % 65535;

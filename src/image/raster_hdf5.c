@@ -1,5 +1,5 @@
-/* Datasets of HDF5 files: "file.h5:/path/to/data"; where a file holds one dataset only, it need not be
- * named. image/hdf5.h knows the format. Chunks are decoded where a window touches them. */
+/* Datasets of HDF5 files: "file.h5:/path/to/data"; where a file holds one dataset only, it need not
+ * be named. image/hdf5.h knows the format. Chunks are decoded where a window touches them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ static bool make_room(struct wf_raster *r, size_t bytes, struct wf_err *err)
     return f->values || wf_raster_no_memory(r, err);
 }
 
-/* What was never written: one value, everywhere between `lo` and `hi`. */
+/* What was never written: one value for all samples between `lo` and `hi`. */
 static bool put_fill(const struct wf_raster_job *job, const int64_t lo[], const int64_t hi[],
                      struct wf_err *err)
 {
@@ -124,8 +124,9 @@ static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, stru
 }
 
 /* --- chunked --- */
-/* Chunks may share packed bytes and reach far past the window, so the ratio of one chunk says too
- * little: all that a window unpacks is held against the file and against what is wanted. */
+/* Chunks may share packed bytes and extend far beyond the window, so a limit on the ratio of one
+ * chunk is not enough: all bytes that a window unpacks are compared with the file's size and the
+ * window's. */
 static bool may_unpack(const struct wf_raster_job *job, const struct wf_h5_chunk *chunk,
                        size_t bytes, struct wf_err *err)
 {

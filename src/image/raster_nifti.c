@@ -341,13 +341,13 @@ static bool read_nifti(const struct wf_raster_job *job, struct wf_err *err)
     return true;
 }
 
-/* A packed file ends with the number of bytes that were packed, if it is a single one and whole. What
- * does not, is unpacked. */
+/* A packed file ends with the number of bytes that were packed, if it is a single one and whole.
+ * What does not, is unpacked. */
 static bool check_nifti(struct wf_raster *r, struct wf_err *err)
 {
     const struct nifti *n = r->state;
     if (!n->packed)
-        return true; /* its size was held against the header */
+        return true; /* its size was compared with the header */
     const struct wf_raster_info *info = &r->info;
     const uint64_t bytes = n->data + (uint64_t)(info->width * info->height * info->depth) *
                                          (uint64_t)info->channels * wf_sample_size(r->stored);

@@ -44,7 +44,7 @@ static bool open_npy(struct wf_raster *r, struct wf_err *err)
     return true;
 }
 
-/* Whole numbers are read as what is asked for; floats as f32, from where i32 is one more step. */
+/* Integers are read as the requested type; floats as f32, which is then converted to i32. */
 static bool read_npy(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct wf_raster *r = job->raster;

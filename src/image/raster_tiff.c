@@ -1,5 +1,6 @@
 /*
- * TIFF and BigTIFF through libtiff: pages of equal layout are depth, reduced copies are passed over.
+ * TIFF and BigTIFF through libtiff: pages of equal layout are depth, reduced copies are passed
+ * over.
  *
  * Invariants:
  *   T1  every page that is read has the layout of the first one, checked when it is entered;
@@ -111,8 +112,8 @@ static void want_rgb(const struct wf_tiff *t, const struct wf_tiff_layout *l)
         (void)TIFFSetField(t->tif, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
 }
 
-/* Is the page that libtiff stands on another plane of the stack? A page of the same size that is stored
- * in another way would be one too, and is refused. */
+/* Is the page that libtiff stands on another plane of the stack? A page of the same size that is
+ * stored in another way would be one too, and is refused. */
 static bool continues(const struct wf_tiff *t, int64_t page, bool *does, struct wf_err *err)
 {
     struct wf_tiff_layout l;
@@ -250,7 +251,8 @@ static bool decode_row(struct wf_tiff *t, int64_t row, void *dst)
     return true;
 }
 
-/* Enters the row's page and looks at its strip, whose number over all pages and planes it gives. */
+/* Selects the row's page and checks its strip; returns the strip's number over all pages and
+ * planes. */
 static bool enter_row(struct wf_tiff *t, int64_t row, int64_t *strip, bool *sparse,
                       struct wf_err *err)
 {
@@ -291,7 +293,7 @@ static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
     t->raster->tiles_read += strip != t->last_strip;
     t->last_strip = strip;
     if (!decode_row(t, row, t->bits ? t->bits : dst)) {
-        t->page = -1; /* begin anew if ever asked again */
+        t->page = -1; /* start over at the next call */
         return refuse_decoding(t, "row", y, err);
     }
     if (t->bits)
@@ -417,7 +419,7 @@ static bool check_tiff(struct wf_raster *r, struct wf_err *err)
     struct wf_tiff *t = r->state;
     const struct wf_tiff_planes *const p = &t->planes;
     if (p->raw)
-        return true; /* its size was held against the description */
+        return true; /* its size was compared with the description */
     for (int64_t i = 0; i < p->depth * p->layers; i++)
         if (!enter_page(t, p->pages ? p->pages[i] : i, err) || !wf_tiff_check_places(t, err))
             return false;

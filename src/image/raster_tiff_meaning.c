@@ -1,4 +1,5 @@
-/* What a TIFF's samples mean (alpha, white-is-zero, orientation, nodata), and whether all of it is there. */
+/* What a TIFF's samples mean (alpha, white-is-zero, orientation, nodata), and whether all of it is
+ * there. */
 #include "image/raster_tiff.h"
 
 #include <ctype.h>
@@ -20,8 +21,8 @@ static uint64_t number(const unsigned char *at, int bytes, bool big)
     return value;
 }
 
-/* The values that entry `tag` of a directory has: libtiff fills up what is missing and does not tell.
- * 0: there is no such entry. */
+/* The values that entry `tag` of a directory has: libtiff fills up what is missing and does not
+ * tell. 0: there is no such entry. */
 static bool count_of(const struct wf_tiff *t, uint32_t tag, uint64_t *count, struct wf_err *err)
 {
     const bool wide = TIFFIsBigTIFF(t->tif), big = TIFFIsBigEndian(t->tif);
@@ -88,7 +89,8 @@ bool wf_tiff_check_places(const struct wf_tiff *t, struct wf_err *err)
 
 /* --- meaning --- */
 
-/* Alpha that is the last channel is marked as such; elsewhere nobody could tell the channels apart. */
+/* Alpha that is the last channel is marked as such; elsewhere nobody could tell the channels
+ * apart. */
 static bool find_alpha(const struct wf_tiff *t, struct wf_err *err)
 {
     uint16_t count = 0;
@@ -160,7 +162,7 @@ static bool nodata_number(const char *text, double *value)
     return end != text && *end == '\0';
 }
 
-/* As near as the samples come to it; false where they cannot have it. */
+/* The nearest value that the samples can have; false if there is none. */
 static bool nodata_as_sample(enum wf_sample s, double *v)
 {
     static const struct {

@@ -1,10 +1,11 @@
 /*
  * Writing TIFF: tiles, deflate, one page for each plane, channels together.
  *
- * By hand, because several writers may share a file and libtiff knows only of one: each packs the
- * tiles of its windows in memory, is told how many bytes the others have packed, and writes at a place
- * that is its own. Where tiles lie stands in a table; the tables of all writers, added up, become the
- * directories, which the one who made the file writes at its end. One writer alone does the same.
+ * Without libtiff, because several writers may share a file and libtiff supports only one: each
+ * packs the tiles of its windows in memory, receives the number of bytes that the others packed,
+ * and writes at its own offset. A table has the offsets of tiles; the sum of all writers' tables
+ * becomes the directories, which the writer that created the file writes at its end. A single
+ * writer does the same.
  *
  * Invariants:
  *   O1  `end` is the same for all writers between two rounds of placing;

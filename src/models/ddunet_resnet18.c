@@ -1,9 +1,10 @@
 /*
- * DDU-Net with the trunk of ResNet-18: its stem and first three stages, named as in torchvision so that
- * its weights fit (model.weights), on every subdomain. A double convolution on the coarsest map, the
- * communication network, and a decoder that takes up the stages on the way: 1/8, 1/4, 1/2, 1.
+ * DDU-Net with the trunk of ResNet-18: its stem and first three stages, named as in torchvision so
+ * that its weights fit (model.weights), on every subdomain. A double convolution on the coarsest
+ * map, the communication network, and a decoder with skips from the stages at 1/8, 1/4, 1/2, 1.
  *
- * model.base is the channels of the stem (64, as torchvision's weights have). A frozen trunk normalises by the running statistics that came with its weights.
+ * model.base is the channels of the stem (64, as torchvision's weights have). A frozen trunk
+ * normalises by the running statistics that came with its weights.
  */
 #include "models/talk.h"
 

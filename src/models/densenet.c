@@ -1,10 +1,11 @@
 /*
- * DenseNet-121: in a block each layer reads everything that was made before it in the block, and
- * adds `growth` channels. Layers are named as in torchvision, so that its weights fit.
+ * DenseNet-121: in a block each layer reads all earlier results of the block and adds `growth`
+ * channels. Layers are named as in torchvision, so that its weights fit.
  *
- * model.base is the channels of the stem (64); the growth is half of it. A layer joins all earlier
- * results anew instead of widening the last join: the joins can then be thrown away and each made
- * again on its own in the backward pass, and what is kept grows with the layers, not their square.
+ * model.base is the channels of the stem (64); the growth is half of it. A layer concatenates all
+ * earlier results instead of extending the last concatenation: each can then be discarded and
+ * recomputed separately in the backward pass, and the kept memory grows with the layers, not their
+ * square.
  */
 #include "models/blocks.h"
 

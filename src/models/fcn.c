@@ -1,12 +1,12 @@
 /*
  * Fully convolutional networks: the body of VGG-16 with its fully connected layers as convolutions
  * (fc6, fc7), scores of coarse maps, and learned up-convolutions back to the image. fcn32s goes up
- * in one step of 32, fcn16s and fcn8s add the scores of finer poolings on the way. Layers are named
+ * in one step of 32, fcn16s and fcn8s add the scores of finer poolings in between. Layers are named
  * as in the public PyTorch version.
  *
- * Convolutions keep the extent, poolings round up. So a coarse map always covers the finer one, both
- * begin at the same pixel, and what an up-convolution gives too much is cut off at the end: any size
- * goes in, and one score per pixel comes out.
+ * Convolutions keep the extent, poolings round up. So a coarse map always covers the finer one,
+ * both begin at the same pixel, and the excess of an up-convolution is cropped at the end: the
+ * input may have any size, and the output has one score per pixel.
  */
 #include "models/blocks.h"
 

@@ -54,7 +54,7 @@ int64_t wf_metrics_total(const struct wf_metrics *m)
 
 /* --- counting --- */
 
-/* The class that a pixel's channels speak for; with one channel, whether it is above `level`. */
+/* The class that a pixel's channels predict; with one channel, whether it is above `level`. */
 static int64_t largest(const struct wf_view *v, int64_t offset, double level)
 {
     const int64_t channels = wf_region_extent(v->box, WF_C);

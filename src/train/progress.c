@@ -69,7 +69,8 @@ static double share_of(int64_t steps)
     return steps < 20 ? 1.0 / (double)steps : 0.05;
 }
 
-/* The loss begins anew with each epoch, so that short epochs end near the mean that is said of them. */
+/* The average of the loss restarts with each epoch, so that it ends near the reported mean of a
+ * short epoch. */
 static void take(struct wf_progress *p, const struct wf_step_report *r)
 {
     if (r->at->epoch != p->epoch || p->steps == 0)

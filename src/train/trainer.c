@@ -96,7 +96,7 @@ static bool load(struct trainer *t, struct wf_err *err)
     return ok;
 }
 
-/* Rank 0's clock and the step count say when; the others are told. */
+/* Decided by rank 0's clock and the step count, and shared with the others. */
 static bool is_due(const struct trainer *t)
 {
     if (!t->writes || t->saved)
@@ -145,13 +145,13 @@ static bool come_together(struct trainer *t, bool ok, bool *met, struct wf_err *
     struct wf_worker *const worker = t->o->learner->options.worker;
     *met = t->at.batch >= t->batches || worker->reply.meets;
     if (!ok) {
-        wf_comm_abort(t->o->comm, err); /* nobody comes to agree */
+        wf_comm_abort(t->o->comm, err); /* the others do not call agree */
         return false;
     }
     return !*met || (wf_worker_meet(worker, t->o->full.run, err) && average(t, err));
 }
 
-/* Collective. What anybody asked for is asked of all. */
+/* Collective. A request of any rank becomes a request of all. */
 static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struct wf_err *err)
 {
     if (!t->hooks_ok && ok) {
@@ -209,7 +209,7 @@ static bool read_number(const struct wf_run *run, const struct wf_value *value, 
     return ok;
 }
 
-/* Collective where it is asked for. What this rank's backward pass starts from. */
+/* Collective if rank_mean is set. The start value of this rank's backward pass. */
 static bool find_share(struct trainer *t, struct wf_err *err)
 {
     t->o->learner->share = 1;
@@ -495,7 +495,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     while (ok && !over && t.at.epoch < options->epochs)
         ok = advance(&t, &over, err);
     if (!ok && is_async(&t))
-        wf_comm_abort(options->comm, err); /* the others are not on their way to agree */
+        wf_comm_abort(options->comm, err); /* the others do not call agree */
     if (ok && !t.hooks_ok)
         *err = t.hooks_err;
     result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
@@ -506,7 +506,8 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     return ok;
 }
 
-/* Steps that are skipped now and then are what a dynamic scale is made of, also all of a short epoch. */
+/* Steps that are skipped now and then are what a dynamic scale is made of, also all of a short
+ * epoch. */
 static bool learned(const struct wf_trainer_options *o, const struct wf_trainer_result *r,
                     struct wf_err *err)
 {
