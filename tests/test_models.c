@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "models/model.h"
+#include "models/talk.h"
 
 /* The network on an image of `extent` along each of its dimensions. */
 static struct wf_graph *build(const char *name, struct wf_model_config c, const int64_t extent[3],
@@ -120,19 +120,20 @@ static void ddunet__has_the_published_parameters(void **state)
         struct wf_model_config c = {
             .dims = 2, .in = 1, .classes = 3, .base = comm[i][0] > 32 ? 8 : 4, .depth = 3
         };
-        c.sub = (struct wf_model_tiles){ .tiles = { 1, 1, 2 }, .channels = 0 };
+        struct wf_subdomains own = { .tiles = { 1, 1, 2 }, .layers = 3, .kernel = 5 };
+        c.own = &own;
         const int64_t without = parameters("ddunet", c);
-        c.sub.channels = comm[i][0];
+        own.channels = comm[i][0];
         assert_int_equal(parameters("ddunet", c) - without, comm[i][1]);
         if (c.base == 4)
             assert_int_equal(without, 30479);
     }
-    struct wf_model_config c = { .dims = 2, .sub = { .channels = -1 } };
+    struct wf_model_config c = { .dims = 2 };
     struct wf_value *logits;
     struct wf_graph *frozen = build("ddunet_resnet18", c, (const int64_t[]){ 1, 64, 64 }, &logits);
     assert_int_equal(wf_graph_parameters(frozen, false), 2333863);
     wf_graph_free(frozen);
-    c.sub.trains_trunk = true;
+    c.own = &(struct wf_subdomains){ .channels = 64, .layers = 3, .kernel = 5 };
     assert_int_equal(parameters("ddunet_resnet18", c), 5116647);
 }
 

@@ -20,7 +20,7 @@
 #include "ckpt/safetensors.h"
 #include "comm/comm.h"
 #include "device/device.h"
-#include "models/model.h"
+#include "models/talk.h"
 #include "ops/build.h"
 #include "tensor/border.h"
 #include "train/step.h"
@@ -252,30 +252,31 @@ static struct wf_value *build_loss(struct golden *gold)
 }
 
 /* Files of networks on subdomains say how many, and how they talk. */
-static struct wf_model_tiles subdomains(const struct golden *gold)
+static const struct wf_subdomains *subdomains(const struct golden *gold, struct wf_subdomains *sub)
 {
-    struct wf_model_tiles sub = { .channels = -1 };
     const char *tiles = wf_safetensors_metadata(gold->file, "tiles");
     if (!tiles)
-        return sub;
+        return NULL;
     char *rest;
-    sub.tiles[1] = strtoll(tiles, &rest, 10);
-    sub.tiles[2] = strtoll(rest + 1, NULL, 10);
-    sub.channels = number(gold, "comm");
-    sub.layers = number(gold, "layers");
-    sub.kernel = number(gold, "kernel");
-    sub.dropout = 0.1;
+    sub->tiles[1] = strtoll(tiles, &rest, 10);
+    sub->tiles[2] = strtoll(rest + 1, NULL, 10);
+    sub->channels = number(gold, "comm");
+    sub->layers = number(gold, "layers");
+    sub->kernel = number(gold, "kernel");
+    sub->dropout = 0.1;
+    sub->frozen = true;
     return sub;
 }
 
 static void build(struct golden *gold)
 {
     struct wf_err err = { 0 };
+    struct wf_subdomains sub = { 0 };
     struct wf_model_config config = { .dims = (int)number(gold, "dims"),
                                       .classes = number(gold, "classes"),
                                       .base = number(gold, "base"),
                                       .depth = number(gold, "depth"),
-                                      .sub = subdomains(gold) };
+                                      .own = subdomains(gold, &sub) };
     const struct wf_safetensor *image = wf_safetensors_find(gold->file, "input");
     const struct wf_model *model = wf_model_find(metadata(gold, "model"), &err);
     struct wf_shape shape = { 0 };

@@ -19,7 +19,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "exec/run.h"
-#include "models/model.h"
+#include "models/talk.h"
 #include "ops/build.h"
 #include "support.h"
 
@@ -93,12 +93,12 @@ static void ddunet_differs_right(enum wf_statistics statistics, enum wf_talk tal
                                  .classes = 2,
                                  .base = 2,
                                  .depth = 1,
-                                 .sub = { .tiles = { 1, 2, 2 },
-                                          .channels = 2,
-                                          .layers = 2,
-                                          .kernel = 3,
-                                          .talk = talk,
-                                          .statistics = statistics } };
+                                 .own = &(struct wf_subdomains){ .tiles = { 1, 2, 2 },
+                                                                 .channels = 2,
+                                                                 .layers = 2,
+                                                                 .kernel = 3,
+                                                                 .talk = talk,
+                                                                 .statistics = statistics } };
     assert_true(wf_model_resolve(m, &c, &err));
     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
     struct wf_value *x = wf_input(g, "image", WF_F32, WF_SHAPE(2, 1, 7, 8, 1));

@@ -186,7 +186,7 @@ static bool schema(struct wf_cli *cli, struct wf_err *err)
         return true;
     struct wf_table t = { .arena = &cli->arena };
     wf_table_row(&t, 4, (const char *[]){ "key", "default", "what", "allowed" });
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const char *const otherwise =
             o->fallback ? o->fallback : wf_arena_printf(&cli->arena, "(%s)", o->unset);
         wf_table_row(

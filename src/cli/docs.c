@@ -68,7 +68,7 @@ static void print_row(FILE *out, struct wf_arena *arena, const struct wf_option 
 static void print_sections(FILE *out, struct wf_arena *arena)
 {
     const char *section = "";
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const char *const mine = wf_docs_section(arena, o);
         if (strcmp(mine, section) != 0)
             (void)fprintf(out, "\n## %s\n\n| key | default | what | allowed |\n|---|---|---|---|\n",

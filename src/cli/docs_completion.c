@@ -31,8 +31,8 @@ static void print_flags(FILE *out, const struct wf_command *c)
 
 static void print_keys(FILE *out, const char *between)
 {
-    for (const struct wf_option *o = wf_option_table; o->key; o++)
-        (void)fprintf(out, "%s%s=", o == wf_option_table ? "" : between, o->key);
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o))
+        (void)fprintf(out, "%s%s=", o == wf_option_next(NULL) ? "" : between, o->key);
 }
 
 static void print_verbs(struct wf_arena *arena, FILE *out, const struct wf_command *c)
@@ -44,7 +44,7 @@ static void print_verbs(struct wf_arena *arena, FILE *out, const struct wf_comma
 /* case lines 'KEY) VALUES': of keys, and of the flags that are short for them. */
 static void print_values(FILE *out, const char *indent, const char *format)
 {
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         if (!has_names(o))
             continue;
         (void)fprintf(out, "%s%s", indent, o->key);
@@ -238,7 +238,7 @@ void wf_docs_fish(struct wf_arena *arena, FILE *out)
     }
     for (const struct wf_command_flag *f = wf_plain_flags; f->name; f++)
         fish_flag(out, "not __fish_use_subcommand", f->name, f->value, f->help);
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         (void)fprintf(out, "complete -c widefield -n 'not __fish_use_subcommand' -a '%s=' -d ",
                       o->key);
         fish_text(out, o->help);

@@ -65,7 +65,7 @@ static void print_command(FILE *out, const struct wf_command *c)
 static void print_keys(struct wf_arena *arena, FILE *out)
 {
     const char *section = "";
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const char *const mine = wf_docs_section(arena, o);
         if (strcmp(mine, section) != 0)
             (void)fprintf(out, ".SS Section \\(dq%s\\(dq\n", mine);

@@ -91,37 +91,68 @@ struct wf_shape wf_job_shape(int count, const int64_t size[])
     return shape;
 }
 
-static int64_t or_own(const struct wf_options *o, const char *key)
+/* Puts a setting where the network's struct has it; see struct wf_model. */
+static void put_own(char *own, const struct wf_option *row, const struct wf_setting *s)
 {
-    return wf_options_is_set(o, key) ? wf_options_int(o, key) : -1;
+    const int name = (int)s->integer;
+    const bool is_on = s->integer != 0;
+    char *const to = own + row->offset;
+    switch (row->type) {
+    case WF_OPTION_INTS:
+        memcpy(to + (size_t)(row->count_max - s->count) * sizeof s->list[0], s->list,
+               (size_t)s->count * sizeof s->list[0]);
+        return;
+    case WF_OPTION_INT:
+        memcpy(to, &s->integer, sizeof s->integer);
+        return;
+    case WF_OPTION_REAL:
+        memcpy(to, &s->real, sizeof s->real);
+        return;
+    case WF_OPTION_NAME:
+        memcpy(to, &name, sizeof name);
+        return;
+    case WF_OPTION_BOOL:
+        memcpy(to, &is_on, sizeof is_on);
+        return;
+    case WF_OPTION_BYTES:
+    case WF_OPTION_SUM:
+    case WF_OPTION_TEXT:
+    case WF_OPTION_NAMES:
+        break;
+    }
+    WF_BUG_ON(true, "'%s'", row->key);
 }
 
-static struct wf_model_tiles subdomains(const struct wf_options *o)
+/* The network's own options, in the options' arena. Those of other networks are passed over, but for
+ * subdomains: who asks for them means something. */
+static bool find_own(struct wf_options *o, const struct wf_model *m, const void **own,
+                     struct wf_err *err)
 {
-    struct wf_model_tiles sub = {
-        .channels = or_own(o, "model.comm.channels"),
-        .layers = or_own(o, "model.comm.layers"),
-        .kernel = or_own(o, "model.comm.kernel"),
-        .dropout = wf_options_real(o, "model.comm.dropout"),
-        .talk = (enum wf_talk)wf_options_int(o, "model.comm.where"),
-        .statistics = (enum wf_statistics)wf_options_int(o, "model.statistics"),
-        .trains_trunk = !wf_options_int(o, "model.freeze"),
-    };
     const struct wf_setting *const tiles = wf_options_get(o, "model.tiles");
-    for (int i = 0; tiles->is_set && i < tiles->count; i++)
-        sub.tiles[3 - tiles->count + i] = tiles->list[i];
-    return sub;
+    for (int i = 0; !m->tiles && i < tiles->count; i++)
+        if (tiles->list[i] > 1)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "network '%s' does not work on subdomains: leave model.tiles out",
+                              m->name);
+    if (!m->options)
+        return true;
+    char *const room = wf_arena_take(&o->arena, m->own_bytes);
+    memcpy(room, m->defaults.own, m->own_bytes);
+    for (const struct wf_option *row = m->options; row->key; row++)
+        if (wf_options_is_set(o, row->key))
+            put_own(room, row, wf_options_get(o, row->key));
+    *own = room;
+    return true;
 }
 
-const struct wf_model *wf_job_model(const struct wf_options *o, int count, const int64_t size[],
+const struct wf_model *wf_job_model(struct wf_options *o, int count, const int64_t size[],
                                     struct wf_model_config *config, struct wf_err *err)
 {
     *config = (struct wf_model_config){ .dims = (int)wf_options_int(o, "model.dims"),
                                         .in = wf_options_int(o, "model.in"),
                                         .classes = wf_options_int(o, "model.classes"),
                                         .base = wf_options_int(o, "model.base"),
-                                        .depth = wf_options_int(o, "model.depth"),
-                                        .sub = subdomains(o) };
+                                        .depth = wf_options_int(o, "model.depth") };
     if (size) {
         if (config->dims && config->dims != count - 2)
             (void)wf_err_set(err, WF_ERR_USAGE,
@@ -137,7 +168,7 @@ const struct wf_model *wf_job_model(const struct wf_options *o, int count, const
     if (err->code)
         return NULL;
     const struct wf_model *const model = wf_model_find(wf_options_text(o, "model.name"), err);
-    if (!model || !wf_model_resolve(model, config, err))
+    if (!model || !find_own(o, model, &config->own, err) || !wf_model_resolve(model, config, err))
         return NULL;
     return model;
 }
@@ -221,7 +252,9 @@ static struct wf_value *part_of(struct wf_graph *g, struct wf_value *v, struct w
 /* The loss of the whole prediction, or the mean of the losses of its subdomains. */
 static struct wf_value *build_loss(const struct wf_job *job, const struct wf_network *net)
 {
-    const int64_t *const tiles = job->config.sub.tiles;
+    int64_t tiles[3] = { 1, 1, 1 };
+    if (job->model->tiles)
+        job->model->tiles(&job->config, tiles);
     const int64_t count = tiles[0] * tiles[1] * tiles[2];
     struct wf_value *sum = NULL;
     if (!net->logits || !net->target || count == 1 ||

@@ -72,7 +72,7 @@ void wf_job_free(struct wf_job *job);
 
 /* The network of the options, with its zeros filled in. `size` (count extents as N, C, *spatial, or
  * NULL) settles dims and channels where the options do not. */
-const struct wf_model *wf_job_model(const struct wf_options *o, int count, const int64_t size[],
+const struct wf_model *wf_job_model(struct wf_options *o, int count, const int64_t size[],
                                     struct wf_model_config *config, struct wf_err *err);
 /* Inside shape of [N, C, *spatial]. */
 struct wf_shape wf_job_shape(int count, const int64_t size[]);

@@ -13,17 +13,9 @@
 
 /* --- finding --- */
 
-static size_t table_size(void)
-{
-    size_t n = 0;
-    while (wf_option_table[n].key)
-        n++;
-    return n;
-}
-
 const struct wf_option *wf_option_find(const char *key)
 {
-    for (const struct wf_option *o = wf_option_table; o->key; o++)
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o))
         if (strcmp(o->key, key) == 0)
             return o;
     return NULL;
@@ -32,7 +24,7 @@ const struct wf_option *wf_option_find(const char *key)
 const char *wf_option_suggest(const char *key)
 {
     struct wf_suggest whole = { .typed = key };
-    for (const struct wf_option *o = wf_option_table; o->key; o++)
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o))
         wf_suggest_offer(&whole, o->key);
     if (whole.best)
         return whole.best;
@@ -40,7 +32,7 @@ const char *wf_option_suggest(const char *key)
     const char *const dot = strrchr(key, '.');
     struct wf_suggest last = { .typed = dot ? dot + 1 : key };
     const char *best = NULL;
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const char *const before = last.best;
         wf_suggest_offer(&last, strchr(o->key, '.') + 1);
         if (last.best != before)
@@ -51,9 +43,11 @@ const char *wf_option_suggest(const char *key)
 
 static struct wf_setting *setting_of(const struct wf_options *o, const char *key)
 {
-    const struct wf_option *const option = wf_option_find(key);
-    WF_BUG_ON(!option, "'%s'", key);
-    return &o->settings[option - wf_option_table];
+    for (size_t i = 0; i < o->count; i++)
+        if (strcmp(o->settings[i].option->key, key) == 0)
+            return &o->settings[i];
+    WF_BUG_ON(true, "'%s'", key);
+    return NULL;
 }
 
 static bool unknown_key(const char *key, const struct wf_option_source *source, struct wf_err *err)
@@ -307,7 +301,7 @@ static bool put_setting(struct wf_options *o, const struct wf_option *option,
     if (option->type == WF_OPTION_INT)
         new.real = (double)new.integer;
     new.text = wf_arena_copy(&o->arena, source_text(&o->arena, &list));
-    struct wf_setting *const old = &o->settings[option - wf_option_table];
+    struct wf_setting *const old = setting_of(o, option->key);
     if (new.origin >= old->origin)
         *old = new;
     return true;
@@ -388,12 +382,14 @@ struct wf_options *wf_options_new(void)
 {
     struct wf_arena arena = { 0 };
     struct wf_options *const o = wf_arena_one(&arena, struct wf_options);
-    o->count = table_size();
+    for (const struct wf_option *row = wf_option_next(NULL); row; row = wf_option_next(row))
+        o->count++;
     o->settings = wf_arena_array(&arena, o->count, struct wf_setting);
     o->arena = arena;
-    for (size_t i = 0; i < o->count; i++) {
-        const struct wf_option *const option = &wf_option_table[i];
-        o->settings[i].option = option;
+    size_t i = 0;
+    for (const struct wf_option *option = wf_option_next(NULL); option;
+         option = wf_option_next(option)) {
+        o->settings[i++].option = option;
         struct wf_err err = { 0 };
         if (option->fallback &&
             !put_setting(o, option,

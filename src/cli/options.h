@@ -1,5 +1,5 @@
 /*
- * The option table: every key of the config, once.
+ * The options: every key of the config, once, in tables (base/option.h).
  *
  * A key is a dotted path such as "model.base". Its entry says type, default, range and help; from it
  * come the reading of YAML, of `key=value` arguments and of the environment (WIDEFIELD_MODEL_BASE),
@@ -25,31 +25,10 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/option.h"
 
-enum wf_option_type {
-    WF_OPTION_INT,
-    WF_OPTION_REAL,
-    WF_OPTION_BOOL,
-    WF_OPTION_BYTES, /* a count with an optional unit: 16GiB, 500M */
-    WF_OPTION_NAME,  /* one of `names` */
-    WF_OPTION_SUM,   /* distinct names joined by '+' */
-    WF_OPTION_TEXT,
-    WF_OPTION_INTS,  /* [1, 3, 64, 64]; on the command line also 1,3,64,64 and 1x3x64x64 */
-    WF_OPTION_NAMES, /* a list of distinct names */
-};
-
-struct wf_option {
-    const char *key, *help;
-    enum wf_option_type type;
-    const char *fallback; /* the default, as on the command line; NULL: not set */
-    const char *unset;    /* what then happens, for people */
-    bool may_be_empty;    /* of a text */
-    const char *const *names;
-    double min, max;          /* of numbers and of each number of a list, both included */
-    int count_min, count_max; /* of lists */
-};
-
-extern const struct wf_option wf_option_table[]; /* ends with a NULL key */
+/* All rows, each network's own behind those that all networks have. NULL: the first; NULL after the last. */
+const struct wf_option *wf_option_next(const struct wf_option *before);
 
 /* A flag that is short for a key: --seed 7 is train.seed=7. `key` "mesh" sets the whole mesh. */
 struct wf_option_flag {
@@ -75,7 +54,7 @@ struct wf_setting {
 
 struct wf_options {
     struct wf_arena arena;
-    struct wf_setting *settings; /* one per row of the table, in its order */
+    struct wf_setting *settings; /* one per row, in their order */
     size_t count;
 };
 

@@ -79,7 +79,7 @@ static bool read_sequence(const struct reader *r, const char *key, struct fy_nod
 static bool is_section(const char *key)
 {
     const size_t n = strlen(key);
-    for (const struct wf_option *o = wf_option_table; o->key; o++)
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o))
         if (strncmp(o->key, key, n) == 0 && o->key[n] == '.')
             return true;
     return false;
@@ -89,7 +89,7 @@ static bool unknown_section(struct wf_arena *arena, const char *key, const char 
                             struct wf_err *err)
 {
     struct wf_suggest near = { .typed = key };
-    for (const struct wf_option *o = wf_option_table; o->key; o++)
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o))
         wf_suggest_offer(&near, wf_arena_printf(arena, "%.*s", (int)strcspn(o->key, "."), o->key));
     const char *const meant = near.best ? near.best : wf_option_suggest(key);
     return wf_err_set(err, WF_ERR_USAGE, "%s: unknown key '%s'%s%s%s", where, key,
@@ -240,7 +240,7 @@ static const char *variable_of(struct wf_arena *arena, const char *key)
 /* The key of a variable: one of the table, or of a flag (WIDEFIELD_MESH, WIDEFIELD_SEED). */
 static const char *key_of(struct wf_arena *arena, const char *variable, struct wf_suggest *near)
 {
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const char *const name = variable_of(arena, o->key);
         if (strcmp(name, variable) == 0)
             return o->key;
@@ -258,7 +258,7 @@ static const char *key_of(struct wf_arena *arena, const char *variable, struct w
 /* Other programs may keep variables under our name, so only what looks like a key is an error. */
 static bool looks_like_key(struct wf_arena *arena, const char *variable)
 {
-    for (const struct wf_option *o = wf_option_table; o->key; o++) {
+    for (const struct wf_option *o = wf_option_next(NULL); o; o = wf_option_next(o)) {
         const size_t section = sizeof LEAD - 1 + strcspn(o->key, ".") + 1;
         if (strncmp(variable, variable_of(arena, o->key), section) == 0)
             return true;

@@ -3,6 +3,7 @@
 #include "cli/bench.h"
 #include "data/augment.h"
 #include "data/dataset.h"
+#include "models/model.h"
 #include "optim/optim.h"
 #include "train/staleness.h"
 #include "optim/schedule.h"
@@ -21,14 +22,13 @@ const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nod
 static const char *const syncs[] = { "allreduce", "server", "async", NULL }; /* enum wf_sync */
 static const char *const transports[] = { "f32", "bf16", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
-static const char *const talks[] = { "coarsest", "levels", "alone", NULL };
-static const char *const statistics[] = { "global", "tile", "rank", NULL };
 static const char *const overlaps[] = { "auto", "never", "always", NULL };
 static const char *const device_transports[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
 static const char *const repeats[] = { "false", "true", "mesh", NULL }; /* enum wf_repeats */
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
-const struct wf_option wf_option_table[] = {
+/* What all networks have; their own stand behind it (models/model.h). */
+static const struct wf_option model_rows[] = {
     { .key = "model.name",
       .help = "the network; 'widefield model list' lists them",
       .type = WF_OPTION_TEXT,
@@ -64,62 +64,16 @@ const struct wf_option wf_option_table[] = {
       .max = 16,
       .unset = "the network's default" },
 
-    { .key = "model.tiles",
-      .help = "subdomains along each spatial axis, for networks that work on them",
-      .type = WF_OPTION_INTS,
-      .min = 1,
-      .max = 65536,
-      .count_min = 1,
-      .count_max = 3,
-      .unset = "one" },
-    { .key = "model.comm.channels",
-      .help = "channels that the subdomains exchange; 0: no communication network",
-      .type = WF_OPTION_INT,
-      .min = 0,
-      .max = 65536,
-      .unset = "the network's default" },
-    { .key = "model.comm.layers",
-      .help = "convolutions of the communication network",
-      .type = WF_OPTION_INT,
-      .min = 1,
-      .max = 64,
-      .unset = "the network's default" },
-    { .key = "model.comm.kernel",
-      .help = "kernel size of these convolutions; odd",
-      .type = WF_OPTION_INT,
-      .min = 1,
-      .max = 99,
-      .unset = "the network's default" },
-    { .key = "model.comm.dropout",
-      .help = "dropout rate of the communication network in training",
-      .type = WF_OPTION_REAL,
-      .min = 0,
-      .max = 0.99,
-      .fallback = "0.1" },
-    { .key = "model.comm.where",
-      .help = "the communication network runs over the coarsest level, over every level, or over "
-              "each subdomain alone",
-      .type = WF_OPTION_NAME,
-      .names = talks,
-      .fallback = "coarsest" },
-    { .key = "model.statistics",
-      .help =
-          "extent of batch norm's statistics in networks with subdomains: all of the batch, each "
-          "subdomain, or each rank's part (the result then depends on the mesh)",
-      .type = WF_OPTION_NAME,
-      .names = statistics,
-      .fallback = "global" },
     { .key = "model.weights",
       .help =
           "safetensors file, such as a checkpoint, to start from; tensors that match by name are "
           "loaded",
       .type = WF_OPTION_TEXT,
       .unset = "none" },
-    { .key = "model.freeze",
-      .help = "do not train a trunk whose weights were loaded",
-      .type = WF_OPTION_BOOL,
-      .fallback = "true" },
+    { .key = NULL },
+};
 
+static const struct wf_option rows[] = {
     { .key = "data.path", .help = "folder of images", .type = WF_OPTION_TEXT, .unset = "none" },
     { .key = "data.format",
       .help = "layout of the dataset folder",
@@ -564,6 +518,39 @@ const struct wf_option wf_option_table[] = {
       .fallback = "true" },
     { .key = NULL },
 };
+
+static bool is_first_with(const struct wf_model *const *m)
+{
+    for (const struct wf_model *const *before = wf_model_table; before < m; before++)
+        if ((*before)->options == (*m)->options)
+            return false;
+    return (*m)->options != NULL;
+}
+
+/* Several networks may have the same. */
+static const struct wf_option *table_at(int t)
+{
+    if (t == 0)
+        return model_rows;
+    int at = 1;
+    for (const struct wf_model *const *m = wf_model_table; *m; m++)
+        if (is_first_with(m) && at++ == t)
+            return (*m)->options;
+    return t == at ? rows : NULL;
+}
+
+const struct wf_option *wf_option_next(const struct wf_option *before)
+{
+    bool found = !before;
+    const struct wf_option *row;
+    for (int t = 0; (row = table_at(t)); t++)
+        for (; row->key; row++) {
+            if (found)
+                return row;
+            found = row == before;
+        }
+    return NULL;
+}
 
 const struct wf_option_flag wf_option_flags[] = {
     { "ranks", "run.ranks", "N", "N ranks as threads of this process" },

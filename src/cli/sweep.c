@@ -60,7 +60,7 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
         { { 32, 64, 96, 128, 170, 224, 300, 400 }, 8 },
     };
     static const struct list ranks = { { 1, 5, 6, 9, 10, 12, 28 }, 7 };
-    const struct wf_options *const o = s->cli->options;
+    struct wf_options *const o = s->cli->options;
     if (s->cli->world)
         return wf_err_set(err, WF_ERR_USAGE,
                           "--sweep goes over numbers of ranks: run it without a launcher");

@@ -14,12 +14,12 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
     if (!image)
         return NULL;
     struct wf_unet u = { .config = c, .norm = wf_talk_norm(c) };
-    x = wf_unet_down(g, &u, wf_tile(g, image, "tile", c->sub.tiles));
+    x = wf_unet_down(g, &u, wf_subdomains_cut(g, c, image));
     x = wf_talk(g, c, x, "comm");
     for (int64_t i = 0; i < c->depth; i++)
         u.skip[i] = wf_talk_level(g, c, u.skip[i], (int)i);
     x = wf_unet_up(g, &u, x);
-    return wf_untile(g, x, "untile", c->sub.tiles, &image->shape.at[WF_D]);
+    return wf_subdomains_join(g, c, x, image);
 }
 
 const struct wf_model wf_model_ddunet = {
@@ -30,10 +30,17 @@ const struct wf_model wf_model_ddunet = {
                   .classes = 2,
                   .base = 64,
                   .depth = 4,
-                  .sub = { .channels = 8, .layers = 3, .kernel = 5 } },
+                  .own = &(const struct wf_subdomains){ .channels = 8,
+                                                        .layers = 3,
+                                                        .kernel = 5,
+                                                        .dropout = 0.1,
+                                                        .frozen = true } },
     .dims_min = 1,
     .dims_max = 3,
     .dense = true,
-    .tiled = true,
     .build = build,
+    .options = wf_subdomain_options,
+    .own_bytes = sizeof(struct wf_subdomains),
+    .check = wf_subdomains_check,
+    .tiles = wf_subdomains_tiles,
 };

@@ -38,7 +38,7 @@ static struct wf_value *conv_norm(const struct net *n, struct wf_value *x, const
     struct wf_norm norm = n->norm;
     norm.name = s->bn;
     norm.act = s->act;
-    norm.frozen = !n->c->sub.trains_trunk;
+    norm.frozen = wf_subdomains(n->c)->frozen;
     return wf_batch_norm(n->g, wf_conv(n->g, x, &conv), &norm);
 }
 
@@ -78,7 +78,7 @@ static void trunk(const struct net *n, struct wf_value *x, struct wf_value *stag
                          n->c->base << (i - 1), i > 1 && b == 0 ? 2 : 1);
         stage[i] = x;
     }
-    if (n->c->sub.trains_trunk)
+    if (!wf_subdomains(n->c)->frozen)
         return;
     static const char *const parts[] = { "conv1.", "bn1.", "layer1.", "layer2.", "layer3." };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -122,13 +122,12 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
     struct wf_value *stage[STAGES + 1];
     if (!image)
         return NULL;
-    struct wf_value *const tiles = wf_tile(g, image, "tile", c->sub.tiles);
+    struct wf_value *const tiles = wf_subdomains_cut(g, c, image);
     trunk(&n, tiles, stage);
     x = wf_talk(g, c, twice(&n, stage[STAGES], "bottom", c->base << (STAGES - 1)), "comm");
     for (int i = 0; i < STAGES; i++)
         stage[i] = wf_talk_level(g, c, stage[i], i);
-    return wf_untile(g, decode(&n, x, stage, tiles), "untile", c->sub.tiles,
-                     &image->shape.at[WF_D]);
+    return wf_subdomains_join(g, c, decode(&n, x, stage, tiles), image);
 }
 
 const struct wf_model wf_model_ddunet_resnet18 = {
@@ -138,10 +137,17 @@ const struct wf_model wf_model_ddunet_resnet18 = {
                   .in = 3,
                   .classes = 7,
                   .base = 64,
-                  .sub = { .channels = 64, .layers = 3, .kernel = 5 } },
+                  .own = &(const struct wf_subdomains){ .channels = 64,
+                                                        .layers = 3,
+                                                        .kernel = 5,
+                                                        .dropout = 0.1,
+                                                        .frozen = true } },
     .dims_min = 1,
     .dims_max = 3,
     .dense = true,
-    .tiled = true,
     .build = build,
+    .options = wf_subdomain_options,
+    .own_bytes = sizeof(struct wf_subdomains),
+    .check = wf_subdomains_check,
+    .tiles = wf_subdomains_tiles,
 };

@@ -59,29 +59,6 @@ static bool settle(const struct wf_model *m, const char *key, int64_t *value, in
     return true;
 }
 
-/* Subdomains and their communication. */
-static bool settle_tiles(const struct wf_model *m, struct wf_model_config *c, struct wf_err *err)
-{
-    const struct wf_model_tiles *d = &m->defaults.sub;
-    struct wf_model_tiles *s = &c->sub;
-    for (int i = 0; i < 3; i++) {
-        if (s->tiles[i] > 1 && (!m->tiled || i < 3 - c->dims))
-            return wf_err_set(err, WF_ERR_USAGE, "network '%s' %s: leave model.tiles out", m->name,
-                              m->tiled ? "has fewer dimensions than that"
-                                       : "does not work on subdomains");
-        if (s->tiles[i] == 0)
-            s->tiles[i] = 1;
-    }
-    s->channels = s->channels < 0 ? d->channels : s->channels;
-    s->layers = s->layers <= 0 ? d->layers : s->layers;
-    s->kernel = s->kernel <= 0 ? d->kernel : s->kernel;
-    if (m->tiled && s->kernel % 2 == 0)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "network '%s': model.comm.kernel is %" PRId64 ", it must be odd", m->name,
-                          s->kernel);
-    return true;
-}
-
 bool wf_model_resolve(const struct wf_model *m, struct wf_model_config *c, struct wf_err *err)
 {
     const struct wf_model_config *d = &m->defaults;
@@ -100,5 +77,6 @@ bool wf_model_resolve(const struct wf_model *m, struct wf_model_config *c, struc
                           "network '%s': base %" PRId64 " doubled over depth %" PRId64
                           " levels gives too many channels: take a smaller base or depth",
                           m->name, c->base, c->depth);
-    return settle_tiles(m, c, err);
+    c->own = c->own ? c->own : d->own;
+    return !m->check || m->check(m, c, err);
 }

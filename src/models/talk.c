@@ -2,12 +2,116 @@
 
 #include <inttypes.h>
 
+static const char *const talks[] = { "coarsest", "levels", "alone", NULL }; /* enum wf_talk */
+static const char *const statistics[] = { "global", "tile", "rank", NULL }; /* enum wf_statistics */
+
+const struct wf_option wf_subdomain_options[] = {
+    { .key = "model.tiles",
+      .help = "subdomains along each spatial axis, for networks that work on them",
+      .type = WF_OPTION_INTS,
+      .min = 1,
+      .max = 65536,
+      .count_min = 1,
+      .count_max = 3,
+      .unset = "one",
+      .offset = offsetof(struct wf_subdomains, tiles) },
+    { .key = "model.comm.channels",
+      .help = "channels that the subdomains exchange; 0: no communication network",
+      .type = WF_OPTION_INT,
+      .min = 0,
+      .max = 65536,
+      .unset = "the network's default",
+      .offset = offsetof(struct wf_subdomains, channels) },
+    { .key = "model.comm.layers",
+      .help = "convolutions of the communication network",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = 64,
+      .unset = "the network's default",
+      .offset = offsetof(struct wf_subdomains, layers) },
+    { .key = "model.comm.kernel",
+      .help = "kernel size of these convolutions; odd",
+      .type = WF_OPTION_INT,
+      .min = 1,
+      .max = 99,
+      .unset = "the network's default",
+      .offset = offsetof(struct wf_subdomains, kernel) },
+    { .key = "model.comm.dropout",
+      .help = "dropout rate of the communication network in training",
+      .type = WF_OPTION_REAL,
+      .min = 0,
+      .max = 0.99,
+      .fallback = "0.1",
+      .offset = offsetof(struct wf_subdomains, dropout) },
+    { .key = "model.comm.where",
+      .help = "the communication network runs over the coarsest level, over every level, or over "
+              "each subdomain alone",
+      .type = WF_OPTION_NAME,
+      .names = talks,
+      .fallback = "coarsest",
+      .offset = offsetof(struct wf_subdomains, talk) },
+    { .key = "model.statistics",
+      .help =
+          "extent of batch norm's statistics in networks with subdomains: all of the batch, each "
+          "subdomain, or each rank's part (the result then depends on the mesh)",
+      .type = WF_OPTION_NAME,
+      .names = statistics,
+      .fallback = "global",
+      .offset = offsetof(struct wf_subdomains, statistics) },
+    { .key = "model.freeze",
+      .help = "do not train a trunk whose weights were loaded",
+      .type = WF_OPTION_BOOL,
+      .fallback = "true",
+      .offset = offsetof(struct wf_subdomains, frozen) },
+    { .key = NULL },
+};
+
+bool wf_subdomains_check(const struct wf_model *m, const struct wf_model_config *c,
+                         struct wf_err *err)
+{
+    const struct wf_subdomains *const s = wf_subdomains(c);
+    for (int i = 0; i < 3 - c->dims; i++)
+        if (s->tiles[i] > 1)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "network '%s' has fewer dimensions than that: leave model.tiles out",
+                              m->name);
+    if (s->channels > 0 && s->kernel % 2 == 0)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "network '%s': model.comm.kernel is %" PRId64 ", it must be odd", m->name,
+                          s->kernel);
+    return true;
+}
+
+void wf_subdomains_tiles(const struct wf_model_config *c, int64_t tiles[3])
+{
+    for (int i = 0; i < 3; i++)
+        tiles[i] = wf_max(wf_subdomains(c)->tiles[i], 1);
+}
+
+struct wf_value *wf_subdomains_cut(struct wf_graph *g, const struct wf_model_config *c,
+                                   struct wf_value *image)
+{
+    int64_t tiles[3];
+    wf_subdomains_tiles(c, tiles);
+    return wf_tile(g, image, "tile", tiles);
+}
+
+struct wf_value *wf_subdomains_join(struct wf_graph *g, const struct wf_model_config *c,
+                                    struct wf_value *x, const struct wf_value *image)
+{
+    int64_t tiles[3];
+    wf_subdomains_tiles(c, tiles);
+    return wf_untile(g, x, "untile", tiles, &image->shape.at[WF_D]);
+}
+
 struct wf_norm wf_talk_norm(const struct wf_model_config *c)
 {
-    const int64_t *t = c->sub.tiles;
+    const struct wf_subdomains *const s = wf_subdomains(c);
+    int64_t t[3];
+    wf_subdomains_tiles(c, t);
     return (struct wf_norm){
-        .tiles = c->sub.statistics == WF_STATISTICS_TILE ? t[0] * t[1] * t[2] : 0,
-        .per_rank = c->sub.statistics == WF_STATISTICS_RANK,
+        .tiles = s->statistics == WF_STATISTICS_TILE ? t[0] * t[1] * t[2] : 0,
+        .per_rank = s->statistics == WF_STATISTICS_RANK,
     };
 }
 
@@ -16,20 +120,21 @@ static struct wf_value *convolutions(struct wf_graph *g, const struct wf_model_c
                                      struct wf_value *x, const char *name)
 {
     struct wf_arena *const a = &g->arena;
+    const struct wf_subdomains *const s = wf_subdomains(c);
     struct wf_norm norm = { .act = WF_RELU };
-    if (c->sub.statistics == WF_STATISTICS_RANK || c->sub.talk == WF_TALK_ALONE)
+    if (s->statistics == WF_STATISTICS_RANK || s->talk == WF_TALK_ALONE)
         norm = wf_talk_norm(c);
     norm.act = WF_RELU;
-    for (int64_t i = 0; i < c->sub.layers; i++) {
+    for (int64_t i = 0; i < s->layers; i++) {
         struct wf_conv conv = { .name = wf_arena_printf(a, "%s%d.conv", name, (int)i),
-                                .out = c->sub.channels,
+                                .out = s->channels,
                                 .same = true,
                                 .bias = true };
-        wf_block_extents(c->dims, c->sub.kernel, conv.kernel);
+        wf_block_extents(c->dims, s->kernel, conv.kernel);
         norm.name = wf_arena_printf(a, "%s%d.bn", name, (int)i);
         x = wf_batch_norm(g, wf_conv(g, x, &conv), &norm);
-        if (c->sub.dropout > 0)
-            x = wf_dropout(g, x, wf_arena_printf(a, "%s%d.drop", name, (int)i), c->sub.dropout);
+        if (s->dropout > 0)
+            x = wf_dropout(g, x, wf_arena_printf(a, "%s%d.drop", name, (int)i), s->dropout);
     }
     return x;
 }
@@ -37,7 +142,10 @@ static struct wf_value *convolutions(struct wf_graph *g, const struct wf_model_c
 struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, struct wf_value *x,
                          const char *name)
 {
-    const int64_t channels = c->sub.channels, *tiles = c->sub.tiles;
+    const struct wf_subdomains *const s = wf_subdomains(c);
+    const int64_t channels = s->channels;
+    int64_t tiles[3];
+    wf_subdomains_tiles(c, tiles);
     if (!x || channels == 0)
         return x;
     struct wf_region own = wf_shape_region(x->shape), shared = own;
@@ -50,10 +158,10 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
         return NULL;
     }
     struct wf_value *y = wf_slice(g, x, shared);
-    if (c->sub.talk != WF_TALK_ALONE)
+    if (s->talk != WF_TALK_ALONE)
         y = wf_untile(g, y, wf_arena_printf(&g->arena, "%s.untile", name), tiles, NULL);
     y = convolutions(g, c, y, name);
-    if (c->sub.talk != WF_TALK_ALONE)
+    if (s->talk != WF_TALK_ALONE)
         y = wf_tile(g, y, wf_arena_printf(&g->arena, "%s.tile", name), tiles);
     if (own.hi[WF_C] == 0)
         return y;
@@ -64,9 +172,11 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
 struct wf_value *wf_talk_level(struct wf_graph *g, const struct wf_model_config *c,
                                struct wf_value *x, int level)
 {
-    if (!x || c->sub.talk != WF_TALK_LEVELS)
+    if (!x || wf_subdomains(c)->talk != WF_TALK_LEVELS)
         return x;
-    struct wf_model_config own = *c;
-    own.sub.channels = wf_min(c->sub.channels, x->shape.at[WF_C]);
-    return wf_talk(g, &own, x, wf_arena_printf(&g->arena, "level%d.comm", level));
+    struct wf_subdomains own = *wf_subdomains(c);
+    struct wf_model_config level_config = *c;
+    own.channels = wf_min(own.channels, x->shape.at[WF_C]);
+    level_config.own = &own;
+    return wf_talk(g, &level_config, x, wf_arena_printf(&g->arena, "level%d.comm", level));
 }

@@ -119,6 +119,8 @@ struct wf_loss {
     bool has_ignore;
     struct wf_value *weights; /* per class, [1, 1, 1, 1, C], or NULL */
     double smooth;            /* Dice; 0 means 1 */
+    /* Where the sums are put that the loss is the quotient of, or NULL; Dice has none. */
+    struct wf_value **sums;
 };
 /* target: class map i32 [N, D, H, W, 1] */
 struct wf_value *wf_cross_entropy(struct wf_graph *g, struct wf_value *logits,

@@ -114,5 +114,7 @@ struct wf_value *wf_loss_add(struct wf_graph *g, const struct wf_op *op, const s
         return NULL;
     const struct wf_loss_attrs a = wf_loss_attrs_of(l, in[0]->shape.at[WF_C]);
     struct wf_value *const sums = wf_append(g, op, l->name, NULL, &a, n_in, in);
+    if (l->sums)
+        *l->sums = sums;
     return wf_loss_mean(g, sums, l->name, in[0]);
 }
