@@ -76,7 +76,7 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     set_property(TEST cuda_large.emulated APPEND PROPERTY ENVIRONMENT WF_LARGE_SIDE=70)
     # The whole command on them, where no real device of that name is in the library.
     if(WF_HAVE_COMMAND AND NOT WF_HAVE_CUDA)
-        add_executable(widefield_emulated ${WF_MAIN} src/cli/device.c tests/cuda/emulated_device.c
+        add_executable(widefield_emulated ${WF_MAIN} src/train/device.c tests/cuda/emulated_device.c
             tests/cuda/emulated.c ${own} ${own_table} $<TARGET_OBJECTS:wf_emulated>)
         set_target_properties(widefield_emulated PROPERTIES
             RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -357,3 +357,8 @@ bool wf_file_write(const char *path, const void *data, size_t bytes, struct wf_e
     wf_outfile_drop(&out);
     return ok;
 }
+
+bool wf_write_text(const char *path, const char *text, struct wf_err *err)
+{
+    return wf_file_write(path, text, strlen(text), err);
+}

@@ -92,4 +92,7 @@ void wf_outfile_drop(struct wf_outfile *f);
  * for a day. */
 void wf_folder_sweep(const char *folder, bool all);
 
+/* A file of text, replaced whole or not at all. */
+[[nodiscard]] bool wf_write_text(const char *path, const char *text, struct wf_err *err);
+
 #endif

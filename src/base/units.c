@@ -51,3 +51,16 @@ const char *wf_text_count(struct wf_arena *arena, int64_t count)
     *to = '\0';
     return wf_arena_copy(arena, out);
 }
+
+const char *wf_text_ranks(struct wf_arena *arena, int ranks)
+{
+    return wf_arena_printf(arena, "%d rank%s", ranks, ranks == 1 ? "" : "s");
+}
+
+const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[])
+{
+    const char *text = count > 0 ? wf_arena_printf(arena, "%" PRId64, extents[0]) : "scalar";
+    for (int i = 1; i < count; i++)
+        text = wf_arena_printf(arena, "%s x %" PRId64, text, extents[i]);
+    return text;
+}

@@ -29,7 +29,7 @@
 #include "base/log.h"
 #include "exec/run.h"
 #include "optim/optim.h"
-#include "train/position.h"
+#include "ckpt/position.h"
 
 /* The metadata. Texts and arrays are borrowed for saving; those of an open checkpoint live as long
  * as it. */

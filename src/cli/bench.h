@@ -4,11 +4,10 @@
 
 #include "base/median.h"
 #include "cli/cli.h"
-#include "comm/comm.h"
+#include "train/job.h"
 
-/* How sums over ranks are to be made, by the options comm.*. */
-struct wf_sum_options wf_job_sum_options(const struct wf_options *o);
-extern const char *const wf_sum_way_names[]; /* of the option comm.allreduce; ends with NULL */
+/* The emulated link of comm.emulate, where there is one. */
+void wf_job_add_link(const struct wf_job *job, struct cJSON *json);
 
 /* bench allreduce: every way to sum, over sizes. Collective under a launcher. */
 [[nodiscard]] bool wf_bench_allreduce(struct wf_cli *cli, int64_t rounds, struct wf_err *err);

@@ -2,8 +2,9 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "cli/bench.h"
-#include "cli/once.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
 
 enum { WAYS = 4, SIZES = 9, REPEATS_MOST = 100, FIRST_BYTES = 1024, STEP = 4 };
@@ -83,7 +84,7 @@ static bool time_size(struct contest *c, struct rank *r, struct row *row, struct
 
 static bool make_comms(const struct contest *c, struct rank *r, struct wf_err *err)
 {
-    struct wf_sum_options options = wf_job_sum_options(c->cli->options);
+    struct wf_sum_options options = wf_cli_comm_settings(c->cli->options).sums;
     options.sent_dtype = WF_F32;
     for (int way = 0; way <= WAYS; way++) {
         struct wf_comm **const comm = way < WAYS ? &r->by[way] : &r->chooses;
@@ -195,13 +196,13 @@ bool wf_bench_allreduce(struct wf_cli *cli, int64_t rounds, struct wf_err *err)
                           "comm.emulate: 'bench allreduce' times the library, too, which goes past "
                           "an emulated link");
     const struct wf_setting *const ranks = wf_options_get(cli->options, "run.ranks");
-    if (cli->world && ranks->is_set && ranks->integer != wf_comm_size(cli->world))
+    if (cli->launch.world && ranks->is_set && ranks->integer != wf_comm_size(cli->launch.world))
         return wf_err_set(err, WF_ERR_USAGE, "the launcher started %d ranks, not %d",
-                          wf_comm_size(cli->world), (int)ranks->integer);
-    const bool ok =
-        cli->world ? compete(cli->world, &c, err)
-                   : wf_comm_threads_run(ranks->is_set ? (int)ranks->integer : 2, compete, &c, err);
-    if (!ok || !cli->is_root)
+                          wf_comm_size(cli->launch.world), (int)ranks->integer);
+    const bool ok = cli->launch.world ? compete(cli->launch.world, &c, err)
+                                      : wf_comm_threads_run(ranks->is_set ? (int)ranks->integer : 2,
+                                                            compete, &c, err);
+    if (!ok || !cli->launch.is_root)
         return ok;
     if (cli->json)
         return print_json(&c, err);

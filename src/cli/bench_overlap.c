@@ -2,7 +2,8 @@
 #include <cjson/cJSON.h>
 
 #include "cli/bench.h"
-#include "cli/once.h"
+#include "cli/job_options.h"
+#include "train/once.h"
 #include "cli/text.h"
 
 /* Where waiting begins at once: fetches and sums end where they begin, and gradients are summed all
@@ -14,6 +15,7 @@ struct arm {
 };
 
 struct overlap {
+    struct wf_cli *cli;
     struct wf_job *job;
     int64_t steps, warmup;
     struct arm arms[ARMS]; /* by rank 0 */
@@ -84,9 +86,9 @@ static double hidden(const struct overlap *o)
 static bool print(const struct overlap *o, struct wf_err *err)
 {
     const struct wf_job *const job = o->job;
-    struct wf_arena *const arena = &job->cli->arena;
+    struct wf_arena *const arena = &o->cli->arena;
     const struct arm *const with = &o->arms[WITH], *const without = &o->arms[WITHOUT];
-    if (job->cli->json) {
+    if (o->cli->json) {
         cJSON *const json = cJSON_CreateObject();
         cJSON_AddNumberToObject(json, "ms", with->seconds * 1e3);
         cJSON_AddNumberToObject(json, "comm_ms", with->waiting * 1e3);
@@ -98,7 +100,7 @@ static bool print(const struct overlap *o, struct wf_err *err)
         cJSON_AddNumberToObject(json, "threads", job->threads);
         cJSON_AddNumberToObject(json, "steps", (double)o->steps);
         wf_job_add_link(job, json);
-        return wf_cli_print_json(job->cli, json, err);
+        return wf_cli_print_json(o->cli, json, err);
     }
     (void)printf("%s, mesh %s (%s, %d threads each), median of %d steps each, in turns%s\n",
                  job->model->name, wf_mesh_print(arena, &job->mesh),
@@ -119,10 +121,10 @@ static bool print(const struct overlap *o, struct wf_err *err)
 
 bool wf_bench_overlap(struct wf_cli *cli, int64_t steps, int64_t warmup, struct wf_err *err)
 {
-    struct overlap o = { .steps = steps, .warmup = warmup };
-    o.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
+    struct overlap o = { .cli = cli, .steps = steps, .warmup = warmup };
+    o.job = wf_cli_job(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = o.job && wf_job_run(o.job, overlap_rank, &o, err);
-    if (ok && cli->is_root)
+    if (ok && cli->launch.is_root)
         ok = print(&o, err);
     wf_job_free(o.job);
     return ok;

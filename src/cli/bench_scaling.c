@@ -5,15 +5,18 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "cli/feed.h"
-#include "cli/once.h"
-#include "cli/run_folder.h"
+#include "cli/job_options.h"
 #include "report/curves.h"
 #include "report/runlog.h"
+#include "train/feed.h"
 #include "train/journal.h"
+#include "train/once.h"
 
 enum { POINTS_MAX = 16 };
 enum { WEAK, STRONG, KINDS };
@@ -73,20 +76,17 @@ static bool set_number(struct wf_cli *cli, const char *key, int64_t number, stru
 }
 
 /* The sizes of a sample, from data.size, or as the dataset has them. */
-static bool find_sizes(struct wf_cli *cli, struct wf_job_files *files, struct wf_err *err)
+static bool find_sizes(const struct wf_cli *cli, struct wf_settings *s, struct wf_job_files *files,
+                       struct wf_err *err)
 {
-    const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
+    const struct wf_extents *const size = &s->data.size;
     const char *const path = wf_options_text(cli->options, "data.path");
-    if (size->is_set) {
-        files->count = size->count;
-        for (int i = 0; i < size->count; i++)
-            files->size[i] = size->list[i];
-        return true;
-    }
-    if (!path)
+    files->count = size->count;
+    memcpy(files->size, size->at, sizeof files->size);
+    if (size->count || !path)
         return true; /* data.crop and train.batch */
     struct wf_feed feed = { 0 };
-    const bool ok = wf_feed_open(&feed, cli, path, WF_PART_VALID, err);
+    const bool ok = wf_feed_open(&feed, &cli->launch, s, path, WF_PART_VALID, err);
     if (ok)
         wf_feed_size(&feed, files);
     wf_feed_release(&feed);
@@ -96,10 +96,11 @@ static bool find_sizes(struct wf_cli *cli, struct wf_job_files *files, struct wf
 static bool time_point(struct contest *c, struct wf_err *err)
 {
     struct wf_job_files files = { 0 };
-    if (!find_sizes(c->cli, &files, err))
+    struct wf_settings settings;
+    if (!wf_cli_settings(c->cli, &settings, err) || !find_sizes(c->cli, &settings, &files, err))
         return false;
     files.size[0] = c->point->batch;
-    c->job = wf_job_new(c->cli, &files, err);
+    c->job = wf_job_new(&c->cli->launch, &settings, &files, err);
     const bool ok = c->job && wf_job_run(c->job, time_rank, c, err);
     if (ok)
         (void)snprintf(c->title, sizeof c->title, "%s, %d thread%s a rank, %s", c->job->model->name,
@@ -188,7 +189,7 @@ static bool read_list(struct contest *c, const char *text, struct wf_err *err)
 static bool prepare(struct contest *c, struct wf_err *err)
 {
     struct wf_cli *const cli = c->cli;
-    if (cli->world)
+    if (cli->launch.world)
         return wf_err_set(err, WF_ERR_USAGE,
                           "bench --scaling starts ranks as threads of one process: run it without "
                           "a launcher, or 'bench' under it for each number of ranks");

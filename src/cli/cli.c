@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/halt.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
-#include "cli/same.h"
 #include "comm/comm.h"
 #include "comm/watch.h"
 
@@ -279,7 +280,7 @@ bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min, do
 
 bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_err *err)
 {
-    if (!cli->is_root) {
+    if (!cli->launch.is_root) {
         cJSON_Delete(json);
         return true;
     }
@@ -304,10 +305,58 @@ static bool flush_stdout(struct wf_err *err)
     return true;
 }
 
-struct wf_watchdog_options wf_cli_watch_options(const struct wf_options *o)
+/* --- under a launcher every rank has a command line, a config and an environment of its own --- */
+
+/* What may differ: machines need not be alike. */
+static bool is_local(const char *key)
 {
-    return (struct wf_watchdog_options){ .tell = wf_options_real(o, "comm.warn_after"),
-                                         .end = wf_options_real(o, "comm.timeout") };
+    return strcmp(key, "run.threads") == 0 || strcmp(key, "data.threads") == 0;
+}
+
+/* A line for everything that was given, lines in an order that does not depend on what they say. */
+static void write_all(const struct wf_cli *cli, struct wf_buffer *to)
+{
+    wf_buffer_printf(to, "%s\n", cli->command->name);
+    for (size_t i = 0; i < cli->options->count; i++) {
+        const struct wf_setting *const s = &cli->options->settings[i];
+        if (!is_local(s->option->key))
+            wf_buffer_printf(to, "%s=%s\n", s->option->key, s->is_set ? s->text : "");
+    }
+    const struct wf_command_flag *const own = cli->command->flags;
+    for (int i = 0; own && own[i].name; i++)
+        wf_buffer_printf(to, "--%s %s\n", own[i].name,
+                         cli->flags[i] ? cli->flags[i] : "(not given)");
+    for (int i = 0; i < cli->n_arguments; i++)
+        wf_buffer_printf(to, "%s\n", cli->arguments[i]);
+}
+
+/* The first line in which they differ, to its end. */
+static bool compare(const char *mine, const char *first, struct wf_err *err)
+{
+    for (;;) {
+        const int a = (int)strcspn(mine, "\n"), b = (int)strcspn(first, "\n");
+        if (a != b || strncmp(mine, first, (size_t)a) != 0)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "started with '%.*s', rank 0 with '%.*s': give all ranks the same "
+                              "command line, config and WIDEFIELD_* environment",
+                              a, mine, b, first);
+        if (!mine[a] || !first[b])
+            return true;
+        mine += a + 1;
+        first += b + 1;
+    }
+}
+
+/* Collective over the world. False on every rank, with the first difference of the lowest rank that was
+ * started with other arguments, keys or flags than rank 0. */
+static bool same(struct wf_cli *cli, struct wf_err *err)
+{
+    struct wf_buffer mine = { 0 };
+    write_all(cli, &mine);
+    const char *const first = wf_launch_share(&cli->arena, &cli->launch, mine.data, mine.size, err);
+    const bool ok = first && wf_launch_agree(&cli->launch, compare(mine.data, first, err), err);
+    wf_buffer_release(&mine);
+    return ok;
 }
 
 /* Collective under a launcher: a config that one rank cannot read, or that differs, stops all. */
@@ -317,12 +366,12 @@ static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *er
     cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
     ok = ok && wf_options_read_environment(cli->options, environ, err) &&
          (!cli->config || wf_options_read_file(cli->options, cli->config, err));
-    if (!cli->world)
+    if (!cli->launch.world)
         return ok;
-    const struct wf_watchdog_options watch = wf_cli_watch_options(cli->options);
-    cli->watchdog = wf_watchdog_new(1, wf_comm_rank(cli->world), &watch);
-    cli->world->watch = wf_watchdog_rank(cli->watchdog, 0);
-    return wf_cli_agree(cli, ok, err) && wf_cli_same(cli, err);
+    const struct wf_watchdog_options watch = wf_cli_comm_settings(cli->options).watch;
+    cli->watchdog = wf_watchdog_new(1, wf_comm_rank(cli->launch.world), &watch);
+    cli->launch.world->watch = wf_watchdog_rank(cli->watchdog, 0);
+    return wf_launch_agree(&cli->launch, ok, err) && same(cli, err);
 }
 
 static bool run_command(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
@@ -356,11 +405,11 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
     const bool known = c || name[0] == '-' || strcmp(name, "help") == 0;
     if (!known)
         return false;
-    if (cli->is_root && version)
+    if (cli->launch.is_root && version)
         (void)puts("widefield " WF_VERSION_STRING);
-    else if (cli->is_root && c)
+    else if (cli->launch.is_root && c)
         print_command_help(&cli->arena, c, stdout);
-    else if (cli->is_root)
+    else if (cli->launch.is_root)
         print_help(&cli->arena, stdout);
     return true;
 }
@@ -368,7 +417,7 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
 static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
     if (argc < 2) {
-        if (cli->is_root)
+        if (cli->launch.is_root)
             print_help(&cli->arena, stderr);
         return wf_err_set(err, WF_ERR_USAGE, "no command given");
     }
@@ -376,7 +425,7 @@ static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *e
         return flush_stdout(err);
     const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
     cli->command = find_command(name, err);
-    return wf_cli_agree(cli, cli->command != NULL, err) &&
+    return wf_launch_agree(&cli->launch, cli->command != NULL, err) &&
            run_command(cli, argc - 2, argv + 2, err);
 }
 
@@ -389,30 +438,31 @@ static void end_all_ranks(const char *text)
 
 int wf_cli_main(int argc, char **argv)
 {
-    struct wf_cli cli = { .log.level = WF_LOG_INFO, .is_root = true };
+    struct wf_cli cli = { .log.level = WF_LOG_INFO, .launch.is_root = true };
+    cli.launch.log = &cli.log;
     struct wf_err err = { 0 };
     (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */
     const bool launched = wf_comm_mpi_launched();
     bool ok = true;
     if (launched) {
-        cli.world = wf_comm_mpi(&err);
-        ok = cli.world != NULL;
-        cli.is_root = !ok || wf_comm_rank(cli.world) == 0;
+        cli.launch.world = wf_comm_mpi(&err);
+        ok = cli.launch.world != NULL;
+        cli.launch.is_root = !ok || wf_comm_rank(cli.launch.world) == 0;
     }
     char name[32] = "";
-    if (cli.world) {
-        (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.world));
+    if (cli.launch.world) {
+        (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.launch.world));
         wf_halt_tell(name, end_all_ranks);
     }
     ok = ok && dispatch(&cli, argc, argv, &err);
-    if (!ok && cli.world && !err.is_shared)
-        wf_comm_abort(cli.world, &err); /* the others wait for this rank, or will */
-    if (!ok && cli.is_root)
+    if (!ok && cli.launch.world && !err.is_shared)
+        wf_comm_abort(cli.launch.world, &err); /* the others wait for this rank, or will */
+    if (!ok && cli.launch.is_root)
         wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
     wf_watchdog_free(cli.watchdog);
-    if (cli.world) {
-        cli.world->watch = NULL;
-        wf_comm_free(cli.world);
+    if (cli.launch.world) {
+        cli.launch.world->watch = NULL;
+        wf_comm_free(cli.launch.world);
     }
     if (launched)
         wf_comm_mpi_finish();

@@ -18,9 +18,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cli/options.h"
+#include "train/launch.h"
 
 struct cJSON;
-struct wf_comm;
 struct wf_cli;
 
 struct wf_command_flag {
@@ -50,14 +50,11 @@ struct wf_cli {
     bool json, quiet;
     bool mute; /* results are read from files: nothing goes to stdout */
     struct wf_log log;
-    struct wf_comm *world;        /* under a launcher; NULL: ranks are threads */
-    struct wf_watchdog *watchdog; /* of the world */
-    bool is_root;                 /* rank 0, or no launcher */
+    struct wf_launch launch;
+    struct wf_watchdog *watchdog; /* of launch.world */
 };
 
 int wf_cli_main(int argc, char **argv);
-/* How long ranks may wait for each other before that is reported. */
-struct wf_watchdog_options wf_cli_watch_options(const struct wf_options *o);
 
 /* The flag's text, "" for a switch that is on, NULL when it was not given. */
 const char *wf_cli_flag(const struct wf_cli *cli, const char *name);

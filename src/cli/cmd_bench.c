@@ -4,13 +4,15 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "cli/once.h"
+#include "cli/job_options.h"
+#include "train/once.h"
 #include "cli/profile.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
 
 struct bench {
+    struct wf_cli *cli;
     struct wf_job *job;
     int64_t steps, warmup;
     /* the results, by rank 0 */
@@ -99,10 +101,9 @@ static bool write_timeline(const struct bench *bench, const struct wf_once *once
                            struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const title =
-        wf_arena_printf(&arena, "%s, mesh %s, %s", bench->job->model->name,
-                        wf_mesh_print(&arena, &bench->job->mesh), wf_comm_name(once->comm));
-    const bool ok = wf_timeline_write(once->run, once->comm, title, bench->timeline, err);
+    const bool ok =
+        wf_timeline_write(once->run, once->comm, wf_timeline_title(&arena, bench->job, once->comm),
+                          bench->timeline, err);
     wf_arena_release(&arena);
     return ok;
 }
@@ -129,6 +130,15 @@ static bool measure_point(struct wf_job *job, struct wf_sweep_point *point, stru
     return true;
 }
 
+void wf_job_add_link(const struct wf_job *job, cJSON *json)
+{
+    if (job->link.bytes_per_second <= 0)
+        return;
+    cJSON *const link = cJSON_AddObjectToObject(json, "emulated_link");
+    (void)cJSON_AddNumberToObject(link, "latency_us", 1e6 * job->link.seconds);
+    (void)cJSON_AddNumberToObject(link, "bytes_per_s", job->link.bytes_per_second);
+}
+
 static double rss_bytes(void)
 {
     struct rusage usage;
@@ -138,19 +148,19 @@ static double rss_bytes(void)
 static bool print(const struct bench *b, struct wf_err *err)
 {
     const struct wf_job *const job = b->job;
-    const struct wf_shape *const s = &job->input->shape;
+    const struct wf_shape *const s = &job->net.image->shape;
     const double pixels =
         (double)s->at[WF_N] * (double)s->at[WF_D] * (double)s->at[WF_H] * (double)s->at[WF_W];
     const double rate = pixels / b->seconds / 1e6;
-    const char *const precision = wf_options_text(job->cli->options, "train.precision");
-    if (job->cli->json) {
+    const char *const precision = wf_precision_names[job->settings.train.precision];
+    if (b->cli->json) {
         cJSON *const json = cJSON_CreateObject();
         cJSON_AddNumberToObject(json, "ms", b->seconds * 1e3);
         cJSON_AddNumberToObject(json, "mpx_per_s", rate);
         cJSON_AddNumberToObject(json, "planned_bytes", b->planned);
         cJSON_AddNumberToObject(json, "peak_bytes", b->peak);
         cJSON_AddNumberToObject(json, "ranks", job->ranks);
-        cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
+        cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&b->cli->arena, &job->mesh));
         cJSON_AddStringToObject(json, "device", job->device->name);
         cJSON_AddStringToObject(json, "precision", precision);
         cJSON_AddNumberToObject(json, "compute_ms", b->compute * 1e3);
@@ -161,15 +171,15 @@ static bool print(const struct bench *b, struct wf_err *err)
         wf_job_add_link(job, json);
         if (b->profile)
             wf_profile_add_json(&b->by_operator, json);
-        return wf_cli_print_json(job->cli, json, err);
+        return wf_cli_print_json(b->cli, json, err);
     }
-    struct wf_arena *const arena = &job->cli->arena;
+    struct wf_arena *const arena = &b->cli->arena;
     (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s%s\n", job->model->name,
                  wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks), job->threads,
                  job->device->name, precision, wf_job_link_text(arena, job));
     (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
                  wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
-                 wf_text_flops(arena, wf_job_flops(job->graph) / b->seconds));
+                 wf_text_flops(arena, wf_graph_flops(job->net.graph) / b->seconds));
     (void)printf("  compute  %s, waiting for other ranks %s (slowest rank)\n",
                  wf_text_seconds(arena, b->compute), wf_text_seconds(arena, b->comm));
     (void)printf("  memory   %s planned, %s used by the largest rank; process %s\n",
@@ -182,7 +192,7 @@ static bool print(const struct bench *b, struct wf_err *err)
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
-    struct bench bench = { .steps = 5, .warmup = 2 };
+    struct bench bench = { .cli = cli, .steps = 5, .warmup = 2 };
     if (!wf_cli_flag_int(cli, "steps", 1, 1000000, &bench.steps, err) ||
         !wf_cli_flag_int(cli, "warmup", 0, 1000000, &bench.warmup, err))
         return false;
@@ -199,9 +209,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
     bench.timeline = wf_cli_flag(cli, "timeline");
-    bench.job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
+    bench.job = wf_cli_job(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
-    if (ok && cli->is_root)
+    if (ok && cli->launch.is_root)
         ok = print(&bench, err);
     wf_job_free(bench.job);
     return ok;

@@ -17,8 +17,8 @@
 #endif
 
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/job.h"
+#include "train/device.h"
+#include "train/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
 #include "device/choices.h"
@@ -115,8 +115,8 @@ static void add_devices(struct facts *f)
 {
     struct wf_arena *const arena = f->arena;
     add(f, "device", "cpu", true,
-        wf_arena_printf(arena, "%d cores, %s, %s", wf_job_cores(),
-                        wf_text_bytes(arena, wf_cli_machine_bytes()), cpu_features(arena)));
+        wf_arena_printf(arena, "%d cores, %s, %s", wf_settings_cores(),
+                        wf_text_bytes(arena, wf_machine_bytes()), cpu_features(arena)));
     add(f, "device", "reference", true, "every operator's slow, right kernel");
     add_gpus(f);
 }
@@ -225,7 +225,7 @@ static bool print_json(struct wf_cli *cli, const struct facts *f, struct wf_err 
 {
     cJSON *const all = cJSON_CreateObject();
     cJSON_AddStringToObject(all, "version", WF_VERSION_STRING);
-    cJSON_AddNumberToObject(all, "cores", wf_job_cores());
+    cJSON_AddNumberToObject(all, "cores", wf_settings_cores());
     for (int i = 0; i < f->count; i++) {
         cJSON *topic = cJSON_GetObjectItemCaseSensitive(all, f->at[i].topic);
         if (!topic)
@@ -249,7 +249,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     add_libraries(&f);
     if (cli->json)
         return print_json(cli, &f, err);
-    if (!cli->is_root)
+    if (!cli->launch.is_root)
         return true;
     (void)printf("widefield %s\n\n", WF_VERSION_STRING);
     struct wf_table t = { .arena = &cli->arena };

@@ -55,7 +55,7 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->json)
         return show_json(cli, err);
-    if (!cli->is_root)
+    if (!cli->launch.is_root)
         return true;
     struct wf_table t = { .arena = &cli->arena };
     wf_table_row(&t, 3, (const char *[]){ "key", "value", "origin" });
@@ -182,7 +182,7 @@ static bool schema(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "'config schema' takes no '%s'", cli->arguments[1]);
     if (cli->json)
         return schema_json(cli, err);
-    if (!cli->is_root)
+    if (!cli->launch.is_root)
         return true;
     struct wf_table t = { .arena = &cli->arena };
     wf_table_row(&t, 4, (const char *[]){ "key", "default", "what", "allowed" });
@@ -202,7 +202,7 @@ static bool document(struct wf_cli *cli, const struct wf_document *d, struct wf_
     if (cli->n_arguments > 1 || cli->json)
         return wf_err_set(err, WF_ERR_USAGE, "'config %s' takes no '%s'", d->verb,
                           cli->json ? "--json" : cli->arguments[1]);
-    if (cli->is_root)
+    if (cli->launch.is_root)
         d->print(&cli->arena, stdout);
     return true;
 }

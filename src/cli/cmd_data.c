@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/commands.h"
-#include "cli/once.h"
 #include "cli/text.h"
 #include "data/inspect.h"
 #include "data/synth.h"
@@ -71,7 +71,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "data synth takes one kind: data synth nuclei --out DIR");
     const struct wf_synth_kind *const kind = wf_synth_find(cli->arguments[1], err);
-    struct progress progress = { .shown = !cli->quiet && cli->is_root,
+    struct progress progress = { .shown = !cli->quiet && cli->launch.is_root,
                                  .line = isatty(STDERR_FILENO),
                                  .started = wf_now() };
     struct wf_synth_options o = { .out = wf_cli_flag(cli, "out"),
@@ -86,7 +86,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     if (!o.out)
         return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");
     /* Under a launcher one process draws, and nobody waits for it: nothing follows. */
-    const bool ok = !cli->is_root || wf_synth_run(kind, &o, err);
+    const bool ok = !cli->launch.is_root || wf_synth_run(kind, &o, err);
     if (progress.line && progress.last > 0)
         (void)fputc('\n', stderr);
     if (!ok)
@@ -94,7 +94,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const int64_t count = o.count ? o.count : kind->count;
     const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
     if (!cli->json) {
-        if (cli->is_root)
+        if (cli->launch.is_root)
             (void)printf("%s: %s images of %s with %s\n", wf_text_shown(&cli->arena, o.out),
                          wf_text_count(&cli->arena, count),
                          wf_text_extents(&cli->arena, kind->dims, sides),
@@ -264,7 +264,7 @@ static bool inspect(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->n_arguments != 2)
         return wf_err_set(err, WF_ERR_USAGE, "data inspect takes one folder");
-    if (!cli->is_root)
+    if (!cli->launch.is_root)
         return true;
     const struct wf_dataset_options options = {
         .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),

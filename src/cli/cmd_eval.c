@@ -4,16 +4,17 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/feed.h"
-#include "cli/run_folder.h"
-#include "cli/same.h"
+#include "cli/job_options.h"
+#include "train/device.h"
+#include "train/feed.h"
+#include "train/run_folder.h"
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "train/journal.h"
 
 struct eval {
     struct wf_cli *cli;
+    struct wf_settings settings;
     struct wf_job *job;
     struct wf_feed *feed;
     struct wf_checkpoint *checkpoint;
@@ -33,7 +34,7 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_validator *v = NULL;
     struct wf_context *context = NULL;
     bool ok = wf_comm_agree(comm, loader != NULL, err) && loader &&
-              wf_cli_open(e->cli->options, e->job->device, comm, &context, err);
+              wf_settings_open(&e->settings, e->job->device, comm, &context, err);
     if (ok)
         v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
                                                              .network = &e->net,
@@ -41,7 +42,7 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
                                                              .context = context,
                                                              .loader = loader,
                                                              .samples = e->feed->info->samples,
-                                                             .seed = e->job->seed },
+                                                             .seed = e->job->settings.train.seed },
                              err);
     ok = v != NULL;
     if (ok)
@@ -93,7 +94,8 @@ static bool compare_classes(const struct eval *e, struct wf_err *err)
     const int found = data->n_classes;
     char unnamed[32];
     (void)snprintf(unnamed, sizeof unnamed, "class %d", found);
-    if (e->cli->is_root && found < info->classes && strcmp(info->class_names[found], unnamed) != 0)
+    if (e->cli->launch.is_root && found < info->classes &&
+        strcmp(info->class_names[found], unnamed) != 0)
         wf_log(&e->cli->log, WF_LOG_WARN,
                "'%s' has labels of %d classes, '%s' was trained on more, such as '%s'", data->path,
                found, wf_checkpoint_path(e->checkpoint), info->class_names[found]);
@@ -106,34 +108,28 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
     struct wf_cli *const cli = e->cli;
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
     enum wf_part part;
-    if (!wf_cli_same_file(cli, wf_checkpoint_path(e->checkpoint),
-                          wf_checkpoint_digest(e->checkpoint), err) ||
+    if (!wf_launch_same_file(&cli->launch, wf_checkpoint_path(e->checkpoint),
+                             wf_checkpoint_digest(e->checkpoint), err) ||
         !find_part(cli, &part, err) ||
         !wf_options_read_text(cli->options, wf_checkpoint_path(e->checkpoint), info->config, err) ||
-        !wf_feed_open(e->feed, cli, path, part, err))
+        !wf_cli_settings(cli, &e->settings, err) ||
+        !wf_feed_open(e->feed, &cli->launch, &e->settings, path, part, err))
         return false;
     struct wf_fingerprint data;
-    if (cli->world && (!wf_dataset_fingerprint(&cli->arena, e->feed->dataset, &data, err) ||
-                       !wf_cli_same_data(cli, e->feed->dataset, &data, err)))
+    if (cli->launch.world && (!wf_dataset_fingerprint(&cli->arena, e->feed->dataset, &data, err) ||
+                              !wf_launch_same_data(&cli->launch, e->feed->dataset, &data, err)))
         return false;
     if (e->feed->parts[part] == 0)
         return wf_err_set(err, WF_ERR_INPUT, "'%s' has no images in this part: use --part all",
                           path);
-    if (info->channels != e->feed->info->channels)
-        return wf_err_set(
-            err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
-            wf_checkpoint_path(e->checkpoint), info->channels, path, e->feed->info->channels);
-    if (!compare_classes(e, err))
+    if (!wf_feed_take_normal(e->feed, e->checkpoint, err) || !compare_classes(e, err))
         return false;
-    e->feed->normal.channels = info->channels;
-    memcpy(e->feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
-    memcpy(e->feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
     struct wf_job_files files = { .begun = true };
     wf_feed_size(e->feed, &files);
-    e->job = wf_job_new(cli, &files, err);
+    e->job = wf_job_new(&cli->launch, &e->settings, &files, err);
     struct wf_shape shape;
     if (!e->job || !wf_feed_valid_shape(e->feed, &e->job->mesh, &shape, err) ||
-        !wf_job_inference(e->job, shape, &e->net, err))
+        !wf_job_network(e->job, shape, false, &e->net, err))
         return false;
     const struct wf_plan_options options = wf_job_plan_options(e->job);
     e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
@@ -172,9 +168,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct eval e = { .cli = cli, .feed = &feed };
     e.checkpoint = wf_checkpoint_of(cli->arguments[0], &cli->log, err);
     bool ok = e.checkpoint && prepare(&e, cli->arguments[1], err);
-    ok = wf_cli_agree(cli, ok, err);
+    ok = wf_launch_agree(&cli->launch, ok, err);
     ok = ok && wf_job_run(e.job, eval_rank, &e, err);
-    if (ok && cli->is_root)
+    if (ok && cli->launch.is_root)
         ok = print(&e, err);
     wf_global_plan_free(e.global);
     wf_graph_free(e.net.graph);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/job.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
 #include "tensor/border.h"
 
@@ -41,7 +41,7 @@ static bool list(struct wf_cli *cli, struct wf_err *err)
         return wf_cli_print_json(cli, json, err);
     }
     cJSON_Delete(all);
-    if (cli->is_root)
+    if (cli->launch.is_root)
         wf_table_print(&t, stdout);
     wf_table_release(&t);
     return true;
@@ -71,15 +71,18 @@ static void usual_size(struct shown *s)
 static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)
 {
     const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
-    s->model =
-        wf_job_model(cli->options, size->count, size->is_set ? size->list : NULL, &s->config, err);
-    if (!s->model)
+    struct wf_settings settings;
+    if (!wf_cli_settings(cli, &settings, err) ||
+        !wf_settings_config(&settings, size->count, size->is_set ? size->list : NULL, &s->config,
+                            err))
         return false;
+    s->model = settings.model;
     usual_size(s);
     if (size->is_set)
         memcpy(s->size, size->list, (size_t)size->count * sizeof s->size[0]);
     s->graph = wf_graph_new(&(struct wf_graph_options){ .training = true });
-    struct wf_value *const x = wf_input(s->graph, "image", WF_F32, wf_job_shape(s->count, s->size));
+    struct wf_value *const x =
+        wf_input(s->graph, "image", WF_F32, wf_extents_shape(s->count, s->size));
     (void)s->model->build(s->graph, &s->config, x);
     return wf_graph_ok(s->graph, err) || wf_err_wrap(err, "network '%s'", s->model->name);
 }
@@ -104,7 +107,7 @@ static bool show_json(struct wf_cli *cli, const struct shown *s, struct wf_err *
     if (beside)
         cJSON_AddNumberToObject(json, "norm_parameters", (double)beside);
     cJSON_AddNumberToObject(json, "with_frozen", (double)wf_graph_parameters(s->graph, true));
-    cJSON_AddNumberToObject(json, "flops", wf_job_flops(s->graph));
+    cJSON_AddNumberToObject(json, "flops", wf_graph_flops(s->graph));
     cJSON *const size = cJSON_AddArrayToObject(json, "size");
     for (int i = 0; i < s->count; i++)
         cJSON_AddItemToArray(size, cJSON_CreateNumber((double)s->size[i]));
@@ -157,7 +160,7 @@ static void show_text(struct wf_cli *cli, const struct shown *s)
                      wf_text_count(arena, beside));
     if (frozen)
         (void)printf(", and %s frozen", wf_text_count(arena, frozen));
-    (void)printf("\n%s forward at %s\n", wf_text_flops(arena, wf_job_flops(s->graph)),
+    (void)printf("\n%s forward at %s\n", wf_text_flops(arena, wf_graph_flops(s->graph)),
                  wf_text_extents(arena, s->count, s->size));
 }
 
@@ -173,7 +176,7 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
     bool ok = build(cli, &s, err);
     if (ok && cli->json)
         ok = show_json(cli, &s, err);
-    else if (ok && cli->is_root)
+    else if (ok && cli->launch.is_root)
         show_text(cli, &s);
     wf_graph_free(s.graph);
     return ok;

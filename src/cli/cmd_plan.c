@@ -4,20 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/median.h"
 #include "cli/commands.h"
-#include "cli/once.h"
-#include "cli/run_folder.h"
+#include "cli/job_options.h"
 #include "cli/sweep.h"
-#include "cli/same.h"
 #include "cli/text.h"
 #include "device/device.h"
-#include "plan/plan_cache.h"
 #include "plan/all_ranks.h"
+#include "plan/plan_cache.h"
 #include "report/grid.h"
 
 /* What is printed: the figures of all ranks, and the steps of one of them. */
 struct look {
+    struct wf_cli *cli;
     const struct wf_job *job;
     struct wf_all_ranks *all;
     int64_t explained; /* rank */
@@ -28,8 +28,7 @@ struct look {
 static bool explain(struct look *look, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
-    const struct wf_device_options options = { .cache = wf_options_text(job->cli->options,
-                                                                        "run.cache") };
+    const struct wf_device_options options = { .cache = job->settings.cache };
     struct wf_context *context = NULL;
     if (wf_device_is_host(job->device) && !wf_device_open(job->device, &options, &context, err))
         return false;
@@ -37,7 +36,7 @@ static bool explain(struct look *look, struct wf_err *err)
     struct wf_plan *const plan =
         wf_plan_estimate_on(job->global, (int)look->explained, context, &cache, err);
     if (plan)
-        look->steps = wf_plan_explain(&job->cli->arena, plan);
+        look->steps = wf_plan_explain(&look->cli->arena, plan);
     wf_plan_free(plan);
     wf_plan_cache_release(&cache);
     wf_device_close(context);
@@ -47,7 +46,7 @@ static bool explain(struct look *look, struct wf_err *err)
 static bool look_init(struct look *look, struct wf_err *err)
 {
     look->all = wf_all_ranks_new(look->job->global, err);
-    if (!look->all || !wf_cli_flag(look->job->cli, "explain"))
+    if (!look->all || !wf_cli_flag(look->cli, "explain"))
         return look->all != NULL;
     return explain(look, err);
 }
@@ -100,10 +99,10 @@ static bool print_json(const struct look *look, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
     cJSON *const json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
+    cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&look->cli->arena, &job->mesh));
     cJSON_AddNumberToObject(json, "ranks", job->ranks);
-    cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->graph, false));
-    cJSON_AddNumberToObject(json, "flops", wf_job_flops(job->graph));
+    cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->net.graph, false));
+    cJSON_AddNumberToObject(json, "flops", wf_graph_flops(job->net.graph));
     cJSON *const all = cJSON_AddArrayToObject(json, "per_rank");
     for (int i = 0; i < look->all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &look->all->ranks[i];
@@ -132,7 +131,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
     add_strips(json, job->global);
     if (look->steps)
         cJSON_AddStringToObject(json, "explain", look->steps);
-    return wf_cli_print_json(job->cli, json, err);
+    return wf_cli_print_json(look->cli, json, err);
 }
 
 /* --- for people --- */
@@ -200,7 +199,7 @@ static int largest_first(const void *a, const void *b)
 
 static const char *rank_name(const struct look *look, int rank)
 {
-    struct wf_arena *const arena = &look->job->cli->arena;
+    struct wf_arena *const arena = &look->cli->arena;
     const struct wf_mesh *const mesh = &look->job->mesh;
     int at[WF_MESH_AXES];
     wf_mesh_coords(mesh, rank, at);
@@ -237,7 +236,7 @@ static void add_head(struct wf_table *t, const char *first)
 
 static void print_ranks(const struct look *look)
 {
-    struct wf_table t = { .arena = &look->job->cli->arena };
+    struct wf_table t = { .arena = &look->cli->arena };
     const bool all = look->all->n_ranks <= ALL_UP_TO;
     add_head(&t, all ? "rank" : "");
     for (int i = 0; all && i < look->all->n_ranks; i++) {
@@ -260,11 +259,10 @@ static void print_ranks(const struct look *look)
 }
 
 /* "unet on 1 x 3 x 64 x 64, mesh space=2x2 (4 ranks), device cpu, f32" */
-static const char *title_of(const struct wf_job *job)
+static const char *title_of(struct wf_arena *arena, const struct wf_job *job)
 {
-    struct wf_arena *const arena = &job->cli->arena;
     int64_t size[WF_AXES];
-    const struct wf_shape *const s = &job->input->shape;
+    const struct wf_shape *const s = &job->net.image->shape;
     int count = 0;
     size[count++] = s->at[WF_N];
     size[count++] = s->at[WF_C];
@@ -273,13 +271,13 @@ static const char *title_of(const struct wf_job *job)
     return wf_arena_printf(arena, "%s on %s, mesh %s (%s), device %s, %s", job->model->name,
                            wf_text_extents(arena, count, size), wf_mesh_print(arena, &job->mesh),
                            wf_text_ranks(arena, job->ranks), job->device->name,
-                           wf_dtype_name(job->graph->options.compute));
+                           wf_dtype_name(job->net.graph->options.compute));
 }
 
 static void print_recomputed(const struct look *look)
 {
     const struct wf_global_plan *const s = look->job->global;
-    struct wf_arena *const arena = &look->job->cli->arena;
+    struct wf_arena *const arena = &look->cli->arena;
     double seconds = 0;
     int count = 0;
     for (int i = 0; i < look->all->n_ranks; i++)
@@ -303,11 +301,11 @@ static void print_recomputed(const struct look *look)
 static void print_text(const struct look *look)
 {
     const struct wf_job *const job = look->job;
-    struct wf_arena *const arena = &job->cli->arena;
-    (void)printf("%s\n", title_of(job));
+    struct wf_arena *const arena = &look->cli->arena;
+    (void)printf("%s\n", title_of(arena, job));
     (void)printf("%s parameters, %s a step, about %s\n\n",
-                 wf_text_count(arena, wf_graph_parameters(job->graph, false)),
-                 wf_text_flops(arena, wf_job_flops(job->graph)),
+                 wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
+                 wf_text_flops(arena, wf_graph_flops(job->net.graph)),
                  wf_text_seconds(arena, slowest(look->all)));
     print_ranks(look);
     print_recomputed(look);
@@ -319,7 +317,7 @@ static void warn_references(const struct look *look)
 {
     const int references = look->all->ranks[0].references;
     if (references > 0 && look->job->device != &wf_device_reference)
-        wf_log(&look->job->cli->log, WF_LOG_WARN,
+        wf_log(&look->cli->log, WF_LOG_WARN,
                "%d kernels of rank 0 are slow references: device '%s' has none of its own",
                references, look->job->device->name);
 }
@@ -328,7 +326,7 @@ static void warn_references(const struct look *look)
 static bool write_svg(const struct look *look, const char *path, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
-    struct wf_arena *const arena = &job->cli->arena;
+    struct wf_arena *const arena = &look->cli->arena;
     const struct wf_layout *const layout = &job->global->geometry.layout;
     const int n = look->all->n_ranks;
     double *const figures = wf_arena_array(arena, 3 * n, double);
@@ -344,11 +342,11 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
         { "step, predicted", figures + 2 * n, wf_text_seconds }
     };
     struct wf_grid grid = {
-        .title = title_of(job),
+        .title = title_of(arena, job),
         .subtitle =
             wf_arena_printf(arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
-                            wf_text_count(arena, wf_graph_parameters(job->graph, false)),
-                            wf_text_flops(arena, wf_job_flops(job->graph)),
+                            wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
+                            wf_text_flops(arena, wf_graph_flops(job->net.graph)),
                             wf_text_seconds(arena, slowest(look->all))),
         .copies = job->mesh.at[WF_MESH_DATA],
         .panels = panels,
@@ -363,11 +361,11 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
 
 static bool print(const struct look *look, struct wf_err *err)
 {
-    const char *const svg = wf_cli_flag(look->job->cli, "svg");
+    const char *const svg = wf_cli_flag(look->cli, "svg");
     warn_references(look);
     if (svg && !write_svg(look, svg, err))
         return false;
-    if (look->job->cli->json)
+    if (look->cli->json)
         return print_json(look, err);
     print_text(look);
     return true;
@@ -377,15 +375,15 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     if (wf_cli_flag(cli, "sweep"))
         return wf_sweep_run(cli, NULL, err);
-    struct wf_job *const job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err);
+    struct wf_job *const job = wf_cli_job(cli, &(struct wf_job_files){ 0 }, err);
     bool ok = job != NULL;
-    if (ok && cli->is_root) { /* one rank can make the plans of all */
-        struct look look = { .job = job };
+    if (ok && cli->launch.is_root) { /* one rank can make the plans of all */
+        struct look look = { .cli = cli, .job = job };
         ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
              look_init(&look, err) && print(&look, err);
         wf_all_ranks_free(look.all);
     }
-    ok = wf_cli_agree(cli, ok, err);
+    ok = wf_launch_agree(&cli->launch, ok, err);
     wf_job_free(job);
     return ok;
 }

@@ -12,18 +12,17 @@
 #include <omp.h>
 #endif
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/job.h"
-#include "cli/once.h"
-#include "cli/run_folder.h"
-#include "cli/same.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
 #include "data/picture.h"
 #include "ops/build.h"
+#include "train/device.h"
 #include "train/predict.h"
 #include "train/progress.h"
+#include "train/run_folder.h"
 
 enum { DEFAULT_LIMIT = 1 << 30 };
 
@@ -31,6 +30,7 @@ struct predict {
     struct wf_cli *cli;
     struct wf_checkpoint *checkpoint;
     const struct wf_checkpoint_info *info;
+    struct wf_settings settings;
     const struct wf_model *model;
     struct wf_model_config config;
     enum wf_predicts predicts;
@@ -59,7 +59,7 @@ static void show_progress(void *user, double part)
     struct predict *const p = user;
     const bool terminal = isatty(STDERR_FILENO);
     const double now = wf_now();
-    if (p->cli->quiet || !p->cli->is_root || now - p->shown < (terminal ? 0.1 : 5.0))
+    if (p->cli->quiet || !p->cli->launch.is_root || now - p->shown < (terminal ? 0.1 : 5.0))
         return;
     p->shown = now;
     struct wf_arena arena = { 0 };
@@ -92,34 +92,33 @@ static void end_progress(struct predict *p)
 
 static bool find_device(struct predict *p, struct wf_err *err)
 {
-    const struct wf_options *const o = p->cli->options;
-    p->device = wf_cli_device(o, err);
-    return p->device && wf_cli_precision(o, p->device, &p->compute, err);
+    p->device = wf_settings_device(&p->settings, err);
+    return p->device && wf_settings_compute(&p->settings, p->device, &p->compute, err);
 }
 
 static bool find_ranks(struct predict *p, struct wf_err *err)
 {
-    const struct wf_options *const o = p->cli->options;
-    const int64_t ranks = wf_options_int(o, "run.ranks");
-    p->ranks = p->cli->world ? wf_comm_size(p->cli->world) : ranks ? (int)ranks : 1;
-    if (p->cli->world && ranks && ranks != p->ranks)
+    const int ranks = p->settings.mesh.ranks;
+    p->ranks = p->cli->launch.world ? wf_comm_size(p->cli->launch.world) : ranks ? ranks : 1;
+    if (p->cli->launch.world && ranks && ranks != p->ranks)
         return wf_err_set(err, WF_ERR_USAGE,
                           "the launcher started %d ranks, but %d were asked for: leave one out",
-                          p->ranks, (int)ranks);
-    if (wf_options_mesh_given(o))
+                          p->ranks, ranks);
+    if (p->settings.mesh.is_given)
         return wf_err_set(err, WF_ERR_USAGE,
                           "predict cuts the image into windows by itself: use --ranks in place of "
                           "--mesh");
-    p->threads = wf_job_threads(o, p->ranks);
+    p->threads = wf_settings_threads(&p->settings, p->ranks);
     return true;
 }
 
 static enum wf_predicts find_predicts(const struct predict *p)
 {
-    const char *const loss = wf_options_text(p->cli->options, "train.loss");
-    if (strstr(loss, "mse"))
+    const unsigned losses = p->settings.train.losses;
+    if (losses & WF_LOSS_MSE)
         return WF_PREDICTS_NUMBERS;
-    return strstr(loss, "bce") || p->config.classes == 1 ? WF_PREDICTS_BINARY : WF_PREDICTS_CLASSES;
+    return (losses & WF_LOSS_BCE) || p->config.classes == 1 ? WF_PREDICTS_BINARY
+                                                            : WF_PREDICTS_CLASSES;
 }
 
 static bool open_checkpoint(struct predict *p, struct wf_err *err)
@@ -133,11 +132,11 @@ static bool open_checkpoint(struct predict *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           path);
-    if (!wf_options_read_text(p->cli->options, path, p->info->config, err))
+    if (!wf_options_read_text(p->cli->options, path, p->info->config, err) ||
+        !wf_cli_settings(p->cli, &p->settings, err) ||
+        !wf_settings_config(&p->settings, 0, NULL, &p->config, err))
         return false;
-    p->model = wf_job_model(p->cli->options, 0, NULL, &p->config, err);
-    if (!p->model)
-        return false;
+    p->model = p->settings.model;
     p->predicts = find_predicts(p);
     if (p->info->channels && p->info->channels != p->config.in)
         return wf_err_set(err, WF_ERR_INPUT,
@@ -291,7 +290,7 @@ static void describe(struct predict *p)
 {
     const bool dense = p->model->dense, numbers = p->predicts == WF_PREDICTS_NUMBERS;
     const char *const floats = strcmp(p->ending, "png") == 0 ? "tif" : p->ending;
-    const int64_t limit = wf_options_int(p->cli->options, "memory.limit");
+    const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
     struct wf_prediction *const one = &p->one;
     one->path = p->images[p->at];
     one->predicts = p->predicts;
@@ -306,7 +305,7 @@ static void describe(struct predict *p)
                        ? file_name(p, "overlay", p->ending)
                        : NULL;
     one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
-    one->limit = (size_t)(limit ? limit : DEFAULT_LIMIT) / (size_t)(p->cli->world ? 1 : p->ranks);
+    one->limit = limit / (size_t)(p->cli->launch.world ? 1 : p->ranks);
     one->user = p;
     one->weights = load_weights;
     one->progress = show_progress;
@@ -319,11 +318,11 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(p->threads); /* of this thread's teams only */
 #endif
-    const bool first = wf_comm_rank(comm) == 0 || p->cli->world;
+    const bool first = wf_comm_rank(comm) == 0 || p->cli->launch.world;
     struct wf_arena arena = { 0 };
     struct wf_context *context = NULL;
     struct wf_prediction one = p->one;
-    bool ok = wf_cli_open(p->cli->options, p->device, comm, &context, err);
+    bool ok = wf_settings_open(&p->settings, p->device, comm, &context, err);
     one.context = context;
     ok = ok &&
          wf_predict(first ? &p->cli->arena : &arena, &one, comm, first ? &p->result : &other, err);
@@ -449,7 +448,7 @@ static void add_row(struct predict *p)
 static bool write_table(struct predict *p, struct wf_err *err)
 {
     const char *const path = wf_arena_printf(&p->cli->arena, "%s/predictions.csv", p->out);
-    return wf_file_write(path, p->table, p->table_used, err);
+    return wf_write_text(path, p->table, err);
 }
 
 /* Collective under a launcher. */
@@ -459,14 +458,14 @@ static bool predict_image(struct predict *p, struct wf_err *err)
     bool ok = build_graph(p, err);
     if (ok)
         describe(p);
-    ok = wf_cli_agree(p->cli, ok, err);
+    ok = wf_launch_agree(&p->cli->launch, ok, err);
     if (ok)
-        ok = p->cli->world ? rank_body(p->cli->world, p, err)
-                           : wf_comm_threads_run(p->ranks, rank_body, p, err);
+        ok = p->cli->launch.world ? rank_body(p->cli->launch.world, p, err)
+                                  : wf_comm_threads_run(p->ranks, rank_body, p, err);
     end_progress(p);
-    if (ok && p->cli->is_root)
+    if (ok && p->cli->launch.is_root)
         ok = print(p, wf_now() - p->start, err);
-    if (ok && p->cli->is_root && !p->one.per_pixel)
+    if (ok && p->cli->launch.is_root && !p->one.per_pixel)
         add_row(p);
     wf_graph_free(p->graph);
     p->graph = NULL;
@@ -484,18 +483,19 @@ static bool prepare(struct predict *p, struct wf_err *err)
                           "results: 'widefield predict CKPT IMAGE... --out DIR'");
     return find_format(p, err) && find_window(p, err) && find_images(p, err) &&
            open_checkpoint(p, err) && find_device(p, err) && find_ranks(p, err) &&
-           (!p->cli->is_root || make_folder(&p->cli->arena, p->out, err));
+           (!p->cli->launch.is_root || make_folder(&p->cli->arena, p->out, err));
 }
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     struct predict p = { .cli = cli };
-    bool ok = prepare(&p, err) && wf_cli_same_file(cli, wf_checkpoint_path(p.checkpoint),
-                                                   wf_checkpoint_digest(p.checkpoint), err);
-    ok = wf_cli_agree(cli, ok, err);
+    bool ok =
+        prepare(&p, err) && wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
+                                                wf_checkpoint_digest(p.checkpoint), err);
+    ok = wf_launch_agree(&cli->launch, ok, err);
     for (p.at = 0; ok && p.at < p.n_images; p.at++)
         ok = predict_image(&p, err);
-    if (ok && p.table && cli->is_root)
+    if (ok && p.table && cli->launch.is_root)
         ok = write_table(&p, err);
     free(p.table);
     wf_checkpoint_free(p.checkpoint);

@@ -12,7 +12,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (cli->n_arguments != 1)
         return wf_err_set(err, WF_ERR_USAGE, "'report' takes one run folder, got %d arguments",
                           cli->n_arguments);
-    if (!cli->is_root) /* one rank writes */
+    if (!cli->launch.is_root) /* one rank writes */
         return true;
     const char *const folder = cli->arguments[0];
     if (!wf_report_write(folder, err))

@@ -5,11 +5,14 @@
 
 #include "ckpt/safetensors.h"
 #include "cli/commands.h"
-#include "cli/gather.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
 #include "tensor/border.h"
+#include "train/gather.h"
+#include "train/once.h"
 
 struct step {
+    struct wf_cli *cli;
     struct wf_job *job;
     const char *dump; /* or NULL */
     float loss;       /* by rank 0 */
@@ -77,15 +80,15 @@ static bool write_dump(const struct step *step, const struct wf_once *once, cons
     struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .once = once };
     int64_t shape[WF_AXES];
     const int rank =
-        wf_border_shape(job->logits->shape, job->model->dense ? job->config.dims : 0, shape);
+        wf_border_shape(job->net.logits->shape, job->model->dense ? job->config.dims : 0, shape);
     wf_safetensors_add(d.writer, &(struct wf_safetensors_item){
                                      .name = "loss", .dtype = WF_F32, .data = &step->loss });
     wf_safetensors_add(
         d.writer,
         &(struct wf_safetensors_item){
             .name = "pred", .dtype = WF_F32, .rank = rank, .shape = shape, .data = pred });
-    for (size_t i = 0; i < job->graph->n_values; i++) {
-        const struct wf_value *const v = job->graph->values[i];
+    for (size_t i = 0; i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
         if (v->grad)
             add(&d, "grad.", v, v->grad);
         if (v->kind == WF_PARAM || v->kind == WF_STATE)
@@ -102,10 +105,10 @@ static bool write_dump(const struct step *step, const struct wf_once *once, cons
 static bool dump(const struct step *step, const struct wf_once *once, struct wf_err *err)
 {
     const bool writes = wf_comm_rank(once->comm) == 0;
-    const struct wf_value *const logits = once->job->logits;
+    const struct wf_value *const logits = once->job->net.logits;
     float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
     bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
-    ok = wf_comm_agree(once->comm, ok, err) && wf_gather(once, logits, pred, err);
+    ok = wf_comm_agree(once->comm, ok, err) && wf_gather(once->run, once->comm, logits, pred, err);
     if (ok && writes)
         ok = write_dump(step, once, pred, err);
     free(pred);
@@ -130,20 +133,20 @@ static bool step_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 static bool print(const struct step *step, struct wf_err *err)
 {
     const struct wf_job *const job = step->job;
-    struct wf_arena *const arena = &job->cli->arena;
-    if (job->cli->json) {
+    struct wf_arena *const arena = &step->cli->arena;
+    if (step->cli->json) {
         cJSON *const json = cJSON_CreateObject();
         cJSON_AddNumberToObject(json, "loss", (double)step->loss);
         cJSON_AddStringToObject(json, "mesh", wf_mesh_print(arena, &job->mesh));
         cJSON_AddNumberToObject(json, "ranks", job->ranks);
         if (step->dump)
             cJSON_AddStringToObject(json, "dump", step->dump);
-        return wf_cli_print_json(job->cli, json, err);
+        return wf_cli_print_json(step->cli, json, err);
     }
     (void)printf("loss %.9g (%s, mesh %s)\n", (double)step->loss, job->model->name,
                  wf_mesh_print(arena, &job->mesh));
     if (step->dump)
-        (void)printf("written to %s\n", wf_text_shown(&job->cli->arena, step->dump));
+        (void)printf("written to %s\n", wf_text_shown(&step->cli->arena, step->dump));
     return true;
 }
 
@@ -152,13 +155,13 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     const struct wf_job_files files = { .weights = wf_cli_flag(cli, "weights"),
                                         .input = wf_cli_flag(cli, "input"),
                                         .target = wf_cli_flag(cli, "target") };
-    struct step step = { .dump = wf_cli_flag(cli, "dump") };
-    step.job = wf_job_new(cli, &files, err);
+    struct step step = { .cli = cli, .dump = wf_cli_flag(cli, "dump") };
+    step.job = wf_cli_job(cli, &files, err);
     bool ok = step.job && wf_job_run(step.job, step_rank, &step, err);
-    if (ok && !isfinite(step.loss) && cli->is_root)
+    if (ok && !isfinite(step.loss) && cli->launch.is_root)
         wf_log(&cli->log, WF_LOG_WARN, "the loss is %g: lower train.lr or look at the input",
                (double)step.loss);
-    if (ok && cli->is_root)
+    if (ok && cli->launch.is_root)
         ok = print(&step, err);
     wf_job_free(step.job);
     return ok;

@@ -17,11 +17,12 @@
 #endif
 
 #include "cli/commands.h"
-#include "cli/gather.h"
-#include "cli/same.h"
+#include "cli/job_options.h"
+#include "train/gather.h"
 #include "cli/text.h"
 #include "cli/verify.h"
 #include "ops/op.h"
+#include "tensor/border.h"
 #include "train/reduction.h"
 
 enum {
@@ -40,13 +41,14 @@ static const char *const kind_names[WF_VERIFY_KINDS] = { "loss", "pred", "grad",
 
 static void list_tensors(struct wf_verify *v)
 {
-    const struct wf_graph *const g = v->job->graph;
+    const struct wf_graph *const g = v->job->net.graph;
     v->tensors = wf_arena_array(&v->job->arena, 2 + 2 * g->n_values, struct wf_verify_tensor);
-    v->tensors[v->count++] =
-        (struct wf_verify_tensor){ .kind = WF_VERIFY_LOSS, .name = "loss", .value = v->job->loss };
+    v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_LOSS,
+                                                        .name = "loss",
+                                                        .value = v->job->net.loss };
     v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_PRED,
                                                         .name = "pred",
-                                                        .value = v->job->logits };
+                                                        .value = v->job->net.logits };
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const p = g->values[i];
         if (p->grad)
@@ -69,7 +71,7 @@ static size_t elements(const struct wf_verify_tensor *t)
 /* The others wait, so the whole step may have their cores. */
 static int whole_threads(const struct wf_job *job)
 {
-    return wf_job_threads(job->cli->options, 1);
+    return wf_settings_threads(&job->settings, 1);
 }
 
 bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_nudge bits,
@@ -181,8 +183,8 @@ static double copies(const struct wf_verify *v, const struct wf_once *once)
     const struct wf_layout *const layout = &once->global->geometry.layout;
     double held = 0;
     for (int r = 0; r < v->job->ranks; r++)
-        held += (double)wf_region_count(wf_layout_owned(layout, v->job->logits, r));
-    return held / (double)wf_shape_count(v->job->logits->shape);
+        held += (double)wf_region_count(wf_layout_owned(layout, v->job->net.logits, r));
+    return held / (double)wf_shape_count(v->job->net.logits->shape);
 }
 
 /* What a difference is relative to: the tensor's norm; for the gradient of a bias that of its layer's
@@ -272,7 +274,7 @@ static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_
     for (int k = 0; ok && k < ROUNDINGS; k++) {
         /* Long sums are taken apart by the threads: other numbers of them round otherwise. */
         const struct wf_nudge bits = { .seed = (uint64_t)k + 1,
-                                       .by = last_bits(v->job->graph->options.compute),
+                                       .by = last_bits(v->job->net.graph->options.compute),
                                        .threads =
                                            1 + (whole_threads(v->job) + k) % (ROUNDINGS + 1) };
         struct wf_once once = { 0 };
@@ -337,7 +339,7 @@ static bool share_verdict(struct wf_verify *v, struct wf_comm *comm, struct wf_e
     bool found[] = { v->pass, v->overflows };
     if (!wf_comm_broadcast(comm, 0, found, sizeof found, err))
         return false;
-    if (v->job->cli->world) {
+    if (v->job->launch.world) {
         v->pass = found[0];
         v->overflows = found[1];
     }
@@ -384,10 +386,10 @@ static bool print_json(const struct wf_verify *v, struct wf_err *err)
 {
     const struct wf_job *const job = v->job;
     cJSON *const json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&job->cli->arena, &job->mesh));
+    cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&v->cli->arena, &job->mesh));
     cJSON_AddNumberToObject(json, "ranks", job->ranks);
     for (int k = 0; k < WF_VERIFY_KINDS; k++) {
-        const char *const key = wf_arena_printf(&job->cli->arena, "%s_rel", kind_names[k]);
+        const char *const key = wf_arena_printf(&v->cli->arena, "%s_rel", kind_names[k]);
         cJSON_AddNumberToObject(json, key, v->worst[k]);
     }
     cJSON_AddBoolToObject(json, "pass", v->pass);
@@ -404,12 +406,12 @@ static bool print_json(const struct wf_verify *v, struct wf_err *err)
     cJSON_AddNumberToObject(json, "turned", (double)v->turned.count);
     if (v->turned.count > 0)
         cJSON_AddStringToObject(json, "turned_layer", v->turned.layer);
-    return wf_cli_print_json(job->cli, json, err);
+    return wf_cli_print_json(v->cli, json, err);
 }
 
 static void print_text(const struct wf_verify *v)
 {
-    struct wf_arena *const arena = &v->job->cli->arena;
+    struct wf_arena *const arena = &v->cli->arena;
     (void)printf("%s, mesh %s (%s) against one rank\n\n", v->job->model->name,
                  wf_mesh_print(arena, &v->job->mesh), wf_text_ranks(arena, v->job->ranks));
     struct wf_table t = { .arena = arena };
@@ -449,7 +451,7 @@ static bool report(const struct wf_verify *v, struct wf_err *err)
     int worst = 0;
     for (int k = 0; k < WF_VERIFY_KINDS; k++)
         worst = is_worse(v->worst[k], v->worst[worst]) ? k : worst;
-    if (v->job->cli->json) {
+    if (v->cli->json) {
         if (!print_json(v, err))
             return false;
     } else {
@@ -465,9 +467,10 @@ static bool report(const struct wf_verify *v, struct wf_err *err)
 }
 
 /* Numbers that depend on the mesh by intent are not for comparing. */
-static bool is_comparable(const struct wf_options *o, const struct wf_graph *g, struct wf_err *err)
+static bool is_comparable(const struct wf_job *job, struct wf_err *err)
 {
-    if (wf_options_int(o, "train.reduction") != WF_REDUCTION_GLOBAL)
+    const struct wf_graph *const g = job->net.graph;
+    if (job->settings.train.reduction != WF_REDUCTION_GLOBAL)
         return wf_err_set(err, WF_ERR_USAGE,
                           "train.reduction=rank_mean averages over ranks, so its numbers depend on "
                           "the mesh and there is nothing to verify: use global");
@@ -483,33 +486,32 @@ static bool is_comparable(const struct wf_options *o, const struct wf_graph *g, 
 
 /* Weights are compared after plain descent, whatever the options say: Adam's first step is the sign of
  * the gradient, and one that is nothing but rounding becomes a whole step. Its rules are compared with
- * PyTorch's in tests/test_optim.c. */
-static bool set_plain_descent(struct wf_cli *cli, struct wf_err *err)
+ * PyTorch's in tests/test_optim.c. A ReLU turns a difference in the last bit of the forward pass into a
+ * thousandth of a gradient: on a GPU only kernels are compared whose sums do not depend on the cut. */
+static bool settle(struct wf_cli *cli, struct wf_settings *s, struct wf_err *err)
 {
-    return wf_options_set(cli->options, "train.optimizer", "sgd", err) &&
-           wf_options_set(cli->options, "train.weight_decay", "0", err) &&
-           wf_options_set(cli->options, "train.clip", "0", err);
-}
-
-/* A ReLU turns a difference in the last bit of the forward pass into a thousandth of a gradient: on a
- * GPU only kernels are compared whose sums do not depend on the cut. */
-static bool set_exact_kernels(struct wf_cli *cli, struct wf_err *err)
-{
-    return wf_options_set(cli->options, "run.deterministic", "mesh", err);
+    if (!wf_cli_settings(cli, s, err))
+        return false;
+    const struct wf_optim_options given = s->train.optim;
+    s->train.optim = wf_optim_defaults(WF_SGD);
+    s->train.optim.lr = given.lr;
+    s->train.optim.matrices_only = given.matrices_only;
+    s->train.optim.accumulates = given.accumulates;
+    s->train.optim.weight_decay = 0;
+    s->train.clip = 0;
+    s->repeats = WF_REPEATS_ON_ANY_MESH;
+    return true;
 }
 
 /* Collective under a launcher. Training in f16 begins with a large scale of the loss and lowers it while
  * gradients overflow: what is compared is a step that it would take. */
 static bool compare_in_range(struct wf_verify *v, struct wf_err *err)
 {
-    struct wf_options *const o = v->job->cli->options;
+    double *const scale = &v->job->settings.train.loss_scale;
     bool ok = wf_job_run(v->job, verify_rank, v, err);
-    for (double scale = wf_options_real(o, "train.loss_scale");
-         ok && v->overflows && v->job->graph->options.compute == WF_F16 && scale > 1;) {
-        scale = fmax(scale / 16, 1);
-        const char *const text = wf_arena_printf(&v->job->cli->arena, "%.17g", scale);
-        ok = wf_options_set(o, "train.loss_scale", text, err) &&
-             wf_job_run(v->job, verify_rank, v, err);
+    while (ok && v->overflows && v->job->net.graph->options.compute == WF_F16 && *scale > 1) {
+        *scale = fmax(*scale / 16, 1);
+        ok = wf_job_run(v->job, verify_rank, v, err);
     }
     return ok;
 }
@@ -533,21 +535,22 @@ static bool compare_until_clear(struct wf_verify *v, struct wf_err *err)
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
-    if (!set_plain_descent(cli, err) || !set_exact_kernels(cli, err))
-        return false;
-    struct wf_verify v = { .job = wf_job_new(cli, &(struct wf_job_files){ 0 }, err) };
+    struct wf_settings settings;
+    struct wf_verify v = { .cli = cli };
+    if (wf_launch_agree(&cli->launch, settle(cli, &settings, err), err))
+        v.job = wf_job_new(&cli->launch, &settings, &(struct wf_job_files){ 0 }, err);
     if (!v.job)
         return false;
-    v.tolerance = v.job->graph->options.compute == WF_F32 ? 1e-5 : 2e-2;
-    bool ok = wf_cli_flag_real(cli, "tolerance", 0, 1, &v.tolerance, err) &&
-              is_comparable(cli->options, v.job->graph, err);
+    v.tolerance = v.job->net.graph->options.compute == WF_F32 ? 1e-5 : 2e-2;
+    bool ok =
+        wf_cli_flag_real(cli, "tolerance", 0, 1, &v.tolerance, err) && is_comparable(v.job, err);
     if (ok) {
         list_tensors(&v);
         ok = compare_until_clear(&v, err);
     }
-    if (ok && cli->is_root)
+    if (ok && cli->launch.is_root)
         ok = report(&v, err);
-    ok = wf_cli_agree(cli, ok, err);
+    ok = wf_launch_agree(&cli->launch, ok, err);
     wf_job_free(v.job);
     return ok;
 }

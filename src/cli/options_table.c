@@ -1,30 +1,21 @@
 #include "cli/options.h"
 
-#include "cli/bench.h"
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "models/model.h"
 #include "optim/optim.h"
-#include "train/staleness.h"
 #include "optim/schedule.h"
 #include "train/reduction.h"
+#include "train/settings.h"
+#include "train/staleness.h"
 
 /* What may stand where; tests/test_options.c holds the defaults against the ranges. */
 #define COUNT_MAX 1e9
 #define SEED_MAX 9007199254740992.0 /* 2^53: a seed survives a trip through JSON */
 
-static const char *const validations[] = { "auto", "crop", "whole", NULL };
 static const char *const batches[] = { "global", "per_rank", NULL };
 static const char *const clocks[] = { "epoch", "step", NULL };
-static const char *const losses[] = { "ce", "bce", "dice", "mse", NULL };
-/* In the order of enum wf_sum_way. */
-const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nodes", NULL };
-static const char *const syncs[] = { "allreduce", "server", "async", NULL }; /* enum wf_sync */
 static const char *const transports[] = { "f32", "bf16", NULL };
-static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
-static const char *const overlaps[] = { "auto", "never", "always", NULL };
-static const char *const device_transports[] = { "auto", "nccl", "host", NULL }; /* enum wf_carry */
-static const char *const repeats[] = { "false", "true", "mesh", NULL }; /* enum wf_repeats */
 static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 /* What all networks have; their own stand behind it (models/model.h). */
@@ -281,7 +272,7 @@ static const struct wf_option rows[] = {
     { .key = "train.loss",
       .help = "loss, or a sum such as ce+dice",
       .type = WF_OPTION_SUM,
-      .names = losses,
+      .names = wf_loss_names,
       .fallback = "ce" },
     { .key = "train.loss_per_tile",
       .help = "mean of the losses of the subdomains instead of the loss of the whole image, for "
@@ -305,7 +296,7 @@ static const struct wf_option rows[] = {
           "whole images, or crops that cover them; auto: whole images if all have one size of at "
           "most four crops",
       .type = WF_OPTION_NAME,
-      .names = validations,
+      .names = wf_validate_on_names,
       .fallback = "auto" },
     { .key = "train.early_stop",
       .help = "stop after this many validations without improvement; 0: never",
@@ -348,7 +339,7 @@ static const struct wf_option rows[] = {
     { .key = "train.precision",
       .help = "element type of activations",
       .type = WF_OPTION_NAME,
-      .names = precisions,
+      .names = wf_precision_names,
       .fallback = "f32" },
     { .key = "train.sync",
       .help =
@@ -356,7 +347,7 @@ static const struct wf_option rows[] = {
           "async: the server applies each gradient as it arrives, each part of mesh.data has its "
           "own batches",
       .type = WF_OPTION_NAME,
-      .names = syncs,
+      .names = wf_sync_names,
       .fallback = "allreduce" },
     { .key = "train.staleness",
       .help = "train.sync async: most updates that an applied gradient may be behind",
@@ -406,7 +397,7 @@ static const struct wf_option rows[] = {
       .help = "how GPU buffers reach other ranks: directly by NCCL, or through host memory; auto: "
               "NCCL if every rank has its own GPU",
       .type = WF_OPTION_NAME,
-      .names = device_transports,
+      .names = wf_carry_names,
       .fallback = "auto" },
     { .key = "comm.overlap",
       .help =
@@ -414,7 +405,7 @@ static const struct wf_option rows[] = {
           "halo where the cost model expects a gain, 'always' wherever possible, 'never' waits at "
           "once",
       .type = WF_OPTION_NAME,
-      .names = overlaps,
+      .names = wf_overlap_names,
       .fallback = "auto" },
     { .key = "comm.bucket",
       .help =
@@ -496,7 +487,7 @@ static const struct wf_option rows[] = {
           "true: only GPU kernels that give the same bits in every run; mesh: also the same bits "
           "on every mesh, with slower convolutions of our own",
       .type = WF_OPTION_NAME,
-      .names = repeats,
+      .names = wf_repeats_names,
       .fallback = "false" },
     { .key = "run.cache",
       .help = "file that caches which primitives of external libraries are correct and which GPU "

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/device.h"
-#include "cli/once.h"
-#include "cli/run_folder.h"
+#include "base/file.h"
+#include "cli/job_options.h"
 #include "cli/text.h"
 #include "plan/all_ranks.h"
 #include "report/curves.h"
+#include "train/device.h"
 
 enum { LIST_MAX = 16 };
 
@@ -60,17 +60,18 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
         { { 32, 64, 96, 128, 170, 224, 300, 400 }, 8 },
     };
     static const struct list ranks = { { 1, 5, 6, 9, 10, 12, 28 }, 7 };
-    struct wf_options *const o = s->cli->options;
-    if (s->cli->world)
+    const struct wf_options *const o = s->cli->options;
+    if (s->cli->launch.world)
         return wf_err_set(err, WF_ERR_USAGE,
                           "--sweep goes over numbers of ranks: run it without a launcher");
     if (wf_options_mesh_given(o) || wf_options_is_set(o, "run.ranks"))
         return wf_err_set(err, WF_ERR_USAGE,
                           "--sweep chooses its meshes: give numbers of ranks with --over");
-    const struct wf_model *const model = wf_job_model(o, 0, NULL, &s->config, err);
-    if (!model)
+    struct wf_settings settings;
+    if (!wf_cli_settings(s->cli, &settings, err) ||
+        !wf_settings_config(&settings, 0, NULL, &s->config, err))
         return false;
-    s->name = model->name;
+    s->name = settings.model->name;
     s->sides = sides[s->config.dims - 1];
     s->ranks = ranks;
     return parse_list("sides", wf_cli_flag(s->cli, "sides"), 1'000'000'000, &s->sides, err) &&
@@ -83,7 +84,7 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
 static bool fits_here(const struct wf_options *o, const struct wf_sweep_point *p)
 {
     const int64_t limit = wf_options_int(o, "memory.limit");
-    const double half = 0.5 * wf_cli_machine_bytes();
+    const double half = 0.5 * wf_machine_bytes();
     return p->all_bytes <= half && (!limit || p->bytes <= (double)limit);
 }
 
@@ -127,7 +128,7 @@ static bool make_point(const struct sweep *s, int ranks, int64_t side, struct wf
     /* Nobody wants to read which mesh was chosen fifty times. */
     const enum wf_log_level level = s->cli->log.level;
     s->cli->log.level = level > WF_LOG_WARN ? WF_LOG_WARN : level;
-    struct wf_job *const job = wf_job_new(s->cli, &files, err);
+    struct wf_job *const job = wf_cli_job(s->cli, &files, err);
     bool ok = job && fill_point(s, job, p, err);
     wf_job_free(job);
     s->cli->log.level = level;

@@ -8,7 +8,8 @@
 #ifndef WF_CLI_SWEEP_H
 #define WF_CLI_SWEEP_H
 
-#include "cli/job.h"
+#include "cli/cli.h"
+#include "train/job.h"
 
 struct wf_sweep_point {
     int64_t side;

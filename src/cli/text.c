@@ -1,24 +1,10 @@
 #include "cli/text.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/utf8.h"
-
-const char *wf_text_ranks(struct wf_arena *arena, int ranks)
-{
-    return wf_arena_printf(arena, "%d rank%s", ranks, ranks == 1 ? "" : "s");
-}
-
-const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[])
-{
-    const char *text = count > 0 ? wf_arena_printf(arena, "%" PRId64, extents[0]) : "scalar";
-    for (int i = 1; i < count; i++)
-        text = wf_arena_printf(arena, "%s x %" PRId64, text, extents[i]);
-    return text;
-}
 
 const char *wf_text_shown(struct wf_arena *arena, const char *name)
 {

@@ -16,10 +16,6 @@
 #include "base/units.h"
 #include "tensor/region.h"
 
-const char *wf_text_ranks(struct wf_arena *arena, int ranks); /* "1 rank", "4 ranks" */
-/* The axes as people outside see them: "64 x 3 x 3 x 3". */
-const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[]);
-
 /* A name from outside as a terminal may have it (base/utf8.h). */
 const char *wf_text_shown(struct wf_arena *arena, const char *name);
 

@@ -131,7 +131,7 @@ static bool write_file(const struct wf_timeline *t, const char *path, struct wf_
     const size_t length = strlen(path);
     const bool picture = length > 4 && strcmp(path + length - 4, ".svg") == 0;
     const char *text = picture ? wf_timeline_svg(&arena, t) : wf_timeline_json(&arena, t);
-    const bool ok = wf_file_write(path, text, strlen(text), err);
+    const bool ok = wf_write_text(path, text, err);
     wf_arena_release(&arena);
     return ok;
 }
@@ -148,4 +148,11 @@ bool wf_timeline_write(const struct wf_run *run, struct wf_comm *comm, const cha
     ok = wf_comm_agree(comm, ok && (c.rank != 0 || write_file(&t, path, err)), err);
     wf_arena_release(&c.arena);
     return ok;
+}
+
+const char *wf_timeline_title(struct wf_arena *arena, const struct wf_job *job,
+                              const struct wf_comm *comm)
+{
+    return wf_arena_printf(arena, "%s, mesh %s, %s", job->model->name,
+                           wf_mesh_print(arena, &job->mesh), wf_comm_name(comm));
 }

@@ -12,8 +12,8 @@
 #ifndef WF_CLI_VERIFY_H
 #define WF_CLI_VERIFY_H
 
-#include "cli/job.h"
-#include "cli/once.h"
+#include "train/job.h"
+#include "train/once.h"
 
 enum wf_verify_kind {
     WF_VERIFY_LOSS,
@@ -50,6 +50,7 @@ struct wf_turned {
 };
 
 struct wf_verify {
+    struct wf_cli *cli;
     struct wf_job *job;
     struct wf_verify_tensor *tensors;
     int count;

@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 #include "ops/op.h"
+#include "tensor/border.h"
 
 static bool nudge_value(const struct wf_once *once, const struct wf_value *v, struct wf_nudge nudge,
                         struct wf_err *err)
@@ -24,10 +25,10 @@ static bool nudge_value(const struct wf_once *once, const struct wf_value *v, st
 
 bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge, struct wf_err *err)
 {
-    const struct wf_graph *const g = once->job->graph;
+    const struct wf_graph *const g = once->job->net.graph;
     bool ok = true;
     for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i] == once->job->input)
+        if (g->values[i]->kind == WF_PARAM || g->values[i] == once->job->net.image)
             ok = nudge_value(once, g->values[i], nudge, err);
     return ok;
 }

@@ -8,8 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cli/gather.h"
+#include "train/gather.h"
 #include "ops/op.h"
+#include "tensor/border.h"
 
 struct look {
     struct wf_verify *v;
@@ -138,7 +139,7 @@ static bool look_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
          wf_comm_agree(comm, wf_verify_nudge(&cut, l->v->moved, err), err) &&
          wf_once_step(&cut, err) && look_at_nodes(l, comm, &whole, &cut, seen, err) &&
          add_up(comm, seen, l->count, err);
-    if (ok && (first || l->v->job->cli->world))
+    if (ok && (first || l->v->job->launch.world))
         note(l, seen);
     wf_once_release(&cut);
     wf_once_release(&whole);
@@ -149,7 +150,7 @@ static bool look_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 
 bool wf_verify_find_turned(struct wf_verify *v, struct wf_err *err)
 {
-    struct wf_graph *const g = v->job->graph;
+    struct wf_graph *const g = v->job->net.graph;
     struct wf_arena arena = { 0 };
     struct look l = { .v = v, .nodes = wf_arena_array(&arena, g->n_nodes, struct wf_node *) };
     const size_t n_outputs = g->n_outputs;

@@ -29,4 +29,13 @@ int wf_border_shape(struct wf_shape shape, int dims, int64_t outside[WF_AXES]);
 void wf_border_export(struct wf_shape shape, const float *ours, float *theirs);
 void wf_border_import(struct wf_shape shape, const float *theirs, float *ours);
 
+/* Index of an element in the outside layout [N, C, D, H, W]; axes of extent one do not matter. */
+static inline int64_t wf_outside_index(const struct wf_shape *s, const int64_t at[WF_AXES])
+{
+    int64_t index = at[WF_N] * s->at[WF_C] + at[WF_C];
+    for (int a = WF_D; a <= WF_W; a++)
+        index = index * s->at[a] + at[a];
+    return index;
+}
+
 #endif

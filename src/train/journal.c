@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -308,9 +309,7 @@ bool wf_journal_write(struct wf_journal *log, cJSON *event, struct wf_err *err)
 
 bool wf_journal_step(struct wf_journal *log, const struct wf_step_report *r, struct wf_err *err)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    const double now = wf_now();
     const bool ends = r->at->batch == r->batches;
     if (log->last_step > 0 && !ends && !r->skipped && now - log->last_step < STEP_SECONDS)
         return true;

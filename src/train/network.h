@@ -1,8 +1,43 @@
-/* A network with its loss as one graph, and the values that a loop fills and reads. */
+/*
+ * A network with its loss as one graph, and the values that a loop fills and reads.
+ *
+ *     struct wf_network net;
+ *     const struct wf_network_config c = { .model = unet, .config = config, .losses = WF_LOSS_CE };
+ *     ok = wf_network_build(&net, &c, WF_SHAPE(4, 1, 256, 256, 3), true, err);
+ *     ...
+ *     wf_graph_free(net.graph);
+ */
 #ifndef WF_TRAIN_NETWORK_H
 #define WF_TRAIN_NETWORK_H
 
 #include "graph/graph.h"
+#include "models/model.h"
+
+enum {
+    WF_LOSS_CE = 1 << 0,
+    WF_LOSS_BCE = 1 << 1,
+    WF_LOSS_DICE = 1 << 2,
+    WF_LOSS_MSE = 1 << 3,
+};
+extern const char *const wf_loss_names[]; /* by bit; ends with NULL */
+
+enum wf_target_kind {
+    WF_TARGET_CLASSES, /* i32 labels, one per prediction: ce, dice */
+    WF_TARGET_BINARY,  /* f32 0 or 1, of the logits' shape: bce */
+    WF_TARGET_REAL,    /* f32 of the logits' shape: mse */
+};
+
+struct wf_network_config {
+    const struct wf_model *model;
+    struct wf_model_config config; /* resolved */
+    unsigned losses;               /* set of WF_LOSS_*; the loss is their sum */
+    bool loss_per_tile;            /* the mean of the losses of the network's subdomains */
+    bool has_ignore;               /* labels equal to `ignore` do not count in the loss */
+    int32_t ignore;
+    enum wf_dtype compute;
+    bool starts_from_input; /* the backward pass, from network.start */
+    bool counts;            /* network.counts is wanted */
+};
 
 struct wf_network {
     struct wf_graph *graph;
@@ -15,5 +50,16 @@ struct wf_network {
     bool has_ignore;  /* labels equal to `ignore` are left out of the loss */
     int32_t ignore;
 };
+
+/* What the losses want as target; refuses those that do not go together, or not with so many classes. */
+[[nodiscard]] bool wf_network_target(const struct wf_network_config *c, enum wf_target_kind *kind,
+                                     struct wf_err *err);
+/* On images of that shape; with gradients where it is for training. Without, class maps have a label
+ * that does not count also where the config gives none, for validation. The caller frees net->graph, also
+ * after a failure. */
+[[nodiscard]] bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
+                                    struct wf_shape image, bool training, struct wf_err *err);
+/* FLOPs of all nodes on the whole batch, without recomputation. */
+double wf_graph_flops(const struct wf_graph *g);
 
 #endif

@@ -3,18 +3,12 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 static const double DRAW_SECONDS = 0.1, LINE_SECONDS = 5;
 enum { BAR = 24, WIDTH = 200 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 double wf_process_bytes(void)
 {
@@ -116,7 +110,7 @@ void wf_progress_step(struct wf_progress *p, const struct wf_step_report *r)
     take(p, r);
     if (!p->out)
         return;
-    const double time = now();
+    const double time = wf_now();
     const double wait = p->terminal ? DRAW_SECONDS : LINE_SECONDS;
     if (p->shown > 0 && time - p->shown < wait)
         return;

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "exec/holders.h"
 #include "train/reduction.h"
 
@@ -30,13 +30,6 @@ struct trainer {
     bool hooks_ok; /* of rank 0's reports; the others hear of it at the next meeting */
     struct wf_err hooks_err;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void keep_hook(struct trainer *t, bool ok, const struct wf_err *err)
 {
@@ -82,7 +75,7 @@ static void fill_ahead(struct trainer *t)
 
 static bool load(struct trainer *t, struct wf_err *err)
 {
-    const double start = now();
+    const double start = wf_now();
     t->part = part_of(t, t->at.batch);
     const bool ok = t->is_filled ? t->filled_ok : fill(t, err);
     if (t->is_filled && !ok)
@@ -92,7 +85,7 @@ static bool load(struct trainer *t, struct wf_err *err)
         wf_run_take_next(t->part->run, t->part->network->image);
         wf_run_take_next(t->part->run, t->part->network->target);
     }
-    t->input = now() - start;
+    t->input = wf_now() - start;
     return ok;
 }
 
@@ -103,7 +96,8 @@ static bool is_due(const struct trainer *t)
         return false;
     if (t->o->checkpoint_steps > 0 && t->at.step - t->saved_step >= t->o->checkpoint_steps)
         return true;
-    return t->o->checkpoint_minutes > 0 && now() - t->saved_time >= 60 * t->o->checkpoint_minutes;
+    return t->o->checkpoint_minutes > 0 &&
+           wf_now() - t->saved_time >= 60 * t->o->checkpoint_minutes;
 }
 
 static bool wants_to_stop(const struct trainer *t)
@@ -192,7 +186,7 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
             ok;
     t->saved = true;
     t->saved_step = t->at.step;
-    t->saved_time = now();
+    t->saved_time = wf_now();
     return wf_comm_agree(t->o->comm, ok, err);
 }
 
@@ -228,7 +222,7 @@ static bool find_share(struct trainer *t, struct wf_err *err)
 /* Collective. */
 static bool pass(struct trainer *t, struct wf_err *err)
 {
-    const double start = now();
+    const double start = wf_now();
     const struct wf_network *const net = t->part->network;
     struct wf_run *const run = t->part->run;
     /* Dropout's numbers are those of the pass, whichever plan makes it. */
@@ -239,7 +233,7 @@ static bool pass(struct trainer *t, struct wf_err *err)
     struct wf_worker *const worker = t->o->learner->options.worker;
     if (worker && !wf_worker_pull(worker, run, err))
         return false;
-    t->sum.comm += worker ? now() - start : 0;
+    t->sum.comm += worker ? wf_now() - start : 0;
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
     fill_ahead(t);
@@ -255,7 +249,7 @@ static bool pass(struct trainer *t, struct wf_err *err)
     /* Where every worker has a batch of its own, the others have made as many meanwhile. */
     t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
                      (is_async(t) ? t->o->workers : 1);
-    t->sum.seconds += now() - start + t->input;
+    t->sum.seconds += wf_now() - start + t->input;
     t->sum.comm += wf_run_times(run).comm;
     t->sum.input += t->input;
     t->at.batch++;
@@ -300,7 +294,7 @@ static bool too_many_skipped(const struct trainer *t, double loss, struct wf_err
 static bool update(struct trainer *t, struct wf_err *err)
 {
     struct wf_learner *const l = t->o->learner;
-    const double start = now(), scale = l->scaler.scale;
+    const double start = wf_now(), scale = l->scaler.scale;
     if (t->o->schedule)
         l->options.optim->lr =
             wf_schedule_lr(t->o->schedule, &t->at.schedule, t->at.step, t->steps);
@@ -309,8 +303,8 @@ static bool update(struct trainer *t, struct wf_err *err)
     l->last = t->at.batch >= t->batches;
     if (!wf_learner_update(l, t->part->run, err))
         return false;
-    t->sum.seconds += now() - start;
-    t->sum.comm += l->options.worker ? now() - start : 0;
+    t->sum.seconds += wf_now() - start;
+    t->sum.comm += l->options.worker ? wf_now() - start : 0;
     const double loss = t->sum.weight > 0 ? t->sum.loss / t->sum.weight : 0;
     t->at.step++;
     t->at.skipped += l->skipped;
@@ -488,7 +482,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
                          .share = { (double)NAN, (double)NAN },
                          .saved = options->start.step > 0,
                          .saved_step = options->start.step,
-                         .saved_time = now(),
+                         .saved_time = wf_now(),
                          .hooks_ok = true };
     begin(&t);
     bool over = false, ok = true;

@@ -19,7 +19,7 @@
 #ifndef WF_TRAIN_TRAINER_H
 #define WF_TRAIN_TRAINER_H
 
-#include "train/position.h"
+#include "ckpt/position.h"
 #include "train/step.h"
 #include "train/validate.h"
 

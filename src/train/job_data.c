@@ -1,17 +1,17 @@
 /* What a job's inputs and weights are filled with: files, or random numbers by outside index. */
-#include "cli/job.h"
+#include "train/job.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/random.h"
+#include "base/units.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/safetensors.h"
-#include "cli/same.h"
-#include "cli/text.h"
 #include "exec/run.h"
 #include "image/npy.h"
 #include "ops/op.h"
@@ -48,13 +48,13 @@ static double initial_weight(const struct wf_value *v, struct wf_random r, uint6
 static void fill_random(const struct wf_job *job, const struct wf_value *v,
                         const struct wf_view *view)
 {
-    const struct wf_random r = wf_random(job->seed, wf_random_stream(v->name));
+    const struct wf_random r = wf_random(job->settings.train.seed, wf_random_stream(v->name));
     for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
         const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
         wf_view_set(view, c.at,
-                    v == job->target  ? random_target(job, r, index)
-                    : v == job->input ? (double)wf_random_normal(r, index)
-                                      : initial_weight(v, r, index));
+                    v == job->net.target  ? random_target(job, r, index)
+                    : v == job->net.image ? (double)wf_random_normal(r, index)
+                                          : initial_weight(v, r, index));
     }
 }
 
@@ -107,15 +107,14 @@ static bool check_npy(const struct wf_npy *a, const struct wf_value *v, const ch
 static bool check_row(const struct wf_job *job, const struct wf_value *v, const int64_t at[WF_AXES],
                       int64_t count, const void *row, struct wf_err *err)
 {
-    if (v != job->target || job->target_kind == WF_TARGET_REAL)
+    if (v != job->net.target || job->target_kind == WF_TARGET_REAL)
         return true;
-    const struct wf_options *const o = job->cli->options;
+    const struct wf_train_settings *const t = &job->settings.train;
     const bool map = job->target_kind == WF_TARGET_CLASSES;
     const int64_t classes = map ? job->config.classes : 2;
     for (int64_t i = 0; i < count; i++) {
         const double label = map ? ((const int32_t *)row)[i] : (double)((const float *)row)[i];
-        const bool ignored = wf_options_is_set(o, "train.ignore") &&
-                             label == (double)wf_options_int(o, "train.ignore");
+        const bool ignored = t->has_ignore && label == (double)t->ignore;
         if (!ignored &&
             (map ? !(label >= 0 && label < (double)classes) : !(label >= 0 && label <= 1)))
             return wf_err_set(err, WF_ERR_INPUT,
@@ -184,7 +183,7 @@ static bool check_names(const struct wf_job *job, const struct wf_safetensors *s
 {
     for (int64_t i = 0; i < wf_safetensors_count(s); i++) {
         const char *const name = wf_safetensors_at(s, i)->name;
-        const struct wf_value *const v = wf_graph_find(job->graph, name);
+        const struct wf_value *const v = wf_graph_find(job->net.graph, name);
         if ((!v || !is_weight(v)) && !is_passed_over(name))
             return wf_err_set(
                 err, WF_ERR_INPUT,
@@ -192,8 +191,8 @@ static bool check_names(const struct wf_job *job, const struct wf_safetensors *s
                 "lists its tensors",
                 job->files.weights, name, job->model->name, job->model->name);
     }
-    for (size_t i = 0; i < job->graph->n_values; i++) {
-        const struct wf_value *const v = job->graph->values[i];
+    for (size_t i = 0; i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
         if (!is_weight(v) || (v->kind == WF_STATE && !wf_safetensors_find(s, v->name)))
             continue;
         int64_t shape[WF_AXES];
@@ -225,13 +224,13 @@ static const struct wf_safetensor *find_weight(const struct wf_safetensors *s,
 
 bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
 {
-    const char *const path = wf_options_text(job->cli->options, "model.weights");
+    const char *const path = job->settings.weights;
     job->weights = wf_safetensors_open(path, err);
     if (!job->weights || !wf_checkpoint_vouch(job->weights, path, err))
         return false;
     int64_t taken = 0;
-    for (size_t i = 0; i < job->graph->n_values; i++) {
-        const struct wf_value *const v = job->graph->values[i];
+    for (size_t i = 0; i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
         const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
         if (!t)
             continue;
@@ -254,8 +253,8 @@ bool wf_job_open_start(struct wf_job *job, struct wf_err *err)
 static bool hash_weights(const struct wf_job *job, XXH64_hash_t *hash, struct wf_err *err)
 {
     bool ok = true;
-    for (size_t i = 0; ok && i < job->graph->n_values; i++) {
-        const struct wf_value *const v = job->graph->values[i];
+    for (size_t i = 0; ok && i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
         const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
         if (!t)
             continue;
@@ -274,14 +273,13 @@ bool wf_job_same_weights(const struct wf_job *job, struct wf_err *err)
 {
     XXH64_hash_t hash = 0;
     char digest[17];
-    if (!job->cli->world)
+    if (!job->launch.world)
         return true;
     const bool ok = hash_weights(job, &hash, err);
     (void)snprintf(digest, sizeof digest, "%016" PRIx64, (uint64_t)hash);
-    const char *const path = job->files.weights
-                                 ? job->files.weights
-                                 : wf_options_text(job->cli->options, "model.weights");
-    return wf_cli_agree(job->cli, ok, err) && wf_cli_same_file(job->cli, path, digest, err);
+    const char *const path = job->files.weights ? job->files.weights : job->settings.weights;
+    return wf_launch_agree(&job->launch, ok, err) &&
+           wf_launch_same_file(&job->launch, path, digest, err);
 }
 
 static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s,
@@ -301,10 +299,10 @@ static bool fill_tensor(const struct wf_value *v, const struct wf_safetensors *s
 
 bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct wf_err *err)
 {
-    wf_run_init_weights(run, job->seed);
+    wf_run_init_weights(run, job->settings.train.seed);
     bool ok = true;
-    for (size_t i = 0; ok && job->weights && i < job->graph->n_values; i++) {
-        const struct wf_value *const v = job->graph->values[i];
+    for (size_t i = 0; ok && job->weights && i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
         const struct wf_safetensor *const t = is_weight(v) ? find_weight(job->weights, v) : NULL;
         if (!t)
             continue;
@@ -320,9 +318,9 @@ bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct w
 bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struct wf_view *view,
                  struct wf_err *err)
 {
-    if (v == job->input && job->files.input)
+    if (v == job->net.image && job->files.input)
         return fill_npy(job, v, job->files.input, view, err);
-    if (v == job->target && job->files.target)
+    if (v == job->net.target && job->files.target)
         return fill_npy(job, v, job->files.target, view, err);
     fill_random(job, v, view);
     return true;

@@ -5,20 +5,24 @@
  * all else about the run is known to be right. From then on to the end the folder is this run's alone.
  *
  *     struct wf_run_folder f;
- *     ok = wf_run_folder_find(&f, cli, out, resume, err);     Collective under a launcher.
+ *     struct wf_run_folder f = { .launch = launch, .model = "unet" };
+ *     ok = wf_run_folder_find(&f, out, resume, err);          Collective under a launcher.
  *     ... f.checkpoint is open where the run goes on ...
- *     ok = wf_run_folder_make(&f, cli, err);                  Collective under a launcher.
+ *     ok = wf_run_folder_make(&f, err);                       Collective under a launcher.
  */
-#ifndef WF_CLI_RUN_FOLDER_H
-#define WF_CLI_RUN_FOLDER_H
+#ifndef WF_TRAIN_RUN_FOLDER_H
+#define WF_TRAIN_RUN_FOLDER_H
 
 #include "base/lock.h"
 #include "ckpt/checkpoint.h"
-#include "cli/cli.h"
+#include "train/launch.h"
 
 enum { WF_PATH_ROOM = 4096 };
 
 struct wf_run_folder {
+    struct wf_launch launch;
+    const char *model; /* name of the network; those of folders begin with it */
+    struct wf_arena arena;
     char path[WF_PATH_ROOM];            /* empty: named by model and time when it is made */
     char checkpoint_path[WF_PATH_ROOM]; /* empty: a new run */
     bool exists;                        /* and may be written to, because the run goes on in it */
@@ -27,12 +31,12 @@ struct wf_run_folder {
     struct wf_lock *lock;               /* of the rank that writes */
 };
 
-/* `out`: --out or NULL; `resume`: --resume or NULL. Rank 0 looks and tells the others. */
-[[nodiscard]] bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
-                                      const char *resume, struct wf_err *err);
-/* Names and makes the folder and its folders. */
-[[nodiscard]] bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli,
+/* `out`: the folder (--out), NULL: runs/MODEL-TIME; `resume`: a run folder or checkpoint to go on from,
+ * "auto": the newest, or NULL (--resume). Rank 0 looks and tells the others. */
+[[nodiscard]] bool wf_run_folder_find(struct wf_run_folder *f, const char *out, const char *resume,
                                       struct wf_err *err);
+/* Names and makes the folder and its folders. */
+[[nodiscard]] bool wf_run_folder_make(struct wf_run_folder *f, struct wf_err *err);
 void wf_run_folder_release(struct wf_run_folder *f);
 
 /* "PATH/name" */
@@ -41,7 +45,4 @@ const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folde
 /* A checkpoint by what people give for one: a file, or a run folder (its best, else its last). */
 struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
                                        struct wf_err *err);
-/* Replaces a file of text whole. */
-[[nodiscard]] bool wf_write_text(const char *path, const char *text, struct wf_err *err);
-
 #endif

@@ -8,13 +8,11 @@
  * verify, step and bench all run it; the mesh may be another than the job's, so that verify can run
  * the same job whole.
  */
-#ifndef WF_CLI_ONCE_H
-#define WF_CLI_ONCE_H
+#ifndef WF_TRAIN_ONCE_H
+#define WF_TRAIN_ONCE_H
 
-#include "cli/job.h"
 #include "exec/run.h"
-#include "optim/schedule.h"
-#include "train/step.h"
+#include "train/job.h"
 
 struct wf_once {
     const struct wf_job *job;
@@ -47,17 +45,5 @@ void wf_once_release(struct wf_once *once);
 [[nodiscard]] bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err);
 /* What this rank uses: arena, weights, gradients, states, optimiser. */
 size_t wf_once_bytes(const struct wf_once *once);
-
-/* The optimiser of the options; what a step is, and its learning rate over a run (learning.c). */
-struct wf_optim_options wf_job_optim_options(const struct wf_options *o);
-struct wf_learner_options wf_job_learner_options(const struct wf_job *job, struct wf_comm *comm,
-                                                 struct wf_optim *optim);
-struct wf_schedule wf_job_schedule(const struct wf_job *job);
-/* What a plan needs in all, optimiser included; and the part of it that is not the arena. */
-size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan);
-/* What the optimiser keeps for so many elements of parameters. */
-size_t wf_job_optim_bytes(const struct wf_job *job, size_t count);
-
-double wf_now(void); /* seconds, of a clock that only goes forward */
 
 #endif

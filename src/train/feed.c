@@ -1,32 +1,23 @@
-#include "cli/feed.h"
+#include "train/feed.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/text.h"
+#include "base/units.h"
 #include "train/metrics.h"
 
 /* A whole image is validated at once where it has at most so many pixels of a training crop: without
  * gradients it then needs about the memory of a training step. */
 enum { WHOLE_CROPS = 4 };
 
-/* --- options --- */
-
-static bool put(struct wf_feed *feed, const char *key, const char *text, struct wf_err *err)
-{
-    return wf_options_put(
-        feed->cli->options, key,
-        &(struct wf_option_source){
-            .origin = WF_FROM_DEFAULT, .where = feed->info->path, .items = &text, .count = 1 },
-        err);
-}
+/* --- settings --- */
 
 /* Classes that the labels speak of; the one that does not count is none. */
 static int count_classes(const struct wf_feed *feed)
 {
-    const struct wf_options *const o = feed->cli->options;
+    const struct wf_train_settings *const t = &feed->settings->train;
     int n = feed->info->n_classes;
-    if (wf_options_is_set(o, "train.ignore") && wf_options_int(o, "train.ignore") == n - 1)
+    if (t->has_ignore && t->ignore == n - 1)
         for (n--; n > 0 && feed->info->classes[n - 1].found == 0;)
             n--;
     return n;
@@ -35,10 +26,9 @@ static int count_classes(const struct wf_feed *feed)
 /* The squared difference takes no label that does not count; the data may bring one all the same. */
 static bool check_mse(const struct wf_feed *feed, struct wf_err *err)
 {
-    const struct wf_options *const o = feed->cli->options;
+    const struct wf_train_settings *const t = &feed->settings->train;
     const struct wf_dataset_info *const info = feed->info;
-    if (!info->has_ignore || wf_options_is_set(o, "train.ignore") ||
-        strcmp(wf_options_text(o, "train.loss"), "mse") != 0)
+    if (!info->has_ignore || t->has_ignore || t->losses != WF_LOSS_MSE)
         return true;
     return wf_err_set(err, WF_ERR_USAGE,
                       "'%s' has %s, which train.loss=mse cannot leave out: use ce, bce or dice, or "
@@ -54,38 +44,34 @@ static bool check_mse(const struct wf_feed *feed, struct wf_err *err)
 static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 {
     const struct wf_dataset_info *const info = feed->info;
-    const struct wf_options *const o = feed->cli->options;
-    struct wf_arena *const a = &feed->arena;
-    const char *const loss = wf_options_text(o, "train.loss");
+    struct wf_train_settings *const t = &feed->settings->train;
+    struct wf_model_config *const c = &feed->settings->config;
     if (!check_mse(feed, err))
         return false;
-    if (info->has_ignore && !wf_options_is_set(o, "train.ignore") &&
-        !put(feed, "train.ignore", wf_arena_printf(a, "%d", info->ignore), err))
-        return false;
+    if (info->has_ignore && !t->has_ignore) {
+        t->has_ignore = true;
+        t->ignore = info->ignore;
+    }
     /* A 0/1 target per class is one channel where there are two classes. */
     const int found = count_classes(feed);
-    const bool one = strcmp(loss, "bce") == 0 && found == 2;
-    if (!put(feed, "model.in", wf_arena_printf(a, "%d", info->channels), err) ||
-        !put(feed, "model.dims", wf_arena_printf(a, "%d", info->dims), err) ||
-        (found > 0 && !put(feed, "model.classes", wf_arena_printf(a, "%d", one ? 1 : found), err)))
-        return false;
-    const int64_t dims = wf_options_int(o, "model.dims");
-    if (dims != info->dims)
+    const bool one = t->losses == WF_LOSS_BCE && found == 2;
+    c->in = c->in ? c->in : info->channels;
+    c->dims = c->dims ? c->dims : info->dims;
+    c->classes = c->classes ? c->classes : one ? 1 : found;
+    if (c->dims != info->dims)
         return wf_err_set(err, WF_ERR_USAGE,
-                          "model.dims is %" PRId64 ", but the images of '%s' have %d: set it to %d",
-                          dims, info->path, info->dims, info->dims);
+                          "model.dims is %d, but the images of '%s' have %d: set it to %d", c->dims,
+                          info->path, info->dims, info->dims);
     /* With a label that does not count, the loader looks at each one. */
-    const int64_t classes =
-        wf_options_is_set(o, "train.ignore") ? 0 : wf_options_int(o, "model.classes");
-    if (!wf_dataset_fits(feed->dataset, wf_options_int(o, "model.in"), classes == 1 ? 2 : classes,
-                         err))
+    const int64_t classes = t->has_ignore ? 0 : c->classes;
+    if (!wf_dataset_fits(feed->dataset, c->in, classes == 1 ? 2 : classes, err))
         return false;
-    const int64_t wanted = wf_options_int(o, "model.classes");
-    if (feed->cli->is_root && found > 0 && wanted > wf_max(found, 2) && strcmp(loss, "mse") != 0)
-        wf_log(&feed->cli->log, WF_LOG_WARN,
+    if (feed->launch->is_root && found > 0 && c->classes > wf_max(found, 2) &&
+        t->losses != WF_LOSS_MSE)
+        wf_log(feed->launch->log, WF_LOG_WARN,
                "model.classes is %" PRId64 ", but '%s' has labels of %d classes: the others are "
                "never seen; leave model.classes out to take what the data has",
-               wanted, info->path, found);
+               c->classes, info->path, found);
     return true;
 }
 
@@ -93,47 +79,42 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 
 static struct wf_loader_options base_options(const struct wf_feed *feed, enum wf_part part)
 {
-    const struct wf_options *const o = feed->cli->options;
+    const struct wf_settings *const s = feed->settings;
     return (struct wf_loader_options){
         .part = part,
-        .validation = wf_options_real(o, "data.validation"),
-        .batch = wf_job_batch(o),
+        .validation = s->data.validation,
+        .batch = wf_settings_batch(s),
         .normal = &feed->normal,
-        .seed = (uint64_t)wf_options_int(o, "train.seed"),
-        .threads = (int)wf_options_int(o, "data.threads"),
+        .seed = s->train.seed,
+        .threads = s->data.threads,
     };
 }
 
 static bool find_crop(struct wf_feed *feed, enum wf_part part, struct wf_err *err)
 {
-    const struct wf_setting *const crop = wf_options_get(feed->cli->options, "data.crop");
-    if (crop->is_set && crop->count != feed->info->dims)
+    const int dims = feed->info->dims;
+    struct wf_extents *const crop = &feed->settings->data.crop;
+    if (crop->count && crop->count != dims)
         return wf_err_set(err, WF_ERR_USAGE,
                           "data.crop is %s, but the images of '%s' have %d axes: give %d numbers",
-                          crop->text, feed->info->path, feed->info->dims, feed->info->dims);
-    for (int a = WF_D; a <= WF_W; a++)
-        feed->crop[a] = 1;
-    for (int i = 0; crop->is_set && i < crop->count; i++)
-        feed->crop[WF_C - crop->count + i] = crop->list[i];
-    if (crop->is_set)
-        return true;
-    /* Whole images: the loader says whether they agree, and on what. */
-    struct wf_loader_options options = base_options(feed, part);
-    options.threads = 0;
-    options.normal = NULL;
-    struct wf_loader *const loader = wf_loader_new(feed->dataset, &options, err);
-    if (!loader)
-        return false;
-    const struct wf_shape shape = wf_loader_shape(loader);
-    wf_loader_free(loader);
-    const char *text = "";
-    for (int a = WF_D; a <= WF_W; a++) {
-        feed->crop[a] = shape.at[a];
-        if (a >= WF_C - feed->info->dims)
-            text =
-                wf_arena_printf(&feed->arena, "%s%s%" PRId64, text, *text ? "x" : "", shape.at[a]);
+                          wf_text_extents(&feed->arena, crop->count, crop->at), feed->info->path,
+                          dims, dims);
+    if (!crop->count) {
+        /* Whole images: the loader says whether they agree, and on what. */
+        struct wf_loader_options options = base_options(feed, part);
+        options.threads = 0;
+        options.normal = NULL;
+        struct wf_loader *const loader = wf_loader_new(feed->dataset, &options, err);
+        if (!loader)
+            return false;
+        const struct wf_shape shape = wf_loader_shape(loader);
+        wf_loader_free(loader);
+        crop->count = dims;
+        memcpy(crop->at, &shape.at[WF_C - dims], (size_t)dims * sizeof crop->at[0]);
     }
-    return put(feed, "data.crop", text, err);
+    for (int a = WF_D; a <= WF_W; a++)
+        feed->crop[a] = a < WF_C - dims ? 1 : crop->at[a - (WF_C - dims)];
+    return true;
 }
 
 /* The extents that all samples of the validated part share, or zeros. */
@@ -153,10 +134,9 @@ static void find_whole(struct wf_feed *feed, const int64_t samples[], int64_t co
 
 static void find_parts(struct wf_feed *feed)
 {
-    const struct wf_options *const o = feed->cli->options;
     struct wf_split split;
-    wf_split_init(&split, feed->dataset, wf_options_real(o, "data.validation"),
-                  (uint64_t)wf_options_int(o, "train.seed"));
+    wf_split_init(&split, feed->dataset, feed->settings->data.validation,
+                  feed->settings->train.seed);
     feed->parts[WF_PART_TRAIN] = split.n_train;
     feed->parts[WF_PART_VALID] = split.n_valid;
     feed->parts[WF_PART_ALL] = feed->info->samples;
@@ -172,7 +152,7 @@ static void find_parts(struct wf_feed *feed)
 
 static void name_classes(struct wf_feed *feed)
 {
-    feed->classes = wf_metrics_classes(wf_options_int(feed->cli->options, "model.classes"));
+    feed->classes = wf_metrics_classes(feed->settings->config.classes);
     feed->class_names = wf_arena_array(&feed->arena, feed->classes, const char *);
     feed->colors = wf_arena_array(&feed->arena, feed->classes, int32_t);
     for (int c = 0; c < feed->classes; c++) {
@@ -186,18 +166,15 @@ static void name_classes(struct wf_feed *feed)
 
 /* --- opening --- */
 
-bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path, enum wf_part part,
+bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
+                  struct wf_settings *settings, const char *path, enum wf_part part,
                   struct wf_err *err)
 {
-    *feed = (struct wf_feed){ .cli = cli, .part = part };
-    const struct wf_dataset_options options = {
-        .layout = (enum wf_data_layout)wf_options_int(cli->options, "data.format"),
-        .align = (enum wf_data_align)wf_options_int(cli->options, "data.align"),
-        .alpha = (enum wf_data_alpha)wf_options_int(cli->options, "data.alpha"),
-        .channels = wf_options_is_set(cli->options, "model.in")
-                        ? wf_options_int(cli->options, "model.in")
-                        : 0,
-    };
+    *feed = (struct wf_feed){ .launch = launch, .settings = settings, .part = part };
+    const struct wf_dataset_options options = { .layout = settings->data.layout,
+                                                .align = settings->data.align,
+                                                .alpha = settings->data.alpha,
+                                                .channels = settings->config.in };
     feed->dataset = wf_dataset_open(path, &options, err);
     if (!feed->dataset)
         return false;
@@ -226,28 +203,35 @@ void wf_feed_release(struct wf_feed *feed)
 
 bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err)
 {
-    const struct wf_options *const o = feed->cli->options;
-    const uint64_t seed = (uint64_t)wf_options_int(o, "train.seed");
+    const uint64_t seed = feed->settings->train.seed;
     struct wf_split split;
-    wf_split_init(&split, feed->dataset, wf_options_real(o, "data.validation"), seed);
+    wf_split_init(&split, feed->dataset, feed->settings->data.validation, seed);
     const bool ok =
         wf_normal_measure(feed->dataset, split.train, split.n_train, seed, &feed->normal, err);
     wf_split_release(&split);
     return ok;
 }
 
-/* Samples of a training batch: as the options say, but at most an epoch's. */
-static int64_t batch_of(const struct wf_feed *feed)
+bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c, struct wf_err *err)
 {
-    const struct wf_options *const o = feed->cli->options;
-    return wf_min(wf_job_batch(o), feed->parts[WF_PART_TRAIN] * wf_options_int(o, "data.repeat"));
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
+    if (info->channels != feed->info->channels)
+        return wf_err_set(
+            err, WF_ERR_INPUT, "'%s' was trained on images of %d channels, '%s' has %d",
+            wf_checkpoint_path(c), info->channels, feed->info->path, feed->info->channels);
+    feed->normal.channels = info->channels;
+    memcpy(feed->normal.mean, info->mean, (size_t)info->channels * sizeof *info->mean);
+    memcpy(feed->normal.std, info->deviation, (size_t)info->channels * sizeof *info->deviation);
+    return true;
 }
 
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files)
 {
     const int dims = feed->info->dims;
     files->count = 2 + dims;
-    files->size[0] = batch_of(feed);
+    /* As the settings say, but at most an epoch's. */
+    files->size[0] = wf_min(wf_settings_batch(feed->settings),
+                            feed->parts[WF_PART_TRAIN] * feed->settings->data.repeat);
     files->size[1] = feed->info->channels;
     for (int i = 0; i < dims; i++)
         files->size[2 + i] = feed->crop[WF_C - dims + i];
@@ -261,19 +245,19 @@ static double pixels(const int64_t e[WF_AXES])
 bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
                          struct wf_shape *shape, struct wf_err *err)
 {
-    const char *const on = wf_options_text(feed->cli->options, "train.validate_on");
+    const enum wf_validate_on on = feed->settings->train.validate_on;
     const bool agree = feed->whole[WF_W] > 0;
-    if (!agree && strcmp(on, "whole") == 0)
+    if (!agree && on == WF_VALIDATE_WHOLE)
         return wf_err_set(
             err, WF_ERR_USAGE,
             "train.validate_on is whole, but the images of '%s' have different sizes: "
             "use train.validate_on=crop",
             feed->info->path);
     const bool small = pixels(feed->whole) <= WHOLE_CROPS * pixels(feed->crop);
-    const bool whole = agree && (strcmp(on, "whole") == 0 || (strcmp(on, "auto") == 0 && small));
+    const bool whole = agree && (on == WF_VALIDATE_WHOLE || (on == WF_VALIDATE_AUTO && small));
     const int64_t *const e = whole ? feed->whole : feed->crop;
     /* As many pixels at once as a training step has, and something for every rank. */
-    const int64_t batch = wf_job_batch(feed->cli->options);
+    const int64_t batch = wf_settings_batch(feed->settings);
     const int64_t fit = (int64_t)((double)batch * pixels(feed->crop) / pixels(e));
     const int64_t rows = wf_max(fit, whole ? mesh->at[WF_MESH_DATA] : 1);
     *shape = WF_SHAPE(rows, e[WF_D], e[WF_H], e[WF_W], feed->info->channels);
@@ -290,19 +274,19 @@ static struct wf_loader_options loader_options(const struct wf_feed *feed, enum 
     for (int a = WF_D; a <= WF_W; a++)
         options.crop[a] = net->image->shape.at[a];
     options.classes = net->has_classes ? feed->classes : 0;
-    options.has_ignore = wf_options_is_set(feed->cli->options, "train.ignore");
-    options.ignore = (int32_t)wf_options_int(feed->cli->options, "train.ignore");
+    options.has_ignore = feed->settings->train.has_ignore;
+    options.ignore = feed->settings->train.ignore;
     return options;
 }
 
 struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct wf_network *net)
 {
-    const struct wf_options *const o = feed->cli->options;
+    const struct wf_data_settings *const d = &feed->settings->data;
     struct wf_loader_options options = loader_options(feed, WF_PART_TRAIN, net);
-    options.repeat = wf_options_int(o, "data.repeat");
-    options.pad = wf_options_int(o, "data.pad");
-    options.augment = (unsigned)wf_options_int(o, "data.augment");
-    options.balance = wf_options_int(o, "data.balance") != 0;
+    options.repeat = d->repeat;
+    options.pad = d->pad;
+    options.augment = d->augment;
+    options.balance = d->balance;
     return options;
 }
 

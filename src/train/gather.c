@@ -1,9 +1,10 @@
-#include "cli/gather.h"
+#include "train/gather.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/op.h"
+#include "tensor/border.h"
 
 enum { TAG = 1, BOX_NUMBERS = 2 * WF_AXES };
 
@@ -68,12 +69,11 @@ static bool collect(struct wf_comm *comm, const struct wf_value *value,
     return true;
 }
 
-bool wf_gather(const struct wf_once *once, const struct wf_value *value, float *all,
-               struct wf_err *err)
+bool wf_gather(const struct wf_run *run, struct wf_comm *comm, const struct wf_value *value,
+               float *all, struct wf_err *err)
 {
-    struct wf_comm *const comm = once->comm;
     struct wf_host host = { 0 };
-    if (!wf_comm_agree(comm, wf_run_get_owned(once->run, value, &host, err), err)) {
+    if (!wf_comm_agree(comm, wf_run_get_owned(run, value, &host, err), err)) {
         wf_host_release(&host);
         return false;
     }

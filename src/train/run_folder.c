@@ -1,4 +1,4 @@
-#include "cli/run_folder.h"
+#include "train/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,8 +8,6 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "cli/same.h"
-#include "comm/comm.h"
 
 /* False also on failure, which is then in `err`. */
 static bool exists(const char *path, struct wf_err *err)
@@ -29,11 +27,6 @@ const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folde
                                const char *name)
 {
     return wf_arena_printf(arena, "%s/%s", f->path, name);
-}
-
-bool wf_write_text(const char *path, const char *text, struct wf_err *err)
-{
-    return wf_file_write(path, text, strlen(text), err);
 }
 
 struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
@@ -86,35 +79,33 @@ static bool newest_run(struct wf_arena *arena, const char *model, const char **n
 }
 
 /* Opens the newest checkpoint of a run folder, if it has one. */
-static bool open_latest(struct wf_run_folder *f, const struct wf_cli *cli, const char *folder,
-                        struct wf_err *err)
+static bool open_latest(struct wf_run_folder *f, const char *folder, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     f->checkpoint = wf_checkpoint_open_latest(wf_arena_printf(&arena, "%s/checkpoints", folder),
-                                              &cli->log, err);
+                                              f->launch.log, err);
     wf_arena_release(&arena);
     return f->checkpoint || !err->code;
 }
 
 /* A run that goes on in its folder has it to itself before it looks into it. */
-static bool lock(struct wf_run_folder *f, const struct wf_cli *cli, struct wf_err *err)
+static bool lock(struct wf_run_folder *f, struct wf_err *err)
 {
-    f->lock = wf_lock_take(f->path, &cli->log, err);
+    f->lock = wf_lock_take(f->path, f->launch.log, err);
     return f->lock != NULL;
 }
 
-static bool find_auto(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
-                      struct wf_err *err)
+static bool find_auto(struct wf_run_folder *f, const char *out, struct wf_err *err)
 {
     const char *folder = out;
-    if (!out && !newest_run(&cli->arena, wf_options_text(cli->options, "model.name"), &folder, err))
+    if (!out && !newest_run(&f->arena, f->model, &folder, err))
         return false;
     if (!put_path(f->path, folder, err) || !*folder)
         return err->code == WF_OK;
     f->exists = exists(folder, err);
     if (!f->exists)
         return err->code == WF_OK;
-    return lock(f, cli, err) && open_latest(f, cli, folder, err);
+    return lock(f, err) && open_latest(f, folder, err);
 }
 
 /* "x" for x/checkpoints/last.safetensors, else NULL. */
@@ -135,20 +126,20 @@ static const char *run_of(struct wf_arena *arena, const char *file)
     return copy;
 }
 
-static bool find_given(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
-                       const char *resume, struct wf_err *err)
+static bool find_given(struct wf_run_folder *f, const char *out, const char *resume,
+                       struct wf_err *err)
 {
     const bool is_run = wf_path_is_folder(resume, err);
-    const char *const run = is_run ? resume : run_of(&cli->arena, resume);
+    const char *const run = is_run ? resume : run_of(&f->arena, resume);
     if (err->code || !put_path(f->path, out ? out : run ? run : "", err))
         return false;
     /* Another folder than the one it comes from is a new one. */
     f->exists = f->path[0] && run && strcmp(f->path, run) == 0 && wf_path_is_folder(run, err);
-    if (err->code || (f->exists && !lock(f, cli, err)))
+    if (err->code || (f->exists && !lock(f, err)))
         return false;
     if (!is_run)
         f->checkpoint = wf_checkpoint_open(resume, err);
-    else if (!open_latest(f, cli, resume, err))
+    else if (!open_latest(f, resume, err))
         return false;
     else if (!f->checkpoint)
         return wf_err_set(err, WF_ERR_USAGE,
@@ -156,16 +147,15 @@ static bool find_given(struct wf_run_folder *f, struct wf_cli *cli, const char *
     return f->checkpoint != NULL;
 }
 
-static bool find(struct wf_run_folder *f, struct wf_cli *cli, const char *out, const char *resume,
-                 struct wf_err *err)
+static bool find(struct wf_run_folder *f, const char *out, const char *resume, struct wf_err *err)
 {
     bool ok;
     if (!resume)
         ok = put_path(f->path, out ? out : "", err);
     else if (strcmp(resume, "auto") == 0)
-        ok = find_auto(f, cli, out, err);
+        ok = find_auto(f, out, err);
     else
-        ok = find_given(f, cli, out, resume, err);
+        ok = find_given(f, out, resume, err);
     if (ok && f->path[0] && !f->exists && exists(f->path, err))
         return wf_err_set(err, WF_ERR_USAGE,
                           "'%s' exists: give another --out, or --resume auto to go on with the run "
@@ -176,29 +166,29 @@ static bool find(struct wf_run_folder *f, struct wf_cli *cli, const char *out, c
 }
 
 /* Collective under a launcher: what rank 0 found is what all have. */
-static bool share(struct wf_run_folder *f, const struct wf_cli *cli, bool ok, struct wf_err *err)
+static bool share(struct wf_run_folder *f, bool ok, struct wf_err *err)
 {
-    if (!cli->world)
+    if (!f->launch.world)
         return ok;
-    if (!wf_cli_agree(cli, ok, err))
+    if (!wf_launch_agree(&f->launch, ok, err))
         return false;
-    return wf_comm_broadcast(cli->world, 0, f->path, sizeof f->path, err) &&
-           wf_comm_broadcast(cli->world, 0, f->checkpoint_path, sizeof f->checkpoint_path, err) &&
-           wf_comm_broadcast(cli->world, 0, &f->exists, sizeof f->exists, err);
+    return wf_comm_broadcast(f->launch.world, 0, f->path, sizeof f->path, err) &&
+           wf_comm_broadcast(f->launch.world, 0, f->checkpoint_path, sizeof f->checkpoint_path,
+                             err) &&
+           wf_comm_broadcast(f->launch.world, 0, &f->exists, sizeof f->exists, err);
 }
 
-bool wf_run_folder_find(struct wf_run_folder *f, struct wf_cli *cli, const char *out,
-                        const char *resume, struct wf_err *err)
+bool wf_run_folder_find(struct wf_run_folder *f, const char *out, const char *resume,
+                        struct wf_err *err)
 {
-    *f = (struct wf_run_folder){ 0 };
-    bool ok = share(f, cli, !cli->is_root || find(f, cli, out, resume, err), err);
-    if (ok && !cli->is_root && f->checkpoint_path[0]) {
+    bool ok = share(f, !f->launch.is_root || find(f, out, resume, err), err);
+    if (ok && !f->launch.is_root && f->checkpoint_path[0]) {
         f->checkpoint = wf_checkpoint_open(f->checkpoint_path, err);
         ok = f->checkpoint != NULL;
     }
-    return wf_cli_agree(cli, ok, err) &&
-           (!f->checkpoint ||
-            wf_cli_same_file(cli, f->checkpoint_path, wf_checkpoint_digest(f->checkpoint), err));
+    return wf_launch_agree(&f->launch, ok, err) &&
+           (!f->checkpoint || wf_launch_same_file(&f->launch, f->checkpoint_path,
+                                                  wf_checkpoint_digest(f->checkpoint), err));
 }
 
 /* --- making --- */
@@ -230,7 +220,7 @@ static bool make_new(struct wf_arena *arena, const char *path, struct wf_err *er
                       "cannot make the folder '%s': %s", path, wf_file_reason(errno));
 }
 
-static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+static bool name_folder(struct wf_run_folder *f, struct wf_err *err)
 {
     const time_t seconds = time(NULL);
     struct tm local;
@@ -239,8 +229,7 @@ static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_e
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
     for (int i = 2; i < 1000; i++) {
         const char *const name =
-            wf_arena_printf(&cli->arena, "runs/%s-%s%s",
-                            wf_options_text(cli->options, "model.name"), stamp, number);
+            wf_arena_printf(&f->arena, "runs/%s-%s%s", f->model, stamp, number);
         if (!exists(name, err))
             return !err->code && put_path(f->path, name, err);
         (void)snprintf(number, sizeof number, "-%d", i);
@@ -248,14 +237,14 @@ static bool name_folder(struct wf_run_folder *f, struct wf_cli *cli, struct wf_e
     return wf_err_set(err, WF_ERR_FAILED, "no name is left for a run in 'runs': give --out");
 }
 
-static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+static bool make(struct wf_run_folder *f, struct wf_err *err)
 {
-    if (!f->path[0] && !name_folder(f, cli, err))
+    if (!f->path[0] && !name_folder(f, err))
         return false;
-    if (!f->exists && (!make_new(&cli->arena, f->path, err) || !lock(f, cli, err)))
+    if (!f->exists && (!make_new(&f->arena, f->path, err) || !lock(f, err)))
         return false;
-    const char *const checkpoints = wf_run_folder_file(&cli->arena, f, "checkpoints");
-    const char *const samples = wf_run_folder_file(&cli->arena, f, "samples");
+    const char *const checkpoints = wf_run_folder_file(&f->arena, f, "checkpoints");
+    const char *const samples = wf_run_folder_file(&f->arena, f, "samples");
     if (!make_folder(checkpoints, err) || !make_folder(samples, err) ||
         !wf_folder_sync(f->path, err))
         return false;
@@ -271,14 +260,15 @@ static bool make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err
     return true;
 }
 
-bool wf_run_folder_make(struct wf_run_folder *f, struct wf_cli *cli, struct wf_err *err)
+bool wf_run_folder_make(struct wf_run_folder *f, struct wf_err *err)
 {
-    return share(f, cli, !cli->is_root || make(f, cli, err), err);
+    return share(f, !f->launch.is_root || make(f, err), err);
 }
 
 void wf_run_folder_release(struct wf_run_folder *f)
 {
     wf_checkpoint_free(f->checkpoint);
     wf_lock_free(f->lock);
+    wf_arena_release(&f->arena);
     *f = (struct wf_run_folder){ 0 };
 }

@@ -1,4 +1,5 @@
-#include "cli/train_run.h"
+/* What one rank does of a training run: it plans, trains, validates, and tells the log. */
+#include "train/training.h"
 
 #include <assert.h>
 #include <cjson/cJSON.h>
@@ -6,18 +7,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/device.h"
-#include "cli/once.h"
-#include "cli/timeline.h"
+#include "train/device.h"
 #include "train/preview.h"
 #include "train/reduction.h"
-#include "train/signals.h"
 
 enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at */
 
 /* What one rank holds. */
 struct rank {
-    struct wf_train_run *t;
+    struct wf_training *t;
     struct wf_comm *world; /* with the server, where there is one */
     struct wf_comm *comm;  /* the mesh's ranks */
     struct wf_comm *group; /* that make a step together; NULL: all of comm */
@@ -36,12 +34,13 @@ struct rank {
 
 static bool stepped(void *user, const struct wf_step_report *report, struct wf_err *err)
 {
-    struct wf_train_run *const t = user;
-    wf_progress_step(&t->progress, report);
+    struct wf_training *const t = user;
+    if (t->hooks->stepped)
+        t->hooks->stepped(t->user, report);
     return wf_journal_step(t->journal, report, err);
 }
 
-static bool log_confusion(struct wf_train_run *t, const struct wf_metrics *m, long long epoch,
+static bool log_confusion(struct wf_training *t, const struct wf_metrics *m, long long epoch,
                           struct wf_err *err)
 {
     if (m->classes > CONFUSION_MOST)
@@ -61,37 +60,26 @@ static bool log_confusion(struct wf_train_run *t, const struct wf_metrics *m, lo
 
 static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct wf_err *err)
 {
-    struct wf_train_run *const t = user;
-    const long long epoch = report->epoch + 1;
-    wf_progress_clear(&t->progress);
-    const char *const best = report->is_best ? ", the best so far" : "";
-    if (!report->validated)
-        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g%s", epoch, report->train_loss,
-               best);
-    else if (!t->valid.has_classes)
-        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g%s", epoch,
-               report->train_loss, wf_validator_loss(report->validated), best);
-    else
-        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g, %s %.4f%s",
-               epoch, report->train_loss, wf_validator_loss(report->validated),
-               t->job->model->dense ? "mean IoU" : "accuracy", report->metric, best);
+    struct wf_training *const t = user;
+    if (t->hooks->epoch_ended)
+        t->hooks->epoch_ended(t->user, report);
     return wf_journal_epoch(t->journal, report, err) &&
            (!report->is_best || !report->validated || !t->valid.has_classes ||
-            log_confusion(t, wf_validator_metrics(report->validated), epoch, err));
+            log_confusion(t, wf_validator_metrics(report->validated), report->epoch + 1, err));
 }
 
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
 {
-    struct wf_train_run *const t = user;
+    struct wf_training *const t = user;
     const struct wf_checkpoint_info info = {
         .config = t->config,
         .at = *at,
-        .seed = t->job->seed,
-        .channels = t->feed->normal.channels,
-        .mean = t->feed->normal.mean,
-        .deviation = t->feed->normal.std,
-        .classes = t->feed->classes,
-        .class_names = t->feed->class_names,
+        .seed = t->job->settings.train.seed,
+        .channels = t->feed.normal.channels,
+        .mean = t->feed.normal.mean,
+        .deviation = t->feed.normal.std,
+        .classes = t->feed.classes,
+        .class_names = t->feed.class_names,
         .data = t->data,
     };
     /* What a checkpoint knows of, the log on the disk has. */
@@ -101,8 +89,8 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
 
 static bool stops(void *user)
 {
-    (void)user;
-    return wf_signals_seen() != 0;
+    const struct wf_training *const t = user;
+    return t->hooks->stops && t->hooks->stops(t->user);
 }
 
 static const struct wf_trainer_hooks hooks = {
@@ -140,19 +128,18 @@ static bool take_role(struct rank *r, bool *serves, struct wf_err *err)
 static bool make_run(struct rank *r, struct wf_err *err)
 {
     const struct wf_job *const job = r->t->job;
-    if (!wf_cli_open(job->cli->options, job->device, r->comm, &r->context, err))
+    if (!wf_settings_open(&job->settings, job->device, r->comm, &r->context, err))
         return false;
     struct wf_comm *const group = r->group ? r->group : r->comm;
-    r->plan = wf_cli_plan(job->global, wf_comm_rank(group), r->comm, r->context, err);
+    r->plan = wf_rank_plan(job->global, wf_comm_rank(group), r->comm, r->context, err);
     if (!r->plan)
         return false;
-    r->run = wf_run_new(r->plan, group, job->seed, err);
+    r->run = wf_run_new(r->plan, group, job->settings.train.seed, err);
     if (!r->run)
         return false;
     if (job->files.sync == WF_SYNC_SERVER)
         wf_run_keep_parts(r->run);
-    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    r->optim = wf_optim_new(&options, r->run, err);
+    r->optim = wf_optim_new(&job->settings.train.optim, r->run, err);
     struct wf_learner_options learner = wf_job_learner_options(job, group, r->optim);
     learner.worker = wf_job_servers(job) ? &r->worker : NULL;
     bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
@@ -178,19 +165,19 @@ static bool make_rest(struct rank *r, struct wf_err *err)
 
 static bool make_loaders(struct rank *r, struct wf_err *err)
 {
-    struct wf_train_run *const t = r->t;
-    struct wf_loader_options options = wf_feed_loader(t->feed, &t->train);
+    struct wf_training *const t = r->t;
+    struct wf_loader_options options = wf_feed_loader(&t->feed, &t->job->net);
     options.parts = t->job->workers;
     if (options.parts > 0)
         options.part_at = data_part(t->job, r->comm);
-    r->loader = wf_loader_new(t->feed->dataset, &options, err);
+    r->loader = wf_loader_new(t->feed.dataset, &options, err);
     bool ok = r->loader != NULL;
     if (ok && t->valid.graph) {
-        options = wf_feed_valid_loader(t->feed, &t->valid);
-        r->valid_loader = wf_loader_new(t->feed->dataset, &options, err);
+        options = wf_feed_valid_loader(&t->feed, &t->valid);
+        r->valid_loader = wf_loader_new(t->feed.dataset, &options, err);
         ok = r->valid_loader != NULL;
     }
-    r->prepare = (int64_t)wf_dataset_bytes_read(t->feed->dataset);
+    r->prepare = (int64_t)wf_dataset_bytes_read(t->feed.dataset);
     if (!wf_comm_agree(r->comm, ok, err))
         return false;
     if (!r->valid_loader)
@@ -201,9 +188,10 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
                                                          .global = t->valid_global,
                                                          .context = r->context,
                                                          .loader = r->valid_loader,
-                                                         .samples = t->feed->info->samples,
-                                                         .seed = t->job->seed,
-                                                         .stops = stops },
+                                                         .samples = t->feed.info->samples,
+                                                         .seed = t->job->settings.train.seed,
+                                                         .stops = stops,
+                                                         .user = t },
                          err);
     return r->validator != NULL;
 }
@@ -279,7 +267,7 @@ cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
     return list;
 }
 
-void wf_best_json(cJSON *to, const struct wf_train_run *t)
+void wf_best_json(cJSON *to, const struct wf_training *t)
 {
     const struct wf_position *const at = &t->result.at;
     if (at->best_epoch < 0)
@@ -297,7 +285,7 @@ void wf_best_json(cJSON *to, const struct wf_train_run *t)
 /* Collective. */
 static bool log_start(struct rank *r, struct wf_err *err)
 {
-    struct wf_train_run *const t = r->t;
+    struct wf_training *const t = r->t;
     const struct wf_job *const job = t->job;
     struct wf_arena arena = { 0 };
     const int ranks = wf_comm_size(r->comm), me = wf_comm_rank(r->comm);
@@ -310,17 +298,17 @@ static bool log_start(struct rank *r, struct wf_err *err)
         (void)cJSON_AddNumberToObject(event, "epoch", (double)t->start.epoch);
         (void)cJSON_AddStringToObject(event, "model", job->model->name);
         (void)cJSON_AddNumberToObject(event, "parameters",
-                                      (double)wf_graph_parameters(job->graph, true));
+                                      (double)wf_graph_parameters(job->net.graph, true));
         (void)cJSON_AddStringToObject(event, "mesh", wf_mesh_print(&arena, &job->mesh));
         (void)cJSON_AddNumberToObject(event, "ranks", ranks);
         (void)cJSON_AddStringToObject(event, "device", job->device->name);
         (void)cJSON_AddStringToObject(event, "precision",
-                                      wf_options_text(t->cli->options, "train.precision"));
+                                      wf_precision_names[t->settings.train.precision]);
         (void)cJSON_AddBoolToObject(event, "per_image", !job->model->dense);
         cJSON_AddItemToObject(event, "classes",
-                              cJSON_CreateStringArray(t->feed->class_names, t->feed->classes));
-        (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed->parts[WF_PART_TRAIN]);
-        (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed->parts[WF_PART_VALID]);
+                              cJSON_CreateStringArray(t->feed.class_names, t->feed.classes));
+        (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed.parts[WF_PART_TRAIN]);
+        (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed.parts[WF_PART_VALID]);
         cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(use, ranks));
         ok = wf_journal_write(t->journal, event, err);
     }
@@ -341,25 +329,25 @@ static const char *plain_name(struct wf_arena *arena, int64_t order, const char 
 }
 
 /* What a classifier's image is, and what it was taken for. */
-static void add_verdict(cJSON *event, const struct wf_train_run *t, const struct wf_preview *p)
+static void add_verdict(cJSON *event, const struct wf_training *t, const struct wf_preview *p)
 {
     const int said[] = { (int)p->label[0], (int)p->guess[0] };
     static const char *const keys[] = { "truth", "guess" };
     for (int i = 0; i < 2; i++)
-        if (said[i] >= 0 && said[i] < t->feed->classes)
-            (void)cJSON_AddStringToObject(event, keys[i], t->feed->class_names[said[i]]);
+        if (said[i] >= 0 && said[i] < t->feed.classes)
+            (void)cJSON_AddStringToObject(event, keys[i], t->feed.class_names[said[i]]);
 }
 
-static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64_t order,
+static bool log_sample(struct wf_training *t, const struct wf_preview *p, int64_t order,
                        const struct wf_sample_score *score, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const name = wf_dataset_sample(t->feed->dataset, score->sample)->name;
+    const char *const name = wf_dataset_sample(t->feed.dataset, score->sample)->name;
     const char *const prefix =
         wf_arena_printf(&arena, "samples/%s", plain_name(&arena, order, name));
     const bool dense = t->job->model->dense;
     bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix),
-                               dense ? t->feed->classes : 0, t->feed->colors, err);
+                               dense ? t->feed.classes : 0, t->feed.colors, err);
     if (ok) {
         cJSON *const event = wf_journal_event("sample");
         (void)cJSON_AddStringToObject(event, "name", name);
@@ -381,11 +369,11 @@ static bool log_sample(struct wf_train_run *t, const struct wf_preview *p, int64
 /* Collective. The worst validation images, as small pictures. */
 static bool show_samples(struct rank *r, struct wf_err *err)
 {
-    struct wf_train_run *const t = r->t;
+    struct wf_training *const t = r->t;
     struct wf_arena arena = { 0 };
     int64_t count = 0;
     const struct wf_sample_score *const worst = wf_validator_worst(&arena, r->validator, &count);
-    count = wf_min(count, wf_options_int(t->cli->options, "train.samples"));
+    count = wf_min(count, t->settings.train.samples);
     bool ok = true;
     for (int64_t i = 0; ok && i < count; i++) {
         int64_t row = 0;
@@ -402,7 +390,7 @@ static bool show_samples(struct rank *r, struct wf_err *err)
     return ok;
 }
 
-static bool log_end(struct wf_train_run *t, struct wf_err *err)
+static bool log_end(struct wf_training *t, struct wf_err *err)
 {
     static const char *const how[] = { "done", "early", "signal" };
     const struct wf_trainer_result *const r = &t->result;
@@ -421,26 +409,10 @@ static bool log_end(struct wf_train_run *t, struct wf_err *err)
     return wf_journal_write(t->journal, event, err);
 }
 
-/* Collective. What several ranks did in the last step, for the report. */
-static bool draw_step(struct rank *r, struct wf_err *err)
-{
-    if (wf_comm_size(r->comm) == 1)
-        return true;
-    struct wf_arena arena = { 0 };
-    const struct wf_job *const job = r->t->job;
-    const char *const title =
-        wf_arena_printf(&arena, "%s, mesh %s, %s", job->model->name,
-                        wf_mesh_print(&arena, &job->mesh), wf_comm_name(r->comm));
-    const bool ok = wf_timeline_write(
-        r->run, r->comm, title, wf_run_folder_file(&arena, r->t->folder, "timeline.svg"), err);
-    wf_arena_release(&arena);
-    return ok;
-}
-
 /* Collective. */
 static bool finish(struct rank *r, const struct wf_trainer_result *result, struct wf_err *err)
 {
-    struct wf_train_run *const t = r->t;
+    struct wf_training *const t = r->t;
     const bool writes = wf_comm_rank(r->comm) == 0;
     bool ok = true;
     if (r->validator && result->end != WF_END_SIGNAL) {
@@ -448,7 +420,6 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         if (isnan(result->metric) && !wf_validator_run(r->validator, r->run, err))
             return false;
         if (writes) {
-            t->valid_loss = wf_validator_loss(r->validator);
             t->has_scores = t->valid.has_classes;
             t->scores = wf_scores(&t->arena, wf_validator_metrics(r->validator));
         }
@@ -459,7 +430,8 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
             ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
         }
     }
-    ok = ok && draw_step(r, err);
+    if (ok && t->hooks->finished)
+        ok = t->hooks->finished(t->user, r->run, r->comm, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
     ok = use != NULL;
@@ -475,8 +447,8 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
 
 static bool train(struct rank *r, struct wf_err *err)
 {
-    struct wf_train_run *const t = r->t;
-    const struct wf_options *const o = t->cli->options;
+    struct wf_training *const t = r->t;
+    const struct wf_train_settings *const s = &t->settings.train;
     if (wf_comm_rank(r->comm) == 0) {
         t->run = r->run;
         t->optim = r->optim;
@@ -484,7 +456,7 @@ static bool train(struct rank *r, struct wf_err *err)
     struct wf_trainer_result result;
     const struct wf_trainer_options options = {
         .comm = r->comm,
-        .full = { &t->train, r->run },
+        .full = { &t->job->net, r->run },
         .rest = { &t->rest, r->rest_run },
         .learner = &r->learner,
         .workers = t->job->workers,
@@ -492,33 +464,30 @@ static bool train(struct rank *r, struct wf_err *err)
         .loader = r->loader,
         .validator = r->validator,
         .start = t->start,
-        .epochs = wf_options_int(o, "train.epochs"),
-        .accumulate = wf_options_int(o, "train.accumulate"),
-        .rank_mean = wf_options_int(o, "train.reduction") == WF_REDUCTION_RANK_MEAN,
-        .skip_limit = wf_options_int(o, "train.skip_limit"),
-        .validate_every = wf_options_int(o, "train.validate_every"),
-        .early_stop = wf_options_int(o, "train.early_stop"),
-        .checkpoint_steps = wf_options_int(o, "train.checkpoint_steps"),
-        .checkpoint_minutes = wf_options_real(o, "train.checkpoint_minutes"),
+        .epochs = s->epochs,
+        .accumulate = s->accumulate,
+        .rank_mean = s->reduction == WF_REDUCTION_RANK_MEAN,
+        .skip_limit = s->skip_limit,
+        .validate_every = s->validate_every,
+        .early_stop = s->early_stop,
+        .checkpoint_steps = s->checkpoint_steps,
+        .checkpoint_minutes = s->checkpoint_minutes,
         .hooks = &hooks,
         .user = t,
     };
     const bool ok = wf_trainer_run(&options, &result, err);
-    if (wf_comm_rank(r->comm) == 0) {
-        wf_progress_clear(&t->progress);
+    if (wf_comm_rank(r->comm) == 0)
         t->result = result;
-    }
     return ok && finish(r, &result, err) && wf_trainer_check(&options, &result, err);
 }
 
 static bool serve(struct rank *r, struct wf_err *err)
 {
-    const struct wf_train_run *const t = r->t;
+    const struct wf_training *const t = r->t;
     const struct wf_job *const job = t->job;
     r->plan = wf_plan_new_on(job->global, 0, NULL, err);
     r->run = r->plan ? wf_run_new_store(r->plan, err) : NULL;
-    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    r->optim = r->run ? wf_optim_new(&options, r->run, err) : NULL;
+    r->optim = r->run ? wf_optim_new(&job->settings.train.optim, r->run, err) : NULL;
     if (!r->optim || !wf_job_start_weights(job, r->run, err) ||
         (t->folder->checkpoint &&
          !wf_checkpoint_load(t->folder->checkpoint, r->run, r->optim, err)))
@@ -530,8 +499,7 @@ static bool serve(struct rank *r, struct wf_err *err)
                                      .sync = job->files.sync,
                                      .workers = workers,
                                      .stride = job->ranks / workers,
-                                     .staleness =
-                                         (int)wf_options_int(job->cli->options, "train.staleness"),
+                                     .staleness = job->settings.train.staleness,
                                      .run = r->run,
                                      .optim = r->optim,
                                      .clip = wf_job_learner_options(job, r->comm, r->optim).clip },
@@ -544,7 +512,7 @@ static bool work(struct rank *r, struct wf_err *err)
            train(r, err) && (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
 }
 
-bool wf_train_run_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+bool wf_training_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct rank r = { .t = arg, .world = comm };
     bool serves;

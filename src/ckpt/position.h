@@ -1,7 +1,7 @@
 /* The position of a training run: together with weights, states and the optimiser's state,
  * everything that it needs to resume as if it had never stopped. */
-#ifndef WF_TRAIN_POSITION_H
-#define WF_TRAIN_POSITION_H
+#ifndef WF_CKPT_POSITION_H
+#define WF_CKPT_POSITION_H
 
 #include "optim/scaler.h"
 #include "optim/schedule.h"

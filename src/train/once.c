@@ -1,28 +1,8 @@
-#include "cli/once.h"
+#include "train/once.h"
 
-#include <time.h>
-
-#include "cli/device.h"
+#include "base/clock.h"
+#include "train/device.h"
 #include "train/reduction.h"
-
-double wf_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)
-{
-    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    return wf_optim_bytes(&options, count);
-}
-
-size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
-{
-    return wf_plan_param_bytes(plan) +
-           wf_job_optim_bytes(job, plan->store_bytes[WF_STORE_PARAM] / sizeof(float));
-}
 
 /* --- making --- */
 
@@ -31,10 +11,10 @@ static bool make_plan(struct wf_once *once, const struct wf_mesh *mesh,
                       const struct wf_plan_options *given, struct wf_err *err)
 {
     if (given)
-        once->own = wf_global_plan_new(once->job->graph, mesh, given, err);
+        once->own = wf_global_plan_new(once->job->net.graph, mesh, given, err);
     once->global = given ? once->own : once->job->global;
     once->plan =
-        wf_cli_plan(once->global, wf_comm_rank(once->comm), once->comm, once->context, err);
+        wf_rank_plan(once->global, wf_comm_rank(once->comm), once->comm, once->context, err);
     return once->plan != NULL;
 }
 
@@ -54,18 +34,17 @@ static bool init(struct wf_once *once, const struct wf_mesh *mesh,
 {
     const struct wf_job *const job = once->job;
     struct wf_comm *const comm = once->comm;
-    if (!wf_cli_open(job->cli->options, job->device, comm, &once->context, err) ||
+    if (!wf_settings_open(&job->settings, job->device, comm, &once->context, err) ||
         !make_plan(once, mesh, given, err))
         return false;
-    once->run = wf_run_new(once->plan, comm, job->seed, err);
+    once->run = wf_run_new(once->plan, comm, job->settings.train.seed, err);
     if (!once->run)
         return false;
-    const struct wf_optim_options options = wf_job_optim_options(job->cli->options);
-    once->optim = wf_optim_new(&options, once->run, err);
+    once->optim = wf_optim_new(&job->settings.train.optim, once->run, err);
     const struct wf_learner_options learner = wf_job_learner_options(job, comm, once->optim);
     const bool ok = once->optim && wf_learner_init(&once->learner, &learner, once->run, err) &&
-                    wf_job_start_weights(job, once->run, err) && fill(once, job->input, err) &&
-                    fill(once, job->target, err);
+                    wf_job_start_weights(job, once->run, err) && fill(once, job->net.image, err) &&
+                    fill(once, job->net.target, err);
     return wf_comm_agree(comm, ok, err);
 }
 
@@ -99,9 +78,8 @@ void wf_once_release(struct wf_once *once)
 bool wf_once_step(struct wf_once *once, struct wf_err *err)
 {
     const struct wf_job *const job = once->job;
-    const struct wf_network net = wf_job_network(job);
-    if (wf_options_int(job->cli->options, "train.reduction") == WF_REDUCTION_RANK_MEAN &&
-        !wf_reduction_share(&net, once->run, once->comm, &once->learner.share, err))
+    if (job->settings.train.reduction == WF_REDUCTION_RANK_MEAN &&
+        !wf_reduction_share(&job->net, once->run, once->comm, &once->learner.share, err))
         return false;
     once->scale = once->learner.scaler.scale;
     return wf_learner_step(&once->learner, once->run, err);
@@ -122,7 +100,7 @@ bool wf_once_time(struct wf_once *once, double *seconds, double *waiting, struct
 
 bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err)
 {
-    return wf_run_get_number(once->run, once->job->loss, loss, err);
+    return wf_run_get_number(once->run, once->job->net.loss, loss, err);
 }
 
 size_t wf_once_bytes(const struct wf_once *once)

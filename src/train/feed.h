@@ -1,22 +1,24 @@
 /*
- * What the options and a dataset make together: sizes, classes, normalisation, and loaders.
+ * What the settings and a dataset make together: sizes, classes, normalisation, and loaders.
  *
  *     struct wf_feed feed = { 0 };
- *     bool ok = wf_feed_open(&feed, cli, path, WF_PART_VALID, err);   also sets model.in, model.classes, data.crop
+ *     bool ok = wf_feed_open(&feed, &launch, &settings, path, WF_PART_VALID, err);
  *     struct wf_loader_options o = wf_feed_loader(&feed, &network);
  *     wf_feed_release(&feed);
  *
  * Every process opens the dataset for itself; what comes of it is the same in all of them.
  */
-#ifndef WF_CLI_FEED_H
-#define WF_CLI_FEED_H
+#ifndef WF_TRAIN_FEED_H
+#define WF_TRAIN_FEED_H
 
-#include "cli/job.h"
+#include "ckpt/checkpoint.h"
 #include "data/loader.h"
+#include "train/job.h"
 
 struct wf_feed {
     struct wf_arena arena;
-    struct wf_cli *cli;
+    const struct wf_launch *launch;
+    struct wf_settings *settings;
     struct wf_dataset *dataset;
     const struct wf_dataset_info *info;
     struct wf_normal normal;
@@ -29,12 +31,17 @@ struct wf_feed {
     int classes;
 };
 
-/* Opens data at `path` with data.format. Settings that nobody gave are taken from the data. */
-[[nodiscard]] bool wf_feed_open(struct wf_feed *feed, struct wf_cli *cli, const char *path,
-                                enum wf_part part, struct wf_err *err);
+/* Opens data at `path`. Settings that nobody gave are taken from the data and filled in: channels,
+ * dimensions and classes of the network, the label that does not count, the crop. Launch and settings
+ * are borrowed. */
+[[nodiscard]] bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
+                                struct wf_settings *settings, const char *path, enum wf_part part,
+                                struct wf_err *err);
 void wf_feed_release(struct wf_feed *feed);
-/* From the training part; a checkpoint has its own. */
+/* The normalisation: measured on the training part, or that of a checkpoint. */
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
+[[nodiscard]] bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c,
+                                       struct wf_err *err);
 
 /* The training batch as N, C, spatial. */
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);

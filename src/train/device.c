@@ -1,13 +1,13 @@
-#include "cli/device.h"
+#include "train/device.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/text.h"
+#include "base/units.h"
 
-const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err *err)
+const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err)
 {
-    const char *const name = wf_options_text(o, "run.device");
+    const char *const name = s->device;
     static const struct wf_device *const devices[] = {
         &wf_device_cpu,
         &wf_device_reference,
@@ -25,10 +25,10 @@ const struct wf_device *wf_cli_device(const struct wf_options *o, struct wf_err 
     return NULL;
 }
 
-bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device,
-                      enum wf_dtype *compute, struct wf_err *err)
+bool wf_settings_compute(const struct wf_settings *s, const struct wf_device *device,
+                         enum wf_dtype *compute, struct wf_err *err)
 {
-    const char *const name = wf_options_text(o, "train.precision");
+    const char *const name = wf_precision_names[s->train.precision];
     if (wf_dtype_parse(name, compute))
         return true;
     *compute = WF_F32;
@@ -38,33 +38,32 @@ bool wf_cli_precision(const struct wf_options *o, const struct wf_device *device
                       name, device->name);
 }
 
-size_t wf_cli_workspace(const struct wf_options *o, const struct wf_device *device)
+size_t wf_settings_workspace(const struct wf_settings *s, const struct wf_device *device)
 {
-    const size_t limit = (size_t)wf_options_int(o, "memory.limit");
+    const size_t limit = s->limit;
     const size_t least = (size_t)4 << 20, most = (size_t)512 << 20;
     if (wf_device_is_host(device) || limit == 0)
         return 0;
     return limit / 128 < least ? least : limit / 128 > most ? most : limit / 128;
 }
 
-bool wf_cli_open(const struct wf_options *o, const struct wf_device *device, struct wf_comm *comm,
-                 struct wf_context **context, struct wf_err *err)
+bool wf_settings_open(const struct wf_settings *s, const struct wf_device *device,
+                      struct wf_comm *comm, struct wf_context **context, struct wf_err *err)
 {
-    const enum wf_repeats repeats = (enum wf_repeats)wf_options_int(o, "run.deterministic");
     struct wf_device_options options = {
-        .deterministic = repeats != WF_REPEATS_NEARLY,
-        .exact = repeats == WF_REPEATS_ON_ANY_MESH,
-        .tf32 = strcmp(wf_options_text(o, "train.precision"), "tf32") == 0,
-        .workspace = wf_cli_workspace(o, device),
-        .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
-        .cache = wf_options_text(o, "run.cache"),
+        .deterministic = s->repeats != WF_REPEATS_NEARLY,
+        .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
+        .tf32 = s->train.precision == WF_PRECISION_TF32,
+        .workspace = wf_settings_workspace(s, device),
+        .carry = s->comm.carry,
+        .cache = s->cache,
     };
     options.local_rank = wf_comm_local_rank(comm);
     const bool ok = wf_device_open(device, &options, context, err);
     return wf_comm_agree(comm, ok, err);
 }
 
-double wf_cli_machine_bytes(void)
+double wf_machine_bytes(void)
 {
     return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
@@ -74,7 +73,7 @@ double wf_cli_machine_bytes(void)
 static bool check_machine(const struct wf_global_plan *global, struct wf_comm *comm, size_t bytes,
                           struct wf_err *err)
 {
-    const double all = wf_cli_machine_bytes();
+    const double all = wf_machine_bytes();
     const int ranks = wf_comm_local_size(comm);
     if (!wf_device_is_host(global->options.device) || (double)bytes * ranks <= all)
         return true;
@@ -89,8 +88,8 @@ static bool check_machine(const struct wf_global_plan *global, struct wf_comm *c
     return false;
 }
 
-struct wf_plan *wf_cli_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
-                            struct wf_context *context, struct wf_err *err)
+struct wf_plan *wf_rank_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
+                             struct wf_context *context, struct wf_err *err)
 {
     /* All ask before one begins: trying kernels takes memory from ranks that share a device. */
     if (!wf_comm_agree(

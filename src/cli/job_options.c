@@ -1,0 +1,256 @@
+#include "cli/job_options.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- the network --- */
+
+/* Puts a setting where the network's struct has it; see struct wf_model. */
+static void put_own(char *own, const struct wf_option *row, const struct wf_setting *s)
+{
+    const int name = (int)s->integer;
+    const bool is_on = s->integer != 0;
+    char *const to = own + row->offset;
+    switch (row->type) {
+    case WF_OPTION_INTS:
+        memcpy(to + (size_t)(row->count_max - s->count) * sizeof s->list[0], s->list,
+               (size_t)s->count * sizeof s->list[0]);
+        return;
+    case WF_OPTION_INT:
+        memcpy(to, &s->integer, sizeof s->integer);
+        return;
+    case WF_OPTION_REAL:
+        memcpy(to, &s->real, sizeof s->real);
+        return;
+    case WF_OPTION_NAME:
+        memcpy(to, &name, sizeof name);
+        return;
+    case WF_OPTION_BOOL:
+        memcpy(to, &is_on, sizeof is_on);
+        return;
+    case WF_OPTION_BYTES:
+    case WF_OPTION_SUM:
+    case WF_OPTION_TEXT:
+    case WF_OPTION_NAMES:
+        break;
+    }
+    WF_BUG_ON(true, "'%s'", row->key);
+}
+
+/* Options of other networks are passed over, but for subdomains: who asks for them means something. */
+static bool find_own(struct wf_options *o, const struct wf_model *m, const void **own,
+                     struct wf_err *err)
+{
+    const struct wf_setting *const tiles = wf_options_get(o, "model.tiles");
+    for (int i = 0; !m->tiles && i < tiles->count; i++)
+        if (tiles->list[i] > 1)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "network '%s' does not work on subdomains: leave model.tiles out",
+                              m->name);
+    if (!m->options)
+        return true;
+    char *const room = wf_arena_take(&o->arena, m->own_bytes);
+    memcpy(room, m->defaults.own, m->own_bytes);
+    for (const struct wf_option *row = m->options; row->key; row++)
+        if (wf_options_is_set(o, row->key))
+            put_own(room, row, wf_options_get(o, row->key));
+    *own = room;
+    return true;
+}
+
+static bool read_model(struct wf_options *o, struct wf_settings *s, struct wf_err *err)
+{
+    s->weights = wf_options_text(o, "model.weights");
+    s->config = (struct wf_model_config){ .dims = (int)wf_options_int(o, "model.dims"),
+                                          .in = wf_options_int(o, "model.in"),
+                                          .classes = wf_options_int(o, "model.classes"),
+                                          .base = wf_options_int(o, "model.base"),
+                                          .depth = wf_options_int(o, "model.depth") };
+    s->model = wf_model_find(wf_options_text(o, "model.name"), err);
+    return s->model && find_own(o, s->model, &s->config.own, err);
+}
+
+/* --- data and training --- */
+
+static struct wf_extents extents(const struct wf_options *o, const char *key)
+{
+    const struct wf_setting *const s = wf_options_get(o, key);
+    struct wf_extents e = { .count = s->count };
+    memcpy(e.at, s->list, (size_t)s->count * sizeof s->list[0]);
+    return e;
+}
+
+static struct wf_data_settings data_settings(const struct wf_options *o)
+{
+    return (struct wf_data_settings){
+        .layout = (enum wf_data_layout)wf_options_int(o, "data.format"),
+        .align = (enum wf_data_align)wf_options_int(o, "data.align"),
+        .alpha = (enum wf_data_alpha)wf_options_int(o, "data.alpha"),
+        .size = extents(o, "data.size"),
+        .crop = extents(o, "data.crop"),
+        .pad = wf_options_int(o, "data.pad"),
+        .repeat = wf_options_int(o, "data.repeat"),
+        .augment = (unsigned)wf_options_int(o, "data.augment"),
+        .balance = wf_options_int(o, "data.balance") != 0,
+        .validation = wf_options_real(o, "data.validation"),
+        .threads = (int)wf_options_int(o, "data.threads"),
+    };
+}
+
+static struct wf_optim_options optim_options(const struct wf_options *o)
+{
+    struct wf_optim_options options =
+        wf_optim_defaults((enum wf_optim_rule)wf_options_int(o, "train.optimizer"));
+    const struct {
+        const char *key;
+        double *to;
+    } reals[] = {
+        { "train.lr", &options.lr },       { "train.momentum", &options.momentum },
+        { "train.beta1", &options.beta1 }, { "train.beta2", &options.beta2 },
+        { "train.eps", &options.eps },     { "train.weight_decay", &options.weight_decay },
+        { "train.trust", &options.trust }
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        if (wf_options_is_set(o, reals[i].key))
+            *reals[i].to = wf_options_real(o, reals[i].key);
+    options.matrices_only = wf_options_int(o, "train.decay_vectors") == 0;
+    options.accumulates = wf_options_int(o, "train.accumulate") > 1;
+    return options;
+}
+
+static struct wf_schedule schedule(const struct wf_options *o)
+{
+    const enum wf_schedule_kind kind = (enum wf_schedule_kind)wf_options_int(o, "train.schedule");
+    const double gamma = kind == WF_SCHEDULE_EXPONENTIAL ? 0.95 : 0.1;
+    return (struct wf_schedule){
+        .kind = kind,
+        .lr = wf_options_real(o, "train.lr"),
+        .gamma = wf_options_is_set(o, "train.gamma") ? wf_options_real(o, "train.gamma") : gamma,
+        .least = wf_options_real(o, "train.lr_min"),
+        .every = wf_options_int(o, "train.schedule_every"),
+        .length = wf_options_int(o, "train.epochs"),
+        .patience = wf_options_int(o, "train.patience"),
+        .by_step = wf_options_int(o, "train.schedule_by") != 0,
+        .warmup = wf_options_real(o, "train.warmup"),
+    };
+}
+
+static struct wf_train_settings train_settings(const struct wf_options *o)
+{
+    return (struct wf_train_settings){
+        .epochs = wf_options_int(o, "train.epochs"),
+        .batch = wf_options_int(o, "train.batch"),
+        .accumulate = wf_options_int(o, "train.accumulate"),
+        .batch_is_per_rank = wf_options_int(o, "train.batch_is") != 0,
+        .reduction = (enum wf_reduction)wf_options_int(o, "train.reduction"),
+        .clip = wf_options_real(o, "train.clip"),
+        .loss_scale = wf_options_real(o, "train.loss_scale"),
+        .optim = optim_options(o),
+        .schedule = schedule(o),
+        .lr_scaling = (enum wf_lr_scaling)wf_options_int(o, "train.lr_scaling"),
+        .losses = (unsigned)wf_options_int(o, "train.loss"),
+        .loss_per_tile = wf_options_int(o, "train.loss_per_tile") != 0,
+        .has_ignore = wf_options_is_set(o, "train.ignore"),
+        .ignore = (int32_t)wf_options_int(o, "train.ignore"),
+        .validate_every = wf_options_int(o, "train.validate_every"),
+        .early_stop = wf_options_int(o, "train.early_stop"),
+        .skip_limit = wf_options_int(o, "train.skip_limit"),
+        .validate_on = (enum wf_validate_on)wf_options_int(o, "train.validate_on"),
+        .checkpoint_steps = wf_options_int(o, "train.checkpoint_steps"),
+        .samples = wf_options_int(o, "train.samples"),
+        .checkpoint_minutes = wf_options_real(o, "train.checkpoint_minutes"),
+        .precision = (enum wf_precision)wf_options_int(o, "train.precision"),
+        .sync = (enum wf_sync)wf_options_int(o, "train.sync"),
+        .staleness = (int)wf_options_int(o, "train.staleness"),
+        .seed = (uint64_t)wf_options_int(o, "train.seed"),
+    };
+}
+
+/* --- ranks --- */
+
+static struct wf_mesh_settings mesh_settings(const struct wf_options *o)
+{
+    struct wf_mesh_settings s = { .is_given = wf_options_mesh_given(o),
+                                  .choose = wf_options_int(o, "mesh.auto") != 0,
+                                  .mesh = wf_mesh_one(),
+                                  .ranks = (int)wf_options_int(o, "run.ranks") };
+    s.mesh.at[WF_MESH_DATA] = (int)wf_options_int(o, "mesh.data");
+    s.mesh.at[WF_MESH_DOMAIN] = (int)wf_options_int(o, "mesh.domain");
+    s.mesh.at[WF_MESH_PIPE] = (int)wf_options_int(o, "mesh.pipe");
+    const struct wf_setting *const space = wf_options_get(o, "mesh.space");
+    for (int i = 0; i < space->count; i++)
+        s.mesh.at[WF_MESH_AXES - space->count + i] = (int)space->list[i];
+    return s;
+}
+
+struct wf_comm_settings wf_cli_comm_settings(const struct wf_options *o)
+{
+    return (struct wf_comm_settings){
+        .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
+        .overlap = (enum wf_overlap)wf_options_int(o, "comm.overlap"),
+        .bucket = (size_t)wf_options_int(o, "comm.bucket"),
+        .bandwidth = (double)wf_options_int(o, "comm.bandwidth"),
+        .latency = 1e-6 * wf_options_real(o, "comm.latency"),
+        .emulate = wf_options_int(o, "comm.emulate") != 0,
+        .watch = { .tell = wf_options_real(o, "comm.warn_after"),
+                   .end = wf_options_real(o, "comm.timeout") },
+        .sums = { .way = (enum wf_sum_way)wf_options_int(o, "comm.allreduce"),
+                  .sent_dtype = wf_options_int(o, "comm.precision") ? WF_BF16 : WF_F32,
+                  .node_ranks = (int)wf_options_int(o, "comm.node_ranks") },
+    };
+}
+
+bool wf_cli_settings(const struct wf_cli *cli, struct wf_settings *s, struct wf_err *err)
+{
+    struct wf_options *const o = cli->options;
+    *s = (struct wf_settings){
+        .data = data_settings(o),
+        .train = train_settings(o),
+        .mesh = mesh_settings(o),
+        .comm = wf_cli_comm_settings(o),
+        .device = wf_options_text(o, "run.device"),
+        .threads = (int)wf_options_int(o, "run.threads"),
+        .repeats = (enum wf_repeats)wf_options_int(o, "run.deterministic"),
+        .cache = wf_options_text(o, "run.cache"),
+        .limit = (size_t)wf_options_int(o, "memory.limit"),
+        .recompute = wf_options_int(o, "memory.recompute") != 0,
+    };
+    return read_model(o, s, err);
+}
+
+struct wf_job *wf_cli_job(const struct wf_cli *cli, const struct wf_job_files *files,
+                          struct wf_err *err)
+{
+    struct wf_settings s;
+    const bool ok = wf_cli_settings(cli, &s, err);
+    return wf_launch_agree(&cli->launch, ok, err) ? wf_job_new(&cli->launch, &s, files, err) : NULL;
+}
+
+bool wf_cli_take_settled(struct wf_cli *cli, const struct wf_settings *s, const char *where,
+                         struct wf_err *err)
+{
+    struct wf_arena *const a = &cli->arena;
+    const char *crop = "";
+    for (int i = 0; i < s->data.crop.count; i++)
+        crop = wf_arena_printf(a, "%s%s%" PRId64, crop, i ? "x" : "", s->data.crop.at[i]);
+    const struct {
+        const char *key, *text;
+        bool is_known;
+    } all[] = {
+        { "train.ignore", wf_arena_printf(a, "%d", (int)s->train.ignore), s->train.has_ignore },
+        { "model.in", wf_arena_printf(a, "%" PRId64, s->config.in), s->config.in > 0 },
+        { "model.dims", wf_arena_printf(a, "%d", s->config.dims), s->config.dims > 0 },
+        { "model.classes", wf_arena_printf(a, "%" PRId64, s->config.classes),
+          s->config.classes > 0 },
+        { "data.crop", crop, *crop != '\0' },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].is_known &&
+            !wf_options_put(
+                cli->options, all[i].key,
+                &(struct wf_option_source){
+                    .origin = WF_FROM_DEFAULT, .where = where, .items = &all[i].text, .count = 1 },
+                err))
+            return false;
+    return true;
+}

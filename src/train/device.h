@@ -1,0 +1,32 @@
+/* The device of the settings, and how a rank opens it and plans on it. */
+#ifndef WF_TRAIN_DEVICE_H
+#define WF_TRAIN_DEVICE_H
+
+#include "plan/plan.h"
+#include "train/settings.h"
+
+/* NULL where this build has not got it. */
+const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err);
+/* The element type of activations; tf32 is f32 on a device that has the mode. */
+[[nodiscard]] bool wf_settings_compute(const struct wf_settings *s, const struct wf_device *device,
+                                       enum wf_dtype *compute, struct wf_err *err);
+
+/* What a kernel's scratch may take beyond the estimate that plans are made with before the device is
+ * there: a small part of memory.limit, which is set aside for it; 0: no limit, or nothing to
+ * estimate. */
+size_t wf_settings_workspace(const struct wf_settings *s, const struct wf_device *device);
+
+/* Bytes of memory that this machine has. */
+double wf_machine_bytes(void);
+
+/* Collective. Each rank opens its device; fails on all where it fails on one. The caller closes it
+ * (wf_device_close) after everything that ran on it. */
+[[nodiscard]] bool wf_settings_open(const struct wf_settings *s, const struct wf_device *device,
+                                    struct wf_comm *comm, struct wf_context **context,
+                                    struct wf_err *err);
+/* Collective. This rank's plan, where the devices of all have room for theirs; NULL on all otherwise.
+ * `global plan` may be NULL where it could not be made. */
+struct wf_plan *wf_rank_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
+                             struct wf_context *context, struct wf_err *err);
+
+#endif

@@ -1,0 +1,286 @@
+#include "train/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "ckpt/safetensors.h"
+#include "comm/watch.h"
+#include "train/device.h"
+
+/* --- size and network --- */
+
+static bool find_size(const struct wf_job *job, struct wf_extents *size, struct wf_err *err)
+{
+    const struct wf_settings *const s = &job->settings;
+    const struct wf_extents *const given = &s->data.size, *const crop = &s->data.crop;
+    struct wf_extents file = { 0 };
+    if (job->files.input && !wf_job_npy_size(job->files.input, &file.count, file.at, err))
+        return false;
+    if (given->count && !job->files.count) {
+        *size = *given;
+        if (file.count &&
+            (file.count != size->count ||
+             memcmp(file.at, size->at, (size_t)size->count * sizeof size->at[0]) != 0)) {
+            struct wf_arena arena = { 0 };
+            (void)wf_err_set(err, WF_ERR_USAGE,
+                             "'%s' is %s, but data.size is %s: leave data.size out",
+                             job->files.input, wf_text_extents(&arena, file.count, file.at),
+                             wf_text_extents(&arena, given->count, given->at));
+            wf_arena_release(&arena);
+            return false;
+        }
+    } else if (file.count) {
+        *size = file;
+    } else if (job->files.count) {
+        size->count = job->files.count;
+        memcpy(size->at, job->files.size, sizeof size->at);
+    } else if (crop->count) {
+        *size =
+            (struct wf_extents){ .count = 2 + crop->count,
+                                 .at = { wf_settings_batch(s), s->config.in ? s->config.in : 3 } };
+        memcpy(size->at + 2, crop->at, (size_t)crop->count * sizeof crop->at[0]);
+    } else {
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "no image size: give data.size as N, C, spatial, such as "
+                          "data.size=1,3,256,256");
+    }
+    return true;
+}
+
+static bool network_config(const struct wf_job *job, struct wf_network_config *c,
+                           struct wf_err *err)
+{
+    const struct wf_train_settings *const t = &job->settings.train;
+    *c = (struct wf_network_config){
+        .model = job->model,
+        .config = job->config,
+        .losses = t->losses,
+        .loss_per_tile = t->loss_per_tile,
+        .has_ignore = t->has_ignore,
+        .ignore = t->ignore,
+        .counts = t->accumulate > 1 && !t->loss_per_tile,
+    };
+    if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
+        return false;
+    c->starts_from_input = c->compute == WF_F16 || t->reduction != WF_REDUCTION_GLOBAL;
+    return true;
+}
+
+bool wf_job_network(const struct wf_job *job, struct wf_shape image, bool training,
+                    struct wf_network *net, struct wf_err *err)
+{
+    struct wf_network_config c;
+    *net = (struct wf_network){ 0 };
+    return network_config(job, &c, err) && wf_network_build(net, &c, image, training, err);
+}
+
+static bool build_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
+{
+    struct wf_network_config c;
+    if (!network_config(job, &c, err) || !wf_network_target(&c, &job->target_kind, err))
+        return false;
+    const struct wf_shape shape = wf_extents_shape(size->count, size->at);
+    if (!wf_shape_is_valid(shape))
+        return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
+                          wf_text_extents(&job->arena, size->count, size->at));
+    return wf_network_build(&job->net, &c, shape, true, err);
+}
+
+/* --- the emulated link --- */
+
+static bool find_link(struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_comm_settings *const s = &job->settings.comm;
+    if (!s->emulate)
+        return true;
+    if (s->latency <= 0 || s->bandwidth <= 0)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "comm.emulate needs the figures of the link: comm.latency=25 "
+                          "(microseconds) and comm.bandwidth=1.25e9 (bytes a second), say");
+    if (!wf_device_is_host(job->device))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "comm.emulate works on the CPU only, not on device '%s'",
+                          job->device->name);
+    const struct wf_comm *const world = job->launch.world;
+    if (world && wf_comm_local_size(world) != wf_comm_size(world))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "comm.emulate needs all ranks on one machine: here are %d of %d",
+                          wf_comm_local_size(world), wf_comm_size(world));
+    job->link = (struct wf_link_model){ .seconds = s->latency, .bytes_per_second = s->bandwidth };
+    if (job->launch.is_root)
+        wf_log(job->launch.log, WF_LOG_WARN, "messages between ranks are held back%s",
+               wf_job_link_text(&job->arena, job));
+    return true;
+}
+
+const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job)
+{
+    if (job->link.bytes_per_second <= 0)
+        return "";
+    return wf_arena_printf(arena, ", emulated link: %s, %s/s",
+                           wf_text_seconds(arena, job->link.seconds),
+                           wf_text_bytes(arena, job->link.bytes_per_second));
+}
+
+/* --- the job --- */
+
+static bool job_init(struct wf_job *job, struct wf_err *err)
+{
+    struct wf_extents size = { 0 };
+    job->device = wf_settings_device(&job->settings, err);
+    if (!job->device || !find_size(job, &size, err) ||
+        !wf_settings_config(&job->settings, size.count, size.at, &job->config, err) ||
+        !build_network(job, &size, err) || !wf_job_find_mesh(job, err))
+        return false;
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    const struct wf_mesh mesh = wf_job_step_mesh(job);
+    if (wf_job_servers(job) && !wf_device_is_host(job->device))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.sync is %s, which works on the CPU only: use train.sync=allreduce "
+                          "on device '%s'",
+                          wf_sync_names[job->files.sync], job->device->name);
+    if (!find_link(job, err))
+        return false;
+    job->global = wf_global_plan_new(job->net.graph, &mesh, &options, err);
+    return job->global && (job->files.any_size || wf_job_check_limit(job, job->global, err));
+}
+
+struct wf_job *wf_job_new(const struct wf_launch *launch, const struct wf_settings *settings,
+                          const struct wf_job_files *files, struct wf_err *err)
+{
+    struct wf_job *const job = wf_take_zeroed(1, sizeof *job);
+    job->launch = *launch;
+    job->settings = *settings;
+    job->model = settings->model;
+    job->files = *files;
+    if (!launch->world && wf_comm_slurm_tasks() > 1)
+        wf_log(launch->log, WF_LOG_WARN,
+               "Slurm gave this job %d tasks, but this is one process: start it with srun, or ask "
+               "for one task",
+               wf_comm_slurm_tasks());
+    bool ok = job_init(job, err) && (!files->weights || wf_job_open_weights(job, err));
+    if (ok && !files->weights && !files->begun && settings->weights)
+        ok = wf_job_open_start(job, err);
+    ok = wf_launch_agree(launch, ok, err) && (!job->weights || wf_job_same_weights(job, err));
+    if (ok)
+        return job;
+    wf_job_free(job);
+    return NULL;
+}
+
+void wf_job_free(struct wf_job *job)
+{
+    if (!job)
+        return;
+    wf_safetensors_free(job->weights);
+    wf_global_plan_free(job->global);
+    wf_graph_free(job->net.graph);
+    wf_arena_release(&job->arena);
+    free(job);
+}
+
+/* --- what it plans and learns with --- */
+
+struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
+{
+    const struct wf_settings *const s = &job->settings;
+    return (struct wf_plan_options){
+        .device = job->device,
+        .threads = job->threads,
+        .no_recompute = !s->recompute,
+        .no_overlap = s->comm.overlap == WF_OVERLAP_NEVER,
+        .split_always = s->comm.overlap == WF_OVERLAP_ALWAYS,
+        .bucket_bytes = s->comm.bucket,
+        .limit = s->limit,
+        .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->net.graph)) +
+                wf_settings_workspace(s, job->device) + job->files.beside,
+        .link_bytes_per_second = s->comm.bandwidth,
+        .link_seconds = s->comm.latency,
+        .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
+        .ahead = true,
+    };
+}
+
+size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)
+{
+    return wf_optim_bytes(&job->settings.train.optim, count);
+}
+
+size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
+{
+    return wf_plan_param_bytes(plan) +
+           wf_job_optim_bytes(job, plan->store_bytes[WF_STORE_PARAM] / sizeof(float));
+}
+
+struct wf_learner_options wf_job_learner_options(const struct wf_job *job, struct wf_comm *comm,
+                                                 struct wf_optim *optim)
+{
+    struct wf_scaler scaler = wf_scaler_init(job->net.graph->options.compute == WF_F16);
+    if (scaler.dynamic)
+        scaler.scale = job->settings.train.loss_scale;
+    return (struct wf_learner_options){ .comm = comm,
+                                        .optim = optim,
+                                        .clip = job->settings.train.clip,
+                                        .start = job->net.start,
+                                        .scaler = scaler };
+}
+
+struct wf_schedule wf_job_schedule(const struct wf_job *job)
+{
+    const struct wf_train_settings *const t = &job->settings.train;
+    const double scale = wf_lr_scale(t->lr_scaling, job->mesh.at[WF_MESH_DATA]);
+    struct wf_schedule schedule = t->schedule;
+    schedule.lr *= scale;
+    schedule.from = scale > 1 ? 1 / scale : 0; /* the rate of one rank */
+    return schedule;
+}
+
+/* --- running it --- */
+
+struct start {
+    const struct wf_job *job;
+    wf_rank_body *body;
+    void *arg;
+    struct wf_watchdog *dog; /* of ranks that are threads */
+};
+
+static bool start_body(const struct start *start, struct wf_comm *comm, struct wf_err *err)
+{
+    return wf_comm_set_sums(comm, &start->job->settings.comm.sums, err) &&
+           start->body(comm, start->arg, err);
+}
+
+static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct start *const start = arg;
+    if (start->dog)
+        comm->watch = wf_watchdog_rank(start->dog, wf_comm_rank(comm));
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(start->job->threads); /* of this thread's teams only */
+#endif
+    if (start->job->link.bytes_per_second <= 0)
+        return start_body(start, comm, err);
+    struct wf_comm *const slow = wf_comm_link_model(comm, &start->job->link);
+    const bool ok = start_body(start, slow, err);
+    wf_comm_free(slow);
+    return ok;
+}
+
+bool wf_job_run(struct wf_job *job, wf_rank_body *body, void *arg, struct wf_err *err)
+{
+    struct start start = { .job = job, .body = body, .arg = arg };
+    if (job->launch.world)
+        return start_rank(job->launch.world, &start, err);
+    const int ranks = job->ranks + wf_job_servers(job);
+    if (ranks > 1)
+        start.dog = wf_watchdog_new(ranks, 0, &job->settings.comm.watch);
+    const bool ok = wf_comm_threads_run(ranks, start_rank, &start, err);
+    wf_watchdog_free(start.dog);
+    return ok;
+}

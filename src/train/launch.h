@@ -1,0 +1,33 @@
+/*
+ * How this process was started: as one of a launcher's ranks, or alone, with ranks as its threads.
+ *
+ * Under a launcher every rank reads files of its own. What it finds must be what the others find: ranks
+ * that plan different networks would wait for messages that never come.
+ */
+#ifndef WF_TRAIN_LAUNCH_H
+#define WF_TRAIN_LAUNCH_H
+
+#include "base/log.h"
+#include "comm/comm.h"
+#include "data/fingerprint.h"
+
+struct wf_launch {
+    struct wf_comm *world;    /* NULL: ranks are threads */
+    bool is_root;             /* rank 0, or no launcher: what is told once is told by it */
+    const struct wf_log *log; /* where messages go */
+};
+
+/* Collective over the world, if there is one. True only when every rank is well; a rank that is not
+ * tells the others at once, wherever they are: they may have passed this place, or wait before it. */
+[[nodiscard]] bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err);
+/* Collective over the world, if there is one. Does every rank see the same file at `path`, by its digest? */
+[[nodiscard]] bool wf_launch_same_file(const struct wf_launch *l, const char *path,
+                                       const char *digest, struct wf_err *err);
+/* Collective over the world, if there is one. Does every rank see the same dataset? */
+[[nodiscard]] bool wf_launch_same_data(const struct wf_launch *l, const struct wf_dataset *data,
+                                       const struct wf_fingerprint *mine, struct wf_err *err);
+/* Collective over the world. Rank 0's bytes on every rank, with a zero behind them; NULL on failure. */
+const char *wf_launch_share(struct wf_arena *arena, const struct wf_launch *l, const void *mine,
+                            size_t bytes, struct wf_err *err);
+
+#endif

@@ -1,0 +1,183 @@
+#include "train/network.h"
+
+#include <inttypes.h>
+
+#include "ops/build.h"
+#include "ops/op.h"
+
+const char *const wf_loss_names[] = { "ce", "bce", "dice", "mse", NULL };
+
+typedef struct wf_value *loss_maker(struct wf_graph *, struct wf_value *, struct wf_value *,
+                                    const struct wf_loss *);
+static loss_maker *const makers[] = { wf_cross_entropy, wf_binary_cross_entropy, wf_dice, wf_mse };
+
+static const char *losses_text(struct wf_arena *arena, unsigned losses)
+{
+    const char *text = "";
+    for (int i = 0; wf_loss_names[i]; i++)
+        if (losses & (1U << i))
+            text = wf_arena_printf(arena, "%s%s%s", text, *text ? "+" : "", wf_loss_names[i]);
+    return text;
+}
+
+static bool refuse_losses(const struct wf_network_config *c, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const char *const text = losses_text(&arena, c->losses);
+    if ((c->losses & WF_LOSS_CE) && c->config.classes == 1)
+        (void)wf_err_set(err, WF_ERR_USAGE,
+                         "train.loss '%s' with model.classes=1: cross-entropy over one class is "
+                         "always 0 and nothing would be learned: use train.loss=bce, or "
+                         "model.classes=2",
+                         text);
+    else
+        (void)wf_err_set(err, WF_ERR_USAGE,
+                         "train.loss '%s' with %" PRId64 " classes: ce and dice want a map of "
+                         "classes (dice with one class a 0/1 map), bce a 0/1 map per class, mse a "
+                         "map of numbers: they do not share a target",
+                         text, c->config.classes);
+    wf_arena_release(&arena);
+    return false;
+}
+
+bool wf_network_target(const struct wf_network_config *c, enum wf_target_kind *kind,
+                       struct wf_err *err)
+{
+    const unsigned losses = c->losses;
+    const bool one = c->config.classes == 1;
+    const bool by_class = (losses & WF_LOSS_CE) || ((losses & WF_LOSS_DICE) && !one);
+    const bool binary = (losses & WF_LOSS_BCE) || ((losses & WF_LOSS_DICE) && one);
+    const bool real = losses & WF_LOSS_MSE;
+    if (((losses & WF_LOSS_CE) && one) || by_class + binary + real > 1)
+        return refuse_losses(c, err);
+    *kind = by_class ? WF_TARGET_CLASSES : binary ? WF_TARGET_BINARY : WF_TARGET_REAL;
+    return true;
+}
+
+static void build_target(const struct wf_network_config *c, enum wf_target_kind kind,
+                         struct wf_network *net)
+{
+    if (!net->logits)
+        return;
+    struct wf_shape shape = net->logits->shape;
+    const bool map = kind == WF_TARGET_CLASSES;
+    if (map)
+        shape.at[WF_C] = 1;
+    net->target = wf_input(net->graph, "target", map ? WF_I32 : WF_F32, shape);
+    if (net->target)
+        net->target->border_dims = c->model->dense ? c->config.dims : 0;
+}
+
+/* The sum of the losses on a part of the prediction, or on all of it. `counts`: sums of the first that
+ * is a mean, which is what weighs a pass among others. */
+static struct wf_value *build_losses(const struct wf_network_config *c,
+                                     const struct wf_network *net, struct wf_value *logits,
+                                     struct wf_value *target, struct wf_value **counts)
+{
+    struct wf_value *sum = NULL;
+    for (int i = 0; wf_loss_names[i]; i++) {
+        if (!(c->losses & (1U << i)))
+            continue;
+        struct wf_value *sums = NULL;
+        const struct wf_loss spec = {
+            .name = wf_arena_printf(&net->graph->arena, "loss.%s", wf_loss_names[i]),
+            .ignore = net->ignore,
+            .has_ignore = net->has_ignore,
+            .sums = &sums,
+        };
+        struct wf_value *const one = makers[i](net->graph, logits, target, &spec);
+        sum = sum ? wf_add(net->graph, sum, one) : one;
+        *counts = *counts ? *counts : sums;
+    }
+    return sum;
+}
+
+static struct wf_value *part_of(struct wf_graph *g, struct wf_value *v, struct wf_region space)
+{
+    struct wf_region part = wf_shape_region(v->shape);
+    for (int a = WF_D; a < WF_C; a++) {
+        part.lo[a] = space.lo[a];
+        part.hi[a] = wf_min(space.hi[a], part.hi[a]);
+    }
+    return wf_slice(g, v, part);
+}
+
+/* The loss of the whole prediction, or the mean of the losses of its subdomains. */
+static struct wf_value *build_loss(const struct wf_network_config *c, const struct wf_network *net,
+                                   struct wf_value **counts)
+{
+    int64_t tiles[3] = { 1, 1, 1 };
+    if (c->model->tiles)
+        c->model->tiles(&c->config, tiles);
+    const int64_t count = tiles[0] * tiles[1] * tiles[2];
+    struct wf_value *sum = NULL;
+    if (!net->logits || !net->target || count == 1 || !c->loss_per_tile)
+        return build_losses(c, net, net->logits, net->target, counts);
+    for (int64_t t = 0; t < count; t++) {
+        struct wf_region space = { 0 };
+        int64_t number = t;
+        for (int i = 2; i >= 0; i--) {
+            const int64_t extent = (net->logits->shape.at[WF_D + i] + tiles[i] - 1) / tiles[i];
+            space.lo[WF_D + i] = number % tiles[i] * extent;
+            space.hi[WF_D + i] = space.lo[WF_D + i] + extent;
+            number /= tiles[i];
+        }
+        struct wf_value *const one = build_losses(c, net, part_of(net->graph, net->logits, space),
+                                                  part_of(net->graph, net->target, space), counts);
+        sum = sum ? wf_add(net->graph, sum, one) : one;
+    }
+    *counts = NULL; /* of one subdomain */
+    return sum ? wf_scale(net->graph, sum, 1.0 / (double)count) : NULL;
+}
+
+static bool build_backward(const struct wf_network_config *c, struct wf_network *net,
+                           struct wf_err *err)
+{
+    struct wf_graph *const g = net->graph;
+    if (net->counts)
+        wf_graph_output(g, net->counts);
+    if (c->starts_from_input)
+        net->start = wf_input(g, "loss.start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
+    if (net->start)
+        net->start->replicated = true;
+    return wf_graph_grad(g, net->loss, net->start, 0, NULL, NULL, err);
+}
+
+bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
+                      struct wf_shape image, bool training, struct wf_err *err)
+{
+    enum wf_target_kind kind;
+    *net = (struct wf_network){ .has_ignore = c->has_ignore, .ignore = c->ignore };
+    if (!wf_network_target(c, &kind, err))
+        return false;
+    if (!training && !net->has_ignore && kind == WF_TARGET_CLASSES) {
+        net->has_ignore = true;
+        net->ignore = INT32_MIN;
+    }
+    struct wf_graph *const g = net->graph =
+        wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = c->compute });
+    net->has_classes = kind != WF_TARGET_REAL;
+    net->image = wf_input(g, "image", WF_F32, image);
+    if (net->image)
+        net->image->border_dims = c->config.dims;
+    struct wf_value *const x =
+        c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
+    net->logits = c->model->build(g, &c->config, x);
+    build_target(c, kind, net);
+    struct wf_value *counts = NULL;
+    net->loss = build_loss(c, net, &counts);
+    if (!wf_graph_ok(g, err))
+        return wf_err_wrap(err, "network '%s'", c->model->name);
+    wf_graph_output(g, net->loss);
+    wf_graph_output(g, net->logits);
+    net->counts = training && c->counts ? counts : NULL;
+    return !training || build_backward(c, net, err);
+}
+
+double wf_graph_flops(const struct wf_graph *g)
+{
+    double flops = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        flops += wf_op_flops(g->nodes[i], wf_shape_region(wf_op_domain(g->nodes[i])->shape));
+    return flops;
+}

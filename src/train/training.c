@@ -1,0 +1,256 @@
+#include "train/training.h"
+
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "train/device.h"
+
+/* --- the dataset --- */
+
+/* A dataset that is another than the checkpoint's: other samples may be for validation now, and what was
+ * trained on is scored as if it were new. */
+static bool check_data(struct wf_training *t, struct wf_err *err)
+{
+    const struct wf_fingerprint *const f = &t->dataset;
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(t->folder->checkpoint);
+    int64_t samples = 0, first = -1;
+    if (!info->data || wf_fingerprint_matches(f, info->data, &samples, &first))
+        return true;
+    const char *what = "its classes or channels differ";
+    if (first >= 0 && first < f->samples)
+        what = wf_arena_printf(&t->arena, "the first sample that differs is '%s'",
+                               wf_dataset_sample(t->feed.dataset, first)->name);
+    else if (first == WF_FINGERPRINT_UNKNOWN)
+        what = "which sample differs is not known";
+    else if (samples != f->samples)
+        what = "samples at its end are gone";
+    const char *const text = wf_arena_printf(
+        &t->arena, "'%s' is not the dataset that '%s' was trained on: %lld samples, %lld then; %s",
+        t->feed.info->path, wf_checkpoint_path(t->folder->checkpoint), (long long)f->samples,
+        (long long)samples, what);
+    if (!t->changed_data)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "%s: give the old one back (data.path=...), or go on with --changed-data",
+                          text);
+    if (t->launch.is_root)
+        wf_log(t->launch.log, WF_LOG_WARN,
+               "%s: the run goes on, and its scores before cannot be compared", text);
+    return true;
+}
+
+/* Collective under a launcher: before anything is made of the data, all ranks have the same. */
+static bool take_data(struct wf_training *t, struct wf_err *err)
+{
+    if (!wf_dataset_fingerprint(&t->arena, t->feed.dataset, &t->dataset, err))
+        return wf_err_wrap(err, "looking at the dataset");
+    t->data = wf_fingerprint_print(&t->arena, &t->dataset);
+    return wf_launch_same_data(&t->launch, t->feed.dataset, &t->dataset, err);
+}
+
+static bool take_checkpoint(struct wf_training *t, struct wf_err *err)
+{
+    const struct wf_checkpoint *const c = t->folder->checkpoint;
+    t->start = wf_position_start();
+    if (!c)
+        return wf_feed_measure(&t->feed, err);
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(c);
+    /* Before the run folder is written to: a wrong config must not replace that of the run. */
+    if (!wf_feed_take_normal(&t->feed, c, err) ||
+        !wf_checkpoint_fits(c, t->job->net.graph, wf_optim_states(&t->settings.train.optim), err) ||
+        !check_data(t, err))
+        return false;
+    t->start = info->at;
+    return true;
+}
+
+/* --- getting ready --- */
+
+static bool make_validation(struct wf_training *t, struct wf_err *err)
+{
+    if (t->feed.parts[WF_PART_VALID] == 0)
+        return true;
+    struct wf_shape shape;
+    if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, &shape, err) ||
+        !wf_job_network(t->job, shape, false, &t->valid, err))
+        return false;
+    if (!wf_feed_check(&t->feed, wf_feed_valid_loader(&t->feed, &t->valid), err))
+        return wf_err_wrap(err, "validation");
+    struct wf_plan_options options = wf_job_plan_options(t->job);
+    options.more = wf_settings_workspace(&t->settings, t->job->device); /* nothing is learnt */
+    t->valid_global = wf_global_plan_new(t->valid.graph, &t->job->mesh, &options, err);
+    return t->valid_global != NULL;
+}
+
+/* The samples that are left at an epoch's end make a batch of their own. */
+static bool make_rest(struct wf_training *t, struct wf_err *err)
+{
+    const int64_t items = t->feed.parts[WF_PART_TRAIN] * t->settings.data.repeat;
+    struct wf_shape shape = t->job->net.image->shape;
+    shape.at[WF_N] = items % shape.at[WF_N];
+    if (shape.at[WF_N] == 0 || t->job->workers > 0)
+        return true;
+    if (!wf_job_network(t->job, shape, true, &t->rest, err))
+        return wf_err_wrap(err, "the last batch of an epoch");
+    struct wf_plan_options options = wf_job_plan_options(t->job);
+    if (options.limit) /* it borrows the arena of the others */
+        options.limit = t->job->global->bytes;
+    t->rest_global = wf_global_plan_new(t->rest.graph, &t->job->mesh, &options, err);
+    return t->rest_global || wf_err_wrap(err, "the last batch of an epoch");
+}
+
+/* Asynchronous workers share a batch out among them, and each takes steps with its own part. */
+static bool take_sync(struct wf_training *t, struct wf_job_files *files, struct wf_err *err)
+{
+    files->sync = t->settings.train.sync;
+    if (files->sync != WF_SYNC_ASYNC)
+        return true;
+    int workers;
+    if (!wf_job_find_workers(&t->launch, &t->settings, &workers, err))
+        return false;
+    if (files->size[0] % workers != 0)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "a batch of %lld samples for %d asynchronous workers: give train.batch as "
+            "a multiple of %d",
+            (long long)files->size[0], workers, workers);
+    if (t->settings.train.reduction == WF_REDUCTION_RANK_MEAN)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.reduction is rank_mean, but asynchronous workers do not average: "
+                          "leave one out");
+    files->size[0] /= workers;
+    return true;
+}
+
+static void forget_job(struct wf_training *t)
+{
+    wf_global_plan_free(t->valid_global);
+    wf_graph_free(t->valid.graph);
+    wf_job_free(t->job);
+    t->valid_global = NULL;
+    t->valid.graph = NULL;
+    t->job = NULL;
+}
+
+static bool make_job(struct wf_training *t, const struct wf_job_files *files, struct wf_err *err)
+{
+    t->job = wf_job_new(&t->launch, &t->settings, files, err);
+    if (!t->job)
+        return false;
+    t->schedule = wf_job_schedule(t->job);
+    return true;
+}
+
+/* Validation has memory of its own. Where memory.limit has no room for both, the step is planned again
+ * with less: on another mesh perhaps, so validation too. */
+static bool make_room(struct wf_training *t, struct wf_job_files *files, struct wf_err *err)
+{
+    const size_t limit = t->settings.limit;
+    if (!limit || !t->valid_global || t->job->global->bytes + t->valid_global->bytes <= limit)
+        return true;
+    files->beside = t->valid_global->bytes;
+    forget_job(t);
+    if (!make_job(t, files, err) || !make_validation(t, err))
+        return wf_err_wrap(err, "with %zu bytes for validation", files->beside);
+    return !t->valid_global || t->valid_global->bytes <= files->beside ||
+           wf_err_set(
+               err, WF_ERR_FIT,
+               "validation needs %zu bytes beside the step's, and memory.limit is %zu: raise "
+               "it, give the mesh (--mesh), or use train.validate_on=crop",
+               t->valid_global->bytes, limit);
+}
+
+static bool check_labels(const struct wf_training *t, const char *path, struct wf_err *err)
+{
+    const struct wf_model *const model = t->job->model;
+    if (t->feed.info->labels == WF_LABELS_IMAGE ? !model->dense : model->dense)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "'%s' has a label for each %s, but network '%s' predicts one for each %s: "
+                      "choose another model.name ('widefield model list')",
+                      path, model->dense ? "image" : "pixel", model->name,
+                      model->dense ? "pixel" : "image");
+}
+
+bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
+{
+    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
+    if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
+        !take_data(t, err))
+        return false;
+    wf_feed_size(&t->feed, &files);
+    if (!take_sync(t, &files, err) || !make_job(t, &files, err) || !check_labels(t, path, err))
+        return false;
+    struct wf_loader_options loader = wf_feed_loader(&t->feed, &t->job->net);
+    loader.parts = t->job->workers;
+    bool ok = wf_feed_check(&t->feed, loader, err) && make_validation(t, err);
+    ok = wf_launch_agree(&t->launch, ok, err);
+    return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
+}
+
+/* --- the log --- */
+
+/* A run that goes on without a part of its log says so, here and in the log itself. */
+static bool tell_damage(struct wf_training *t, const char *log,
+                        const struct wf_journal_damage *damage, struct wf_err *err)
+{
+    const bool lost = damage->lines || damage->epochs || (damage->absent && t->start.step > 0);
+    if (!t->folder->exists || !lost)
+        return true;
+    if (damage->absent)
+        wf_log(t->launch.log, WF_LOG_WARN, "'%s' is gone: the report begins with step %lld", log,
+               (long long)t->start.step);
+    else
+        wf_log(
+            t->launch.log, WF_LOG_WARN,
+            "'%s' is damaged (unreadable lines: %lld, missing epochs: %lld): the run goes on without "
+            "them, and the file as it was is kept as '%s'",
+            log, (long long)damage->lines, (long long)damage->epochs, damage->kept);
+    cJSON *const event = wf_journal_event("damaged");
+    (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
+    (void)cJSON_AddNumberToObject(event, "lines", (double)damage->lines);
+    (void)cJSON_AddNumberToObject(event, "epochs", (double)damage->epochs);
+    const char *const slash = strrchr(damage->kept, '/');
+    (void)cJSON_AddStringToObject(event, "kept", slash ? slash + 1 : damage->kept);
+    return wf_journal_write(t->journal, event, err);
+}
+
+static bool open_log(struct wf_training *t, struct wf_err *err)
+{
+    struct wf_journal_damage damage;
+    const char *const log = wf_run_folder_file(&t->arena, t->folder, "log.jsonl");
+    if (!wf_journal_rewind(log, &t->start, &damage, err))
+        return false;
+    t->journal = wf_journal_open(log, err);
+    /* With the name of a new log on the disk before a checkpoint is. */
+    if (!t->journal || !wf_folder_sync(t->folder->path, err) || !tell_damage(t, log, &damage, err))
+        return false;
+    if (t->folder->checkpoint && t->start.epoch >= t->settings.train.epochs)
+        wf_log(t->launch.log, WF_LOG_INFO,
+               "'%s' has done its %lld epochs: give train.epochs more to go on",
+               t->folder->checkpoint_path, (long long)t->start.epoch);
+    else if (t->folder->checkpoint)
+        wf_log(t->launch.log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
+               t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
+    return true;
+}
+
+bool wf_training_begin(struct wf_training *t, struct wf_err *err)
+{
+    return wf_launch_agree(&t->launch, !t->launch.is_root || open_log(t, err), err);
+}
+
+bool wf_training_run(struct wf_training *t, struct wf_err *err)
+{
+    return wf_job_run(t->job, wf_training_rank, t, err);
+}
+
+void wf_training_release(struct wf_training *t)
+{
+    wf_journal_free(t->journal);
+    wf_global_plan_free(t->rest_global);
+    wf_graph_free(t->rest.graph);
+    forget_job(t);
+    wf_feed_release(&t->feed);
+    wf_arena_release(&t->arena);
+}

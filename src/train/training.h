@@ -1,0 +1,90 @@
+/*
+ * A training run in a run folder: from a dataset and settings to checkpoints, a log and samples.
+ *
+ *     struct wf_run_folder folder = { .launch = launch, .model = settings.model->name };
+ *     struct wf_training t = { .launch = launch, .settings = settings, .folder = &folder, ... };
+ *     ok = wf_run_folder_find(&folder, out, resume, err) &&
+ *          wf_training_prepare(&t, "data/nuclei", err) &&      nothing is written so far
+ *          wf_run_folder_make(&folder, err) && wf_training_begin(&t, err) && wf_training_run(&t, err);
+ *     wf_training_release(&t);
+ *     wf_run_folder_release(&folder);
+ *
+ * All of these are collective under a launcher. Ranks that are threads share this struct; only rank 0
+ * writes to it, and to the files.
+ */
+#ifndef WF_TRAIN_TRAINING_H
+#define WF_TRAIN_TRAINING_H
+
+#include "data/fingerprint.h"
+#include "train/feed.h"
+#include "train/journal.h"
+#include "train/run_folder.h"
+
+/* What a rank took of the machine; bytes. */
+struct wf_rank_use {
+    int64_t planned, held; /* values, weights and the optimiser's states, those of validation
+                            * too: before, and in fact */
+    int64_t process;       /* the most that its process had in memory; ranks may share it */
+    int64_t read;          /* of files, for its batches */
+    int64_t prepare;       /* of files, by its process, to find out what the dataset is */
+};
+
+/* For who watches a run. All but `stops` and `finished` are called on rank 0; each may be NULL. */
+struct wf_training_hooks {
+    void (*stepped)(void *user, const struct wf_step_report *report);
+    void (*epoch_ended)(void *user, const struct wf_epoch_report *report);
+    bool (*stops)(void *user); /* asked before each step */
+    /* Collective, with the run of the last step; the log's end follows. */
+    bool (*finished)(void *user, const struct wf_run *run, struct wf_comm *comm,
+                     struct wf_err *err);
+};
+
+struct wf_training {
+    struct wf_launch launch;
+    struct wf_settings settings; /* what nobody gave is filled in from the data */
+    struct wf_run_folder *folder;
+    const char *config; /* all settings as text, which checkpoints keep */
+    bool changed_data;  /* go on though the dataset is not the checkpoint's */
+    const struct wf_training_hooks *hooks;
+    void *user;
+    /* what comes of it */
+    struct wf_arena arena;
+    struct wf_feed feed;
+    struct wf_job *job;
+    struct wf_network valid; /* graph NULL: no validation part */
+    struct wf_global_plan *valid_global;
+    struct wf_network
+        rest; /* for the epoch's last batch, where that is smaller; graph NULL: never */
+    struct wf_global_plan *rest_global;
+    struct wf_schedule schedule;
+    struct wf_fingerprint dataset; /* as this rank sees it, and all others */
+    const char *data;              /* its text, for checkpoints */
+    struct wf_position start;
+    /* rank 0's */
+    struct wf_journal *journal;
+    const struct wf_run *run;
+    const struct wf_optim *optim;
+    struct wf_trainer_result result;
+    struct wf_scores scores;
+    struct wf_rank_use *use; /* of each rank, once the run has ended */
+    bool has_scores;
+};
+
+/* Finds everything that can be wrong, before a folder is made. The folder's checkpoint is open where the
+ * run goes on. */
+[[nodiscard]] bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err);
+/* Opens the log of the folder, which is there. */
+[[nodiscard]] bool wf_training_begin(struct wf_training *t, struct wf_err *err);
+/* Trains to the end, or until it is stopped: t->result says which. */
+[[nodiscard]] bool wf_training_run(struct wf_training *t, struct wf_err *err);
+void wf_training_release(struct wf_training *t);
+
+/* What all took, for the log and for --json. */
+struct cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks);
+/* `best`: the epoch that best.safetensors has and its metric, for the log and for --json. */
+void wf_best_json(struct cJSON *to, const struct wf_training *t);
+
+/* Collective: what one rank does of it, with a struct wf_training as `arg` (training_rank.c). */
+bool wf_training_rank(struct wf_comm *comm, void *arg, struct wf_err *err);
+
+#endif
