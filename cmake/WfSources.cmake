@@ -29,7 +29,7 @@ if(NOT WF_HAVE_NCCL)
     list(FILTER WF_SOURCES EXCLUDE REGEX "/src/comm/nccl[^/]*\\.c$")
 endif()
 if(NOT WF_COMMAND)
-    list(FILTER WF_SOURCES EXCLUDE REGEX "/src/cli/")
+    list(FILTER WF_SOURCES EXCLUDE REGEX "/src/cli/|/src/config/options_read\\.c$") # no YAML
 endif()
 
 set(WF_GENERATED "")

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/options.h"
+#include "config/options.h"
 #include "base/suggest.h"
 
 static struct wf_options *fresh(void)

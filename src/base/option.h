@@ -2,7 +2,7 @@
  * The declaration of one setting: its key, type, range, default and help.
  *
  * Tables of these are all that is known of a setting: from them it is read, checked, shown and documented
- * (cli/options.h). Whoever owns a setting declares it; networks declare their own (models/model.h).
+ * (config/options.h). Whoever owns a setting declares it; networks declare their own (models/model.h).
  */
 #ifndef WF_BASE_OPTION_H
 #define WF_BASE_OPTION_H

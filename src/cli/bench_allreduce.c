@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/bench.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/text.h"
 
 enum { WAYS = 4, SIZES = 9, REPEATS_MOST = 100, FIRST_BYTES = 1024, STEP = 4 };
@@ -84,7 +84,7 @@ static bool time_size(struct contest *c, struct rank *r, struct row *row, struct
 
 static bool make_comms(const struct contest *c, struct rank *r, struct wf_err *err)
 {
-    struct wf_sum_options options = wf_cli_comm_settings(c->cli->options).sums;
+    struct wf_sum_options options = wf_options_comm(c->cli->options).sums;
     options.sent_dtype = WF_F32;
     for (int way = 0; way <= WAYS; way++) {
         struct wf_comm **const comm = way < WAYS ? &r->by[way] : &r->chooses;

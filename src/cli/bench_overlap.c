@@ -2,7 +2,6 @@
 #include <cjson/cJSON.h>
 
 #include "cli/bench.h"
-#include "cli/job_options.h"
 #include "train/once.h"
 #include "cli/text.h"
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "report/curves.h"
 #include "report/runlog.h"
 #include "train/feed.h"
@@ -97,7 +97,8 @@ static bool time_point(struct contest *c, struct wf_err *err)
 {
     struct wf_job_files files = { 0 };
     struct wf_settings settings;
-    if (!wf_cli_settings(c->cli, &settings, err) || !find_sizes(c->cli, &settings, &files, err))
+    if (!wf_options_settings(c->cli->options, &settings, err) ||
+        !find_sizes(c->cli, &settings, &files, err))
         return false;
     files.size[0] = c->point->batch;
     c->job = wf_job_new(&c->cli->launch, &settings, &files, err);

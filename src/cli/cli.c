@@ -16,7 +16,7 @@
 #include "base/halt.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/text.h"
 #include "comm/comm.h"
 #include "comm/watch.h"
@@ -295,6 +295,14 @@ bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_e
     return true;
 }
 
+struct wf_job *wf_cli_job(const struct wf_cli *cli, const struct wf_job_files *files,
+                          struct wf_err *err)
+{
+    struct wf_settings s;
+    const bool ok = wf_options_settings(cli->options, &s, err);
+    return wf_launch_agree(&cli->launch, ok, err) ? wf_job_new(&cli->launch, &s, files, err) : NULL;
+}
+
 /* --- main --- */
 
 /* Nobody is told that all went well when what was printed did not arrive (a full disk). */
@@ -368,7 +376,7 @@ static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *er
          (!cli->config || wf_options_read_file(cli->options, cli->config, err));
     if (!cli->launch.world)
         return ok;
-    const struct wf_watchdog_options watch = wf_cli_comm_settings(cli->options).watch;
+    const struct wf_watchdog_options watch = wf_options_comm(cli->options).watch;
     cli->watchdog = wf_watchdog_new(1, wf_comm_rank(cli->launch.world), &watch);
     cli->launch.world->watch = wf_watchdog_rank(cli->watchdog, 0);
     return wf_launch_agree(&cli->launch, ok, err) && same(cli, err);

@@ -17,8 +17,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "cli/options.h"
-#include "train/launch.h"
+#include "config/options.h"
+#include "train/job.h"
 
 struct cJSON;
 struct wf_cli;
@@ -68,6 +68,10 @@ void wf_cli_set_flag(struct wf_cli *cli, const char *name, const char *value);
 /* One line on stdout, by the rank that is the root. Frees `json`. */
 [[nodiscard]] bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json,
                                      struct wf_err *err);
+
+/* Collective under a launcher. A job of the options; NULL on error, then on every rank. */
+struct wf_job *wf_cli_job(const struct wf_cli *cli, const struct wf_job_files *files,
+                          struct wf_err *err);
 
 extern const struct wf_command *const wf_commands[]; /* ends with NULL */
 /* Flags that every subcommand takes and that are no key; ends with a NULL name. */

@@ -4,7 +4,6 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
 #include "train/once.h"
 #include "cli/profile.h"
 #include "cli/sweep.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "train/device.h"
 #include "train/feed.h"
 #include "train/run_folder.h"
@@ -112,7 +112,7 @@ static bool prepare(struct eval *e, const char *path, struct wf_err *err)
                              wf_checkpoint_digest(e->checkpoint), err) ||
         !find_part(cli, &part, err) ||
         !wf_options_read_text(cli->options, wf_checkpoint_path(e->checkpoint), info->config, err) ||
-        !wf_cli_settings(cli, &e->settings, err) ||
+        !wf_options_settings(cli->options, &e->settings, err) ||
         !wf_feed_open(e->feed, &cli->launch, &e->settings, path, part, err))
         return false;
     struct wf_fingerprint data;

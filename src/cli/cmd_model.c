@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/text.h"
 #include "tensor/border.h"
 
@@ -72,7 +72,7 @@ static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)
 {
     const struct wf_setting *const size = wf_options_get(cli->options, "data.size");
     struct wf_settings settings;
-    if (!wf_cli_settings(cli, &settings, err) ||
+    if (!wf_options_settings(cli->options, &settings, err) ||
         !wf_settings_config(&settings, size->count, size->is_set ? size->list : NULL, &s->config,
                             err))
         return false;

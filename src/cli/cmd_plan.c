@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/median.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "device/device.h"

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/text.h"
 #include "data/picture.h"
 #include "ops/build.h"
@@ -133,7 +133,7 @@ static bool open_checkpoint(struct predict *p, struct wf_err *err)
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           path);
     if (!wf_options_read_text(p->cli->options, path, p->info->config, err) ||
-        !wf_cli_settings(p->cli, &p->settings, err) ||
+        !wf_options_settings(p->cli->options, &p->settings, err) ||
         !wf_settings_config(&p->settings, 0, NULL, &p->config, err))
         return false;
     p->model = p->settings.model;

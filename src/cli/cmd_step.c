@@ -5,7 +5,6 @@
 
 #include "ckpt/safetensors.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
 #include "cli/text.h"
 #include "tensor/border.h"
 #include "train/gather.h"

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
@@ -100,7 +100,7 @@ static bool take_config(const struct train *t, struct wf_err *err)
 static bool prepare(struct train *t, struct wf_err *err)
 {
     struct wf_cli *const cli = t->cli;
-    if (!take_config(t, err) || !wf_cli_settings(cli, &t->run.settings, err))
+    if (!take_config(t, err) || !wf_options_settings(cli->options, &t->run.settings, err))
         return false;
     t->folder.model = t->run.settings.model->name;
     const char *const path = wf_options_text(cli->options, "data.path");
@@ -109,7 +109,8 @@ static bool prepare(struct train *t, struct wf_err *err)
                           "no data.path: give the folder of images and masks, such as "
                           "data.path=data/nuclei ('widefield data synth' makes one)");
     return wf_training_prepare(&t->run, path, err) &&
-           wf_cli_take_settled(cli, &t->run.settings, path, err) && warn_of_changes(t, err);
+           wf_options_take_settled(cli->options, &t->run.settings, path, err) &&
+           warn_of_changes(t, err);
 }
 
 /* --- watching it --- */

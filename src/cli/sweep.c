@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 #include "cli/text.h"
 #include "plan/all_ranks.h"
 #include "report/curves.h"
@@ -68,7 +68,7 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "--sweep chooses its meshes: give numbers of ranks with --over");
     struct wf_settings settings;
-    if (!wf_cli_settings(s->cli, &settings, err) ||
+    if (!wf_options_settings(s->cli->options, &settings, err) ||
         !wf_settings_config(&settings, 0, NULL, &s->config, err))
         return false;
     s->name = settings.model->name;

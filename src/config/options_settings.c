@@ -1,4 +1,4 @@
-#include "cli/job_options.h"
+#include "config/options_settings.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -183,7 +183,7 @@ static struct wf_mesh_settings mesh_settings(const struct wf_options *o)
     return s;
 }
 
-struct wf_comm_settings wf_cli_comm_settings(const struct wf_options *o)
+struct wf_comm_settings wf_options_comm(const struct wf_options *o)
 {
     return (struct wf_comm_settings){
         .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
@@ -200,14 +200,13 @@ struct wf_comm_settings wf_cli_comm_settings(const struct wf_options *o)
     };
 }
 
-bool wf_cli_settings(const struct wf_cli *cli, struct wf_settings *s, struct wf_err *err)
+bool wf_options_settings(struct wf_options *o, struct wf_settings *s, struct wf_err *err)
 {
-    struct wf_options *const o = cli->options;
     *s = (struct wf_settings){
         .data = data_settings(o),
         .train = train_settings(o),
         .mesh = mesh_settings(o),
-        .comm = wf_cli_comm_settings(o),
+        .comm = wf_options_comm(o),
         .device = wf_options_text(o, "run.device"),
         .threads = (int)wf_options_int(o, "run.threads"),
         .repeats = (enum wf_repeats)wf_options_int(o, "run.deterministic"),
@@ -218,18 +217,10 @@ bool wf_cli_settings(const struct wf_cli *cli, struct wf_settings *s, struct wf_
     return read_model(o, s, err);
 }
 
-struct wf_job *wf_cli_job(const struct wf_cli *cli, const struct wf_job_files *files,
-                          struct wf_err *err)
+bool wf_options_take_settled(struct wf_options *o, const struct wf_settings *s, const char *where,
+                             struct wf_err *err)
 {
-    struct wf_settings s;
-    const bool ok = wf_cli_settings(cli, &s, err);
-    return wf_launch_agree(&cli->launch, ok, err) ? wf_job_new(&cli->launch, &s, files, err) : NULL;
-}
-
-bool wf_cli_take_settled(struct wf_cli *cli, const struct wf_settings *s, const char *where,
-                         struct wf_err *err)
-{
-    struct wf_arena *const a = &cli->arena;
+    struct wf_arena *const a = &o->arena;
     const char *crop = "";
     for (int i = 0; i < s->data.crop.count; i++)
         crop = wf_arena_printf(a, "%s%s%" PRId64, crop, i ? "x" : "", s->data.crop.at[i]);
@@ -247,7 +238,7 @@ bool wf_cli_take_settled(struct wf_cli *cli, const struct wf_settings *s, const 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].is_known &&
             !wf_options_put(
-                cli->options, all[i].key,
+                o, all[i].key,
                 &(struct wf_option_source){
                     .origin = WF_FROM_DEFAULT, .where = where, .items = &all[i].text, .count = 1 },
                 err))

@@ -16,8 +16,8 @@
  *
  * Settings and texts belong to the set. Asking for a key that has no row is a bug, not an error.
  */
-#ifndef WF_CLI_OPTIONS_H
-#define WF_CLI_OPTIONS_H
+#ifndef WF_CONFIG_OPTIONS_H
+#define WF_CONFIG_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

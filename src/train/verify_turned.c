@@ -3,7 +3,7 @@
  * outputs: the results of ReLUs, and what max poolings choose. Where a decision differs, the two results
  * must be within rounding of each other; one that differs by more is an error, and no excuse.
  */
-#include "cli/verify.h"
+#include "train/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

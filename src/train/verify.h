@@ -1,5 +1,9 @@
 /*
- * The parts of 'widefield verify': what is compared, against what, and why a difference may be innocent.
+ * The same step whole and cut: what is compared, against what, and why a difference may be innocent.
+ *
+ *     wf_verify_settle(&settings);
+ *     struct wf_verify v = { .job = wf_job_new(&launch, &settings, &files, err), .tolerance = 1e-5 };
+ *     ok = wf_verify_run(&v, err) && (!launch.is_root || wf_verify_verdict(&v, err));
  *
  * A difference counts when it is past the tolerance *and* past what rounding alone does to that tensor.
  * The second is measured, on one rank: the step runs again with image and weights changed in the last bits
@@ -9,10 +13,9 @@
  * looked for by name (verify_turned.c); where there is one, the comparison runs again with image and
  * weights moved a little, so that this decision is clear. An error of the cut would show there too.
  */
-#ifndef WF_CLI_VERIFY_H
-#define WF_CLI_VERIFY_H
+#ifndef WF_TRAIN_VERIFY_H
+#define WF_TRAIN_VERIFY_H
 
-#include "train/job.h"
 #include "train/once.h"
 
 enum wf_verify_kind {
@@ -50,7 +53,6 @@ struct wf_turned {
 };
 
 struct wf_verify {
-    struct wf_cli *cli;
     struct wf_job *job;
     struct wf_verify_tensor *tensors;
     int count;
@@ -65,6 +67,23 @@ struct wf_verify {
     bool overflows; /* the whole step's own numbers are not finite */
     struct wf_turned turned;
 };
+
+extern const char *const wf_verify_kind_names[WF_VERIFY_KINDS];
+
+/* The settings that a step is compared with. Weights are compared after plain descent, whatever the
+ * optimiser: Adam's first step is the sign of the gradient, and one that is nothing but rounding becomes a
+ * whole step. Its rules are compared with PyTorch's in tests/test_optim.c. A ReLU turns a difference in
+ * the last bit of the forward pass into a thousandth of a gradient: on a GPU only kernels are compared
+ * whose sums do not depend on the cut. */
+void wf_verify_settle(struct wf_settings *s);
+/* Collective under a launcher. False where the job cannot be compared; what was found is in `v`. */
+[[nodiscard]] bool wf_verify_run(struct wf_verify *v, struct wf_err *err);
+/* Of rank 0: false, with the worst tensor, where the steps are not the same. */
+[[nodiscard]] bool wf_verify_verdict(const struct wf_verify *v, struct wf_err *err);
+/* What rounding alone does to a tensor, against what its difference is held against. */
+double wf_verify_rounding(const struct wf_verify *v, const struct wf_verify_tensor *t);
+
+/* --- its parts --- */
 
 /* Changes image and weights of a step that was not run yet. */
 [[nodiscard]] bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge,

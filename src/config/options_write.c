@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "cli/options.h"
+#include "config/options.h"
 
 static void write_text(FILE *to, const char *text)
 {

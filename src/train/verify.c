@@ -1,0 +1,484 @@
+/*
+ * Rank 0 runs the step on a mesh of one and sends its numbers to all; then all run it on the mesh, and
+ * each holds its own part of the prediction and its own copy of everything else against them. So a rank
+ * whose weights have drifted from the others is seen too.
+ */
+#include "train/verify.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+#include "base/random.h"
+#include "ops/op.h"
+#include "tensor/border.h"
+#include "train/gather.h"
+#include "train/reduction.h"
+
+enum {
+    ROUNDINGS =
+        3,     /* steps with other last bits; the middle one counts, for one may turn a decision */
+    SLACK = 8, /* a difference may be so many times what rounding does: a tensor may be short */
+    MOVES = 3, /* images that are tried where decisions turn */
+};
+
+/* How far image and weights are moved so that decisions become clear: far past rounding. */
+static const double move_by = 1e-3;
+
+/* --- what is compared --- */
+
+static void list_tensors(struct wf_verify *v)
+{
+    const struct wf_graph *const g = v->job->net.graph;
+    v->tensors = wf_arena_array(&v->job->arena, 2 + 2 * g->n_values, struct wf_verify_tensor);
+    v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_LOSS,
+                                                        .name = "loss",
+                                                        .value = v->job->net.loss };
+    v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_PRED,
+                                                        .name = "pred",
+                                                        .value = v->job->net.logits };
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const p = g->values[i];
+        if (p->grad)
+            v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_GRAD,
+                                                                .name = p->name,
+                                                                .value = p->grad };
+        if (p->grad || p->kind == WF_STATE) /* running statistics are what a step leaves, too */
+            v->tensors[v->count++] =
+                (struct wf_verify_tensor){ .kind = WF_VERIFY_PARAM, .name = p->name, .value = p };
+    }
+}
+
+static size_t elements(const struct wf_verify_tensor *t)
+{
+    return (size_t)wf_shape_count(t->value->shape);
+}
+
+/* --- image and weights, changed a little: by their last bits, or so that decisions are clear --- */
+
+static bool nudge_value(const struct wf_once *once, const struct wf_value *v, struct wf_nudge nudge,
+                        struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get(once->run, v, &host, err);
+    const struct wf_random r = wf_random(nudge.seed, wf_random_stream(v->name));
+    if (ok && host.view.data) {
+        for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);) {
+            const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
+            const double by = wf_random_bits(r, index) & 1 ? nudge.by : -nudge.by;
+            wf_view_set(&host.view, c.at, wf_view_at(&host.view, c.at) * (1 + by));
+        }
+        wf_host_put(&host);
+    }
+    wf_host_release(&host);
+    return ok;
+}
+
+bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge, struct wf_err *err)
+{
+    const struct wf_graph *const g = once->job->net.graph;
+    bool ok = true;
+    for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
+        if (g->values[i]->kind == WF_PARAM || g->values[i] == once->job->net.image)
+            ok = nudge_value(once, g->values[i], nudge, err);
+    return ok;
+}
+
+/* --- the whole step --- */
+
+/* The others wait, so the whole step may have their cores. */
+static int whole_threads(const struct wf_job *job)
+{
+    return wf_settings_threads(&job->settings, 1);
+}
+
+bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_nudge bits,
+                     struct wf_once *once, struct wf_err *err)
+{
+    const struct wf_job *const job = v->job;
+    const struct wf_mesh one = wf_mesh_one();
+    struct wf_plan_options options = wf_job_plan_options(job);
+    options.limit = 0; /* what a job is held against has to be right, not small */
+    options.threads = bits.threads > 0 ? bits.threads : whole_threads(job);
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(options.threads);
+#endif
+    const bool ok = wf_once_init_with(once, job, &one, &options, self, err) &&
+                    wf_verify_nudge(once, v->moved, err) && wf_verify_nudge(once, bits, err) &&
+                    wf_once_step(once, err);
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(job->threads);
+#endif
+    return ok;
+}
+
+/* Fills `whole` with each tensor in outside order, one after another. */
+static bool run_whole(const struct wf_verify *v, float *whole, struct wf_err *err)
+{
+    struct wf_comm *const self = wf_comm_self();
+    struct wf_once once = { 0 };
+    bool ok = wf_verify_whole(v, self, (struct wf_nudge){ 0 }, &once, err);
+    struct wf_host host = { 0 };
+    for (int i = 0; ok && i < v->count; i++) {
+        ok = wf_run_get(once.run, v->tensors[i].value, &host, err);
+        if (ok)
+            wf_export_view(v->tensors[i].value, &host.view, whole);
+        whole += elements(&v->tensors[i]);
+    }
+    wf_host_release(&host);
+    wf_once_release(&once);
+    wf_comm_free(self);
+    return ok;
+}
+
+/* --- comparing --- */
+
+struct gap {
+    double apart, whole; /* sums of squares */
+};
+
+static struct gap compare(const struct wf_verify_tensor *t, const struct wf_view view,
+                          const float *whole)
+{
+    struct gap gap = { 0, 0 };
+    if (!view.data)
+        return gap;
+    for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);) {
+        const double b = (double)whole[wf_outside_index(&t->value->shape, c.at)];
+        const double d = (double)(float)wf_view_at(&view, c.at) - b;
+        gap.apart += d * d;
+        gap.whole += b * b;
+    }
+    return gap;
+}
+
+static double sum_squares(const float *at, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)at[i] * (double)at[i];
+    return sum;
+}
+
+static double relative(double apart, double norm)
+{
+    return apart == 0 ? 0 : apart / norm; /* infinite, or NaN, where it must not pass */
+}
+
+/* NaN is worse than anything. */
+static bool is_worse(double a, double b)
+{
+    return !isnan(b) && (isnan(a) || a > b);
+}
+
+/* Collective. apart[tensor * ranks + rank] becomes every rank's distance, on every rank. */
+static bool measure(const struct wf_verify *v, const struct wf_once *once, const float *whole,
+                    double *apart, struct wf_err *err)
+{
+    const int ranks = wf_comm_size(once->comm), rank = wf_comm_rank(once->comm);
+    struct wf_host host = { 0 };
+    bool ok = true;
+    for (int i = 0; ok && i < v->count; i++) {
+        const struct wf_verify_tensor *const t = &v->tensors[i];
+        ok = t->kind == WF_VERIFY_PRED ? wf_run_get_owned(once->run, t->value, &host, err)
+                                       : wf_run_get(once->run, t->value, &host, err);
+        if (ok)
+            apart[i * ranks + rank] = compare(t, host.view, whole).apart;
+        whole += elements(t);
+    }
+    wf_host_release(&host);
+    if (!wf_comm_agree(once->comm, ok, err))
+        return false;
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(once->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64, &request,
+                             err) &&
+           wf_comm_sum_end(once->comm, request, err);
+}
+
+/* How often an element of the prediction is held: axes that do not cut it hold it again. */
+static double copies(const struct wf_verify *v, const struct wf_once *once)
+{
+    const struct wf_layout *const layout = &once->global->geometry.layout;
+    double held = 0;
+    for (int r = 0; r < v->job->ranks; r++)
+        held += (double)wf_region_count(wf_layout_owned(layout, v->job->net.logits, r));
+    return held / (double)wf_shape_count(v->job->net.logits->shape);
+}
+
+/* What a difference is relative to: the tensor's norm; for the gradient of a bias that of its layer's
+ * weight and bias together. In front of a batch norm a bias has gradient zero, and what rounding leaves
+ * of it has no digits to compare. */
+static double norm_against(const struct wf_verify *v, const struct wf_verify_tensor *t)
+{
+    const char *const dot = strrchr(t->name, '.');
+    if (t->kind != WF_VERIFY_GRAD || !dot || strcmp(dot, ".bias") != 0)
+        return t->norm;
+    const size_t length = (size_t)(dot - t->name);
+    for (int i = 0; i < v->count; i++) {
+        const struct wf_verify_tensor *const w = &v->tensors[i];
+        if (w->kind == WF_VERIFY_GRAD && strncmp(w->name, t->name, length) == 0 &&
+            strcmp(w->name + length, ".weight") == 0)
+            return hypot(t->norm, w->norm);
+    }
+    return t->norm;
+}
+
+/* The distance of a tensor over all ranks; `held`: how often the prediction is held. */
+static double distance(const struct wf_verify *v, const struct wf_verify_tensor *t,
+                       const double *apart, double held)
+{
+    double most = 0, all = 0;
+    for (int r = 0; r < v->job->ranks; r++) {
+        all += apart[r];
+        most = is_worse(apart[r], most) ? apart[r] : most;
+    }
+    return sqrt(t->kind == WF_VERIFY_PRED ? all / held : most);
+}
+
+/* By rank 0: what passes, what is excused, what is the worst of each kind. */
+static void judge(struct wf_verify *v)
+{
+    double most = 0;
+    v->pass = true;
+    v->excused = 0;
+    v->excused_worst = -1;
+    for (int k = 0; k < WF_VERIFY_KINDS; k++) {
+        v->worst_at[k] = -1;
+        v->worst[k] = 0;
+    }
+    for (int i = 0; i < v->count; i++) {
+        struct wf_verify_tensor *const t = &v->tensors[i];
+        t->rel = relative(t->apart, norm_against(v, t));
+        t->excused =
+            !(t->rel <= v->tolerance) && isfinite(t->rounding) && t->apart <= SLACK * t->rounding;
+        if (t->excused) {
+            v->excused++;
+            if (v->excused_worst < 0 || t->apart / t->rounding > most) {
+                most = t->apart / t->rounding;
+                v->excused_worst = i;
+            }
+            continue;
+        }
+        v->pass = v->pass && t->rel <= v->tolerance;
+        if (v->worst_at[t->kind] < 0 || is_worse(t->rel, v->worst[t->kind])) {
+            v->worst[t->kind] = t->rel;
+            v->worst_at[t->kind] = i;
+        }
+    }
+}
+
+/* --- what rounding does --- */
+
+/* The last bit of f32. What 16 bits round away is seen too: among many elements some lie at an edge. */
+static double last_bits(enum wf_dtype compute)
+{
+    return compute == WF_F32 ? FLT_EPSILON : 8 * FLT_EPSILON;
+}
+
+static double middle(const double x[ROUNDINGS])
+{
+    static_assert(ROUNDINGS == 3, "the middle of three");
+    return fmax(fmin(x[0], x[1]), fmin(fmax(x[0], x[1]), x[2]));
+}
+
+/* By rank 0 alone. */
+static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    double(*const moved)[ROUNDINGS] = wf_arena_take_array(&arena, (size_t)v->count, sizeof *moved);
+    struct wf_comm *const self = wf_comm_self();
+    struct wf_host host = { 0 };
+    bool ok = true;
+    for (int k = 0; ok && k < ROUNDINGS; k++) {
+        /* Long sums are taken apart by the threads: other numbers of them round otherwise. */
+        const struct wf_nudge bits = { .seed = (uint64_t)k + 1,
+                                       .by = last_bits(v->job->net.graph->options.compute),
+                                       .threads =
+                                           1 + (whole_threads(v->job) + k) % (ROUNDINGS + 1) };
+        struct wf_once once = { 0 };
+        ok = wf_verify_whole(v, self, bits, &once, err);
+        const float *at = whole;
+        for (int i = 0; ok && i < v->count; i++) {
+            ok = wf_run_get(once.run, v->tensors[i].value, &host, err);
+            if (ok)
+                moved[i][k] = sqrt(compare(&v->tensors[i], host.view, at).apart);
+            at += elements(&v->tensors[i]);
+        }
+        wf_once_release(&once);
+    }
+    for (int i = 0; ok && i < v->count; i++)
+        v->tensors[i].rounding = middle(moved[i]);
+    wf_host_release(&host);
+    wf_comm_free(self);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+/* Collective. The step on the mesh, against the numbers of the whole one. */
+static bool run_cut(struct wf_verify *v, struct wf_comm *comm, const float *whole, double *apart,
+                    struct wf_err *err)
+{
+    struct wf_once once = { 0 };
+    const bool ok = wf_once_init(&once, v->job, comm, err) &&
+                    wf_comm_agree(comm, wf_verify_nudge(&once, v->moved, err), err) &&
+                    wf_once_step(&once, err) && measure(v, &once, whole, apart, err);
+    if (ok && wf_comm_rank(comm) == 0) {
+        const double held = copies(v, &once);
+        v->overflows = false;
+        for (int i = 0; i < v->count; i++) {
+            struct wf_verify_tensor *const t = &v->tensors[i];
+            t->norm = sqrt(sum_squares(whole, elements(t)));
+            v->overflows = v->overflows || !isfinite(t->norm);
+            t->apart = distance(v, t, apart + (size_t)i * (size_t)v->job->ranks, held);
+            t->rounding = 0;
+            whole += elements(t);
+        }
+        judge(v);
+    }
+    wf_once_release(&once);
+    return ok;
+}
+
+/* Collective. By rank 0: what does not pass is held against rounding. */
+static bool judge_anew(struct wf_verify *v, struct wf_comm *comm, const float *whole,
+                       struct wf_err *err)
+{
+    bool ok = true;
+    if (wf_comm_rank(comm) == 0 && !v->pass && !v->overflows && v->tolerance > 0) {
+        ok = measure_rounding(v, whole, err) || wf_err_wrap(err, "measuring what rounding does");
+        judge(v);
+    }
+    return wf_comm_agree(comm, ok, err);
+}
+
+/* Collective. What rank 0 found is known to all; ranks that are threads share it. */
+static bool share_verdict(struct wf_verify *v, struct wf_comm *comm, struct wf_err *err)
+{
+    bool found[] = { v->pass, v->overflows };
+    if (!wf_comm_broadcast(comm, 0, found, sizeof found, err))
+        return false;
+    if (v->job->launch.world) {
+        v->pass = found[0];
+        v->overflows = found[1];
+    }
+    return true;
+}
+
+static bool verify_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct wf_verify *const v = arg;
+    const bool first = wf_comm_rank(comm) == 0;
+    size_t total = 0;
+    for (int i = 0; i < v->count; i++)
+        total += elements(&v->tensors[i]);
+    WF_BUG_ON(total == 0, "nothing to compare");
+    float *const whole = calloc(total, sizeof *whole);
+    struct wf_arena arena = { 0 };
+    double *const apart = wf_arena_array(&arena, v->count * v->job->ranks, double);
+    bool ok = whole || wf_err_set(err, WF_ERR_FIT, "no memory to keep the whole step's numbers");
+    if (ok && first)
+        ok = run_whole(v, whole, err) || wf_err_wrap(err, "running the step whole");
+    ok = wf_comm_agree(comm, ok, err) && whole &&
+         wf_comm_broadcast(comm, 0, whole, total * sizeof *whole, err) &&
+         run_cut(v, comm, whole, apart, err) && judge_anew(v, comm, whole, err) &&
+         share_verdict(v, comm, err);
+    wf_arena_release(&arena);
+    free(whole);
+    return ok;
+}
+
+/* --- the whole of it --- */
+
+/* Numbers that depend on the mesh by intent are not for comparing. */
+static bool is_comparable(const struct wf_job *job, struct wf_err *err)
+{
+    const struct wf_graph *const g = job->net.graph;
+    if (job->settings.train.reduction != WF_REDUCTION_GLOBAL)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.reduction=rank_mean averages over ranks, so its numbers depend on "
+                          "the mesh and there is nothing to verify: use global");
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (wf_op_is_local(g->nodes[i]))
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "layer '%s' takes its statistics over each rank's own part, so its "
+                              "numbers depend on the mesh and there is nothing to verify: use "
+                              "model.statistics=global or tile",
+                              g->nodes[i]->name);
+    return true;
+}
+
+/* Collective under a launcher. Training in f16 begins with a large scale of the loss and lowers it while
+ * gradients overflow: what is compared is a step that it would take. */
+static bool compare_in_range(struct wf_verify *v, struct wf_err *err)
+{
+    double *const scale = &v->job->settings.train.loss_scale;
+    bool ok = wf_job_run(v->job, verify_rank, v, err);
+    while (ok && v->overflows && v->job->net.graph->options.compute == WF_F16 && *scale > 1) {
+        *scale = fmax(*scale / 16, 1);
+        ok = wf_job_run(v->job, verify_rank, v, err);
+    }
+    return ok;
+}
+
+/* Collective under a launcher. Compares, and again on moved images while decisions turn. */
+static bool compare_until_clear(struct wf_verify *v, struct wf_err *err)
+{
+    if (!compare_in_range(v, err))
+        return false;
+    for (int move = 1; !v->pass && v->tolerance > 0 && move <= MOVES; move++) {
+        if (!wf_verify_find_turned(v, err))
+            return false;
+        if (v->turned.count == 0)
+            return true;
+        v->moved = (struct wf_nudge){ .seed = (uint64_t)move, .by = move_by };
+        if (!wf_job_run(v->job, verify_rank, v, err))
+            return false;
+    }
+    return true;
+}
+
+void wf_verify_settle(struct wf_settings *s)
+{
+    const struct wf_optim_options given = s->train.optim;
+    s->train.optim = wf_optim_defaults(WF_SGD);
+    s->train.optim.lr = given.lr;
+    s->train.optim.matrices_only = given.matrices_only;
+    s->train.optim.accumulates = given.accumulates;
+    s->train.optim.weight_decay = 0;
+    s->train.clip = 0;
+    s->repeats = WF_REPEATS_ON_ANY_MESH;
+}
+
+const char *const wf_verify_kind_names[WF_VERIFY_KINDS] = { "loss", "pred", "grad", "param" };
+
+bool wf_verify_verdict(const struct wf_verify *v, struct wf_err *err)
+{
+    int worst = 0;
+    for (int k = 0; k < WF_VERIFY_KINDS; k++)
+        worst = is_worse(v->worst[k], v->worst[worst]) ? k : worst;
+    if (v->pass)
+        return true;
+    const struct wf_verify_tensor *const t = &v->tensors[v->worst_at[worst]];
+    return wf_err_set(
+        err, WF_ERR_FAILED, "%s of '%s' differs by %.2e, tolerance %g, rounding alone makes %.2e",
+        wf_verify_kind_names[worst], t->name, t->rel, v->tolerance, wf_verify_rounding(v, t));
+}
+
+double wf_verify_rounding(const struct wf_verify *v, const struct wf_verify_tensor *t)
+{
+    return relative(t->rounding, norm_against(v, t));
+}
+
+bool wf_verify_run(struct wf_verify *v, struct wf_err *err)
+{
+    if (!is_comparable(v->job, err))
+        return false;
+    list_tensors(v);
+    return compare_until_clear(v, err);
+}
