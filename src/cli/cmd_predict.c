@@ -8,38 +8,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef WF_HAVE_OPENMP
-#include <omp.h>
-#endif
-
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
-#include "config/options_settings.h"
 #include "cli/text.h"
+#include "config/options_settings.h"
 #include "data/picture.h"
-#include "ops/build.h"
-#include "train/device.h"
-#include "train/predict.h"
+#include "train/predictor.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
-
-enum { DEFAULT_LIMIT = 1 << 30 };
 
 struct predict {
     struct wf_cli *cli;
     struct wf_checkpoint *checkpoint;
-    const struct wf_checkpoint_info *info;
-    struct wf_settings settings;
-    const struct wf_model *model;
-    struct wf_model_config config;
-    enum wf_predicts predicts;
-    const struct wf_device *device;
-    enum wf_dtype compute;
-    int ranks, threads;
+    struct wf_predictor predictor;
     const char *out;
     const char *format; /* NULL: as suits the image */
-    const char *ending; /* of this image's files */
     const char *const *images;
     size_t n_images, at; /* the image that is being predicted */
     double start, shown; /* seconds: of this image, and when progress was last shown */
@@ -47,9 +32,7 @@ struct predict {
     bool drawn;
     struct wf_prediction one;
     struct wf_predicted result;
-    struct wf_graph *graph;
-    char *table; /* a classifier's rows of predictions.csv */
-    size_t table_room, table_used;
+    struct wf_buffer table; /* a classifier's rows of predictions.csv */
 };
 
 /* --- progress --- */
@@ -88,61 +71,22 @@ static void end_progress(struct predict *p)
     p->drawn = false;
 }
 
-/* --- what the checkpoint and the options say --- */
-
-static bool find_device(struct predict *p, struct wf_err *err)
-{
-    p->device = wf_settings_device(&p->settings, err);
-    return p->device && wf_settings_compute(&p->settings, p->device, &p->compute, err);
-}
-
-static bool find_ranks(struct predict *p, struct wf_err *err)
-{
-    const int ranks = p->settings.mesh.ranks;
-    p->ranks = p->cli->launch.world ? wf_comm_size(p->cli->launch.world) : ranks ? ranks : 1;
-    if (p->cli->launch.world && ranks && ranks != p->ranks)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "the launcher started %d ranks, but %d were asked for: leave one out",
-                          p->ranks, ranks);
-    if (p->settings.mesh.is_given)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "predict cuts the image into windows by itself: use --ranks in place of "
-                          "--mesh");
-    p->threads = wf_settings_threads(&p->settings, p->ranks);
-    return true;
-}
-
-static enum wf_predicts find_predicts(const struct predict *p)
-{
-    const unsigned losses = p->settings.train.losses;
-    if (losses & WF_LOSS_MSE)
-        return WF_PREDICTS_NUMBERS;
-    return (losses & WF_LOSS_BCE) || p->config.classes == 1 ? WF_PREDICTS_BINARY
-                                                            : WF_PREDICTS_CLASSES;
-}
-
 static bool open_checkpoint(struct predict *p, struct wf_err *err)
 {
     const char *const path = p->cli->arguments[0];
+    struct wf_options *const o = p->cli->options;
     p->checkpoint = wf_checkpoint_of(path, &p->cli->log, err);
     if (!p->checkpoint)
         return false;
-    p->info = wf_checkpoint_info(p->checkpoint);
-    if (!p->info->config)
+    const char *const config = wf_checkpoint_info(p->checkpoint)->config;
+    if (!config)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           path);
-    if (!wf_options_read_text(p->cli->options, path, p->info->config, err) ||
-        !wf_options_settings(p->cli->options, &p->settings, err) ||
-        !wf_settings_config(&p->settings, 0, NULL, &p->config, err))
-        return false;
-    p->model = p->settings.model;
-    p->predicts = find_predicts(p);
-    if (p->info->channels && p->info->channels != p->config.in)
-        return wf_err_set(err, WF_ERR_INPUT,
-                          "'%s': the normalisation has %d channels, the network %" PRId64, path,
-                          p->info->channels, p->config.in);
-    return true;
+    p->predictor = (struct wf_predictor){ .launch = p->cli->launch, .checkpoint = p->checkpoint };
+    return wf_options_read_text(o, path, config, err) &&
+           wf_options_settings(o, &p->predictor.settings, err) &&
+           wf_predictor_init(&p->predictor, err);
 }
 
 /* --- files --- */
@@ -209,12 +153,12 @@ static bool find_format(struct predict *p, struct wf_err *err)
 }
 
 /* Where nothing was asked for NIfTI stays NIfTI: no other format here holds its affine. */
-static const char *find_ending(const struct predict *p, const struct wf_raster_info *info)
+static const char *find_ending(const struct predict *p)
 {
-    const bool nifti = strcmp(info->format, "NIfTI") == 0;
+    const bool nifti = strcmp(p->one.format, "NIfTI") == 0;
     const char *const format = p->format ? p->format : nifti ? "nifti" : "tif";
     if (strcmp(format, "nifti") == 0)
-        return info->gzipped ? "nii.gz" : "nii";
+        return p->one.gzipped ? "nii.gz" : "nii";
     return strcmp(format, "tiff") == 0 ? "tif" : format;
 }
 
@@ -255,86 +199,27 @@ static bool find_window(struct predict *p, struct wf_err *err)
 
 /* --- one image --- */
 
-static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
+/* The files that are asked for. */
+static void name_files(struct predict *p)
 {
-    const struct predict *const p = user;
-    return wf_checkpoint_load(p->checkpoint, run, NULL, err);
-}
-
-/* The network for an image of this size, and the format of what it makes. */
-static bool build_graph(struct predict *p, struct wf_err *err)
-{
-    const char *const path = p->images[p->at];
-    struct wf_picture *const picture = wf_picture_open(path, p->config.in, err);
-    if (!picture)
-        return false;
-    const struct wf_shape shape = wf_picture_shape(picture);
-    p->ending = find_ending(p, wf_picture_info(picture));
-    wf_picture_close(picture);
-    p->pixels = (double)wf_shape_count(shape) / (double)shape.at[WF_C];
-    struct wf_graph *const g = p->graph =
-        wf_graph_new(&(struct wf_graph_options){ .training = false, .compute = p->compute });
-    p->one.image = wf_input(g, "image", WF_F32, shape);
-    struct wf_value *const x =
-        p->compute == WF_F32 ? p->one.image : wf_cast(g, p->one.image, p->compute);
-    p->one.logits = p->model->build(g, &p->config, x);
-    if (p->one.logits && p->one.logits->dtype != WF_F32)
-        p->one.logits = wf_cast(g, p->one.logits, WF_F32);
-    if (!wf_graph_ok(g, err))
-        return wf_err_wrap(err, "'%s'", path);
-    p->one.graph = g;
-    return true;
-}
-
-static void describe(struct predict *p)
-{
-    const bool dense = p->model->dense, numbers = p->predicts == WF_PREDICTS_NUMBERS;
-    const char *const floats = strcmp(p->ending, "png") == 0 ? "tif" : p->ending;
-    const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
     struct wf_prediction *const one = &p->one;
-    one->path = p->images[p->at];
-    one->predicts = p->predicts;
-    one->per_pixel = dense;
-    one->mean = p->info->channels ? p->info->mean : NULL;
-    one->deviation = p->info->channels ? p->info->deviation : NULL;
-    one->classes = dense && !numbers ? file_name(p, "classes", p->ending) : NULL;
+    const bool dense = one->per_pixel, numbers = one->predicts == WF_PREDICTS_NUMBERS;
+    const char *const ending = find_ending(p);
+    const char *const floats = strcmp(ending, "png") == 0 ? "tif" : ending;
+    one->classes = dense && !numbers ? file_name(p, "classes", ending) : NULL;
     one->values = dense && (numbers || wf_cli_flag(p->cli, "probabilities"))
                       ? file_name(p, numbers ? "values" : "probabilities", floats)
                       : NULL;
     one->overlay = dense && !numbers && wf_cli_flag(p->cli, "overlay")
-                       ? file_name(p, "overlay", p->ending)
+                       ? file_name(p, "overlay", ending)
                        : NULL;
-    one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
-    one->limit = limit / (size_t)(p->cli->launch.world ? 1 : p->ranks);
-    one->user = p;
-    one->weights = load_weights;
-    one->progress = show_progress;
-}
-
-static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
-{
-    struct predict *const p = arg;
-    struct wf_predicted other;
-#ifdef WF_HAVE_OPENMP
-    omp_set_num_threads(p->threads); /* of this thread's teams only */
-#endif
-    const bool first = wf_comm_rank(comm) == 0 || p->cli->launch.world;
-    struct wf_arena arena = { 0 };
-    struct wf_context *context = NULL;
-    struct wf_prediction one = p->one;
-    bool ok = wf_settings_open(&p->settings, p->device, comm, &context, err);
-    one.context = context;
-    ok = ok &&
-         wf_predict(first ? &p->cli->arena : &arena, &one, comm, first ? &p->result : &other, err);
-    wf_device_close(context);
-    wf_arena_release(&arena);
-    return ok;
 }
 
 static const char *class_name(const struct predict *p, int label)
 {
-    if (label < p->info->classes)
-        return p->info->class_names[label];
+    const struct wf_checkpoint_info *const info = p->predictor.info;
+    if (label < info->classes)
+        return info->class_names[label];
     return wf_arena_printf(&p->cli->arena, "%d", label);
 }
 
@@ -356,8 +241,8 @@ static cJSON *to_json(const struct predict *p, double seconds)
     if (one->classes)
         cJSON_AddStringToObject(j, "classes", one->classes);
     if (one->values)
-        cJSON_AddStringToObject(j, p->predicts == WF_PREDICTS_NUMBERS ? "values" : "probabilities",
-                                one->values);
+        cJSON_AddStringToObject(
+            j, p->one.predicts == WF_PREDICTS_NUMBERS ? "values" : "probabilities", one->values);
     if (one->overlay)
         cJSON_AddStringToObject(j, "overlay", one->overlay);
     if (!one->per_pixel) {
@@ -402,73 +287,55 @@ static bool print(const struct predict *p, double seconds, struct wf_err *err)
 
 /* --- a classifier's table --- */
 
-static void add_text(struct predict *p, const char *text)
-{
-    const size_t n = strlen(text);
-    while (p->table_room < p->table_used + n + 1)
-        WF_GROW(p->table, p->table_room, p->table_room);
-    memcpy(p->table + p->table_used, text, n + 1);
-    p->table_used += n;
-}
-
 /* As spreadsheets read it: in quotes, quotes doubled. */
 static void add_quoted(struct predict *p, const char *text)
 {
-    char *const quoted = wf_arena_array(&p->cli->arena, 2 * strlen(text) + 3, char);
-    char *to = quoted;
-    *to++ = '"';
-    for (; *text; text++) {
-        if (*text == '"')
-            *to++ = '"';
-        *to++ = *text;
+    wf_buffer_text(&p->table, "\"");
+    for (size_t n; *text; text += n) {
+        n = text[0] == '"' ? 1 : strcspn(text, "\"");
+        wf_buffer_printf(&p->table, "%s%.*s", text[0] == '"' ? "\"" : "", (int)n, text);
     }
-    *to = '"';
-    add_text(p, quoted);
+    wf_buffer_text(&p->table, "\"");
 }
 
 static void add_row(struct predict *p)
 {
     const int64_t channels = p->one.logits->shape.at[WF_C];
-    if (p->table_used == 0) {
-        add_text(p, "image,class,name");
+    if (p->table.size == 0) {
+        wf_buffer_text(&p->table, "image,class,name");
         for (int64_t c = 0; c < channels; c++) {
-            add_text(p, ",");
+            wf_buffer_text(&p->table, ",");
             add_quoted(p, class_name(p, (int)c));
         }
-        add_text(p, "\n");
+        wf_buffer_text(&p->table, "\n");
     }
     add_quoted(p, p->one.path);
-    add_text(p, wf_arena_printf(&p->cli->arena, ",%d,", p->result.label));
+    wf_buffer_printf(&p->table, ",%d,", p->result.label);
     add_quoted(p, class_name(p, p->result.label));
     for (int64_t c = 0; c < channels; c++)
-        add_text(p, wf_arena_printf(&p->cli->arena, ",%.9g", (double)p->result.probabilities[c]));
-    add_text(p, "\n");
-}
-
-static bool write_table(struct predict *p, struct wf_err *err)
-{
-    const char *const path = wf_arena_printf(&p->cli->arena, "%s/predictions.csv", p->out);
-    return wf_write_text(path, p->table, err);
+        wf_buffer_printf(&p->table, ",%.9g", (double)p->result.probabilities[c]);
+    wf_buffer_text(&p->table, "\n");
 }
 
 /* Collective under a launcher. */
 static bool predict_image(struct predict *p, struct wf_err *err)
 {
     p->start = p->shown = wf_now();
-    bool ok = build_graph(p, err);
-    if (ok)
-        describe(p);
-    ok = wf_launch_agree(&p->cli->launch, ok, err);
-    if (ok)
-        ok = p->cli->launch.world ? rank_body(p->cli->launch.world, p, err)
-                                  : wf_comm_threads_run(p->ranks, rank_body, p, err);
+    bool ok = wf_predictor_open(&p->predictor, p->images[p->at], &p->one, err);
+    if (ok) {
+        const struct wf_shape *const shape = &p->one.image->shape;
+        p->pixels = (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
+        name_files(p);
+    }
+    ok = wf_launch_agree(&p->cli->launch, ok, err) &&
+         wf_predictor_run(&p->predictor, &p->one, &p->cli->arena, &p->result, err);
     end_progress(p);
     if (ok && p->cli->launch.is_root)
         ok = print(p, wf_now() - p->start, err);
     if (ok && p->cli->launch.is_root && !p->one.per_pixel)
         add_row(p);
-    wf_graph_free(p->graph);
-    p->graph = NULL;
+    wf_graph_free(p->one.graph);
+    p->one.graph = NULL;
     return ok;
 }
 
@@ -482,22 +349,25 @@ static bool prepare(struct predict *p, struct wf_err *err)
                           "give a checkpoint, images and a folder for the "
                           "results: 'widefield predict CKPT IMAGE... --out DIR'");
     return find_format(p, err) && find_window(p, err) && find_images(p, err) &&
-           open_checkpoint(p, err) && find_device(p, err) && find_ranks(p, err) &&
+           open_checkpoint(p, err) &&
            (!p->cli->launch.is_root || make_folder(&p->cli->arena, p->out, err));
 }
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     struct predict p = { .cli = cli };
+    p.one.user = &p;
+    p.one.progress = show_progress;
     bool ok =
         prepare(&p, err) && wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
                                                 wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);
     for (p.at = 0; ok && p.at < p.n_images; p.at++)
         ok = predict_image(&p, err);
-    if (ok && p.table && cli->launch.is_root)
-        ok = write_table(&p, err);
-    free(p.table);
+    if (ok && p.table.size > 0 && cli->launch.is_root)
+        ok = wf_write_text(wf_arena_printf(&cli->arena, "%s/predictions.csv", p.out), p.table.data,
+                           err);
+    wf_buffer_release(&p.table);
     wf_checkpoint_free(p.checkpoint);
     return ok;
 }

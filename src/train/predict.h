@@ -23,7 +23,9 @@ enum wf_predicts {
 
 struct wf_prediction {
     const char *path;                /* the image */
-    const struct wf_graph *graph;    /* for the image's size, not for training */
+    const char *format;              /* how it is stored, "PNG", "NIfTI"; for who names the files */
+    bool gzipped;                    /* the whole file, as .nii.gz is */
+    struct wf_graph *graph;          /* for the image's size, not for training */
     struct wf_value *image, *logits; /* f32; the image's name in the graph is `image->name` */
     enum wf_predicts predicts;
     bool per_pixel;                 /* otherwise one prediction for the image */

@@ -1,0 +1,111 @@
+#include "train/evaluate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "train/device.h"
+#include "train/validate.h"
+
+static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct wf_evaluation *const e = arg;
+    const struct wf_loader_options options = wf_feed_valid_loader(&e->feed, &e->net);
+    struct wf_loader *const loader = wf_loader_new(e->feed.dataset, &options, err);
+    struct wf_validator *v = NULL;
+    struct wf_context *context = NULL;
+    bool ok = wf_comm_agree(comm, loader != NULL, err) && loader &&
+              wf_settings_open(&e->settings, e->job->device, comm, &context, err);
+    if (ok)
+        v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
+                                                             .network = &e->net,
+                                                             .global = e->global,
+                                                             .context = context,
+                                                             .loader = loader,
+                                                             .samples = e->feed.info->samples,
+                                                             .seed = e->job->settings.train.seed },
+                             err);
+    ok = v != NULL;
+    if (ok)
+        ok = wf_comm_agree(
+            comm, wf_checkpoint_load(e->checkpoint, wf_validator_own_run(v), NULL, err), err);
+    ok = ok && wf_validator_run(v, NULL, err);
+    if (ok && wf_comm_rank(comm) == 0) {
+        e->loss = wf_validator_loss(v);
+        e->scores = wf_scores(&e->arena, wf_validator_metrics(v));
+    }
+    wf_validator_free(v);
+    wf_device_close(context);
+    wf_loader_free(loader);
+    return ok;
+}
+
+/* Colours are numbered as they are found, so another set of them is another set of labels: refused.
+ * Values keep their meaning, and a set may lack some: said. */
+static bool compare_classes(const struct wf_evaluation *e, struct wf_err *err)
+{
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
+    const struct wf_dataset_info *const data = e->feed.info;
+    if (info->classes == 0)
+        return true;
+    for (int c = 0; data->codes == WF_CODES_COLORS && c < data->n_classes; c++) {
+        const char *const there = c < info->classes ? info->class_names[c] : "missing";
+        if (strcmp(data->classes[c].name, there) != 0)
+            return wf_err_set(err, WF_ERR_INPUT,
+                              "class %d of '%s' is %s, but %s where '%s' was trained: list the "
+                              "colours in '%s/classes.txt' with the names and in the order of the "
+                              "training data",
+                              c, data->path, data->classes[c].name, there,
+                              wf_checkpoint_path(e->checkpoint), data->path);
+    }
+    const int found = data->n_classes;
+    char unnamed[32];
+    (void)snprintf(unnamed, sizeof unnamed, "class %d", found);
+    if (e->launch.is_root && found < info->classes &&
+        strcmp(info->class_names[found], unnamed) != 0)
+        wf_log(e->launch.log, WF_LOG_WARN,
+               "'%s' has labels of %d classes, '%s' was trained on more, such as '%s'", data->path,
+               found, wf_checkpoint_path(e->checkpoint), info->class_names[found]);
+    return true;
+}
+
+static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *err)
+{
+    if (!wf_launch_same_file(&e->launch, wf_checkpoint_path(e->checkpoint),
+                             wf_checkpoint_digest(e->checkpoint), err) ||
+        !wf_feed_open(&e->feed, &e->launch, &e->settings, path, e->part, err))
+        return false;
+    struct wf_fingerprint data;
+    if (e->launch.world && (!wf_dataset_fingerprint(&e->arena, e->feed.dataset, &data, err) ||
+                            !wf_launch_same_data(&e->launch, e->feed.dataset, &data, err)))
+        return false;
+    if (e->feed.parts[e->part] == 0)
+        return wf_err_set(err, WF_ERR_INPUT, "'%s' has no images in this part: use --part all",
+                          path);
+    if (!wf_feed_take_normal(&e->feed, e->checkpoint, err) || !compare_classes(e, err))
+        return false;
+    struct wf_job_files files = { .begun = true };
+    wf_feed_size(&e->feed, &files);
+    e->job = wf_job_new(&e->launch, &e->settings, &files, err);
+    struct wf_shape shape;
+    if (!e->job || !wf_feed_valid_shape(&e->feed, &e->job->mesh, &shape, err) ||
+        !wf_job_network(e->job, shape, false, &e->net, err))
+        return false;
+    const struct wf_plan_options options = wf_job_plan_options(e->job);
+    e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
+    return e->global != NULL;
+}
+
+bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err)
+{
+    const bool ok = prepare(e, path, err);
+    return wf_launch_agree(&e->launch, ok, err) && wf_job_run(e->job, eval_rank, e, err);
+}
+
+void wf_evaluation_release(struct wf_evaluation *e)
+{
+    wf_global_plan_free(e->global);
+    wf_graph_free(e->net.graph);
+    wf_job_free(e->job);
+    wf_feed_release(&e->feed);
+    wf_arena_release(&e->arena);
+}

@@ -1,0 +1,37 @@
+/*
+ * How good a checkpoint is on a dataset.
+ *
+ *     struct wf_evaluation e = { .launch = launch, .settings = settings, .checkpoint = c, .part = WF_PART_ALL };
+ *     ok = wf_evaluate(&e, "data/nuclei", err);                  Collective under a launcher.
+ *     ... e.loss, e.scores on rank 0 ...
+ *     wf_evaluation_release(&e);
+ *
+ * The settings are those of the checkpoint's config. The data may be other than it was trained on; its
+ * normalisation stays that of the training.
+ */
+#ifndef WF_TRAIN_EVALUATE_H
+#define WF_TRAIN_EVALUATE_H
+
+#include "train/feed.h"
+#include "train/metrics.h"
+
+struct wf_evaluation {
+    struct wf_launch launch;
+    struct wf_settings settings; /* what nobody gave is filled in from the data */
+    const struct wf_checkpoint *checkpoint;
+    enum wf_part part;
+    /* what comes of it */
+    struct wf_feed feed;
+    struct wf_job *job;
+    struct wf_network net;
+    struct wf_global_plan *global;
+    /* rank 0's */
+    struct wf_arena arena;
+    struct wf_scores scores;
+    double loss;
+};
+
+[[nodiscard]] bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err);
+void wf_evaluation_release(struct wf_evaluation *e);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * A trained network that predicts image files of any size (train/predict.h), on all ranks.
+ *
+ *     struct wf_predictor p = { .launch = launch, .settings = settings, .checkpoint = c };
+ *     ok = wf_predictor_init(&p, err);
+ *     struct wf_prediction one = { .progress = show, .user = me };
+ *     ok = ok && wf_predictor_open(&p, "slide.tif", &one, err);     the network of this size
+ *     one.classes = "slide_classes.tif";
+ *     ok = ok && wf_predictor_run(&p, &one, &arena, &result, err);         Collective under a launcher.
+ *     wf_graph_free(one.graph);
+ *
+ * The settings are those of the checkpoint's config.
+ */
+#ifndef WF_TRAIN_PREDICTOR_H
+#define WF_TRAIN_PREDICTOR_H
+
+#include "ckpt/checkpoint.h"
+#include "train/launch.h"
+#include "train/predict.h"
+#include "train/settings.h"
+
+struct wf_predictor {
+    struct wf_launch launch;
+    struct wf_settings settings;
+    const struct wf_checkpoint *checkpoint;
+    /* what comes of it */
+    const struct wf_checkpoint_info *info;
+    struct wf_model_config config;
+    enum wf_predicts predicts;
+    const struct wf_device *device;
+    enum wf_dtype compute;
+    int ranks, threads; /* threads of each rank */
+};
+
+[[nodiscard]] bool wf_predictor_init(struct wf_predictor *p, struct wf_err *err);
+/* Fills in all that the image and the network settle. The caller adds the files to write and frees
+ * one->graph, also after a failure. */
+[[nodiscard]] bool wf_predictor_open(const struct wf_predictor *p, const char *path,
+                                     struct wf_prediction *one, struct wf_err *err);
+/* Collective under a launcher. The result lives in the arena. */
+[[nodiscard]] bool wf_predictor_run(const struct wf_predictor *p, const struct wf_prediction *one,
+                                    struct wf_arena *arena, struct wf_predicted *result,
+                                    struct wf_err *err);
+
+#endif
