@@ -365,9 +365,7 @@ static bool make_files(struct predictor *d, struct wf_err *err)
     struct wf_mosaic_options o = mosaic_options(d);
     for (int a = 0; a < WF_AXES; a++) {
         o.band[a] = wf_region_extent(first, (enum wf_axis)a);
-        o.tile[a] = o.band[a] == whole->at[a] ? TILE
-                    : o.band[a] <= TILE       ? o.band[a]
-                                              : wf_stream_tile(TILE, o.band[a]);
+        o.tile[a] = o.band[a] == whole->at[a] ? TILE : wf_stream_tile(TILE, o.band[a]);
     }
     d->mosaic = wf_mosaic_new(&o, d->comm, err);
     return d->mosaic != NULL;
