@@ -270,7 +270,7 @@ static void layout_free(const struct wf_cuda_layout *at)
     gpu_free(at->ratios);
 }
 
-/* Three steps of one rule on the CPU and on the GPU; the numbers of a step lie in device memory. */
+/* Three steps of one rule on the CPU and on the GPU. */
 static void check_rule(enum wf_optim_rule rule, bool second)
 {
     struct stores cpu, got;
@@ -302,14 +302,11 @@ static void check_rule(enum wf_optim_rule rule, bool second)
     g.grad = on_gpu_store[1];
     g.state[0] = on_gpu_store[2];
     g.state[1] = two ? on_gpu_store[3] : NULL;
-    g.lr = NAN; /* read from device memory */
-    struct wf_update *const numbers = gpu_alloc(sizeof u);
     for (int step = 1; step <= STEPS; step++) {
-        u.correct1 = (float)(1 / (1 - pow(0.9, step)));
-        u.correct2 = (float)(1 / sqrt(1 - pow(0.99, step)));
-        gpu_put(numbers, &u, sizeof u);
+        u.correct1 = g.correct1 = (float)(1 / (1 - pow(0.9, step)));
+        u.correct2 = g.correct2 = (float)(1 / sqrt(1 - pow(0.99, step)));
         wf_cpu_updater.update(prepared, &u);
-        wf_cuda_update(&at, &g, numbers, gpu_stream());
+        wf_cuda_update(&at, &g, gpu_stream());
         assert_true(gpu_finish());
     }
     gpu_get(got.param, on_gpu_store[0], STORE * sizeof(float));
@@ -319,7 +316,6 @@ static void check_rule(enum wf_optim_rule rule, bool second)
                      (double)cpu.param[i]);
     for (int k = 0; k < 4; k++)
         gpu_free(on_gpu_store[k]);
-    gpu_free(numbers);
     wf_cpu_updater.release(prepared);
     layout_free(&at);
     stores_free(&cpu);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/update_rule.h"
 
 #ifdef _OPENMP
 #define OVER_PIECES _Pragma("omp parallel for schedule(static) if (p->elements > SMALL)")
@@ -125,136 +126,43 @@ struct span {
     const float *g;
     float *s0, *s1;
     int64_t n;
-    float decay; /* 0 where the tensor does not decay */
-    float ratio; /* LAMB and LARS: of the tensor */
-    const struct wf_update *u;
+    struct wf_rule rule;
 };
 
-static void sgd(const struct span *a)
+/* Inlined where kind and number of states are constants, so that it becomes vector code. */
+static inline __attribute__((always_inline)) void sweep(const struct span *a,
+                                                        enum wf_optim_rule kind, int states)
 {
-    float *restrict const p = a->p;
+    float *restrict const p = a->p, *restrict const s0 = a->s0, *restrict const s1 = a->s1;
     const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++)
-        p[i] -= lr * (scale * g[i] + decay * p[i]);
-}
-
-static void momentum(const struct span *a)
-{
-    float *restrict const p = a->p, *restrict const s = a->s0;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, mu = a->u->momentum;
+    const struct wf_rule rule = a->rule;
     WF_SIMD
     for (int64_t i = 0; i < a->n; i++) {
-        s[i] = mu * s[i] + (scale * g[i] + decay * p[i]);
-        p[i] -= lr * s[i];
+        struct wf_element e = { p[i], states > 0 ? s0[i] : 0, states > 1 ? s1[i] : 0 };
+        e = wf_update_element(kind, states > 1, &rule, g[i], e);
+        p[i] = e.p;
+        if (states > 0 && kind != WF_LAMB)
+            s0[i] = e.s0;
+        if (states > 1 && kind != WF_LAMB)
+            s1[i] = e.s1;
     }
 }
 
-static void nesterov(const struct span *a)
+#define SWEEP(rule, states)                                                                        \
+    case rule:                                                                                     \
+        sweep(a, rule, states);                                                                    \
+        break;
+
+static void sweep_by(enum wf_optim_rule kind, const struct span *a)
 {
-    float *restrict const p = a->p, *restrict const s = a->s0;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, mu = a->u->momentum;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        const float d = scale * g[i] + decay * p[i];
-        s[i] = mu * s[i] + d;
-        p[i] -= lr * (d + mu * s[i]);
+    if (kind == WF_RMSPROP && a->s1) {
+        sweep(a, WF_RMSPROP, 2);
+        return;
     }
-}
-
-static void adagrad(const struct span *a)
-{
-    float *restrict const p = a->p, *restrict const s = a->s0;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, eps = a->u->eps;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        const float d = scale * g[i] + decay * p[i];
-        s[i] += d * d;
-        p[i] -= lr * d / (sqrtf(s[i]) + eps);
-    }
-}
-
-static void rmsprop(const struct span *a)
-{
-    float *restrict const p = a->p, *restrict const v = a->s0;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, eps = a->u->eps;
-    const float b2 = a->u->beta2, rest2 = a->u->rest2;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        const float d = scale * g[i] + decay * p[i];
-        v[i] = b2 * v[i] + rest2 * d * d;
-        p[i] -= lr * d / (sqrtf(v[i]) + eps);
-    }
-}
-
-static void rmsprop_momentum(const struct span *a)
-{
-    float *restrict const p = a->p, *restrict const v = a->s0, *restrict const s = a->s1;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, lr = a->u->lr, eps = a->u->eps;
-    const float b2 = a->u->beta2, rest2 = a->u->rest2, mu = a->u->momentum;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        const float d = scale * g[i] + decay * p[i];
-        v[i] = b2 * v[i] + rest2 * d * d;
-        s[i] = mu * s[i] + d / (sqrtf(v[i]) + eps);
-        p[i] -= lr * s[i];
-    }
-}
-
-/* Adam and AdamW: what of the decay goes into the gradient, and what the parameter shrinks to. */
-static void adam_with(const struct span *a, float decay, float keep)
-{
-    float *restrict const p = a->p, *restrict const m = a->s0, *restrict const v = a->s1;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, eps = a->u->eps;
-    const float b2 = a->u->beta2, rest1 = a->u->rest1, rest2 = a->u->rest2;
-    const float rate = a->u->lr * a->u->correct1, correct2 = a->u->correct2;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        const float d = scale * g[i] + decay * p[i];
-        m[i] += rest1 * (d - m[i]);
-        v[i] = b2 * v[i] + rest2 * d * d;
-        p[i] = keep * p[i] - rate * m[i] / (sqrtf(v[i]) * correct2 + eps);
-    }
-}
-
-static void adam(const struct span *a)
-{
-    adam_with(a, a->decay, 1.0f);
-}
-
-static void adamw(const struct span *a)
-{
-    adam_with(a, 0.0f, 1.0f - a->u->lr * a->decay);
-}
-
-static void lamb(const struct span *a)
-{
-    float *restrict const p = a->p;
-    const float *restrict const m = a->s0, *restrict const v = a->s1;
-    const float eps = a->u->eps, decay = a->decay, rate = a->u->lr * a->ratio;
-    const float correct1 = a->u->correct1, correct2 = a->u->correct2;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++)
-        p[i] -= rate * (correct1 * m[i] / (sqrtf(v[i]) * correct2 + eps) + decay * p[i]);
-}
-
-static void lars(const struct span *a)
-{
-    float *restrict const p = a->p, *restrict const s = a->s0;
-    const float *restrict const g = a->g;
-    const float scale = a->u->scale, decay = a->decay, mu = a->u->momentum;
-    const float rate = a->u->lr * a->ratio;
-    WF_SIMD
-    for (int64_t i = 0; i < a->n; i++) {
-        s[i] = mu * s[i] + rate * (scale * g[i] + decay * p[i]);
-        p[i] -= s[i];
+    switch (kind) {
+        WF_UPDATE_RULES(SWEEP)
+    case WF_OPTIM_RULES:
+        break;
     }
 }
 
@@ -263,16 +171,14 @@ static void lars(const struct span *a)
 /* LAMB: makes the moments, and sums |p|^2 and |r|^2. */
 static void lamb_norms(const struct span *a, double sums[2])
 {
-    float *const m = a->s0, *const v = a->s1;
-    const float b2 = a->u->beta2, rest1 = a->u->rest1, rest2 = a->u->rest2, eps = a->u->eps;
     double lanes[LANES] = { 0 };
     for (int64_t i = 0; i < a->n; i++) {
-        const float d = a->u->scale * a->g[i];
-        m[i] += rest1 * (d - m[i]);
-        v[i] = b2 * v[i] + rest2 * d * d;
-        const float r = a->u->correct1 * m[i] / (sqrtf(v[i]) * a->u->correct2 + eps);
-        const double whole = (double)(r + a->decay * a->p[i]);
-        lanes[i % LANES] += whole * whole;
+        float other;
+        const struct wf_element e = wf_update_moments(
+            &a->rule, a->g[i], (struct wf_element){ a->p[i], a->s0[i], a->s1[i] }, &other);
+        a->s0[i] = e.s0;
+        a->s1[i] = e.s1;
+        lanes[i % LANES] += (double)other * (double)other;
     }
     sums[0] = piece_squares(a->p, a->n);
     sums[1] = sum_lanes(lanes);
@@ -280,19 +186,9 @@ static void lamb_norms(const struct span *a, double sums[2])
 
 static void lars_norms(const struct span *a, double sums[2])
 {
-    const double scale = (double)a->u->scale;
+    const double scale = (double)a->rule.u.scale;
     sums[0] = piece_squares(a->p, a->n);
     sums[1] = scale * scale * piece_squares(a->g, a->n);
-}
-
-static float ratio_of(const struct wf_update *u, const struct wf_update_tensor *t, double p,
-                      double other)
-{
-    if (!t->decays || !(p > 0) || !(other > 0))
-        return 1.0f;
-    if (u->rule == WF_LAMB)
-        return (float)(p / other);
-    return (float)((double)u->trust * p / (other + (double)u->decay * p));
 }
 
 /* --- the sweep --- */
@@ -305,9 +201,8 @@ static struct span span_of(const struct prepared *p, const struct wf_update *u, 
                           .s0 = u->state[0] ? u->state[0] + at->first : NULL,
                           .s1 = u->state[1] ? u->state[1] + at->first : NULL,
                           .n = at->count,
-                          .decay = p->tensors[at->tensor].decays ? u->decay : 0.0f,
-                          .ratio = p->ratios[at->tensor],
-                          .u = u };
+                          .rule = { *u, p->tensors[at->tensor].decays ? u->decay : 0.0f,
+                                    p->ratios[at->tensor] } };
 }
 
 static void make_ratios(const struct prepared *p, const struct wf_update *u)
@@ -323,26 +218,19 @@ static void make_ratios(const struct prepared *p, const struct wf_update *u)
         for (int i = at->first_piece; i < at->first_piece + at->n_pieces; i++)
             for (int k = 0; k < 2; k++)
                 sums[k] += p->sums[2 * (size_t)i + (size_t)k];
-        p->ratios[t] = ratio_of(u, at, sqrt(sums[0]), sqrt(sums[1]));
+        p->ratios[t] = wf_update_ratio(u, at->decays, sqrt(sums[0]), sqrt(sums[1]));
     }
 }
 
 static void update(void *prepared, const struct wf_update *u)
 {
-    static void (*const rules[WF_OPTIM_RULES])(const struct span *) = {
-        [WF_SGD] = sgd,         [WF_MOMENTUM] = momentum, [WF_NESTEROV] = nesterov,
-        [WF_ADAGRAD] = adagrad, [WF_RMSPROP] = rmsprop,   [WF_ADAM] = adam,
-        [WF_ADAMW] = adamw,     [WF_LAMB] = lamb,         [WF_LARS] = lars,
-    };
     const struct prepared *const p = prepared;
-    void (*const rule)(const struct span *) =
-        u->rule == WF_RMSPROP && u->state[1] ? rmsprop_momentum : rules[u->rule];
     if (u->rule == WF_LAMB || u->rule == WF_LARS)
         make_ratios(p, u);
     OVER_PIECES
     for (int i = 0; i < p->layout.n_pieces; i++) {
         const struct span a = span_of(p, u, i);
-        rule(&a);
+        sweep_by(u->rule, &a);
     }
 }
 

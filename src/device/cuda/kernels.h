@@ -143,15 +143,13 @@ struct wf_cuda_layout {
     double *sums;  /* two for each piece */
     float *ratios; /* one for each tensor; any numbers at first */
 };
-/* The sweeps of struct wf_updater, without waiting: the sum of squares goes to `sum` on the device.
- * Pointers and the rule are those of `u`; its other numbers are taken from `numbers`, in device memory,
- * where that is given: then a captured update can be replayed with those of another step. */
+/* The sweeps of struct wf_updater, without waiting: the sum of squares goes to `sum` on the device. */
 void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double *sum,
                      struct CUstream_st *stream);
 void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float *grad,
                         float weight, bool first, struct CUstream_st *stream);
 void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
-                    const struct wf_update *numbers, struct CUstream_st *stream);
+                    struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -96,7 +96,7 @@ static void accumulate(void *made, float *sum, const float *grad, float weight, 
 static void update(void *made, const struct wf_update *u)
 {
     const struct prepared *const p = made;
-    wf_cuda_update(&p->layout, u, NULL, p->cuda->stream);
+    wf_cuda_update(&p->layout, u, p->cuda->stream);
     (void)wf_cuda_ok(p->cuda, cudaGetLastError(), "updating the weights");
 }
 

@@ -1,18 +1,18 @@
 /* The optimiser's sweeps over flat storage: a block takes a piece, its threads 16 bytes at a time. */
-#include "device/cuda/update.cuh"
+#include "device/cuda/device.cuh"
+#include "device/update_rule.h"
 
 namespace wf
 {
 
-/* What a launch is given; numbers of the step are read from device memory where they stand there. */
+/* What a launch is given. */
 struct Sweep {
     struct wf_cuda_layout at;
     struct wf_update u;
-    const struct wf_update *numbers;
 
-    __device__ Rule rule(int tensor) const
+    __device__ struct wf_rule rule(int tensor) const
     {
-        Rule r = { numbers ? *numbers : u, 0, 0 };
+        struct wf_rule r = { u, 0, 0 };
         r.decay = at.tensors[tensor].decays ? r.u.decay : 0.0f;
         r.ratio = at.ratios[tensor];
         return r;
@@ -51,7 +51,7 @@ template <int Kind, bool First, bool Second>
 __global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
 {
     const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
-    const Rule r = s.rule(piece.tensor);
+    const struct wf_rule r = s.rule(piece.tensor);
     over_piece(piece, [&](int64_t i, auto n) {
         enum { N = decltype(n)::value };
         float p[N], g[N], s0[N] = {}, s1[N] = {};
@@ -62,8 +62,13 @@ __global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
         if (Second)
             read(s.u.state[1], i, s1);
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            element<Kind, Second>(r, g[j], p[j], s0[j], s1[j]);
+        for (int j = 0; j < N; j++) {
+            const struct wf_element e = wf_update_element((enum wf_optim_rule)Kind, Second, &r,
+                                                          g[j], wf_element{ p[j], s0[j], s1[j] });
+            p[j] = e.p;
+            s0[j] = e.s0;
+            s1[j] = e.s1;
+        }
         write(s.u.param, i, p);
         if (First && Kind != WF_LAMB)
             write(s.u.state[0], i, s0);
@@ -95,7 +100,7 @@ template <int K> __device__ void block_sum(double (&sum)[K])
 template <bool Lamb> __global__ void __launch_bounds__(THREADS) norms(const Sweep s)
 {
     const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
-    const Rule r = s.rule(piece.tensor);
+    const struct wf_rule r = s.rule(piece.tensor);
     double sum[2] = {};
     over_piece(piece, [&](int64_t i, auto n) {
         enum { N = decltype(n)::value };
@@ -108,7 +113,13 @@ template <bool Lamb> __global__ void __launch_bounds__(THREADS) norms(const Swee
         }
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const float other = Lamb ? lamb_moments(r, g[j], p[j], s0[j], s1[j]) : g[j];
+            float other = g[j];
+            if (Lamb) {
+                const struct wf_element e =
+                    wf_update_moments(&r, g[j], wf_element{ p[j], s0[j], s1[j] }, &other);
+                s0[j] = e.s0;
+                s1[j] = e.s1;
+            }
             sum[0] += (double)p[j] * (double)p[j];
             sum[1] += (double)other * (double)other;
         }
@@ -132,19 +143,12 @@ __global__ void __launch_bounds__(THREADS) ratios(const Sweep s)
     if (t >= s.at.n_tensors)
         return;
     const struct wf_update_tensor tensor = s.at.tensors[t];
-    const struct wf_update u = s.numbers ? *s.numbers : s.u;
     double p = 0, other = 0;
     for (int i = tensor.first_piece; i < tensor.first_piece + tensor.n_pieces; i++) {
         p += s.at.sums[2 * i];
         other += s.at.sums[2 * i + 1];
     }
-    p = sqrt(p);
-    other = sqrt(other);
-    float ratio = 1.0f;
-    if (tensor.decays && p > 0 && other > 0)
-        ratio = u.rule == WF_LAMB ? (float)(p / other)
-                                  : (float)((double)u.trust * p / (other + (double)u.decay * p));
-    s.at.ratios[t] = ratio;
+    s.at.ratios[t] = wf_update_ratio(&s.u, tensor.decays, sqrt(p), sqrt(other));
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -229,45 +233,25 @@ void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float
                (int)first);
 }
 
+#define SWEEP(rule, states)                                                                        \
+    case rule:                                                                                     \
+        sweep_run<rule, (states) >= 1, (states) == 2>(s, stream);                                  \
+        break;
+
 void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
-                    const struct wf_update *numbers, struct CUstream_st *stream)
+                    struct CUstream_st *stream)
 {
-    const Sweep s = { *at, *u, numbers };
+    const Sweep s = { *at, *u };
     if (at->n_pieces == 0)
         return;
+    if (u->rule == WF_LAMB || u->rule == WF_LARS)
+        ratios_run(s, stream);
+    if (u->rule == WF_RMSPROP && u->state[1]) {
+        sweep_run<WF_RMSPROP, true, true>(s, stream);
+        return;
+    }
     switch (u->rule) {
-    case WF_SGD:
-        sweep_run<WF_SGD, false, false>(s, stream);
-        break;
-    case WF_MOMENTUM:
-        sweep_run<WF_MOMENTUM, true, false>(s, stream);
-        break;
-    case WF_NESTEROV:
-        sweep_run<WF_NESTEROV, true, false>(s, stream);
-        break;
-    case WF_ADAGRAD:
-        sweep_run<WF_ADAGRAD, true, false>(s, stream);
-        break;
-    case WF_RMSPROP:
-        if (u->state[1])
-            sweep_run<WF_RMSPROP, true, true>(s, stream);
-        else
-            sweep_run<WF_RMSPROP, true, false>(s, stream);
-        break;
-    case WF_ADAM:
-        sweep_run<WF_ADAM, true, true>(s, stream);
-        break;
-    case WF_ADAMW:
-        sweep_run<WF_ADAMW, true, true>(s, stream);
-        break;
-    case WF_LAMB:
-        ratios_run(s, stream);
-        sweep_run<WF_LAMB, true, true>(s, stream);
-        break;
-    case WF_LARS:
-        ratios_run(s, stream);
-        sweep_run<WF_LARS, true, false>(s, stream);
-        break;
+        WF_UPDATE_RULES(SWEEP)
     default:
         WF_BUG_ON(true, "no update rule %d", (int)u->rule);
     }
