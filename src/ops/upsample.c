@@ -12,6 +12,7 @@
 #include <inttypes.h>
 
 #include "ops/spatial.h"
+#include "ops/upsample.h"
 
 static const char *const mode_names[] = { "nearest", "linear", "linear_corners", NULL };
 
@@ -21,68 +22,19 @@ static const struct wf_field fields[] = {
     { 0 },
 };
 
-/* One axis of a resampling: the extents of the source and of the result. */
-struct axis {
-    int64_t mode, in, out;
-};
-
-/* Where a result's element comes from: (1 - t) * first + t * second; second == first when t is 0. */
-struct source {
-    int64_t first, second;
-    double t;
-};
-
-static struct source source_of(struct axis a, int64_t i)
+/* The result's elements that take any of the source elements [lo, hi). */
+static struct wf_range taken_by(struct wf_up_axis a, int64_t lo, int64_t hi)
 {
-    int64_t top, bottom;
-    if (a.mode == WF_NEAREST)
-        return (struct source){ i * a.in / a.out, i * a.in / a.out, 0 };
-    if (a.mode == WF_LINEAR) {
-        top = wf_max(0, (2 * i + 1) * a.in - a.out);
-        bottom = 2 * a.out;
-    } else {
-        top = i * (a.in - 1);
-        bottom = wf_max(1, a.out - 1);
-    }
-    struct source s = { .first = top / bottom, .second = top / bottom };
-    if (top % bottom != 0 && s.first + 1 < a.in) {
-        s.second = s.first + 1;
-        s.t = (double)(top % bottom) / (double)bottom;
-    }
-    return s;
-}
-
-/* The result's elements that take any of the source elements [lo, hi). Sources do not fall as i
- * rises, so both ends are found by halving. */
-static struct wf_range taken_by(struct axis a, int64_t lo, int64_t hi)
-{
-    struct wf_range r = { 0, 0 };
-    for (int64_t left = 0, right = a.out; left < right;) {
-        const int64_t mid = left + (right - left) / 2;
-        if (source_of(a, mid).second >= lo)
-            right = mid;
-        else
-            left = mid + 1;
-        r.lo = left;
-    }
-    for (int64_t left = 0, right = a.out; left < right;) {
-        const int64_t mid = left + (right - left) / 2;
-        if (source_of(a, mid).first >= hi)
-            right = mid;
-        else
-            left = mid + 1;
-        r.hi = left;
-    }
-    return r;
+    return (struct wf_range){ wf_up_reaching(a, lo, true), wf_up_reaching(a, hi, false) };
 }
 
 /* Axis i (0, 1, 2) of an upsample node, or of the upsampling that a gradient node belongs to. */
-static struct axis axis_of(const struct wf_node *node, int i)
+static struct wf_up_axis axis_of(const struct wf_node *node, int i)
 {
     const struct wf_upsample_attrs *a = node->attrs;
     const int64_t given = node->in[0]->shape.at[WF_D + i], made = node->out[0]->shape.at[WF_D + i];
     const bool back = node->op == &wf_op_upsample_grad;
-    return (struct axis){ a->mode, back ? made : given, back ? given : made };
+    return (struct wf_up_axis){ a->mode, back ? made : given, back ? given : made };
 }
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
@@ -117,9 +69,9 @@ static struct wf_region reads(const struct wf_node *node, int input, struct wf_r
     (void)input;
     struct wf_region r = work;
     for (int i = 0; i < WF_SPACE; i++) {
-        const struct axis a = axis_of(node, i);
-        r.lo[WF_D + i] = source_of(a, work.lo[WF_D + i]).first;
-        r.hi[WF_D + i] = source_of(a, work.hi[WF_D + i] - 1).second + 1;
+        const struct wf_up_axis a = axis_of(node, i);
+        r.lo[WF_D + i] = wf_up_source(a, work.lo[WF_D + i]).first;
+        r.hi[WF_D + i] = wf_up_source(a, work.hi[WF_D + i] - 1).second + 1;
     }
     return r;
 }
@@ -127,14 +79,14 @@ static struct wf_region reads(const struct wf_node *node, int input, struct wf_r
 static void reference(const struct wf_call *call)
 {
     const struct wf_shape *x = &call->node->in[0]->shape;
-    struct axis axes[WF_SPACE];
+    struct wf_up_axis axes[WF_SPACE];
     for (int i = 0; i < WF_SPACE; i++)
         axes[i] = axis_of(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
         struct wf_region near = wf_region_at(c.at); /* one or two neighbours along each axis */
-        struct source s[WF_SPACE];
+        struct wf_up_source s[WF_SPACE];
         for (int i = 0; i < WF_SPACE; i++) {
-            s[i] = source_of(axes[i], c.at[WF_D + i]);
+            s[i] = wf_up_source(axes[i], c.at[WF_D + i]);
             near.lo[WF_D + i] = s[i].first;
             near.hi[WF_D + i] = s[i].second + 1;
         }
@@ -198,17 +150,10 @@ static struct wf_region reads_grad(const struct wf_node *node, int input, struct
     return r;
 }
 
-/* How much of source element p goes into result element i along an axis. */
-static double share(struct axis a, int64_t i, int64_t p)
-{
-    const struct source s = source_of(a, i);
-    return p == s.first ? 1 - s.t : p == s.second ? s.t : 0;
-}
-
 static void reference_grad(const struct wf_call *call)
 {
     const struct wf_shape *dy = &call->node->in[0]->shape;
-    struct axis axes[WF_SPACE];
+    struct wf_up_axis axes[WF_SPACE];
     for (int i = 0; i < WF_SPACE; i++)
         axes[i] = axis_of(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
@@ -217,7 +162,7 @@ static void reference_grad(const struct wf_call *call)
              wf_cursor_next(&o);) {
             double weight = 1;
             for (int i = 0; i < WF_SPACE; i++)
-                weight *= share(axes[i], o.at[WF_D + i], c.at[WF_D + i]);
+                weight *= wf_up_share(axes[i], o.at[WF_D + i], c.at[WF_D + i]);
             sum += weight * wf_ref_get(&call->in[0], dy, o.at);
         }
         wf_view_set(&call->out[0], c.at, sum);

@@ -3,78 +3,25 @@
  *
  * Forward mixes the two or four rows that a line comes from, then goes along W. The gradient first
  * adds the rows of dy that take from a line of dx, then gathers along W. Many channels are taken in
- * slices, so that what a line reads fits a buffer. Sources are found in whole numbers exactly as
- * the operator defines them (ops/upsample.c).
+ * slices, so that what a line reads fits a buffer. Where they come from is
+ * ops/upsample.h's to say.
  */
 #include "device/cpu/cpu.h"
 
 #include "ops/spatial.h"
-
-struct axis {
-    int64_t mode, in, out;
-};
-
-/* (1 - t) * first + t * second */
-struct source {
-    int64_t first, second;
-    float t;
-};
+#include "ops/upsample.h"
 
 struct job {
     const struct wf_call *call;
-    struct axis axis[WF_SPACE];
+    struct wf_up_axis axis[WF_SPACE];
     struct wf_cpu_lines lines;
     int64_t channels, slice, slices; /* of channels */
 };
 
-static struct source source_of(struct axis a, int64_t i)
-{
-    int64_t top, bottom;
-    if (a.mode == WF_NEAREST)
-        return (struct source){ i * a.in / a.out, i * a.in / a.out, 0.0f };
-    if (a.mode == WF_LINEAR) {
-        top = wf_max(0, (2 * i + 1) * a.in - a.out);
-        bottom = 2 * a.out;
-    } else {
-        top = i * (a.in - 1);
-        bottom = wf_max(1, a.out - 1);
-    }
-    struct source s = { .first = top / bottom, .second = top / bottom };
-    if (top % bottom != 0 && s.first + 1 < a.in) {
-        s.second = s.first + 1;
-        s.t = (float)((double)(top % bottom) / (double)bottom);
-    }
-    return s;
-}
-
-/* The first result whose source reaches `at`: its second one, or its first. Sources do not fall. */
-static int64_t first_reaching(struct axis a, int64_t at, bool second)
-{
-    int64_t left = 0, right = a.out;
-    while (left < right) {
-        const int64_t mid = left + (right - left) / 2;
-        const struct source s = source_of(a, mid);
-        if ((second ? s.second : s.first) >= at)
-            right = mid;
-        else
-            left = mid + 1;
-    }
-    return left;
-}
-
 /* Results that take any of the sources [lo, hi). */
-static struct wf_range taken_by(struct axis a, int64_t lo, int64_t hi)
+static struct wf_range taken_by(struct wf_up_axis a, int64_t lo, int64_t hi)
 {
-    return (struct wf_range){ first_reaching(a, lo, true), first_reaching(a, hi, false) };
-}
-
-/* How much result o takes of source i. */
-static float weight_of(struct axis a, int64_t o, int64_t i)
-{
-    const struct source s = source_of(a, o);
-    if (s.first == i)
-        return 1.0f - s.t;
-    return s.second == i ? s.t : 0.0f;
+    return (struct wf_range){ wf_up_reaching(a, lo, true), wf_up_reaching(a, hi, false) };
 }
 
 /* Positions of the read side under `block` positions of the written side, at most. */
@@ -90,7 +37,8 @@ static struct job job_of(const struct wf_call *call, bool backward)
     for (int i = 0; i < WF_SPACE; i++) {
         const int64_t given = call->node->in[0]->shape.at[WF_D + i];
         const int64_t made = call->node->out[0]->shape.at[WF_D + i];
-        j.axis[i] = (struct axis){ a->mode, backward ? made : given, backward ? given : made };
+        j.axis[i] =
+            (struct wf_up_axis){ a->mode, backward ? made : given, backward ? given : made };
     }
     WF_BUG_ON(j.channels < 1, "%lld channels", (long long)j.channels);
     const int64_t ratio =
@@ -132,14 +80,16 @@ static void add_line(const struct wf_view *view, struct wf_cpu_line line, float 
 static const float *mix_rows(const struct job *j, const struct wf_view *x, struct wf_cpu_line out,
                              struct wf_range along, float *acc)
 {
-    const struct source d = source_of(j->axis[0], out.d), h = source_of(j->axis[1], out.h);
+    const struct wf_up_source d = wf_up_source(j->axis[0], out.d),
+                              h = wf_up_source(j->axis[1], out.h);
     struct wf_cpu_line in = { out.n, d.first, h.first, along.lo, along.hi };
     if (d.first == d.second && h.first == h.second)
         return wf_cpu_line_load(x, in, acc);
     for (in.d = d.first; in.d <= d.second; in.d++)
         for (in.h = h.first; in.h <= h.second; in.h++) {
+            const float td = (float)d.t, th = (float)h.t;
             const float factor =
-                (in.d == d.first ? 1.0f - d.t : d.t) * (in.h == h.first ? 1.0f - h.t : h.t);
+                (in.d == d.first ? 1.0f - td : td) * (in.h == h.first ? 1.0f - th : th);
             add_line(x, in, factor, in.d == d.first && in.h == h.first, acc);
         }
     return acc;
@@ -150,12 +100,12 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
 {
     float acc[WF_CPU_BLOCK_MAX], buffer[WF_CPU_BLOCK_MAX];
     const int64_t channels = wf_region_extent(y->box, WF_C);
-    const struct wf_range along = { source_of(j->axis[2], out.w0).first,
-                                    source_of(j->axis[2], out.w1 - 1).second + 1 };
+    const struct wf_range along = { wf_up_source(j->axis[2], out.w0).first,
+                                    wf_up_source(j->axis[2], out.w1 - 1).second + 1 };
     const float *mixed = mix_rows(j, x, out, along, acc);
     float *to = wf_cpu_line_dest(y, out, buffer);
     for (int64_t o = out.w0; o < out.w1; o++) {
-        const struct source s = source_of(j->axis[2], o);
+        const struct wf_up_source s = wf_up_source(j->axis[2], o);
         const float *a = mixed + (s.first - along.lo) * channels;
         const float *b = mixed + (s.second - along.lo) * channels;
         float *at = to + (o - out.w0) * channels;
@@ -163,7 +113,7 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
             memcpy(at, a, (size_t)channels * sizeof *at);
             continue;
         }
-        const float t = s.t, rest = 1.0f - s.t;
+        const float t = (float)s.t, rest = 1.0f - t;
         WF_SIMD
         for (int64_t c = 0; c < channels; c++)
             at[c] = rest * a[c] + // NOLINT(clang-analyzer-core.*): mix_rows() has at least one row
@@ -194,15 +144,16 @@ static void backward_line(const struct job *j, const struct wf_view *dy, const s
     for (in.d = d.lo; in.d < d.hi && along.lo < along.hi; in.d++)
         for (in.h = h.lo; in.h < h.hi; in.h++)
             add_line(dy, in,
-                     weight_of(j->axis[0], in.d, out.d) * weight_of(j->axis[1], in.h, out.h), false,
-                     acc);
+                     (float)wf_up_share(j->axis[0], in.d, out.d) *
+                         (float)wf_up_share(j->axis[1], in.h, out.h),
+                     false, acc);
     for (int64_t o = along.lo; o < along.hi; o++) {
-        const struct source s = source_of(j->axis[2], o);
+        const struct wf_up_source s = wf_up_source(j->axis[2], o);
         const float *from = acc + (o - along.lo) * channels;
         if (s.first >= out.w0 && s.first < out.w1)
-            add_scaled(from, 1.0f - s.t, channels, to + (s.first - out.w0) * channels);
+            add_scaled(from, 1.0f - (float)s.t, channels, to + (s.first - out.w0) * channels);
         if (s.second != s.first && s.second >= out.w0 && s.second < out.w1)
-            add_scaled(from, s.t, channels, to + (s.second - out.w0) * channels);
+            add_scaled(from, (float)s.t, channels, to + (s.second - out.w0) * channels);
     }
     wf_cpu_line_store(dx, out, to);
 }

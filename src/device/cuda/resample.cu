@@ -1,5 +1,6 @@
 /* Another extent: padding, subdomains, interpolation, broadcast. */
 #include "device/cuda/spatial.cuh"
+#include "ops/upsample.h"
 
 namespace wf
 {
@@ -146,43 +147,17 @@ struct Untile {
 
 /* --- upsample --- */
 
-/* Where a result's element comes from along an axis: (1 - t) * first + t * second. */
-struct Source {
-    int64_t first, second;
-    double t;
-};
-
 struct UpAxis {
-    int64_t mode, in, out;
+    struct wf_up_axis at;
 
-    __device__ Source source_of(int64_t i) const
-    {
-        if (mode == WF_NEAREST)
-            return Source{ i * in / out, i * in / out, 0 };
-        const int64_t top =
-            mode == WF_LINEAR ? larger<int64_t>(0, (2 * i + 1) * in - out) : i * (in - 1);
-        const int64_t bottom = mode == WF_LINEAR ? 2 * out : larger<int64_t>(1, out - 1);
-        const int64_t whole = top / bottom, rest = top - whole * bottom;
-        Source s = { whole, whole, 0 };
-        if (rest != 0 && whole + 1 < in) {
-            s.second = whole + 1;
-            s.t = (double)rest / (double)bottom;
-        }
-        return s;
-    }
-    /* How much of source element p goes into result element i. */
-    __device__ double share(int64_t i, int64_t p) const
-    {
-        const Source s = source_of(i);
-        return p == s.first ? 1 - s.t : p == s.second ? s.t : 0.0;
-    }
     /* A range of results that has all that take p, and a few more at its ends. */
     __device__ void taken_by(int64_t p, int64_t *lo, int64_t *hi) const
     {
-        if (mode == WF_NEAREST) {
+        const int64_t in = at.in, out = at.out;
+        if (at.mode == WF_NEAREST) {
             *lo = p * out / in;
             *hi = ((p + 1) * out + in - 1) / in;
-        } else if (mode == WF_LINEAR) {
+        } else if (at.mode == WF_LINEAR) {
             *lo = floor_div((2 * p - 1) * out - in, 2 * in);
             *hi = floor_div((2 * p + 3) * out - in, 2 * in) + 2;
         } else if (in == 1) {
@@ -204,11 +179,11 @@ struct Upsample {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        Source s[3];
+        struct wf_up_source s[3];
         strict<T> sum[V] = {};
 #pragma unroll
         for (int i = 0; i < 3; i++)
-            s[i] = axis[i].source_of(at.x[i]);
+            s[i] = wf_up_source(axis[i].at, at.x[i]);
         for (int k = 0; k < 8; k++) {
             const bool far[3] = { (k & 4) != 0, (k & 2) != 0, (k & 1) != 0 };
             int64_t p[3];
@@ -248,11 +223,11 @@ struct UpsampleGrad {
         for (int i = 0; i < 3; i++)
             axis[i].taken_by(at.x[i], &lo[i], &hi[i]);
         for (o[0] = lo[0]; o[0] < hi[0]; o[0]++) {
-            const strict<T> d = (strict<T>)axis[0].share(o[0], at.x[0]);
+            const strict<T> d = (strict<T>)wf_up_share(axis[0].at, o[0], at.x[0]);
             for (o[1] = lo[1]; d != 0 && o[1] < hi[1]; o[1]++) {
-                const strict<T> h = d * (strict<T>)axis[1].share(o[1], at.x[1]);
+                const strict<T> h = d * (strict<T>)wf_up_share(axis[1].at, o[1], at.x[1]);
                 for (o[2] = lo[2]; h != 0 && o[2] < hi[2]; o[2]++) {
-                    const strict<T> weight = h * (strict<T>)axis[2].share(o[2], at.x[2]);
+                    const strict<T> weight = h * (strict<T>)wf_up_share(axis[2].at, o[2], at.x[2]);
                     if (weight == 0)
                         continue;
                     Vec<T, V> v;
@@ -305,7 +280,7 @@ static U upsample_of(const struct wf_call *call, const struct wf_shape &in,
     const struct wf_upsample_attrs *a = (const struct wf_upsample_attrs *)call->node->attrs;
     U u = { image_of(call->in[0]), image_of(call->out[0]), {} };
     for (int i = 0; i < 3; i++)
-        u.axis[i] = UpAxis{ a->mode, in.at[WF_D + i], out.at[WF_D + i] };
+        u.axis[i] = UpAxis{ { a->mode, in.at[WF_D + i], out.at[WF_D + i] } };
     return u;
 }
 
