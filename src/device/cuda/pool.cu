@@ -67,18 +67,16 @@ template <class I> struct MaxPool {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        int64_t lo[3], hi[3], p[3];
+        int64_t lo[3], hi[3];
         MaxSoFar<I, T, V> top = {};
         bool first = true;
         window.inside(at.x, lo, hi);
-        for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
-            for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
-                for (p[2] = lo[2]; p[2] < hi[2]; p[2]++) {
-                    Vec<T, V> v;
-                    v.load(element<T>(x, at.n, p, at.c));
-                    top.see(v, window.place(at.x, p), first);
-                    first = false;
-                }
+        over_box(lo, hi, [&](const int64_t *p) {
+            Vec<T, V> v;
+            v.load(element<T>(x, at.n, p, at.c));
+            top.see(v, window.place(at.x, p), first);
+            first = false;
+        });
         top.best.store(element<T>(y, at.n, at.x, at.c));
         top.where.store(element<I>(index, at.n, at.x, at.c));
     }
@@ -112,33 +110,22 @@ template <class I> struct MaxPoolGrad {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        int64_t lo[3], hi[3], o[3];
-        strict<T> sum[V] = {};
-        if (plus.data) {
+        int64_t lo[3], hi[3];
+        Sum<T, V> sum;
+        if (plus.data)
+            sum.add(element<T>(plus, at.n, at.x, at.c));
+        window.touching(at.x, lo, hi);
+        over_box(lo, hi, [&](const int64_t *o) {
+            const int place = window.place(o, at.x);
             Vec<T, V> v;
-            v.load(element<T>(plus, at.n, at.x, at.c));
+            Vec<I, V> where;
+            v.load(element<T>(dy, at.n, o, at.c));
+            where.load(element<I>(index, at.n, o, at.c));
 #pragma unroll
             for (int j = 0; j < V; j++)
-                sum[j] = v.get(j);
-        }
-        window.touching(at.x, lo, hi);
-        for (o[0] = lo[0]; o[0] < hi[0]; o[0]++)
-            for (o[1] = lo[1]; o[1] < hi[1]; o[1]++)
-                for (o[2] = lo[2]; o[2] < hi[2]; o[2]++) {
-                    const int place = window.place(o, at.x);
-                    Vec<T, V> v;
-                    Vec<I, V> where;
-                    v.load(element<T>(dy, at.n, o, at.c));
-                    where.load(element<I>(index, at.n, o, at.c));
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        sum[j] += (int)where.at(j) == place ? (strict<T>)v.get(j) : (strict<T>)0;
-                }
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)sum[j]);
-        out.store(element<T>(dx, at.n, at.x, at.c));
+                sum.at[j] += (int)where.at(j) == place ? (strict<T>)v.get(j) : (strict<T>)0;
+        });
+        sum.store(element<T>(dx, at.n, at.x, at.c));
     }
 };
 
@@ -190,24 +177,11 @@ struct AvgPool {
     }
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        int64_t lo[3], hi[3], p[3];
-        strict<T> sum[V] = {};
+        int64_t lo[3], hi[3];
+        Sum<T, V> sum;
         window.inside(at.x, lo, hi);
-        for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
-            for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
-                for (p[2] = lo[2]; p[2] < hi[2]; p[2]++) {
-                    Vec<T, V> v;
-                    v.load(element<T>(x, at.n, p, at.c));
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        sum[j] += (strict<T>)v.get(j);
-                }
-        const strict<T> factor = (strict<T>)share(at.x);
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)(sum[j] * factor));
-        out.store(element<T>(y, at.n, at.x, at.c));
+        over_box(lo, hi, [&](const int64_t *p) { sum.add(element<T>(x, at.n, p, at.c)); });
+        sum.store(element<T>(y, at.n, at.x, at.c), (strict<T>)share(at.x));
     }
 };
 
@@ -216,24 +190,13 @@ struct AvgPoolGrad {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        int64_t lo[3], hi[3], o[3];
-        strict<T> sum[V] = {};
+        int64_t lo[3], hi[3];
+        Sum<T, V> sum;
         pool.window.touching(at.x, lo, hi);
-        for (o[0] = lo[0]; o[0] < hi[0]; o[0]++)
-            for (o[1] = lo[1]; o[1] < hi[1]; o[1]++)
-                for (o[2] = lo[2]; o[2] < hi[2]; o[2]++) {
-                    const strict<T> factor = (strict<T>)pool.share(o);
-                    Vec<T, V> v;
-                    v.load(element<T>(pool.x, at.n, o, at.c));
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        sum[j] += factor * (strict<T>)v.get(j);
-                }
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)sum[j]);
-        out.store(element<T>(pool.y, at.n, at.x, at.c));
+        over_box(lo, hi, [&](const int64_t *o) {
+            sum.add(element<T>(pool.x, at.n, o, at.c), (strict<T>)pool.share(o));
+        });
+        sum.store(element<T>(pool.y, at.n, at.x, at.c));
     }
 };
 

@@ -79,27 +79,15 @@ struct PadGrad {
 
     template <class T, int V> __device__ void run(const Place &at) const
     {
-        strict<T> sum[V] = {};
+        Sum<T, V> sum;
         for (int which = 0; which < 27; which++) {
-            int64_t lo[3], hi[3], p[3];
+            int64_t lo[3], hi[3];
             range(WF_D, at.x[0], which / 9, &lo[0], &hi[0]);
             range(WF_H, at.x[1], which / 3 % 3, &lo[1], &hi[1]);
             range(WF_W, at.x[2], which % 3, &lo[2], &hi[2]);
-            for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
-                for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
-                    for (p[2] = lo[2]; p[2] < hi[2]; p[2]++) {
-                        Vec<T, V> v;
-                        v.load(element<T>(dy, at.n, p, at.c));
-#pragma unroll
-                        for (int j = 0; j < V; j++)
-                            sum[j] += (strict<T>)v.get(j);
-                    }
+            over_box(lo, hi, [&](const int64_t *p) { sum.add(element<T>(dy, at.n, p, at.c)); });
         }
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)sum[j]);
-        out.store(element<T>(dx, at.n, at.x, at.c));
+        sum.store(element<T>(dx, at.n, at.x, at.c));
     }
 };
 
@@ -180,7 +168,7 @@ struct Upsample {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         struct wf_up_source s[3];
-        strict<T> sum[V] = {};
+        Sum<T, V> sum;
 #pragma unroll
         for (int i = 0; i < 3; i++)
             s[i] = wf_up_source(axis[i].at, at.x[i]);
@@ -195,19 +183,10 @@ struct Upsample {
                 weight *= (strict<T>)(far[i] ? s[i].t : 1 - s[i].t);
                 taken = taken && !(far[i] && s[i].second == s[i].first);
             }
-            if (!taken)
-                continue;
-            Vec<T, V> v;
-            v.load(element<T>(x, at.n, p, at.c));
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                sum[j] += weight * (strict<T>)v.get(j);
+            if (taken)
+                sum.add(element<T>(x, at.n, p, at.c), weight);
         }
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)sum[j]);
-        out.store(element<T>(y, at.n, at.x, at.c));
+        sum.store(element<T>(y, at.n, at.x, at.c));
     }
 };
 
@@ -218,7 +197,7 @@ struct UpsampleGrad {
     template <class T, int V> __device__ void run(const Place &at) const
     {
         int64_t lo[3], hi[3], o[3];
-        strict<T> sum[V] = {};
+        Sum<T, V> sum;
 #pragma unroll
         for (int i = 0; i < 3; i++)
             axis[i].taken_by(at.x[i], &lo[i], &hi[i]);
@@ -228,21 +207,12 @@ struct UpsampleGrad {
                 const strict<T> h = d * (strict<T>)wf_up_share(axis[1].at, o[1], at.x[1]);
                 for (o[2] = lo[2]; h != 0 && o[2] < hi[2]; o[2]++) {
                     const strict<T> weight = h * (strict<T>)wf_up_share(axis[2].at, o[2], at.x[2]);
-                    if (weight == 0)
-                        continue;
-                    Vec<T, V> v;
-                    v.load(element<T>(dy, at.n, o, at.c));
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        sum[j] += weight * (strict<T>)v.get(j);
+                    if (weight != 0)
+                        sum.add(element<T>(dy, at.n, o, at.c), weight);
                 }
             }
         }
-        Vec<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.set(j, (arith<T>)sum[j]);
-        out.store(element<T>(dx, at.n, at.x, at.c));
+        sum.store(element<T>(dx, at.n, at.x, at.c));
     }
 };
 

@@ -47,6 +47,38 @@ template <class T> __device__ T *element(const Image &m, int64_t n, const int64_
     return (T *)m.data + m.at(n, x[0], x[1], x[2]) + c * m.stride[WF_C];
 }
 
+/* f(p) for the positions p of a box, in order. */
+template <class F> __device__ void over_box(const int64_t lo[3], const int64_t hi[3], F f)
+{
+    int64_t p[3];
+    for (p[0] = lo[0]; p[0] < hi[0]; p[0]++)
+        for (p[1] = lo[1]; p[1] < hi[1]; p[1]++)
+            for (p[2] = lo[2]; p[2] < hi[2]; p[2]++)
+                f(p);
+}
+
+/* Sums of V channels over neighbours. */
+template <class T, int V> struct Sum {
+    strict<T> at[V] = {};
+
+    __device__ void add(const T *from, strict<T> weight = 1)
+    {
+        Vec<T, V> v;
+        v.load(from);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            at[j] += weight * (strict<T>)v.get(j);
+    }
+    __device__ void store(T *to, strict<T> factor = 1) const
+    {
+        Vec<T, V> v;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v.set(j, (arith<T>)(at[j] * factor));
+        v.store(to);
+    }
+};
+
 inline Grid grid_over(const struct wf_region &work, int v)
 {
     Grid g = {};
