@@ -148,6 +148,8 @@ static struct wf_raster *open_known(struct wf_raster *r, struct wf_err *err)
         ok = wf_raster_refuse(r, err,
                               "a %s file has no '%s' inside: leave out what follows the colon",
                               r->format->name, r->part);
+    if (ok && r->format->lacks)
+        ok = wf_raster_lacks(r, r->format->lacks, err);
     if (ok && r->format->open(r, err) && check_info(r, err)) {
         show_turned(r);
         return r;
@@ -207,7 +209,7 @@ void wf_raster_close(struct wf_raster *r)
 {
     if (!r)
         return;
-    if (r->format)
+    if (r->format && r->format->close)
         r->format->close(r);
     for (int i = 0; i < r->place.geo_count; i++)
         free(r->place.geo[i].data);

@@ -48,6 +48,7 @@ struct wf_raster_format {
     const char *name;
     /* The first bytes of a file, at least one of them. */
     bool (*probe)(const unsigned char *head, size_t bytes);
+    const char *lacks; /* the package whose library this build lacks: nothing else is there then */
     /* On failure `close` is called, so it must handle a partial open. */
     bool (*open)(struct wf_raster *r, struct wf_err *err);
     bool (*read)(const struct wf_raster_job *job, struct wf_err *err);
@@ -137,6 +138,9 @@ struct wf_rows {
 };
 /* Valid until the next call; NULL on failure. */
 const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err);
+/* wf_raster_format.read of rows of whole pixels; `whole`: all of them, where they are in memory. */
+[[nodiscard]] bool wf_rows_put(struct wf_rows *rows, const unsigned char *whole,
+                               const struct wf_raster_job *job, struct wf_err *err);
 void wf_rows_release(struct wf_rows *rows);
 
 /* --- libraries that leave by longjmp --- */
@@ -154,6 +158,7 @@ void wf_guard_leave(struct wf_guard *guard, const char *message) __attribute__((
  * writers). */
 struct wf_raster_sink {
     const char *name;
+    const char *lacks; /* as wf_raster_format's */
     /* Checks what the format can hold, and begins. w->info and w->path are set, the tile is a hint;
      * w->joins is set if another writer has begun. */
     bool (*begin)(struct wf_raster_writer *w, struct wf_err *err);

@@ -293,18 +293,7 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
 static bool read_jpeg(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct jpeg *j = job->raster->state;
-    const int64_t width = job->raster->info.width, channels = job->raster->info.channels;
-    for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
-        const struct wf_raster_block row = {
-            .data = wf_rows_get(&j->rows, h, err),
-            .lo = { [WF_RASTER_H] = h },
-            .hi = { 1, h + 1, width, channels },
-            .stride = { [WF_RASTER_W] = channels, [WF_RASTER_C] = 1 },
-        };
-        if (!row.data || !wf_raster_put(job, &row, err))
-            return false;
-    }
-    return true;
+    return wf_rows_put(&j->rows, NULL, job, err);
 }
 
 static void close_jpeg(struct wf_raster *r)
@@ -319,30 +308,17 @@ static void close_jpeg(struct wf_raster *r)
     free(j);
 }
 
-#else
-static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libjpeg62-turbo-dev", err);
-}
-static bool read_jpeg(const struct wf_raster_job *job, struct wf_err *err)
-{
-    return wf_raster_lacks(job->raster, "libjpeg62-turbo-dev", err);
-}
-static void close_jpeg(struct wf_raster *r)
-{
-    (void)r;
-}
-static bool check_jpeg(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libjpeg62-turbo-dev", err);
-}
 #endif
 
 const struct wf_raster_format wf_raster_jpeg = {
     .name = "JPEG",
     .probe = probe,
+#ifdef WF_HAVE_JPEG
     .open = open_jpeg,
     .read = read_jpeg,
     .close = close_jpeg,
     .check = check_jpeg,
+#else
+    .lacks = "libjpeg62-turbo-dev",
+#endif
 };

@@ -268,20 +268,9 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
 static bool read_png(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct png *p = job->raster->state;
-    const int64_t width = job->raster->info.width, channels = job->raster->info.channels;
     if (p->interlaced && !p->whole && !decode_whole(p, err))
         return false;
-    for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
-        const struct wf_raster_block row = {
-            .data = p->whole ? p->whole + (size_t)h * p->rows.bytes : wf_rows_get(&p->rows, h, err),
-            .lo = { [WF_RASTER_H] = h },
-            .hi = { 1, h + 1, width, channels },
-            .stride = { [WF_RASTER_W] = channels, [WF_RASTER_C] = 1 },
-        };
-        if (!row.data || !wf_raster_put(job, &row, err))
-            return false;
-    }
-    return true;
+    return wf_rows_put(&p->rows, p->whole, job, err);
 }
 
 static void close_png(struct wf_raster *r)
@@ -296,30 +285,17 @@ static void close_png(struct wf_raster *r)
     free(p);
 }
 
-#else
-static bool open_png(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libpng-dev", err);
-}
-static bool read_png(const struct wf_raster_job *job, struct wf_err *err)
-{
-    return wf_raster_lacks(job->raster, "libpng-dev", err);
-}
-static void close_png(struct wf_raster *r)
-{
-    (void)r;
-}
-static bool check_png(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libpng-dev", err);
-}
 #endif
 
 const struct wf_raster_format wf_raster_png = {
     .name = "PNG",
     .probe = probe,
+#ifdef WF_HAVE_PNG
     .open = open_png,
     .read = read_png,
     .close = close_png,
     .check = check_png,
+#else
+    .lacks = "libpng-dev",
+#endif
 };

@@ -160,27 +160,15 @@ static bool end_png(struct wf_raster_writer *w, bool ok, struct wf_err *err)
     return ok;
 }
 
-#else
-static bool begin_png(struct wf_raster_writer *w, struct wf_err *err)
-{
-    return wf_raster_sink_lacks(w, "libpng-dev", err);
-}
-static bool write_png(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
-                      struct wf_err *err)
-{
-    (void)window;
-    (void)src;
-    return wf_raster_sink_lacks(w, "libpng-dev", err);
-}
-static bool end_png(struct wf_raster_writer *w, bool ok, struct wf_err *err)
-{
-    (void)w;
-    (void)ok;
-    (void)err;
-    return false;
-}
 #endif
 
 const struct wf_raster_sink wf_raster_png_sink = {
-    .name = "PNG", .begin = begin_png, .write = write_png, .end = end_png
+    .name = "PNG",
+#ifdef WF_HAVE_PNG
+    .begin = begin_png,
+    .write = write_png,
+    .end = end_png,
+#else
+    .lacks = "libpng-dev",
+#endif
 };

@@ -36,6 +36,23 @@ const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err)
     return rows->kept + (size_t)(row % rows->slots) * rows->bytes;
 }
 
+bool wf_rows_put(struct wf_rows *rows, const unsigned char *whole, const struct wf_raster_job *job,
+                 struct wf_err *err)
+{
+    const int64_t width = job->raster->info.width, channels = job->raster->info.channels;
+    for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
+        const struct wf_raster_block row = {
+            .data = whole ? whole + (size_t)h * rows->bytes : wf_rows_get(rows, h, err),
+            .lo = { [WF_RASTER_H] = h },
+            .hi = { 1, h + 1, width, channels },
+            .stride = { [WF_RASTER_W] = channels, [WF_RASTER_C] = 1 },
+        };
+        if (!row.data || !wf_raster_put(job, &row, err))
+            return false;
+    }
+    return true;
+}
+
 void wf_rows_release(struct wf_rows *rows)
 {
     free(rows->kept);

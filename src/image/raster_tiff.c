@@ -515,30 +515,17 @@ static void close_tiff(struct wf_raster *r)
     free(t);
 }
 
-#else
-static bool open_tiff(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libtiff-dev", err);
-}
-static bool read_tiff(const struct wf_raster_job *job, struct wf_err *err)
-{
-    return wf_raster_lacks(job->raster, "libtiff-dev", err);
-}
-static void close_tiff(struct wf_raster *r)
-{
-    (void)r;
-}
-static bool check_tiff(struct wf_raster *r, struct wf_err *err)
-{
-    return wf_raster_lacks(r, "libtiff-dev", err);
-}
 #endif
 
 const struct wf_raster_format wf_raster_tiff = {
     .name = "TIFF",
     .probe = probe,
+#ifdef WF_HAVE_TIFF
     .open = open_tiff,
     .read = read_tiff,
     .close = close_tiff,
     .check = check_tiff,
+#else
+    .lacks = "libtiff-dev",
+#endif
 };

@@ -56,7 +56,7 @@ static struct wf_raster_writer *begin(const char *path, const char *joins,
     w->path = wf_take_text(path);
     w->joins = joins ? wf_take_text(joins) : NULL;
     w->info = *info;
-    const bool ok = sink->begin(w, err);
+    const bool ok = sink->lacks ? wf_raster_sink_lacks(w, sink->lacks, err) : sink->begin(w, err);
     w->info.place = NULL; /* was borrowed for the beginning */
     if (ok)
         return w;
@@ -178,7 +178,7 @@ bool wf_raster_writer_close(struct wf_raster_writer *w, bool ok, struct wf_err *
     }
     WF_BUG_ON(ok && !w->joins && came != pixels, "'%s': %" PRId64 " pixels came, it has %" PRId64,
               w->path, came, pixels);
-    ok = w->sink->end(w, ok, err);
+    ok = !w->sink->lacks && w->sink->end(w, ok, err);
     free(w->joins);
     free(w->path);
     free(w);
