@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/bench.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "config/options_settings.h"
 #include "report/curves.h"
 #include "report/runlog.h"

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/halt.h"

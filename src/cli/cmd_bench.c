@@ -1,14 +1,100 @@
 /* bench: the median time of a training step, after some that warm up. */
 #include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "cli/bench.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "train/once.h"
-#include "cli/profile.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
+#include "ops/op.h"
+
+/* --- where a step's time went: the seconds of a plan's steps, added up by operator --- */
+
+enum { PROFILE_MAX = 96 };
+
+struct profile_row {
+    const char *name; /* an operator, "copy", "fetch" or "sum" */
+    int count;
+    double seconds;
+};
+
+struct profile {
+    int n;
+    struct profile_row rows[PROFILE_MAX]; /* slowest first */
+};
+
+static const char *label(const struct wf_step *s)
+{
+    switch (s->kind) {
+    case WF_STEP_KERNEL:
+        return s->node->op->name;
+    case WF_STEP_COPY:
+        return "copy";
+    case WF_STEP_ADD:
+        return "add strips";
+    case WF_STEP_FETCH_BEGIN:
+    case WF_STEP_FETCH_END:
+        return "fetch";
+    case WF_STEP_SUM_BEGIN:
+    case WF_STEP_SUM_END:
+        break;
+    }
+    return "sum";
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+    const struct profile_row *x = a, *y = b;
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+static void profile_fill(struct profile *p, const struct wf_run *run)
+{
+    const struct wf_plan *plan = wf_run_plan(run);
+    const double *seconds = wf_run_step_seconds(run);
+    p->n = 0;
+    for (int s = 0; s < plan->n_steps; s++) {
+        const char *name = label(&plan->steps[s]);
+        int i = 0;
+        while (i < p->n && strcmp(p->rows[i].name, name) != 0)
+            i++;
+        WF_BUG_ON(i == PROFILE_MAX, "more than %d operators", i);
+        if (i == p->n) {
+            p->n++;
+            p->rows[i].name = name;
+            p->rows[i].count = 0;
+            p->rows[i].seconds = 0;
+        }
+        p->rows[i].count++;
+        p->rows[i].seconds += seconds[s];
+    }
+    qsort(p->rows, (size_t)p->n, sizeof p->rows[0], slowest_first);
+}
+
+static void profile_print(const struct profile *p, struct wf_arena *arena)
+{
+    double total = 0;
+    for (int i = 0; i < p->n; i++)
+        total += p->rows[i].seconds;
+    (void)printf("  %-16s %6s %10s %7s\n", "operator", "steps", "time", "share");
+    for (int i = 0; i < p->n; i++)
+        (void)printf("  %-16s %6d %10s %6.1f%%\n", p->rows[i].name, p->rows[i].count,
+                     wf_text_seconds(arena, p->rows[i].seconds),
+                     100.0 * p->rows[i].seconds / (total > 0 ? total : 1));
+}
+
+static void profile_add_json(const struct profile *p, cJSON *json)
+{
+    cJSON *const by = cJSON_AddObjectToObject(json, "by_operator");
+    for (int i = 0; i < p->n; i++)
+        cJSON_AddNumberToObject(by, p->rows[i].name, 1e3 * p->rows[i].seconds);
+}
+
+/* --- a step --- */
 
 struct bench {
     struct wf_cli *cli;
@@ -18,8 +104,8 @@ struct bench {
     double seconds, compute, comm;
     double planned, peak; /* bytes, of the rank that needs most */
     bool profile;
-    struct wf_profile by_operator; /* of the last step */
-    const char *timeline;          /* the file it goes to, or NULL */
+    struct profile by_operator; /* of the last step */
+    const char *timeline;       /* the file it goes to, or NULL */
 };
 
 /* Collective. The largest of all ranks' values. */
@@ -57,7 +143,7 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
 }
 
 /* One more step, which a device with a clock of its own times step by step. */
-static bool profile(struct wf_once *once, struct wf_err *err)
+static bool run_profiled(struct wf_once *once, struct wf_err *err)
 {
     if (wf_device_is_host(once->job->device))
         return true;
@@ -72,7 +158,7 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
     const int64_t n = bench->steps;
     struct wf_arena arena = { 0 };
     double *const rows = wf_arena_array(&arena, 3 * n, double);
-    bool ok = time_steps(bench, once, rows, err) && (!bench->profile || profile(once, err));
+    bool ok = time_steps(bench, once, rows, err) && (!bench->profile || run_profiled(once, err));
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
         seconds = wf_median(rows, n);
@@ -90,7 +176,7 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
         bench->comm = comm;
         bench->planned = planned;
         bench->peak = peak;
-        wf_profile_fill(&bench->by_operator, once->run);
+        profile_fill(&bench->by_operator, once->run);
     }
     return ok;
 }
@@ -169,7 +255,7 @@ static bool print(const struct bench *b, struct wf_err *err)
         cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
         wf_job_add_link(job, json);
         if (b->profile)
-            wf_profile_add_json(&b->by_operator, json);
+            profile_add_json(&b->by_operator, json);
         return wf_cli_print_json(b->cli, json, err);
     }
     struct wf_arena *const arena = &b->cli->arena;
@@ -185,7 +271,7 @@ static bool print(const struct bench *b, struct wf_err *err)
                  wf_text_bytes(arena, b->planned), wf_text_bytes(arena, b->peak),
                  wf_text_bytes(arena, rss_bytes()));
     if (b->profile)
-        wf_profile_print(&b->by_operator, arena);
+        profile_print(&b->by_operator, arena);
     return true;
 }
 

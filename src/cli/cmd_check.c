@@ -16,7 +16,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "train/device.h"
 #include "train/job.h"
 #include "cli/text.h"

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 #include <string.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "cli/docs.h"
 #include "cli/text.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "data/inspect.h"
 #include "data/synth.h"

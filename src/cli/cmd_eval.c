@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/scores.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "config/options_settings.h"
 #include "train/evaluate.h"

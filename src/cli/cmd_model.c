@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "config/options_settings.h"
 #include "cli/text.h"
 #include "tensor/border.h"

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/median.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "device/device.h"

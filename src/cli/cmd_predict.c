@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "config/options_settings.h"
 #include "data/picture.h"

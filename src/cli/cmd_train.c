@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "config/options_settings.h"
-#include "cli/scores.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
 #include "report/report.h"

@@ -1,7 +1,7 @@
 /* verify: the same step whole and cut, and how far they are apart (train/verify.h). */
 #include <cjson/cJSON.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "config/options_settings.h"
 #include "train/verify.h"

@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/units.h"
-#include "tensor/region.h"
+#include "train/metrics.h"
 
 /* A name from outside as a terminal may have it (base/utf8.h). */
 const char *wf_text_shown(struct wf_arena *arena, const char *name);
@@ -33,5 +33,9 @@ void wf_table_row(struct wf_table *t, int columns, const char *const cells[]);
 /* Prints and empties the table, which may be filled again. */
 void wf_table_print(struct wf_table *t, FILE *out);
 void wf_table_release(struct wf_table *t); /* one that was not printed */
+
+/* A table of scores. */
+void wf_print_scores(struct wf_arena *arena, const struct wf_scores *scores,
+                     const char *const class_names[]);
 
 #endif

@@ -43,6 +43,9 @@ struct wf_once {
 void wf_once_release(struct wf_once *once);
 
 [[nodiscard]] bool wf_once_loss(const struct wf_once *once, double *loss, struct wf_err *err);
+/* Collective. After a step: writes loss, pred, grad.<name>, param.<name> and state.<name> to a safetensors
+ * file, the last two as they are after the update. */
+[[nodiscard]] bool wf_once_dump(const struct wf_once *once, const char *path, struct wf_err *err);
 /* What this rank uses: arena, weights, gradients, states, optimiser. */
 size_t wf_once_bytes(const struct wf_once *once);
 

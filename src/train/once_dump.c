@@ -1,0 +1,107 @@
+/* All numbers of a step in a safetensors file, with the names and shapes that people outside know. */
+#include <stdlib.h>
+
+#include "ckpt/safetensors.h"
+#include "tensor/border.h"
+#include "train/gather.h"
+#include "train/once.h"
+
+/* A tensor of rank 0, given to the writer when its turn comes. */
+struct source {
+    const struct wf_once *once;
+    const struct wf_value *value;
+    bool is_gradient;
+    float **buffer; /* shared by all: one tensor at a time */
+};
+
+static const void *give(void *user, struct wf_err *err)
+{
+    const struct source *const s = user;
+    const size_t count = (size_t)wf_shape_count(s->value->shape);
+    float *const grown = realloc(*s->buffer, count * sizeof *grown);
+    if (!grown) {
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory to write '%s'", s->value->name);
+        return NULL;
+    }
+    *s->buffer = grown;
+    struct wf_host host = { 0 };
+    const bool ok = wf_run_get(s->once->run, s->value, &host, err);
+    if (ok)
+        wf_export_view(s->value, &host.view, grown);
+    wf_host_release(&host);
+    for (size_t i = 0; ok && s->is_gradient && i < count; i++)
+        grown[i] = (float)((double)grown[i] / s->once->scale);
+    return ok ? grown : NULL;
+}
+
+struct dump {
+    struct wf_safetensors_writer *writer;
+    struct wf_arena *arena;
+    const struct wf_once *once;
+    float *buffer;
+};
+
+static void add(struct dump *d, const char *prefix, const struct wf_value *named,
+                const struct wf_value *value)
+{
+    struct source *const s = wf_arena_one(d->arena, struct source);
+    *s = (struct source){
+        .once = d->once, .value = value, .is_gradient = named != value, .buffer = &d->buffer
+    };
+    int64_t shape[WF_AXES];
+    const int rank = wf_border_shape(named->shape, named->border_dims, shape);
+    wf_safetensors_add(d->writer,
+                       &(struct wf_safetensors_item){
+                           .name = wf_arena_printf(d->arena, "%s%s", prefix, named->name),
+                           .dtype = WF_F32,
+                           .rank = rank,
+                           .shape = shape,
+                           .give = give,
+                           .user = s });
+}
+
+static bool write_dump(const struct wf_once *once, const char *path, const float *pred,
+                       struct wf_err *err)
+{
+    const struct wf_job *const job = once->job;
+    double number;
+    if (!wf_once_loss(once, &number, err))
+        return false;
+    const float loss = (float)number;
+    struct wf_arena arena = { 0 };
+    struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .once = once };
+    int64_t shape[WF_AXES];
+    const int rank =
+        wf_border_shape(job->net.logits->shape, job->model->dense ? job->config.dims : 0, shape);
+    wf_safetensors_add(
+        d.writer, &(struct wf_safetensors_item){ .name = "loss", .dtype = WF_F32, .data = &loss });
+    wf_safetensors_add(
+        d.writer,
+        &(struct wf_safetensors_item){
+            .name = "pred", .dtype = WF_F32, .rank = rank, .shape = shape, .data = pred });
+    for (size_t i = 0; i < job->net.graph->n_values; i++) {
+        const struct wf_value *const v = job->net.graph->values[i];
+        if (v->grad)
+            add(&d, "grad.", v, v->grad);
+        if (v->kind == WF_PARAM || v->kind == WF_STATE)
+            add(&d, v->kind == WF_PARAM ? "param." : "state.", v, v);
+    }
+    const bool ok = wf_safetensors_finish(d.writer, path, err);
+    wf_safetensors_writer_free(d.writer);
+    free(d.buffer);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+bool wf_once_dump(const struct wf_once *once, const char *path, struct wf_err *err)
+{
+    const bool writes = wf_comm_rank(once->comm) == 0;
+    const struct wf_value *const logits = once->job->net.logits;
+    float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
+    bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
+    ok = wf_comm_agree(once->comm, ok, err) && wf_gather(once->run, once->comm, logits, pred, err);
+    if (ok && writes)
+        ok = write_dump(once, path, pred, err);
+    free(pred);
+    return wf_comm_agree(once->comm, ok, err);
+}
