@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 
 #include "cli/bench.h"
-#include "train/once.h"
+#include "train/stepper.h"
 #include "cli/text.h"
 
 /* Where waiting begins at once: fetches and sums end where they begin, and gradients are summed all
@@ -30,8 +30,8 @@ static bool mean(struct wf_comm *comm, double *value, struct wf_err *err)
     return ok;
 }
 
-static bool time_rounds(const struct overlap *o, struct wf_once once[ARMS], struct arm arms[ARMS],
-                        struct wf_err *err)
+static bool time_rounds(const struct overlap *o, struct wf_stepper stepper[ARMS],
+                        struct arm arms[ARMS], struct wf_err *err)
 {
     const int64_t n = o->steps;
     struct wf_arena arena = { 0 };
@@ -41,8 +41,8 @@ static bool time_rounds(const struct overlap *o, struct wf_once once[ARMS], stru
         for (int turn = 0; ok && turn < ARMS; turn++) {
             const int a = i % 2 ? ARMS - 1 - turn : turn; /* neither always comes first */
             double seconds, waiting;
-            ok = wf_once_time(&once[a], &seconds, &waiting, err) &&
-                 mean(once[a].comm, &waiting, err);
+            ok = wf_stepper_time(&stepper[a], &seconds, &waiting, err) &&
+                 mean(stepper[a].comm, &waiting, err);
             if (!ok || i < 0)
                 continue;
             rows[2 * a * n + i] = seconds;
@@ -58,7 +58,7 @@ static bool time_rounds(const struct overlap *o, struct wf_once once[ARMS], stru
 static bool overlap_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct overlap *const o = arg;
-    struct wf_once once[ARMS] = { 0 };
+    struct wf_stepper stepper[ARMS] = { 0 };
     struct arm arms[ARMS];
     struct wf_plan_options options[ARMS] = { wf_job_plan_options(o->job),
                                              wf_job_plan_options(o->job) };
@@ -66,12 +66,14 @@ static bool overlap_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     options[WITHOUT].bucket_bytes = SIZE_MAX;
     bool ok = true;
     for (int a = 0; ok && a < ARMS; a++)
-        ok = wf_once_init_with(&once[a], o->job, &o->job->mesh, &options[a], comm, err);
-    ok = ok && time_rounds(o, once, arms, err);
+        ok = wf_stepper_init(
+            &stepper[a], o->job, comm,
+            &(struct wf_stepper_options){ .mesh = &o->job->mesh, .plan = &options[a] }, err);
+    ok = ok && time_rounds(o, stepper, arms, err);
     for (int a = 0; ok && wf_comm_rank(comm) == 0 && a < ARMS; a++)
         o->arms[a] = arms[a];
     for (int a = 0; a < ARMS; a++)
-        wf_once_release(&once[a]);
+        wf_stepper_release(&stepper[a]);
     return ok;
 }
 

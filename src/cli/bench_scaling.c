@@ -16,7 +16,7 @@
 #include "report/runlog.h"
 #include "train/feed.h"
 #include "train/journal.h"
-#include "train/once.h"
+#include "train/stepper.h"
 
 enum { POINTS_MAX = 16 };
 enum { WEAK, STRONG, KINDS };
@@ -48,24 +48,24 @@ struct contest {
 static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct contest *const c = arg;
-    struct wf_once once = { 0 };
+    struct wf_stepper stepper = { 0 };
     struct wf_arena arena = { 0 };
     double *const seconds = wf_arena_array(&arena, c->steps, double);
     double loss = 0;
-    bool ok = wf_once_init(&once, c->job, comm, err);
+    bool ok = wf_stepper_init(&stepper, c->job, comm, NULL, err);
     for (int64_t i = -c->warmup; ok && i < c->steps; i++) {
         ok = wf_comm_barrier(comm, err);
         const double start = wf_now();
-        ok = ok && wf_once_step(&once, err) && wf_comm_barrier(comm, err);
+        ok = ok && wf_stepper_step(&stepper, err) && wf_comm_barrier(comm, err);
         if (i >= 0)
             seconds[i] = wf_now() - start;
     }
-    ok = ok && wf_once_loss(&once, &loss, err);
+    ok = ok && wf_stepper_loss(&stepper, &loss, err);
     if (ok && wf_comm_rank(comm) == 0) {
         c->point->seconds = wf_median(seconds, c->steps);
         c->point->loss = loss;
     }
-    wf_once_release(&once);
+    wf_stepper_release(&stepper);
     wf_arena_release(&arena);
     return ok;
 }

@@ -6,7 +6,7 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "train/once.h"
+#include "train/stepper.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
@@ -125,13 +125,13 @@ static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
 }
 
 /* Seconds of the steps, in three rows: the step, its computing, its waiting for others. */
-static bool time_steps(const struct bench *bench, struct wf_once *once, double *rows,
+static bool time_steps(const struct bench *bench, struct wf_stepper *stepper, double *rows,
                        struct wf_err *err)
 {
     const int64_t n = bench->steps;
     for (int64_t i = -bench->warmup; i < n; i++) {
         double seconds, waiting;
-        if (!wf_once_time(once, &seconds, &waiting, err))
+        if (!wf_stepper_time(stepper, &seconds, &waiting, err))
             return false;
         if (i < 0)
             continue;
@@ -143,22 +143,23 @@ static bool time_steps(const struct bench *bench, struct wf_once *once, double *
 }
 
 /* One more step, which a device with a clock of its own times step by step. */
-static bool run_profiled(struct wf_once *once, struct wf_err *err)
+static bool run_profiled(struct wf_stepper *stepper, struct wf_err *err)
 {
-    if (wf_device_is_host(once->job->device))
+    if (wf_device_is_host(stepper->job->device))
         return true;
-    wf_run_set_profiled(once->run, true);
-    const bool ok = wf_once_step(once, err) && wf_run_wait(once->run, err);
-    wf_run_set_profiled(once->run, false);
+    wf_run_set_profiled(stepper->run, true);
+    const bool ok = wf_stepper_step(stepper, err) && wf_run_wait(stepper->run, err);
+    wf_run_set_profiled(stepper->run, false);
     return ok;
 }
 
-static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *err)
+static bool measure(struct bench *bench, struct wf_stepper *stepper, struct wf_err *err)
 {
     const int64_t n = bench->steps;
     struct wf_arena arena = { 0 };
     double *const rows = wf_arena_array(&arena, 3 * n, double);
-    bool ok = time_steps(bench, once, rows, err) && (!bench->profile || run_profiled(once, err));
+    bool ok =
+        time_steps(bench, stepper, rows, err) && (!bench->profile || run_profiled(stepper, err));
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
         seconds = wf_median(rows, n);
@@ -166,29 +167,30 @@ static bool measure(struct bench *bench, struct wf_once *once, struct wf_err *er
         comm = wf_median(rows + 2 * n, n);
     }
     wf_arena_release(&arena);
-    double planned = (double)(once->plan->arena_bytes + wf_job_param_bytes(once->job, once->plan));
-    double peak = (double)wf_once_bytes(once);
-    ok = ok && largest(once->comm, &planned, err) && largest(once->comm, &peak, err) &&
-         largest(once->comm, &compute, err) && largest(once->comm, &comm, err);
-    if (ok && wf_comm_rank(once->comm) == 0) {
+    double planned =
+        (double)(stepper->plan->arena_bytes + wf_job_param_bytes(stepper->job, stepper->plan));
+    double peak = (double)wf_stepper_bytes(stepper);
+    ok = ok && largest(stepper->comm, &planned, err) && largest(stepper->comm, &peak, err) &&
+         largest(stepper->comm, &compute, err) && largest(stepper->comm, &comm, err);
+    if (ok && wf_comm_rank(stepper->comm) == 0) {
         bench->seconds = seconds;
         bench->compute = compute;
         bench->comm = comm;
         bench->planned = planned;
         bench->peak = peak;
-        profile_fill(&bench->by_operator, once->run);
+        profile_fill(&bench->by_operator, stepper->run);
     }
     return ok;
 }
 
 /* Collective. Of the last step. */
-static bool write_timeline(const struct bench *bench, const struct wf_once *once,
+static bool write_timeline(const struct bench *bench, const struct wf_stepper *stepper,
                            struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const bool ok =
-        wf_timeline_write(once->run, once->comm, wf_timeline_title(&arena, bench->job, once->comm),
-                          bench->timeline, err);
+    const bool ok = wf_timeline_write(stepper->run, stepper->comm,
+                                      wf_timeline_title(&arena, bench->job, stepper->comm),
+                                      bench->timeline, err);
     wf_arena_release(&arena);
     return ok;
 }
@@ -196,15 +198,16 @@ static bool write_timeline(const struct bench *bench, const struct wf_once *once
 static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct bench *const bench = arg;
-    struct wf_once once = { 0 };
-    bool ok = wf_once_init(&once, bench->job, comm, err) && measure(bench, &once, err);
+    struct wf_stepper stepper = { 0 };
+    bool ok =
+        wf_stepper_init(&stepper, bench->job, comm, NULL, err) && measure(bench, &stepper, err);
     if (ok && bench->timeline)
-        ok = write_timeline(bench, &once, err);
-    wf_once_release(&once);
+        ok = write_timeline(bench, &stepper, err);
+    wf_stepper_release(&stepper);
     return ok;
 }
 
-/* A point of bench --sweep: one step, timed once. */
+/* A point of bench --sweep: one step, timed stepper. */
 static bool measure_point(struct wf_job *job, struct wf_sweep_point *point, struct wf_err *err)
 {
     struct bench bench = { .job = job, .steps = 1 };

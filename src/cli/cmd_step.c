@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "train/once.h"
+#include "train/stepper.h"
 
 struct step {
     struct wf_cli *cli;
@@ -16,15 +16,16 @@ struct step {
 static bool step_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct step *const step = arg;
-    struct wf_once once = { 0 };
-    bool ok = wf_once_init(&once, step->job, comm, err) && wf_once_step(&once, err);
+    struct wf_stepper stepper = { 0 };
+    bool ok =
+        wf_stepper_init(&stepper, step->job, comm, NULL, err) && wf_stepper_step(&stepper, err);
     double loss = 0;
-    ok = ok && wf_comm_agree(comm, wf_once_loss(&once, &loss, err), err);
+    ok = ok && wf_comm_agree(comm, wf_stepper_loss(&stepper, &loss, err), err);
     if (ok && wf_comm_rank(comm) == 0)
         step->loss = (float)loss;
     if (ok && step->dump)
-        ok = wf_once_dump(&once, step->dump, err);
-    wf_once_release(&once);
+        ok = wf_stepper_dump(&stepper, step->dump, err);
+    wf_stepper_release(&stepper);
     return ok;
 }
 

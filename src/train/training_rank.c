@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "train/device.h"
 #include "train/preview.h"
 #include "train/reduction.h"
+#include "train/stepper.h"
 
 enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at */
 
@@ -20,11 +20,9 @@ struct rank {
     struct wf_comm *comm;  /* the mesh's ranks */
     struct wf_comm *group; /* that make a step together; NULL: all of comm */
     struct wf_worker worker;
-    struct wf_context *context; /* of the device */
-    struct wf_plan *plan, *rest_plan;
-    struct wf_run *run, *rest_run;
-    struct wf_optim *optim;
-    struct wf_learner learner;
+    struct wf_stepper full;
+    struct wf_plan *rest_plan; /* of the smaller batch at an epoch's end */
+    struct wf_run *rest_run;
     struct wf_loader *loader, *valid_loader;
     struct wf_validator *validator;
     int64_t prepare; /* bytes that were read before there was a batch */
@@ -128,25 +126,13 @@ static bool take_role(struct rank *r, bool *serves, struct wf_err *err)
 static bool make_run(struct rank *r, struct wf_err *err)
 {
     const struct wf_job *const job = r->t->job;
-    if (!wf_settings_open(&job->settings, job->device, r->comm, &r->context, err))
-        return false;
-    struct wf_comm *const group = r->group ? r->group : r->comm;
-    r->plan = wf_rank_plan(job->global, wf_comm_rank(group), r->comm, r->context, err);
-    if (!r->plan)
-        return false;
-    r->run = wf_run_new(r->plan, group, job->settings.train.seed, err);
-    if (!r->run)
-        return false;
-    if (job->files.sync == WF_SYNC_SERVER)
-        wf_run_keep_parts(r->run);
-    r->optim = wf_optim_new(&job->settings.train.optim, r->run, err);
-    struct wf_learner_options learner = wf_job_learner_options(job, group, r->optim);
-    learner.worker = wf_job_servers(job) ? &r->worker : NULL;
-    bool ok = r->optim && wf_learner_init(&r->learner, &learner, r->run, err);
-    ok = ok && wf_job_start_weights(job, r->run, err);
-    if (ok && r->t->folder->checkpoint)
-        ok = wf_checkpoint_load(r->t->folder->checkpoint, r->run, r->optim, err);
-    return wf_comm_agree(r->comm, ok, err);
+    return wf_stepper_init(
+        &r->full, job, r->comm,
+        &(struct wf_stepper_options){ .group = r->group,
+                                      .worker = wf_job_servers(job) ? &r->worker : NULL,
+                                      .checkpoint = r->t->folder->checkpoint,
+                                      .is_fed = true },
+        err);
 }
 
 /* The smaller batch at an epoch's end. */
@@ -154,10 +140,10 @@ static bool make_rest(struct rank *r, struct wf_err *err)
 {
     if (!r->t->rest_global)
         return true;
-    r->rest_plan = wf_plan_new_on(r->t->rest_global, wf_comm_rank(r->comm), r->context, err);
+    r->rest_plan = wf_plan_new_on(r->t->rest_global, wf_comm_rank(r->comm), r->full.context, err);
     if (!wf_comm_agree(r->comm, r->rest_plan != NULL, err))
         return false;
-    r->rest_run = wf_run_new_beside(r->run, r->rest_plan, err);
+    r->rest_run = wf_run_new_beside(r->full.run, r->rest_plan, err);
     if (r->rest_run && r->t->job->files.sync == WF_SYNC_SERVER)
         wf_run_keep_parts(r->rest_run);
     return r->rest_run != NULL;
@@ -186,7 +172,7 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         wf_validator_new(&(struct wf_validator_options){ .comm = r->comm,
                                                          .network = &t->valid,
                                                          .global = t->valid_global,
-                                                         .context = r->context,
+                                                         .context = r->full.context,
                                                          .loader = r->valid_loader,
                                                          .samples = t->feed.info->samples,
                                                          .seed = t->job->settings.train.seed,
@@ -201,13 +187,9 @@ static void release(struct rank *r)
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
     wf_loader_free(r->loader);
-    wf_learner_release(&r->learner);
-    wf_optim_free(r->optim);
     wf_run_free(r->rest_run);
-    wf_run_free(r->run);
     wf_plan_free(r->rest_plan);
-    wf_plan_free(r->plan);
-    wf_device_close(r->context);
+    wf_stepper_release(&r->full);
 }
 
 /* --- what the log begins with --- */
@@ -217,7 +199,7 @@ static_assert(sizeof(struct wf_rank_use) == 5 * sizeof(int64_t), "a list of numb
 /* Bytes that the smaller batch needs for itself, where it does not fit into the arena of the others. */
 static size_t own_arena(const struct rank *r)
 {
-    return r->rest_plan && r->rest_plan->arena_bytes > r->plan->arena_bytes
+    return r->rest_plan && r->rest_plan->arena_bytes > r->full.plan->arena_bytes
                ? r->rest_plan->arena_bytes
                : 0;
 }
@@ -233,11 +215,13 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     const struct wf_plan *const valid_plan = valid ? wf_run_plan(valid) : NULL;
     all[wf_comm_rank(r->comm)] = (struct wf_rank_use){
         .planned =
-            (int64_t)(r->plan->arena_bytes + own_arena(r) + wf_job_param_bytes(r->t->job, r->plan) +
+            (int64_t)(r->full.plan->arena_bytes + own_arena(r) +
+                      wf_job_param_bytes(r->t->job, r->full.plan) +
                       (valid ? valid_plan->arena_bytes + wf_plan_param_bytes(valid_plan) : 0)),
-        .held = (int64_t)(wf_run_bytes(r->run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
-                          (valid ? wf_run_bytes(valid) : 0) +
-                          wf_optim_bytes(&r->optim->options, r->optim->count)),
+        .held =
+            (int64_t)(wf_run_bytes(r->full.run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
+                      (valid ? wf_run_bytes(valid) : 0) +
+                      wf_optim_bytes(&r->full.optim->options, r->full.optim->count)),
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
         .read = (int64_t)(wf_loader_bytes_read(r->loader) +
                           (r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0)),
@@ -417,7 +401,7 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
     bool ok = true;
     if (r->validator && result->end != WF_END_SIGNAL) {
         /* Nothing was validated where a finished run was asked to go on. */
-        if (isnan(result->metric) && !wf_validator_run(r->validator, r->run, err))
+        if (isnan(result->metric) && !wf_validator_run(r->validator, r->full.run, err))
             return false;
         if (writes) {
             t->has_scores = t->valid.has_classes;
@@ -431,7 +415,7 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         }
     }
     if (ok && t->hooks->finished)
-        ok = t->hooks->finished(t->user, r->run, r->comm, err);
+        ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
     ok = use != NULL;
@@ -450,15 +434,15 @@ static bool train(struct rank *r, struct wf_err *err)
     struct wf_training *const t = r->t;
     const struct wf_train_settings *const s = &t->settings.train;
     if (wf_comm_rank(r->comm) == 0) {
-        t->run = r->run;
-        t->optim = r->optim;
+        t->run = r->full.run;
+        t->optim = r->full.optim;
     }
     struct wf_trainer_result result;
     const struct wf_trainer_options options = {
         .comm = r->comm,
-        .full = { &t->job->net, r->run },
+        .full = { &t->job->net, r->full.run },
         .rest = { &t->rest, r->rest_run },
-        .learner = &r->learner,
+        .learner = &r->full.learner,
         .workers = t->job->workers,
         .schedule = &t->schedule,
         .loader = r->loader,
@@ -485,12 +469,12 @@ static bool serve(struct rank *r, struct wf_err *err)
 {
     const struct wf_training *const t = r->t;
     const struct wf_job *const job = t->job;
-    r->plan = wf_plan_new_on(job->global, 0, NULL, err);
-    r->run = r->plan ? wf_run_new_store(r->plan, err) : NULL;
-    r->optim = r->run ? wf_optim_new(&job->settings.train.optim, r->run, err) : NULL;
-    if (!r->optim || !wf_job_start_weights(job, r->run, err) ||
+    r->full.plan = wf_plan_new_on(job->global, 0, NULL, err);
+    r->full.run = r->full.plan ? wf_run_new_store(r->full.plan, err) : NULL;
+    r->full.optim = r->full.run ? wf_optim_new(&job->settings.train.optim, r->full.run, err) : NULL;
+    if (!r->full.optim || !wf_job_start_weights(job, r->full.run, err) ||
         (t->folder->checkpoint &&
-         !wf_checkpoint_load(t->folder->checkpoint, r->run, r->optim, err)))
+         !wf_checkpoint_load(t->folder->checkpoint, r->full.run, r->full.optim, err)))
         return false;
     const bool async = job->files.sync == WF_SYNC_ASYNC;
     const int workers = async ? job->workers : job->ranks;
@@ -500,9 +484,10 @@ static bool serve(struct rank *r, struct wf_err *err)
                                      .workers = workers,
                                      .stride = job->ranks / workers,
                                      .staleness = job->settings.train.staleness,
-                                     .run = r->run,
-                                     .optim = r->optim,
-                                     .clip = wf_job_learner_options(job, r->comm, r->optim).clip },
+                                     .run = r->full.run,
+                                     .optim = r->full.optim,
+                                     .clip =
+                                         wf_job_learner_options(job, r->comm, r->full.optim).clip },
         err);
 }
 

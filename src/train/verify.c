@@ -62,11 +62,11 @@ static size_t elements(const struct wf_verify_tensor *t)
 
 /* --- image and weights, changed a little: by their last bits, or so that decisions are clear --- */
 
-static bool nudge_value(const struct wf_once *once, const struct wf_value *v, struct wf_nudge nudge,
-                        struct wf_err *err)
+static bool nudge_value(const struct wf_stepper *stepper, const struct wf_value *v,
+                        struct wf_nudge nudge, struct wf_err *err)
 {
     struct wf_host host = { 0 };
-    const bool ok = wf_run_get(once->run, v, &host, err);
+    const bool ok = wf_run_get(stepper->run, v, &host, err);
     const struct wf_random r = wf_random(nudge.seed, wf_random_stream(v->name));
     if (ok && host.view.data) {
         for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);) {
@@ -80,13 +80,13 @@ static bool nudge_value(const struct wf_once *once, const struct wf_value *v, st
     return ok;
 }
 
-bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge, struct wf_err *err)
+bool wf_verify_nudge(const struct wf_stepper *stepper, struct wf_nudge nudge, struct wf_err *err)
 {
-    const struct wf_graph *const g = once->job->net.graph;
+    const struct wf_graph *const g = stepper->job->net.graph;
     bool ok = true;
     for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i] == once->job->net.image)
-            ok = nudge_value(once, g->values[i], nudge, err);
+        if (g->values[i]->kind == WF_PARAM || g->values[i] == stepper->job->net.image)
+            ok = nudge_value(stepper, g->values[i], nudge, err);
     return ok;
 }
 
@@ -99,7 +99,7 @@ static int whole_threads(const struct wf_job *job)
 }
 
 bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_nudge bits,
-                     struct wf_once *once, struct wf_err *err)
+                     struct wf_stepper *stepper, struct wf_err *err)
 {
     const struct wf_job *const job = v->job;
     const struct wf_mesh one = wf_mesh_one();
@@ -109,9 +109,11 @@ bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(options.threads);
 #endif
-    const bool ok = wf_once_init_with(once, job, &one, &options, self, err) &&
-                    wf_verify_nudge(once, v->moved, err) && wf_verify_nudge(once, bits, err) &&
-                    wf_once_step(once, err);
+    const bool ok =
+        wf_stepper_init(stepper, job, self,
+                        &(struct wf_stepper_options){ .mesh = &one, .plan = &options }, err) &&
+        wf_verify_nudge(stepper, v->moved, err) && wf_verify_nudge(stepper, bits, err) &&
+        wf_stepper_step(stepper, err);
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(job->threads);
 #endif
@@ -122,17 +124,17 @@ bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_
 static bool run_whole(const struct wf_verify *v, float *whole, struct wf_err *err)
 {
     struct wf_comm *const self = wf_comm_self();
-    struct wf_once once = { 0 };
-    bool ok = wf_verify_whole(v, self, (struct wf_nudge){ 0 }, &once, err);
+    struct wf_stepper stepper = { 0 };
+    bool ok = wf_verify_whole(v, self, (struct wf_nudge){ 0 }, &stepper, err);
     struct wf_host host = { 0 };
     for (int i = 0; ok && i < v->count; i++) {
-        ok = wf_run_get(once.run, v->tensors[i].value, &host, err);
+        ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
         if (ok)
             wf_export_view(v->tensors[i].value, &host.view, whole);
         whole += elements(&v->tensors[i]);
     }
     wf_host_release(&host);
-    wf_once_release(&once);
+    wf_stepper_release(&stepper);
     wf_comm_free(self);
     return ok;
 }
@@ -178,33 +180,33 @@ static bool is_worse(double a, double b)
 }
 
 /* Collective. apart[tensor * ranks + rank] becomes every rank's distance, on every rank. */
-static bool measure(const struct wf_verify *v, const struct wf_once *once, const float *whole,
+static bool measure(const struct wf_verify *v, const struct wf_stepper *stepper, const float *whole,
                     double *apart, struct wf_err *err)
 {
-    const int ranks = wf_comm_size(once->comm), rank = wf_comm_rank(once->comm);
+    const int ranks = wf_comm_size(stepper->comm), rank = wf_comm_rank(stepper->comm);
     struct wf_host host = { 0 };
     bool ok = true;
     for (int i = 0; ok && i < v->count; i++) {
         const struct wf_verify_tensor *const t = &v->tensors[i];
-        ok = t->kind == WF_VERIFY_PRED ? wf_run_get_owned(once->run, t->value, &host, err)
-                                       : wf_run_get(once->run, t->value, &host, err);
+        ok = t->kind == WF_VERIFY_PRED ? wf_run_get_owned(stepper->run, t->value, &host, err)
+                                       : wf_run_get(stepper->run, t->value, &host, err);
         if (ok)
             apart[i * ranks + rank] = compare(t, host.view, whole).apart;
         whole += elements(t);
     }
     wf_host_release(&host);
-    if (!wf_comm_agree(once->comm, ok, err))
+    if (!wf_comm_agree(stepper->comm, ok, err))
         return false;
     struct wf_request *request = NULL;
-    return wf_comm_sum_begin(once->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64, &request,
-                             err) &&
-           wf_comm_sum_end(once->comm, request, err);
+    return wf_comm_sum_begin(stepper->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64,
+                             &request, err) &&
+           wf_comm_sum_end(stepper->comm, request, err);
 }
 
 /* How often an element of the prediction is held: axes that do not cut it hold it again. */
-static double copies(const struct wf_verify *v, const struct wf_once *once)
+static double copies(const struct wf_verify *v, const struct wf_stepper *stepper)
 {
-    const struct wf_layout *const layout = &once->global->geometry.layout;
+    const struct wf_layout *const layout = &stepper->global->geometry.layout;
     double held = 0;
     for (int r = 0; r < v->job->ranks; r++)
         held += (double)wf_region_count(wf_layout_owned(layout, v->job->net.logits, r));
@@ -301,16 +303,16 @@ static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_
                                        .by = last_bits(v->job->net.graph->options.compute),
                                        .threads =
                                            1 + (whole_threads(v->job) + k) % (ROUNDINGS + 1) };
-        struct wf_once once = { 0 };
-        ok = wf_verify_whole(v, self, bits, &once, err);
+        struct wf_stepper stepper = { 0 };
+        ok = wf_verify_whole(v, self, bits, &stepper, err);
         const float *at = whole;
         for (int i = 0; ok && i < v->count; i++) {
-            ok = wf_run_get(once.run, v->tensors[i].value, &host, err);
+            ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
             if (ok)
                 moved[i][k] = sqrt(compare(&v->tensors[i], host.view, at).apart);
             at += elements(&v->tensors[i]);
         }
-        wf_once_release(&once);
+        wf_stepper_release(&stepper);
     }
     for (int i = 0; ok && i < v->count; i++)
         v->tensors[i].rounding = middle(moved[i]);
@@ -324,12 +326,12 @@ static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_
 static bool run_cut(struct wf_verify *v, struct wf_comm *comm, const float *whole, double *apart,
                     struct wf_err *err)
 {
-    struct wf_once once = { 0 };
-    const bool ok = wf_once_init(&once, v->job, comm, err) &&
-                    wf_comm_agree(comm, wf_verify_nudge(&once, v->moved, err), err) &&
-                    wf_once_step(&once, err) && measure(v, &once, whole, apart, err);
+    struct wf_stepper stepper = { 0 };
+    const bool ok = wf_stepper_init(&stepper, v->job, comm, NULL, err) &&
+                    wf_comm_agree(comm, wf_verify_nudge(&stepper, v->moved, err), err) &&
+                    wf_stepper_step(&stepper, err) && measure(v, &stepper, whole, apart, err);
     if (ok && wf_comm_rank(comm) == 0) {
-        const double held = copies(v, &once);
+        const double held = copies(v, &stepper);
         v->overflows = false;
         for (int i = 0; i < v->count; i++) {
             struct wf_verify_tensor *const t = &v->tensors[i];
@@ -341,7 +343,7 @@ static bool run_cut(struct wf_verify *v, struct wf_comm *comm, const float *whol
         }
         judge(v);
     }
-    wf_once_release(&once);
+    wf_stepper_release(&stepper);
     return ok;
 }
 

@@ -16,7 +16,7 @@
 #ifndef WF_TRAIN_VERIFY_H
 #define WF_TRAIN_VERIFY_H
 
-#include "train/once.h"
+#include "train/stepper.h"
 
 enum wf_verify_kind {
     WF_VERIFY_LOSS,
@@ -86,13 +86,14 @@ double wf_verify_rounding(const struct wf_verify *v, const struct wf_verify_tens
 /* --- its parts --- */
 
 /* Changes image and weights of a step that was not run yet. */
-[[nodiscard]] bool wf_verify_nudge(const struct wf_once *once, struct wf_nudge nudge,
+[[nodiscard]] bool wf_verify_nudge(const struct wf_stepper *stepper, struct wf_nudge nudge,
                                    struct wf_err *err);
 
-/* A step on rank 0 alone, with all cores, moved as it is and then nudged; `once`
+/* A step on rank 0 alone, with all cores, moved as it is and then nudged; `stepper`
  * stays to be looked at. */
 [[nodiscard]] bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self,
-                                   struct wf_nudge bits, struct wf_once *once, struct wf_err *err);
+                                   struct wf_nudge bits, struct wf_stepper *stepper,
+                                   struct wf_err *err);
 
 /* Collective under a launcher. Looks for decisions that turn, image and weights moved as they are. */
 [[nodiscard]] bool wf_verify_find_turned(struct wf_verify *v, struct wf_err *err);

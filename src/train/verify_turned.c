@@ -30,7 +30,7 @@ static bool differ(double whole, double cut, bool is_index)
 }
 
 /* This rank's part of the node's results against the whole ones: out[0], and behind it the index. */
-static bool compare(const struct look *l, const struct wf_once *cut, const struct wf_node *n,
+static bool compare(const struct look *l, const struct wf_stepper *cut, const struct wf_node *n,
                     const float *whole, struct seen *seen, struct wf_err *err)
 {
     const int which = wf_op_decides(n);
@@ -58,7 +58,7 @@ static bool compare(const struct look *l, const struct wf_once *cut, const struc
     return ok;
 }
 
-static bool export(const struct wf_once *whole, const struct wf_value *value, float *to,
+static bool export(const struct wf_stepper *whole, const struct wf_value *value, float *to,
                    struct wf_err *err)
 {
     struct wf_host host = { 0 };
@@ -70,8 +70,8 @@ static bool export(const struct wf_once *whole, const struct wf_value *value, fl
 }
 
 /* Collective. One node after the other: rank 0 sends the whole results, all compare. */
-static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_once *whole,
-                          const struct wf_once *cut, struct seen *seen, struct wf_err *err)
+static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_stepper *whole,
+                          const struct wf_stepper *cut, struct seen *seen, struct wf_err *err)
 {
     const bool first = wf_comm_rank(comm) == 0;
     size_t most = 1;
@@ -128,21 +128,23 @@ static bool look_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct look *const l = arg;
     const bool first = wf_comm_rank(comm) == 0;
     struct wf_comm *const self = wf_comm_self();
-    struct wf_once whole = { 0 }, cut = { 0 };
+    struct wf_stepper whole = { 0 }, cut = { 0 };
     struct wf_arena arena = { 0 };
     struct seen *const seen = wf_arena_array(&arena, l->count, struct seen);
     struct wf_plan_options options = wf_job_plan_options(l->v->job);
     options.limit = 0; /* results are kept that a step lets go */
     bool ok = !first || wf_verify_whole(l->v, self, (struct wf_nudge){ 0 }, &whole, err);
     ok = wf_comm_agree(comm, ok, err) &&
-         wf_once_init_with(&cut, l->v->job, &l->v->job->mesh, &options, comm, err) &&
+         wf_stepper_init(&cut, l->v->job, comm,
+                         &(struct wf_stepper_options){ .mesh = &l->v->job->mesh, .plan = &options },
+                         err) &&
          wf_comm_agree(comm, wf_verify_nudge(&cut, l->v->moved, err), err) &&
-         wf_once_step(&cut, err) && look_at_nodes(l, comm, &whole, &cut, seen, err) &&
+         wf_stepper_step(&cut, err) && look_at_nodes(l, comm, &whole, &cut, seen, err) &&
          add_up(comm, seen, l->count, err);
     if (ok && (first || l->v->job->launch.world))
         note(l, seen);
-    wf_once_release(&cut);
-    wf_once_release(&whole);
+    wf_stepper_release(&cut);
+    wf_stepper_release(&whole);
     wf_comm_free(self);
     wf_arena_release(&arena);
     return ok;

@@ -4,11 +4,11 @@
 #include "ckpt/safetensors.h"
 #include "tensor/border.h"
 #include "train/gather.h"
-#include "train/once.h"
+#include "train/stepper.h"
 
 /* A tensor of rank 0, given to the writer when its turn comes. */
 struct source {
-    const struct wf_once *once;
+    const struct wf_stepper *stepper;
     const struct wf_value *value;
     bool is_gradient;
     float **buffer; /* shared by all: one tensor at a time */
@@ -25,19 +25,19 @@ static const void *give(void *user, struct wf_err *err)
     }
     *s->buffer = grown;
     struct wf_host host = { 0 };
-    const bool ok = wf_run_get(s->once->run, s->value, &host, err);
+    const bool ok = wf_run_get(s->stepper->run, s->value, &host, err);
     if (ok)
         wf_export_view(s->value, &host.view, grown);
     wf_host_release(&host);
     for (size_t i = 0; ok && s->is_gradient && i < count; i++)
-        grown[i] = (float)((double)grown[i] / s->once->scale);
+        grown[i] = (float)((double)grown[i] / s->stepper->scale);
     return ok ? grown : NULL;
 }
 
 struct dump {
     struct wf_safetensors_writer *writer;
     struct wf_arena *arena;
-    const struct wf_once *once;
+    const struct wf_stepper *stepper;
     float *buffer;
 };
 
@@ -46,7 +46,7 @@ static void add(struct dump *d, const char *prefix, const struct wf_value *named
 {
     struct source *const s = wf_arena_one(d->arena, struct source);
     *s = (struct source){
-        .once = d->once, .value = value, .is_gradient = named != value, .buffer = &d->buffer
+        .stepper = d->stepper, .value = value, .is_gradient = named != value, .buffer = &d->buffer
     };
     int64_t shape[WF_AXES];
     const int rank = wf_border_shape(named->shape, named->border_dims, shape);
@@ -60,16 +60,16 @@ static void add(struct dump *d, const char *prefix, const struct wf_value *named
                            .user = s });
 }
 
-static bool write_dump(const struct wf_once *once, const char *path, const float *pred,
+static bool write_dump(const struct wf_stepper *stepper, const char *path, const float *pred,
                        struct wf_err *err)
 {
-    const struct wf_job *const job = once->job;
+    const struct wf_job *const job = stepper->job;
     double number;
-    if (!wf_once_loss(once, &number, err))
+    if (!wf_stepper_loss(stepper, &number, err))
         return false;
     const float loss = (float)number;
     struct wf_arena arena = { 0 };
-    struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .once = once };
+    struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .stepper = stepper };
     int64_t shape[WF_AXES];
     const int rank =
         wf_border_shape(job->net.logits->shape, job->model->dense ? job->config.dims : 0, shape);
@@ -93,15 +93,16 @@ static bool write_dump(const struct wf_once *once, const char *path, const float
     return ok;
 }
 
-bool wf_once_dump(const struct wf_once *once, const char *path, struct wf_err *err)
+bool wf_stepper_dump(const struct wf_stepper *stepper, const char *path, struct wf_err *err)
 {
-    const bool writes = wf_comm_rank(once->comm) == 0;
-    const struct wf_value *const logits = once->job->net.logits;
+    const bool writes = wf_comm_rank(stepper->comm) == 0;
+    const struct wf_value *const logits = stepper->job->net.logits;
     float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
     bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
-    ok = wf_comm_agree(once->comm, ok, err) && wf_gather(once->run, once->comm, logits, pred, err);
+    ok = wf_comm_agree(stepper->comm, ok, err) &&
+         wf_gather(stepper->run, stepper->comm, logits, pred, err);
     if (ok && writes)
-        ok = write_dump(once, path, pred, err);
+        ok = write_dump(stepper, path, pred, err);
     free(pred);
-    return wf_comm_agree(once->comm, ok, err);
+    return wf_comm_agree(stepper->comm, ok, err);
 }

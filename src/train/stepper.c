@@ -1,0 +1,101 @@
+#include "train/stepper.h"
+
+#include "base/clock.h"
+#include "train/device.h"
+#include "train/reduction.h"
+
+/* --- making --- */
+
+/* Collective over s->comm. */
+static bool make_run(struct wf_stepper *s, const struct wf_stepper_options *o,
+                     struct wf_comm *group, struct wf_err *err)
+{
+    const struct wf_job *const job = s->job;
+    if (!wf_settings_open(&job->settings, job->device, s->comm, &s->context, err))
+        return false;
+    if (o->plan)
+        s->own = wf_global_plan_new(job->net.graph, o->mesh, o->plan, err);
+    s->global = o->plan ? s->own : job->global;
+    s->plan = wf_rank_plan(s->global, wf_comm_rank(group), s->comm, s->context, err);
+    if (!s->plan)
+        return false;
+    s->run = wf_run_new(s->plan, group, job->settings.train.seed, err);
+    if (s->run && job->files.sync == WF_SYNC_SERVER)
+        wf_run_keep_parts(s->run);
+    return s->run != NULL;
+}
+
+static bool fill(const struct wf_stepper *s, const struct wf_value *v, struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    wf_run_map(s->run, v, &host);
+    const bool ok = !host.view.data || wf_job_fill(s->job, v, &host.view, err);
+    wf_host_put(&host);
+    wf_host_release(&host);
+    return ok;
+}
+
+bool wf_stepper_init(struct wf_stepper *s, const struct wf_job *job, struct wf_comm *comm,
+                     const struct wf_stepper_options *options, struct wf_err *err)
+{
+    const struct wf_stepper_options o = options ? *options : (struct wf_stepper_options){ 0 };
+    struct wf_comm *const group = o.group ? o.group : comm;
+    *s = (struct wf_stepper){ .job = job, .comm = comm };
+    if (!make_run(s, &o, group, err))
+        return false;
+    s->optim = wf_optim_new(&job->settings.train.optim, s->run, err);
+    struct wf_learner_options learner = wf_job_learner_options(job, group, s->optim);
+    learner.worker = o.worker;
+    bool ok = s->optim && wf_learner_init(&s->learner, &learner, s->run, err) &&
+              wf_job_start_weights(job, s->run, err);
+    if (ok && o.checkpoint)
+        ok = wf_checkpoint_load(o.checkpoint, s->run, s->optim, err);
+    if (ok && !o.is_fed)
+        ok = fill(s, job->net.image, err) && fill(s, job->net.target, err);
+    return wf_comm_agree(comm, ok, err);
+}
+
+void wf_stepper_release(struct wf_stepper *s)
+{
+    wf_learner_release(&s->learner);
+    wf_optim_free(s->optim);
+    wf_run_free(s->run);
+    wf_plan_free(s->plan);
+    wf_global_plan_free(s->own);
+    wf_device_close(s->context);
+    *s = (struct wf_stepper){ 0 };
+}
+
+/* --- running --- */
+
+bool wf_stepper_step(struct wf_stepper *s, struct wf_err *err)
+{
+    const struct wf_job *const job = s->job;
+    if (job->settings.train.reduction == WF_REDUCTION_RANK_MEAN &&
+        !wf_reduction_share(&job->net, s->run, s->comm, &s->learner.share, err))
+        return false;
+    s->scale = s->learner.scaler.scale;
+    return wf_learner_step(&s->learner, s->run, err);
+}
+
+bool wf_stepper_time(struct wf_stepper *s, double *seconds, double *waiting, struct wf_err *err)
+{
+    if (!wf_comm_barrier(s->comm, err))
+        return false;
+    const double start = wf_now();
+    if (!wf_stepper_step(s, err) || !wf_run_wait(s->run, err) || !wf_comm_barrier(s->comm, err))
+        return false;
+    *seconds = wf_now() - start;
+    *waiting = wf_run_times(s->run).comm;
+    return true;
+}
+
+bool wf_stepper_loss(const struct wf_stepper *s, double *loss, struct wf_err *err)
+{
+    return wf_run_get_number(s->run, s->job->net.loss, loss, err);
+}
+
+size_t wf_stepper_bytes(const struct wf_stepper *s)
+{
+    return wf_run_bytes(s->run) + wf_optim_bytes(&s->optim->options, s->optim->count);
+}
