@@ -46,7 +46,7 @@ static double input_bytes(const struct wf_planner *p, int item, int k, struct wf
 {
     const struct wf_item *const it = &p->program->items[item];
     const struct wf_region box = wf_planner_reads(p, item, k, work);
-    if (!p->fused[it->in[k]])
+    if (!p->program->instances[it->in[k]].is_fused)
         return region_bytes(it->node->in[k], box);
     const int maker = p->program->instances[it->in[k]].maker;
     const struct wf_node *const n = p->program->items[maker].node;

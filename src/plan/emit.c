@@ -142,7 +142,7 @@ static void add_fused(struct wf_planner *p, int item, struct wf_region work, str
     const struct wf_item *it = &p->program->items[item];
     s->fuses = wf_arena_array(&p->plan->arena, it->node->n_in + 1, struct wf_step_fused);
     for (int k = 0; k < it->node->n_in; k++) {
-        if (it->in[k] < 0 || !p->fused[it->in[k]])
+        if (it->in[k] < 0 || !p->program->instances[it->in[k]].is_fused)
             continue;
         const int maker = p->program->instances[it->in[k]].maker;
         const struct wf_item *made = &p->program->items[maker];
@@ -161,7 +161,7 @@ static int count_inputs(const struct wf_planner *p, int item)
     const struct wf_item *it = &p->program->items[item];
     int count = it->node->n_in;
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && p->fused[it->in[k]])
+        if (it->in[k] >= 0 && p->program->instances[it->in[k]].is_fused)
             count += p->program->items[p->program->instances[it->in[k]].maker].node->n_in;
     return count;
 }
@@ -171,10 +171,10 @@ static void find_inputs(struct wf_planner *p, int item, struct wf_region work, s
 {
     const struct wf_item *it = &p->program->items[item];
     const struct wf_node *n = it->node;
-    const bool packed = (p->kernel[item]->flags & WF_KERNEL_DENSE) != 0;
+    const bool packed = (p->program->items[item].kernel->flags & WF_KERNEL_DENSE) != 0;
     for (int k = 0; k < n->n_in; k++) {
         in[k].buffer = -1;
-        if (it->in[k] < 0 || p->fused[it->in[k]] || wf_region_is_empty(work))
+        if (it->in[k] < 0 || p->program->instances[it->in[k]].is_fused || wf_region_is_empty(work))
             continue; /* a sum over nothing reads nothing */
         in[k] = packed && !n->in[k]->replicated ? packed_input(p, item, k, work)
                                                 : given_input(p, item, k, work);
@@ -185,7 +185,8 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, s
 {
     const struct wf_item *it = &p->program->items[item];
     const struct wf_node *n = it->node;
-    const bool packed = (p->kernel[item]->flags & WF_KERNEL_DENSE) && !wf_region_is_empty(work);
+    const bool packed =
+        (p->program->items[item].kernel->flags & WF_KERNEL_DENSE) && !wf_region_is_empty(work);
     struct wf_slot *in = wf_arena_array(&p->plan->arena, count_inputs(p, item) + 1, struct wf_slot);
     struct wf_slot *out = wf_arena_array(&p->plan->arena, n->n_out, struct wf_slot);
     find_inputs(p, item, work, in);
@@ -205,7 +206,7 @@ static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, s
     s->work = work;
     add_fused(p, item, work, s);
     s->recompute = p->program->instances[it->out[0]].recompute;
-    s->kernel = p->kernel[item];
+    s->kernel = p->program->items[item].kernel;
     if (wf_region_is_empty(work)) /* a sum over nothing: any kernel may write the zeros */
         s->kernel = p->device->fallback;
     s->seconds = wf_cost_kernel(p, item, work);
@@ -225,7 +226,7 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
     const bool sums = wf_op_sums_over(it->node) != 0;
     if (wf_region_is_empty(work) && !sums)
         return true;
-    if (p->fused[it->out[0]])
+    if (p->program->instances[it->out[0]].is_fused)
         return true;
     if (p->slot[it->out[0]].buffer < 0) /* a sum into nothing this rank has a part of */
         return true;
@@ -356,7 +357,7 @@ static bool emit_items(struct wf_planner *p, struct wf_arena *scratch, struct wf
     p->late = wf_arena_array(scratch, n, int);
     for (int item = 0; item < n; item++) {
         bool ok = true;
-        const int strips = p->plan->global->strips_of[item];
+        const int strips = p->plan->global->program->items[item].strips;
         if (strips >= 0) {
             ok = emit_strips(p, &p->plan->global->strips[strips], err);
             item = p->plan->global->strips[strips].last;

@@ -123,48 +123,6 @@ static int group_of(const struct wf_planner *p, int instance)
     return wf_geometry_group(p->geo, p->rank, p->program->instances[instance].maker);
 }
 
-/* A gradient that is summed over ranks and that no item reads. */
-static bool may_wait_for_others(const struct wf_planner *p, int instance)
-{
-    return group_of(p, instance) >= 0 && p->program->instances[instance].n_uses == 0 &&
-           p->geo->fetch_of[instance] < 0 && p->slot[instance].buffer >= 0 &&
-           buffer_of(p, instance)->store == WF_STORE_GRAD;
-}
-
-/* The bucket that is being filled: the last one, or a new one when that is full. */
-static struct wf_bucket *open_bucket(struct wf_planner *p, struct wf_arena *work, size_t *filled)
-{
-    const size_t limit = p->options->bucket_bytes ? p->options->bucket_bytes : WF_BUCKET_BYTES;
-    if (p->n_buckets == 0 || *filled >= limit) {
-        WF_GROW(p->buckets, p->room_buckets, (size_t)p->n_buckets);
-        p->buckets[p->n_buckets++] = (struct wf_bucket){
-            .parts = wf_arena_array(work, p->program->n_instances, int),
-        };
-        *filled = 0;
-    }
-    return &p->buckets[p->n_buckets - 1];
-}
-
-/* In the order in which the gradients are made; within a bucket in the order of the store. */
-static void fill_buckets(struct wf_planner *p, struct wf_arena *work)
-{
-    size_t filled = 0;
-    for (int item = 0; item < p->program->n_items; item++)
-        for (int o = 0; o < p->program->items[item].node->n_out; o++) {
-            const int i = p->program->items[item].out[o];
-            if (!may_wait_for_others(p, i))
-                continue;
-            struct wf_bucket *b = open_bucket(p, work, &filled);
-            p->bucket_of[i] = p->n_buckets - 1;
-            int at = b->n_parts++;
-            b->left++;
-            for (; at > 0 && buffer_of(p, b->parts[at - 1])->offset > buffer_of(p, i)->offset; at--)
-                b->parts[at] = b->parts[at - 1];
-            b->parts[at] = i;
-            filled += buffer_of(p, i)->bytes;
-        }
-}
-
 /* Only what rounds a weight up to its boundary lies between them; it is zero on every rank. */
 static bool are_neighbours(const struct wf_planner *p, int a, int b)
 {
@@ -194,24 +152,27 @@ static int begin_sum_over(struct wf_planner *p, const int parts[], int n,
     return begin_sum(p, &sum, node);
 }
 
-static void end_bucket(struct wf_planner *p, struct wf_bucket *b)
+static void end_bucket(struct wf_planner *p, int bucket)
 {
-    for (int i = 0; i < b->n_sums; i++)
+    struct wf_bucket_sums *const b = &p->buckets[bucket];
+    for (int i = 0; i < b->n; i++)
         wf_planner_add_step(p, WF_STEP_SUM_END, NULL)->which = b->sums[i];
-    b->n_sums = 0;
+    b->n = 0;
 }
 
-static void begin_bucket(struct wf_planner *p, struct wf_bucket *b, const struct wf_node *node)
+static void begin_bucket(struct wf_planner *p, int bucket, const struct wf_node *node)
 {
-    b->sums = wf_arena_array(&p->plan->arena, b->n_parts, int);
+    const struct wf_bucket *const b = &p->plan->global->buckets[bucket];
+    struct wf_bucket_sums *const sums = &p->buckets[bucket];
+    sums->sums = wf_arena_array(&p->plan->arena, b->n_parts, int);
     for (int i = 0, n; i < b->n_parts; i += n) {
         n = 1;
         while (i + n < b->n_parts && are_neighbours(p, b->parts[i + n - 1], b->parts[i + n]))
             n++;
-        b->sums[b->n_sums++] = begin_sum_over(p, b->parts + i, n, node);
+        sums->sums[sums->n++] = begin_sum_over(p, b->parts + i, n, node);
     }
     if (p->options->no_overlap)
-        end_bucket(p, b);
+        end_bucket(p, bucket);
 }
 
 /* --- around an item --- */
@@ -221,11 +182,10 @@ void wf_planner_comm_init(struct wf_planner *p, struct wf_arena *work)
     const int n = p->program->n_instances;
     p->exchange = wf_arena_array(work, n, int);
     p->sum = wf_arena_array(work, n, int);
-    p->bucket_of = wf_arena_array(work, n, int);
     p->arrives = wf_arena_array(work, n, double);
     for (int i = 0; i < n; i++)
-        p->exchange[i] = p->sum[i] = p->bucket_of[i] = -1;
-    fill_buckets(p, work);
+        p->exchange[i] = p->sum[i] = -1;
+    p->buckets = wf_arena_array(work, p->plan->global->n_buckets + 1, struct wf_bucket_sums);
 }
 
 void wf_planner_begin_after(struct wf_planner *p, int item)
@@ -234,10 +194,10 @@ void wf_planner_begin_after(struct wf_planner *p, int item)
     const int group = wf_geometry_group(p->geo, p->rank, item);
     for (int o = 0; o < it->node->n_out; o++) {
         const int out = it->out[o];
-        if (p->bucket_of[out] >= 0) {
-            struct wf_bucket *b = &p->buckets[p->bucket_of[out]];
-            if (--b->left == 0)
-                begin_bucket(p, b, it->node);
+        const int bucket = p->program->instances[out].bucket;
+        if (bucket >= 0 && group >= 0) {
+            if (p->plan->global->buckets[bucket].last == item && !p->buckets[bucket].sums)
+                begin_bucket(p, bucket, it->node);
         } else if (group >= 0 && p->slot[out].buffer >= 0) {
             p->sum[out] = begin_sum_of(p, out, group, it->node);
             if (p->geo->fetch_of[out] >= 0 || p->options->no_overlap)
@@ -263,8 +223,8 @@ void wf_planner_end_before(struct wf_planner *p, int item)
 
 void wf_planner_end_all(struct wf_planner *p)
 {
-    for (int b = 0; b < p->n_buckets; b++)
-        end_bucket(p, &p->buckets[b]);
+    for (int b = 0; b < p->plan->global->n_buckets; b++)
+        end_bucket(p, b);
     for (int i = 0; i < p->program->n_instances; i++)
         end_sum(p, i);
 }

@@ -200,7 +200,7 @@ static bool find_candidate(const struct wf_fit *f, int instance, int before, int
     const struct wf_program *const p = f->global->program;
     const struct wf_value *const v = p->instances[instance].value;
     if (!wf_program_may_repeat(v) || p->items[before].wanted_by == p->items[item].wanted_by ||
-        is_output(f->global->graph, v) || f->global->fused[instance])
+        is_output(f->global->graph, v) || f->global->program->instances[instance].is_fused)
         return false;
     const struct wf_region box = wf_geometry_box(&f->global->geometry, f->rank, instance);
     *c = (struct candidate){ .value = v->id,

@@ -92,12 +92,13 @@ static void make_longer(struct known *k, const struct wf_strips *s, int item)
     const struct wf_item *const it = &p->items[item];
     const int from = f->first_step[s->first], to = f->last_step[s->last];
     for (int o = 0; o < it->node->n_out; o++)
-        if (!wf_strips_is_local(f->global, s, it->out[o]) && !f->global->fused[it->out[o]])
+        if (!wf_strips_is_local(f->global, s, it->out[o]) &&
+            !f->global->program->instances[it->out[o]].is_fused)
             change(k, from, f->first_step[item] - 1, k->bytes[it->out[o]], false);
     for (int i = 0; i < it->node->n_in; i++) {
         const int in = it->in[i];
         if (in >= 0 && p->instances[in].maker >= 0 && p->instances[in].last_use == item &&
-            !(it->node->op->inplace & (1u << i)) && !f->global->fused[in] &&
+            !(it->node->op->inplace & (1u << i)) && !f->global->program->instances[in].is_fused &&
             !wf_strips_is_local(f->global, s, in))
             change(k, k->last[in] + 1, to, k->bytes[in], false);
     }
@@ -107,8 +108,8 @@ static bool reads_strip_local(const struct wf_fit *f, const struct wf_strips *s,
 {
     const struct wf_item *const it = &f->global->program->items[item];
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 &&
-            (f->global->fused[it->in[k]] || wf_strips_is_local(f->global, s, it->in[k])))
+        if (it->in[k] >= 0 && (f->global->program->instances[it->in[k]].is_fused ||
+                               wf_strips_is_local(f->global, s, it->in[k])))
             return true;
     return false;
 }
@@ -152,7 +153,8 @@ static size_t find_rows(struct known *k, size_t mark, bool careful, struct row *
     for (int first = 0; first < n; first++)
         for (int last = first; last < n && last - first < LONGEST; last++) {
             struct wf_strips s;
-            if (global->strips_of[last] >= 0 || !wf_strips_find(global, first, last, &s))
+            if (global->program->items[last].strips >= 0 ||
+                !wf_strips_find(global, first, last, &s))
                 break;
             if (!wf_strips_is_local(global, &s, global->program->items[first].out[0]) ||
                 !reads_strip_local(k->f, &s, last))

@@ -7,7 +7,7 @@
  * F2. What it is made from lives as long as it would itself.
  */
 #include "ops/op.h"
-#include "plan/plan.h"
+#include "plan/planner.h"
 
 static bool may_be_fused(const struct wf_global_plan *s, int instance)
 {
@@ -17,7 +17,7 @@ static bool may_be_fused(const struct wf_global_plan *s, int instance)
         return false;
     const struct wf_item *const made = &s->program->items[in->maker];
     for (int k = 0; k < made->node->n_in; k++)
-        if (made->in[k] >= 0 && s->fused[made->in[k]])
+        if (made->in[k] >= 0 && s->program->instances[made->in[k]].is_fused)
             return false;
     return made->node->n_out == 1 && !wf_op_sums_over(made->node);
 }
@@ -28,7 +28,7 @@ static bool all_readers_fuse(const struct wf_global_plan *s, int instance)
     const struct wf_node *const maker = s->program->items[in->maker].node;
     for (int item = in->maker + 1; item <= in->last_use; item++) {
         const struct wf_item *const it = &s->program->items[item];
-        const struct wf_kernel *const kernel = s->kernel[item];
+        const struct wf_kernel *const kernel = s->program->items[item].kernel;
         for (int k = 0; k < it->node->n_in; k++)
             if (it->in[k] == instance && !(kernel->fuses && kernel->fuses(it->node, k, maker)))
                 return false;
@@ -36,15 +36,14 @@ static bool all_readers_fuse(const struct wf_global_plan *s, int instance)
     return true;
 }
 
-void wf_global_plan_fuse(struct wf_global_plan *s)
+void wf_pass_fuse(struct wf_global_plan *s)
 {
     struct wf_instance *const instances = s->program->instances;
-    s->fused = wf_arena_array(&s->arena, s->program->n_instances, bool);
     for (int item = 0; item < s->program->n_items; item++) {
         const struct wf_item *const it = &s->program->items[item];
         const int out = it->out[0];
-        s->fused[out] = may_be_fused(s, out) && all_readers_fuse(s, out);
-        for (int k = 0; s->fused[out] && k < it->node->n_in; k++) /* F2 */
+        s->program->instances[out].is_fused = may_be_fused(s, out) && all_readers_fuse(s, out);
+        for (int k = 0; s->program->instances[out].is_fused && k < it->node->n_in; k++) /* F2 */
             if (it->in[k] >= 0 && instances[it->in[k]].last_use < instances[out].last_use)
                 instances[it->in[k]].last_use = instances[out].last_use;
     }

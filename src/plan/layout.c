@@ -143,6 +143,22 @@ static void place_all(struct wf_arena *arena, struct wf_layout *l, const struct 
             l->of_value[i] = l->of_value[g->values[i]->grad_of->id];
 }
 
+static void order_weights(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g)
+{
+    bool *const done = wf_arena_array(arena, g->n_values, bool);
+    l->weights = wf_arena_array(arena, g->n_values, int);
+    for (size_t first = 0; first < g->n_values; first++)
+        for (size_t i = first; i < g->n_values; i++) {
+            const bool weight = g->values[i]->kind == WF_PARAM || g->values[i]->kind == WF_STATE;
+            if (i == first && (done[i] || !weight))
+                break; /* it came with an earlier one, or has no place */
+            if (!weight || done[i] || !wf_placement_equal(&l->of_value[i], &l->of_value[first]))
+                continue;
+            done[i] = true;
+            l->weights[l->n_weights++] = (int)i;
+        }
+}
+
 static bool check_domains(const struct wf_graph *g, const struct wf_mesh *mesh,
                           const struct wf_layout_options *o, struct wf_err *err)
 {
@@ -188,6 +204,7 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     l->scale = wf_arena_take_array(arena, g->n_values, sizeof *l->scale);
     find_scales(l, g);
     place_all(arena, l, g, options);
+    order_weights(arena, l, g);
     return true;
 }
 

@@ -36,6 +36,14 @@ struct wf_placement {
     int n;
 };
 
+static inline bool wf_placement_equal(const struct wf_placement *a, const struct wf_placement *b)
+{
+    bool equal = a->n == b->n;
+    for (int i = 0; equal && i < a->n; i++)
+        equal = a->tilings[i] == b->tilings[i];
+    return equal;
+}
+
 struct wf_layout {
     struct wf_mesh mesh;
     int64_t image[WF_AXES];        /* extents */
@@ -44,6 +52,9 @@ struct wf_layout {
     struct wf_placement *of_node;  /* per node id */
     const struct wf_tiling **tilings; /* all that there are, each once */
     int n_tilings;
+    /* Ids of parameters and states, those of one placement together, otherwise in the graph's order: so a
+     * run of weights of one placement is a run on each of its ranks. */
+    int *weights, n_weights;
 };
 
 struct wf_layout_options {

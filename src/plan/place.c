@@ -27,7 +27,7 @@ static bool is_all_made_here(const struct wf_planner *p, int instance)
 
 static bool is_dense_kernel(const struct wf_planner *p, int item)
 {
-    return (p->kernel[item]->flags & WF_KERNEL_DENSE) != 0;
+    return (p->program->items[item].kernel->flags & WF_KERNEL_DENSE) != 0;
 }
 
 static bool has_dense_reader(const struct wf_planner *p, int instance)
@@ -52,10 +52,12 @@ static bool shifted_strips_fit(const struct wf_planner *p, int inner, int outer,
                                const int64_t shift[WF_AXES], bool exactly)
 {
     const struct wf_global_plan *const global = p->plan->global;
-    if (!global->strip_local[inner] || !global->strip_local[outer])
-        return global->strip_local[inner] == global->strip_local[outer];
-    const int which = global->strips_of[p->program->instances[inner].maker];
-    if (global->strips_of[p->program->instances[outer].maker] != which)
+    if (!global->program->instances[inner].is_strip_local ||
+        !global->program->instances[outer].is_strip_local)
+        return global->program->instances[inner].is_strip_local ==
+               global->program->instances[outer].is_strip_local;
+    const int which = global->program->items[p->program->instances[inner].maker].strips;
+    if (global->program->items[p->program->instances[outer].maker].strips != which)
         return false;
     for (int at = 0; at < global->strips[which].count; at++) {
         const struct wf_region in = wf_region_shift(wf_planner_strip_box(p, inner, at), shift);
@@ -71,8 +73,8 @@ static bool reads(const struct wf_planner *p, int item, int instance)
     const struct wf_item *const it = &p->program->items[item];
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
-        if (in == instance ||
-            (in >= 0 && p->fused[in] && reads(p, p->program->instances[in].maker, instance)))
+        if (in == instance || (in >= 0 && p->program->instances[in].is_fused &&
+                               reads(p, p->program->instances[in].maker, instance)))
             return true;
     }
     return false;
@@ -82,11 +84,13 @@ static bool reads(const struct wf_planner *p, int item, int instance)
 static bool is_read_beside(const struct wf_planner *p, int instance, int item)
 {
     const struct wf_global_plan *const global = p->plan->global;
-    if (global->strips_of[item] < 0 || global->strip_local[instance])
+    if (global->program->items[item].strips < 0 ||
+        global->program->instances[instance].is_strip_local)
         return false;
-    const struct wf_strips *const s = &global->strips[global->strips_of[item]];
+    const struct wf_strips *const s = &global->strips[global->program->items[item].strips];
     for (int i = s->first; i <= s->last; i++)
-        if (i != item && !p->fused[p->program->items[i].out[0]] && reads(p, i, instance))
+        if (i != item && !p->program->instances[p->program->items[i].out[0]].is_fused &&
+            reads(p, i, instance))
             return true;
     return false;
 }
@@ -106,9 +110,10 @@ static void place_part(struct wf_planner *p, int item)
     const int out = it->out[0], in = it->in[0];
     if (!it->node->op->part || !it->node->op->part(it->node, shift))
         return;
-    if (p->fused[out] || p->program->instances[out].keep || !is_all_made_here(p, out) ||
-        has_dense_reader(p, out) || wf_region_is_empty(box_of(p, out)) ||
-        !shifted_box_fits(p, out, in, shift) || !shifted_strips_fit(p, out, in, shift, false))
+    if (p->program->instances[out].is_fused || p->program->instances[out].keep ||
+        !is_all_made_here(p, out) || has_dense_reader(p, out) ||
+        wf_region_is_empty(box_of(p, out)) || !shifted_box_fits(p, out, in, shift) ||
+        !shifted_strips_fit(p, out, in, shift, false))
         return;
     share(p, out, in, shift);
 }
@@ -128,7 +133,8 @@ static bool is_covered_by_inputs(const struct wf_node *n)
 /* Strips of a sum are added up where they lie packed. */
 static bool is_added_up(const struct wf_planner *p, int item)
 {
-    return p->plan->global->strips_of[item] >= 0 && wf_op_sums_over(p->program->items[item].node);
+    return p->plan->global->program->items[item].strips >= 0 &&
+           wf_op_sums_over(p->program->items[item].node);
 }
 
 static void place_inputs(struct wf_planner *p, int item)
@@ -141,8 +147,8 @@ static void place_inputs(struct wf_planner *p, int item)
         const struct wf_instance *instance = &p->program->instances[in];
         int64_t shift[WF_AXES] = { 0 };
         (void)it->node->op->place(it->node, k, shift);
-        if (p->fused[in] || instance->maker < 0 || instance->keep || instance->n_uses != 1 ||
-            p->root[in] != in || is_dense_kernel(p, instance->maker) ||
+        if (p->program->instances[in].is_fused || instance->maker < 0 || instance->keep ||
+            instance->n_uses != 1 || p->root[in] != in || is_dense_kernel(p, instance->maker) ||
             p->geo->grouping[instance->maker] || is_added_up(p, instance->maker) ||
             !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
             !shifted_box_fits(p, in, it->out[0], shift) ||
@@ -173,8 +179,9 @@ static void place_inplace(struct wf_planner *p, int item)
             continue;
         const struct wf_instance *used = &p->program->instances[in];
         const int64_t none[WF_AXES] = { 0 };
-        if (p->fused[in] || used->maker < 0 || used->keep || used->last_use != item ||
-            p->root[in] != in || is_shared(p, in) || used->value->dtype != made->value->dtype ||
+        if (p->program->instances[in].is_fused || used->maker < 0 || used->keep ||
+            used->last_use != item || p->root[in] != in || is_shared(p, in) ||
+            used->value->dtype != made->value->dtype ||
             !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)) ||
             is_read_beside(p, in, item) || !shifted_strips_fit(p, out, in, none, true))
             continue;
@@ -233,10 +240,10 @@ static size_t bytes_of(const struct wf_planner *p, int instance)
     const struct wf_global_plan *const global = p->plan->global;
     const struct wf_instance *const in = &p->program->instances[instance];
     const size_t size = wf_dtype_size(in->value->dtype);
-    if (!global->strip_local[instance])
+    if (!global->program->instances[instance].is_strip_local)
         return (size_t)wf_region_count(box_of(p, instance)) * size;
     int64_t most = 0;
-    for (int at = 0; at < global->strips[global->strips_of[in->maker]].count; at++)
+    for (int at = 0; at < global->strips[global->program->items[in->maker].strips].count; at++)
         most = wf_max(most, wf_region_count(wf_planner_strip_box(p, instance, at)));
     return (size_t)most * size;
 }
@@ -247,7 +254,8 @@ static void give_buffers(struct wf_planner *p)
         const struct wf_value *v = p->program->instances[i].value;
         struct wf_slot *slot = &p->slot[i];
         slot->buffer = -1;
-        if (p->fused[i] || p->root[i] != i || wf_region_is_empty(box_of(p, i)))
+        if (p->program->instances[i].is_fused || p->root[i] != i ||
+            wf_region_is_empty(box_of(p, i)))
             continue;
         enum wf_store store;
         const struct wf_value *const weight = weight_of(p, i, &store);
@@ -256,7 +264,7 @@ static void give_buffers(struct wf_planner *p)
         struct wf_plan_buffer *const buffer = &p->plan->buffers[slot->buffer];
         buffer->weight = weight;
         buffer->offset = weight ? p->plan->param_at[weight->id] * sizeof(float) : 0;
-        buffer->strip_local = p->plan->global->strip_local[i];
+        buffer->strip_local = p->plan->global->program->instances[i].is_strip_local;
     }
     for (int i = 0; i < p->program->n_instances; i++) {
         int64_t shift[WF_AXES];
@@ -271,10 +279,9 @@ static void give_buffers(struct wf_planner *p)
 
 void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at)
 {
-    const bool *const strip_local = p->plan->global->strip_local;
     for (int i = 0; i < p->program->n_instances; i++) {
         const int maker = p->program->instances[i].maker;
-        if (!strip_local[i] || maker < s->first || maker > s->last)
+        if (!p->program->instances[i].is_strip_local || maker < s->first || maker > s->last)
             continue;
         int64_t shift[WF_AXES];
         const int root = find_root(p, i, shift);

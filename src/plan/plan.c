@@ -10,13 +10,13 @@
 static bool find_kernels(struct wf_global_plan *s, struct wf_err *err)
 {
     const struct wf_device *const device = s->options.device;
-    s->kernel = wf_arena_array(&s->arena, s->program->n_items, const struct wf_kernel *);
     for (int i = 0; i < s->program->n_items; i++) {
         const struct wf_node *n = s->program->items[i].node;
-        s->kernel[i] = device->find(n);
-        if (!s->kernel[i] && (n->op->flags & WF_OP_COLLECTS)) /* done by copies and additions */
-            s->kernel[i] = device->fallback;
-        if (!s->kernel[i])
+        s->program->items[i].kernel = device->find(n);
+        if (!s->program->items[i].kernel &&
+            (n->op->flags & WF_OP_COLLECTS)) /* done by copies and additions */
+            s->program->items[i].kernel = device->fallback;
+        if (!s->program->items[i].kernel)
             return wf_err_set(err, WF_ERR_FIT, "layer '%s': device '%s' has no kernel for %s of %s",
                               n->name, device->name, n->op->name, wf_dtype_name(n->out[0]->dtype));
     }
@@ -61,8 +61,9 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
                                                         .window = options->window,
                                                         .only = requested->only },
                          err)) {
-        wf_global_plan_fuse(s);
-        wf_global_plan_cut_strips(s);
+        wf_pass_fuse(s);
+        wf_pass_strips(s);
+        wf_pass_buckets(s);
         return s;
     }
     wf_global_plan_free(s);
@@ -112,7 +113,7 @@ struct wf_slot wf_slot_part(const struct wf_slot *slot, struct wf_region box)
     return part;
 }
 
-/* Weights lie flat in the order of the graph's values, each on a boundary of 64 bytes. */
+/* Weights lie flat in the order of the layout, each on a boundary of 64 bytes. */
 static size_t weight_room(const struct wf_value *v)
 {
     return ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
@@ -129,14 +130,14 @@ size_t wf_plan_weight_count(const struct wf_graph *g)
 /* Those that the rank holds. */
 static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
 {
+    const struct wf_layout *const l = &plan->global->geometry.layout;
     size_t *const bytes = plan->store_bytes;
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct wf_value *const v = g->values[i];
-        if ((v->kind != WF_PARAM && v->kind != WF_STATE) ||
-            !wf_layout_value_tiling(&plan->global->geometry.layout, v, plan->rank))
+    for (int i = 0; i < l->n_weights; i++) {
+        const struct wf_value *const v = g->values[l->weights[i]];
+        if (!wf_layout_value_tiling(l, v, plan->rank))
             continue;
         size_t *const end = &bytes[v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE];
-        plan->param_at[i] = *end / sizeof(float);
+        plan->param_at[v->id] = *end / sizeof(float);
         *end += weight_room(v) * sizeof(float);
     }
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -330,8 +331,6 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         .strip = -1,
         .threads = global->options.threads > 0 ? global->options.threads : 1,
         .options = &global->options,
-        .kernel = global->kernel,
-        .fused = global->fused,
         .root = wf_arena_array(&work, program->n_instances, int),
         .n_inside = wf_arena_array(&work, program->n_instances, int),
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
@@ -351,7 +350,6 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         pack_arena(plan, cache);
         ok = wf_plan_check(plan, err) && (cache || check_limit(plan, err));
     }
-    free(p.buckets);
     wf_arena_release(&work);
     return ok;
 }
@@ -433,7 +431,8 @@ size_t wf_global_plan_least_bytes(const struct wf_global_plan *global, int rank)
         const struct wf_region box = wf_geometry_box(&global->geometry, rank, i);
         const size_t bytes =
             (size_t)wf_region_count(box) * wf_dtype_size(p->instances[i].value->dtype);
-        if (!global->fused[i] && !global->strip_local[i])
+        if (!global->program->instances[i].is_fused &&
+            !global->program->instances[i].is_strip_local)
             most = bytes > most ? bytes : most;
     }
     return most;

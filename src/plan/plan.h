@@ -65,6 +65,13 @@ struct wf_strips {
     int count;
 };
 
+/* Gradients whose sums begin together (buckets.c). */
+struct wf_bucket {
+    int *parts, n_parts; /* instances in the order of the weights */
+    int last;            /* the item that makes the last of them */
+    size_t bytes;
+};
+
 struct wf_global_plan {
     struct wf_arena arena;
     const struct wf_graph *graph;
@@ -78,12 +85,10 @@ struct wf_global_plan {
     struct wf_program *program;
     struct wf_geometry geometry;
     struct wf_costs costs;
-    const struct wf_kernel **kernel; /* per item */
-    bool *fused;                     /* per instance: not made, its readers compute it (fuse.c) */
     struct wf_strips *strips;
     int n_strips;
-    int *strips_of;    /* per item: its strips, or -1 */
-    bool *strip_local; /* per instance: there is one strip of it at a time */
+    struct wf_bucket *buckets;
+    int n_buckets;
 };
 
 /* Where bytes live. All but the arena are kept from step to step, flat, in the order of the graph's
@@ -206,8 +211,6 @@ struct wf_plan {
 struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct wf_mesh *mesh,
                                           const struct wf_plan_options *options,
                                           struct wf_err *err);
-/* fuse.c: fills `fused`. */
-void wf_global_plan_fuse(struct wf_global_plan *global);
 void wf_global_plan_free(struct wf_global_plan *global);
 
 /* Fails with WF_ERR_FIT where the rank does not fit into options.limit. */

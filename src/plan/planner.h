@@ -13,29 +13,31 @@ struct wf_planner {
     int rank, threads;
     int item, strip; /* that are being emitted, or -1 */
     const struct wf_plan_options *options;
-    struct wf_plan_cache *cache;           /* the plan is to be looked at; NULL: it runs */
-    const struct wf_kernel *const *kernel; /* per item */
-    const bool *fused;                     /* per instance: not made */
-    int *root;                             /* per instance: the instance whose buffer it shares */
-    int *n_inside;                         /* per instance: how many others share its buffer */
-    int64_t (*shift)[WF_AXES];             /* per instance: own coordinate + shift = the root's */
-    struct wf_slot *slot; /* per instance: all of its box; buffer -1: not on this rank */
+    struct wf_plan_cache *cache; /* the plan is to be looked at; NULL: it runs */
+    int *root;                   /* per instance: the instance whose buffer it shares */
+    int *n_inside;               /* per instance: how many others share its buffer */
+    int64_t (*shift)[WF_AXES];   /* per instance: own coordinate + shift = the root's */
+    struct wf_slot *slot;        /* per instance: all of its box; buffer -1: not on this rank */
     /* What has begun and not ended, per instance: the exchange or sum, or -1; and when the exchange
      * is expected to be there, by the clock of estimated seconds. */
     int *exchange, *sum;
     double *arrives, clock;
     struct wf_region **parts; /* per strips: of strip after strip, and in it of item after item */
     int *late, n_late;        /* items that are left for the end */
-    struct wf_bucket *buckets;
-    int n_buckets, *bucket_of; /* per instance, or -1 */
-    size_t room_steps, room_buffers, room_exchanges, room_sums, room_buckets;
+    struct wf_bucket_sums *buckets; /* per bucket */
+    size_t room_steps, room_buffers, room_exchanges, room_sums;
 };
 
-/* Gradients whose sums begin together, when the last of them is made. */
-struct wf_bucket {
-    int *parts, n_parts, left; /* instances in the order of the store; not yet made */
-    int *sums, n_sums;         /* begun */
+/* The sums of a bucket that have begun. */
+struct wf_bucket_sums {
+    int *sums, n;
 };
+
+/* Passes over the program, the same on all ranks: each in a file of its own, in this order (plan.c).
+ * What a pass finds out of an item or instance stands there (program.h). */
+void wf_pass_fuse(struct wf_global_plan *global);    /* fuse.c */
+void wf_pass_strips(struct wf_global_plan *global);  /* strips.c */
+void wf_pass_buckets(struct wf_global_plan *global); /* buckets.c */
 
 /* Items whose inner parts run while what the first of them waits for is still on its way. */
 enum { WF_CHAIN_MOST = 8 };

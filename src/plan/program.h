@@ -26,7 +26,11 @@ struct wf_instance {
     int n_uses;
     int last_use;   /* item, or -1 */
     bool recompute; /* recomputed: not the first instance of its value */
-    bool keep;      /* must be readable after the step: an output or the next state */
+    /* What the passes find (planner.h). */
+    bool is_fused;       /* not made: its readers compute it (fuse.c) */
+    bool is_strip_local; /* there is one strip of it at a time (strips.h) */
+    int bucket;          /* of gradients that are summed together (buckets.c), or -1 */
+    bool keep;           /* must be readable after the step: an output or the next state */
 };
 
 struct wf_item {
@@ -34,6 +38,8 @@ struct wf_item {
     const struct wf_node *wanted_by; /* itself, or the node in front of which it runs again */
     int *in;                         /* instances; -1 for an absent optional input */
     int *out;
+    const struct wf_kernel *kernel;
+    int strips; /* that it runs in (strips.h), or -1 */
 };
 
 struct wf_program {

@@ -126,15 +126,15 @@ static bool has_fetched_result(const struct wf_planner *p, int item)
 static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, int item)
 {
     const struct wf_item *it = &p->program->items[item];
-    if (p->plan->global->strips_of[item] >= 0 || wf_op_sums_over(it->node) ||
+    if (p->plan->global->program->items[item].strips >= 0 || wf_op_sums_over(it->node) ||
         p->geo->grouping[item] || wf_region_is_empty(work_of(p, item)))
         return false;
     for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && p->fused[it->in[k]])
+        if (it->in[k] >= 0 && p->program->instances[it->in[k]].is_fused)
             return false;
     for (int o = 0; o < it->node->n_out; o++) {
         const int buffer = p->slot[it->out[o]].buffer;
-        if (buffer < 0 || p->bucket_of[it->out[o]] >= 0 || travels(p, buffer))
+        if (buffer < 0 || p->program->instances[it->out[o]].bucket >= 0 || travels(p, buffer))
             return false;
         for (int j = chain->first; j <= item; j++)
             if (reads_buffer(p, j, buffer))
@@ -158,7 +158,7 @@ static double part_seconds(const struct wf_planner *p, int item, struct wf_regio
 {
     const struct wf_item *it = &p->program->items[item];
     double seconds = wf_cost_kernel(p, item, work) + call_seconds;
-    if (!(p->kernel[item]->flags & WF_KERNEL_DENSE))
+    if (!(p->program->items[item].kernel->flags & WF_KERNEL_DENSE))
         return seconds;
     for (int k = 0; k < it->node->n_in; k++)
         if (it->in[k] >= 0 && !it->node->in[k]->replicated)

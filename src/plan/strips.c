@@ -80,17 +80,18 @@ static bool may_take_part(const struct wf_global_plan *global, const struct wf_s
     const unsigned sums = wf_op_sums_over(it->node);
     if (sums && (!(sums & WF_AXIS(s->axis)) || (it->node->op->flags & WF_OP_WHOLE)))
         return false;
-    const bool fused = global->fused[it->out[0]]; /* its readers read what it reads */
+    const bool fused =
+        global->program->instances[it->out[0]].is_fused; /* its readers read what it reads */
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
         if (fused && begins_behind(global, s, in))
             return false;
         if (fused || in < 0)
             continue;
-        if (!global->fused[in] && !may_read(global, s, item, in))
+        if (!global->program->instances[in].is_fused && !may_read(global, s, item, in))
             return false;
         const struct wf_item *const made =
-            global->fused[in] ? &p->items[p->instances[in].maker] : NULL;
+            global->program->instances[in].is_fused ? &p->items[p->instances[in].maker] : NULL;
         for (int j = 0; made && j < made->node->n_in; j++)
             if (!may_read(global, s, item, made->in[j]))
                 return false;
@@ -138,7 +139,7 @@ bool wf_strips_find(const struct wf_global_plan *global, int first, int last, st
 static bool is_used_up(const struct wf_global_plan *global, const struct wf_strips *s, int instance)
 {
     const struct wf_instance *const in = &global->program->instances[instance];
-    return !in->keep && in->last_use <= s->last && !global->fused[instance] &&
+    return !in->keep && in->last_use <= s->last && !global->program->instances[instance].is_fused &&
            !is_fetched(global, instance);
 }
 
@@ -166,7 +167,7 @@ static int find_item(const struct wf_program *p, const int which[2])
 static bool are_free(const struct wf_global_plan *global, int first, int last)
 {
     for (int i = first; i <= last; i++)
-        if (global->strips_of[i] >= 0)
+        if (global->program->items[i].strips >= 0)
             return false;
     return first >= 0 && first <= last;
 }
@@ -179,10 +180,10 @@ static void take(struct wf_global_plan *global, int first, int last)
     if (!are_free(global, first, last) || !wf_strips_find(global, first, last, s))
         return;
     for (int item = first; item <= last; item++) {
-        global->strips_of[item] = global->n_strips;
+        global->program->items[item].strips = global->n_strips;
         for (int o = 0; o < p->items[item].node->n_out; o++) {
             const int out = p->items[item].out[o];
-            global->strip_local[out] = wf_strips_is_local(global, s, out);
+            global->program->instances[out].is_strip_local = wf_strips_is_local(global, s, out);
         }
     }
     global->n_strips++;
@@ -202,14 +203,12 @@ static void take_all(struct wf_global_plan *global)
     }
 }
 
-void wf_global_plan_cut_strips(struct wf_global_plan *global)
+void wf_pass_strips(struct wf_global_plan *global)
 {
     const struct wf_program *const p = global->program;
     global->strips = wf_arena_array(&global->arena, p->n_items, struct wf_strips);
-    global->strips_of = wf_arena_array(&global->arena, p->n_items, int);
-    global->strip_local = wf_arena_array(&global->arena, p->n_instances, bool);
     for (int i = 0; i < p->n_items; i++)
-        global->strips_of[i] = -1;
+        global->program->items[i].strips = -1;
     if (global->options.strip_always && !global->geometry.is_windowed) /* that is a strip already */
         take_all(global);
     for (int i = 0; i < global->n_strip_requests; i++)
@@ -242,7 +241,7 @@ static void note_reads(struct cutter *c, int item, struct wf_region work)
             continue;
         const struct wf_region box = wf_planner_reads(p, item, k, work);
         note_read(c, in, box);
-        if (!p->fused[in])
+        if (!p->program->instances[in].is_fused)
             continue;
         const int maker = p->program->instances[in].maker;
         const struct wf_item *const made = &p->program->items[maker];
@@ -272,13 +271,14 @@ static struct wf_region part_of(struct cutter *c, int at, int item)
     struct wf_region work = wf_geometry_work(p->geo, p->rank, item);
     const int out = p->program->items[item].out[0];
     const enum wf_strip_role role = wf_strips_role(p->plan->global, s, item);
-    if (p->fused[out] || wf_region_is_empty(work))
+    if (p->program->instances[out].is_fused || wf_region_is_empty(work))
         return none;
     if (role == WF_STRIP_AFTER)
         return none;
     if (role == WF_STRIP_ONCE)
         return at == 0 ? work : none;
-    if (p->plan->global->strip_local[out]) /* a rank may need some of the channels only */
+    if (p->plan->global->program->instances[out]
+            .is_strip_local) /* a rank may need some of the channels only */
         return wf_region_intersect(wanted_of(c, item), work);
     const int64_t lo = work.lo[s->axis], lines = work.hi[s->axis] - lo;
     int64_t hi = lo + lines * (at + 1) / s->count;
@@ -327,7 +327,7 @@ struct wf_region wf_planner_strip_box(const struct wf_planner *p, int instance, 
     const struct wf_global_plan *const global = p->plan->global;
     const int maker = p->program->instances[instance].maker;
     const struct wf_node *const n = p->program->items[maker].node;
-    const struct wf_strips *const s = &global->strips[global->strips_of[maker]];
+    const struct wf_strips *const s = &global->strips[global->program->items[maker].strips];
     return wf_geometry_beside(wf_planner_part(p, s, at, maker), &n->out[0]->shape,
                               &p->program->instances[instance].value->shape);
 }

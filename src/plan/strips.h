@@ -36,10 +36,6 @@ bool wf_strips_find(const struct wf_global_plan *global, int first, int last, st
 bool wf_strips_is_local(const struct wf_global_plan *global, const struct wf_strips *s,
                         int instance);
 
-/* Makes the strips of the global plan from those that were requested; ones that its program cannot have are
- * left out. */
-void wf_global_plan_cut_strips(struct wf_global_plan *global);
-
 /* The parts of all strips of a rank: fills p->parts. */
 void wf_planner_cut(struct wf_planner *p, struct wf_arena *work);
 /* What an item runs on in strip number `at`; empty: nothing. */
