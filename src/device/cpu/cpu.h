@@ -8,10 +8,7 @@
  * code, and stored. So each kernel is one loop over packed f32, and takes every dtype and stride.
  *
  *     struct wf_cpu_walk walk;
- *     wf_cpu_walk_init(&walk, call->work);
- *     wf_cpu_walk_add(&walk, &call->in[0], call->work);
- *     wf_cpu_walk_add(&walk, &call->out[0], call->work);
- *     wf_cpu_walk_plan(&walk, WF_CPU_FLAT);
+ *     wf_cpu_walk_call(&walk, call, 1, WF_CPU_FLAT);
  *     wf_cpu_walk_run(&walk, body, &context);
  *
  * Nothing here allocates. How pieces and chunks are cut depends on the boxes alone, never on the
@@ -94,12 +91,20 @@ struct wf_cpu_piece wf_cpu_piece_at(const struct wf_cpu_walk *walk, int64_t inde
 typedef void wf_cpu_body(const struct wf_cpu_piece *piece, const void *context);
 void wf_cpu_walk_run(const struct wf_cpu_walk *walk, wf_cpu_body *body, const void *context);
 
+/* These sides, all over the work: wf_cpu_walk_over(&walk, part, WF_CPU_FLAT, WF_CPU_VIEWS(a, b)). */
+void wf_cpu_walk_over(struct wf_cpu_walk *walk, struct wf_region work, enum wf_cpu_unit unit,
+                      const struct wf_view *const views[]);
+#define WF_CPU_VIEWS(...)                                                                          \
+    (const struct wf_view *const[])                                                                \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 /* The sides in[0 .. n_in) and then out[0], all over the work. */
 void wf_cpu_walk_call(struct wf_cpu_walk *walk, const struct wf_call *call, int n_in,
                       enum wf_cpu_unit unit);
-/* False when the work takes only some of the channels, which kernels that go position by position
- * leave to the reference. */
-bool wf_cpu_whole_channels(const struct wf_call *call);
+/* Kernels that go position by position leave work of only some of the channels to the reference:
+ * true where that was so, and it is done. */
+bool wf_cpu_parts_channels(const struct wf_call *call);
 
 /* The piece's elements of one side as packed f32: the memory itself, or `buffer` filled. */
 const float *wf_cpu_load(const struct wf_cpu_piece *piece, int side, float *buffer);

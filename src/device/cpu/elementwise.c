@@ -30,13 +30,6 @@ static void add_body(const struct wf_cpu_piece *piece, const void *context)
     wf_cpu_store(piece, 2, y);
 }
 
-static void add_run(const struct wf_call *call)
-{
-    struct wf_cpu_walk walk;
-    wf_cpu_walk_call(&walk, call, 2, WF_CPU_FLAT);
-    wf_cpu_walk_run(&walk, add_body, NULL);
-}
-
 static void multiply_body(const struct wf_cpu_piece *piece, const void *context)
 {
     (void)context;
@@ -50,11 +43,22 @@ static void multiply_body(const struct wf_cpu_piece *piece, const void *context)
     wf_cpu_store(piece, 2, y);
 }
 
-static void multiply_run(const struct wf_call *call)
+/* All inputs and then the output go through the body, element by element. */
+static void run_flat(const struct wf_call *call, wf_cpu_body *body, const void *context)
 {
     struct wf_cpu_walk walk;
-    wf_cpu_walk_call(&walk, call, 2, WF_CPU_FLAT);
-    wf_cpu_walk_run(&walk, multiply_body, NULL);
+    wf_cpu_walk_call(&walk, call, call->node->n_in, WF_CPU_FLAT);
+    wf_cpu_walk_run(&walk, body, context);
+}
+
+static void add_run(const struct wf_call *call)
+{
+    run_flat(call, add_body, NULL);
+}
+
+static void multiply_run(const struct wf_call *call)
+{
+    run_flat(call, multiply_body, NULL);
 }
 
 /* --- scale, reverse, cast --- */
@@ -76,9 +80,7 @@ static void scale_run(const struct wf_call *call)
 {
     const struct wf_scale_attrs *a = call->node->attrs;
     const float factor = (float)a->factor;
-    struct wf_cpu_walk walk;
-    wf_cpu_walk_call(&walk, call, 1, WF_CPU_FLAT);
-    wf_cpu_walk_run(&walk, scale_body, &factor);
+    run_flat(call, scale_body, &factor);
 }
 
 static void move_body(const struct wf_cpu_piece *piece, const void *context)
@@ -90,9 +92,7 @@ static void move_body(const struct wf_cpu_piece *piece, const void *context)
 
 static void move_run(const struct wf_call *call)
 {
-    struct wf_cpu_walk walk;
-    wf_cpu_walk_call(&walk, call, 1, WF_CPU_FLAT);
-    wf_cpu_walk_run(&walk, move_body, NULL);
+    run_flat(call, move_body, NULL);
 }
 
 static bool accepts_cast(const struct wf_node *node)

@@ -83,10 +83,8 @@ static void body(const struct wf_cpu_piece *piece, const void *context)
 
 static void run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct context context = context_of(call, 1, 2);
     struct wf_cpu_walk walk;
     wf_cpu_walk_call(&walk, call, 1, WF_CPU_POSITION);
@@ -127,17 +125,12 @@ static void grad_body(const struct wf_cpu_piece *piece, const void *context)
 
 static void grad_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct context context = context_of(call, 1, -1);
     struct wf_cpu_walk walk;
-    wf_cpu_walk_init(&walk, call->work);
-    wf_cpu_walk_add(&walk, &call->in[0], call->work);
-    wf_cpu_walk_add(&walk, &call->in[2], call->work);
-    wf_cpu_walk_add(&walk, &call->out[0], call->work);
-    wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+    wf_cpu_walk_over(&walk, call->work, WF_CPU_POSITION,
+                     WF_CPU_VIEWS(&call->in[0], &call->in[2], &call->out[0]));
     wf_cpu_walk_run(&walk, grad_body, &context);
 }
 
@@ -172,15 +165,10 @@ static void wgrad_run(const struct wf_call *call)
 {
     const struct wf_norm_attrs *a = call->node->attrs;
     const int64_t channels = call->node->in[0]->shape.at[WF_C];
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     struct wf_cpu_walk walk;
-    wf_cpu_walk_init(&walk, call->work);
-    wf_cpu_walk_add(&walk, &call->in[0], call->work);
-    wf_cpu_walk_add(&walk, &call->in[1], call->work);
-    wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+    wf_cpu_walk_over(&walk, call->work, WF_CPU_POSITION, WF_CPU_VIEWS(&call->in[0], &call->in[1]));
     const struct wf_cpu_sum sum = {
         .body = wgrad_body, .context = &a->eps, .sums = 2, .channels = channels
     };

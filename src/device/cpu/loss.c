@@ -123,10 +123,8 @@ static struct context ce_context(const struct wf_call *call)
 
 static void ce_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct context context = ce_context(call);
     struct wf_cpu_walk walk;
     walk_map(&walk, call, false);
@@ -162,10 +160,8 @@ static void ce_grad_body(const struct wf_cpu_piece *piece, const void *context)
 
 static void ce_grad_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     struct context context = ce_context(call);
     context.ds = (float)wf_view_get(&call->in[3], 0, 0, 0, 0, 0);
     struct wf_cpu_walk walk;
@@ -211,10 +207,7 @@ static void run_pairs(const struct wf_call *call, wf_cpu_sum_body *body)
 {
     const struct context context = { .attrs = call->node->attrs };
     struct wf_cpu_walk walk;
-    wf_cpu_walk_init(&walk, call->work);
-    wf_cpu_walk_add(&walk, &call->in[0], call->work);
-    wf_cpu_walk_add(&walk, &call->in[1], call->work);
-    wf_cpu_walk_plan(&walk, WF_CPU_FLAT);
+    wf_cpu_walk_over(&walk, call->work, WF_CPU_FLAT, WF_CPU_VIEWS(&call->in[0], &call->in[1]));
     const struct wf_cpu_sum sum = { .body = body, .context = &context, .sums = 2 };
     put_sums(call, wf_cpu_walk_sum(&walk, &sum, call->scratch), 2);
 }
@@ -319,10 +312,8 @@ static void dice_body(const struct wf_cpu_piece *piece, const void *context,
 static void dice_run(const struct wf_call *call)
 {
     const int64_t classes = classes_of(call->node);
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct context context = { .attrs = call->node->attrs };
     struct wf_cpu_walk walk;
     walk_map(&walk, call, false);
@@ -354,10 +345,8 @@ static void dice_grad_body(const struct wf_cpu_piece *piece, const void *context
 static void dice_grad_run(const struct wf_call *call)
 {
     const int64_t classes = classes_of(call->node);
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     float *row = rows_of(call);
     for (int64_t c = 0; c < 2 * classes; c++)
         row[c] = (float)wf_view_get(&call->in[2], 0, 0, 0, 0, c);

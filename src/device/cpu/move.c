@@ -28,9 +28,7 @@ static void clear_body(const struct wf_cpu_piece *piece, const void *context)
 void wf_cpu_clear(const struct wf_view *dst)
 {
     struct wf_cpu_walk walk;
-    wf_cpu_walk_init(&walk, dst->box);
-    wf_cpu_walk_add(&walk, dst, dst->box);
-    wf_cpu_walk_plan(&walk, WF_CPU_FLAT);
+    wf_cpu_walk_over(&walk, dst->box, WF_CPU_FLAT, WF_CPU_VIEWS(dst));
     wf_cpu_walk_run(&walk, clear_body, NULL);
 }
 
@@ -117,10 +115,8 @@ static void broadcast_run(const struct wf_call *call)
 {
     const struct wf_spread_attrs *a = call->node->attrs;
     const int64_t channels = call->node->out[0]->shape.at[WF_C];
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     if (wf_region_is_empty(call->work))
         return;
     for (int64_t n = call->work.lo[WF_N]; n < call->work.hi[WF_N]; n++) {
@@ -132,9 +128,7 @@ static void broadcast_run(const struct wf_call *call)
         part.lo[WF_N] = n;
         part.hi[WF_N] = n + 1;
         struct wf_cpu_walk walk;
-        wf_cpu_walk_init(&walk, part);
-        wf_cpu_walk_add(&walk, &call->out[0], part);
-        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_over(&walk, part, WF_CPU_POSITION, WF_CPU_VIEWS(&call->out[0]));
         wf_cpu_walk_run(&walk, broadcast_body, row);
     }
 }
@@ -171,9 +165,7 @@ static void sum_part(const struct wf_call *call, struct wf_region part, int64_t 
 {
     const int64_t channels = call->node->in[0]->shape.at[WF_C];
     struct wf_cpu_walk walk;
-    wf_cpu_walk_init(&walk, part);
-    wf_cpu_walk_add(&walk, &call->in[0], part);
-    wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+    wf_cpu_walk_over(&walk, part, WF_CPU_POSITION, WF_CPU_VIEWS(&call->in[0]));
     const struct wf_cpu_sum sum = { .body = sum_body, .sums = 1, .channels = channels };
     const double *sums = wf_cpu_walk_sum(&walk, &sum, call->scratch);
     for (int64_t c = 0; c < channels; c++)
@@ -182,19 +174,15 @@ static void sum_part(const struct wf_call *call, struct wf_region part, int64_t 
 
 static void channel_sum_run(const struct wf_call *call)
 {
-    if (wf_cpu_whole_channels(call))
+    if (!wf_cpu_parts_channels(call))
         sum_part(call, call->work, 0, 1.0);
-    else
-        call->node->op->reference(call);
 }
 
 static void global_pool_run(const struct wf_call *call)
 {
     const struct wf_spread_attrs *a = call->node->attrs;
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     /* Samples outside the work are zero. */
     wf_view_fill(&call->out[0], 0);
     if (wf_region_is_empty(call->work))

@@ -78,10 +78,8 @@ static bool moments_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void moments_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct wf_norm_attrs *a = call->node->attrs;
     const int64_t channels = channels_of(call->node), groups = a->groups;
     const int64_t each = channels / groups;
@@ -93,9 +91,7 @@ static void moments_run(const struct wf_call *call)
         int64_t n;
         struct wf_cpu_walk walk;
         const struct wf_region part = sharing(call, s, &n);
-        wf_cpu_walk_init(&walk, part);
-        wf_cpu_walk_add(&walk, &call->in[0], part);
-        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_over(&walk, part, WF_CPU_POSITION, WF_CPU_VIEWS(&call->in[0]));
         const struct wf_cpu_sum sum = { .body = moments_body, .sums = 2, .channels = channels };
         const double *sums = wf_cpu_walk_sum(&walk, &sum, call->scratch);
         for (int64_t k = 0; k < 2 * groups; k++) {
@@ -180,10 +176,8 @@ static bool rows_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void norm_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     if (wf_region_is_empty(call->work))
         return;
     for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
@@ -193,10 +187,7 @@ static void norm_run(const struct wf_call *call)
         const struct wf_region part = sharing(call, s, &n);
         fill_rows(call, n, row);
         const struct rows rows = spread_rows(call, row);
-        wf_cpu_walk_init(&walk, part);
-        wf_cpu_walk_add(&walk, &call->in[0], part);
-        wf_cpu_walk_add(&walk, &call->out[0], part);
-        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_over(&walk, part, WF_CPU_POSITION, WF_CPU_VIEWS(&call->in[0], &call->out[0]));
         wf_cpu_walk_run(&walk, norm_body, &rows);
     }
 }
@@ -242,10 +233,8 @@ static bool grad_sums_prepare(struct wf_prepare *p, struct wf_err *err)
 
 static void grad_sums_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const int64_t channels = channels_of(call->node);
     if (wf_region_is_empty(call->work)) {
         wf_view_fill(&call->out[0], 0);
@@ -258,10 +247,7 @@ static void grad_sums_run(const struct wf_call *call)
         const struct wf_region part = sharing(call, s, &n);
         fill_rows(call, n, row);
         const struct rows rows = spread_rows(call, row);
-        wf_cpu_walk_init(&walk, part);
-        wf_cpu_walk_add(&walk, &call->in[0], part);
-        wf_cpu_walk_add(&walk, &call->in[4], part);
-        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_over(&walk, part, WF_CPU_POSITION, WF_CPU_VIEWS(&call->in[0], &call->in[4]));
         const struct wf_cpu_sum sum = {
             .body = grad_sums_body, .context = &rows, .sums = 2, .channels = channels
         };
@@ -314,10 +300,8 @@ static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row
 
 static void grad_run(const struct wf_call *call)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     if (wf_region_is_empty(call->work))
         return;
     for (int64_t s = call->work.lo[WF_N]; s < last_sample(call); s++) {
@@ -328,11 +312,8 @@ static void grad_run(const struct wf_call *call)
         fill_rows(call, n, row);
         fill_gradient_rows(call, n, row);
         const struct rows rows = spread_rows(call, row);
-        wf_cpu_walk_init(&walk, part);
-        wf_cpu_walk_add(&walk, &call->in[0], part);
-        wf_cpu_walk_add(&walk, &call->in[4], part);
-        wf_cpu_walk_add(&walk, &call->out[0], part);
-        wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+        wf_cpu_walk_over(&walk, part, WF_CPU_POSITION,
+                         WF_CPU_VIEWS(&call->in[0], &call->in[4], &call->out[0]));
         wf_cpu_walk_run(&walk, grad_body, &rows);
     }
 }

@@ -210,10 +210,8 @@ static void backward_line(const struct job *j, struct wf_cpu_line out)
 
 static void run(const struct wf_call *call, bool backward, bool max)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct job j = job_of(call, backward, max);
     WF_PARALLEL_FOR
     for (int64_t i = 0; i < j.lines.count; i++) {

@@ -168,10 +168,8 @@ static struct wf_view channel_slice(const struct wf_view *view, int64_t lo, int6
 
 static void run(const struct wf_call *call, bool backward)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     const struct job j = job_of(call, backward);
     WF_PARALLEL_FOR
     for (int64_t i = 0; i < j.lines.count * j.slices; i++) {

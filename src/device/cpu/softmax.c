@@ -55,10 +55,8 @@ static void softmax_grad_body(const struct wf_cpu_piece *piece, const void *cont
 
 static void run(const struct wf_call *call, int n_in, wf_cpu_body *body)
 {
-    if (!wf_cpu_whole_channels(call)) {
-        call->node->op->reference(call);
+    if (wf_cpu_parts_channels(call))
         return;
-    }
     struct wf_cpu_walk walk;
     wf_cpu_walk_call(&walk, call, n_in, WF_CPU_POSITION);
     wf_cpu_walk_run(&walk, body, NULL);

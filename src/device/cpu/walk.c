@@ -133,11 +133,23 @@ void wf_cpu_walk_call(struct wf_cpu_walk *walk, const struct wf_call *call, int 
     wf_cpu_walk_plan(walk, unit);
 }
 
-bool wf_cpu_whole_channels(const struct wf_call *call)
+void wf_cpu_walk_over(struct wf_cpu_walk *walk, struct wf_region work, enum wf_cpu_unit unit,
+                      const struct wf_view *const views[])
 {
-    return wf_region_is_empty(call->work) ||
-           (call->work.lo[WF_C] == 0 &&
-            call->work.hi[WF_C] == wf_op_domain(call->node)->shape.at[WF_C]);
+    wf_cpu_walk_init(walk, work);
+    for (; *views; views++)
+        wf_cpu_walk_add(walk, *views, work);
+    wf_cpu_walk_plan(walk, unit);
+}
+
+bool wf_cpu_parts_channels(const struct wf_call *call)
+{
+    if (wf_region_is_empty(call->work) ||
+        (call->work.lo[WF_C] == 0 &&
+         call->work.hi[WF_C] == wf_op_domain(call->node)->shape.at[WF_C]))
+        return false;
+    call->node->op->reference(call);
+    return true;
 }
 
 struct wf_cpu_piece wf_cpu_piece_at(const struct wf_cpu_walk *walk, int64_t index)
