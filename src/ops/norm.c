@@ -67,8 +67,6 @@ static bool check_dy(const struct wf_node *node, struct wf_err *err)
 static struct wf_region norm_reads(const struct wf_node *node, int input, struct wf_region work)
 {
     const struct wf_norm_attrs *a = node->attrs;
-    if (!node->in[input])
-        return (struct wf_region){ 0 };
     if (input == X || input == DY)
         return work;
     struct wf_region r = wf_shape_region(node->in[input]->shape);
@@ -145,8 +143,7 @@ const struct wf_op wf_op_norm_grad_sums = {
     .n_in = 5,
     .n_out = 1,
     .n_optional = 3, /* w and b; infer asks for dy */
-    .attr_bytes = sizeof(struct wf_norm_attrs),
-    .fields = wf_norm_fields,
+    WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = grad_sums_infer,
     .reads = norm_reads,
     .sums_over = grad_sums_over,
@@ -208,8 +205,7 @@ const struct wf_op wf_op_norm_grad = {
     .n_in = 6,
     .n_out = 1,
     .n_optional = 4, /* w and b, q when fixed; infer asks for dy */
-    .attr_bytes = sizeof(struct wf_norm_attrs),
-    .fields = wf_norm_fields,
+    WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << DY,
     .infer = grad_infer,
@@ -266,8 +262,7 @@ const struct wf_op wf_op_norm_wgrad = {
     .name = "norm_wgrad",
     .n_in = 1,
     .n_out = 2,
-    .attr_bytes = sizeof(struct wf_norm_attrs),
-    .fields = wf_norm_fields,
+    WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = wgrad_infer,
     .sums_over = wgrad_sums_over,
     .reference = wgrad_reference,
@@ -366,8 +361,7 @@ const struct wf_op wf_op_norm = {
     .n_in = 4,
     .n_out = 1,
     .n_optional = 2,
-    .attr_bytes = sizeof(struct wf_norm_attrs),
-    .fields = wf_norm_fields,
+    WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP | WF_OP_SHIFTS,
     .inplace = 1u << X,
     .infer = norm_infer,

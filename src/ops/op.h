@@ -15,7 +15,7 @@
  *     struct scale { double factor; };
  *     const struct wf_op wf_op_scale = {
  *         .name = "scale", .n_in = 1, .n_out = 1,
- *         .attr_bytes = sizeof(struct scale), .fields = fields,
+ *         WF_ATTRS(scale, fields),
  *         .infer = infer, .grad = grad, .reference = reference, .cases = cases,
  *         .flags = WF_OP_POINTWISE | WF_OP_CHEAP, .inplace = 1u << 0,
  *     };
@@ -48,6 +48,8 @@ struct wf_field {
 #define WF_INT(attrs, member) WF_INTS(attrs, member, 1)
 #define WF_REAL(attrs, member) WF_FIELD(attrs, member, WF_FIELD_REAL, 1, NULL)
 #define WF_NAMED(attrs, member, list) WF_FIELD(attrs, member, WF_FIELD_NAME, 1, list)
+/* The members of struct wf_op for attributes `struct attrs` with these fields. */
+#define WF_ATTRS(attrs, list) .attr_bytes = sizeof(struct attrs), .fields = list
 
 struct wf_context; /* plan/target.h */
 
@@ -128,8 +130,9 @@ struct wf_op {
     void (*grad)(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[]);
 
-    /* The region of in[input] that the work reads; may reach past the image. NULL: axes of equal
-     * extent map one to one, all others are read whole; weights are read whole. */
+    /* The region of in[input] that the work reads; may reach past the image. Not asked where there is
+     * no work, of inputs that are absent, nor of weights, which are read whole. NULL: axes of equal
+     * extent map one to one, all others are read whole. */
     struct wf_region (*reads)(const struct wf_node *node, int input, struct wf_region work);
 
     /* Axes of in[over] along which a rank's result is a partial sum: always these, or as the

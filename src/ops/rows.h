@@ -14,29 +14,13 @@ static inline struct wf_region wf_rows(struct wf_region work)
     return work;
 }
 
-/* `reads` of such an operator: the work's positions with all their channels; weights whole. */
+/* `reads` of such an operator: the work's positions with all their channels. */
 static inline struct wf_region wf_row_reads(const struct wf_node *node, int input,
                                             struct wf_region work)
 {
-    const struct wf_value *v = node->in[input];
-    if (!v)
-        return (struct wf_region){ 0 };
-    if (v->replicated)
-        return wf_shape_region(v->shape);
-    if (wf_region_is_empty(work))
-        return work;
     work.lo[WF_C] = 0;
-    work.hi[WF_C] = v->shape.at[WF_C];
+    work.hi[WF_C] = node->in[input]->shape.at[WF_C];
     return work;
-}
-
-/* The positions' extents are the same; channels may differ. */
-static inline bool wf_rows_match(struct wf_shape a, struct wf_shape b)
-{
-    for (int axis = 0; axis < WF_C; axis++)
-        if (a.at[axis] != b.at[axis])
-            return false;
-    return true;
 }
 
 /* Element c of the row that the cursor stands on. */

@@ -23,15 +23,10 @@ static const double LARGE_FLOPS = 1e10; /* some tens of microseconds */
 /* Where no device is at hand: what the plans of a U-Net asked for at most. */
 static const size_t likely_workspace = (size_t)2 << 20;
 
-static bool is_float(const struct wf_value *v)
-{
-    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
-}
-
 static bool accepts(const struct wf_node *node)
 {
     const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
-    return is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
+    return wf_cuda_is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
            (!bias || bias->dtype == WF_F32);
 }
 

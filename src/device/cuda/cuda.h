@@ -6,7 +6,7 @@
  * also on the same GPU. Kernels (kernels.h) enqueue on the stream of their call and keep nothing.
  *
  * Failures. A call that enqueues cannot return an error: it notes the first one with
- * wf_cuda_fail(), and whoever waits next (get, squares, synchronize) returns it.
+ * wf_cuda_ok(), and whoever waits next (get, squares, synchronize) returns it.
  *
  * Graphs. A step may be captured once and replayed: pointers and numbers in a launch are then fixed.
  * What changes from step to step (the step's number, for dropout) is read from device memory:

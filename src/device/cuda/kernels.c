@@ -6,37 +6,32 @@
 #include "device/cuda/patches.h"
 #include "ops/attrs.h"
 
-static bool is_float(const struct wf_value *v)
-{
-    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
-}
-
 /* Kernels that compute in the image's own type. */
 static bool floats(const struct wf_node *node)
 {
-    return is_float(node->in[0]);
+    return wf_cuda_is_float(node->in[0]);
 }
 
 /* ... and whose other image has the same. */
 static bool alike(const struct wf_node *node)
 {
     const struct wf_value *const x = node->in[0], *const y = node->out[0];
-    return is_float(x) && x->dtype == y->dtype;
+    return wf_cuda_is_float(x) && x->dtype == y->dtype;
 }
 
 static bool pairs(const struct wf_node *node)
 {
-    return is_float(node->in[0]) && node->in[0]->dtype == node->in[1]->dtype;
+    return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[1]->dtype;
 }
 
 static bool norm_grad(const struct wf_node *node)
 {
-    return is_float(node->in[0]) && node->in[0]->dtype == node->in[4]->dtype;
+    return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[4]->dtype;
 }
 
 static bool layernorm_grad(const struct wf_node *node)
 {
-    return is_float(node->in[0]) && node->in[0]->dtype == node->in[2]->dtype;
+    return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[2]->dtype;
 }
 
 static bool moves(const struct wf_node *node)
@@ -46,7 +41,7 @@ static bool moves(const struct wf_node *node)
 
 static bool dice_grad(const struct wf_node *node)
 {
-    return is_float(node->out[0]);
+    return wf_cuda_is_float(node->out[0]);
 }
 
 /* --- what kernels compute on their way instead of reading it --- */

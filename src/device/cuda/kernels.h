@@ -36,6 +36,11 @@ bool wf_cuda_tf32(const struct wf_call *call);
 bool wf_cuda_exact(const struct wf_call *call);
 enum { WF_CUDA_TICKETS = 4096 };
 
+static inline bool wf_cuda_is_float(const struct wf_value *v)
+{
+    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
+}
+
 /* copies and shapes: move.cu, resample.cu */
 void wf_cuda_concat(const struct wf_call *call);
 void wf_cuda_slice(const struct wf_call *call); /* also replicate */

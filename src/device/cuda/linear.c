@@ -27,11 +27,6 @@ struct linear {
     size_t workspace;
 };
 
-static bool is_float(const struct wf_value *v)
-{
-    return v->dtype == WF_F32 || v->dtype == WF_BF16 || v->dtype == WF_F16;
-}
-
 static bool is_pixel(const struct wf_value *v)
 {
     return v->shape.at[WF_D] == 1 && v->shape.at[WF_H] == 1 && v->shape.at[WF_W] == 1;
@@ -43,7 +38,7 @@ static bool accepts(const struct wf_node *node)
     const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
     const bool plain = a->groups == 1 && a->pad_lo[0] + a->pad_lo[1] + a->pad_lo[2] == 0 &&
                        a->pad_hi[0] + a->pad_hi[1] + a->pad_hi[2] == 0;
-    return plain && is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
+    return plain && wf_cuda_is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
            is_pixel(node->in[0]) && is_pixel(node->in[1]) && is_pixel(node->out[0]) &&
            (!bias || bias->dtype == WF_F32);
 }
