@@ -34,4 +34,8 @@ struct wf_option {
     size_t offset;            /* of a network's own: where its struct has it */
 };
 
+/* Parts of a row: a type with its range, or with its names. */
+#define WF_OPTION_IN(kind, lo, hi) .type = WF_OPTION_##kind, .min = lo, .max = hi
+#define WF_OPTION_OF(kind, list) .type = WF_OPTION_##kind, .names = list
+
 #endif
