@@ -47,12 +47,26 @@ bool wf_loss_check_map(struct wf_shape logits, const struct wf_value *target, st
                       text_of(logits).at, text_of(target->shape).at);
 }
 
-bool wf_loss_check_pair(const struct wf_node *node, const char *hint, struct wf_err *err)
+static bool check_pair(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_shape x = node->in[0]->shape, target = node->in[1]->shape;
     return wf_shape_equal(x, target) ||
-           wf_err_set(err, WF_ERR_USAGE, "%s and target %s must have one shape%s", text_of(x).at,
-                      text_of(target).at, hint);
+           wf_err_set(err, WF_ERR_USAGE,
+                      "%s and target %s must have one shape: a class map fits a network of one "
+                      "class",
+                      text_of(x).at, text_of(target).at);
+}
+
+bool wf_loss_pair_infer(const struct wf_node *node, struct wf_err *err)
+{
+    wf_loss_set_sums(node, 2);
+    return check_pair(node, err);
+}
+
+bool wf_loss_pair_grad_infer(const struct wf_node *node, struct wf_err *err)
+{
+    node->out[0]->shape = node->in[0]->shape;
+    return check_pair(node, err) && wf_loss_check_sums(node->in[2], 2, err);
 }
 
 bool wf_loss_check_sums(const struct wf_value *ds, int64_t k, struct wf_err *err)

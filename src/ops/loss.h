@@ -37,8 +37,9 @@ void wf_loss_set_sums(const struct wf_node *node, int64_t k);
 bool wf_loss_check_map(struct wf_shape logits, const struct wf_value *target, struct wf_err *err);
 /* Fails unless `ds` holds k sums' gradients. */
 bool wf_loss_check_sums(const struct wf_value *ds, int64_t k, struct wf_err *err);
-/* Fails unless x and its target have one shape; `hint` ends the message. */
-bool wf_loss_check_pair(const struct wf_node *node, const char *hint, struct wf_err *err);
+/* wf_op.infer of losses of x and a target of one shape, and of their gradients. */
+bool wf_loss_pair_infer(const struct wf_node *node, struct wf_err *err);
+bool wf_loss_pair_grad_infer(const struct wf_node *node, struct wf_err *err);
 /* wf_op.grad by the node `op`, which reads the loss' inputs and the gradient of its sums. Targets and
  * class weights are data: refuses to differentiate by them. */
 void wf_loss_grad(struct wf_graph *g, const struct wf_op *op, const struct wf_node *node,

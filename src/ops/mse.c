@@ -2,18 +2,7 @@
 
 #include "ops/loss.h"
 
-static bool check(const struct wf_node *node, struct wf_err *err)
-{
-    return wf_loss_check_pair(node, "", err);
-}
-
 /* --- mse_grad: x, target, ds --- */
-
-static bool grad_infer(const struct wf_node *node, struct wf_err *err)
-{
-    node->out[0]->shape = node->in[0]->shape;
-    return check(node, err) && wf_loss_check_sums(node->in[2], 2, err);
-}
 
 static void grad_reference(const struct wf_call *call)
 {
@@ -29,18 +18,12 @@ const struct wf_op wf_op_mse_grad = {
     .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .flags = WF_OP_POINTWISE,
-    .infer = grad_infer,
+    .infer = wf_loss_pair_grad_infer,
     .reference = grad_reference,
     .flops_each = 3,
 };
 
 /* --- mse --- */
-
-static bool infer(const struct wf_node *node, struct wf_err *err)
-{
-    wf_loss_set_sums(node, 2);
-    return check(node, err);
-}
 
 static void reference(const struct wf_call *call)
 {
@@ -82,7 +65,7 @@ const struct wf_op wf_op_mse = {
     .n_in = 2,
     .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
-    .infer = infer,
+    .infer = wf_loss_pair_infer,
     .grad = grad,
     .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .reference = reference,
