@@ -1,3 +1,4 @@
+/* needs: COMMAND */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "train/progress.h"
+#include "cli/progress.h"
 
 static void step(struct wf_progress *p, int64_t epoch, int64_t batch, double loss, char text[200])
 {

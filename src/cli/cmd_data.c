@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 #include "data/inspect.h"
 #include "data/synth.h"
@@ -48,21 +49,19 @@ static bool parse_size(const char *text, const struct wf_synth_kind *kind, int64
 }
 
 struct progress {
-    bool shown, line;
-    double started, last;
+    struct wf_bar bar;
+    double started;
 };
 
-/* A line that is written over on a terminal; otherwise a line every few seconds. */
 static void show_progress(void *user, double part)
 {
     struct progress *const p = user;
-    const double now = wf_now();
-    if (!p->shown || now - p->last < (p->line ? 0.2 : 5.0) || now - p->started < 1)
+    if (!wf_bar_is_due(&p->bar))
         return;
-    p->last = now;
-    const double left = (now - p->started) / part * (1 - part);
-    (void)fprintf(stderr, "%swidefield: drawing %3.0f%%, %.0f s left%s", p->line ? "\r" : "",
-                  100 * part, left, p->line ? "  " : "\n");
+    char text[64];
+    (void)snprintf(text, sizeof text, "widefield: drawing %3.0f%%, %.0f s left", 100 * part,
+                   (wf_now() - p->started) / part * (1 - part));
+    wf_bar_show(&p->bar, part, text);
 }
 
 static bool synth(struct wf_cli *cli, struct wf_err *err)
@@ -71,9 +70,13 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "data synth takes one kind: data synth nuclei --out DIR");
     const struct wf_synth_kind *const kind = wf_synth_find(cli->arguments[1], err);
-    struct progress progress = { .shown = !cli->quiet && cli->launch.is_root,
-                                 .line = isatty(STDERR_FILENO),
-                                 .started = wf_now() };
+    const double started = wf_now();
+    struct progress progress = {
+        .bar = { .out = !cli->quiet && cli->launch.is_root ? stderr : NULL,
+                 .terminal = isatty(STDERR_FILENO),
+                 .shown = started },
+        .started = started,
+    };
     struct wf_synth_options o = { .out = wf_cli_flag(cli, "out"),
                                   .seed = (uint64_t)wf_options_int(cli->options, "train.seed"),
                                   .progress = show_progress,
@@ -87,8 +90,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");
     /* Under a launcher one process draws, and nobody waits for it: nothing follows. */
     const bool ok = !cli->launch.is_root || wf_synth_run(kind, &o, err);
-    if (progress.line && progress.last > 0)
-        (void)fputc('\n', stderr);
+    wf_bar_clear(&progress.bar);
     if (!ok)
         return false;
     const int64_t count = o.count ? o.count : kind->count;
@@ -110,7 +112,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
         cJSON_AddItemToArray(extents, cJSON_CreateNumber((double)sides[i]));
     cJSON_AddNumberToObject(json, "channels", kind->channels);
     cJSON_AddNumberToObject(json, "classes", kind->classes);
-    cJSON_AddNumberToObject(json, "seconds", wf_now() - progress.started);
+    cJSON_AddNumberToObject(json, "seconds", wf_now() - started);
     return wf_cli_print_json(cli, json, err);
 }
 

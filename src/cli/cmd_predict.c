@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 #include "config/options_settings.h"
 #include "data/picture.h"
 #include "train/predictor.h"
-#include "train/progress.h"
 #include "train/run_folder.h"
 
 struct predict {
@@ -27,48 +27,26 @@ struct predict {
     const char *format; /* NULL: as suits the image */
     const char *const *images;
     size_t n_images, at; /* the image that is being predicted */
-    double start, shown; /* seconds: of this image, and when progress was last shown */
+    double start;        /* seconds: of this image */
     double pixels;       /* of it */
-    bool drawn;
+    struct wf_bar bar;
     struct wf_prediction one;
     struct wf_predicted result;
     struct wf_buffer table; /* a classifier's rows of predictions.csv */
 };
 
-/* --- progress --- */
-
 static void show_progress(void *user, double part)
 {
     struct predict *const p = user;
-    const bool terminal = isatty(STDERR_FILENO);
-    const double now = wf_now();
-    if (p->cli->quiet || !p->cli->launch.is_root || now - p->shown < (terminal ? 0.1 : 5.0))
+    if (!wf_bar_is_due(&p->bar))
         return;
-    p->shown = now;
-    struct wf_arena arena = { 0 };
-    const double seconds = now - p->start;
-    char left[32];
+    char left[32], text[200];
+    const double seconds = wf_now() - p->start;
     wf_duration_text(part > 0 ? seconds / part - seconds : 0, left, sizeof left);
-    const char *const text = wf_arena_printf(
-        &arena, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left  %.2f GiB", p->at + 1, p->n_images,
-        100 * part, part * p->pixels / seconds / 1e6, left, wf_process_bytes() / (1 << 30));
-    if (!terminal) {
-        (void)fprintf(stderr, "%s\n", text);
-    } else {
-        static const char full[] = "########################", none[] = "------------------------";
-        const int done = (int)(part * (sizeof full - 1));
-        (void)fprintf(stderr, "\r\033[K[%.*s%s] %s", done, full, none + done, text);
-        (void)fflush(stderr);
-        p->drawn = true;
-    }
-    wf_arena_release(&arena);
-}
-
-static void end_progress(struct predict *p)
-{
-    if (p->drawn)
-        (void)fputs("\r\033[K", stderr);
-    p->drawn = false;
+    (void)snprintf(text, sizeof text, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left  %.2f GiB",
+                   p->at + 1, p->n_images, 100 * part, part * p->pixels / seconds / 1e6, left,
+                   wf_process_bytes() / (1 << 30));
+    wf_bar_show(&p->bar, part, text);
 }
 
 static bool open_checkpoint(struct predict *p, struct wf_err *err)
@@ -320,7 +298,7 @@ static void add_row(struct predict *p)
 /* Collective under a launcher. */
 static bool predict_image(struct predict *p, struct wf_err *err)
 {
-    p->start = p->shown = wf_now();
+    p->start = p->bar.shown = wf_now();
     bool ok = wf_predictor_open(&p->predictor, p->images[p->at], &p->one, err);
     if (ok) {
         const struct wf_shape *const shape = &p->one.image->shape;
@@ -329,7 +307,7 @@ static bool predict_image(struct predict *p, struct wf_err *err)
     }
     ok = wf_launch_agree(&p->cli->launch, ok, err) &&
          wf_predictor_run(&p->predictor, &p->one, &p->cli->arena, &p->result, err);
-    end_progress(p);
+    wf_bar_clear(&p->bar);
     if (ok && p->cli->launch.is_root)
         ok = print(p, wf_now() - p->start, err);
     if (ok && p->cli->launch.is_root && !p->one.per_pixel)
@@ -355,7 +333,10 @@ static bool prepare(struct predict *p, struct wf_err *err)
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
-    struct predict p = { .cli = cli };
+    const bool is_shown = !cli->quiet && cli->launch.is_root;
+    struct predict p = {
+        .cli = cli, .bar = { .out = is_shown ? stderr : NULL, .terminal = isatty(STDERR_FILENO) }
+    };
     p.one.user = &p;
     p.one.progress = show_progress;
     bool ok =

@@ -7,10 +7,10 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "config/options_settings.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
 #include "report/report.h"
-#include "train/progress.h"
 #include "train/signals.h"
 #include "train/training.h"
 
@@ -124,7 +124,7 @@ static void epoch_ended(void *user, const struct wf_epoch_report *report)
 {
     struct train *const t = user;
     const long long epoch = report->epoch + 1;
-    wf_progress_clear(&t->progress);
+    wf_bar_clear(&t->progress.bar);
     const char *const best = report->is_best ? ", the best so far" : "";
     if (!report->validated)
         wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g%s", epoch, report->train_loss,
@@ -289,7 +289,7 @@ static bool run_in_folder(struct train *t, struct wf_err *err)
                          t->run.settings.train.epochs);
     ok = wf_training_run(&t->run, err);
     if (cli->launch.is_root)
-        wf_progress_clear(&t->progress);
+        wf_bar_clear(&t->progress.bar);
     if (!ok && t->run.use && cli->launch.is_root)
         report(t); /* it came to its end, and learned nothing */
     return ok && conclude(t, err);

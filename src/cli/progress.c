@@ -1,4 +1,4 @@
-#include "train/progress.h"
+#include "cli/progress.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,7 +34,7 @@ void wf_duration_text(double seconds, char *text, size_t room)
 
 void wf_progress_init(struct wf_progress *p, FILE *out, bool terminal, int64_t epochs)
 {
-    *p = (struct wf_progress){ .out = out, .terminal = terminal, .epochs = epochs };
+    *p = (struct wf_progress){ .bar = { .out = out, .terminal = terminal }, .epochs = epochs };
 }
 
 static double steps_left(const struct wf_progress *p, const struct wf_step_report *r)
@@ -86,48 +86,57 @@ static int columns(FILE *out)
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+bool wf_bar_is_due(struct wf_bar *b)
+{
+    const double now = wf_now(), wait = b->terminal ? DRAW_SECONDS : LINE_SECONDS;
+    if (!b->out || (b->shown > 0 && now - b->shown < wait))
+        return false;
+    b->shown = now;
+    return true;
+}
+
 /* The bar has what the text leaves of the line. */
-static void draw(struct wf_progress *p, const struct wf_step_report *r, const char *text)
+static void draw(struct wf_bar *b, double part, const char *text)
 {
     /* One column stays free: a terminal that wraps would not be drawn over. */
-    const int room = columns(p->out) - 1;
+    const int room = columns(b->out) - 1;
     int width = room - (int)strlen(text) - 3;
     width = width > BAR ? BAR : width;
-    const int full = width > 0 && r->batches > 0 ? (int)(width * r->at->batch / r->batches) : 0;
+    const int full = width > 0 ? (int)(width * part) : 0;
     char bar[BAR + 1] = "";
     for (int i = 0; i < width; i++)
         bar[i] = "#-"[i >= full];
     if (width > 3)
-        (void)fprintf(p->out, "\r\033[K[%.*s] %s", width, bar, text);
+        (void)fprintf(b->out, "\r\033[K[%.*s] %s", width, bar, text);
     else
-        (void)fprintf(p->out, "\r\033[K%.*s", room, text);
-    (void)fflush(p->out);
-    p->drawn = true;
+        (void)fprintf(b->out, "\r\033[K%.*s", room, text);
+    (void)fflush(b->out);
+    b->drawn = true;
+}
+
+void wf_bar_show(struct wf_bar *b, double part, const char *text)
+{
+    if (b->terminal)
+        draw(b, part, text);
+    else
+        (void)fprintf(b->out, "%s\n", text);
+}
+
+void wf_bar_clear(struct wf_bar *b)
+{
+    if (!b->drawn)
+        return;
+    (void)fputs("\r\033[K", b->out);
+    (void)fflush(b->out);
+    b->drawn = false;
 }
 
 void wf_progress_step(struct wf_progress *p, const struct wf_step_report *r)
 {
     take(p, r);
-    if (!p->out)
+    if (!wf_bar_is_due(&p->bar))
         return;
-    const double time = wf_now();
-    const double wait = p->terminal ? DRAW_SECONDS : LINE_SECONDS;
-    if (p->shown > 0 && time - p->shown < wait)
-        return;
-    p->shown = time;
     char text[WIDTH];
     wf_progress_text(p, r, wf_process_bytes(), text, sizeof text);
-    if (p->terminal)
-        draw(p, r, text);
-    else
-        (void)fprintf(p->out, "%s\n", text);
-}
-
-void wf_progress_clear(struct wf_progress *p)
-{
-    if (!p->drawn)
-        return;
-    (void)fputs("\r\033[K", p->out);
-    (void)fflush(p->out);
-    p->drawn = false;
+    wf_bar_show(&p->bar, r->batches > 0 ? (double)r->at->batch / (double)r->batches : 0, text);
 }
