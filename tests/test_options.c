@@ -1,3 +1,4 @@
+/* needs: COMMAND */
 /* The option table and everything that reads by it. Expected values are written out by hand. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -167,24 +167,17 @@ static bool measure(struct contest *c, int kind, int i, struct wf_err *err)
 
 /* --- the command --- */
 
-static bool read_list(struct contest *c, const char *text, struct wf_err *err)
+static bool read_list(struct contest *c, struct wf_err *err)
 {
-    while (*text) {
-        char *end;
-        const long ranks = strtol(text, &end, 10);
-        if (end == text || ranks < 1 || ranks > 4096 || (*end && *end != ',') ||
-            c->count == POINTS_MAX)
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "option '--scaling': '%s' is no list of at most %d numbers of ranks, "
-                              "such as 1,2,4",
-                              text, POINTS_MAX);
-        for (int kind = 0; kind < KINDS; kind++)
-            c->points[kind][c->count].ranks = (int)ranks;
-        c->count++;
-        text = *end ? end + 1 : end;
-    }
-    return c->count > 0 || wf_err_set(err, WF_ERR_USAGE,
-                                      "option '--scaling' needs numbers of ranks, such as 1,2,4");
+    const struct wf_cli_list_form form = { ',', POINTS_MAX, 4096,
+                                           "up to 16 numbers of ranks, as in 1,2,4" };
+    struct wf_cli_list ranks = { 0 };
+    if (!wf_cli_flag_list(c->cli, "scaling", &form, &ranks, err))
+        return false;
+    c->count = ranks.count;
+    for (int i = 0; i < ranks.count; i++)
+        c->points[WEAK][i].ranks = c->points[STRONG][i].ranks = (int)ranks.at[i];
+    return true;
 }
 
 static bool prepare(struct contest *c, struct wf_err *err)
@@ -296,7 +289,7 @@ static bool write_svg(const struct contest *c, const char *path, struct wf_err *
 bool wf_bench_scaling(struct wf_cli *cli, int64_t steps, int64_t warmup, struct wf_err *err)
 {
     struct contest c = { .cli = cli, .steps = steps, .warmup = warmup };
-    if (!read_list(&c, wf_cli_flag(cli, "scaling"), err) || !prepare(&c, err))
+    if (!read_list(&c, err) || !prepare(&c, err))
         return false;
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < c.count; i++)

@@ -277,6 +277,27 @@ bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min, do
     return true;
 }
 
+bool wf_cli_flag_list(const struct wf_cli *cli, const char *name,
+                      const struct wf_cli_list_form *form, struct wf_cli_list *list,
+                      struct wf_err *err)
+{
+    const char *const text = wf_cli_flag(cli, name);
+    if (!text)
+        return true;
+    list->count = 0;
+    for (const char *at = text; list->count < form->most;) {
+        char *end;
+        const long long value = strtoll(at, &end, 10);
+        if (end == at || value < 1 || value > form->max || (*end && *end != form->between))
+            break;
+        list->at[list->count++] = value;
+        if (!*end)
+            return true;
+        at = end + 1;
+    }
+    return wf_err_set(err, WF_ERR_USAGE, "--%s '%s': expected %s", name, text, form->expected);
+}
+
 bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json, struct wf_err *err)
 {
     if (!cli->launch.is_root) {

@@ -65,6 +65,22 @@ void wf_cli_set_flag(struct wf_cli *cli, const char *name, const char *value);
                                    int64_t max, int64_t *value, struct wf_err *err);
 [[nodiscard]] bool wf_cli_flag_real(const struct wf_cli *cli, const char *name, double min,
                                     double max, double *value, struct wf_err *err);
+/* A flag with whole numbers from 1 to `max`, at most `most` of them, such as 1,2,4 or 512x512; `*list`
+ * stays as it is when the flag was not given. */
+enum { WF_CLI_LIST = 16 };
+struct wf_cli_list {
+    int64_t at[WF_CLI_LIST];
+    int count;
+};
+struct wf_cli_list_form {
+    char between;
+    int most;
+    int64_t max;
+    const char *expected; /* for the message */
+};
+[[nodiscard]] bool wf_cli_flag_list(const struct wf_cli *cli, const char *name,
+                                    const struct wf_cli_list_form *form, struct wf_cli_list *list,
+                                    struct wf_err *err);
 /* One line on stdout, by the rank that is the root. Frees `json`. */
 [[nodiscard]] bool wf_cli_print_json(const struct wf_cli *cli, struct cJSON *json,
                                      struct wf_err *err);

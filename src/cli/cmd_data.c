@@ -15,36 +15,22 @@
 /* --- synth --- */
 
 /* "512x512", "64x128x128", or one number for all sides. */
-static bool parse_size(const char *text, const struct wf_synth_kind *kind, int64_t size[3],
-                       struct wf_err *err)
+static bool find_size(const struct wf_cli *cli, const struct wf_synth_kind *kind, int64_t size[3],
+                      struct wf_err *err)
 {
-    const double most = 1e9;
-    int count = 0;
-    double sides[3];
-    const char *at = text;
-    bool ok = true;
-    for (; ok && count < 3; count++) {
-        char *end;
-        sides[count] = strtod(at, &end);
-        ok = end != at && sides[count] >= 1 && sides[count] <= most &&
-             sides[count] == (double)(int64_t)sides[count];
-        if (*end == '\0' && ok) {
-            count++;
-            break;
-        }
-        ok = ok && *end == 'x' && end[1] && count < 2;
-        at = end + 1;
-    }
-    if (!ok || (count != 1 && count != kind->dims))
-        return wf_err_set(err, WF_ERR_USAGE, "--size '%s': '%s' takes %s, such as --size %s", text,
-                          kind->name, kind->dims == 3 ? "DxHxW" : "HxW",
-                          kind->dims == 3 ? "64x128x128" : "1024x1024");
-    for (int i = 0; i < 3; i++) {
-        const int from = i - (3 - count);
-        size[i] = count == 1 ? (int64_t)sides[0] : from >= 0 ? (int64_t)sides[from] : 1;
-    }
-    if (kind->dims == 2)
-        size[0] = 1;
+    const bool deep = kind->dims == 3;
+    struct wf_cli_list sides = { 0 };
+    const struct wf_cli_list_form form = { 'x', kind->dims, 1'000'000'000,
+                                           deep ? "DxHxW, such as 64x128x128"
+                                                : "HxW, such as 1024x1024" };
+    if (!wf_cli_flag_list(cli, "size", &form, &sides, err))
+        return false;
+    if (sides.count > 1 && sides.count < kind->dims)
+        return wf_err_set(err, WF_ERR_USAGE, "--size '%s': expected %s", wf_cli_flag(cli, "size"),
+                          form.expected);
+    size[0] = 1;
+    for (int i = 0; sides.count > 0 && i < kind->dims; i++)
+        size[3 - kind->dims + i] = sides.at[sides.count == 1 ? 0 : i];
     return true;
 }
 
@@ -84,7 +70,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const char *const size = wf_cli_flag(cli, "size");
     if (!kind || !wf_cli_flag_int(cli, "count", 1, 10000000, &o.count, err) ||
         !wf_cli_flag_int(cli, "tile", 1, 1000000, &o.tile, err) ||
-        (size && !parse_size(size, kind, o.size, err)))
+        (size && !find_size(cli, kind, o.size, err)))
         return false;
     if (!o.out)
         return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");

@@ -150,28 +150,14 @@ static const char *file_name(const struct predict *p, const char *what, const ch
 /* "512", "512x512" or "32x128x128": the last is W. */
 static bool find_window(struct predict *p, struct wf_err *err)
 {
-    const char *const text = wf_cli_flag(p->cli, "window");
-    if (!text)
-        return true;
-    int64_t at[3];
-    int n = 0;
-    const char *c = text;
-    char *end = NULL;
-    do {
-        const long v = strtol(c, &end, 10);
-        if (n == 3 || end == c || v < 1)
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "option '--window': '%s' is not W, HxW or DxHxW pixels", text);
-        at[n++] = v;
-        c = end + 1;
-    } while (*end == 'x');
-    if (*end)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "option '--window': '%s' is not W, HxW or DxHxW pixels", text);
-    for (int i = 0; i < n; i++)
-        p->one.window[WF_C - n + i] = at[i];
-    if (n == 1)
-        p->one.window[WF_H] = at[0];
+    const struct wf_cli_list_form form = { 'x', 3, INT32_MAX, "W, HxW or DxHxW pixels" };
+    struct wf_cli_list window = { 0 };
+    if (!wf_cli_flag_list(p->cli, "window", &form, &window, err))
+        return false;
+    for (int i = 0; i < window.count; i++)
+        p->one.window[WF_C - window.count + i] = window.at[i];
+    if (window.count == 1)
+        p->one.window[WF_H] = window.at[0];
     return true;
 }
 

@@ -13,53 +13,25 @@
 #include "report/curves.h"
 #include "train/device.h"
 
-enum { LIST_MAX = 16 };
-
-struct list {
-    int64_t at[LIST_MAX];
-    int count;
-};
-
 struct sweep {
     struct wf_cli *cli;
     wf_sweep_measure *measure;
     const char *name; /* of the network */
     struct wf_model_config config;
-    struct list sides, ranks;
+    struct wf_cli_list sides, ranks;
     struct wf_sweep_point *points; /* [rank count * sides + side] */
 };
 
 /* --- what is asked for --- */
 
-static bool parse_list(const char *flag, const char *text, int64_t max, struct list *list,
-                       struct wf_err *err)
-{
-    if (!text)
-        return true;
-    list->count = 0;
-    for (const char *at = text; list->count < LIST_MAX;) {
-        char *end;
-        const long long value = strtoll(at, &end, 10);
-        if (end == at || value < 1 || value > max || (*end && *end != ','))
-            break;
-        list->at[list->count++] = value;
-        if (!*end)
-            return true;
-        at = end + 1;
-    }
-    return wf_err_set(err, WF_ERR_USAGE,
-                      "--%s '%s': expected up to %d numbers from 1 to %" PRId64 ", as in 1,2,4",
-                      flag, text, LIST_MAX, max);
-}
-
 static bool read_flags(struct sweep *s, struct wf_err *err)
 {
-    static const struct list sides[] = {
+    static const struct wf_cli_list sides[] = {
         { { 65536, 262144, 524288, 1048576, 2097152, 4194304, 8388608 }, 7 },
         { { 256, 512, 1024, 1536, 2048, 3072, 4096, 6144 }, 8 },
         { { 32, 64, 96, 128, 170, 224, 300, 400 }, 8 },
     };
-    static const struct list ranks = { { 1, 5, 6, 9, 10, 12, 28 }, 7 };
+    static const struct wf_cli_list ranks = { { 1, 5, 6, 9, 10, 12, 28 }, 7 };
     const struct wf_options *const o = s->cli->options;
     if (s->cli->launch.world)
         return wf_err_set(err, WF_ERR_USAGE,
@@ -74,8 +46,12 @@ static bool read_flags(struct sweep *s, struct wf_err *err)
     s->name = settings.model->name;
     s->sides = sides[s->config.dims - 1];
     s->ranks = ranks;
-    return parse_list("sides", wf_cli_flag(s->cli, "sides"), 1'000'000'000, &s->sides, err) &&
-           parse_list("over", wf_cli_flag(s->cli, "over"), 4096, &s->ranks, err);
+    const struct wf_cli_list_form side = { ',', WF_CLI_LIST, 1'000'000'000,
+                                           "up to 16 sides, as in 256,512,1024" };
+    const struct wf_cli_list_form over = { ',', WF_CLI_LIST, 4096,
+                                           "up to 16 numbers of ranks, as in 1,2,4" };
+    return wf_cli_flag_list(s->cli, "sides", &side, &s->sides, err) &&
+           wf_cli_flag_list(s->cli, "over", &over, &s->ranks, err);
 }
 
 /* --- the points --- */
