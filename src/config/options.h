@@ -44,7 +44,7 @@ struct wf_setting {
     const struct wf_option *option;
     enum wf_origin origin;
     const char *where; /* "job.yaml:3:12", "WIDEFIELD_MODEL_BASE"; NULL for a default */
-    bool is_set;       /* false: no default and nobody gave one */
+    bool is_set;       /* false: no default, and not given */
     const char *text;  /* in normal form */
     double real;       /* INT too, for range checks */
     int64_t integer;   /* INT, BYTES, BOOL; NAME: index in names; SUM, NAMES: bit mask of them */
@@ -99,7 +99,7 @@ bool wf_options_is_set(const struct wf_options *o, const char *key);
 int64_t wf_options_int(const struct wf_options *o, const char *key); /* 0 when not set */
 double wf_options_real(const struct wf_options *o, const char *key);
 const char *wf_options_text(const struct wf_options *o, const char *key); /* NULL when not set */
-/* Somebody gave a mesh, so it is not ours to choose. */
+/* Is the mesh given, rather than to be chosen? */
 bool wf_options_mesh_given(const struct wf_options *o);
 
 /* All settings that have a value, as YAML that reads back to them. Without `run`, those that say where

@@ -123,7 +123,7 @@ static bool read_value(const struct reader *r, const char *key, struct fy_node *
     if (fy_node_is_null(node) || fy_node_get_scalar_length(node) == 0)
         return wf_err_set(err, WF_ERR_USAGE, "%s: '%s' has no value", key_place, key);
     const char *const text = scalar_text(&r->options->arena, node);
-    /* An unknown key is told where it stands, a bad value where the value stands. */
+    /* An unknown key is reported at its own position, a bad value at the position of the value. */
     const bool known = wf_option_find(key) || strcmp(key, "mesh") == 0;
     return wf_options_put(r->options, key,
                           &(struct wf_option_source){ .origin = WF_FROM_FILE,

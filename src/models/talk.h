@@ -1,6 +1,6 @@
 /*
  * What networks on subdomains (DDU-Net) share: the image cut into subdomains, the network through which
- * they talk, and the options of both. Nothing here speaks of devices: subdomains are samples of a batch,
+ * they talk, and the options of both. Devices do not occur here: subdomains are samples of a batch,
  * and which rank holds which is the mesh's choice.
  */
 #ifndef WF_MODELS_TALK_H

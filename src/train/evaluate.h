@@ -17,10 +17,10 @@
 
 struct wf_evaluation {
     struct wf_launch launch;
-    struct wf_settings settings; /* what nobody gave is filled in from the data */
+    struct wf_settings settings; /* unset values are filled in from the data */
     const struct wf_checkpoint *checkpoint;
     enum wf_part part;
-    /* what comes of it */
+    /* results */
     struct wf_feed feed;
     struct wf_job *job;
     struct wf_network net;

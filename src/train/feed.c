@@ -12,7 +12,7 @@ enum { WHOLE_CROPS = 4 };
 
 /* --- settings --- */
 
-/* Classes that the labels speak of; the one that does not count is none. */
+/* Number of classes in the labels, without the ignored one. */
 static int count_classes(const struct wf_feed *feed)
 {
     const struct wf_train_settings *const t = &feed->settings->train;

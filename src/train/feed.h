@@ -31,9 +31,8 @@ struct wf_feed {
     int classes;
 };
 
-/* Opens data at `path`. Settings that nobody gave are taken from the data and filled in: channels,
- * dimensions and classes of the network, the label that does not count, the crop. Launch and settings
- * are borrowed. */
+/* Opens data at `path`. Unset settings are filled in from the data: channels, dimensions and classes of
+ * the network, the ignored label, the crop. Launch and settings are borrowed. */
 [[nodiscard]] bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                                 struct wf_settings *settings, const char *path, enum wf_part part,
                                 struct wf_err *err);

@@ -63,7 +63,7 @@ static struct wf_choose choose_by(const struct wf_job *job)
                                        job->files.beside };
 }
 
-/* By the cost model, for a number of ranks that somebody gave. */
+/* By the cost model, for the given number of ranks. */
 static bool choose_mesh(struct wf_job *job, struct wf_err *err)
 {
     const struct wf_plan_options options = wf_job_plan_options(job);

@@ -1,8 +1,8 @@
 /*
  * How this process was started: as one of a launcher's ranks, or alone, with ranks as its threads.
  *
- * Under a launcher every rank reads files of its own. What it finds must be what the others find: ranks
- * that plan different networks would wait for messages that never come.
+ * Under a launcher every rank reads its own files, which must be the same on all ranks: ranks that plan
+ * different networks would wait for messages that never come.
  */
 #ifndef WF_TRAIN_LAUNCH_H
 #define WF_TRAIN_LAUNCH_H
@@ -13,12 +13,12 @@
 
 struct wf_launch {
     struct wf_comm *world;    /* NULL: ranks are threads */
-    bool is_root;             /* rank 0, or no launcher: what is told once is told by it */
+    bool is_root;             /* rank 0, or no launcher: prints what is printed once */
     const struct wf_log *log; /* where messages go */
 };
 
-/* Collective over the world, if there is one. True only when every rank is well; a rank that is not
- * tells the others at once, wherever they are: they may have passed this place, or wait before it. */
+/* Collective over the world, if there is one. True only if `ok` is true on every rank. A rank that failed
+ * aborts the others at once, wherever they are: they may have passed this call, or wait before it. */
 [[nodiscard]] bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err);
 /* Collective over the world, if there is one. Does every rank see the same file at `path`, by its digest? */
 [[nodiscard]] bool wf_launch_same_file(const struct wf_launch *l, const char *path,

@@ -51,7 +51,8 @@ struct wf_network {
     int32_t ignore;
 };
 
-/* What the losses want as target; refuses those that do not go together, or not with so many classes. */
+/* The kind of target that the losses need. Fails if they need different ones, or do not fit the number of
+ * classes. */
 [[nodiscard]] bool wf_network_target(const struct wf_network_config *c, enum wf_target_kind *kind,
                                      struct wf_err *err);
 /* On images of that shape; with gradients where it is for training. Without, class maps have a label

@@ -23,7 +23,7 @@ struct wf_predictor {
     struct wf_launch launch;
     struct wf_settings settings;
     const struct wf_checkpoint *checkpoint;
-    /* what comes of it */
+    /* set by wf_predictor_init() */
     const struct wf_checkpoint_info *info;
     struct wf_model_config config;
     enum wf_predicts predicts;

@@ -1,9 +1,9 @@
 /*
  * What a job is made from: the settings of a config as plain values.
  *
- * A member is the key of its name (docs/config.md says what each does and what it may be): data.crop,
- * train.batch, comm.overlap. The command fills this from its options, another program as it likes;
- * messages name the keys. What is borrowed (texts, config.own) outlives the job.
+ * A member has the name of its key (data.crop, train.batch, comm.overlap); docs/config.md describes the keys
+ * and their ranges, and messages name them. config/options_settings.h fills this from options. Pointers
+ * (texts, config.own) are borrowed and must outlive the job.
  */
 #ifndef WF_TRAIN_SETTINGS_H
 #define WF_TRAIN_SETTINGS_H
@@ -75,7 +75,7 @@ struct wf_train_settings {
 
 struct wf_mesh_settings {
     bool is_given;       /* `mesh` is; otherwise it is chosen for the ranks */
-    bool choose;         /* also for all cores, where nobody gave a number of ranks */
+    bool choose;         /* without a number of ranks: for all cores */
     struct wf_mesh mesh; /* with its axes also where it is not given: train.batch_is reads data */
     int ranks;           /* run.ranks; 0: not given */
 };

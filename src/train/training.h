@@ -41,13 +41,13 @@ struct wf_training_hooks {
 
 struct wf_training {
     struct wf_launch launch;
-    struct wf_settings settings; /* what nobody gave is filled in from the data */
+    struct wf_settings settings; /* unset values are filled in from the data */
     struct wf_run_folder *folder;
     const char *config; /* all settings as text, which checkpoints keep */
     bool changed_data;  /* go on though the dataset is not the checkpoint's */
     const struct wf_training_hooks *hooks;
     void *user;
-    /* what comes of it */
+    /* results */
     struct wf_arena arena;
     struct wf_feed feed;
     struct wf_job *job;
