@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/halt.h"
 #include "ckpt/checkpoint.h"
 
 static const char *in_folder(struct wf_arena *arena, const char *folder, const char *name)
@@ -34,9 +35,8 @@ static bool stage(const char *next, const char *best, const struct wf_checkpoint
 
 /* C2: with a link the last stays where it is; without, only the previous does for a moment. A last that
  * somebody took away is nothing to keep. */
-static bool keep(struct wf_arena *arena, const char *last, const char *previous, struct wf_err *err)
+static bool keep(const char *last, const char *previous, const char *beside, struct wf_err *err)
 {
-    const char *const beside = wf_arena_printf(arena, "%s.partial", previous);
     (void)unlink(beside);
     const bool linked = link(last, beside) == 0;
     if (!linked && errno == ENOENT && access(last, F_OK) != 0)
@@ -55,14 +55,19 @@ bool wf_checkpoint_save_last(struct wf_checkpoint_folder *f, bool is_best,
     const char *const previous = in_folder(&arena, f->path, "previous");
     const char *const best = in_folder(&arena, f->path, "best");
     const char *const next = wf_arena_printf(&arena, "%s/.next.safetensors.partial", f->path);
+    const char *const beside = wf_arena_printf(&arena, "%s.partial", previous);
+    wf_halt_remove(next); /* names that a process which ends here leaves to nobody */
+    wf_halt_remove(beside);
     /* C4 */
     const bool ok = stage(next, is_best ? best : NULL, info, run, optim, err) &&
-                    (!f->last_is_good || keep(&arena, last, previous, err)) &&
+                    (!f->last_is_good || keep(last, previous, beside, err)) &&
                     move(next, last, err) && wf_folder_sync(f->path, err);
     if (ok)
         f->last_is_good = true;
     else
         (void)unlink(next);
+    wf_halt_keep(next);
+    wf_halt_keep(beside);
     wf_arena_release(&arena);
     return ok;
 }
