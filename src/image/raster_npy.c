@@ -44,7 +44,7 @@ static bool open_npy(struct wf_raster *r, struct wf_err *err)
     return true;
 }
 
-/* Integers are read as the requested type; floats as f32, which is then converted to i32. */
+/* Integers are read as the requested type; floats as f32, which is converted to i32 if requested. */
 static bool read_npy(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct wf_raster *r = job->raster;
