@@ -1,11 +1,11 @@
 /*
- * A plan of all ranks: what the plans of all ranks come to.
+ * The plan of all ranks: the figures of all ranks' plans.
  *
- * Each rank's plan is made, checked, and let go again; what stays are its figures and the order of
- * its messages and sums, which are held against each other at the end (I4 to I6). So thousands of
- * ranks take the memory of one plan and a short list each.
+ * Each rank's plan is made, checked, and freed; its figures and the order of its messages and sums
+ * are kept, and the latter are compared over all ranks at the end (I4 to I6). So thousands of ranks
+ * take the memory of one plan and a short list each.
  *
- *     struct wf_all_ranks *s = wf_all_ranks_new(global plan, &err);
+ *     struct wf_all_ranks *s = wf_all_ranks_new(global, &err);
  *     printf("rank 7: %zu bytes\n", s->ranks[7].arena_bytes);
  *     wf_all_ranks_free(s);
  */
@@ -21,8 +21,7 @@ struct wf_rank_figures {
     size_t fetch_bytes, send_bytes, reduce_bytes;
     int steps, messages, references;
     double flops, seconds, compute_seconds, link_seconds;
-    double
-        recompute_seconds; /* of compute_seconds: for what the limit made the planner recompute */
+    double recompute_seconds; /* of compute_seconds: for recomputations due to the limit */
 };
 
 struct wf_all_ranks {
@@ -32,7 +31,7 @@ struct wf_all_ranks {
     int n_ranks;
 };
 
-/* Plans all ranks of the global plan; NULL when one cannot be planned or they do not meet. */
+/* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. */
 struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
 void wf_all_ranks_free(struct wf_all_ranks *all);
 

@@ -1,17 +1,18 @@
-/* Between the parts of the plan check; not for anybody else. */
+/* Shared by the files of the plan check only. */
 #ifndef WF_PLAN_CHECK_H
 #define WF_PLAN_CHECK_H
 
 #include "plan/plan.h"
 
-/* check_reads.c: I1, and that slots lie inside their buffers. */
+/* check_reads.c: I1, and that slots are inside their buffers. */
 [[nodiscard]] bool wf_check_reads(const struct wf_plan *p, struct wf_err *err);
 
 /* Always false. */
 bool wf_check_broken(struct wf_err *err, int invariant, const char *what, const char *name,
                      int step);
 const char *wf_check_name(const struct wf_plan *p, int buffer);
-/* The slot's box in its buffer's own coordinates: views of one buffer have the strides of all of it. */
+/* The slot's box in its buffer's own coordinates: views of one buffer have the strides of all of
+ * it. */
 struct wf_region wf_check_box(const struct wf_slot *slot);
 
 #endif

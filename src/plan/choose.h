@@ -1,11 +1,11 @@
 /*
  * Choosing a mesh for a number of ranks: data and space, by the cost model.
  *
- * Every way to write the number as data x d x h x w that the batch and the image allow is a
- * candidate. The most promising by a rule of thumb (the largest part, then the smallest halo) are
- * planned for the ranks that have most to do, and of those that fit into memory the one with the
- * shortest step is taken; where two are alike, the one with the fewest bytes. A pure function, so
- * every rank chooses the same.
+ * Every factorisation into data x d x h x w that the batch and the image allow is a candidate. The
+ * most promising by a heuristic (the largest part, then the smallest halo) are planned for the
+ * ranks with most work, and of those that fit into memory the one with the shortest predicted step
+ * is taken; of two equal ones, the one with fewer bytes. A pure function, so every rank chooses the
+ * same.
  *
  *     struct wf_choice choice;
  *     if (!wf_mesh_choose(g, &options, &(struct wf_choose){ .ranks = 6 }, &choice, err)) ...
@@ -17,22 +17,23 @@
 
 struct wf_choose {
     int ranks;
-    size_t limit; /* bytes that a rank may take; 0: any number */
-    size_t more;  /* bytes of each rank that no plan knows of: the optimiser's */
+    size_t limit; /* bytes that a rank may use; 0: no limit */
+    size_t more;  /* bytes of each rank outside the plan: the optimiser's */
 };
 
 struct wf_choice {
     struct wf_mesh mesh;
-    int tried; /* meshes that were looked at; with one, and no limit, the rest is 0: not planned */
+    int tried;      /* meshes considered; with one, and no limit, the rest is 0: not planned */
     double seconds; /* of a step, estimated */
     size_t bytes;   /* of the rank that needs most */
 };
 
-/* Ranks that stand for all: the one with the largest part, the one in the middle, both ends. */
+/* Representative ranks: the one with the largest part, the one in the middle, both ends. */
 enum { WF_TYPICAL_RANKS = 4 };
 void wf_typical_ranks(const struct wf_global_plan *global, int ranks[WF_TYPICAL_RANKS]);
 
-/* Fails with WF_ERR_FIT where no mesh of so many ranks can be or fits, and says what would. */
+/* Fails with WF_ERR_FIT if no mesh of this many ranks is possible or fits, and names one that
+ * does. */
 [[nodiscard]] bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,
                                   const struct wf_choose *ask, struct wf_choice *choice,
                                   struct wf_err *err);

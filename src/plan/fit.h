@@ -1,29 +1,30 @@
 /*
  * Making a step fit into memory.
  *
- * A step that needs more than options.limit is planned again and again, each time with one more result
- * that is not kept but made anew for the node that reads it next. What is tried first frees most, at
- * the moments when too much is live, for the seconds it costs by the estimates. When every rank fits,
- * what turned out not to be needed is taken back, the most expensive first. Where all that is not enough,
- * items run in strips (strips.h); where it is enough but expensive, a search for less memory ends with
- * strips too, and the faster of both plans is taken.
+ * A step that needs more than options.limit is planned repeatedly, each time with one more result
+ * that is not kept but recomputed for the node that reads it next. Results that free most at the
+ * steps where too much is live, for their estimated seconds, are tried first. When every rank fits,
+ * unnecessary recomputations are removed, the most expensive first. If that is not enough, items
+ * run in strips (strips.h); if it is enough but expensive, a search with strips runs too, and the
+ * faster plan is taken.
  *
  * What is recomputed does not change the numbers: the same kernels run on the same boxes, only more
  * often. Sums over strips round otherwise.
  *
- * F1. What is requested depends on graph, mesh, device and options alone, so every rank requests the
- *     same.
+ * F1. What is requested depends on graph, mesh, device and options alone, so every rank
+ *     requests the same.
  */
 #ifndef WF_PLAN_FIT_H
 #define WF_PLAN_FIT_H
 
 #include "plan/plan.h"
 
-/* Takes a global plan of options with a limit, and gives it back, or a better one in its place. What fits
- * nowhere near comes back as small as it gets. NULL, with the global plan freed, where planning fails. */
+/* Takes a global plan with a limit in its options, and returns it or a better one in its place. If
+ * none fits, the smallest found is returned. NULL, with the global plan freed, if planning
+ * fails. */
 struct wf_global_plan *wf_global_plan_fit(struct wf_global_plan *global, struct wf_err *err);
 
-/* Bytes that a rank takes by this plan, with those that no plan knows of. */
+/* Bytes of a rank by this plan, including options.more. */
 size_t wf_plan_total_bytes(const struct wf_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-/* The search for a plan that fits, while it goes on; not for anybody else. */
+/* State of the search for a plan that fits; for fit*.c only. */
 #ifndef WF_PLAN_FIT_INSIDE_H
 #define WF_PLAN_FIT_INSIDE_H
 
@@ -7,12 +7,12 @@
 
 struct wf_fit {
     struct wf_global_plan *full;   /* of all ranks */
-    struct wf_global_plan *global; /* of the rank that is looked at alone */
+    struct wf_global_plan *global; /* of `rank` alone */
     struct wf_plan *plan;          /* with lives only */
     int rank;
-    size_t aim; /* bytes that the search is for: at most the limit */
+    size_t aim; /* target bytes of the search: at most the limit */
     struct wf_plan_cache cache;
-    struct wf_arena arena; /* of what is known of the plan */
+    struct wf_arena arena; /* of the following data about the plan */
     size_t *live;          /* per step: bytes of the arena */
     size_t peak;
     int *first_step, *last_step; /* per item */
@@ -24,12 +24,12 @@ struct wf_fit {
     size_t n_strips, room_strips;
 };
 
-/* Looks at the rank with what is requested now. */
+/* Plans the rank with the current requests. */
 [[nodiscard]] bool wf_fit_look(struct wf_fit *f, struct wf_err *err);
 /* Bytes above the mark, over the steps. */
 double wf_fit_excess(const struct wf_fit *f, size_t mark);
 
-/* fit_strips.c: asks for strips that bring down what is above the mark; *found: there were some. */
+/* fit_strips.c: requests strips that reduce the bytes above the mark; *found: there were some. */
 [[nodiscard]] bool wf_fit_strips(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err);
 
 #endif

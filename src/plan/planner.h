@@ -1,4 +1,4 @@
-/* The planner's own state while it makes one rank's plan; not for anybody else. */
+/* The planner's state while it makes one rank's plan; for plan/ only. */
 #ifndef WF_PLAN_PLANNER_H
 #define WF_PLAN_PLANNER_H
 
@@ -48,7 +48,7 @@ struct wf_chain {
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
-/* Where strip-local instances lie in strip number `at`. */
+/* Places strip-local instances for strip number `at`. */
 void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at);
 /* emit.c: the steps. */
 [[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
@@ -58,7 +58,7 @@ struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind
 struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int input,
                                   struct wf_region work);
 
-/* emit_comm.c: what begins behind an item and ends in front of one. */
+/* emit_comm.c: communication that begins after an item and ends before one. */
 void wf_planner_comm_init(struct wf_planner *p, struct wf_arena *work);
 void wf_planner_begin_after(struct wf_planner *p, int item);
 void wf_planner_end_sums_before(struct wf_planner *p, int item);
@@ -73,25 +73,25 @@ struct wf_costs wf_costs_of(const struct wf_plan_options *options);
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
 double wf_cost_copy(const struct wf_global_plan *global, double bytes);
 double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x);
-/* Fills the plan's seconds: the whole step, with what is on its way beside what is computed. */
+/* Fills the plan's seconds: the whole step, with communication in parallel to computation. */
 void wf_cost_plan(struct wf_plan *plan);
 
-/* prepare.c: makes the step's kernel ready, or finds its scratch only. */
+/* prepare.c: prepares the step's kernel, or finds only its scratch. */
 [[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
 
-/* plan.c: a global plan as it is, whether it fits or not. */
+/* plan.c: a global plan, whether it fits or not. */
 struct wf_plan_requests {
     const struct wf_recompute *recompute;
     int n_recompute;
     const struct wf_strips_request *strips;
     int n_strips;
-    int only; /* the rank that alone is looked at,; -1: none */
+    int only; /* plan this rank only; -1: all */
 };
 struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                            const struct wf_plan_options *options,
                                            const struct wf_plan_requests *requested,
                                            struct wf_err *err);
-/* An estimate that is neither packed nor checked: steps, and lives of buffers. */
+/* An estimate that is neither packed nor checked: steps, and live ranges of buffers. */
 struct wf_plan *wf_plan_estimate_lives(const struct wf_global_plan *global, int rank,
                                        struct wf_plan_cache *cache, struct wf_err *err);
 

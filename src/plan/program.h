@@ -1,17 +1,18 @@
 /*
- * The program: the graph as the list of things to do, before any rank is looked at.
+ * The program: the graph as a list of items, independent of ranks.
  *
- * An item runs a node once. Usually each node is one item, but a cheap node (normalise and activate,
- * concatenate, cast; what the device says is) may run several times: its result is thrown away after a use and recomputed
- * before the next distant one, in the backward pass above all. Where memory is short (fit.c), the
- * planner names expensive ones as well: that value shall be recomputed for that node. So a value may exist
- * more than once: each making of it is an instance, and everything later (regions, memory, messages)
- * is the root of instances. Nodes that nothing depends on are left out.
+ * An item runs a node once. Usually each node is one item, but a cheap node (normalise and
+ * activate, concatenate, cast; the device decides) may run several times: its result is discarded
+ * after a use and recomputed before the next distant one, mostly in the backward pass. If memory is
+ * short (fit.c), the planner requests recomputation of expensive values too, each for a certain
+ * node. So a value may be computed more than once: each computation is an instance, and everything
+ * later (regions, memory, messages) refers to instances. Nodes that nothing depends on are left
+ * out.
  *
- * P1. An instance is made by exactly one item, before all items that use it; instances of inputs,
- *     parameters and states have no maker.
- * P2. A value is recomputed only when what it is made from is kept anyway, or is smaller than it, or
- *     when the planner requested it by name.
+ * P1. An instance is computed by exactly one item, before all items that use it; instances of
+ *     inputs, parameters and states have no maker.
+ * P2. A value is recomputed only if its inputs are kept in any case, or are smaller than it, or
+ *     if the planner requested it by name.
  * P3. Only nodes of the forward pass run again, and none that sums: a sum is small and is kept, so
  *     statistics and what follows from them are the same bits each time.
  */
@@ -55,8 +56,8 @@ struct wf_recompute {
     int value, node; /* ids */
 };
 
-/* Items from one to another one that run in strips (strips.h): each is a node and the node in front of
- * which it runs, ids. */
+/* Items from one to another one that run in strips (strips.h): each is a node and the node in front
+ * of which it runs, ids. */
 struct wf_strips_request {
     int first[2], last[2];
 };
@@ -65,7 +66,7 @@ struct wf_device;
 
 struct wf_program_options {
     bool cheap_too;                 /* cheap results, wherever that saves memory */
-    const struct wf_device *device; /* whose kernels may be cheap where the operator is not */
+    const struct wf_device *device; /* whose kernels may be cheap even if the operator is not */
     const struct wf_recompute *recompute;
     int n_recompute;
 };
