@@ -245,9 +245,21 @@ static void distance__counts_slips_of_the_finger(void **state)
     assert_string_equal(wf_option_suggest("train.optimiser"), "train.optimizer");
 }
 
+/* Configs and checkpoints of earlier versions have it. */
+static void old_names__are_read(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    struct wf_options *const o = wf_options_new();
+    assert_true(wf_options_assign(o, "comm.wire=bf16", &err));
+    assert_int_equal(wf_options_int(o, "comm.precision"), 1);
+    wf_options_free(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(old_names__are_read),
         cmocka_unit_test(table__keys_are_unique_and_say_what_they_do),
         cmocka_unit_test(flags__are_short_for_keys_of_the_table),
         cmocka_unit_test(defaults__are_those_of_the_manual),

@@ -207,7 +207,7 @@ static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-/* A point of bench --sweep: one step, timed stepper. */
+/* A point of bench --sweep: one step, timed once. */
 static bool measure_point(struct wf_job *job, struct wf_sweep_point *point, struct wf_err *err)
 {
     struct bench bench = { .job = job, .steps = 1 };

@@ -202,9 +202,9 @@ bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm, 
     struct wf_cuda *const cuda = wf_cuda_of(context);
     *device_transport = NULL;
     bool apart = false;
-    if (cuda->carry == WF_CARRY_HOST)
+    if (cuda->path == WF_DEVICE_PATH_HOST)
         return true;
-    if (cuda->carry == WF_CARRY_AUTO) {
+    if (cuda->path == WF_DEVICE_PATH_AUTO) {
         if (!are_apart(cuda, comm, &apart, err))
             return false;
         if (!apart)

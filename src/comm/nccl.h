@@ -2,7 +2,7 @@
  * NCCL as a device transport: copies between GPU buffers directly, on a separate stream.
  *
  * It is started over the comm of the run: rank 0 broadcasts its id, and all ranks connect. Used if
- * every rank has its own GPU, or if the context requests it (struct wf_cuda, carry); NCCL refuses
+ * every rank has its own GPU, or if the context requests it (struct wf_cuda, path); NCCL refuses
  * ranks that share a GPU unless each has its own NCCL_HOSTID. Otherwise there is no device
  * transport, and buffers go through the host.
  */

@@ -341,12 +341,18 @@ static bool put_mesh(struct wf_options *o, const struct wf_option_source *source
     return ok && put_text(o, "mesh.space", text, source, err);
 }
 
+/* Names that configs and checkpoints of earlier versions have. */
+static const char *new_name(const char *key)
+{
+    return strcmp(key, "comm.wire") == 0 ? "comm.precision" : key;
+}
+
 bool wf_options_put(struct wf_options *o, const char *key, const struct wf_option_source *source,
                     struct wf_err *err)
 {
     if (strcmp(key, "mesh") == 0)
         return put_mesh(o, source, err);
-    const struct wf_option *const option = wf_option_find(key);
+    const struct wf_option *const option = wf_option_find(new_name(key));
     if (!option)
         return unknown_key(key, source, err);
     if (!put_setting(o, option, source, err))

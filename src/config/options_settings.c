@@ -186,7 +186,7 @@ static struct wf_mesh_settings mesh_settings(const struct wf_options *o)
 struct wf_comm_settings wf_options_comm(const struct wf_options *o)
 {
     return (struct wf_comm_settings){
-        .carry = (enum wf_carry)wf_options_int(o, "comm.device"),
+        .path = (enum wf_device_path)wf_options_int(o, "comm.device"),
         .overlap = (enum wf_overlap)wf_options_int(o, "comm.overlap"),
         .bucket = (size_t)wf_options_int(o, "comm.bucket"),
         .bandwidth = (double)wf_options_int(o, "comm.bandwidth"),

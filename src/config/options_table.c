@@ -297,7 +297,7 @@ static const struct wf_option rows[] = {
     { .key = "comm.device",
       .help = "how GPU buffers reach other ranks: directly by NCCL, or through host memory; auto: "
               "NCCL if every rank has its own GPU",
-      WF_OPTION_OF(NAME, wf_carry_names),
+      WF_OPTION_OF(NAME, wf_device_transport_names),
       .fallback = "auto" },
     { .key = "comm.overlap",
       .help =

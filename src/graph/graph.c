@@ -180,8 +180,9 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
         }
     }
     struct wf_err err = { 0 };
+    WF_BUG_ON(!op->infer && (n_in < 1 || !in[0]), "%s has no shape of its own", op->name);
     if (!op->infer)
-        n->out[0]->shape = n->in[0]->shape;
+        n->out[0]->shape = in[0]->shape;
     bool ok = !op->infer || op->infer(n, &err);
     for (int o = 0; ok && o < op->n_out; o++)
         if (!wf_shape_is_valid(n->out[o]->shape))

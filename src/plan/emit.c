@@ -234,7 +234,8 @@ static bool emit_item(struct wf_planner *p, int item, struct wf_region work, str
         return true;
     /* One that collects, and has no contribution: zeros. */
     const bool none = (it->node->op->flags & WF_OP_COLLECTS) && !p->geo->is_windowed;
-    return emit_kernel(p, item, none ? (struct wf_region){ 0 } : work, err);
+    const struct wf_region nothing = { 0 };
+    return emit_kernel(p, item, none ? nothing : work, err);
 }
 
 /* Inner parts, then what they did not wait for, then the halos. */

@@ -14,7 +14,7 @@ enum {
     MANY = 8,      /* results that are small against what is too much are requested together */
     TRIES = 24,    /* plans for one improvement */
     PRUNINGS = 3,  /* times that pruning is tried, each with a little less room */
-    EXPENSIVE = 8, /* the part of the step that may go into making things again */
+    EXPENSIVE = 8, /* the part of the step that may go into recomputing */
     TIGHTER = 8,   /* the part of the limit that another search does without */
 };
 
@@ -508,7 +508,7 @@ static bool find(struct wf_fit *f, bool *fits, struct wf_err *err)
     return ok && (!*fits || f->n_recompute == 0 || prune(f, err));
 }
 
-/* The step's seconds that go into making things again are worth another search. */
+/* The step's seconds that go into recomputing are worth another search. */
 static bool is_expensive(const struct wf_fit *f)
 {
     double recompute = 0;

@@ -41,7 +41,7 @@ struct wf_plan_options {
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
     size_t bucket_bytes;
-    /* Bytes that a rank may take; 0: any number. The planner then makes results again, the cheapest
+    /* Bytes that a rank may take; 0: any number. The planner then recomputes results, the cheapest
      * first, until every rank fits (fit.h); what cannot be made to fit comes out as small as it gets.
      * `more` are bytes of each rank that no plan knows of, such as the optimiser's. */
     size_t limit, more;
@@ -77,7 +77,7 @@ struct wf_global_plan {
     const struct wf_graph *graph;
     struct wf_mesh mesh;
     struct wf_plan_options options;
-    const struct wf_recompute *recompute; /* what the limit made the planner ask for */
+    const struct wf_recompute *recompute; /* recomputed for the limit */
     int n_recompute;
     const struct wf_strips_request *strip_requests; /* the same, of strips */
     int n_strip_requests;
@@ -229,7 +229,7 @@ struct wf_plan *wf_plan_estimate_on(const struct wf_global_plan *global, int ran
 struct wf_plan *wf_plan_estimate(const struct wf_global_plan *global, int rank,
                                  struct wf_plan_cache *cache, struct wf_err *err);
 
-/* Whether the step makes something again that the limit made the planner ask for. */
+/* Whether the step recomputes something for the limit. */
 bool wf_step_is_for_limit(const struct wf_plan *plan, const struct wf_step *step);
 /* Fails where the device has less room than the rank needs, by an estimate that takes no time: before
  * kernels are chosen for shapes that cannot be run. */

@@ -1,7 +1,7 @@
 /*
  * Kernels made ready for the boxes they run on.
  *
- * A plan that is made to be looked at (planner.plan cache is set) needs no primitives, only their scratch:
+ * A plan that is made to be looked at (planner.cache is set) needs no primitives, only their scratch:
  * that is asked for once for all ranks whose step has the same shape. Two steps have the same shape
  * when work and boxes have the same extents and strides, lie the same way to each other (so padding
  * is the same), and the first positions of the work read the same, relative to it (so the phase of a

@@ -77,7 +77,7 @@ static void mark_live(struct maker *m)
     }
 }
 
-/* Bytes that would have to be kept for the backward pass only in order to make v again. */
+/* Bytes that would have to be kept for the backward pass only in order to recompute v. */
 static size_t extra_bytes(const struct maker *m, const struct wf_value *v)
 {
     size_t bytes = 0;

@@ -28,7 +28,7 @@ struct wf_device;
 
 /* How a device's buffers go to other ranks: AUTO: by its own way where every rank has a device to
  * itself, else through the host. */
-enum wf_carry { WF_CARRY_AUTO, WF_CARRY_DEVICE, WF_CARRY_HOST };
+enum wf_device_path { WF_DEVICE_PATH_AUTO, WF_DEVICE_PATH_DEVICE, WF_DEVICE_PATH_HOST };
 
 /* How a rank opens its device. */
 struct wf_device_options {
@@ -37,7 +37,7 @@ struct wf_device_options {
     bool exact;         /* sums in an order that does not depend on how the image is cut */
     bool tf32;          /* products of f32 may round their factors to 10 bits */
     size_t workspace;   /* bytes that a kernel's scratch may take; 0: the device's own limit */
-    enum wf_carry carry;
+    enum wf_device_path path;
     const char *cache; /* file for what is found out about kernels (device/choices.h); NULL: the
                         * usual place, "": none */
 };

@@ -55,12 +55,15 @@ static double place(const struct axis *a, double value)
 static void put_axes(struct wf_svg *s, const struct wf_curves *c, const struct axis *x,
                      const struct axis *y)
 {
-    for (double t = y->lo; t <= y->hi; t += y->step) {
+    const int rows = (int)((y->hi - y->lo) / y->step), columns = (int)((x->hi - x->lo) / x->step);
+    for (int i = 0; i <= rows; i++) {
+        const double t = y->lo + i * y->step;
         const double at = place(y, exp2(t));
         wf_svg_printf(s, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at, RIGHT);
         wf_svg_text(s, LEFT - 8, at + 4, "end dim", c->y_text(&s->arena, exp2(t)));
     }
-    for (double t = x->lo; t <= x->hi; t += x->step) {
+    for (int i = 0; i <= columns; i++) {
+        const double t = x->lo + i * x->step;
         const double at = place(x, exp2(t));
         wf_svg_printf(s, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", at, TOP, BOTTOM);
         wf_svg_text(s, at, BOTTOM + 18, "mid dim", c->x_text(&s->arena, exp2(t)));

@@ -143,9 +143,9 @@ static void put_panel(struct drawing *d, int which)
     const double x = GAP + which * (PANEL + GAP), y = HEAD;
     wf_svg_text(&d->svg, x, y - 12, "bold", panel->title);
     for (int place = 0; place < places(g); place++) {
-        const int slice = place / (g->parts[1] * g->parts[2]);
+        const int slice = place / (g->parts[1] * g->parts[2]), row = slice / d->columns;
         put_part(d, panel, &scale, x + slice % d->columns * (d->slice_w + SLICE_GAP),
-                 y + slice / d->columns * (d->slice_h + SLICE_GAP),
+                 y + row * (d->slice_h + SLICE_GAP),
                  (const int[]){ slice, place / g->parts[2] % g->parts[1], place % g->parts[2] });
     }
     put_scale(&d->svg, panel, &scale, x, y + d->panel_h + 16);

@@ -218,7 +218,7 @@
     early: ["stopped early: no more progress", ""],
   };
   const header = () => {
-    const [state, kind] = STATES[run.state] || ["finished", ""];
+    const [state, kind] = (Object.hasOwn(STATES, run.state) && STATES[run.state]) || ["finished", ""];
     const f = run.facts, ranks = f.ranks >= 1 && plain(f.ranks) + (f.ranks > 1 ? " ranks" : " rank");
     const about = [f.model, f.mesh, ranks, f.device, f.precision, run.begun].filter((s) => s && typeof s === "string");
     return make("header", make("div",

@@ -55,7 +55,7 @@ bool wf_settings_open(const struct wf_settings *s, const struct wf_device *devic
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
         .tf32 = s->train.precision == WF_PRECISION_TF32,
         .workspace = wf_settings_workspace(s, device),
-        .carry = s->comm.carry,
+        .path = s->comm.path,
         .cache = s->cache,
     };
     options.local_rank = wf_comm_local_rank(comm);

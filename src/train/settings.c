@@ -10,7 +10,7 @@ const char *const wf_validate_on_names[] = { "auto", "crop", "whole", NULL };
 const char *const wf_repeats_names[] = { "false", "true", "mesh", NULL };
 const char *const wf_sync_names[] = { "allreduce", "server", "async", NULL };
 const char *const wf_sum_way_names[] = { "auto", "library", "ring", "tree", "nodes", NULL };
-const char *const wf_carry_names[] = { "auto", "nccl", "host", NULL };
+const char *const wf_device_transport_names[] = { "auto", "nccl", "host", NULL };
 
 enum { MOST_THREADS = 4096 };
 

@@ -28,10 +28,11 @@ enum wf_repeats { WF_REPEATS_NEARLY, WF_REPEATS, WF_REPEATS_ON_ANY_MESH };
 
 /* By the enums above, and of others; each ends with NULL. */
 extern const char *const wf_precision_names[],
-    *const wf_overlap_names[], *const wf_validate_on_names[], *const wf_repeats_names[],
-                                                                  *const wf_sync_names[],
-                                                                      *const wf_sum_way_names[],
-                                                                          *const wf_carry_names[];
+    *const wf_overlap_names[], *const wf_validate_on_names[],
+                                   *const wf_repeats_names[],
+                                       *const wf_sync_names[],
+                                           *const wf_sum_way_names[],
+                                               *const wf_device_transport_names[];
 
 /* Extents of an array as people outside see them; count 0: not given. */
 struct wf_extents {
@@ -81,7 +82,7 @@ struct wf_mesh_settings {
 };
 
 struct wf_comm_settings {
-    enum wf_carry carry; /* comm.device */
+    enum wf_device_path path; /* comm.device */
     enum wf_overlap overlap;
     size_t bucket;
     double bandwidth; /* bytes a second; 0: the device's */

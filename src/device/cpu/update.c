@@ -134,6 +134,8 @@ static inline __attribute__((always_inline)) void sweep(const struct span *a,
                                                         enum wf_optim_rule kind, int states)
 {
     float *restrict const p = a->p, *restrict const s0 = a->s0, *restrict const s1 = a->s1;
+    WF_BUG_ON((states > 0 && !s0) || (states > 1 && !s1), "%d states, and not as many arrays",
+              states);
     const float *restrict const g = a->g;
     const struct wf_rule rule = a->rule;
     WF_SIMD

@@ -178,7 +178,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->deterministic = options->deterministic;
     cuda->exact = options->exact;
     cuda->tf32 = options->tf32;
-    cuda->carry = options->carry;
+    cuda->path = options->path;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
     bool ok = choose_gpu(cuda, options->local_rank, err);
     if (ok)

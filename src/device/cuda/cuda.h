@@ -30,7 +30,7 @@ struct wf_cuda {
     int capability; /* 10 * major + minor */
     char name[64];
     bool deterministic, exact, tf32; /* as in wf_device_options */
-    enum wf_carry carry;
+    enum wf_device_path path;
     size_t workspace; /* the most a library's kernel may ask for */
     cudaStream_t stream;
     cudaEvent_t read;        /* put() has read its source */
