@@ -21,7 +21,7 @@ const struct support_placement support_placements[] = {
     { 0 },
 };
 
-static struct wf_value *branch(struct wf_graph *g, int k)
+static struct wf_value *branch(struct wf_graph *g, int k, struct wf_value **result)
 {
     char name[32];
     g->domain = k + 1;
@@ -39,6 +39,7 @@ static struct wf_value *branch(struct wf_graph *g, int k)
                 .name = "shared", .out = 4, .kernel = { 1, 3, 3 }, .same = true, .bias = true });
     struct wf_value *const y = wf_conv(
         g, x, &(struct wf_conv){ .name = "last", .out = 2, .kernel = { 1, 1, 1 }, .bias = true });
+    *result = y;
     (void)snprintf(name, sizeof name, "target%d", k);
     struct wf_value *const target = wf_input(g, name, WF_F32, WF_SHAPE(2, 1, 12, 20, 2));
     (void)snprintf(name, sizeof name, "loss%d", k);
@@ -47,19 +48,32 @@ static struct wf_value *branch(struct wf_graph *g, int k)
     return loss;
 }
 
+/* On all ranks, and reads what two branches make. */
+static struct wf_value *trunk(struct wf_graph *g, struct wf_value *a, struct wf_value *b)
+{
+    struct wf_value *const y =
+        wf_conv(g, wf_add(g, a, b),
+                &(struct wf_conv){
+                    .name = "trunk", .out = 2, .kernel = { 1, 3, 3 }, .same = true, .bias = true });
+    struct wf_value *const target = wf_input(g, "target9", WF_F32, WF_SHAPE(2, 1, 12, 20, 2));
+    return wf_mse(g, y, target, &(struct wf_loss){ .name = "loss9" });
+}
+
 void support_branches_build(struct support_branches *b, const struct support_placement *p)
 {
     struct wf_err err = { 0 };
     *b = (struct support_branches){ .g = wf_graph_new(
                                         &(struct wf_graph_options){ .training = true }) };
     assert_true(wf_mesh_parse(p->mesh, &b->mesh, &err));
+    struct wf_value *results[BRANCHES];
     for (int k = 0; k < BRANCHES; k++) {
-        struct wf_value *const loss = branch(b->g, k);
+        struct wf_value *const loss = branch(b->g, k, &results[k]);
         b->loss = k ? wf_add(b->g, b->loss, loss) : loss;
         b->blocks[k] = wf_mesh_block(&b->mesh);
         b->blocks[k].lo[p->axis] = p->lo[k];
         b->blocks[k].hi[p->axis] = p->hi[k];
     }
+    b->loss = wf_add(b->g, b->loss, trunk(b->g, results[0], results[2]));
     wf_graph_output(b->g, b->loss);
     if (!wf_graph_grad(b->g, b->loss, NULL, 0, NULL, NULL, &err))
         fail_msg("%s", err.text);

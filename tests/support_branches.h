@@ -1,7 +1,7 @@
 /*
  * A network of three branches that run on blocks of ranks of their own: each has an image, a target, a
  * convolution of its own, and batch norm; branches 1 and 3 share a convolution, and all of them a last
- * layer. The loss is the sum of theirs.
+ * layer. A trunk on all ranks reads the results of two of them. The loss is the sum of all.
  */
 #ifndef WF_TESTS_SUPPORT_BRANCHES_H
 #define WF_TESTS_SUPPORT_BRANCHES_H

@@ -261,6 +261,8 @@ static void branches__on_ranks_of_their_own_equal_one_rank(void **state)
                     on[i] |= strncmp(name, "last", 4) == 0 ||
                              (strncmp(name, "shared", 6) == 0 && k != 1) ||
                              (strchr("ob", name[0]) && strchr(name, '0' + k));
+            for (int i = 0; i < mesh.at[p->axis]; i++)
+                on[i] |= strncmp(name, "trunk", 5) == 0;
             int holders = 0;
             for (int i = 0; i < 8; i++)
                 holders += on[i] ? others : 0;

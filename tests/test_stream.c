@@ -266,6 +266,28 @@ static void windows__that_lie_alike_share_a_plan(void **state)
     finish(&job);
 }
 
+/* Windows narrower than the stride: each phase has taps of its own. */
+static void transposed_convolution__in_windows_narrower_than_its_stride(void **state)
+{
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .training = false });
+    struct wf_value *const x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 5, 24, 2));
+    struct job job;
+    start(&job, g,
+          wf_conv_transpose(g, x,
+                            &(struct wf_conv){ .name = "up",
+                                               .out = 2,
+                                               .kernel = { 1, 16, 16 },
+                                               .stride = { 1, 8, 8 },
+                                               .pad_lo = { 0, 4, 4 },
+                                               .pad_hi = { 0, 4, 4 } }));
+    run_whole(&job);
+    for (int64_t w = 1; w <= 12; w++) {
+        set_window(&job, 0, 0, w);
+        expect_same(&job, 1, "narrow windows");
+    }
+    finish(&job);
+}
+
 static void limit__windows_shrink_until_they_fit_and_the_run_needs_no_more(void **state)
 {
     struct job job;
@@ -532,6 +554,7 @@ int main(void)
         cmocka_unit_test(unet_3d__windows_in_depth_too),
         cmocka_unit_test(unet_2d__512_wide_windows_of_a_large_image),
         cmocka_unit_test(windows__that_lie_alike_share_a_plan),
+        cmocka_unit_test(transposed_convolution__in_windows_narrower_than_its_stride),
         cmocka_unit_test(limit__windows_shrink_until_they_fit_and_the_run_needs_no_more),
         cmocka_unit_test(limit__too_small_for_any_window_is_refused),
         cmocka_unit_test(huge_image__costs_its_window_only),

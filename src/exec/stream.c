@@ -209,40 +209,57 @@ static void stage_release(struct stage *t)
     *t = (struct stage){ 0 };
 }
 
-/* A plan for windows such as this one. */
-static bool kind_init(struct wf_stream *s, struct stage *t, struct kind *k, struct wf_region window,
-                      struct wf_err *err)
+/* A run for the plan: the first of the stage takes memory and weights, the others borrow both. */
+static bool start_run(struct wf_stream *s, struct stage *t, struct kind *k, struct wf_err *err)
 {
-    struct wf_plan_options options = s->options.plan;
-    const struct wf_mesh one = wf_mesh_one();
-    options.window = &window;
-    k->global = wf_global_plan_new(t->graph, &one, &options, err);
-    k->plan = k->global ? wf_plan_new_on(k->global, 0, s->options.context, err) : NULL;
-    if (!k->plan)
-        return false;
-    s->plans++;
     k->run = k == t->kinds ? wf_run_new(k->plan, s->self, 0, err)
                            : wf_run_new_beside(t->kinds[0].run, k->plan, err);
     return k->run && (k != t->kinds || s->options.weights(s->options.user, k->run, err));
 }
 
+/* Plans windows such as this one. One that needs a larger arena than the first takes its place, and the
+ * others with it: so there is one arena at a time. */
 static bool add_kind(struct wf_stream *s, struct stage *t, struct wf_region window,
                      struct wf_err *err)
 {
+    struct wf_plan_options options = s->options.plan;
+    const struct wf_mesh one = wf_mesh_one();
+    struct kind new = { 0 };
+    options.window = &window;
+    new.global = wf_global_plan_new(t->graph, &one, &options, err);
+    new.plan = new.global ? wf_plan_new_on(new.global, 0, s->options.context, err) : NULL;
+    if (!new.plan) {
+        kind_release(&new);
+        return false;
+    }
+    s->plans++;
+    if (t->n_kinds > 0 && new.plan->arena_bytes > t->kinds[0].plan->arena_bytes)
+        while (t->n_kinds > 0)
+            kind_release(&t->kinds[--t->n_kinds]);
     if (t->n_kinds == MOST_KINDS) {
         t->oldest = t->oldest % (MOST_KINDS - 1) + 1;
-        kind_release(&t->kinds[t->oldest]);
         t->kind = &t->kinds[t->oldest];
+        kind_release(t->kind);
     } else {
         t->kind = &t->kinds[t->n_kinds++];
     }
-    if (!kind_init(s, t, t->kind, window, err))
+    *t->kind = new;
+    if (!start_run(s, t, t->kind, err))
         return false;
-    size_t bytes = 0;
-    for (int i = 0; i < t->n_kinds; i++)
-        bytes += wf_run_bytes(t->kinds[i].run);
+    const size_t bytes = wf_run_bytes(t->kinds[0].run);
     s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
     return true;
+}
+
+static struct wf_region middle_window(const struct stage *t)
+{
+    return wf_window_grid_window(&t->grid, wf_window_grid_middle(&t->grid));
+}
+
+/* It needs most, as a rule, and most others are like it. */
+static bool add_middle(struct wf_stream *s, struct stage *t, struct wf_err *err)
+{
+    return add_kind(s, t, middle_window(t), err);
 }
 
 static bool find_geometry(struct stage *t, struct wf_region window, struct wf_err *err)
@@ -259,7 +276,7 @@ static bool find_geometry(struct stage *t, struct wf_region window, struct wf_er
 static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region window,
                           struct wf_err *err)
 {
-    if (t->n_kinds == 0 && !add_kind(s, t, wf_window_grid_middle(&t->grid), err))
+    if (t->n_kinds == 0 && !add_middle(s, t, err))
         return false;
     if (!find_geometry(t, window, err))
         return false;
@@ -268,7 +285,8 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
             t->kind = &t->kinds[i];
             return true;
         }
-    return add_kind(s, t, window, err);
+    return add_kind(s, t, window, err) &&
+           find_geometry(t, window, err); /* of the first's program */
 }
 
 /* The last cell but one may read what lies past the image, where the last one is small: then it would
@@ -278,7 +296,7 @@ static bool settle_edge(struct stage *t, int axis, struct wf_err *err)
     struct wf_window_grid *const g = &t->grid;
     const int64_t end = g->whole.at[axis], step = g->step[axis];
     const int64_t least = wf_window_grid_has_tiles(g, axis) ? wf_stream_tile(g->tile, step) : 1;
-    struct wf_region window = wf_window_grid_middle(g);
+    struct wf_region window = middle_window(t);
     for (int64_t unit = wf_max(WF_WINDOW_ALIGN, least); unit >= least; unit /= 2)
         for (int64_t edge = (g->count[axis] - 1) * step / unit * unit; edge >= end - step;
              edge -= unit) {
@@ -299,8 +317,7 @@ static bool settle_edges(struct wf_stream *s, struct stage *t, struct wf_err *er
 {
     for (int a = WF_D; a < WF_C; a++)
         if (t->grid.count[a] > 2 &&
-            ((t->n_kinds == 0 && !add_kind(s, t, wf_window_grid_middle(&t->grid), err)) ||
-             !settle_edge(t, a, err)))
+            ((t->n_kinds == 0 && !add_middle(s, t, err)) || !settle_edge(t, a, err)))
             return false;
     return true;
 }

@@ -147,6 +147,9 @@ struct wf_op {
      * may turn it where out[0] is close to the edge. Negative, or NULL: none does. */
     int (*decides)(const struct wf_node *node);
 
+    /* With these attributes it is bound to its place after all, whatever the flags say. NULL: never. */
+    bool (*is_fixed)(const struct wf_node *node);
+
     /* place: in[input] lies in out[0] at this shift (concat). part: out[0] is the part of in[0] at this
      * shift (slice, a pad that only crops). The planner lets both share memory, or copies: where
      * one of them is true of a whole node, its kernel does not run. NULL or false: no. */

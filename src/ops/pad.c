@@ -173,12 +173,19 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
+/* Near the border others than zeros depend on how far it is. */
+static bool is_fixed(const struct wf_node *node)
+{
+    return ((const struct wf_pad_attrs *)node->attrs)->mode != WF_PAD_ZERO;
+}
+
 const struct wf_op wf_op_pad = {
     .name = "pad",
     .n_in = 1,
     .n_out = 1,
     WF_ATTRS(wf_pad_attrs, fields),
     .flags = WF_OP_CHEAP | WF_OP_SHIFTS,
+    .is_fixed = is_fixed,
     .infer = infer,
     .grad = grad,
     .reads = reads,

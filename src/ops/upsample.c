@@ -114,11 +114,18 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
+/* With corners the extents are to each other as in - 1 to out - 1. */
+static bool is_fixed(const struct wf_node *node)
+{
+    return ((const struct wf_upsample_attrs *)node->attrs)->mode == WF_LINEAR_CORNERS;
+}
+
 const struct wf_op wf_op_upsample = {
     .name = "upsample",
     .n_in = 1,
     .n_out = 1,
     .flags = WF_OP_SCALES,
+    .is_fixed = is_fixed,
     WF_ATTRS(wf_upsample_attrs, fields),
     .infer = infer,
     .grad = grad,

@@ -326,6 +326,11 @@ bool wf_check_reads(const struct wf_plan *p, struct wf_err *err)
         forget_strip(&r, s);
         ok = check_step(&r, s, err);
     }
+    for (size_t i = 0; ok && i < g->n_outputs; i++) {
+        const int b = p->values[g->outputs[i]->id].buffer;
+        if (b >= 0 && r.buffers[b].partial != COMPLETE)
+            ok = wf_check_broken(err, 1, "never summed", wf_check_name(p, b), p->n_steps);
+    }
     for (int b = 0; b < p->n_buffers; b++) {
         if (ok && r.buffers[b].partial >= 0)
             ok = wf_check_broken(err, 1, "never summed", wf_check_name(p, b), p->n_steps);

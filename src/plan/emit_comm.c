@@ -223,6 +223,9 @@ void wf_planner_end_before(struct wf_planner *p, int item)
 
 void wf_planner_end_all(struct wf_planner *p)
 {
+    for (int f = p->geo->first_before[p->program->n_items]; f >= 0;
+         f = p->geo->fetches[f].next_before)
+        end_exchange(p, p->geo->fetches[f].instance);
     for (int b = 0; b < p->plan->global->n_buckets; b++)
         end_bucket(p, b);
     for (int i = 0; i < p->program->n_instances; i++)

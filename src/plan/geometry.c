@@ -127,8 +127,9 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
     }
     if (!runs)
         return (struct wf_region){ 0 };
-    return wf_op_sums_over(n) ? wf_geometry_owned(geo, rank, wf_op_domain(n))
-                              : *at_instance(geo, geo->have, rank, it->out[0]);
+    return wf_op_sums_over(n)
+               ? wf_layout_part(&geo->layout, wf_op_domain(n), &geo->layout.of_node[n->id], rank)
+               : *at_instance(geo, geo->have, rank, it->out[0]);
 }
 
 static void place_item(struct wf_geometry *geo, int rank, int item)
@@ -258,8 +259,7 @@ static int first_halo_reader(const struct wf_geometry *geo, int instance)
         for (int k = 0; k < p->items[item].node->n_in; k++)
             if (p->items[item].in[k] == instance && reads_halo(geo, item, k, instance))
                 return item;
-    wf_bug(__FILE__, __LINE__, "fetch", "nobody reads the halo of '%s'",
-           p->instances[instance].value->name);
+    return p->n_items; /* it is only held: the end of the step is early enough */
 }
 
 /* Finds each rank's transfers, so that making its plan looks at no others. */
@@ -328,6 +328,18 @@ static const struct wf_grouping *find_grouping(struct wf_arena *arena, struct wf
     return axes ? wf_groups_form(arena, &geo->groups, p, axes) : NULL;
 }
 
+/* Whether all results of an item are for items that collect, and for nobody else. */
+static bool is_for_collectors(const struct wf_program *p, int item)
+{
+    for (int o = 0; o < p->items[item].node->n_out; o++) {
+        const struct wf_instance *const in = &p->instances[p->items[item].out[o]];
+        if (in->keep || in->n_uses > 1 ||
+            (in->n_uses == 1 && !(p->items[in->last_use].node->op->flags & WF_OP_COLLECTS)))
+            return false;
+    }
+    return true;
+}
+
 /* What it adds up may be partial over one grouping, and then so is its result; or over several, or
  * complete on some ranks: then it is partial over all ranks that have a contribution. */
 static void collect_contributions(struct wf_arena *arena, struct wf_geometry *geo, int item)
@@ -339,7 +351,7 @@ static void collect_contributions(struct wf_arena *arena, struct wf_geometry *ge
     bool is_one = placement->n == 1;
     for (int k = 0; k < it->node->n_in; k++) {
         const struct wf_instance *const in = &p->instances[it->in[k]];
-        const bool is_mine = in->maker >= 0 && in->last_use == item && in->n_uses == 1 && !in->keep;
+        const bool is_mine = in->maker >= 0 && is_for_collectors(p, in->maker);
         const struct wf_grouping *const r = is_mine ? geo->grouping[in->maker] : NULL;
         is_one = is_one && (k == 0 || r == one);
         one = r;
@@ -369,12 +381,12 @@ static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
     geo->have = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
     geo->box = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
     geo->fetch_of = wf_arena_array(arena, p->n_instances, int);
-    geo->first_before = wf_arena_array(arena, p->n_items, int);
+    geo->first_before = wf_arena_array(arena, p->n_items + 1, int);
     geo->grouping = wf_arena_array(arena, p->n_items, const struct wf_grouping *);
     geo->is_deferred = wf_arena_array(arena, p->n_items, bool);
     for (int i = 0; i < p->n_instances; i++)
         geo->fetch_of[i] = -1;
-    for (int i = 0; i < p->n_items; i++)
+    for (int i = 0; i <= p->n_items; i++)
         geo->first_before[i] = -1;
 }
 

@@ -55,7 +55,7 @@ struct wf_geometry {
     struct wf_fetch *fetches;
     int n_fetches;
     int *fetch_of;     /* per instance: its fetch, or -1 */
-    int *first_before; /* per item: the first fetch that ends before it, or -1 */
+    int *first_before; /* per item, and at the end: the first fetch that ends before it, or -1 */
     struct wf_groups groups;
     /* Per item: the groups over which its results are summed; NULL: they are complete. */
     const struct wf_grouping **grouping;

@@ -141,6 +141,8 @@ static void place_all(struct wf_arena *arena, struct wf_layout *l, const struct 
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->grad_of)
             l->of_value[i] = l->of_value[g->values[i]->grad_of->id];
+    for (size_t i = 0; i < g->n_updates; i++)
+        l->of_value[g->updates[i].next->id] = l->of_value[g->updates[i].state->id];
 }
 
 static void order_weights(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g)
@@ -290,7 +292,13 @@ int64_t wf_layout_point(const struct wf_layout *l, const struct wf_tiling *tilin
 
 struct wf_region wf_layout_owned(const struct wf_layout *l, const struct wf_value *v, int rank)
 {
-    const struct wf_tiling *const tiling = wf_layout_value_tiling(l, v, rank);
+    return wf_layout_part(l, v, &l->of_value[v->id], rank);
+}
+
+struct wf_region wf_layout_part(const struct wf_layout *l, const struct wf_value *v,
+                                const struct wf_placement *placement, int rank)
+{
+    const struct wf_tiling *const tiling = wf_layout_tiling(l, placement, rank);
     struct wf_region r = wf_shape_region(v->shape);
     int at[WF_MESH_AXES];
     if (!tiling)

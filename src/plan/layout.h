@@ -4,7 +4,8 @@
  * Placement. A node runs on one block of the mesh: on all of it, or, where it belongs to a domain, on
  * the block that the plan's options name for that domain. What a node makes is placed where it runs.
  * Inputs, parameters and states are placed on the blocks of the nodes that read them: no rank holds a
- * weight that it does not use. A gradient is placed where its parameter is. So a placement is a list of
+ * weight that it does not use. A gradient is placed where its parameter is, the next of a state where
+ * that is. So a placement is a list of
  * blocks, and for most values a list of one.
  *
  * Parts. Within a block, `data` cuts N and `space` cuts D, H, W; "not cut" (weights, a vector after
@@ -92,6 +93,9 @@ int64_t wf_layout_point(const struct wf_layout *layout, const struct wf_tiling *
 /* What the rank owns; empty where it owns nothing. */
 struct wf_region wf_layout_owned(const struct wf_layout *layout, const struct wf_value *v,
                                  int rank);
+/* The rank's part of the value, if it were placed so. */
+struct wf_region wf_layout_part(const struct wf_layout *layout, const struct wf_value *v,
+                                const struct wf_placement *placement, int rank);
 /* Whether the rank is the first of those that own the same part: over such ranks each element of the
  * value is there once. */
 bool wf_layout_is_first(const struct wf_layout *layout, const struct wf_value *v, int rank);

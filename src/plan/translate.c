@@ -2,8 +2,9 @@
 
 #include "ops/op.h"
 
-/* Positions that are looked at one by one where extents differ: strides up to this many. */
-enum { PHASES = 32 };
+/* Positions this far apart tell the ratio of shifts exactly: for whole strides, and for one over a stride
+ * that divides it. */
+enum { FAR = 2 * 2 * 2 * 2 * 2 * 2 * 3 * 3 * 5 * 7 * 11 * 13 };
 
 /* b is a, shifted: by how much. Two empty regions are, by nothing. */
 static bool find_shift(struct wf_region a, struct wf_region b, int64_t shift[WF_AXES])
@@ -28,19 +29,21 @@ static bool is_shifted_by(struct wf_region a, struct wf_region b, const int64_t 
                                  : wf_region_equal(wf_region_shift(a, shift), b);
 }
 
-/* Along an axis where image and result have other extents, position by position. */
-static bool phases_agree(const struct wf_node *n, int input, int axis, struct wf_region work,
-                         const int64_t out[WF_AXES], const int64_t in[WF_AXES])
+/* Whether an operator that shifts has its input shifted by `in` where its work is by `out`: what reads
+ * positions that are far apart lies so, too. */
+static bool is_proportional(const struct wf_node *n, int input, int axis, struct wf_region work,
+                            int64_t out, int64_t in)
 {
-    struct wf_region one = work;
-    for (int64_t i = 0; i < PHASES && work.lo[axis] + i < work.hi[axis]; i++) {
-        one.lo[axis] = work.lo[axis] + i;
+    struct wf_region one = work, reads;
+    do { /* the first position that reads anything */
         one.hi[axis] = one.lo[axis] + 1;
-        if (!is_shifted_by(wf_op_reads(n, input, one),
-                           wf_op_reads(n, input, wf_region_shift(one, out)), in))
-            return false;
-    }
-    return true;
+        reads = wf_op_reads(n, input, one);
+        if (one.lo[axis]++ == work.hi[axis])
+            return true;
+    } while (wf_region_is_empty(reads));
+    one.lo[axis] += FAR - 1;
+    one.hi[axis] += FAR;
+    return in * FAR == out * (wf_op_reads(n, input, one).lo[axis] - reads.lo[axis]);
 }
 
 /* Work that is shifted by `out` computes the same of an input that is shifted by `in`. */
@@ -50,16 +53,18 @@ static bool computes_alike(const struct wf_node *n, int input, struct wf_region 
     const struct wf_shape *const to = &wf_op_domain(n)->shape, *const from = &n->in[input]->shape;
     if (is_zero(out))
         return is_zero(in);
-    if (!(n->op->flags & (WF_OP_POINTWISE | WF_OP_SHIFTS | WF_OP_SCALES)))
+    if (!(n->op->flags & (WF_OP_POINTWISE | WF_OP_SHIFTS | WF_OP_SCALES)) ||
+        (n->op->is_fixed && n->op->is_fixed(n)))
         return false;
     for (int axis = 0; axis < WF_C; axis++) {
         const bool alike = from->at[axis] == to->at[axis];
         if (n->in[input]->replicated && alike && to->at[axis] > 1 && out[axis] != 0)
             return false; /* a weight of the image's extent: each position has its own */
-        if (n->in[input]->replicated || alike)
+        if (n->in[input]->replicated || (n->op->flags & WF_OP_POINTWISE))
             continue;
-        if (n->op->flags & WF_OP_SCALES ? in[axis] * to->at[axis] != out[axis] * from->at[axis]
-                                        : !phases_agree(n, input, axis, work, out, in))
+        if (n->op->flags & WF_OP_SCALES
+                ? in[axis] * to->at[axis] != out[axis] * from->at[axis]
+                : !is_proportional(n, input, axis, work, out[axis], in[axis]))
             return false;
     }
     return true;
@@ -87,6 +92,17 @@ static bool input_is_shifted(const struct wf_geometry *a, const struct wf_geomet
     return computes_alike(it->node, input, work, out, in);
 }
 
+/* A result moves with the work along the axes that both have. */
+static bool moves_along(const struct wf_node *n, int output, const int64_t work[WF_AXES],
+                        const int64_t box[WF_AXES])
+{
+    for (int axis = 0; axis < WF_C; axis++)
+        if (n->out[output]->shape.at[axis] == wf_op_domain(n)->shape.at[axis] &&
+            box[axis] != work[axis])
+            return false;
+    return true;
+}
+
 bool wf_geometry_is_shifted(const struct wf_geometry *a, const struct wf_geometry *b)
 {
     const struct wf_program *const p = a->program;
@@ -100,7 +116,8 @@ bool wf_geometry_is_shifted(const struct wf_geometry *a, const struct wf_geometr
                 return false;
         for (int o = 0; o < it->node->n_out; o++)
             if (!find_shift(wf_geometry_box(a, 0, it->out[o]), wf_geometry_box(b, 0, it->out[o]),
-                            box))
+                            box) ||
+                !moves_along(it->node, o, shift, box))
                 return false;
     }
     return true;
