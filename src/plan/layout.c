@@ -80,6 +80,7 @@ static const struct wf_tiling *tiling_of(struct wf_arena *arena, struct wf_layou
             return l->tilings[i];
     struct wf_tiling *const tiling = wf_arena_one(arena, struct wf_tiling);
     tiling->block = *block;
+    tiling->has_all = wf_block_size(block) == wf_mesh_size(&l->mesh);
     for (int a = 0; a < WF_C; a++)
         tiling->cut[a] = cut_points(arena, l, g, (enum wf_axis)a,
                                     wf_block_extent(block, wf_mesh_axis_of((enum wf_axis)a)));
@@ -214,6 +215,8 @@ const struct wf_tiling *wf_layout_tiling(const struct wf_layout *l,
                                          const struct wf_placement *placement, int rank)
 {
     int at[WF_MESH_AXES];
+    if (placement->n == 1 && placement->tilings[0]->has_all) /* mostly: no need to look */
+        return placement->tilings[0];
     wf_mesh_coords(&l->mesh, rank, at);
     for (int i = 0; i < placement->n; i++)
         if (wf_block_has(&placement->tilings[i]->block, at))
