@@ -87,7 +87,7 @@ enum wf_op_flags {
     WF_OP_WHOLE = 1u << 2,
     /* A sum of inputs that are not cut, which are read where they are made, complete or not. */
     WF_OP_COLLECTS = 1u << 3,
-    /* Away from the image's border it does the same everywhere: work that is shifted reads inputs that
+    /* Away from the image's border its result depends on no position: work that is shifted reads inputs that
      * are shifted, and gives shifted results. So are pointwise operators without this flag. */
     WF_OP_SHIFTS = 1u << 4,
     /* Likewise, where the shifts are to each other exactly as the extents. */

@@ -1,7 +1,7 @@
 /*
  * Whole training steps through planner and executor on a device of emulated CUDA kernels, against the
  * plain interpreter of the reference kernels: small encoders with a skip and a last layer of 1x1, in
- * which the planner leaves out values that their readers compute on the way (plan/fuse.c). Cut at odd
+ * which the planner fuses values into their consumers (plan/fuse.c). Cut at odd
  * places, where windows lie over a border, and whole.
  */
 /* ranks: 1 2 3 4 */

@@ -1,6 +1,6 @@
 /*
  * Where the gradient comes from that enters a normalisation: memory, or what would have made it, which
- * is then computed on the way (wf_kernel.fuses):
+ * is then fused into its consumer (wf_kernel.fuses):
  *
  *     PlainDy  dy as it lies
  *     PoolDy   maxpool_grad over windows of [1|2,2,2]: the window's dy where the maximum was, plus
