@@ -387,30 +387,6 @@ static bool same(struct wf_cli *cli, struct wf_err *err)
     return ok;
 }
 
-/* Collective under a launcher: a config that one rank cannot read, or that differs, stops all. */
-static bool prepare(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
-{
-    bool ok = parse_arguments(cli, argc, argv, err);
-    cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
-    ok = ok && wf_options_read_environment(cli->options, environ, err) &&
-         (!cli->config || wf_options_read_file(cli->options, cli->config, err));
-    if (!cli->launch.world)
-        return ok;
-    const struct wf_watchdog_options watch = wf_options_comm(cli->options).watch;
-    cli->watchdog = wf_watchdog_new(1, wf_comm_rank(cli->launch.world), &watch);
-    cli->launch.world->watch = wf_watchdog_rank(cli->watchdog, 0);
-    return wf_launch_agree(&cli->launch, ok, err) && same(cli, err);
-}
-
-static bool run_command(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
-{
-    cli->options = wf_options_new();
-    bool ok = prepare(cli, argc, argv, err) && cli->command->run(cli, err);
-    ok = flush_stdout(err) && ok;
-    wf_options_free(cli->options);
-    return ok;
-}
-
 /* The first of `name` and its one-letter form among the arguments, before any "--". */
 static bool wants(int argc, char **argv, const char *name, const char *letter)
 {
@@ -420,6 +396,12 @@ static bool wants(int argc, char **argv, const char *name, const char *letter)
     return false;
 }
 
+/* 'help train' is 'train --help'. */
+static const char *command_name(int argc, char **argv)
+{
+    return strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
+}
+
 /* What needs no subcommand to run. True when it was all there was to do. */
 static bool answer(struct wf_cli *cli, int argc, char **argv)
 {
@@ -427,7 +409,7 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
     const bool version = wants(argc - 1, argv + 1, "--version", NULL);
     if (!help && !version)
         return false;
-    const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
+    const char *const name = command_name(argc, argv);
     struct wf_err ignored = { 0 };
     const struct wf_command *const c = find_command(name, &ignored);
     const bool known = c || name[0] == '-' || strcmp(name, "help") == 0;
@@ -442,19 +424,26 @@ static bool answer(struct wf_cli *cli, int argc, char **argv)
     return true;
 }
 
-static bool dispatch(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
+/* All that needs no other rank: the limits of the watchdog are known before MPI starts. */
+static bool parse(struct wf_cli *cli, int argc, char **argv, struct wf_err *err)
 {
-    if (argc < 2) {
-        if (cli->launch.is_root)
-            print_help(&cli->arena, stderr);
+    if (argc < 2)
         return wf_err_set(err, WF_ERR_USAGE, "no command given");
-    }
-    if (answer(cli, argc, argv))
-        return flush_stdout(err);
-    const char *const name = strcmp(argv[1], "help") == 0 && argc > 2 ? argv[2] : argv[1];
-    cli->command = find_command(name, err);
-    return wf_launch_agree(&cli->launch, cli->command != NULL, err) &&
-           run_command(cli, argc - 2, argv + 2, err);
+    cli->command = find_command(command_name(argc, argv), err);
+    const bool ok = cli->command && parse_arguments(cli, argc - 2, argv + 2, err);
+    cli->log.level = cli->quiet ? WF_LOG_ERROR : WF_LOG_INFO;
+    return ok && wf_options_read_environment(cli->options, environ, err) &&
+           (!cli->config || wf_options_read_file(cli->options, cli->config, err));
+}
+
+/* Collective under a launcher: a command line or a config that one rank cannot read, or that differs,
+ * stops all. */
+static bool dispatch(struct wf_cli *cli, bool parsed, struct wf_err *err)
+{
+    if (!wf_launch_agree(&cli->launch, parsed, err) || (cli->launch.world && !same(cli, err)))
+        return false;
+    const bool ok = cli->command->run(cli, err);
+    return flush_stdout(err) && ok;
 }
 
 /* The others wait for this rank, or will. */
@@ -464,37 +453,68 @@ static void end_all_ranks(const char *text)
     wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
 }
 
+static void watch_ranks(struct wf_cli *cli, int rank)
+{
+    const struct wf_watchdog_options watch = wf_options_comm(cli->options).watch;
+    wf_watchdog_free(cli->watchdog);
+    cli->watchdog = wf_watchdog_new(1, rank, &watch);
+}
+
+/* Collective. MPI itself waits for all ranks, so that is watched too. */
+static bool start_ranks(struct wf_cli *cli, struct wf_err *err)
+{
+    watch_ranks(cli, wf_comm_launched_rank());
+    wf_watch_begin(wf_watchdog_rank(cli->watchdog, 0), "the start of MPI");
+    struct wf_comm *const world = cli->launch.world = wf_comm_mpi(err);
+    if (!world)
+        return false;
+    watch_ranks(cli, wf_comm_rank(world));
+    world->watch = wf_watchdog_rank(cli->watchdog, 0);
+    cli->launch.is_root = wf_comm_rank(world) == 0;
+    return true;
+}
+
+static void end_ranks(struct wf_cli *cli)
+{
+    if (cli->launch.world) {
+        cli->launch.world->watch = NULL;
+        wf_comm_free(cli->launch.world);
+    }
+    wf_watch_begin(wf_watchdog_rank(cli->watchdog, 0), "the end of MPI");
+    wf_comm_mpi_finish();
+    wf_watchdog_free(cli->watchdog);
+}
+
 int wf_cli_main(int argc, char **argv)
 {
     struct wf_cli cli = { .log.level = WF_LOG_INFO, .launch.is_root = true };
     cli.launch.log = &cli.log;
-    struct wf_err err = { 0 };
+    struct wf_err err = { 0 }, usage = { 0 };
     (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */
-    const bool launched = wf_comm_mpi_launched();
-    bool ok = true;
-    if (launched) {
-        cli.launch.world = wf_comm_mpi(&err);
-        ok = cli.launch.world != NULL;
-        cli.launch.is_root = !ok || wf_comm_rank(cli.launch.world) == 0;
-    }
+    cli.options = wf_options_new();
+    const bool parsed = parse(&cli, argc, argv, &usage), launched = wf_comm_mpi_launched();
+    bool ok = !launched || start_ranks(&cli, &err);
     char name[32] = "";
     if (cli.launch.world) {
         (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.launch.world));
         wf_halt_tell(name, end_all_ranks);
     }
-    ok = ok && dispatch(&cli, argc, argv, &err);
+    if (ok && argc > 1 && answer(&cli, argc, argv)) {
+        ok = flush_stdout(&err);
+    } else if (ok) {
+        err = usage;
+        if (argc < 2 && cli.launch.is_root)
+            print_help(&cli.arena, stderr);
+        ok = dispatch(&cli, parsed, &err);
+    }
     if (!ok && cli.launch.world && !err.is_shared)
         wf_comm_abort(cli.launch.world, &err); /* the others wait for this rank, or will */
     if (!ok && cli.launch.is_root)
         wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
-    wf_watchdog_free(cli.watchdog);
-    if (cli.launch.world) {
-        cli.launch.world->watch = NULL;
-        wf_comm_free(cli.launch.world);
-    }
     if (launched)
-        wf_comm_mpi_finish();
+        end_ranks(&cli);
     wf_halt_tell(NULL, NULL);
+    wf_options_free(cli.options);
     wf_arena_release(&cli.arena);
     return ok ? 0 : wf_err_exit_status(err.code ? err.code : WF_ERR_FAILED);
 }

@@ -306,6 +306,16 @@ int wf_comm_launched_size(void)
     return getenv("PMI_RANK") || (getenv("PMIX_RANK") && !in_slurm_shell()) ? 1 : 0;
 }
 
+int wf_comm_launched_rank(void)
+{
+    const char *const variables[] = { "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK",
+                                      "PMIX_RANK", "SLURM_PROCID" };
+    size_t i = 0;
+    while (i + 1 < sizeof variables / sizeof *variables && !getenv(variables[i]))
+        i++;
+    return (int)number_of(variables[i]);
+}
+
 /* PMIx, PMI-1, PMI-2 and those of Cray all leave variables behind. */
 static bool has_process_manager(void)
 {

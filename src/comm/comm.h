@@ -123,6 +123,8 @@ struct wf_comm *wf_comm_self(void);
 
 /* True when a launcher started this process as one of several (or one) MPI ranks. */
 bool wf_comm_mpi_launched(void);
+/* Which of them, as the launcher says, for messages before MPI is there. */
+int wf_comm_launched_rank(void);
 /* Tasks of the Slurm job whose shell or script started this process; 0: none did. */
 int wf_comm_slurm_tasks(void);
 /* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL with an error where the
