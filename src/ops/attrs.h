@@ -62,12 +62,20 @@
  *   dice_grad       probs, target, ds             dprobs
  *   dice_loss       s                             loss     f64 [1,1,1,1,1], cast likewise
  *   dice_loss_grad  s, dloss                      ds
+ *   spread          means of d, of d^2            s        f64 [1,1,1,1,2]: sum over N of their variance, count
+ *   spread_grad     means of d, ds                dm, dm2
+ *   center          x, s                          y        x - factor * s[c]
+ *   unit_rows       x                             y        over C, divided by its length
+ *   unit_rows_grad  x, dy                         dx
+ *   mmd             a, b                          m        f64 [1,1,1,1,1]: how different two batches are
+ *   mmd_grad        a, b, dm                      da
  *
  * A gradient or loss in f64 graphs (finite differences) stays f64 where this says f32.
  */
 #ifndef WF_OPS_ATTRS_H
 #define WF_OPS_ATTRS_H
 
+#include <math.h>
 #include <stdint.h>
 
 struct wf_conv_attrs { /* conv, convt, conv_wgrad: always those of the convolution */
@@ -123,9 +131,16 @@ static inline float wf_dropout_scale(const struct wf_dropout_attrs *a)
     return (float)(1.0 / (1.0 - a->p));
 }
 
-struct wf_scale_attrs { /* scale, reverse */
+struct wf_scale_attrs { /* scale, reverse, center */
     double factor;
 };
+
+/* unit_rows: one over the length of a row; very short ones are not blown up. */
+#define WF_UNIT_ROWS_LEAST 1e-12
+static inline double wf_unit_rows_factor(double square)
+{
+    return 1.0 / sqrt(square < WF_UNIT_ROWS_LEAST ? WF_UNIT_ROWS_LEAST : square);
+}
 
 struct wf_cast_attrs {
     int64_t dtype; /* enum wf_dtype */

@@ -5,6 +5,7 @@
  * is replicated, in f32 at least.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/spatial.h"
 
@@ -108,12 +109,32 @@ static double flops(const struct wf_node *node, struct wf_region work)
            (double)(w->at[WF_D] * w->at[WF_H] * w->at[WF_W] * w->at[WF_C]);
 }
 
+/* Linear in both: dw is to x and dy what the weight is to a convolution. */
+static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const ddw[],
+                 const bool wanted[], struct wf_value *dx[])
+{
+    struct wf_value *const x = node->in[0], *const dy = node->in[1];
+    struct wf_value *const w = wf_cast(g, ddw[0], x->dtype);
+    struct wf_conv_attrs a = *(const struct wf_conv_attrs *)node->attrs;
+    if (wanted[1]) {
+        memset(a.extent, 0, sizeof a.extent);
+        dx[1] = wf_append(g, &wf_op_conv, node->name, "ddy", &a, 3,
+                          (struct wf_value *[]){ x, w, NULL });
+    }
+    if (wanted[0]) {
+        wf_set_extent(a.extent, x);
+        dx[0] = wf_append(g, &wf_op_convt, node->name, "dx", &a, 3,
+                          (struct wf_value *[]){ dy, w, NULL });
+    }
+}
+
 const struct wf_op wf_op_conv_wgrad = {
     .name = "conv_wgrad",
     .n_in = 2,
     .n_out = 1,
     WF_ATTRS(wf_conv_attrs, wf_conv_fields),
     .infer = infer,
+    .grad = grad,
     .reads = reads,
     .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .over = 1,
