@@ -59,6 +59,17 @@ static struct wf_value *trunk(struct wf_graph *g, struct wf_value *a, struct wf_
     return wf_mse(g, y, target, &(struct wf_loss){ .name = "loss9" });
 }
 
+static bool place(const void *user, const struct wf_mesh *mesh, struct wf_block domains[],
+                  struct wf_err *err)
+{
+    const struct support_branches *const b = user;
+    (void)mesh;
+    (void)err;
+    for (int k = 0; k < BRANCHES; k++)
+        domains[k] = b->blocks[k];
+    return true;
+}
+
 void support_branches_build(struct support_branches *b, const struct support_placement *p)
 {
     struct wf_err err = { 0 };
@@ -78,5 +89,5 @@ void support_branches_build(struct support_branches *b, const struct support_pla
     if (!wf_graph_grad(b->g, b->loss, NULL, 0, NULL, NULL, &err))
         fail_msg("%s", err.text);
     b->options =
-        (struct wf_plan_options){ .device = &wf_device_cpu, .layout = { b->blocks, BRANCHES } };
+        (struct wf_plan_options){ .device = &wf_device_cpu, .layout = { BRANCHES, place, b } };
 }

@@ -14,6 +14,8 @@ _widefield() {
     model.comm.where) values='coarsest levels alone' ;;
     model.statistics) values='global tile rank' ;;
     model.freeze) values='true false' ;;
+    model.head) values='classes segments' ;;
+    model.norm) values='batch instance none' ;;
     data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria' ;;
     data.align) values='refuse resample ignore' ;;
     data.alpha) values='drop keep' ;;
@@ -27,11 +29,13 @@ _widefield() {
     train.lr_scaling) values='none linear root' ;;
     train.decay_vectors) values='true false' ;;
     train.loss) values='ce bce dice mse' ;;
+    train.similarity) values='dann mmd' ;;
     train.loss_per_tile) values='true false' ;;
     train.validate_on) values='auto crop whole' ;;
     train.precision | --precision) values='f32 bf16 f16 tf32' ;;
     train.sync) values='allreduce server async' ;;
     mesh.auto) values='true false' ;;
+    domain.placement) values='auto domain encoder role domain_losses encoder_losses' ;;
     comm.device) values='auto nccl host' ;;
     comm.overlap) values='auto never always' ;;
     comm.emulate) values='true false' ;;
@@ -69,7 +73,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.weights= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= data.path= data.format= data.align= data.alpha= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.precision= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.weights= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= model.targets= model.code= model.head= model.norm= data.path= data.format= data.align= data.alpha= data.size= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.weights.reconstruction= train.weights.difference= train.weights.similarity= train.similarity= train.adapt_from= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= domain.placement= mesh.pipe= mesh.space= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.precision= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

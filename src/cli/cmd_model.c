@@ -65,7 +65,9 @@ static void usual_size(struct shown *s)
     s->size[0] = 1;
     s->size[1] = s->config.in;
     for (int i = 0; i < s->config.dims; i++)
-        s->size[2 + i] = s->model->dense || s->config.dims != 2 ? extents[s->config.dims] : 224;
+        s->size[2 + i] = wf_model_is_dense(s->model, &s->config) || s->config.dims != 2
+                             ? extents[s->config.dims]
+                             : 224;
 }
 
 static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)

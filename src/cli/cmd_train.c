@@ -135,7 +135,8 @@ static void epoch_ended(void *user, const struct wf_epoch_report *report)
     else
         wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g, %s %.4f%s",
                epoch, report->train_loss, wf_validator_loss(report->validated),
-               t->run.job->model->dense ? "mean IoU" : "accuracy", report->metric, best);
+               wf_model_is_dense(t->run.job->model, &t->run.job->config) ? "mean IoU" : "accuracy",
+               report->metric, best);
 }
 
 static bool stops(void *user)
@@ -215,7 +216,9 @@ static void print_scores(struct wf_arena *arena, const struct wf_training *t)
 {
     const struct wf_position *const at = &t->result.at;
     const long long epoch = (long long)at->epoch, best = (long long)at->best_epoch + 1;
-    const char *const of = !t->has_scores ? "loss" : t->job->model->dense ? "mean IoU" : "accuracy";
+    const char *const of = !t->has_scores                                      ? "loss"
+                           : wf_model_is_dense(t->job->model, &t->job->config) ? "mean IoU"
+                                                                               : "accuracy";
     if (t->has_scores) {
         (void)printf("on the validation images after epoch %lld, the last%s\n", epoch,
                      best == epoch ? " and the best" : "");

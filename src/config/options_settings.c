@@ -135,6 +135,20 @@ static struct wf_schedule schedule(const struct wf_options *o)
     };
 }
 
+static struct wf_adapt_settings adapt_settings(const struct wf_options *o)
+{
+    static const char *const keys[WF_ADAPTS] = { "train.weights.reconstruction",
+                                                 "train.weights.difference",
+                                                 "train.weights.similarity" };
+    struct wf_adapt_settings a = {
+        .from = wf_options_int(o, "train.adapt_from"),
+        .similarity = (enum wf_similarity)wf_options_int(o, "train.similarity"),
+    };
+    for (int i = 0; i < WF_ADAPTS; i++)
+        a.weight[i] = wf_options_real(o, keys[i]);
+    return a;
+}
+
 static struct wf_train_settings train_settings(const struct wf_options *o)
 {
     return (struct wf_train_settings){
@@ -152,6 +166,7 @@ static struct wf_train_settings train_settings(const struct wf_options *o)
         .loss_per_tile = wf_options_int(o, "train.loss_per_tile") != 0,
         .has_ignore = wf_options_is_set(o, "train.ignore"),
         .ignore = (int32_t)wf_options_int(o, "train.ignore"),
+        .adapt = adapt_settings(o),
         .validate_every = wf_options_int(o, "train.validate_every"),
         .early_stop = wf_options_int(o, "train.early_stop"),
         .skip_limit = wf_options_int(o, "train.skip_limit"),
@@ -172,6 +187,8 @@ static struct wf_mesh_settings mesh_settings(const struct wf_options *o)
 {
     struct wf_mesh_settings s = { .is_given = wf_options_mesh_given(o),
                                   .choose = wf_options_int(o, "mesh.auto") != 0,
+                                  .placement = (enum wf_domain_placement)wf_options_int(
+                                      o, "domain.placement"),
                                   .mesh = wf_mesh_one(),
                                   .ranks = (int)wf_options_int(o, "run.ranks") };
     s.mesh.at[WF_MESH_DATA] = (int)wf_options_int(o, "mesh.data");

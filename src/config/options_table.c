@@ -206,6 +206,29 @@ static const struct wf_option rows[] = {
       .help = "loss, or a sum such as ce+dice",
       WF_OPTION_OF(SUM, wf_loss_names),
       .fallback = "ce" },
+    { .key = "train.weights.reconstruction",
+      .help = "weight of rebuilding the images, for networks of several domains",
+      WF_OPTION_IN(REAL, 0, 1e9),
+      .fallback = "0.1" },
+    { .key = "train.weights.difference",
+      .help = "weight of the difference of a domain's two codes, for networks of several domains",
+      WF_OPTION_IN(REAL, 0, 1e9),
+      .fallback = "0.05" },
+    { .key = "train.weights.similarity",
+      .help =
+          "weight of the similarity of the domains' shared codes, for networks of several domains",
+      WF_OPTION_IN(REAL, 0, 1e9),
+      .fallback = "0.25" },
+    { .key = "train.similarity",
+      .help =
+          "how shared codes are made alike: a head that tells domains apart behind gradient reversal, "
+          "or the maximum mean discrepancy",
+      WF_OPTION_OF(NAME, wf_similarity_names),
+      .fallback = "dann" },
+    { .key = "train.adapt_from",
+      .help = "step from which these losses count; before it the source is learned alone",
+      WF_OPTION_IN(INT, 0, 1e15),
+      .fallback = "0" },
     { .key = "train.loss_per_tile",
       .help = "mean of the losses of the subdomains instead of the loss of the whole image, for "
               "networks with subdomains",
@@ -283,6 +306,12 @@ static const struct wf_option rows[] = {
       .help = "groups of domains",
       WF_OPTION_IN(INT, 1, 1 << 20),
       .fallback = "1" },
+    { .key = "domain.placement",
+      .help =
+          "what a worker along mesh.domain has: domains, encoders (shared and private apart), or roles "
+          "(decoder and losses apart too); *_losses: the last worker has the decoders and losses of all",
+      WF_OPTION_OF(NAME, wf_domain_placement_names),
+      .fallback = "auto" },
     { .key = "mesh.pipe",
       .help = "stages of the pipeline",
       WF_OPTION_IN(INT, 1, 1 << 20),

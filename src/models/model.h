@@ -25,15 +25,45 @@ struct wf_model_config {
     const void *own; /* the network's own options, borrowed; NULL: its defaults */
 };
 
+/*
+ * Networks of several domains. The first domain has labels; what is made of domain k's image is a node of
+ * domain k, whatever weights it shares. Nodes are labelled by domain and role, so that a plan can place the
+ * roles of a domain on different ranks.
+ */
+enum wf_domain_role {
+    WF_ROLE_SHARED,  /* the shared encoder */
+    WF_ROLE_PRIVATE, /* the private encoder */
+    WF_ROLE_LOSSES,  /* decoder, heads and losses */
+    WF_DOMAIN_ROLES
+};
+/* For wf_graph.domain. */
+static inline int wf_domain_label(int domain, enum wf_domain_role role)
+{
+    return 1 + domain * WF_DOMAIN_ROLES + (int)role;
+}
+/* What such a network makes of one domain's image. */
+struct wf_domain_parts {
+    struct wf_value *shared, *own; /* codes: of the shared and of the domain's private encoder */
+    struct wf_value *rebuilt;      /* the image, from both */
+    struct wf_value *head;         /* logits: which domain is it; behind gradient reversal */
+};
+
 struct wf_model {
     const char *name, *what; /* `what`: a line for `widefield model list` */
     struct wf_model_config defaults;
     int dims_min, dims_max;
-    bool dense;          /* one prediction per pixel; otherwise one per image */
+    bool dense; /* one prediction per pixel; otherwise one per image */
+    bool (*is_dense)(const struct wf_model_config *c); /* where the options decide; or NULL */
     bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
+    /* Of a network of several domains: how many, and all that it makes of an image of domain k, with
+     * the first one's logits in `logits`; build() is then the part that predicts. NULL: of one. */
+    int (*domains)(const struct wf_model_config *c);
+    void (*build_domain)(struct wf_graph *g, const struct wf_model_config *c, int domain,
+                         struct wf_value *image, struct wf_domain_parts *parts,
+                         struct wf_value **logits);
     /* Of a network with options of its own: their table, which ends with a NULL key, and the bytes of
      * its struct. An INT is an int64_t there, a REAL a double, a BOOL a bool, a NAME an int, INTS are
      * int64_t[count_max], of which the last are taken where fewer are given. */
@@ -44,6 +74,17 @@ struct wf_model {
     /* Subdomains along D, H, W that it works on; NULL: it does not. */
     void (*tiles)(const struct wf_model_config *c, int64_t tiles[3]);
 };
+
+/* One prediction per pixel, or one per image? */
+static inline bool wf_model_is_dense(const struct wf_model *m, const struct wf_model_config *c)
+{
+    return m->is_dense ? m->is_dense(c) : m->dense;
+}
+/* Images that a step takes, one of each domain. */
+static inline int wf_model_domains(const struct wf_model *m, const struct wf_model_config *c)
+{
+    return m->domains ? m->domains(c) : 1;
+}
 
 extern const struct wf_model *const wf_model_table[]; /* ends with NULL; made by the build */
 /* Trained parameters as counted by the network's authors, and those that they exclude. */

@@ -66,6 +66,7 @@ struct wf_norm {
     int64_t
         tiles; /* > 0: samples are the subdomains of images, and each has statistics of its own */
     bool per_rank; /* each rank's own part: the numbers depend on the mesh */
+    int domain; /* > 0: running statistics of its own for this domain, NAME.domain<N>.running_mean */
 };
 struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
 struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);

@@ -120,8 +120,11 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
     if (!x)
         return NULL;
     struct wf_norm_layer l = layer_of(g, x, n);
-    const struct wf_param_spec mean_spec = per_channel(g, &l, "running_mean", WF_INIT_ZERO);
-    const struct wf_param_spec var_spec = per_channel(g, &l, "running_var", WF_INIT_ONE);
+    const char *const of = n->domain > 0 ? wf_arena_printf(&g->arena, "domain%d.", n->domain) : "";
+    const struct wf_param_spec
+        mean_spec =
+            per_channel(g, &l, wf_arena_printf(&g->arena, "%srunning_mean", of), WF_INIT_ZERO),
+        var_spec = per_channel(g, &l, wf_arena_printf(&g->arena, "%srunning_var", of), WF_INIT_ONE);
     struct wf_value *mean = wf_state(g, &mean_spec), *var = wf_state(g, &var_spec);
     if (!g->options.training || n->frozen) {
         struct wf_value *const running[] = { mean, var };

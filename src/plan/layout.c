@@ -108,18 +108,14 @@ static void add_placement(struct wf_arena *arena, struct wf_placement *p,
 }
 
 static void place_node(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
-                       const struct wf_node *n, const struct wf_layout_options *o)
+                       const struct wf_node *n, const struct wf_block domains[], int n_domains)
 {
-    const struct wf_block all = wf_mesh_block(&l->mesh);
     struct wf_placement *const p = &l->of_node[n->id];
-    const int room = o->n_domains + 2;
+    const int room = n_domains + 2;
     for (int k = 0; (n->op->flags & WF_OP_COLLECTS) && k < n->n_in; k++)
         add_placement(arena, p, &l->of_value[n->in[k]->id], room);
     if (p->n == 0)
-        add_tiling(arena, p,
-                   tiling_of(arena, l, g,
-                             n->domain > 0 && o->n_domains ? &o->domains[n->domain - 1] : &all),
-                   room);
+        add_tiling(arena, p, tiling_of(arena, l, g, &domains[n_domains ? n->domain : 0]), room);
     for (int i = 0; i < n->n_out; i++)
         l->of_value[n->out[i]->id] = *p;
     for (int k = 0; k < n->n_in; k++)
@@ -127,18 +123,18 @@ static void place_node(struct wf_arena *arena, struct wf_layout *l, const struct
             add_placement(arena, &l->of_value[n->in[k]->id], p, room);
 }
 
+/* `domains`: all ranks, then those of each domain. */
 static void place_all(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
-                      const struct wf_layout_options *o)
+                      const struct wf_block domains[], int n_domains)
 {
-    const struct wf_block all = wf_mesh_block(&l->mesh);
     l->of_value = wf_arena_array(arena, g->n_values, struct wf_placement);
     l->of_node = wf_arena_array(arena, g->n_nodes, struct wf_placement);
-    l->tilings = wf_arena_array(arena, o->n_domains + 2, const struct wf_tiling *);
+    l->tilings = wf_arena_array(arena, n_domains + 2, const struct wf_tiling *);
     for (size_t i = 0; i < g->n_nodes; i++)
-        place_node(arena, l, g, g->nodes[i], o);
+        place_node(arena, l, g, g->nodes[i], domains, n_domains);
     for (size_t i = 0; i < g->n_values; i++)
         if (l->of_value[i].n == 0) /* nothing reads it: it may be anywhere */
-            add_tiling(arena, &l->of_value[i], tiling_of(arena, l, g, &all), 2);
+            add_tiling(arena, &l->of_value[i], tiling_of(arena, l, g, &domains[0]), 2);
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->grad_of)
             l->of_value[i] = l->of_value[g->values[i]->grad_of->id];
@@ -162,24 +158,31 @@ static void order_weights(struct wf_arena *arena, struct wf_layout *l, const str
         }
 }
 
-static bool check_domains(const struct wf_graph *g, const struct wf_mesh *mesh,
-                          const struct wf_layout_options *o, struct wf_err *err)
+/* All ranks, and where each domain's nodes run; NULL on error. */
+static struct wf_block *find_blocks(struct wf_arena *arena, const struct wf_graph *g,
+                                    const struct wf_mesh *mesh, const struct wf_layout_options *o,
+                                    struct wf_err *err)
 {
-    const struct wf_block all = wf_mesh_block(mesh);
-    for (int d = 0; d < o->n_domains; d++)
+    struct wf_block *const blocks = wf_arena_array(arena, o->n_domains + 1, struct wf_block);
+    blocks[0] = wf_mesh_block(mesh);
+    if (!o->n_domains && (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1)) {
+        (void)wf_err_set(err, WF_ERR_FIT,
+                         "mesh: axes pipe and domain are not supported by this network: use data "
+                         "and space");
+        return NULL;
+    }
+    if (o->n_domains && !o->place(o->user, mesh, blocks + 1, err))
+        return NULL;
+    for (int d = 1; d <= o->n_domains; d++)
         for (int a = 0; a < WF_MESH_AXES; a++)
-            WF_BUG_ON(o->domains[d].lo[a] < 0 || o->domains[d].lo[a] >= o->domains[d].hi[a] ||
-                          o->domains[d].hi[a] > all.hi[a],
-                      "domain %d is on ranks %d to %d of %d", d + 1, o->domains[d].lo[a],
-                      o->domains[d].hi[a], all.hi[a]);
+            WF_BUG_ON(blocks[d].lo[a] < 0 || blocks[d].lo[a] >= blocks[d].hi[a] ||
+                          blocks[d].hi[a] > blocks[0].hi[a],
+                      "domain %d is on ranks %d to %d of %d", d, blocks[d].lo[a], blocks[d].hi[a],
+                      blocks[0].hi[a]);
     for (size_t i = 0; o->n_domains && i < g->n_nodes; i++)
         WF_BUG_ON(g->nodes[i]->domain > o->n_domains, "node '%s' of domain %d, and there are %d",
                   g->nodes[i]->name, g->nodes[i]->domain, o->n_domains);
-    if (!o->n_domains && (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1))
-        return wf_err_set(err, WF_ERR_FIT,
-                          "mesh: axes pipe and domain are not supported by this network: use data "
-                          "and space");
-    return true;
+    return blocks;
 }
 
 bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
@@ -187,7 +190,8 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
                     struct wf_err *err)
 {
     *l = (struct wf_layout){ .mesh = *mesh };
-    if (!check_domains(g, mesh, options, err))
+    const struct wf_block *const blocks = find_blocks(arena, g, mesh, options, err);
+    if (!blocks)
         return false;
     for (int a = 0; a < WF_AXES; a++)
         l->image[a] = 1;
@@ -206,7 +210,7 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     }
     l->scale = wf_arena_take_array(arena, g->n_values, sizeof *l->scale);
     find_scales(l, g);
-    place_all(arena, l, g, options);
+    place_all(arena, l, g, blocks, options->n_domains);
     order_weights(arena, l, g);
     return true;
 }

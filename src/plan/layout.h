@@ -60,8 +60,11 @@ struct wf_layout {
 };
 
 struct wf_layout_options {
-    const struct wf_block *domains; /* where the nodes of each domain run; NULL: on all ranks */
-    int n_domains;
+    int n_domains; /* of the graph's nodes; 0: all nodes run on all ranks */
+    /* Where the nodes of each domain run on a mesh. */
+    bool (*place)(const void *user, const struct wf_mesh *mesh, struct wf_block domains[],
+                  struct wf_err *err);
+    const void *user;
 };
 
 /* Everything lives in the arena. */

@@ -12,6 +12,7 @@
 #include "ckpt/safetensors.h"
 #include "comm/watch.h"
 #include "train/device.h"
+#include "train/domains.h"
 
 /* --- size and network --- */
 
@@ -65,6 +66,7 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         .has_ignore = t->has_ignore,
         .ignore = t->ignore,
         .counts = t->accumulate > 1 && !t->loss_per_tile,
+        .similarity = t->adapt.similarity,
     };
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;
@@ -89,6 +91,8 @@ static bool build_network(struct wf_job *job, const struct wf_extents *size, str
     if (!wf_shape_is_valid(shape))
         return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
                           wf_text_extents(&job->arena, size->count, size->at));
+    job->domains = (struct wf_domains){ wf_model_domains(job->model, &job->config),
+                                        job->settings.mesh.placement };
     return wf_network_build(&job->net, &c, shape, true, err);
 }
 
@@ -204,6 +208,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .link_seconds = s->comm.latency,
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
         .ahead = true,
+        .layout = wf_domains_layout(&job->domains),
     };
 }
 

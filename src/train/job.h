@@ -48,6 +48,7 @@ struct wf_job {
     struct wf_network net;         /* that trains */
     enum wf_target_kind target_kind;
     struct wf_mesh mesh;
+    struct wf_domains domains;
     int ranks, threads; /* of the mesh; threads of each rank */
     int workers;        /* parts of mesh.data that train on batches of their own; 0: all on one */
     struct wf_global_plan

@@ -52,9 +52,9 @@ static void fill_random(const struct wf_job *job, const struct wf_value *v,
     for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
         const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
         wf_view_set(view, c.at,
-                    v == job->net.target  ? random_target(job, r, index)
-                    : v == job->net.image ? (double)wf_random_normal(r, index)
-                                          : initial_weight(v, r, index));
+                    v == job->net.target                ? random_target(job, r, index)
+                    : wf_network_is_image(&job->net, v) ? (double)wf_random_normal(r, index)
+                                                        : initial_weight(v, r, index));
     }
 }
 
@@ -318,6 +318,11 @@ bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct w
 bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struct wf_view *view,
                  struct wf_err *err)
 {
+    for (int i = 0; i < WF_ADAPTS; i++)
+        if (v == job->net.weights[i]) {
+            wf_view_fill(view, job->settings.train.adapt.weight[i]);
+            return true;
+        }
     if (v == job->net.image && job->files.input)
         return fill_npy(job, v, job->files.input, view, err);
     if (v == job->net.target && job->files.target)

@@ -142,6 +142,17 @@ static bool find_mesh_with_server(struct wf_job *job, int ranks, struct wf_err *
     return job->workers > 0 || check_data_ranks(job, err);
 }
 
+static bool check_domains(const struct wf_job *job, struct wf_err *err)
+{
+    if (job->mesh.at[WF_MESH_DOMAIN] == 1 || job->net.domains > 1)
+        return true;
+    return wf_err_set(
+        err, WF_ERR_FIT,
+        "mesh: axis domain is for networks of several domains (dsn, dsn_conv), not for "
+        "'%s': use data and space",
+        job->model->name);
+}
+
 bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
 {
     const struct wf_mesh_settings *const s = &job->settings.mesh;
@@ -159,7 +170,7 @@ bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
                               wf_mesh_print(&job->arena, &job->mesh), job->ranks, ranks,
                               job->launch.world ? "mpirun -n" : "--ranks", job->ranks);
         find_threads(job);
-        return check_data_ranks(job, err);
+        return check_data_ranks(job, err) && check_domains(job, err);
     }
     job->ranks = ranks ? ranks : s->choose ? wf_settings_cores() : 1;
     find_threads(job);

@@ -65,7 +65,7 @@ static void build_target(const struct wf_network_config *c, enum wf_target_kind 
         shape.at[WF_C] = 1;
     net->target = wf_input(net->graph, "target", map ? WF_I32 : WF_F32, shape);
     if (net->target)
-        net->target->border_dims = c->model->dense ? c->config.dims : 0;
+        net->target->border_dims = wf_model_is_dense(c->model, &c->config) ? c->config.dims : 0;
 }
 
 /* The sum of the losses on a part of the prediction, or on all of it. `counts`: sums of the first that
@@ -143,6 +143,41 @@ static bool build_backward(const struct wf_network_config *c, struct wf_network 
     return wf_graph_grad(g, net->loss, net->start, 0, NULL, NULL, err);
 }
 
+bool wf_network_is_image(const struct wf_network *net, const struct wf_value *v)
+{
+    for (int k = 0; k < net->domains; k++)
+        if (net->images[k] == v)
+            return true;
+    return false;
+}
+
+static void build_images(struct wf_network *net, const struct wf_network_config *c,
+                         struct wf_shape image, bool training)
+{
+    struct wf_graph *const g = net->graph;
+    net->domains = training ? wf_model_domains(c->model, &c->config) : 1;
+    net->images = wf_arena_array(&g->arena, net->domains, struct wf_value *);
+    for (int k = 0; k < net->domains; k++) {
+        const char *const name = k ? wf_arena_printf(&g->arena, "image%d", k) : "image";
+        net->images[k] = wf_input(g, name, WF_F32, image);
+        if (net->images[k])
+            net->images[k]->border_dims = c->config.dims;
+    }
+    net->image = net->images[0];
+}
+
+static struct wf_value *build_task(const struct wf_network_config *c, struct wf_network *net)
+{
+    enum wf_target_kind kind;
+    struct wf_value *counts = NULL;
+    if (!wf_network_target(c, &kind, &net->graph->err))
+        return NULL;
+    build_target(c, kind, net);
+    struct wf_value *const loss = build_loss(c, net, &counts);
+    net->counts = net->graph->options.training && c->counts ? counts : NULL;
+    return loss;
+}
+
 bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
                       struct wf_shape image, bool training, struct wf_err *err)
 {
@@ -157,20 +192,19 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
     struct wf_graph *const g = net->graph =
         wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = c->compute });
     net->has_classes = kind != WF_TARGET_REAL;
-    net->image = wf_input(g, "image", WF_F32, image);
-    if (net->image)
-        net->image->border_dims = c->config.dims;
-    struct wf_value *const x =
-        c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
-    net->logits = c->model->build(g, &c->config, x);
-    build_target(c, kind, net);
-    struct wf_value *counts = NULL;
-    net->loss = build_loss(c, net, &counts);
+    build_images(net, c, image, training);
+    if (net->domains > 1) {
+        net->loss = wf_network_build_domains(net, c, build_task);
+    } else {
+        struct wf_value *const x =
+            c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
+        net->logits = c->model->build(g, &c->config, x);
+        net->loss = build_task(c, net);
+    }
     if (!wf_graph_ok(g, err))
         return wf_err_wrap(err, "network '%s'", c->model->name);
     wf_graph_output(g, net->loss);
     wf_graph_output(g, net->logits);
-    net->counts = training && c->counts ? counts : NULL;
     return !training || build_backward(c, net, err);
 }
 

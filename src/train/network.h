@@ -27,6 +27,12 @@ enum wf_target_kind {
     WF_TARGET_REAL,    /* f32 of the logits' shape: mse */
 };
 
+/* Losses of a network of several domains, beside that of the task. */
+enum wf_adapt { WF_ADAPT_RECONSTRUCTION, WF_ADAPT_DIFFERENCE, WF_ADAPT_SIMILARITY, WF_ADAPTS };
+extern const char *const wf_adapt_names[]; /* ends with NULL */
+enum wf_similarity { WF_SIMILARITY_DANN, WF_SIMILARITY_MMD };
+extern const char *const wf_similarity_names[]; /* ends with NULL */
+
 struct wf_network_config {
     const struct wf_model *model;
     struct wf_model_config config; /* resolved */
@@ -35,13 +41,20 @@ struct wf_network_config {
     bool has_ignore;               /* labels equal to `ignore` do not count in the loss */
     int32_t ignore;
     enum wf_dtype compute;
-    bool starts_from_input; /* the backward pass, from network.start */
-    bool counts;            /* network.counts is wanted */
+    bool starts_from_input;        /* the backward pass, from network.start */
+    bool counts;                   /* network.counts is wanted */
+    enum wf_similarity similarity; /* of networks of several domains */
 };
 
 struct wf_network {
     struct wf_graph *graph;
     struct wf_value *image, *target, *logits, *loss;
+    /* In training: the image of every domain, of which the first is `image`; otherwise there is one. */
+    struct wf_value **images;
+    int domains;
+    /* Of several: the weight of each loss, an input that may change from step to step; and the losses,
+     * summed over the domains. */
+    struct wf_value *weights[WF_ADAPTS], *task, *adapts[WF_ADAPTS];
     /* The backward pass starts from this f32 scalar, an input; NULL: from one. */
     struct wf_value *start;
     /* Sums of the loss, of which the second is the number of averaged elements; NULL: count samples. */
@@ -60,6 +73,13 @@ struct wf_network {
  * after a failure. */
 [[nodiscard]] bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
                                     struct wf_shape image, bool training, struct wf_err *err);
+/* Whether the value is the image of one of the domains. */
+bool wf_network_is_image(const struct wf_network *net, const struct wf_value *v);
+/* The losses of several domains (network_domains.c): what becomes of their images, `net->logits`, and the
+ * total with the task's loss, which `task` builds. */
+struct wf_value *wf_network_build_domains(
+    struct wf_network *net, const struct wf_network_config *c,
+    struct wf_value *(*task)(const struct wf_network_config *c, struct wf_network *net));
 /* FLOPs of all nodes on the whole batch, without recomputation. */
 double wf_graph_flops(const struct wf_graph *g);
 

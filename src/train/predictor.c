@@ -80,7 +80,7 @@ bool wf_predictor_open(const struct wf_predictor *p, const char *path, struct wf
     const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
     one->path = path;
     one->predicts = p->predicts;
-    one->per_pixel = p->settings.model->dense;
+    one->per_pixel = wf_model_is_dense(p->settings.model, &p->config);
     one->mean = p->info->channels ? p->info->mean : NULL;
     one->deviation = p->info->channels ? p->info->deviation : NULL;
     one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };

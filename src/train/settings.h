@@ -16,6 +16,7 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "plan/mesh.h"
+#include "train/domains.h"
 #include "train/network.h"
 #include "train/reduction.h"
 #include "train/server.h"
@@ -53,6 +54,13 @@ struct wf_data_settings {
     int threads;
 };
 
+/* Of networks of several domains. */
+struct wf_adapt_settings {
+    double weight[WF_ADAPTS]; /* train.weights */
+    int64_t from;             /* train.adapt_from: step from which they count */
+    enum wf_similarity similarity;
+};
+
 struct wf_train_settings {
     int64_t epochs, batch, accumulate;
     bool batch_is_per_rank;
@@ -64,6 +72,7 @@ struct wf_train_settings {
     unsigned losses; /* set of WF_LOSS_* */
     bool loss_per_tile, has_ignore;
     int32_t ignore;
+    struct wf_adapt_settings adapt;
     int64_t validate_every, early_stop, skip_limit;
     enum wf_validate_on validate_on;
     int64_t checkpoint_steps, samples;
@@ -79,6 +88,7 @@ struct wf_mesh_settings {
     bool choose;         /* without a number of ranks: for all cores */
     struct wf_mesh mesh; /* with its axes also where it is not given: train.batch_is reads data */
     int ranks;           /* run.ranks; 0: not given */
+    enum wf_domain_placement placement; /* domain.placement */
 };
 
 struct wf_comm_settings {

@@ -35,6 +35,17 @@ static bool fill(const struct wf_stepper *s, const struct wf_value *v, struct wf
     return ok;
 }
 
+static bool fill_inputs(const struct wf_stepper *s, struct wf_err *err)
+{
+    const struct wf_network *const net = &s->job->net;
+    bool ok = fill(s, net->target, err);
+    for (int k = 0; ok && k < net->domains; k++)
+        ok = fill(s, net->images[k], err);
+    for (int i = 0; ok && net->domains > 1 && i < WF_ADAPTS; i++)
+        ok = fill(s, net->weights[i], err);
+    return ok;
+}
+
 bool wf_stepper_init(struct wf_stepper *s, const struct wf_job *job, struct wf_comm *comm,
                      const struct wf_stepper_options *options, struct wf_err *err)
 {
@@ -51,7 +62,7 @@ bool wf_stepper_init(struct wf_stepper *s, const struct wf_job *job, struct wf_c
     if (ok && o.checkpoint)
         ok = wf_checkpoint_load(o.checkpoint, s->run, s->optim, err);
     if (ok && !o.is_fed)
-        ok = fill(s, job->net.image, err) && fill(s, job->net.target, err);
+        ok = fill_inputs(s, err);
     return wf_comm_agree(comm, ok, err);
 }
 

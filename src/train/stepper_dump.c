@@ -72,7 +72,8 @@ static bool write_dump(const struct wf_stepper *stepper, const char *path, const
     struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .stepper = stepper };
     int64_t shape[WF_AXES];
     const int rank =
-        wf_border_shape(job->net.logits->shape, job->model->dense ? job->config.dims : 0, shape);
+        wf_border_shape(job->net.logits->shape,
+                        wf_model_is_dense(job->model, &job->config) ? job->config.dims : 0, shape);
     wf_safetensors_add(
         d.writer, &(struct wf_safetensors_item){ .name = "loss", .dtype = WF_F32, .data = &loss });
     wf_safetensors_add(

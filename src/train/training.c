@@ -163,13 +163,14 @@ static bool make_room(struct wf_training *t, struct wf_job_files *files, struct 
 static bool check_labels(const struct wf_training *t, const char *path, struct wf_err *err)
 {
     const struct wf_model *const model = t->job->model;
-    if (t->feed.info->labels == WF_LABELS_IMAGE ? !model->dense : model->dense)
+    const bool is_dense = wf_model_is_dense(model, &t->job->config);
+    if ((t->feed.info->labels == WF_LABELS_IMAGE) != is_dense)
         return true;
     return wf_err_set(err, WF_ERR_USAGE,
                       "'%s' has a label for each %s, but network '%s' predicts one for each %s: "
                       "choose another model.name ('widefield model list')",
-                      path, model->dense ? "image" : "pixel", model->name,
-                      model->dense ? "pixel" : "image");
+                      path, is_dense ? "image" : "pixel", model->name,
+                      is_dense ? "pixel" : "image");
 }
 
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)

@@ -260,9 +260,9 @@ void wf_best_json(cJSON *to, const struct wf_training *t)
     (void)cJSON_AddNumberToObject(best, "epoch", (double)at->best_epoch + 1);
     const bool labels = t->valid.graph && t->valid.has_classes;
     wf_json_add_real(best,
-                     !labels                ? "loss"
-                     : t->job->model->dense ? "mean_iou"
-                                            : "accuracy",
+                     !labels                                             ? "loss"
+                     : wf_model_is_dense(t->job->model, &t->job->config) ? "mean_iou"
+                                                                         : "accuracy",
                      labels ? at->best : -at->best);
 }
 
@@ -288,7 +288,8 @@ static bool log_start(struct rank *r, struct wf_err *err)
         (void)cJSON_AddStringToObject(event, "device", job->device->name);
         (void)cJSON_AddStringToObject(event, "precision",
                                       wf_precision_names[t->settings.train.precision]);
-        (void)cJSON_AddBoolToObject(event, "per_image", !job->model->dense);
+        (void)cJSON_AddBoolToObject(event, "per_image",
+                                    !wf_model_is_dense(job->model, &job->config));
         cJSON_AddItemToObject(event, "classes",
                               cJSON_CreateStringArray(t->feed.class_names, t->feed.classes));
         (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed.parts[WF_PART_TRAIN]);
@@ -329,7 +330,7 @@ static bool log_sample(struct wf_training *t, const struct wf_preview *p, int64_
     const char *const name = wf_dataset_sample(t->feed.dataset, score->sample)->name;
     const char *const prefix =
         wf_arena_printf(&arena, "samples/%s", plain_name(&arena, order, name));
-    const bool dense = t->job->model->dense;
+    const bool dense = wf_model_is_dense(t->job->model, &t->job->config);
     bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix),
                                dense ? t->feed.classes : 0, t->feed.colors, err);
     if (ok) {

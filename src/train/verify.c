@@ -85,7 +85,7 @@ bool wf_verify_nudge(const struct wf_stepper *stepper, struct wf_nudge nudge, st
     const struct wf_graph *const g = stepper->job->net.graph;
     bool ok = true;
     for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i] == stepper->job->net.image)
+        if (g->values[i]->kind == WF_PARAM || wf_network_is_image(&stepper->job->net, g->values[i]))
             ok = nudge_value(stepper, g->values[i], nudge, err);
     return ok;
 }
