@@ -268,8 +268,11 @@ static bool find_geometry(struct stage *t, struct wf_region window, struct wf_er
     wf_geometry_release(&t->geometry);
     wf_arena_release(&t->arena);
     t->arena = (struct wf_arena){ 0 };
-    return wf_geometry_init(&t->arena, &t->geometry, t->graph, t->kinds[0].global->program, &one,
-                            &(struct wf_geometry_options){ .window = &window, .only = -1 }, err);
+    if (!wf_geometry_init(&t->arena, &t->geometry, t->graph, t->kinds[0].global->program, &one,
+                          &(struct wf_geometry_options){ .window = &window }, err))
+        return false;
+    wf_geometry_place(&t->arena, &t->geometry, 0);
+    return true;
 }
 
 /* Makes the window the one at hand: with the plan of one that lies alike, where there is one. */

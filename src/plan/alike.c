@@ -86,7 +86,6 @@ static int by_rank(const void *a, const void *b)
 int wf_unlike_ranks(struct wf_arena *arena, const struct wf_geometry *geo, int **ranks)
 {
     const int n = geo->n_ranks;
-    WF_BUG_ON(geo->only >= 0, "the geometry of rank %d alone", geo->only);
     struct kind *const kinds = wf_arena_array(arena, n, struct kind);
     XXH3_state_t *const hash = XXH3_createState();
     if (!hash)

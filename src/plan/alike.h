@@ -16,7 +16,7 @@
 
 #include "plan/geometry.h"
 
-/* The first rank of each kind, in order. The geometry is one of all ranks. */
+/* The first rank of each kind, in order. The geometry's fetches are found. */
 int wf_unlike_ranks(struct wf_arena *arena, const struct wf_geometry *geo, int **ranks);
 
 #endif

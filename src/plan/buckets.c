@@ -16,7 +16,7 @@ static bool may_wait_for_others(const struct wf_global_plan *s, int instance)
 {
     const struct wf_instance *const in = &s->program->instances[instance];
     return in->maker >= 0 && in->keep && in->value->grad_of && in->n_uses == 0 &&
-           wf_geometry_sums(&s->geometry, in->maker) && s->geometry.fetch_of[instance] < 0;
+           wf_geometry_sums(&s->geometry, in->maker) && !s->geometry.is_fetched[instance];
 }
 
 static const struct wf_placement *placement_of(const struct wf_global_plan *s, int instance)

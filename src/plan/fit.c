@@ -93,15 +93,14 @@ static void find_seconds(struct wf_fit *f)
     }
 }
 
-static struct wf_global_plan *make(const struct wf_fit *f, int only, struct wf_err *err)
+static struct wf_global_plan *make(const struct wf_fit *f, struct wf_err *err)
 {
     const struct wf_global_plan *const s = f->full;
     return wf_global_plan_make(s->graph, &s->mesh, &s->options,
                                &(struct wf_plan_requests){ .recompute = f->recompute,
                                                            .n_recompute = (int)f->n_recompute,
                                                            .strips = f->strips,
-                                                           .n_strips = (int)f->n_strips,
-                                                           .only = only },
+                                                           .n_strips = (int)f->n_strips },
                                err);
 }
 
@@ -112,7 +111,7 @@ bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
     wf_arena_release(&f->arena);
     f->arena = (struct wf_arena){ 0 };
     f->plan = NULL;
-    f->global = make(f, f->rank, err);
+    f->global = wf_global_plan_of_rank(make(f, err), f->rank);
     if (f->global)
         f->plan = wf_plan_estimate_lives(f->global, f->rank, &f->cache, err);
     if (!f->plan)
@@ -341,7 +340,7 @@ static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err
 /* Makes the global plan of all ranks; *bytes: of the one that takes most. */
 static bool make_full(struct wf_fit *f, size_t *bytes, struct wf_err *err)
 {
-    struct wf_global_plan *const full = make(f, -1, err);
+    struct wf_global_plan *const full = wf_global_plan_of_all(make(f, err));
     if (!full)
         return false;
     wf_global_plan_free(f->full);
@@ -525,8 +524,8 @@ static bool find_faster(struct wf_fit *f, struct wf_err *err)
     const struct wf_global_plan *const s = f->full;
     struct wf_fit other = { .aim = f->aim - f->aim / TIGHTER };
     bool fits = false;
-    other.full = wf_global_plan_make(s->graph, &s->mesh, &s->options,
-                                     &(struct wf_plan_requests){ .only = -1 }, err);
+    other.full = wf_global_plan_of_all(
+        wf_global_plan_make(s->graph, &s->mesh, &s->options, &(struct wf_plan_requests){ 0 }, err));
     const bool ok = other.full && find(&other, &fits, err);
     if (ok && fits && other.plan && other.plan->seconds < f->plan->seconds) {
         const struct wf_fit slower = *f;

@@ -12,7 +12,7 @@
 static bool may_be_fused(const struct wf_global_plan *s, int instance)
 {
     const struct wf_instance *const in = &s->program->instances[instance];
-    if (in->maker < 0 || in->keep || in->n_uses == 0 || s->geometry.fetch_of[instance] >= 0 ||
+    if (in->maker < 0 || in->keep || in->n_uses == 0 || s->geometry.is_fetched[instance] ||
         s->geometry.grouping[in->maker])
         return false;
     const struct wf_item *const made = &s->program->items[in->maker];

@@ -4,11 +4,6 @@
 
 #include "ops/op.h"
 
-static struct wf_region *at_instance(struct wf_geometry *geo, struct wf_region *of, int rank, int i)
-{
-    return &of[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)i];
-}
-
 struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int item, int input)
 {
     const struct wf_item *it = &geo->program->items[item];
@@ -95,15 +90,15 @@ static struct wf_region place_in_window(struct wf_geometry *geo, int item)
     const struct wf_node *n = it->node;
     struct wf_region need = { 0 };
     for (int o = 0; o < n->n_out; o++) {
-        const struct wf_region read = wf_region_bound(*at_instance(geo, geo->box, 0, it->out[o]),
-                                                      wf_geometry_owned(geo, 0, n->out[o]));
+        const struct wf_region read =
+            wf_region_bound(geo->ranks[0].box[it->out[o]], wf_geometry_owned(geo, 0, n->out[o]));
         need =
             wf_region_bound(need, wf_geometry_beside(read, &n->out[o]->shape, &n->out[0]->shape));
     }
     for (int o = 0; o < n->n_out; o++) {
-        struct wf_region *box = at_instance(geo, geo->box, 0, it->out[o]);
+        struct wf_region *box = &geo->ranks[0].box[it->out[o]];
         *box = wf_geometry_beside(need, &n->out[0]->shape, &n->out[o]->shape);
-        *at_instance(geo, geo->have, 0, it->out[o]) = *box;
+        geo->ranks[0].have[it->out[o]] = *box;
     }
     if (!wf_op_sums_over(n) || wf_region_is_empty(need))
         return need;
@@ -117,8 +112,8 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
     const struct wf_node *n = it->node;
     const bool runs = wf_geometry_runs(geo, rank, item);
     for (int o = 0; o < n->n_out; o++) {
-        struct wf_region *have = at_instance(geo, geo->have, rank, it->out[o]);
-        struct wf_region *box = at_instance(geo, geo->box, rank, it->out[o]);
+        struct wf_region *have = &geo->ranks[rank].have[it->out[o]];
+        struct wf_region *box = &geo->ranks[rank].box[it->out[o]];
         const struct wf_region owned = wf_geometry_owned(geo, rank, n->out[o]);
         *have = runs ? owned : (struct wf_region){ 0 }; /* Q4 */
         *box = wf_region_bound(*box, owned);
@@ -129,37 +124,45 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
         return (struct wf_region){ 0 };
     return wf_op_sums_over(n)
                ? wf_layout_part(&geo->layout, wf_op_domain(n), &geo->layout.of_node[n->id], rank)
-               : *at_instance(geo, geo->have, rank, it->out[0]);
+               : geo->ranks[rank].have[it->out[0]];
 }
 
 static void place_item(struct wf_geometry *geo, int rank, int item)
 {
     const struct wf_item *it = &geo->program->items[item];
-    geo->work[wf_geometry_row(geo, rank) * (size_t)geo->program->n_items + (size_t)item] =
+    geo->ranks[rank].work[item] =
         geo->is_windowed ? place_in_window(geo, item) : place_in_mesh(geo, rank, item);
     for (int k = 0; k < it->node->n_in; k++) {
         if (it->in[k] < 0 ||
             ((it->node->op->flags & WF_OP_COLLECTS) && !wf_geometry_adds(geo, rank, item, k)))
             continue;
-        struct wf_region *box = at_instance(geo, geo->box, rank, it->in[k]);
+        struct wf_region *box = &geo->ranks[rank].box[it->in[k]];
         *box = wf_region_bound(*box, wf_geometry_reads(geo, rank, item, k));
     }
 }
 
 /* Walks the items backwards, so that all users of an instance are known before its maker. */
-static void place_rank(struct wf_geometry *geo, int rank)
+void wf_geometry_place(struct wf_arena *arena, struct wf_geometry *geo, int rank)
 {
     const struct wf_program *p = geo->program;
+    struct wf_rank_regions *const at = &geo->ranks[rank];
+    if (at->work)
+        return;
+    at->work = wf_arena_array(arena, p->n_items + 2 * p->n_instances + 1, struct wf_region);
+    at->have = at->work + p->n_items;
+    at->box = at->have + p->n_instances;
     for (int item = p->n_items - 1; item >= 0; item--)
         place_item(geo, rank, item);
     for (int i = 0; i < p->n_instances; i++) {
         if (p->instances[i].maker >= 0)
             continue;
-        struct wf_region *have = at_instance(geo, geo->have, rank, i);
-        struct wf_region *box = at_instance(geo, geo->box, rank, i);
+        struct wf_region *have = &geo->ranks[rank].have[i];
+        struct wf_region *box = &geo->ranks[rank].box[i];
         *box = wf_region_bound(*box, wf_geometry_owned(geo, rank, p->instances[i].value));
         *have = *box; /* inputs are given with their halo */
     }
+    for (int i = 0; i < p->n_instances; i++)
+        geo->is_fetched[i] = geo->is_fetched[i] || !wf_region_equal(at->box[i], at->have[i]);
 }
 
 /* How many of the value's cut points 1 .. parts - 1 lie at or below `at`. */
@@ -280,10 +283,12 @@ static void index_transfers(struct wf_arena *arena, struct wf_fetch *f, int n_ra
     }
 }
 
-static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
+void wf_geometry_find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
 {
     const struct wf_program *p = geo->program;
     struct collector c = { 0 };
+    for (int r = 0; r < geo->n_ranks; r++)
+        wf_geometry_place(arena, geo, r);
     geo->fetches = wf_arena_array(arena, p->n_instances, struct wf_fetch);
     for (int i = 0; i < p->n_instances; i++) {
         c.count = 0;
@@ -294,6 +299,7 @@ static void find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
             for (int k = 0; k < n; k++)
                 collect(&c, geo, i, r, missing[k]);
         }
+        geo->is_fetched[i] = c.count > 0; /* what nobody owns is not */
         if (c.count == 0)
             continue;
         qsort(c.items, c.count, sizeof *c.items, by_sender); /* Q3 */
@@ -376,10 +382,8 @@ static void find_groupings(struct wf_arena *arena, struct wf_geometry *geo)
 static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
 {
     const struct wf_program *const p = geo->program;
-    const size_t ranks = geo->only < 0 ? (size_t)geo->n_ranks : 1;
-    geo->work = wf_arena_array(arena, ranks * (size_t)p->n_items, struct wf_region);
-    geo->have = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
-    geo->box = wf_arena_array(arena, ranks * (size_t)p->n_instances, struct wf_region);
+    geo->ranks = wf_arena_array(arena, geo->n_ranks, struct wf_rank_regions);
+    geo->is_fetched = wf_arena_array(arena, p->n_instances, bool);
     geo->fetch_of = wf_arena_array(arena, p->n_instances, int);
     geo->first_before = wf_arena_array(arena, p->n_items + 1, int);
     geo->grouping = wf_arena_array(arena, p->n_items, const struct wf_grouping *);
@@ -394,9 +398,7 @@ bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const str
                       const struct wf_program *program, const struct wf_mesh *mesh,
                       const struct wf_geometry_options *options, struct wf_err *err)
 {
-    *geo = (struct wf_geometry){
-        .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh), .only = options->only
-    };
+    *geo = (struct wf_geometry){ .graph = g, .program = program, .n_ranks = wf_mesh_size(mesh) };
     if (options->window) {
         WF_BUG_ON(geo->n_ranks != 1 || g->n_updates, "a window of %d ranks, %zu updates",
                   geo->n_ranks, g->n_updates);
@@ -407,13 +409,6 @@ bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo, const str
         return false;
     take_memory(arena, geo);
     find_groupings(arena, geo);
-    if (geo->only >= 0) {
-        place_rank(geo, geo->only);
-        return true;
-    }
-    for (int r = 0; r < geo->n_ranks; r++)
-        place_rank(geo, r);
-    find_fetches(arena, geo);
     return true;
 }
 

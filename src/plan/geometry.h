@@ -1,7 +1,14 @@
 /*
  * Geometry: for every rank, where each item works, what each instance must cover, and what has to
- * travel between ranks. It is worked out for all ranks at once, by the same rule on each of them, so
- * that both ends of a message know of it without talking.
+ * travel between ranks. Every rank works it out by the same rule for all of them, so that both ends of
+ * a message know of it without talking.
+ *
+ * It is computed on demand: a rank's regions when that rank is placed, what travels when that is asked
+ * for, which places all ranks. A search that only wants the memory of one rank pays for one.
+ *
+ *     if (!wf_geometry_init(&arena, &geo, g, program, &mesh, &options, err)) ...
+ *     wf_geometry_place(&arena, &geo, rank);       wf_geometry_box(&geo, rank, instance) can be read
+ *     wf_geometry_find_fetches(&arena, &geo);      and that of every rank, and geo.fetches
  *
  * For each rank and item there is the *work*: the region the item runs on (of out[0], or of
  * in[over] for sums). For each instance:
@@ -41,18 +48,22 @@ struct wf_fetch {
     int *first_of, *of_rank;
 };
 
+/* NULL until the rank is placed. */
+struct wf_rank_regions {
+    struct wf_region *work;       /* per item */
+    struct wf_region *have, *box; /* per instance */
+};
+
 struct wf_geometry {
     const struct wf_graph *graph;
     const struct wf_program *program;
     struct wf_layout layout;
     int n_ranks;
-    int only; /* the one rank that is looked at, without what travels; -1: all of them */
     bool is_windowed;
     struct wf_region window;
-    struct wf_region *work; /* [rank * n_items + item]; rank 0 where there is only one */
-    struct wf_region *have; /* [rank * n_instances + instance] */
-    struct wf_region *box;  /* [rank * n_instances + instance] */
-    struct wf_fetch *fetches;
+    struct wf_rank_regions *ranks;
+    bool *is_fetched;         /* per instance: some rank that was placed has not all of its box */
+    struct wf_fetch *fetches; /* none until they are found */
     int n_fetches;
     int *fetch_of;     /* per instance: its fetch, or -1 */
     int *first_before; /* per item, and at the end: the first fetch that ends before it, or -1 */
@@ -65,13 +76,17 @@ struct wf_geometry {
 struct wf_geometry_options {
     struct wf_layout_options layout;
     const struct wf_region *window; /* or NULL */
-    int only;                       /* a rank, or -1 */
 };
+/* Everything lives in the arena; nothing is placed yet. */
 [[nodiscard]] bool wf_geometry_init(struct wf_arena *arena, struct wf_geometry *geo,
                                     const struct wf_graph *g, const struct wf_program *program,
                                     const struct wf_mesh *mesh,
                                     const struct wf_geometry_options *options, struct wf_err *err);
 
+/* Once or more often. */
+void wf_geometry_place(struct wf_arena *arena, struct wf_geometry *geo, int rank);
+/* Once. */
+void wf_geometry_find_fetches(struct wf_arena *arena, struct wf_geometry *geo);
 void wf_geometry_release(struct wf_geometry *geo); /* what does not live in the arena */
 
 /* Whether the item is placed on the rank; where it is, it may still have nothing to do. */
@@ -101,25 +116,19 @@ struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int 
 struct wf_region wf_geometry_beside(struct wf_region r, const struct wf_shape *of,
                                     const struct wf_shape *other);
 
-static inline size_t wf_geometry_row(const struct wf_geometry *geo, int rank)
-{
-    return geo->only < 0 ? (size_t)rank : 0;
-}
 static inline struct wf_region wf_geometry_work(const struct wf_geometry *geo, int rank, int item)
 {
-    return geo->work[wf_geometry_row(geo, rank) * (size_t)geo->program->n_items + (size_t)item];
+    return geo->ranks[rank].work[item];
 }
 static inline struct wf_region wf_geometry_have(const struct wf_geometry *geo, int rank,
                                                 int instance)
 {
-    return geo
-        ->have[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)instance];
+    return geo->ranks[rank].have[instance];
 }
 static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, int rank,
                                                int instance)
 {
-    return geo
-        ->box[wf_geometry_row(geo, rank) * (size_t)geo->program->n_instances + (size_t)instance];
+    return geo->ranks[rank].box[instance];
 }
 
 #endif

@@ -22,7 +22,7 @@ static struct wf_region box_of(const struct wf_planner *p, int instance)
 static bool is_all_made_here(const struct wf_planner *p, int instance)
 {
     return wf_region_equal(box_of(p, instance), wf_geometry_have(p->geo, p->rank, instance)) &&
-           p->geo->fetch_of[instance] < 0;
+           !p->geo->is_fetched[instance];
 }
 
 static bool is_dense_kernel(const struct wf_planner *p, int item)

@@ -56,25 +56,45 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
                                                               .recompute = s->recompute,
                                                               .n_recompute = s->n_recompute });
     if (find_kernels(s, err) &&
-        wf_geometry_init(&s->arena, &s->geometry, g, s->program, mesh,
-                         &(struct wf_geometry_options){ .layout = options->layout,
-                                                        .window = options->window,
-                                                        .only = requested->only },
-                         err)) {
-        wf_pass_fuse(s);
-        wf_pass_strips(s);
-        wf_pass_buckets(s);
+        wf_geometry_init(
+            &s->arena, &s->geometry, g, s->program, mesh,
+            &(struct wf_geometry_options){ .layout = options->layout, .window = options->window },
+            err))
         return s;
-    }
     wf_global_plan_free(s);
     return NULL;
+}
+
+static void run_passes(struct wf_global_plan *s)
+{
+    wf_pass_fuse(s);
+    wf_pass_strips(s);
+    wf_pass_buckets(s);
+}
+
+struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *s, int rank)
+{
+    if (!s)
+        return NULL;
+    wf_geometry_place(&s->arena, &s->geometry, rank);
+    run_passes(s);
+    return s;
+}
+
+struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *s)
+{
+    if (!s)
+        return NULL;
+    wf_geometry_find_fetches(&s->arena, &s->geometry);
+    run_passes(s);
+    return s;
 }
 
 struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct wf_mesh *mesh,
                                           const struct wf_plan_options *options, struct wf_err *err)
 {
-    struct wf_global_plan *const s =
-        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ .only = -1 }, err);
+    struct wf_global_plan *const s = wf_global_plan_of_all(
+        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ 0 }, err));
     return s && options->limit && !options->window ? wf_global_plan_fit(s, err) : s;
 }
 

@@ -79,18 +79,21 @@ void wf_cost_plan(struct wf_plan *plan);
 /* prepare.c: prepares the step's kernel, or finds only its scratch. */
 [[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
 
-/* plan.c: a global plan, whether it fits or not. */
+/* plan.c: a global plan, whether it fits or not; no rank is placed yet. */
 struct wf_plan_requests {
     const struct wf_recompute *recompute;
     int n_recompute;
     const struct wf_strips_request *strips;
     int n_strips;
-    int only; /* plan this rank only; -1: all */
 };
 struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                            const struct wf_plan_options *options,
                                            const struct wf_plan_requests *requested,
                                            struct wf_err *err);
+/* Places all ranks, or only one of them and without what travels, and runs the passes over the program
+ * with what is then known. NULL stays NULL. */
+struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *global);
+struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *global, int rank);
 /* An estimate that is neither packed nor checked: steps, and live ranges of buffers. */
 struct wf_plan *wf_plan_estimate_lives(const struct wf_global_plan *global, int rank,
                                        struct wf_plan_cache *cache, struct wf_err *err);

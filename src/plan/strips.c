@@ -10,14 +10,6 @@ enum {
 
 /* --- which items --- */
 
-static bool is_fetched(const struct wf_global_plan *global, int instance)
-{
-    const struct wf_geometry *const geo = &global->geometry;
-    return geo->fetch_of[instance] >= 0 || /* one rank alone knows of no fetches */
-           (geo->only >= 0 && !wf_region_equal(wf_geometry_box(geo, geo->only, instance),
-                                               wf_geometry_have(geo, geo->only, instance)));
-}
-
 static bool is_inside(const struct wf_strips *s, int item)
 {
     return item >= s->first && item <= s->last;
@@ -51,7 +43,7 @@ static bool may_read(const struct wf_global_plan *global, const struct wf_strips
     if (!is_inside(s, maker))
         return true;
     const enum wf_strip_role made = wf_strips_role(global, s, maker);
-    if (is_fetched(global, instance))
+    if (global->geometry.is_fetched[instance])
         return false;
     switch (wf_strips_role(global, s, item)) {
     case WF_STRIP_AFTER:
@@ -69,8 +61,8 @@ static bool begins_behind(const struct wf_global_plan *global, const struct wf_s
                           int instance)
 {
     const int maker = instance < 0 ? -1 : global->program->instances[instance].maker;
-    return is_inside(s, maker) &&
-           (is_fetched(global, instance) || wf_op_sums_over(global->program->items[maker].node));
+    return is_inside(s, maker) && (global->geometry.is_fetched[instance] ||
+                                   wf_op_sums_over(global->program->items[maker].node));
 }
 
 static bool may_take_part(const struct wf_global_plan *global, const struct wf_strips *s, int item)
@@ -140,7 +132,7 @@ static bool is_used_up(const struct wf_global_plan *global, const struct wf_stri
 {
     const struct wf_instance *const in = &global->program->instances[instance];
     return !in->keep && in->last_use <= s->last && !global->program->instances[instance].is_fused &&
-           !is_fetched(global, instance);
+           !global->geometry.is_fetched[instance];
 }
 
 bool wf_strips_is_local(const struct wf_global_plan *global, const struct wf_strips *s,
