@@ -1,13 +1,9 @@
 /*
- * The steps of one rank, in program order.
- *
- * Around each item: what it waits for ends before it, its sums and fetches begin behind it (see
- * emit_comm.c); where waiting is long, items run in two parts (see split.c), where memory is short in
- * strips (see strips.h). Kernels that want packed boxes get them: where a box is not packed in its
- * buffer, a copy into (or out of) a buffer that lives for that step only.
+ * The steps of one rank as a plain list, in program order: each item on all of its work (where memory
+ * is short in strips, see strips.h), and behind it what its results need, sums first and then fetches
+ * (see emit_comm.c). Communication ends where it begins, so the list could run as it is, but for
+ * kernels that want packed boxes. Passes rewrite it from there (planner.h).
  */
-#include <string.h>
-
 #include "ops/op.h"
 #include "plan/strips.h"
 
@@ -21,6 +17,22 @@ struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind
         .kind = kind, .node = node, .item = p->item, .strip = p->strip, .scratch = -1, .which = -1
     };
     return s;
+}
+
+void wf_planner_put(struct wf_planner *p, const struct wf_step *step)
+{
+    WF_GROW(p->plan->steps, p->room_steps, (size_t)p->plan->n_steps);
+    p->plan->steps[p->plan->n_steps++] = *step;
+}
+
+struct wf_steps wf_planner_take_steps(struct wf_planner *p)
+{
+    const struct wf_steps steps = { p->plan->steps, p->plan->n_steps, p->room_steps };
+    p->plan->steps = p->spare.at;
+    p->plan->n_steps = 0;
+    p->room_steps = p->spare.room;
+    p->spare = (struct wf_steps){ 0 };
+    return steps;
 }
 
 struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int input,
@@ -44,17 +56,15 @@ static void add_move(struct wf_planner *p, enum wf_step_kind kind, const struct 
     s->in[0] = from;
     s->out[0] = to;
     s->seconds = wf_cost_copy(p->plan->global, (double)wf_view_bytes(&to.view));
-    p->clock += s->seconds;
 }
 
-static void add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
-                     struct wf_slot from)
+void wf_planner_add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
+                         struct wf_slot from)
 {
     add_move(p, WF_STEP_COPY, node, to, from);
 }
 
-/* A packed buffer of its own for a box. */
-static struct wf_slot add_packed(struct wf_planner *p, const struct wf_slot *like)
+struct wf_slot wf_planner_add_packed(struct wf_planner *p, const struct wf_slot *like)
 {
     struct wf_slot slot = { .view = wf_view_dense(NULL, like->view.dtype, like->view.box) };
     slot.buffer =
@@ -74,7 +84,8 @@ static bool emit_as_copies(struct wf_planner *p, int item, struct wf_region work
         if (p->root[it->out[0]] != it->in[0]) {
             struct wf_slot part = wf_slot_part(&p->slot[it->in[0]], wf_region_shift(work, shift));
             part.view.box = work;
-            add_copy(p, it->node, wf_slot_part(&p->slot[it->out[0]], part.view.box), part);
+            wf_planner_add_copy(p, it->node, wf_slot_part(&p->slot[it->out[0]], part.view.box),
+                                part);
         }
         return true;
     }
@@ -89,7 +100,7 @@ static bool emit_as_copies(struct wf_planner *p, int item, struct wf_region work
         struct wf_slot from = wf_slot_part(&p->slot[it->in[k]], wf_planner_reads(p, item, k, work));
         const struct wf_region to = wf_region_shift(from.view.box, shift);
         from.view.box = to;
-        add_copy(p, it->node, wf_slot_part(&p->slot[it->out[0]], to), from);
+        wf_planner_add_copy(p, it->node, wf_slot_part(&p->slot[it->out[0]], to), from);
     }
     return true;
 }
@@ -110,19 +121,7 @@ static bool emit_collected(struct wf_planner *p, int item)
     return kind == WF_STEP_ADD;
 }
 
-/* The slot a packed kernel reads: exactly what the work reads, without gaps. */
-static struct wf_slot packed_input(struct wf_planner *p, int item, int k, struct wf_region work)
-{
-    const struct wf_item *it = &p->program->items[item];
-    struct wf_slot slot = wf_slot_part(&p->slot[it->in[k]], wf_planner_reads(p, item, k, work));
-    if (wf_view_is_dense(&slot.view))
-        return slot;
-    const struct wf_slot copy = add_packed(p, &slot);
-    add_copy(p, it->node, copy, slot);
-    return copy;
-}
-
-/* The slot any other kernel reads: all that is there. So where a part is still on its way, or was not
+/* The slot that a kernel reads which takes any: all that is there. So where a part is still on its way, or was not
  * made yet, it is what the work reads; and where that is nothing (between the windows of a transposed
  * convolution), nothing. */
 static struct wf_slot given_input(const struct wf_planner *p, int item, int k,
@@ -176,158 +175,81 @@ static void find_inputs(struct wf_planner *p, int item, struct wf_region work, s
         in[k].buffer = -1;
         if (it->in[k] < 0 || p->program->instances[it->in[k]].is_fused || wf_region_is_empty(work))
             continue; /* a sum over nothing reads nothing */
-        in[k] = packed && !n->in[k]->replicated ? packed_input(p, item, k, work)
-                                                : given_input(p, item, k, work);
+        in[k] = packed && !n->in[k]->replicated
+                    ? wf_slot_part(&p->slot[it->in[k]], wf_planner_reads(p, item, k, work))
+                    : given_input(p, item, k, work);
     }
 }
 
-static bool emit_kernel(struct wf_planner *p, int item, struct wf_region work, struct wf_err *err)
+static void emit_kernel(struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_item *it = &p->program->items[item];
     const struct wf_node *n = it->node;
-    const bool packed =
-        (p->program->items[item].kernel->flags & WF_KERNEL_DENSE) && !wf_region_is_empty(work);
-    struct wf_slot *in = wf_arena_array(&p->plan->arena, count_inputs(p, item) + 1, struct wf_slot);
-    struct wf_slot *out = wf_arena_array(&p->plan->arena, n->n_out, struct wf_slot);
-    find_inputs(p, item, work, in);
-    for (int o = 0; o < n->n_out; o++)
-        out[o] = p->slot[it->out[o]];
-    const bool sums = wf_op_sums_over(n) != 0;
-    struct wf_slot target = out[0];
-    if (packed && !sums) {
-        target = wf_slot_part(&out[0], work);
-        out[0] = wf_view_is_dense(&target.view) ? target : add_packed(p, &target);
-    }
     struct wf_step *s = wf_planner_add_step(p, WF_STEP_KERNEL, n);
     s->n_in = n->n_in;
     s->n_out = n->n_out;
-    s->in = in;
-    s->out = out;
+    s->in = wf_arena_array(&p->plan->arena, count_inputs(p, item) + 1, struct wf_slot);
+    s->out = wf_arena_array(&p->plan->arena, n->n_out, struct wf_slot);
     s->work = work;
+    find_inputs(p, item, work, s->in);
     add_fused(p, item, work, s);
+    for (int o = 0; o < n->n_out; o++)
+        s->out[o] = p->slot[it->out[o]];
     s->recompute = p->program->instances[it->out[0]].recompute;
-    s->kernel = p->program->items[item].kernel;
+    s->kernel = it->kernel;
     if (wf_region_is_empty(work)) /* a sum over nothing: any kernel may write the zeros */
         s->kernel = p->device->fallback;
+    else if ((it->kernel->flags & WF_KERNEL_DENSE) && !wf_op_sums_over(n))
+        s->out[0] = wf_slot_part(&s->out[0], work);
     s->seconds = wf_cost_kernel(p, item, work);
-    p->clock += s->seconds;
-    p->plan->flops += wf_op_flops(n, work);
-    if (!wf_planner_prepare(p, s, err))
-        return false;
-    if (packed && out[0].buffer != target.buffer)
-        add_copy(p, n, target, out[0]);
-    return true;
 }
 
-/* The item on `work`, all of its work or a part. */
-static bool emit_item(struct wf_planner *p, int item, struct wf_region work, struct wf_err *err)
+void wf_planner_emit_item(struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_item *it = &p->program->items[item];
     const bool sums = wf_op_sums_over(it->node) != 0;
     if (wf_region_is_empty(work) && !sums)
-        return true;
+        return;
     if (p->program->instances[it->out[0]].is_fused)
-        return true;
+        return;
     if (p->slot[it->out[0]].buffer < 0) /* a sum into nothing this rank has a part of */
-        return true;
+        return;
     if (emit_as_copies(p, item, work) || emit_collected(p, item))
-        return true;
+        return;
     /* One that collects, and has no contribution: zeros. */
     const bool none = (it->node->op->flags & WF_OP_COLLECTS) && !p->geo->is_windowed;
     const struct wf_region nothing = { 0 };
-    return emit_kernel(p, item, none ? nothing : work, err);
+    emit_kernel(p, item, none ? nothing : work);
 }
 
-/* Inner parts, then what they did not wait for, then the halos. */
-static bool emit_chain(struct wf_planner *p, const struct wf_chain *chain, struct wf_err *err)
-{
-    for (int i = 0; i < chain->count; i++) {
-        p->item = chain->first + i;
-        wf_planner_end_sums_before(p, chain->first + i);
-        if (!emit_item(p, chain->first + i, chain->inner[i], err))
-            return false;
-    }
-    for (int i = 0; i < chain->count; i++) {
-        const int item = p->item = chain->first + i;
-        struct wf_region halos[WF_SUBTRACT_MAX];
-        const int n =
-            wf_region_subtract(wf_geometry_work(p->geo, p->rank, item), chain->inner[i], halos);
-        wf_planner_end_before(p, item);
-        for (int k = 0; k < n; k++)
-            if (!emit_item(p, item, halos[k], err))
-                return false;
-        wf_planner_begin_after(p, item);
-    }
-    return true;
-}
-
-/* An item that only finishes what is still being summed, for nobody else to read: it can wait for
- * the end of the step. (A bias' gradient, summed in f64, becomes f32.) */
-static bool is_for_the_end(const struct wf_planner *p, int item)
-{
-    const struct wf_item *it = &p->program->items[item];
-    bool sums_pending = false;
-    for (int k = 0; k < it->node->n_in; k++) {
-        const int in = it->in[k];
-        if (in < 0 || p->program->instances[in].maker < 0)
-            continue;
-        sums_pending = sums_pending || p->sum[in] >= 0;
-        if (p->program->instances[in].n_uses != 1 || p->root[in] != in)
-            return false;
-    }
-    for (int o = 0; o < it->node->n_out; o++) {
-        const int out = it->out[o];
-        if (p->program->instances[out].n_uses > 0 || p->geo->fetch_of[out] >= 0 ||
-            p->root[out] != out)
-            return false;
-    }
-    return sums_pending && !p->geo->grouping[item];
-}
-
-static bool emit_one(struct wf_planner *p, int item, struct wf_err *err)
+static void emit_one(struct wf_planner *p, int item)
 {
     p->item = item;
-    wf_planner_end_before(p, item);
-    if (!emit_item(p, item, wf_geometry_work(p->geo, p->rank, item), err))
-        return false;
-    wf_planner_begin_after(p, item);
-    return true;
-}
-
-static bool emit_now_or_late(struct wf_planner *p, int item, struct wf_err *err)
-{
-    if (!is_for_the_end(p, item))
-        return emit_one(p, item, err);
-    p->late[p->n_late++] = item;
-    return true;
+    wf_planner_emit_item(p, item, wf_geometry_work(p->geo, p->rank, item));
+    wf_planner_emit_comm(p, item);
 }
 
 /* One strip of a sum, added to those before it. */
-static bool emit_more_of_sum(struct wf_planner *p, int item, struct wf_region work,
-                             struct wf_err *err)
+static void emit_more_of_sum(struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_item *it = &p->program->items[item];
     struct wf_slot *const total = wf_arena_array(&p->plan->arena, it->node->n_out, struct wf_slot);
     for (int o = 0; o < it->node->n_out; o++) {
         total[o] = p->slot[it->out[o]];
         if (total[o].buffer >= 0)
-            p->slot[it->out[o]] = add_packed(p, &total[o]);
+            p->slot[it->out[o]] = wf_planner_add_packed(p, &total[o]);
     }
-    const bool ok = emit_item(p, item, work, err);
+    wf_planner_emit_item(p, item, work);
     for (int o = 0; o < it->node->n_out; o++) {
-        if (ok && total[o].buffer >= 0)
+        if (total[o].buffer >= 0)
             add_move(p, WF_STEP_ADD, it->node, total[o], p->slot[it->out[o]]);
         p->slot[it->out[o]] = total[o];
     }
-    return ok;
 }
 
-/* What they wait for, strip by strip, and what waits for them. */
-static bool emit_strips(struct wf_planner *p, const struct wf_strips *s, struct wf_err *err)
+/* Strip by strip, and what waits for them. */
+static void emit_strips(struct wf_planner *p, const struct wf_strips *s)
 {
-    for (p->item = s->first; p->item <= s->last; p->item++)
-        if (wf_strips_role(p->plan->global, s, p->item) != WF_STRIP_AFTER)
-            wf_planner_end_before(p, p->item);
     for (p->strip = 0; p->strip < s->count; p->strip++) {
         wf_planner_place_strip(p, s, p->strip);
         for (p->item = s->first; p->item <= s->last; p->item++) {
@@ -336,61 +258,37 @@ static bool emit_strips(struct wf_planner *p, const struct wf_strips *s, struct 
             const bool adds = sums && p->strip > 0;
             if (wf_region_is_empty(part) && (adds || !sums))
                 continue;
-            if (!(adds ? emit_more_of_sum : emit_item)(p, p->item, part, err))
-                return false;
+            (adds ? emit_more_of_sum : wf_planner_emit_item)(p, p->item, part);
         }
     }
     p->strip = -1;
     for (int item = s->first; item <= s->last; item++) {
         p->item = item;
         if (wf_strips_role(p->plan->global, s, item) != WF_STRIP_AFTER)
-            wf_planner_begin_after(p, item);
-        else if (!emit_now_or_late(p, item, err))
-            return false;
+            wf_planner_emit_comm(p, item);
+        else
+            emit_one(p, item);
     }
-    return true;
 }
 
-static bool emit_items(struct wf_planner *p, struct wf_arena *scratch, struct wf_err *err)
+void wf_planner_emit(struct wf_planner *p)
 {
-    const int n = p->program->n_items;
-    struct wf_chain chain;
-    p->late = wf_arena_array(scratch, n, int);
-    for (int item = 0; item < n; item++) {
-        bool ok = true;
-        const int strips = p->plan->global->program->items[item].strips;
-        if (strips >= 0) {
-            ok = emit_strips(p, &p->plan->global->strips[strips], err);
-            item = p->plan->global->strips[strips].last;
-        } else if (wf_planner_find_chain(p, item, &chain)) {
-            ok = emit_chain(p, &chain, err);
-            item += chain.count - 1;
-        } else {
-            ok = emit_now_or_late(p, item, err);
+    const struct wf_global_plan *const global = p->plan->global;
+    for (int item = 0; item < p->program->n_items; item++) {
+        const int strips = p->program->items[item].strips;
+        if (strips < 0) {
+            emit_one(p, item);
+            continue;
         }
-        if (!ok)
-            return false;
+        emit_strips(p, &global->strips[strips]);
+        item = global->strips[strips].last;
     }
     p->item = -1;
-    wf_planner_end_all(p);
-    for (int i = 0; i < p->n_late; i++)
-        if (!emit_one(p, p->late[i], err))
-            return false;
-    p->item = -1;
-    return true;
-}
-
-bool wf_planner_emit(struct wf_planner *p, struct wf_err *err)
-{
-    struct wf_arena scratch = { 0 };
-    const bool ok = emit_items(p, &scratch, err);
-    wf_arena_release(&scratch);
     const struct wf_graph *g = p->geo->graph;
-    for (size_t i = 0; ok && i < g->n_updates; i++) {
+    for (size_t i = 0; i < g->n_updates; i++) {
         const int state = p->program->of_value[g->updates[i].state->id];
         const int next = p->program->of_value[g->updates[i].next->id];
         if (p->root[next] != state) /* it was not made there */
-            add_copy(p, NULL, p->slot[state], p->slot[next]);
+            wf_planner_add_copy(p, NULL, p->slot[state], p->slot[next]);
     }
-    return ok;
 }

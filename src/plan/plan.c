@@ -355,11 +355,20 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         .n_inside = wf_arena_array(&work, program->n_instances, int),
         .shift = wf_arena_take_array(&work, (size_t)program->n_instances, sizeof *p.shift),
         .slot = wf_arena_array(&work, program->n_instances, struct wf_slot),
+        .exchange = wf_arena_array(&work, program->n_instances, int),
+        .sum = wf_arena_array(&work, program->n_instances, int),
+        .arrives = wf_arena_array(&work, program->n_instances, double),
+        .is_late = wf_arena_array(&work, program->n_items, bool),
     };
+    for (int i = 0; i < program->n_instances; i++)
+        p.exchange[i] = p.sum[i] = -1;
     wf_planner_cut(&p, &work);
     wf_planner_place(&p);
-    wf_planner_comm_init(&p, &work);
-    bool ok = wf_planner_emit(&p, err);
+    wf_planner_emit(&p);
+    wf_pass_overlap(&p);
+    wf_pass_split(&p);
+    wf_pass_pack(&p);
+    bool ok = wf_pass_prepare(&p, err);
     if (ok) {
         find_lives(plan);
         note_values(&p);
@@ -370,6 +379,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         pack_arena(plan, cache);
         ok = wf_plan_check(plan, err) && (cache || check_limit(plan, err));
     }
+    free(p.spare.at);
     wf_arena_release(&work);
     return ok;
 }

@@ -169,12 +169,14 @@ struct wf_plan_message {
 
 struct wf_exchange {
     const struct wf_value *value;
+    int instance; /* of the program */
     struct wf_plan_message *messages;
     int n_messages;
 };
 
 struct wf_sum {
     const struct wf_value *value; /* the first, if there are several */
+    int instance;                 /* of the program: the same */
     struct wf_slot slot;
     int *parts, n_parts; /* buffers that the slot's own covers, if it is none of a value */
     size_t count;

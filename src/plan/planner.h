@@ -5,6 +5,12 @@
 #include "plan/plan_cache.h"
 #include "plan/plan.h"
 
+struct wf_steps {
+    struct wf_step *at;
+    int n;
+    size_t room;
+};
+
 struct wf_planner {
     struct wf_plan *plan;
     const struct wf_geometry *geo;
@@ -22,15 +28,11 @@ struct wf_planner {
      * is expected to be there, by the clock of estimated seconds. */
     int *exchange, *sum;
     double *arrives, clock;
+    int n_on_way;             /* exchanges */
+    bool *is_late;            /* per item: it is left for the end of the step (overlap.c) */
     struct wf_region **parts; /* per strips: of strip after strip, and in it of item after item */
-    int *late, n_late;        /* items that are left for the end */
-    struct wf_bucket_sums *buckets; /* per bucket */
     size_t room_steps, room_buffers, room_exchanges, room_sums;
-};
-
-/* The sums of a bucket that have begun. */
-struct wf_bucket_sums {
-    int *sums, n;
+    struct wf_steps spare; /* room for the next list */
 };
 
 /* Passes over the program, the same on all ranks: each in a file of its own, in this order (plan.c).
@@ -39,34 +41,37 @@ void wf_pass_fuse(struct wf_global_plan *global);    /* fuse.c */
 void wf_pass_strips(struct wf_global_plan *global);  /* strips.c */
 void wf_pass_buckets(struct wf_global_plan *global); /* buckets.c */
 
-/* Items whose inner parts run while what the first of them waits for is still on its way. */
-enum { WF_CHAIN_MOST = 8 };
-struct wf_chain {
-    int first, count;
-    struct wf_region inner[WF_CHAIN_MOST]; /* all of the work where nothing has to be waited for */
-};
+/* Passes over a rank's steps, likewise. */
+void wf_pass_overlap(struct wf_planner *p);                                   /* overlap.c */
+void wf_pass_split(struct wf_planner *p);                                     /* split.c */
+void wf_pass_pack(struct wf_planner *p);                                      /* pack.c */
+[[nodiscard]] bool wf_pass_prepare(struct wf_planner *p, struct wf_err *err); /* prepare.c */
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
 /* Places strip-local instances for strip number `at`. */
 void wf_planner_place_strip(struct wf_planner *p, const struct wf_strips *s, int at);
-/* emit.c: the steps. */
-[[nodiscard]] bool wf_planner_emit(struct wf_planner *p, struct wf_err *err);
+/* emit.c: the steps as a plain list; and those of an item on all of its work or a part. */
+void wf_planner_emit(struct wf_planner *p);
+void wf_planner_emit_item(struct wf_planner *p, int item, struct wf_region work);
 struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
                                     const struct wf_node *node);
+void wf_planner_add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
+                         struct wf_slot from);
+/* A packed buffer of its own for a box. */
+struct wf_slot wf_planner_add_packed(struct wf_planner *p, const struct wf_slot *like);
+/* What a pass rewrites: the list so far, while the plan's begins anew, to be given back as p->spare for
+ * the next pass; and a step of it that stays. */
+struct wf_steps wf_planner_take_steps(struct wf_planner *p);
+void wf_planner_put(struct wf_planner *p, const struct wf_step *step);
 /* The region of an item's input that a part of its work reads, inside the image. */
 struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int input,
                                   struct wf_region work);
 
-/* emit_comm.c: communication that begins after an item and ends before one. */
-void wf_planner_comm_init(struct wf_planner *p, struct wf_arena *work);
-void wf_planner_begin_after(struct wf_planner *p, int item);
-void wf_planner_end_sums_before(struct wf_planner *p, int item);
-void wf_planner_end_before(struct wf_planner *p, int item);
-void wf_planner_end_all(struct wf_planner *p);
-
-/* split.c: whether the item and some behind it should run in two parts, the inner one first. */
-bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain *chain);
+/* emit_comm.c: what the item's results need: sums and fetches. */
+void wf_planner_emit_comm(struct wf_planner *p, int item);
+/* pack.c: what copies of the step's boxes would take. */
+double wf_pack_seconds(const struct wf_planner *p, const struct wf_step *s);
 
 /* cost.c: seconds, all of them estimates. */
 struct wf_costs wf_costs_of(const struct wf_plan_options *options);
@@ -75,9 +80,6 @@ double wf_cost_copy(const struct wf_global_plan *global, double bytes);
 double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x);
 /* Fills the plan's seconds: the whole step, with communication in parallel to computation. */
 void wf_cost_plan(struct wf_plan *plan);
-
-/* prepare.c: prepares the step's kernel, or finds only its scratch. */
-[[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err);
 
 /* plan.c: a global plan, whether it fits or not; no rank is placed yet. */
 struct wf_plan_requests {

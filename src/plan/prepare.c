@@ -142,7 +142,7 @@ static bool find_sizes(struct wf_planner *p, const struct wf_step *s, struct siz
     return true;
 }
 
-bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
+static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
 {
     struct wf_plan *plan = p->plan;
     const bool reference = wf_kernel_is_reference(s->kernel);
@@ -166,5 +166,18 @@ bool wf_planner_prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *
         s->implementation = wf_arena_copy(&plan->arena, sizes.implementation);
     if (sizes.scratch_bytes)
         s->scratch = wf_planner_add_buffer(p, WF_STORE_ARENA, sizes.scratch_bytes, "scratch");
+    return true;
+}
+
+bool wf_pass_prepare(struct wf_planner *p, struct wf_err *err)
+{
+    for (int i = 0; i < p->plan->n_steps; i++) {
+        struct wf_step *const s = &p->plan->steps[i];
+        if (s->kind != WF_STEP_KERNEL)
+            continue;
+        p->plan->flops += wf_op_flops(s->node, s->work);
+        if (!prepare(p, s, err))
+            return false;
+    }
     return true;
 }

@@ -1,6 +1,6 @@
 /*
- * Whether an item should run in two parts: first what needs nothing that is still on its way, then,
- * when that has come, the rest.
+ * Inner part and halo: an item runs in two parts, first what needs nothing that is still on its way,
+ * then, when that has come, the rest.
  *
  * Where an item waits for a fetch, the items from it on form a chain: the inner part of the first
  * reads only what the rank made itself, the inner part of the next only the inner part of the first
@@ -10,7 +10,7 @@
  * pays most by the estimates, and there is none where nothing pays.
  *
  * C1. No item of a chain is a sum, and none but the last has a result that is fetched: so a chain
- *     delays no communication behind a wait for something that began later (see emit_comm.c).
+ *     delays no communication behind a wait for something that began later (O1 of overlap.c).
  * C2. No item of a chain writes a buffer that travels, or that an item of the chain reads from
  *     elsewhere: the halos still read what the inner parts read.
  */
@@ -18,6 +18,13 @@
 
 #include "ops/op.h"
 #include "plan/planner.h"
+
+/* Items whose inner parts run while what the first of them waits for is still on its way. */
+enum { CHAIN_MOST = 8 };
+struct chain {
+    int first, count;
+    struct wf_region inner[CHAIN_MOST]; /* all of the work where nothing has to be waited for */
+};
 
 /* What a kernel call costs that no estimate of its work knows of. */
 static const double call_seconds = 2e-5;
@@ -28,7 +35,7 @@ static struct wf_region work_of(const struct wf_planner *p, int item)
 }
 
 /* The part of an instance that is there before the chain has waited: all of it (false), or `part`. */
-static bool is_partly_there(const struct wf_planner *p, const struct wf_chain *chain, int instance,
+static bool is_partly_there(const struct wf_planner *p, const struct chain *chain, int instance,
                             struct wf_region *part)
 {
     if (p->exchange[instance] >= 0) {
@@ -73,7 +80,7 @@ static void trim_end(const struct trim *t, struct wf_region *work, int axis, boo
 }
 
 /* The largest part of the work that can run now; empty: none. */
-static struct wf_region inner_of(const struct wf_planner *p, const struct wf_chain *chain, int item)
+static struct wf_region inner_of(const struct wf_planner *p, const struct chain *chain, int item)
 {
     const struct wf_item *it = &p->program->items[item];
     struct wf_region inner = work_of(p, item);
@@ -123,10 +130,10 @@ static bool has_fetched_result(const struct wf_planner *p, int item)
 }
 
 /* C1, C2 */
-static bool may_join(const struct wf_planner *p, const struct wf_chain *chain, int item)
+static bool may_join(const struct wf_planner *p, const struct chain *chain, int item)
 {
     const struct wf_item *it = &p->program->items[item];
-    if (p->plan->global->program->items[item].strips >= 0 || wf_op_sums_over(it->node) ||
+    if (it->strips >= 0 || p->is_late[item] || wf_op_sums_over(it->node) ||
         p->geo->grouping[item] || wf_region_is_empty(work_of(p, item)))
         return false;
     for (int k = 0; k < it->node->n_in; k++)
@@ -183,7 +190,7 @@ struct balance {
     bool is_split;                   /* at least one item has both parts */
 };
 
-static void weigh(const struct wf_planner *p, const struct wf_chain *chain, int item,
+static void weigh(const struct wf_planner *p, const struct chain *chain, int item,
                   struct balance *b)
 {
     const struct wf_region work = work_of(p, item), inner = chain->inner[item - chain->first];
@@ -203,16 +210,16 @@ static double gain(const struct balance *b)
     return b->is_split ? b->wait + b->whole - split : 0;
 }
 
-bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain *chain)
+static bool find_chain(const struct wf_planner *p, int item, struct chain *chain)
 {
     const bool always = p->options->split_always;
     struct balance b = { .wait = wait_seconds(p, item) };
-    if (p->options->no_overlap || (always ? b.wait < 0 : b.wait <= call_seconds))
+    if (always ? b.wait < 0 : b.wait <= call_seconds)
         return false;
-    *chain = (struct wf_chain){ .first = item };
+    *chain = (struct chain){ .first = item };
     int best = 0;
     double most = 0;
-    while (chain->count < WF_CHAIN_MOST && item < p->program->n_items) {
+    while (chain->count < CHAIN_MOST && item < p->program->n_items) {
         if (!may_join(p, chain, item))
             break;
         const struct wf_region inner = inner_of(p, chain, item);
@@ -229,4 +236,104 @@ bool wf_planner_find_chain(const struct wf_planner *p, int item, struct wf_chain
     }
     chain->count = best;
     return best > 0;
+}
+
+/* --- the pass --- */
+
+/* Keeps count of what is on its way, and of the time. */
+static void follow(struct wf_planner *p, const struct wf_step *s)
+{
+    const struct wf_plan *const plan = p->plan;
+    if (s->kind == WF_STEP_FETCH_BEGIN) {
+        const struct wf_exchange *const x = &plan->exchanges[s->which];
+        p->exchange[x->instance] = s->which;
+        p->arrives[x->instance] = p->clock + wf_cost_exchange(plan->global, x);
+    } else if (s->kind == WF_STEP_FETCH_END) {
+        const int instance = plan->exchanges[s->which].instance;
+        p->exchange[instance] = -1;
+        p->clock = fmax(p->clock, p->arrives[instance]);
+    } else if (s->kind == WF_STEP_SUM_BEGIN || s->kind == WF_STEP_SUM_END) {
+        p->sum[plan->sums[s->which].instance] = s->kind == WF_STEP_SUM_BEGIN ? s->which : -1;
+    } else {
+        p->clock += s->seconds + wf_pack_seconds(p, s);
+    }
+}
+
+static void put(struct wf_planner *p, const struct wf_step *s)
+{
+    wf_planner_put(p, s);
+    follow(p, s);
+}
+
+/* A part of the item. */
+static void put_part(struct wf_planner *p, int item, struct wf_region work)
+{
+    const int first = p->plan->n_steps;
+    p->item = item;
+    wf_planner_emit_item(p, item, work);
+    for (int s = first; s < p->plan->n_steps; s++)
+        follow(p, &p->plan->steps[s]);
+}
+
+/* Those of the item's steps that are of a kind. */
+static void put_kind(struct wf_planner *p, const struct wf_steps *steps, int item,
+                     enum wf_step_kind kind)
+{
+    for (int s = 0; s < steps->n; s++)
+        if (steps->at[s].item == item && steps->at[s].kind == kind)
+            put(p, &steps->at[s]);
+}
+
+/* In place of the items' steps: inner parts, then what they did not wait for, then the halos. */
+static void put_chain(struct wf_planner *p, const struct chain *chain, const struct wf_steps *steps)
+{
+    for (int i = 0; i < chain->count; i++) {
+        put_kind(p, steps, chain->first + i, WF_STEP_SUM_END);
+        put_part(p, chain->first + i, chain->inner[i]);
+    }
+    for (int i = 0; i < chain->count; i++) {
+        const int item = chain->first + i;
+        struct wf_region halos[WF_SUBTRACT_MAX];
+        const int n = wf_region_subtract(work_of(p, item), chain->inner[i], halos);
+        put_kind(p, steps, item, WF_STEP_FETCH_END);
+        for (int k = 0; k < n; k++)
+            put_part(p, item, halos[k]);
+        put_kind(p, steps, item, WF_STEP_FETCH_BEGIN);
+    }
+}
+
+/* The steps of the items of a chain, which follow each other. */
+static struct wf_steps steps_of(const struct chain *chain, const struct wf_steps *all, int from)
+{
+    int to = from;
+    while (to < all->n && all->at[to].item >= chain->first &&
+           all->at[to].item < chain->first + chain->count)
+        to++;
+    return (struct wf_steps){ .at = all->at + from, .n = to - from };
+}
+
+/* Of an item, which may wait for several fetches. */
+static bool is_first_wait(const struct wf_steps *steps, int s)
+{
+    const struct wf_step *const at = &steps->at[s];
+    return at->kind == WF_STEP_FETCH_END && at->item >= 0 &&
+           (s == 0 || at[-1].kind != WF_STEP_FETCH_END || at[-1].item != at->item);
+}
+
+void wf_pass_split(struct wf_planner *p)
+{
+    if (p->options->no_overlap || p->plan->n_exchanges == 0)
+        return;
+    const struct wf_steps old = wf_planner_take_steps(p);
+    for (int s = 0; s < old.n; s++) {
+        struct chain chain;
+        if (!is_first_wait(&old, s) || !find_chain(p, old.at[s].item, &chain)) {
+            put(p, &old.at[s]);
+            continue;
+        }
+        const struct wf_steps replaced = steps_of(&chain, &old, s);
+        put_chain(p, &chain, &replaced);
+        s += replaced.n - 1;
+    }
+    p->spare = old;
 }
