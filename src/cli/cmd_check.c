@@ -2,7 +2,6 @@
 #include <cjson/cJSON.h>
 #include <libfyaml.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 

@@ -6,7 +6,6 @@
  */
 #include "comm/mpi_wait.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"

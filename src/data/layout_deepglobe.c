@@ -2,7 +2,6 @@
  * DeepGlobe's land cover: ID_sat.jpg with ID_mask.png, all in one folder. Seven colours; the last,
  * unknown, does not count. Its masks are to be rounded: a channel of 128 and more is 255.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "data/dataset_inside.h"

@@ -9,7 +9,6 @@
  * squares only.
  */
 #include <math.h>
-#include <string.h>
 
 #include "data/synth.h"
 

@@ -1,7 +1,5 @@
 #include "exec/holders.h"
 
-#include <string.h>
-
 #include "exec/run_inside.h"
 
 enum { TAG_ASK = 1, TAG_TENSOR = 2 };

@@ -1,7 +1,6 @@
 #include "exec/transport.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "comm/device_transport.h"

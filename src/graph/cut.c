@@ -1,4 +1,3 @@
-#include <stdlib.h>
 
 #include "graph/graph.h"
 

@@ -12,7 +12,6 @@
  *     ranks' parts are gathered.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/graph.h"
 #include "ops/build.h"

@@ -1,6 +1,5 @@
 #include "graph/graph.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

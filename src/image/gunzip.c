@@ -1,9 +1,7 @@
 #include "image/gunzip.h"
 
 #ifdef WF_HAVE_ZLIB
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "base/arena.h"

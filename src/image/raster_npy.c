@@ -1,5 +1,4 @@
 /* .npy as a raster, both ways; image/npy.h knows the format. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

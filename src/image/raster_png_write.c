@@ -1,7 +1,6 @@
 /* Writing PNG row by row: 8 or 16 bits, grey, grey and alpha, RGB, RGBA, or indices with a palette. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "image/raster_format.h"
 

@@ -1,5 +1,4 @@
 /* Layer norm over the channels of each position; its statistics never leave the position. */
-#include <inttypes.h>
 #include <math.h>
 
 #include "ops/build.h"

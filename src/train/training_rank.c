@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "train/preview.h"

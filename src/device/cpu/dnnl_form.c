@@ -20,7 +20,6 @@
  */
 #include "device/cpu/dnnl.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "device/cuda/choices.h"
 #include "base/memory.h"
