@@ -66,9 +66,8 @@ void wf_halt_keep(const char *path)
         replace(path, NULL);
 }
 
-static void end(int signal_number)
+static void end(int)
 {
-    (void)signal_number;
     _exit(STATUS);
 }
 

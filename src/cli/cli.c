@@ -447,9 +447,8 @@ static bool dispatch(struct wf_cli *cli, bool parsed, struct wf_err *err)
 }
 
 /* The others wait for this rank, or will. */
-static void end_all_ranks(const char *text)
+static void end_all_ranks(const char *)
 {
-    (void)text;
     wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
 }
 

@@ -139,9 +139,8 @@ static void epoch_ended(void *user, const struct wf_epoch_report *report)
                report->metric, best);
 }
 
-static bool stops(void *user)
+static bool stops(void *)
 {
-    (void)user;
     return wf_signals_seen() != 0;
 }
 

@@ -167,9 +167,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 
 static const char *stack_low, *stack_high; /* of the main thread, at its largest */
 
-static void no_page(int number, siginfo_t *info, void *context)
+static void no_page(int number, siginfo_t *info, void *)
 {
-    (void)context;
     const char *const at = info->si_addr;
     if (at >= stack_low && at < stack_high)
         wf_halt("out of memory: the stack cannot grow: end other programs, or raise the limits "

@@ -355,8 +355,7 @@ void wf_comm_mpi_finish(void)
 {
 }
 
-void wf_comm_mpi_end_all(int status)
+void wf_comm_mpi_end_all(int)
 {
-    (void)status;
 }
 #endif

@@ -161,10 +161,10 @@ static bool exchange_end(struct wf_comm *base, struct wf_request *r, struct wf_e
     return ok;
 }
 
+/* Of an abort its end will tell. */
 static bool wait_any(struct wf_comm *base, int count, struct wf_request *const *requests,
-                     int *which, struct wf_err *err)
+                     int *which, struct wf_err *)
 {
-    (void)err; /* of an abort its end will say */
     for (unsigned looks = 0;; look_anew(base, looks++))
         for (*which = 0; *which < count; ++*which)
             if (requests[*which] && exchange_test(base, requests[*which]))

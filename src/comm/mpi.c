@@ -68,9 +68,8 @@ static bool end(struct wf_comm *base, struct wf_request *r, struct wf_err *err)
     return wf_mpi_finish((struct wf_mpi_comm *)base, r, err);
 }
 
-static bool test(struct wf_comm *base, struct wf_request *r)
+static bool test(struct wf_comm *, struct wf_request *r)
 {
-    (void)base;
     return wf_mpi_test(r);
 }
 

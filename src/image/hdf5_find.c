@@ -368,9 +368,8 @@ struct wanted {
     uint64_t address; /* NOWHERE: not found */
 };
 
-static bool is_wanted(void *arg, const char *name, uint64_t address, struct wf_err *err)
+static bool is_wanted(void *arg, const char *name, uint64_t address, struct wf_err *)
 {
-    (void)err;
     struct wanted *w = arg;
     if (strlen(name) == w->length && memcmp(name, w->name, w->length) == 0)
         w->address = address;
@@ -411,9 +410,8 @@ struct kind {
     bool dataset, group;
 };
 
-static bool note_kind(void *arg, const struct wf_h5_message *m, struct wf_err *err)
+static bool note_kind(void *arg, const struct wf_h5_message *m, struct wf_err *)
 {
-    (void)err;
     struct kind *kind = arg;
     kind->dataset = kind->dataset || m->type == 8;
     kind->group = kind->group || m->type == MESSAGE_GROUP || m->type == MESSAGE_LINK_INFO ||

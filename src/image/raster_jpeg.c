@@ -63,14 +63,12 @@ static void on_message(j_common_ptr lib, int level)
         on_error(lib);
 }
 
-static void no_output(j_common_ptr lib)
+static void no_output(j_common_ptr)
 {
-    (void)lib;
 }
 
-static void source_nothing(j_decompress_ptr lib)
+static void source_nothing(j_decompress_ptr)
 {
-    (void)lib;
 }
 
 static boolean source_fill(j_decompress_ptr lib)

@@ -210,10 +210,8 @@ static bool pack_nifti(struct wf_raster_writer *w, const struct wf_region *windo
     return true;
 }
 
-static bool place_nifti(struct wf_raster_writer *w, uint64_t before, uint64_t all,
-                        struct wf_err *err)
+static bool place_nifti(struct wf_raster_writer *w, uint64_t before, uint64_t all, struct wf_err *)
 {
-    (void)err;
     WF_BUG_ON(before || all, "'%s': %" PRIu64 " bytes wait, NIfTI has none", w->path, all);
     return true;
 }

@@ -32,10 +32,8 @@ static void on_error(png_structp png, png_const_charp message)
     wf_guard_leave(png_get_error_ptr(png), message);
 }
 
-static void on_warning(png_structp png, png_const_charp message)
+static void on_warning(png_structp, png_const_charp)
 {
-    (void)png;
-    (void)message;
 }
 
 static void on_read(png_structp png, png_bytep dst, size_t bytes)

@@ -25,10 +25,8 @@ static void on_error(png_structp png, png_const_charp message)
     wf_guard_leave(png_get_error_ptr(png), message);
 }
 
-static void on_warning(png_structp png, png_const_charp message)
+static void on_warning(png_structp, png_const_charp)
 {
-    (void)png;
-    (void)message;
 }
 
 static void on_write(png_structp png, png_bytep data, size_t bytes)
@@ -38,9 +36,8 @@ static void on_write(png_structp png, png_bytep data, size_t bytes)
         png_error(png, "cannot write");
 }
 
-static void on_flush(png_structp png)
+static void on_flush(png_structp)
 {
-    (void)png;
 }
 
 static bool failed(const struct png *p, struct wf_err *err)

@@ -44,11 +44,8 @@ static tmsize_t on_read(thandle_t handle, void *dst, tmsize_t bytes)
     return (tmsize_t)now;
 }
 
-static tmsize_t on_write(thandle_t handle, void *src, tmsize_t bytes)
+static tmsize_t on_write(thandle_t, void *, tmsize_t)
 {
-    (void)handle;
-    (void)src;
-    (void)bytes;
     return -1;
 }
 
@@ -61,9 +58,8 @@ static toff_t on_seek(thandle_t handle, toff_t offset, int whence)
     return t->at;
 }
 
-static int on_close(thandle_t handle)
+static int on_close(thandle_t)
 {
-    (void)handle;
     return 0;
 }
 
@@ -72,11 +68,9 @@ static toff_t on_size(thandle_t handle)
     return ((struct wf_tiff *)handle)->raster->file.size;
 }
 
-__attribute__((format(printf, 4, 0))) static int on_error(TIFF *tif, void *data, const char *module,
+__attribute__((format(printf, 4, 0))) static int on_error(TIFF *, void *data, const char *,
                                                           const char *format, va_list args)
 {
-    (void)tif;
-    (void)module;
     struct wf_tiff *t = data;
     if (!t->message[0]) {
         (void)vsnprintf(t->message, sizeof t->message, format, args);

@@ -127,10 +127,9 @@ static void on_text(void *user, const char *text, int length)
     o->uuid[have + more] = '\0';
 }
 
-static void on_end(void *user, const char *name)
+static void on_end(void *user, const char *)
 {
     struct ome *const o = user;
-    (void)name;
     if (!o->in_uuid)
         return;
     o->in_uuid = false;
@@ -139,14 +138,9 @@ static void on_end(void *user, const char *name)
     o->elsewhere = o->elsewhere || strcmp(o->self, o->uuid) != 0;
 }
 
-static void on_doctype(void *user, const char *name, const char *system, const char *public,
-                       int own)
+static void on_doctype(void *user, const char *, const char *, const char *, int)
 {
     const struct ome *const o = user;
-    (void)name;
-    (void)system;
-    (void)public;
-    (void)own;
     (void)XML_StopParser(o->parser, XML_FALSE);
 }
 
@@ -301,9 +295,8 @@ bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages, stru
     return ok;
 }
 #else
-bool wf_tiff_ome_planes(struct wf_tiff *t, const char *text, int64_t pages, struct wf_err *err)
+bool wf_tiff_ome_planes(struct wf_tiff *t, const char *, int64_t pages, struct wf_err *err)
 {
-    (void)text;
     if (pages > 1)
         return wf_raster_refuse(t->raster, err,
                                 "an OME-TIFF of several pages, whose axes this build cannot read: "

@@ -8,9 +8,8 @@
 #include "device/choices.h"
 #include "device/update.h"
 
-static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
+static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *)
 {
-    (void)err;
     struct wf_cpu *const cpu = wf_take_zeroed(1, sizeof *cpu);
     cpu->base.device = &wf_device_cpu;
     cpu->verdicts = wf_choices_new(options->cache);
@@ -39,9 +38,8 @@ bool wf_kernel_is_reference(const struct wf_kernel *kernel)
     return kernel == &reference;
 }
 
-static const struct wf_kernel *find_reference(const struct wf_node *node)
+static const struct wf_kernel *find_reference(const struct wf_node *)
 {
-    (void)node;
     return &reference;
 }
 
@@ -59,9 +57,8 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static void *take(struct wf_context *context, size_t bytes)
+static void *take(struct wf_context *, size_t bytes)
 {
-    (void)context;
     if (bytes > SIZE_MAX - 64)
         return NULL;
     if (bytes < large) {
@@ -81,9 +78,8 @@ static void *take(struct wf_context *context, size_t bytes)
     return memory;
 }
 
-static void give_back(struct wf_context *context, void *memory, size_t bytes)
+static void give_back(struct wf_context *, void *memory, size_t bytes)
 {
-    (void)context;
     if (!memory)
         return;
     if (bytes < large)
@@ -92,16 +88,14 @@ static void give_back(struct wf_context *context, void *memory, size_t bytes)
         WF_BUG_ON(munmap(memory, bytes) != 0, "munmap of %zu bytes", bytes);
 }
 
-static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+static void copy(struct wf_context *, const struct wf_view *dst, const struct wf_view *src)
 {
-    (void)context;
     wf_cpu_copy(dst, src);
 }
 
 /* What is small against the image: a weight's gradient, a norm's sums. */
-static void add(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
+static void add(struct wf_context *, const struct wf_view *dst, const struct wf_view *src)
 {
-    (void)context;
     const int64_t n = wf_region_count(dst->box);
     if (dst->dtype == WF_F32)
         for (int64_t i = 0; i < n; i++)

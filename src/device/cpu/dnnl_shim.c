@@ -50,9 +50,8 @@ static md_ref md_of(const md_own *md)
 {
     return md->ndims ? md : NULL;
 }
-static void md_drop(md_own *md)
+static void md_drop(md_own *)
 {
-    (void)md;
 }
 static dnnl_status_t md_make(md_own *md, int n, const dnnl_dims_t dims, dnnl_data_type_t type,
                              dnnl_format_tag_t tag)

@@ -17,9 +17,8 @@ static bool accepts_same_shapes(const struct wf_node *node)
 
 /* --- add, multiply --- */
 
-static void add_body(const struct wf_cpu_piece *piece, const void *context)
+static void add_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     float buffer[3][WF_CPU_BLOCK_MAX];
     const float *a = wf_cpu_load(piece, 0, buffer[0]), *b = wf_cpu_load(piece, 1, buffer[1]);
     float *y = wf_cpu_dest(piece, 2, buffer[2]);
@@ -30,9 +29,8 @@ static void add_body(const struct wf_cpu_piece *piece, const void *context)
     wf_cpu_store(piece, 2, y);
 }
 
-static void multiply_body(const struct wf_cpu_piece *piece, const void *context)
+static void multiply_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     float buffer[3][WF_CPU_BLOCK_MAX];
     const float *a = wf_cpu_load(piece, 0, buffer[0]), *b = wf_cpu_load(piece, 1, buffer[1]);
     float *y = wf_cpu_dest(piece, 2, buffer[2]);
@@ -83,9 +81,8 @@ static void scale_run(const struct wf_call *call)
     run_flat(call, scale_body, &factor);
 }
 
-static void move_body(const struct wf_cpu_piece *piece, const void *context)
+static void move_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     float buffer[WF_CPU_BLOCK_MAX];
     wf_cpu_store(piece, 1, wf_cpu_load(piece, 0, buffer));
 }

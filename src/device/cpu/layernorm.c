@@ -56,9 +56,8 @@ static size_t context_scratch(const struct wf_node *node)
     return (size_t)(2 * node->in[0]->shape.at[WF_C] + 1) / 2 * 2 * sizeof(float);
 }
 
-static bool prepare(struct wf_prepare *p, struct wf_err *err)
+static bool prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = context_scratch(p->node);
     return true;
 }
@@ -154,9 +153,8 @@ static void wgrad_body(const struct wf_cpu_piece *piece, const void *context,
     }
 }
 
-static bool wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+static bool wgrad_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = wf_cpu_sum_scratch(2, p->node->in[0]->shape.at[WF_C]);
     return true;
 }

@@ -20,9 +20,8 @@ static int64_t classes_of(const struct wf_node *node)
     return node->in[0]->shape.at[WF_C];
 }
 
-static bool prepare(struct wf_prepare *p, struct wf_err *err)
+static bool prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     const int64_t classes = classes_of(p->node);
     p->scratch_bytes =
         wf_cpu_sum_scratch(WF_CPU_SUMS, classes) + (size_t)(2 * classes) * sizeof(float);
@@ -186,10 +185,8 @@ static void bce_body(const struct wf_cpu_piece *piece, const void *context,
     }
 }
 
-static void mse_body(const struct wf_cpu_piece *piece, const void *context,
-                     struct wf_cpu_lanes *lanes)
+static void mse_body(const struct wf_cpu_piece *piece, const void *, struct wf_cpu_lanes *lanes)
 {
-    (void)context;
     float buffer[2][WF_CPU_BLOCK_MAX], square[WF_CPU_BLOCK_MAX];
     const float *x = wf_cpu_load(piece, 0, buffer[0]), *t = wf_cpu_load(piece, 1, buffer[1]);
     const int64_t n = wf_cpu_count(piece, 0);

@@ -1,9 +1,8 @@
 /* Kernels that move elements: copy, concat, slice, pad, broadcast; and sums over positions. */
 #include "device/cpu/cpu.h"
 
-static void move_body(const struct wf_cpu_piece *piece, const void *context)
+static void move_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     wf_cpu_move(piece, 0, 1);
 }
 
@@ -19,9 +18,8 @@ void wf_cpu_copy(const struct wf_view *dst, const struct wf_view *src)
     wf_cpu_walk_run(&walk, move_body, NULL);
 }
 
-static void clear_body(const struct wf_cpu_piece *piece, const void *context)
+static void clear_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     wf_cpu_zero(piece, 0);
 }
 
@@ -135,10 +133,8 @@ static void broadcast_run(const struct wf_call *call)
 
 /* --- channel_sum, global_pool --- */
 
-static void sum_body(const struct wf_cpu_piece *piece, const void *context,
-                     struct wf_cpu_lanes *lanes)
+static void sum_body(const struct wf_cpu_piece *piece, const void *, struct wf_cpu_lanes *lanes)
 {
-    (void)context;
     float buffer[WF_CPU_BLOCK_MAX];
     const float *x = wf_cpu_load(piece, 0, buffer);
     double *sum = lanes->sum[0];
@@ -153,9 +149,8 @@ static bool accepts_sum(const struct wf_node *node)
     return wf_cpu_is_float(node->in[0]) && node->in[0]->shape.at[WF_C] <= WF_CPU_BLOCK_MAX;
 }
 
-static bool sum_prepare(struct wf_prepare *p, struct wf_err *err)
+static bool sum_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = wf_cpu_sum_scratch(1, p->node->in[0]->shape.at[WF_C]);
     return true;
 }

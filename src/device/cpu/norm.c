@@ -53,10 +53,8 @@ static int64_t last_sample(const struct wf_call *call)
 
 /* --- moments --- */
 
-static void moments_body(const struct wf_cpu_piece *piece, const void *context,
-                         struct wf_cpu_lanes *lanes)
+static void moments_body(const struct wf_cpu_piece *piece, const void *, struct wf_cpu_lanes *lanes)
 {
-    (void)context;
     float buffer[WF_CPU_BLOCK_MAX];
     const float *x = wf_cpu_load(piece, 0, buffer);
     const int64_t n = wf_cpu_count(piece, 0);
@@ -69,9 +67,8 @@ static void moments_body(const struct wf_cpu_piece *piece, const void *context,
     }
 }
 
-static bool moments_prepare(struct wf_prepare *p, struct wf_err *err)
+static bool moments_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = wf_cpu_sum_scratch(2, channels_of(p->node));
     return true;
 }
@@ -167,9 +164,8 @@ static void norm_body(const struct wf_cpu_piece *piece, const void *context)
     wf_cpu_store(piece, 1, y);
 }
 
-static bool rows_prepare(struct wf_prepare *p, struct wf_err *err)
+static bool rows_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = rows_scratch(p->node);
     return true;
 }
@@ -224,9 +220,8 @@ static void grad_sums_body(const struct wf_cpu_piece *piece, const void *context
     }
 }
 
-static bool grad_sums_prepare(struct wf_prepare *p, struct wf_err *err)
+static bool grad_sums_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = rows_scratch(p->node) + wf_cpu_sum_scratch(2, channels_of(p->node));
     return true;
 }

@@ -17,9 +17,8 @@ static void exponentials(const float *x, int64_t units, int64_t channels, float 
         y[i] = wf_cpu_exp(y[i]);
 }
 
-static void softmax_body(const struct wf_cpu_piece *piece, const void *context)
+static void softmax_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     float buffer[2][WF_CPU_BLOCK_MAX];
     const int64_t channels = piece->walk->side[0].unit;
     const float *x = wf_cpu_load(piece, 0, buffer[0]);
@@ -35,9 +34,8 @@ static void softmax_body(const struct wf_cpu_piece *piece, const void *context)
     wf_cpu_store(piece, 1, y);
 }
 
-static void softmax_grad_body(const struct wf_cpu_piece *piece, const void *context)
+static void softmax_grad_body(const struct wf_cpu_piece *piece, const void *)
 {
-    (void)context;
     float buffer[3][WF_CPU_BLOCK_MAX];
     const int64_t channels = piece->walk->side[0].unit;
     const float *y = wf_cpu_load(piece, 0, buffer[0]), *dy = wf_cpu_load(piece, 1, buffer[1]);

@@ -40,9 +40,8 @@ static void release(void *prepared)
     free(p);
 }
 
-static void *prepare(struct wf_context *context, const struct wf_update_layout *layout)
+static void *prepare(struct wf_context *, const struct wf_update_layout *layout)
 {
-    (void)context;
     struct prepared *const p = calloc(1, sizeof *p);
     if (!p)
         return NULL;

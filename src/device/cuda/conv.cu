@@ -366,9 +366,8 @@ void wf_cuda_convt(const struct wf_call *call)
         with_type(call->in[0].dtype, [&](auto t) { forward_run<decltype(t), true>(call); });
 }
 
-bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes =
         (size_t)(weight_parts(p->node, p->work) * wf_shape_count(p->node->out[0]->shape)) *
         sizeof(double);

@@ -205,10 +205,9 @@ static void *take(struct wf_context *context, size_t bytes)
     return memory;
 }
 
-static void give_back(struct wf_context *context, void *memory, size_t bytes)
+static void give_back(struct wf_context *context, void *memory, size_t)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
-    (void)bytes;
     if (memory)
         (void)wf_cuda_ok(cuda, cudaFree(memory), "giving memory back");
 }

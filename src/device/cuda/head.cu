@@ -288,9 +288,8 @@ void wf_cuda_head(const struct wf_call *call)
     });
 }
 
-bool wf_cuda_head_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+bool wf_cuda_head_wgrad_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     p->scratch_bytes = sums_scratch(1, p->node->out[0]->shape.at[WF_C], HEAD_MOST);
     return true;
 }

@@ -242,9 +242,8 @@ void wf_cuda_norm(const struct wf_call *call)
     });
 }
 
-bool wf_cuda_norm_grad_prepare(struct wf_prepare *p, struct wf_err *err)
+bool wf_cuda_norm_grad_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)p->node->attrs;
     const int64_t rows = a->per_sample ? p->work.hi[WF_N] - p->work.lo[WF_N] : 1;
     if (!a->fixed && a->groups < p->node->in[X]->shape.at[WF_C] && rows > 0)

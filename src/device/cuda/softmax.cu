@@ -257,9 +257,8 @@ void wf_cuda_layernorm_grad(const struct wf_call *call)
     });
 }
 
-bool wf_cuda_layernorm_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+bool wf_cuda_layernorm_wgrad_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     const int64_t channels = p->node->in[0]->shape.at[WF_C];
     const int64_t positions = is_empty(p->work) ? 0 : wf_region_count(p->work) / channels;
     p->scratch_bytes = sums_scratch(1, channels, KINDS) +

@@ -143,9 +143,8 @@ static void clear_unless_whole(const struct wf_call *call, int output, bool by_s
 
 using namespace wf;
 
-bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *err)
+bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    (void)err;
     const int64_t samples = larger<int64_t>(1, p->work.hi[WF_N] - p->work.lo[WF_N]);
     const int64_t channels = p->node->in[p->node->op->over]->shape.at[WF_C];
     const size_t together = sums_scratch(1, channels, KINDS);
