@@ -18,7 +18,6 @@
 #include "config/options_settings.h"
 #include "cli/text.h"
 #include "comm/comm.h"
-#include "comm/watch.h"
 
 const struct wf_command *const wf_commands[] = {
     &wf_command_data,
@@ -452,47 +451,16 @@ static void end_all_ranks(const char *)
     wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
 }
 
-static void watch_ranks(struct wf_cli *cli, int rank)
-{
-    const struct wf_watchdog_options watch = wf_options_comm(cli->options).watch;
-    wf_watchdog_free(cli->watchdog);
-    cli->watchdog = wf_watchdog_new(1, rank, &watch);
-}
-
-/* Collective. MPI itself waits for all ranks, so that is watched too. */
-static bool start_ranks(struct wf_cli *cli, struct wf_err *err)
-{
-    watch_ranks(cli, wf_comm_launched_rank());
-    wf_watch_begin(wf_watchdog_rank(cli->watchdog, 0), "the start of MPI");
-    struct wf_comm *const world = cli->launch.world = wf_comm_mpi(err);
-    if (!world)
-        return false;
-    watch_ranks(cli, wf_comm_rank(world));
-    world->watch = wf_watchdog_rank(cli->watchdog, 0);
-    cli->launch.is_root = wf_comm_rank(world) == 0;
-    return true;
-}
-
-static void end_ranks(struct wf_cli *cli)
-{
-    if (cli->launch.world) {
-        cli->launch.world->watch = NULL;
-        wf_comm_free(cli->launch.world);
-    }
-    wf_watch_begin(wf_watchdog_rank(cli->watchdog, 0), "the end of MPI");
-    wf_comm_mpi_finish();
-    wf_watchdog_free(cli->watchdog);
-}
-
 int wf_cli_main(int argc, char **argv)
 {
-    struct wf_cli cli = { .log.level = WF_LOG_INFO, .launch.is_root = true };
+    struct wf_cli cli = { .log.level = WF_LOG_INFO };
     cli.launch.log = &cli.log;
     struct wf_err err = { 0 }, usage = { 0 };
     (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */
     cli.options = wf_options_new();
-    const bool parsed = parse(&cli, argc, argv, &usage), launched = wf_comm_mpi_launched();
-    bool ok = !launched || start_ranks(&cli, &err);
+    const bool parsed = parse(&cli, argc, argv, &usage);
+    const struct wf_watchdog_options watch = wf_options_comm(cli.options).watch;
+    bool ok = wf_launch_begin(&cli.launch, &watch, &err);
     char name[32] = "";
     if (cli.launch.world) {
         (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.launch.world));
@@ -510,8 +478,7 @@ int wf_cli_main(int argc, char **argv)
         wf_comm_abort(cli.launch.world, &err); /* the others wait for this rank, or will */
     if (!ok && cli.launch.is_root)
         wf_log(&cli.log, WF_LOG_ERROR, "%s", err.text);
-    if (launched)
-        end_ranks(&cli);
+    wf_launch_end(&cli.launch);
     wf_halt_tell(NULL, NULL);
     wf_options_free(cli.options);
     wf_arena_release(&cli.arena);

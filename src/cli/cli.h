@@ -51,7 +51,6 @@ struct wf_cli {
     bool mute; /* results are read from files: nothing goes to stdout */
     struct wf_log log;
     struct wf_launch launch;
-    struct wf_watchdog *watchdog; /* of launch.world */
 };
 
 int wf_cli_main(int argc, char **argv);

@@ -2,6 +2,44 @@
 
 #include <string.h>
 
+static void watch_rank(struct wf_launch *l, int rank, const struct wf_watchdog_options *watch)
+{
+    wf_watchdog_free(l->watchdog);
+    l->watchdog = wf_watchdog_new(1, rank, watch);
+}
+
+/* MPI itself waits for all ranks, so that is watched too. */
+bool wf_launch_begin(struct wf_launch *l, const struct wf_watchdog_options *watch,
+                     struct wf_err *err)
+{
+    l->is_root = true;
+    if (!wf_comm_mpi_launched())
+        return true;
+    watch_rank(l, wf_comm_launched_rank(), watch);
+    wf_watch_begin(wf_watchdog_rank(l->watchdog, 0), "the start of MPI");
+    l->world = wf_comm_mpi(err);
+    if (!l->world)
+        return false;
+    watch_rank(l, wf_comm_rank(l->world), watch);
+    l->world->watch = wf_watchdog_rank(l->watchdog, 0);
+    l->is_root = wf_comm_rank(l->world) == 0;
+    return true;
+}
+
+void wf_launch_end(struct wf_launch *l)
+{
+    if (!wf_comm_mpi_launched())
+        return;
+    if (l->world) {
+        l->world->watch = NULL;
+        wf_comm_free(l->world);
+    }
+    wf_watch_begin(wf_watchdog_rank(l->watchdog, 0), "the end of MPI");
+    wf_comm_mpi_finish();
+    wf_watchdog_free(l->watchdog);
+    *l = (struct wf_launch){ .log = l->log };
+}
+
 bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err)
 {
     if (!l->world)

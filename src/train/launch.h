@@ -9,13 +9,22 @@
 
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/watch.h"
 #include "data/fingerprint.h"
 
 struct wf_launch {
-    struct wf_comm *world;    /* NULL: ranks are threads */
-    bool is_root;             /* rank 0, or no launcher: prints what is printed once */
-    const struct wf_log *log; /* where messages go */
+    struct wf_comm *world;        /* NULL: ranks are threads */
+    bool is_root;                 /* rank 0, or no launcher: prints what is printed once */
+    const struct wf_log *log;     /* where messages go */
+    struct wf_watchdog *watchdog; /* of the world's waits */
 };
+
+/* Collective under a launcher, which it asks for: starts MPI and fills in the world. Of the struct only
+ * `log` is set before. The thread that begins is the only one that communicates, and ends it. */
+[[nodiscard]] bool wf_launch_begin(struct wf_launch *l, const struct wf_watchdog_options *watch,
+                                   struct wf_err *err);
+/* Collective under a launcher. Ends MPI, also after wf_launch_begin() failed. */
+void wf_launch_end(struct wf_launch *l);
 
 /* Collective over the world, if there is one. True only if `ok` is true on every rank. A rank that failed
  * aborts the others at once, wherever they are: they may have passed this call, or wait before it. */
