@@ -165,25 +165,23 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
     n->in = wf_arena_array(&g->arena, n_in + 1, struct wf_value *);
     for (int i = 0; i < n_in; i++)
         n->in[i] = in[i];
-    n->n_out = op->n_out;
-    n->out = wf_arena_array(&g->arena, op->n_out, struct wf_value *);
+    n->n_out = wf_op_outputs(op);
+    n->out = wf_arena_array(&g->arena, n->n_out, struct wf_value *);
     n->backward = g->in_backward;
     n->domain = g->domain;
     const size_t n_values = g->n_values;
-    for (int o = 0; o < op->n_out; o++) {
+    for (int o = 0; o < n->n_out; o++) {
         struct wf_value *v = n->out[o] = value_add(g, WF_TEMP, name);
         v->producer = n;
         if (n_in > 0 && in[0]) {
+            v->shape = in[0]->shape;
             v->dtype = in[0]->dtype;
             v->replicated = in[0]->replicated;
         }
     }
     struct wf_err err = { 0 };
-    WF_BUG_ON(!op->infer && (n_in < 1 || !in[0]), "%s has no shape of its own", op->name);
-    if (!op->infer)
-        n->out[0]->shape = in[0]->shape;
     bool ok = !op->infer || op->infer(n, &err);
-    for (int o = 0; ok && o < op->n_out; o++)
+    for (int o = 0; ok && o < n->n_out; o++)
         if (!wf_shape_is_valid(n->out[o]->shape))
             ok = wf_err_set(&err, WF_ERR_USAGE, "the result would be empty or too large");
     if (!ok) {
@@ -192,7 +190,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
         g->err = err;
         return NULL;
     }
-    for (int o = 0; o < op->n_out; o++)
+    for (int o = 0; o < n->n_out; o++)
         n->out[o]->border_dims = image_dims(n->out[o]->shape);
     WF_GROW(g->nodes, g->room_nodes, g->n_nodes);
     g->nodes[g->n_nodes++] = n;

@@ -319,7 +319,7 @@ static bool read_node(struct reader *r, int n_out)
     memcpy(op_name, r->at, length);
     op_name[length] = '\0';
     const struct wf_op *op = wf_op_find(op_name);
-    if (!op || op->n_out != n_out)
+    if (!op || wf_op_outputs(op) != n_out)
         return fail(r, "unknown operator or wrong number of results");
     r->at += length;
     int n_in;

@@ -18,14 +18,12 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                               node->in[i]->name);
     if (node->n_in < 1)
         return wf_err_set(err, WF_ERR_USAGE, "accumulates nothing");
-    node->out[0]->shape = node->in[0]->shape;
     return true;
 }
 
-static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+static void grad(struct wf_graph *, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[])
 {
-    (void)g;
     for (int i = 0; i < node->n_in; i++)
         dx[i] = wanted[i] ? dy[0] : NULL;
 }
@@ -56,7 +54,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_accumulate = {
     .name = "accumulate",
     .n_in = -1,
-    .n_out = 1,
     .flags = WF_OP_COLLECTS,
     .infer = infer,
     .grad = grad,

@@ -93,7 +93,6 @@ static bool grad_infer(const struct wf_node *node, struct wf_err *err)
 {
     if (!wf_shape_equal(node->in[0]->shape, node->in[1]->shape))
         return wf_err_set(err, WF_ERR_USAGE, "dy must have the shape of the activation");
-    node->out[0]->shape = node->in[0]->shape;
     return check(node->attrs, err);
 }
 
@@ -108,7 +107,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_act_grad = {
     .name = "act_grad",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_act_attrs, fields),
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << 1,
@@ -120,7 +118,6 @@ const struct wf_op wf_op_act_grad = {
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[0]->shape;
     return check(node->attrs, err);
 }
 
@@ -131,11 +128,9 @@ static void reference(const struct wf_call *call)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     const struct wf_act_attrs *a = node->attrs;
-    if (!wanted[0])
-        return;
     struct wf_value *const in[] = { slope_shows_in_y(a->act) ? node->out[0] : node->in[0], dy[0] };
     dx[0] = wf_append(g, &wf_op_act_grad, node->name, NULL, a, 2, in);
 }
@@ -161,7 +156,6 @@ static int decides(const struct wf_node *node)
 const struct wf_op wf_op_act = {
     .name = "act",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_act_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,

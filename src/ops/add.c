@@ -17,7 +17,6 @@ bool wf_pair_infer(const struct wf_node *node, struct wf_err *err)
     if (a->dtype != b->dtype)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' is %s and '%s' is %s: cast one", a->name,
                           wf_dtype_name(a->dtype), b->name, wf_dtype_name(b->dtype));
-    node->out[0]->shape = a->shape;
     node->out[0]->replicated = a->replicated && b->replicated;
     return true;
 }
@@ -29,11 +28,9 @@ static void reference(const struct wf_call *call)
                     wf_view_at(&call->in[0], c.at) + wf_view_at(&call->in[1], c.at));
 }
 
-static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
+static void grad(struct wf_graph *, const struct wf_node *, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[])
 {
-    (void)g;
-    (void)node;
     for (int i = 0; i < 2; i++)
         dx[i] = wanted[i] ? dy[0] : NULL;
 }
@@ -53,7 +50,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_add = {
     .name = "add",
     .n_in = 2,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << 0 | 1u << 1,
     .infer = wf_pair_infer,

@@ -5,11 +5,9 @@
 #include "ops/spatial.h"
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     struct wf_pool_attrs a = *(const struct wf_pool_attrs *)node->attrs;
-    if (!wanted[0])
-        return;
     wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_avgpool_grad, node->name, "dx", &a, 1, dy);
 }
@@ -50,7 +48,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_avgpool = {
     .name = "avgpool",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_SHIFTS,
     WF_ATTRS(wf_pool_attrs, wf_pool_fields),
     .infer = wf_pool_infer,
@@ -63,7 +60,7 @@ const struct wf_op wf_op_avgpool = {
 struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p)
 {
     const struct wf_pool_attrs a = wf_pool_resolve(p);
-    return x ? wf_append(g, &wf_op_avgpool, p->name, NULL, &a, 1, &x) : NULL;
+    return wf_append(g, &wf_op_avgpool, p->name, NULL, &a, 1, &x);
 }
 
 /* --- the gradient --- */
@@ -84,7 +81,6 @@ static void reference_grad(const struct wf_call *call)
 const struct wf_op wf_op_avgpool_grad = {
     .name = "avgpool_grad",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_pool_attrs, wf_pool_fields),
     .infer = wf_pool_grad_infer,
     .reads = wf_pool_grad_reads,

@@ -22,7 +22,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_bce_grad = {
     .name = "bce_grad",
     .n_in = 3,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .flags = WF_OP_POINTWISE,
     .infer = wf_loss_pair_grad_infer,
@@ -50,9 +49,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     wf_loss_grad(g, &wf_op_bce_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_binary_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
@@ -69,7 +67,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_bce = {
     .name = "bce",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = wf_loss_pair_infer,
     .grad = grad,

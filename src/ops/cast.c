@@ -22,7 +22,6 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     if (a->dtype < 0 || a->dtype >= WF_DTYPES)
         return wf_err_set(err, WF_ERR_USAGE, "there is no element type %" PRId64 ": take 0..%d",
                           a->dtype, WF_DTYPES - 1);
-    node->out[0]->shape = node->in[0]->shape;
     node->out[0]->dtype = (enum wf_dtype)a->dtype;
     return true;
 }
@@ -39,9 +38,9 @@ static bool is_real(enum wf_dtype dtype)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (wanted[0] && is_real(node->in[0]->dtype) && is_real(node->out[0]->dtype))
+    if (is_real(node->in[0]->dtype) && is_real(node->out[0]->dtype))
         dx[0] = wf_cast(g, dy[0], node->in[0]->dtype);
 }
 
@@ -59,7 +58,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_cast = {
     .name = "cast",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_cast_attrs, fields),
     .flags = WF_OP_POINTWISE,
     .infer = infer,

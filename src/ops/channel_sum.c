@@ -3,9 +3,8 @@
  */
 #include "ops/spatial.h"
 
-static bool infer(const struct wf_node *node, struct wf_err *err)
+static bool infer(const struct wf_node *node, struct wf_err *)
 {
-    (void)err;
     struct wf_value *s = node->out[0];
     s->shape = WF_SHAPE(1, 1, 1, 1, node->in[0]->shape.at[WF_C]);
     s->dtype = WF_F64; /* ranks add their parts before it is rounded */
@@ -30,7 +29,6 @@ static void reference(const struct wf_call *call)
 const struct wf_op wf_op_channel_sum = {
     .name = "channel_sum",
     .n_in = 1,
-    .n_out = 1,
     .infer = infer,
     .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .over = 0,

@@ -97,7 +97,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_concat = {
     .name = "concat",
     .n_in = -1,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP | WF_OP_SHIFTS,
     .infer = infer,
     .grad = grad,
@@ -109,8 +108,5 @@ const struct wf_op wf_op_concat = {
 
 struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n, struct wf_value *const in[])
 {
-    for (int i = 0; i < n; i++)
-        if (!in[i])
-            return NULL;
     return wf_append(g, &wf_op_concat, name, NULL, NULL, n, in);
 }

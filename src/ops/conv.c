@@ -179,7 +179,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_conv = {
     .name = "conv",
     .n_in = 3,
-    .n_out = 1,
     .flags = WF_OP_SHIFTS,
     .n_optional = 1,
     WF_ATTRS(wf_conv_attrs, wf_conv_fields),

@@ -121,7 +121,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_convt = {
     .name = "convt",
     .n_in = 3,
-    .n_out = 1,
     .flags = WF_OP_SHIFTS,
     .n_optional = 1,
     WF_ATTRS(wf_conv_attrs, wf_conv_fields),

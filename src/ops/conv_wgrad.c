@@ -131,7 +131,6 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 const struct wf_op wf_op_conv_wgrad = {
     .name = "conv_wgrad",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_conv_attrs, wf_conv_fields),
     .infer = infer,
     .grad = grad,

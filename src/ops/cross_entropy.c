@@ -52,7 +52,6 @@ static bool look(const struct wf_call *call, const int64_t at[WF_AXES], struct p
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[LOGITS]->shape;
     return check(node, err) && wf_loss_check_sums(node->in[DS], 2, err);
 }
 
@@ -77,7 +76,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_ce_grad = {
     .name = "ce_grad",
     .n_in = 4,
-    .n_out = 1,
     .n_optional = 2, /* weights; infer asks for ds */
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .flags = WF_OP_POINTWISE,
@@ -114,16 +112,13 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     wf_loss_grad(g, &wf_op_ce_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_cross_entropy(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
-static struct wf_value *mean_weighted(struct wf_graph *g, struct wf_value *const in[],
-                                      const void *attrs)
+static struct wf_value *mean_weighted(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     const struct wf_loss l = { .name = "loss", .weights = in[2], .has_ignore = true, .ignore = 1 };
     return wf_cross_entropy(g, in[0], in[1], &l);
 }
@@ -143,7 +138,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_ce = {
     .name = "ce",
     .n_in = 3,
-    .n_out = 1,
     .n_optional = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = infer,

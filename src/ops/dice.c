@@ -22,7 +22,6 @@ static int64_t channel_of(double label, int64_t classes)
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_shape probs = node->in[0]->shape;
-    node->out[0]->shape = probs;
     return wf_loss_check_map(probs, node->in[1], err) &&
            wf_loss_check_sums(node->in[2], 3 * probs.at[WF_C], err);
 }
@@ -46,7 +45,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_dice_grad = {
     .name = "dice_grad",
     .n_in = 3,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .flags = WF_OP_POINTWISE,
     .infer = grad_infer,
@@ -88,9 +86,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     wf_loss_grad(g, &wf_op_dice_grad, node, dy, wanted, dx);
 }
 
-static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_dice(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
@@ -108,7 +105,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_dice = {
     .name = "dice",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = infer,
     .grad = grad,
@@ -162,7 +158,6 @@ static void loss_grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_dice_loss_grad = {
     .name = "dice_loss_grad",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = loss_grad_infer,
     .reference = loss_grad_reference,
@@ -189,10 +184,8 @@ static void loss_reference(const struct wf_call *call)
 }
 
 static void loss_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                      const bool wanted[], struct wf_value *dx[])
+                      const bool[], struct wf_value *dx[])
 {
-    if (!wanted[0])
-        return;
     struct wf_value *const in[] = { node->in[0], dy[0] };
     dx[0] = wf_append(g, &wf_op_dice_loss_grad, node->name, NULL, node->attrs, 2, in);
 }
@@ -209,7 +202,6 @@ static const struct wf_case loss_cases[] = {
 const struct wf_op wf_op_dice_loss = {
     .name = "dice_loss",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = loss_infer,
     .grad = loss_grad,

@@ -16,7 +16,6 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     if (!(a->p >= 0 && a->p < 1))
         return wf_err_set(err, WF_ERR_USAGE, "dropout of %g: it must be at least 0 and below 1",
                           a->p);
-    node->out[0]->shape = node->in[0]->shape;
     return true;
 }
 
@@ -37,10 +36,8 @@ static void reference(const struct wf_call *call)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (!wanted[0])
-        return;
     dx[0] = wf_append(g, node->op, node->name, NULL, node->attrs, 1, dy);
 }
 
@@ -55,9 +52,8 @@ static const struct wf_case cases[] = {
 };
 
 /* What is dropped goes by the place in the image. */
-static bool is_fixed(const struct wf_node *node)
+static bool is_fixed(const struct wf_node *)
 {
-    (void)node;
     return true;
 }
 
@@ -65,7 +61,6 @@ const struct wf_op wf_op_dropout = {
     .name = "dropout",
     .is_fixed = is_fixed,
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_dropout_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,

@@ -46,7 +46,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_fill = {
     .name = "fill",
     .n_in = 0,
-    .n_out = 1,
     WF_ATTRS(wf_fill_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .infer = infer,

@@ -15,9 +15,8 @@ static const struct wf_field fields[] = {
     { 0 },
 };
 
-static bool infer(const struct wf_node *node, struct wf_err *err)
+static bool infer(const struct wf_node *node, struct wf_err *)
 {
-    (void)err;
     const struct wf_shape *x = &node->in[0]->shape;
     node->out[0]->shape = WF_SHAPE(x->at[WF_N], 1, 1, 1, x->at[WF_C]);
     node->out[0]->dtype = WF_F64;
@@ -25,11 +24,9 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     struct wf_spread_attrs a = *(const struct wf_spread_attrs *)node->attrs;
-    if (!wanted[0])
-        return;
     wf_set_extent(a.extent, node->in[0]);
     struct wf_value *d = wf_cast(g, dy[0], node->in[0]->dtype);
     dx[0] = wf_append(g, &wf_op_broadcast, node->name, "dx", &a, 1, &d);
@@ -65,7 +62,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_global_pool = {
     .name = "global_pool",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_SHIFTS,
     WF_ATTRS(wf_spread_attrs, fields),
     .infer = infer,
@@ -105,11 +101,9 @@ static bool infer_broadcast(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad_broadcast(struct wf_graph *g, const struct wf_node *node,
-                           struct wf_value *const dy[], const bool wanted[], struct wf_value *dx[])
+                           struct wf_value *const dy[], const bool[], struct wf_value *dx[])
 {
     const struct wf_spread_attrs *a = node->attrs;
-    if (!wanted[0])
-        return;
     const struct wf_spread_attrs sum = { .factor = a->factor };
     dx[0] = wf_cast(g, wf_append(g, &wf_op_global_pool, node->name, "dx", &sum, 1, dy),
                     node->in[0]->dtype);
@@ -136,7 +130,6 @@ static const struct wf_case cases_broadcast[] = {
 const struct wf_op wf_op_broadcast = {
     .name = "broadcast",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_spread_attrs, fields),
     .flags = WF_OP_CHEAP,
     .infer = infer_broadcast,

@@ -40,7 +40,6 @@ static bool check_dy(const struct wf_value *x, const struct wf_value *dy, struct
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[0]->shape;
     return wf_norm_check_affine(node->in[1], "weight", node->in[0]->shape.at[WF_C], err) &&
            check_dy(node->in[0], node->in[2], err);
 }
@@ -67,7 +66,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_layernorm_grad = {
     .name = "layernorm_grad",
     .n_in = 3,
-    .n_out = 1,
     .n_optional = 2, /* w; infer asks for dy */
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE,
@@ -124,7 +122,6 @@ const struct wf_op wf_op_layernorm_wgrad = {
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     const int64_t channels = node->in[0]->shape.at[WF_C];
-    node->out[0]->shape = node->in[0]->shape;
     return wf_norm_check_affine(node->in[1], "weight", channels, err) &&
            wf_norm_check_affine(node->in[2], "bias", channels, err);
 }
@@ -173,7 +170,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_layernorm = {
     .name = "layernorm",
     .n_in = 3,
-    .n_out = 1,
     .n_optional = 2,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE,
@@ -185,30 +181,15 @@ const struct wf_op wf_op_layernorm = {
     .cases = cases,
 };
 
-static struct wf_value *affine(struct wf_graph *g, const struct wf_norm *n, const char *suffix,
-                               int64_t channels, enum wf_init init)
-{
-    if (n->plain)
-        return NULL;
-    const struct wf_param_spec spec = {
-        .name = wf_arena_printf(&g->arena, "%s.%s", n->name, suffix),
-        .shape = WF_SHAPE(1, 1, 1, 1, channels),
-        .border_dims = -1,
-        .init = init,
-    };
-    return wf_param(g, &spec);
-}
-
 struct wf_value *wf_layer_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
 {
     if (!x)
         return NULL;
-    const int64_t channels = x->shape.at[WF_C];
+    const struct wf_norm_layer l = wf_norm_layer(g, x, n);
     const struct wf_norm_attrs a = {
-        .groups = 1, .per_sample = 1, .count = channels, .eps = n->eps > 0 ? n->eps : 1e-5
+        .groups = 1, .per_sample = 1, .count = x->shape.at[WF_C], .eps = l.attrs.eps
     };
-    struct wf_value *const in[] = { x, affine(g, n, "weight", channels, WF_INIT_ONE),
-                                    affine(g, n, "bias", channels, WF_INIT_ZERO) };
-    struct wf_value *y = wf_append(g, &wf_op_layernorm, n->name, NULL, &a, 3, in);
-    return wf_activation(g, y, wf_arena_printf(&g->arena, "%s.act", n->name), n->act, n->slope);
+    struct wf_value *const in[] = { x, l.w, l.b };
+    struct wf_value *y = wf_append(g, &wf_op_layernorm, l.name, NULL, &a, 3, in);
+    return wf_activation(g, y, wf_arena_printf(&g->arena, "%s.act", l.name), n->act, n->slope);
 }

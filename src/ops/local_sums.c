@@ -9,23 +9,19 @@
 #include "ops/norm.h"
 #include "ops/spatial.h"
 
-static bool infer(const struct wf_node *node, struct wf_err *err)
+static bool infer(const struct wf_node *node, struct wf_err *)
 {
-    (void)err;
-    node->out[0]->shape = node->in[0]->shape;
     node->out[0]->replicated = true;
     return true;
 }
 
-static bool is_local(const struct wf_node *node)
+static bool is_local(const struct wf_node *)
 {
-    (void)node;
     return true;
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int input, struct wf_region)
 {
-    (void)work;
     return input == 0 ? wf_shape_region(node->in[0]->shape) : (struct wf_region){ 0 };
 }
 
@@ -41,7 +37,6 @@ static void reference(const struct wf_call *call)
 const struct wf_op wf_op_local_sums = {
     .name = "local_sums",
     .n_in = 2,
-    .n_out = 1,
     .flags = WF_OP_WHOLE,
     .infer = infer,
     .reads = reads,

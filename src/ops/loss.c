@@ -65,7 +65,6 @@ bool wf_loss_pair_infer(const struct wf_node *node, struct wf_err *err)
 
 bool wf_loss_pair_grad_infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[0]->shape;
     return check_pair(node, err) && wf_loss_check_sums(node->in[2], 2, err);
 }
 

@@ -15,16 +15,15 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     if (!wf_pool_infer(node, err))
         return false;
     node->out[1]->shape = node->out[0]->shape;
-    node->out[1]->replicated = node->out[0]->replicated;
     node->out[1]->dtype = a->kernel[0] * a->kernel[1] * a->kernel[2] <= 256 ? WF_U8 : WF_I32;
     return true;
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     struct wf_pool_attrs a = *(const struct wf_pool_attrs *)node->attrs;
-    if (!wanted[0] || !dy[0])
+    if (!dy[0])
         return;
     wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_maxpool_grad, node->name, "dx", &a, 3,
@@ -84,9 +83,8 @@ static const struct wf_case cases[] = {
     { 0 },
 };
 
-static int decides(const struct wf_node *node)
+static int decides(const struct wf_node *)
 {
-    (void)node;
     return 1; /* the index */
 }
 
@@ -107,7 +105,7 @@ const struct wf_op wf_op_maxpool = {
 struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p)
 {
     const struct wf_pool_attrs a = wf_pool_resolve(p);
-    return x ? wf_append(g, &wf_op_maxpool, p->name, NULL, &a, 1, &x) : NULL;
+    return wf_append(g, &wf_op_maxpool, p->name, NULL, &a, 1, &x);
 }
 
 /* --- the gradient --- */
@@ -149,7 +147,6 @@ static void reference_grad(const struct wf_call *call)
 const struct wf_op wf_op_maxpool_grad = {
     .name = "maxpool_grad",
     .n_in = 3,
-    .n_out = 1,
     .n_optional = 1,
     WF_ATTRS(wf_pool_attrs, wf_pool_fields),
     .inplace = 1u << PLUS,

@@ -105,7 +105,6 @@ static const struct wf_case moments_cases[] = {
 const struct wf_op wf_op_moments = {
     .name = "moments",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_SHIFTS,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = moments_infer,
@@ -130,7 +129,6 @@ static bool stats_infer(const struct wf_node *node, struct wf_err *err)
     if (a->count < 1)
         return wf_err_set(err, WF_ERR_USAGE,
                           "a mean over %" PRId64 " elements: count is at least 1", a->count);
-    node->out[0]->shape = m;
     node->out[0]->dtype = a->wide ? WF_F64 : WF_F32;
     return true;
 }
@@ -162,7 +160,6 @@ static const struct wf_case stats_cases[] = {
 const struct wf_op wf_op_stats = {
     .name = "stats",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = stats_infer,
     .reference = stats_reference,
@@ -217,7 +214,6 @@ static const struct wf_case running_stats_cases[] = {
 const struct wf_op wf_op_running_stats = {
     .name = "running_stats",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = running_stats_infer,
     .reference = running_stats_reference,

@@ -15,7 +15,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_mse_grad = {
     .name = "mse_grad",
     .n_in = 3,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .flags = WF_OP_POINTWISE,
     .infer = wf_loss_pair_grad_infer,
@@ -44,9 +43,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         dx[1] = wf_cast(g, wf_scale(g, dx[0], -1.0), node->in[1]->dtype);
 }
 
-static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *mean(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_mse(g, in[0], in[1], &(struct wf_loss){ .name = "loss" });
 }
 
@@ -63,7 +61,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_mse = {
     .name = "mse",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = wf_loss_pair_infer,
     .grad = grad,

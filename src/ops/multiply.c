@@ -16,9 +16,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         dx[i] = wanted[i] ? wf_multiply(g, dy[0], node->in[1 - i]) : NULL;
 }
 
-static struct wf_value *square(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *square(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_multiply(g, in[0], in[0]);
 }
 
@@ -37,7 +36,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_multiply = {
     .name = "multiply",
     .n_in = 2,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .inplace = 1u << 0 | 1u << 1,
     .infer = wf_pair_infer,

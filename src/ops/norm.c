@@ -141,7 +141,6 @@ static void grad_sums_reference(const struct wf_call *call)
 const struct wf_op wf_op_norm_grad_sums = {
     .name = "norm_grad_sums",
     .n_in = 5,
-    .n_out = 1,
     .n_optional = 3, /* w and b; infer asks for dy */
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = grad_sums_infer,
@@ -165,10 +164,7 @@ static bool grad_infer(const struct wf_node *node, struct wf_err *err)
                           "statistics that depend on x need the sums q and a count, got count "
                           "%" PRId64,
                           a->count);
-    if (node->in[Q] && !check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C], err))
-        return false;
-    node->out[0]->shape = x;
-    return true;
+    return !node->in[Q] || check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C], err);
 }
 
 /* The means over e's group of g * w and of g * w * xhat. */
@@ -203,7 +199,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_norm_grad = {
     .name = "norm_grad",
     .n_in = 6,
-    .n_out = 1,
     .n_optional = 4, /* w and b, q when fixed; infer asks for dy */
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE,
@@ -269,14 +264,6 @@ const struct wf_op wf_op_norm_wgrad = {
 };
 
 /* --- norm --- */
-
-static bool norm_infer(const struct wf_node *node, struct wf_err *err)
-{
-    if (!check_inputs(node, err))
-        return false;
-    node->out[0]->shape = node->in[X]->shape;
-    return true;
-}
 
 static void norm_reference(const struct wf_call *call)
 {
@@ -359,12 +346,11 @@ static int norm_decides(const struct wf_node *node)
 const struct wf_op wf_op_norm = {
     .name = "norm",
     .n_in = 4,
-    .n_out = 1,
     .n_optional = 2,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP | WF_OP_SHIFTS,
     .inplace = 1u << X,
-    .infer = norm_infer,
+    .infer = check_inputs,
     .grad = norm_grad,
     .reads = norm_reads,
     .decides = norm_decides,

@@ -13,6 +13,7 @@
 #define WF_OPS_NORM_H
 
 #include "ops/attrs.h"
+#include "ops/build.h"
 #include "ops/op.h"
 
 extern const struct wf_field wf_norm_fields[];
@@ -54,6 +55,8 @@ struct wf_norm_layer {
     struct wf_value *x, *w, *b;
     struct wf_value *m; /* filled in: the sums over x, for running statistics */
 };
+/* With its weight and bias; one group per channel, and the activation where norm can have it. */
+struct wf_norm_layer wf_norm_layer(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
 struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l);
 
 #endif

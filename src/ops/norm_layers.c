@@ -70,8 +70,7 @@ static bool can_fuse(enum wf_act act)
     return act == WF_ACT_NONE || act == WF_RELU || act == WF_LEAKY_RELU;
 }
 
-static struct wf_norm_layer layer_of(struct wf_graph *g, struct wf_value *x,
-                                     const struct wf_norm *n)
+struct wf_norm_layer wf_norm_layer(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
 {
     struct wf_norm_layer l = { .name = n->name ? n->name : "norm", .x = x };
     l.attrs = (struct wf_norm_attrs){
@@ -118,7 +117,7 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
 {
     if (!x)
         return NULL;
-    struct wf_norm_layer l = layer_of(g, x, n);
+    struct wf_norm_layer l = wf_norm_layer(g, x, n);
     const char *const of = n->domain > 0 ? wf_arena_printf(&g->arena, "domain%d.", n->domain) : "";
     const struct wf_param_spec
         mean_spec =
@@ -149,21 +148,21 @@ struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const str
     return activate(g, y, n);
 }
 
-struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
-{
-    if (!x)
-        return NULL;
-    struct wf_norm_layer l = layer_of(g, x, n);
-    l.attrs.per_sample = 1;
-    return activate(g, wf_norm_add(g, &l), n);
-}
-
 struct wf_value *wf_group_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
 {
     if (!x)
         return NULL;
-    struct wf_norm_layer l = layer_of(g, x, n);
+    struct wf_norm_layer l = wf_norm_layer(g, x, n);
     l.attrs.per_sample = 1;
     l.attrs.groups = n->groups;
     return activate(g, wf_norm_add(g, &l), n);
+}
+
+struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n)
+{
+    if (!x)
+        return NULL;
+    struct wf_norm one = *n;
+    one.groups = x->shape.at[WF_C];
+    return wf_group_norm(g, x, &one);
 }

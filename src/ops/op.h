@@ -14,7 +14,7 @@
  *
  *     struct scale { double factor; };
  *     const struct wf_op wf_op_scale = {
- *         .name = "scale", .n_in = 1, .n_out = 1,
+ *         .name = "scale", .n_in = 1,
  *         WF_ATTRS(scale, fields),
  *         .infer = infer, .grad = grad, .reference = reference, .cases = cases,
  *         .flags = WF_OP_POINTWISE | WF_OP_CHEAP, .inplace = 1u << 0,
@@ -108,7 +108,7 @@ struct wf_case {
 
 struct wf_op {
     const char *name;
-    int n_in, n_out; /* n_in < 0: any number */
+    int n_in, n_out; /* n_in < 0: any number; n_out 0: one */
     int n_optional;  /* how many of the last inputs may be NULL */
     size_t attr_bytes;
     const struct wf_field *fields; /* ends with a NULL name */
@@ -121,12 +121,12 @@ struct wf_op {
     unsigned adds;
 
     /* Sets shape, dtype, replicated of each node->out[i] or fails with an error that says what does
-     * not fit (the caller adds the layer's name). Outputs arrive with dtype of in[0], replicated
-     * true exactly when in[0] is. NULL: out[0] has the shape of in[0]. */
+     * not fit (the caller adds the layer's name). Outputs arrive with those of in[0]. NULL: they are
+     * right. */
     bool (*infer)(const struct wf_node *node, struct wf_err *err);
 
     /* Appends backward nodes: given dy[o] for each output (NULL: no gradient flows), sets dx[i]
-     * for each input with wanted[i]. NULL: not differentiable. */
+     * for each input with wanted[i], of which there is one at least. NULL: not differentiable. */
     void (*grad)(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
                  const bool wanted[], struct wf_value *dx[]);
 
@@ -165,6 +165,10 @@ struct wf_op {
 
 extern const struct wf_op *const wf_op_table[]; /* ends with NULL; made by the build */
 const struct wf_op *wf_op_find(const char *name);
+static inline int wf_op_outputs(const struct wf_op *op)
+{
+    return op->n_out ? op->n_out : 1;
+}
 
 /* op->reads with its default, not clipped to the image. */
 struct wf_region wf_op_reads(const struct wf_node *node, int input, struct wf_region work);

@@ -64,11 +64,9 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     struct wf_pad_attrs a = *(const struct wf_pad_attrs *)node->attrs;
-    if (!wanted[0])
-        return;
     for (int i = 0; i < WF_AXES && a.mode == WF_PAD_ZERO; i++) {
         a.lo[i] = -a.lo[i];
         a.hi[i] = -a.hi[i];
@@ -120,9 +118,8 @@ static struct wf_range shown(struct axis a, int64_t lo, int64_t hi)
     return r;
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     const struct wf_pad_attrs *a = node->attrs;
     struct wf_region r;
     for (int i = 0; i < WF_AXES; i++) {
@@ -182,7 +179,6 @@ static bool is_fixed(const struct wf_node *node)
 const struct wf_op wf_op_pad = {
     .name = "pad",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_pad_attrs, fields),
     .flags = WF_OP_CHEAP | WF_OP_SHIFTS,
     .is_fixed = is_fixed,
@@ -202,7 +198,7 @@ struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name
         a.lo[WF_D + i] = lo[i];
         a.hi[WF_D + i] = hi[i];
     }
-    return x ? wf_append(g, &wf_op_pad, name, NULL, &a, 1, &x) : NULL;
+    return wf_append(g, &wf_op_pad, name, NULL, &a, 1, &x);
 }
 
 /* --- the gradient --- */
@@ -247,9 +243,8 @@ static struct wf_range places(struct axis a, int64_t lo, int64_t hi)
     return r;
 }
 
-static struct wf_region reads_grad(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads_grad(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     struct wf_region r;
     for (int i = 0; i < WF_AXES; i++) {
         const struct wf_range from = places(grad_axis(node, i), work.lo[i], work.hi[i]);
@@ -283,7 +278,6 @@ static void reference_grad(const struct wf_call *call)
 const struct wf_op wf_op_pad_grad = {
     .name = "pad_grad",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_pad_attrs, fields),
     .infer = infer_grad,
     .reads = reads_grad,

@@ -57,7 +57,6 @@ static bool windows(const struct wf_pool_attrs *a, int axis, int64_t extent, int
 bool wf_pool_infer(const struct wf_node *node, struct wf_err *err)
 {
     struct wf_shape *y = &node->out[0]->shape;
-    *y = node->in[0]->shape;
     for (int i = 0; i < WF_SPACE; i++)
         if (!windows(node->attrs, i, y->at[WF_D + i], &y->at[WF_D + i], err))
             return false;
@@ -69,7 +68,6 @@ bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err)
     const struct wf_pool_attrs *a = node->attrs;
     const struct wf_shape *dy = &node->in[0]->shape;
     struct wf_shape *dx = &node->out[0]->shape;
-    *dx = *dy;
     for (int i = 0; i < WF_SPACE; i++) {
         int64_t count = 0;
         if (!windows(a, i, a->extent[i], &count, err))
@@ -83,15 +81,14 @@ bool wf_pool_grad_infer(const struct wf_node *node, struct wf_err *err)
     return true;
 }
 
-struct wf_region wf_pool_reads(const struct wf_node *node, int input, struct wf_region work)
+struct wf_region wf_pool_reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     return wf_windows_over(wf_pool_windows(node->attrs), work, wf_window_reads);
 }
 
-struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struct wf_region work)
+/* Of dy and the index, which lie alike. */
+struct wf_region wf_pool_grad_reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input; /* dy and the index lie alike */
     return wf_windows_over(wf_pool_windows(node->attrs), work, wf_window_touches);
 }
 

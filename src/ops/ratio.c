@@ -21,7 +21,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_ratio_grad = {
     .name = "ratio_grad",
     .n_in = 2,
-    .n_out = 1,
     .infer = grad_infer,
     .reference = grad_reference,
 };
@@ -42,10 +41,8 @@ static void reference(const struct wf_call *call)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (!wanted[0])
-        return;
     struct wf_value *const in[] = { node->in[0], dy[0] };
     dx[0] = wf_append(g, &wf_op_ratio_grad, node->name, NULL, NULL, 2, in);
 }
@@ -60,7 +57,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_ratio = {
     .name = "ratio",
     .n_in = 1,
-    .n_out = 1,
     .infer = infer,
     .grad = grad,
     .reference = reference,

@@ -7,26 +7,21 @@
  */
 #include "ops/spatial.h"
 
-static bool infer(const struct wf_node *node, struct wf_err *err)
+static bool infer(const struct wf_node *node, struct wf_err *)
 {
-    (void)err;
-    node->out[0]->shape = node->in[0]->shape;
     node->out[0]->replicated = true;
     return true;
 }
 
-static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+static void grad(struct wf_graph *, const struct wf_node *, struct wf_value *const dy[],
+                 const bool[], struct wf_value *dx[])
 {
-    (void)g;
-    (void)node;
-    dx[0] = wanted[0] ? dy[0] : NULL;
+    dx[0] = dy[0];
 }
 
 /* All of it: what is not here already is fetched. */
-static bool part(const struct wf_node *node, int64_t shift[WF_AXES])
+static bool part(const struct wf_node *, int64_t shift[WF_AXES])
 {
-    (void)node;
     for (int i = 0; i < WF_AXES; i++)
         shift[i] = 0;
     return true;
@@ -52,7 +47,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_replicate = {
     .name = "replicate",
     .n_in = 1,
-    .n_out = 1,
     .infer = infer,
     .grad = grad,
     .part = part,

@@ -33,10 +33,8 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (!wanted[0])
-        return;
     struct wf_reshape_attrs a;
     for (int i = 0; i < WF_AXES; i++)
         a.shape[i] = node->in[0]->shape.at[i];
@@ -44,9 +42,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 }
 
 /* Samples stay apart; inside one, a box of the result can come from anywhere. */
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     if (wf_shape_equal(node->in[0]->shape, node->out[0]->shape))
         return work;
     struct wf_region r = wf_shape_region(node->in[0]->shape);
@@ -86,7 +83,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_reshape = {
     .name = "reshape",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_reshape_attrs, fields),
     .flags = WF_OP_CHEAP,
     .infer = infer,
@@ -102,7 +98,7 @@ struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *
     struct wf_reshape_attrs a;
     for (int i = 0; i < WF_AXES; i++)
         a.shape[i] = shape.at[i];
-    return x ? wf_append(g, &wf_op_reshape, name, NULL, &a, 1, &x) : NULL;
+    return wf_append(g, &wf_op_reshape, name, NULL, &a, 1, &x);
 }
 
 struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *name)

@@ -26,17 +26,17 @@ static void reverse_reference(const struct wf_call *call)
 }
 
 static void scale_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                       const bool wanted[], struct wf_value *dx[])
+                       const bool[], struct wf_value *dx[])
 {
     const struct wf_scale_attrs *a = node->attrs;
-    dx[0] = wanted[0] ? wf_scale(g, dy[0], a->factor) : NULL;
+    dx[0] = wf_scale(g, dy[0], a->factor);
 }
 
 static void reverse_grad(struct wf_graph *g, const struct wf_node *node,
-                         struct wf_value *const dy[], const bool wanted[], struct wf_value *dx[])
+                         struct wf_value *const dy[], const bool[], struct wf_value *dx[])
 {
     const struct wf_scale_attrs *a = node->attrs;
-    dx[0] = wanted[0] ? wf_scale(g, dy[0], -a->factor) : NULL;
+    dx[0] = wf_scale(g, dy[0], -a->factor);
 }
 
 static const struct wf_case scale_cases[] = {
@@ -63,7 +63,6 @@ static const struct wf_case reverse_cases[] = {
 const struct wf_op wf_op_scale = {
     .name = "scale",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_scale_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,
@@ -75,7 +74,6 @@ const struct wf_op wf_op_scale = {
 const struct wf_op wf_op_reverse = {
     .name = "reverse",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_scale_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP,
     .inplace = 1u << 0,

@@ -36,11 +36,9 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     const struct wf_slice_attrs *a = node->attrs;
-    if (!wanted[0])
-        return;
     struct wf_pad_attrs pad = { .mode = WF_PAD_ZERO };
     pad.lo[WF_C] = a->lo[WF_C];
     pad.hi[WF_C] = node->in[0]->shape.at[WF_C] - a->hi[WF_C];
@@ -55,9 +53,8 @@ static bool part(const struct wf_node *node, int64_t shift[WF_AXES])
     return true;
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     const struct wf_slice_attrs *a = node->attrs;
     return wf_region_shift(work, a->lo);
 }
@@ -96,7 +93,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_slice = {
     .name = "slice",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_slice_attrs, fields),
     .flags = WF_OP_POINTWISE | WF_OP_CHEAP | WF_OP_SHIFTS,
     .infer = infer,

@@ -8,10 +8,8 @@
 
 static bool grad_infer(const struct wf_node *node, struct wf_err *err)
 {
-    if (!wf_shape_equal(node->in[0]->shape, node->in[1]->shape))
-        return wf_err_set(err, WF_ERR_USAGE, "dy must have the shape of y");
-    node->out[0]->shape = node->in[0]->shape;
-    return true;
+    return wf_shape_equal(node->in[0]->shape, node->in[1]->shape) ||
+           wf_err_set(err, WF_ERR_USAGE, "dy must have the shape of y");
 }
 
 static void grad_reference(const struct wf_call *call)
@@ -31,7 +29,6 @@ static void grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_softmax_grad = {
     .name = "softmax_grad",
     .n_in = 2,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .infer = grad_infer,
     .reads = wf_row_reads,
@@ -56,10 +53,8 @@ static void reference(const struct wf_call *call)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (!wanted[0])
-        return;
     struct wf_value *const in[] = { node->out[0], dy[0] };
     dx[0] = wf_append(g, &wf_op_softmax_grad, node->name, NULL, NULL, 2, in);
 }
@@ -77,7 +72,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_softmax = {
     .name = "softmax",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .grad = grad,
     .reads = wf_row_reads,
@@ -88,7 +82,5 @@ const struct wf_op wf_op_softmax = {
 
 struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *name)
 {
-    if (!x)
-        return NULL;
     return wf_append(g, &wf_op_softmax, name, NULL, NULL, 1, &x);
 }

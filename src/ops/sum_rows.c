@@ -25,20 +25,17 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "%" PRId64 " rows do not fall into periods of %" PRId64, x.at[WF_N],
                           a->period);
-    node->out[0]->shape = x;
     return true;
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
-    if (wanted[0])
-        dx[0] = wf_append(g, &wf_op_sum_rows, node->name, "dx", node->attrs, 1, dy);
+    dx[0] = wf_append(g, &wf_op_sum_rows, node->name, "dx", node->attrs, 1, dy);
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     work.lo[WF_N] = 0;
     work.hi[WF_N] = node->in[0]->shape.at[WF_N];
     return work;
@@ -69,7 +66,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_sum_rows = {
     .name = "sum_rows",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_sum_rows_attrs, fields),
     .flags = WF_OP_CHEAP,
     .infer = infer,

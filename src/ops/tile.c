@@ -56,7 +56,6 @@ static bool tile_infer(const struct wf_node *node, struct wf_err *err)
     struct wf_shape *y = &node->out[0]->shape;
     if (!check(a, a->extent, &x->at[WF_D], err))
         return false;
-    *y = *x;
     y->at[WF_N] = x->at[WF_N] * tiles_of(a);
     for (int i = 0; i < WF_SPACE; i++)
         y->at[WF_D + i] = a->extent[i];
@@ -74,7 +73,6 @@ static bool untile_infer(const struct wf_node *node, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "a batch of %" PRId64 " is not made of images of %" PRId64 " subdomains",
                           x->at[WF_N], tiles_of(a));
-    *y = *x;
     y->at[WF_N] = x->at[WF_N] / tiles_of(a);
     for (int i = 0; i < WF_SPACE; i++)
         y->at[WF_D + i] = a->extent[i];
@@ -91,17 +89,15 @@ static void other(struct wf_graph *g, const struct wf_op *op, const struct wf_no
 }
 
 static void tile_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                      const bool wanted[], struct wf_value *dx[])
+                      const bool[], struct wf_value *dx[])
 {
-    if (wanted[0])
-        other(g, &wf_op_untile, node, dy, dx);
+    other(g, &wf_op_untile, node, dy, dx);
 }
 
 static void untile_grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                        const bool wanted[], struct wf_value *dx[])
+                        const bool[], struct wf_value *dx[])
 {
-    if (wanted[0])
-        other(g, &wf_op_tile, node, dy, dx);
+    other(g, &wf_op_tile, node, dy, dx);
 }
 
 /* The smallest box of subdomain coordinates around numbers [lo, hi) of the batch: where a range
@@ -119,9 +115,8 @@ static void subdomains(const struct wf_tile_attrs *a, int64_t lo, int64_t hi, in
     }
 }
 
-static struct wf_region tile_reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region tile_reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     const struct wf_tile_attrs *a = node->attrs;
     struct wf_region r = work;
     int64_t first[3], last[3];
@@ -135,9 +130,8 @@ static struct wf_region tile_reads(const struct wf_node *node, int input, struct
     return r;
 }
 
-static struct wf_region untile_reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region untile_reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     const struct wf_tile_attrs *a = node->attrs;
     struct wf_region r = work;
     int64_t lo = work.lo[WF_N], hi = work.hi[WF_N] - 1;
@@ -199,7 +193,6 @@ static const struct wf_case tile_cases[] = {
 const struct wf_op wf_op_tile = {
     .name = "tile",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_tile_attrs, fields),
     .flags = WF_OP_CHEAP,
     .infer = tile_infer,
@@ -222,7 +215,6 @@ static const struct wf_case untile_cases[] = {
 const struct wf_op wf_op_untile = {
     .name = "untile",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_tile_attrs, fields),
     .flags = WF_OP_CHEAP,
     .infer = untile_infer,

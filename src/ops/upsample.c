@@ -41,7 +41,6 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_upsample_attrs *a = node->attrs;
     struct wf_shape *y = &node->out[0]->shape;
-    *y = node->in[0]->shape;
     if (a->mode < WF_NEAREST || a->mode > WF_LINEAR_CORNERS)
         return wf_err_set(err, WF_ERR_USAGE, "there is no mode %" PRId64, a->mode);
     for (int i = 0; i < WF_SPACE; i++) {
@@ -55,18 +54,15 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
 }
 
 static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value *const dy[],
-                 const bool wanted[], struct wf_value *dx[])
+                 const bool[], struct wf_value *dx[])
 {
     struct wf_upsample_attrs a = *(const struct wf_upsample_attrs *)node->attrs;
-    if (!wanted[0])
-        return;
     wf_set_extent(a.extent, node->in[0]);
     dx[0] = wf_append(g, &wf_op_upsample_grad, node->name, "dx", &a, 1, dy);
 }
 
-static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     struct wf_region r = work;
     for (int i = 0; i < WF_SPACE; i++) {
         const struct wf_up_axis a = axis_of(node, i);
@@ -123,7 +119,6 @@ static bool is_fixed(const struct wf_node *node)
 const struct wf_op wf_op_upsample = {
     .name = "upsample",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_SCALES,
     .is_fixed = is_fixed,
     WF_ATTRS(wf_upsample_attrs, fields),
@@ -138,14 +133,13 @@ struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char 
                              const int64_t out[3], enum wf_upsample_mode mode)
 {
     const struct wf_upsample_attrs a = { .mode = mode, .extent = { out[0], out[1], out[2] } };
-    return x ? wf_append(g, &wf_op_upsample, name, NULL, &a, 1, &x) : NULL;
+    return wf_append(g, &wf_op_upsample, name, NULL, &a, 1, &x);
 }
 
 /* --- the gradient --- */
 
-static struct wf_region reads_grad(const struct wf_node *node, int input, struct wf_region work)
+static struct wf_region reads_grad(const struct wf_node *node, int, struct wf_region work)
 {
-    (void)input;
     struct wf_region r = work;
     for (int i = 0; i < WF_SPACE; i++) {
         const struct wf_range from =
@@ -178,7 +172,6 @@ static void reference_grad(const struct wf_call *call)
 const struct wf_op wf_op_upsample_grad = {
     .name = "upsample_grad",
     .n_in = 1,
-    .n_out = 1,
     WF_ATTRS(wf_upsample_attrs, fields),
     .infer = infer,
     .reads = reads_grad,
