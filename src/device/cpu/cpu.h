@@ -106,9 +106,23 @@ void wf_cpu_walk_call(struct wf_cpu_walk *walk, const struct wf_call *call, int 
  * true where that was so, and it is done. */
 bool wf_cpu_parts_channels(const struct wf_call *call);
 
-/* The piece's elements of one side as packed f32: the memory itself, or `buffer` filled. */
+/* How a piece's or a line's elements lie in memory. */
+struct wf_cpu_place {
+    char *start;
+    enum wf_dtype dtype;
+    int64_t units, channels;   /* so many positions, and elements of each */
+    int64_t step, inner, size; /* bytes: from position to position, of channels, of an element */
+    bool packed;
+};
+/* As packed f32, or class numbers: the memory itself, or `buffer` filled. */
+const float *wf_cpu_place_load(struct wf_cpu_place p, float *buffer);
+void wf_cpu_place_load_int(struct wf_cpu_place p, int32_t *buffer);
+/* Where to put results: the memory itself or `buffer`; then store them from there. */
+float *wf_cpu_place_dest(struct wf_cpu_place p, float *buffer);
+void wf_cpu_place_store(struct wf_cpu_place p, const float *values);
+
+/* The same for the piece's elements of one side. */
 const float *wf_cpu_load(const struct wf_cpu_piece *piece, int side, float *buffer);
-/* Where to put the piece's results: the memory itself or `buffer`; then store them from there. */
 float *wf_cpu_dest(const struct wf_cpu_piece *piece, int side, float *buffer);
 void wf_cpu_store(const struct wf_cpu_piece *piece, int side, const float *values);
 void wf_cpu_load_int(const struct wf_cpu_piece *piece, int side, int32_t *buffer);
@@ -158,11 +172,7 @@ struct wf_cpu_line {
 /* Lines of at most `block` positions. */
 struct wf_cpu_lines wf_cpu_lines(struct wf_region work, int64_t block);
 struct wf_cpu_line wf_cpu_line_at(const struct wf_cpu_lines *lines, int64_t index);
-/* A line of a view as packed f32, or class numbers: the memory itself, or `buffer` filled. */
-const float *wf_cpu_line_load(const struct wf_view *view, struct wf_cpu_line line, float *buffer);
-void wf_cpu_line_load_int(const struct wf_view *view, struct wf_cpu_line line, int32_t *buffer);
-float *wf_cpu_line_dest(const struct wf_view *view, struct wf_cpu_line line, float *buffer);
-void wf_cpu_line_store(const struct wf_view *view, struct wf_cpu_line line, const float *values);
+struct wf_cpu_place wf_cpu_line_place(const struct wf_view *view, struct wf_cpu_line line);
 void wf_cpu_line_store_int(const struct wf_view *view, struct wf_cpu_line line,
                            const int32_t *values);
 

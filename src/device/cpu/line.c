@@ -27,22 +27,15 @@ struct wf_cpu_line wf_cpu_line_at(const struct wf_cpu_lines *lines, int64_t inde
     return line;
 }
 
-/* How a line lies in memory. */
-struct place {
-    char *start;
-    int64_t channels, units;
-    int64_t step, inner, size; /* bytes */
-    bool packed;
-};
-
-static struct place find(const struct wf_view *v, struct wf_cpu_line line)
+struct wf_cpu_place wf_cpu_line_place(const struct wf_view *v, struct wf_cpu_line line)
 {
     const int64_t size = (int64_t)wf_dtype_size(v->dtype);
-    struct place p = { .channels = wf_region_extent(v->box, WF_C),
-                       .units = line.w1 - line.w0,
-                       .step = v->stride[WF_W] * size,
-                       .inner = v->stride[WF_C] * size,
-                       .size = size };
+    struct wf_cpu_place p = { .dtype = v->dtype,
+                              .channels = wf_region_extent(v->box, WF_C),
+                              .units = line.w1 - line.w0,
+                              .step = v->stride[WF_W] * size,
+                              .inner = v->stride[WF_C] * size,
+                              .size = size };
     p.packed =
         (p.inner == size || p.channels == 1) && (p.step == p.channels * size || p.units == 1);
     p.start = (char *)v->data +
@@ -50,49 +43,45 @@ static struct place find(const struct wf_view *v, struct wf_cpu_line line)
     return p;
 }
 
-const float *wf_cpu_line_load(const struct wf_view *view, struct wf_cpu_line line, float *buffer)
+const float *wf_cpu_place_load(struct wf_cpu_place p, float *buffer)
 {
-    const struct place p = find(view, line);
-    if (p.packed && view->dtype == WF_F32)
+    if (p.packed && p.dtype == WF_F32)
         return (const float *)(const void *)p.start;
     if (p.packed) {
-        wf_cpu_to_f32(view->dtype, p.start, buffer, p.units * p.channels);
+        wf_cpu_to_f32(p.dtype, p.start, buffer, p.units * p.channels);
         return buffer;
     }
     const bool rows = p.inner == p.size;
     for (int64_t u = 0; u < p.units; u++)
         for (int64_t c = 0; c < (rows ? 1 : p.channels); c++)
-            wf_cpu_to_f32(view->dtype, p.start + u * p.step + c * p.inner,
-                          buffer + u * p.channels + c, rows ? p.channels : 1);
+            wf_cpu_to_f32(p.dtype, p.start + u * p.step + c * p.inner, buffer + u * p.channels + c,
+                          rows ? p.channels : 1);
     return buffer;
 }
 
-float *wf_cpu_line_dest(const struct wf_view *view, struct wf_cpu_line line, float *buffer)
+float *wf_cpu_place_dest(struct wf_cpu_place p, float *buffer)
 {
-    const struct place p = find(view, line);
-    return p.packed && view->dtype == WF_F32 ? (float *)(void *)p.start : buffer;
+    return p.packed && p.dtype == WF_F32 ? (float *)(void *)p.start : buffer;
 }
 
-void wf_cpu_line_store(const struct wf_view *view, struct wf_cpu_line line, const float *values)
+void wf_cpu_place_store(struct wf_cpu_place p, const float *values)
 {
-    const struct place p = find(view, line);
     if ((const void *)p.start == (const void *)values)
         return;
     if (p.packed) {
-        wf_cpu_from_f32(view->dtype, values, p.start, p.units * p.channels);
+        wf_cpu_from_f32(p.dtype, values, p.start, p.units * p.channels);
         return;
     }
     const bool rows = p.inner == p.size;
     for (int64_t u = 0; u < p.units; u++)
         for (int64_t c = 0; c < (rows ? 1 : p.channels); c++)
-            wf_cpu_from_f32(view->dtype, values + u * p.channels + c,
+            wf_cpu_from_f32(p.dtype, values + u * p.channels + c,
                             p.start + u * p.step + c * p.inner, rows ? p.channels : 1);
 }
 
-void wf_cpu_line_load_int(const struct wf_view *view, struct wf_cpu_line line, int32_t *buffer)
+void wf_cpu_place_load_int(struct wf_cpu_place p, int32_t *buffer)
 {
-    const struct place p = find(view, line);
-    if (p.packed && view->dtype == WF_U8) {
+    if (p.packed && p.dtype == WF_U8) {
         const uint8_t *from = (const uint8_t *)p.start;
         WF_SIMD
         for (int64_t i = 0; i < p.units * p.channels; i++)
@@ -100,15 +89,17 @@ void wf_cpu_line_load_int(const struct wf_view *view, struct wf_cpu_line line, i
         return;
     }
     for (int64_t u = 0; u < p.units; u++)
-        for (int64_t c = 0; c < p.channels; c++)
+        for (int64_t c = 0; c < p.channels; c++) {
+            const char *const from = p.start + u * p.step + c * p.inner;
             buffer[u * p.channels + c] =
-                (int32_t)wf_dtype_get(view->dtype, p.start + u * p.step + c * p.inner, 0);
+                p.dtype == WF_I32 ? *(const int32_t *)(const void *)from : *(const uint8_t *)from;
+        }
 }
 
 void wf_cpu_line_store_int(const struct wf_view *view, struct wf_cpu_line line,
                            const int32_t *values)
 {
-    const struct place p = find(view, line);
+    const struct wf_cpu_place p = wf_cpu_line_place(view, line);
     if (p.packed && view->dtype == WF_U8) {
         uint8_t *to = (uint8_t *)p.start;
         WF_SIMD

@@ -119,8 +119,8 @@ static void forward_line(const struct job *j, struct wf_cpu_line out)
                                             .w1 = reads.hi };
             if (in.d < 0 || in.d >= j->image.at[WF_D] || in.h < 0 || in.h >= j->image.at[WF_H])
                 continue;
-            forward_row(j, out, wf_cpu_line_load(&j->call->in[0], in, buffer), reads,
-                        (kd * w[1].kernel + kh) * w[2].kernel, y, where);
+            forward_row(j, out, wf_cpu_place_load(wf_cpu_line_place(&j->call->in[0], in), buffer),
+                        reads, (kd * w[1].kernel + kh) * w[2].kernel, y, where);
         }
     if (j->max)
         wf_cpu_line_store_int(&j->call->out[1], out, where);
@@ -130,7 +130,7 @@ static void forward_line(const struct job *j, struct wf_cpu_line out)
             // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): set above
             y[(o - out.w0) * j->channels + c] *= factor;
     }
-    wf_cpu_line_store(&j->call->out[0], out, y);
+    wf_cpu_place_store(wf_cpu_line_place(&j->call->out[0], out), y);
 }
 
 /* --- gradients --- */
@@ -157,9 +157,9 @@ static void backward_row(const struct job *j, struct wf_cpu_line out, struct wf_
     int32_t where[WF_CPU_BLOCK_MAX];
     const struct wf_window *w = &j->window[2];
     const int64_t c = j->channels;
-    const float *dy = wf_cpu_line_load(&j->call->in[0], in, buffer);
+    const float *dy = wf_cpu_place_load(wf_cpu_line_place(&j->call->in[0], in), buffer);
     if (j->max)
-        wf_cpu_line_load_int(&j->call->in[1], in, where);
+        wf_cpu_place_load_int(wf_cpu_line_place(&j->call->in[1], in), where);
     for (int64_t i = out.w0; i < out.w1; i++) {
         const int64_t last = wf_min(wf_floor_div(i + w->pad_lo, w->stride), in.w1 - 1);
         const int64_t first = wf_ceil_div(i + w->pad_lo - w->kernel + 1, w->stride);
@@ -191,9 +191,9 @@ static void backward_line(const struct job *j, struct wf_cpu_line out)
     const struct wf_range along = touching(j, 2, out.w0, out.w1);
     const struct wf_view *const plus = j->max && j->call->in[PLUS].data ? &j->call->in[PLUS] : NULL;
     const size_t bytes = (size_t)((out.w1 - out.w0) * j->channels) * sizeof(float);
-    float *dx = wf_cpu_line_dest(&j->call->out[0], out, buffer);
+    float *dx = wf_cpu_place_dest(wf_cpu_line_place(&j->call->out[0], out), buffer);
     if (plus)
-        memmove(dx, wf_cpu_line_load(plus, out, added), bytes);
+        memmove(dx, wf_cpu_place_load(wf_cpu_line_place(plus, out), added), bytes);
     else
         memset(dx, 0, bytes);
     for (int64_t od = d.lo; od < d.hi; od++)
@@ -203,7 +203,7 @@ static void backward_line(const struct job *j, struct wf_cpu_line out)
             backward_row(j, out, (struct wf_cpu_line){ out.n, od, oh, along.lo, along.hi },
                          (kd * w[1].kernel + kh) * w[2].kernel, dx);
         }
-    wf_cpu_line_store(&j->call->out[0], out, dx);
+    wf_cpu_place_store(wf_cpu_line_place(&j->call->out[0], out), dx);
 }
 
 /* --- kernels --- */

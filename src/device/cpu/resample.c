@@ -64,7 +64,7 @@ static void add_line(const struct wf_view *view, struct wf_cpu_line line, float 
 {
     float buffer[WF_CPU_BLOCK_MAX];
     const int64_t n = (line.w1 - line.w0) * wf_region_extent(view->box, WF_C);
-    const float *x = wf_cpu_line_load(view, line, buffer);
+    const float *x = wf_cpu_place_load(wf_cpu_line_place(view, line), buffer);
     if (first) {
         WF_SIMD
         for (int64_t i = 0; i < n; i++)
@@ -84,7 +84,7 @@ static const float *mix_rows(const struct job *j, const struct wf_view *x, struc
                               h = wf_up_source(j->axis[1], out.h);
     struct wf_cpu_line in = { out.n, d.first, h.first, along.lo, along.hi };
     if (d.first == d.second && h.first == h.second)
-        return wf_cpu_line_load(x, in, acc);
+        return wf_cpu_place_load(wf_cpu_line_place(x, in), acc);
     for (in.d = d.first; in.d <= d.second; in.d++)
         for (in.h = h.first; in.h <= h.second; in.h++) {
             const float td = (float)d.t, th = (float)h.t;
@@ -103,7 +103,7 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
     const struct wf_range along = { wf_up_source(j->axis[2], out.w0).first,
                                     wf_up_source(j->axis[2], out.w1 - 1).second + 1 };
     const float *mixed = mix_rows(j, x, out, along, acc);
-    float *to = wf_cpu_line_dest(y, out, buffer);
+    float *to = wf_cpu_place_dest(wf_cpu_line_place(y, out), buffer);
     for (int64_t o = out.w0; o < out.w1; o++) {
         const struct wf_up_source s = wf_up_source(j->axis[2], o);
         const float *a = mixed + (s.first - along.lo) * channels;
@@ -119,7 +119,7 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
             at[c] = rest * a[c] + // NOLINT(clang-analyzer-core.*): mix_rows() has at least one row
                     t * b[c];
     }
-    wf_cpu_line_store(y, out, to);
+    wf_cpu_place_store(wf_cpu_line_place(y, out), to);
 }
 
 static void add_scaled(const float *from, float factor, int64_t n, float *to)
@@ -137,7 +137,7 @@ static void backward_line(const struct job *j, const struct wf_view *dy, const s
     const struct wf_range d = taken_by(j->axis[0], out.d, out.d + 1);
     const struct wf_range h = taken_by(j->axis[1], out.h, out.h + 1);
     const struct wf_range along = taken_by(j->axis[2], out.w0, out.w1);
-    float *to = wf_cpu_line_dest(dx, out, buffer);
+    float *to = wf_cpu_place_dest(wf_cpu_line_place(dx, out), buffer);
     memset(to, 0, (size_t)((out.w1 - out.w0) * channels) * sizeof *to);
     memset(acc, 0, (size_t)((along.hi - along.lo) * channels) * sizeof *acc);
     struct wf_cpu_line in = { .n = out.n, .w0 = along.lo, .w1 = along.hi };
@@ -155,7 +155,7 @@ static void backward_line(const struct job *j, const struct wf_view *dy, const s
         if (s.second != s.first && s.second >= out.w0 && s.second < out.w1)
             add_scaled(from, (float)s.t, channels, to + (s.second - out.w0) * channels);
     }
-    wf_cpu_line_store(dx, out, to);
+    wf_cpu_place_store(wf_cpu_line_place(dx, out), to);
 }
 
 static struct wf_view channel_slice(const struct wf_view *view, int64_t lo, int64_t hi)

@@ -181,122 +181,70 @@ void wf_cpu_walk_run(const struct wf_cpu_walk *walk, wf_cpu_body *body, const vo
     }
 }
 
-static int64_t last_stride(const struct wf_cpu_piece *piece, int side)
-{
-    return piece->walk->side[side].stride[piece->walk->n_axes - 1];
-}
-
-static bool is_packed(const struct wf_cpu_piece *piece, int side)
+static struct wf_cpu_place place_of(const struct wf_cpu_piece *piece, int side)
 {
     const struct wf_cpu_side *s = &piece->walk->side[side];
-    return (s->inner == 1 || s->unit == 1) &&
-           (last_stride(piece, side) == s->unit || piece->units == 1);
-}
-
-static char *start(const struct wf_cpu_piece *piece, int side)
-{
-    const struct wf_cpu_side *s = &piece->walk->side[side];
-    return s->data + piece->at[side] * (int64_t)wf_dtype_size(s->dtype);
+    const int64_t size = (int64_t)wf_dtype_size(s->dtype);
+    const int64_t stride = s->stride[piece->walk->n_axes - 1];
+    return (struct wf_cpu_place){
+        .start = s->data + piece->at[side] * size,
+        .dtype = s->dtype,
+        .units = piece->units,
+        .channels = s->unit,
+        .step = stride * size,
+        .inner = s->inner * size,
+        .size = size,
+        .packed = (s->inner == 1 || s->unit == 1) && (stride == s->unit || piece->units == 1),
+    };
 }
 
 const float *wf_cpu_load(const struct wf_cpu_piece *piece, int side, float *buffer)
 {
-    const struct wf_cpu_side *s = &piece->walk->side[side];
-    const char *from = start(piece, side);
-    const int64_t size = (int64_t)wf_dtype_size(s->dtype), step = last_stride(piece, side) * size;
-    if (is_packed(piece, side)) {
-        if (s->dtype == WF_F32)
-            return (const float *)(const void *)from;
-        wf_cpu_to_f32(s->dtype, from, buffer, piece->units * s->unit);
-    } else if (s->inner == 1 && s->unit > 1) {
-        for (int64_t u = 0; u < piece->units; u++)
-            wf_cpu_to_f32(s->dtype, from + u * step, buffer + u * s->unit, s->unit);
-    } else {
-        for (int64_t u = 0; u < piece->units; u++)
-            for (int64_t c = 0; c < s->unit; c++)
-                wf_cpu_to_f32(s->dtype, from + u * step + c * s->inner * size,
-                              buffer + u * s->unit + c, 1);
-    }
-    return buffer;
+    return wf_cpu_place_load(place_of(piece, side), buffer);
 }
 
 float *wf_cpu_dest(const struct wf_cpu_piece *piece, int side, float *buffer)
 {
-    if (piece->walk->side[side].dtype == WF_F32 && is_packed(piece, side))
-        return (float *)(void *)start(piece, side);
-    return buffer;
+    return wf_cpu_place_dest(place_of(piece, side), buffer);
 }
 
 void wf_cpu_store(const struct wf_cpu_piece *piece, int side, const float *values)
 {
-    const struct wf_cpu_side *s = &piece->walk->side[side];
-    char *to = start(piece, side);
-    const int64_t size = (int64_t)wf_dtype_size(s->dtype), step = last_stride(piece, side) * size;
-    if (is_packed(piece, side)) {
-        if ((const void *)to != (const void *)values)
-            wf_cpu_from_f32(s->dtype, values, to, piece->units * s->unit);
-    } else if (s->inner == 1 && s->unit > 1) {
-        for (int64_t u = 0; u < piece->units; u++)
-            wf_cpu_from_f32(s->dtype, values + u * s->unit, to + u * step, s->unit);
-    } else {
-        for (int64_t u = 0; u < piece->units; u++)
-            for (int64_t c = 0; c < s->unit; c++)
-                wf_cpu_from_f32(s->dtype, values + u * s->unit + c,
-                                to + u * step + c * s->inner * size, 1);
-    }
+    wf_cpu_place_store(place_of(piece, side), values);
 }
 
 void wf_cpu_load_int(const struct wf_cpu_piece *piece, int side, int32_t *buffer)
 {
-    const struct wf_cpu_side *s = &piece->walk->side[side];
-    const char *from = start(piece, side);
-    const int64_t step = last_stride(piece, side);
-    for (int64_t u = 0; u < piece->units; u++)
-        for (int64_t c = 0; c < s->unit; c++) {
-            const int64_t i = u * step + c * s->inner;
-            buffer[u * s->unit + c] = s->dtype == WF_I32 ? ((const int32_t *)(const void *)from)[i]
-                                                         : ((const uint8_t *)from)[i];
-        }
+    wf_cpu_place_load_int(place_of(piece, side), buffer);
 }
 
 void wf_cpu_move(const struct wf_cpu_piece *piece, int from, int to)
 {
-    const struct wf_cpu_side *a = &piece->walk->side[from], *b = &piece->walk->side[to];
-    const char *p = start(piece, from);
-    char *q = start(piece, to);
-    const int64_t size = (int64_t)wf_dtype_size(a->dtype), n = piece->units;
-    const int64_t p_step = last_stride(piece, from) * size, q_step = last_stride(piece, to) * size;
-    if (p == q)
+    const struct wf_cpu_place a = place_of(piece, from), b = place_of(piece, to);
+    if (a.start == b.start)
         return;
-    if (is_packed(piece, from) && is_packed(piece, to)) {
-        memcpy(q, p, (size_t)(n * a->unit * size));
+    if (a.packed && b.packed) {
+        memcpy(b.start, a.start, (size_t)(a.units * a.channels * a.size));
         return;
     }
-    if ((a->inner == 1 && b->inner == 1) || a->unit == 1) {
-        for (int64_t u = 0; u < n; u++)
-            memcpy(q + u * q_step, p + u * p_step, (size_t)(a->unit * size));
-        return;
-    }
-    for (int64_t u = 0; u < n; u++)
-        for (int64_t c = 0; c < a->unit; c++)
-            memcpy(q + u * q_step + c * b->inner * size, p + u * p_step + c * a->inner * size,
-                   (size_t)size);
+    const bool rows = (a.inner == a.size && b.inner == a.size) || a.channels == 1;
+    for (int64_t u = 0; u < a.units; u++)
+        for (int64_t c = 0; c < (rows ? 1 : a.channels); c++)
+            memcpy(b.start + u * b.step + c * b.inner, a.start + u * a.step + c * a.inner,
+                   (size_t)(rows ? a.channels * a.size : a.size));
 }
 
 /* All bits zero is the number zero in every dtype. */
 void wf_cpu_zero(const struct wf_cpu_piece *piece, int side)
 {
-    const struct wf_cpu_side *s = &piece->walk->side[side];
-    char *to = start(piece, side);
-    const size_t size = wf_dtype_size(s->dtype);
-    const int64_t step = last_stride(piece, side) * (int64_t)size;
-    if (is_packed(piece, side)) {
-        memset(to, 0, (size_t)(piece->units * s->unit) * size);
+    const struct wf_cpu_place p = place_of(piece, side);
+    if (p.packed) {
+        memset(p.start, 0, (size_t)(p.units * p.channels * p.size));
         return;
     }
-    const bool rows = s->inner == 1;
-    for (int64_t u = 0; u < piece->units; u++)
-        for (int64_t c = 0; c < (rows ? 1 : s->unit); c++)
-            memset(to + u * step + c * s->inner * (int64_t)size, 0,
-                   rows ? (size_t)s->unit * size : size);
+    const bool rows = p.inner == p.size;
+    for (int64_t u = 0; u < p.units; u++)
+        for (int64_t c = 0; c < (rows ? 1 : p.channels); c++)
+            memset(p.start + u * p.step + c * p.inner, 0,
+                   (size_t)(rows ? p.channels * p.size : p.size));
 }
