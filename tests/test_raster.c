@@ -119,7 +119,7 @@ static void check_whole(const char *path, const char *truth)
             fail_msg("'%s': element %" PRId64 " is %.9g, not %.9g", path, i, (double)got[i],
                      (double)want[i]);
     free(got);
-    if (wf_npy_is_whole(&expected)) {
+    if (wf_sample_is_whole(expected.sample)) {
         int32_t *whole = read_whole(r, WF_I32);
         for (int64_t i = 0; i < expected.count; i++)
             if ((double)whole[i] != (double)want[i])

@@ -2,11 +2,12 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "image/raster_format.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a big-endian machine has to swap bytes");
 
@@ -15,15 +16,16 @@ enum { HEADER_MAX = 65536 };
 
 static const struct {
     const char *code, *name;
-    int bytes;
-} kinds[WF_NPY_KINDS] = {
-    [WF_NPY_F2] = { "f2", "float16", 2 }, [WF_NPY_F4] = { "f4", "float32", 4 },
-    [WF_NPY_F8] = { "f8", "float64", 8 }, [WF_NPY_B1] = { "b1", "bool", 1 },
-    [WF_NPY_I1] = { "i1", "int8", 1 },    [WF_NPY_U1] = { "u1", "uint8", 1 },
-    [WF_NPY_I2] = { "i2", "int16", 2 },   [WF_NPY_U2] = { "u2", "uint16", 2 },
-    [WF_NPY_I4] = { "i4", "int32", 4 },   [WF_NPY_U4] = { "u4", "uint32", 4 },
-    [WF_NPY_I8] = { "i8", "int64", 8 },
+    enum wf_sample sample;
+} kinds[] = {
+    { "f2", "float16", WF_SAMPLE_F16 }, { "f4", "float32", WF_SAMPLE_F32 },
+    { "f8", "float64", WF_SAMPLE_F64 }, { "b1", "bool", WF_SAMPLE_U8 },
+    { "i1", "int8", WF_SAMPLE_I8 },     { "u1", "uint8", WF_SAMPLE_U8 },
+    { "i2", "int16", WF_SAMPLE_I16 },   { "u2", "uint16", WF_SAMPLE_U16 },
+    { "i4", "int32", WF_SAMPLE_I32 },   { "u4", "uint32", WF_SAMPLE_U32 },
+    { "i8", "int64", WF_SAMPLE_I64 },
 };
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* "'file': <what>" */
 __attribute__((format(printf, 3, 4))) static bool refuse(const struct wf_npy *a, struct wf_err *err,
@@ -107,9 +109,10 @@ static bool read_descr(struct wf_npy *a, const char **at, struct wf_err *err)
         return refuse(a, err, "the header's 'descr' is not text: write the file again");
     const char order = text[0];
     int k = 0;
-    while (k < WF_NPY_KINDS && strcmp(text + (order != '\0'), kinds[k].code) != 0)
+    while (k < KINDS && strcmp(text + (order != '\0'), kinds[k].code) != 0)
         k++;
-    if (k == WF_NPY_KINDS || !strchr("<>|", order) || (order == '|' && kinds[k].bytes > 1)) {
+    if (k == KINDS || !strchr("<>|", order) ||
+        (order == '|' && wf_sample_size(kinds[k].sample) > 1)) {
         /* Only what may be printed: the text comes from the file. */
         for (char *c = text; *c; c++)
             if (*c < ' ' || *c > '~')
@@ -119,8 +122,9 @@ static bool read_descr(struct wf_npy *a, const char **at, struct wf_err *err)
                       ".astype('int64')",
                       text);
     }
-    a->kind = (enum wf_npy_kind)k;
-    a->swapped = order == '>' && kinds[k].bytes > 1;
+    a->sample = kinds[k].sample;
+    a->type = kinds[k].name;
+    a->swapped = order == '>' && wf_sample_size(a->sample) > 1;
     return true;
 }
 
@@ -253,7 +257,7 @@ static bool check_file(struct wf_npy *a, struct wf_err *err)
     a->data += length;
     const uint64_t has = a->file.size - a->data;
     int64_t bytes;
-    if (__builtin_mul_overflow(a->count, kinds[a->kind].bytes, &bytes))
+    if (__builtin_mul_overflow(a->count, wf_sample_size(a->sample), &bytes))
         return refuse(a, err, "the product of the header's shape overflows: write the file again");
     if ((uint64_t)bytes > has)
         return refuse(a, err,
@@ -294,93 +298,18 @@ void wf_npy_close(struct wf_npy *a)
     wf_infile_close(&a->file);
 }
 
-bool wf_npy_is_whole(const struct wf_npy *a)
-{
-    return a->kind > WF_NPY_F8;
-}
-
-static void swap_bytes(unsigned char *at, size_t count, size_t size)
-{
-    for (; count; count--, at += size)
-        for (size_t i = 0; i < size / 2; i++) {
-            const unsigned char byte = at[i];
-            at[i] = at[size - 1 - i];
-            at[size - 1 - i] = byte;
-        }
-}
-
-static int64_t whole_at(enum wf_npy_kind kind, const void *data, size_t i)
-{
-    switch (kind) {
-    case WF_NPY_B1:
-    case WF_NPY_U1:
-        return ((const uint8_t *)data)[i];
-    case WF_NPY_I1:
-        return ((const int8_t *)data)[i];
-    case WF_NPY_I2:
-        return ((const int16_t *)data)[i];
-    case WF_NPY_U2:
-        return ((const uint16_t *)data)[i];
-    case WF_NPY_I4:
-        return ((const int32_t *)data)[i];
-    case WF_NPY_U4:
-        return ((const uint32_t *)data)[i];
-    case WF_NPY_I8:
-        return ((const int64_t *)data)[i];
-    default:
-        wf_bug(__FILE__, __LINE__, "not whole", "kind %d", (int)kind);
-    }
-}
-
-static double real_at(enum wf_npy_kind kind, const void *data, size_t i)
-{
-    return kind == WF_NPY_F2   ? (double)wf_f16_to_f32(((const uint16_t *)data)[i])
-           : kind == WF_NPY_F4 ? (double)((const float *)data)[i]
-                               : ((const double *)data)[i];
-}
-
-/* Converts and returns how many went well: fewer than `count` where the next one does not fit. */
-static size_t convert(const struct wf_npy *a, const void *data, size_t count, enum wf_dtype as,
-                      void *dst)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!wf_npy_is_whole(a)) {
-            const double value = real_at(a->kind, data, i);
-            ((float *)dst)[i] = (float)value;
-            if (isinf((float)value) && !isinf(value))
-                return i;
-            continue;
-        }
-        const int64_t value = whole_at(a->kind, data, i);
-        if (as == WF_F32) {
-            /* Past 2^62 the way back to int64 might overflow; nothing there is a pixel. */
-            if (value > (int64_t)1 << 62 || value < -((int64_t)1 << 62) ||
-                (int64_t)(float)value != value)
-                return i;
-            ((float *)dst)[i] = (float)value;
-        } else if (as == WF_I32) {
-            if (value > INT32_MAX || value < INT32_MIN)
-                return i;
-            ((int32_t *)dst)[i] = (int32_t)value;
-        } else {
-            ((int64_t *)dst)[i] = value;
-        }
-    }
-    return count;
-}
-
 bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_dtype as, void *dst,
                  struct wf_err *err)
 {
     WF_BUG_ON(as != WF_F32 && as != WF_I32 && as != WF_I64, "as %s", wf_dtype_name(as));
     WF_BUG_ON(first < 0 || count < 0 || first > a->count || count > a->count - first,
               "%" PRId64 " from %" PRId64 " of %" PRId64, count, first, a->count);
-    if (as != WF_F32 && !wf_npy_is_whole(a))
+    if (as != WF_F32 && !wf_sample_is_whole(a->sample))
         return refuse(a, err, "%s where whole numbers are needed: save it with .astype('int64')",
-                      kinds[a->kind].name);
-    const size_t size = (size_t)kinds[a->kind].bytes, wide = wf_dtype_size(as);
+                      a->type);
+    const size_t size = wf_sample_size(a->sample), wide = wf_dtype_size(as);
     const uint64_t from = a->data + (uint64_t)first * size;
-    if (a->kind == WF_NPY_F4 && !a->swapped)
+    if (a->sample == WF_SAMPLE_F32 && !a->swapped)
         return wf_infile_read(&a->file, from, dst, (size_t)count * size, err);
     double chunk[2048]; /* of any type: double is aligned for all */
     const int64_t most = (int64_t)(sizeof chunk / size);
@@ -389,13 +318,14 @@ bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_d
         if (!wf_infile_read(&a->file, from + (uint64_t)done * size, chunk, now * size, err))
             return false;
         if (a->swapped)
-            swap_bytes((unsigned char *)chunk, now, size);
-        const size_t well = convert(a, chunk, now, as, (char *)dst + (size_t)done * wide);
+            wf_sample_swap(chunk, now, size);
+        const size_t well =
+            wf_sample_convert(a->sample, chunk, now, as, (char *)dst + (size_t)done * wide);
         if (well < now)
             return refuse(a, err,
                           "element %" PRId64 " of type %s has no exact value in %s: save it with "
                           ".astype('%s')",
-                          first + done + (int64_t)well, kinds[a->kind].name, wf_dtype_name(as),
+                          first + done + (int64_t)well, a->type, wf_dtype_name(as),
                           as == WF_F32 ? "float32" : "int32");
         done += (int64_t)now;
     }

@@ -18,35 +18,16 @@
 #ifndef WF_IMAGE_NPY_H
 #define WF_IMAGE_NPY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/err.h"
 #include "base/file.h"
-#include "tensor/dtype.h"
+#include "image/raster.h"
 
 enum { WF_NPY_RANK = 5 };
 
-enum wf_npy_kind {
-    WF_NPY_F2,
-    WF_NPY_F4,
-    WF_NPY_F8,
-    WF_NPY_B1, /* numpy's bool: 0 or 1 */
-    WF_NPY_I1,
-    WF_NPY_U1,
-    WF_NPY_I2,
-    WF_NPY_U2,
-    WF_NPY_I4,
-    WF_NPY_U4,
-    WF_NPY_I8,
-    WF_NPY_KINDS
-};
-
 struct wf_npy {
     struct wf_infile file;
-    enum wf_npy_kind kind;
-    bool swapped; /* big endian */
+    enum wf_sample sample; /* bool is u8 */
+    const char *type;      /* as numpy names it */
+    bool swapped;          /* big endian */
     int rank;
     int64_t shape[WF_NPY_RANK]; /* none below zero */
     int64_t count;              /* elements */
@@ -63,7 +44,6 @@ void wf_npy_close(struct wf_npy *a);
 /* Elements [first, first + count) in C order as WF_F32, WF_I32 or WF_I64. Threads may share `a`. */
 [[nodiscard]] bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count,
                                enum wf_dtype as, void *dst, struct wf_err *err);
-bool wf_npy_is_whole(const struct wf_npy *a); /* the elements are integers or bool */
 
 /* Writes a version 1.0 file, in pieces, which gets its name only when it is complete (base/file.h).
  * Call wf_npy_end() after wf_npy_begin(), failed or not; if not all elements were written, or `ok`

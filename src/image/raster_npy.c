@@ -19,12 +19,6 @@ static bool probe(const unsigned char *head, size_t bytes)
 
 static bool open_npy(struct wf_raster *r, struct wf_err *err)
 {
-    static const enum wf_sample kinds[WF_NPY_KINDS] = {
-        [WF_NPY_F2] = WF_SAMPLE_F16, [WF_NPY_F4] = WF_SAMPLE_F32, [WF_NPY_F8] = WF_SAMPLE_F64,
-        [WF_NPY_B1] = WF_SAMPLE_U8,  [WF_NPY_I1] = WF_SAMPLE_I8,  [WF_NPY_U1] = WF_SAMPLE_U8,
-        [WF_NPY_I2] = WF_SAMPLE_I16, [WF_NPY_U2] = WF_SAMPLE_U16, [WF_NPY_I4] = WF_SAMPLE_I32,
-        [WF_NPY_U4] = WF_SAMPLE_U32, [WF_NPY_I8] = WF_SAMPLE_I64,
-    };
     struct npy *n = calloc(1, sizeof *n);
     if (!n)
         return wf_raster_no_memory(r, err);
@@ -36,9 +30,9 @@ static bool open_npy(struct wf_raster *r, struct wf_err *err)
     int axes[WF_NPY_RANK];
     if (!wf_raster_from_array(r, n->array.rank, n->array.shape, axes, err))
         return false;
-    r->info.sample = kinds[n->array.kind];
+    r->info.sample = n->array.sample;
     /* wf_npy_read() converts: whole numbers come as i32, others as f32. */
-    r->stored = wf_npy_is_whole(&n->array) ? WF_SAMPLE_I32 : WF_SAMPLE_F32;
+    r->stored = wf_sample_is_whole(n->array.sample) ? WF_SAMPLE_I32 : WF_SAMPLE_F32;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
     return true;
 }
@@ -50,7 +44,7 @@ static bool read_npy(const struct wf_raster_job *job, struct wf_err *err)
     struct npy *n = r->state;
     const int64_t channels = r->info.channels, width = r->info.width, height = r->info.height;
     const int64_t from = job->lo[WF_RASTER_W], count = job->hi[WF_RASTER_W] - from;
-    const bool whole = wf_npy_is_whole(&n->array);
+    const bool whole = wf_sample_is_whole(n->array.sample);
     const enum wf_dtype as = whole ? job->as : WF_F32;
     r->stored = as == WF_I32 ? WF_SAMPLE_I32 : WF_SAMPLE_F32;
     if (n->room < (size_t)(count * channels)) {

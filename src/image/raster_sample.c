@@ -92,6 +92,10 @@ static struct number number_at(enum wf_sample sample, const void *data, int64_t 
 
 static bool store(struct number n, enum wf_dtype as, void *dst, int64_t i)
 {
+    if (as == WF_I64) {
+        ((int64_t *)dst)[i] = n.whole;
+        return n.is_whole;
+    }
     if (as == WF_I32) {
         const double value = n.real;
         if (n.is_whole ? n.whole < INT32_MIN || n.whole > INT32_MAX
@@ -110,6 +114,15 @@ static bool store(struct number n, enum wf_dtype as, void *dst, int64_t i)
     }
     *out = (float)n.real;
     return !isinf(*out) || isinf(n.real);
+}
+
+size_t wf_sample_convert(enum wf_sample sample, const void *src, size_t count, enum wf_dtype as,
+                         void *dst)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!store(number_at(sample, src, (int64_t)i), as, dst, (int64_t)i))
+            return i;
+    return count;
 }
 
 /* `count` samples, `from` apart, to places `to` apart; returns how many went well. */
