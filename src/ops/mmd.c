@@ -11,8 +11,7 @@
 #include "ops/rows.h"
 #include "ops/separation.h"
 
-static const double widths[] = { 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1,   5,   10, 15,
-                                 20,   25,   30,   35,   100,  1e3,  1e4, 1e5, 1e6 };
+static const double widths[] = WF_MMD_WIDTHS;
 
 /* The kernel of two rows, and its derivative by the square of their distance. */
 static double kernel(const struct wf_view *a, int64_t i, const struct wf_view *b, int64_t j,

@@ -9,6 +9,12 @@
 
 #include "graph/graph.h"
 
+/* The widths of mmd's kernels, as domain separation networks were published with. */
+#define WF_MMD_WIDTHS                                                                              \
+    {                                                                                              \
+        1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 5, 10, 15, 20, 25, 30, 35, 100, 1e3, 1e4, 1e5, 1e6  \
+    }
+
 /* Scale-invariant squared error: of each image mean(d^2) - mean(d)^2 over pixels and channels, d = x - target;
  * the mean of the images'. The target is data: no gradient flows to it. */
 struct wf_value *wf_si_mse(struct wf_graph *g, struct wf_value *x, struct wf_value *target,

@@ -111,6 +111,13 @@ void wf_cuda_ratio(const struct wf_call *call);
 void wf_cuda_ratio_grad(const struct wf_call *call);
 void wf_cuda_dice_loss(const struct wf_call *call);
 void wf_cuda_dice_loss_grad(const struct wf_call *call);
+void wf_cuda_spread(const struct wf_call *call);
+void wf_cuda_spread_grad(const struct wf_call *call);
+void wf_cuda_center(const struct wf_call *call);
+void wf_cuda_unit_rows(const struct wf_call *call);
+void wf_cuda_unit_rows_grad(const struct wf_call *call);
+void wf_cuda_mmd(const struct wf_call *call);
+void wf_cuda_mmd_grad(const struct wf_call *call);
 
 /* convolution where cuDNN has no engine: conv.cu */
 void wf_cuda_conv(const struct wf_call *call);

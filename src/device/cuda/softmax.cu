@@ -1,4 +1,4 @@
-/* Softmax and layer norm: everything within a position. */
+/* Softmax, layer norm, rows of length one: everything within a position. */
 #include "device/cuda/rows.cuh"
 #include "device/cuda/sums.cuh"
 
@@ -46,6 +46,68 @@ template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax_
         *r.at<T>(2, offset[2], c) =
             To<T>::from((arith<T>)(to_strict(*r.at<const T>(0, offset[0], c)) *
                                    (to_strict(*r.at<const T>(1, offset[1], c)) - dot)));
+}
+
+/* --- center and unit_rows --- */
+
+template <class T, int Team>
+__global__ void __launch_bounds__(THREADS) center(const Rows r, const Table sums, const double factor)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[2];
+    r.positions.at(p, offset);
+    for (int64_t c = r.first + lane; c < r.end; c += Team)
+        *r.at<T>(1, offset[1], c) = To<T>::from((arith<T>)(
+            (double)to_strict(*r.at<const T>(0, offset[0], c)) - factor * sums.get(0, c)));
+}
+
+template <class T, int Team>
+__device__ double row_dot(const Rows &r, const int64_t offset[], int a, int b, int lane)
+{
+    double sum = 0;
+    for (int64_t c = lane; c < r.channels; c += Team)
+        sum += (double)to_strict(*r.at<const T>(a, offset[a], c)) *
+               (double)to_strict(*r.at<const T>(b, offset[b], c));
+    return team_sum<Team>(sum);
+}
+
+__device__ inline double unit_factor(double square)
+{
+    return 1.0 / sqrt(square < WF_UNIT_ROWS_LEAST ? WF_UNIT_ROWS_LEAST : square);
+}
+
+template <class T, int Team> __global__ void __launch_bounds__(THREADS) unit_rows(const Rows r)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[2];
+    r.positions.at(p, offset);
+    const double factor = unit_factor(row_dot<T, Team>(r, offset, 0, 0, lane));
+    for (int64_t c = r.first + lane; c < r.end; c += Team)
+        *r.at<T>(1, offset[1], c) =
+            To<T>::from((arith<T>)(factor * (double)to_strict(*r.at<const T>(0, offset[0], c))));
+}
+
+template <class T, int Team> __global__ void __launch_bounds__(THREADS) unit_rows_grad(const Rows r)
+{
+    const int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team;
+    const int lane = (int)threadIdx.x % Team;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[3];
+    r.positions.at(p, offset);
+    const double square = row_dot<T, Team>(r, offset, 0, 0, lane), factor = unit_factor(square);
+    double along = row_dot<T, Team>(r, offset, 0, 1, lane) * factor * factor;
+    along = square < WF_UNIT_ROWS_LEAST ? 0.0 : along;
+    for (int64_t c = r.first + lane; c < r.end; c += Team)
+        *r.at<T>(2, offset[2], c) = To<T>::from((arith<T>)(
+            factor * ((double)to_strict(*r.at<const T>(1, offset[1], c)) -
+                      along * (double)to_strict(*r.at<const T>(0, offset[0], c)))));
 }
 
 /* --- layer norm --- */
@@ -287,5 +349,36 @@ void wf_cuda_layernorm_wgrad(const struct wf_call *call)
             layer_sums_run<T, SUM_V>(call, g, r, a->eps);
         else
             layer_sums_run<T, 1>(call, g, r, a->eps);
+    });
+}
+
+void wf_cuda_center(const struct wf_call *call)
+{
+    const struct wf_scale_attrs *a = (const struct wf_scale_attrs *)call->node->attrs;
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    const Table sums = table_of(call->in[1]);
+    rows_call(call, views, 2, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(center<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call), r,
+               sums, a->factor);
+    });
+}
+
+void wf_cuda_unit_rows(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    rows_call(call, views, 2, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(unit_rows<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call), r);
+    });
+}
+
+void wf_cuda_unit_rows_grad(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->in[1], &call->out[0] };
+    rows_call(call, views, 3, [&](const Rows &r, auto t, auto team) {
+        enum { TEAM = decltype(team)::value };
+        launch(unit_rows_grad<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS,
+               wf_cuda_stream(call), r);
     });
 }

@@ -1,5 +1,6 @@
 /* Operators on a few numbers: what is made of sums. One thread makes one result, in f64. */
 #include "device/cuda/device.cuh"
+#include "ops/separation.h"
 
 namespace wf
 {
@@ -95,6 +96,89 @@ struct RatioGrad {
         const double sum = t.in[0].get(0, 0), count = t.in[0].get(0, 1), d = t.in[1].get(0, 0);
         t.out[0].put(0, 0, count != 0 ? d / count : 0.0);
         t.out[0].put(0, 1, count != 0 ? -d * sum / count / count : 0.0);
+    }
+};
+
+/* --- losses of several domains --- */
+
+__device__ inline double row_mean(const Table &t, int64_t row, int64_t columns)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < columns; c++)
+        sum += t.get(row, c);
+    return sum / (double)columns;
+}
+
+/* Sums over the samples' rows [first, end), of `groups` channels. */
+struct Spread {
+    __device__ void operator()(const Tables &t, int64_t, int64_t) const
+    {
+        double sum = 0;
+        for (int64_t n = t.first; n < t.end; n++) {
+            const double mean = row_mean(t.in[0], n, t.groups);
+            sum += row_mean(t.in[1], n, t.groups) - mean * mean;
+        }
+        t.out[0].put(0, 0, sum);
+        t.out[0].put(0, 1, (double)(t.end - t.first));
+    }
+};
+
+struct SpreadGrad {
+    __device__ void operator()(const Tables &t, int64_t row, int64_t c) const
+    {
+        const double each = t.in[1].get(0, 0) / (double)t.groups;
+        t.out[0].put(row, t.first_column + c, -2.0 * row_mean(t.in[0], row, t.groups) * each);
+        t.out[1].put(row, t.first_column + c, each);
+    }
+};
+
+/* The kernel of two rows, and its derivative by the square of their distance. */
+__device__ inline double mmd_kernel(const Tables &t, const Table &a, int64_t i, const Table &b,
+                                    int64_t j, double *slope)
+{
+    const double widths[] = WF_MMD_WIDTHS;
+    double square = 0, k = 0;
+    for (int64_t c = 0; c < t.groups; c++) {
+        const double d = a.get(i, c) - b.get(j, c);
+        square += d * d;
+    }
+    *slope = 0;
+    for (const double width : widths) {
+        const double e = exp(-square / (2.0 * width));
+        k += e;
+        *slope -= e / (2.0 * width);
+    }
+    return k;
+}
+
+/* One warp, whose lanes take the samples of the batch (`classes` of them) in turn. */
+__global__ void mmd(const Tables t)
+{
+    double sum = 0, slope;
+    for (int64_t i = t.first; i < t.end; i++)
+        for (int64_t j = threadIdx.x; j < t.classes; j += 32)
+            sum += mmd_kernel(t, t.in[0], i, t.in[0], j, &slope) +
+                   mmd_kernel(t, t.in[1], i, t.in[1], j, &slope) -
+                   2.0 * mmd_kernel(t, t.in[0], i, t.in[1], j, &slope);
+    for (int m = 16; m > 0; m /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, m);
+    if (threadIdx.x == 0)
+        t.out[0].put(0, 0, sum / t.count);
+}
+
+struct MmdGrad {
+    __device__ void operator()(const Tables &t, int64_t row, int64_t column) const
+    {
+        const int64_t c = t.first_column + column;
+        const double x = t.in[0].get(row, c);
+        double sum = 0, slope;
+        for (int64_t j = 0; j < t.classes; j++) {
+            (void)mmd_kernel(t, t.in[0], row, t.in[0], j, &slope);
+            sum += slope * (x - t.in[0].get(j, c));
+            (void)mmd_kernel(t, t.in[0], row, t.in[1], j, &slope);
+            sum -= slope * (x - t.in[1].get(j, c));
+        }
+        t.out[0].put(row, c, 4.0 * t.in[2].get(0, 0) / t.count * sum);
     }
 };
 
@@ -253,4 +337,44 @@ void wf_cuda_local_sums(const struct wf_call *call)
     t.first = box.lo[WF_N];
     t.count = own > 0 ? (double)wf_shape_count(call->node->in[1]->shape) / own : 0;
     tables_run(call, t, OwnShare());
+}
+
+/* Of vectors [N,1,1,1,C]: a thread for each row of the work, or for each of its elements. */
+static Tables vector_tables(const struct wf_call *call, bool elements)
+{
+    const struct wf_shape &x = call->node->in[0]->shape;
+    const struct wf_region &w = call->work;
+    Tables t = tables_of(call, 1, 1);
+    t.groups = x.at[WF_C];
+    t.classes = x.at[WF_N];
+    t.count = (double)(x.at[WF_N] * x.at[WF_N]);
+    t.first = w.lo[WF_N];
+    t.end = is_empty(w) ? t.first : w.hi[WF_N];
+    if (elements) {
+        t.rows = t.end - t.first;
+        t.first_column = w.lo[WF_C];
+        t.columns = w.hi[WF_C] - w.lo[WF_C];
+    }
+    return t;
+}
+
+void wf_cuda_spread(const struct wf_call *call)
+{
+    Tables t = vector_tables(call, false);
+    tables_run(call, t, Spread());
+}
+
+void wf_cuda_spread_grad(const struct wf_call *call)
+{
+    tables_run(call, vector_tables(call, true), SpreadGrad());
+}
+
+void wf_cuda_mmd(const struct wf_call *call)
+{
+    launch(mmd, 1, 32, wf_cuda_stream(call), vector_tables(call, false));
+}
+
+void wf_cuda_mmd_grad(const struct wf_call *call)
+{
+    tables_run(call, vector_tables(call, true), MmdGrad());
 }
