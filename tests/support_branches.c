@@ -88,6 +88,7 @@ void support_branches_build(struct support_branches *b, const struct support_pla
     wf_graph_output(b->g, b->loss);
     if (!wf_graph_grad(b->g, b->loss, NULL, 0, NULL, NULL, &err))
         fail_msg("%s", err.text);
-    b->options =
-        (struct wf_plan_options){ .device = &wf_device_cpu, .layout = { BRANCHES, place, b } };
+    b->options = (struct wf_plan_options){ .device = &wf_device_cpu,
+                                           .layout = { BRANCHES, place, b },
+                                           .check_passes = true };
 }

@@ -140,7 +140,10 @@ static struct wf_global_plan *global_of(const struct wf_graph *g, const char *me
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
     struct wf_global_plan *const s = wf_global_plan_new(
-        g, &mesh, &(struct wf_plan_options){ .device = device, .limit = limit, .more = 100 }, &err);
+        g, &mesh,
+        &(struct wf_plan_options){
+            .device = device, .limit = limit, .more = 100, .check_passes = true },
+        &err);
     if (!s)
         fail_msg("%s: %s", mesh_text, err.text);
     return s;

@@ -49,6 +49,7 @@ static struct plans make(const char *mesh_text, struct wf_plan_options options)
     struct wf_err err = { 0 };
     struct wf_mesh mesh;
     options.device = &wf_device_cpu;
+    options.check_passes = true;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
     p.s = wf_global_plan_new(p.g, &mesh, &options, &err);
     p.n = wf_mesh_size(&mesh);

@@ -348,7 +348,8 @@ static void run_graph(uint64_t seed, const struct wf_device *device, struct tall
                                                 .split_always = always || (bits >> 6 & 1) == 0,
                                                 .limit = (bits >> 8 & 3) == 0,
                                                 .strip_always = strips || (bits >> 10 & 3) == 0,
-                                                .bucket_bytes = (bits >> 7 & 1) ? 256 : 0 };
+                                                .bucket_bytes = (bits >> 7 & 1) ? 256 : 0,
+                                                .check_passes = true };
         if (run_cut(&r, &job, tally, &err))
             continue;
         explain(&r, &job, err.text);

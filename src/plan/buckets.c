@@ -72,3 +72,17 @@ void wf_pass_buckets(struct wf_global_plan *s)
                         wf_dtype_size(p->instances[i].value->dtype);
         }
 }
+
+const char *wf_pass_buckets_check(const struct wf_global_plan *s)
+{
+    for (int b = 0; b < s->n_buckets; b++)
+        for (int k = 0; k < s->buckets[b].n_parts; k++) {
+            const int i = s->buckets[b].parts[k], first = s->buckets[b].parts[0];
+            const struct wf_instance *const in = &s->program->instances[i];
+            if (in->bucket != b || in->maker > s->buckets[b].last || !may_wait_for_others(s, i) ||
+                grouping_of(s, i) != grouping_of(s, first) ||
+                (k > 0 && parameter_of(s, s->buckets[b].parts[k - 1]) >= parameter_of(s, i)))
+                return in->value->name;
+        }
+    return NULL;
+}

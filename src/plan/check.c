@@ -187,21 +187,32 @@ static bool check_traffic(const struct wf_plan *p, struct wf_err *err)
             else if (reads_too_early(&t, &step->in[k]))
                 ok = wf_check_broken(err, 3, "read before it has come", wf_check_name(p, b), s);
         }
-        if (ok && !touches_live(p, s))
-            ok = wf_check_broken(err, 3, "touches a buffer that is not live",
-                                 step->node ? step->node->name : NULL, s);
         count_traffic(&t, step);
     }
     free(counts);
     return ok;
 }
 
-bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
+static bool check_lives(const struct wf_plan *p, struct wf_err *err)
 {
-    return wf_check_reads(p, err) && check_overlap(p, err) &&
+    for (int s = 0; s < p->n_steps; s++)
+        if (!touches_live(p, s))
+            return wf_check_broken(err, 3, "touches a buffer that is not live",
+                                   p->steps[s].node ? p->steps[s].node->name : NULL, s);
+    return true;
+}
+
+bool wf_check_list(const struct wf_plan *p, struct wf_err *err)
+{
+    return wf_check_reads(p, err) &&
            check_pairs(p, WF_STEP_FETCH_BEGIN, WF_STEP_FETCH_END, p->n_exchanges, err) &&
            check_pairs(p, WF_STEP_SUM_BEGIN, WF_STEP_SUM_END, p->n_sums, err) &&
            check_traffic(p, err);
+}
+
+bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
+{
+    return wf_check_list(p, err) && check_overlap(p, err) && check_lives(p, err);
 }
 
 bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err)

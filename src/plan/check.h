@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+/* A list of steps whose buffers have no place yet: I1 and I3, but for what is live. */
+[[nodiscard]] bool wf_check_list(const struct wf_plan *p, struct wf_err *err);
 /* check_reads.c: I1, and that slots are inside their buffers. */
 [[nodiscard]] bool wf_check_reads(const struct wf_plan *p, struct wf_err *err);
 

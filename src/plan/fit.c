@@ -111,7 +111,7 @@ bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
     wf_arena_release(&f->arena);
     f->arena = (struct wf_arena){ 0 };
     f->plan = NULL;
-    f->global = wf_global_plan_of_rank(make(f, err), f->rank);
+    f->global = wf_global_plan_of_rank(make(f, err), f->rank, err);
     if (f->global)
         f->plan = wf_plan_estimate_lives(f->global, f->rank, &f->cache, err);
     if (!f->plan)
@@ -340,7 +340,7 @@ static bool find_worst(struct wf_fit *f, int *rank, size_t *bytes, struct wf_err
 /* Makes the global plan of all ranks; *bytes: of the one that takes most. */
 static bool make_full(struct wf_fit *f, size_t *bytes, struct wf_err *err)
 {
-    struct wf_global_plan *const full = wf_global_plan_of_all(make(f, err));
+    struct wf_global_plan *const full = wf_global_plan_of_all(make(f, err), err);
     if (!full)
         return false;
     wf_global_plan_free(f->full);
@@ -525,7 +525,8 @@ static bool find_faster(struct wf_fit *f, struct wf_err *err)
     struct wf_fit other = { .aim = f->aim - f->aim / TIGHTER };
     bool fits = false;
     other.full = wf_global_plan_of_all(
-        wf_global_plan_make(s->graph, &s->mesh, &s->options, &(struct wf_plan_requests){ 0 }, err));
+        wf_global_plan_make(s->graph, &s->mesh, &s->options, &(struct wf_plan_requests){ 0 }, err),
+        err);
     const bool ok = other.full && find(&other, &fits, err);
     if (ok && fits && other.plan && other.plan->seconds < f->plan->seconds) {
         const struct wf_fit slower = *f;

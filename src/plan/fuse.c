@@ -48,3 +48,23 @@ void wf_pass_fuse(struct wf_global_plan *s)
                 instances[it->in[k]].last_use = instances[out].last_use;
     }
 }
+
+static bool keeps_rules(const struct wf_global_plan *s, int instance)
+{
+    const struct wf_instance *const instances = s->program->instances, *in = &instances[instance];
+    const struct wf_item *const made = in->maker < 0 ? NULL : &s->program->items[in->maker];
+    bool ok = made && !in->keep && !s->geometry.is_fetched[instance] &&
+              !s->geometry.grouping[in->maker] && all_readers_fuse(s, instance); /* F1 */
+    for (int k = 0; ok && k < made->node->n_in; k++)
+        ok = made->in[k] < 0 || (!instances[made->in[k]].is_fused &&
+                                 instances[made->in[k]].last_use >= in->last_use); /* F1, F2 */
+    return ok;
+}
+
+const char *wf_pass_fuse_check(const struct wf_global_plan *s)
+{
+    for (int i = 0; i < s->program->n_instances; i++)
+        if (s->program->instances[i].is_fused && !keeps_rules(s, i))
+            return s->program->instances[i].value->name;
+    return NULL;
+}

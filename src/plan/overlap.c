@@ -195,3 +195,14 @@ void wf_pass_overlap(struct wf_planner *p)
         wf_planner_put(p, &old.at[n]);
     p->spare = old;
 }
+
+const char *wf_pass_overlap_check(const struct wf_plan *plan)
+{
+    for (int s = 0; s < plan->n_steps; s++)
+        for (int k = s + 1; plan->steps[s].kind == WF_STEP_FETCH_BEGIN && k < plan->n_steps; k++)
+            if (plan->steps[k].kind == WF_STEP_SUM_END &&
+                plan->sums[plan->steps[k].which].instance ==
+                    plan->exchanges[plan->steps[s].which].instance) /* O2 */
+                return plan->sums[plan->steps[k].which].value->name;
+    return NULL;
+}

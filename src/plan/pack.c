@@ -1,6 +1,8 @@
 /*
  * Packed copies: a kernel that wants packed boxes gets them. Where a box that it reads or writes is not
  * packed in its buffer, there is a copy into (or out of) a buffer that lives for that step only.
+ *
+ * K1. What such a kernel reads or writes lies packed; replicated inputs and sums do so anyway.
  */
 #include "ops/op.h"
 #include "plan/planner.h"
@@ -58,4 +60,17 @@ void wf_pass_pack(struct wf_planner *p)
             wf_planner_add_copy(p, s->node, to, s->out[0]);
     }
     p->spare = old;
+}
+
+const char *wf_pass_pack_check(const struct wf_plan *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_step *const s = &plan->steps[i];
+        bool packed = !wants_packed(s) || is_packed_output(s);
+        for (int k = 0; wants_packed(s) && k < s->node->n_in; k++)
+            packed = packed && is_packed_input(s, k);
+        if (!packed)
+            return s->node->name;
+    }
+    return NULL;
 }

@@ -65,36 +65,36 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
     return NULL;
 }
 
-static void run_passes(struct wf_global_plan *s)
+static struct wf_global_plan *run_passes(struct wf_global_plan *s, struct wf_err *err)
 {
-    wf_pass_fuse(s);
-    wf_pass_strips(s);
-    wf_pass_buckets(s);
+    if (wf_passes_over_program(s, err))
+        return s;
+    wf_global_plan_free(s);
+    return NULL;
 }
 
-struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *s, int rank)
+struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *s, int rank,
+                                              struct wf_err *err)
 {
     if (!s)
         return NULL;
     wf_geometry_place(&s->arena, &s->geometry, rank);
-    run_passes(s);
-    return s;
+    return run_passes(s, err);
 }
 
-struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *s)
+struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *s, struct wf_err *err)
 {
     if (!s)
         return NULL;
     wf_geometry_find_fetches(&s->arena, &s->geometry);
-    run_passes(s);
-    return s;
+    return run_passes(s, err);
 }
 
 struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct wf_mesh *mesh,
                                           const struct wf_plan_options *options, struct wf_err *err)
 {
     struct wf_global_plan *const s = wf_global_plan_of_all(
-        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ 0 }, err));
+        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ 0 }, err), err);
     return s && options->limit && !options->window ? wf_global_plan_fit(s, err) : s;
 }
 
@@ -207,21 +207,21 @@ static void find_lives(struct wf_plan *plan)
     }
 }
 
-/* Inputs are there before the first step and stay; outputs stay to the end. */
-static void note_values(struct wf_planner *p)
+static void note_values(const struct wf_planner *p)
 {
-    struct wf_plan *plan = p->plan;
-    const struct wf_program *program = p->program;
-    const int end = plan->n_steps;
     for (size_t v = 0; v < p->geo->graph->n_values; v++) {
-        const int i = program->of_value[v];
-        plan->values[v].buffer = -1;
-        if (i < 0 || p->slot[i].buffer < 0)
-            continue;
-        plan->values[v] = p->slot[i];
+        const int i = p->program->of_value[v];
+        p->plan->values[v] = i < 0 ? (struct wf_slot){ .buffer = -1 } : p->slot[i];
+    }
+}
+
+/* Inputs are there before the first step and stay; outputs stay to the end. */
+static void keep_values(const struct wf_planner *p)
+{
+    for (size_t v = 0; v < p->geo->graph->n_values; v++) {
         if (p->geo->graph->values[v]->kind != WF_TEMP)
-            touch(plan, p->slot[i].buffer, 0);
-        touch(plan, p->slot[i].buffer, end);
+            touch(p->plan, p->plan->values[v].buffer, 0);
+        touch(p->plan, p->plan->values[v].buffer, p->plan->n_steps);
     }
 }
 
@@ -364,14 +364,12 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         p.exchange[i] = p.sum[i] = -1;
     wf_planner_cut(&p, &work);
     wf_planner_place(&p);
+    note_values(&p);
     wf_planner_emit(&p);
-    wf_pass_overlap(&p);
-    wf_pass_split(&p);
-    wf_pass_pack(&p);
-    bool ok = wf_pass_prepare(&p, err);
+    bool ok = wf_passes_over_steps(&p, err) && wf_planner_prepare(&p, err);
     if (ok) {
         find_lives(plan);
-        note_values(&p);
+        keep_values(&p);
         reserve_ahead(&p);
         wf_cost_plan(plan);
     }

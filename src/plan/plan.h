@@ -38,6 +38,7 @@ struct wf_plan_options {
     bool no_overlap;   /* begin and end communication at the same place */
     bool split_always; /* inner part and halo wherever it can be done, not where it pays */
     bool strip_always; /* strips wherever they can be had, not where memory is short */
+    bool check_passes; /* behind each pass of the planner (passes.c), for tests */
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
     size_t bucket_bytes;

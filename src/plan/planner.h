@@ -35,17 +35,30 @@ struct wf_planner {
     struct wf_steps spare; /* room for the next list */
 };
 
-/* Passes over the program, the same on all ranks: each in a file of its own, in this order (plan.c).
+/* Passes over the program, the same on all ranks: each in a file of its own, in this order (passes.c).
  * What a pass finds out of an item or instance stands there (program.h). */
 void wf_pass_fuse(struct wf_global_plan *global);    /* fuse.c */
 void wf_pass_strips(struct wf_global_plan *global);  /* strips.c */
 void wf_pass_buckets(struct wf_global_plan *global); /* buckets.c */
+/* The name of what breaks a rule of the pass, or NULL; so below. */
+const char *wf_pass_fuse_check(const struct wf_global_plan *global);
+const char *wf_pass_strips_check(const struct wf_global_plan *global);
+const char *wf_pass_buckets_check(const struct wf_global_plan *global);
 
 /* Passes over a rank's steps, likewise. */
-void wf_pass_overlap(struct wf_planner *p);                                   /* overlap.c */
-void wf_pass_split(struct wf_planner *p);                                     /* split.c */
-void wf_pass_pack(struct wf_planner *p);                                      /* pack.c */
-[[nodiscard]] bool wf_pass_prepare(struct wf_planner *p, struct wf_err *err); /* prepare.c */
+void wf_pass_overlap(struct wf_planner *p); /* overlap.c */
+void wf_pass_split(struct wf_planner *p);   /* split.c */
+void wf_pass_pack(struct wf_planner *p);    /* pack.c */
+const char *wf_pass_overlap_check(const struct wf_plan *plan);
+const char *wf_pass_split_check(const struct wf_plan *plan);
+const char *wf_pass_pack_check(const struct wf_plan *plan);
+
+/* passes.c: all of them; and whether a plan keeps the rules of all. */
+[[nodiscard]] bool wf_passes_over_program(struct wf_global_plan *global, struct wf_err *err);
+[[nodiscard]] bool wf_passes_over_steps(struct wf_planner *p, struct wf_err *err);
+[[nodiscard]] bool wf_passes_check(const struct wf_plan *plan, struct wf_err *err);
+/* prepare.c: makes the kernels ready for their boxes, and finds their scratch. */
+[[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_err *err);
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);
@@ -94,8 +107,9 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
                                            struct wf_err *err);
 /* Places all ranks, or only one of them and without what travels, and runs the passes over the program
  * with what is then known. NULL stays NULL. */
-struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *global);
-struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *global, int rank);
+struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *global, struct wf_err *err);
+struct wf_global_plan *wf_global_plan_of_rank(struct wf_global_plan *global, int rank,
+                                              struct wf_err *err);
 /* An estimate that is neither packed nor checked: steps, and live ranges of buffers. */
 struct wf_plan *wf_plan_estimate_lives(const struct wf_global_plan *global, int rank,
                                        struct wf_plan_cache *cache, struct wf_err *err);

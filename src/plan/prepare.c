@@ -169,7 +169,7 @@ static bool prepare(struct wf_planner *p, struct wf_step *s, struct wf_err *err)
     return true;
 }
 
-bool wf_pass_prepare(struct wf_planner *p, struct wf_err *err)
+bool wf_planner_prepare(struct wf_planner *p, struct wf_err *err)
 {
     for (int i = 0; i < p->plan->n_steps; i++) {
         struct wf_step *const s = &p->plan->steps[i];

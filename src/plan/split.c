@@ -13,6 +13,7 @@
  *     delays no communication behind a wait for something that began later (O1 of overlap.c).
  * C2. No item of a chain writes a buffer that travels, or that an item of the chain reads from
  *     elsewhere: the halos still read what the inner parts read.
+ * C3. The parts of an item cover its work, each position once.
  */
 #include <math.h>
 
@@ -336,4 +337,33 @@ void wf_pass_split(struct wf_planner *p)
         s += replaced.n - 1;
     }
     p->spare = old;
+}
+
+/* A kernel of an item that runs whole or in parts. */
+static bool is_part(const struct wf_step *s, int item)
+{
+    return s->kind == WF_STEP_KERNEL && s->item == item && s->strip < 0 &&
+           !wf_region_is_empty(s->work);
+}
+
+const char *wf_pass_split_check(const struct wf_plan *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_step *const s = &plan->steps[i];
+        int64_t count = 0;
+        if (!is_part(s, s->item) || s->item < 0)
+            continue;
+        for (int k = 0; k < plan->n_steps; k++) {
+            const struct wf_step *const other = &plan->steps[k];
+            if (!is_part(other, s->item))
+                continue;
+            count += wf_region_count(other->work);
+            if (k != i && !wf_region_is_empty(wf_region_intersect(s->work, other->work))) /* C3 */
+                return s->node->name;
+        }
+        if (count !=
+            wf_region_count(wf_geometry_work(&plan->global->geometry, plan->rank, s->item)))
+            return s->node->name;
+    }
+    return NULL;
 }

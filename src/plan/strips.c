@@ -208,6 +208,23 @@ void wf_pass_strips(struct wf_global_plan *global)
              find_item(p, global->strip_requests[i].last));
 }
 
+const char *wf_pass_strips_check(const struct wf_global_plan *global)
+{
+    const struct wf_program *const p = global->program;
+    for (int i = 0; i < p->n_items; i++) /* S1, S3 */
+        if (p->items[i].strips >= 0 &&
+            !may_take_part(global, &global->strips[p->items[i].strips], i))
+            return p->items[i].node->name;
+    for (int i = 0; i < p->n_instances; i++) { /* S2 */
+        const int maker = p->instances[i].maker;
+        if (p->instances[i].is_strip_local &&
+            (maker < 0 || p->items[maker].strips < 0 ||
+             !wf_strips_is_local(global, &global->strips[p->items[maker].strips], i)))
+            return p->instances[i].value->name;
+    }
+    return NULL;
+}
+
 /* --- their parts --- */
 
 struct cutter {
