@@ -33,13 +33,6 @@ struct rank {
     double *seconds; /* by way and round */
 };
 
-static bool sum_once(struct wf_comm *comm, float *data, size_t count, struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_sum_begin(comm, data, count, WF_F32, &request, err) &&
-           wf_comm_sum_end(comm, request, err);
-}
-
 /* Collective. Mean over the ranks of the time of one sum. */
 static bool time_way(struct rank *r, int way, size_t bytes, double *seconds, struct wf_err *err)
 {
@@ -52,12 +45,10 @@ static bool time_way(struct rank *r, int way, size_t bytes, double *seconds, str
         return false;
     const double start = wf_now();
     for (int i = 0; i < repeats; i++)
-        if (!sum_once(r->by[way], r->data, count, err))
+        if (!wf_comm_sum(r->by[way], r->data, count, WF_F32, err))
             return false;
     double mine = (wf_now() - start) / repeats;
-    struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(r->comm, &mine, 1, WF_F64, &request, err) ||
-        !wf_comm_sum_end(r->comm, request, err))
+    if (!wf_comm_sum(r->comm, &mine, 1, WF_F64, err))
         return false;
     *seconds = mine / wf_comm_size(r->comm);
     return true;

@@ -23,9 +23,7 @@ struct overlap {
 /* Collective. The mean of all ranks' values. */
 static bool mean(struct wf_comm *comm, double *value, struct wf_err *err)
 {
-    struct wf_request *request = NULL;
-    const bool ok = wf_comm_sum_begin(comm, value, 1, WF_F64, &request, err) &&
-                    wf_comm_sum_end(comm, request, err);
+    const bool ok = wf_comm_sum(comm, value, 1, WF_F64, err);
     *value /= wf_comm_size(comm);
     return ok;
 }

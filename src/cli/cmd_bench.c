@@ -115,9 +115,7 @@ static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
     struct wf_arena arena = { 0 };
     double *const all = wf_arena_array(&arena, size, double);
     all[wf_comm_rank(comm)] = *value;
-    struct wf_request *request = NULL;
-    const bool ok = wf_comm_sum_begin(comm, all, (size_t)size, WF_F64, &request, err) &&
-                    wf_comm_sum_end(comm, request, err);
+    const bool ok = wf_comm_sum(comm, all, (size_t)size, WF_F64, err);
     for (int i = 0; ok && i < size; i++)
         *value = all[i] > *value ? all[i] : *value;
     wf_arena_release(&arena);

@@ -97,9 +97,7 @@ static bool gather(struct collector *c, struct wf_comm *comm, struct wf_event **
     const int size = wf_comm_size(comm), rank = wf_comm_rank(comm);
     int64_t *counts = wf_arena_array(&c->arena, size, int64_t);
     counts[rank] = (int64_t)c->count;
-    struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(comm, counts, (size_t)size, WF_I64, &request, err) ||
-        !wf_comm_sum_end(comm, request, err))
+    if (!wf_comm_sum(comm, counts, (size_t)size, WF_I64, err))
         return false;
     *count = 0;
     for (int r = 0; r < size; r++)
@@ -120,9 +118,7 @@ static bool gather(struct collector *c, struct wf_comm *comm, struct wf_event **
         m[n++] = (struct wf_message){
             .peer = 0, .tag = TAG, .send = c->events, .bytes = c->count * sizeof **all
         };
-    request = NULL;
-    return wf_comm_exchange_begin(comm, n, m, &request, err) &&
-           wf_comm_exchange_end(comm, request, err);
+    return wf_comm_exchange(comm, n, m, err);
 }
 
 static bool write_file(const struct wf_timeline *t, const char *path, struct wf_err *err)

@@ -53,6 +53,15 @@ const char *wf_comm_name(
 [[nodiscard]] bool wf_comm_exchange_end(struct wf_comm *comm, struct wf_request *request,
                                         struct wf_err *err);
 
+/* Both, where nothing else is to be done meanwhile. */
+static inline bool wf_comm_exchange(struct wf_comm *comm, int count,
+                                    const struct wf_message *messages, struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_exchange_begin(comm, count, messages, &request, err) &&
+           wf_comm_exchange_end(comm, request, err);
+}
+
 /* Collective. In place sum of f32, f64, i32, i64, bf16 or f16 (f32 accumulation for the last two);
  * the same bits on every rank, and for `threads` the order of summation is the rank order. */
 [[nodiscard]] bool wf_comm_sum_begin(struct wf_comm *comm, void *data, size_t count,
@@ -60,6 +69,13 @@ const char *wf_comm_name(
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_sum_end(struct wf_comm *comm, struct wf_request *request,
                                    struct wf_err *err);
+static inline bool wf_comm_sum(struct wf_comm *comm, void *data, size_t count, enum wf_dtype dtype,
+                               struct wf_err *err)
+{
+    struct wf_request *request = NULL;
+    return wf_comm_sum_begin(comm, data, count, dtype, &request, err) &&
+           wf_comm_sum_end(comm, request, err);
+}
 /* Collective. The same for f32 that may be sent rounded to wf_sum_options.sent_dtype, with f32
  * accumulation: for gradients. */
 [[nodiscard]] bool wf_comm_sum_rounded_begin(struct wf_comm *comm, void *data, size_t count,

@@ -23,14 +23,6 @@ bool wf_run_is_whole(const struct wf_run *run)
     return true;
 }
 
-static bool exchange(const struct wf_run *run, int count, const struct wf_message *messages,
-                     struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_exchange_begin(run->comm, count, messages, &request, err) &&
-           wf_comm_exchange_end(run->comm, request, err);
-}
-
 bool wf_run_ask(const struct wf_run *run, int array, const struct wf_value *value, float *data,
                 struct wf_err *err)
 {
@@ -43,7 +35,7 @@ bool wf_run_ask(const struct wf_run *run, int array, const struct wf_value *valu
           .recv = data,
           .bytes = (size_t)wf_shape_count(value->shape) * sizeof *data },
     };
-    return exchange(run, 2, messages, err) ||
+    return wf_comm_exchange(run->comm, 2, messages, err) ||
            wf_err_wrap(err, "fetching '%s' from rank %d", value->name, from);
 }
 
@@ -52,8 +44,8 @@ bool wf_run_ask_end(const struct wf_run *run, struct wf_err *err)
     const struct request end = { 0, -1 };
     bool ok = true;
     for (int r = 1; ok && r < wf_comm_size(run->comm); r++)
-        ok = exchange(
-            run, 1,
+        ok = wf_comm_exchange(
+            run->comm, 1,
             &(struct wf_message){ .peer = r, .tag = TAG_ASK, .send = &end, .bytes = sizeof end },
             err);
     return ok;
@@ -69,12 +61,12 @@ static bool serve_one(struct wf_run *run, const struct request *ask, float *cons
         there.data = more[ask->array - 2] + run->plan->param_at[v->id];
     wf_host_map(host, run->device, run->context, there);
     return wf_host_get(host, err) &&
-           exchange(run, 1,
-                    &(struct wf_message){ .peer = 0,
-                                          .tag = TAG_TENSOR,
-                                          .send = host->view.data,
-                                          .bytes = wf_view_bytes(&there) },
-                    err);
+           wf_comm_exchange(run->comm, 1,
+                            &(struct wf_message){ .peer = 0,
+                                                  .tag = TAG_TENSOR,
+                                                  .send = host->view.data,
+                                                  .bytes = wf_view_bytes(&there) },
+                            err);
 }
 
 bool wf_run_serve(struct wf_run *run, float *const more[], int n, struct wf_err *err)
@@ -82,8 +74,8 @@ bool wf_run_serve(struct wf_run *run, float *const more[], int n, struct wf_err 
     struct wf_host host = { 0 };
     bool ok = true;
     for (struct request ask = { 0 }; ok;) {
-        ok = exchange(
-            run, 1,
+        ok = wf_comm_exchange(
+            run->comm, 1,
             &(struct wf_message){ .peer = 0, .tag = TAG_ASK, .recv = &ask, .bytes = sizeof ask },
             err);
         if (!ok || ask.value < 0)

@@ -411,10 +411,8 @@ static bool take_sum(struct wf_stream *s, struct stage *t, const struct wf_node 
     }
     ok = wf_comm_agree(s->comm, ok, err);
     for (int o = 0; ok && o < n->n_out; o++) {
-        struct wf_request *request = NULL;
-        ok = wf_comm_sum_begin(s->comm, given[o].data, (size_t)wf_shape_count(n->out[o]->shape),
-                               WF_F64, &request, err) &&
-             wf_comm_sum_end(s->comm, request, err);
+        ok = wf_comm_sum(s->comm, given[o].data, (size_t)wf_shape_count(n->out[o]->shape), WF_F64,
+                         err);
     }
     s->n_given += n->n_out;
     return ok;

@@ -23,9 +23,7 @@ static struct wf_region *share_boxes(struct wf_arena *arena, struct wf_comm *com
     int64_t *const own = numbers + BOX_NUMBERS * wf_comm_rank(comm);
     memcpy(own, mine.lo, sizeof mine.lo);
     memcpy(own + WF_AXES, mine.hi, sizeof mine.hi);
-    struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(comm, numbers, size * BOX_NUMBERS, WF_I64, &request, err) ||
-        !wf_comm_sum_end(comm, request, err))
+    if (!wf_comm_sum(comm, numbers, size * BOX_NUMBERS, WF_I64, err))
         return NULL;
     struct wf_region *const boxes = wf_arena_array(arena, size, struct wf_region);
     for (size_t r = 0; r < size; r++) {
@@ -33,13 +31,6 @@ static struct wf_region *share_boxes(struct wf_arena *arena, struct wf_comm *com
         memcpy(boxes[r].hi, numbers + BOX_NUMBERS * r + WF_AXES, sizeof boxes[r].hi);
     }
     return boxes;
-}
-
-static bool exchange(struct wf_comm *comm, const struct wf_message *message, struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_exchange_begin(comm, 1, message, &request, err) &&
-           wf_comm_exchange_end(comm, request, err);
 }
 
 /* One rank after another, so that rank 0 needs room for one box only. */
@@ -61,7 +52,7 @@ static bool collect(struct wf_comm *comm, const struct wf_value *value,
         const struct wf_message receive = {
             .peer = r, .tag = TAG, .recv = packed.data, .bytes = bytes
         };
-        if (!exchange(comm, rank == 0 ? &receive : &send, err))
+        if (!wf_comm_exchange(comm, 1, rank == 0 ? &receive : &send, err))
             return false;
         if (rank == 0)
             wf_export_view(value, &theirs, all);

@@ -138,11 +138,8 @@ void wf_metrics_count(struct wf_metrics *m, const struct wf_view *logits,
 
 bool wf_metrics_sum(struct wf_metrics *m, struct wf_comm *comm, struct wf_err *err)
 {
-    struct wf_request *request = NULL;
-    return wf_comm_sum_begin(comm, m->confusion, cells(m), WF_I64, &request, err) &&
-           wf_comm_sum_end(comm, request, err) &&
-           wf_comm_sum_begin(comm, &m->near, 1, WF_I64, &request, err) &&
-           wf_comm_sum_end(comm, request, err);
+    return wf_comm_sum(comm, m->confusion, cells(m), WF_I64, err) &&
+           wf_comm_sum(comm, &m->near, 1, WF_I64, err);
 }
 
 /* --- scores --- */

@@ -226,9 +226,7 @@ static bool join_tables(struct wf_mosaic *m, struct wf_err *err)
             continue;
         size_t count;
         int64_t *const table = wf_raster_writer_table(m->sinks[k].writer, &count);
-        struct wf_request *request = NULL;
-        if (!wf_comm_sum_begin(m->comm, table, count, WF_I64, &request, err) ||
-            !wf_comm_sum_end(m->comm, request, err))
+        if (!wf_comm_sum(m->comm, table, count, WF_I64, err))
             return false;
     }
     return true;
@@ -434,9 +432,7 @@ bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err)
         bytes[k * size + rank] = m->sinks[k].packed;
         m->sinks[k].packed = 0;
     }
-    struct wf_request *request = NULL;
-    bool ok = wf_comm_sum_begin(m->comm, bytes, count, WF_I64, &request, err) &&
-              wf_comm_sum_end(m->comm, request, err);
+    bool ok = wf_comm_sum(m->comm, bytes, count, WF_I64, err);
     for (int k = 0; ok && k < KINDS; k++) {
         uint64_t before = 0, all = 0;
         for (int r = 0; r < size; r++) {

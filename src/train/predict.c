@@ -152,9 +152,7 @@ static bool bring(const struct predictor *d, int rank, struct wf_region window, 
                                               .bytes = parts[i].bytes,
                                               .recv = receives ? parts[i].data : NULL,
                                               .send = receives ? NULL : parts[i].data };
-    struct wf_request *request = NULL;
-    return wf_comm_exchange_begin(d->comm, count, m, &request, err) &&
-           wf_comm_exchange_end(d->comm, request, err);
+    return wf_comm_exchange(d->comm, count, m, err);
 }
 
 /* --- the windows --- */

@@ -72,13 +72,6 @@ static bool has_part(const struct wf_run *run, const struct wf_value *value, con
            g->row < view->box.hi[WF_N] && slice >= view->box.lo[WF_D] && slice < view->box.hi[WF_D];
 }
 
-static bool sum(struct wf_comm *comm, float *data, size_t count, struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_sum_begin(comm, data, count, WF_F32, &request, err) &&
-           wf_comm_sum_end(comm, request, err);
-}
-
 static bool paint(struct wf_preview *p, const struct wf_run *run, const struct wf_network *network,
                   const struct grid *g, struct wf_err *err)
 {
@@ -113,7 +106,7 @@ bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
     p->label = p->image + 3 * pixels;
     p->guess = p->label + pixels;
     return wf_comm_agree(comm, paint(p, run, network, &g, err), err) &&
-           sum(comm, p->image, 5 * pixels, err);
+           wf_comm_sum(comm, p->image, 5 * pixels, WF_F32, err);
 }
 
 void wf_preview_release(struct wf_preview *p)

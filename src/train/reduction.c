@@ -40,10 +40,8 @@ bool wf_reduction_share(const struct wf_network *net, const struct wf_run *run,
     double own = 0;
     const bool counted = count_own(net, run, &own, err);
     counts[me] = own;
-    struct wf_request *request = NULL;
-    const bool ok = wf_comm_agree(comm, counted, err) &&
-                    wf_comm_sum_begin(comm, counts, (size_t)ranks, WF_F64, &request, err) &&
-                    wf_comm_sum_end(comm, request, err);
+    const bool ok =
+        wf_comm_agree(comm, counted, err) && wf_comm_sum(comm, counts, (size_t)ranks, WF_F64, err);
     double all = 0, some = 0; /* a rank that has nothing has no mean either */
     for (int i = 0; i < ranks; i++) {
         all += counts[i];

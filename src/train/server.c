@@ -23,14 +23,6 @@ struct server {
     int here;                      /* clients that have not left */
 };
 
-static bool exchange(struct wf_comm *comm, int count, const struct wf_message *m,
-                     struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_exchange_begin(comm, count, m, &request, err) &&
-           wf_comm_exchange_end(comm, request, err);
-}
-
 static size_t weight_bytes(const struct server *s)
 {
     return wf_run_param_count(s->o->run) * sizeof(float);
@@ -61,7 +53,7 @@ static bool answer(struct server *s, int i, bool weights, bool meets, struct wf_
           .send = wf_run_params(s->o->run),
           .bytes = weight_bytes(s) },
     };
-    return exchange(s->o->comm, weights ? 2 : 1, m, err) && listen(s, i, err);
+    return wf_comm_exchange(s->o->comm, weights ? 2 : 1, m, err) && listen(s, i, err);
 }
 
 /* --- updates --- */
@@ -71,7 +63,7 @@ static bool take_gradient(struct server *s, int i, float *to, struct wf_err *err
     const struct wf_message m = {
         .peer = s->clients[i].rank, .tag = WF_TAG_GRADIENT, .recv = to, .bytes = weight_bytes(s)
     };
-    return exchange(s->o->comm, 1, &m, err);
+    return wf_comm_exchange(s->o->comm, 1, &m, err);
 }
 
 /* With what lies in the run's gradients. */
@@ -182,7 +174,7 @@ static bool send_state(struct server *s, int i, struct wf_err *err)
         m[k].peer = s->clients[i].rank;
         m[k].tag = WF_TAG_STATE;
     }
-    return exchange(s->o->comm, count, m, err) && listen(s, i, err);
+    return wf_comm_exchange(s->o->comm, count, m, err) && listen(s, i, err);
 }
 
 static bool note_push(struct server *s, int i)

@@ -85,9 +85,7 @@ static bool agree(const struct wf_learner *l, double *squares, struct wf_err *er
     double both[] = { isfinite(*squares) ? 0 : 1, 0 };
     if (both[0] == 0 && (wf_comm_rank(comm) == 0 || l->options.optim->counted))
         both[1] = *squares;
-    struct wf_request *request = NULL;
-    if (wf_comm_size(comm) > 1 && !(wf_comm_sum_begin(comm, both, 2, WF_F64, &request, err) &&
-                                    wf_comm_sum_end(comm, request, err)))
+    if (wf_comm_size(comm) > 1 && !(wf_comm_sum(comm, both, 2, WF_F64, err)))
         return false;
     *squares = both[0] > 0 ? (double)NAN : both[1];
     return true;

@@ -118,11 +118,7 @@ static bool average(struct trainer *t, struct wf_err *err)
     const size_t count = wf_run_state_count(run);
     float *const states = wf_run_states(run);
     double loss[] = { t->at.loss_sum, t->at.loss_samples };
-    struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(comm, states, count, WF_F32, &request, err) ||
-        !wf_comm_sum_end(comm, request, err) ||
-        !wf_comm_sum_begin(comm, loss, 2, WF_F64, &request, err) ||
-        !wf_comm_sum_end(comm, request, err))
+    if (!wf_comm_sum(comm, states, count, WF_F32, err) || !wf_comm_sum(comm, loss, 2, WF_F64, err))
         return false;
     const int ranks = wf_comm_size(comm);
     for (size_t i = 0; i < count; i++)
@@ -161,9 +157,7 @@ static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struc
     requested[FAILED] = !ok;
     requested[STOP] = wants_to_stop(t);
     requested[SAVE] = is_due(t);
-    struct wf_request *request = NULL;
-    if (!wf_comm_sum_begin(t->o->comm, requested, QUESTIONS, WF_I64, &request, err) ||
-        !wf_comm_sum_end(t->o->comm, request, err))
+    if (!wf_comm_sum(t->o->comm, requested, QUESTIONS, WF_I64, err))
         return false;
     return requested[FAILED] == 0 || wf_comm_agree(t->o->comm, ok, err);
 }

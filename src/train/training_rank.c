@@ -226,12 +226,8 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
                           (r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0)),
         .prepare = r->prepare,
     };
-    struct wf_request *request = NULL;
     const size_t numbers = ranks * sizeof *all / sizeof(int64_t);
-    return wf_comm_sum_begin(r->comm, all, numbers, WF_I64, &request, err) &&
-                   wf_comm_sum_end(r->comm, request, err)
-               ? all
-               : NULL;
+    return wf_comm_sum(r->comm, all, numbers, WF_I64, err) ? all : NULL;
 }
 
 cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)

@@ -247,18 +247,11 @@ static bool count(struct wf_validator *v, int64_t batch, struct wf_err *err)
 
 /* --- all of them --- */
 
-static bool sum_counts(struct wf_comm *comm, int64_t *numbers, size_t n, struct wf_err *err)
-{
-    struct wf_request *request = NULL;
-    return wf_comm_sum_begin(comm, numbers, n, WF_I64, &request, err) &&
-           wf_comm_sum_end(comm, request, err);
-}
-
 /* Collective. */
 static bool must_stop(const struct wf_validator *v, bool *stop, struct wf_err *err)
 {
     int64_t requested = v->options.stops && v->options.stops(v->options.user);
-    if (v->options.stops && !sum_counts(v->options.comm, &requested, 1, err))
+    if (v->options.stops && !wf_comm_sum(v->options.comm, &requested, 1, WF_I64, err))
         return false;
     *stop = requested > 0;
     return true;
@@ -296,8 +289,8 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
     if (source)
         copy_weights(v->run, source);
     if (!go_over(v, err) || !wf_metrics_sum(&v->metrics, v->options.comm, err) ||
-        !sum_counts(v->options.comm, v->tallies, tallies, err) ||
-        !sum_counts(v->options.comm, v->weights, batches, err))
+        !wf_comm_sum(v->options.comm, v->tallies, tallies, WF_I64, err) ||
+        !wf_comm_sum(v->options.comm, v->weights, batches, WF_I64, err))
         return wf_err_wrap(err, "validation");
     double sum = 0, weight = 0;
     for (size_t b = 0; b < batches; b++) {

@@ -197,10 +197,7 @@ static bool measure(const struct wf_verify *v, const struct wf_stepper *stepper,
     wf_host_release(&host);
     if (!wf_comm_agree(stepper->comm, ok, err))
         return false;
-    struct wf_request *request = NULL;
-    return wf_comm_sum_begin(stepper->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64,
-                             &request, err) &&
-           wf_comm_sum_end(stepper->comm, request, err);
+    return wf_comm_sum(stepper->comm, apart, (size_t)v->count * (size_t)ranks, WF_F64, err);
 }
 
 /* How often an element of the prediction is held: axes that do not cut it hold it again. */

@@ -99,10 +99,8 @@ static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_
 /* Collective. `seen` becomes all ranks' on every rank; farthest the sum of theirs, which is enough. */
 static bool add_up(struct wf_comm *comm, struct seen *seen, int count, struct wf_err *err)
 {
-    struct wf_request *request = NULL;
     const size_t numbers = (size_t)count * sizeof *seen / sizeof(double);
-    return wf_comm_sum_begin(comm, seen, numbers, WF_F64, &request, err) &&
-           wf_comm_sum_end(comm, request, err);
+    return wf_comm_sum(comm, seen, numbers, WF_F64, err);
 }
 
 static void note(const struct look *l, const struct seen *seen)

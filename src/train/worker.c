@@ -13,9 +13,7 @@ static bool talks(const struct wf_worker *w)
 
 static bool exchange(struct wf_worker *w, int count, const struct wf_message *m, struct wf_err *err)
 {
-    struct wf_request *request = NULL;
-    if (wf_comm_exchange_begin(w->options.world, count, m, &request, err) &&
-        wf_comm_exchange_end(w->options.world, request, err))
+    if (wf_comm_exchange(w->options.world, count, m, err))
         return true;
     return wf_err_wrap(err, "talking to the parameter server (rank %d)", server_of(w));
 }
