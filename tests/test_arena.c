@@ -37,7 +37,6 @@ static void a_block__larger_than_any_room_is_given(void **state)
     char *large = wf_arena_take(&arena, bytes);
     memset(large, 1, bytes);
     assert_int_equal(*small, 'a');
-    assert_true(wf_arena_memory_used(&arena) >= bytes);
     wf_arena_release(&arena);
 }
 
@@ -71,11 +70,10 @@ static void text__is_printed_and_copied(void **state)
 static void release__leaves_an_arena_that_can_be_used_again(void **state)
 {
     struct wf_arena arena = { 0 };
-    assert_int_equal(wf_arena_memory_used(&arena), 0);
     (void)wf_arena_take(&arena, 10);
-    assert_true(wf_arena_memory_used(&arena) > 0);
+    assert_non_null(arena.blocks);
     wf_arena_release(&arena);
-    assert_int_equal(wf_arena_memory_used(&arena), 0);
+    assert_null(arena.blocks);
     assert_non_null(wf_arena_take(&arena, 10));
     wf_arena_release(&arena);
 }

@@ -68,10 +68,12 @@ static size_t word(const char *text)
 static struct wf_optim_options options_of(const char *text)
 {
     char name[32];
-    enum wf_optim_rule rule;
     (void)snprintf(name, sizeof name, "%.*s", (int)word(text), text);
-    assert_true(wf_optim_parse(name, &rule));
-    struct wf_optim_options o = wf_optim_defaults(rule);
+    int rule = 0;
+    while (wf_optim_names[rule] && strcmp(wf_optim_names[rule], name) != 0)
+        rule++;
+    assert_non_null(wf_optim_names[rule]);
+    struct wf_optim_options o = wf_optim_defaults((enum wf_optim_rule)rule);
     o.lr = setting(text, "lr", o.lr);
     o.momentum = setting(text, "momentum", o.momentum);
     o.beta1 = setting(text, "beta1", o.beta1);

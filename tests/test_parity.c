@@ -329,9 +329,11 @@ static struct golden golden_open(const char *name)
     if (!gold.file)
         fail_msg("%s", err.text);
     build(&gold);
-    enum wf_optim_rule rule;
-    assert_true(wf_optim_parse(metadata(&gold, "optimizer"), &rule));
-    gold.optim = wf_optim_defaults(rule);
+    int rule = 0;
+    while (wf_optim_names[rule] && strcmp(wf_optim_names[rule], metadata(&gold, "optimizer")) != 0)
+        rule++;
+    assert_non_null(wf_optim_names[rule]);
+    gold.optim = wf_optim_defaults((enum wf_optim_rule)rule);
     gold.optim.lr = strtod(metadata(&gold, "lr"), NULL);
     gold.steps = (int)number(&gold, "steps");
     gold.grad_norm = norm_of_gradients(&gold);

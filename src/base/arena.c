@@ -12,7 +12,6 @@
 
 struct wf_arena_block {
     struct wf_arena_block *next;
-    size_t bytes;
     alignas(max_align_t) unsigned char data[];
 };
 
@@ -29,7 +28,6 @@ void *wf_arena_take(struct wf_arena *arena, size_t bytes)
             room = bytes;
         struct wf_arena_block *block = wf_take_zeroed(1, sizeof *block + room);
         block->next = arena->blocks;
-        block->bytes = room;
         arena->blocks = block;
         arena->room = room;
         arena->used = 0;
@@ -64,14 +62,6 @@ char *wf_arena_copy(struct wf_arena *arena, const char *text)
 {
     const size_t bytes = strlen(text) + 1;
     return memcpy(wf_arena_take(arena, bytes), text, bytes);
-}
-
-size_t wf_arena_memory_used(const struct wf_arena *arena)
-{
-    size_t bytes = 0;
-    for (const struct wf_arena_block *b = arena->blocks; b; b = b->next)
-        bytes += b->bytes;
-    return bytes;
 }
 
 void wf_arena_release(struct wf_arena *arena)

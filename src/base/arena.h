@@ -27,7 +27,6 @@ void *wf_arena_take_array(struct wf_arena *arena, size_t count, size_t size);
 char *wf_arena_printf(struct wf_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 char *wf_arena_copy(struct wf_arena *arena, const char *text);
-size_t wf_arena_memory_used(const struct wf_arena *arena);
 void wf_arena_release(struct wf_arena *arena);
 
 #define wf_arena_array(arena, count, type)                                                         \

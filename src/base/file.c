@@ -243,37 +243,33 @@ bool wf_outfile_begin(struct wf_outfile *f, const char *path, struct wf_err *err
     return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", path, wf_file_reason(reason));
 }
 
-bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, struct wf_err *err)
+/* Behind what was written, or at an offset. */
+static bool put(struct wf_outfile *f, const uint64_t *offset, const char *at, size_t bytes,
+                struct wf_err *err)
 {
-    for (const char *at = data; bytes;) {
-        const ssize_t put = write(f->fd, at, bytes < CALL_BYTES ? bytes : CALL_BYTES);
+    for (size_t done = 0; done < bytes;) {
+        const size_t now = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        const ssize_t put = offset ? pwrite(f->fd, at + done, now, (off_t)(*offset + done))
+                                   : write(f->fd, at + done, now);
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
             return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
                               put < 0 ? wf_file_reason(errno) : "the device takes no more");
-        at += put;
-        bytes -= (size_t)put;
+        done += (size_t)put;
     }
     return true;
+}
+
+bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, struct wf_err *err)
+{
+    return put(f, NULL, data, bytes, err);
 }
 
 bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data, size_t bytes,
                          struct wf_err *err)
 {
-    for (const char *at = data; bytes;) {
-        const ssize_t put =
-            pwrite(f->fd, at, bytes < CALL_BYTES ? bytes : CALL_BYTES, (off_t)offset);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return wf_err_set(err, WF_ERR_FAILED, "cannot write '%s': %s", f->path,
-                              put < 0 ? wf_file_reason(errno) : "the device takes no more");
-        at += put;
-        offset += (uint64_t)put;
-        bytes -= (size_t)put;
-    }
-    return true;
+    return put(f, &offset, data, bytes, err);
 }
 
 bool wf_folder_sync(const char *folder, struct wf_err *err)
@@ -347,6 +343,26 @@ void wf_outfile_drop(struct wf_outfile *f)
     free(f->partial);
     free(f->path);
     *f = (struct wf_outfile){ .fd = -1 };
+}
+
+char *wf_file_read(const char *path, uint64_t most, size_t *size, struct wf_err *err)
+{
+    struct wf_infile in;
+    if (!wf_infile_open(&in, path, err))
+        return NULL;
+    *size = (size_t)in.size;
+    char *text = NULL;
+    if (in.size > most)
+        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' has %" PRIu64 " bytes: too long to be right",
+                         path, in.size);
+    else if (!(text = calloc(1, *size + 1)))
+        (void)wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", path);
+    if (text && !wf_infile_read(&in, 0, text, *size, err)) {
+        free(text);
+        text = NULL;
+    }
+    wf_infile_close(&in);
+    return text;
 }
 
 bool wf_file_write(const char *path, const void *data, size_t bytes, struct wf_err *err)

@@ -74,6 +74,8 @@ struct wf_outfile {
                                        size_t bytes, struct wf_err *err);
 [[nodiscard]] bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err);
 void wf_outfile_drop(struct wf_outfile *f);
+/* The whole file with a zero behind it, to be freed; NULL on failure, also where it is longer than `most`. */
+char *wf_file_read(const char *path, uint64_t most, size_t *size, struct wf_err *err);
 /* All of these in one call: a file of `bytes` bytes, whole or not at all. */
 [[nodiscard]] bool wf_file_write(const char *path, const void *data, size_t bytes,
                                  struct wf_err *err);

@@ -147,24 +147,8 @@ const char *wf_mask_stem(struct wf_arena *arena, const char *stem)
 
 char *wf_read_text(const char *path, struct wf_err *err)
 {
-    enum { MOST = 4 << 20 };
-    struct wf_infile file;
-    if (!wf_infile_open(&file, path, err))
-        return NULL;
-    char *text = NULL;
-    if (file.size > MOST)
-        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' has %" PRIu64 " bytes: too long to be right",
-                         path, file.size);
-    else
-        text = calloc(1, (size_t)file.size + 1);
-    if (text && !wf_infile_read(&file, 0, text, (size_t)file.size, err)) {
-        free(text);
-        text = NULL;
-    }
-    if (!text)
-        (void)wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", path);
-    wf_infile_close(&file);
-    return text;
+    size_t size;
+    return wf_file_read(path, 4 << 20, &size, err);
 }
 
 const char *wf_extent_text(struct wf_arena *arena, const int64_t extent[WF_AXES])

@@ -259,11 +259,6 @@ int64_t wf_loader_batches(const struct wf_loader *l)
     return l->batches;
 }
 
-int64_t wf_loader_items(const struct wf_loader *l)
-{
-    return l->items;
-}
-
 int64_t wf_loader_rest(const struct wf_loader *l)
 {
     return wf_loader_trains(l) && l->options.parts == 0 ? l->items % l->options.batch : 0;

@@ -57,7 +57,6 @@ struct wf_loader;
 void wf_loader_free(struct wf_loader *loader);
 
 int64_t wf_loader_batches(const struct wf_loader *loader); /* of an epoch */
-int64_t wf_loader_items(const struct wf_loader *loader);   /* of an epoch */
 /* Training: rows of an epoch's last batch where it is smaller than the others; otherwise 0. */
 int64_t wf_loader_rest(const struct wf_loader *loader);
 /* The crop's extents: D, H, W, and the image's channels as C; N is the batch. */

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 
@@ -12,16 +11,6 @@ const char *const wf_optim_names[] = {
     [WF_ADAMW] = "adamw",     [WF_LAMB] = "lamb",         [WF_LARS] = "lars",
     [WF_OPTIM_RULES] = NULL,
 };
-
-bool wf_optim_parse(const char *name, enum wf_optim_rule *rule)
-{
-    for (int i = 0; i < WF_OPTIM_RULES; i++)
-        if (strcmp(name, wf_optim_names[i]) == 0) {
-            *rule = (enum wf_optim_rule)i;
-            return true;
-        }
-    return false;
-}
 
 struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule)
 {

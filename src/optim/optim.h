@@ -50,7 +50,6 @@ struct wf_optim {
 /* The rule with its usual numbers: PyTorch's, or the papers' for LAMB and LARS. */
 struct wf_optim_options wf_optim_defaults(enum wf_optim_rule rule);
 extern const char *const wf_optim_names[]; /* by rule; ends with NULL */
-bool wf_optim_parse(const char *name, enum wf_optim_rule *rule);
 /* Number of state arrays. */
 int wf_optim_states(const struct wf_optim_options *options);
 /* Bytes that `count` elements need: part of the planned memory. */

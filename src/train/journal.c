@@ -190,24 +190,6 @@ static bool put_aside(const char *path, char *kept, size_t room, struct wf_err *
                       wf_file_reason(errno));
 }
 
-/* The whole file with a zero behind it; NULL on failure. */
-static char *read_all(const char *path, size_t *size, struct wf_err *err)
-{
-    struct wf_infile in;
-    if (!wf_infile_open(&in, path, err))
-        return NULL;
-    *size = (size_t)in.size;
-    char *text = calloc(1, *size + 1);
-    if (!text)
-        (void)wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", path);
-    if (text && !wf_infile_read(&in, 0, text, *size, err)) {
-        free(text);
-        text = NULL;
-    }
-    wf_infile_close(&in);
-    return text;
-}
-
 bool wf_journal_rewind(const char *path, const struct wf_position *at,
                        struct wf_journal_damage *damage, struct wf_err *err)
 {
@@ -220,7 +202,7 @@ bool wf_journal_rewind(const char *path, const struct wf_position *at,
     if (damage->absent)
         return true;
     size_t size = 0;
-    struct rewind r = { .at = at, .text = read_all(path, &size, err) };
+    struct rewind r = { .at = at, .text = wf_file_read(path, UINT64_MAX, &size, err) };
     if (!r.text)
         return false;
     take_lines(&r, size);
