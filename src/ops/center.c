@@ -23,7 +23,6 @@ static const struct wf_field fields[] = {
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[0]->shape;
     return wf_loss_check_sums(node->in[1], node->in[0]->shape.at[WF_C], err);
 }
 
@@ -53,9 +52,8 @@ static void reference(const struct wf_call *call)
                         a->factor * wf_view_get(&call->in[1], 0, 0, 0, 0, c.at[WF_C]));
 }
 
-static struct wf_value *centered(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *centered(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return center(g, in[0], "center");
 }
 
@@ -72,7 +70,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_center = {
     .name = "center",
     .n_in = 2,
-    .n_out = 1,
     WF_ATTRS(wf_scale_attrs, fields),
     .flags = WF_OP_POINTWISE,
     .infer = infer,
@@ -95,7 +92,6 @@ static double dot(const struct wf_view *a, const struct wf_view *b, const int64_
 
 static bool rows_grad_infer(const struct wf_node *node, struct wf_err *err)
 {
-    node->out[0]->shape = node->in[0]->shape;
     return wf_shape_equal(node->in[0]->shape, node->in[1]->shape) ||
            wf_err_set(err, WF_ERR_USAGE, "dy must have the shape of x");
 }
@@ -116,7 +112,6 @@ static void rows_grad_reference(const struct wf_call *call)
 const struct wf_op wf_op_unit_rows_grad = {
     .name = "unit_rows_grad",
     .n_in = 2,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .infer = rows_grad_infer,
     .reads = wf_row_reads,
@@ -158,7 +153,6 @@ static const struct wf_case rows_cases[] = {
 const struct wf_op wf_op_unit_rows = {
     .name = "unit_rows",
     .n_in = 1,
-    .n_out = 1,
     .flags = WF_OP_POINTWISE,
     .grad = rows_grad,
     .reads = wf_row_reads,

@@ -96,9 +96,8 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         dx[i] = wanted[i] ? wf_cast(g, n->out[i], node->in[i]->dtype) : NULL;
 }
 
-static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[], const void *attrs)
+static struct wf_value *whole(struct wf_graph *g, struct wf_value *const in[], const void *)
 {
-    (void)attrs;
     return wf_si_mse(g, in[0], in[1], "rebuilt");
 }
 
@@ -115,7 +114,6 @@ static const struct wf_case cases[] = {
 const struct wf_op wf_op_spread = {
     .name = "spread",
     .n_in = 2,
-    .n_out = 1,
     .infer = infer,
     .grad = grad,
     .reads = rows_read,
