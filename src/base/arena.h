@@ -10,8 +10,7 @@
  *     int64_t *cuts = wf_arena_array(&arena, n, int64_t);
  *     wf_arena_release(&arena);
  */
-#ifndef WF_BASE_ARENA_H
-#define WF_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,5 +36,3 @@ void wf_arena_release(struct wf_arena *arena);
  * when memory is out. `*items` belongs to the caller, who frees it. */
 void wf_grow(void **items, size_t *room, size_t count, size_t size);
 #define WF_GROW(items, room, count) wf_grow((void **)&(items), &(room), (count), sizeof *(items))
-
-#endif

@@ -9,8 +9,7 @@
  * `data` always ends with a zero that `size` does not count, once something was added. Like an
  * arena, a buffer ends the process when there is no memory.
  */
-#ifndef WF_BASE_BUFFER_H
-#define WF_BASE_BUFFER_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void wf_buffer_vprintf(struct wf_buffer *b, const char *format, va_list args)
 /* The RFC 4648 alphabet with padding. */
 void wf_buffer_base64(struct wf_buffer *b, const void *data, size_t bytes);
 void wf_buffer_release(struct wf_buffer *b);
-
-#endif

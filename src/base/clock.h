@@ -1,6 +1,5 @@
 /* Seconds of a clock that only goes forward. */
-#ifndef WF_BASE_CLOCK_H
-#define WF_BASE_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -10,5 +9,3 @@ static inline double wf_now(void)
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-#endif

@@ -1,11 +1,8 @@
 /* CRC-32C (Castagnoli), the checksum of iSCSI, ext4 and TFRecord files. */
-#ifndef WF_BASE_CRC32C_H
-#define WF_BASE_CRC32C_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* Continues the checksum `before` with `data`; 0 to start. */
 uint32_t wf_crc32c(uint32_t before, const void *data, size_t bytes);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * A mistake of the programmer is not an error: WF_BUG_ON() stops the program, in every build.
  */
-#ifndef WF_BASE_ERR_H
-#define WF_BASE_ERR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -52,5 +51,3 @@ void wf_bug(const char *file, int line, const char *what, const char *format, ..
 /* WF_BUG_ON(condition, "i = %d", i): stops with file, line, condition and the values. */
 #define WF_BUG_ON(condition, ...)                                                                  \
     ((condition) ? wf_bug(__FILE__, __LINE__, #condition, __VA_ARGS__) : (void)0)
-
-#endif

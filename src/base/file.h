@@ -21,8 +21,7 @@
  *               wf_outfile_commit(&out, err);
  *     wf_outfile_drop(&out);   // removes what is left of a failed write; nothing after a commit
  */
-#ifndef WF_BASE_FILE_H
-#define WF_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ void wf_folder_sweep(const char *folder, bool all);
 
 /* A file of text, replaced whole or not at all. */
 [[nodiscard]] bool wf_write_text(const char *path, const char *text, struct wf_err *err);
-
-#endif

@@ -7,8 +7,7 @@
  * stderr and ends the process with the status of WF_ERR_FIT, 3, whatever other threads do
  * meanwhile. A program that needs another end does it in its function for wf_halt_tell().
  */
-#ifndef WF_BASE_HALT_H
-#define WF_BASE_HALT_H
+#pragma once
 
 void wf_halt(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
@@ -23,5 +22,3 @@ void wf_halt_remove(const char *path);
  * while another thread halts would be left behind. A file descriptor, or -1 with errno. */
 int wf_halt_create(const char *path);
 void wf_halt_keep(const char *path);
-
-#endif

@@ -15,8 +15,7 @@
  *   L1. At most one process has a folder's lock, and knows it when it has lost it.
  *   L2. Only a lock whose owner is gone is taken over.
  */
-#ifndef WF_BASE_LOCK_H
-#define WF_BASE_LOCK_H
+#pragma once
 
 #include "base/err.h"
 #include "base/log.h"
@@ -28,5 +27,3 @@ struct wf_lock *wf_lock_take(const char *folder, const struct wf_log *log, struc
  * minutes. */
 [[nodiscard]] bool wf_lock_check(const struct wf_lock *lock, struct wf_err *err);
 void wf_lock_free(struct wf_lock *lock);
-
-#endif

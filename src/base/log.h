@@ -4,8 +4,7 @@
  * There is no global state: a `struct wf_log` belongs to the run (ranks may be threads), and only
  * the rank that prints has a level above WF_LOG_QUIET.
  */
-#ifndef WF_BASE_LOG_H
-#define WF_BASE_LOG_H
+#pragma once
 
 enum wf_log_level { WF_LOG_QUIET, WF_LOG_ERROR, WF_LOG_WARN, WF_LOG_INFO, WF_LOG_DEBUG };
 
@@ -16,5 +15,3 @@ struct wf_log {
 /* "widefield: warning: <text>" on stderr, in one write so that ranks do not mix lines. */
 void wf_log(const struct wf_log *log, enum wf_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

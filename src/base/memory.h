@@ -7,8 +7,7 @@
  * What grows with the images or the network (a window, a batch, weights) is allocated by malloc(),
  * and its failure is an error that names what did not fit: WF_ERR_FIT.
  */
-#ifndef WF_BASE_MEMORY_H
-#define WF_BASE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ char *wf_take_text(const char *text) __attribute__((malloc, returns_nonnull));
 
 /* Ends the process: an allocation of `bytes` failed; 0: unknown. */
 void wf_no_memory(size_t bytes) __attribute__((noreturn));
-
-#endif

@@ -4,8 +4,7 @@
  * Tables of these are all that is known of a setting: from them it is read, checked, shown and documented
  * (config/options.h). Whoever owns a setting declares it; networks declare their own (models/model.h).
  */
-#ifndef WF_BASE_OPTION_H
-#define WF_BASE_OPTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ struct wf_option {
 /* Parts of a row: a type with its range, or with its names. */
 #define WF_OPTION_IN(kind, lo, hi) .type = WF_OPTION_##kind, .min = lo, .max = hi
 #define WF_OPTION_OF(kind, list) .type = WF_OPTION_##kind, .names = list
-
-#endif

@@ -7,8 +7,7 @@
  *     const struct wf_process me = wf_process_self();
  *     if (wf_process_look(&other) == WF_PROCESS_GONE) ...
  */
-#ifndef WF_BASE_PROCESS_H
-#define WF_BASE_PROCESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct wf_process wf_process_self(void);
 
 enum wf_process_state { WF_PROCESS_RUNS, WF_PROCESS_GONE, WF_PROCESS_UNKNOWN /* elsewhere */ };
 enum wf_process_state wf_process_look(const struct wf_process *p);
-
-#endif

@@ -8,8 +8,7 @@
  *     struct wf_random r = wf_random(seed, wf_random_stream("enc0.conv0.weight"));
  *     float u = wf_random_uniform(r, index);
  */
-#ifndef WF_BASE_RANDOM_H
-#define WF_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ float wf_random_uniform(struct wf_random r, uint64_t index);
 float wf_random_normal(struct wf_random r, uint64_t index);
 /* In [0, bound), bound > 0. */
 uint32_t wf_random_below(struct wf_random r, uint64_t index, uint32_t bound);
-
-#endif

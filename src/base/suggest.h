@@ -1,6 +1,5 @@
 /* "Did you mean": the candidate closest to a mistyped word. */
-#ifndef WF_BASE_SUGGEST_H
-#define WF_BASE_SUGGEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ struct wf_suggest {
     size_t distance;
 };
 void wf_suggest_offer(struct wf_suggest *s, const char *candidate);
-
-#endif

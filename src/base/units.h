@@ -1,6 +1,5 @@
 /* Human-readable numbers with a unit. */
-#ifndef WF_BASE_UNITS_H
-#define WF_BASE_UNITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ const char *wf_text_flops(struct wf_arena *arena, double flops);     /* "276 GFL
 const char *wf_text_ranks(struct wf_arena *arena, int ranks);        /* "1 rank", "4 ranks" */
 /* The axes as people outside see them: "64 x 3 x 3 x 3". */
 const char *wf_text_extents(struct wf_arena *arena, int count, const int64_t extents[]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Untrusted text (names of files and classes) may be invalid UTF-8 or contain control sequences. */
-#ifndef WF_BASE_UTF8_H
-#define WF_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ enum { WF_UTF8_SHOWN = 4 }; /* bytes that a byte of text becomes at most */
 /* JSON as printed by a library, with every control character escaped, and U+FFFD for invalid UTF-8,
  * which JSON cannot hold. On the heap. */
 char *wf_utf8_json(const char *json);
-
-#endif

@@ -23,8 +23,7 @@
  *       known to be good becomes previous: a damaged file never replaces a good one.
  *   C5. No file holds a number that is not finite.
  */
-#ifndef WF_CKPT_CHECKPOINT_H
-#define WF_CKPT_CHECKPOINT_H
+#pragma once
 
 #include "base/log.h"
 #include "exec/run.h"
@@ -93,5 +92,3 @@ bool wf_checkpoint_become_last(const struct wf_checkpoint *c, const char *folder
  * Ranks that are threads may share the checkpoint. Names and shapes must be those of the run. */
 [[nodiscard]] bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run,
                                       struct wf_optim *optim, struct wf_err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The texts of a checkpoint: struct wf_checkpoint_info to and from metadata strings. */
-#ifndef WF_CKPT_CHECKPOINT_TEXT_H
-#define WF_CKPT_CHECKPOINT_TEXT_H
+#pragma once
 
 #include "base/arena.h"
 #include "ckpt/checkpoint.h"
@@ -47,5 +46,3 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
 [[nodiscard]] bool wf_checkpoint_parse(struct wf_arena *arena,
                                        const struct wf_checkpoint_texts *texts,
                                        struct wf_checkpoint_info *info, struct wf_err *err);
-
-#endif

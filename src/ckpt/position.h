@@ -1,7 +1,6 @@
 /* The position of a training run: together with weights, states and the optimiser's state,
  * everything that it needs to resume as if it had never stopped. */
-#ifndef WF_CKPT_POSITION_H
-#define WF_CKPT_POSITION_H
+#pragma once
 
 #include "optim/scaler.h"
 #include "optim/schedule.h"
@@ -27,5 +26,3 @@ static inline struct wf_position wf_position_start(void)
 {
     return (struct wf_position){ .best_epoch = -1, .schedule = wf_schedule_start() };
 }
-
-#endif

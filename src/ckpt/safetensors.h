@@ -20,8 +20,7 @@
  *     bool ok = wf_safetensors_finish(w, path, err);
  *     wf_safetensors_writer_free(w);
  */
-#ifndef WF_CKPT_SAFETENSORS_H
-#define WF_CKPT_SAFETENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ void wf_safetensors_add_metadata(struct wf_safetensors_writer *w, const char *ke
 [[nodiscard]] bool wf_safetensors_finish(struct wf_safetensors_writer *w, const char *path,
                                          struct wf_err *err);
 void wf_safetensors_writer_free(struct wf_safetensors_writer *w);
-
-#endif

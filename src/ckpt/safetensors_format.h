@@ -1,6 +1,5 @@
 /* Shared by the reader and the writer of safetensors. */
-#ifndef WF_CKPT_SAFETENSORS_FORMAT_H
-#define WF_CKPT_SAFETENSORS_FORMAT_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -48,5 +47,3 @@ static inline bool wf_utf8_is_valid(const unsigned char *text, size_t size)
     }
     return true;
 }
-
-#endif

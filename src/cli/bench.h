@@ -1,6 +1,5 @@
 /* What `bench` does beside timing a step; each in a file of its own. */
-#ifndef WF_CLI_BENCH_H
-#define WF_CLI_BENCH_H
+#pragma once
 
 #include "base/median.h"
 #include "cli/cli.h"
@@ -19,5 +18,3 @@ void wf_job_add_link(const struct wf_job *job, struct cJSON *json);
 /* bench --overlap: a step with and without overlap, in turns. Collective under a launcher. */
 [[nodiscard]] bool wf_bench_overlap(struct wf_cli *cli, int64_t steps, int64_t warmup,
                                     struct wf_err *err);
-
-#endif

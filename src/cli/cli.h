@@ -9,8 +9,7 @@
  *         .name = "check", .summary = "what this machine has", .usage = "check", .run = run,
  *     };
  */
-#ifndef WF_CLI_CLI_H
-#define WF_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -94,5 +93,3 @@ extern const struct wf_command wf_command_data, wf_command_train, wf_command_eva
 extern const struct wf_command *const wf_commands[]; /* ends with NULL */
 /* Flags that every subcommand takes and that are no key; ends with a NULL name. */
 extern const struct wf_command_flag wf_plain_flags[];
-
-#endif

@@ -4,8 +4,7 @@
  * 'widefield config docs|man|bash|zsh|fish' prints one of them; the files in the repository are
  * what these print, which 'scripts/lint-docs' looks after ('--fix' writes them).
  */
-#ifndef WF_CLI_DOCS_H
-#define WF_CLI_DOCS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -28,5 +27,3 @@ void wf_docs_man(struct wf_arena *arena, FILE *out);
 void wf_docs_bash(struct wf_arena *arena, FILE *out);
 void wf_docs_zsh(struct wf_arena *arena, FILE *out);
 void wf_docs_fish(struct wf_arena *arena, FILE *out);
-
-#endif

@@ -7,8 +7,7 @@
  *     wf_progress_step(&p, &report);
  *     wf_bar_clear(&p.bar);       before something else is printed
  */
-#ifndef WF_CLI_PROGRESS_H
-#define WF_CLI_PROGRESS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -45,5 +44,3 @@ void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *
 void wf_duration_text(double seconds, char *text, size_t room);
 /* Current memory of this process; 0 if the system does not report it. */
 double wf_process_bytes(void);
-
-#endif

@@ -5,8 +5,7 @@
  * `measure` runs a point and fills in what it used (bench); NULL: the plans alone (plan). A point that
  * needs more than this machine or memory.limit has is planned, not measured.
  */
-#ifndef WF_CLI_SWEEP_H
-#define WF_CLI_SWEEP_H
+#pragma once
 
 #include "cli/cli.h"
 #include "train/job.h"
@@ -32,5 +31,3 @@ typedef bool wf_sweep_measure(struct wf_job *job, struct wf_sweep_point *point, 
     {                                                                                              \
         "over", "LIST", "numbers of ranks of the sweep (1,5,6,9,10,12,28)"                         \
     }
-
-#endif

@@ -6,8 +6,7 @@
  *     wf_table_row(&t, 2, (const char *[]){ "0", wf_text_bytes(&arena, n) });
  *     wf_table_print(&t, stdout);
  */
-#ifndef WF_CLI_TEXT_H
-#define WF_CLI_TEXT_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -37,5 +36,3 @@ void wf_table_release(struct wf_table *t); /* one that was not printed */
 /* A table of scores. */
 void wf_print_scores(struct wf_arena *arena, const struct wf_scores *scores,
                      const char *const class_names[]);
-
-#endif

@@ -1,6 +1,5 @@
 /* The timeline of a run's last pass, from all ranks, as a file. */
-#ifndef WF_CLI_TIMELINE_H
-#define WF_CLI_TIMELINE_H
+#pragma once
 
 #include "train/job.h"
 
@@ -11,5 +10,3 @@ const char *wf_timeline_title(struct wf_arena *arena, const struct wf_job *job,
 /* Collective. Rank 0 writes: a picture where the path ends in .svg, Chrome's trace format otherwise. */
 [[nodiscard]] bool wf_timeline_write(const struct wf_run *run, struct wf_comm *comm,
                                      const char *title, const char *path, struct wf_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the implementations of comm: which rank an error names, and what the launcher's
  * environment says. */
-#ifndef WF_COMM_BLAME_H
-#define WF_COMM_BLAME_H
+#pragma once
 
 #include "base/err.h"
 
@@ -18,5 +17,3 @@ int wf_comm_launched_size(void);
 
 /* srun has started several processes that cannot find each other (--mpi=none). */
 bool wf_comm_launched_apart(void);
-
-#endif

@@ -20,8 +20,7 @@
  * that returned false because of one, it may. The process should then end: under MPI only small or
  * point-to-point operations can be cancelled reliably, a large sum cannot.
  */
-#ifndef WF_COMM_COMM_H
-#define WF_COMM_COMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,5 +183,3 @@ struct wf_comm {
     struct wf_sums *sums;   /* NULL: the vtable's only */
     struct wf_watch *watch; /* records what this rank waits for; or NULL */
 };
-
-#endif

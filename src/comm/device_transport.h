@@ -6,8 +6,7 @@
  * Transfers are numbered 0 .. count - 1 by the caller; each is begun and ended in turn. All ranks
  * begin those they share in the same order (plan.h: I4, I5).
  */
-#ifndef WF_COMM_DEVICE_TRANSPORT_H
-#define WF_COMM_DEVICE_TRANSPORT_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -33,5 +32,3 @@ struct wf_device_transport {
     const struct wf_device_transport_vtable *vtable;
     bool records; /* can be captured with the device's work */
 };
-
-#endif

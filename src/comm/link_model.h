@@ -19,8 +19,7 @@
  *     ...
  *     wf_comm_free(slow);                                          comm is still there
  */
-#ifndef WF_COMM_LINK_MODEL_H
-#define WF_COMM_LINK_MODEL_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -31,5 +30,3 @@ struct wf_link_model {
 
 /* Borrows `under`, which must outlive it and is not used beside it. */
 struct wf_comm *wf_comm_link_model(struct wf_comm *under, const struct wf_link_model *link);
-
-#endif

@@ -1,6 +1,5 @@
 /* Internals of mpi.c for the tests. */
-#ifndef WF_COMM_MPI_H
-#define WF_COMM_MPI_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@ struct wf_comm;
 /* MPI counts in int: messages larger than `bytes` (a multiple of 8) are sent in pieces. Collective:
  * the same on all ranks, before anything is begun. A test makes the pieces small. */
 void wf_comm_mpi_set_piece(struct wf_comm *comm, size_t bytes);
-
-#endif

@@ -14,8 +14,7 @@
  *     from the sender's memory. So MPI is probed for any message, and matching in order is done
  *     here.
  */
-#ifndef WF_COMM_MPI_WAIT_H
-#define WF_COMM_MPI_WAIT_H
+#pragma once
 
 #include <mpi.h>
 
@@ -118,5 +117,3 @@ bool wf_mpi_not_begun(struct wf_mpi_comm *comm, struct wf_request *r, int code, 
                       struct wf_err *err);
 /* Waits for `r` and ends it, well or not. */
 bool wf_mpi_finish(struct wf_mpi_comm *comm, struct wf_request *r, struct wf_err *err);
-
-#endif

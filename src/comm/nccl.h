@@ -6,8 +6,7 @@
  * ranks that share a GPU unless each has its own NCCL_HOSTID. Otherwise there is no device
  * transport, and buffers go through the host.
  */
-#ifndef WF_COMM_NCCL_H
-#define WF_COMM_NCCL_H
+#pragma once
 
 #include "comm/device_transport.h"
 
@@ -20,5 +19,3 @@ struct wf_context;
                                             struct wf_err *err);
 /* "2.28.3" into `text`. */
 void wf_nccl_version(char *text, size_t room);
-
-#endif

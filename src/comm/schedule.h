@@ -16,8 +16,7 @@
  *     for (size_t i = 0; i < s.count; i++) ... s.moves[i] ...
  *     wf_sum_schedule_release(&s);
  */
-#ifndef WF_COMM_SCHEDULE_H
-#define WF_COMM_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ void wf_sum_schedule_tree(struct wf_sum_schedule *s, const struct wf_sum_group *
 void wf_sum_schedule_nodes(struct wf_sum_schedule *s, const struct wf_sum_nodes *nodes,
                            size_t first, size_t count, bool is_short);
 void wf_sum_schedule_release(struct wf_sum_schedule *s);
-
-#endif

@@ -4,8 +4,7 @@
  * Each element is summed in the order of `parts`, so the result does not depend on which rank adds
  * which block. bf16 and f16 are added in f32 and rounded once. Integers wrap around.
  */
-#ifndef WF_COMM_SUM_H
-#define WF_COMM_SUM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ void wf_sum_add(enum wf_dtype part_dtype, void *sum, const void *part, size_t co
 /* bf16 or f16 to f32 and back. */
 void wf_sum_widen(enum wf_dtype dtype, float *to, const void *from, size_t count);
 void wf_sum_narrow(enum wf_dtype dtype, void *to, const float *from, size_t count);
-
-#endif

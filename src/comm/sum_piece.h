@@ -9,8 +9,7 @@
  *         wf_sum_piece_advance(piece);        or wf_sum_piece_wait(piece)
  *     if (piece->err.code != WF_OK) ...
  */
-#ifndef WF_COMM_SUM_PIECE_H
-#define WF_COMM_SUM_PIECE_H
+#pragma once
 
 #include "comm/sums.h"
 
@@ -46,5 +45,3 @@ void wf_sum_piece_advance(struct wf_sum_piece *piece);
 /* Waits for the end of the current round. */
 void wf_sum_piece_wait(struct wf_sum_piece *piece);
 void wf_sum_piece_free(struct wf_sum_piece *piece);
-
-#endif

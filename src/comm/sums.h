@@ -15,8 +15,7 @@
  *     short sum needs no place in the window, because a rank may wait for it while gradients are in
  *     flight.
  */
-#ifndef WF_COMM_SUMS_H
-#define WF_COMM_SUMS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/schedule.h"
@@ -60,5 +59,3 @@ bool wf_sums_has(const struct wf_comm *comm, const struct wf_request *request);
                                struct wf_err *err);
 /* W1: called by every wait. Cheap if nothing is in flight. */
 void wf_sums_advance(struct wf_comm *comm);
-
-#endif

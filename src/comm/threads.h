@@ -17,8 +17,7 @@
  *     flight, in all groups: the caller may free its buffers.
  * T5. Locks are never nested.
  */
-#ifndef WF_COMM_THREADS_H
-#define WF_COMM_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -152,5 +151,3 @@ bool wf_threads_split(struct wf_comm *comm, int colour, struct wf_comm **sub, st
 void wf_threads_abort(struct wf_comm *comm, const struct wf_err *err);
 void wf_threads_free(struct wf_comm *comm);
 void wf_threads_progress(struct wf_comm *comm);
-
-#endif

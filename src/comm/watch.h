@@ -10,8 +10,7 @@
  *     ...
  *     wf_watchdog_free(dog);
  */
-#ifndef WF_COMM_WATCH_H
-#define WF_COMM_WATCH_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct wf_watchdog *wf_watchdog_new(int count, int first,
                                     const struct wf_watchdog_options *options);
 void wf_watchdog_free(struct wf_watchdog *dog);
 struct wf_watch *wf_watchdog_rank(struct wf_watchdog *dog, int i); /* NULL of NULL */
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Settings and texts belong to the set. Asking for a key that has no row is a bug, not an error.
  */
-#ifndef WF_CONFIG_OPTIONS_H
-#define WF_CONFIG_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, 
 
 /* "default", "file job.yaml:3:12", "environment WIDEFIELD_MODEL_BASE", "command line". */
 const char *wf_setting_origin(struct wf_arena *arena, const struct wf_setting *setting);
-
-#endif

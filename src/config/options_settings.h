@@ -1,6 +1,5 @@
 /* Options as settings of a job: the only place that knows both. */
-#ifndef WF_CONFIG_OPTIONS_SETTINGS_H
-#define WF_CONFIG_OPTIONS_SETTINGS_H
+#pragma once
 
 #include "config/options.h"
 #include "train/settings.h"
@@ -14,5 +13,3 @@
                                            const char *where, struct wf_err *err);
 /* Of the communication alone, for commands without a job. */
 struct wf_comm_settings wf_options_comm(const struct wf_options *o);
-
-#endif

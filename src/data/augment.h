@@ -12,8 +12,7 @@
  *     ... read `source` ...
  *     wf_change_apply(&change, crop, image, &window, &source, pixels, labels, channels, out, out_labels);
  */
-#ifndef WF_DATA_AUGMENT_H
-#define WF_DATA_AUGMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ struct wf_change_job {
     int32_t *out_labels;
 };
 void wf_change_apply(const struct wf_change_job *job);
-
-#endif

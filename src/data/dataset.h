@@ -29,8 +29,7 @@
  * the order of 0xrrggbb. Values that are not in the table are refused, with file and position: when
  * the dataset is opened if they are in the scanned windows, otherwise when they are read.
  */
-#ifndef WF_DATA_DATASET_H
-#define WF_DATA_DATASET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -192,5 +191,3 @@ struct wf_normal {
 [[nodiscard]] bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[],
                                      int64_t count, uint64_t seed, struct wf_normal *normal,
                                      struct wf_err *err);
-
-#endif

@@ -5,8 +5,7 @@
  * A layout's `list` adds samples with the files they come from; everything after that (headers,
  * sizes, what masks mean) is common, unless the layout reads its samples itself (CIFAR-10).
  */
-#ifndef WF_DATA_DATASET_INSIDE_H
-#define WF_DATA_DATASET_INSIDE_H
+#pragma once
 
 #include "base/file.h"
 #include "data/dataset.h"
@@ -213,5 +212,3 @@ const int32_t *wf_reader_mask(struct wf_reader *reader, int64_t sample,
 /* The open mask of a sample. */
 const struct wf_raster_info *wf_reader_mask_info(struct wf_reader *reader, int64_t sample,
                                                  struct wf_err *err);
-
-#endif

@@ -15,8 +15,7 @@
  * larger one, the replacement of other files by files of the same name and size in pixels is not
  * detected.
  */
-#ifndef WF_DATA_FINGERPRINT_H
-#define WF_DATA_FINGERPRINT_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -41,5 +40,3 @@ const char *wf_fingerprint_print(struct wf_arena *arena, const struct wf_fingerp
  * WF_FINGERPRINT_UNKNOWN: the text has no samples. */
 bool wf_fingerprint_matches(const struct wf_fingerprint *f, const char *text, int64_t *samples,
                             int64_t *first);
-
-#endif

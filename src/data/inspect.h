@@ -6,8 +6,7 @@
  *     ... in.warnings[i], one sentence each ...
  *     wf_inspection_release(&in);
  */
-#ifndef WF_DATA_INSPECT_H
-#define WF_DATA_INSPECT_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -28,5 +27,3 @@ struct wf_inspection {
 /* The dataset should have been opened with `tolerate`. Reads a spread of windows. */
 void wf_inspect(const struct wf_dataset *ds, struct wf_inspection *in);
 void wf_inspection_release(struct wf_inspection *in);
-
-#endif

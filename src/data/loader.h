@@ -20,8 +20,7 @@
  * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that
  * fails notifies the others by wf_comm_agree().
  */
-#ifndef WF_DATA_LOADER_H
-#define WF_DATA_LOADER_H
+#pragma once
 
 #include "data/sampler.h"
 #include "tensor/view.h"
@@ -92,5 +91,3 @@ struct wf_loader_item {
 };
 struct wf_loader_item wf_loader_item(const struct wf_loader *loader, int64_t epoch, int64_t batch,
                                      int64_t row);
-
-#endif

@@ -1,6 +1,5 @@
 /* Inside data/: the loader's state, and the preparation of one batch (loader_fill.c). */
-#ifndef WF_DATA_LOADER_INSIDE_H
-#define WF_DATA_LOADER_INSIDE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -62,5 +61,3 @@ int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
  * reader. */
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
                     struct wf_loader_slot *slot);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * A picture belongs to one thread at a time.
  */
-#ifndef WF_DATA_PICTURE_H
-#define WF_DATA_PICTURE_H
+#pragma once
 
 #include "base/arena.h"
 #include "image/raster.h"
@@ -38,5 +37,3 @@ bool wf_picture_has_nodata(const struct wf_picture *p);
  * channels last, as stored; NaN for nodata. Other NaN, and infinity, are refused. */
 [[nodiscard]] bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float *dst,
                                    struct wf_err *err);
-
-#endif

@@ -8,8 +8,7 @@
  *     int64_t item = wf_sampler_order(seed, epoch, items, position);
  *     int64_t sample = split.train[item % split.n_train];
  */
-#ifndef WF_DATA_SAMPLER_H
-#define WF_DATA_SAMPLER_H
+#pragma once
 
 #include "data/augment.h"
 #include "data/dataset.h"
@@ -55,5 +54,3 @@ struct wf_region wf_sampler_field(const struct wf_dataset *ds, int64_t sample, i
 /* The crop for `item` of `epoch` from `sample`, which must be at least as large. */
 struct wf_draw wf_sampler_draw(const struct wf_dataset *ds, const struct wf_draw_rule *rule,
                                int64_t sample, int64_t epoch, int64_t item);
-
-#endif

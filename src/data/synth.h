@@ -9,8 +9,7 @@
  *     const struct wf_synth_kind *kind = wf_synth_find("nuclei", err);
  *     bool ok = kind && wf_synth_run(kind, &(struct wf_synth_options){ .out = "data/nuclei" }, err);
  */
-#ifndef WF_DATA_SYNTH_H
-#define WF_DATA_SYNTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ static inline uint8_t wf_synth_byte(float value)
     const int nearest = (int)(value * 2 + 1) / 2;
     return (uint8_t)(value <= 0 ? 0 : nearest > 255 ? 255 : nearest);
 }
-
-#endif

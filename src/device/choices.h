@@ -10,8 +10,7 @@
  * (.lock). Of very many lines the oldest are dropped. Lines that do not read back, and a file that
  * cannot be locked or written, are passed over: it only saves time.
  */
-#ifndef WF_DEVICE_CHOICES_H
-#define WF_DEVICE_CHOICES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ const char *wf_choices_find(const struct wf_choices *choices, const char *key); 
 void wf_choices_put(struct wf_choices *choices, const char *key, const char *choice);
 /* How many keys that begin with `prefix` have this choice. */
 size_t wf_choices_count(const struct wf_choices *choices, const char *prefix, const char *choice);
-
-#endif

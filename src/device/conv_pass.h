@@ -7,8 +7,7 @@
  *         { 0 },
  *     };
  */
-#ifndef WF_DEVICE_CONV_PASS_H
-#define WF_DEVICE_CONV_PASS_H
+#pragma once
 
 #include "ops/spatial.h"
 
@@ -27,5 +26,3 @@ static inline enum wf_conv_pass wf_conv_pass_of(const struct wf_node *node)
     {                                                                                              \
         .op = "conv_wgrad", __VA_ARGS__                                                            \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* The devices. What a device is and does stands in plan/target.h. */
-#ifndef WF_DEVICE_DEVICE_H
-#define WF_DEVICE_DEVICE_H
+#pragma once
 
 #include "plan/target.h"
 
@@ -13,5 +12,3 @@ extern const struct wf_device wf_device_cuda; /* cuDNN, cuBLASLt and own kernels
 extern const struct wf_kernel
     *const wf_cpu_kernels[]; /* rows, see wf_kernel_find(); made by the build */
 extern const struct wf_kernel *const wf_cuda_kernels[];
-
-#endif

@@ -32,8 +32,7 @@
  * |.| is the tensor's 2-norm. The quotient and t are 1 where |p| or the other norm is 0, and in tensors
  * that do not decay (biases and norms, where asked).
  */
-#ifndef WF_DEVICE_UPDATE_H
-#define WF_DEVICE_UPDATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,6 +103,4 @@ struct wf_updater {
 extern const struct wf_updater wf_cpu_updater;
 #ifdef WF_HAVE_CUDA
 extern const struct wf_updater wf_cuda_updater;
-#endif
-
 #endif

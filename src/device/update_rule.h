@@ -3,8 +3,7 @@
  * the CPU and of the GPU. The rule is a constant where this is called, so that nothing of the switch is
  * left in a loop.
  */
-#ifndef WF_DEVICE_UPDATE_RULE_H
-#define WF_DEVICE_UPDATE_RULE_H
+#pragma once
 
 #include <math.h>
 
@@ -112,5 +111,3 @@ WF_ON_BOTH float wf_update_ratio(const struct wf_update *u, bool decays, double 
     return u->rule == WF_LAMB ? (float)(p / other)
                               : (float)((double)u->trust * p / (other + (double)u->decay * p));
 }
-
-#endif

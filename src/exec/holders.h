@@ -14,8 +14,7 @@
  *
  * Arrays are numbered: 0 the parameters, 1 the states, and from 2 on arrays with the parameters' places.
  */
-#ifndef WF_EXEC_HOLDERS_H
-#define WF_EXEC_HOLDERS_H
+#pragma once
 
 #include "exec/run.h"
 
@@ -29,5 +28,3 @@ bool wf_run_is_whole(const struct wf_run *run);
 [[nodiscard]] bool wf_run_ask_end(const struct wf_run *run, struct wf_err *err);
 /* All others. `more` are the arrays from 2 on, in the device's memory. */
 [[nodiscard]] bool wf_run_serve(struct wf_run *run, float *const more[], int n, struct wf_err *err);
-
-#endif

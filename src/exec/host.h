@@ -11,8 +11,7 @@
  *     wf_host_put(&host);
  *     wf_host_release(&host);
  */
-#ifndef WF_EXEC_HOST_H
-#define WF_EXEC_HOST_H
+#pragma once
 
 #include "plan/target.h"
 
@@ -36,5 +35,3 @@ void wf_host_send(struct wf_host *host);
 /* Copies from the device once all work before has ended; false if that failed. */
 [[nodiscard]] bool wf_host_get(struct wf_host *host, struct wf_err *err);
 void wf_host_release(struct wf_host *host);
-
-#endif

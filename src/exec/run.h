@@ -12,8 +12,7 @@
  *     if (!wf_run_step(run, &err)) ...                                    Collective.
  *     if (!wf_run_get_number(run, loss_value, &loss, &err)) ...
  */
-#ifndef WF_EXEC_RUN_H
-#define WF_EXEC_RUN_H
+#pragma once
 
 #include "comm/comm.h"
 #include "exec/host.h"
@@ -100,5 +99,3 @@ size_t wf_run_bytes(const struct wf_run *run);
 /* Initialises every parameter and state by its rule: Philox keyed by (seed, name, element in
  * PyTorch's order), so that weights do not depend on the mesh or on other layers. */
 void wf_run_init_weights(struct wf_run *run, uint64_t seed);
-
-#endif

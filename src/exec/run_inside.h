@@ -1,6 +1,5 @@
 /* Internals of a run, for exec/ only: run.c creates it, walk.c executes its steps. */
-#ifndef WF_EXEC_RUN_INSIDE_H
-#define WF_EXEC_RUN_INSIDE_H
+#pragma once
 
 #include "exec/run.h"
 #include "exec/transport.h"
@@ -42,5 +41,3 @@ struct wf_run {
 struct wf_view wf_run_resolve(const struct wf_run *run, const struct wf_slot *slot);
 /* Invalidates the recording of a pass. */
 void wf_run_forget(struct wf_run *run);
-
-#endif

@@ -22,8 +22,7 @@
  * Windows share no edge: each element of the output is in exactly one. The last axis is the
  * fastest.
  */
-#ifndef WF_EXEC_STREAM_H
-#define WF_EXEC_STREAM_H
+#pragma once
 
 #include "exec/run.h"
 
@@ -71,5 +70,3 @@ size_t wf_stream_bytes(const struct wf_stream *s);
 /* Runs one window; `*part` is the output over it, valid until the next call. */
 [[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part,
                                  struct wf_err *err);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Numbered transfers: 0 .. count - 1, each begun and ended in turn.
  */
-#ifndef WF_EXEC_TRANSPORT_H
-#define WF_EXEC_TRANSPORT_H
+#pragma once
 
 #include "comm/comm.h"
 #include "plan/target.h"
@@ -42,5 +41,3 @@ struct wf_transport_sum {
                                           const struct wf_transport_sum *sum, struct wf_err *err);
 [[nodiscard]] bool wf_transport_sum_end(struct wf_transport *transport, int number,
                                         struct wf_err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * The windows of a stream: a grid of cells over the result, each of which is one window's to give. Not
  * for anybody else than exec/stream.c.
  */
-#ifndef WF_EXEC_WINDOW_GRID_H
-#define WF_EXEC_WINDOW_GRID_H
+#pragma once
 
 #include "tensor/region.h"
 
@@ -30,5 +29,3 @@ bool wf_window_grid_has_tiles(const struct wf_window_grid *g, int axis);
 void wf_window_grid_set_step(struct wf_window_grid *g, int axis, int64_t step);
 /* The longest axis into more windows; false when all are as short as can be. */
 bool wf_window_grid_refine(struct wf_window_grid *g);
-
-#endif

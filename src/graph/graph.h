@@ -13,8 +13,7 @@
  * Builders (ops/build.h) return NULL once something went wrong and accept NULL, so a network is
  * written without a check per line; wf_graph_ok() returns the first error, which names the layer.
  */
-#ifndef WF_GRAPH_GRAPH_H
-#define WF_GRAPH_GRAPH_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -151,5 +150,3 @@ struct wf_graph *wf_graph_cut(const struct wf_graph *g, const struct wf_cut *cut
 /* The text form, one line per input, parameter, state, node, update and output; and back. */
 char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g);
 struct wf_graph *wf_graph_parse(const char *text, struct wf_err *err); /* NULL on error */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Borrows the infile. Built only with zlib (WF_HAVE_ZLIB).
  */
-#ifndef WF_IMAGE_GUNZIP_H
-#define WF_IMAGE_GUNZIP_H
+#pragma once
 
 #include "base/file.h"
 
@@ -21,5 +20,3 @@ void wf_gunzip_expect(struct wf_gunzip *g, uint64_t bytes);
 [[nodiscard]] bool wf_gunzip_read(struct wf_gunzip *g, uint64_t offset, void *dst, size_t bytes,
                                   struct wf_err *err);
 void wf_gunzip_free(struct wf_gunzip *g);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Nothing is kept open; the infile is borrowed. Threads may share a dataset.
  */
-#ifndef WF_IMAGE_HDF5_H
-#define WF_IMAGE_HDF5_H
+#pragma once
 
 #include "base/file.h"
 #include "image/raster.h"
@@ -88,5 +87,3 @@ struct wf_h5_message {
 enum { WF_H5_SPACE = 1, WF_H5_TYPE = 2, WF_H5_LAYOUT = 4, WF_H5_ALL = 7 };
 [[nodiscard]] bool wf_h5_describe(struct wf_h5_dataset *set, const struct wf_h5_message *m,
                                   unsigned *seen, struct wf_err *err);
-
-#endif

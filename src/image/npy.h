@@ -15,8 +15,7 @@
  *
  * Big-endian files are read too. Fortran order is refused with advice, unless it is the same.
  */
-#ifndef WF_IMAGE_NPY_H
-#define WF_IMAGE_NPY_H
+#pragma once
 
 #include "base/file.h"
 #include "image/raster.h"
@@ -62,5 +61,3 @@ struct wf_npy_writer {
 /* All at once. */
 [[nodiscard]] bool wf_npy_write(const char *path, enum wf_dtype dtype, int rank,
                                 const int64_t shape[], const void *data, struct wf_err *err);
-
-#endif

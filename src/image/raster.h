@@ -34,8 +34,7 @@
  *
  * A raster belongs to one thread at a time. Several may be open on one file.
  */
-#ifndef WF_IMAGE_RASTER_H
-#define WF_IMAGE_RASTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -172,5 +171,3 @@ int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count);
  * different nodata value is an error. */
 float wf_raster_hole(void);
 bool wf_raster_is_hole(float value);
-
-#endif

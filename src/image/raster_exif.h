@@ -1,6 +1,5 @@
 /* Inside image/: the EXIF orientation of a picture. */
-#ifndef WF_IMAGE_RASTER_EXIF_H
-#define WF_IMAGE_RASTER_EXIF_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@
  * eXIf chunk and behind "Exif\0\0" in JPEG's APP1. 1 if the block has none. Reads at most `size`
  * bytes. */
 int wf_exif_orientation(const unsigned char *block, size_t size);
-
-#endif

@@ -7,8 +7,7 @@
  * copies the part in the window to the caller and converts it. So formats need not know dtypes, and
  * conversion is in one place.
  */
-#ifndef WF_IMAGE_RASTER_FORMAT_H
-#define WF_IMAGE_RASTER_FORMAT_H
+#pragma once
 
 #include <setjmp.h>
 
@@ -194,5 +193,3 @@ extern const struct wf_raster_sink wf_raster_png_sink, wf_raster_tiff_sink, wf_r
     wf_raster_nifti_sink;
 bool wf_raster_sink_lacks(const struct wf_raster_writer *w, const char *package,
                           struct wf_err *err);
-
-#endif

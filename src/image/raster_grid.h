@@ -10,8 +10,7 @@
  *
  * A grid points into the raster that it was taken from.
  */
-#ifndef WF_IMAGE_RASTER_GRID_H
-#define WF_IMAGE_RASTER_GRID_H
+#pragma once
 
 #include "image/raster.h"
 
@@ -40,5 +39,3 @@ double wf_raster_grid_shift(const double map[3][4], const int64_t extent[3]);
 void wf_raster_grid_text(const struct wf_raster_grid *grid, char *text, size_t size);
 /* "EPSG:32633", or "" if it has no such number. */
 void wf_raster_grid_system(const struct wf_raster_grid *grid, char *text, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Inside image/: shared by the reader and the writer of NIfTI. */
-#ifndef WF_IMAGE_RASTER_NIFTI_H
-#define WF_IMAGE_RASTER_NIFTI_H
+#pragma once
 
 #include "image/raster_format.h"
 
@@ -13,5 +12,3 @@ struct wf_nifti_type {
 };
 enum { WF_NIFTI_TYPES = 12 };
 extern const struct wf_nifti_type wf_nifti_types[WF_NIFTI_TYPES];
-
-#endif

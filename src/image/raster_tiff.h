@@ -1,6 +1,5 @@
 /* Inside image/: shared by the files that read TIFF. */
-#ifndef WF_IMAGE_RASTER_TIFF_H
-#define WF_IMAGE_RASTER_TIFF_H
+#pragma once
 
 #include "image/raster_format.h"
 
@@ -80,6 +79,4 @@ static inline uint64_t wf_tiff_row_bytes(const struct wf_tiff_layout *l)
 {
     return ((uint64_t)l->tile_w * (uint64_t)wf_tiff_together(l) * l->bits + 7) / 8;
 }
-#endif
-
 #endif

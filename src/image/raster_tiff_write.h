@@ -1,6 +1,5 @@
 /* Inside image/: shared by the two files that write TIFF. */
-#ifndef WF_IMAGE_RASTER_TIFF_WRITE_H
-#define WF_IMAGE_RASTER_TIFF_WRITE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "image/raster_format.h"
@@ -38,5 +37,3 @@ enum { WF_TIFF_HEADER = 16 };
 /* Deflate if this build has it, otherwise none. */
 int wf_tiff_compression(void);
 bool wf_tiff_predicts(const struct wf_raster_info *info);
-
-#endif

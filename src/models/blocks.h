@@ -2,8 +2,7 @@
  * Building blocks shared by several networks. A network of 1, 2 or 3 dimensions is the same code:
  * its kernels have extent one along the axes that it does not have.
  */
-#ifndef WF_MODELS_BLOCKS_H
-#define WF_MODELS_BLOCKS_H
+#pragma once
 
 #include "models/model.h"
 #include "ops/build.h"
@@ -48,5 +47,3 @@ struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_v
 /* Convolution of kernel one with bias: the logits. */
 struct wf_value *wf_block_logits(struct wf_graph *g, struct wf_value *x, const char *name,
                                  int64_t classes);
-
-#endif

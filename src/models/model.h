@@ -10,8 +10,7 @@
  *     ok = wf_model_resolve(model, &c, err);
  *     logits = model->build(graph, &c, image);
  */
-#ifndef WF_MODELS_MODEL_H
-#define WF_MODELS_MODEL_H
+#pragma once
 
 #include "base/option.h"
 #include "graph/graph.h"
@@ -94,5 +93,3 @@ const struct wf_model *wf_model_find(const char *name, struct wf_err *err);
 /* Fills zeros from the defaults and checks ranges. */
 [[nodiscard]] bool wf_model_resolve(const struct wf_model *m, struct wf_model_config *c,
                                     struct wf_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * they talk, and the options of both. Devices do not occur here: subdomains are samples of a batch,
  * and which rank holds which is the mesh's choice.
  */
-#ifndef WF_MODELS_TALK_H
-#define WF_MODELS_TALK_H
+#pragma once
 
 #include "models/blocks.h"
 
@@ -48,5 +47,3 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
 /* The same on a finer level, if model.comm.where is `levels`; at most all of its channels. */
 struct wf_value *wf_talk_level(struct wf_graph *g, const struct wf_model_config *c,
                                struct wf_value *x, int level);
-
-#endif

@@ -5,8 +5,7 @@
  *     x = wf_unet_down(g, &u, x);      the coarsest map; skips are kept in u.skip
  *     logits = wf_unet_up(g, &u, x);
  */
-#ifndef WF_MODELS_UNET_H
-#define WF_MODELS_UNET_H
+#pragma once
 
 #include "models/blocks.h"
 
@@ -20,5 +19,3 @@ struct wf_unet {
 
 struct wf_value *wf_unet_down(struct wf_graph *g, struct wf_unet *u, struct wf_value *x);
 struct wf_value *wf_unet_up(struct wf_graph *g, struct wf_unet *u, struct wf_value *x);
-
-#endif

@@ -72,8 +72,7 @@
  *
  * A gradient or loss in f64 graphs (finite differences) stays f64 where this says f32.
  */
-#ifndef WF_OPS_ATTRS_H
-#define WF_OPS_ATTRS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -173,5 +172,3 @@ struct wf_loss_attrs { /* ce, bce, mse, dice and gradients; dice_loss: smooth, c
     int64_t ignore, has_ignore, classes;
     double smooth;
 };
-
-#endif

@@ -7,8 +7,7 @@
  * layer is written { 1, 3, 3 }. A kernel extent of zero means one. Attribute structures may be
  * temporary.
  */
-#ifndef WF_OPS_BUILD_H
-#define WF_OPS_BUILD_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -134,5 +133,3 @@ struct wf_value *wf_dice(struct wf_graph *g, struct wf_value *logits, struct wf_
                          const struct wf_loss *l);
 struct wf_value *wf_mse(struct wf_graph *g, struct wf_value *x, struct wf_value *target,
                         const struct wf_loss *l);
-
-#endif

@@ -6,8 +6,7 @@
  * [N, D, H, W, C] order: the mask does not depend on the mesh, and the backward pass finds it again
  * without storing it.
  */
-#ifndef WF_OPS_DROPOUT_H
-#define WF_OPS_DROPOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ static inline bool wf_dropout_keeps(const struct wf_dropout_attrs *a, struct wf_
 {
     return (double)wf_random_uniform(r, index) >= a->p;
 }
-
-#endif

@@ -8,8 +8,7 @@
  * Labels are whole numbers in [0, classes). Whoever loads a class map refuses others; should one
  * come through all the same, the sums become NaN, so that it cannot pass unseen.
  */
-#ifndef WF_OPS_LOSS_H
-#define WF_OPS_LOSS_H
+#pragma once
 
 #include "ops/attrs.h"
 #include "ops/build.h"
@@ -55,5 +54,3 @@ struct wf_value *wf_loss_mean(struct wf_graph *g, struct wf_value *sums, const c
 /* The f64 number `loss` in f64 when `of` is, else f32; it takes the layer's name. */
 struct wf_value *wf_loss_finish(struct wf_graph *g, struct wf_value *loss,
                                 const struct wf_value *of);
-
-#endif

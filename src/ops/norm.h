@@ -9,8 +9,7 @@
  * Tables are [N,1,1,1,k] where each sample has statistics of its own (instance and group norm) and
  * [1,1,1,1,k] otherwise. wf_norm_row() is the row of a sample.
  */
-#ifndef WF_OPS_NORM_H
-#define WF_OPS_NORM_H
+#pragma once
 
 #include "ops/attrs.h"
 #include "ops/build.h"
@@ -58,5 +57,3 @@ struct wf_norm_layer {
 /* With its weight and bias; one group per channel, and the activation where norm can have it. */
 struct wf_norm_layer wf_norm_layer(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
 struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l);
-
-#endif

@@ -20,8 +20,7 @@
  *         .flags = WF_OP_POINTWISE | WF_OP_CHEAP, .inplace = 1u << 0,
  *     };
  */
-#ifndef WF_OPS_OP_H
-#define WF_OPS_OP_H
+#pragma once
 
 #include <stddef.h>
 
@@ -211,5 +210,3 @@ static inline void wf_view_set(const struct wf_view *v, const int64_t at[WF_AXES
 {
     wf_view_put(v, at[WF_N], at[WF_D], at[WF_H], at[WF_W], at[WF_C], value);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For operators that look at all channels of a position: softmax, layer norm, losses. */
-#ifndef WF_OPS_ROWS_H
-#define WF_OPS_ROWS_H
+#pragma once
 
 #include "ops/op.h"
 
@@ -33,5 +32,3 @@ static inline void wf_row_put(const struct wf_view *v, const int64_t at[WF_AXES]
 {
     wf_view_put(v, at[WF_N], at[WF_D], at[WF_H], at[WF_W], c, value);
 }
-
-#endif

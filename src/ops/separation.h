@@ -4,8 +4,7 @@
  *
  * Codes are vectors [N,1,1,1,C] or maps, whose positions then count as samples do.
  */
-#ifndef WF_OPS_SEPARATION_H
-#define WF_OPS_SEPARATION_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -26,5 +25,3 @@ struct wf_value *wf_difference(struct wf_graph *g, struct wf_value *shared,
 /* Maximum mean discrepancy of two batches of vectors, by a sum of 19 Gaussian kernels. */
 struct wf_value *wf_mmd(struct wf_graph *g, struct wf_value *a, struct wf_value *b,
                         const char *name);
-
-#endif

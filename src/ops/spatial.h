@@ -5,8 +5,7 @@
  * A window at output position o covers input positions o * stride + k * dilation - pad_lo for
  * k = 0 .. kernel - 1. Positions outside [0, extent) are padding.
  */
-#ifndef WF_OPS_SPATIAL_H
-#define WF_OPS_SPATIAL_H
+#pragma once
 
 #include "ops/attrs.h"
 #include "ops/build.h"
@@ -89,5 +88,3 @@ struct wf_strided {
     int64_t offset, step;
 };
 double wf_ref_dot(double acc, struct wf_strided a, struct wf_strided b, int64_t count);
-
-#endif

@@ -2,8 +2,7 @@
  * Where the elements of an upsampling come from along one axis, in whole numbers: for the operator and
  * for the kernels of CPU and GPU.
  */
-#ifndef WF_OPS_UPSAMPLE_H
-#define WF_OPS_UPSAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ WF_UPSAMPLE int64_t wf_up_reaching(struct wf_up_axis a, int64_t at, bool second)
     }
     return left;
 }
-
-#endif

@@ -15,8 +15,7 @@
  * gradient of None. State and gradients are flat arrays with the offsets of the parameters, in
  * device memory.
  */
-#ifndef WF_OPTIM_OPTIM_H
-#define WF_OPTIM_OPTIM_H
+#pragma once
 
 #include "device/update.h"
 #include "exec/run.h"
@@ -72,5 +71,3 @@ double wf_optim_squares(struct wf_optim *optim, const float *grads);
 void wf_optim_accumulate(struct wf_optim *optim, const float *grads, double weight, bool first);
 /* One update with `scale` times the gradients; `grads` may be optim->sum. */
 void wf_optim_update(struct wf_optim *optim, float *params, const float *grads, double scale);
-
-#endif

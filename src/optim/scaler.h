@@ -8,8 +8,7 @@
  *     ... backward from s.scale, update with 1 / s.scale ...
  *     wf_scaler_update(&s, finite);
  */
-#ifndef WF_OPTIM_SCALER_H
-#define WF_OPTIM_SCALER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ struct wf_scaler {
 
 struct wf_scaler wf_scaler_init(bool dynamic);
 void wf_scaler_update(struct wf_scaler *s, bool finite);
-
-#endif

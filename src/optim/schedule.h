@@ -22,8 +22,7 @@
  * Linear scaling multiplies lr by the data ranks (or by their root) and warms up from the rate of
  * one.
  */
-#ifndef WF_OPTIM_SCHEDULE_H
-#define WF_OPTIM_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ double wf_schedule_lr(const struct wf_schedule *s, const struct wf_schedule_stat
                       int64_t step, int64_t steps);
 /* An epoch has ended with this loss. */
 void wf_schedule_watch(const struct wf_schedule *s, struct wf_schedule_state *state, double loss);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *     char *picture = wf_curves_svg(&arena, &curves);
  */
-#ifndef WF_REPORT_CURVES_H
-#define WF_REPORT_CURVES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ struct wf_curves {
 };
 
 char *wf_curves_svg(struct wf_arena *arena, const struct wf_curves *c);
-
-#endif

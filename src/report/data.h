@@ -9,8 +9,7 @@
  *     struct cJSON *json = wf_data_json(&data);
  *     char *text = wf_data_print(json);   for a script element: no '<', '>' or '&', whatever a name holds
  */
-#ifndef WF_REPORT_DATA_H
-#define WF_REPORT_DATA_H
+#pragma once
 
 #include "report/runlog.h"
 
@@ -27,5 +26,3 @@ struct wf_data {
 /* The whole, from the heap: cJSON_Delete() and free(). */
 struct cJSON *wf_data_json(struct wf_data *d);
 char *wf_data_print(const struct cJSON *json);
-
-#endif

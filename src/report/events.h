@@ -13,8 +13,7 @@
  *
  * Times are seconds since 1970. The file appears whole or not at all.
  */
-#ifndef WF_REPORT_EVENTS_H
-#define WF_REPORT_EVENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ void wf_events_scalar(struct wf_events *e, double time, int64_t step, const char
                       double value);
 [[nodiscard]] bool wf_events_write(const struct wf_events *e, const char *path, struct wf_err *err);
 void wf_events_release(struct wf_events *e);
-
-#endif

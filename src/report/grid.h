@@ -7,8 +7,7 @@
  *
  *     char *picture = wf_grid_svg(&arena, &grid);
  */
-#ifndef WF_REPORT_GRID_H
-#define WF_REPORT_GRID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ struct wf_grid {
 };
 
 char *wf_grid_svg(struct wf_arena *arena, const struct wf_grid *grid);
-
-#endif

@@ -10,8 +10,7 @@
  * The page holds the run's data as one JSON block (data.h), which its own script draws (report.js);
  * without scripts it shows the main figures.
  */
-#ifndef WF_REPORT_REPORT_H
-#define WF_REPORT_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@
 enum { WF_REPORT_BYTES_MAX = 5'000'000 };
 
 [[nodiscard]] bool wf_report_write(const char *run_folder, struct wf_err *err);
-
-#endif

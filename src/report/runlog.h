@@ -13,8 +13,7 @@
  *
  * A number that the log does not have, or that is no number, is NaN. Texts may hold anything.
  */
-#ifndef WF_REPORT_RUNLOG_H
-#define WF_REPORT_RUNLOG_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -113,5 +112,3 @@ const struct cJSON *wf_runlog_scores(const struct wf_runlog *log);
 /* How many classes there are, and what class i is called. */
 int wf_runlog_classes(const struct wf_runlog *log);
 const char *wf_runlog_class(struct wf_runlog *log, int i);
-
-#endif

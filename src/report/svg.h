@@ -8,8 +8,7 @@
  *
  * Text has these classes: head, bold, dim; mid, end (where it is anchored); light, dark (on a colour).
  */
-#ifndef WF_REPORT_SVG_H
-#define WF_REPORT_SVG_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -34,5 +33,3 @@ void wf_svg_text(struct wf_svg *s, double x, double y, const char *classes, cons
 void wf_svg_rect(struct wf_svg *s, struct wf_box box, const char *paint, const char *title);
 /* The picture, in the arena; `s` is empty then. */
 char *wf_svg_finish(struct wf_svg *s, struct wf_arena *arena, double width, double height);
-
-#endif

@@ -8,8 +8,7 @@
  * Seconds count from the beginning of the step on each rank. What is in flight lasts from its begin
  * to its end; the part of the end that had to be waited for is an event of its own.
  */
-#ifndef WF_REPORT_TIMELINE_H
-#define WF_REPORT_TIMELINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ struct wf_timeline_sums wf_timeline_sums(const struct wf_timeline *t, int rank);
 /* Texts that live in the arena. */
 char *wf_timeline_json(struct wf_arena *arena, const struct wf_timeline *t);
 char *wf_timeline_svg(struct wf_arena *arena, const struct wf_timeline *t);
-
-#endif

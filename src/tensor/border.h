@@ -12,8 +12,7 @@
  *
  * A class map [N, *spatial] has one channel, so its elements have the same order on both sides.
  */
-#ifndef WF_TENSOR_BORDER_H
-#define WF_TENSOR_BORDER_H
+#pragma once
 
 #include "base/err.h"
 #include "tensor/region.h"
@@ -37,5 +36,3 @@ static inline int64_t wf_outside_index(const struct wf_shape *s, const int64_t a
         index = index * s->at[a] + at[a];
     return index;
 }
-
-#endif

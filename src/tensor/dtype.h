@@ -1,7 +1,6 @@
 /* Element types. Sums that ranks combine (statistics, losses) are f64, so that the cut of an image
  * does not affect the last digit of an f32. */
-#ifndef WF_TENSOR_DTYPE_H
-#define WF_TENSOR_DTYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ uint16_t wf_f32_to_f16(float value);
 /* One element of any type as double: for reference kernels and conversions, not for speed. */
 double wf_dtype_get(enum wf_dtype dtype, const void *data, int64_t index);
 void wf_dtype_put(enum wf_dtype dtype, void *data, int64_t index, double value);
-
-#endif

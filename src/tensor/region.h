@@ -8,8 +8,7 @@
  * A region is half open, in global coordinates. It is empty when any axis has hi <= lo; all empty
  * regions mean the same thing. A region may extend beyond its image: that part is padding.
  */
-#ifndef WF_TENSOR_REGION_H
-#define WF_TENSOR_REGION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ static inline struct wf_region wf_region_at(const int64_t at[WF_AXES])
     return (struct wf_region){ { at[0], at[1], at[2], at[3], at[4] },
                                { at[0] + 1, at[1] + 1, at[2] + 1, at[3] + 1, at[4] + 1 } };
 }
-
-#endif

@@ -6,8 +6,7 @@
  * does not know whether it sees a tile or the whole; it must not access anything outside the box.
  * The view borrows its memory.
  */
-#ifndef WF_TENSOR_VIEW_H
-#define WF_TENSOR_VIEW_H
+#pragma once
 
 #include "tensor/dtype.h"
 #include "tensor/region.h"
@@ -49,5 +48,3 @@ void wf_view_copy(const struct wf_view *dst, const struct wf_view *src);
 void wf_view_fill(const struct wf_view *dst, double value);
 /* Bytes of a packed copy. */
 size_t wf_view_bytes(const struct wf_view *view);
-
-#endif

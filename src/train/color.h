@@ -1,10 +1,7 @@
 /* Colours of classes in previews, class maps and overlays. */
-#ifndef WF_TRAIN_COLOR_H
-#define WF_TRAIN_COLOR_H
+#pragma once
 
 #include <stdint.h>
 
 /* Distinct colours: steps of the golden angle around the hue circle; class 0 is black. */
 void wf_class_color(int label, uint8_t rgb[3]);
-
-#endif

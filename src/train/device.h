@@ -1,6 +1,5 @@
 /* The device of the settings, and how a rank opens it and plans on it. */
-#ifndef WF_TRAIN_DEVICE_H
-#define WF_TRAIN_DEVICE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "train/settings.h"
@@ -28,5 +27,3 @@ double wf_machine_bytes(void);
  * `global plan` may be NULL where it could not be made. */
 struct wf_plan *wf_rank_plan(const struct wf_global_plan *global, int rank, struct wf_comm *comm,
                              struct wf_context *context, struct wf_err *err);
-
-#endif

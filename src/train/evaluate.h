@@ -9,8 +9,7 @@
  * The settings are those of the checkpoint's config. The data may be other than it was trained on; its
  * normalisation stays that of the training.
  */
-#ifndef WF_TRAIN_EVALUATE_H
-#define WF_TRAIN_EVALUATE_H
+#pragma once
 
 #include "train/feed.h"
 #include "train/metrics.h"
@@ -33,5 +32,3 @@ struct wf_evaluation {
 
 [[nodiscard]] bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err);
 void wf_evaluation_release(struct wf_evaluation *e);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Every process opens the dataset for itself; what comes of it is the same in all of them.
  */
-#ifndef WF_TRAIN_FEED_H
-#define WF_TRAIN_FEED_H
+#pragma once
 
 #include "ckpt/checkpoint.h"
 #include "data/loader.h"
@@ -54,5 +53,3 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
                                  struct wf_err *err);
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net);
-
-#endif

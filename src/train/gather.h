@@ -1,6 +1,5 @@
 /* Bringing together what ranks hold, in the outside layout: for dumps and comparisons. */
-#ifndef WF_TRAIN_GATHER_H
-#define WF_TRAIN_GATHER_H
+#pragma once
 
 #include "exec/run.h"
 
@@ -11,5 +10,3 @@
 
 /* This rank's own box of the value as packed f32 into `all`, at its places in the outside order. */
 void wf_export_view(const struct wf_value *value, const struct wf_view *view, float *all);
-
-#endif

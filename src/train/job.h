@@ -11,8 +11,7 @@
  *
  * A job is not written after wf_job_new(): ranks that are threads share it.
  */
-#ifndef WF_TRAIN_JOB_H
-#define WF_TRAIN_JOB_H
+#pragma once
 
 #include "comm/link_model.h"
 #include "plan/plan.h"
@@ -121,5 +120,3 @@ struct wf_mesh wf_job_step_mesh(const struct wf_job *job);
 [[nodiscard]] bool wf_job_find_workers(const struct wf_launch *launch,
                                        const struct wf_settings *settings, int *workers,
                                        struct wf_err *err);
-
-#endif

@@ -10,8 +10,7 @@
  *     ok = wf_journal_step(journal, &report, err);
  *     wf_journal_free(journal);
  */
-#ifndef WF_TRAIN_JOURNAL_H
-#define WF_TRAIN_JOURNAL_H
+#pragma once
 
 #include "train/trainer.h"
 
@@ -49,5 +48,3 @@ struct cJSON *wf_journal_event(const char *name);
  * "top5" for classifiers with more than five classes. */
 struct cJSON *wf_scores_json(const struct wf_scores *scores);
 void wf_json_add_real(struct cJSON *object, const char *key, double value);
-
-#endif

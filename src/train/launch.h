@@ -4,8 +4,7 @@
  * Under a launcher every rank reads its own files, which must be the same on all ranks: ranks that plan
  * different networks would wait for messages that never come.
  */
-#ifndef WF_TRAIN_LAUNCH_H
-#define WF_TRAIN_LAUNCH_H
+#pragma once
 
 #include "base/log.h"
 #include "comm/comm.h"
@@ -38,5 +37,3 @@ void wf_launch_end(struct wf_launch *l);
 /* Collective over the world. Rank 0's bytes on every rank, with a zero behind them; NULL on failure. */
 const char *wf_launch_share(struct wf_arena *arena, const struct wf_launch *l, const void *mine,
                             size_t bytes, struct wf_err *err);
-
-#endif

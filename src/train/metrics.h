@@ -15,8 +15,7 @@
  * is class 1 where the logit is positive. The truth is an i32 label, or of a float target the
  * largest channel, or with one channel 1 where it is above one half.
  */
-#ifndef WF_TRAIN_METRICS_H
-#define WF_TRAIN_METRICS_H
+#pragma once
 
 #include "base/arena.h"
 #include "comm/comm.h"
@@ -64,5 +63,3 @@ struct wf_scores {
     double top5; /* truth among the five largest; NaN unless there are more classes */
 };
 struct wf_scores wf_scores(struct wf_arena *arena, const struct wf_metrics *m);
-
-#endif

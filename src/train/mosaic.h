@@ -15,8 +15,7 @@
  *     }
  *     ok = wf_mosaic_close(m, ok, err);                                             Collective.
  */
-#ifndef WF_TRAIN_MOSAIC_H
-#define WF_TRAIN_MOSAIC_H
+#pragma once
 
 #include "comm/comm.h"
 #include "data/picture.h"
@@ -67,5 +66,3 @@ bool wf_mosaic_wants_values(const struct wf_mosaic *m);
 /* Collective. Always frees. With `ok` on all ranks everything must have been written, and the files
  * get their names; without, or if one fails, none is left half-written and false is returned. */
 [[nodiscard]] bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err);
-
-#endif

@@ -7,8 +7,7 @@
  *     ...
  *     wf_graph_free(net.graph);
  */
-#ifndef WF_TRAIN_NETWORK_H
-#define WF_TRAIN_NETWORK_H
+#pragma once
 
 #include "graph/graph.h"
 #include "models/model.h"
@@ -82,5 +81,3 @@ struct wf_value *wf_network_build_domains(
     struct wf_value *(*task)(const struct wf_network_config *c, struct wf_network *net));
 /* FLOPs of all nodes on the whole batch, without recomputation. */
 double wf_graph_flops(const struct wf_graph *g);
-
-#endif

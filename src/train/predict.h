@@ -8,8 +8,7 @@
  *
  * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.
  */
-#ifndef WF_TRAIN_PREDICT_H
-#define WF_TRAIN_PREDICT_H
+#pragma once
 
 #include "exec/stream.h"
 
@@ -53,5 +52,3 @@ struct wf_predicted {
 [[nodiscard]] bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p,
                               struct wf_comm *comm, struct wf_predicted *result,
                               struct wf_err *err);
-
-#endif

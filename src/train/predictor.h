@@ -11,8 +11,7 @@
  *
  * The settings are those of the checkpoint's config.
  */
-#ifndef WF_TRAIN_PREDICTOR_H
-#define WF_TRAIN_PREDICTOR_H
+#pragma once
 
 #include "ckpt/checkpoint.h"
 #include "train/launch.h"
@@ -41,5 +40,3 @@ struct wf_predictor {
 [[nodiscard]] bool wf_predictor_run(const struct wf_predictor *p, const struct wf_prediction *one,
                                     struct wf_arena *arena, struct wf_predicted *result,
                                     struct wf_err *err);
-
-#endif

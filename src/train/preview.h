@@ -4,8 +4,7 @@
  * The picture has every k-th pixel (of the middle slice of a volume). Each rank fills in the pixels
  * that it owns, and the sum over ranks is the whole: no rank needs more memory than the picture.
  */
-#ifndef WF_TRAIN_PREVIEW_H
-#define WF_TRAIN_PREVIEW_H
+#pragma once
 
 #include "exec/run.h"
 #include "train/network.h"
@@ -29,5 +28,3 @@ void wf_preview_release(struct wf_preview *p);
  * `colors` has 0xrrggbb per class or -1 for one of our own; may be NULL. */
 [[nodiscard]] bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classes,
                                     const int32_t colors[], struct wf_err *err);
-
-#endif

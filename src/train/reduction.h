@@ -11,8 +11,7 @@
  * instead of one turns the first into the second. Ranks that share samples (mesh axis space) count
  * as one.
  */
-#ifndef WF_TRAIN_REDUCTION_H
-#define WF_TRAIN_REDUCTION_H
+#pragma once
 
 #include "exec/run.h"
 #include "train/network.h"
@@ -24,5 +23,3 @@ extern const char *const wf_reduction_names[]; /* ends with NULL */
  * are not counted. A rank without any starts from 0. */
 [[nodiscard]] bool wf_reduction_share(const struct wf_network *network, const struct wf_run *run,
                                       struct wf_comm *comm, double *share, struct wf_err *err);
-
-#endif

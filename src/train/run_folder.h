@@ -10,8 +10,7 @@
  *     ... f.checkpoint is open where the run goes on ...
  *     ok = wf_run_folder_make(&f, err);                       Collective under a launcher.
  */
-#ifndef WF_TRAIN_RUN_FOLDER_H
-#define WF_TRAIN_RUN_FOLDER_H
+#pragma once
 
 #include "base/lock.h"
 #include "ckpt/checkpoint.h"
@@ -45,4 +44,3 @@ const char *wf_run_folder_file(struct wf_arena *arena, const struct wf_run_folde
 /* A checkpoint by what people give for one: a file, or a run folder (its best, else its last). */
 struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *log,
                                        struct wf_err *err);
-#endif

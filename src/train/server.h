@@ -21,8 +21,7 @@
  *               ok = wf_worker_meet(&worker, run, err)    Collective over all workers.
  *               ok = wf_worker_leave(&worker, err)
  */
-#ifndef WF_TRAIN_SERVER_H
-#define WF_TRAIN_SERVER_H
+#pragma once
 
 #include "exec/run.h"
 #include "optim/optim.h"
@@ -97,5 +96,3 @@ struct wf_ask {
     int32_t last; /* wants no weights */
     double scale, lr;
 };
-
-#endif

@@ -5,8 +5,7 @@
  * and their ranges, and messages name them. config/options_settings.h fills this from options. Pointers
  * (texts, config.own) are borrowed and must outlive the job.
  */
-#ifndef WF_TRAIN_SETTINGS_H
-#define WF_TRAIN_SETTINGS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/watch.h"
@@ -130,5 +129,3 @@ int wf_settings_cores(void);
 int wf_settings_threads(const struct wf_settings *s, int ranks);
 /* Inside shape of [N, C, *spatial]. */
 struct wf_shape wf_extents_shape(int count, const int64_t size[]);
-
-#endif

@@ -3,8 +3,7 @@
  * some time before they kill). The handler only records the signal; the loop checks it at its next
  * step, on all ranks together. A second SIGINT ends the process at once, as users expect.
  */
-#ifndef WF_TRAIN_SIGNALS_H
-#define WF_TRAIN_SIGNALS_H
+#pragma once
 
 void wf_signals_catch(void);
 /* Forgets recorded signals and restores the previous handlers. */
@@ -12,5 +11,3 @@ void wf_signals_release(void);
 /* The last signal since wf_signals_catch(), or 0. */
 int wf_signals_seen(void);
 const char *wf_signals_name(int signal); /* "SIGTERM" */
-
-#endif

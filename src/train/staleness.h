@@ -15,8 +15,7 @@
  *     wf_staleness_arrive(&s, i);        its gradient is there
  *     if (wf_staleness_due(&s, &i))      apply that of i, which was so much behind: s.histogram counts it
  */
-#ifndef WF_TRAIN_STALENESS_H
-#define WF_TRAIN_STALENESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ bool wf_staleness_due(struct wf_staleness *s, int *worker);
 /* All are idle: clocks restart. */
 void wf_staleness_restart(struct wf_staleness *s);
 int64_t wf_staleness_most_clock(const struct wf_staleness *s);
-
-#endif

@@ -14,8 +14,7 @@
  * states (running statistics) are as before the step, and learner.skipped is set. Every rank
  * computes the same update, because every rank has the same gradients.
  */
-#ifndef WF_TRAIN_STEP_H
-#define WF_TRAIN_STEP_H
+#pragma once
 
 #include "exec/run.h"
 #include "optim/optim.h"
@@ -65,5 +64,3 @@ void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight);
 [[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
 /* Collective. */
 [[nodiscard]] bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
-
-#endif

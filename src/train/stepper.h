@@ -8,8 +8,7 @@
  * Input and target are filled as the job says, and stay as they are from step to step; a loop with a
  * loader fills them itself (train/trainer.h).
  */
-#ifndef WF_TRAIN_STEPPER_H
-#define WF_TRAIN_STEPPER_H
+#pragma once
 
 #include "ckpt/checkpoint.h"
 #include "exec/run.h"
@@ -56,5 +55,3 @@ void wf_stepper_release(struct wf_stepper *s);
                                    struct wf_err *err);
 /* What this rank uses: arena, weights, gradients, states, optimiser. */
 size_t wf_stepper_bytes(const struct wf_stepper *s);
-
-#endif

@@ -16,8 +16,7 @@
  * pass is weighted by the number of elements that its loss averages over, so the step's gradient is
  * that of all its batches as one. The last batch of an epoch may be smaller and has its own plan.
  */
-#ifndef WF_TRAIN_TRAINER_H
-#define WF_TRAIN_TRAINER_H
+#pragma once
 
 #include "ckpt/position.h"
 #include "train/step.h"
@@ -97,5 +96,3 @@ struct wf_trainer_result {
  * exit status shows it; called after everything is logged. */
 [[nodiscard]] bool wf_trainer_check(const struct wf_trainer_options *options,
                                     const struct wf_trainer_result *result, struct wf_err *err);
-
-#endif

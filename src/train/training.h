@@ -12,8 +12,7 @@
  * All of these are collective under a launcher. Ranks that are threads share this struct; only rank 0
  * writes to it, and to the files.
  */
-#ifndef WF_TRAIN_TRAINING_H
-#define WF_TRAIN_TRAINING_H
+#pragma once
 
 #include "data/fingerprint.h"
 #include "train/feed.h"
@@ -86,5 +85,3 @@ void wf_best_json(struct cJSON *to, const struct wf_training *t);
 
 /* Collective: what one rank does of it, with a struct wf_training as `arg` (training_rank.c). */
 bool wf_training_rank(struct wf_comm *comm, void *arg, struct wf_err *err);
-
-#endif

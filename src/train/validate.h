@@ -13,8 +13,7 @@
  *     struct wf_scores s = wf_scores(&arena, wf_validator_metrics(v));
  *     wf_validator_free(v);
  */
-#ifndef WF_TRAIN_VALIDATE_H
-#define WF_TRAIN_VALIDATE_H
+#pragma once
 
 #include "data/loader.h"
 #include "exec/run.h"
@@ -72,5 +71,3 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
 /* Each element of `value` is counted by one rank: false on ranks that only hold copies of the part
  * that another rank owns too (axes that are not cut). */
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value);
-
-#endif

@@ -13,8 +13,7 @@
  * looked for by name (verify_turned.c); where there is one, the comparison runs again with image and
  * weights moved a little, so that this decision is clear. An error of the cut would show there too.
  */
-#ifndef WF_TRAIN_VERIFY_H
-#define WF_TRAIN_VERIFY_H
+#pragma once
 
 #include "train/stepper.h"
 
@@ -97,5 +96,3 @@ double wf_verify_rounding(const struct wf_verify *v, const struct wf_verify_tens
 
 /* Collective under a launcher. Looks for decisions that turn, image and weights moved as they are. */
 [[nodiscard]] bool wf_verify_find_turned(struct wf_verify *v, struct wf_err *err);
-
-#endif

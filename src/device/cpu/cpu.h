@@ -14,8 +14,7 @@
  * Nothing here allocates. How pieces and chunks are cut depends on the boxes alone, never on the
  * number of threads, so sums have the same bits for any number of threads.
  */
-#ifndef WF_DEVICE_CPU_CPU_H
-#define WF_DEVICE_CPU_CPU_H
+#pragma once
 
 #include "device/device.h"
 #include "ops/attrs.h"
@@ -237,5 +236,3 @@ static inline float wf_cpu_exp(float x)
     const float y = wf_cpu_select(x > high, __builtin_inff(), p * power);
     return wf_cpu_select(x < low, 0.0f, y);
 }
-
-#endif

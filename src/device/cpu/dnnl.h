@@ -18,8 +18,7 @@
  * dnnl_small.c has the weight gradient of small maps as products of matrices. dnnl_check.c holds every
  * primitive against sums of our own before it is used.
  */
-#ifndef WF_DEVICE_CPU_DNNL_H
-#define WF_DEVICE_CPU_DNNL_H
+#pragma once
 
 #include "plan/target.h"
 #include "device/conv_pass.h"
@@ -199,5 +198,3 @@ int wf_dnnl_use_threads(int threads);
 /* What the kernels' prepare() does; tests have options of their own. */
 [[nodiscard]] bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options,
                                    struct wf_err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* What this machine has of CUDA, in words. */
-#ifndef WF_DEVICE_CUDA_ABOUT_H
-#define WF_DEVICE_CUDA_ABOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@ int wf_cuda_about_count(char *why, size_t room);
 void wf_cuda_about_gpu(int ordinal, char *text, size_t room);
 /* Versions of driver, runtime, cuDNN and cuBLASLt. */
 void wf_cuda_about_versions(char *text, size_t room);
-
-#endif

@@ -2,8 +2,7 @@
  * Which of cuDNN's kernels was the fastest of those that are right, by problem, and which were wrong: in
  * the table of device/choices.h. A key names the GPU, cuDNN's version and the problem.
  */
-#ifndef WF_DEVICE_CUDA_CHOICES_H
-#define WF_DEVICE_CUDA_CHOICES_H
+#pragma once
 
 #include "device/choices.h"
 #include "device/cuda/cudnn.h"
@@ -16,5 +15,3 @@ void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_proble
 /* Its numbers were wrong: kept for people ('widefield check'). */
 void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                               const struct wf_cudnn_choice *choice);
-
-#endif

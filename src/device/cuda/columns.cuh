@@ -6,8 +6,7 @@
  * that sums over positions begin as shuffles. gridDim.y cuts the channels, gridDim.x the positions,
  * gridDim.z is the row of the table: a sample, where each has statistics of its own.
  */
-#ifndef WF_DEVICE_CUDA_COLUMNS_CUH
-#define WF_DEVICE_CUDA_COLUMNS_CUH
+#pragma once
 
 #include "device/cuda/device.cuh"
 
@@ -143,5 +142,3 @@ inline dim3 columns_grid(const Columns &g, int threads, int each, int blocks)
 }
 
 } // namespace wf
-
-#endif

@@ -1,6 +1,5 @@
 /* One step of a convolution on the GPU: what its kernel prepared. */
-#ifndef WF_DEVICE_CUDA_CONV_H
-#define WF_DEVICE_CUDA_CONV_H
+#pragma once
 
 #include "device/cuda/cudnn.h"
 
@@ -27,5 +26,3 @@ size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *step);
 /* conv_choose.c: finds the step's plan or engine, in the cache or by trying; leaves them NULL and NONE
  * where there is none that is right. */
 void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *step, const struct wf_prepare *prepare);
-
-#endif

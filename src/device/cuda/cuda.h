@@ -12,8 +12,7 @@
  * What changes from step to step (the step's number, for dropout) is read from device memory:
  * wf_cuda_step().
  */
-#ifndef WF_DEVICE_CUDA_CUDA_H
-#define WF_DEVICE_CUDA_CUDA_H
+#pragma once
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -59,5 +58,3 @@ bool wf_cudnn_ok(struct wf_cuda *cuda, cudnnStatus_t status, const char *what);
 bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what);
 /* The noted failure as an error; true where there is none. */
 [[nodiscard]] bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err);
-
-#endif

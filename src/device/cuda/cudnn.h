@@ -13,8 +13,7 @@
  *
  * A plan keeps what it needs of its graph alive; both may be freed in any order. One thread at a time.
  */
-#ifndef WF_DEVICE_CUDA_CUDNN_H
-#define WF_DEVICE_CUDA_CUDNN_H
+#pragma once
 
 #include "device/conv_pass.h"
 #include "device/cuda/cuda.h"
@@ -79,5 +78,3 @@ void wf_cudnn_choice_print(const struct wf_cudnn_choice *choice, char *text, siz
 [[nodiscard]] bool wf_cudnn_choice_parse(const char *text, struct wf_cudnn_choice *choice);
 /* All that makes a problem another one, as a text. */
 void wf_cudnn_problem_print(const struct wf_cudnn_problem *problem, char *text, size_t room);
-
-#endif

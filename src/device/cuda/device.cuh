@@ -4,8 +4,7 @@
  * Arithmetic is f32 for f32, bf16 and f16 elements and f64 for f64 ones. `Vec<T, V>` is V packed
  * elements read or written at once; V is 1 where memory is not packed or not aligned.
  */
-#ifndef WF_DEVICE_CUDA_DEVICE_CUH
-#define WF_DEVICE_CUDA_DEVICE_CUH
+#pragma once
 
 #include <type_traits>
 
@@ -568,5 +567,3 @@ template <int N> struct Int {
 };
 
 } // namespace wf
-
-#endif

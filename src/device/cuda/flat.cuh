@@ -2,8 +2,7 @@
  * Kernels to which all elements are alike: the box is rows of `inner` elements that lie packed (or at
  * `step`) on every side, taken V at a time.
  */
-#ifndef WF_DEVICE_CUDA_FLAT_CUH
-#define WF_DEVICE_CUDA_FLAT_CUH
+#pragma once
 
 #include "device/cuda/device.cuh"
 
@@ -82,5 +81,3 @@ inline Flat flat_over(const struct wf_shape &extent, const Side sides[], int n_s
 }
 
 } // namespace wf
-
-#endif

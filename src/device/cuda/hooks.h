@@ -1,7 +1,6 @@
 /* What kernels ask of the device and the device of kernels, beside the operators; no CUDA header is
  * needed to read it. */
-#ifndef WF_DEVICE_CUDA_HOOKS_H
-#define WF_DEVICE_CUDA_HOOKS_H
+#pragma once
 
 #include "plan/target.h"
 
@@ -24,6 +23,4 @@ void wf_cuda_noise(void *to, int dtype, int64_t count, uint32_t seed, struct CUs
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

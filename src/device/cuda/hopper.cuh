@@ -3,8 +3,7 @@
  * boxes by the copy engine (TMA), and products of four warps at once with operands in shared memory
  * (wgmma). One function for each instruction; the meaning is that of the PTX manual.
  */
-#ifndef WF_DEVICE_CUDA_HOPPER_CUH
-#define WF_DEVICE_CUDA_HOPPER_CUH
+#pragma once
 
 #include <cuda.h>
 
@@ -286,5 +285,3 @@ inline bool map_weights(CUtensorMap *map, const struct wf_view &w, int side, int
 }
 
 } // namespace wf
-
-#endif

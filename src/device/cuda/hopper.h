@@ -5,8 +5,7 @@
  * x and y may be strided in all axes but the channels; x begins on a boundary of 16 bytes. The run is
  * false where nothing was launched.
  */
-#ifndef WF_DEVICE_CUDA_HOPPER_H
-#define WF_DEVICE_CUDA_HOPPER_H
+#pragma once
 
 #include "ops/op.h"
 
@@ -39,6 +38,4 @@ bool wf_cuda_tiled_wgrad(const struct wf_cuda_wgrad *g, struct CUstream_st *stre
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -20,8 +20,7 @@
  * The same sources compile with a plain C++ compiler under tests/emulate/, which runs blocks and
  * threads one after the other: so the kernels are tested where there is no GPU.
  */
-#ifndef WF_DEVICE_CUDA_KERNELS_H
-#define WF_DEVICE_CUDA_KERNELS_H
+#pragma once
 
 #include "device/cuda/hooks.h"
 #include "device/update.h"
@@ -165,6 +164,4 @@ void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* What the kernels of a normalisation read: statistics, weight and bias of a channel. */
-#ifndef WF_DEVICE_CUDA_NORM_CUH
-#define WF_DEVICE_CUDA_NORM_CUH
+#pragma once
 
 #include "device/cuda/columns.cuh"
 
@@ -143,5 +142,3 @@ template <class A, int V> struct Affine {
 };
 
 } // namespace wf
-
-#endif

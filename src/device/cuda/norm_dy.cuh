@@ -15,8 +15,7 @@
  *     load<Fast>(g, offset, unit, l)
  *     get(l, k, u)               all channels of position k
  */
-#ifndef WF_DEVICE_CUDA_NORM_DY_CUH
-#define WF_DEVICE_CUDA_NORM_DY_CUH
+#pragma once
 
 #include "device/cuda/norm.cuh"
 
@@ -404,5 +403,3 @@ int dy_wide(const struct wf_call *call, const Source &source, const struct wf_vi
 }
 
 } // namespace wf
-
-#endif

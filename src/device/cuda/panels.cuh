@@ -6,8 +6,7 @@
  * Copies into panels and products run beside the threads that ask for them. On the host both are done
  * at once, from the same places, so that what is copied where is tested without a GPU.
  */
-#ifndef WF_DEVICE_CUDA_PANELS_CUH
-#define WF_DEVICE_CUDA_PANELS_CUH
+#pragma once
 
 #include "device/cuda/device.cuh"
 #ifdef WF_HAVE_HOPPER
@@ -233,5 +232,3 @@ bool launch_sharing(void (*kernel)(P...), dim3 grid, int threads, int bytes,
 #endif
 
 } // namespace wf
-
-#endif

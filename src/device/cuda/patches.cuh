@@ -11,8 +11,7 @@
  * Images may lie anywhere: the result of convt in its channels of a concatenation, its gradient read
  * from there.
  */
-#ifndef WF_DEVICE_CUDA_PATCHES_CUH
-#define WF_DEVICE_CUDA_PATCHES_CUH
+#pragma once
 
 #include "device/cuda/panels.cuh"
 #include "device/cuda/patches.h"
@@ -242,5 +241,3 @@ template <class F> void with_half(int dtype, F f)
 }
 
 } // namespace wf
-
-#endif

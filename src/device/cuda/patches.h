@@ -1,7 +1,6 @@
 /* Convolutions of 16-bit images whose windows lie side by side, as C sees them: patches.cu and
  * patches_wgrad.cu, used as the kernels of kernels.h are. */
-#ifndef WF_DEVICE_CUDA_PATCHES_H
-#define WF_DEVICE_CUDA_PATCHES_H
+#pragma once
 
 #include "ops/attrs.h"
 #include "plan/target.h"
@@ -19,6 +18,4 @@ void wf_cuda_patches_wgrad(const struct wf_call *call);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  *
  * Sides are the inputs, then the output, then the index (a side without memory).
  */
-#ifndef WF_DEVICE_CUDA_POINTWISE_CUH
-#define WF_DEVICE_CUDA_POINTWISE_CUH
+#pragma once
 
 #include "device/cuda/flat.cuh"
 
@@ -135,5 +134,3 @@ template <class F> void pointwise_call(const struct wf_call *call, const F &f)
 }
 
 } // namespace wf
-
-#endif

@@ -2,8 +2,7 @@
  * Kernels that look at all channels of a position. A position belongs to a team of 1 or 32 threads:
  * one where there are few channels, a warp where there are many.
  */
-#ifndef WF_DEVICE_CUDA_ROWS_CUH
-#define WF_DEVICE_CUDA_ROWS_CUH
+#pragma once
 
 #include "device/cuda/device.cuh"
 
@@ -78,5 +77,3 @@ template <class F> void with_team(int64_t channels, F f)
 }
 
 } // namespace wf
-
-#endif

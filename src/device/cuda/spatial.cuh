@@ -4,8 +4,7 @@
  *
  *     template <class T, int V> void run(const Place &at) const;
  */
-#ifndef WF_DEVICE_CUDA_SPATIAL_CUH
-#define WF_DEVICE_CUDA_SPATIAL_CUH
+#pragma once
 
 #include "device/cuda/device.cuh"
 
@@ -161,5 +160,3 @@ template <class F> void spatial_move(const struct wf_call *call, bool channels_s
 }
 
 } // namespace wf
-
-#endif

@@ -18,8 +18,7 @@
  * shows at 1e-9 or less. Threads, warps and blocks are added in order of their number; the block that
  * ends last adds the blocks' parts (wf_cuda_tickets), or a second launch does.
  */
-#ifndef WF_DEVICE_CUDA_SUMS_CUH
-#define WF_DEVICE_CUDA_SUMS_CUH
+#pragma once
 
 #include "device/cuda/columns.cuh"
 
@@ -271,5 +270,3 @@ inline unsigned *sums_tickets(const struct wf_call *call, const Columns &g)
 }
 
 } // namespace wf
-
-#endif
