@@ -117,6 +117,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'model.code=' -d 'elemen
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.head=' -d 'what dsn_conv predicts: a class of the image, or one of each pixel'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.norm=' -d 'normalisation in dsn_conv; the running statistics of batch norms are kept per domain'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.path=' -d 'folder of images'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'data.domains=' -d 'a folder of images for each domain of a network of several; the first has the labels'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.format=' -d 'layout of the dataset folder'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.align=' -d 'masks whose geometry (NIfTI, GeoTIFF) differs from that of the image: refuse them, resample them to the nearest label, or ignore the headers and match pixel by pixel'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.alpha=' -d 'a last channel that is marked as alpha: drop it, or keep it (GDAL marks the fourth of four byte bands as alpha, such as near infrared); it is also kept where the network takes that many channels'

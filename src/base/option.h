@@ -19,6 +19,7 @@ enum wf_option_type {
     WF_OPTION_TEXT,
     WF_OPTION_INTS,  /* [1, 3, 64, 64]; on the command line also 1,3,64,64 and 1x3x64x64 */
     WF_OPTION_NAMES, /* a list of distinct names */
+    WF_OPTION_TEXTS,
 };
 
 struct wf_option {

@@ -25,10 +25,14 @@ static cJSON *value_json(const struct wf_setting *s)
         return cJSON_CreateString(s->text);
     case WF_OPTION_INTS:
     case WF_OPTION_NAMES:
+    case WF_OPTION_TEXTS:
         break;
     }
     cJSON *const list = cJSON_CreateArray();
-    if (s->option->type == WF_OPTION_INTS) {
+    if (s->option->type == WF_OPTION_TEXTS) {
+        for (int i = 0; i < s->count; i++)
+            cJSON_AddItemToArray(list, cJSON_CreateString(s->texts[i]));
+    } else if (s->option->type == WF_OPTION_INTS) {
         for (int i = 0; i < s->count; i++)
             cJSON_AddItemToArray(list, cJSON_CreateNumber((double)s->list[i]));
     } else {
@@ -125,6 +129,7 @@ static void add_type(struct wf_arena *arena, cJSON *to, const struct wf_option *
         return;
     case WF_OPTION_INTS:
     case WF_OPTION_NAMES:
+    case WF_OPTION_TEXTS:
         add_items(arena, to, o);
         return;
     }
@@ -133,7 +138,9 @@ static void add_type(struct wf_arena *arena, cJSON *to, const struct wf_option *
 static void add_items(struct wf_arena *arena, cJSON *to, const struct wf_option *o)
 {
     struct wf_option item = *o;
-    item.type = o->type == WF_OPTION_INTS ? WF_OPTION_INT : WF_OPTION_NAME;
+    item.type = o->type == WF_OPTION_INTS    ? WF_OPTION_INT
+                : o->type == WF_OPTION_TEXTS ? WF_OPTION_TEXT
+                                             : WF_OPTION_NAME;
     cJSON_AddStringToObject(to, "type", "array");
     add_type(arena, cJSON_AddObjectToObject(to, "items"), &item);
     cJSON_AddNumberToObject(to, "minItems", o->count_min);

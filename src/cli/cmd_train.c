@@ -102,7 +102,9 @@ static bool prepare(struct train *t, struct wf_err *err)
     if (!take_config(t, err) || !wf_options_settings(cli->options, &t->run.settings, err))
         return false;
     t->folder.model = t->run.settings.model->name;
-    const char *const path = wf_options_text(cli->options, "data.path");
+    const struct wf_data_settings *const data = &t->run.settings.data;
+    const char *const path =
+        data->n_domains ? data->domains[0] : wf_options_text(cli->options, "data.path");
     if (!path)
         return wf_err_set(err, WF_ERR_USAGE,
                           "no data.path: give the folder of images and masks, such as "

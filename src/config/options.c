@@ -94,6 +94,9 @@ const char *wf_option_allowed(struct wf_arena *arena, const struct wf_option *op
     case WF_OPTION_INTS:
         return wf_arena_printf(arena, "%d to %d integers from %.16g to %.16g", option->count_min,
                                option->count_max, option->min, option->max);
+    case WF_OPTION_TEXTS:
+        return wf_arena_printf(arena, "a list of %d to %d texts", option->count_min,
+                               option->count_max);
     case WF_OPTION_NAMES:
         break;
     }
@@ -194,8 +197,9 @@ static bool read_list(struct wf_setting *s, const struct wf_option_source *sourc
         return false;
     for (int i = 0; i < source->count; i++) {
         const char *const item = source->items[i];
-        if (option->type == WF_OPTION_INTS ? !read_int(item, option, &s->list[i])
-                                           : !read_name(item, strlen(item), option, &s->integer))
+        if (option->type == WF_OPTION_TEXTS  ? item[0] == '\0'
+            : option->type == WF_OPTION_INTS ? !read_int(item, option, &s->list[i])
+                                             : !read_name(item, strlen(item), option, &s->integer))
             return false;
     }
     s->count = source->count;
@@ -223,6 +227,7 @@ static bool read_scalar(struct wf_setting *s, const char *text)
         return text[0] != '\0' || option->may_be_empty;
     case WF_OPTION_INTS:
     case WF_OPTION_NAMES:
+    case WF_OPTION_TEXTS:
         break;
     }
     return false;
@@ -232,7 +237,7 @@ static bool read_scalar(struct wf_setting *s, const char *text)
 
 static bool is_list_type(enum wf_option_type type)
 {
-    return type == WF_OPTION_INTS || type == WF_OPTION_NAMES;
+    return type == WF_OPTION_INTS || type == WF_OPTION_NAMES || type == WF_OPTION_TEXTS;
 }
 
 static const char *source_text(struct wf_arena *arena, const struct wf_option_source *source)
@@ -290,6 +295,12 @@ static bool put_setting(struct wf_options *o, const struct wf_option *option,
         if (!source->is_list)
             list = split_list(&o->arena, option, source);
         ok = read_list(&new, &list);
+        if (ok && option->type == WF_OPTION_TEXTS) {
+            const char **const texts = wf_arena_array(&o->arena, list.count, const char *);
+            for (int i = 0; i < list.count; i++)
+                texts[i] = wf_arena_copy(&o->arena, list.items[i]);
+            new.texts = texts;
+        }
     } else {
         ok = !source->is_list && read_scalar(&new, source->items[0]);
     }

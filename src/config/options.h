@@ -37,7 +37,7 @@ extern const struct wf_option_flag wf_option_flags[]; /* ends with a NULL name *
 
 enum wf_origin { WF_FROM_DEFAULT, WF_FROM_FILE, WF_FROM_ENVIRONMENT, WF_FROM_COMMAND_LINE };
 
-enum { WF_OPTION_LIST_MAX = 8 };
+enum { WF_OPTION_LIST_MAX = 64 };
 
 struct wf_setting {
     const struct wf_option *option;
@@ -48,6 +48,7 @@ struct wf_setting {
     double real;       /* INT too, for range checks */
     int64_t integer;   /* INT, BYTES, BOOL; NAME: index in names; SUM, NAMES: bit mask of them */
     int64_t list[WF_OPTION_LIST_MAX];
+    const char *const *texts; /* TEXTS: `count` of them */
     int count;
 };
 

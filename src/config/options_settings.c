@@ -32,6 +32,7 @@ static void put_own(char *own, const struct wf_option *row, const struct wf_sett
     case WF_OPTION_SUM:
     case WF_OPTION_TEXT:
     case WF_OPTION_NAMES:
+    case WF_OPTION_TEXTS:
         break;
     }
     WF_BUG_ON(true, "'%s'", row->key);
@@ -94,6 +95,8 @@ static struct wf_data_settings data_settings(const struct wf_options *o)
         .balance = wf_options_int(o, "data.balance") != 0,
         .validation = wf_options_real(o, "data.validation"),
         .threads = (int)wf_options_int(o, "data.threads"),
+        .domains = wf_options_get(o, "data.domains")->texts,
+        .n_domains = wf_options_get(o, "data.domains")->count,
     };
 }
 

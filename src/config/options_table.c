@@ -42,6 +42,9 @@ static const struct wf_option model_rows[] = {
 
 static const struct wf_option rows[] = {
     { "data.path", "folder of images", .type = WF_OPTION_TEXT, .unset = "none" },
+    { "data.domains",
+      "a folder of images for each domain of a network of several; the first has the labels",
+      .type = WF_OPTION_TEXTS, .count_min = 1, .count_max = WF_OPTION_LIST_MAX, .unset = "none" },
     { "data.format", "layout of the dataset folder", WF_OPTION_OF(NAME, wf_dataset_layout_names),
       .fallback = "auto" },
     { "data.align",

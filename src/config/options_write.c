@@ -50,6 +50,15 @@ static int open_sections(FILE *to, const char *key, const char *before, const ch
     return depth;
 }
 
+static void write_texts(FILE *to, const struct wf_setting *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        (void)fputs(i ? ", " : "[", to);
+        write_text(to, s->texts[i]);
+    }
+    (void)fputc(']', to);
+}
+
 const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, bool with_run)
 {
     char *text = NULL;
@@ -67,6 +76,8 @@ const char *wf_options_yaml(struct wf_arena *arena, const struct wf_options *o, 
         (void)fprintf(to, "%*s%s: ", 2 * depth, "", name);
         if (s->option->type == WF_OPTION_TEXT)
             write_text(to, s->text);
+        else if (s->option->type == WF_OPTION_TEXTS)
+            write_texts(to, s);
         else
             (void)fputs(s->text, to);
         (void)fputc('\n', to);

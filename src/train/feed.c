@@ -166,6 +166,34 @@ static void name_classes(struct wf_feed *feed)
 
 /* --- opening --- */
 
+/* The datasets of the other domains: images as the first one's, labels or not. */
+static bool open_targets(struct wf_feed *feed, const struct wf_dataset_options *options,
+                         struct wf_err *err)
+{
+    const struct wf_settings *const s = feed->settings;
+    const int want = wf_model_domains(s->model, &s->config), have = s->data.n_domains;
+    if (want == 1 && have <= 1)
+        return true;
+    if (have != want)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "data.domains has %d folders, but network '%s' has %d domain%s (model.targets=%d "
+            "and the labelled one): give a folder for each",
+            have, s->model->name, want, want > 1 ? "s" : "", want - 1);
+    feed->targets = wf_arena_array(&feed->arena, want - 1, struct wf_dataset *);
+    for (int k = 1; k < want; k++) {
+        struct wf_dataset *const d = wf_dataset_open(s->data.domains[k], options, err);
+        if (!d)
+            return wf_err_wrap(err, "domain %d", k);
+        feed->targets[feed->n_targets++] = d;
+        if (wf_dataset_info(d)->channels != feed->info->channels)
+            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d channels, '%s' of %d",
+                              s->data.domains[k], wf_dataset_info(d)->channels, feed->info->path,
+                              feed->info->channels);
+    }
+    return true;
+}
+
 bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                   struct wf_settings *settings, const char *path, enum wf_part part,
                   struct wf_err *err)
@@ -191,12 +219,14 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
         !find_crop(feed, feed->parts[part] > 0 ? part : WF_PART_TRAIN, err))
         return false;
     name_classes(feed);
-    return true;
+    return open_targets(feed, &options, err);
 }
 
 void wf_feed_release(struct wf_feed *feed)
 {
     wf_dataset_free(feed->dataset);
+    for (int k = 0; k < feed->n_targets; k++)
+        wf_dataset_free(feed->targets[k]);
     wf_arena_release(&feed->arena);
     *feed = (struct wf_feed){ 0 };
 }
@@ -287,6 +317,16 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
     options.pad = d->pad;
     options.augment = d->augment;
     options.balance = d->balance;
+    return options;
+}
+
+struct wf_loader_options wf_feed_target_loader(const struct wf_feed *feed,
+                                               const struct wf_network *net, int domain)
+{
+    struct wf_loader_options options = wf_feed_loader(feed, net);
+    options.balance = false;
+    options.classes = 0;
+    options.seed += (uint64_t)domain << 32; /* an order of its own */
     return options;
 }
 

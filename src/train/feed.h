@@ -19,6 +19,8 @@ struct wf_feed {
     const struct wf_launch *launch;
     struct wf_settings *settings;
     struct wf_dataset *dataset;
+    struct wf_dataset **targets; /* of the domains without labels; in the arena */
+    int n_targets;
     const struct wf_dataset_info *info;
     struct wf_normal normal;
     int64_t crop[WF_AXES];  /* D, H, W that training sees */
@@ -51,5 +53,8 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
 /* Whether a loader with these options can be made: asked before anything is written. */
 [[nodiscard]] bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options,
                                  struct wf_err *err);
+/* Of targets[domain - 1], normalised as the first domain. */
+struct wf_loader_options wf_feed_target_loader(const struct wf_feed *feed,
+                                               const struct wf_network *net, int domain);
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net);

@@ -51,6 +51,8 @@ struct wf_data_settings {
     bool balance;
     double validation;
     int threads;
+    const char *const *domains; /* a dataset of each; the first is the labelled one */
+    int n_domains;
 };
 
 /* Of networks of several domains. */

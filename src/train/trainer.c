@@ -2,9 +2,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "exec/holders.h"
 #include "train/reduction.h"
 
@@ -22,8 +24,8 @@ struct trainer {
     bool saved;  /* nothing happened since the last save */
     int64_t saved_step;
     double saved_time;
-    struct wf_host image, target;
-    bool is_filled; /* the next batch was filled while the step before ran: */
+    struct wf_host *images, target; /* images: of each domain */
+    bool is_filled;                 /* the next batch was filled while the step before ran: */
     bool filled_ok;
     struct wf_err filled_err;
     double input;  /* seconds that the next step has waited for its data */
@@ -54,10 +56,16 @@ static bool fill(struct trainer *t, struct wf_err *err)
 {
     struct wf_run *const run = t->part->run;
     const bool beside = wf_run_can_send(run);
-    (beside ? wf_run_map_next : wf_run_map)(run, t->part->network->image, &t->image);
-    (beside ? wf_run_map_next : wf_run_map)(run, t->part->network->target, &t->target);
-    const bool ok = wf_loader_next(t->o->loader, &t->image.view, &t->target.view, err);
-    (beside ? wf_host_send : wf_host_put)(&t->image);
+    const struct wf_network *const net = t->part->network;
+    bool ok = true;
+    (beside ? wf_run_map_next : wf_run_map)(run, net->target, &t->target);
+    for (int k = 0; k <= t->o->n_targets; k++) {
+        struct wf_host *const image = &t->images[k];
+        (beside ? wf_run_map_next : wf_run_map)(run, net->images[k], image);
+        ok = ok && wf_loader_next(k ? t->o->targets[k - 1] : t->o->loader, &image->view,
+                                  k ? NULL : &t->target.view, err);
+        (beside ? wf_host_send : wf_host_put)(image);
+    }
     (beside ? wf_host_send : wf_host_put)(&t->target);
     return ok;
 }
@@ -82,7 +90,8 @@ static bool load(struct trainer *t, struct wf_err *err)
         *err = t->filled_err;
     t->is_filled = false;
     if (wf_run_can_send(t->part->run)) {
-        wf_run_take_next(t->part->run, t->part->network->image);
+        for (int k = 0; k <= t->o->n_targets; k++)
+            wf_run_take_next(t->part->run, t->part->network->images[k]);
         wf_run_take_next(t->part->run, t->part->network->target);
     }
     t->input = wf_now() - start;
@@ -214,6 +223,18 @@ static bool find_share(struct trainer *t, struct wf_err *err)
 }
 
 /* Collective. */
+/* The losses of several domains count from some step on; plan and recordings know nothing of it. */
+static void weigh_domains(struct trainer *t)
+{
+    const struct wf_adapt_settings *const a = t->o->adapt;
+    const struct wf_network *const net = t->part->network;
+    for (int i = 0; t->o->n_targets > 0 && i < WF_ADAPTS; i++) {
+        const float weight = t->at.step >= a->from ? (float)a->weight[i] : 0.0f;
+        if (wf_run_view(t->part->run, net->weights[i]).data)
+            wf_run_put(t->part->run, net->weights[i], &weight);
+    }
+}
+
 static bool pass(struct trainer *t, struct wf_err *err)
 {
     const double start = wf_now();
@@ -228,6 +249,7 @@ static bool pass(struct trainer *t, struct wf_err *err)
     if (worker && !wf_worker_pull(worker, run, err))
         return false;
     t->sum.comm += worker ? wf_now() - start : 0;
+    weigh_domains(t);
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
     fill_ahead(t);
@@ -458,6 +480,12 @@ static void begin(struct trainer *t)
     }
     const bool ended = t->at.batch >= t->batches;
     wf_loader_seek(o->loader, t->at.epoch + ended, ended ? 0 : t->at.batch);
+    /* How many batches there were before: each domain goes through its own samples in its own epochs. */
+    const int64_t before = (t->at.epoch + ended) * t->batches + (ended ? 0 : t->at.batch);
+    for (int k = 0; k < o->n_targets; k++) {
+        const int64_t batches = wf_loader_batches(o->targets[k]);
+        wf_loader_seek(o->targets[k], before / batches, before % batches);
+    }
     if (!o->rest.run)
         return;
     const struct wf_view image = wf_run_view(o->rest.run, o->rest.network->image);
@@ -478,6 +506,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
                          .saved_step = options->start.step,
                          .saved_time = wf_now(),
                          .hooks_ok = true };
+    t.images = wf_take_zeroed((size_t)options->n_targets + 1, sizeof *t.images);
     begin(&t);
     bool over = false, ok = true;
     while (ok && !over && t.at.epoch < options->epochs)
@@ -489,7 +518,9 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
     result->at = t.at;
     ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
-    wf_host_release(&t.image);
+    for (int k = 0; k <= options->n_targets; k++)
+        wf_host_release(&t.images[k]);
+    free(t.images);
     wf_host_release(&t.target);
     return ok;
 }

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "ckpt/position.h"
+#include "train/settings.h"
 #include "train/step.h"
 #include "train/validate.h"
 
@@ -64,6 +65,11 @@ struct wf_trainer_options {
     int workers; /* that each train on their own batches (WF_SYNC_ASYNC); 0: all ranks on one */
     const struct wf_schedule *schedule; /* NULL: always the optimiser's rate */
     struct wf_loader *loader;
+    /* Of several domains: the loaders of the others, which wrap where the first one's epoch is longer; and
+     * the weights of their losses, which count from a step on. */
+    struct wf_loader *const *targets;
+    int n_targets;
+    const struct wf_adapt_settings *adapt;
     struct wf_validator *validator; /* NULL: the training loss determines the best epoch */
     struct wf_position start;
     int64_t epochs;

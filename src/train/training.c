@@ -88,7 +88,7 @@ static bool make_rest(struct wf_training *t, struct wf_err *err)
     const int64_t items = t->feed.parts[WF_PART_TRAIN] * t->settings.data.repeat;
     struct wf_shape shape = t->job->net.image->shape;
     shape.at[WF_N] = items % shape.at[WF_N];
-    if (shape.at[WF_N] == 0 || t->job->workers > 0)
+    if (shape.at[WF_N] == 0 || t->job->workers > 0 || t->job->net.domains > 1)
         return true;
     if (!wf_job_network(t->job, shape, true, &t->rest, err))
         return wf_err_wrap(err, "the last batch of an epoch");

@@ -4,8 +4,10 @@
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
+#include "base/memory.h"
 #include "train/preview.h"
 #include "train/reduction.h"
 #include "train/stepper.h"
@@ -22,7 +24,7 @@ struct rank {
     struct wf_stepper full;
     struct wf_plan *rest_plan; /* of the smaller batch at an epoch's end */
     struct wf_run *rest_run;
-    struct wf_loader *loader, *valid_loader;
+    struct wf_loader **targets, *loader, *valid_loader;
     struct wf_validator *validator;
     int64_t prepare; /* bytes that were read before there was a batch */
 };
@@ -157,6 +159,12 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         options.part_at = data_part(t->job, r->comm);
     r->loader = wf_loader_new(t->feed.dataset, &options, err);
     bool ok = r->loader != NULL;
+    r->targets = wf_take_zeroed((size_t)t->feed.n_targets + 1, sizeof *r->targets);
+    for (int k = 0; ok && k < t->feed.n_targets; k++) {
+        options = wf_feed_target_loader(&t->feed, &t->job->net, k + 1);
+        r->targets[k] = wf_loader_new(t->feed.targets[k], &options, err);
+        ok = r->targets[k] != NULL;
+    }
     if (ok && t->valid.graph) {
         options = wf_feed_valid_loader(&t->feed, &t->valid);
         r->valid_loader = wf_loader_new(t->feed.dataset, &options, err);
@@ -185,6 +193,9 @@ static void release(struct rank *r)
 {
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
+    for (int k = 0; r->targets && k < r->t->feed.n_targets; k++)
+        wf_loader_free(r->targets[k]);
+    free(r->targets);
     wf_loader_free(r->loader);
     wf_run_free(r->rest_run);
     wf_plan_free(r->rest_plan);
@@ -442,6 +453,9 @@ static bool train(struct rank *r, struct wf_err *err)
         .workers = t->job->workers,
         .schedule = &t->schedule,
         .loader = r->loader,
+        .targets = r->targets,
+        .n_targets = t->feed.n_targets,
+        .adapt = &t->settings.train.adapt,
         .validator = r->validator,
         .start = t->start,
         .epochs = s->epochs,
