@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "plan/all_ranks.h"
 #include "plan/plan_cache.h"
+#include "report/explain.h"
 #include "report/grid.h"
 
 /* What is printed: the figures of all ranks, and the steps of one of them. */

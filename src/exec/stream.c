@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "exec/translate.h"
 #include "exec/window_grid.h"
 #include "ops/op.h"
-#include "plan/translate.h"
 
 enum {
     MOST_KINDS = 40, /* of windows, whose plans are kept: 27 are those of a grid in 3D */

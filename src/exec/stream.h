@@ -62,7 +62,7 @@ int64_t wf_stream_windows(const struct wf_stream *s);
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
 /* Number of sums over the image that were computed in a pass of their own. */
 int wf_stream_passes(const struct wf_stream *s);
-/* Plans that were made so far: one for each kind of windows that lie alike (plan/translate.h). */
+/* Plans that were made so far: one for each kind of windows that lie alike (exec/translate.h). */
 int64_t wf_stream_plans(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);

@@ -251,8 +251,6 @@ size_t wf_plan_weight_count(const struct wf_graph *g);
 [[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);
 /* Plans of all ranks of one global plan, in rank order. */
 [[nodiscard]] bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err);
-/* The steps, one per line, for people. */
-char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *plan);
 
 /* Offsets for intervals that share one store: returns the bytes needed, fills offset[]. */
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],

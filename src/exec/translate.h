@@ -9,8 +9,8 @@
  *
  *     if (wf_geometry_is_shifted(&global->geometry, &other)) ...    the plan of global does for other
  */
-#ifndef WF_PLAN_TRANSLATE_H
-#define WF_PLAN_TRANSLATE_H
+#ifndef WF_EXEC_TRANSLATE_H
+#define WF_EXEC_TRANSLATE_H
 
 #include "plan/geometry.h"
 

@@ -1,10 +1,11 @@
+#include "report/explain.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "ops/op.h"
-#include "plan/plan.h"
 
 enum { SHOWN = 256 }; /* of the fullest moment, what is at least such a part of it */
 

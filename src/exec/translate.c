@@ -1,4 +1,4 @@
-#include "plan/translate.h"
+#include "exec/translate.h"
 
 #include "ops/op.h"
 
