@@ -1,6 +1,5 @@
 /* What domain separation networks share: their options, and the ends of the two encoders. */
-#ifndef WF_MODELS_SEPARATION_H
-#define WF_MODELS_SEPARATION_H
+#pragma once
 
 #include "models/blocks.h"
 
@@ -33,5 +32,3 @@ struct wf_value *wf_separation_conv(struct wf_graph *g, struct wf_value *x, cons
                                     int64_t out, int64_t kernel, int dims);
 struct wf_value *wf_separation_linear(struct wf_graph *g, struct wf_value *x, const char *name,
                                       int64_t out);
-
-#endif

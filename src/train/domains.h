@@ -8,8 +8,7 @@
  * Any number of domains goes on any number of workers up to what there is to distribute: neighbours share a
  * worker where there are more of them.
  */
-#ifndef WF_TRAIN_DOMAINS_H
-#define WF_TRAIN_DOMAINS_H
+#pragma once
 
 #include "models/model.h"
 #include "plan/layout.h"
@@ -32,5 +31,3 @@ struct wf_domains {
 struct wf_layout_options wf_domains_layout(const struct wf_domains *d);
 /* Whether there is work for all workers along the mesh's axis. */
 bool wf_domains_fit(const struct wf_domains *d, const struct wf_mesh *mesh);
-
-#endif
