@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "train/mosaic.h"
 
 enum { TAG = 11, TILE = 256 };
@@ -307,11 +308,16 @@ static bool share_memory(const struct predictor *d, struct wf_stream_options *o,
     const size_t weights = weight_bytes(p->graph), bands = p->limit / 8;
     if (!p->limit)
         return true;
-    if (p->limit < weights + 2 * bands)
-        return wf_err_set(err, WF_ERR_FIT,
-                          "the weights take %zu MB and memory.limit is %zu MB for each rank: raise "
-                          "it to %zu MB at least",
-                          (weights >> 20) + 1, p->limit >> 20, (weights >> 19) + 2);
+    if (p->limit < weights + 2 * bands) {
+        struct wf_arena arena = { 0 };
+        (void)wf_err_set(err, WF_ERR_FIT,
+                         "the weights take %s and memory.limit is %s for each rank: raise it to "
+                         "%zuMiB at least",
+                         wf_text_bytes(&arena, (double)weights),
+                         wf_text_bytes(&arena, (double)p->limit), (weights >> 19) + 2);
+        wf_arena_release(&arena);
+        return false;
+    }
     o->limit = p->limit - weights - bands;
     o->beside = (size_t)p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t) +
                 wf_mosaic_pack_bytes(&files);
