@@ -23,7 +23,7 @@ struct contest {
     int64_t rounds;
     struct row rows[SIZES]; /* rank 0's */
     int ranks, nodes;
-    const char *device_transport;
+    const char *transport;
 };
 
 /* One rank's: a comm for each way, and one that chooses. */
@@ -107,7 +107,7 @@ static bool compete(struct wf_comm *comm, void *arg, struct wf_err *err)
             c->rows[i] = rows[i];
         c->ranks = wf_comm_size(comm);
         c->nodes = wf_comm_nodes(r.chooses);
-        c->device_transport = wf_comm_name(comm);
+        c->transport = wf_comm_name(comm);
     }
     for (int way = 0; way < WAYS; way++)
         wf_comm_free(r.by[way]);
@@ -137,7 +137,7 @@ static double taken_seconds(const struct row *row)
 static bool print_json(const struct contest *c, struct wf_err *err)
 {
     cJSON *const json = cJSON_CreateObject();
-    (void)cJSON_AddStringToObject(json, "comm", c->device_transport);
+    (void)cJSON_AddStringToObject(json, "comm", c->transport);
     (void)cJSON_AddNumberToObject(json, "ranks", c->ranks);
     (void)cJSON_AddNumberToObject(json, "nodes", c->nodes);
     (void)cJSON_AddNumberToObject(json, "rounds", (double)c->rounds);
@@ -162,8 +162,8 @@ static void print_table(const struct contest *c)
 {
     struct wf_arena *const arena = &c->cli->arena;
     (void)printf("sum over %s (%s, %d machine%s), microseconds, median of %d rounds\n",
-                 wf_text_ranks(arena, c->ranks), c->device_transport, c->nodes,
-                 c->nodes == 1 ? "" : "s", (int)c->rounds);
+                 wf_text_ranks(arena, c->ranks), c->transport, c->nodes, c->nodes == 1 ? "" : "s",
+                 (int)c->rounds);
     (void)printf("%10s", "size");
     for (int way = 0; way < WAYS; way++)
         (void)printf(" %10s", wf_sum_way_names[ways[way]]);

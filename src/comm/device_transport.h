@@ -20,12 +20,12 @@ struct wf_device_transport_sum {
 };
 
 struct wf_device_transport_vtable {
-    bool (*exchange)(struct wf_device_transport *device_transport, int number, int count,
+    bool (*exchange)(struct wf_device_transport *base, int number, int count,
                      const struct wf_message *messages, struct wf_err *err);
-    bool (*sum)(struct wf_device_transport *device_transport, int number,
+    bool (*sum)(struct wf_device_transport *base, int number,
                 const struct wf_device_transport_sum *sum, struct wf_err *err);
-    bool (*end)(struct wf_device_transport *device_transport, int number, struct wf_err *err);
-    void (*free)(struct wf_device_transport *device_transport);
+    bool (*end)(struct wf_device_transport *base, int number, struct wf_err *err);
+    void (*free)(struct wf_device_transport *base);
 };
 
 struct wf_device_transport {

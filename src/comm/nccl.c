@@ -94,9 +94,9 @@ static bool are_apart(const struct wf_cuda *cuda, struct wf_comm *comm, bool *ap
     return ok;
 }
 
-static void nccl_free(struct wf_device_transport *device_transport)
+static void nccl_free(struct wf_device_transport *base)
 {
-    struct nccl *const n = (struct nccl *)device_transport;
+    struct nccl *const n = (struct nccl *)base;
     if (n->stream)
         (void)cudaStreamSynchronize(n->stream);
     for (int i = n->n_groups - 1; i >= 0; i--)
@@ -128,10 +128,10 @@ static bool finish(const struct nccl *n, int number, struct wf_err *err)
     return wf_cuda_well(n->cuda, err);
 }
 
-static bool nccl_exchange(struct wf_device_transport *device_transport, int number, int count,
+static bool nccl_exchange(struct wf_device_transport *base, int number, int count,
                           const struct wf_message *messages, struct wf_err *err)
 {
-    const struct nccl *const n = (struct nccl *)device_transport;
+    const struct nccl *const n = (struct nccl *)base;
     const ncclComm_t nccl = n->groups[0].nccl;
     if (!follow(n))
         return wf_cuda_well(n->cuda, err);
@@ -154,10 +154,10 @@ static const ncclDataType_t types[] = {
     [WF_U8] = ncclUint8,
 };
 
-static bool nccl_sum(struct wf_device_transport *device_transport, int number,
+static bool nccl_sum(struct wf_device_transport *base, int number,
                      const struct wf_device_transport_sum *sum, struct wf_err *err)
 {
-    struct nccl *const n = (struct nccl *)device_transport;
+    struct nccl *const n = (struct nccl *)base;
     ncclComm_t nccl;
     if (!find(n, sum->group, &nccl, err))
         return false;
@@ -169,9 +169,9 @@ static bool nccl_sum(struct wf_device_transport *device_transport, int number,
            finish(n, number, err);
 }
 
-static bool nccl_end(struct wf_device_transport *device_transport, int number, struct wf_err *err)
+static bool nccl_end(struct wf_device_transport *base, int number, struct wf_err *err)
 {
-    const struct nccl *const n = (struct nccl *)device_transport;
+    const struct nccl *const n = (struct nccl *)base;
     (void)wf_cuda_ok(n->cuda, cudaStreamWaitEvent(n->cuda->stream, n->done[number], 0),
                      "receiving");
     return wf_cuda_well(n->cuda, err);
@@ -197,10 +197,10 @@ static bool make_events(struct nccl *n, struct wf_err *err)
 }
 
 bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm, int count,
-                              struct wf_device_transport **device_transport, struct wf_err *err)
+                              struct wf_device_transport **transport, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
-    *device_transport = NULL;
+    *transport = NULL;
     bool apart = false;
     if (cuda->path == WF_DEVICE_PATH_HOST)
         return true;
@@ -219,7 +219,7 @@ bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm, 
     n->done = wf_take_zeroed((size_t)count + 1, sizeof *n->done);
     const bool ok = make_events(n, err);
     if (wf_comm_agree(comm, ok, err) && start(n, comm, err)) {
-        *device_transport = &n->base;
+        *transport = &n->base;
         return true;
     }
     nccl_free(&n->base);

@@ -12,10 +12,9 @@
 
 struct wf_context;
 
-/* Collective. The slot `device_transport` of the CUDA device (plan/target.h). */
+/* Collective. The slot `transport` of the CUDA device (plan/target.h). */
 [[nodiscard]] bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm,
-                                            int count,
-                                            struct wf_device_transport **device_transport,
+                                            int count, struct wf_device_transport **transport,
                                             struct wf_err *err);
 /* "2.28.3" into `text`. */
 void wf_nccl_version(char *text, size_t room);

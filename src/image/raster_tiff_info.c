@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef WF_HAVE_TIFF
 static const uint32_t geo_tags[WF_RASTER_GEO_TAGS] = {
     33550, /* ModelPixelScale */
     33922, /* ModelTiepoint */
@@ -14,7 +15,6 @@ static const uint32_t geo_tags[WF_RASTER_GEO_TAGS] = {
     34737, /* GeoAsciiParams */
 };
 
-#ifdef WF_HAVE_TIFF
 bool wf_tiff_layout(const struct wf_tiff *t, struct wf_tiff_layout *l, struct wf_err *err)
 {
     *l = (struct wf_tiff_layout){ 0 };

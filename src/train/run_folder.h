@@ -4,7 +4,6 @@
  * Finding it out writes nothing but the lock of a run that goes on in its folder; making it does, once
  * all else about the run is known to be right. From then on to the end the folder is this run's alone.
  *
- *     struct wf_run_folder f;
  *     struct wf_run_folder f = { .launch = launch, .model = "unet" };
  *     ok = wf_run_folder_find(&f, out, resume, err);          Collective under a launcher.
  *     ... f.checkpoint is open where the run goes on ...
