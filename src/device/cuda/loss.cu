@@ -13,32 +13,13 @@ struct LossParts {
     Table out;
 };
 
-/* Both sums of the block's threads, in a fixed order; valid in thread 0. */
-__device__ inline void block_sums(double (&sum)[LOSS_SUMS])
-{
-    __shared__ double shared[LOSS_SUMS][THREADS / 32];
-    for (int k = 0; k < LOSS_SUMS; k++)
-        sum[k] = team_sum<32>(sum[k]);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        for (int k = 0; k < LOSS_SUMS; k++)
-            shared[k][threadIdx.x / 32] = sum[k];
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int k = 0; k < LOSS_SUMS; k++) {
-            sum[k] = 0;
-            for (int w = 0; w < THREADS / 32; w++)
-                sum[k] += shared[k][w];
-        }
-}
-
 __device__ inline void add_loss_parts(const LossParts &out, int blocks)
 {
     double sum[LOSS_SUMS] = {};
     for (int b = (int)threadIdx.x; b < blocks; b += THREADS)
         for (int k = 0; k < LOSS_SUMS; k++)
             sum[k] += __ldcg(out.part + 2 * b + k);
-    block_sums(sum);
+    block_sum(sum);
     if (threadIdx.x == 0)
         for (int k = 0; k < LOSS_SUMS; k++)
             out.out.put(0, k, sum[k]);
@@ -52,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) finish_loss(const LossParts out, cons
 __device__ inline void put_loss(double (&sum)[LOSS_SUMS], const LossParts &out)
 {
     __shared__ bool last;
-    block_sums(sum);
+    block_sum(sum);
     if (threadIdx.x == 0) {
         for (int k = 0; k < LOSS_SUMS; k++)
             out.part[2 * blockIdx.x + k] = sum[k];

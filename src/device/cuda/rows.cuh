@@ -67,6 +67,24 @@ template <int Team, class A> __device__ inline A team_sum(A x)
     return x;
 }
 
+/* Sums of the block's threads in a fixed order; valid in thread 0. */
+template <int K> __device__ void block_sum(double (&sum)[K])
+{
+    __shared__ double shared[K][THREADS / 32];
+    for (int k = 0; k < K; k++)
+        sum[k] = team_sum<32>(sum[k]);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        for (int k = 0; k < K; k++)
+            shared[k][threadIdx.x / 32] = sum[k];
+    __syncthreads();
+    for (int k = 0; k < K && threadIdx.x == 0; k++) {
+        sum[k] = 0;
+        for (int w = 0; w < THREADS / 32; w++)
+            sum[k] += shared[k][w];
+    }
+}
+
 /* f(Int<team>()) for the channels. */
 template <class F> void with_team(int64_t channels, F f)
 {

@@ -1,5 +1,5 @@
 /* The optimiser's sweeps over flat storage: a block takes a piece, its threads 16 bytes at a time. */
-#include "device/cuda/device.cuh"
+#include "device/cuda/rows.cuh"
 #include "device/update_rule.h"
 
 namespace wf
@@ -75,25 +75,6 @@ __global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
         if (Second && Kind != WF_LAMB)
             write(s.u.state[1], i, s1);
     });
-}
-
-/* Sums of the block's threads in a fixed order; valid in thread 0. */
-template <int K> __device__ void block_sum(double (&sum)[K])
-{
-    __shared__ double shared[K][THREADS / 32];
-    for (int k = 0; k < K; k++)
-        for (int m = 16; m > 0; m /= 2)
-            sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], m);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        for (int k = 0; k < K; k++)
-            shared[k][threadIdx.x / 32] = sum[k];
-    __syncthreads();
-    for (int k = 0; k < K && threadIdx.x == 0; k++) {
-        sum[k] = 0;
-        for (int w = 0; w < THREADS / 32; w++)
-            sum[k] += shared[k][w];
-    }
 }
 
 /* Squares of each piece's parameters, and of its gradients (LARS) or updates (LAMB). */
