@@ -52,7 +52,7 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
         list(APPEND emulated ${path})
     endforeach()
     add_library(wf_emulated OBJECT ${emulated} ${PROJECT_SOURCE_DIR}/tests/emulate/emulate.cpp)
-    target_include_directories(wf_emulated PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(wf_emulated PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
     target_compile_features(wf_emulated PRIVATE cxx_std_17)
     # gcc 12 with AVX forgets that a leaf's stack must be aligned for what it reaches by pointer (its
     # bug 109780): without vectors of 32 bytes it does not matter.

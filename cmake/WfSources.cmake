@@ -59,13 +59,16 @@ add_library(wf_objects OBJECT ${WF_SOURCES} ${WF_GENERATED})
 target_include_directories(wf_objects PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(wf_objects PRIVATE wf_flags wf_deps)
 
+# The shared library exports what the public headers declare, and nothing else: tests/exports.sh.
+set_target_properties(wf_objects PROPERTIES C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
+
 set(objects $<TARGET_OBJECTS:wf_objects>)
 
 # Kernels with instructions that only compute capability 9.0 has, and no other builds.
 if(WF_HAVE_CUDA AND 90 IN_LIST CMAKE_CUDA_ARCHITECTURES)
     add_library(wf_hopper OBJECT ${hopper})
-    set_target_properties(wf_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
-    target_include_directories(wf_hopper PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    set_target_properties(wf_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_VISIBILITY_PRESET hidden)
+    target_include_directories(wf_hopper PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(wf_hopper PRIVATE wf_flags wf_deps)
     target_compile_definitions(wf_hopper PRIVATE WF_HAVE_HOPPER)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/device/cuda/conv.c PROPERTIES
@@ -80,6 +83,7 @@ if(WF_SHARED)
     add_library(libwidefield_shared SHARED ${objects})
     set_target_properties(libwidefield_shared PROPERTIES
         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    target_link_options(libwidefield_shared PRIVATE -Wl,--exclude-libs,ALL)
     list(APPEND WF_LIBRARIES libwidefield_shared)
 endif()
 foreach(library ${WF_LIBRARIES})
@@ -88,7 +92,7 @@ foreach(library ${WF_LIBRARIES})
     target_link_libraries(${library} PRIVATE ${WF_LINK})
     target_link_options(${library} PRIVATE ${WF_SANITIZE_FLAGS})
     target_include_directories(${library} PUBLIC
-        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/widefield>)
     add_library(widefield::${export} ALIAS ${library})
 endforeach()

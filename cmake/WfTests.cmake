@@ -120,6 +120,7 @@ foreach(source ${sources})
         OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
     # Not wf_deps: an example sees what a user of the installed library sees.
     target_link_libraries(example_${name} PRIVATE wf_flags libwidefield_static)
+    target_include_directories(example_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     wf_add_test(example.${name} 1 $<TARGET_FILE:example_${name}>)
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
 endforeach()
@@ -129,6 +130,12 @@ if(WF_CMOCKA_FOUND AND NOT WF_SANITIZE)
     wf_add_test(one_file_operator 2 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/one_file_operator.sh
         ${PROJECT_SOURCE_DIR} ${CMAKE_BUILD_TYPE})
     set_tests_properties(one_file_operator PROPERTIES TIMEOUT 900)   # without a compiler cache
+endif()
+
+# --- the shared library -----------------------------------------------------------------
+if(WF_SHARED AND NOT WF_SANITIZE)
+    wf_add_test(exports 1 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/exports.sh
+        $<TARGET_FILE:libwidefield_shared> ${PROJECT_SOURCE_DIR})
 endif()
 
 # --- the installed tree -----------------------------------------------------------------

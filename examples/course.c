@@ -45,129 +45,100 @@ static void expect(const char *what, double got, double want)
     printf("%-44s %12.8f  expected %12.8f  %s\n", what, got, want, ok ? "ok" : "WRONG");
 }
 
-/* The samples [first, first + n) as one batch; n of them belong to a run on `mesh`. */
-struct batch {
-    int first, n;
-    const char *mesh;
-    enum wf_reduction reduction;
-    double gradient; /* of w11, out */
-    double predicted[SAMPLES][2];
-};
-
-static struct wf_graph *build(int n)
+static void check(bool ok, const struct wf_err *err)
 {
-    struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
-    struct wf_value *x = wf_input(g, "x", WF_F32, WF_SHAPE(n, 1, 1, 1, 2));
-    struct wf_value *t = wf_input(g, "t", WF_F32, WF_SHAPE(n, 1, 1, 1, 2));
+    if (ok)
+        return;
+    (void)fprintf(stderr, "course: %s\n", err->text);
+    exit(1);
+}
+
+/* The loss and its gradients for n samples: nothing here knows of ranks. */
+static struct wf_graph *build(int n, struct wf_err *err)
+{
+    struct wf_graph_options options = WF_ZERO;
+    struct wf_loss mean = WF_ZERO;
+    options.training = true;
+    mean.name = "loss";
+    struct wf_graph *g = wf_graph_new(&options);
+    struct wf_value *x = wf_input(g, "x", WF_F32, wf_shape_make(n, 1, 1, 1, 2));
+    struct wf_value *t = wf_input(g, "t", WF_F32, wf_shape_make(n, 1, 1, 1, 2));
     struct wf_value *h = wf_linear(g, x, "layer1", 3, true);
     h = wf_activation(g, h, "hidden", WF_SIGMOID, 0);
     struct wf_value *y = wf_linear(g, h, "layer2", 2, true);
     y = wf_activation(g, y, "predicted", WF_SIGMOID, 0);
     /* The mean over both outputs of the squares is 1/2 of their sum: L, averaged over samples. */
-    struct wf_value *loss = wf_mse(g, y, t, &(struct wf_loss){ .name = "loss" });
-    /* Where the backward pass starts: a number that every rank fills for itself. */
-    struct wf_value *start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
-    start->replicated = true;
+    struct wf_value *loss = wf_mse(g, y, t, &mean);
+    /* Where the backward pass starts: a number that a rank may have its own of. */
+    struct wf_value *start = wf_input_number(g, "start");
     wf_graph_output(g, y);
     wf_graph_output(g, loss);
+    check(wf_graph_ok(g, err) && wf_graph_grad(g, loss, start, 0, NULL, NULL, err), err);
     return g;
 }
 
-static void fill(const struct wf_run *run, const struct wf_value *value, const float *data)
-{
-    const struct wf_view v = wf_run_view(run, value);
-    if (!v.data)
-        return;
-    for (int64_t n = v.box.lo[WF_N]; n < v.box.hi[WF_N]; n++)
-        for (int64_t c = 0; c < v.box.hi[WF_C]; c++)
-            wf_view_put(&v, n, 0, 0, 0, c, (double)data[n * v.box.hi[WF_C] + c]);
-}
+struct result {
+    double gradient; /* of w11 */
+    float predicted[SAMPLES][2];
+};
 
-/* Collective. */
-static bool start(struct wf_run *run, struct wf_comm *comm, const struct wf_graph *g,
-                  enum wf_reduction reduction, struct wf_err *err)
+/* The samples [first, first + n) as one batch on a mesh. */
+static struct result run_batch(int first, int n, const char *mesh, bool rank_mean)
 {
-    double share = 1;
-    const struct wf_network net = { .target = wf_graph_find(g, "t") };
-    if (reduction == WF_REDUCTION_RANK_MEAN && !wf_reduction_share(&net, run, comm, &share, err))
-        return false;
-    const float from = (float)share;
-    wf_run_put(run, wf_graph_find(g, "start"), &from);
-    return true;
-}
-
-/* One rank's share of a batch. */
-static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
-{
-    struct batch *b = arg;
-    struct wf_mesh mesh;
-    if (!wf_mesh_parse(b->mesh, &mesh, err))
-        return false;
-    struct wf_graph *g = build(b->n);
-    bool ok = wf_graph_ok(g, err) && wf_graph_grad(g, wf_graph_find(g, "loss"),
-                                                   wf_graph_find(g, "start"), 0, NULL, NULL, err);
-    const struct wf_plan_options options = { .device = &wf_device_cpu };
-    struct wf_global_plan *global = ok ? wf_global_plan_new(g, &mesh, &options, err) : NULL;
-    struct wf_plan *plan = global ? wf_plan_new(global, wf_comm_rank(comm), err) : NULL;
-    struct wf_run *run = plan ? wf_run_new(plan, comm, 1, err) : NULL;
-    ok = run != NULL;
-    if (ok) {
-        fill(run, wf_graph_find(g, "x"), inputs[b->first]);
-        fill(run, wf_graph_find(g, "t"), targets[b->first]);
-        fill(run, wf_graph_find(g, "layer1.weight"), weight1);
-        fill(run, wf_graph_find(g, "layer1.bias"), bias1);
-        fill(run, wf_graph_find(g, "layer2.weight"), weight2);
-        fill(run, wf_graph_find(g, "layer2.bias"), bias2);
-        ok = start(run, comm, g, b->reduction, err) && wf_run_step(run, err);
-    }
-    if (ok && wf_comm_rank(comm) == 0) {
-        const struct wf_view dw = wf_run_view(run, wf_graph_find(g, "grad.layer1.weight"));
-        b->gradient = wf_view_get(&dw, 0, 0, 0, 0, 0);
-        const struct wf_view y = wf_run_owned(run, g->outputs[0]);
-        for (int64_t n = y.box.lo[WF_N]; n < y.box.hi[WF_N]; n++)
-            for (int c = 0; c < 2; c++)
-                b->predicted[n][c] = wf_view_get(&y, n, 0, 0, 0, c);
-    }
-    wf_run_free(run);
-    wf_plan_free(plan);
-    wf_global_plan_free(global);
+    struct wf_err err = WF_ZERO;
+    struct result r = WF_ZERO;
+    float gradient[6];
+    const float one = 1;
+    const size_t samples = (size_t)n;
+    struct wf_options *o = wf_options_new();
+    check(wf_options_set(o, "mesh", mesh, &err), &err);
+    struct wf_session *s = wf_session_new(o, &err);
+    check(s != NULL, &err);
+    struct wf_graph *g = build(n, &err);
+    struct wf_exec *x = wf_exec_new(s, g, &err);
+    check(x && wf_exec_put(x, "x", inputs[first], 2 * samples, &err) &&
+              wf_exec_put(x, "t", targets[first], 2 * samples, &err) &&
+              wf_exec_put(x, "layer1.weight", weight1, 6, &err) &&
+              wf_exec_put(x, "layer1.bias", bias1, 3, &err) &&
+              wf_exec_put(x, "layer2.weight", weight2, 6, &err) &&
+              wf_exec_put(x, "layer2.bias", bias2, 2, &err),
+          &err);
+    check(rank_mean ? wf_exec_put_share(x, "start", "t", &err)
+                    : wf_exec_put(x, "start", &one, 1, &err),
+          &err);
+    check(wf_exec_step(x, &err) && wf_exec_get(x, "grad.layer1.weight", gradient, 6, &err) &&
+              wf_exec_get(x, "predicted", r.predicted[0], 2 * samples, &err),
+          &err);
+    r.gradient = (double)gradient[0];
+    wf_exec_free(x);
     wf_graph_free(g);
-    return ok;
-}
-
-static struct batch run_batch(int first, int n, const char *mesh, enum wf_reduction reduction)
-{
-    struct batch b = { .first = first, .n = n, .mesh = mesh, .reduction = reduction };
-    const int ranks = *mesh ? 2 : 1;
-    struct wf_err err = { 0 };
-    if (!wf_comm_threads_run(ranks, step, &b, &err)) {
-        (void)fprintf(stderr, "course: %s\n", err.text);
-        exit(1);
-    }
-    return b;
+    wf_session_free(s);
+    wf_options_free(o);
+    return r;
 }
 
 int main(void)
 {
-    const enum wf_reduction global = WF_REDUCTION_GLOBAL, rank_mean = WF_REDUCTION_RANK_MEAN;
-    const struct batch all = run_batch(0, SAMPLES, "", global);
+    const bool global = false, rank_mean = true;
+    const struct result all = run_batch(0, SAMPLES, "space=1", global);
     char what[64];
     for (int i = 0; i < SAMPLES; i++)
         for (int c = 0; c < 2; c++) {
             (void)snprintf(what, sizeof what, "sample %d, prediction %d", i + 1, c + 1);
-            expect(what, all.predicted[i][c], predictions[i][c]);
+            expect(what, (double)all.predicted[i][c], predictions[i][c]);
         }
     for (int i = 0; i < SAMPLES; i++) {
         (void)snprintf(what, sizeof what, "sample %d, gradient of w11", i + 1);
-        expect(what, run_batch(i, 1, "", global).gradient, gradients[i]);
+        expect(what, run_batch(i, 1, "space=1", global).gradient, gradients[i]);
     }
     expect("mean over five samples, one rank", all.gradient, gradient_of_all);
     expect("global on two ranks of 3 and 2 samples",
            run_batch(0, SAMPLES, "data=2", global).gradient, gradient_of_all);
     expect("rank_mean on two ranks of 3 and 2 samples",
            run_batch(0, SAMPLES, "data=2", rank_mean).gradient, gradient_of_means);
-    const double means =
-        (run_batch(0, 3, "", global).gradient + run_batch(3, 2, "", global).gradient) / 2;
+    const double means = (run_batch(0, 3, "space=1", global).gradient +
+                          run_batch(3, 2, "space=1", global).gradient) /
+                         2;
     expect("mean of the means over 3 and 2 samples", means, gradient_of_means);
     return failures ? 1 : 0;
 }

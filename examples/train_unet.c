@@ -8,6 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/random.h"
+#include "comm/comm.h"
+#include "device/device.h"
+#include "exec/run.h"
+#include "models/model.h"
+#include "train/step.h"
 #include "widefield.h"
 
 enum { SIDE = 96, STEPS = 40, RANKS = 2 };

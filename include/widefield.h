@@ -1,40 +1,159 @@
 /*
- * Widefield: train convolutional networks on whole images, on however many ranks, with the numbers
- * of one.
+ * Widefield: train convolutional networks on whole images, on however many ranks, with the numbers of
+ * one.
  *
- * A program has four parts, and this is all of them:
+ *     struct wf_err err = WF_ZERO;
+ *     struct wf_options *o = wf_options_new();
+ *     bool ok = wf_options_set(o, "model.name", "unet", &err) && wf_options_set(o, "mesh", "space=2x2", &err);
  *
- *     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
- *     ... wf_input(), wf_conv(), wf_cross_entropy(), wf_graph_grad()       what is computed
- *     struct wf_mesh mesh; wf_mesh_parse("space=2x2", &mesh, &err);        how it is cut
- *     struct wf_global_plan *s = wf_global_plan_new(g, &mesh, &options, &err);       planned, before it runs
- *     struct wf_plan *p = wf_plan_new(s, rank, &err);
- *     struct wf_run *run = wf_run_new(p, comm, seed, &err);                run
- *     wf_learner_step(&learner, run, &err);
+ * Everything that can be chosen is an option, under the same key as in the command's config file
+ * (docs/config.md). Graphs of one's own are built with widefield_graph.h, which this includes.
  *
- * Each header below begins with a paragraph that teaches its part; read them in this order.
- * examples/course.c is the smallest whole program.
+ * Handles (structures without members here) are made by *_new() or *_open() and freed by *_free(), which
+ * takes NULL. Texts and arrays that you pass are copied, unless a comment says that they are borrowed.
+ * Texts that you get live as long as the handle.
+ *
+ * Binary interface: until 1.0 the minor number is its version, and part of the soname
+ * (libwidefield.so.0.1). Within it, functions are only added; structures that you fill and enumerations
+ * stay as they are. A new minor number may add members at a structure's end, and names at an enumeration's.
  */
 #ifndef WIDEFIELD_H
 #define WIDEFIELD_H
 
-#include "base/err.h"
-#include "base/random.h"
-#include "tensor/region.h"
-#include "tensor/view.h"
+#include "widefield_graph.h"
 
-#include "graph/graph.h"
-#include "ops/build.h"
-#include "models/model.h"
+WF_API_BEGIN
 
-#include "plan/mesh.h"
-#include "plan/plan.h"
-#include "device/device.h"
-#include "comm/comm.h"
-#include "exec/run.h"
+/* "0.1.0": of the library that runs; WF_VERSION_* are those of this header. */
+const char *wf_version(void);
 
-#include "optim/optim.h"
-#include "train/reduction.h"
-#include "train/step.h"
+/* --- options: settings by key. Threads: one at a time. --- */
+
+struct wf_options;
+
+/* All defaults. */
+struct wf_options *wf_options_new(void);
+void wf_options_free(struct wf_options *o);
+/* Sets a key ("model.base") to a value as text ("32"); a list is "2,2" or "2x2". "mesh" takes a whole
+ * mesh: "data=2,space=2x2". */
+WF_CHECK bool wf_options_set(struct wf_options *o, const char *key, const char *value,
+                             struct wf_err *err);
+/* Reads a YAML file. What was set with wf_options_set() stays. */
+WF_CHECK bool wf_options_read_file(struct wf_options *o, const char *path, struct wf_err *err);
+/* The value as text; NULL where it is not set, or there is no such key. */
+const char *wf_options_value(const struct wf_options *o, const char *key);
+
+/* --- networks that the library has --- */
+
+int wf_model_count(void);
+/* Name (for "model.name") and description of one; NULL past the last. */
+const char *wf_model_name(int index);
+const char *wf_model_about(int index);
+/* Adds the options' network to a graph, on `image`; its logits, or NULL (see wf_graph_ok()). */
+struct wf_value *wf_model_add(struct wf_graph *g, struct wf_value *image, struct wf_options *o);
+
+/* --- devices of this machine --- */
+
+struct wf_device_info {
+    char name[32];       /* for "run.device": "cpu", "reference", "cuda" */
+    int index;           /* which one of them */
+    char about[256];     /* for people */
+    size_t bytes, avail; /* of memory, and what is left of it now */
+};
+
+int wf_device_count(void);
+/* False past the last. */
+bool wf_device_get(int index, struct wf_device_info *info);
+
+/* --- session: options, and the ranks that they ask for ---
+ *
+ * Ranks are threads of the library ("mesh", "run.ranks"), or, under mpirun or srun, one in each process:
+ * then every process makes the same calls in the same order, and there is one session in a process, which
+ * starts and ends MPI itself. Your thread is never a rank.
+ *
+ * Threads: a session, and all that is made from it, serves one thread at a time. Several sessions may live
+ * side by side, each with a thread of its own. Functions of yours (log, network, progress) are called from
+ * the library's threads while you wait in a call; they must not call into the same session. */
+
+struct wf_session;
+
+/* The options are copied; NULL: all defaults. */
+WF_CHECK struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err);
+/* What was made from it is freed before. */
+void wf_session_free(struct wf_session *s);
+/* This process among those of a launcher; 0 of 1 without one. */
+int wf_session_rank(const struct wf_session *s);
+int wf_session_size(const struct wf_session *s);
+/* Messages up to `level` go to `fn`; NULL: to stderr, as they do at first, up to WF_LOG_WARN. */
+void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn *fn, void *user);
+
+/* A network of your own: adds its layers on `image` and returns the logits, as many channels as there are
+ * classes. It is called for every size that is needed (batches, validation, windows of a prediction), so
+ * it takes extents from the image. */
+typedef struct wf_value *wf_network_fn(struct wf_graph *g, struct wf_value *image, void *user);
+/* Used in place of "model.name"; NULL: not any more. */
+void wf_session_network(struct wf_session *s, wf_network_fn *fn, void *user);
+
+struct wf_plan_info {
+    int ranks;
+    char mesh[64];          /* "data=2,space=2x2" */
+    size_t bytes;           /* of memory that the rank with most needs */
+    double seconds;         /* of a training step, predicted */
+    int64_t messages;       /* of a step, all ranks together */
+    size_t fetched, summed; /* bytes of a step, all ranks together */
+    int64_t parameters;     /* that are trained */
+    double flops;           /* of a step */
+    size_t rank_bytes[16];  /* of the first ranks */
+    double rank_seconds[16];
+};
+
+/* Plans a training step on images of `size`: count numbers, N, C and 2 or 3 extents; 0: as "data.size"
+ * says. Nothing runs. WF_ERR_FIT where "memory.limit" has no room; the text says what would have. */
+WF_CHECK bool wf_session_plan(struct wf_session *s, int count, const int64_t size[],
+                              struct wf_plan_info *info, struct wf_err *err);
+/* The steps of one rank as text, for people; free it with wf_text_free(). */
+WF_CHECK char *wf_session_explain(struct wf_session *s, int count, const int64_t size[], int rank,
+                                  struct wf_err *err);
+void wf_text_free(char *text);
+
+struct wf_verify_info {
+    bool same; /* within 1e-5 (bf16 and f16: 2e-2), or what rounding does */
+    double loss, predictions, gradients, weights; /* the largest relative difference of each */
+};
+
+/* One step on the mesh against the same step on one rank, on random data. False where it cannot run. */
+WF_CHECK bool wf_session_verify(struct wf_session *s, int count, const int64_t size[],
+                                struct wf_verify_info *info, struct wf_err *err);
+
+/* --- exec: a graph of one's own on the session's mesh, with arrays in and out ---
+ *
+ *     struct wf_exec *x = wf_exec_new(session, graph, &err);
+ *     ok = x && wf_exec_put(x, "image", pixels, 64 * 64, &err) && wf_exec_step(x, &err) &&
+ *          wf_exec_get(x, "grad.first.weight", gradient, 72, &err);
+ *     wf_exec_free(x);
+ *
+ * Arrays are f32 and whole, `count` elements in the order [N, C, *spatial], weights as in PyTorch; under a
+ * launcher the same on every process. A session has one exec or one trainer at a time. */
+
+struct wf_exec;
+
+/* Plans the graph and makes its memory on all ranks, weights as their rules say. The graph is borrowed
+ * until the exec is freed. */
+WF_CHECK struct wf_exec *wf_exec_new(struct wf_session *s, struct wf_graph *g, struct wf_err *err);
+void wf_exec_free(struct wf_exec *x);
+/* Sets an input, weight or state of that name. */
+WF_CHECK bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t count,
+                          struct wf_err *err);
+/* Sets a number (wf_input_number()) that gradients start from, on each rank to its weight in the mean over
+ * the data ranks' own means: "train.reduction" rank_mean. `batch` is the input that is counted. */
+WF_CHECK bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch,
+                                struct wf_err *err);
+/* Runs all nodes once. Weights stay: they are yours to change. */
+WF_CHECK bool wf_exec_step(struct wf_exec *x, struct wf_err *err);
+/* A copy of an output, weight, state or gradient. */
+WF_CHECK bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
+                          struct wf_err *err);
+
+WF_API_END
 
 #endif

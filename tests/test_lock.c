@@ -21,7 +21,7 @@
 #include "files.h"
 #include "support_scratch.h"
 
-static const struct wf_log quiet = { WF_LOG_QUIET };
+static const struct wf_log quiet = { .level = WF_LOG_QUIET };
 
 /* A process that takes the lock of `folder`, says so, and waits to be killed; -1: it could not. */
 static pid_t owner_of(const char *folder)

@@ -17,22 +17,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-enum wf_err_code {
-    WF_OK = 0,
-    WF_ERR_FAILED,  /* the environment failed: I/O, memory, a peer; exit 1 */
-    WF_ERR_INPUT,   /* a file's content is bad; exit 1 */
-    WF_ERR_USAGE,   /* wrong usage or config; exit 2 */
-    WF_ERR_FIT,     /* does not fit: memory or mesh; exit 3 */
-    WF_ERR_STOPPED, /* stopped by a signal after a checkpoint; exit 75 */
-};
-
-struct wf_err {
-    enum wf_err_code code;
-    bool is_shared; /* every rank has it: no rank has to be notified */
-    char text[1024];
-};
+#include "widefield_types.h"
 
 /* Fills `err` and returns false. The first cause is kept: setting a filled error again is
  * ignored. */

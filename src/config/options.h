@@ -18,13 +18,10 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/option.h"
+#include "widefield.h"
 
 /* All rows, each network's own behind those that all networks have. NULL: the first; NULL after the last. */
 const struct wf_option *wf_option_next(const struct wf_option *before);
@@ -58,12 +55,8 @@ struct wf_options {
     size_t count;
 };
 
-struct wf_options *wf_options_new(void); /* all defaults */
-void wf_options_free(struct wf_options *o);
-
-/* Errors name the place, the key, the value and what is allowed (WF_ERR_USAGE). */
-[[nodiscard]] bool wf_options_read_file(struct wf_options *o, const char *path, struct wf_err *err);
-/* `name` is what errors call the text. */
+/* Errors name the place, the key, the value and what is allowed (WF_ERR_USAGE); `name` is what they call
+ * the text. */
 [[nodiscard]] bool wf_options_read_text(struct wf_options *o, const char *name, const char *text,
                                         struct wf_err *err);
 /* `environment` is a NULL-ended list of NAME=value; names that are not WIDEFIELD_* are passed over. */
@@ -72,9 +65,6 @@ void wf_options_free(struct wf_options *o);
 /* One `key=value` of the command line. */
 [[nodiscard]] bool wf_options_assign(struct wf_options *o, const char *assignment,
                                      struct wf_err *err);
-/* A key and a value of the command line. */
-[[nodiscard]] bool wf_options_set(struct wf_options *o, const char *key, const char *value,
-                                  struct wf_err *err);
 
 /* One value as it stands outside: a scalar (count 1, is_list false) or a list of scalars. */
 struct wf_option_source {

@@ -80,6 +80,29 @@ struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dt
     return v;
 }
 
+struct wf_value *wf_input_number(struct wf_graph *g, const char *name)
+{
+    struct wf_value *const v = wf_input(g, name, WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
+    if (v)
+        v->replicated = true;
+    return v;
+}
+
+const char *wf_value_name(const struct wf_value *value)
+{
+    return value->name;
+}
+
+enum wf_dtype wf_value_dtype(const struct wf_value *value)
+{
+    return value->dtype;
+}
+
+struct wf_shape wf_value_shape(const struct wf_value *value)
+{
+    return value->shape;
+}
+
 /* Weights are shared by name: the same name again is the same value. */
 static struct wf_value *weight(struct wf_graph *g, enum wf_value_kind kind,
                                const struct wf_param_spec *spec)

@@ -5,13 +5,7 @@
  * that were produced before it. Everything lives in the graph's arena and is borrowed by its users;
  * wf_graph_free() frees all of it.
  *
- *     struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });
- *     struct wf_value *x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 64, 64, 3));
- *     struct wf_value *y = wf_conv(g, x, &(struct wf_conv){ .name = "c", .out = 8, .kernel = { 1, 3, 3 } });
- *     if (!wf_graph_ok(g, &err)) ...
- *
- * Builders (ops/build.h) return NULL once something went wrong and accept NULL, so a network is
- * written without a check per line; wf_graph_ok() returns the first error, which names the layer.
+ * How it is built, and what a program sees of it, is widefield_graph.h; this is what it is made of.
  */
 #pragma once
 
@@ -19,6 +13,7 @@
 #include "base/err.h"
 #include "tensor/dtype.h"
 #include "tensor/region.h"
+#include "widefield_graph.h"
 
 struct wf_op;
 struct wf_node;
@@ -69,11 +64,6 @@ struct wf_state_update {
     struct wf_value *state, *next;
 };
 
-struct wf_graph_options {
-    bool training;         /* batch statistics and dropout; otherwise running statistics */
-    enum wf_dtype compute; /* dtype of activations: WF_F32, WF_BF16, WF_F16 (parameters are f32) */
-};
-
 struct wf_graph {
     struct wf_arena arena;
     struct wf_graph_options options;
@@ -91,14 +81,6 @@ struct wf_graph {
     struct wf_err err; /* the first failure */
 };
 
-struct wf_graph *wf_graph_new(const struct wf_graph_options *options);
-void wf_graph_free(struct wf_graph *g);
-/* True while no builder failed; otherwise copies the first cause. */
-[[nodiscard]] bool wf_graph_ok(const struct wf_graph *g, struct wf_err *err);
-
-struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dtype,
-                          struct wf_shape shape);
-
 struct wf_param_spec {
     const char *name;
     struct wf_shape shape;
@@ -111,7 +93,6 @@ struct wf_param_spec {
  * and another shape is an error. f32. */
 struct wf_value *wf_param(struct wf_graph *g, const struct wf_param_spec *spec);
 struct wf_value *wf_state(struct wf_graph *g, const struct wf_param_spec *spec);
-void wf_graph_freeze(struct wf_graph *g, const char *prefix);
 
 /* Append a node; `attrs` is copied. Runs the operator's shape inference. Returns NULL on failure
  * and when a required input is NULL. */
@@ -121,19 +102,6 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
  * of the first use, wf_graph_next_state(), which is the state itself if nothing updates it yet. */
 void wf_graph_update_state(struct wf_graph *g, struct wf_value *state, struct wf_value *next);
 struct wf_value *wf_graph_next_state(const struct wf_graph *g, struct wf_value *state);
-void wf_graph_output(struct wf_graph *g, struct wf_value *value);
-struct wf_value *wf_graph_find(const struct wf_graph *g, const char *name); /* or NULL */
-int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);    /* elements */
-
-/*
- * Reverse mode: appends the nodes that compute d(sum(y * dy)) / d(p) for every parameter that is
- * not frozen, and, where `wrt` is not NULL, for the n_wrt given values. `dy` NULL means a seed of
- * one (y is a loss). Values that no such target depends on get no gradient work. The gradient of
- * wrt[i] goes to dwrt[i] (NULL when y does not depend on it).
- */
-[[nodiscard]] bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy,
-                                 int n_wrt, struct wf_value *const wrt[], struct wf_value *dwrt[],
-                                 struct wf_err *err);
 /* Makes `grad` the gradient of `param`: an output, named "grad.<name>" for display only. */
 void wf_graph_link_grad(struct wf_graph *g, struct wf_value *param, struct wf_value *grad);
 

@@ -2,12 +2,9 @@
  * does not affect the last digit of an f32. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-enum wf_dtype { WF_F32, WF_BF16, WF_F16, WF_F64, WF_I32, WF_I64, WF_U8, WF_DTYPES };
+#include "widefield_types.h"
 
 size_t wf_dtype_size(enum wf_dtype dtype);
 const char *wf_dtype_name(enum wf_dtype dtype); /* "f32", "bf16", ... */

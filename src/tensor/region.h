@@ -10,22 +10,11 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-enum wf_axis { WF_N, WF_D, WF_H, WF_W, WF_C, WF_AXES };
+#include "widefield_types.h"
 
 /* Sets of axes are bit masks. */
 #define WF_AXIS(axis) (1u << (axis))
 #define WF_SPATIAL (WF_AXIS(WF_D) | WF_AXIS(WF_H) | WF_AXIS(WF_W))
-
-struct wf_shape {
-    int64_t at[WF_AXES];
-};
-
-struct wf_region {
-    int64_t lo[WF_AXES], hi[WF_AXES];
-};
 
 /* --- shapes --- */
 #define WF_SHAPE(n, d, h, w, c) ((struct wf_shape){ { (n), (d), (h), (w), (c) } })

@@ -137,9 +137,7 @@ static bool build_backward(const struct wf_network_config *c, struct wf_network 
     if (net->counts)
         wf_graph_output(g, net->counts);
     if (c->starts_from_input)
-        net->start = wf_input(g, "loss.start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
-    if (net->start)
-        net->start->replicated = true;
+        net->start = wf_input_number(g, "loss.start");
     return wf_graph_grad(g, net->loss, net->start, 0, NULL, NULL, err);
 }
 

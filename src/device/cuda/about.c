@@ -28,6 +28,17 @@ void wf_cuda_about_gpu(int ordinal, char *text, size_t room)
                    (double)p.totalGlobalMem / (1 << 30), p.multiProcessorCount, p.major, p.minor);
 }
 
+void wf_cuda_about_memory(int ordinal, size_t *bytes, size_t *avail)
+{
+    int before = 0;
+    *bytes = *avail = 0;
+    if (cudaGetDevice(&before) != cudaSuccess)
+        return;
+    if (cudaSetDevice(ordinal) == cudaSuccess && cudaMemGetInfo(avail, bytes) != cudaSuccess)
+        *bytes = *avail = 0;
+    (void)cudaSetDevice(before);
+}
+
 void wf_cuda_about_versions(char *text, size_t room)
 {
     int runtime = 0, driver = 0;

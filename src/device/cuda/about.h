@@ -7,5 +7,7 @@
 /* How many GPUs can be used; with none, `why` says why. */
 int wf_cuda_about_count(char *why, size_t room);
 void wf_cuda_about_gpu(int ordinal, char *text, size_t room);
+/* Bytes of its memory, and those that are free; 0: it does not answer. */
+void wf_cuda_about_memory(int ordinal, size_t *bytes, size_t *avail);
 /* Versions of driver, runtime, cuDNN and cuBLASLt. */
 void wf_cuda_about_versions(char *text, size_t room);

@@ -1,0 +1,211 @@
+/*
+ * The graph: what is computed, for the whole image, independent of ranks. And its builder: layers and
+ * operators as functions on a graph.
+ *
+ *     struct wf_graph_options options = WF_ZERO;
+ *     options.training = true;
+ *     struct wf_graph *g = wf_graph_new(&options);
+ *     struct wf_value *x = wf_input(g, "image", WF_F32, wf_shape_make(1, 1, 64, 64, 3));
+ *     struct wf_conv c = WF_ZERO;
+ *     c.name = "first", c.out = 8, c.kernel[1] = c.kernel[2] = 3, c.same = true;
+ *     struct wf_value *y = wf_conv(g, x, &c);
+ *     if (!wf_graph_ok(g, &err)) ...
+ *     wf_graph_free(g);
+ *
+ * Builders return the new value, or NULL once something went wrong, and accept NULL; so a network is
+ * written without a check per line, and wf_graph_ok() returns the first error, which names the layer.
+ * Values belong to their graph and live as long as it. A layer's `name` is the dotted path of its
+ * weights ("enc0.conv0" owns "enc0.conv0.weight"). Kernel, stride and padding are { d, h, w }; a zero
+ * kernel, stride or dilation means one, so a 2D layer has { 1, 3, 3 }. Texts and attribute structures
+ * may be temporary.
+ *
+ * Threads: a graph is one thread's at a time.
+ */
+#ifndef WIDEFIELD_GRAPH_H
+#define WIDEFIELD_GRAPH_H
+
+#include "widefield_types.h"
+
+WF_API_BEGIN
+
+struct wf_graph;
+struct wf_value;
+
+struct wf_graph_options {
+    bool training;         /* batch statistics and dropout; otherwise running statistics */
+    enum wf_dtype compute; /* dtype of activations: WF_F32, WF_BF16, WF_F16 (parameters are f32) */
+};
+
+/* A new, empty graph. */
+struct wf_graph *wf_graph_new(const struct wf_graph_options *options);
+/* Frees the graph and its values; NULL is fine. */
+void wf_graph_free(struct wf_graph *g);
+/* True while no builder failed; otherwise copies the first cause. */
+WF_CHECK bool wf_graph_ok(const struct wf_graph *g, struct wf_err *err);
+/* The value stays readable after a step: a loss, predictions. */
+void wf_graph_output(struct wf_graph *g, struct wf_value *value);
+/* The value of that name, or NULL. */
+struct wf_value *wf_graph_find(const struct wf_graph *g, const char *name);
+/* Weights whose names begin with `prefix` are not trained; before wf_graph_grad(). */
+void wf_graph_freeze(struct wf_graph *g, const char *prefix);
+/* Elements of all weights; frozen ones are left out unless `with_frozen`. */
+int64_t wf_graph_parameters(const struct wf_graph *g, bool with_frozen);
+/* Appends the nodes that compute d(sum(y * dy)) / d(p) for every weight that is not frozen, as outputs
+ * named "grad.<weight>"; and, where `wrt` is not NULL, for n_wrt values of yours, into dwrt (NULL where y
+ * does not depend on one). `dy` NULL means ones: y is a loss. */
+WF_CHECK bool wf_graph_grad(struct wf_graph *g, struct wf_value *y, struct wf_value *dy, int n_wrt,
+                            struct wf_value *const wrt[], struct wf_value *dwrt[],
+                            struct wf_err *err);
+
+/* What is set before each step. */
+struct wf_value *wf_input(struct wf_graph *g, const char *name, enum wf_dtype dtype,
+                          struct wf_shape shape);
+/* The same for one f32 number, which every rank has. */
+struct wf_value *wf_input_number(struct wf_graph *g, const char *name);
+
+/* What is known of a value. */
+const char *wf_value_name(const struct wf_value *value);
+enum wf_dtype wf_value_dtype(const struct wf_value *value);
+struct wf_shape wf_value_shape(const struct wf_value *value);
+
+/* --- convolution --- */
+
+enum wf_pad_mode { WF_PAD_ZERO, WF_PAD_REFLECT, WF_PAD_CIRCULAR, WF_PAD_EDGE };
+
+struct wf_conv {
+    const char *name;
+    int64_t out; /* channels */
+    int64_t kernel[3], stride[3], dilation[3];
+    int64_t pad_lo[3], pad_hi[3];
+    bool same; /* padding that keeps the extent at stride one; pad_lo and pad_hi are not read */
+    enum wf_pad_mode pad_mode; /* others than zero become a pad node before the convolution */
+    int64_t groups;            /* 0 means 1 */
+    bool bias;
+    int64_t output_pad[3]; /* transposed only: rows added at the end */
+    int dims; /* of the weight seen from outside; 0: 3 if the image or kernel has depth, else 2 if
+               * height, else 1, which takes a 2D image of one row for a signal: set it there */
+};
+
+/* A convolution; weight [out, in/groups, *kernel]. */
+struct wf_value *wf_conv(struct wf_graph *g, struct wf_value *x, const struct wf_conv *c);
+/* Transposed. pad_lo/pad_hi crop the full result, as in PyTorch: (in-1)*stride - lo - hi +
+ * dilation*(kernel-1) + output_pad + 1. Weight in PyTorch's [in, out/groups, *kernel]. */
+struct wf_value *wf_conv_transpose(struct wf_graph *g, struct wf_value *x, const struct wf_conv *c);
+/* A layer on a vector [N, 1, 1, 1, C]; weight [out, in]. */
+struct wf_value *wf_linear(struct wf_graph *g, struct wf_value *x, const char *name, int64_t out,
+                           bool bias);
+
+/* --- pooling and resampling --- */
+
+struct wf_pool {
+    const char *name;
+    int64_t kernel[3], stride[3]; /* a zero stride means the kernel */
+    int64_t pad_lo[3], pad_hi[3];
+    bool exclude_pad; /* average: divide by the elements inside the image only */
+};
+
+enum wf_upsample_mode { WF_NEAREST, WF_LINEAR /* half-pixel centres */, WF_LINEAR_CORNERS };
+
+/* The largest, or the mean, of each window. */
+struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
+struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
+/* The mean over the whole image: [N, 1, 1, 1, C]. */
+struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const char *name);
+/* To the extents `out`. */
+struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
+                             const int64_t out[3], enum wf_upsample_mode mode);
+
+/* --- normalisation; act is applied behind the affine part --- */
+
+enum wf_act { WF_ACT_NONE, WF_RELU, WF_LEAKY_RELU, WF_SIGMOID, WF_TANH, WF_GELU, WF_SILU };
+
+struct wf_norm {
+    const char *name;
+    int64_t groups;  /* group norm only */
+    double eps;      /* 0 means 1e-5 */
+    double momentum; /* batch norm's running statistics; 0 means 0.1 */
+    enum wf_act act; /* none, ReLU or leaky ReLU may be fused; others become a node */
+    double slope;    /* of leaky ReLU */
+    bool plain;      /* no weight and bias */
+    bool frozen;     /* batch norm: running statistics in training too, and they stay */
+    /* Batch norm in training: what the statistics are over. Running ones are over everything. */
+    int64_t tiles; /* > 0: samples are subdomains of images, each with statistics of its own */
+    bool per_rank; /* each rank's own part: the numbers depend on the mesh */
+    int domain; /* > 0: running statistics of its own for this domain, NAME.domain<N>.running_mean */
+};
+
+/* Over batch and image; over the image of each sample; the same in groups of channels. */
+struct wf_value *wf_batch_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
+struct wf_value *wf_instance_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
+struct wf_value *wf_group_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
+/* Over the channels of each position. */
+struct wf_value *wf_layer_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
+
+/* --- pointwise --- */
+
+/* `slope` is leaky ReLU's. */
+struct wf_value *wf_activation(struct wf_graph *g, struct wf_value *x, const char *name,
+                               enum wf_act act, double slope);
+/* Over the channels. */
+struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *name);
+/* In training, zeroes elements with probability `p`. */
+struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *name, double p);
+/* Element by element: a + b, a * b, x * factor. */
+struct wf_value *wf_add(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
+struct wf_value *wf_multiply(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
+struct wf_value *wf_scale(struct wf_graph *g, struct wf_value *x, double factor);
+/* Forward the identity, backward times -factor. */
+struct wf_value *wf_reverse_gradient(struct wf_graph *g, struct wf_value *x, double factor);
+/* To another element type. */
+struct wf_value *wf_cast(struct wf_graph *g, struct wf_value *x, enum wf_dtype dtype);
+
+/* --- moving --- */
+
+/* Along the channels. */
+struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n,
+                           struct wf_value *const in[]);
+/* A box of x. */
+struct wf_value *wf_slice(struct wf_graph *g, struct wf_value *x, struct wf_region part);
+/* Adds positions around the image; negative amounts crop. */
+struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name,
+                        const int64_t lo[3], const int64_t hi[3], enum wf_pad_mode mode);
+/* To another [C, D, H, W] per sample, in PyTorch's element order (C outermost, W innermost). */
+struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *name,
+                            struct wf_shape shape);
+/* To a vector per sample, in the same order. */
+struct wf_value *wf_flatten(struct wf_graph *g, struct wf_value *x, const char *name);
+/* The image as a batch of subdomains, `tiles` along each axis, of equal extents; and back, to an image of
+ * `whole` (NULL: all of the subdomains). */
+struct wf_value *wf_tile(struct wf_graph *g, struct wf_value *x, const char *name,
+                         const int64_t tiles[3]);
+struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *name,
+                           const int64_t tiles[3], const int64_t whole[3]);
+
+/* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
+
+struct wf_loss {
+    const char *name;
+    int64_t ignore; /* label that does not count, where has_ignore */
+    bool has_ignore;
+    struct wf_value *weights; /* per class, [1, 1, 1, 1, C], or NULL */
+    double smooth;            /* Dice; 0 means 1 */
+    /* Where the sums are put that the loss is the quotient of, or NULL; Dice has none. */
+    struct wf_value **sums;
+};
+
+/* target: class map i32 [N, D, H, W, 1]. */
+struct wf_value *wf_cross_entropy(struct wf_graph *g, struct wf_value *logits,
+                                  struct wf_value *target, const struct wf_loss *l);
+/* Binary, with logits; target of the logits' shape, any dtype. */
+struct wf_value *wf_binary_cross_entropy(struct wf_graph *g, struct wf_value *logits,
+                                         struct wf_value *target, const struct wf_loss *l);
+/* 1 - mean over classes of (2 I + s) / (P + T + s) on softmax (one class: sigmoid) of the logits. */
+struct wf_value *wf_dice(struct wf_graph *g, struct wf_value *logits, struct wf_value *target,
+                         const struct wf_loss *l);
+/* The mean of squared differences. */
+struct wf_value *wf_mse(struct wf_graph *g, struct wf_value *x, struct wf_value *target,
+                        const struct wf_loss *l);
+
+WF_API_END
+
+#endif

@@ -1,0 +1,234 @@
+#include "api/engine.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum kind { CALL, STAY, ORDER, GO, LEAVE };
+
+/* What the program's thread waits for. */
+struct call {
+    enum kind kind;
+    wf_engine_fn *fn;                 /* CALL, STAY */
+    wf_engine_collective *collective; /* ORDER */
+    void *arg;
+    struct wf_err err;
+    bool ok, is_done;
+};
+
+struct wf_engine {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct wf_launch *launch;
+    const struct wf_watchdog_options *watch; /* until it has started */
+    struct call *posted;                     /* not taken yet */
+    struct call *current;                    /* ends when ranks are parked again (E2) */
+    bool stays, ends;
+    struct wf_err failed; /* of the function that stayed, if it did */
+};
+
+/* --- the engine's side; under the lock --- */
+
+static void complete(struct wf_engine *e, struct call *c, bool ok, const struct wf_err *err)
+{
+    c->ok = ok;
+    c->err = *err;
+    c->is_done = true;
+    (void)pthread_cond_broadcast(&e->changed);
+}
+
+static struct call *take(struct wf_engine *e)
+{
+    while (!e->posted && !e->ends)
+        (void)pthread_cond_wait(&e->changed, &e->lock);
+    struct call *const c = e->posted;
+    e->posted = NULL;
+    return c;
+}
+
+static bool run_unlocked(struct wf_engine *e, const struct call *c, struct wf_err *err)
+{
+    (void)pthread_mutex_unlock(&e->lock);
+    const bool ok = c->fn(c->arg, err);
+    (void)pthread_mutex_lock(&e->lock);
+    return ok;
+}
+
+static void run_calls(struct wf_engine *e)
+{
+    for (struct call *c; (c = take(e));) {
+        struct wf_err err = { 0 };
+        e->current = c;
+        e->stays = c->kind == STAY;
+        const bool ok = run_unlocked(e, c, &err);
+        if (e->stays && !ok)
+            e->failed = err;
+        e->stays = false;
+        if (e->current) /* of a function that stayed: the last that was asked of it */
+            complete(e, e->current, ok, &err);
+        e->current = NULL;
+    }
+}
+
+static void *engine_main(void *arg)
+{
+    struct wf_engine *const e = arg;
+    struct wf_err err = { 0 };
+    const bool ok = wf_launch_begin(e->launch, e->watch, &err);
+    (void)pthread_mutex_lock(&e->lock);
+    complete(e, take(e), ok, &err); /* what wf_engine_new() waits for */
+    if (ok)
+        run_calls(e);
+    (void)pthread_mutex_unlock(&e->lock);
+    wf_launch_end(e->launch);
+    return NULL;
+}
+
+/* --- parked --- */
+
+/* The engine's thread takes the orders, and does calls of other kinds meanwhile (E1). */
+static struct call lead(struct wf_engine *e)
+{
+    const struct wf_err none = { 0 };
+    if (e->current)
+        complete(e, e->current, true, &none);
+    e->current = NULL;
+    struct call *c;
+    while ((c = take(e)) && c->kind == CALL) {
+        struct wf_err err = { 0 };
+        const bool ok = run_unlocked(e, c, &err);
+        complete(e, c, ok, &err);
+    }
+    e->current = c;
+    return c ? *c : (struct call){ .kind = LEAVE };
+}
+
+/* The other threads hear of the order through their comm, which wakes them also where one has failed. It
+ * may be long until the program asks for something: that is not watched. */
+static bool share(struct wf_engine *e, struct wf_comm *comm, struct call *order, struct wf_err *err)
+{
+    if (e->launch
+            ->world) /* each of its processes has an engine, and hears it from its own program */
+        return true;
+    struct wf_watch *const watch = comm->watch;
+    comm->watch = NULL;
+    const bool ok = wf_comm_broadcast(comm, 0, order, sizeof *order, err);
+    comm->watch = watch;
+    return ok;
+}
+
+bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm)
+{
+    const bool leads = pthread_equal(pthread_self(), e->thread);
+    for (;;) {
+        struct call order = { 0 };
+        struct wf_err err = { 0 };
+        (void)pthread_mutex_lock(&e->lock);
+        if (leads)
+            order = lead(e);
+        (void)pthread_mutex_unlock(&e->lock);
+        if (!share(e, comm, &order, &err) || order.kind != ORDER)
+            return order.kind == GO && !err.code;
+        const bool done = order.collective(rank, comm, order.arg, &err);
+        const bool ok = wf_comm_agree(comm, done, &err);
+        (void)pthread_mutex_lock(&e->lock);
+        if (leads)
+            complete(e, e->current, ok, &err);
+        if (leads)
+            e->current = NULL;
+        (void)pthread_mutex_unlock(&e->lock);
+    }
+}
+
+/* --- the program's side --- */
+
+static bool ask(struct wf_engine *e, struct call *c, struct wf_err *err)
+{
+    (void)pthread_mutex_lock(&e->lock);
+    const bool gone = c->kind > STAY && !e->stays;
+    if (gone) {
+        c->err = e->failed;
+    } else {
+        e->posted = c;
+        (void)pthread_cond_broadcast(&e->changed);
+        while (!c->is_done)
+            (void)pthread_cond_wait(&e->changed, &e->lock);
+    }
+    (void)pthread_mutex_unlock(&e->lock);
+    if (!c->ok && err)
+        *err = c->err;
+    return c->ok;
+}
+
+bool wf_engine_call(struct wf_engine *e, wf_engine_fn *fn, void *arg, struct wf_err *err)
+{
+    return ask(e, &(struct call){ .kind = CALL, .fn = fn, .arg = arg }, err);
+}
+
+bool wf_engine_stay(struct wf_engine *e, wf_engine_fn *fn, void *arg, struct wf_err *err)
+{
+    e->failed = (struct wf_err){ 0 }; /* nothing runs */
+    return ask(e, &(struct call){ .kind = STAY, .fn = fn, .arg = arg }, err);
+}
+
+bool wf_engine_order(struct wf_engine *e, wf_engine_collective *fn, void *arg, struct wf_err *err)
+{
+    return ask(e, &(struct call){ .kind = ORDER, .collective = fn, .arg = arg }, err);
+}
+
+bool wf_engine_go(struct wf_engine *e, struct wf_err *err)
+{
+    return ask(e, &(struct call){ .kind = GO }, err);
+}
+
+void wf_engine_leave(struct wf_engine *e)
+{
+    (void)ask(e, &(struct call){ .kind = LEAVE }, NULL);
+}
+
+bool wf_engine_is_staying(struct wf_engine *e)
+{
+    (void)pthread_mutex_lock(&e->lock);
+    const bool stays = e->stays;
+    (void)pthread_mutex_unlock(&e->lock);
+    return stays;
+}
+
+struct wf_engine *wf_engine_new(struct wf_launch *launch, const struct wf_watchdog_options *watch,
+                                struct wf_err *err)
+{
+    struct wf_engine *const e = wf_take_zeroed(1, sizeof *e);
+    *e = (struct wf_engine){ .launch = launch, .watch = watch };
+    (void)pthread_mutex_init(&e->lock, NULL);
+    (void)pthread_cond_init(&e->changed, NULL);
+    /* The thread looks at its own number, so it waits for the first call. */
+    bool ok = pthread_create(&e->thread, NULL, engine_main, e) == 0;
+    if (!ok)
+        (void)wf_err_set(err, WF_ERR_FAILED, "no thread can be started");
+    else if (!wf_engine_call(e, NULL, NULL, err)) {
+        (void)pthread_join(e->thread, NULL);
+        ok = false;
+    }
+    if (ok)
+        return e;
+    (void)pthread_cond_destroy(&e->changed);
+    (void)pthread_mutex_destroy(&e->lock);
+    free(e);
+    return NULL;
+}
+
+void wf_engine_free(struct wf_engine *e)
+{
+    if (!e)
+        return;
+    (void)pthread_mutex_lock(&e->lock);
+    e->ends = true;
+    (void)pthread_cond_broadcast(&e->changed);
+    (void)pthread_mutex_unlock(&e->lock);
+    (void)pthread_join(e->thread, NULL);
+    (void)pthread_cond_destroy(&e->changed);
+    (void)pthread_mutex_destroy(&e->lock);
+    free(e);
+}

@@ -1,0 +1,50 @@
+/*
+ * The engine: the thread that ranks run from, so that the program's own thread never is one.
+ *
+ * It runs one function after the other, as the program's thread asks for them and waits. Under a
+ * launcher it is also the thread that starts, uses and ends MPI. A function may stay: one that runs ranks
+ * which keep something (weights, memory) ends only when it is told to. Its ranks meet in
+ * wf_engine_park() again and again, where they take orders:
+ *
+ *     program's thread                              ranks
+ *     wf_engine_stay(e, body, arg, err)             body() ... wf_engine_park(e, rank, comm)
+ *     wf_engine_order(e, collective, arg, err)          collective(rank, comm, arg, err) on each of them
+ *     wf_engine_go(e, err)                              returns true: they work on, and park again
+ *     wf_engine_leave(e)                                returns false: they end, and so does body()
+ *
+ * E1. One function stays at a time. While its ranks are parked, others (wf_engine_call) run on the
+ *     engine's thread from within the park: it is rank 0 of ranks that are threads, or MPI's only thread.
+ * E2. A call of the program ends when the ranks are parked again, or their function has returned.
+ */
+#pragma once
+
+#include "train/launch.h"
+
+struct wf_engine;
+
+typedef bool wf_engine_fn(void *arg, struct wf_err *err);
+/* Collective over the ranks that stay; its failure is theirs all, and they stay. */
+typedef bool wf_engine_collective(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err);
+
+/* Starts the thread, and MPI where a launcher asks for it. Launch is filled in and borrowed. NULL on
+ * failure. */
+struct wf_engine *wf_engine_new(struct wf_launch *launch, const struct wf_watchdog_options *watch,
+                                struct wf_err *err);
+/* What stays is told to leave. */
+void wf_engine_free(struct wf_engine *e);
+
+[[nodiscard]] bool wf_engine_call(struct wf_engine *e, wf_engine_fn *fn, void *arg,
+                                  struct wf_err *err);
+
+/* Runs a function that stays, and returns when its ranks are parked; false where it has failed before. */
+[[nodiscard]] bool wf_engine_stay(struct wf_engine *e, wf_engine_fn *fn, void *arg,
+                                  struct wf_err *err);
+/* False with the error of the function that stayed where it has ended. */
+[[nodiscard]] bool wf_engine_order(struct wf_engine *e, wf_engine_collective *fn, void *arg,
+                                   struct wf_err *err);
+[[nodiscard]] bool wf_engine_go(struct wf_engine *e, struct wf_err *err);
+void wf_engine_leave(struct wf_engine *e);
+bool wf_engine_is_staying(struct wf_engine *e);
+
+/* Collective over the ranks that stay; `rank` is what orders get. True: go on; false: end. */
+bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm);

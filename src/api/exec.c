@@ -1,0 +1,174 @@
+/* A graph of the program's own on the session's ranks, which stay until it is freed. */
+#include <stdlib.h>
+
+#include "api/session.h"
+#include "base/memory.h"
+#include "train/device.h"
+#include "train/reduction.h"
+
+struct wf_exec {
+    struct wf_session *s;
+    struct wf_job job; /* its mesh, plan and ranks; of the program's graph */
+};
+
+/* --- on the ranks --- */
+
+static bool exec_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct wf_exec *const x = arg;
+    const struct wf_job *const job = &x->job;
+    struct wf_context *context = NULL;
+    struct wf_plan *plan = NULL;
+    struct wf_run *run = NULL;
+    if (wf_settings_open(&job->settings, job->device, comm, &context, err))
+        plan = wf_rank_plan(job->global, wf_comm_rank(comm), comm, context, err);
+    if (plan)
+        run = wf_run_new(plan, comm, job->settings.train.seed, err);
+    if (run)
+        wf_run_init_weights(run, job->settings.train.seed);
+    while (run && wf_engine_park(x->s->engine, run, comm))
+        ;
+    const bool ok = run != NULL;
+    wf_run_free(run);
+    wf_plan_free(plan);
+    wf_device_close(context);
+    return ok;
+}
+
+static struct wf_value *first_input(const struct wf_graph *g)
+{
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->kind == WF_INPUT)
+            return g->values[i];
+    return NULL;
+}
+
+static bool plan_exec(struct wf_exec *x, struct wf_err *err)
+{
+    struct wf_job *const job = &x->job;
+    if (!wf_graph_ok(job->net.graph, err) ||
+        !wf_session_settings(x->s, x->s->options, &job->settings, err))
+        return false;
+    job->launch = x->s->launch;
+    job->net.image = first_input(job->net.graph);
+    job->device = wf_settings_device(&job->settings, err);
+    if (!job->net.image)
+        return wf_err_set(err, WF_ERR_USAGE, "the graph has no input: add one with wf_input()");
+    if (!job->device || !wf_job_find_mesh(job, err))
+        return false;
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    job->global = wf_global_plan_new(job->net.graph, &job->mesh, &options, err);
+    return job->global && wf_job_check_limit(job, job->global, err);
+}
+
+static bool run_exec(void *arg, struct wf_err *err)
+{
+    struct wf_exec *const x = arg;
+    const bool ok = plan_exec(x, err);
+    return wf_launch_agree(&x->s->launch, ok, err) && wf_job_run(&x->job, exec_rank, x, err);
+}
+
+/* --- for the program --- */
+
+struct wf_exec *wf_exec_new(struct wf_session *s, struct wf_graph *g, struct wf_err *err)
+{
+    if (!wf_session_is_free(s, err))
+        return NULL;
+    struct wf_exec *const x = wf_take_zeroed(1, sizeof *x);
+    x->s = s;
+    x->job.net.graph = g;
+    if (wf_engine_stay(s->engine, run_exec, x, err))
+        return x;
+    wf_exec_free(x);
+    return NULL;
+}
+
+void wf_exec_free(struct wf_exec *x)
+{
+    if (!x)
+        return;
+    wf_engine_leave(x->s->engine);
+    wf_global_plan_free(x->job.global);
+    wf_arena_release(&x->job.arena);
+    free(x);
+}
+
+/* What is asked of the ranks. */
+struct transfer {
+    struct wf_value *value, *batch;
+    const float *from;
+    float *to;
+};
+
+static bool put_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct transfer *const t = arg;
+    (void)comm, (void)err;
+    wf_tensor_put(rank, t->value, t->from);
+    return true;
+}
+
+static bool share_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct transfer *const t = arg;
+    const struct wf_network net = { .target = t->batch };
+    double share = 1;
+    if (!wf_reduction_share(&net, rank, comm, &share, err))
+        return false;
+    const float number = (float)share;
+    wf_run_put(rank, t->value, &number);
+    return true;
+}
+
+static bool step_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    (void)comm, (void)arg;
+    return wf_run_step(rank, err) && wf_run_wait(rank, err);
+}
+
+static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct transfer *const t = arg;
+    return wf_tensor_get(rank, comm, t->value, t->to, err);
+}
+
+static struct wf_value *find(const struct wf_exec *x, const char *name, bool to_read)
+{
+    const struct wf_graph *const g = x->job.net.graph;
+    struct wf_value *const v = wf_graph_find(g, name);
+    bool kept = v && (v->kind != WF_TEMP || v->grad_of);
+    for (size_t i = 0; v && to_read && !kept && i < g->n_outputs; i++)
+        kept = g->outputs[i] == v;
+    return kept ? v : NULL;
+}
+
+bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t count,
+                 struct wf_err *err)
+{
+    struct transfer t = { .value = find(x, name, false), .from = array };
+    return wf_tensor_check(t.value, name, count, err) &&
+           wf_engine_order(x->s->engine, put_rank, &t, err);
+}
+
+bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch, struct wf_err *err)
+{
+    struct transfer t = { .value = find(x, name, false), .batch = find(x, batch, false) };
+    if (!wf_tensor_check(t.value, name, 1, err))
+        return false;
+    if (!t.batch)
+        return wf_err_set(err, WF_ERR_USAGE, "there is no input '%s'", batch);
+    return wf_engine_order(x->s->engine, share_rank, &t, err);
+}
+
+bool wf_exec_step(struct wf_exec *x, struct wf_err *err)
+{
+    return wf_engine_order(x->s->engine, step_rank, NULL, err);
+}
+
+bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
+                 struct wf_err *err)
+{
+    struct transfer t = { .value = find(x, name, true), .to = array };
+    return wf_tensor_check(t.value, name, count, err) &&
+           wf_engine_order(x->s->engine, get_rank, &t, err);
+}

@@ -1,0 +1,37 @@
+/* What a session is to the other files of src/api. */
+#pragma once
+
+#include "api/engine.h"
+#include "config/options_settings.h"
+#include "exec/run.h"
+#include "train/job.h"
+#include "widefield.h"
+
+struct wf_session {
+    struct wf_options *options;
+    struct wf_log log;
+    struct wf_launch launch;
+    struct wf_engine *engine;
+    struct wf_model own; /* the program's network, as one of the library's */
+    wf_network_fn *network;
+    void *user; /* of `network` */
+};
+
+/* The settings of options of this session, or of a checkpoint in it, with the program's network. */
+[[nodiscard]] bool wf_session_settings(struct wf_session *s, struct wf_options *o,
+                                       struct wf_settings *settings, struct wf_err *err);
+struct wf_options *wf_options_copy(const struct wf_options *o);
+/* Refuses a second one that stays: a session has one exec or trainer at a time. */
+[[nodiscard]] bool wf_session_is_free(struct wf_session *s, struct wf_err *err);
+
+/* --- whole arrays of the program to and from the ranks' parts (tensors.c) --- */
+
+/* The value and the array's size agree. */
+[[nodiscard]] bool wf_tensor_check(const struct wf_value *v, const char *name, size_t count,
+                                   struct wf_err *err);
+/* This rank's part of the array. */
+void wf_tensor_put(struct wf_run *run, const struct wf_value *v, const float *array);
+/* Collective. The array is the same one where ranks are threads, and each process's own under a launcher,
+ * where all get it. */
+[[nodiscard]] bool wf_tensor_get(const struct wf_run *run, struct wf_comm *comm,
+                                 const struct wf_value *v, float *array, struct wf_err *err);
