@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "plan/all_ranks.h"
 #include "plan/plan_cache.h"
+#include "report/explain.h"
 #include "train/verify.h"
 
 /* --- the program's network --- */

@@ -108,6 +108,10 @@ static bool print_json(const struct look *look, struct wf_err *err)
         const struct wf_rank_figures *const r = &look->all->ranks[i];
         cJSON *const one = cJSON_CreateObject();
         cJSON_AddNumberToObject(one, "rank", i);
+        int at[WF_MESH_AXES];
+        wf_mesh_coords(&job->mesh, i, at);
+        if (job->mesh.at[WF_MESH_DOMAIN] > 1)
+            cJSON_AddNumberToObject(one, "domain", at[WF_MESH_DOMAIN]);
         cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
         cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
         cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));

@@ -1,0 +1,64 @@
+# Networks of several domains: the same numbers whoever has which domain, from the command to the checkpoint.
+. "$SOURCE_DIR/tests/cli/common.bash"
+
+cat >digits.yaml <<'YAML'
+model: { name: dsn, base: 4, code: 12, targets: 3 }
+data: { size: [4, 1, 16, 16] }
+YAML
+cat >maps.yaml <<'YAML'
+model: { name: dsn_conv, base: 2, depth: 2, targets: 2, head: segments }
+data: { size: [2, 3, 16, 20] }
+YAML
+
+for mesh in domain=2 domain=3 domain=5 domain=2,space=1x2 data=2,domain=2; do
+    expect 0 verify digits.yaml --mesh $mesh --json --quiet
+    json "j['mesh'] == '$mesh'.replace('1x2', '2') and j['pass'] is True and j['grad_rel'] <= 1e-5"
+done
+for placement in domain encoder role domain_losses encoder_losses; do
+    expect 0 verify maps.yaml --mesh domain=3 domain.placement=$placement --json --quiet
+    json 'j["pass"] is True and j["grad_rel"] <= 1e-5'
+done
+for norm in instance none; do
+    expect 0 verify maps.yaml --mesh domain=2,space=2x1 model.norm=$norm train.similarity=mmd --json --quiet
+done
+
+# a worker of one domain holds less than one that has all of them
+expect 0 plan maps.yaml --json
+whole=$(python3 -c 'import json; r, = json.load(open("out"))["per_rank"]; print(r["arena_bytes"] + r["param_bytes"])')
+expect 0 plan maps.yaml --mesh domain=3 --json
+json "max(r['arena_bytes'] + r['param_bytes'] for r in j['per_rank']) < 0.6 * $whole"
+json "[r['domain'] for r in j['per_rank']] == [0, 1, 2]"
+
+# a dataset for each domain; the targets are shorter than the source and wrap
+expect 0 data synth nuclei --out source --count 6 --size 32x32 --quiet
+expect 0 data synth nuclei --out target --count 3 --size 32x32 --seed 9 --quiet
+cat >train.yaml <<'YAML'
+model: { name: dsn_conv, base: 2, depth: 1, targets: 1, head: segments }
+data: { domains: [source, target], crop: [16, 16], validation: 0.34 }
+train: { epochs: 3, batch: 2, adapt_from: 2, samples: 0 }
+YAML
+expect 0 train train.yaml --out one --quiet
+expect 0 train train.yaml --mesh domain=2 --out two --quiet
+losses() { python3 -c '
+import json, sys
+print([e["train_loss"] for e in map(json.loads, open(sys.argv[1] + "/log.jsonl")) if "train_loss" in e])' "$1"; }
+python3 - "$(losses one)" "$(losses two)" <<'PY'
+import json, sys
+a, b = map(json.loads, sys.argv[1:])
+assert len(a) == 3 and all(abs(x - y) <= 1e-5 * abs(x) for x, y in zip(a, b)), (a, b)
+PY
+# where it stopped, on another mesh
+expect 0 train train.yaml --mesh domain=2 --out part train.epochs=2 --quiet
+expect 0 train train.yaml --resume part --out part --quiet
+python3 - "$(losses one)" "$(losses part)" <<'PY'
+import json, sys
+a, b = map(json.loads, sys.argv[1:])
+assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
+PY
+expect 0 eval one source --quiet
+expect 0 predict one source/images/*00000.png --out maps --quiet
+
+refused 3 verify model.name=unet model.base=2 data.size=2,3,32,32 --mesh domain=2 -- "axis domain" "unet"
+refused 3 verify digits.yaml --mesh domain=13 -- "domain=12"
+refused 2 train train.yaml model.targets=2 --out x -- "data.domains has 2" "3 domains"
+refused 1 train train.yaml "data.domains=source,nowhere" --out x -- "nowhere"
