@@ -4,7 +4,7 @@
     compare.py WIDEFIELD COMMITTED FRESH
 
 COMMITTED and FRESH are folders of make_golden.py: the one in the repository and one made just now.
-They must agree to 1e-6. Then every case goes through `widefield step`, whole and on each of its
+They must agree to 1e-6, those of make_domains.py too. Then every case goes through `widefield step`, whole and on each of its
 meshes, and what it dumps must agree with FRESH to 1e-4 of each tensor's norm.
 """
 
@@ -117,7 +117,7 @@ def main():
         sys.exit("usage: compare.py WIDEFIELD COMMITTED FRESH")
     widefield = str(pathlib.Path(sys.argv[1]).resolve())
     committed, fresh = map(pathlib.Path, sys.argv[2:])
-    problems = same_files(committed, fresh)
+    problems = same_files(committed, fresh) + same_files(committed.parent / "domains", fresh / "domains")
     if problems:
         problems.append("run tests/parity/make_golden.py tests/parity/golden and look at the change")
     else:
