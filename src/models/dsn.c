@@ -3,8 +3,6 @@
  * 100, a decoder that rebuilds the image from their sum, a classifier and a head that tells domains apart, both
  * on the shared code. Images are as large as those it was trained on.
  */
-#include <inttypes.h>
-
 #include "models/separation.h"
 
 static struct wf_value *encode(struct wf_graph *g, const struct wf_model_config *c,

@@ -6,8 +6,6 @@
  *
  * unit_rows: the channels of each position, divided by their length.
  */
-#include <math.h>
-
 #include "ops/attrs.h"
 #include "ops/loss.h"
 #include "ops/rows.h"

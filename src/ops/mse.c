@@ -1,5 +1,4 @@
 /* Mean of squared differences. It is symmetric: the target's gradient is the negative of x's. */
-
 #include "ops/loss.h"
 
 /* --- mse_grad: x, target, ds --- */

@@ -2,7 +2,6 @@
  * Batch, instance and group norm as layers: moments -> stats -> norm, or, for batch norm outside
  * training, running statistics -> norm.
  */
-
 #include "ops/build.h"
 #include "ops/norm.h"
 #include "ops/spatial.h"

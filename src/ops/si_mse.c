@@ -2,8 +2,6 @@
  * The scale-invariant squared error, from the means of d and d^2 over each image (global_pool makes their
  * sums): spread sums mean(d^2) - mean(d)^2 over the images.
  */
-#include <inttypes.h>
-
 #include "ops/loss.h"
 #include "ops/separation.h"
 #include "ops/spatial.h"
