@@ -120,10 +120,12 @@ foreach(source ${sources})
         OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
     # Not wf_deps: an example sees what a user of the installed library sees.
     target_link_libraries(example_${name} PRIVATE wf_flags libwidefield_static)
-    target_include_directories(example_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     wf_add_test(example.${name} 1 $<TARGET_FILE:example_${name}>)
     set_property(TEST example.${name} APPEND PROPERTY ENVIRONMENT SOURCE_DIR=${PROJECT_SOURCE_DIR})
 endforeach()
+if(WF_MPIRUN AND TARGET example_train_unet)
+    wf_add_test(example.train_unet.mpi 2 ${WF_MPIRUN} -n 2 $<TARGET_FILE:example_train_unet>)
+endif()
 
 # --- the example of docs/operators.md ---------------------------------------------------
 if(WF_CMOCKA_FOUND AND NOT WF_SANITIZE)

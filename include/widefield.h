@@ -154,6 +154,115 @@ WF_CHECK bool wf_exec_step(struct wf_exec *x, struct wf_err *err);
 WF_CHECK bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
                           struct wf_err *err);
 
+/* --- data: images with labels, from disk or from memory. Threads: it may be shared. --- */
+
+struct wf_data;
+
+/* Arrays of yours, borrowed until the data is freed. Start with zeros. */
+struct wf_arrays {
+    int64_t samples;
+    int dims;               /* 2 or 3 */
+    const int64_t *extents; /* H, W or D, H, W of all samples; of each in turn where sizes_differ */
+    bool sizes_differ;      /* then arrays are given for each sample, and "data.crop" is set */
+    int64_t channels;
+    enum wf_dtype image_dtype; /* WF_F32 or WF_U8 */
+    const void *const *images; /* of each sample, [C, *spatial]; or */
+    const void *image_block;   /* of all, [N, C, *spatial] */
+    enum wf_dtype label_dtype; /* WF_I32 or WF_U8 */
+    const void *const *labels; /* of each sample, [*spatial]; a negative label does not count; or */
+    const void *label_block;   /* of all, [N, *spatial]; or */
+    const int32_t *image_labels; /* one label for each image; or none of the three */
+    const bool *validation;      /* of each sample; NULL: as "data.validation" says */
+    bool raw; /* pixels as they are; otherwise their mean becomes 0 and their deviation 1 */
+};
+
+struct wf_data_info {
+    int64_t samples;
+    int dims, channels, classes;
+    bool per_image; /* one label for each image, not for each pixel */
+};
+
+/* A folder in any layout that the command knows ("data.format", "data.align", "data.alpha"). */
+WF_CHECK struct wf_data *wf_data_open(const char *path, const struct wf_options *o,
+                                      struct wf_err *err);
+WF_CHECK struct wf_data *wf_data_arrays(const struct wf_arrays *arrays, struct wf_err *err);
+/* Trainers that use it are freed before. */
+void wf_data_free(struct wf_data *d);
+void wf_data_describe(const struct wf_data *d, struct wf_data_info *info);
+/* The class's name, or NULL past the last. */
+const char *wf_data_class(const struct wf_data *d, int label);
+
+/* --- trainer: steps and epochs of the options' network, or of your own, on data ---
+ *
+ *     struct wf_trainer *t = wf_trainer_new(session, data, NULL, &err);
+ *     struct wf_epoch_info epoch = WF_ZERO;
+ *     while (t && ok && !epoch.ended)
+ *         ok = wf_trainer_epoch(t, &epoch, &err);
+ *     ok = ok && wf_trainer_save(t, "net.safetensors", &err);
+ *     wf_trainer_free(t);
+ *
+ * It is the loop of the command: the same numbers, bit for bit, however it is stepped. After a failure
+ * inside, every later call fails with the same error; freeing always works. */
+
+struct wf_trainer;
+
+struct wf_step_info {
+    int64_t step, epoch; /* updates done; epochs that have ended */
+    double loss, lr;
+    double norm;    /* of the gradient, before clipping */
+    bool skipped;   /* no update: a gradient was not finite */
+    double seconds; /* of the step */
+    bool ended;     /* "train.epochs" are done, or it was stopped early: no step was made */
+};
+
+struct wf_epoch_info {
+    int64_t epoch, step; /* epochs that have ended, this one too; updates done */
+    double loss;         /* mean over the epoch */
+    bool validated;      /* then: */
+    double validation;   /* the loss on the validation part */
+    double
+        metric;   /* mean IoU; accuracy where labels are of images; negative loss without classes */
+    bool is_best; /* so far */
+    bool ended;   /* it was the last */
+};
+
+struct wf_scores_info {
+    double loss, accuracy, mean_iou, mean_dice; /* NaN: not defined */
+    int64_t counted;                            /* pixels, or images */
+    int classes;
+};
+
+/* `folder` is the run folder, as the command makes it: log, checkpoints, and where it is there already the
+ * run goes on from its newest checkpoint. NULL: no files. The data is borrowed. */
+WF_CHECK struct wf_trainer *wf_trainer_new(struct wf_session *s, const struct wf_data *d,
+                                           const char *folder, struct wf_err *err);
+/* In the middle of a run with a folder a checkpoint is written first. */
+void wf_trainer_free(struct wf_trainer *t);
+/* One step; and the end of the epoch, with validation, where it was the epoch's last. */
+WF_CHECK bool wf_trainer_step(struct wf_trainer *t, struct wf_step_info *info, struct wf_err *err);
+/* Steps to the end of the epoch. */
+WF_CHECK bool wf_trainer_epoch(struct wf_trainer *t, struct wf_epoch_info *info,
+                               struct wf_err *err);
+/* Scores of the weights as they are, on the validation part. */
+WF_CHECK bool wf_trainer_evaluate(struct wf_trainer *t, struct wf_scores_info *info,
+                                  struct wf_err *err);
+/* Of the last evaluation, for one class: hits / (truth + predicted - hits); NaN: the class is not there. */
+double wf_trainer_iou(const struct wf_trainer *t, int label);
+/* Writes a checkpoint that this library, the command and other safetensors readers take. */
+WF_CHECK bool wf_trainer_save(struct wf_trainer *t, const char *path, struct wf_err *err);
+/* Goes on from a checkpoint: weights, optimiser, position, normalisation. Not with a folder. */
+WF_CHECK bool wf_trainer_load(struct wf_trainer *t, const char *path, struct wf_err *err);
+/* Weights and states (running statistics), in order; the name and, where `shape` is not NULL, the extents as
+ * in PyTorch, `rank` of them. NULL past the last. */
+const char *wf_trainer_tensor(const struct wf_trainer *t, int index, int64_t shape[WF_AXES],
+                              int *rank);
+/* A copy of a weight, a state, or the last step's gradient ("grad.NAME"): f32, `count` elements. */
+WF_CHECK bool wf_trainer_get(struct wf_trainer *t, const char *name, float *array, size_t count,
+                             struct wf_err *err);
+/* Sets a weight or state. */
+WF_CHECK bool wf_trainer_set(struct wf_trainer *t, const char *name, const float *array,
+                             size_t count, struct wf_err *err);
+
 WF_API_END
 
 #endif

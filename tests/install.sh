@@ -7,7 +7,7 @@
 set -euo pipefail
 build=$1 source=$2
 prefix=$PWD/prefix
-examples=(course)
+examples=(course train_unet)
 strict=(-Wall -Wextra -pedantic -Werror)
 fail() { echo "FAILED: $*" >&2; exit 1; }
 

@@ -13,6 +13,7 @@ struct call {
     wf_engine_fn *fn;                 /* CALL, STAY */
     wf_engine_collective *collective; /* ORDER */
     void *arg;
+    int64_t until; /* GO */
     struct wf_err err;
     bool ok, is_done;
 };
@@ -26,7 +27,6 @@ struct wf_engine {
     struct call *posted;                     /* not taken yet */
     struct call *current;                    /* ends when ranks are parked again (E2) */
     bool stays, ends;
-    struct wf_err failed; /* of the function that stayed, if it did */
 };
 
 /* --- the engine's side; under the lock --- */
@@ -63,8 +63,6 @@ static void run_calls(struct wf_engine *e)
         e->current = c;
         e->stays = c->kind == STAY;
         const bool ok = run_unlocked(e, c, &err);
-        if (e->stays && !ok)
-            e->failed = err;
         e->stays = false;
         if (e->current) /* of a function that stayed: the last that was asked of it */
             complete(e, e->current, ok, &err);
@@ -119,7 +117,7 @@ static bool share(struct wf_engine *e, struct wf_comm *comm, struct call *order,
     return ok;
 }
 
-bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm)
+bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm, int64_t *until)
 {
     const bool leads = pthread_equal(pthread_self(), e->thread);
     for (;;) {
@@ -129,8 +127,10 @@ bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm)
         if (leads)
             order = lead(e);
         (void)pthread_mutex_unlock(&e->lock);
-        if (!share(e, comm, &order, &err) || order.kind != ORDER)
-            return order.kind == GO && !err.code;
+        const bool heard = share(e, comm, &order, &err);
+        *until = order.until;
+        if (!heard || order.kind != ORDER)
+            return heard && order.kind == GO;
         const bool done = order.collective(rank, comm, order.arg, &err);
         const bool ok = wf_comm_agree(comm, done, &err);
         (void)pthread_mutex_lock(&e->lock);
@@ -147,17 +147,12 @@ bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm)
 static bool ask(struct wf_engine *e, struct call *c, struct wf_err *err)
 {
     (void)pthread_mutex_lock(&e->lock);
-    const bool gone = c->kind > STAY && !e->stays;
-    if (gone) {
-        c->err = e->failed;
-    } else {
-        e->posted = c;
-        (void)pthread_cond_broadcast(&e->changed);
-        while (!c->is_done)
-            (void)pthread_cond_wait(&e->changed, &e->lock);
-    }
+    e->posted = c;
+    (void)pthread_cond_broadcast(&e->changed);
+    while (!c->is_done)
+        (void)pthread_cond_wait(&e->changed, &e->lock);
     (void)pthread_mutex_unlock(&e->lock);
-    if (!c->ok && err)
+    if (!c->ok)
         *err = c->err;
     return c->ok;
 }
@@ -167,33 +162,54 @@ bool wf_engine_call(struct wf_engine *e, wf_engine_fn *fn, void *arg, struct wf_
     return ask(e, &(struct call){ .kind = CALL, .fn = fn, .arg = arg }, err);
 }
 
-bool wf_engine_stay(struct wf_engine *e, wf_engine_fn *fn, void *arg, struct wf_err *err)
-{
-    e->failed = (struct wf_err){ 0 }; /* nothing runs */
-    return ask(e, &(struct call){ .kind = STAY, .fn = fn, .arg = arg }, err);
-}
-
-bool wf_engine_order(struct wf_engine *e, wf_engine_collective *fn, void *arg, struct wf_err *err)
-{
-    return ask(e, &(struct call){ .kind = ORDER, .collective = fn, .arg = arg }, err);
-}
-
-bool wf_engine_go(struct wf_engine *e, struct wf_err *err)
-{
-    return ask(e, &(struct call){ .kind = GO }, err);
-}
-
-void wf_engine_leave(struct wf_engine *e)
-{
-    (void)ask(e, &(struct call){ .kind = LEAVE }, NULL);
-}
-
-bool wf_engine_is_staying(struct wf_engine *e)
+static bool stays(struct wf_engine *e)
 {
     (void)pthread_mutex_lock(&e->lock);
     const bool stays = e->stays;
     (void)pthread_mutex_unlock(&e->lock);
     return stays;
+}
+
+static bool ask_stay(struct wf_stay *stay, struct call *c, struct wf_err *err)
+{
+    if (!stay->is_over && ask(stay->engine, c, &stay->failed))
+        return true;
+    *err = stay->failed;
+    stay->is_over = !stays(stay->engine);
+    if (!stay->is_over) /* it could not do this, and stays */
+        stay->failed = (struct wf_err){ 0 };
+    return false;
+}
+
+bool wf_stay_begin(struct wf_stay *stay, struct wf_engine *e, wf_engine_fn *fn, void *arg,
+                   struct wf_err *err)
+{
+    *stay = (struct wf_stay){ .engine = e };
+    if (stays(e)) {
+        stay->is_over = true;
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "the session has an exec or a trainer already: free that, or use another "
+                          "session");
+    }
+    return ask_stay(stay, &(struct call){ .kind = STAY, .fn = fn, .arg = arg }, err);
+}
+
+bool wf_stay_order(struct wf_stay *stay, wf_engine_collective *fn, void *arg, struct wf_err *err)
+{
+    return ask_stay(stay, &(struct call){ .kind = ORDER, .collective = fn, .arg = arg }, err);
+}
+
+bool wf_stay_go(struct wf_stay *stay, int64_t until, struct wf_err *err)
+{
+    return ask_stay(stay, &(struct call){ .kind = GO, .until = until }, err);
+}
+
+void wf_stay_end(struct wf_stay *stay)
+{
+    struct wf_err ignored;
+    if (stay->engine && !stay->is_over)
+        (void)ask(stay->engine, &(struct call){ .kind = LEAVE }, &ignored);
+    stay->is_over = true;
 }
 
 struct wf_engine *wf_engine_new(struct wf_launch *launch, const struct wf_watchdog_options *watch,

@@ -8,6 +8,7 @@
 
 struct wf_exec {
     struct wf_session *s;
+    struct wf_stay stay;
     struct wf_job job; /* its mesh, plan and ranks; of the program's graph */
 };
 
@@ -26,7 +27,8 @@ static bool exec_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         run = wf_run_new(plan, comm, job->settings.train.seed, err);
     if (run)
         wf_run_init_weights(run, job->settings.train.seed);
-    while (run && wf_engine_park(x->s->engine, run, comm))
+    int64_t until; /* they never go on */
+    while (run && wf_engine_park(x->s->engine, run, comm, &until))
         ;
     const bool ok = run != NULL;
     wf_run_free(run);
@@ -72,12 +74,10 @@ static bool run_exec(void *arg, struct wf_err *err)
 
 struct wf_exec *wf_exec_new(struct wf_session *s, struct wf_graph *g, struct wf_err *err)
 {
-    if (!wf_session_is_free(s, err))
-        return NULL;
     struct wf_exec *const x = wf_take_zeroed(1, sizeof *x);
     x->s = s;
     x->job.net.graph = g;
-    if (wf_engine_stay(s->engine, run_exec, x, err))
+    if (wf_stay_begin(&x->stay, s->engine, run_exec, x, err))
         return x;
     wf_exec_free(x);
     return NULL;
@@ -87,7 +87,7 @@ void wf_exec_free(struct wf_exec *x)
 {
     if (!x)
         return;
-    wf_engine_leave(x->s->engine);
+    wf_stay_end(&x->stay);
     wf_global_plan_free(x->job.global);
     wf_arena_release(&x->job.arena);
     free(x);
@@ -146,8 +146,7 @@ bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t
                  struct wf_err *err)
 {
     struct transfer t = { .value = find(x, name, false), .from = array };
-    return wf_tensor_check(t.value, name, count, err) &&
-           wf_engine_order(x->s->engine, put_rank, &t, err);
+    return wf_tensor_check(t.value, name, count, err) && wf_stay_order(&x->stay, put_rank, &t, err);
 }
 
 bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch, struct wf_err *err)
@@ -157,18 +156,17 @@ bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch, s
         return false;
     if (!t.batch)
         return wf_err_set(err, WF_ERR_USAGE, "there is no input '%s'", batch);
-    return wf_engine_order(x->s->engine, share_rank, &t, err);
+    return wf_stay_order(&x->stay, share_rank, &t, err);
 }
 
 bool wf_exec_step(struct wf_exec *x, struct wf_err *err)
 {
-    return wf_engine_order(x->s->engine, step_rank, NULL, err);
+    return wf_stay_order(&x->stay, step_rank, NULL, err);
 }
 
 bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
                  struct wf_err *err)
 {
     struct transfer t = { .value = find(x, name, true), .to = array };
-    return wf_tensor_check(t.value, name, count, err) &&
-           wf_engine_order(x->s->engine, get_rank, &t, err);
+    return wf_tensor_check(t.value, name, count, err) && wf_stay_order(&x->stay, get_rank, &t, err);
 }

@@ -110,14 +110,6 @@ void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn 
     s->log = (struct wf_log){ .level = level, .take = fn, .user = user };
 }
 
-bool wf_session_is_free(struct wf_session *s, struct wf_err *err)
-{
-    return !wf_engine_is_staying(s->engine) ||
-           wf_err_set(err, WF_ERR_USAGE,
-                      "the session has an exec or a trainer already: free that, or use another "
-                      "session");
-}
-
 /* --- questions about a job of this size: asked on the engine's thread --- */
 
 struct question {

@@ -21,8 +21,6 @@ struct wf_session {
 [[nodiscard]] bool wf_session_settings(struct wf_session *s, struct wf_options *o,
                                        struct wf_settings *settings, struct wf_err *err);
 struct wf_options *wf_options_copy(const struct wf_options *o);
-/* Refuses a second one that stays: a session has one exec or trainer at a time. */
-[[nodiscard]] bool wf_session_is_free(struct wf_session *s, struct wf_err *err);
 
 /* --- whole arrays of the program to and from the ranks' parts (tensors.c) --- */
 

@@ -357,25 +357,50 @@ static bool open_all(struct wf_dataset *ds, const struct wf_dataset_options *o, 
     return o->tolerate || refuse_problems(ds, err);
 }
 
-struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_options *options,
-                                   struct wf_err *err)
+static struct wf_dataset *dataset_new(const char *path)
 {
     struct wf_dataset *const ds = wf_take_zeroed(1, sizeof *ds);
     ds->moved = wf_take_zeroed(1, sizeof *ds->moved);
     ds->info.path = wf_arena_copy(&ds->arena, path);
+    ds->info.classes = ds->classes =
+        wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
+    for (int i = 0; i < WF_DATA_FOLDERS; i++)
+        ds->classes[i] = (struct wf_data_class){ .first = i, .last = i, .color = -1 };
+    return ds;
+}
+
+static void settle_texts(struct wf_dataset *ds)
+{
+    static const char *const none[] = { NULL };
+    ds->info.notes = ds->notes.items ? ds->notes.items : none;
+    ds->info.problem_texts = ds->problems.items ? ds->problems.items : none;
+    ds->info.problems = (int64_t)ds->problems.count;
+}
+
+struct wf_dataset *wf_dataset_of_arrays(const struct wf_arrays *arrays, struct wf_err *err)
+{
+    struct wf_dataset *const ds = dataset_new("arrays");
+    struct wf_arrays *const own = wf_arena_one(&ds->arena, struct wf_arrays);
+    *own = *arrays;
+    ds->arrays = own;
+    const bool ok = wf_memory_list(ds, err);
+    settle_texts(ds);
+    if (ok)
+        return ds;
+    wf_dataset_free(ds);
+    return NULL;
+}
+
+struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_options *options,
+                                   struct wf_err *err)
+{
+    struct wf_dataset *const ds = dataset_new(path);
     ds->align = options->align;
     ds->alpha = options->alpha;
     ds->wanted = options->channels;
     ds->layout_given = options->layout != WF_LAYOUT_AUTO;
-    ds->classes = wf_arena_array(&ds->arena, WF_DATA_FOLDERS, struct wf_data_class);
-    for (int i = 0; i < WF_DATA_FOLDERS; i++)
-        ds->classes[i] = (struct wf_data_class){ .first = i, .last = i, .color = -1 };
-    static const char *const none[] = { NULL };
     const bool ok = open_all(ds, options, err);
-    ds->info.classes = ds->classes;
-    ds->info.notes = ds->notes.items ? ds->notes.items : none;
-    ds->info.problem_texts = ds->problems.items ? ds->problems.items : none;
-    ds->info.problems = (int64_t)ds->problems.count;
+    settle_texts(ds);
     if (ok && ds->info.labels == WF_LABELS_IMAGE)
         ds->keep = wf_keep_new(ds->info.samples);
     if (ok)

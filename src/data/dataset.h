@@ -37,6 +37,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "tensor/region.h"
+#include "widefield.h"
 
 /* The label of an ignored pixel: nodata, or outside the mask. No file may contain it. */
 enum { WF_LABEL_VOID = INT32_MIN };
@@ -109,6 +110,7 @@ struct wf_dataset_info {
     int64_t other;   /* pixels seen with a label of at least WF_DATA_CLASSES or no class */
     int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
     bool scanned_all;
+    bool is_raw;              /* pixels are taken as they are: no normalisation */
     const char *const *notes; /* notes for the user ("alpha channel left out"); ends with NULL */
     int64_t problems;         /* samples and files that have one; only with `tolerate` */
     const char *const *problem_texts; /* each once; ends with NULL */
@@ -143,6 +145,9 @@ struct wf_dataset;
 [[nodiscard]] struct wf_dataset *wf_dataset_open(const char *path,
                                                  const struct wf_dataset_options *options,
                                                  struct wf_err *err);
+/* Of arrays in memory, which are borrowed as long as it lives. */
+[[nodiscard]] struct wf_dataset *wf_dataset_of_arrays(const struct wf_arrays *arrays,
+                                                      struct wf_err *err);
 void wf_dataset_free(struct wf_dataset *ds);
 
 const struct wf_dataset_info *wf_dataset_info(const struct wf_dataset *ds);

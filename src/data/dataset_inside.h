@@ -46,6 +46,7 @@ struct wf_entry {
     int mask_channels;            /* that are read: 1 or 3 */
     const struct wf_align *align; /* NULL: the mask has the image's pixels */
     struct wf_nodata nodata;
+    const void *pixels, *labels; /* of arrays; labels NULL: none for each pixel */
 };
 
 struct wf_dataset_layout_kind {
@@ -67,7 +68,8 @@ struct wf_dataset {
     struct wf_arena arena;
     struct wf_dataset_info info;
     const struct wf_dataset_layout_kind *kind;
-    bool layout_given; /* by the user: nothing is guessed */
+    const struct wf_arrays *arrays; /* NULL: of files */
+    bool layout_given;              /* by the user: nothing is guessed */
     struct wf_entry *entries;
     size_t room;
     struct wf_data_class *classes; /* room for WF_DATA_FOLDERS */
@@ -89,6 +91,13 @@ void wf_keep_free(struct wf_keep *keep, int64_t samples);
 /* The bytes of the whole image, or NULL; then `*is_asked` tells whether it should be offered. */
 const uint8_t *wf_keep_find(const struct wf_keep *keep, int64_t sample, bool *is_asked);
 void wf_keep_offer(struct wf_keep *keep, int64_t sample, const float *pixels, int64_t count);
+
+/* --- arrays instead of files (layout_memory.c) --- */
+[[nodiscard]] bool wf_memory_list(struct wf_dataset *ds, struct wf_err *err);
+void wf_memory_read(const struct wf_dataset *ds, const struct wf_entry *e,
+                    const struct wf_region *window, float *image);
+void wf_memory_labels(const struct wf_dataset *ds, const struct wf_entry *e,
+                      const struct wf_region *window, int32_t *labels);
 
 /* --- for layouts --- */
 /* Texts are copied. The next entry is valid until the next call. */

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "data/dataset_inside.h"
+#include "tensor/dtype.h"
 
 enum { BLOCK = 4096, RECORD = 64, PRINTED = 4096 /* samples */, DIGITS = 8 /* of a sample */ };
 
@@ -79,6 +80,15 @@ static bool add_record(struct look *l, const struct wf_entry *e, struct wf_err *
     return add_bytes(l, e->offset, left < RECORD ? left : RECORD, err);
 }
 
+static void add_arrays(XXH64_state_t *hash, const struct wf_arrays *a, const struct wf_entry *e)
+{
+    const int64_t *const x = e->sample.extent;
+    const size_t pixels = (size_t)(x[WF_D] * x[WF_H] * x[WF_W]);
+    (void)XXH64_update(hash, e->pixels, pixels * (size_t)x[WF_C] * wf_dtype_size(a->image_dtype));
+    if (e->labels)
+        (void)XXH64_update(hash, e->labels, pixels * wf_dtype_size(a->label_dtype));
+}
+
 static bool add_sample(struct look *l, const struct wf_entry *e, bool looks, struct wf_err *err)
 {
     const struct wf_data_sample *const s = &e->sample;
@@ -93,6 +103,10 @@ static bool add_sample(struct look *l, const struct wf_entry *e, bool looks, str
     add_text(l->hash, s->mask ? within(l->ds, s->mask) : NULL);
     if (!looks)
         return true;
+    if (l->ds->arrays) {
+        add_arrays(l->hash, l->ds->arrays, e);
+        return true;
+    }
     if (l->ds->kind->read)
         return add_record(l, e, err);
     bool ok = true;

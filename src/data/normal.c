@@ -62,6 +62,11 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
     const int64_t used = wf_min(count, SAMPLES);
     WF_BUG_ON(count < 1 || channels < 1, "nothing to measure");
     *normal = (struct wf_normal){ .channels = channels };
+    if (wf_dataset_info(ds)->is_raw) {
+        for (int c = 0; c < channels; c++)
+            normal->std[c] = 1;
+        return true;
+    }
     struct moments *const m = wf_take_zeroed(WF_DATA_CHANNELS, sizeof *m);
     float *const pixels = wf_take((size_t)WF_DATA_PIECE * sizeof *pixels);
     struct wf_reader *const reader = wf_reader_new(ds);

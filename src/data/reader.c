@@ -247,8 +247,10 @@ static bool check_finite(const struct wf_entry *e, const struct wf_region *windo
 static bool read_files(struct wf_reader *reader, const struct wf_entry *e,
                        const struct wf_region *window, float *image, struct wf_err *err)
 {
-    bool ok;
-    if (reader->ds->kind->read) {
+    bool ok = true;
+    if (reader->ds->arrays) {
+        wf_memory_read(reader->ds, e, window, image);
+    } else if (reader->ds->kind->read) {
         ok = read_own(reader, e, window, image, err);
     } else if (e->n_files > 1) {
         ok = read_channels(reader, e, window, image, err);
@@ -412,6 +414,10 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
     const struct wf_entry *const e = &ds->entries[sample];
     if (ds->info.labels == WF_LABELS_IMAGE) {
         *labels = e->sample.label;
+        return true;
+    }
+    if (e->labels) {
+        wf_memory_labels(ds, e, window, labels);
         return true;
     }
     if (!e->sample.mask)

@@ -30,7 +30,7 @@ enum {
 };
 
 /* `text` as a page can show it: within a bound, control characters made visible. */
-static const char *shown(struct wf_data *d, const char *text)
+static const char *shown(struct wf_report_data *d, const char *text)
 {
     char *const to = wf_arena_array(&d->arena, TEXT_BYTES, char);
     wf_utf8_shown(text, to, TEXT_BYTES);
@@ -41,7 +41,7 @@ static const char *shown(struct wf_data *d, const char *text)
 /* --- what the log says --- */
 
 /* A copy of `item` within the bounds, `depth` levels down. */
-static cJSON *copy(struct wf_data *d, const cJSON *item, int depth, int most)
+static cJSON *copy(struct wf_report_data *d, const cJSON *item, int depth, int most)
 {
     if (cJSON_IsString(item))
         return cJSON_CreateString(shown(d, item->valuestring));
@@ -65,7 +65,8 @@ static cJSON *copy(struct wf_data *d, const cJSON *item, int depth, int most)
     return out;
 }
 
-static void add_copy(struct wf_data *d, cJSON *to, const char *key, const cJSON *item, int most)
+static void add_copy(struct wf_report_data *d, cJSON *to, const char *key, const cJSON *item,
+                     int most)
 {
     if (item)
         (void)cJSON_AddItemToObject(to, key, copy(d, item, 2, most));
@@ -74,7 +75,7 @@ static void add_copy(struct wf_data *d, cJSON *to, const char *key, const cJSON 
 /* --- the run in a few numbers --- */
 
 /* What the end says, else the median of the steps, else NaN. */
-static double rate_of(struct wf_data *d)
+static double rate_of(struct wf_report_data *d)
 {
     const struct wf_log_table *const steps = &d->log.steps;
     const double said = wf_log_number(d->log.end, "mpx_per_s");
@@ -92,7 +93,7 @@ static void add_figure(cJSON *to, const char *name, double value)
         (void)cJSON_AddNumberToObject(to, name, value);
 }
 
-static void add_figures(struct wf_data *d, cJSON *to)
+static void add_figures(struct wf_report_data *d, cJSON *to)
 {
     const struct wf_runlog *const log = &d->log;
     const struct wf_log_row *const best = wf_runlog_best(log), *step = wf_log_last(&log->steps),
@@ -132,7 +133,7 @@ static void add_figures(struct wf_data *d, cJSON *to)
 }
 
 /* What the run said when it started, but for its lists, which have their own places. */
-static void add_facts(struct wf_data *d, cJSON *to)
+static void add_facts(struct wf_report_data *d, cJSON *to)
 {
     cJSON *const facts = cJSON_AddObjectToObject(to, "facts");
     int n = 0;
@@ -149,7 +150,7 @@ static void add_facts(struct wf_data *d, cJSON *to)
     (void)cJSON_AddNumberToObject(to, "resumed", (double)d->log.resumed);
 }
 
-static void add_classes(struct wf_data *d, cJSON *to)
+static void add_classes(struct wf_report_data *d, cJSON *to)
 {
     struct wf_runlog *const log = &d->log;
     const struct wf_log_row *const best = wf_runlog_best(log);
@@ -234,7 +235,7 @@ static void decimate(struct series *s)
 }
 
 /* cJSON would print seventeen digits. */
-static void add_numbers(struct wf_data *d, cJSON *to, const char *key, const double *values,
+static void add_numbers(struct wf_report_data *d, cJSON *to, const char *key, const double *values,
                         size_t n, int digits)
 {
     struct wf_buffer text = { 0 };
@@ -251,7 +252,7 @@ static void add_numbers(struct wf_data *d, cJSON *to, const char *key, const dou
     wf_buffer_release(&text);
 }
 
-static void add_series(struct wf_data *d, cJSON *to, const char *key, struct series s)
+static void add_series(struct wf_report_data *d, cJSON *to, const char *key, struct series s)
 {
     cJSON *const one = cJSON_AddObjectToObject(to, key);
     decimate(&s);
@@ -260,8 +261,8 @@ static void add_series(struct wf_data *d, cJSON *to, const char *key, struct ser
 }
 
 /* Each column as a curve, and again as its moving average where that is asked for. */
-static void add_curves(struct wf_data *d, cJSON *to, const char *key, const struct wf_log_table *t,
-                       bool averages)
+static void add_curves(struct wf_report_data *d, cJSON *to, const char *key,
+                       const struct wf_log_table *t, bool averages)
 {
     cJSON *const all = cJSON_AddObjectToObject(to, key);
     for (int k = 0; k < t->columns; k++) {
@@ -275,7 +276,7 @@ static void add_curves(struct wf_data *d, cJSON *to, const char *key, const stru
 }
 
 /* The last epochs: epoch, step, is it the best so far, and the columns. */
-static void add_epoch_rows(struct wf_data *d, cJSON *to)
+static void add_epoch_rows(struct wf_report_data *d, cJSON *to)
 {
     const struct wf_log_table *const t = &d->log.epochs;
     cJSON *const rows = cJSON_AddArrayToObject(to, "epoch_rows");
@@ -295,7 +296,7 @@ static void add_epoch_rows(struct wf_data *d, cJSON *to)
 
 /* Milliseconds of the mean step, and of its parts; a row of the log stands for all steps since the one
  * before it. Nothing where the log does not tell the parts apart. */
-static void add_mean_ms(struct wf_data *d, cJSON *to)
+static void add_mean_ms(struct wf_report_data *d, cJSON *to)
 {
     const struct wf_log_table *const t = &d->log.steps;
     double sums[WF_LOG_STEP_COLUMNS] = { 0 }, weight = 0;
@@ -335,7 +336,8 @@ static bool is_inside(const char *name)
 }
 
 /* False when it is not there, empty, longer than `most`, or named so that it might lie elsewhere. */
-static bool read_file(struct wf_data *d, const char *name, size_t most, struct wf_buffer *out)
+static bool read_file(struct wf_report_data *d, const char *name, size_t most,
+                      struct wf_buffer *out)
 {
     struct wf_err ignored = { 0 };
     struct wf_infile in;
@@ -355,7 +357,7 @@ static bool read_file(struct wf_data *d, const char *name, size_t most, struct w
 
 /* A picture as a "data:" address, and so without anything in it that could run; NULL when there is no
  * such file, it does not begin with `lead`, or the page has no room for it. */
-static cJSON *picture(struct wf_data *d, const char *name, size_t most, const char *kind,
+static cJSON *picture(struct wf_report_data *d, const char *name, size_t most, const char *kind,
                       const char *lead)
 {
     struct wf_buffer file = { 0 }, url = { 0 };
@@ -373,7 +375,7 @@ static cJSON *picture(struct wf_data *d, const char *name, size_t most, const ch
 }
 
 /* One sample, with its pictures instead of their names. */
-static cJSON *sample(struct wf_data *d, const cJSON *event)
+static cJSON *sample(struct wf_report_data *d, const cJSON *event)
 {
     static const char *const names[] = { "image", "label", "prediction" };
     cJSON *const one = copy(d, event, 1, ITEMS_MAX);
@@ -387,7 +389,7 @@ static cJSON *sample(struct wf_data *d, const cJSON *event)
     return one;
 }
 
-static void add_samples(struct wf_data *d, cJSON *to)
+static void add_samples(struct wf_report_data *d, cJSON *to)
 {
     const struct wf_log_list *const all = &d->log.samples;
     const int64_t least = d->left - SAMPLES_BYTES;
@@ -403,7 +405,7 @@ static void add_samples(struct wf_data *d, cJSON *to)
     (void)cJSON_AddNumberToObject(to, "n_samples", (double)all->n);
 }
 
-static void add_config(struct wf_data *d, cJSON *to)
+static void add_config(struct wf_report_data *d, cJSON *to)
 {
     struct wf_buffer config = { 0 };
     if (read_file(d, "config.yaml", CONFIG_BYTES, &config)) {
@@ -415,7 +417,7 @@ static void add_config(struct wf_data *d, cJSON *to)
 
 /* --- the whole --- */
 
-cJSON *wf_data_json(struct wf_data *d)
+cJSON *wf_data_json(struct wf_report_data *d)
 {
     const struct wf_runlog *const log = &d->log;
     const char *const stopped = log->end ? wf_log_text(log->end, "stopped") : "unfinished";

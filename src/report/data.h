@@ -15,7 +15,7 @@
 
 enum { WF_DATA_BYTES = 4'500'000 };
 
-struct wf_data {
+struct wf_report_data {
     struct wf_runlog log;
     struct wf_arena arena;
     const char *folder; /* of the run */
@@ -24,5 +24,5 @@ struct wf_data {
 };
 
 /* The whole, from the heap: cJSON_Delete() and free(). */
-struct cJSON *wf_data_json(struct wf_data *d);
+struct cJSON *wf_data_json(struct wf_report_data *d);
 char *wf_data_print(const struct cJSON *json);

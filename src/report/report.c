@@ -41,7 +41,7 @@ static void add_row(struct wf_events *e, const struct wf_log_table *t, size_t ro
             wf_events_scalar(e, r->time, r->step, tags[k], r->at[k]);
 }
 
-static bool write_events(struct wf_data *d, struct wf_err *err)
+static bool write_events(struct wf_report_data *d, struct wf_err *err)
 {
     static const char *const of_steps[WF_LOG_STEP_COLUMNS] = {
         "train/loss",       "train/learning_rate", "speed/mpx_per_s", "speed/step_ms",
@@ -127,7 +127,7 @@ static void add_text(struct wf_buffer *out, const cJSON *json)
     wf_buffer_text(out, "</table>\n</main></noscript>\n");
 }
 
-static bool write_page(struct wf_data *d, struct wf_err *err)
+static bool write_page(struct wf_report_data *d, struct wf_err *err)
 {
     cJSON *const json = wf_data_json(d);
     char *const text = wf_data_print(json);
@@ -168,7 +168,7 @@ static const char *name_of(struct wf_arena *arena, const char *folder)
 
 bool wf_report_write(const char *run_folder, struct wf_err *err)
 {
-    struct wf_data d = { .folder = run_folder };
+    struct wf_report_data d = { .folder = run_folder };
     char *const path = wf_arena_printf(&d.arena, "%s/log.jsonl", run_folder);
     bool ok = true;
     enum wf_path_kind kind, log = WF_PATH_ABSENT;

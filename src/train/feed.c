@@ -203,7 +203,8 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                                                 .align = settings->data.align,
                                                 .alpha = settings->data.alpha,
                                                 .channels = settings->config.in };
-    feed->dataset = wf_dataset_open(path, &options, err);
+    feed->dataset =
+        settings->data.open ? settings->data.open : wf_dataset_open(path, &options, err);
     if (!feed->dataset)
         return false;
     feed->info = wf_dataset_info(feed->dataset);
@@ -224,7 +225,8 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
 
 void wf_feed_release(struct wf_feed *feed)
 {
-    wf_dataset_free(feed->dataset);
+    if (feed->settings && !feed->settings->data.open)
+        wf_dataset_free(feed->dataset);
     for (int k = 0; k < feed->n_targets; k++)
         wf_dataset_free(feed->targets[k]);
     wf_arena_release(&feed->arena);

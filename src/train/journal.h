@@ -33,6 +33,7 @@ struct wf_journal_damage {
 /* Syncs the log to the disk. */
 [[nodiscard]] bool wf_journal_sync(struct wf_journal *journal, struct wf_err *err);
 
+/* These take NULL, for a run that keeps no log. */
 /* An event with its name and time, for the caller to fill. */
 struct cJSON *wf_journal_event(const char *name);
 /* Writes and frees it. */

@@ -41,6 +41,7 @@ struct wf_extents {
 };
 
 struct wf_data_settings {
+    struct wf_dataset *open;    /* borrowed, in place of a path; or NULL */
     enum wf_data_layout layout; /* data.format */
     enum wf_data_align align;
     enum wf_data_alpha alpha;

@@ -29,6 +29,7 @@ struct trainer {
     bool filled_ok;
     struct wf_err filled_err;
     double input;  /* seconds that the next step has waited for its data */
+    int64_t until; /* see struct wf_pause */
     bool hooks_ok; /* of rank 0's reports; the others hear of it at the next meeting */
     struct wf_err hooks_err;
 };
@@ -466,6 +467,23 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     return pass(t, err) && (!step_is_full(t) || update(t, err));
 }
 
+/* Collective. False: the run ends. One that is stopped saves. */
+static bool goes_on(struct trainer *t, bool ended, bool *ok, struct wf_err *err)
+{
+    const struct wf_pause pause = { .o = t->o,
+                                    .at = &t->at,
+                                    .epoch_ends = t->at.batch >= t->batches,
+                                    .ended = ended,
+                                    .until = &t->until };
+    if (!t->o->hooks->pause || t->o->learner->passes != 0 || t->o->hooks->pause(t->o->user, &pause))
+        return !ended;
+    if (!ended) {
+        t->result->end = WF_END_SIGNAL;
+        *ok = t->saved || save(t, false, err);
+    }
+    return false;
+}
+
 static void begin(struct trainer *t)
 {
     const struct wf_trainer_options *const o = t->o;
@@ -509,7 +527,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     t.images = wf_take_zeroed((size_t)options->n_targets + 1, sizeof *t.images);
     begin(&t);
     bool over = false, ok = true;
-    while (ok && !over && t.at.epoch < options->epochs)
+    while (ok && goes_on(&t, over || t.at.epoch >= options->epochs, &ok, err))
         ok = advance(&t, &over, err);
     if (!ok && is_async(&t))
         wf_comm_abort(options->comm, err); /* the others do not call agree */

@@ -43,12 +43,23 @@ struct wf_epoch_report {
     bool is_best;
 };
 
-/* All but `stops` are called on rank 0 only and may be NULL. */
+/* Between two steps: where a program that steers the run has its turn. */
+struct wf_pause {
+    const struct wf_trainer_options *o;
+    const struct wf_position *at;
+    bool epoch_ends; /* its steps are done: validation follows */
+    bool ended;      /* no step follows */
+    int64_t *until;  /* the hook's own, of this rank; zero at first */
+};
+
+/* All but `stops` and `pause` are called on rank 0 only; all may be NULL. */
 struct wf_trainer_hooks {
     bool (*stepped)(void *user, const struct wf_step_report *report, struct wf_err *err);
     bool (*epoch_ended)(void *user, const struct wf_epoch_report *report, struct wf_err *err);
     bool (*save)(void *user, const struct wf_position *at, bool is_best, struct wf_err *err);
     bool (*stops)(void *user); /* on every rank, before each step */
+    /* Collective, before each step and at the end. False: the run ends here. */
+    bool (*pause)(void *user, const struct wf_pause *pause);
 };
 
 /* A network for batches of one size, and its run. */

@@ -28,11 +28,13 @@ struct wf_rank_use {
     int64_t prepare;       /* of files, by its process, to find out what the dataset is */
 };
 
-/* For who watches a run. All but `stops` and `finished` are called on rank 0; each may be NULL. */
+/* For who watches or steers a run. All but `stops`, `pause` and `finished` are called on rank 0; each may be
+ * NULL. */
 struct wf_training_hooks {
     void (*stepped)(void *user, const struct wf_step_report *report);
     void (*epoch_ended)(void *user, const struct wf_epoch_report *report);
-    bool (*stops)(void *user); /* asked before each step */
+    bool (*stops)(void *user);                               /* asked before each step */
+    bool (*pause)(void *user, const struct wf_pause *pause); /* see struct wf_trainer_hooks */
     /* Collective, with the run of the last step; the log's end follows. */
     bool (*finished)(void *user, const struct wf_run *run, struct wf_comm *comm,
                      struct wf_err *err);
@@ -40,10 +42,10 @@ struct wf_training_hooks {
 
 struct wf_training {
     struct wf_launch launch;
-    struct wf_settings settings; /* unset values are filled in from the data */
-    struct wf_run_folder *folder;
-    const char *config; /* all settings as text, which checkpoints keep */
-    bool changed_data;  /* go on though the dataset is not the checkpoint's */
+    struct wf_settings settings;  /* unset values are filled in from the data */
+    struct wf_run_folder *folder; /* that is not made: nothing is written */
+    const char *config;           /* all settings as text, which checkpoints keep */
+    bool changed_data;            /* go on though the dataset is not the checkpoint's */
     const struct wf_training_hooks *hooks;
     void *user;
     /* results */
@@ -77,6 +79,9 @@ struct wf_training {
 /* Trains to the end, or until it is stopped: t->result says which. */
 [[nodiscard]] bool wf_training_run(struct wf_training *t, struct wf_err *err);
 void wf_training_release(struct wf_training *t);
+/* What a checkpoint of it says. */
+struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
+                                           const struct wf_position *at);
 
 /* What all took, for the log and for --json. */
 struct cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks);

@@ -67,10 +67,10 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct
             log_confusion(t, wf_validator_metrics(report->validated), report->epoch + 1, err));
 }
 
-static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
+struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
+                                           const struct wf_position *at)
 {
-    struct wf_training *const t = user;
-    const struct wf_checkpoint_info info = {
+    return (struct wf_checkpoint_info){
         .config = t->config,
         .at = *at,
         .seed = t->job->settings.train.seed,
@@ -81,6 +81,14 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
         .class_names = t->feed.class_names,
         .data = t->data,
     };
+}
+
+static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
+{
+    struct wf_training *const t = user;
+    if (!t->journal)
+        return true;
+    const struct wf_checkpoint_info info = wf_training_info(t, at);
     /* What a checkpoint knows of, the log on the disk has. */
     return wf_lock_check(t->folder->lock, err) && wf_journal_sync(t->journal, err) &&
            wf_checkpoint_save_last(&t->folder->kept, is_best, &info, t->run, t->optim, err);
@@ -92,8 +100,14 @@ static bool stops(void *user)
     return t->hooks->stops && t->hooks->stops(t->user);
 }
 
+static bool pause(void *user, const struct wf_pause *p)
+{
+    const struct wf_training *const t = user;
+    return !t->hooks->pause || t->hooks->pause(t->user, p);
+}
+
 static const struct wf_trainer_hooks hooks = {
-    .stepped = stepped, .epoch_ended = epoch_ended, .save = save, .stops = stops
+    .stepped = stepped, .epoch_ended = epoch_ended, .save = save, .stops = stops, .pause = pause
 };
 
 /* --- making --- */
