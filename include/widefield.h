@@ -263,6 +263,52 @@ WF_CHECK bool wf_trainer_get(struct wf_trainer *t, const char *name, float *arra
 WF_CHECK bool wf_trainer_set(struct wf_trainer *t, const char *name, const float *array,
                              size_t count, struct wf_err *err);
 
+/* --- predictor: a trained network on images of any size, in windows, with the result of the whole ---
+ *
+ * Windows are as large as "memory.limit" allows (1GiB) and are distributed over the session's ranks. There
+ * are no seams and no overlap to choose. */
+
+struct wf_predictor;
+
+/* Of a checkpoint: a file, or a run folder (its best). The session gives ranks, device and memory, and, where
+ * it has one, the network. */
+WF_CHECK struct wf_predictor *wf_predictor_new(struct wf_session *s, const char *checkpoint,
+                                               struct wf_err *err);
+/* Of a trainer's weights as they are now, which are copied. */
+WF_CHECK struct wf_predictor *wf_predictor_of(struct wf_trainer *t, struct wf_err *err);
+void wf_predictor_free(struct wf_predictor *p);
+/* Channels of a prediction: classes, or 1 where there are two and one tells them apart. */
+int wf_predictor_channels(const struct wf_predictor *p);
+/* The size of a window, D, H and W; zeros: as the memory allows. */
+void wf_predictor_window(struct wf_predictor *p, const int64_t window[3]);
+
+/* Is told how much is done, up to 1. */
+typedef void wf_progress_fn(double part, void *user);
+void wf_predictor_on_progress(struct wf_predictor *p, wf_progress_fn *fn, void *user);
+
+struct wf_predict_arrays {
+    int dims;           /* 2 or 3 */
+    int64_t extents[3]; /* H, W or D, H, W */
+    const float *image; /* [C, *spatial], as the training images were */
+    int32_t *labels;    /* [*spatial], or one where labels are of images; NULL: not wanted */
+    float *
+        probabilities; /* [channels, *spatial], or one of each channel; NULL: not wanted. Trained with
+                           * "train.loss" mse these are the numbers themselves */
+};
+
+struct wf_predict_files {
+    const char *image;
+    /* To be written, by extension .tif, .nii, .nii.gz, .png or .npy; NULL: not wanted. */
+    const char *labels, *probabilities, *overlay;
+};
+
+/* Fills the arrays that are wanted. */
+WF_CHECK bool wf_predictor_array(struct wf_predictor *p, const struct wf_predict_arrays *arrays,
+                                 struct wf_err *err);
+/* Reads an image file and writes those that are wanted, in the memory of a window. For labels of pixels. */
+WF_CHECK bool wf_predictor_file(struct wf_predictor *p, const struct wf_predict_files *files,
+                                struct wf_err *err);
+
 WF_API_END
 
 #endif

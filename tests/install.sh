@@ -7,7 +7,7 @@
 set -euo pipefail
 build=$1 source=$2
 prefix=$PWD/prefix
-examples=(course train_unet)
+examples=(course train_unet own_network)
 strict=(-Wall -Wextra -pedantic -Werror)
 fail() { echo "FAILED: $*" >&2; exit 1; }
 

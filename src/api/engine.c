@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#ifdef WF_HAVE_OPENMP
+#include <omp.h>
+#endif
 
 #include "base/memory.h"
 
@@ -51,7 +54,13 @@ static struct call *take(struct wf_engine *e)
 static bool run_unlocked(struct wf_engine *e, const struct call *c, struct wf_err *err)
 {
     (void)pthread_mutex_unlock(&e->lock);
+#ifdef WF_HAVE_OPENMP
+    const int threads = omp_get_max_threads(); /* of the rank that is parked here (E1) */
+#endif
     const bool ok = c->fn(c->arg, err);
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(threads);
+#endif
     (void)pthread_mutex_lock(&e->lock);
     return ok;
 }

@@ -4,6 +4,8 @@
  * Its ranks stay (api/engine.h): they park in the hook `pause`, before each step and at the end, until the
  * program wants the next step or something of the weights.
  */
+#include "api/trainer.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,6 @@
 #include "exec/holders.h"
 #include "report/report.h"
 #include "tensor/border.h"
-#include "train/training.h"
 
 struct wf_trainer {
     struct wf_session *s;
@@ -329,6 +330,18 @@ bool wf_trainer_load(struct wf_trainer *t, const char *path, struct wf_err *err)
 }
 
 /* --- tensors --- */
+
+bool wf_trainer_lend(const struct wf_trainer *t, struct wf_trainer_loan *loan, struct wf_err *err)
+{
+    if (t->stay.is_over) {
+        *err = t->stay.failed;
+        return false;
+    }
+    *loan = (struct wf_trainer_loan){ .session = t->s,
+                                      .info = wf_training_info(&t->run, &t->at),
+                                      .graph = t->run.job->net.graph };
+    return true;
+}
 
 const char *wf_trainer_tensor(const struct wf_trainer *t, int index, int64_t shape[WF_AXES],
                               int *rank)

@@ -22,7 +22,7 @@
 struct predict {
     struct wf_cli *cli;
     struct wf_checkpoint *checkpoint;
-    struct wf_predictor predictor;
+    struct wf_file_predictor predictor;
     const char *out;
     const char *format; /* NULL: as suits the image */
     const char *const *images;
@@ -61,10 +61,11 @@ static bool open_checkpoint(struct predict *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           path);
-    p->predictor = (struct wf_predictor){ .launch = p->cli->launch, .checkpoint = p->checkpoint };
+    p->predictor =
+        (struct wf_file_predictor){ .launch = p->cli->launch, .checkpoint = p->checkpoint };
     return wf_options_read_text(o, path, config, err) &&
            wf_options_settings(o, &p->predictor.settings, err) &&
-           wf_predictor_init(&p->predictor, err);
+           wf_file_predictor_init(&p->predictor, err);
 }
 
 /* --- files --- */
@@ -285,14 +286,14 @@ static void add_row(struct predict *p)
 static bool predict_image(struct predict *p, struct wf_err *err)
 {
     p->start = p->bar.shown = wf_now();
-    bool ok = wf_predictor_open(&p->predictor, p->images[p->at], &p->one, err);
+    bool ok = wf_file_predictor_open(&p->predictor, p->images[p->at], &p->one, err);
     if (ok) {
         const struct wf_shape *const shape = &p->one.image->shape;
         p->pixels = (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
         name_files(p);
     }
     ok = wf_launch_agree(&p->cli->launch, ok, err) &&
-         wf_predictor_run(&p->predictor, &p->one, &p->cli->arena, &p->result, err);
+         wf_file_predictor_run(&p->predictor, &p->one, &p->cli->arena, &p->result, err);
     wf_bar_clear(&p->bar);
     if (ok && p->cli->launch.is_root)
         ok = print(p, wf_now() - p->start, err);

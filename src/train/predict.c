@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "ops/op.h"
+#include "tensor/border.h"
 #include "train/mosaic.h"
 
 enum { TAG = 11, TILE = 256 };
@@ -16,7 +18,7 @@ struct predictor {
     struct wf_picture *picture; /* for the windows of this rank */
     struct wf_picture *under;   /* for tags and the overlay, read at its own pace */
     struct wf_stream *stream;
-    struct wf_mosaic *mosaic; /* NULL: a classifier's */
+    struct wf_mosaic *mosaic; /* NULL: a classifier's, or results are arrays */
     bool wants_values;        /* probabilities, not only the largest */
     bool has_void; /* the image may hold nothing, and pixels of the prediction are its own */
     float *values; /* of one window, all channels */
@@ -31,6 +33,12 @@ static int count_labels(enum wf_predicts predicts, int64_t channels)
 
 /* --- the image --- */
 
+static void read_array(const struct wf_prediction *p, const struct wf_region *box, float *to)
+{
+    for (struct wf_cursor c = wf_cursor(*box); wf_cursor_next(&c);)
+        *to++ = p->pixels[wf_outside_index(&p->image->shape, c.at)];
+}
+
 static bool fill(void *user, const struct wf_value *input, const struct wf_view *view,
                  struct wf_err *err)
 {
@@ -39,7 +47,9 @@ static bool fill(void *user, const struct wf_value *input, const struct wf_view 
                   !wf_view_is_dense(view),
               "input '%s'", input->name);
     float *const x = view->data;
-    if (!wf_picture_read(d->picture, &view->box, x, err))
+    if (d->p->pixels)
+        read_array(d->p, &view->box, x);
+    else if (!wf_picture_read(d->picture, &view->box, x, err))
         return false;
     const int64_t channels = input->shape.at[WF_C], count = wf_region_count(view->box) / channels;
     for (int64_t c = 0; d->p->mean && c < channels; c++) {
@@ -130,6 +140,16 @@ static int64_t pixels_of(struct wf_region window)
            wf_region_extent(window, WF_W);
 }
 
+static bool takes_labels(const struct predictor *d)
+{
+    return d->mosaic ? wf_mosaic_wants_labels(d->mosaic) : d->p->labels != NULL;
+}
+
+static bool takes_values(const struct predictor *d)
+{
+    return d->mosaic ? wf_mosaic_wants_values(d->mosaic) : d->p->probabilities != NULL;
+}
+
 /* What rank 0 writes of the window's labels and values, from `rank` to there. */
 static bool bring(const struct predictor *d, int rank, struct wf_region window, struct wf_err *err)
 {
@@ -138,10 +158,8 @@ static bool bring(const struct predictor *d, int rank, struct wf_region window, 
         void *data;
         size_t bytes;
     } parts[2] = {
-        { wf_mosaic_wants_labels(d->mosaic), d->labels,
-          (size_t)pixels_of(window) * sizeof(uint16_t) },
-        { wf_mosaic_wants_values(d->mosaic), d->values,
-          (size_t)wf_region_count(window) * sizeof(float) },
+        { takes_labels(d), d->labels, (size_t)pixels_of(window) * sizeof(uint16_t) },
+        { takes_values(d), d->values, (size_t)wf_region_count(window) * sizeof(float) },
     };
     const bool receives = wf_comm_rank(d->comm) == 0;
     struct wf_message m[2];
@@ -188,9 +206,26 @@ static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
     return !d->has_void || hide_void(d, &part.box, err);
 }
 
+static void put_array(const struct predictor *d, struct wf_region window)
+{
+    const struct wf_prediction *const p = d->p;
+    const float *value = d->values;
+    const uint16_t *label = d->labels;
+    for (struct wf_cursor c = wf_cursor(window); p->probabilities && wf_cursor_next(&c);)
+        p->probabilities[wf_outside_index(&p->logits->shape, c.at)] = *value++;
+    struct wf_shape map = p->logits->shape;
+    map.at[WF_C] = window.hi[WF_C] = 1;
+    for (struct wf_cursor c = wf_cursor(window); p->labels && wf_cursor_next(&c);)
+        p->labels[wf_outside_index(&map, c.at)] = *label++;
+}
+
 static bool put(struct predictor *d, int64_t index, struct wf_err *err)
 {
     const struct wf_region window = wf_stream_window(d->stream, index);
+    if (!d->mosaic) {
+        put_array(d, window);
+        return true;
+    }
     return wf_mosaic_put(d->mosaic, &window, d->labels, d->values, err);
 }
 
@@ -199,7 +234,7 @@ static bool put(struct predictor *d, int64_t index, struct wf_err *err)
 static bool collect(struct predictor *d, int64_t first, struct wf_err *err)
 {
     const int rank = wf_comm_rank(d->comm), size = wf_comm_size(d->comm);
-    if (!wf_mosaic_wants_labels(d->mosaic) && !wf_mosaic_wants_values(d->mosaic))
+    if (!takes_labels(d) && !takes_values(d))
         return true;
     bool ok = rank != 0 || put(d, first, err);
     for (int r = 1; r < size && first + r < wf_stream_windows(d->stream); r++)
@@ -214,7 +249,7 @@ static bool make_window(struct predictor *d, int64_t index, struct wf_err *err)
 {
     const struct wf_region window = wf_stream_window(d->stream, index);
     return run_window(d, index, err) &&
-           wf_mosaic_pack(d->mosaic, &window, d->labels, d->values, err);
+           (!d->mosaic || wf_mosaic_pack(d->mosaic, &window, d->labels, d->values, err));
 }
 
 /* Collective, but for a failure in the end, which closing the mosaic shares. */
@@ -227,7 +262,7 @@ static bool run_windows(struct predictor *d, struct wf_err *err)
         ok = ok && (mine >= count || make_window(d, mine, err));
         if (!wf_comm_agree(d->comm, ok, err))
             return false;
-        ok = wf_mosaic_settle(d->mosaic, err);
+        ok = !d->mosaic || wf_mosaic_settle(d->mosaic, err);
         ok = collect(d, first, ok ? err : &(struct wf_err){ 0 }) && ok;
     }
     return ok;
@@ -259,6 +294,8 @@ static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct w
 static bool open_pictures(struct predictor *d, struct wf_err *err)
 {
     const struct wf_shape shape = d->p->image->shape;
+    if (d->p->pixels)
+        return true;
     const bool looks = wf_comm_rank(d->comm) == 0 || d->p->overlay;
     d->picture = wf_picture_open(d->p->path, shape.at[WF_C], err);
     if (d->picture && looks)
@@ -362,7 +399,7 @@ static bool make_files(struct predictor *d, struct wf_err *err)
 {
     if (!wf_comm_agree(d->comm, make_room(d, err), err))
         return false;
-    if (!d->p->per_pixel)
+    if (!d->p->per_pixel || d->p->pixels)
         return true;
     const struct wf_region first = wf_stream_window(d->stream, 0);
     const struct wf_shape *const whole = &d->p->logits->shape;
@@ -389,7 +426,7 @@ bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p, struct wf
                 struct wf_predicted *result, struct wf_err *err)
 {
     WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
-    struct predictor d = { .p = p, .comm = comm, .wants_values = p->values != NULL };
+    struct predictor d = { .p = p, .comm = comm, .wants_values = p->values || p->probabilities };
     *result = (struct wf_predicted){ 0 };
     bool ok = make_stream(&d, err);
     ok = ok && make_files(&d, err);

@@ -7,6 +7,7 @@
  * (train/mosaic.h). There is one file in either case, and it appears only when it is complete.
  *
  * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.
+ * Where image and results are arrays, rank 0 fills those.
  */
 #pragma once
 
@@ -21,10 +22,13 @@ enum wf_predicts {
 };
 
 struct wf_prediction {
-    const char *path;                /* the image */
-    const char *format;              /* how it is stored, "PNG", "NIfTI"; for who names the files */
-    bool gzipped;                    /* the whole file, as .nii.gz is */
-    struct wf_graph *graph;          /* for the image's size, not for training */
+    const char *path;       /* the image */
+    const float *pixels;    /* or it is this array, [C, *spatial], and results are arrays too: */
+    int32_t *labels;        /* [*spatial], or NULL */
+    float *probabilities;   /* [C, *spatial], or NULL */
+    const char *format;     /* how it is stored, "PNG", "NIfTI"; for who names the files */
+    bool gzipped;           /* the whole file, as .nii.gz is */
+    struct wf_graph *graph; /* for the image's size, not for training */
     struct wf_value *image, *logits; /* f32; the image's name in the graph is `image->name` */
     enum wf_predicts predicts;
     bool per_pixel;                 /* otherwise one prediction for the image */

@@ -12,7 +12,7 @@
 
 enum { DEFAULT_LIMIT = 1 << 30 };
 
-static enum wf_predicts find_predicts(const struct wf_predictor *p)
+static enum wf_predicts find_predicts(const struct wf_file_predictor *p)
 {
     const unsigned losses = p->settings.train.losses;
     if (losses & WF_LOSS_MSE)
@@ -21,7 +21,7 @@ static enum wf_predicts find_predicts(const struct wf_predictor *p)
                                                             : WF_PREDICTS_CLASSES;
 }
 
-static bool find_ranks(struct wf_predictor *p, struct wf_err *err)
+static bool find_ranks(struct wf_file_predictor *p, struct wf_err *err)
 {
     const int ranks = p->settings.mesh.ranks;
     p->ranks = p->launch.world ? wf_comm_size(p->launch.world) : ranks ? ranks : 1;
@@ -37,22 +37,24 @@ static bool find_ranks(struct wf_predictor *p, struct wf_err *err)
     return true;
 }
 
-bool wf_predictor_init(struct wf_predictor *p, struct wf_err *err)
+bool wf_file_predictor_init(struct wf_file_predictor *p, struct wf_err *err)
 {
-    p->info = wf_checkpoint_info(p->checkpoint);
+    if (p->checkpoint)
+        p->info = wf_checkpoint_info(p->checkpoint);
     if (!wf_settings_config(&p->settings, 0, NULL, &p->config, err))
         return false;
     p->predicts = find_predicts(p);
     if (p->info->channels && p->info->channels != p->config.in)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s': the normalisation has %d channels, the network %" PRId64,
-                          wf_checkpoint_path(p->checkpoint), p->info->channels, p->config.in);
+                          p->checkpoint ? wf_checkpoint_path(p->checkpoint) : "weights",
+                          p->info->channels, p->config.in);
     p->device = wf_settings_device(&p->settings, err);
     return p->device && wf_settings_compute(&p->settings, p->device, &p->compute, err) &&
            find_ranks(p, err);
 }
 
-static bool build_graph(const struct wf_predictor *p, struct wf_shape shape,
+static bool build_graph(const struct wf_file_predictor *p, struct wf_shape shape,
                         struct wf_prediction *one, struct wf_err *err)
 {
     struct wf_graph *const g =
@@ -67,8 +69,8 @@ static bool build_graph(const struct wf_predictor *p, struct wf_shape shape,
     return wf_graph_ok(g, err);
 }
 
-bool wf_predictor_open(const struct wf_predictor *p, const char *path, struct wf_prediction *one,
-                       struct wf_err *err)
+bool wf_file_predictor_open(const struct wf_file_predictor *p, const char *path,
+                            struct wf_prediction *one, struct wf_err *err)
 {
     struct wf_picture *const picture = wf_picture_open(path, p->config.in, err);
     if (!picture)
@@ -77,20 +79,26 @@ bool wf_predictor_open(const struct wf_predictor *p, const char *path, struct wf
     one->format = wf_picture_info(picture)->format;
     one->gzipped = wf_picture_info(picture)->gzipped;
     wf_picture_close(picture);
-    const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
     one->path = path;
+    return wf_file_predictor_shape(p, shape, one, err) || wf_err_wrap(err, "'%s'", path);
+}
+
+bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape shape,
+                             struct wf_prediction *one, struct wf_err *err)
+{
+    const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
     one->predicts = p->predicts;
     one->per_pixel = wf_model_is_dense(p->settings.model, &p->config);
     one->mean = p->info->channels ? p->info->mean : NULL;
     one->deviation = p->info->channels ? p->info->deviation : NULL;
     one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
     one->limit = limit / (size_t)(p->launch.world ? 1 : p->ranks);
-    return build_graph(p, shape, one, err) || wf_err_wrap(err, "'%s'", path);
+    return build_graph(p, shape, one, err);
 }
 
 /* What the ranks of one image share. */
 struct call {
-    const struct wf_predictor *p;
+    const struct wf_file_predictor *p;
     const struct wf_prediction *one;
     struct wf_arena *arena;
     struct wf_predicted *result;
@@ -99,7 +107,8 @@ struct call {
 static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
 {
     const struct call *const c = user;
-    return wf_checkpoint_load(c->p->checkpoint, run, NULL, err);
+    return c->p->checkpoint ? wf_checkpoint_load(c->p->checkpoint, run, NULL, err)
+                            : c->p->weights(c->p->user, run, err);
 }
 
 static void show_progress(void *user, double part)
@@ -129,8 +138,8 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-bool wf_predictor_run(const struct wf_predictor *p, const struct wf_prediction *one,
-                      struct wf_arena *arena, struct wf_predicted *result, struct wf_err *err)
+bool wf_file_predictor_run(const struct wf_file_predictor *p, const struct wf_prediction *one,
+                           struct wf_arena *arena, struct wf_predicted *result, struct wf_err *err)
 {
     struct call c = { .p = p, .one = one, .arena = arena, .result = result };
     return p->launch.world ? rank_body(p->launch.world, &c, err)

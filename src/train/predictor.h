@@ -1,12 +1,12 @@
 /*
  * A trained network that predicts image files of any size (train/predict.h), on all ranks.
  *
- *     struct wf_predictor p = { .launch = launch, .settings = settings, .checkpoint = c };
- *     ok = wf_predictor_init(&p, err);
+ *     struct wf_file_predictor p = { .launch = launch, .settings = settings, .checkpoint = c };
+ *     ok = wf_file_predictor_init(&p, err);
  *     struct wf_prediction one = { .progress = show, .user = me };
- *     ok = ok && wf_predictor_open(&p, "slide.tif", &one, err);     the network of this size
+ *     ok = ok && wf_file_predictor_open(&p, "slide.tif", &one, err);     the network of this size
  *     one.classes = "slide_classes.tif";
- *     ok = ok && wf_predictor_run(&p, &one, &arena, &result, err);         Collective under a launcher.
+ *     ok = ok && wf_file_predictor_run(&p, &one, &arena, &result, err);         Collective under a launcher.
  *     wf_graph_free(one.graph);
  *
  * The settings are those of the checkpoint's config.
@@ -18,12 +18,14 @@
 #include "train/predict.h"
 #include "train/settings.h"
 
-struct wf_predictor {
+struct wf_file_predictor {
     struct wf_launch launch;
     struct wf_settings settings;
-    const struct wf_checkpoint *checkpoint;
-    /* set by wf_predictor_init() */
+    const struct wf_checkpoint *checkpoint; /* NULL: these have what would be in it: */
     const struct wf_checkpoint_info *info;
+    bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
+    void *user; /* of `weights` */
+    /* set by wf_file_predictor_init() */
     struct wf_model_config config;
     enum wf_predicts predicts;
     const struct wf_device *device;
@@ -31,12 +33,15 @@ struct wf_predictor {
     int ranks, threads; /* threads of each rank */
 };
 
-[[nodiscard]] bool wf_predictor_init(struct wf_predictor *p, struct wf_err *err);
+[[nodiscard]] bool wf_file_predictor_init(struct wf_file_predictor *p, struct wf_err *err);
 /* Fills in all that the image and the network settle. The caller adds the files to write and frees
  * one->graph, also after a failure. */
-[[nodiscard]] bool wf_predictor_open(const struct wf_predictor *p, const char *path,
-                                     struct wf_prediction *one, struct wf_err *err);
+[[nodiscard]] bool wf_file_predictor_open(const struct wf_file_predictor *p, const char *path,
+                                          struct wf_prediction *one, struct wf_err *err);
+/* The same for an array of that shape: one->pixels and the arrays of the results are the caller's to add. */
+[[nodiscard]] bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape shape,
+                                           struct wf_prediction *one, struct wf_err *err);
 /* Collective under a launcher. The result lives in the arena. */
-[[nodiscard]] bool wf_predictor_run(const struct wf_predictor *p, const struct wf_prediction *one,
-                                    struct wf_arena *arena, struct wf_predicted *result,
-                                    struct wf_err *err);
+[[nodiscard]] bool wf_file_predictor_run(const struct wf_file_predictor *p,
+                                         const struct wf_prediction *one, struct wf_arena *arena,
+                                         struct wf_predicted *result, struct wf_err *err);
