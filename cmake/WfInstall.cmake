@@ -17,6 +17,7 @@ if(WF_HAVE_COMMAND)
     install(FILES ${share}/demo.yaml ${share}/nuclei.yaml ${share}/shapes.yaml ${share}/cifar10.yaml
             DESTINATION ${CMAKE_INSTALL_DATADIR}/widefield)
 endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/man/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})   # scripts/api-docs
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/widefield
         FILES_MATCHING PATTERN "*.h")
 

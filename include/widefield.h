@@ -3,15 +3,32 @@
  * one.
  *
  *     struct wf_err err = WF_ZERO;
- *     struct wf_options *o = wf_options_new();
- *     bool ok = wf_options_set(o, "model.name", "unet", &err) && wf_options_set(o, "mesh", "space=2x2", &err);
+ *     struct wf_options *options = wf_options_new();
+ *     bool ok = wf_options_set(options, "model.name", "unet", &err) &&
+ *               wf_options_set(options, "mesh", "space=2x2", &err);
+ *     struct wf_session *session = ok ? wf_session_new(options, &err) : NULL;
+ *     struct wf_data *data = session ? wf_data_open("data/nuclei", options, &err) : NULL;
+ *     struct wf_trainer *trainer = data ? wf_trainer_new(session, data, "runs/first", &err) : NULL;
+ *     struct wf_epoch_info epoch = WF_ZERO;
+ *     while (trainer && !epoch.ended && wf_trainer_epoch(trainer, &epoch, &err))
+ *         printf("epoch %d: loss %g, mean IoU %g\n", (int)epoch.epoch, epoch.loss, epoch.metric);
+ *     if (err.code)
+ *         fprintf(stderr, "%s\n", err.text);
+ *     wf_trainer_free(trainer);
+ *     wf_data_free(data);
+ *     wf_session_free(session);
+ *     wf_options_free(options);
  *
  * Everything that can be chosen is an option, under the same key as in the command's config file
- * (docs/config.md). Graphs of one's own are built with widefield_graph.h, which this includes.
+ * (docs/config.md). Networks and graphs of your own are built with widefield_graph.h, which this includes.
+ * Complete programs are in examples/.
  *
  * Handles (structures without members here) are made by *_new() or *_open() and freed by *_free(), which
  * takes NULL. Texts and arrays that you pass are copied, unless a comment says that they are borrowed.
- * Texts that you get live as long as the handle.
+ * Texts that you get live as long as the handle. The library does not end the process, catches no signals
+ * and prints nothing while you take its messages (wf_session_on_log()), with three exceptions: it stops with
+ * a message where memory ends and after a mistake of its own, and ranks that wait long for each other are
+ * reported, and ended, as "comm.warn_after" and "comm.timeout" say.
  *
  * Binary interface: until 1.0 the minor number is its version, and part of the soname
  * (libwidefield.so.0.1). Within it, functions are only added; structures that you fill and enumerations
@@ -27,7 +44,9 @@ WF_API_BEGIN
 /* "0.1.0": of the library that runs; WF_VERSION_* are those of this header. */
 const char *wf_version(void);
 
-/* --- options: settings by key. Threads: one at a time. --- */
+/* --- options: settings by key ---
+ *
+ * Threads: one at a time. */
 
 struct wf_options;
 
@@ -43,7 +62,9 @@ WF_CHECK bool wf_options_read_file(struct wf_options *o, const char *path, struc
 /* The value as text; NULL where it is not set, or there is no such key. */
 const char *wf_options_value(const struct wf_options *o, const char *key);
 
-/* --- networks that the library has --- */
+/* --- networks: those that the library has ---
+ *
+ * Threads: any. */
 
 int wf_model_count(void);
 /* Name (for "model.name") and description of one; NULL past the last. */
@@ -52,20 +73,23 @@ const char *wf_model_about(int index);
 /* Adds the options' network to a graph, on `image`; its logits, or NULL (see wf_graph_ok()). */
 struct wf_value *wf_model_add(struct wf_graph *g, struct wf_value *image, struct wf_options *o);
 
-/* --- devices of this machine --- */
+/* --- devices: those of this machine ---
+ *
+ * Threads: any. */
 
 struct wf_device_info {
-    char name[32];       /* for "run.device": "cpu", "reference", "cuda" */
-    int index;           /* which one of them */
-    char about[256];     /* for people */
-    size_t bytes, avail; /* of memory, and what is left of it now */
+    char name[32];     /* for "run.device": "cpu", "reference", "cuda" */
+    int index;         /* which one of them */
+    char about[256];   /* for people */
+    size_t bytes;      /* of memory */
+    size_t free_bytes; /* that nobody has now */
 };
 
 int wf_device_count(void);
 /* False past the last. */
 bool wf_device_get(int index, struct wf_device_info *info);
 
-/* --- session: options, and the ranks that they ask for ---
+/* --- session: options, and the ranks that run them ---
  *
  * Ranks are threads of the library ("mesh", "run.ranks"), or, under mpirun or srun, one in each process:
  * then every process makes the same calls in the same order, and there is one session in a process, which
@@ -107,8 +131,8 @@ struct wf_plan_info {
     double rank_seconds[16];
 };
 
-/* Plans a training step on images of `size`: count numbers, N, C and 2 or 3 extents; 0: as "data.size"
- * says. Nothing runs. WF_ERR_FIT where "memory.limit" has no room; the text says what would have. */
+/* Plans a training step on images of `size`: `count` numbers, N, C and 1 to 3 extents; count 0: as
+ * "data.size" says. Nothing runs. WF_ERR_FIT where "memory.limit" has no room; the text says what would have. */
 WF_CHECK bool wf_session_plan(struct wf_session *s, int count, const int64_t size[],
                               struct wf_plan_info *info, struct wf_err *err);
 /* The steps of one rank as text, for people; free it with wf_text_free(). */
@@ -133,7 +157,8 @@ WF_CHECK bool wf_session_verify(struct wf_session *s, int count, const int64_t s
  *     wf_exec_free(x);
  *
  * Arrays are f32 and whole, `count` elements in the order [N, C, *spatial], weights as in PyTorch; under a
- * launcher the same on every process. A session has one exec or one trainer at a time. */
+ * launcher the same on every process. A session has one exec or one trainer at a time. Threads: as the
+ * session. */
 
 struct wf_exec;
 
@@ -154,7 +179,9 @@ WF_CHECK bool wf_exec_step(struct wf_exec *x, struct wf_err *err);
 WF_CHECK bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
                           struct wf_err *err);
 
-/* --- data: images with labels, from disk or from memory. Threads: it may be shared. --- */
+/* --- data: images with labels, from disk or from memory ---
+ *
+ * Threads: may be shared once it is made. */
 
 struct wf_data;
 
@@ -202,7 +229,7 @@ const char *wf_data_class(const struct wf_data *d, int label);
  *     wf_trainer_free(t);
  *
  * It is the loop of the command: the same numbers, bit for bit, however it is stepped. After a failure
- * inside, every later call fails with the same error; freeing always works. */
+ * inside, every later call fails with the same error; freeing always works. Threads: as the session. */
 
 struct wf_trainer;
 
@@ -218,12 +245,11 @@ struct wf_step_info {
 struct wf_epoch_info {
     int64_t epoch, step; /* epochs that have ended, this one too; updates done */
     double loss;         /* mean over the epoch */
-    bool validated;      /* then: */
-    double validation;   /* the loss on the validation part */
-    double
-        metric;   /* mean IoU; accuracy where labels are of images; negative loss without classes */
-    bool is_best; /* so far */
-    bool ended;   /* it was the last */
+    bool validated;      /* then these are of the validation part: */
+    double validation;   /* the loss */
+    double metric;       /* mean IoU; accuracy of images; the negative loss without classes */
+    bool is_best;        /* so far */
+    bool ended;          /* it was the last */
 };
 
 struct wf_scores_info {
@@ -266,7 +292,7 @@ WF_CHECK bool wf_trainer_set(struct wf_trainer *t, const char *name, const float
 /* --- predictor: a trained network on images of any size, in windows, with the result of the whole ---
  *
  * Windows are as large as "memory.limit" allows (1GiB) and are distributed over the session's ranks. There
- * are no seams and no overlap to choose. */
+ * are no seams and no overlap to choose. Threads: as the session. */
 
 struct wf_predictor;
 
@@ -282,18 +308,16 @@ int wf_predictor_channels(const struct wf_predictor *p);
 /* The size of a window, D, H and W; zeros: as the memory allows. */
 void wf_predictor_window(struct wf_predictor *p, const int64_t window[3]);
 
-/* Is told how much is done, up to 1. */
+/* Called with the part that is done, up to 1. */
 typedef void wf_progress_fn(double part, void *user);
 void wf_predictor_on_progress(struct wf_predictor *p, wf_progress_fn *fn, void *user);
 
 struct wf_predict_arrays {
-    int dims;           /* 2 or 3 */
-    int64_t extents[3]; /* H, W or D, H, W */
-    const float *image; /* [C, *spatial], as the training images were */
-    int32_t *labels;    /* [*spatial], or one where labels are of images; NULL: not wanted */
-    float *
-        probabilities; /* [channels, *spatial], or one of each channel; NULL: not wanted. Trained with
-                           * "train.loss" mse these are the numbers themselves */
+    int dims;             /* 2 or 3 */
+    int64_t extents[3];   /* H, W or D, H, W */
+    const float *image;   /* [C, *spatial], of the same meaning as the training images */
+    int32_t *labels;      /* [*spatial], or one where labels are of images; NULL: not wanted */
+    float *probabilities; /* [channels, *spatial], or one of each channel; NULL: not wanted */
 };
 
 struct wf_predict_files {
@@ -302,7 +326,8 @@ struct wf_predict_files {
     const char *labels, *probabilities, *overlay;
 };
 
-/* Fills the arrays that are wanted. */
+/* Fills the arrays that are wanted. After training with "train.loss" mse, probabilities are the predicted
+ * numbers themselves. */
 WF_CHECK bool wf_predictor_array(struct wf_predictor *p, const struct wf_predict_arrays *arrays,
                                  struct wf_err *err);
 /* Reads an image file and writes those that are wanted, in the memory of a window. For labels of pixels. */

@@ -68,7 +68,7 @@ const char *wf_value_name(const struct wf_value *value);
 enum wf_dtype wf_value_dtype(const struct wf_value *value);
 struct wf_shape wf_value_shape(const struct wf_value *value);
 
-/* --- convolution --- */
+/* --- convolution: layers with weights --- */
 
 enum wf_pad_mode { WF_PAD_ZERO, WF_PAD_REFLECT, WF_PAD_CIRCULAR, WF_PAD_EDGE };
 
@@ -95,7 +95,7 @@ struct wf_value *wf_conv_transpose(struct wf_graph *g, struct wf_value *x, const
 struct wf_value *wf_linear(struct wf_graph *g, struct wf_value *x, const char *name, int64_t out,
                            bool bias);
 
-/* --- pooling and resampling --- */
+/* --- pooling: and resampling --- */
 
 struct wf_pool {
     const char *name;
@@ -115,7 +115,9 @@ struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const ch
 struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
                              const int64_t out[3], enum wf_upsample_mode mode);
 
-/* --- normalisation; act is applied behind the affine part --- */
+/* --- normalisation: to mean 0 and deviation 1 ---
+ *
+ * An activation is applied behind weight and bias. */
 
 enum wf_act { WF_ACT_NONE, WF_RELU, WF_LEAKY_RELU, WF_SIGMOID, WF_TANH, WF_GELU, WF_SILU };
 
@@ -141,7 +143,7 @@ struct wf_value *wf_group_norm(struct wf_graph *g, struct wf_value *x, const str
 /* Over the channels of each position. */
 struct wf_value *wf_layer_norm(struct wf_graph *g, struct wf_value *x, const struct wf_norm *n);
 
-/* --- pointwise --- */
+/* --- pointwise: element by element --- */
 
 /* `slope` is leaky ReLU's. */
 struct wf_value *wf_activation(struct wf_graph *g, struct wf_value *x, const char *name,
@@ -150,7 +152,7 @@ struct wf_value *wf_activation(struct wf_graph *g, struct wf_value *x, const cha
 struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *name);
 /* In training, zeroes elements with probability `p`. */
 struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *name, double p);
-/* Element by element: a + b, a * b, x * factor. */
+/* a + b, a * b, x * factor. */
 struct wf_value *wf_add(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
 struct wf_value *wf_multiply(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
 struct wf_value *wf_scale(struct wf_graph *g, struct wf_value *x, double factor);
@@ -159,7 +161,7 @@ struct wf_value *wf_reverse_gradient(struct wf_graph *g, struct wf_value *x, dou
 /* To another element type. */
 struct wf_value *wf_cast(struct wf_graph *g, struct wf_value *x, enum wf_dtype dtype);
 
-/* --- moving --- */
+/* --- moving: parts, borders and other shapes --- */
 
 /* Along the channels. */
 struct wf_value *wf_concat(struct wf_graph *g, const char *name, int n,
@@ -181,7 +183,9 @@ struct wf_value *wf_tile(struct wf_graph *g, struct wf_value *x, const char *nam
 struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *name,
                            const int64_t tiles[3], const int64_t whole[3]);
 
-/* --- losses: a scalar [1, 1, 1, 1, 1], the mean over the whole batch and image --- */
+/* --- losses: one number for a prediction ---
+ *
+ * A scalar [1, 1, 1, 1, 1], the mean over the whole batch and image. */
 
 struct wf_loss {
     const char *name;

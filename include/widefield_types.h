@@ -39,7 +39,7 @@
 #define WF_CHECK __attribute__((warn_unused_result))
 #endif
 
-/* --- errors --- */
+/* --- errors: a code and a sentence --- */
 
 /* Functions that can fail return false or NULL and fill the last argument. */
 enum wf_err_code {
@@ -51,25 +51,25 @@ enum wf_err_code {
     WF_ERR_STOPPED, /* stopped on request */
 };
 
-/* Plain storage of the caller: nothing is allocated. The first failure stays until you zero it. */
+/* Plain storage of the caller: nothing is allocated. The first failure stays: zero it before going on. */
 struct wf_err {
     enum wf_err_code code;
     bool is_shared;  /* every rank has it */
     char text[1024]; /* a sentence for people: what failed, and what to do */
 };
 
-/* --- messages --- */
+/* --- messages: for a log of yours --- */
 
 enum wf_log_level { WF_LOG_QUIET, WF_LOG_ERROR, WF_LOG_WARN, WF_LOG_INFO, WF_LOG_DEBUG };
 
 /* Takes one message, without a line's end. */
 typedef void wf_log_fn(enum wf_log_level level, const char *text, void *user);
 
-/* --- element types --- */
+/* --- dtypes: element types --- */
 
 enum wf_dtype { WF_F32, WF_BF16, WF_F16, WF_F64, WF_I32, WF_I64, WF_U8, WF_DTYPES };
 
-/* --- shapes --- */
+/* --- shapes: extents and boxes --- */
 
 /* Every tensor of a graph has five axes, channels last. A 2D image has D = 1, a signal D = H = 1, a
  * vector D = H = W = 1. */

@@ -39,7 +39,7 @@ static void about__version_networks_and_devices(void **state)
     assert_true(wf_device_count() >= 2);
     assert_true(wf_device_get(0, &device));
     assert_string_equal(device.name, "cpu");
-    assert_true(device.bytes > device.avail);
+    assert_true(device.bytes > device.free_bytes);
     assert_false(wf_device_get(wf_device_count(), &device));
 }
 

@@ -1,6 +1,7 @@
 /* The public trainer and data (widefield.h): however it is stepped, wherever the images are, the same
  * weights. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -331,6 +332,29 @@ static void trainer__writes_a_run_folder(void **state)
     wf_data_free(w.data);
 }
 
+static void *train_beside(void *arg)
+{
+    struct weights *const to = arg;
+    struct world *const w = malloc(sizeof *w);
+    world_init(w);
+    *to = trained("space=2x1", w->data);
+    wf_data_free(w->data);
+    free(w);
+    return NULL;
+}
+
+static void sessions__of_two_threads_do_not_mix(void **state)
+{
+    struct weights both[2];
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, train_beside, &both[0]), 0);
+    (void)train_beside(&both[1]);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_true(apart(&both[0], &both[1]) == 0);
+    free(both[0].at);
+    free(both[1].at);
+}
+
 /* --- networks of one's own --- */
 
 struct own {
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test(trainer__goes_on_from_a_checkpoint),
         cmocka_unit_test(trainer__scores_weights_and_gradients),
         cmocka_unit_test(trainer__writes_a_run_folder),
+        cmocka_unit_test(sessions__of_two_threads_do_not_mix),
         cmocka_unit_test(trainer__trains_a_network_of_ones_own),
         cmocka_unit_test(trainer__learns_labels_of_whole_images),
         cmocka_unit_test(trainer__a_failure_inside_stays),

@@ -98,7 +98,7 @@ bool wf_device_get(int index, struct wf_device_info *info)
     const char *const name = index == 0 ? "cpu" : index == 1 ? "reference" : "cuda";
     (void)snprintf(info->name, sizeof info->name, "%s", name);
     info->bytes = (size_t)wf_machine_bytes();
-    info->avail = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    info->free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     if (index < 2)
         (void)snprintf(info->about, sizeof info->about,
                        index ? "every operator's slow, right kernel" : "%d cores",
@@ -107,7 +107,7 @@ bool wf_device_get(int index, struct wf_device_info *info)
     if (index >= 2) {
         info->index = index - 2;
         wf_cuda_about_gpu(info->index, info->about, sizeof info->about);
-        wf_cuda_about_memory(info->index, &info->bytes, &info->avail);
+        wf_cuda_about_memory(info->index, &info->bytes, &info->free_bytes);
     }
 #endif
     return true;

@@ -160,7 +160,7 @@ static bool parse_flag(struct wf_cli *cli, struct flag *f, struct wf_err *err)
     }
     for (const struct wf_option_flag *o = wf_option_flags; o->name; o++)
         if (strcmp(o->name, f->name) == 0)
-            return take_value(f, err) && wf_options_set(cli->options, o->key, f->value, err);
+            return take_value(f, err) && wf_options_argue(cli->options, o->key, f->value, err);
     if (strcmp(f->name, "json") == 0)
         cli->json = true;
     else if (strcmp(f->name, "quiet") == 0)

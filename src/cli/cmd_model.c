@@ -172,7 +172,7 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "one network at a time: got '%s' and '%s'",
                           cli->arguments[1], cli->arguments[2]);
     if (cli->n_arguments == 2 &&
-        !wf_options_set(cli->options, "model.name", cli->arguments[1], err))
+        !wf_options_argue(cli->options, "model.name", cli->arguments[1], err))
         return false;
     struct shown s = { 0 };
     bool ok = build(cli, &s, err);

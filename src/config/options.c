@@ -373,13 +373,24 @@ bool wf_options_put(struct wf_options *o, const char *key, const struct wf_optio
     return true;
 }
 
-bool wf_options_set(struct wf_options *o, const char *key, const char *value, struct wf_err *err)
+static bool set(struct wf_options *o, const char *key, const char *value, const char *where,
+                struct wf_err *err)
 {
     return wf_options_put(
         o, key,
         &(struct wf_option_source){
-            .origin = WF_FROM_COMMAND_LINE, .where = "command line", .items = &value, .count = 1 },
+            .origin = WF_FROM_COMMAND_LINE, .where = where, .items = &value, .count = 1 },
         err);
+}
+
+bool wf_options_set(struct wf_options *o, const char *key, const char *value, struct wf_err *err)
+{
+    return set(o, key, value, "options", err);
+}
+
+bool wf_options_argue(struct wf_options *o, const char *key, const char *value, struct wf_err *err)
+{
+    return set(o, key, value, "command line", err);
 }
 
 bool wf_options_assign(struct wf_options *o, const char *assignment, struct wf_err *err)
@@ -389,7 +400,7 @@ bool wf_options_assign(struct wf_options *o, const char *assignment, struct wf_e
         return wf_err_set(err, WF_ERR_USAGE, "'%s': expected key=value", assignment);
     const char *const key =
         wf_arena_printf(&o->arena, "%.*s", (int)(equals - assignment), assignment);
-    return wf_options_set(o, key, equals + 1, err);
+    return wf_options_argue(o, key, equals + 1, err);
 }
 
 /* --- the set --- */

@@ -62,6 +62,9 @@ struct wf_options {
 /* `environment` is a NULL-ended list of NAME=value; names that are not WIDEFIELD_* are passed over. */
 [[nodiscard]] bool wf_options_read_environment(struct wf_options *o, char *const environment[],
                                                struct wf_err *err);
+/* A key and a value of the command line; wf_options_set() is the program's own. */
+[[nodiscard]] bool wf_options_argue(struct wf_options *o, const char *key, const char *value,
+                                    struct wf_err *err);
 /* One `key=value` of the command line. */
 [[nodiscard]] bool wf_options_assign(struct wf_options *o, const char *assignment,
                                      struct wf_err *err);
