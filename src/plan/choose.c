@@ -31,7 +31,7 @@ static struct wf_shape image_of(const struct wf_graph *g)
     return s;
 }
 
-/* The largest part, and the faces it shares with others. */
+/* The largest part, and the faces it shares with others; workers along domain have a part of the images. */
 static double rule_of_thumb(const struct wf_shape *image, const struct wf_mesh *mesh)
 {
     double part = 1, halo = 0, extent[WF_C];
@@ -43,7 +43,7 @@ static double rule_of_thumb(const struct wf_shape *image, const struct wf_mesh *
         const int parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
         halo += parts > 1 ? (parts > 2 ? 2 : 1) * part / extent[a] : 0;
     }
-    return part + HALO_WEIGHT * halo;
+    return (part + HALO_WEIGHT * halo) / mesh->at[WF_MESH_DOMAIN];
 }
 
 static int by_thumb(const void *a, const void *b)
@@ -57,28 +57,37 @@ static int by_thumb(const void *a, const void *b)
     return 0;
 }
 
-/* All candidates, the most promising first. */
-static size_t list_candidates(const struct wf_shape *image, int ranks, struct candidate **list)
+struct candidates {
+    struct candidate *at;
+    size_t count, room;
+};
+
+/* All ways to cut images of this shape over so many ranks, beside workers along domain. */
+static void list_cuts(struct candidates *list, const struct wf_shape *image, int ranks, int domain)
 {
-    size_t count = 0, room = 0;
-    *list = NULL;
     for (int data = 1; data <= ranks && data <= image->at[WF_N]; data++)
         for (int d = 1; ranks % data == 0 && d <= ranks / data && d <= image->at[WF_D]; d++)
             for (int h = 1; ranks / data % d == 0 && h <= ranks / data / d; h++) {
                 const int w = ranks / data / d / h;
                 if (data * d * h * w != ranks || h > image->at[WF_H] || w > image->at[WF_W])
                     continue;
-                struct wf_mesh mesh = wf_mesh_one();
-                mesh.at[WF_MESH_DATA] = data;
-                mesh.at[WF_MESH_D] = d;
-                mesh.at[WF_MESH_H] = h;
-                mesh.at[WF_MESH_W] = w;
-                WF_GROW(*list, room, count);
-                (*list)[count++] = (struct candidate){ mesh, rule_of_thumb(image, &mesh) };
+                const struct wf_mesh mesh = { { data, domain, 1, d, h, w } };
+                WF_GROW(list->at, list->room, list->count);
+                list->at[list->count++] = (struct candidate){ mesh, rule_of_thumb(image, &mesh) };
             }
-    if (count > 0)
-        qsort(*list, count, sizeof **list, by_thumb);
-    return count;
+}
+
+/* All candidates, the most promising first. */
+static struct candidates list_candidates(const struct wf_shape *image, int ranks,
+                                         const struct wf_layout_options *layout)
+{
+    struct candidates list = { 0 };
+    for (int domain = 1; domain <= wf_max(1, layout->n_domains); domain++)
+        if (ranks % domain == 0)
+            list_cuts(&list, image, ranks / domain, domain);
+    if (list.count > 0)
+        qsort(list.at, list.count, sizeof *list.at, by_thumb);
+    return list;
 }
 
 /* --- planning one --- */
@@ -162,16 +171,16 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
                                 const struct wf_choose *ask, int most, struct wf_err *err)
 {
     const struct wf_shape image = image_of(g);
-    struct candidate *list;
-    const size_t count = list_candidates(&image, ask->ranks, &list);
+    const struct candidates list = list_candidates(&image, ask->ranks, &options->layout);
     struct wf_choice best = { 0 };
-    if (count == 1 && !ask->limit) { /* nothing to choose: whoever plans it says what it takes */
-        best = (struct wf_choice){ .mesh = list[0].mesh, .tried = 1 };
-        free(list);
+    if (list.count == 1 &&
+        !ask->limit) { /* nothing to choose: whoever plans it says what it takes */
+        best = (struct wf_choice){ .mesh = list.at[0].mesh, .tried = 1 };
+        free(list.at);
         return best;
     }
-    for (size_t i = 0; i < count && best.tried < most; i++) {
-        struct wf_choice one = { .mesh = list[i].mesh };
+    for (size_t i = 0; i < list.count && best.tried < most; i++) {
+        struct wf_choice one = { .mesh = list.at[i].mesh };
         *err = (struct wf_err){ 0 };
         if (!try_mesh(g, options, ask, &one, err))
             continue;
@@ -180,7 +189,7 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
             best = one;
         best.tried = one.tried;
     }
-    free(list);
+    free(list.at);
     return best;
 }
 
