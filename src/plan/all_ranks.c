@@ -6,7 +6,7 @@
 #include "plan/message_check.h"
 #include "plan/plan_cache.h"
 
-struct wf_rank_figures wf_rank_figures_of(const struct wf_plan *plan)
+static struct wf_rank_figures figures_of(const struct wf_plan *plan)
 {
     struct wf_rank_figures r = {
         .arena_bytes = plan->arena_bytes,
@@ -40,7 +40,7 @@ static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cach
     struct wf_plan *const plan = wf_plan_estimate(s->global, rank, cache, err);
     if (!plan)
         return wf_err_wrap(err, "rank %d", rank);
-    s->ranks[rank] = wf_rank_figures_of(plan);
+    s->ranks[rank] = figures_of(plan);
     wf_message_check_add(check, plan);
     wf_plan_free(plan);
     return true;

@@ -35,6 +35,4 @@ struct wf_all_ranks {
 struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
 void wf_all_ranks_free(struct wf_all_ranks *all);
 
-struct wf_rank_figures wf_rank_figures_of(const struct wf_plan *plan);
-
 #endif

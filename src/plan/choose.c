@@ -9,6 +9,7 @@
 
 enum {
     TRIED = 8,         /* candidates that are planned */
+    TYPICAL_RANKS = 4, /* of each */
     LARGE = 64,        /* ranks: beyond, half as many of both */
     HALO_WEIGHT = 8,   /* what an element of the halo costs, in elements of the part */
     MOST_RANKS = 2048, /* where advice stops to look */
@@ -103,7 +104,8 @@ static int64_t owned_count(const struct wf_global_plan *s, int rank)
     return count;
 }
 
-void wf_typical_ranks(const struct wf_global_plan *s, int ranks[WF_TYPICAL_RANKS])
+/* The one with the largest part, the one in the middle, both ends. */
+static void find_typical(const struct wf_global_plan *s, int ranks[TYPICAL_RANKS])
 {
     int at[WF_MESH_AXES], largest = 0;
     int64_t most = -1;
@@ -120,7 +122,7 @@ void wf_typical_ranks(const struct wf_global_plan *s, int ranks[WF_TYPICAL_RANKS
     ranks[1] = wf_mesh_rank(&s->mesh, at);
     ranks[2] = 0;
     ranks[3] = s->geometry.n_ranks - 1;
-    if (s->geometry.n_ranks <= WF_TYPICAL_RANKS) /* so few can all be looked at */
+    if (s->geometry.n_ranks <= TYPICAL_RANKS) /* so few can all be looked at */
         for (int i = 0; i < s->geometry.n_ranks; i++)
             ranks[i] = i;
 }
@@ -131,13 +133,13 @@ static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *opt
     struct wf_global_plan *const s = wf_global_plan_new(g, &out->mesh, options, err);
     if (!s)
         return false;
-    int ranks[WF_TYPICAL_RANKS];
+    int ranks[TYPICAL_RANKS];
     struct wf_plan_cache cache = { 0 };
-    wf_typical_ranks(s, ranks);
+    find_typical(s, ranks);
     out->seconds = 0;
     out->bytes = s->bytes; /* of all ranks, where there is a limit to hold them against */
     bool ok = true;
-    const int count = ask->ranks > LARGE ? WF_TYPICAL_RANKS / 2 : WF_TYPICAL_RANKS;
+    const int count = ask->ranks > LARGE ? TYPICAL_RANKS / 2 : TYPICAL_RANKS;
     for (int i = 0; ok && i < count; i++) {
         struct wf_plan *const plan = wf_plan_estimate(s, ranks[i], &cache, err);
         ok = plan != NULL;

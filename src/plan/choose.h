@@ -28,10 +28,6 @@ struct wf_choice {
     size_t bytes;   /* of the rank that needs most */
 };
 
-/* Representative ranks: the one with the largest part, the one in the middle, both ends. */
-enum { WF_TYPICAL_RANKS = 4 };
-void wf_typical_ranks(const struct wf_global_plan *global, int ranks[WF_TYPICAL_RANKS]);
-
 /* Fails with WF_ERR_FIT if no mesh of this many ranks is possible or fits, and names one that
  * does. */
 [[nodiscard]] bool wf_mesh_choose(const struct wf_graph *g, const struct wf_plan_options *options,

@@ -273,15 +273,13 @@ static void emit_strips(struct wf_planner *p, const struct wf_strips *s)
 
 void wf_planner_emit(struct wf_planner *p)
 {
-    const struct wf_global_plan *const global = p->plan->global;
     for (int item = 0; item < p->program->n_items; item++) {
-        const int strips = p->program->items[item].strips;
-        if (strips < 0) {
+        const struct wf_strips *const strips = wf_strips_of(p->plan->global, item);
+        if (strips)
+            emit_strips(p, strips);
+        else
             emit_one(p, item);
-            continue;
-        }
-        emit_strips(p, &global->strips[strips]);
-        item = global->strips[strips].last;
+        item = strips ? strips->last : item;
     }
     p->item = -1;
     const struct wf_graph *g = p->geo->graph;

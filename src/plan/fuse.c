@@ -52,12 +52,12 @@ void wf_pass_fuse(struct wf_global_plan *s)
 static bool keeps_rules(const struct wf_global_plan *s, int instance)
 {
     const struct wf_instance *const instances = s->program->instances, *in = &instances[instance];
-    const struct wf_item *const made = in->maker < 0 ? NULL : &s->program->items[in->maker];
-    bool ok = made && !in->keep && !s->geometry.is_fetched[instance] &&
-              !s->geometry.grouping[in->maker] && all_readers_fuse(s, instance); /* F1 */
-    for (int k = 0; ok && k < made->node->n_in; k++)
-        ok = made->in[k] < 0 || (!instances[made->in[k]].is_fused &&
-                                 instances[made->in[k]].last_use >= in->last_use); /* F1, F2 */
+    if (!may_be_fused(s, instance) || !all_readers_fuse(s, instance)) /* F1 */
+        return false;
+    const struct wf_item *const made = &s->program->items[in->maker];
+    bool ok = true;
+    for (int k = 0; k < made->node->n_in; k++) /* F2 */
+        ok = ok && (made->in[k] < 0 || instances[made->in[k]].last_use >= in->last_use);
     return ok;
 }
 

@@ -14,7 +14,8 @@ struct wf_region wf_geometry_reads(const struct wf_geometry *geo, int rank, int 
     return wf_region_intersect(wf_op_reads(it->node, input, work), image); /* Q2 */
 }
 
-bool wf_geometry_runs(const struct wf_geometry *geo, int rank, int item)
+/* Whether the item is placed on the rank; where it is, it may still have nothing to do. */
+static bool runs_on(const struct wf_geometry *geo, int rank, int item)
 {
     const struct wf_node *const n = geo->program->items[item].node;
     return wf_layout_tiling(&geo->layout, &geo->layout.of_node[n->id], rank) != NULL;
@@ -110,7 +111,7 @@ static struct wf_region place_in_mesh(struct wf_geometry *geo, int rank, int ite
 {
     const struct wf_item *it = &geo->program->items[item];
     const struct wf_node *n = it->node;
-    const bool runs = wf_geometry_runs(geo, rank, item);
+    const bool runs = runs_on(geo, rank, item);
     for (int o = 0; o < n->n_out; o++) {
         struct wf_region *have = &geo->ranks[rank].have[it->out[o]];
         struct wf_region *box = &geo->ranks[rank].box[it->out[o]];

@@ -89,8 +89,6 @@ void wf_geometry_place(struct wf_arena *arena, struct wf_geometry *geo, int rank
 void wf_geometry_find_fetches(struct wf_arena *arena, struct wf_geometry *geo);
 void wf_geometry_release(struct wf_geometry *geo); /* what does not live in the arena */
 
-/* Whether the item is placed on the rank; where it is, it may still have nothing to do. */
-bool wf_geometry_runs(const struct wf_geometry *geo, int rank, int item);
 /* Whether the item's results are summed over ranks, and the number of the group with which the rank
  * does so, or -1. */
 static inline bool wf_geometry_sums(const struct wf_geometry *geo, int item)

@@ -83,27 +83,23 @@ static void arrive(struct wf_planner *p, int item)
 
 /* --- the pass --- */
 
-struct walk {
-    struct wf_planner *p;
-    int item; /* that was arrived at, and all before it */
-};
-
-/* At the item and all before it, whether they have steps or not; at strips, at all that run in them. */
-static void arrive_at(struct walk *w, const struct wf_step *step)
+/* At the step's item and all before it, whether they have steps or not; at strips, at all that run in
+ * them. *arrived: the last so far. */
+static void arrive_at(struct wf_planner *p, const struct wf_step *step, int *arrived)
 {
-    struct wf_planner *const p = w->p;
     const struct wf_global_plan *const global = p->plan->global;
-    const int strips = p->program->items[step->item].strips;
-    const int last = strips < 0 ? step->item : global->strips[strips].last;
-    while (w->item < last) {
-        const int item = ++w->item, in = p->program->items[item].strips;
-        if (in < 0)
+    const struct wf_strips *const strips = wf_strips_of(global, step->item);
+    const int last = strips ? strips->last : step->item;
+    while (*arrived < last) {
+        const int item = ++*arrived;
+        const struct wf_strips *const in = wf_strips_of(global, item);
+        if (!in)
             arrive(p, item);
-        else if (wf_strips_role(global, &global->strips[in], item) != WF_STRIP_AFTER)
+        else if (wf_strips_role(global, in, item) != WF_STRIP_AFTER)
             end_before(p, item);
     }
-    if (strips >= 0 && wf_step_computes(step) && !p->is_late[step->item] &&
-        wf_strips_role(global, &global->strips[strips], step->item) == WF_STRIP_AFTER)
+    if (strips && wf_step_computes(step) && !p->is_late[step->item] &&
+        wf_strips_role(global, strips, step->item) == WF_STRIP_AFTER)
         arrive(p, step->item);
 }
 
@@ -132,9 +128,8 @@ static void narrow_inputs(const struct wf_planner *p, struct wf_step *s)
 }
 
 /* A step of an item; the ends that move are left out. */
-static void put(struct walk *w, struct wf_step *step)
+static void put(struct wf_planner *p, struct wf_step *step)
 {
-    struct wf_planner *const p = w->p;
     const struct wf_sum *const sum =
         step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END
             ? &p->plan->sums[step->which]
@@ -176,15 +171,14 @@ void wf_pass_overlap(struct wf_planner *p)
     if (p->options->no_overlap || p->plan->n_exchanges + p->plan->n_sums == 0)
         return;
     const struct wf_steps old = wf_planner_take_steps(p);
-    struct walk w = { p, -1 };
-    int n = 0;
+    int n = 0, arrived = -1;
     for (; n < old.n && old.at[n].item >= 0; n++) {
-        arrive_at(&w, &old.at[n]);
+        arrive_at(p, &old.at[n], &arrived);
         if (!p->is_late[old.at[n].item])
-            put(&w, &old.at[n]);
+            put(p, &old.at[n]);
     }
-    while (++w.item < p->program->n_items)
-        arrive(p, w.item);
+    while (++arrived < p->program->n_items)
+        arrive(p, arrived);
     p->item = -1;
     end_all(p);
     for (int item = 0; item < p->program->n_items; item++)

@@ -51,15 +51,14 @@ static bool shifted_box_fits(const struct wf_planner *p, int inner, int outer,
 static bool shifted_strips_fit(const struct wf_planner *p, int inner, int outer,
                                const int64_t shift[WF_AXES], bool exactly)
 {
-    const struct wf_global_plan *const global = p->plan->global;
-    if (!global->program->instances[inner].is_strip_local ||
-        !global->program->instances[outer].is_strip_local)
-        return global->program->instances[inner].is_strip_local ==
-               global->program->instances[outer].is_strip_local;
-    const int which = global->program->items[p->program->instances[inner].maker].strips;
-    if (global->program->items[p->program->instances[outer].maker].strips != which)
+    const struct wf_instance *const a = &p->program->instances[inner];
+    const struct wf_instance *const b = &p->program->instances[outer];
+    if (!a->is_strip_local || !b->is_strip_local)
+        return a->is_strip_local == b->is_strip_local;
+    const struct wf_strips *const s = wf_strips_of(p->plan->global, a->maker);
+    if (wf_strips_of(p->plan->global, b->maker) != s)
         return false;
-    for (int at = 0; at < global->strips[which].count; at++) {
+    for (int at = 0; at < s->count; at++) {
         const struct wf_region in = wf_region_shift(wf_planner_strip_box(p, inner, at), shift);
         const struct wf_region out = wf_planner_strip_box(p, outer, at);
         if (exactly ? !wf_region_equal(in, out) : !wf_region_contains(out, in))
@@ -83,11 +82,9 @@ static bool reads(const struct wf_planner *p, int item, int instance)
 /* A strip of the item would overwrite what the next one still reads. */
 static bool is_read_beside(const struct wf_planner *p, int instance, int item)
 {
-    const struct wf_global_plan *const global = p->plan->global;
-    if (global->program->items[item].strips < 0 ||
-        global->program->instances[instance].is_strip_local)
+    const struct wf_strips *const s = wf_strips_of(p->plan->global, item);
+    if (!s || p->program->instances[instance].is_strip_local)
         return false;
-    const struct wf_strips *const s = &global->strips[global->program->items[item].strips];
     for (int i = s->first; i <= s->last; i++)
         if (i != item && !p->program->instances[p->program->items[i].out[0]].is_fused &&
             reads(p, i, instance))
@@ -133,8 +130,7 @@ static bool is_covered_by_inputs(const struct wf_node *n)
 /* Strips of a sum are added up where they lie packed. */
 static bool is_added_up(const struct wf_planner *p, int item)
 {
-    return p->plan->global->program->items[item].strips >= 0 &&
-           wf_op_sums_over(p->program->items[item].node);
+    return p->program->items[item].strips >= 0 && wf_op_sums_over(p->program->items[item].node);
 }
 
 static void place_inputs(struct wf_planner *p, int item)
@@ -237,15 +233,12 @@ static const struct wf_value *weight_of(const struct wf_planner *p, int instance
 /* Of what is strip-local: those of the largest strip. */
 static size_t bytes_of(const struct wf_planner *p, int instance)
 {
-    const struct wf_global_plan *const global = p->plan->global;
     const struct wf_instance *const in = &p->program->instances[instance];
-    const size_t size = wf_dtype_size(in->value->dtype);
-    if (!global->program->instances[instance].is_strip_local)
-        return (size_t)wf_region_count(box_of(p, instance)) * size;
-    int64_t most = 0;
-    for (int at = 0; at < global->strips[global->program->items[in->maker].strips].count; at++)
+    int64_t most = in->is_strip_local ? 0 : wf_region_count(box_of(p, instance));
+    const struct wf_strips *const s = wf_strips_of(p->plan->global, in->maker);
+    for (int at = 0; in->is_strip_local && at < s->count; at++)
         most = wf_max(most, wf_region_count(wf_planner_strip_box(p, instance, at)));
-    return (size_t)most * size;
+    return (size_t)most * wf_dtype_size(in->value->dtype);
 }
 
 static void give_buffers(struct wf_planner *p)
@@ -264,7 +257,7 @@ static void give_buffers(struct wf_planner *p)
         struct wf_plan_buffer *const buffer = &p->plan->buffers[slot->buffer];
         buffer->weight = weight;
         buffer->offset = weight ? p->plan->param_at[weight->id] * sizeof(float) : 0;
-        buffer->strip_local = p->plan->global->program->instances[i].is_strip_local;
+        buffer->strip_local = p->program->instances[i].is_strip_local;
     }
     for (int i = 0; i < p->program->n_instances; i++) {
         int64_t shift[WF_AXES];

@@ -153,25 +153,16 @@ static bool may_join(const struct wf_planner *p, const struct chain *chain, int 
 
 /* --- what it costs --- */
 
-static double copy_seconds(const struct wf_planner *p, const struct wf_slot *slot,
-                           struct wf_region box)
+/* Of the steps that would run the part. */
+static double part_seconds(struct wf_planner *p, int item, struct wf_region work)
 {
-    const struct wf_slot part = wf_slot_part(slot, box);
-    if (wf_region_is_empty(box) || wf_view_is_dense(&part.view))
-        return 0;
-    return wf_cost_copy(p->plan->global, (double)wf_view_bytes(&part.view));
-}
-
-static double part_seconds(const struct wf_planner *p, int item, struct wf_region work)
-{
-    const struct wf_item *it = &p->program->items[item];
-    double seconds = wf_cost_kernel(p, item, work) + call_seconds;
-    if (!(p->program->items[item].kernel->flags & WF_KERNEL_DENSE))
-        return seconds;
-    for (int k = 0; k < it->node->n_in; k++)
-        if (it->in[k] >= 0 && !it->node->in[k]->replicated)
-            seconds += copy_seconds(p, &p->slot[it->in[k]], wf_planner_reads(p, item, k, work));
-    return seconds + copy_seconds(p, &p->slot[it->out[0]], work);
+    const int first = p->plan->n_steps;
+    double seconds = call_seconds;
+    wf_planner_emit_item(p, item, work);
+    for (int s = first; s < p->plan->n_steps; s++)
+        seconds += p->plan->steps[s].seconds + wf_pack_seconds(p, &p->plan->steps[s]);
+    p->plan->n_steps = first;
+    return seconds;
 }
 
 /* How long an item would still wait for its fetches; negative: it has none to wait for. */
@@ -191,8 +182,7 @@ struct balance {
     bool is_split;                   /* at least one item has both parts */
 };
 
-static void weigh(const struct wf_planner *p, const struct chain *chain, int item,
-                  struct balance *b)
+static void weigh(struct wf_planner *p, const struct chain *chain, int item, struct balance *b)
 {
     const struct wf_region work = work_of(p, item), inner = chain->inner[item - chain->first];
     struct wf_region halos[WF_SUBTRACT_MAX];
@@ -211,7 +201,7 @@ static double gain(const struct balance *b)
     return b->is_split ? b->wait + b->whole - split : 0;
 }
 
-static bool find_chain(const struct wf_planner *p, int item, struct chain *chain)
+static bool find_chain(struct wf_planner *p, int item, struct chain *chain)
 {
     const bool always = p->options->split_always;
     struct balance b = { .wait = wait_seconds(p, item) };

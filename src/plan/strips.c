@@ -72,18 +72,17 @@ static bool may_take_part(const struct wf_global_plan *global, const struct wf_s
     const unsigned sums = wf_op_sums_over(it->node);
     if (sums && (!(sums & WF_AXIS(s->axis)) || (it->node->op->flags & WF_OP_WHOLE)))
         return false;
-    const bool fused =
-        global->program->instances[it->out[0]].is_fused; /* its readers read what it reads */
+    const bool fused = p->instances[it->out[0]].is_fused; /* its readers read what it reads */
     for (int k = 0; k < it->node->n_in; k++) {
         const int in = it->in[k];
         if (fused && begins_behind(global, s, in))
             return false;
         if (fused || in < 0)
             continue;
-        if (!global->program->instances[in].is_fused && !may_read(global, s, item, in))
+        if (!p->instances[in].is_fused && !may_read(global, s, item, in))
             return false;
         const struct wf_item *const made =
-            global->program->instances[in].is_fused ? &p->items[p->instances[in].maker] : NULL;
+            p->instances[in].is_fused ? &p->items[p->instances[in].maker] : NULL;
         for (int j = 0; made && j < made->node->n_in; j++)
             if (!may_read(global, s, item, made->in[j]))
                 return false;
@@ -131,7 +130,7 @@ bool wf_strips_find(const struct wf_global_plan *global, int first, int last, st
 static bool is_used_up(const struct wf_global_plan *global, const struct wf_strips *s, int instance)
 {
     const struct wf_instance *const in = &global->program->instances[instance];
-    return !in->keep && in->last_use <= s->last && !global->program->instances[instance].is_fused &&
+    return !in->keep && in->last_use <= s->last && !in->is_fused &&
            !global->geometry.is_fetched[instance];
 }
 
@@ -172,10 +171,10 @@ static void take(struct wf_global_plan *global, int first, int last)
     if (!are_free(global, first, last) || !wf_strips_find(global, first, last, s))
         return;
     for (int item = first; item <= last; item++) {
-        global->program->items[item].strips = global->n_strips;
+        p->items[item].strips = global->n_strips;
         for (int o = 0; o < p->items[item].node->n_out; o++) {
             const int out = p->items[item].out[o];
-            global->program->instances[out].is_strip_local = wf_strips_is_local(global, s, out);
+            p->instances[out].is_strip_local = wf_strips_is_local(global, s, out);
         }
     }
     global->n_strips++;
@@ -200,7 +199,7 @@ void wf_pass_strips(struct wf_global_plan *global)
     const struct wf_program *const p = global->program;
     global->strips = wf_arena_array(&global->arena, p->n_items, struct wf_strips);
     for (int i = 0; i < p->n_items; i++)
-        global->program->items[i].strips = -1;
+        p->items[i].strips = -1;
     if (global->options.strip_always && !global->geometry.is_windowed) /* that is a strip already */
         take_all(global);
     for (int i = 0; i < global->n_strip_requests; i++)
@@ -212,14 +211,11 @@ const char *wf_pass_strips_check(const struct wf_global_plan *global)
 {
     const struct wf_program *const p = global->program;
     for (int i = 0; i < p->n_items; i++) /* S1, S3 */
-        if (p->items[i].strips >= 0 &&
-            !may_take_part(global, &global->strips[p->items[i].strips], i))
+        if (p->items[i].strips >= 0 && !may_take_part(global, wf_strips_of(global, i), i))
             return p->items[i].node->name;
     for (int i = 0; i < p->n_instances; i++) { /* S2 */
-        const int maker = p->instances[i].maker;
-        if (p->instances[i].is_strip_local &&
-            (maker < 0 || p->items[maker].strips < 0 ||
-             !wf_strips_is_local(global, &global->strips[p->items[maker].strips], i)))
+        const struct wf_strips *const s = wf_strips_of(global, p->instances[i].maker);
+        if (p->instances[i].is_strip_local && (!s || !wf_strips_is_local(global, s, i)))
             return p->instances[i].value->name;
     }
     return NULL;
@@ -286,8 +282,7 @@ static struct wf_region part_of(struct cutter *c, int at, int item)
         return none;
     if (role == WF_STRIP_ONCE)
         return at == 0 ? work : none;
-    if (p->plan->global->program->instances[out]
-            .is_strip_local) /* a rank may need some of the channels only */
+    if (p->program->instances[out].is_strip_local) /* a rank may need some of the channels only */
         return wf_region_intersect(wanted_of(c, item), work);
     const int64_t lo = work.lo[s->axis], lines = work.hi[s->axis] - lo;
     int64_t hi = lo + lines * (at + 1) / s->count;
@@ -333,10 +328,9 @@ struct wf_region wf_planner_part(const struct wf_planner *p, const struct wf_str
 
 struct wf_region wf_planner_strip_box(const struct wf_planner *p, int instance, int at)
 {
-    const struct wf_global_plan *const global = p->plan->global;
     const int maker = p->program->instances[instance].maker;
     const struct wf_node *const n = p->program->items[maker].node;
-    const struct wf_strips *const s = &global->strips[global->program->items[maker].strips];
+    const struct wf_strips *const s = wf_strips_of(p->plan->global, maker);
     return wf_geometry_beside(wf_planner_part(p, s, at, maker), &n->out[0]->shape,
                               &p->program->instances[instance].value->shape);
 }

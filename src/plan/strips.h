@@ -24,6 +24,13 @@
 
 #include "plan/planner.h"
 
+/* Those that the item runs in, or NULL. */
+static inline const struct wf_strips *wf_strips_of(const struct wf_global_plan *global, int item)
+{
+    const int strips = item < 0 ? -1 : global->program->items[item].strips;
+    return strips < 0 ? NULL : &global->strips[strips];
+}
+
 /* The role of an item. */
 enum wf_strip_role { WF_STRIP_MAP, WF_STRIP_SUM, WF_STRIP_ONCE, WF_STRIP_AFTER };
 
