@@ -170,13 +170,13 @@ static void run_both(const struct net *net, const char *mesh, const struct wf_de
     struct job job = { .g = g, .plain = global_of(g, mesh, device, 0) };
     struct wf_global_plan *const whole = global_of(g, mesh, device, SIZE_MAX);
     struct wf_global_plan *const least = global_of(g, mesh, device, 1);
-    assert_int_equal(whole->n_recompute, 0); /* it fits as it is */
+    assert_int_equal(whole->requests.n_recompute, 0); /* it fits as it is */
     assert_true(least->bytes - weights_of(whole) < (whole->bytes - weights_of(whole)) / 100 * 85);
     const size_t limits[] = { least->bytes, (least->bytes + whole->bytes) / 2 };
     for (int i = 0; i < 2; i++) {
         job.fitted = global_of(g, mesh, device, limits[i]);
         assert_true(job.fitted->bytes <= limits[i]);
-        assert_true(job.fitted->n_recompute > 0);
+        assert_true(job.fitted->requests.n_recompute > 0);
         *strips += job.fitted->n_strips > 0;
         if (!wf_comm_threads_run(wf_mesh_size(&job.fitted->mesh), body, &job, &err))
             fail_msg("%s, mesh %s, %s, limit %zu: %s", net->model, mesh, device->name, limits[i],

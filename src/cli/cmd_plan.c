@@ -65,14 +65,14 @@ static double slowest(const struct wf_all_ranks *s)
 }
 
 /* What the limit made the planner request; a value may be requested more than once. */
-static const char *name_of(const struct wf_global_plan *s, int i)
+static const char *name_of(const struct wf_global_plan *s, size_t i)
 {
-    return s->graph->values[s->recompute[i].value]->name;
+    return s->graph->values[s->requests.recompute[i].value]->name;
 }
 
-static bool is_first_of_its_name(const struct wf_global_plan *s, int i)
+static bool is_first_of_its_name(const struct wf_global_plan *s, size_t i)
 {
-    for (int k = 0; k < i; k++)
+    for (size_t k = 0; k < i; k++)
         if (strcmp(name_of(s, k), name_of(s, i)) == 0)
             return false;
     return true;
@@ -129,7 +129,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
     }
     cJSON_AddNumberToObject(json, "step_seconds", slowest(look->all));
     cJSON *const recompute = cJSON_AddArrayToObject(json, "recomputed");
-    for (int i = 0; i < job->global->n_recompute; i++)
+    for (size_t i = 0; i < job->global->requests.n_recompute; i++)
         if (is_first_of_its_name(job->global, i))
             cJSON_AddItemToArray(recompute, cJSON_CreateString(name_of(job->global, i)));
     add_strips(json, job->global);
@@ -286,7 +286,7 @@ static void print_recomputed(const struct look *look)
     int count = 0;
     for (int i = 0; i < look->all->n_ranks; i++)
         seconds = fmax(seconds, look->all->ranks[i].recompute_seconds);
-    for (int i = 0; i < s->n_recompute; i++)
+    for (size_t i = 0; i < s->requests.n_recompute; i++)
         count += is_first_of_its_name(s, i);
     if (count > 0)
         (void)printf("\nrecomputed for memory.limit: %d results, about %s of the step (--explain "

@@ -96,12 +96,7 @@ static void find_seconds(struct wf_fit *f)
 static struct wf_global_plan *make(const struct wf_fit *f, struct wf_err *err)
 {
     const struct wf_global_plan *const s = f->full;
-    return wf_global_plan_make(s->graph, &s->mesh, &s->options,
-                               &(struct wf_plan_requests){ .recompute = f->recompute,
-                                                           .n_recompute = (int)f->n_recompute,
-                                                           .strips = f->strips,
-                                                           .n_strips = (int)f->n_strips },
-                               err);
+    return wf_global_plan_make(s->graph, &s->mesh, &s->options, &f->asked, err);
 }
 
 bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
@@ -245,10 +240,11 @@ static size_t find_candidates(const struct wf_fit *f, struct wf_arena *arena, si
 static void ask(struct wf_fit *f, const struct candidate *c)
 {
     for (int i = 0; i < c->n_pairs; i++) {
-        if (is_among(f->recompute, (int)f->n_recompute, c->pairs[i].value, c->pairs[i].node))
+        if (is_among(f->asked.recompute, (int)f->asked.n_recompute, c->pairs[i].value,
+                     c->pairs[i].node))
             continue;
-        WF_GROW(f->recompute, f->room_recompute, f->n_recompute);
-        f->recompute[f->n_recompute++] = c->pairs[i];
+        WF_GROW(f->asked.recompute, f->asked.room_recompute, f->asked.n_recompute);
+        f->asked.recompute[f->asked.n_recompute++] = c->pairs[i];
     }
 }
 
@@ -277,19 +273,19 @@ static size_t gather(const struct wf_fit *f, struct wf_arena *arena, struct cand
 static bool try_list(struct wf_fit *f, const struct candidate *list, size_t count, size_t mark,
                      bool *better, struct wf_err *err)
 {
-    const size_t before = f->n_recompute;
+    const size_t before = f->asked.n_recompute;
     const double was = wf_fit_excess(f, mark);
     for (size_t i = 0; i < count; i++)
         ask(f, &list[i]);
     *better = false;
-    if (f->n_recompute == before)
+    if (f->asked.n_recompute == before)
         return true;
     if (!wf_fit_look(f, err))
         return false;
     *better = wf_fit_excess(f, mark) < 0.9999 * was;
     if (*better)
         return true;
-    f->n_recompute = before;
+    f->asked.n_recompute = before;
     return wf_fit_look(f, err);
 }
 
@@ -359,7 +355,7 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
     const size_t limit = f->aim;
     size_t bytes;
     bool found = true;
-    f->n_recompute = way == IN_STRIPS ? f->n_recompute : 0;
+    f->asked.n_recompute = way == IN_STRIPS ? f->asked.n_recompute : 0;
     if (!make_full(f, &bytes, err))
         return false;
     size_t gap = 0; /* that packing will leave, for all that is known */
@@ -368,7 +364,7 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
             return false;
         const size_t rest = bytes - f->peak + gap; /* what is not of the arena, and gaps in it */
         const size_t target = limit > rest ? limit - rest : 0;
-        const size_t before = f->n_recompute + f->n_strips;
+        const size_t before = f->asked.n_recompute + f->asked.n_strips;
         for (bool more = true; more && f->peak > target;) {
             const size_t near = f->peak - f->peak / NEAR_PEAK;
             const size_t mark = way == STRAIGHT && target > near ? target : near;
@@ -378,7 +374,7 @@ static bool search(struct wf_fit *f, enum way way, bool *fits, struct wf_err *er
             if (!more && !recompute_more(f, mark, &more, err))
                 return false;
         }
-        found = f->n_recompute + f->n_strips > before;
+        found = f->asked.n_recompute + f->asked.n_strips > before;
         if (found && !make_full(f, &bytes, err))
             return false;
         gap += f->peak / NEAR_PEAK / 4;
@@ -410,18 +406,20 @@ static bool try_without(struct wf_fit *f, struct wf_recompute pair, size_t limit
     const double seconds = f->plan->seconds;
     const size_t others = wf_plan_total_bytes(f->plan); /* it is not packed: without an arena */
     size_t at = 0;
-    while (f->recompute[at].value != pair.value || f->recompute[at].node != pair.node)
+    while (f->asked.recompute[at].value != pair.value || f->asked.recompute[at].node != pair.node)
         at++;
-    const size_t behind = f->n_recompute - at - 1;
-    memmove(f->recompute + at, f->recompute + at + 1, behind * sizeof *f->recompute);
-    f->n_recompute--;
+    const size_t behind = f->asked.n_recompute - at - 1;
+    memmove(f->asked.recompute + at, f->asked.recompute + at + 1,
+            behind * sizeof *f->asked.recompute);
+    f->asked.n_recompute--;
     if (!wf_fit_look(f, err))
         return false;
     if (f->peak + others <= limit && f->plan->seconds <= seconds)
         return true;
-    memmove(f->recompute + at + 1, f->recompute + at, behind * sizeof *f->recompute);
-    f->recompute[at] = pair;
-    f->n_recompute++;
+    memmove(f->asked.recompute + at + 1, f->asked.recompute + at,
+            behind * sizeof *f->asked.recompute);
+    f->asked.recompute[at] = pair;
+    f->asked.n_recompute++;
     return wf_fit_look(f, err);
 }
 
@@ -429,34 +427,43 @@ static bool try_without_strips(struct wf_fit *f, size_t at, size_t limit, struct
 {
     const double seconds = f->plan->seconds;
     const size_t others = wf_plan_total_bytes(f->plan);
-    const struct wf_strips_request strips = f->strips[at];
-    f->strips[at] = f->strips[--f->n_strips];
+    const struct wf_strips_request strips = f->asked.strips[at];
+    f->asked.strips[at] = f->asked.strips[--f->asked.n_strips];
     if (!wf_fit_look(f, err))
         return false;
     if (f->peak + others <= limit && f->plan->seconds <= seconds)
         return true;
-    f->strips[f->n_strips++] = f->strips[at];
-    f->strips[at] = strips;
+    f->asked.strips[f->asked.n_strips++] = f->asked.strips[at];
+    f->asked.strips[at] = strips;
     return wf_fit_look(f, err);
 }
 
 /* Takes back what is not needed to stay within the limit, the most expensive first, and then strips. */
 static bool take_back(struct wf_fit *f, struct wf_arena *arena, size_t limit, struct wf_err *err)
 {
-    const size_t n = f->n_recompute;
+    const size_t n = f->asked.n_recompute;
     struct requested *const order = wf_arena_array(arena, n, struct requested);
     for (size_t i = 0; i < n; i++) {
-        const struct wf_value *const v = f->full->graph->values[f->recompute[i].value];
-        order[i] = (struct requested){ f->recompute[i], f->seconds[v->producer->id] };
+        const struct wf_value *const v = f->full->graph->values[f->asked.recompute[i].value];
+        order[i] = (struct requested){ f->asked.recompute[i], f->seconds[v->producer->id] };
     }
     qsort(order, n, sizeof *order, most_expensive_first);
     for (size_t i = 0; i < n && order[i].seconds > worth_it * f->plan->seconds; i++)
         if (!try_without(f, order[i].pair, limit, err))
             return false;
-    for (size_t i = f->n_strips; i-- > 0;)
+    for (size_t i = f->asked.n_strips; i-- > 0;)
         if (!try_without_strips(f, i, limit, err))
             return false;
     return true;
+}
+
+static void ask_again(struct wf_fit *f, const struct wf_requests *all)
+{
+    f->asked.n_recompute = all->n_recompute;
+    f->asked.n_strips = all->n_strips;
+    memcpy(f->asked.recompute, all->recompute, all->n_recompute * sizeof *all->recompute);
+    if (all->n_strips > 0)
+        memcpy(f->asked.strips, all->strips, all->n_strips * sizeof *all->strips);
 }
 
 /* Packing may leave gaps: then again, with a little less. */
@@ -464,21 +471,11 @@ static bool prune(struct wf_fit *f, struct wf_err *err)
 {
     const size_t limit = f->full->options.limit;
     struct wf_arena arena = { 0 };
-    const size_t n = f->n_recompute, n_strips = f->n_strips;
-    struct wf_recompute *const all = wf_arena_array(&arena, n, struct wf_recompute);
-    struct wf_strips_request *const strips =
-        wf_arena_array(&arena, n_strips, struct wf_strips_request);
-    memcpy(all, f->recompute, n * sizeof *all);
-    if (n_strips > 0)
-        memcpy(strips, f->strips, n_strips * sizeof *strips);
+    const struct wf_requests all = wf_requests_copy(&arena, &f->asked);
     bool ok = true, fits = false;
     for (size_t i = 0; ok && !fits && i <= PRUNINGS; i++) {
         size_t bytes;
-        memcpy(f->recompute, all, n * sizeof *all);
-        if (n_strips > 0)
-            memcpy(f->strips, strips, n_strips * sizeof *strips);
-        f->n_recompute = n;
-        f->n_strips = n_strips;
+        ask_again(f, &all);
         ok = wf_fit_look(f, err) &&
              (i == PRUNINGS || take_back(f, &arena, limit - limit / 128 * i, err)) &&
              make_full(f, &bytes, err);
@@ -494,8 +491,8 @@ static void release(struct wf_fit *f)
     wf_global_plan_free(f->global);
     wf_plan_cache_release(&f->cache);
     wf_arena_release(&f->arena);
-    free(f->recompute);
-    free(f->strips);
+    free(f->asked.recompute);
+    free(f->asked.strips);
 }
 
 static bool find(struct wf_fit *f, bool *fits, struct wf_err *err)
@@ -504,7 +501,7 @@ static bool find(struct wf_fit *f, bool *fits, struct wf_err *err)
     *fits = false;
     for (enum way way = STRAIGHT; ok && !*fits && way <= IN_STRIPS; way++)
         ok = search(f, way, fits, err);
-    return ok && (!*fits || f->n_recompute == 0 || prune(f, err));
+    return ok && (!*fits || f->asked.n_recompute == 0 || prune(f, err));
 }
 
 /* The step's seconds that go into recomputing are worth another search. */
@@ -525,8 +522,7 @@ static bool find_faster(struct wf_fit *f, struct wf_err *err)
     struct wf_fit other = { .aim = f->aim - f->aim / TIGHTER };
     bool fits = false;
     other.full = wf_global_plan_of_all(
-        wf_global_plan_make(s->graph, &s->mesh, &s->options, &(struct wf_plan_requests){ 0 }, err),
-        err);
+        wf_global_plan_make(s->graph, &s->mesh, &s->options, &(struct wf_requests){ 0 }, err), err);
     const bool ok = other.full && find(&other, &fits, err);
     if (ok && fits && other.plan && other.plan->seconds < f->plan->seconds) {
         const struct wf_fit slower = *f;

@@ -17,11 +17,7 @@ struct wf_fit {
     size_t peak;
     int *first_step, *last_step; /* per item */
     double *seconds;             /* per node: one run of it */
-    /* What was requested, in the order in which it was found. */
-    struct wf_recompute *recompute;
-    size_t n_recompute, room_recompute;
-    struct wf_strips_request *strips;
-    size_t n_strips, room_strips;
+    struct wf_requests asked;    /* on the heap */
 };
 
 /* Plans the rank with the current requests. */

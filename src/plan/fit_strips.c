@@ -186,13 +186,13 @@ static bool try_rows(struct wf_fit *f, const struct row rows[], size_t count, si
     for (size_t i = 0, tried = 0; ok && !*found && i < count && tried < TRIES; i++) {
         if (i > 0 && rows[i].gain == rows[i - 1].gain && rows[i].more == rows[i - 1].more)
             continue;
-        WF_GROW(f->strips, f->room_strips, f->n_strips);
-        f->strips[f->n_strips++] = asked_of(f->global->program, &rows[i]);
+        WF_GROW(f->asked.strips, f->asked.room_strips, f->asked.n_strips);
+        f->asked.strips[f->asked.n_strips++] = asked_of(f->global->program, &rows[i]);
         ok = wf_fit_look(f, err);
         tried++;
         *found = ok && wf_fit_excess(f, mark) < 0.9999 * was;
         if (ok && !*found) {
-            f->n_strips--;
+            f->asked.n_strips--;
             ok = wf_fit_look(f, err);
         }
     }

@@ -25,8 +25,7 @@ static bool find_kernels(struct wf_global_plan *s, struct wf_err *err)
 
 struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                            const struct wf_plan_options *options,
-                                           const struct wf_plan_requests *requested,
-                                           struct wf_err *err)
+                                           const struct wf_requests *requests, struct wf_err *err)
 {
     if (!wf_graph_ok(g, err))
         return NULL;
@@ -36,25 +35,11 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
     s->options = *options;
     s->options.window = NULL; /* the geometry keeps it */
     s->costs = wf_costs_of(options);
-    if (requested->n_recompute > 0) {
-        struct wf_recompute *const own =
-            wf_arena_array(&s->arena, requested->n_recompute, struct wf_recompute);
-        memcpy(own, requested->recompute, (size_t)requested->n_recompute * sizeof *own);
-        s->recompute = own;
-        s->n_recompute = requested->n_recompute;
-    }
-    if (requested->n_strips > 0) {
-        struct wf_strips_request *const own =
-            wf_arena_array(&s->arena, requested->n_strips, struct wf_strips_request);
-        memcpy(own, requested->strips, (size_t)requested->n_strips * sizeof *own);
-        s->strip_requests = own;
-        s->n_strip_requests = requested->n_strips;
-    }
+    s->requests = wf_requests_copy(&s->arena, requests);
     s->program = wf_program_new(&s->arena, g,
                                 &(struct wf_program_options){ .cheap_too = !options->no_recompute,
                                                               .device = options->device,
-                                                              .recompute = s->recompute,
-                                                              .n_recompute = s->n_recompute });
+                                                              .requests = &s->requests });
     if (find_kernels(s, err) &&
         wf_geometry_init(
             &s->arena, &s->geometry, g, s->program, mesh,
@@ -94,7 +79,7 @@ struct wf_global_plan *wf_global_plan_new(const struct wf_graph *g, const struct
                                           const struct wf_plan_options *options, struct wf_err *err)
 {
     struct wf_global_plan *const s = wf_global_plan_of_all(
-        wf_global_plan_make(g, mesh, options, &(struct wf_plan_requests){ 0 }, err), err);
+        wf_global_plan_make(g, mesh, options, &(struct wf_requests){ 0 }, err), err);
     return s && options->limit && !options->window ? wf_global_plan_fit(s, err) : s;
 }
 
@@ -489,14 +474,5 @@ size_t wf_plan_param_bytes(const struct wf_plan *plan)
 
 bool wf_step_is_for_limit(const struct wf_plan *plan, const struct wf_step *step)
 {
-    const struct wf_global_plan *const s = plan->global;
-    if (step->item < 0 || !step->node || s->program->items[step->item].wanted_by == step->node)
-        return false;
-    const struct wf_item *const item = &s->program->items[step->item];
-    for (int i = 0; i < s->n_recompute; i++)
-        for (int o = 0; o < item->node->n_out; o++)
-            if (s->recompute[i].value == item->node->out[o]->id &&
-                s->recompute[i].node == item->wanted_by->id)
-                return true;
-    return false;
+    return step->item >= 0 && step->node && plan->global->program->items[step->item].is_for_limit;
 }

@@ -78,10 +78,7 @@ struct wf_global_plan {
     const struct wf_graph *graph;
     struct wf_mesh mesh;
     struct wf_plan_options options;
-    const struct wf_recompute *recompute; /* recomputed for the limit */
-    int n_recompute;
-    const struct wf_strips_request *strip_requests; /* the same, of strips */
-    int n_strip_requests;
+    struct wf_requests requests; /* for the limit */
     size_t bytes; /* of the rank that takes most; 0: there was no limit to hold it against */
     struct wf_program *program;
     struct wf_geometry geometry;

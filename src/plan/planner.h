@@ -95,16 +95,9 @@ double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exc
 void wf_cost_plan(struct wf_plan *plan);
 
 /* plan.c: a global plan, whether it fits or not; no rank is placed yet. */
-struct wf_plan_requests {
-    const struct wf_recompute *recompute;
-    int n_recompute;
-    const struct wf_strips_request *strips;
-    int n_strips;
-};
 struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                            const struct wf_plan_options *options,
-                                           const struct wf_plan_requests *requested,
-                                           struct wf_err *err);
+                                           const struct wf_requests *requests, struct wf_err *err);
 /* Places all ranks, or only one of them and without what travels, and runs the passes over the program
  * with what is then known. NULL stays NULL. */
 struct wf_global_plan *wf_global_plan_of_all(struct wf_global_plan *global, struct wf_err *err);

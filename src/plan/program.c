@@ -139,14 +139,12 @@ static int add_instance(struct maker *m, const struct wf_value *v, int item)
 
 static void add_item(struct maker *m, const struct wf_node *n);
 
-/* Requested by name, and not there yet in this turn. */
-static bool is_requested(const struct maker *m, const struct wf_value *v, int newest)
+/* By name, for the node whose turn it is. */
+static bool is_requested(const struct maker *m, const struct wf_value *v)
 {
-    if (m->used_at[newest] >= m->began)
-        return false;
-    for (int i = 0; i < m->options->n_recompute; i++)
-        if (m->options->recompute[i].value == v->id &&
-            m->options->recompute[i].node == m->wanted_by->id)
+    const struct wf_requests *const r = m->options->requests;
+    for (size_t i = 0; i < r->n_recompute; i++)
+        if (r->recompute[i].value == v->id && r->recompute[i].node == m->wanted_by->id)
             return true;
     return false;
 }
@@ -159,7 +157,8 @@ static int instance_for_use(struct maker *m, const struct wf_value *v)
     if (i < 0) {
         WF_BUG_ON(v->kind == WF_TEMP, "'%s' is used before it is made", v->name);
         i = add_instance(m, v, -1);
-    } else if ((m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) || is_requested(m, v, i)) {
+    } else if ((m->cheap[v->id] && now - m->used_at[i] > STALE_AFTER) ||
+               (m->used_at[i] < m->began && is_requested(m, v))) {
         add_item(m, v->producer);
         i = m->current[v->id];
     }
@@ -186,6 +185,20 @@ static void add_item(struct maker *m, const struct wf_node *n)
     WF_GROW(p->items, m->room_items, (size_t)p->n_items);
     p->items[p->n_items++] =
         (struct wf_item){ .node = n, .wanted_by = m->wanted_by, .in = in, .out = out };
+    for (int o = 0; o < n->n_out && n != m->wanted_by; o++)
+        p->items[item].is_for_limit |= is_requested(m, n->out[o]);
+}
+
+struct wf_requests wf_requests_copy(struct wf_arena *arena, const struct wf_requests *requests)
+{
+    struct wf_requests copy = *requests;
+    copy.recompute = wf_arena_array(arena, copy.n_recompute + 1, struct wf_recompute);
+    copy.strips = wf_arena_array(arena, copy.n_strips + 1, struct wf_strips_request);
+    for (size_t i = 0; i < copy.n_recompute; i++)
+        copy.recompute[i] = requests->recompute[i];
+    for (size_t i = 0; i < copy.n_strips; i++)
+        copy.strips[i] = requests->strips[i];
+    return copy;
 }
 
 /* Moves a grown heap array into the arena. */

@@ -40,7 +40,8 @@ struct wf_item {
     int *in;                         /* instances; -1 for an absent optional input */
     int *out;
     const struct wf_kernel *kernel;
-    int strips; /* that it runs in (strips.h), or -1 */
+    bool is_for_limit; /* runs again because that was requested */
+    int strips;        /* that it runs in (strips.h), or -1 */
 };
 
 struct wf_program {
@@ -62,13 +63,21 @@ struct wf_strips_request {
     int first[2], last[2];
 };
 
+/* What a search for less memory asks for (fit.h), in the order in which it was found. */
+struct wf_requests {
+    struct wf_recompute *recompute;
+    size_t n_recompute, room_recompute;
+    struct wf_strips_request *strips;
+    size_t n_strips, room_strips;
+};
+struct wf_requests wf_requests_copy(struct wf_arena *arena, const struct wf_requests *requests);
+
 struct wf_device;
 
 struct wf_program_options {
     bool cheap_too;                 /* cheap results, wherever that saves memory */
     const struct wf_device *device; /* whose kernels may be cheap even if the operator is not */
-    const struct wf_recompute *recompute;
-    int n_recompute;
+    const struct wf_requests *requests;
 };
 
 struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,

@@ -202,9 +202,9 @@ void wf_pass_strips(struct wf_global_plan *global)
         p->items[i].strips = -1;
     if (global->options.strip_always && !global->geometry.is_windowed) /* that is a strip already */
         take_all(global);
-    for (int i = 0; i < global->n_strip_requests; i++)
-        take(global, find_item(p, global->strip_requests[i].first),
-             find_item(p, global->strip_requests[i].last));
+    for (size_t i = 0; i < global->requests.n_strips; i++)
+        take(global, find_item(p, global->requests.strips[i].first),
+             find_item(p, global->requests.strips[i].last));
 }
 
 const char *wf_pass_strips_check(const struct wf_global_plan *global)
