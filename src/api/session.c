@@ -57,8 +57,9 @@ struct wf_options *wf_options_copy(const struct wf_options *o)
             continue;
         const struct wf_option_source source = { .origin = s->origin,
                                                  .where = wf_arena_copy(&copy->arena, s->where),
-                                                 .items = &s->text,
-                                                 .count = 1 };
+                                                 .items = s->texts ? s->texts : &s->text,
+                                                 .count = s->texts ? s->count : 1,
+                                                 .is_list = s->texts != NULL };
         const bool ok = wf_options_put(copy, s->option->key, &source, &err);
         WF_BUG_ON(!ok, "%s", err.text);
     }
