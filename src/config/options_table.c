@@ -183,13 +183,14 @@ static const struct wf_option rows[] = {
       .fallback = "false" },
     { "mesh.data", "parts of the batch", WF_OPTION_IN(INT, 1, 1 << 20), .fallback = "1" },
     { "mesh.domain", "groups of domains", WF_OPTION_IN(INT, 1, 1 << 20), .fallback = "1" },
+    { "mesh.pipe", "stages of the pipeline", WF_OPTION_IN(INT, 1, 1 << 20), .fallback = "1" },
+    { "mesh.space", "parts of the image as W, HxW or DxHxW", WF_OPTION_IN(INTS, 1, 1 << 20),
+      .count_min = 1, .count_max = 3, .fallback = "[1]" },
+
     { "domain.placement",
       "what a worker along mesh.domain has: domains, encoders (shared and private apart), or roles "
       "(decoder and losses apart too); *_losses: the last worker has the decoders and losses of all",
       WF_OPTION_OF(NAME, wf_domain_placement_names), .fallback = "auto" },
-    { "mesh.pipe", "stages of the pipeline", WF_OPTION_IN(INT, 1, 1 << 20), .fallback = "1" },
-    { "mesh.space", "parts of the image as W, HxW or DxHxW", WF_OPTION_IN(INTS, 1, 1 << 20),
-      .count_min = 1, .count_max = 3, .fallback = "[1]" },
 
     { "comm.device",
       "how GPU buffers reach other ranks: directly by NCCL, or through host memory; auto: "
