@@ -119,6 +119,8 @@ static struct wf_network build(const struct support_training *j, bool training, 
     struct wf_graph *const g = n.graph =
         wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = j->compute });
     n.image = wf_input(g, "image", WF_F32, WF_SHAPE(rows, 1, CROP, CROP, CHANNELS));
+    n.images = wf_arena_one(&g->arena, struct wf_value *);
+    n.images[0] = n.image;
     struct wf_value *x =
         wf_conv(g, j->compute == WF_F32 ? n.image : wf_cast(g, n.image, j->compute),
                 &(struct wf_conv){ .name = "a", .out = 6, .kernel = { 1, 3, 3 }, .same = true });
