@@ -166,6 +166,53 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     wf_session_free(s);
 }
 
+static void graph__has_a_builder_for_everything(void **state)
+{
+    struct wf_err err = WF_ZERO;
+    const struct wf_graph_options options = { .training = true };
+    struct wf_graph *const g = wf_graph_new(&options);
+    const int64_t two[3] = { 1, 2, 2 }, out[3] = { 1, 8, 8 }, one[3] = { 0, 1, 1 };
+    struct wf_value *const image = wf_input(g, "image", WF_F32, wf_shape_make(2, 1, 16, 16, 4));
+    struct wf_value *const map = wf_input(g, "map", WF_I32, wf_shape_make(2, 1, 16, 16, 1));
+    struct wf_value *x = wf_conv_transpose(
+        g, wf_max_pool(g, image, &(struct wf_pool){ .name = "max", .kernel = { 1, 2, 2 } }),
+        &(struct wf_conv){ .name = "up", .out = 4, .kernel = { 1, 2, 2 }, .stride = { 1, 2, 2 } });
+    x = wf_instance_norm(g, x, &(struct wf_norm){ .name = "in" });
+    x = wf_group_norm(g, x, &(struct wf_norm){ .name = "gn", .groups = 2 });
+    x = wf_layer_norm(g, x, &(struct wf_norm){ .name = "ln" });
+    x = wf_reverse_gradient(g, wf_scale(g, wf_multiply(g, x, image), 0.5), 1);
+    x = wf_concat(g, "both", 2, (struct wf_value *const[]){ x, image });
+    x = wf_slice(g, x, (struct wf_region){ { 0 }, { 2, 1, 16, 16, 4 } });
+    x = wf_pad(g, x, "pad", one, (const int64_t[]){ 0, -1, -1 }, WF_PAD_EDGE);
+    x = wf_untile(g, wf_tile(g, x, "tiles", two), "image again", two, NULL);
+    x = wf_avg_pool(g, x, &(struct wf_pool){ .name = "mean", .kernel = { 1, 4, 4 } });
+    x = wf_upsample(g, x, "larger", out, WF_LINEAR);
+    x = wf_upsample(g, wf_dropout(g, x, "drop", 0.1), "largest", (const int64_t[]){ 1, 16, 16 },
+                    WF_NEAREST);
+    struct wf_value *const ce = wf_cross_entropy(g, x, map, &(struct wf_loss){ .name = "ce" });
+    struct wf_value *const dice = wf_dice(g, x, map, &(struct wf_loss){ .name = "dice" });
+    struct wf_value *const bce = wf_binary_cross_entropy(g, x, wf_softmax(g, image, "soft"),
+                                                         &(struct wf_loss){ .name = "bce" });
+    struct wf_value *const vector = wf_global_pool(g, x, "pool");
+    const struct wf_shape flat = wf_value_shape(
+        wf_flatten(g, wf_reshape(g, vector, "square", wf_shape_make(2, 1, 2, 2, 1)), "flat"));
+    assert_int_equal(flat.at[WF_C], 4);
+    assert_int_equal(wf_value_dtype(wf_cast(g, vector, WF_BF16)), WF_BF16);
+    wf_graph_freeze(g, "up");
+    struct wf_value *const loss = wf_add(g, wf_add(g, ce, dice), bce);
+    wf_graph_output(g, loss);
+    if (!wf_graph_ok(g, &err) || !wf_graph_grad(g, loss, NULL, 0, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_non_null(wf_graph_find(g, "grad.gn.weight"));
+    assert_null(wf_graph_find(g, "grad.up.weight"));
+    assert_true(wf_graph_parameters(g, true) == wf_graph_parameters(g, false) + 4 * 4 * 2 * 2);
+    /* The first mistake is kept, with the layer's name. */
+    assert_null(wf_linear(g, image, "wrong", 3, true));
+    assert_false(wf_graph_ok(g, &err));
+    assert_non_null(strstr(err.text, "wrong"));
+    wf_graph_free(g);
+}
+
 static void exec__a_network_of_the_library_in_an_own_graph(void **state)
 {
     struct wf_err err = WF_ZERO;
@@ -191,6 +238,7 @@ int main(void)
         cmocka_unit_test(plan__what_does_not_fit_is_an_error),
         cmocka_unit_test(verify__a_cut_step_is_the_whole_one),
         cmocka_unit_test(exec__runs_a_graph_on_a_mesh),
+        cmocka_unit_test(graph__has_a_builder_for_everything),
         cmocka_unit_test(exec__a_network_of_the_library_in_an_own_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
