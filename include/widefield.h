@@ -93,7 +93,8 @@ bool wf_device_get(int index, struct wf_device_info *info);
  *
  * Ranks are threads of the library ("mesh", "run.ranks"), or, under mpirun or srun, one in each process:
  * then every process makes the same calls in the same order, and there is one session in a process, which
- * starts and ends MPI itself. Your thread is never a rank.
+ * starts and ends MPI itself; after a failure that is not an argument's it can only be freed. Your thread is
+ * never a rank.
  *
  * Threads: a session, and all that is made from it, serves one thread at a time. Several sessions may live
  * side by side, each with a thread of its own. Functions of yours (log, network, progress) are called from
