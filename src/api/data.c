@@ -1,10 +1,9 @@
 /* Data of a program: a dataset by another name. */
-#include "api/data.h"
+#include "api/session.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "config/options_settings.h"
 
 static struct wf_data *data_of(struct wf_dataset *dataset)
 {

@@ -190,10 +190,10 @@ static bool answer_explain(struct question *q, struct wf_job *job, struct wf_err
     struct wf_plan_cache cache = { 0 };
     struct wf_plan *const plan = wf_plan_estimate_on(job->global, q->rank, NULL, &cache, err);
     if (plan)
-        q->text = strdup(wf_plan_explain(&job->arena, plan));
+        q->text = wf_take_text(wf_plan_explain(&job->arena, plan));
     wf_plan_free(plan);
     wf_plan_cache_release(&cache);
-    return q->text || (plan && wf_err_set(err, WF_ERR_FIT, "no memory for the text"));
+    return q->text != NULL;
 }
 
 char *wf_session_explain(struct wf_session *s, int count, const int64_t size[], int rank,

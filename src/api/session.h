@@ -17,6 +17,10 @@ struct wf_session {
     void *user; /* of `network` */
 };
 
+struct wf_data {
+    struct wf_dataset *dataset;
+};
+
 /* The settings of options of this session, or of a checkpoint in it, with the program's network. */
 [[nodiscard]] bool wf_session_settings(struct wf_session *s, struct wf_options *o,
                                        struct wf_settings *settings, struct wf_err *err);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/data.h"
+#include "api/session.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "exec/holders.h"
@@ -171,7 +171,7 @@ struct wf_trainer *wf_trainer_new(struct wf_session *s, const struct wf_data *d,
     struct wf_trainer *const t = wf_take_zeroed(1, sizeof *t);
     t->s = s;
     t->data = *d;
-    t->out = folder ? strdup(folder) : NULL;
+    t->out = folder ? wf_take_text(folder) : NULL;
     prepare_run(t);
     if (wf_stay_begin(&t->stay, s->engine, run_training, t, err))
         return t;
