@@ -189,8 +189,8 @@ static void show_progress(void *user, double part)
 
 static bool is_map(const struct wf_prediction *one)
 {
-    return one->logits->shape.at[WF_D] * one->logits->shape.at[WF_H] * one->logits->shape.at[WF_W] >
-           1;
+    const struct wf_value *const v = one->logits;
+    return v && v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] > 1;
 }
 
 static bool open_arrays(struct task *t, struct wf_err *err)
@@ -255,7 +255,7 @@ static bool predict(void *arg, struct wf_err *err)
     t->one = (struct wf_prediction){ .user = t, .progress = show_progress };
     memcpy(&t->one.window[WF_D], p->window, sizeof p->window);
     bool ok = t->arrays ? open_arrays(t, err) : open_file(t, err);
-    t->one.per_pixel = ok && is_map(&t->one);
+    t->one.per_pixel = is_map(&t->one);
     ok = wf_launch_agree(launch, ok, err) &&
          wf_file_predictor_run(&p->inner, &t->one, &arena, &result, err);
     if (ok && t->arrays && !t->one.per_pixel && launch->is_root)

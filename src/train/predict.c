@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "ops/op.h"
 #include "tensor/border.h"
+#include "train/gather.h"
 #include "train/mosaic.h"
 
 enum { TAG = 11, TILE = 256 };
@@ -209,14 +210,14 @@ static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
 static void put_array(const struct predictor *d, struct wf_region window)
 {
     const struct wf_prediction *const p = d->p;
-    const float *value = d->values;
-    const uint16_t *label = d->labels;
-    for (struct wf_cursor c = wf_cursor(window); p->probabilities && wf_cursor_next(&c);)
-        p->probabilities[wf_outside_index(&p->logits->shape, c.at)] = *value++;
+    const struct wf_view values = wf_view_dense(d->values, WF_F32, window);
+    if (p->probabilities)
+        wf_export_view(p->logits, &values, p->probabilities);
     struct wf_shape map = p->logits->shape;
     map.at[WF_C] = window.hi[WF_C] = 1;
-    for (struct wf_cursor c = wf_cursor(window); p->labels && wf_cursor_next(&c);)
-        p->labels[wf_outside_index(&map, c.at)] = *label++;
+    struct wf_cursor c = wf_cursor(window);
+    for (int64_t i = 0; p->labels && wf_cursor_next(&c); i++)
+        p->labels[wf_outside_index(&map, c.at)] = d->labels[i];
 }
 
 static bool put(struct predictor *d, int64_t index, struct wf_err *err)
