@@ -16,7 +16,7 @@ _widefield() {
     model.freeze) values='true false' ;;
     model.head) values='classes segments' ;;
     model.norm) values='batch instance none' ;;
-    data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria' ;;
+    data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria idx' ;;
     data.align) values='refuse resample ignore' ;;
     data.alpha) values='drop keep' ;;
     data.augment) values='flip rot90 elastic brightness contrast mirror' ;;

@@ -311,8 +311,8 @@ const struct wf_command wf_command_data = {
         "\n"
         "inspect detects the layout (data.format=NAME overrides it) and reports the folders it was\n"
         "detected by: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"
-        "NAME_masks.tif; nnU-Net's raw layout; CIFAR-10's binary files; one folder per class. The exit\n"
-        "status is 1 where training would refuse the folder.",
+        "NAME_masks.tif; nnU-Net's raw layout; CIFAR-10's binary files; MNIST's; one folder per class.\n"
+        "The exit status is 1 where training would refuse the folder.",
     .flags = flags,
     .run = run,
 };

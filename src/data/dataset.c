@@ -13,9 +13,9 @@
 
 #include "data/dataset_inside.h"
 
-const char *const wf_dataset_layout_names[WF_LAYOUTS + 1] = { "auto",      "folder",  "pairs",
-                                                              "nnunet",    "cifar10", "classes",
-                                                              "deepglobe", "inria",   NULL };
+const char *const wf_dataset_layout_names[WF_LAYOUTS + 1] = {
+    "auto", "folder", "pairs", "nnunet", "cifar10", "classes", "deepglobe", "inria", "idx", NULL
+};
 
 const char *const wf_alpha_names[] = { "drop", "keep", NULL };
 
@@ -26,6 +26,7 @@ static const struct {
 } layouts[] = {
     { WF_LAYOUT_NNUNET, &wf_dataset_layout_nnunet },
     { WF_LAYOUT_CIFAR10, &wf_dataset_layout_cifar10 },
+    { WF_LAYOUT_IDX, &wf_dataset_layout_idx },
     { WF_LAYOUT_INRIA, &wf_dataset_layout_inria },
     { WF_LAYOUT_DEEPGLOBE, &wf_dataset_layout_deepglobe },
     { WF_LAYOUT_FOLDER, &wf_dataset_layout_folder },
@@ -296,7 +297,7 @@ static bool no_layout(struct wf_dataset *ds, struct wf_err *err)
                           "folder '%s' is empty: put images in '%s/images' and masks of the same "
                           "names in '%s/masks'",
                           ds->info.path, ds->info.path, ds->info.path);
-    char looks[600] = "";
+    char looks[800] = "";
     for (int i = 0; i < N_LAYOUTS; i++) {
         const size_t n = strlen(looks);
         (void)snprintf(looks + n, sizeof looks - n, "%s%s (%s)", i ? "; " : "",

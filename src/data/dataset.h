@@ -18,6 +18,8 @@
  *   nnunet   imagesTr/CASE_0000.nii.gz ..., labelsTr/CASE.nii.gz, dataset.json; also without _0000, as
  *            the Medical Segmentation Decathlon has them
  *   cifar10  data_batch_*.bin, test_batch.bin: one label for each image
+ *   idx      train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-*: MNIST's files, one label for
+ *            each image
  *   classes  CLASS/NAME.*, or train/CLASS/ and test/CLASS/: one label for each image
  *   deepglobe  ID_sat.jpg and ID_mask.png, seven colours
  *   inria    images/CITY1.tif and gt/CITY1.tif, 0 and 255; numbers 1 to 5 are for validation
@@ -57,6 +59,7 @@ enum wf_data_layout {
     WF_LAYOUT_CLASSES,
     WF_LAYOUT_DEEPGLOBE,
     WF_LAYOUT_INRIA,
+    WF_LAYOUT_IDX,
     WF_LAYOUTS
 };
 extern const char

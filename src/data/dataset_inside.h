@@ -3,7 +3,7 @@
  * file with one of these tables, and a line in dataset.c.
  *
  * A layout's `list` adds samples with the files they come from; everything after that (headers,
- * sizes, what masks mean) is common, unless the layout reads its samples itself (CIFAR-10).
+ * sizes, what masks mean) is common, unless the layout reads its samples itself (CIFAR-10, IDX).
  */
 #pragma once
 
@@ -42,11 +42,12 @@ struct wf_entry {
     struct wf_data_sample sample;
     const char *const *files; /* one, or one for each channel */
     int n_files;
-    uint64_t offset;              /* of a record in its file (CIFAR-10) */
+    uint64_t offset;              /* of a record in its file (CIFAR-10, IDX) */
     int mask_channels;            /* that are read: 1 or 3 */
     const struct wf_align *align; /* NULL: the mask has the image's pixels */
     struct wf_nodata nodata;
-    const void *pixels, *labels; /* of arrays; labels NULL: none for each pixel */
+    const void *pixels; /* of arrays, and of records that were unpacked */
+    const void *labels; /* of arrays; NULL: none for each pixel */
 };
 
 struct wf_dataset_layout_kind {
@@ -62,7 +63,7 @@ struct wf_dataset_layout_kind {
 };
 extern const struct wf_dataset_layout_kind wf_dataset_layout_folder, wf_dataset_layout_pairs,
     wf_dataset_layout_nnunet, wf_dataset_layout_cifar10, wf_dataset_layout_classes,
-    wf_dataset_layout_deepglobe, wf_dataset_layout_inria;
+    wf_dataset_layout_deepglobe, wf_dataset_layout_inria, wf_dataset_layout_idx;
 
 struct wf_dataset {
     struct wf_arena arena;

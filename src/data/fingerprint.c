@@ -75,6 +75,11 @@ static bool add_record(struct look *l, const struct wf_entry *e, struct wf_err *
 {
     if (!open_file(l, e->files[0], err))
         return false;
+    if (e->pixels) { /* its offset is one in the unpacked file */
+        const int64_t bytes = e->sample.extent[WF_H] * e->sample.extent[WF_W];
+        (void)XXH64_update(l->hash, e->pixels, (size_t)wf_min(RECORD, bytes));
+        return true;
+    }
     const uint64_t size = l->file.size, left = e->offset < size ? size - e->offset : 0;
     add_number(l->hash, (int64_t)size);
     return add_bytes(l, e->offset, left < RECORD ? left : RECORD, err);
