@@ -196,7 +196,9 @@ static void note_values(const struct wf_planner *p)
 {
     for (size_t v = 0; v < p->geo->graph->n_values; v++) {
         const int i = p->program->of_value[v];
-        p->plan->values[v] = i < 0 ? (struct wf_slot){ .buffer = -1 } : p->slot[i];
+        p->plan->values[v].buffer = -1;
+        if (i >= 0)
+            p->plan->values[v] = p->slot[i];
     }
 }
 
