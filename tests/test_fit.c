@@ -27,7 +27,7 @@
 #include "models/model.h"
 #include "ops/build.h"
 #include "plan/fit.h"
-#include "plan/all_ranks.h"
+#include "train/all_ranks.h"
 #include "support.h"
 
 struct net {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "plan/all_ranks.h"
+#include "train/all_ranks.h"
 #include "plan/plan_cache.h"
 #include "report/explain.h"
 #include "train/verify.h"

@@ -10,7 +10,7 @@
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "device/device.h"
-#include "plan/all_ranks.h"
+#include "train/all_ranks.h"
 #include "plan/plan_cache.h"
 #include "report/explain.h"
 #include "report/grid.h"

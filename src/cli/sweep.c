@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "config/options_settings.h"
 #include "cli/text.h"
-#include "plan/all_ranks.h"
+#include "train/all_ranks.h"
 #include "report/curves.h"
 #include "train/device.h"
 

@@ -9,12 +9,9 @@
  *
  *     if (wf_geometry_is_shifted(&global->geometry, &other)) ...    the plan of global does for other
  */
-#ifndef WF_EXEC_TRANSLATE_H
-#define WF_EXEC_TRANSLATE_H
+#pragma once
 
 #include "plan/geometry.h"
 
 /* Both are of the same program, with a window each. */
 bool wf_geometry_is_shifted(const struct wf_geometry *from, const struct wf_geometry *to);
-
-#endif

@@ -11,12 +11,9 @@
  *     int *ranks;
  *     const int n = wf_unlike_ranks(&arena, &global->geometry, &ranks);
  */
-#ifndef WF_PLAN_ALIKE_H
-#define WF_PLAN_ALIKE_H
+#pragma once
 
 #include "plan/geometry.h"
 
 /* The first rank of each kind, in order. The geometry's fetches are found. */
 int wf_unlike_ranks(struct wf_arena *arena, const struct wf_geometry *geo, int **ranks);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of the plan check only. */
-#ifndef WF_PLAN_CHECK_H
-#define WF_PLAN_CHECK_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -16,5 +15,3 @@ const char *wf_check_name(const struct wf_plan *p, int buffer);
 /* The slot's box in its buffer's own coordinates: views of one buffer have the strides of all of
  * it. */
 struct wf_region wf_check_box(const struct wf_slot *slot);
-
-#endif

@@ -14,8 +14,7 @@
  * F1. What is requested depends on graph, mesh, device and options alone, so every rank
  *     requests the same.
  */
-#ifndef WF_PLAN_FIT_H
-#define WF_PLAN_FIT_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -26,5 +25,3 @@ struct wf_global_plan *wf_global_plan_fit(struct wf_global_plan *global, struct 
 
 /* Bytes of a rank by this plan, including options.more. */
 size_t wf_plan_total_bytes(const struct wf_plan *plan);
-
-#endif

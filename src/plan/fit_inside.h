@@ -1,6 +1,5 @@
 /* State of the search for a plan that fits; for fit*.c only. */
-#ifndef WF_PLAN_FIT_INSIDE_H
-#define WF_PLAN_FIT_INSIDE_H
+#pragma once
 
 #include "plan/fit.h"
 #include "plan/planner.h"
@@ -27,5 +26,3 @@ double wf_fit_excess(const struct wf_fit *f, size_t mark);
 
 /* fit_strips.c: requests strips that reduce the bytes above the mark; *found: there were some. */
 [[nodiscard]] bool wf_fit_strips(struct wf_fit *f, size_t mark, bool *found, struct wf_err *err);
-
-#endif

@@ -26,8 +26,7 @@
  * With a window (plan.h) there is one rank, which owns that part of the outputs and nothing else of
  * what is made: have is then box, exactly what is read, and nothing is fetched.
  */
-#ifndef WF_PLAN_GEOMETRY_H
-#define WF_PLAN_GEOMETRY_H
+#pragma once
 
 #include "plan/group.h"
 #include "plan/program.h"
@@ -128,5 +127,3 @@ static inline struct wf_region wf_geometry_box(const struct wf_geometry *geo, in
 {
     return geo->ranks[rank].box[instance];
 }
-
-#endif

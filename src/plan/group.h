@@ -6,8 +6,7 @@
  * with which group it sums; its groups have no rank in common, so that they can be formed together.
  * Both are the same on all ranks.
  */
-#ifndef WF_PLAN_GROUP_H
-#define WF_PLAN_GROUP_H
+#pragma once
 
 #include "plan/layout.h"
 
@@ -35,5 +34,3 @@ const struct wf_grouping *wf_groups_form(struct wf_arena *arena, struct wf_group
 bool wf_group_has(const struct wf_group *group, int rank);
 /* Frees the tables, not what lives in the arena. */
 void wf_groups_release(struct wf_groups *groups);
-
-#endif

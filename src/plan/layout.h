@@ -20,8 +20,7 @@
  * none, so that a subdomain lies whole on one rank. The order of ranks is that of subdomains: on a mesh
  * of the same grid each rank gets the one that lies in its part of the image.
  */
-#ifndef WF_PLAN_LAYOUT_H
-#define WF_PLAN_LAYOUT_H
+#pragma once
 
 #include "plan/mesh.h"
 
@@ -107,5 +106,3 @@ bool wf_layout_is_first(const struct wf_layout *layout, const struct wf_value *v
 int wf_layout_first_rank(const struct wf_layout *layout, const struct wf_value *v);
 /* Whether all ranks hold it. */
 bool wf_layout_is_on_all(const struct wf_layout *layout, const struct wf_value *v);
-
-#endif

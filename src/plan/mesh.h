@@ -9,8 +9,7 @@
  *
  * A block is a part of the mesh: a range of ranks along each axis.
  */
-#ifndef WF_PLAN_MESH_H
-#define WF_PLAN_MESH_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -52,5 +51,3 @@ static inline int wf_block_extent(const struct wf_block *block, int axis)
 {
     return block->hi[axis] - block->lo[axis];
 }
-
-#endif

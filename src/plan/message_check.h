@@ -4,8 +4,7 @@
  * I6 of plan/plan.h are looked at over all ranks. Time and memory grow with the number of messages,
  * not with the number of pairs of ranks.
  */
-#ifndef WF_PLAN_MESSAGE_CHECK_H
-#define WF_PLAN_MESSAGE_CHECK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ void wf_message_check_add(struct wf_message_check *check, const struct wf_plan *
 [[nodiscard]] bool wf_message_check_run(struct wf_message_check *check,
                                         const struct wf_groups *groups, struct wf_err *err);
 void wf_message_check_release(struct wf_message_check *check);
-
-#endif

@@ -23,8 +23,7 @@
  *   I5. All ranks of a group meet each sum in the same order with the same size.
  *   I6. No rank waits for ever: run together, all of them get to their end.
  */
-#ifndef WF_PLAN_PLAN_H
-#define WF_PLAN_PLAN_H
+#pragma once
 
 #include "plan/geometry.h"
 #include "plan/target.h"
@@ -255,5 +254,3 @@ size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int 
 /* Most bytes live at once; *peak (or NULL): the first step at which that is so. */
 size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps,
                       int *peak);
-
-#endif

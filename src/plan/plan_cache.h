@@ -9,8 +9,7 @@
  * A plan cache belongs to one thread and to one global plan; it is never needed for a plan that
  * runs.
  */
-#ifndef WF_PLAN_PLAN_CACHE_H
-#define WF_PLAN_PLAN_CACHE_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -32,5 +31,3 @@ void wf_plan_cache_add(struct wf_plan_cache *cache, const void *bytes, size_t co
 const void *wf_plan_cache_find(const struct wf_plan_cache *cache);
 /* Memory for the result under the key, which must be new; lives as long as the plan cache. */
 void *wf_plan_cache_put(struct wf_plan_cache *cache, size_t bytes);
-
-#endif

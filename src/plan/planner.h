@@ -1,6 +1,5 @@
 /* The planner's state while it makes one rank's plan; for plan/ only. */
-#ifndef WF_PLAN_PLANNER_H
-#define WF_PLAN_PLANNER_H
+#pragma once
 
 #include "plan/plan_cache.h"
 #include "plan/plan.h"
@@ -111,5 +110,3 @@ int wf_planner_add_buffer(struct wf_planner *p, enum wf_store store, size_t byte
                           const char *name);
 /* The part of an instance's slot inside `box`, in the instance's coordinates. */
 struct wf_slot wf_slot_part(const struct wf_slot *slot, struct wf_region box);
-
-#endif

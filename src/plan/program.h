@@ -16,8 +16,7 @@
  * P3. Only nodes of the forward pass run again, and none that sums: a sum is small and is kept, so
  *     statistics and what follows from them are the same bits each time.
  */
-#ifndef WF_PLAN_PROGRAM_H
-#define WF_PLAN_PROGRAM_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -85,5 +84,3 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
 
 /* P3: whether it can be requested by name. */
 bool wf_program_may_repeat(const struct wf_value *v);
-
-#endif

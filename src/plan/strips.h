@@ -19,8 +19,7 @@
  *     produced among them (a bias' gradient, summed in f64, becomes f32) it runs after the last
  *     strip, and only items of the same kind read its result.
  */
-#ifndef WF_PLAN_STRIPS_H
-#define WF_PLAN_STRIPS_H
+#pragma once
 
 #include "plan/planner.h"
 
@@ -50,5 +49,3 @@ struct wf_region wf_planner_part(const struct wf_planner *p, const struct wf_str
                                  int item);
 /* The box of a strip-local instance in strip number `at`. */
 struct wf_region wf_planner_strip_box(const struct wf_planner *p, int instance, int at);
-
-#endif

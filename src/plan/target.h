@@ -18,8 +18,7 @@
  *     ... wf_plan_new_on(global plan, rank, context, err), wf_run_new(), ...
  *     wf_device_close(context);                           last: plans and runs borrow it
  */
-#ifndef WF_PLAN_TARGET_H
-#define WF_PLAN_TARGET_H
+#pragma once
 
 #include "base/err.h"
 #include "ops/op.h"
@@ -187,5 +186,3 @@ const struct wf_kernel *wf_kernel_find(const struct wf_kernel *const table[],
                                        const struct wf_node *node);
 /* True when the kernel is the operator's reference. */
 bool wf_kernel_is_reference(const struct wf_kernel *kernel);
-
-#endif

@@ -1,9 +1,6 @@
 /* A rank's steps as text, one per line, for people: widefield plan --explain. */
-#ifndef WF_REPORT_EXPLAIN_H
-#define WF_REPORT_EXPLAIN_H
+#pragma once
 
 #include "plan/plan.h"
 
 char *wf_plan_explain(struct wf_arena *arena, const struct wf_plan *plan);
-
-#endif

@@ -69,6 +69,8 @@ static bool place(const void *user, const struct wf_mesh *mesh, struct wf_block 
 
 struct wf_layout_options wf_domains_layout(const struct wf_domains *d)
 {
-    return d->count == 1 ? (struct wf_layout_options){ 0 }
-                         : (struct wf_layout_options){ d->count * WF_DOMAIN_ROLES, place, d };
+    struct wf_layout_options none = { 0 };
+    if (d->count == 1)
+        return none;
+    return (struct wf_layout_options){ d->count * WF_DOMAIN_ROLES, place, d };
 }

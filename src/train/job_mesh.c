@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "base/units.h"
-#include "plan/choose.h"
+#include "train/choose.h"
 #include "train/device.h"
 #include "train/job.h"
 

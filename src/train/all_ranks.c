@@ -1,4 +1,4 @@
-#include "plan/all_ranks.h"
+#include "train/all_ranks.h"
 
 #include <stdlib.h>
 

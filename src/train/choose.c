@@ -1,4 +1,4 @@
-#include "plan/choose.h"
+#include "train/choose.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

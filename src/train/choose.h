@@ -10,8 +10,7 @@
  *     struct wf_choice choice;
  *     if (!wf_mesh_choose(g, &options, &(struct wf_choose){ .ranks = 6 }, &choice, err)) ...
  */
-#ifndef WF_PLAN_CHOOSE_H
-#define WF_PLAN_CHOOSE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -37,5 +36,3 @@ struct wf_choice {
 /* Advice for a plan that does not fit: "use 12 ranks (space=4x3)", or what else would help. */
 const char *wf_mesh_advice(struct wf_arena *arena, const struct wf_graph *g,
                            const struct wf_plan_options *options, const struct wf_choose *ask);
-
-#endif

@@ -9,8 +9,7 @@
  *     printf("rank 7: %zu bytes\n", s->ranks[7].arena_bytes);
  *     wf_all_ranks_free(s);
  */
-#ifndef WF_PLAN_ALL_RANKS_H
-#define WF_PLAN_ALL_RANKS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -34,5 +33,3 @@ struct wf_all_ranks {
 /* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. */
 struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
 void wf_all_ranks_free(struct wf_all_ranks *all);
-
-#endif
