@@ -26,9 +26,8 @@
  * Handles (structures without members here) are made by *_new() or *_open() and freed by *_free(), which
  * takes NULL. Texts and arrays that you pass are copied, unless a comment says that they are borrowed.
  * Texts that you get live as long as the handle. The library does not end the process, catches no signals
- * and prints nothing while you take its messages (wf_session_on_log()), with three exceptions: it stops with
- * a message where memory ends and after a mistake of its own, and ranks that wait long for each other are
- * reported, and ended, as "comm.warn_after" and "comm.timeout" say.
+ * and prints nothing while you take its messages (wf_session_on_log()), with three exceptions: it stops where
+ * memory ends, after a mistake of its own, and where a rank waits longer than "comm.timeout" for another.
  *
  * Binary interface: until 1.0 the minor number is its version, and part of the soname
  * (libwidefield.so.0.1). Within it, functions are only added; structures that you fill and enumerations

@@ -38,6 +38,7 @@ bool wf_session_settings(struct wf_session *s, struct wf_options *o, struct wf_s
 {
     if (!wf_options_settings(o, settings, err))
         return false;
+    settings->comm.watch.log = &s->log;
     if (s->network) {
         settings->model = &s->own;
         settings->config.own = s;
@@ -79,7 +80,8 @@ struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err
                                 .dims_max = 3,
                                 .dense = true,
                                 .build = build_own };
-    const struct wf_watchdog_options watch = wf_options_comm(s->options).watch;
+    struct wf_watchdog_options watch = wf_options_comm(s->options).watch;
+    watch.log = &s->log;
     s->engine = wf_engine_new(&s->launch, &watch, err);
     if (s->engine)
         return s;

@@ -54,7 +54,8 @@ void wf_watch_at(struct wf_watch *watch, int64_t step, const char *name, int pee
     atomic_store_explicit(&watch->peer, peer, memory_order_relaxed);
 }
 
-static void print(const struct wf_watch *w, const char *what, long long seconds, bool ends)
+static void print(const struct wf_watchdog *dog, const struct wf_watch *w, const char *what,
+                  long long seconds, bool ends)
 {
     const char *const name = atomic_load(&w->name);
     const int peer = atomic_load(&w->peer);
@@ -64,10 +65,11 @@ static void print(const struct wf_watch *w, const char *what, long long seconds,
         (void)snprintf(whom, sizeof whom, "rank %d", peer);
     if (step >= 0)
         (void)snprintf(where, sizeof where, " in step %lld", step);
-    (void)fprintf(stderr, "widefield: %s: rank %d has waited %lld s for %s%s: %s%s%s%s%s\n",
-                  ends ? "error" : "warning", w->rank, seconds, whom, where, what,
-                  name ? " of '" : "", name ? name : "", name ? "'" : "",
-                  ends ? ": given up (comm.timeout)" : "");
+    static const struct wf_log plain = { .level = WF_LOG_WARN };
+    wf_log(dog->options.log ? dog->options.log : &plain, ends ? WF_LOG_ERROR : WF_LOG_WARN,
+           "rank %d has waited %lld s for %s%s: %s%s%s%s%s", w->rank, seconds, whom, where, what,
+           name ? " of '" : "", name ? name : "", name ? "'" : "",
+           ends ? ": given up (comm.timeout)" : "");
 }
 
 static void look_at(const struct wf_watchdog *dog, struct wf_watch *w)
@@ -78,11 +80,11 @@ static void look_at(const struct wf_watchdog *dog, struct wf_watch *w)
     const int64_t waited = (now() - atomic_load(&w->since)) / second, told = atomic_load(&w->told);
     const double tell = told > 0 ? 2.0 * (double)told : dog->options.tell;
     if (dog->options.end > 0 && (double)waited >= dog->options.end) {
-        print(w, what, (long long)waited, true);
+        print(dog, w, what, (long long)waited, true);
         _exit(wf_err_exit_status(WF_ERR_FAILED)); /* this thread may not call MPI */
     }
     if (dog->options.tell > 0 && (double)waited >= tell) {
-        print(w, what, (long long)waited, false);
+        print(dog, w, what, (long long)waited, false);
         atomic_store(&w->told, waited);
     }
 }

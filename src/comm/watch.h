@@ -2,7 +2,7 @@
  * A watchdog: reports when a rank has waited long for another, and where.
  *
  * A waiting rank records the wait in the wf_watch of its comm. A separate thread checks all ranks
- * of the process periodically and prints a line on stderr (a rank that hangs cannot). With
+ * of the process periodically and writes a line to the log (a rank that hangs cannot). With
  * options.end it also ends the process; the launcher then ends the other ranks.
  *
  *     struct wf_watchdog *dog = wf_watchdog_new(n, first, &(struct wf_watchdog_options){ .tell = 60 });
@@ -14,6 +14,8 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+
+#include "base/log.h"
 
 struct wf_watch {
     int rank;
@@ -33,7 +35,8 @@ void wf_watch_at(struct wf_watch *watch, int64_t step, const char *name, int pee
 
 struct wf_watchdog;
 struct wf_watchdog_options {
-    double tell, end; /* seconds; 0: never */
+    double tell, end;         /* seconds; 0: never */
+    const struct wf_log *log; /* NULL: stderr */
 };
 /* For ranks first .. first + count - 1; NULL if there is nothing to do or no thread can be
  * created. */
