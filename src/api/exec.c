@@ -95,6 +95,7 @@ void wf_exec_free(struct wf_exec *x)
 
 /* What is asked of the ranks. */
 struct transfer {
+    const struct wf_session *s;
     struct wf_value *value, *batch;
     const float *from;
     float *to;
@@ -129,7 +130,7 @@ static bool step_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err
 static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct transfer *const t = arg;
-    return wf_tensor_get(rank, comm, t->value, t->to, err);
+    return wf_tensor_get(t->s, rank, comm, t->value, t->to, err);
 }
 
 static struct wf_value *find(const struct wf_exec *x, const char *name, bool to_read)
@@ -167,6 +168,6 @@ bool wf_exec_step(struct wf_exec *x, struct wf_err *err)
 bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
                  struct wf_err *err)
 {
-    struct transfer t = { .value = find(x, name, true), .to = array };
+    struct transfer t = { .s = x->s, .value = find(x, name, true), .to = array };
     return wf_tensor_check(t.value, name, count, err) && wf_stay_order(&x->stay, get_rank, &t, err);
 }

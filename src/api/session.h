@@ -35,5 +35,6 @@ struct wf_options *wf_options_copy(const struct wf_options *o);
 void wf_tensor_put(struct wf_run *run, const struct wf_value *v, const float *array);
 /* Collective. The array is the same one where ranks are threads, and each process's own under a launcher,
  * where all get it. */
-[[nodiscard]] bool wf_tensor_get(const struct wf_run *run, struct wf_comm *comm,
-                                 const struct wf_value *v, float *array, struct wf_err *err);
+[[nodiscard]] bool wf_tensor_get(const struct wf_session *s, const struct wf_run *run,
+                                 struct wf_comm *comm, const struct wf_value *v, float *array,
+                                 struct wf_err *err);

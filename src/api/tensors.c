@@ -1,6 +1,4 @@
-#include <inttypes.h>
-#include <string.h>
-
+/* Whole arrays of the program, and the part of them that a rank has. */
 #include "api/session.h"
 #include "tensor/border.h"
 #include "ops/op.h"
@@ -27,12 +25,10 @@ void wf_tensor_put(struct wf_run *run, const struct wf_value *v, const float *ar
     wf_host_release(&host);
 }
 
-bool wf_tensor_get(const struct wf_run *run, struct wf_comm *comm, const struct wf_value *v,
-                   float *array, struct wf_err *err)
+bool wf_tensor_get(const struct wf_session *s, const struct wf_run *run, struct wf_comm *comm,
+                   const struct wf_value *v, float *array, struct wf_err *err)
 {
     const size_t bytes = (size_t)wf_shape_count(v->shape) * sizeof *array;
-    if (!wf_gather(run, comm, v, array, err))
-        return false;
-    const bool one = strcmp(wf_comm_name(comm), "threads") == 0; /* memory: rank 0 has filled it */
-    return one || wf_comm_broadcast(comm, 0, array, bytes, err);
+    return wf_gather(run, comm, v, array, err) &&
+           (!s->launch.world || wf_comm_broadcast(comm, 0, array, bytes, err));
 }

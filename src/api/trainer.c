@@ -373,7 +373,7 @@ static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err 
 {
     const struct wf_pause *const p = rank;
     const struct question *const q = arg;
-    return wf_tensor_get(p->o->full.run, comm, q->value, q->to, err);
+    return wf_tensor_get(q->t->s, p->o->full.run, comm, q->value, q->to, err);
 }
 
 bool wf_trainer_get(struct wf_trainer *t, const char *name, float *array, size_t count,
