@@ -85,7 +85,13 @@ static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)
     s->graph = wf_graph_new(&(struct wf_graph_options){ .training = true });
     struct wf_value *const x =
         wf_input(s->graph, "image", WF_F32, wf_extents_shape(s->count, s->size));
-    (void)s->model->build(s->graph, &s->config, x);
+    const int domains = wf_model_domains(s->model, &s->config);
+    struct wf_domain_parts parts;
+    struct wf_value *logits;
+    if (domains == 1)
+        (void)s->model->build(s->graph, &s->config, x);
+    for (int k = 0; domains > 1 && k < domains; k++)
+        s->model->build_domain(s->graph, &s->config, k, x, &parts, &logits);
     return wf_graph_ok(s->graph, err) || wf_err_wrap(err, "network '%s'", s->model->name);
 }
 

@@ -96,4 +96,5 @@ const struct wf_model wf_model_dsn = {
     .build_domain = build_domain,
     .options = wf_separation_options,
     .own_bytes = sizeof(struct wf_separation),
+    .check = wf_separation_check,
 };

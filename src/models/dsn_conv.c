@@ -86,7 +86,7 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
                               struct wf_value *x)
 {
     struct wf_value *levels[LEVELS + 1];
-    const struct part shared = { c, "shared", 1 };
+    const struct part shared = { c, "shared", (int)wf_separation(c)->domain + 1 };
     x = encode(g, &shared, x, levels);
     return predict(g, c, 1, x, levels);
 }
@@ -123,7 +123,7 @@ static bool is_dense(const struct wf_model_config *c)
 
 static bool check(const struct wf_model *m, const struct wf_model_config *c, struct wf_err *err)
 {
-    return c->depth <= LEVELS ||
+    return (wf_separation_check(m, c, err) && c->depth <= LEVELS) ||
            wf_err_set(err, WF_ERR_USAGE, "network '%s': model.depth is at most %d", m->name,
                       LEVELS);
 }

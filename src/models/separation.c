@@ -1,5 +1,7 @@
 #include "models/separation.h"
 
+#include <inttypes.h>
+
 static const char *const head_names[] = { "classes", "segments", NULL };
 static const char *const norm_names[] = { "batch", "instance", "none", NULL };
 
@@ -7,6 +9,10 @@ const struct wf_option wf_separation_options[] = {
     { "model.targets", "domains without labels, beside the one that has them",
       WF_OPTION_IN(INT, 1, 1000), .fallback = "1",
       .offset = offsetof(struct wf_separation, targets) },
+    { "model.domain",
+      "domain that is predicted for, whose running statistics are used; 0: the labelled one",
+      WF_OPTION_IN(INT, 0, 1000), .fallback = "0",
+      .offset = offsetof(struct wf_separation, domain) },
     { "model.code", "elements of a code; dsn_conv: channels of its map",
       WF_OPTION_IN(INT, 1, 65536), .unset = "dsn: 100; dsn_conv: channels of the last level",
       .offset = offsetof(struct wf_separation, code) },
@@ -23,6 +29,16 @@ const struct wf_option wf_separation_options[] = {
 int wf_separation_domains(const struct wf_model_config *c)
 {
     return (int)wf_separation(c)->targets + 1;
+}
+
+bool wf_separation_check(const struct wf_model *m, const struct wf_model_config *c,
+                         struct wf_err *err)
+{
+    const struct wf_separation *const s = wf_separation(c);
+    return s->domain <= s->targets || wf_err_set(err, WF_ERR_USAGE,
+                                                 "network '%s': model.domain is %" PRId64
+                                                 ", and the last of its domains is %" PRId64,
+                                                 m->name, s->domain, s->targets);
 }
 
 int64_t wf_separation_outputs(const struct wf_model_config *c)

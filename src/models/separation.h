@@ -8,6 +8,7 @@ enum wf_separation_norm { WF_SEPARATION_BATCH, WF_SEPARATION_INSTANCE, WF_SEPARA
 
 struct wf_separation {
     int64_t targets; /* domains without labels */
+    int64_t domain;  /* that is predicted for: 0 is the labelled one */
     int64_t
         code; /* elements of a code; dsn_conv: channels of its map, 0: those of the last level */
     enum wf_separation_head head;
@@ -20,6 +21,8 @@ static inline const struct wf_separation *wf_separation(const struct wf_model_co
     return c->own;
 }
 int wf_separation_domains(const struct wf_model_config *c);
+[[nodiscard]] bool wf_separation_check(const struct wf_model *m, const struct wf_model_config *c,
+                                       struct wf_err *err);
 
 /* Outputs of the head that tells domains apart: one of two domains, one for each of more. */
 int64_t wf_separation_outputs(const struct wf_model_config *c);

@@ -166,32 +166,12 @@ static void name_classes(struct wf_feed *feed)
 
 /* --- opening --- */
 
-/* The datasets of the other domains: images as the first one's, labels or not. */
-static bool open_targets(struct wf_feed *feed, const struct wf_dataset_options *options,
-                         struct wf_err *err)
+static struct wf_dataset_options dataset_options(const struct wf_settings *s)
 {
-    const struct wf_settings *const s = feed->settings;
-    const int want = wf_model_domains(s->model, &s->config), have = s->data.n_domains;
-    if (want == 1 && have <= 1)
-        return true;
-    if (have != want)
-        return wf_err_set(
-            err, WF_ERR_USAGE,
-            "data.domains has %d folders, but network '%s' has %d domain%s (model.targets=%d "
-            "and the labelled one): give a folder for each",
-            have, s->model->name, want, want > 1 ? "s" : "", want - 1);
-    feed->targets = wf_arena_array(&feed->arena, want - 1, struct wf_dataset *);
-    for (int k = 1; k < want; k++) {
-        struct wf_dataset *const d = wf_dataset_open(s->data.domains[k], options, err);
-        if (!d)
-            return wf_err_wrap(err, "domain %d", k);
-        feed->targets[feed->n_targets++] = d;
-        if (wf_dataset_info(d)->channels != feed->info->channels)
-            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d channels, '%s' of %d",
-                              s->data.domains[k], wf_dataset_info(d)->channels, feed->info->path,
-                              feed->info->channels);
-    }
-    return true;
+    return (struct wf_dataset_options){ .layout = s->data.layout,
+                                        .align = s->data.align,
+                                        .alpha = s->data.alpha,
+                                        .channels = s->config.in };
 }
 
 bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
@@ -199,10 +179,7 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                   struct wf_err *err)
 {
     *feed = (struct wf_feed){ .launch = launch, .settings = settings, .part = part };
-    const struct wf_dataset_options options = { .layout = settings->data.layout,
-                                                .align = settings->data.align,
-                                                .alpha = settings->data.alpha,
-                                                .channels = settings->config.in };
+    const struct wf_dataset_options options = dataset_options(settings);
     feed->dataset =
         settings->data.open ? settings->data.open : wf_dataset_open(path, &options, err);
     if (!feed->dataset)
@@ -220,7 +197,34 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
         !find_crop(feed, feed->parts[part] > 0 ? part : WF_PART_TRAIN, err))
         return false;
     name_classes(feed);
-    return open_targets(feed, &options, err);
+    return true;
+}
+
+bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err)
+{
+    const struct wf_settings *const s = feed->settings;
+    const int want = wf_model_domains(s->model, &s->config), have = s->data.n_domains;
+    if (want == 1 && have <= 1)
+        return true;
+    if (have != want)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "data.domains has %d folders, but network '%s' has %d domain%s (model.targets=%d "
+            "and the labelled one): give a folder for each",
+            have, s->model->name, want, want > 1 ? "s" : "", want - 1);
+    const struct wf_dataset_options options = dataset_options(s);
+    feed->targets = wf_arena_array(&feed->arena, want - 1, struct wf_dataset *);
+    for (int k = 1; k < want; k++) {
+        struct wf_dataset *const d = wf_dataset_open(s->data.domains[k], &options, err);
+        if (!d)
+            return wf_err_wrap(err, "domain %d", k);
+        feed->targets[feed->n_targets++] = d;
+        if (wf_dataset_info(d)->channels != feed->info->channels)
+            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d channels, '%s' of %d",
+                              s->data.domains[k], wf_dataset_info(d)->channels, feed->info->path,
+                              feed->info->channels);
+    }
+    return true;
 }
 
 void wf_feed_release(struct wf_feed *feed)

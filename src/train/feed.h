@@ -37,6 +37,8 @@ struct wf_feed {
 [[nodiscard]] bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                                 struct wf_settings *settings, const char *path, enum wf_part part,
                                 struct wf_err *err);
+/* For training: the datasets of the other domains (data.domains), images as the first one's, labels or not. */
+[[nodiscard]] bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err);
 void wf_feed_release(struct wf_feed *feed);
 /* The normalisation: measured on the training part, or that of a checkpoint. */
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);

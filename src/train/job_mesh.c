@@ -139,6 +139,12 @@ static bool find_mesh_with_server(struct wf_job *job, int ranks, struct wf_err *
                           "mesh '%s' and the server need %d ranks, but there are %d: use %s %d",
                           wf_mesh_print(&job->arena, &job->mesh), job->ranks + 1, ranks,
                           job->launch.world ? "mpirun -n" : "--ranks", job->ranks + 1);
+    if (job->net.domains > 1)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "train.sync=%s is for networks of one domain: use train.sync=allreduce with "
+            "'%s'",
+            wf_sync_names[job->files.sync], job->model->name);
     return job->workers > 0 || check_data_ranks(job, err);
 }
 

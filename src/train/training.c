@@ -45,7 +45,14 @@ static bool take_data(struct wf_training *t, struct wf_err *err)
     if (!wf_dataset_fingerprint(&t->arena, t->feed.dataset, &t->dataset, err))
         return wf_err_wrap(err, "looking at the dataset");
     t->data = wf_fingerprint_print(&t->arena, &t->dataset);
-    return wf_launch_same_data(&t->launch, t->feed.dataset, &t->dataset, err);
+    bool ok = wf_launch_same_data(&t->launch, t->feed.dataset, &t->dataset, err);
+    for (int k = 0; ok && k < t->feed.n_targets; k++) {
+        struct wf_fingerprint target;
+        if (!wf_dataset_fingerprint(&t->arena, t->feed.targets[k], &target, err))
+            return wf_err_wrap(err, "looking at the dataset of domain %d", k + 1);
+        ok = wf_launch_same_data(&t->launch, t->feed.targets[k], &target, err);
+    }
+    return ok;
 }
 
 static bool take_checkpoint(struct wf_training *t, struct wf_err *err)
@@ -177,7 +184,7 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
 {
     struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
-        !take_data(t, err))
+        !wf_feed_open_targets(&t->feed, err) || !take_data(t, err))
         return false;
     wf_feed_size(&t->feed, &files);
     if (!take_sync(t, &files, err) || !make_job(t, &files, err) || !check_labels(t, path, err))

@@ -55,10 +55,15 @@ import json, sys
 a, b = map(json.loads, sys.argv[1:])
 assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
 PY
+mv target away # evaluation and prediction need the one dataset that they are given
 expect 0 eval one source --quiet
+expect 0 eval one away model.domain=1 --quiet
+refused 2 eval one away model.domain=2 -- "model.domain is 2"
 expect 0 predict one source/images/*00000.png --out maps --quiet
 
 refused 3 verify model.name=unet model.base=2 data.size=2,3,32,32 --mesh domain=2 -- "axis domain" "unet"
 refused 3 verify digits.yaml --mesh domain=13 -- "domain=12"
 refused 2 train train.yaml model.targets=2 --out x -- "data.domains has 2" "3 domains"
+mv away target
+refused 2 train train.yaml train.sync=server --ranks 2 --out x -- "train.sync=server" "dsn_conv"
 refused 1 train train.yaml "data.domains=source,nowhere" --out x -- "nowhere"
