@@ -47,9 +47,9 @@ if(NOT WF_RANDOM123_INCLUDE)
 endif()
 target_include_directories(wf_deps SYSTEM INTERFACE ${WF_RANDOM123_INCLUDE})
 
-# --- image formats --------------------------------------------------------------------
-# wf_image_pkg(FEATURE "module and version" PACKAGE FORMAT): defines WF_HAVE_FEATURE where it is found.
-function(wf_image_pkg feature module package format)
+# --- image formats, fonts -------------------------------------------------------------
+# wf_image_pkg(FEATURE "module and version" PACKAGE WHAT): defines WF_HAVE_FEATURE where it is found.
+function(wf_image_pkg feature module package what)
     set(have OFF)
     if(NOT WF_WITH_${feature} STREQUAL OFF)
         pkg_check_modules(WF_${feature} QUIET ${module})
@@ -60,16 +60,17 @@ function(wf_image_pkg feature module package format)
             set(WF_LINK ${WF_LINK} ${WF_${feature}_LINK_LIBRARIES} PARENT_SCOPE)
             set(WF_PC_REQUIRES ${WF_PC_REQUIRES} "${module}" PARENT_SCOPE)
         else()
-            wf_absent(${feature} ${package} "${format} files will be refused")
+            wf_absent(${feature} ${package} "${what} will be refused")
         endif()
     endif()
-    set(WF_NOTES ${WF_NOTES} "${format}|${have} ${WF_${feature}_VERSION}" PARENT_SCOPE)
+    set(WF_NOTES ${WF_NOTES} "${what}|${have} ${WF_${feature}_VERSION}" PARENT_SCOPE)
 endfunction()
 wf_image_pkg(PNG libpng libpng-dev PNG)
 wf_image_pkg(JPEG libjpeg libjpeg62-turbo-dev JPEG)
 wf_image_pkg(TIFF "libtiff-4 >= 4.5" libtiff-dev TIFF)
 wf_image_pkg(ZLIB zlib zlib1g-dev "packed NIfTI and HDF5")
-wf_image_pkg(EXPAT expat libexpat1-dev "OME-TIFF stack")
+wf_image_pkg(EXPAT expat libexpat1-dev "OME-TIFF stacks")
+wf_image_pkg(FREETYPE freetype2 libfreetype-dev "data synth digits")
 
 # --- oneDNN ---------------------------------------------------------------------------
 set(WF_HAVE_DNNL OFF)

@@ -54,7 +54,7 @@ _widefield() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    data) words='--out --count --size --tile --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
+    data) words='--out --count --size --tile --domain --fonts --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
     train) words='--out --resume --changed-data --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     eval) words='--part --json --quiet --help --version' ;;
     predict) words='--out --probabilities --overlay --format --window --json --quiet --help --version' ;;

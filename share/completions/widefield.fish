@@ -6,6 +6,8 @@ complete -c widefield -n '__fish_seen_subcommand_from data' -l out -r -d 'folder
 complete -c widefield -n '__fish_seen_subcommand_from data' -l count -r -d 'number of images'
 complete -c widefield -n '__fish_seen_subcommand_from data' -l size -r -d 'size of an image; DxHxW for a volume'
 complete -c widefield -n '__fish_seen_subcommand_from data' -l tile -r -d 'side of a subdomain, for discs (32)'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l domain -r -d 'look of the images, for kinds that have several'
+complete -c widefield -n '__fish_seen_subcommand_from data' -l fonts -r -d 'folder of fonts, for digits (the system\'s)'
 complete -c widefield -n __fish_use_subcommand -f -a train -d 'train a network on a folder of images'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l out -r -d 'run folder; must be new (default: runs/MODEL-TIME)'
 complete -c widefield -n '__fish_seen_subcommand_from train' -l resume -r -d 'resume from the newest checkpoint of --out (auto), of a run folder, or from a file'

@@ -50,6 +50,31 @@ static void show_progress(void *user, double part)
     wf_bar_show(&p->bar, part, text);
 }
 
+/* What only some kinds have: --domain and --fonts. */
+static bool find_domain(const struct wf_cli *cli, const struct wf_synth_kind *kind,
+                        struct wf_synth_options *o, struct wf_err *err)
+{
+    const char *const name = wf_cli_flag(cli, "domain");
+    char all[200] = "";
+    o->fonts = wf_cli_flag(cli, "fonts");
+    if (o->fonts && !kind->has_fonts)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is not drawn from fonts: leave --fonts out",
+                          kind->name);
+    if (!name)
+        return true;
+    if (!kind->domains)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' has no domains: leave --domain out", kind->name);
+    for (int i = 0; kind->domains[i]; i++) {
+        if (strcmp(kind->domains[i], name) == 0) {
+            o->domain = i;
+            return true;
+        }
+        const size_t n = strlen(all);
+        (void)snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", kind->domains[i]);
+    }
+    return wf_err_set(err, WF_ERR_USAGE, "--domain '%s': '%s' has %s", name, kind->name, all);
+}
+
 static bool synth(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->n_arguments != 2)
@@ -70,7 +95,7 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const char *const size = wf_cli_flag(cli, "size");
     if (!kind || !wf_cli_flag_int(cli, "count", 1, 10000000, &o.count, err) ||
         !wf_cli_flag_int(cli, "tile", 1, 1000000, &o.tile, err) ||
-        (size && !find_size(cli, kind, o.size, err)))
+        (size && !find_size(cli, kind, o.size, err)) || !find_domain(cli, kind, &o, err))
         return false;
     if (!o.out)
         return wf_err_set(err, WF_ERR_USAGE, "data synth needs --out DIR");
@@ -91,6 +116,8 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     }
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "kind", kind->name);
+    if (kind->domains)
+        cJSON_AddStringToObject(json, "domain", kind->domains[o.domain]);
     cJSON_AddStringToObject(json, "out", o.out);
     cJSON_AddNumberToObject(json, "count", (double)count);
     cJSON *const extents = cJSON_AddArrayToObject(json, "size");
@@ -297,17 +324,21 @@ static const struct wf_command_flag flags[] = {
     { "count", "N", "number of images" },
     { "size", "HxW", "size of an image; DxHxW for a volume" },
     { "tile", "T", "side of a subdomain, for discs (32)" },
+    { "domain", "NAME", "look of the images, for kinds that have several" },
+    { "fonts", "DIR", "folder of fonts, for digits (the system's)" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_data = {
     .name = "data",
     .summary = "make a synthetic dataset, or inspect a dataset and report its faults",
-    .usage = "data synth KIND --out DIR [--count N] [--size HxW] [--seed S] | data inspect PATH",
+    .usage =
+        "data synth KIND --out DIR [--count N] [--size HxW] [--seed S] [--domain NAME] | data inspect PATH",
     .notes =
         "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that only\n"
-        "the mask shows), shapes (ten classes, in CIFAR-10's format). Images above 4 megapixels are\n"
-        "tiled TIFF, smaller ones PNG.\n"
+        "the mask shows), shapes (ten classes, in CIFAR-10's format), digits (from fonts, one folder per\n"
+        "class; domains source, noise, inverted, textured). Images above 4 megapixels are tiled TIFF,\n"
+        "smaller ones PNG.\n"
         "\n"
         "inspect detects the layout (data.format=NAME overrides it) and reports the folders it was\n"
         "detected by: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"

@@ -18,7 +18,13 @@
 enum { BAND = 256, LARGE = 4 << 20 };
 
 const struct wf_synth_kind *const wf_synth_table[] = {
-    &wf_synth_nuclei, &wf_synth_roads, &wf_synth_vessels3d, &wf_synth_discs, &wf_synth_shapes, NULL,
+    &wf_synth_nuclei,
+    &wf_synth_roads,
+    &wf_synth_vessels3d,
+    &wf_synth_discs,
+    &wf_synth_shapes,
+    &wf_synth_digits,
+    NULL,
 };
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err)
@@ -90,7 +96,7 @@ void wf_synth_smooth_row(uint64_t key, int64_t x, int64_t y, float scale, int64_
 
 /* --- folders and small files --- */
 
-static bool make_folder(const char *path, struct wf_err *err)
+bool wf_synth_make_folder(const char *path, struct wf_err *err)
 {
     char *const copy = wf_take_text(path);
     bool ok = true;
@@ -162,6 +168,7 @@ void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kin
 {
     *image = (struct wf_synth_image){ .key = wf_synth_hash(options->seed, index, 1, 2) };
     settle_size(kind, options, image->extent);
+    image->domain = options->domain;
     image->tile = options->tile ? options->tile : kind->tile;
     image->scene = kind->begin ? kind->begin(image) : NULL;
 }
@@ -274,9 +281,9 @@ static bool prepare(const struct wf_synth_kind *kind, const struct wf_synth_opti
     if (!refuse_full(o->out, err))
         return false;
     if (kind->run)
-        return make_folder(o->out, err);
-    return make_folder(wf_arena_printf(arena, "%s/images", o->out), err) &&
-           make_folder(wf_arena_printf(arena, "%s/masks", o->out), err) &&
+        return true;
+    return wf_synth_make_folder(wf_arena_printf(arena, "%s/images", o->out), err) &&
+           wf_synth_make_folder(wf_arena_printf(arena, "%s/masks", o->out), err) &&
            write_classes(kind, o->out, arena, err);
 }
 

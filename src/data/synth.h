@@ -1,6 +1,6 @@
 /*
  * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed; and small
- * labelled pictures in that of CIFAR-10.
+ * labelled pictures in the layouts `cifar10` and `classes`.
  *
  * A kind is one file. It draws windows: a pixel is a function of (seed, image, position) alone, so
  * an image of 20,000 x 20,000 pixels is drawn band by band and never held in memory as a whole, and
@@ -24,6 +24,7 @@ struct wf_synth_image {
     uint64_t key; /* mixes seed and number: two images have nothing in common */
     int64_t extent[WF_AXES];
     int64_t tile; /* side of a subdomain, for kinds that have them */
+    int domain;   /* index in the kind's domains */
     void *scene;  /* of begin(), or NULL */
 };
 
@@ -39,9 +40,11 @@ struct wf_synth_options;
 struct wf_synth_kind {
     const char *name, *what;
     int dims, channels;
-    int64_t size[3], count; /* defaults: D, H, W */
-    int64_t tile;           /* likewise; 0: it has no subdomains */
-    int classes;            /* of masks at most WF_SYNTH_CLASSES, with names and colours */
+    int64_t size[3], count;     /* defaults: D, H, W */
+    int64_t tile;               /* likewise; 0: it has no subdomains */
+    const char *const *domains; /* names, ending with NULL; the first is the default. NULL: none */
+    bool has_fonts;             /* draws from fonts */
+    int classes;                /* of masks at most WF_SYNTH_CLASSES, with names and colours */
     const char *class_names[WF_SYNTH_CLASSES];
     uint8_t colors[WF_SYNTH_CLASSES][3]; /* of the mask's palette */
     /* Whether it can have this size. NULL: always. */
@@ -50,21 +53,23 @@ struct wf_synth_kind {
     void *(*begin)(const struct wf_synth_image *image);
     /* Writes every pixel of the window. Called by several threads at once. */
     void (*draw)(const struct wf_synth_image *image, const struct wf_synth_window *window);
-    /* Instead of draw: writes the dataset in its own format into the existing folder `out`. */
+    /* Instead of draw: makes the folder `out`, and writes the dataset there in its own format. */
     bool (*run)(const struct wf_synth_kind *kind, const struct wf_synth_options *options,
                 struct wf_err *err);
 };
 extern const struct wf_synth_kind *const wf_synth_table[]; /* ends with NULL */
 extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vessels3d,
-    wf_synth_discs, wf_synth_shapes;
+    wf_synth_discs, wf_synth_shapes, wf_synth_digits;
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
 
 struct wf_synth_options {
-    const char *out; /* folder to create; must not exist, or be empty */
-    int64_t count;   /* 0: the kind's */
-    int64_t size[3]; /* D, H, W; 0: the kind's */
-    int64_t tile;    /* 0: the kind's */
+    const char *out;   /* folder to create; must not exist, or be empty */
+    int64_t count;     /* 0: the kind's */
+    int64_t size[3];   /* D, H, W; 0: the kind's */
+    int64_t tile;      /* 0: the kind's */
+    int domain;        /* index in the kind's domains */
+    const char *fonts; /* folder of fonts; NULL: the system's */
     uint64_t seed;
     void (*progress)(void *user, double part); /* up to 1; or NULL */
     void *user;
@@ -74,6 +79,8 @@ struct wf_synth_options {
  * palette; their indices are the labels. */
 [[nodiscard]] bool wf_synth_run(const struct wf_synth_kind *kind,
                                 const struct wf_synth_options *options, struct wf_err *err);
+/* A folder with those above it. */
+[[nodiscard]] bool wf_synth_make_folder(const char *path, struct wf_err *err);
 /* Image number `index` of a dataset, with its scene. */
 void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kind *kind,
                          const struct wf_synth_options *options, int64_t index);

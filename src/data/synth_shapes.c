@@ -282,7 +282,7 @@ static bool run(const struct wf_synth_kind *kind, const struct wf_synth_options 
     if (set.count < FILES)
         return wf_err_set(err, WF_ERR_USAGE, "'%s' are %d files: give a --count of at least %d",
                           kind->name, FILES, FILES);
-    bool ok = write_names(&set, err);
+    bool ok = wf_synth_make_folder(options->out, err) && write_names(&set, err);
     for (int f = 0; ok && f < FILES; f++) {
         ok = write_file(&set, f, err);
         if (ok && options->progress)
