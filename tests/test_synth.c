@@ -28,40 +28,43 @@ static void draw(const struct wf_synth_kind *kind, const struct wf_synth_options
     wf_synth_image_release(&picture);
 }
 
-static void windows__equal_the_whole(void **state)
+static void check_windows(const struct wf_synth_kind *kind, int domain)
 {
     enum { H = 96, W = 160 };
-    for (const struct wf_synth_kind *const *k = wf_synth_table; *k; k++) {
-        const struct wf_synth_kind *kind = *k;
-        if (!kind->draw)
-            continue;
-        const struct wf_synth_options o = { .size = { kind->dims == 3 ? 20 : 1, H, W }, .seed = 5 };
-        const int64_t plane = kind->dims == 3 ? 13 : 0;
-        static uint8_t image[H * W * 3], mask[H * W], part[H * W * 3], part_mask[H * W];
-        draw(kind, &o, (struct wf_region){ { 0, plane }, { 1, plane + 1, H, W, 1 } }, image, mask);
-        static const int64_t windows[][4] = { { 0, 0, 1, 1 },
-                                              { 31, 47, 64, 112 },
-                                              { 90, 0, 96, 160 },
-                                              { 0, 159, 96, 160 },
-                                              { 17, 20, 18, 150 } };
-        for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
-            const int64_t *w = windows[i], wide = w[3] - w[1];
-            draw(kind, &o,
-                 (struct wf_region){ { 0, plane, w[0], w[1], 0 }, { 1, plane + 1, w[2], w[3], 1 } },
-                 part, part_mask);
-            for (int64_t h = w[0]; h < w[2]; h++) {
-                assert_memory_equal(part_mask + (h - w[0]) * wide, mask + h * W + w[1],
-                                    (size_t)wide);
-                assert_memory_equal(part + (h - w[0]) * wide * kind->channels,
-                                    image + (h * W + w[1]) * kind->channels,
-                                    (size_t)(wide * kind->channels));
-            }
+    const struct wf_synth_options o = { .size = { kind->dims == 3 ? 20 : 1, H, W },
+                                        .seed = 5,
+                                        .domain = domain };
+    const int64_t plane = kind->dims == 3 ? 13 : 0;
+    static uint8_t image[H * W * 3], mask[H * W], part[H * W * 3], part_mask[H * W];
+    draw(kind, &o, (struct wf_region){ { 0, plane }, { 1, plane + 1, H, W, 1 } }, image, mask);
+    static const int64_t windows[][4] = { { 0, 0, 1, 1 },
+                                          { 31, 47, 64, 112 },
+                                          { 90, 0, 96, 160 },
+                                          { 0, 159, 96, 160 },
+                                          { 17, 20, 18, 150 } };
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        const int64_t *w = windows[i], wide = w[3] - w[1];
+        draw(kind, &o,
+             (struct wf_region){ { 0, plane, w[0], w[1], 0 }, { 1, plane + 1, w[2], w[3], 1 } },
+             part, part_mask);
+        for (int64_t h = w[0]; h < w[2]; h++) {
+            assert_memory_equal(part_mask + (h - w[0]) * wide, mask + h * W + w[1], (size_t)wide);
+            assert_memory_equal(part + (h - w[0]) * wide * kind->channels,
+                                image + (h * W + w[1]) * kind->channels,
+                                (size_t)(wide * kind->channels));
         }
-        int seen = 0;
-        for (int i = 0; i < H * W; i++)
-            seen |= 1 << mask[i];
-        assert_int_equal(seen, (1 << kind->classes) - 1);
     }
+    int seen = 0;
+    for (int i = 0; i < H * W; i++)
+        seen |= 1 << mask[i];
+    assert_int_equal(seen, (1 << kind->classes) - 1);
+}
+
+static void windows__equal_the_whole(void **state)
+{
+    for (const struct wf_synth_kind *const *k = wf_synth_table; *k; k++)
+        for (int i = 0; (*k)->draw && (i == 0 || ((*k)->domains && (*k)->domains[i])); i++)
+            check_windows(*k, i);
 }
 
 static void run(const char *kind, const struct wf_synth_options *o)

@@ -337,8 +337,8 @@ const struct wf_command wf_command_data = {
     .notes =
         "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that only\n"
         "the mask shows), shapes (ten classes, in CIFAR-10's format), digits (from fonts, one folder per\n"
-        "class; domains source, noise, inverted, textured). Images above 4 megapixels are tiled TIFF,\n"
-        "smaller ones PNG.\n"
+        "class; domains source, noise, inverted, textured), tissue (nuclei; domains source, brown, blue,\n"
+        "inverted). Images above 4 megapixels are tiled TIFF, smaller ones PNG.\n"
         "\n"
         "inspect detects the layout (data.format=NAME overrides it) and reports the folders it was\n"
         "detected by: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"

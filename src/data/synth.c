@@ -18,13 +18,8 @@
 enum { BAND = 256, LARGE = 4 << 20 };
 
 const struct wf_synth_kind *const wf_synth_table[] = {
-    &wf_synth_nuclei,
-    &wf_synth_roads,
-    &wf_synth_vessels3d,
-    &wf_synth_discs,
-    &wf_synth_shapes,
-    &wf_synth_digits,
-    NULL,
+    &wf_synth_nuclei, &wf_synth_roads,  &wf_synth_vessels3d, &wf_synth_discs,
+    &wf_synth_shapes, &wf_synth_digits, &wf_synth_tissue,    NULL,
 };
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err)
@@ -166,7 +161,9 @@ static void settle_size(const struct wf_synth_kind *kind, const struct wf_synth_
 void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kind *kind,
                          const struct wf_synth_options *options, int64_t index)
 {
-    *image = (struct wf_synth_image){ .key = wf_synth_hash(options->seed, index, 1, 2) };
+    *image = (struct wf_synth_image){
+        .key = wf_synth_hash(options->seed, index, 1 + options->domain, 2),
+    };
     settle_size(kind, options, image->extent);
     image->domain = options->domain;
     image->tile = options->tile ? options->tile : kind->tile;

@@ -59,7 +59,7 @@ struct wf_synth_kind {
 };
 extern const struct wf_synth_kind *const wf_synth_table[]; /* ends with NULL */
 extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vessels3d,
-    wf_synth_discs, wf_synth_shapes, wf_synth_digits;
+    wf_synth_discs, wf_synth_shapes, wf_synth_digits, wf_synth_tissue;
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
 
@@ -81,7 +81,7 @@ struct wf_synth_options {
                                 const struct wf_synth_options *options, struct wf_err *err);
 /* A folder with those above it. */
 [[nodiscard]] bool wf_synth_make_folder(const char *path, struct wf_err *err);
-/* Image number `index` of a dataset, with its scene. */
+/* Image number `index` of a dataset, with its scene; domains have no image in common. */
 void wf_synth_image_init(struct wf_synth_image *image, const struct wf_synth_kind *kind,
                          const struct wf_synth_options *options, int64_t index);
 void wf_synth_image_release(struct wf_synth_image *image);

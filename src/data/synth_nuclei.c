@@ -3,6 +3,9 @@
  * that differs from cell to cell, uneven light, grain. A nucleus lives in a cell of a jittered
  * grid; whether it is there depends on a slowly changing density, so that there are clusters and
  * clearings.
+ *
+ * `tissue` are the same nuclei in several stains, for domain adaptation: what a nucleus is does not
+ * change, but colour, contrast and the texture around it do.
  */
 #include <math.h>
 #include <string.h>
@@ -10,6 +13,30 @@
 #include "data/synth.h"
 
 enum { GRID = 24, REACH = 20, SIDE = 256 };
+
+/* How tissue looks: light[c] * exp(-dye) under a microscope; where it glows, black plus the dye. */
+struct stain {
+    float light[3];
+    float nuclear[3], ground[3]; /* of each dye, on red, green and blue */
+    float strength;
+    float texture; /* of the ground, coarser than its own */
+    float grain;
+    bool is_glowing;
+};
+
+enum { N_STAINS = 4 };
+static const char *const stain_names[N_STAINS + 1] = { "source", "brown", "blue", "inverted",
+                                                       NULL };
+static const struct stain stains[N_STAINS] = {
+    /* haematoxylin and eosin: purple in pink */
+    { { 243, 243, 243 }, { 0.65f, 0.72f, 0.30f }, { 0.09f, 0.62f, 0.22f }, 1.25f, 0, 3.5f, false },
+    /* a brown marker of nuclei, everything else pale blue */
+    { { 238, 240, 236 }, { 0.30f, 0.62f, 0.95f }, { 0.50f, 0.36f, 0.16f }, 1.2f, 0.1f, 3, false },
+    /* one blue dye for all: little contrast, no difference in hue, structure in the ground */
+    { { 232, 238, 246 }, { 0.75f, 0.50f, 0.16f }, { 0.72f, 0.44f, 0.12f }, 0.85f, 0.3f, 5, false },
+    /* fluorescence: nuclei glow on black, the ground a little */
+    { { 8, 10, 14 }, { 0.10f, 0.42f, 0.85f }, { 0.06f, 0.24f, 0.10f }, 200, 0.15f, 6, true },
+};
 
 struct nucleus {
     float x, y, rx, ry, cos, sin; /* half axes and direction */
@@ -139,6 +166,8 @@ static void look_up(const struct wf_synth_image *image, int64_t x, int64_t y, in
     add_smooth(r->tissue, 0.12f, key + 4, at, 37, count);
     add_smooth(r->tissue, 0.08f, key + 5, at, 9, count);
     add_smooth(r->chromatin, 0.22f, key + 6, at, 3.5f, count);
+    if (stains[image->domain].texture > 0)
+        add_smooth(r->tissue, stains[image->domain].texture, key + 9, at, 15, count);
     openness(key, at, count, open);
     for (int64_t i = 0; i < count; i++)
         if (open[i] > 0)
@@ -148,17 +177,18 @@ static void look_up(const struct wf_synth_image *image, int64_t x, int64_t y, in
 static void color_row(const struct wf_synth_image *image, int64_t x, int64_t y, int64_t count,
                       const float stain[], uint8_t *rgb)
 {
-    /* What each stain takes away from red, green and blue light. */
-    static const float blue_dye[3] = { 0.65f, 0.72f, 0.30f }, red_dye[3] = { 0.09f, 0.62f, 0.22f };
+    const struct stain *const s = &stains[image->domain];
     struct row r;
     look_up(image, x, y, count, &r);
     for (int64_t i = 0; i < count; i++, rgb += 3) {
-        const float grey = 3.5f * wf_synth_grain(image->key + 7, x + i, y, 0);
+        const float grey = s->grain * wf_synth_grain(image->key + 7, x + i, y, 0);
         for (int c = 0; c < 3; c++) {
-            const float dye = blue_dye[c] * stain[i] * r.chromatin[i] +
-                              red_dye[c] * (r.tissue[i] + 0.25f * stain[i]);
-            const float grain = grey + 3.5f * wf_synth_grain(image->key + 7, x + i, y, 1 + c);
-            rgb[c] = wf_synth_byte(243 * r.light[i] * expf(-1.25f * dye) + grain);
+            const float dye = s->nuclear[c] * stain[i] * r.chromatin[i] +
+                              s->ground[c] * (r.tissue[i] + 0.25f * stain[i]);
+            const float grain = grey + s->grain * wf_synth_grain(image->key + 7, x + i, y, 1 + c);
+            const float shown = s->is_glowing ? s->light[c] + s->strength * r.light[i] * dye
+                                              : s->light[c] * r.light[i] * expf(-s->strength * dye);
+            rgb[c] = wf_synth_byte(shown + grain);
         }
     }
 }
@@ -186,5 +216,19 @@ const struct wf_synth_kind wf_synth_nuclei = {
     .classes = 2,
     .class_names = { "background", "nucleus" },
     .colors = { { 0, 0, 0 }, { 90, 200, 120 } },
+    .draw = draw,
+};
+
+const struct wf_synth_kind wf_synth_tissue = {
+    .name = "tissue",
+    .what = "microscopy: the same kind of nuclei in several stains",
+    .dims = 2,
+    .channels = 3,
+    .size = { 1, 256, 256 },
+    .count = 64,
+    .classes = 2,
+    .class_names = { "background", "nucleus" },
+    .colors = { { 0, 0, 0 }, { 90, 200, 120 } },
+    .domains = stain_names,
     .draw = draw,
 };

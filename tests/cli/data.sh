@@ -29,6 +29,23 @@ json 'j["size"] == [12, 30, 40]'
 expect 0 data inspect v --json
 json 'j["dims"] == 3 and j["largest"] == [12, 30, 40] and j["channels"] == 1'
 
+# stains: another look, masks in each, no image in common
+for domain in source brown blue inverted; do
+    expect 0 data synth tissue --out stains/$domain --domain $domain --count 4 --size 96 --seed 2 --json
+    json "j['kind'] == 'tissue' and j['domain'] == '$domain'"
+    expect 0 data inspect stains/$domain --json
+    json 'j["good"] == 4 and j["labels"] == "pixel" and all(c["count"] > 0 for c in j["classes"])'
+    python3 -S -c 'import json; print(*json.load(open("out"))["mean"])' >>means
+    md5sum <stains/$domain/masks/tissue_00000.png >>sums
+done
+[ "$(sort -u sums | wc -l)" -eq 4 ] || fail "domains have the same masks"
+python3 -S - <<'PY' || fail "stains look alike"
+means = [[float(x) for x in line.split()] for line in open("means")]
+far = [max(abs(x - y) for x, y in zip(a, b)) for i, a in enumerate(means) for b in means[:i]]
+assert len(far) == 6 and min(far) > 15 and max(means[3]) < 80, means
+PY
+refused 2 data synth tissue --out x --domain green -- "--domain 'green'" "source, brown, blue, inverted"
+
 # wrong use
 refused 2 data -- "data synth KIND" "data inspect PATH"
 refused 2 data synth nuclie --out x -- "did you mean 'nuclei'?" "roads"
