@@ -1,10 +1,11 @@
 #include "support_conv.h"
 
+#include <stddef.h> /* so that there is something without oneDNN */
+
 #ifdef WF_HAVE_DNNL
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
