@@ -24,7 +24,7 @@ static const char *const inner = "MNIST/raw"; /* as torchvision unpacks */
 struct idx {
     struct wf_infile file;
     const uint8_t *memory; /* the unpacked file, the dataset's; NULL: not packed */
-    uint64_t head;         /* bytes before the numbers */
+    size_t head;           /* bytes before the numbers */
     uint64_t extent[EXTENTS];
 };
 
@@ -67,7 +67,7 @@ static uint32_t big_endian(const uint8_t at[4])
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* Fills `head` and `extent`, and `*bytes` that a file of them has. */
+/* Fills `extent`, and `*bytes` that a file of them has. */
 static bool parse_head(struct idx *x, const uint8_t *head, int extents, uint64_t *bytes,
                        struct wf_err *err)
 {
@@ -83,7 +83,6 @@ static bool parse_head(struct idx *x, const uint8_t *head, int extents, uint64_t
         x->extent[i] = big_endian(head + HEAD + 4 * i);
         ok = ok && x->extent[i] > 0 && !__builtin_mul_overflow(numbers, x->extent[i], &numbers);
     }
-    x->head = (uint64_t)(HEAD + 4 * extents);
     if (!ok || numbers > INT64_MAX / 2)
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s': its header has %" PRIu64 " x %" PRIu64 " x %" PRIu64
@@ -109,7 +108,7 @@ static bool unpack(struct wf_dataset *ds, struct idx *x, int extents, struct wf_
     uint8_t head[HEAD + 4 * EXTENTS] = { 0 }, end[4] = { 0 };
     uint64_t bytes = 0;
     struct wf_gunzip *const g = wf_gunzip_new(&x->file);
-    bool ok = wf_gunzip_read(g, 0, head, (size_t)(HEAD + 4 * extents), err) &&
+    bool ok = wf_gunzip_read(g, 0, head, x->head, err) &&
               parse_head(x, head, extents, &bytes, err) &&
               wf_infile_read(&x->file, x->file.size - sizeof end, end, sizeof end, err);
     const uint32_t size =
@@ -149,7 +148,7 @@ static bool unpack(struct wf_dataset *ds, struct idx *x, int extents, struct wf_
 static bool open_idx(struct wf_dataset *ds, const char *path, int extents, struct idx *x,
                      struct wf_err *err)
 {
-    *x = (struct idx){ .extent = { 1, 1, 1 } };
+    *x = (struct idx){ .head = HEAD + 4 * (size_t)extents, .extent = { 1, 1, 1 } };
     if (!wf_infile_open(&x->file, path, err))
         return false;
     const size_t n = strlen(path);
@@ -157,7 +156,7 @@ static bool open_idx(struct wf_dataset *ds, const char *path, int extents, struc
     uint8_t head[HEAD + 4 * EXTENTS] = { 0 };
     uint64_t bytes = 0;
     bool ok = !is_packed || unpack(ds, x, extents, err);
-    ok = ok && wf_infile_read(&x->file, 0, head, (size_t)(HEAD + 4 * extents), err) &&
+    ok = ok && wf_infile_read(&x->file, 0, head, x->head, err) &&
          parse_head(x, head, extents, &bytes, err) && check_size(x, x->file.size, bytes, err);
     if (!ok)
         wf_infile_close(&x->file);
@@ -216,7 +215,9 @@ static bool list(struct wf_dataset *ds, struct wf_err *err)
     for (int i = 0; ok && i < N_PARTS; i++) {
         const char *const images = find_file(&ds->arena, folder, parts[i], "images", err);
         const char *const labels = find_file(&ds->arena, folder, parts[i], "labels", err);
-        if (images && !labels && !err->code)
+        if (err->code)
+            return false;
+        if (images && !labels)
             ok = wf_err_set(err, WF_ERR_INPUT,
                             "'%s' has no labels: expected '%s/%s-labels-idx1-ubyte'", images,
                             folder, parts[i]);
