@@ -34,7 +34,7 @@ static bool has_digits(FT_Face face)
         return false;
     FT_UInt seen[10];
     for (int i = 0; i < 10; i++) {
-        seen[i] = FT_Get_Char_Index(face, (FT_ULong)('0' + i));
+        seen[i] = FT_Get_Char_Index(face, '0' + (FT_ULong)i);
         for (int j = 0; j < i; j++)
             if (seen[j] == seen[i])
                 return false;
