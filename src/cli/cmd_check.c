@@ -196,7 +196,7 @@ static void add_format(struct facts *f, const char *name, bool there, const char
 
 static void add_formats(struct facts *f)
 {
-    bool png = false, jpeg = false, tiff = false, zlib = false, expat = false;
+    bool png = false, jpeg = false, tiff = false, zlib = false, expat = false, fonts = false;
 #ifdef WF_HAVE_PNG
     png = true;
 #endif
@@ -212,11 +212,15 @@ static void add_formats(struct facts *f)
 #ifdef WF_HAVE_EXPAT
     expat = true;
 #endif
+#ifdef WF_HAVE_FREETYPE
+    fonts = true;
+#endif
     add_format(f, "PNG", png, "libpng-dev");
     add_format(f, "JPEG", jpeg, "libjpeg62-turbo-dev");
     add_format(f, "TIFF", tiff, "libtiff-dev");
     add_format(f, ".nii.gz, packed HDF5", zlib, "zlib1g-dev");
     add_format(f, "OME-TIFF stacks", expat, "libexpat1-dev");
+    add_format(f, "digits from fonts", fonts, "libfreetype-dev");
     add(f, "images", ".nii, .npy, plain HDF5", true, "");
 }
 
