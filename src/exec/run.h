@@ -10,7 +10,7 @@
  *     wf_run_map(run, wf_graph_find(g, "image"), &x);      fill x.view (global coordinates)
  *     wf_host_put(&x);
  *     if (!wf_run_step(run, &err)) ...                                    Collective.
- *     if (!wf_run_get_number(run, loss_value, &loss, &err)) ...
+ *     if (!wf_run_get_number(run, loss_value, 0, &loss, &err)) ...
  */
 #pragma once
 
@@ -58,9 +58,9 @@ void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct w
                               struct wf_host *host, struct wf_err *err);
 [[nodiscard]] bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value,
                                     struct wf_host *host, struct wf_err *err);
-/* A value of one element, such as a loss. Collective where not all ranks hold it. */
+/* An element of a small value, such as a loss. Collective where not all ranks hold it. */
 [[nodiscard]] bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value,
-                                     double *number, struct wf_err *err);
+                                     int64_t index, double *number, struct wf_err *err);
 /* An input of the next step, if the plan has a buffer for it (wf_plan_options.ahead) and the device
  * copies in parallel to its work: mapped, filled and sent (wf_host_send) while a step runs, taken
  * before its own step. */

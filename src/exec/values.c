@@ -39,14 +39,14 @@ bool wf_run_get_owned(const struct wf_run *run, const struct wf_value *value, st
     return wf_host_get(host, err) || wf_err_wrap(err, "reading '%s'", value->name);
 }
 
-bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value, double *number,
-                       struct wf_err *err)
+bool wf_run_get_number(const struct wf_run *run, const struct wf_value *value, int64_t index,
+                       double *number, struct wf_err *err)
 {
     struct wf_host host = { 0 };
     const struct wf_layout *const layout = &run->plan->global->geometry.layout;
     bool ok = wf_run_get(run, value, &host, err);
     if (ok && host.view.data)
-        *number = wf_dtype_get(host.view.dtype, host.view.data, 0);
+        *number = wf_dtype_get(host.view.dtype, host.view.data, index);
     wf_host_release(&host);
     if (!wf_layout_is_on_all(layout, value))
         ok = wf_comm_agree(run->comm, ok, err) &&

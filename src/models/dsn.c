@@ -59,7 +59,12 @@ static struct wf_value *decode(struct wf_graph *g, const struct wf_model_config 
 static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x)
 {
-    return classify(g, c, share(g, c, x));
+    g->domain = wf_domain_label(0, WF_ROLE_SHARED);
+    x = share(g, c, x);
+    g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
+    x = classify(g, c, x);
+    g->domain = 0;
+    return x;
 }
 
 static void build_domain(struct wf_graph *g, const struct wf_model_config *c, int domain,

@@ -87,8 +87,12 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
 {
     struct wf_value *levels[LEVELS + 1];
     const struct part shared = { c, "shared", (int)wf_separation(c)->domain + 1 };
+    g->domain = wf_domain_label(0, WF_ROLE_SHARED);
     x = encode(g, &shared, x, levels);
-    return predict(g, c, 1, x, levels);
+    g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
+    x = predict(g, c, 1, x, levels);
+    g->domain = 0;
+    return x;
 }
 
 static void build_domain(struct wf_graph *g, const struct wf_model_config *c, int domain,

@@ -58,7 +58,8 @@ struct wf_model {
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
     /* Of a network of several domains: how many, and all that it makes of an image of domain k, with
-     * the first one's logits in `logits`; build() is then the part that predicts. NULL: of one. */
+     * the first one's logits in `logits`; build() is then the part that predicts, with the first one's
+     * labels: its weights are where they are in training. NULL: of one. */
     int (*domains)(const struct wf_model_config *c);
     void (*build_domain)(struct wf_graph *g, const struct wf_model_config *c, int domain,
                          struct wf_value *image, struct wf_domain_parts *parts,

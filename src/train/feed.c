@@ -209,9 +209,9 @@ bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err)
     if (have != want)
         return wf_err_set(
             err, WF_ERR_USAGE,
-            "data.domains has %d folders, but network '%s' has %d domain%s (model.targets=%d "
+            "data.domains has %d folders, but network '%s' has %d domains (model.targets=%d "
             "and the labelled one): give a folder for each",
-            have, s->model->name, want, want > 1 ? "s" : "", want - 1);
+            have, s->model->name, want, want - 1);
     const struct wf_dataset_options options = dataset_options(s);
     feed->targets = wf_arena_array(&feed->arena, want - 1, struct wf_dataset *);
     for (int k = 1; k < want; k++) {
@@ -223,6 +223,10 @@ bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err)
             return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d channels, '%s' of %d",
                               s->data.domains[k], wf_dataset_info(d)->channels, feed->info->path,
                               feed->info->channels);
+        if (wf_dataset_info(d)->dims != feed->info->dims)
+            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d dimensions, '%s' of %d",
+                              s->data.domains[k], wf_dataset_info(d)->dims, feed->info->path,
+                              feed->info->dims);
     }
     return true;
 }
@@ -351,4 +355,19 @@ bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options,
     const bool ok = loader != NULL;
     wf_loader_free(loader);
     return ok;
+}
+
+bool wf_feed_check_targets(const struct wf_feed *feed, const struct wf_network *net,
+                           struct wf_err *err)
+{
+    for (int k = 0; k < feed->n_targets; k++) {
+        struct wf_loader_options options = wf_feed_target_loader(feed, net, k + 1);
+        options.threads = 0;
+        options.normal = NULL; /* not known yet */
+        struct wf_loader *const loader = wf_loader_new(feed->targets[k], &options, err);
+        if (!loader)
+            return wf_err_wrap(err, "domain %d", k + 1);
+        wf_loader_free(loader);
+    }
+    return true;
 }

@@ -58,5 +58,8 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
 /* Of targets[domain - 1], normalised as the first domain. */
 struct wf_loader_options wf_feed_target_loader(const struct wf_feed *feed,
                                                const struct wf_network *net, int domain);
+/* Whether loaders of all of them can be made. */
+[[nodiscard]] bool wf_feed_check_targets(const struct wf_feed *feed, const struct wf_network *net,
+                                         struct wf_err *err);
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net);

@@ -197,7 +197,10 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
         struct wf_value *const x =
             c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
         net->logits = c->model->build(g, &c->config, x);
+        if (c->model->domains)
+            g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
         net->loss = build_task(c, net);
+        g->domain = 0;
     }
     if (!wf_graph_ok(g, err))
         return wf_err_wrap(err, "network '%s'", c->model->name);

@@ -57,7 +57,8 @@ bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *er
         WF_BUG_ON(strcmp(at->name, l->options.start->name) != 0, "'%s' is '%s' there",
                   l->options.start->name, at->name);
         const float start = (float)(l->share * l->scaler.scale);
-        wf_run_put(run, at, &start);
+        if (wf_run_view(run, at).data) /* ranks without a loss of their own have none */
+            wf_run_put(run, at, &start);
     }
     if (!wf_run_step(run, err))
         return false;

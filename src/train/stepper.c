@@ -103,7 +103,7 @@ bool wf_stepper_time(struct wf_stepper *s, double *seconds, double *waiting, str
 
 bool wf_stepper_loss(const struct wf_stepper *s, double *loss, struct wf_err *err)
 {
-    return wf_run_get_number(s->run, s->job->net.loss, loss, err);
+    return wf_run_get_number(s->run, s->job->net.loss, 0, loss, err);
 }
 
 size_t wf_stepper_bytes(const struct wf_stepper *s)

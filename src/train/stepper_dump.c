@@ -1,7 +1,9 @@
 /* All numbers of a step in a safetensors file, with the names and shapes that people outside know. */
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "ckpt/safetensors.h"
+#include "exec/holders.h"
 #include "tensor/border.h"
 #include "train/gather.h"
 #include "train/stepper.h"
@@ -14,6 +16,35 @@ struct source {
     float **buffer; /* shared by all: one tensor at a time */
 };
 
+/* Gradients have the places of their parameters. */
+enum { PARAMS, STATES, GRADIENTS };
+
+/* From this rank, or from the first that holds it. */
+static bool take(const struct source *s, float *to, struct wf_err *err)
+{
+    const struct wf_run *const run = s->stepper->run;
+    const struct wf_value *const of = s->is_gradient ? s->value->grad_of : s->value;
+    const struct wf_region all = wf_shape_region(of->shape);
+    struct wf_host host = { 0 };
+    float *fetched = NULL;
+    bool ok;
+    if (wf_run_view(run, of).data) {
+        ok = wf_run_get(run, s->value, &host, err);
+        if (ok)
+            wf_export_view(s->value, &host.view, to);
+    } else {
+        const int array = s->is_gradient ? GRADIENTS : of->kind == WF_STATE ? STATES : PARAMS;
+        fetched = wf_take((size_t)wf_shape_count(of->shape) * sizeof *fetched);
+        ok = wf_run_ask(run, array, of, fetched, err);
+        const struct wf_view view = wf_view_dense(fetched, WF_F32, all);
+        if (ok)
+            wf_export_view(of, &view, to);
+    }
+    free(fetched);
+    wf_host_release(&host);
+    return ok;
+}
+
 static const void *give(void *user, struct wf_err *err)
 {
     const struct source *const s = user;
@@ -24,11 +55,7 @@ static const void *give(void *user, struct wf_err *err)
         return NULL;
     }
     *s->buffer = grown;
-    struct wf_host host = { 0 };
-    const bool ok = wf_run_get(s->stepper->run, s->value, &host, err);
-    if (ok)
-        wf_export_view(s->value, &host.view, grown);
-    wf_host_release(&host);
+    const bool ok = take(s, grown, err);
     for (size_t i = 0; ok && s->is_gradient && i < count; i++)
         grown[i] = (float)((double)grown[i] / s->stepper->scale);
     return ok ? grown : NULL;
@@ -61,13 +88,9 @@ static void add(struct dump *d, const char *prefix, const struct wf_value *named
 }
 
 static bool write_dump(const struct wf_stepper *stepper, const char *path, const float *pred,
-                       struct wf_err *err)
+                       float loss, struct wf_err *err)
 {
     const struct wf_job *const job = stepper->job;
-    double number;
-    if (!wf_stepper_loss(stepper, &number, err))
-        return false;
-    const float loss = (float)number;
     struct wf_arena arena = { 0 };
     struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .stepper = stepper };
     int64_t shape[WF_AXES];
@@ -100,10 +123,17 @@ bool wf_stepper_dump(const struct wf_stepper *stepper, const char *path, struct 
     const struct wf_value *const logits = stepper->job->net.logits;
     float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
     bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
+    double loss = 0;
     ok = wf_comm_agree(stepper->comm, ok, err) &&
-         wf_gather(stepper->run, stepper->comm, logits, pred, err);
-    if (ok && writes)
-        ok = write_dump(stepper, path, pred, err);
+         wf_gather(stepper->run, stepper->comm, logits, pred, err) &&
+         wf_stepper_loss(stepper, &loss, err);
+    const bool whole = wf_run_is_whole(stepper->run);
+    if (ok && writes) {
+        ok = write_dump(stepper, path, pred, (float)loss, err);
+        ok = (whole || wf_run_ask_end(stepper->run, err)) && ok;
+    } else if (ok && !whole) {
+        ok = wf_run_serve(stepper->run, (float *[]){ wf_run_grads(stepper->run) }, 1, err);
+    }
     free(pred);
     return wf_comm_agree(stepper->comm, ok, err);
 }

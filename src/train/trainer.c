@@ -196,17 +196,6 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 
 /* --- a pass --- */
 
-static bool read_number(const struct wf_run *run, const struct wf_value *value, int64_t index,
-                        double *number, struct wf_err *err)
-{
-    struct wf_host host = { 0 };
-    const bool ok = wf_run_get(run, value, &host, err);
-    if (ok)
-        *number = wf_view_get(&host.view, 0, 0, 0, 0, index);
-    wf_host_release(&host);
-    return ok;
-}
-
 /* Collective if rank_mean is set. The start value of this rank's backward pass. */
 static bool find_share(struct trainer *t, struct wf_err *err)
 {
@@ -223,7 +212,6 @@ static bool find_share(struct trainer *t, struct wf_err *err)
     return true;
 }
 
-/* Collective. */
 /* The losses of several domains count from some step on; plan and recordings know nothing of it. */
 static void weigh_domains(struct trainer *t)
 {
@@ -236,6 +224,7 @@ static void weigh_domains(struct trainer *t)
     }
 }
 
+/* Collective. */
 static bool pass(struct trainer *t, struct wf_err *err)
 {
     const double start = wf_now();
@@ -254,8 +243,8 @@ static bool pass(struct trainer *t, struct wf_err *err)
     if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
         return false;
     fill_ahead(t);
-    if (!read_number(run, net->loss, 0, &loss, err) ||
-        (net->counts && !read_number(run, net->counts, 1, &weight, err))) {
+    if (!wf_run_get_number(run, net->loss, 0, &loss, err) ||
+        (net->counts && !wf_run_get_number(run, net->counts, 1, &weight, err))) {
         wf_comm_abort(t->o->comm, err); /* the others go on */
         return false;
     }

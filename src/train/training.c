@@ -191,7 +191,8 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
         return false;
     struct wf_loader_options loader = wf_feed_loader(&t->feed, &t->job->net);
     loader.parts = t->job->workers;
-    bool ok = wf_feed_check(&t->feed, loader, err) && make_validation(t, err);
+    bool ok = wf_feed_check(&t->feed, loader, err) &&
+              wf_feed_check_targets(&t->feed, &t->job->net, err) && make_validation(t, err);
     ok = wf_launch_agree(&t->launch, ok, err);
     return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
 }

@@ -80,7 +80,7 @@ struct wf_run *wf_validator_own_run(const struct wf_validator *v)
     return v->run;
 }
 
-/* All weights and states by name; both runs have them whole and share their device. */
+/* All weights and states by name; both runs share their device, and a rank that uses one here has it there. */
 static void copy_weights(struct wf_run *to, const struct wf_run *from)
 {
     const struct wf_graph *const g = wf_run_plan(to)->global->graph;
@@ -93,7 +93,8 @@ static void copy_weights(struct wf_run *to, const struct wf_run *from)
         WF_BUG_ON(wf_run_context(to) != wf_run_context(from), "two devices");
         WF_BUG_ON(!w || !wf_shape_equal(w->shape, v->shape), "'%s' is not in both", v->name);
         const struct wf_view dst = wf_run_view(to, v), src = wf_run_view(from, w);
-        if (dst.data && src.data)
+        WF_BUG_ON(dst.data && !src.data, "'%s' is not here", v->name);
+        if (dst.data)
             wf_run_device(to)->memory.copy(wf_run_context(to), &dst, &src);
     }
 }
@@ -269,8 +270,9 @@ static bool go_over(struct wf_validator *v, struct wf_err *err)
             return wf_err_set(err, WF_ERR_STOPPED, "stopped during validation");
         if (!load(v, b, err) || !wf_run_step(v->run, err))
             return false;
-        const bool ok = wf_run_get_number(v->run, v->options.network->loss, &v->losses[b], err) &&
-                        count(v, b, err);
+        const bool ok =
+            wf_run_get_number(v->run, v->options.network->loss, 0, &v->losses[b], err) &&
+            count(v, b, err);
         if (!ok) {
             wf_comm_abort(v->options.comm, err); /* the others go on to the next batch */
             return false;
