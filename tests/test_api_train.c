@@ -388,7 +388,18 @@ static void trainer__trains_a_network_of_ones_own(void **state)
     train(t, 1);
     assert_true(own.calls > 0);
     assert_string_equal(wf_trainer_tensor(t, 0, NULL, NULL), "first.weight");
+    /* A predictor keeps the network that it was made with. */
+    struct wf_predictor *const p = wf_predictor_of(t, &err);
     wf_trainer_free(t);
+    wf_session_network(s, NULL, NULL);
+    int32_t labels[PLANE];
+    const struct wf_predict_arrays one = {
+        .dims = 2, .extents = { SIDE, SIDE }, .image = w.images[0][0], .labels = labels
+    };
+    if (!p || !wf_predictor_array(p, &one, &err))
+        fail_msg("%s", err.text);
+    wf_predictor_free(p);
+    wf_session_network(s, own_network, &own);
     own.out = 2;
     assert_null(wf_trainer_new(s, w.data, NULL, &err));
     assert_non_null(strstr(err.text, "3 classes"));

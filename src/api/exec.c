@@ -49,7 +49,7 @@ static bool plan_exec(struct wf_exec *x, struct wf_err *err)
 {
     struct wf_job *const job = &x->job;
     if (!wf_graph_ok(job->net.graph, err) ||
-        !wf_session_settings(x->s, x->s->options, &job->settings, err))
+        !wf_session_settings(x->s, &x->s->own, x->s->options, &job->settings, err))
         return false;
     job->launch = x->s->launch;
     job->net.image = first_input(job->net.graph);

@@ -16,6 +16,7 @@ struct tensor {
 
 struct wf_predictor {
     struct wf_session *s;
+    struct wf_own own;
     struct wf_arena arena;
     struct wf_options *options;
     struct wf_checkpoint *checkpoint; /* or: */
@@ -83,7 +84,7 @@ static bool settle(struct wf_predictor *p, const char *name, const char *config,
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           name);
     if (!wf_options_read_text(p->options, name, config, err) ||
-        !wf_session_settings(p->s, p->options, settings, err))
+        !wf_session_settings(p->s, &p->own, p->options, settings, err))
         return false;
     if (settings->mesh.is_given)
         settings->mesh.ranks = wf_mesh_size(&settings->mesh.mesh);
@@ -109,10 +110,11 @@ static bool open_checkpoint(void *arg, struct wf_err *err)
     return ok && wf_launch_same_file(launch, o->path, wf_checkpoint_digest(p->checkpoint), err);
 }
 
-static struct wf_predictor *predictor_of(struct wf_session *s)
+static struct wf_predictor *predictor_of(struct wf_session *s, const struct wf_own *own)
 {
     struct wf_predictor *const p = wf_take_zeroed(1, sizeof *p);
     p->s = s;
+    p->own = *own;
     p->options = wf_options_copy(s->options);
     return p;
 }
@@ -120,7 +122,7 @@ static struct wf_predictor *predictor_of(struct wf_session *s)
 struct wf_predictor *wf_predictor_new(struct wf_session *s, const char *checkpoint,
                                       struct wf_err *err)
 {
-    struct wf_predictor *const p = predictor_of(s);
+    struct wf_predictor *const p = predictor_of(s, &s->own);
     if (wf_engine_call(s->engine, open_checkpoint, &(struct opening){ p, checkpoint }, err))
         return p;
     wf_predictor_free(p);
@@ -132,7 +134,7 @@ struct wf_predictor *wf_predictor_of(struct wf_trainer *t, struct wf_err *err)
     struct wf_trainer_loan loan;
     if (!wf_trainer_lend(t, &loan, err))
         return NULL;
-    struct wf_predictor *const p = predictor_of(loan.session);
+    struct wf_predictor *const p = predictor_of(loan.session, loan.own);
     p->info = loan.info;
     p->info.mean = copy_numbers(p, p->info.mean, p->info.channels);
     p->info.deviation = copy_numbers(p, p->info.deviation, p->info.channels);

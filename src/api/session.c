@@ -16,8 +16,8 @@
 static struct wf_value *build_own(struct wf_graph *g, const struct wf_model_config *c,
                                   struct wf_value *x)
 {
-    const struct wf_session *const s = c->own;
-    struct wf_value *const logits = s->network(g, x, s->user);
+    const struct wf_own *const own = c->own;
+    struct wf_value *const logits = own->network(g, x, own->user);
     if (!logits)
         (void)wf_err_set(&g->err, WF_ERR_USAGE, "the network function returned NULL");
     else if (logits->shape.at[WF_C] != c->classes)
@@ -29,19 +29,19 @@ static struct wf_value *build_own(struct wf_graph *g, const struct wf_model_conf
 
 void wf_session_network(struct wf_session *s, wf_network_fn *fn, void *user)
 {
-    s->network = fn;
-    s->user = user;
+    s->own.network = fn;
+    s->own.user = user;
 }
 
-bool wf_session_settings(struct wf_session *s, struct wf_options *o, struct wf_settings *settings,
-                         struct wf_err *err)
+bool wf_session_settings(struct wf_session *s, const struct wf_own *own, struct wf_options *o,
+                         struct wf_settings *settings, struct wf_err *err)
 {
     if (!wf_options_settings(o, settings, err))
         return false;
     settings->comm.watch.log = &s->log;
-    if (s->network) {
-        settings->model = &s->own;
-        settings->config.own = s;
+    if (own->network) {
+        settings->model = &own->model;
+        settings->config.own = own;
     }
     return true;
 }
@@ -73,13 +73,13 @@ struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err
     s->options = wf_options_copy(o);
     s->log.level = WF_LOG_WARN;
     s->launch.log = &s->log;
-    s->own = (struct wf_model){ .name = "own",
-                                .what = "the program's network",
-                                .defaults = { .dims = 2, .base = 1, .depth = 1 },
-                                .dims_min = 1,
-                                .dims_max = 3,
-                                .dense = true,
-                                .build = build_own };
+    s->own.model = (struct wf_model){ .name = "own",
+                                      .what = "the program's network",
+                                      .defaults = { .dims = 2, .base = 1, .depth = 1 },
+                                      .dims_min = 1,
+                                      .dims_max = 3,
+                                      .dense = true,
+                                      .build = build_own };
     struct wf_watchdog_options watch = wf_options_comm(s->options).watch;
     watch.log = &s->log;
     s->engine = wf_engine_new(&s->launch, &watch, err);
@@ -137,7 +137,8 @@ static bool ask_job(void *arg, struct wf_err *err)
         wf_err_set(err, WF_ERR_USAGE, "%d numbers as size: give N, C and 1 to 3 extents", q->count);
     if (ok && q->count > 0)
         memcpy(files.size, q->size, (size_t)q->count * sizeof *q->size);
-    ok = wf_launch_agree(&s->launch, ok && wf_session_settings(s, s->options, &settings, err), err);
+    ok = wf_launch_agree(&s->launch,
+                         ok && wf_session_settings(s, &s->own, s->options, &settings, err), err);
     if (ok && q->count > 0)
         settings.data.size.count = 0;
     if (ok && q->verifies)

@@ -7,23 +7,31 @@
 #include "train/job.h"
 #include "widefield.h"
 
+/* The program's network, as one of the library's. Trainers and predictors keep a copy of what the session had
+ * when they were made: the program may set another one later. */
+struct wf_own {
+    struct wf_model model;
+    wf_network_fn *network; /* NULL: the options name one of the library's */
+    void *user;             /* of `network` */
+};
+
 struct wf_session {
     struct wf_options *options;
     struct wf_log log;
     struct wf_launch launch;
     struct wf_engine *engine;
-    struct wf_model own; /* the program's network, as one of the library's */
-    wf_network_fn *network;
-    void *user; /* of `network` */
+    struct wf_own own;
 };
 
 struct wf_data {
     struct wf_dataset *dataset;
 };
 
-/* The settings of options of this session, or of a checkpoint in it, with the program's network. */
-[[nodiscard]] bool wf_session_settings(struct wf_session *s, struct wf_options *o,
-                                       struct wf_settings *settings, struct wf_err *err);
+/* The settings of options of this session, or of a checkpoint in it, with the program's network, which is
+ * borrowed. */
+[[nodiscard]] bool wf_session_settings(struct wf_session *s, const struct wf_own *own,
+                                       struct wf_options *o, struct wf_settings *settings,
+                                       struct wf_err *err);
 struct wf_options *wf_options_copy(const struct wf_options *o);
 
 /* --- whole arrays of the program to and from the ranks' parts (tensors.c) --- */

@@ -19,6 +19,7 @@
 
 struct wf_trainer {
     struct wf_session *s;
+    struct wf_own own;
     struct wf_stay stay;
     struct wf_data data;
     char *out; /* the run folder, or NULL */
@@ -106,8 +107,9 @@ static bool prepare(struct wf_trainer *t, struct wf_err *err)
 {
     struct wf_settings *const settings = &t->run.settings;
     const struct wf_dataset_info *const info = wf_dataset_info(t->data.dataset);
-    t->s->own.dense = info->labels != WF_LABELS_IMAGE;
-    if (!wf_session_settings(t->s, t->options, settings, err) || !check_sync(settings, err))
+    t->own.model.dense = info->labels != WF_LABELS_IMAGE;
+    if (!wf_session_settings(t->s, &t->own, t->options, settings, err) ||
+        !check_sync(settings, err))
         return false;
     settings->data.open = t->data.dataset;
     if (!t->out)
@@ -170,6 +172,7 @@ struct wf_trainer *wf_trainer_new(struct wf_session *s, const struct wf_data *d,
 {
     struct wf_trainer *const t = wf_take_zeroed(1, sizeof *t);
     t->s = s;
+    t->own = s->own;
     t->data = *d;
     t->out = folder ? wf_take_text(folder) : NULL;
     prepare_run(t);
@@ -338,6 +341,7 @@ bool wf_trainer_lend(const struct wf_trainer *t, struct wf_trainer_loan *loan, s
         return false;
     }
     *loan = (struct wf_trainer_loan){ .session = t->s,
+                                      .own = &t->own,
                                       .info = wf_training_info(&t->run, &t->at),
                                       .graph = t->run.job->net.graph };
     return true;

@@ -8,6 +8,7 @@
 /* All of it lives as long as the trainer. */
 struct wf_trainer_loan {
     struct wf_session *session;
+    const struct wf_own *own;
     struct wf_checkpoint_info info; /* what a checkpoint would say now */
     const struct wf_graph *graph;   /* whose values have the weights */
 };
