@@ -94,6 +94,9 @@ static void plan__what_does_not_fit_is_an_error(void **state)
     struct wf_plan_info info;
     assert_false(wf_session_plan(s, 4, (const int64_t[]){ 1, 3, 128, 128 }, &info, &err));
     assert_int_equal(err.code, WF_ERR_FIT);
+    err = (struct wf_err){ 0 };
+    assert_false(wf_session_plan(s, 4, (const int64_t[]){ 1, 3, -4, 128 }, &info, &err));
+    assert_non_null(strstr(err.text, "-4 as number 3"));
     wf_session_free(s);
 }
 
@@ -156,6 +159,8 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     err = (struct wf_err){ 0 };
     assert_false(wf_exec_get(e, "nothing", out, 24, &err));
     err = (struct wf_err){ 0 };
+    assert_false(wf_exec_put(e, "grad.twice.weight", &gradient, 1, &err));
+    err = (struct wf_err){ 0 };
     assert_null(wf_exec_new(s, g, &err)); /* one at a time */
     err = (struct wf_err){ 0 };
     struct wf_plan_info info;
@@ -164,6 +169,29 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     wf_exec_free(e);
     wf_graph_free(g);
     wf_session_free(s);
+}
+
+/* The batch is that of the image, also behind a number; a mesh that the graph has no use for is refused. */
+static void exec__takes_the_batch_of_the_image(void **state)
+{
+    struct wf_err err = WF_ZERO;
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .training = false });
+    struct wf_value *const number = wf_input_number(g, "number");
+    struct wf_value *const x = wf_input(g, "x", WF_F32, wf_shape_make(2, 1, 4, 4, 1));
+    wf_graph_output(g, wf_activation(g, x, "act", WF_RELU, 0));
+    assert_non_null(number);
+    struct wf_session *s =
+        session_of((const char *const[][2]){ { "mesh", "data=2" }, { NULL, NULL } });
+    struct wf_exec *const e = wf_exec_new(s, g, &err);
+    if (!e)
+        fail_msg("%s", err.text);
+    wf_exec_free(e);
+    wf_session_free(s);
+    s = session_of((const char *const[][2]){ { "mesh", "domain=2" }, { NULL, NULL } });
+    assert_null(wf_exec_new(s, g, &err));
+    assert_non_null(strstr(err.text, "axis domain"));
+    wf_session_free(s);
+    wf_graph_free(g);
 }
 
 static void graph__has_a_builder_for_everything(void **state)
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test(plan__what_does_not_fit_is_an_error),
         cmocka_unit_test(verify__a_cut_step_is_the_whole_one),
         cmocka_unit_test(exec__runs_a_graph_on_a_mesh),
+        cmocka_unit_test(exec__takes_the_batch_of_the_image),
         cmocka_unit_test(graph__has_a_builder_for_everything),
         cmocka_unit_test(exec__a_network_of_the_library_in_an_own_graph),
     };

@@ -37,12 +37,17 @@ static bool exec_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
+/* The one whose samples are the batch; numbers are replicated, and have none. */
 static struct wf_value *first_input(const struct wf_graph *g)
 {
-    for (size_t i = 0; i < g->n_values; i++)
-        if (g->values[i]->kind == WF_INPUT)
-            return g->values[i];
-    return NULL;
+    struct wf_value *number = NULL;
+    for (size_t i = 0; i < g->n_values; i++) {
+        struct wf_value *const v = g->values[i];
+        if (v->kind == WF_INPUT && !v->replicated)
+            return v;
+        number = v->kind == WF_INPUT ? v : number;
+    }
+    return number;
 }
 
 static bool plan_exec(struct wf_exec *x, struct wf_err *err)
@@ -133,11 +138,12 @@ static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err 
     return wf_tensor_get(t->s, rank, comm, t->value, t->to, err);
 }
 
+/* A step computes gradients and outputs: they can be read, not set. */
 static struct wf_value *find(const struct wf_exec *x, const char *name, bool to_read)
 {
     const struct wf_graph *const g = x->job.net.graph;
     struct wf_value *const v = wf_graph_find(g, name);
-    bool kept = v && (v->kind != WF_TEMP || v->grad_of);
+    bool kept = v && (v->grad_of ? to_read : v->kind != WF_TEMP);
     for (size_t i = 0; v && to_read && !kept && i < g->n_outputs; i++)
         kept = g->outputs[i] == v;
     return kept ? v : NULL;

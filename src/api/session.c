@@ -126,15 +126,26 @@ struct question {
     char *text;
 };
 
+static bool check_size(const struct question *q, struct wf_err *err)
+{
+    if (q->count != 0 && (q->count < 3 || q->count > WF_AXES))
+        return wf_err_set(err, WF_ERR_USAGE, "%d numbers as size: give N, C and 1 to 3 extents",
+                          q->count);
+    for (int i = 0; i < q->count; i++)
+        if (q->size[i] < 1)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "the size has %lld as number %d: N, C and the extents are at least 1",
+                              (long long)q->size[i], i + 1);
+    return true;
+}
+
 static bool ask_job(void *arg, struct wf_err *err)
 {
     struct question *const q = arg;
     struct wf_session *const s = q->s;
     struct wf_job_files files = { .count = q->count };
     struct wf_settings settings;
-    bool ok =
-        (q->count == 0 || (q->count >= 3 && q->count <= WF_AXES)) ||
-        wf_err_set(err, WF_ERR_USAGE, "%d numbers as size: give N, C and 1 to 3 extents", q->count);
+    bool ok = check_size(q, err);
     if (ok && q->count > 0)
         memcpy(files.size, q->size, (size_t)q->count * sizeof *q->size);
     ok = wf_launch_agree(&s->launch,
