@@ -388,6 +388,7 @@ static void trainer__trains_a_network_of_ones_own(void **state)
     train(t, 1);
     assert_true(own.calls > 0);
     assert_string_equal(wf_trainer_tensor(t, 0, NULL, NULL), "first.weight");
+    assert_null(wf_trainer_tensor(t, -1, NULL, NULL));
     /* A predictor keeps the network that it was made with. */
     struct wf_predictor *const p = wf_predictor_of(t, &err);
     wf_trainer_free(t);
@@ -397,6 +398,16 @@ static void trainer__trains_a_network_of_ones_own(void **state)
         .dims = 2, .extents = { SIDE, SIDE }, .image = w.images[0][0], .labels = labels
     };
     if (!p || !wf_predictor_array(p, &one, &err))
+        fail_msg("%s", err.text);
+    /* One pixel is an image too. */
+    support_write("pixel.npy", &(struct support_picture){ .depth = 1,
+                                                          .height = 1,
+                                                          .width = 1,
+                                                          .channels = 2,
+                                                          .sample = WF_SAMPLE_F32,
+                                                          .data = w.images });
+    const struct wf_predict_files pixel = { .image = "pixel.npy", .labels = "pixel.png" };
+    if (!wf_predictor_file(p, &pixel, &err))
         fail_msg("%s", err.text);
     wf_predictor_free(p);
     wf_session_network(s, own_network, &own);

@@ -189,10 +189,18 @@ static void show_progress(void *user, double part)
         t->p->progress(part, t->p->user);
 }
 
-static bool is_map(const struct wf_prediction *one)
+static int64_t pixels(const struct wf_value *v)
 {
-    const struct wf_value *const v = one->logits;
-    return v && v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] > 1;
+    return v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W];
+}
+
+/* One prediction per pixel? The library's networks say so; of the program's the extents tell, which a single
+ * pixel does not: it is a map of one. */
+static void find_per_pixel(struct task *t)
+{
+    struct wf_prediction *const one = &t->one;
+    if (t->p->own.network)
+        one->per_pixel = pixels(one->logits) > 1 || pixels(one->image) == 1;
 }
 
 static bool open_arrays(struct task *t, struct wf_err *err)
@@ -204,12 +212,13 @@ static bool open_arrays(struct task *t, struct wf_err *err)
     memcpy(&shape.at[WF_C - a->dims], a->extents, (size_t)a->dims * sizeof *a->extents);
     if (!wf_file_predictor_shape(&t->p->inner, shape, &t->one, err))
         return false;
+    find_per_pixel(t);
     struct wf_shape map = t->one.logits->shape;
     map.at[WF_C] = shape.at[WF_C];
     t->one.pixels = a->image;
     t->one.labels = a->labels;
     t->one.probabilities = a->probabilities;
-    return !is_map(&t->one) || wf_shape_equal(map, shape) ||
+    return !t->one.per_pixel || wf_shape_equal(map, shape) ||
            wf_err_set(err, WF_ERR_USAGE, "the network's prediction is smaller than its image");
 }
 
@@ -217,10 +226,11 @@ static bool open_file(struct task *t, struct wf_err *err)
 {
     if (!wf_file_predictor_open(&t->p->inner, t->files->image, &t->one, err))
         return false;
+    find_per_pixel(t);
     t->one.classes = t->files->labels;
     t->one.values = t->files->probabilities;
     t->one.overlay = t->files->overlay;
-    return is_map(&t->one) ||
+    return t->one.per_pixel ||
            wf_err_set(err, WF_ERR_USAGE,
                       "the network has one prediction for the image: use wf_predictor_array()");
 }
@@ -257,7 +267,6 @@ static bool predict(void *arg, struct wf_err *err)
     t->one = (struct wf_prediction){ .user = t, .progress = show_progress };
     memcpy(&t->one.window[WF_D], p->window, sizeof p->window);
     bool ok = t->arrays ? open_arrays(t, err) : open_file(t, err);
-    t->one.per_pixel = is_map(&t->one);
     ok = wf_launch_agree(launch, ok, err) &&
          wf_file_predictor_run(&p->inner, &t->one, &arena, &result, err);
     if (ok && t->arrays && !t->one.per_pixel && launch->is_root)

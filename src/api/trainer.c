@@ -351,7 +351,7 @@ const char *wf_trainer_tensor(const struct wf_trainer *t, int index, int64_t sha
                               int *rank)
 {
     const struct wf_graph *const g = t->run.job ? t->run.job->net.graph : NULL;
-    for (size_t i = 0; g && i < g->n_values; i++) {
+    for (size_t i = 0; g && index >= 0 && i < g->n_values; i++) {
         const struct wf_value *const v = g->values[i];
         if ((v->kind != WF_PARAM && v->kind != WF_STATE) || index-- > 0)
             continue;
