@@ -112,10 +112,11 @@ int wf_session_size(const struct wf_session *s);
 void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn *fn, void *user);
 
 /* A network of your own: adds its layers on `image` and returns the logits, as many channels as there are
- * classes. It is called for every size that is needed (batches, validation, windows of a prediction), so
- * it takes extents from the image. */
+ * classes. A trainer needs them of the image's extents, or of one pixel where labels are of images. It is
+ * called for every size that is needed (batches, validation, windows of a prediction), so it takes extents
+ * from the image. */
 typedef struct wf_value *wf_network_fn(struct wf_graph *g, struct wf_value *image, void *user);
-/* Used in place of "model.name"; NULL: not any more. */
+/* Used in place of "model.name" by what is made from now on; NULL: not any more. */
 void wf_session_network(struct wf_session *s, wf_network_fn *fn, void *user);
 
 struct wf_plan_info {

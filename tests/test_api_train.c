@@ -359,7 +359,7 @@ static void sessions__of_two_threads_do_not_mix(void **state)
 
 struct own {
     int calls;
-    bool fails;
+    bool fails, unpadded;
     int64_t out;
 };
 
@@ -369,7 +369,7 @@ static struct wf_value *own_network(struct wf_graph *g, struct wf_value *image, 
     own->calls++;
     if (own->fails)
         return NULL;
-    struct wf_conv c = { .name = "first", .out = 4, .kernel = { 1, 3, 3 }, .same = true };
+    struct wf_conv c = { .name = "first", .out = 4, .kernel = { 1, 3, 3 }, .same = !own->unpadded };
     struct wf_value *x = wf_conv(g, image, &c);
     x = wf_activation(g, x, "act", WF_RELU, 0);
     struct wf_conv last = { .name = "last", .out = own->out, .bias = true };
@@ -414,6 +414,11 @@ static void trainer__trains_a_network_of_ones_own(void **state)
     own.out = 2;
     assert_null(wf_trainer_new(s, w.data, NULL, &err));
     assert_non_null(strstr(err.text, "3 classes"));
+    err = (struct wf_err){ 0 };
+    own = (struct own){ .out = 3, .unpadded = true };
+    assert_null(wf_trainer_new(s, w.data, NULL, &err));
+    assert_non_null(strstr(err.text, "14"));
+    assert_non_null(strstr(err.text, ".same"));
     err = (struct wf_err){ 0 };
     own.fails = true;
     assert_null(wf_trainer_new(s, w.data, NULL, &err));

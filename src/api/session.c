@@ -6,12 +6,32 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "train/all_ranks.h"
 #include "plan/plan_cache.h"
 #include "report/explain.h"
 #include "train/verify.h"
 
 /* --- the program's network --- */
+
+/* A label is compared with the prediction at its place: a map that lost its border would be compared with
+ * labels from elsewhere. */
+static bool check_extents(struct wf_graph *g, const struct wf_own *own, const struct wf_value *x,
+                          const struct wf_value *logits)
+{
+    const bool dense = own->model.dense;
+    bool same = true;
+    for (int a = WF_D; a < WF_C; a++)
+        same = same && logits->shape.at[a] == (dense ? x->shape.at[a] : 1);
+    return same ||
+           wf_err_set(&g->err, WF_ERR_USAGE,
+                      "the network function returned extents %s for an image of %s, but there is a "
+                      "label for each %s",
+                      wf_text_extents(&g->arena, 3, &logits->shape.at[WF_D]),
+                      wf_text_extents(&g->arena, 3, &x->shape.at[WF_D]),
+                      dense ? "pixel: use convolutions with .same, which keep the extents"
+                            : "image: end with wf_global_pool() or wf_flatten()");
+}
 
 static struct wf_value *build_own(struct wf_graph *g, const struct wf_model_config *c,
                                   struct wf_value *x)
@@ -24,6 +44,8 @@ static struct wf_value *build_own(struct wf_graph *g, const struct wf_model_conf
         (void)wf_err_set(&g->err, WF_ERR_USAGE,
                          "the network function returned %lld channels, but there are %lld classes",
                          (long long)logits->shape.at[WF_C], (long long)c->classes);
+    else if (own->trains && !check_extents(g, own, x, logits))
+        return NULL;
     return g->err.code ? NULL : logits;
 }
 

@@ -13,6 +13,7 @@ struct wf_own {
     struct wf_model model;
     wf_network_fn *network; /* NULL: the options name one of the library's */
     void *user;             /* of `network` */
+    bool trains;            /* the prediction has the labels' extents: those of the image, or one */
 };
 
 struct wf_session {

@@ -173,6 +173,7 @@ struct wf_trainer *wf_trainer_new(struct wf_session *s, const struct wf_data *d,
     struct wf_trainer *const t = wf_take_zeroed(1, sizeof *t);
     t->s = s;
     t->own = s->own;
+    t->own.trains = true;
     t->data = *d;
     t->out = folder ? wf_take_text(folder) : NULL;
     prepare_run(t);
