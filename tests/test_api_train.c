@@ -430,6 +430,48 @@ static void trainer__trains_a_network_of_ones_own(void **state)
     wf_data_free(w.data);
 }
 
+/* Of the first step on all samples, whose batch and precision are these. */
+static void gradient_of(const char *const settings[3], const struct wf_data *d, float to[4 * 2 * 9])
+{
+    static const char *const keys[] = { "train.batch", "train.accumulate", "train.precision" };
+    struct wf_err err = WF_ZERO;
+    struct own own = { .out = 3 };
+    struct wf_options *const o = wf_options_new();
+    bool ok = wf_options_set(o, "data.validation", "0.2", &err);
+    for (int i = 0; ok && i < 3; i++)
+        ok = wf_options_set(o, keys[i], settings[i], &err);
+    struct wf_session *const s = wf_session_new(o, &err);
+    wf_options_free(o);
+    wf_session_network(s, own_network, &own);
+    struct wf_trainer *const t = trainer_of(s, d, NULL);
+    struct wf_step_info step;
+    if (!ok || !wf_trainer_step(t, &step, &err) ||
+        !wf_trainer_get(t, "grad.first.weight", to, 4 * 2 * 9, &err))
+        fail_msg("%s", err.text);
+    wf_trainer_free(t);
+    wf_session_free(s);
+}
+
+/* Whatever the update is computed from: several passes, or a scaled loss. */
+static void trainer__has_the_gradient_of_the_step(void **state)
+{
+    struct world w;
+    float one[4 * 2 * 9], other[4 * 2 * 9];
+    world_init(&w);
+    gradient_of((const char *const[]){ "4", "1", "f32" }, w.data, one);
+    double most = 0;
+    for (int i = 0; i < 4 * 2 * 9; i++)
+        most = fmax(most, fabs((double)one[i]));
+    assert_true(most > 0);
+    gradient_of((const char *const[]){ "1", "4", "f32" }, w.data, other);
+    for (int i = 0; i < 4 * 2 * 9; i++)
+        assert_true(fabs((double)(one[i] - other[i])) < 1e-5 * most);
+    gradient_of((const char *const[]){ "2", "2", "f16" }, w.data, other);
+    for (int i = 0; i < 4 * 2 * 9; i++)
+        assert_true(fabs((double)(one[i] - other[i])) < 3e-2 * most);
+    wf_data_free(w.data);
+}
+
 /* One label for each image: the means of two images tell them apart. */
 static void trainer__learns_labels_of_whole_images(void **state)
 {
@@ -545,6 +587,7 @@ int main(void)
         cmocka_unit_test(trainer__writes_a_run_folder),
         cmocka_unit_test(sessions__of_two_threads_do_not_mix),
         cmocka_unit_test(trainer__trains_a_network_of_ones_own),
+        cmocka_unit_test(trainer__has_the_gradient_of_the_step),
         cmocka_unit_test(trainer__learns_labels_of_whole_images),
         cmocka_unit_test(trainer__a_failure_inside_stays),
         cmocka_unit_test(trainer__images_without_labels_are_refused),

@@ -29,6 +29,7 @@ struct wf_trainer {
     struct wf_training run;
     /* Rank 0's, or each process's. */
     struct wf_step_info step;
+    double loss_scale; /* of that step's gradient */
     struct wf_epoch_info epoch;
     struct wf_position at;
     bool ended;
@@ -41,6 +42,7 @@ struct wf_trainer {
 static void stepped(void *user, const struct wf_step_report *r)
 {
     struct wf_trainer *const t = user;
+    t->loss_scale = r->loss_scale;
     t->step = (struct wf_step_info){ .step = r->at->step,
                                      .epoch = r->at->epoch,
                                      .loss = r->loss,
@@ -68,6 +70,7 @@ static bool share_reports(struct wf_trainer *t, struct wf_comm *comm)
 {
     struct wf_err err = { 0 };
     return wf_comm_broadcast(comm, 0, &t->step, sizeof t->step, &err) &&
+           wf_comm_broadcast(comm, 0, &t->loss_scale, sizeof t->loss_scale, &err) &&
            wf_comm_broadcast(comm, 0, &t->epoch, sizeof t->epoch, &err);
 }
 
@@ -155,6 +158,7 @@ static void prepare_run(struct wf_trainer *t)
                                    .hooks = &hooks,
                                    .user = t };
     t->ended = false;
+    t->loss_scale = 1;
     t->step = (struct wf_step_info){ 0 };
     t->epoch = (struct wf_epoch_info){ 0 };
 }
@@ -232,6 +236,7 @@ struct question {
     struct wf_value *value;
     const float *from;
     float *to;
+    size_t count; /* of `to` */
     const char *path;
     struct wf_checkpoint *checkpoint; /* at it */
 };
@@ -374,17 +379,39 @@ static struct wf_value *find(const struct wf_trainer *t, const char *name, bool 
     return skip == 0 ? v : grads ? v->grad : NULL;
 }
 
+/* The gradient that the last update was computed from, times the number that is returned. Of several passes
+ * the optimiser has the weighted sum; the run's own is the last pass's, which nobody needs any more. */
+static double take_gradient(const struct wf_trainer *t, const struct wf_pause *p)
+{
+    const struct wf_learner *const l = p->o->learner;
+    const struct wf_optim *const optim = l->options.optim;
+    if (!optim->sum || l->weight <= 0)
+        return t->loss_scale;
+    const struct wf_region all = wf_shape_region(WF_SHAPE(1, 1, 1, 1, (int64_t)optim->count));
+    const struct wf_view sum = wf_view_dense(optim->sum, WF_F32, all);
+    const struct wf_view to = wf_view_dense(wf_run_grads(p->o->full.run), WF_F32, all);
+    optim->device->memory.copy(optim->context, &to, &sum);
+    return t->loss_scale * l->weight;
+}
+
 static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct wf_pause *const p = rank;
     const struct question *const q = arg;
-    return wf_tensor_get(q->t->s, p->o->full.run, comm, q->value, q->to, err);
+    const double times = q->value->grad_of ? take_gradient(q->t, p) : 1;
+    if (!wf_tensor_get(q->t->s, p->o->full.run, comm, q->value, q->to, err))
+        return false;
+    /* Ranks that are threads share the array. */
+    if (q->t->s->launch.world || wf_comm_rank(comm) == 0)
+        for (size_t i = 0; times != 1 && i < q->count; i++)
+            q->to[i] = (float)((double)q->to[i] / times);
+    return true;
 }
 
 bool wf_trainer_get(struct wf_trainer *t, const char *name, float *array, size_t count,
                     struct wf_err *err)
 {
-    struct question q = { .t = t, .value = find(t, name, true), .to = array };
+    struct question q = { .t = t, .value = find(t, name, true), .to = array, .count = count };
     return wf_tensor_check(q.value, name, count, err) && wf_stay_order(&t->stay, get_rank, &q, err);
 }
 
