@@ -267,7 +267,8 @@ WF_CHECK struct wf_trainer *wf_trainer_new(struct wf_session *s, const struct wf
 void wf_trainer_free(struct wf_trainer *t);
 /* One step; and the end of the epoch, with validation, where it was the epoch's last. */
 WF_CHECK bool wf_trainer_step(struct wf_trainer *t, struct wf_step_info *info, struct wf_err *err);
-/* Steps to the end of the epoch. */
+/* Steps to the end of the epoch. Where a checkpoint was the last epoch's no step is left: the position and
+ * the loss are the checkpoint's, other numbers NaN. */
 WF_CHECK bool wf_trainer_epoch(struct wf_trainer *t, struct wf_epoch_info *info,
                                struct wf_err *err);
 /* Scores of the weights as they are, on the validation part. */

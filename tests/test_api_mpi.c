@@ -98,6 +98,14 @@ static void train(struct wf_session *s, const struct wf_data *d)
               wf_trainer_epoch(t, &again, &err),
           &err);
     assert_true(epoch.loss == again.loss);
+    /* A run that has ended has its position and its last loss. */
+    check(wf_trainer_epoch(t, &epoch, &err) && wf_trainer_save(t, "ended.safetensors", &err) &&
+              wf_trainer_load(t, "ended.safetensors", &err) && wf_trainer_epoch(t, &again, &err) &&
+              wf_trainer_step(t, &step, &err),
+          &err);
+    assert_true(again.ended && again.epoch == 3 && again.step == epoch.step);
+    assert_true(again.loss == epoch.loss && isnan(again.metric));
+    assert_true(step.ended && step.step == epoch.step && isnan(step.loss));
     wf_trainer_free(t);
     p = wf_predictor_new(s, "shared.safetensors", &err);
     predict(p, found[1]);

@@ -59,6 +59,7 @@ static void epoch_ended(void *user, const struct wf_epoch_report *r)
                                        .step = r->step,
                                        .loss = r->train_loss,
                                        .validated = r->validated != NULL,
+                                       .validation = (double)NAN,
                                        .metric = r->metric,
                                        .is_best = r->is_best };
     if (r->validated)
@@ -150,6 +151,7 @@ static bool run_training(void *arg, struct wf_err *err)
 
 static void prepare_run(struct wf_trainer *t)
 {
+    const double unknown = (double)NAN; /* until the hooks report */
     t->options = wf_options_copy(t->s->options);
     t->folder = (struct wf_run_folder){ .launch = t->s->launch };
     t->run = (struct wf_training){ .launch = t->s->launch,
@@ -159,8 +161,8 @@ static void prepare_run(struct wf_trainer *t)
                                    .user = t };
     t->ended = false;
     t->loss_scale = 1;
-    t->step = (struct wf_step_info){ 0 };
-    t->epoch = (struct wf_epoch_info){ 0 };
+    t->step = (struct wf_step_info){ .loss = unknown, .lr = unknown, .norm = unknown };
+    t->epoch = (struct wf_epoch_info){ .loss = unknown, .validation = unknown, .metric = unknown };
 }
 
 static void release_run(struct wf_trainer *t)
@@ -215,6 +217,7 @@ bool wf_trainer_step(struct wf_trainer *t, struct wf_step_info *info, struct wf_
     if (!go(t, 0, err))
         return false;
     *info = t->step;
+    info->step = t->at.step;
     info->epoch = t->at.epoch;
     info->ended = ended;
     return true;
@@ -225,6 +228,12 @@ bool wf_trainer_epoch(struct wf_trainer *t, struct wf_epoch_info *info, struct w
     if (!go(t, t->at.epoch + 1, err))
         return false;
     *info = t->epoch;
+    if (t->epoch.epoch == 0) { /* the checkpoint was the last epoch's: it knows these */
+        info->epoch = t->at.epoch;
+        info->step = t->at.step;
+        info->loss = t->at.loss;
+        info->is_best = t->at.best_epoch + 1 == t->at.epoch;
+    }
     info->ended = t->ended;
     return true;
 }
