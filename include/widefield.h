@@ -298,8 +298,8 @@ WF_CHECK bool wf_trainer_set(struct wf_trainer *t, const char *name, const float
 
 struct wf_predictor;
 
-/* Of a checkpoint: a file, or a run folder (its best). The session gives ranks, device and memory, and, where
- * it has one, the network. */
+/* Of a checkpoint: a file, or a run folder (its best). The session gives ranks, device, memory and
+ * communication, and, where it has one, the network; its other options do not count. */
 WF_CHECK struct wf_predictor *wf_predictor_new(struct wf_session *s, const char *checkpoint,
                                                struct wf_err *err);
 /* Of a trainer's weights as they are now, which are copied. */

@@ -26,13 +26,11 @@ struct world {
     struct wf_trainer *trainer;
 };
 
-static struct wf_session *session_of(const char *mesh)
+static struct wf_session *session_of(const char *mesh, const char *base, const char *loss)
 {
-    const char *const settings[][2] = { { "mesh", mesh },
-                                        { "model.base", "4" },
-                                        { "model.depth", "1" },
-                                        { "train.epochs", "3" },
-                                        { "data.validation", "0" } };
+    const char *const settings[][2] = { { "mesh", mesh },        { "model.base", base },
+                                        { "train.loss", loss },  { "model.depth", "1" },
+                                        { "train.epochs", "3" }, { "data.validation", "0" } };
     struct wf_err err = WF_ZERO;
     struct wf_options *const o = wf_options_new();
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
@@ -65,7 +63,7 @@ static void world_init(struct world *w, const char *mesh)
                                                   .label_block = w->labels },
                              &err);
     assert_non_null(w->data);
-    w->session = session_of(mesh);
+    w->session = session_of(mesh, "4", "ce");
     w->trainer = wf_trainer_new(w->session, w->data, NULL, &err);
     struct wf_epoch_info epoch;
     if (!w->trainer || !wf_trainer_epoch(w->trainer, &epoch, &err))
@@ -129,8 +127,8 @@ static void predictor__of_a_trainer_and_of_its_checkpoint_are_one(void **state)
     assert_memory_equal(&r[0], &r[1], sizeof *r);
     wf_predictor_free(p);
     world_free(w);
-    /* In another session, on one rank, in windows. */
-    struct wf_session *const s = session_of("space=1");
+    /* In another session, on one rank, in windows: network and loss are the checkpoint's. */
+    struct wf_session *const s = session_of("space=1", "8", "mse");
     p = wf_predictor_new(s, "net.safetensors", &err);
     if (!p)
         fail_msg("%s", err.text);

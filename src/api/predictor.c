@@ -83,8 +83,10 @@ static bool settle(struct wf_predictor *p, const char *name, const char *config,
         return wf_err_set(err, WF_ERR_INPUT,
                           "'%s' has no config: it holds weights, but is no checkpoint of ours",
                           name);
-    if (!wf_options_read_text(p->options, name, config, err) ||
-        !wf_session_settings(p->s, &p->own, p->options, settings, err))
+    if (!wf_options_read_text(p->options, name, config, err))
+        return false;
+    wf_session_place(p->s, p->options);
+    if (!wf_session_settings(p->s, &p->own, p->options, settings, err))
         return false;
     if (settings->mesh.is_given)
         settings->mesh.ranks = wf_mesh_size(&settings->mesh.mesh);
@@ -115,7 +117,7 @@ static struct wf_predictor *predictor_of(struct wf_session *s, const struct wf_o
     struct wf_predictor *const p = wf_take_zeroed(1, sizeof *p);
     p->s = s;
     p->own = *own;
-    p->options = wf_options_copy(s->options);
+    p->options = wf_options_new();
     return p;
 }
 

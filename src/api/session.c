@@ -70,23 +70,37 @@ bool wf_session_settings(struct wf_session *s, const struct wf_own *own, struct 
 
 /* --- its life --- */
 
+static void copy_setting(struct wf_options *to, const struct wf_setting *s)
+{
+    struct wf_err err = { 0 };
+    if (!s->is_set || s->origin == WF_FROM_DEFAULT)
+        return;
+    const struct wf_option_source source = { .origin = s->origin,
+                                             .where = wf_arena_copy(&to->arena, s->where),
+                                             .items = s->texts ? s->texts : &s->text,
+                                             .count = s->texts ? s->count : 1,
+                                             .is_list = s->texts != NULL };
+    const bool ok = wf_options_put(to, s->option->key, &source, &err);
+    WF_BUG_ON(!ok, "%s", err.text);
+}
+
 struct wf_options *wf_options_copy(const struct wf_options *o)
 {
     struct wf_options *const copy = wf_options_new();
-    for (size_t i = 0; o && i < o->count; i++) {
-        const struct wf_setting *const s = &o->settings[i];
-        struct wf_err err = { 0 };
-        if (!s->is_set || s->origin == WF_FROM_DEFAULT)
-            continue;
-        const struct wf_option_source source = { .origin = s->origin,
-                                                 .where = wf_arena_copy(&copy->arena, s->where),
-                                                 .items = s->texts ? s->texts : &s->text,
-                                                 .count = s->texts ? s->count : 1,
-                                                 .is_list = s->texts != NULL };
-        const bool ok = wf_options_put(copy, s->option->key, &source, &err);
-        WF_BUG_ON(!ok, "%s", err.text);
-    }
+    for (size_t i = 0; o && i < o->count; i++)
+        copy_setting(copy, &o->settings[i]);
     return copy;
+}
+
+void wf_session_place(const struct wf_session *s, struct wf_options *o)
+{
+    static const char *const sections[] = { "mesh.", "run.", "memory.", "comm." };
+    for (size_t i = 0; i < s->options->count; i++) {
+        const struct wf_setting *const setting = &s->options->settings[i];
+        for (size_t k = 0; k < sizeof sections / sizeof *sections; k++)
+            if (strncmp(setting->option->key, sections[k], strlen(sections[k])) == 0)
+                copy_setting(o, setting);
+    }
 }
 
 struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err)

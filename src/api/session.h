@@ -34,6 +34,9 @@ struct wf_data {
                                        struct wf_options *o, struct wf_settings *settings,
                                        struct wf_err *err);
 struct wf_options *wf_options_copy(const struct wf_options *o);
+/* Puts the session's ranks, device, memory and communication into options of a checkpoint, which has the
+ * network and the loss. */
+void wf_session_place(const struct wf_session *s, struct wf_options *o);
 
 /* --- whole arrays of the program to and from the ranks' parts (tensors.c) --- */
 
