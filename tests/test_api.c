@@ -86,6 +86,18 @@ static void plan__a_mesh_of_four_needs_less_on_each(void **state)
     wf_session_free(cut);
 }
 
+static void plan__chooses_a_mesh_for_the_ranks(void **state)
+{
+    struct wf_session *const s = session_of(
+        (const char *const[][2]){ { "mesh", "auto" }, { "run.ranks", "2" }, { NULL, NULL } });
+    struct wf_err err = WF_ZERO;
+    struct wf_plan_info info;
+    if (!wf_session_plan(s, 4, (const int64_t[]){ 1, 3, 64, 64 }, &info, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(info.ranks, 2);
+    wf_session_free(s);
+}
+
 static void plan__what_does_not_fit_is_an_error(void **state)
 {
     struct wf_session *const s =
@@ -263,6 +275,7 @@ int main(void)
         cmocka_unit_test(about__version_networks_and_devices),
         cmocka_unit_test(options__are_set_read_and_refused),
         cmocka_unit_test(plan__a_mesh_of_four_needs_less_on_each),
+        cmocka_unit_test(plan__chooses_a_mesh_for_the_ranks),
         cmocka_unit_test(plan__what_does_not_fit_is_an_error),
         cmocka_unit_test(verify__a_cut_step_is_the_whole_one),
         cmocka_unit_test(exec__runs_a_graph_on_a_mesh),

@@ -84,23 +84,29 @@ static void copy_setting(struct wf_options *to, const struct wf_setting *s)
     WF_BUG_ON(!ok, "%s", err.text);
 }
 
+/* Those whose keys begin with the section. */
+static void copy_section(struct wf_options *to, const struct wf_options *from, const char *section)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (strncmp(from->settings[i].option->key, section, strlen(section)) == 0)
+            copy_setting(to, &from->settings[i]);
+    /* An axis of the mesh ends "mesh: auto", which sets them all. */
+    copy_setting(to, wf_options_get(from, "mesh.auto"));
+}
+
 struct wf_options *wf_options_copy(const struct wf_options *o)
 {
     struct wf_options *const copy = wf_options_new();
-    for (size_t i = 0; o && i < o->count; i++)
-        copy_setting(copy, &o->settings[i]);
+    if (o)
+        copy_section(copy, o, "");
     return copy;
 }
 
 void wf_session_place(const struct wf_session *s, struct wf_options *o)
 {
     static const char *const sections[] = { "mesh.", "run.", "memory.", "comm." };
-    for (size_t i = 0; i < s->options->count; i++) {
-        const struct wf_setting *const setting = &s->options->settings[i];
-        for (size_t k = 0; k < sizeof sections / sizeof *sections; k++)
-            if (strncmp(setting->option->key, sections[k], strlen(sections[k])) == 0)
-                copy_setting(o, setting);
-    }
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        copy_section(o, s->options, sections[i]);
 }
 
 struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err)
