@@ -58,7 +58,7 @@ static struct wf_value *grow(struct wf_graph *g, const struct part *p, struct wf
                              struct wf_value *const levels[LEVELS], bool with_skips)
 {
     const struct wf_model_config *const c = p->config;
-    for (int64_t i = c->depth - 1; x && levels[i] && i >= 0; i--) {
+    for (int64_t i = c->depth - 1; i >= 0 && x && levels[i]; i--) {
         int64_t size[3];
         for (int a = 0; a < 3; a++)
             size[a] = levels[i]->shape.at[WF_D + a];
