@@ -152,9 +152,12 @@ static bool check_domains(const struct wf_job *job, struct wf_err *err)
 {
     if (job->mesh.at[WF_MESH_DOMAIN] == 1 || job->net.domains > 1)
         return true;
-    return wf_err_set(err, WF_ERR_FIT,
-                      "mesh: axis domain is for networks of several domains (dsn, dsn_conv), which "
-                      "this one is not: use data and space");
+    const char *const name = job->model ? job->model->name : "a graph of one's own";
+    return wf_err_set(
+        err, WF_ERR_FIT,
+        "mesh: axis domain is for networks of several domains (dsn, dsn_conv), not for "
+        "%s: use data and space",
+        name);
 }
 
 bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
