@@ -41,7 +41,8 @@ bool wf_separation_check(const struct wf_model *m, const struct wf_model_config 
                                                  m->name, s->domain, s->targets);
 }
 
-int64_t wf_separation_outputs(const struct wf_model_config *c)
+/* Of the head that tells domains apart: one of two domains, one for each of more. */
+static int64_t outputs(const struct wf_model_config *c)
 {
     const int64_t domains = wf_separation_domains(c);
     return domains == 2 ? 1 : domains;
@@ -68,5 +69,5 @@ struct wf_value *wf_separation_head(struct wf_graph *g, const struct wf_model_co
 {
     struct wf_value *const x =
         wf_separation_linear(g, wf_reverse_gradient(g, code, 1.0), "head.fc1", 100);
-    return wf_linear(g, x, "head.fc2", wf_separation_outputs(c), true);
+    return wf_linear(g, x, "head.fc2", outputs(c), true);
 }

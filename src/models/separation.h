@@ -24,13 +24,11 @@ int wf_separation_domains(const struct wf_model_config *c);
 [[nodiscard]] bool wf_separation_check(const struct wf_model *m, const struct wf_model_config *c,
                                        struct wf_err *err);
 
-/* Outputs of the head that tells domains apart: one of two domains, one for each of more. */
-int64_t wf_separation_outputs(const struct wf_model_config *c);
 /* fc 100, ReLU, then the head's outputs, of a vector behind gradient reversal: head.fc1, head.fc2. */
 struct wf_value *wf_separation_head(struct wf_graph *g, const struct wf_model_config *c,
                                     struct wf_value *code);
 
-/* Of a block that all domains share: its nodes are those of domain k, its running statistics too. */
+/* A layer with ReLU behind it. */
 struct wf_value *wf_separation_conv(struct wf_graph *g, struct wf_value *x, const char *name,
                                     int64_t out, int64_t kernel, int dims);
 struct wf_value *wf_separation_linear(struct wf_graph *g, struct wf_value *x, const char *name,

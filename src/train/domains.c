@@ -38,12 +38,6 @@ static int worker_of(const struct workers *w, int domain, enum wf_domain_role ro
     return (w->each * domain + part) * w->encoders / w->units;
 }
 
-bool wf_domains_fit(const struct wf_domains *d, const struct wf_mesh *mesh)
-{
-    const struct workers w = workers_of(d, mesh);
-    return w.encoders <= w.units;
-}
-
 static bool place(const void *user, const struct wf_mesh *mesh, struct wf_block blocks[],
                   struct wf_err *err)
 {

@@ -14,13 +14,12 @@
 #include "plan/layout.h"
 
 enum wf_domain_placement {
-    WF_PLACEMENT_AUTO, /* the fastest of these by the plan's costs that memory.limit has room for */
+    WF_PLACEMENT_AUTO,           /* domains; encoders or roles where there are more workers */
     WF_PLACEMENT_DOMAIN,         /* a worker has all of a domain */
     WF_PLACEMENT_ENCODER,        /* shared and private encoder of a domain on different workers */
     WF_PLACEMENT_ROLE,           /* likewise, and decoder and losses of a domain on a third */
     WF_PLACEMENT_DOMAIN_LOSSES,  /* the last worker has the decoders and losses of all domains */
     WF_PLACEMENT_ENCODER_LOSSES, /* the same with encoders apart, as in the first of such systems */
-    WF_PLACEMENTS
 };
 extern const char *const wf_domain_placement_names[]; /* ends with NULL */
 
@@ -29,5 +28,3 @@ struct wf_domains {
     enum wf_domain_placement placement;
 };
 struct wf_layout_options wf_domains_layout(const struct wf_domains *d);
-/* Whether there is work for all workers along the mesh's axis. */
-bool wf_domains_fit(const struct wf_domains *d, const struct wf_mesh *mesh);
