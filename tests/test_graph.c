@@ -105,17 +105,17 @@ static void text__what_is_not_a_graph_is_refused_with_its_line(void **state)
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x f32 [1,1,1,4,2]\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
-        "%1 = nothing \"y\" (%0) {} forward stage=0 domain=0\n",
+        "%1 = nothing \"y\" (%0) {} forward of=-1 domain=0\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
-        "%1 = scale \"y\" (%7) {factor=2} forward stage=0 domain=0\n",
+        "%1 = scale \"y\" (%7) {factor=2} forward of=-1 domain=0\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
-        "%1 = scale \"y\" (%0) {factor=two} forward stage=0 domain=0\n",
+        "%1 = scale \"y\" (%0) {factor=two} forward of=-1 domain=0\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
-        "%1 = scale \"y\" (%0) {colour=2} forward stage=0 domain=0\n",
+        "%1 = scale \"y\" (%0) {colour=2} forward of=-1 domain=0\n",
         "widefield graph 1 training=1 compute=f32\noutput %3 \"y\" dims=1\n",
         "widefield graph 1 training=1 compute=f32\nupdate %0 <- %1\n",
         "widefield graph 1 training=1 compute=f32\n%0 = input \"x\" f32 [1,1,1,4,2]\n"
-        "%1 = scale \"y\" (%0) {factor=2} forward stage=0 domain=0\ngradient %1 of %0\n",
+        "%1 = scale \"y\" (%0) {factor=2} forward of=-1 domain=0\ngradient %1 of %0\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct wf_err err = { 0 };

@@ -409,7 +409,9 @@ static void refuse__meshes_that_cannot_be(void **state)
     const struct {
         const char *mesh;
         const char *says;
-    } bad[] = { { "space=64x1", "use at most 32" }, { "pipe=2", "data and space" } };
+    } bad[] = { { "space=64x1", "use at most 32" },
+                { "domain=2", "data, pipe and space" },
+                { "pipe=99", "use pipe=" } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct wf_err err = { 0 };
         struct wf_mesh mesh;

@@ -66,10 +66,8 @@ static void copy_node(const struct copier *c, const struct wf_cut *cut, const st
     for (int o = 0; copy && o < n->n_out; o++)
         if (!is_given(cut, n->out[o]))
             c->map[n->out[o]->id] = copy->out[o];
-    if (copy) {
-        copy->stage = n->stage;
+    if (copy)
         copy->domain = n->domain;
-    }
 }
 
 struct wf_graph *wf_graph_cut(const struct wf_graph *g, const struct wf_cut *cut,

@@ -99,11 +99,13 @@ static void node_backward(struct reverse *r, const struct wf_node *n)
     if (!flows || !any || !n->op->grad)
         return;
     r->g->domain = n->domain;
+    r->g->gradient_of = n;
     n->op->grad(r->g, n, dy, wanted, dx);
     for (int i = 0; i < n->n_in; i++)
         if (wanted[i]) /* G1 */
             accumulate(r, n->in[i], dx[i]);
     r->g->domain = 0;
+    r->g->gradient_of = NULL;
 }
 
 /* G3 */

@@ -191,6 +191,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
     n->n_out = wf_op_outputs(op);
     n->out = wf_arena_array(&g->arena, n->n_out, struct wf_value *);
     n->backward = g->in_backward;
+    n->of = g->gradient_of ? g->gradient_of->id : -1;
     n->domain = g->domain;
     const size_t n_values = g->n_values;
     for (int o = 0; o < n->n_out; o++) {

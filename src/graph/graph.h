@@ -54,9 +54,11 @@ struct wf_node {
     struct wf_value **in; /* an optional input may be NULL */
     struct wf_value **out;
     bool backward; /* appended by reverse mode */
-    /* For the mesh axes pipe and domain. Nodes of domain 1, 2, ... may run on other ranks than the rest
+    /* Backward: the id of the node whose gradient it is for; -1: of none. */
+    int of;
+    /* For the mesh axis domain: nodes of domain 1, 2, ... may run on other ranks than the rest
      * (plan/layout.h); 0: of none. */
-    int stage, domain;
+    int domain;
 };
 
 /* After a step `state` takes the value of `next`. */
@@ -76,9 +78,10 @@ struct wf_graph {
     /* Values that must be readable when the step has ended (loss, predictions, gradients). */
     struct wf_value **outputs;
     size_t n_outputs, room_outputs;
-    bool in_backward;  /* nodes added now belong to the backward pass */
-    int domain;        /* of nodes added now; gradients take that of their node */
-    struct wf_err err; /* the first failure */
+    bool in_backward;                  /* nodes added now belong to the backward pass */
+    int domain;                        /* of nodes added now; gradients take that of their node */
+    const struct wf_node *gradient_of; /* nodes added now are of its gradient; NULL: of none */
+    struct wf_err err;                 /* the first failure */
 };
 
 struct wf_param_spec {

@@ -4,7 +4,7 @@
  *     widefield graph 1 training=1 compute=f32
  *     %0 = input "image" f32 [1,1,64,64,3]
  *     %1 = param "c.weight" [8,1,3,3,3] dims=2 init=2 bound=0.19245008972987526 frozen=0
- *     %2 = conv "c" (%0 %1 _) {stride=[1,1,1] groups=1} forward stage=0 domain=0
+ *     %2 = conv "c" (%0 %1 _) {stride=[1,1,1] groups=1} forward of=-1 domain=0
  *     update %5 <- %9
  *     output %7 "y" dims=2
  *     gradient %8 of %1
@@ -140,8 +140,8 @@ static void print_node(FILE *f, struct wf_arena *arena, const struct wf_node *n)
         else
             (void)fprintf(f, "%s_", i ? " " : "");
     }
-    (void)fprintf(f, ") {%s} %s stage=%d domain=%d\n", wf_attrs_print(arena, n->op, n->attrs),
-                  n->backward ? "backward" : "forward", n->stage, n->domain);
+    (void)fprintf(f, ") {%s} %s of=%d domain=%d\n", wf_attrs_print(arena, n->op, n->attrs),
+                  n->backward ? "backward" : "forward", n->of, n->domain);
 }
 
 char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
@@ -338,13 +338,15 @@ static bool read_node(struct reader *r, int n_out)
     r->g->in_backward = word(r, "backward");
     if (!r->g->in_backward && !word(r, "forward"))
         return fail(r, "expected forward or backward");
-    double stage, domain;
-    if (!number(r, "stage=", &stage) || !number(r, "domain=", &domain))
-        return fail(r, "expected stage= domain=");
+    double of, domain;
+    if (!number(r, "of=", &of) || !number(r, "domain=", &domain))
+        return fail(r, "expected of= domain=");
+    if (!(of >= -1 && of < (double)r->g->n_nodes))
+        return fail(r, "of= names no node before this one");
     struct wf_node *n = wf_node_add(r->g, op, label, attrs, n_in, in);
     if (!n)
         return false;
-    n->stage = (int)stage;
+    n->of = (int)of;
     n->domain = (int)domain;
     return true;
 }

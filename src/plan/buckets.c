@@ -6,6 +6,7 @@
  * weights of one placement lie together: so on every rank of the group it is the same bytes in a row.
  *
  * B1. A gradient in a bucket is read by no item and fetched by no rank.
+ * B2. Gradients in a bucket are of one segment (stages.h).
  */
 #include <stdlib.h>
 
@@ -34,6 +35,11 @@ static int parameter_of(const struct wf_global_plan *s, int instance)
     return s->program->instances[instance].value->grad_of->id;
 }
 
+static int segment_of(const struct wf_global_plan *s, int instance)
+{
+    return s->program->items[s->program->instances[instance].maker].segment;
+}
+
 /* The bucket that is being filled for such gradients, or a new one where that is full. */
 static struct wf_bucket *open_bucket(struct wf_global_plan *s, int instance)
 {
@@ -41,6 +47,7 @@ static struct wf_bucket *open_bucket(struct wf_global_plan *s, int instance)
     for (int b = s->n_buckets - 1; b >= 0; b--) {
         struct wf_bucket *const bucket = &s->buckets[b];
         if (grouping_of(s, bucket->parts[0]) != grouping_of(s, instance) ||
+            segment_of(s, bucket->parts[0]) != segment_of(s, instance) ||
             !wf_placement_equal(placement_of(s, bucket->parts[0]), placement_of(s, instance)))
             continue;
         if (bucket->bytes < limit)
@@ -81,6 +88,7 @@ const char *wf_pass_buckets_check(const struct wf_global_plan *s)
             const struct wf_instance *const in = &s->program->instances[i];
             if (in->bucket != b || in->maker > s->buckets[b].last || !may_wait_for_others(s, i) ||
                 grouping_of(s, i) != grouping_of(s, first) ||
+                segment_of(s, i) != segment_of(s, first) || /* B2 */
                 (k > 0 && parameter_of(s, s->buckets[b].parts[k - 1]) >= parameter_of(s, i)))
                 return in->value->name;
         }

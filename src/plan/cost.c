@@ -148,8 +148,12 @@ void wf_cost_plan(struct wf_plan *plan)
     struct wf_arena scratch = { 0 };
     struct clocks c = { .fetched = wf_arena_array(&scratch, plan->n_exchanges + 1, double),
                         .summed = wf_arena_array(&scratch, plan->n_sums + 1, double) };
-    for (int s = 0; s < plan->n_steps; s++)
-        walk_step(plan, &plan->steps[s], &c);
+    for (int i = 0; i < plan->n_parts; i++) {
+        const double before = c.now;
+        for (int s = plan->parts[i].first; s < plan->parts[i].end; s++)
+            walk_step(plan, &plan->steps[s], &c);
+        plan->parts[i].seconds = c.now - before;
+    }
     plan->seconds = c.now;
     wf_arena_release(&scratch);
 }

@@ -16,6 +16,7 @@ struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind
     *s = (struct wf_step){
         .kind = kind, .node = node, .item = p->item, .strip = p->strip, .scratch = -1, .which = -1
     };
+    s->part = p->item < 0 ? p->part : wf_part_work(p->program->items[p->item].segment);
     return s;
 }
 
@@ -271,22 +272,36 @@ static void emit_strips(struct wf_planner *p, const struct wf_strips *s)
     }
 }
 
-void wf_planner_emit(struct wf_planner *p)
+/* States whose next value the segment made, but not in their place. */
+static void end_segment(struct wf_planner *p, int segment)
 {
-    for (int item = 0; item < p->program->n_items; item++) {
-        const struct wf_strips *const strips = wf_strips_of(p->plan->global, item);
-        if (strips)
-            emit_strips(p, strips);
-        else
-            emit_one(p, item);
-        item = strips ? strips->last : item;
-    }
+    const struct wf_graph *const g = p->geo->graph;
     p->item = -1;
-    const struct wf_graph *g = p->geo->graph;
+    p->part = wf_part_work(segment);
     for (size_t i = 0; i < g->n_updates; i++) {
         const int state = p->program->of_value[g->updates[i].state->id];
         const int next = p->program->of_value[g->updates[i].next->id];
-        if (p->root[next] != state) /* it was not made there */
+        const int maker = p->program->instances[next].maker;
+        if (p->root[next] != state && segment == (maker < 0 ? 0 : p->program->items[maker].segment))
             wf_planner_add_copy(p, NULL, p->slot[state], p->slot[next]);
+    }
+}
+
+void wf_planner_emit(struct wf_planner *p)
+{
+    const struct wf_program *const program = p->program;
+    const int segments = p->plan->global->stages.n_segments;
+    for (int segment = 0, item = 0; segment < segments; segment++) {
+        p->part = wf_part_transfers(segment);
+        wf_planner_emit_transfers(p, segment);
+        for (; item < program->n_items && program->items[item].segment == segment; item++) {
+            const struct wf_strips *const strips = wf_strips_of(p->plan->global, item);
+            if (strips)
+                emit_strips(p, strips);
+            else
+                emit_one(p, item);
+            item = strips ? strips->last : item;
+        }
+        end_segment(p, segment);
     }
 }

@@ -179,3 +179,16 @@ void wf_planner_emit_comm(struct wf_planner *p, int item)
         fetch(p, it->node, out);
     }
 }
+
+/* All of it begins before any of it ends. */
+void wf_planner_emit_transfers(struct wf_planner *p, int segment)
+{
+    const int first = p->plan->n_exchanges;
+    for (int f = p->geo->first_into[segment]; f >= 0; f = p->geo->fetches[f].next_into) {
+        const int exchange = add_exchange(p, f);
+        if (exchange >= 0)
+            wf_planner_add_step(p, WF_STEP_FETCH_BEGIN, NULL)->which = exchange;
+    }
+    for (int x = first; x < p->plan->n_exchanges; x++)
+        wf_planner_add_step(p, WF_STEP_FETCH_END, NULL)->which = x;
+}

@@ -184,6 +184,7 @@ static int points_up_to(const struct wf_layout *l, const struct wf_tiling *tilin
 struct collector {
     struct wf_transfer *items;
     size_t count, room;
+    int *into; /* per item: see struct wf_fetch */
 };
 
 /* Where a rank looks for what it lacks: the block that made it, at its own coordinates where the block
@@ -284,38 +285,89 @@ static void index_transfers(struct wf_arena *arena, struct wf_fetch *f, int n_ra
     }
 }
 
+static int stage_of(const struct wf_geometry *geo, int rank)
+{
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(&geo->layout.mesh, rank, at);
+    return at[WF_MESH_PIPE];
+}
+
+/* The segment before which what has to cross to another stage travels: its first that reads it. */
+static int find_into(const struct wf_geometry *geo, int instance, const struct wf_transfer *t)
+{
+    const struct wf_stages *const s = geo->layout.stages;
+    const struct wf_program *const p = geo->program;
+    if (!s || s->n_stages == 1 || stage_of(geo, t->from) == stage_of(geo, t->to))
+        return -1;
+    for (int item = p->instances[instance].maker + 1; item < p->n_items; item++)
+        for (int k = 0; k < p->items[item].node->n_in; k++)
+            if (p->items[item].in[k] == instance &&
+                wf_stages_of_segment(s, p->items[item].segment) == stage_of(geo, t->to))
+                return p->items[item].segment;
+    return s->n_segments - 1; /* it is only held */
+}
+
+/* Of those collected, all that travel into one segment, or within a stage. */
+static void add_fetch(struct wf_arena *arena, struct wf_geometry *geo, int instance,
+                      const struct collector *c, int into)
+{
+    struct wf_fetch *const f = &geo->fetches[geo->n_fetches];
+    *f = (struct wf_fetch){ .instance = instance, .into = into, .before = -1, .next_before = -1 };
+    f->transfers = wf_arena_array(arena, c->count, struct wf_transfer);
+    for (size_t i = 0; i < c->count; i++)
+        if (c->into[i] == into)
+            f->transfers[f->n_transfers++] = c->items[i];
+    if (f->n_transfers == 0)
+        return;
+    index_transfers(arena, f, geo->n_ranks);
+    if (into < 0) {
+        f->before = first_halo_reader(geo, instance);
+        geo->fetch_of[instance] = geo->n_fetches;
+    } else {
+        geo->crosses[instance] = true;
+    }
+    geo->n_fetches++;
+}
+
+static void find_fetches_of(struct wf_arena *arena, struct wf_geometry *geo, int instance,
+                            struct collector *c)
+{
+    const struct wf_stages *const s = geo->layout.stages;
+    c->count = 0;
+    for (int r = 0; r < geo->n_ranks; r++) {
+        struct wf_region missing[WF_SUBTRACT_MAX];
+        const int n = wf_region_subtract(wf_geometry_box(geo, r, instance),
+                                         wf_geometry_have(geo, r, instance), missing);
+        for (int k = 0; k < n; k++)
+            collect(c, geo, instance, r, missing[k]);
+    }
+    geo->is_fetched[instance] = c->count > 0; /* what nobody owns is not */
+    if (c->count == 0)
+        return;
+    qsort(c->items, c->count, sizeof *c->items, by_sender); /* Q3 */
+    c->into = wf_arena_array(arena, c->count, int);
+    for (size_t i = 0; i < c->count; i++)
+        c->into[i] = find_into(geo, instance, &c->items[i]);
+    add_fetch(arena, geo, instance, c, -1);
+    for (int segment = 0; s && s->n_stages > 1 && segment < s->n_segments; segment++)
+        add_fetch(arena, geo, instance, c, segment);
+}
+
 void wf_geometry_find_fetches(struct wf_arena *arena, struct wf_geometry *geo)
 {
     const struct wf_program *p = geo->program;
+    const int stages = geo->layout.mesh.at[WF_MESH_PIPE];
     struct collector c = { 0 };
     for (int r = 0; r < geo->n_ranks; r++)
         wf_geometry_place(arena, geo, r);
-    geo->fetches = wf_arena_array(arena, p->n_instances, struct wf_fetch);
-    for (int i = 0; i < p->n_instances; i++) {
-        c.count = 0;
-        for (int r = 0; r < geo->n_ranks; r++) {
-            struct wf_region missing[WF_SUBTRACT_MAX];
-            const int n = wf_region_subtract(wf_geometry_box(geo, r, i),
-                                             wf_geometry_have(geo, r, i), missing);
-            for (int k = 0; k < n; k++)
-                collect(&c, geo, i, r, missing[k]);
-        }
-        geo->is_fetched[i] = c.count > 0; /* what nobody owns is not */
-        if (c.count == 0)
-            continue;
-        qsort(c.items, c.count, sizeof *c.items, by_sender); /* Q3 */
-        struct wf_fetch *f = &geo->fetches[geo->n_fetches];
-        f->instance = i;
-        f->n_transfers = (int)c.count;
-        f->transfers = wf_arena_array(arena, c.count, struct wf_transfer);
-        memcpy(f->transfers, c.items, c.count * sizeof *c.items);
-        f->before = first_halo_reader(geo, i);
-        index_transfers(arena, f, geo->n_ranks);
-        geo->fetch_of[i] = geo->n_fetches++;
-    }
+    geo->fetches = wf_arena_array(arena, p->n_instances * stages + 1, struct wf_fetch);
+    for (int i = 0; i < p->n_instances; i++)
+        find_fetches_of(arena, geo, i, &c);
     for (int f = geo->n_fetches - 1; f >= 0; f--) {
-        int *const first = &geo->first_before[geo->fetches[f].before];
-        geo->fetches[f].next_before = *first;
+        struct wf_fetch *const fetch = &geo->fetches[f];
+        int *const first =
+            fetch->into < 0 ? &geo->first_before[fetch->before] : &geo->first_into[fetch->into];
+        *(fetch->into < 0 ? &fetch->next_before : &fetch->next_into) = *first;
         *first = f;
     }
     free(c.items);
@@ -389,6 +441,11 @@ static void take_memory(struct wf_arena *arena, struct wf_geometry *geo)
     geo->first_before = wf_arena_array(arena, p->n_items + 1, int);
     geo->grouping = wf_arena_array(arena, p->n_items, const struct wf_grouping *);
     geo->is_deferred = wf_arena_array(arena, p->n_items, bool);
+    const int segments = geo->layout.stages ? geo->layout.stages->n_segments : 1;
+    geo->first_into = wf_arena_array(arena, segments, int);
+    geo->crosses = wf_arena_array(arena, p->n_instances, bool);
+    for (int i = 0; i < segments; i++)
+        geo->first_into[i] = -1;
     for (int i = 0; i < p->n_instances; i++)
         geo->fetch_of[i] = -1;
     for (int i = 0; i <= p->n_items; i++)

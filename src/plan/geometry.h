@@ -41,6 +41,9 @@ struct wf_fetch {
     int instance;
     int before;      /* the first item for which some rank needs the halo */
     int next_before; /* another fetch with the same `before`, or -1 */
+    /* Between stages: what travels just before this segment (stages.h), which is the first of the receiver's
+     * stage that reads it; -1: within a stage, behind the maker. */
+    int into, next_into;
     struct wf_transfer *transfers;
     int n_transfers;
     /* Rank r takes part in transfers[of_rank[first_of[r] .. first_of[r + 1])], in that order. */
@@ -64,7 +67,9 @@ struct wf_geometry {
     bool *is_fetched;         /* per instance: some rank that was placed has not all of its box */
     struct wf_fetch *fetches; /* none until they are found */
     int n_fetches;
-    int *fetch_of;     /* per instance: its fetch, or -1 */
+    int *fetch_of;     /* per instance: its fetch within the stage, or -1 */
+    int *first_into;   /* per segment: the first fetch that travels before it, or -1 */
+    bool *crosses;     /* per instance: another stage fetches it */
     int *first_before; /* per item, and at the end: the first fetch that ends before it, or -1 */
     struct wf_groups groups;
     /* Per item: the groups over which its results are summed; NULL: they are complete. */

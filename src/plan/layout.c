@@ -107,34 +107,55 @@ static void add_placement(struct wf_arena *arena, struct wf_placement *p,
         add_tiling(arena, p, other->tilings[i], room);
 }
 
-static void place_node(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
-                       const struct wf_node *n, const struct wf_block domains[], int n_domains)
+/* What nodes are placed by. */
+struct placer {
+    struct wf_arena *arena;
+    struct wf_layout *l;
+    const struct wf_graph *g;
+    const struct wf_block *domains; /* all ranks, then those of each domain */
+    int n_domains;
+    int room; /* one more than there can be tilings */
+};
+
+static struct wf_block block_of(const struct placer *p, const struct wf_node *n)
 {
-    struct wf_placement *const p = &l->of_node[n->id];
-    const int room = n_domains + 2;
-    for (int k = 0; (n->op->flags & WF_OP_COLLECTS) && k < n->n_in; k++)
-        add_placement(arena, p, &l->of_value[n->in[k]->id], room);
-    if (p->n == 0)
-        add_tiling(arena, p, tiling_of(arena, l, g, &domains[n_domains ? n->domain : 0]), room);
-    for (int i = 0; i < n->n_out; i++)
-        l->of_value[n->out[i]->id] = *p;
-    for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] && n->in[k]->kind != WF_TEMP)
-            add_placement(arena, &l->of_value[n->in[k]->id], p, room);
+    struct wf_block block = p->domains[p->n_domains ? n->domain : 0];
+    const struct wf_stages *const stages = p->l->stages;
+    if (stages && stages->n_stages > 1) {
+        block.lo[WF_MESH_PIPE] = wf_stages_chunk(stages, n) % stages->n_stages;
+        block.hi[WF_MESH_PIPE] = block.lo[WF_MESH_PIPE] + 1;
+    }
+    return block;
 }
 
-/* `domains`: all ranks, then those of each domain. */
-static void place_all(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
-                      const struct wf_block domains[], int n_domains)
+static void place_node(const struct placer *p, const struct wf_node *n)
 {
-    l->of_value = wf_arena_array(arena, g->n_values, struct wf_placement);
-    l->of_node = wf_arena_array(arena, g->n_nodes, struct wf_placement);
-    l->tilings = wf_arena_array(arena, n_domains + 2, const struct wf_tiling *);
+    struct wf_layout *const l = p->l;
+    struct wf_placement *const at = &l->of_node[n->id];
+    for (int k = 0; (n->op->flags & WF_OP_COLLECTS) && k < n->n_in; k++)
+        add_placement(p->arena, at, &l->of_value[n->in[k]->id], p->room);
+    const struct wf_block block = block_of(p, n);
+    if (at->n == 0)
+        add_tiling(p->arena, at, tiling_of(p->arena, l, p->g, &block), p->room);
+    for (int i = 0; i < n->n_out; i++)
+        l->of_value[n->out[i]->id] = *at;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] && n->in[k]->kind != WF_TEMP)
+            add_placement(p->arena, &l->of_value[n->in[k]->id], at, p->room);
+}
+
+static void place_all(const struct placer *p)
+{
+    const struct wf_graph *const g = p->g;
+    struct wf_layout *const l = p->l;
+    l->of_value = wf_arena_array(p->arena, g->n_values, struct wf_placement);
+    l->of_node = wf_arena_array(p->arena, g->n_nodes, struct wf_placement);
+    l->tilings = wf_arena_array(p->arena, p->room, const struct wf_tiling *);
     for (size_t i = 0; i < g->n_nodes; i++)
-        place_node(arena, l, g, g->nodes[i], domains, n_domains);
+        place_node(p, g->nodes[i]);
     for (size_t i = 0; i < g->n_values; i++)
         if (l->of_value[i].n == 0) /* nothing reads it: it may be anywhere */
-            add_tiling(arena, &l->of_value[i], tiling_of(arena, l, g, &domains[0]), 2);
+            add_tiling(p->arena, &l->of_value[i], tiling_of(p->arena, l, g, &p->domains[0]), 2);
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->grad_of)
             l->of_value[i] = l->of_value[g->values[i]->grad_of->id];
@@ -165,10 +186,10 @@ static struct wf_block *find_blocks(struct wf_arena *arena, const struct wf_grap
 {
     struct wf_block *const blocks = wf_arena_array(arena, o->n_domains + 1, struct wf_block);
     blocks[0] = wf_mesh_block(mesh);
-    if (!o->n_domains && (mesh->at[WF_MESH_DOMAIN] > 1 || mesh->at[WF_MESH_PIPE] > 1)) {
+    if (!o->n_domains && mesh->at[WF_MESH_DOMAIN] > 1) {
         (void)wf_err_set(err, WF_ERR_FIT,
-                         "mesh: axes pipe and domain are not supported by this network: use data "
-                         "and space");
+                         "mesh: axis domain is not supported by this network: use data, pipe and "
+                         "space");
         return NULL;
     }
     if (o->n_domains && !o->place(o->user, mesh, blocks + 1, err))
@@ -189,7 +210,7 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
                     const struct wf_mesh *mesh, const struct wf_layout_options *options,
                     struct wf_err *err)
 {
-    *l = (struct wf_layout){ .mesh = *mesh };
+    *l = (struct wf_layout){ .mesh = *mesh, .stages = options->stages };
     const struct wf_block *const blocks = find_blocks(arena, g, mesh, options, err);
     if (!blocks)
         return false;
@@ -210,7 +231,12 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
     }
     l->scale = wf_arena_take_array(arena, g->n_values, sizeof *l->scale);
     find_scales(l, g);
-    place_all(arena, l, g, blocks, options->n_domains);
+    place_all(&(struct placer){ .arena = arena,
+                                .l = l,
+                                .g = g,
+                                .domains = blocks,
+                                .n_domains = options->n_domains,
+                                .room = (options->n_domains + 1) * mesh->at[WF_MESH_PIPE] + 2 });
     order_weights(arena, l, g);
     return true;
 }

@@ -2,7 +2,7 @@
  * The layout: on which ranks a value or a node is placed, and which part of it each of them owns.
  *
  * Placement. A node runs on one block of the mesh: on all of it, or, where it belongs to a domain, on
- * the block that the plan's options name for that domain. What a node makes is placed where it runs.
+ * the block that the plan's options name for that domain, and there on the ranks of its stage. What a node makes is placed where it runs.
  * Inputs, parameters and states are placed on the blocks of the nodes that read them: no rank holds a
  * weight that it does not use. A gradient is placed where its parameter is, the next of a state where
  * that is. So a placement is a list of
@@ -22,7 +22,7 @@
  */
 #pragma once
 
-#include "plan/mesh.h"
+#include "plan/stages.h"
 
 /* A block with its cut points. */
 struct wf_tiling {
@@ -56,6 +56,7 @@ struct wf_layout {
     /* Ids of parameters and states, those of one placement together, otherwise in the graph's order: so a
      * run of weights of one placement is a run on each of its ranks. */
     int *weights, n_weights;
+    const struct wf_stages *stages; /* or NULL */
 };
 
 struct wf_layout_options {
@@ -64,6 +65,7 @@ struct wf_layout_options {
     bool (*place)(const void *user, const struct wf_mesh *mesh, struct wf_block domains[],
                   struct wf_err *err);
     const void *user;
+    const struct wf_stages *stages; /* the planner's own; NULL: one stage */
 };
 
 /* Everything lives in the arena. */

@@ -31,7 +31,7 @@ struct packing {
     int peak; /* the step at which most is live */
 };
 
-static size_t round_up(size_t bytes)
+size_t wf_memory_round_up(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -58,7 +58,7 @@ static size_t pack(struct packing *p, int *top)
     *top = 0;
     for (int i = 0; i < p->n; i++) {
         const int b = p->order[i];
-        const size_t need = round_up(p->bytes[b]);
+        const size_t need = wf_memory_round_up(p->bytes[b]);
         size_t at = 0;
         for (int k = 0; k < i; k++) {
             const int other = p->placed[k];
@@ -66,7 +66,7 @@ static size_t pack(struct packing *p, int *top)
                 continue;
             if (p->offset[other] >= at + need)
                 break;
-            const size_t end = p->offset[other] + round_up(p->bytes[other]);
+            const size_t end = p->offset[other] + wf_memory_round_up(p->bytes[other]);
             if (end > at)
                 at = end;
         }
@@ -133,8 +133,8 @@ size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int 
 {
     size_t *change = wf_take_zeroed((size_t)steps + 2, sizeof *change);
     for (int i = 0; i < n; i++) { /* unsigned wrap-around makes the differences come out right */
-        change[first[i]] += round_up(bytes[i]);
-        change[last[i] + 1] -= round_up(bytes[i]);
+        change[first[i]] += wf_memory_round_up(bytes[i]);
+        change[last[i] + 1] -= wf_memory_round_up(bytes[i]);
     }
     size_t live = 0, most = 0;
     for (int s = 0; s <= steps; s++) {

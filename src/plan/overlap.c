@@ -2,7 +2,8 @@
  * Communication beside computation: what begins behind an item ends as late as it can.
  *
  * A fetch ends in front of the first item for which some rank reads the halo, a sum in front of its
- * first reader, and a bucket's sums at the end of the step. What a kernel is given of an instance that
+ * first reader, and a bucket's sums at the end of the step; all of it at the end of its segment (stages.h) at
+ * the latest. What a kernel is given of an instance that
  * is still on its way is only what it reads. An item that only finishes what is being summed (a bias'
  * gradient, summed in f64, becomes f32), for nobody else to read, waits for the end of the step, too.
  *
@@ -146,13 +147,21 @@ static void put(struct wf_planner *p, struct wf_step *step)
     }
 }
 
-static void end_all(struct wf_planner *p)
+/* What a segment has begun ends with it. */
+static void end_all(struct wf_planner *p, int segment)
 {
     const struct wf_plan *const plan = p->plan;
     end_fetches(p, p->program->n_items);
+    for (int i = 0; i < p->program->n_instances && p->n_on_way > 0; i++)
+        if (p->exchange[i] >= 0) {
+            wf_planner_add_step(p, WF_STEP_FETCH_END, NULL)->which = p->exchange[i];
+            p->exchange[i] = -1;
+            p->n_on_way--;
+        }
     for (int b = 0; b < plan->global->n_buckets; b++)
         for (int s = 0; s < plan->n_sums; s++)
-            if (p->program->instances[plan->sums[s].instance].bucket == b)
+            if (p->program->instances[plan->sums[s].instance].bucket == b &&
+                p->program->items[plan->global->buckets[b].last].segment == segment)
                 wf_planner_add_step(p, WF_STEP_SUM_END, NULL)->which = s;
     for (int i = 0; i < p->program->n_instances; i++)
         end_sum(p, i);
@@ -166,27 +175,46 @@ static void put_late(struct wf_planner *p, const struct wf_steps *steps, int ite
             wf_planner_put(p, &steps->at[s]);
 }
 
+/* The steps of a segment; `*arrived`: the last item so far. */
+static void rewrite(struct wf_planner *p, const struct wf_steps *steps, int segment, int *arrived)
+{
+    const struct wf_program *const program = p->program;
+    const int before = *arrived;
+    int n = 0;
+    for (; n < steps->n && steps->at[n].item >= 0; n++) {
+        arrive_at(p, &steps->at[n], arrived);
+        if (!p->is_late[steps->at[n].item])
+            put(p, &steps->at[n]);
+    }
+    while (*arrived + 1 < program->n_items && program->items[*arrived + 1].segment == segment)
+        arrive(p, ++*arrived);
+    p->item = -1;
+    end_all(p, segment);
+    for (int item = before + 1; item <= *arrived; item++)
+        if (p->is_late[item])
+            put_late(p, steps, item);
+    p->item = -1;
+    for (; n < steps->n; n++)
+        wf_planner_put(p, &steps->at[n]);
+}
+
 void wf_pass_overlap(struct wf_planner *p)
 {
     if (p->options->no_overlap || p->plan->n_exchanges + p->plan->n_sums == 0)
         return;
     const struct wf_steps old = wf_planner_take_steps(p);
+    const int parts = 2 * p->plan->global->stages.n_segments;
     int n = 0, arrived = -1;
-    for (; n < old.n && old.at[n].item >= 0; n++) {
-        arrive_at(p, &old.at[n], &arrived);
-        if (!p->is_late[old.at[n].item])
-            put(p, &old.at[n]);
+    for (p->part = 0; p->part < parts; p->part++) {
+        struct wf_steps steps = { .at = old.at + n };
+        while (n + steps.n < old.n && steps.at[steps.n].part == p->part)
+            steps.n++;
+        n += steps.n;
+        if (p->part == wf_part_work(p->part / 2))
+            rewrite(p, &steps, p->part / 2, &arrived);
+        for (int s = 0; s < steps.n && p->part == wf_part_transfers(p->part / 2); s++)
+            wf_planner_put(p, &steps.at[s]);
     }
-    while (++arrived < p->program->n_items)
-        arrive(p, arrived);
-    p->item = -1;
-    end_all(p);
-    for (int item = 0; item < p->program->n_items; item++)
-        if (p->is_late[item])
-            put_late(p, &old, item);
-    p->item = -1;
-    for (; n < old.n; n++)
-        wf_planner_put(p, &old.at[n]);
     p->spare = old;
 }
 

@@ -176,8 +176,8 @@ static void place_inplace(struct wf_planner *p, int item)
         const struct wf_instance *used = &p->program->instances[in];
         const int64_t none[WF_AXES] = { 0 };
         if (p->program->instances[in].is_fused || used->maker < 0 || used->keep ||
-            used->last_use != item || p->root[in] != in || is_shared(p, in) ||
-            used->value->dtype != made->value->dtype ||
+            p->geo->crosses[in] || used->last_use != item || p->root[in] != in ||
+            is_shared(p, in) || used->value->dtype != made->value->dtype ||
             !wf_region_equal(box_of(p, in), box_of(p, out)) || wf_region_is_empty(box_of(p, in)) ||
             is_read_beside(p, in, item) || !shifted_strips_fit(p, out, in, none, true))
             continue;

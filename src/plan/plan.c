@@ -36,14 +36,20 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
     s->options.window = NULL; /* the geometry keeps it */
     s->costs = wf_costs_of(options);
     s->requests = wf_requests_copy(&s->arena, requests);
+    s->options.layout.stages = &s->stages;
+    if (!wf_stages_init(&s->arena, &s->stages, g, mesh, &options->pipe, &s->costs, err)) {
+        wf_global_plan_free(s);
+        return NULL;
+    }
     s->program = wf_program_new(&s->arena, g,
                                 &(struct wf_program_options){ .cheap_too = !options->no_recompute,
                                                               .device = options->device,
-                                                              .requests = &s->requests });
+                                                              .requests = &s->requests,
+                                                              .stages = &s->stages });
     if (find_kernels(s, err) &&
         wf_geometry_init(
             &s->arena, &s->geometry, g, s->program, mesh,
-            &(struct wf_geometry_options){ .layout = options->layout, .window = options->window },
+            &(struct wf_geometry_options){ .layout = s->options.layout, .window = options->window },
             err))
         return s;
     wf_global_plan_free(s);
@@ -192,6 +198,87 @@ static void find_lives(struct wf_plan *plan)
     }
 }
 
+/* Where each part of the list lies. */
+static void find_parts(struct wf_plan *plan)
+{
+    plan->n_parts = 2 * plan->global->stages.n_segments;
+    plan->parts = wf_arena_array(&plan->arena, plan->n_parts, struct wf_plan_part);
+    for (int i = 0, s = 0; i < plan->n_parts; i++) {
+        plan->parts[i].first = s;
+        while (s < plan->n_steps && plan->steps[s].part == i)
+            s++;
+        plan->parts[i].end = s;
+    }
+    WF_BUG_ON(plan->parts[plan->n_parts - 1].end != plan->n_steps,
+              "steps of rank %d are not in order", plan->rank);
+}
+
+/* --- slots --- */
+
+/* Per buffer and part: whether it is touched there. */
+struct touched {
+    struct wf_plan *plan;
+    bool *at;
+};
+
+static void note_touch(const struct touched *t, int buffer, int part)
+{
+    if (buffer >= 0)
+        t->at[buffer * t->plan->n_parts + part] = true;
+}
+
+static void note_step(const struct touched *t, const struct wf_step *step)
+{
+    for (int k = 0; k < step->n_in; k++)
+        note_touch(t, step->in[k].buffer, step->part);
+    for (int o = 0; o < step->n_out; o++)
+        note_touch(t, step->out[o].buffer, step->part);
+    if (step->kind == WF_STEP_FETCH_BEGIN) {
+        const struct wf_exchange *const x = &t->plan->exchanges[step->which];
+        for (int i = 0; i < x->n_messages; i++) {
+            note_touch(t, x->messages[i].slot.buffer, step->part);
+            note_touch(t, x->messages[i].staging, step->part);
+        }
+    }
+}
+
+/* What several parts touch, or what travels between them, cannot share memory with what one part needs
+ * while it runs: other micro-batches run in between. It has slots of its own. */
+static void give_slots(struct wf_plan *plan)
+{
+    const struct wf_global_plan *const global = plan->global;
+    const int micro = wf_pipe_micro_batches(&global->options.pipe);
+    struct wf_arena scratch = { 0 };
+    int at[WF_MESH_AXES];
+    wf_mesh_coords(&global->mesh, plan->rank, at);
+    plan->turns =
+        wf_turns_of(&plan->arena, &global->stages, &global->options.pipe, at[WF_MESH_PIPE], micro);
+    if (global->stages.n_segments == 1)
+        return;
+    const struct touched t = { plan, wf_arena_array(&scratch, plan->n_buffers * plan->n_parts + 1,
+                                                    bool) };
+    for (int s = 0; s < plan->n_steps; s++)
+        note_step(&t, &plan->steps[s]);
+    for (int b = 0; b < plan->n_buffers; b++) {
+        struct wf_plan_buffer *const buffer = &plan->buffers[b];
+        const bool *const used = &t.at[b * plan->n_parts];
+        int parts = 0;
+        bool travels = false;
+        for (int i = 0; i < plan->n_parts; i++) {
+            parts += used[i];
+            travels = travels || (used[i] && i == wf_part_transfers(i / 2));
+        }
+        if (buffer->store != WF_STORE_ARENA || buffer->first < 0 || (parts < 2 && !travels))
+            continue;
+        buffer->slots = wf_turns_slots(&plan->turns, used, micro);
+        buffer->slot_bytes = wf_memory_round_up(buffer->bytes);
+        buffer->bytes = (size_t)buffer->slots * buffer->slot_bytes;
+        touch(plan, b, 0);
+        touch(plan, b, plan->n_steps);
+    }
+    wf_arena_release(&scratch);
+}
+
 static void note_values(const struct wf_planner *p)
 {
     for (size_t v = 0; v < p->geo->graph->n_values; v++) {
@@ -216,7 +303,9 @@ static void keep_values(const struct wf_planner *p)
 static void reserve_ahead(struct wf_planner *p)
 {
     struct wf_plan *const plan = p->plan;
-    const bool wanted = p->options->ahead && !wf_device_is_host(p->device);
+    const bool wanted = p->options->ahead && !wf_device_is_host(p->device) &&
+                        wf_pipe_micro_batches(&p->options->pipe) == 1 &&
+                        p->plan->global->stages.n_segments == 1;
     for (size_t v = 0; v < p->geo->graph->n_values; v++) {
         plan->ahead[v] = plan->values[v];
         plan->ahead[v].buffer = -1;
@@ -355,9 +444,11 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
     wf_planner_emit(&p);
     bool ok = wf_passes_over_steps(&p, err) && wf_planner_prepare(&p, err);
     if (ok) {
+        find_parts(plan);
         find_lives(plan);
         keep_values(&p);
         reserve_ahead(&p);
+        give_slots(plan);
         wf_cost_plan(plan);
     }
     if (ok && !lives_only) {

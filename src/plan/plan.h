@@ -27,6 +27,7 @@
 
 #include "plan/geometry.h"
 #include "plan/target.h"
+#include "plan/turns.h"
 
 #define WF_BUCKET_BYTES ((size_t)4 << 20)
 
@@ -56,6 +57,8 @@ struct wf_plan_options {
     const struct wf_region *window;
     /* Where the nodes of the graph's domains 1, 2, ... run; none: on all ranks. */
     struct wf_layout_options layout;
+    /* The micro-batches of a step, and how stages take turns (stages.h, turns.h). */
+    struct wf_pipe_options pipe;
 };
 
 /* Items [first, last] that run strip by strip (strips.h). */
@@ -79,6 +82,7 @@ struct wf_global_plan {
     struct wf_plan_options options;
     struct wf_requests requests; /* for the limit */
     size_t bytes; /* of the rank that takes most; 0: there was no limit to hold it against */
+    struct wf_stages stages;
     struct wf_program *program;
     struct wf_geometry geometry;
     struct wf_costs costs;
@@ -100,7 +104,11 @@ enum wf_store {
 
 struct wf_plan_buffer {
     enum wf_store store;
-    size_t offset, bytes;          /* in its store */
+    size_t offset, bytes; /* in its store */
+    /* What micro-batches keep from one part of the list to another has as many slots as there are of them
+     * at once, each of slot_bytes: micro-batch m has slot m modulo slots. Otherwise there is one. */
+    int slots;
+    size_t slot_bytes;
     int first, last;               /* the steps during which it is live */
     const char *name;              /* of the value, for explain */
     const struct wf_value *weight; /* outside the arena: the parameter or state it is of; or NULL */
@@ -134,6 +142,7 @@ struct wf_step {
     enum wf_step_kind kind;
     const struct wf_node *node; /* the item it belongs to, or NULL */
     int item;                   /* of the program, or -1 */
+    int part;                   /* of the list (turns.h) */
     bool recompute;             /* a recomputation */
     int strip;                  /* its number, or -1 */
     int n_in, n_out;
@@ -180,6 +189,12 @@ struct wf_sum {
     int group; /* number in geometry.groups */
 };
 
+/* Steps [first, end) that run without a break, for one micro-batch. */
+struct wf_plan_part {
+    int first, end;
+    double seconds; /* estimate */
+};
+
 struct wf_plan {
     struct wf_arena arena;
     const struct wf_global_plan *global;
@@ -187,6 +202,9 @@ struct wf_plan {
     struct wf_context *context; /* of the device; NULL: it needs none, or was not at hand */
     struct wf_step *steps;
     int n_steps;
+    struct wf_plan_part *parts; /* of the list: two for each segment */
+    int n_parts;
+    struct wf_turns turns; /* of a step with all of its micro-batches */
     struct wf_plan_buffer *buffers;
     int n_buffers;
     struct wf_exchange *exchanges;
@@ -251,6 +269,8 @@ size_t wf_plan_weight_count(const struct wf_graph *g);
 /* Offsets for intervals that share one store: returns the bytes needed, fills offset[]. */
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
                       size_t offset[]);
+/* To the boundary on which a buffer of the arena begins. */
+size_t wf_memory_round_up(size_t bytes);
 /* Most bytes live at once; *peak (or NULL): the first step at which that is so. */
 size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int last[], int steps,
                       int *peak);

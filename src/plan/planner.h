@@ -17,6 +17,7 @@ struct wf_planner {
     const struct wf_device *device;
     int rank, threads;
     int item, strip; /* that are being emitted, or -1 */
+    int part;        /* of the list, where there is no item */
     const struct wf_plan_options *options;
     struct wf_plan_cache *cache; /* the plan is to be looked at; NULL: it runs */
     int *root;                   /* per instance: the instance whose buffer it shares */
@@ -82,6 +83,8 @@ struct wf_region wf_planner_reads(const struct wf_planner *p, int item, int inpu
 
 /* emit_comm.c: what the item's results need: sums and fetches. */
 void wf_planner_emit_comm(struct wf_planner *p, int item);
+/* And what travels from other stages into a segment, at both ends. */
+void wf_planner_emit_transfers(struct wf_planner *p, int segment);
 /* pack.c: what copies of the step's boxes would take. */
 double wf_pack_seconds(const struct wf_planner *p, const struct wf_step *s);
 

@@ -20,7 +20,7 @@ struct maker {
     bool *live;                      /* per node: something depends on it */
     bool *kept;                      /* per value: a backward item reads it as it is */
     bool *cheap;                     /* per value: may be recomputed (P2) */
-    int *current;                    /* per value: its newest instance, or -1 */
+    int *current, *first;            /* per value: its newest instance, and its first; or -1 */
     int *used_at;                    /* per instance: item of the newest use or making */
     size_t room_items, room_instances, room_used;
 };
@@ -134,6 +134,8 @@ static int add_instance(struct maker *m, const struct wf_value *v, int item)
         .value = v, .maker = item, .last_use = -1, .recompute = m->current[v->id] >= 0
     };
     m->used_at[p->n_instances] = item;
+    if (m->current[v->id] < 0)
+        m->first[v->id] = p->n_instances;
     return m->current[v->id] = p->n_instances++;
 }
 
@@ -149,9 +151,18 @@ static bool is_requested(const struct maker *m, const struct wf_value *v)
     return false;
 }
 
+/* P4 */
+static bool is_of_another_chunk(const struct maker *m, const struct wf_value *v)
+{
+    const struct wf_stages *const s = m->options->stages;
+    return v->producer && wf_stages_chunk(s, v->producer) != wf_stages_chunk(s, m->wanted_by);
+}
+
 /* The instance of v that an item added now should read. */
 static int instance_for_use(struct maker *m, const struct wf_value *v)
 {
+    if (is_of_another_chunk(m, v))
+        return m->first[v->id];
     int i = m->current[v->id];
     const int now = m->p->n_items;
     if (i < 0) {
@@ -184,7 +195,11 @@ static void add_item(struct maker *m, const struct wf_node *n)
         out[o] = add_instance(m, n->out[o], item);
     WF_GROW(p->items, m->room_items, (size_t)p->n_items);
     p->items[p->n_items++] =
-        (struct wf_item){ .node = n, .wanted_by = m->wanted_by, .in = in, .out = out };
+        (struct wf_item){ .node = n,
+                          .wanted_by = m->wanted_by,
+                          .in = in,
+                          .out = out,
+                          .segment = wf_stages_segment(m->options->stages, m->wanted_by) };
     for (int o = 0; o < n->n_out && n != m->wanted_by; o++)
         p->items[item].is_for_limit |= is_requested(m, n->out[o]);
 }
@@ -229,6 +244,7 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
     m.kept = wf_arena_array(arena, g->n_values, bool);
     m.cheap = wf_arena_array(arena, g->n_values, bool);
     m.current = wf_arena_array(arena, g->n_values, int);
+    m.first = wf_arena_array(arena, g->n_values, int);
     m.p->of_value = wf_arena_array(arena, g->n_values, int);
     for (size_t i = 0; i < g->n_values; i++)
         m.current[i] = m.p->of_value[i] = -1;
@@ -242,10 +258,10 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
         if (g->values[i]->kind != WF_TEMP)
             m.p->of_value[i] = add_instance(&m, g->values[i], -1);
     for (size_t i = 0; i < g->n_nodes; i++) {
-        m.wanted_by = g->nodes[i];
+        m.wanted_by = g->nodes[options->stages->order ? options->stages->order[i] : (int)i];
         m.began = m.p->n_items;
-        if (m.live[i])
-            add_item(&m, g->nodes[i]);
+        if (m.live[m.wanted_by->id])
+            add_item(&m, m.wanted_by);
     }
     for (size_t i = 0; i < g->n_outputs; i++)
         keep(&m, g->outputs[i]);

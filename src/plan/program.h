@@ -15,10 +15,12 @@
  *     if the planner requested it by name.
  * P3. Only nodes of the forward pass run again, and none that sums: a sum is small and is kept, so
  *     statistics and what follows from them are the same bits each time.
+ * P4. A value that another chunk (stages.h) reads is there as it was first made: nothing is recomputed for
+ *     another chunk than its own. Items stand segment after segment.
  */
 #pragma once
 
-#include "graph/graph.h"
+#include "plan/stages.h"
 
 struct wf_instance {
     const struct wf_value *value;
@@ -41,6 +43,7 @@ struct wf_item {
     const struct wf_kernel *kernel;
     bool is_for_limit; /* runs again because that was requested */
     int strips;        /* that it runs in (strips.h), or -1 */
+    int segment;       /* that it is of (stages.h) */
 };
 
 struct wf_program {
@@ -77,6 +80,7 @@ struct wf_program_options {
     bool cheap_too;                 /* cheap results, wherever that saves memory */
     const struct wf_device *device; /* whose kernels may be cheap even if the operator is not */
     const struct wf_requests *requests;
+    const struct wf_stages *stages;
 };
 
 struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,

@@ -210,7 +210,8 @@ static bool find_chain(struct wf_planner *p, int item, struct chain *chain)
     *chain = (struct chain){ .first = item };
     int best = 0;
     double most = 0;
-    while (chain->count < CHAIN_MOST && item < p->program->n_items) {
+    while (chain->count < CHAIN_MOST && item < p->program->n_items &&
+           p->program->items[item].segment == p->program->items[chain->first].segment) {
         if (!may_join(p, chain, item))
             break;
         const struct wf_region inner = inner_of(p, chain, item);

@@ -102,7 +102,9 @@ static bool choose_axis(const struct wf_global_plan *global, struct wf_strips *s
     }
     if (!largest)
         return false;
-    const struct wf_region owned = wf_geometry_owned(&global->geometry, 0, largest);
+    const struct wf_layout *const l = &global->geometry.layout;
+    const int rank = wf_mesh_rank(&l->mesh, l->of_value[largest->id].tilings[0]->block.lo);
+    const struct wf_region owned = wf_geometry_owned(&global->geometry, rank, largest);
     const int64_t least = global->options.strip_always ? 1 : LEAST_LINES;
     int64_t count = wf_region_extent(owned, WF_N);
     s->axis = WF_N;
@@ -119,7 +121,8 @@ static bool choose_axis(const struct wf_global_plan *global, struct wf_strips *s
 bool wf_strips_find(const struct wf_global_plan *global, int first, int last, struct wf_strips *s)
 {
     *s = (struct wf_strips){ .first = first, .last = last };
-    if (!choose_axis(global, s))
+    const struct wf_item *const items = global->program->items;
+    if (items[first].segment != items[last].segment || !choose_axis(global, s))
         return false;
     for (int item = first; item <= last; item++)
         if (!may_take_part(global, s, item))

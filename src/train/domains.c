@@ -66,5 +66,7 @@ struct wf_layout_options wf_domains_layout(const struct wf_domains *d)
     struct wf_layout_options none = { 0 };
     if (d->count == 1)
         return none;
-    return (struct wf_layout_options){ d->count * WF_DOMAIN_ROLES, place, d };
+    return (struct wf_layout_options){ .n_domains = d->count * WF_DOMAIN_ROLES,
+                                       .place = place,
+                                       .user = d };
 }
