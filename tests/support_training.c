@@ -140,13 +140,9 @@ static struct wf_network build(const struct support_training *j, bool training, 
         &(struct wf_loss){ .name = "loss", .has_ignore = n.has_ignore, .ignore = n.ignore });
     wf_graph_output(g, n.loss);
     wf_graph_output(g, n.logits);
-    if (training && (j->rank_mean || j->loss_scale > 0)) {
+    if (training && (j->rank_mean || j->loss_scale > 0 || j->accumulate > 1)) {
         n.start = wf_input(g, "start", WF_F32, WF_SHAPE(1, 1, 1, 1, 1));
         n.start->replicated = true;
-    }
-    if (training && j->accumulate > 1) {
-        n.counts = wf_graph_find(g, "loss.sums");
-        wf_graph_output(g, n.counts);
     }
     return n;
 }
@@ -169,13 +165,17 @@ static bool make_rest(struct rank *r, const struct support_training *j, struct w
 {
     if (j->rest == 0)
         return true;
-    const struct wf_plan_options options = { .device = &wf_device_cpu };
+    const struct wf_plan_options options = {
+        .device = &wf_device_cpu,
+        .pipe = { .like = r->train.graph, .like_stages = &r->globals[0]->stages },
+    };
     r->rest = build(j, true, j->rest);
     if (!wf_graph_grad(r->rest.graph, r->rest.loss, r->rest.start, 0, NULL, NULL, err))
         return false;
     r->globals[2] = wf_global_plan_new(r->rest.graph, mesh, &options, err);
     r->rest_plan = r->globals[2] ? wf_plan_new(r->globals[2], wf_comm_rank(comm), err) : NULL;
-    r->rest_run = r->rest_plan ? wf_run_new_beside(r->run, r->rest_plan, err) : NULL;
+    r->rest_run =
+        r->rest_plan ? wf_run_new_beside(r->run, r->rest_plan, j->accumulate > 1, err) : NULL;
     return r->rest_run != NULL;
 }
 
@@ -219,7 +219,7 @@ static bool load(struct rank *r, const struct support_training *j, struct wf_err
 static bool rank_init(struct rank *r, struct wf_comm *comm, struct support_training *j,
                       struct wf_err *err)
 {
-    const struct wf_plan_options options = { .device = &wf_device_cpu };
+    struct wf_plan_options options = { .device = &wf_device_cpu };
     struct wf_mesh mesh;
     r->train = build(j, true, j->batch);
     r->valid = build(j, false, 3);
@@ -227,9 +227,14 @@ static bool rank_init(struct rank *r, struct wf_comm *comm, struct support_train
         !wf_graph_ok(r->valid.graph, err) ||
         !wf_graph_grad(r->train.graph, r->train.loss, r->train.start, 0, NULL, NULL, err))
         return false;
+    options.pipe.micro_batches = (int)j->accumulate;
     r->globals[0] = wf_global_plan_new(r->train.graph, &mesh, &options, err);
+    options.pipe = (struct wf_pipe_options){ .like = r->train.graph };
+    options.pipe.like_stages = r->globals[0] ? &r->globals[0]->stages : NULL;
+    if (!r->globals[0])
+        return false;
     r->globals[1] = wf_global_plan_new(r->valid.graph, &mesh, &options, err);
-    if (!r->globals[0] || !r->globals[1])
+    if (!r->globals[1])
         return false;
     r->plan = wf_plan_new(r->globals[0], wf_comm_rank(comm), err);
     r->run = r->plan ? wf_run_new(r->plan, comm, 5, err) : NULL;

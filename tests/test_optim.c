@@ -224,7 +224,6 @@ static float *sweep(enum wf_optim_rule rule, int threads, double *squares)
     };
     struct wf_optim_options options = wf_optim_defaults(rule);
     options.weight_decay = 0.01;
-    options.accumulates = true;
     struct wf_optim *const o =
         wf_optim_new_flat(&options, &wf_device_cpu, NULL, MANY + 16, 2, tensors, &err);
     float *const p = calloc(MANY + 16, sizeof *p), *const g = calloc(MANY + 16, sizeof *g);
@@ -234,10 +233,8 @@ static float *sweep(enum wf_optim_rule rule, int threads, double *squares)
     for (int t = 0; t < 3; t++) {
         for (int i = 0; i < MANY + 16; i++)
             g[i] = cosf((float)(i + t)) * 0.3f;
-        wf_optim_accumulate(o, g, 0.5, true);
-        wf_optim_accumulate(o, g, 0.25, false);
-        *squares = wf_optim_squares(o, o->sum);
-        wf_optim_update(o, p, o->sum, 1 / 0.75);
+        *squares = wf_optim_squares(o, g);
+        wf_optim_update(o, p, g, 1 / 0.75);
     }
     wf_optim_free(o);
     free(g);

@@ -178,7 +178,8 @@ static bool train(const struct parity_job *job, struct wf_run *run, struct wf_le
     bool ok = fill_weights(job, run, err);
     for (int step = 0; ok && step < (gold->steps ? gold->steps : 1); step++) {
         ok = fill(job, run, gold->input, "", "input", err) &&
-             fill(job, run, gold->target, "", "target", err) && wf_learner_step(learner, run, err);
+             fill(job, run, gold->target, "", "target", err) &&
+             wf_learner_step(learner, run, NULL, err);
         if (ok && step == 0)
             ok = compare_step(job, run, err);
     }

@@ -411,7 +411,7 @@ static void refuse__meshes_that_cannot_be(void **state)
         const char *says;
     } bad[] = { { "space=64x1", "use at most 32" },
                 { "domain=2", "data, pipe and space" },
-                { "pipe=99", "use pipe=" } };
+                { "pipe=999", "use pipe=" } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct wf_err err = { 0 };
         struct wf_mesh mesh;

@@ -148,7 +148,7 @@ static void step__takes_no_memory(void **state)
 #ifdef COUNTS_MALLOC
     struct trainee t = trainee_new(WF_ADAM);
     struct wf_err err = { 0 };
-    assert_true(wf_learner_step(&t.learner, t.run, &err)); /* threads start, pages come in */
+    assert_true(wf_learner_step(&t.learner, t.run, NULL, &err)); /* threads start, pages come in */
     __atomic_store_n(&large_blocks, 0, __ATOMIC_RELAXED);
     void *volatile seen = malloc(LARGE);
     seen = realloc(seen, (size_t)2 * LARGE);
@@ -159,7 +159,7 @@ static void step__takes_no_memory(void **state)
     free(seen);
     assert_int_equal(__atomic_exchange_n(&large_blocks, 0, __ATOMIC_RELAXED), 4);
     for (int i = 0; i < 3; i++)
-        assert_true(wf_learner_step(&t.learner, t.run, &err));
+        assert_true(wf_learner_step(&t.learner, t.run, NULL, &err));
     assert_int_equal(__atomic_load_n(&large_blocks, __ATOMIC_RELAXED), 0);
     trainee_free(&t);
 #else
@@ -181,10 +181,10 @@ static void step__lowers_the_loss_with_every_rule(void **state)
     for (int rule = WF_SGD; rule < WF_OPTIM_RULES; rule++) {
         struct trainee t = trainee_new((enum wf_optim_rule)rule);
         struct wf_err err = { 0 };
-        assert_true(wf_learner_step(&t.learner, t.run, &err));
+        assert_true(wf_learner_step(&t.learner, t.run, NULL, &err));
         const float first = loss_of(&t);
         for (int i = 0; i < 20; i++)
-            assert_true(wf_learner_step(&t.learner, t.run, &err));
+            assert_true(wf_learner_step(&t.learner, t.run, NULL, &err));
         assert_true(isfinite(first) && loss_of(&t) < 0.9f * first);
         trainee_free(&t);
     }
@@ -196,8 +196,8 @@ static void step__gives_the_same_bits_twice(void **state)
     struct trainee a = trainee_new(WF_ADAM), b = trainee_new(WF_ADAM);
     struct wf_err err = { 0 };
     for (int i = 0; i < 3; i++)
-        assert_true(wf_learner_step(&a.learner, a.run, &err) &&
-                    wf_learner_step(&b.learner, b.run, &err));
+        assert_true(wf_learner_step(&a.learner, a.run, NULL, &err) &&
+                    wf_learner_step(&b.learner, b.run, NULL, &err));
     assert_memory_equal(wf_run_params(a.run), wf_run_params(b.run),
                         wf_run_param_count(a.run) * sizeof(float));
     trainee_free(&a);

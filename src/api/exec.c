@@ -63,7 +63,8 @@ static bool plan_exec(struct wf_exec *x, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "the graph has no input: add one with wf_input()");
     if (!job->device || !wf_job_find_mesh(job, err))
         return false;
-    const struct wf_plan_options options = wf_job_plan_options(job);
+    struct wf_plan_options options = wf_job_plan_options(job);
+    options.pipe.micro_batches = 1; /* a step of a graph is one pass */
     job->global = wf_global_plan_new(job->net.graph, &job->mesh, &options, err);
     return job->global && wf_job_check_limit(job, job->global, err);
 }
@@ -118,10 +119,12 @@ static bool share_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_er
 {
     const struct transfer *const t = arg;
     const struct wf_network net = { .target = t->batch };
-    double share = 1;
-    if (!wf_reduction_share(&net, rank, comm, &share, err))
+    struct wf_share share;
+    if (!wf_reduction_shares(
+            &net, rank, &(struct wf_shares_options){ .comm = comm, .count = 1, .rank_mean = true },
+            &share, err))
         return false;
-    const float number = (float)share;
+    const float number = (float)share.start;
     wf_run_put(rank, t->value, &number);
     return true;
 }

@@ -388,26 +388,11 @@ static struct wf_value *find(const struct wf_trainer *t, const char *name, bool 
     return skip == 0 ? v : grads ? v->grad : NULL;
 }
 
-/* The gradient that the last update was computed from, times the number that is returned. Of several passes
- * the optimiser has the weighted sum; the run's own is the last pass's, which nobody needs any more. */
-static double take_gradient(const struct wf_trainer *t, const struct wf_pause *p)
-{
-    const struct wf_learner *const l = p->o->learner;
-    const struct wf_optim *const optim = l->options.optim;
-    if (!optim->sum || l->weight <= 0)
-        return t->loss_scale;
-    const struct wf_region all = wf_shape_region(WF_SHAPE(1, 1, 1, 1, (int64_t)optim->count));
-    const struct wf_view sum = wf_view_dense(optim->sum, WF_F32, all);
-    const struct wf_view to = wf_view_dense(wf_run_grads(p->o->full.run), WF_F32, all);
-    optim->device->memory.copy(optim->context, &to, &sum);
-    return t->loss_scale * l->weight;
-}
-
 static bool get_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct wf_pause *const p = rank;
     const struct question *const q = arg;
-    const double times = q->value->grad_of ? take_gradient(q->t, p) : 1;
+    const double times = q->value->grad_of ? q->t->loss_scale : 1;
     if (!wf_tensor_get(q->t->s, p->o->full.run, comm, q->value, q->to, err))
         return false;
     /* Ranks that are threads share the array. */

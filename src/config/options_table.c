@@ -80,7 +80,9 @@ static const struct wf_option rows[] = {
     { "train.batch", "samples per pass", WF_OPTION_IN(INT, 1, COUNT_MAX), .fallback = "1" },
     { "train.batch_is", "train.batch counts the samples of all ranks, or of each rank of mesh.data",
       WF_OPTION_OF(NAME, batches), .fallback = "global" },
-    { "train.accumulate", "passes whose gradients are accumulated into one update",
+    { "train.accumulate",
+      "micro-batches of train.batch whose gradients make one update; the stages of mesh.pipe work on "
+      "several of them at once",
       WF_OPTION_IN(INT, 1, COUNT_MAX), .fallback = "1" },
     { "train.reduction",
       "global: mean over the whole batch; rank_mean: mean of the means of the ranks of "
@@ -191,6 +193,15 @@ static const struct wf_option rows[] = {
       "what a worker along mesh.domain has: domains, encoders (shared and private apart), or roles "
       "(decoder and losses apart too); *_losses: the last worker has the decoders and losses of all",
       WF_OPTION_OF(NAME, wf_domain_placement_names), .fallback = "auto" },
+
+    { "pipe.schedule",
+      "in which order a stage of mesh.pipe runs its micro-batches: one forward, one backward; with two "
+      "parts of the network on each stage; or with weight gradients where it would wait",
+      WF_OPTION_OF(NAME, wf_pipe_schedule_names), .fallback = "1f1b" },
+    { "pipe.cut",
+      "layers with which the second and later parts of the network begin, one less than there are parts; "
+      "not given: so that all take about as long",
+      .type = WF_OPTION_TEXTS, .count_min = 1, .count_max = WF_OPTION_LIST_MAX, .unset = "chosen" },
 
     { "comm.device",
       "how GPU buffers reach other ranks: directly by NCCL, or through host memory; auto: "

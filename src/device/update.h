@@ -95,8 +95,6 @@ struct wf_updater {
     /* Sum of the squares of all tensors' gradients (U3); not finite where one of them is not, or
      * where the device failed. The result is there on return: a device waits for its earlier work. */
     double (*squares)(void *prepared, const float *grad);
-    /* sum = (first ? 0 : sum) + weight * grad, in all tensors. */
-    void (*accumulate)(void *prepared, float *sum, const float *grad, float weight, bool first);
     void (*update)(void *prepared, const struct wf_update *u);
 };
 

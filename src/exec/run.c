@@ -5,69 +5,90 @@
 
 #include "base/memory.h"
 
-static void *resolve(const struct wf_run *run, int buffer, size_t offset)
+static void *resolve(const struct wf_run *run, int buffer, size_t offset, int micro)
 {
     if (buffer < 0)
         return NULL;
     const struct wf_plan_buffer *b = &run->plan->buffers[buffer];
     if (run->borrowed && run->borrowed[buffer])
         return run->borrowed[buffer] + offset;
-    return run->store[b->store] + b->offset + offset;
+    const size_t slot = b->slots > 1 ? (size_t)(micro % b->slots) * b->slot_bytes : 0;
+    return run->store[b->store] + b->offset + slot + offset;
 }
 
 struct wf_view wf_run_resolve(const struct wf_run *run, const struct wf_slot *slot)
 {
     struct wf_view view = slot->view;
-    view.data = resolve(run, slot->buffer, slot->offset);
+    view.data = resolve(run, slot->buffer, slot->offset, run->micro);
     return view;
 }
 
-static void resolve_step(struct wf_run *run, int s)
+static void make_call(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];
     struct wf_view *views =
         wf_arena_array(&run->plan_arena, step->n_in + step->n_out + 1, struct wf_view);
-    for (int k = 0; k < step->n_in; k++)
-        views[k] = wf_run_resolve(run, &step->in[k]);
-    for (int o = 0; o < step->n_out; o++)
-        views[step->n_in + o] = wf_run_resolve(run, &step->out[o]);
     struct wf_fused_input *const fused =
         step->n_fused ? wf_arena_array(&run->plan_arena, step->node->n_in, struct wf_fused_input)
                       : NULL;
     for (int f = 0; f < step->n_fused; f++)
         fused[step->fuses[f].input] =
             (struct wf_fused_input){ step->fuses[f].node, views + step->fuses[f].first };
+    run->views[s] = views;
     run->calls[s] = (struct wf_call){ .node = step->node,
                                       .work = step->work,
                                       .in = views,
                                       .out = views + step->n_in,
                                       .fused = fused,
-                                      .scratch = resolve(run, step->scratch, 0),
                                       .prepared = step->prepared,
                                       .seed = run->seed,
                                       .context = run->plan->context };
 }
 
-static void resolve_exchange(struct wf_run *run, int x)
+static void bind_step(struct wf_run *run, int s)
+{
+    const struct wf_step *step = &run->plan->steps[s];
+    for (int k = 0; k < step->n_in; k++)
+        run->views[s][k] = wf_run_resolve(run, &step->in[k]);
+    for (int o = 0; o < step->n_out; o++)
+        run->views[s][step->n_in + o] = wf_run_resolve(run, &step->out[o]);
+    run->calls[s].scratch = resolve(run, step->scratch, 0, run->micro);
+}
+
+static void make_exchange(struct wf_run *run, int x)
 {
     const struct wf_exchange *exchange = &run->plan->exchanges[x];
     const int n = exchange->n_messages;
     run->messages[x] = wf_arena_array(&run->plan_arena, n, struct wf_message);
     run->packed[x] = wf_arena_array(&run->plan_arena, n, struct wf_view);
     run->spread[x] = wf_arena_array(&run->plan_arena, n, struct wf_view);
-    for (int i = 0; i < n; i++) {
+}
+
+static void bind_exchange(struct wf_run *run, int x)
+{
+    const struct wf_exchange *exchange = &run->plan->exchanges[x];
+    for (int i = 0; i < exchange->n_messages; i++) {
         const struct wf_plan_message *m = &exchange->messages[i];
         run->spread[x][i] = wf_run_resolve(run, &m->slot);
         run->packed[x][i] = run->spread[x][i];
         if (m->staging >= 0)
-            run->packed[x][i] =
-                wf_view_dense(resolve(run, m->staging, 0), m->slot.view.dtype, m->slot.view.box);
+            run->packed[x][i] = wf_view_dense(resolve(run, m->staging, 0, run->micro),
+                                              m->slot.view.dtype, m->slot.view.box);
         run->messages[x][i] =
             (struct wf_message){ .peer = m->peer, .tag = m->tag, .bytes = m->bytes };
         if (m->is_send)
             run->messages[x][i].send = run->packed[x][i].data;
         else
             run->messages[x][i].recv = run->packed[x][i].data;
+    }
+}
+
+void wf_run_bind(struct wf_run *run, int first, int end)
+{
+    for (int s = first; s < end; s++) {
+        bind_step(run, s);
+        if (run->plan->steps[s].kind == WF_STEP_FETCH_BEGIN)
+            bind_exchange(run, run->plan->steps[s].which);
     }
 }
 
@@ -117,6 +138,7 @@ static void resolve_plan(struct wf_run *run)
     const struct wf_plan *plan = run->plan;
     struct wf_arena *arena = &run->plan_arena;
     run->calls = wf_arena_array(arena, plan->n_steps, struct wf_call);
+    run->views = wf_arena_array(arena, plan->n_steps, struct wf_view *);
     run->step_seconds = wf_arena_array(arena, plan->n_steps + 1, double);
     run->step_starts = wf_arena_array(arena, plan->n_steps + 1, double);
     run->messages = wf_arena_array(arena, plan->n_exchanges, struct wf_message *);
@@ -124,10 +146,17 @@ static void resolve_plan(struct wf_run *run)
     run->spread = wf_arena_array(arena, plan->n_exchanges, struct wf_view *);
     run->exchange_requests = wf_arena_array(arena, plan->n_exchanges, struct wf_request *);
     run->sum_requests = wf_arena_array(arena, plan->n_sums, struct wf_request *);
+    run->is_held = wf_arena_array(arena, plan->n_sums + 1, bool);
+    run->is_pending = wf_arena_array(arena, plan->n_exchanges + 1, bool);
+    run->turn_starts = wf_arena_array(arena, plan->turns.n + 1, double);
+    run->turn_seconds = wf_arena_array(arena, plan->turns.n + 1, double);
     for (int s = 0; s < plan->n_steps; s++)
-        resolve_step(run, s);
+        make_call(run, s);
     for (int x = 0; x < plan->n_exchanges; x++)
-        resolve_exchange(run, x);
+        make_exchange(run, x);
+    wf_run_bind(run, 0, plan->n_steps);
+    wf_run_make_parts(run);
+    run->count = wf_pipe_micro_batches(&plan->global->options.pipe);
 }
 
 /* Where the lender has the weight of that name. */
@@ -166,7 +195,7 @@ static void borrow_weights(struct wf_run *run, const struct wf_run *lender)
 }
 
 static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
-                              const struct wf_run *lender, struct wf_err *err)
+                              const struct wf_run *lender, bool apart, struct wf_err *err)
 {
     WF_BUG_ON(wf_comm_size(comm) != plan->global->geometry.n_ranks ||
                   wf_comm_rank(comm) != plan->rank,
@@ -181,7 +210,7 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
     run->comm = comm;
     run->seed = seed;
     for (int i = 0; lender && i < WF_STORES; i++)
-        if (i != WF_STORE_ARENA || plan->store_bytes[i] <= lender->plan->store_bytes[i])
+        if (i != WF_STORE_ARENA || (!apart && plan->store_bytes[i] <= lender->plan->store_bytes[i]))
             run->store[i] = lender->store[i];
     if (lender)
         borrow_weights(run, lender);
@@ -205,13 +234,13 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
 struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
                           struct wf_err *err)
 {
-    return run_new(plan, comm, seed, NULL, err);
+    return run_new(plan, comm, seed, NULL, false, err);
 }
 
-struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
+struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan, bool apart,
                                  struct wf_err *err)
 {
-    return run_new(plan, lender->comm, lender->seed, lender, err);
+    return run_new(plan, lender->comm, lender->seed, lender, apart, err);
 }
 
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
@@ -260,14 +289,6 @@ void wf_run_keep_parts(struct wf_run *run)
     qsort(run->counted, (size_t)run->n_counted, sizeof *run->counted, by_first);
 }
 
-void wf_run_forget(struct wf_run *run)
-{
-    if (run->recording)
-        run->device->stream.forget(run->context, run->recording);
-    run->recording = NULL;
-    run->passes = 0;
-}
-
 void wf_run_free(struct wf_run *run)
 {
     if (!run)
@@ -287,7 +308,12 @@ void wf_run_free(struct wf_run *run)
 
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value)
 {
-    return wf_run_resolve(run, &run->plan->values[value->id]);
+    const struct wf_slot *const queued = &run->plan->queue[value->id];
+    if (queued->buffer < 0)
+        return wf_run_resolve(run, &run->plan->values[value->id]);
+    struct wf_view view = queued->view;
+    view.data = resolve(run, queued->buffer, 0, run->selected);
+    return view;
 }
 
 struct wf_view wf_run_view_next(const struct wf_run *run, const struct wf_value *value)
@@ -301,6 +327,23 @@ struct wf_view wf_run_owned(const struct wf_run *run, const struct wf_value *val
     const struct wf_region owned =
         wf_geometry_owned(&run->plan->global->geometry, run->plan->rank, value);
     return view.data ? wf_view_part(view, owned) : view;
+}
+
+void wf_run_select(struct wf_run *run, int micro)
+{
+    run->selected = micro;
+}
+
+void wf_run_set_count(struct wf_run *run, int count)
+{
+    WF_BUG_ON(count < 1 || count > wf_pipe_micro_batches(&run->plan->global->options.pipe),
+              "%d micro-batches", count);
+    run->count = count;
+}
+
+void wf_run_set_carry(struct wf_run *run, const struct wf_run_carry *carry)
+{
+    run->carry = *carry;
 }
 
 const struct wf_device *wf_run_device(const struct wf_run *run)
@@ -361,6 +404,16 @@ const double *wf_run_step_seconds(const struct wf_run *run)
 const double *wf_run_step_starts(const struct wf_run *run)
 {
     return run->step_starts;
+}
+
+const double *wf_run_turn_starts(const struct wf_run *run)
+{
+    return run->turn_starts;
+}
+
+const double *wf_run_turn_seconds(const struct wf_run *run)
+{
+    return run->turn_seconds;
 }
 
 size_t wf_run_bytes(const struct wf_run *run)

@@ -29,13 +29,31 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
                           struct wf_err *err);
 /* Collective. A run of another plan with the same weights, such as that of a smaller batch:
  * parameters, gradients and states are the lender's, and so is its arena where that is large
- * enough. The two take turns, and the lender is freed last. NULL on failure, on every rank. */
-struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan,
+ * enough, unless both have inputs at once (`apart`). The two take turns, and the lender is freed last. NULL
+ * on failure, on every rank. */
+struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan, bool apart,
                                  struct wf_err *err);
 /* Weights, gradients and states only, for a server, which takes no steps. Its plan may be any
  * rank's. */
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err);
 void wf_run_free(struct wf_run *run);
+
+/* Of a plan for several micro-batches: from now on what is said below of inputs and outputs is of this one
+ * of them. */
+void wf_run_select(struct wf_run *run, int micro);
+/* The next steps have so many of them; at first all. */
+void wf_run_set_count(struct wf_run *run, int count);
+
+/* Gradients of several micro-batches make one step: each adds its own to the `sum` of those before
+ * it, and with the last of them the total is summed over ranks, where gradients are. Where another
+ * run has the rest of the step (it may sum over other ranks), the total goes to `sum`, and the other
+ * run adds it to its own. */
+struct wf_run_carry {
+    float *sum;     /* as many elements as gradients, in device memory; NULL: there is one */
+    bool has_begun; /* another run's total is in it; this one has one micro-batch */
+    bool goes_on;   /* another run has the rest of the step */
+};
+void wf_run_set_carry(struct wf_run *run, const struct wf_run_carry *carry);
 
 /* From now on gradients are not summed over ranks: each rank has a partial gradient (rank-local),
  * and the sum over all ranks is the gradient. In host memory only. */
@@ -80,11 +98,12 @@ size_t wf_run_state_count(const struct wf_run *run);
 void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data);
 const struct wf_plan *wf_run_plan(const struct wf_run *run);
 
-/* Collective. One pass over the plan. A rank that fails aborts the others. */
+/* Collective. A pass over the plan for every micro-batch, in the order of its turns. A rank that fails aborts
+ * the others. */
 [[nodiscard]] bool wf_run_step(struct wf_run *run, struct wf_err *err);
 /* Waits until the device has completed all work; fails if any of it failed. */
 [[nodiscard]] bool wf_run_wait(struct wf_run *run, struct wf_err *err);
-/* The index of the next step, from 0: for dropout in a resumed run. */
+/* The index of the next micro-batch, from 0: for dropout in a resumed run. */
 void wf_run_set_step(struct wf_run *run, uint64_t step);
 struct wf_run_times wf_run_times(const struct wf_run *run);
 /* On a device with its own clock: passes are timed there, step by step, and wait for it. */
@@ -93,6 +112,10 @@ void wf_run_set_profiled(struct wf_run *run, bool profiled);
  * the pass. */
 const double *wf_run_step_seconds(const struct wf_run *run);
 const double *wf_run_step_starts(const struct wf_run *run);
+/* For each turn of the plan in the last step: when it began, from the beginning of the step, and how long it
+ * took. */
+const double *wf_run_turn_starts(const struct wf_run *run);
+const double *wf_run_turn_seconds(const struct wf_run *run);
 /* Bytes allocated for the arena and the stores. */
 size_t wf_run_bytes(const struct wf_run *run);
 

@@ -212,7 +212,7 @@ static void stage_release(struct stage *t)
 static bool start_run(struct wf_stream *s, struct stage *t, struct kind *k, struct wf_err *err)
 {
     k->run = k == t->kinds ? wf_run_new(k->plan, s->self, 0, err)
-                           : wf_run_new_beside(t->kinds[0].run, k->plan, err);
+                           : wf_run_new_beside(t->kinds[0].run, k->plan, false, err);
     return k->run && (k != t->kinds || s->options.weights(s->options.user, k->run, err));
 }
 

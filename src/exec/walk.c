@@ -1,17 +1,8 @@
 /* The steps of a run: communication, kernels and copies in the order of the plan. */
 #include "exec/run_inside.h"
 
-#include <string.h>
-#include <time.h>
-
+#include "base/clock.h"
 #include "comm/watch.h"
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
 {
@@ -45,8 +36,12 @@ static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
     void *const data = wf_run_resolve(run, &sum->slot).data;
     const bool gradients = run->plan->buffers[sum->slot.buffer].store == WF_STORE_GRAD;
     const bool rounded = gradients && sum->slot.view.dtype == WF_F32;
-    if (gradients && run->keeps_parts)
-        return true; /* without a request: its end does nothing */
+    const bool in_bucket = run->plan->global->program->instances[sum->instance].bucket >= 0;
+    run->is_held[which] = gradients && (run->keeps_parts || (run->holds_back && in_bucket));
+    if (run->is_held[which])
+        return true;
+    if (gradients && in_bucket)
+        wf_run_add_carry(run, data, sum->count);
     if (run->transport)
         return wf_transport_sum_begin(run->transport, run->plan->n_exchanges + which,
                                       &(struct wf_transport_sum){ .group = group,
@@ -63,6 +58,8 @@ static bool sum_begin(struct wf_run *run, int which, struct wf_err *err)
 
 static bool sum_end(struct wf_run *run, int which, struct wf_err *err)
 {
+    if (run->is_held[which])
+        return true;
     if (run->transport)
         return wf_transport_sum_end(run->transport, run->plan->n_exchanges + which, err);
     return wf_comm_sum_end(run->groups[run->plan->sums[which].group], run->sum_requests[which],
@@ -100,7 +97,7 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
 static void compute(struct wf_run *run, int s)
 {
     const struct wf_step *step = &run->plan->steps[s];
-    const double before = now();
+    const double before = wf_now();
     if (step->kind == WF_STEP_KERNEL) {
         run->calls[s].step = run->step;
         step->kernel->run(&run->calls[s]);
@@ -110,114 +107,63 @@ static void compute(struct wf_run *run, int s)
         (step->kind == WF_STEP_COPY ? run->device->memory.copy : run->device->memory.add)(
             run->context, &run->calls[s].out[0], &run->calls[s].in[0]);
     }
-    run->step_seconds[s] = now() - before;
+    run->step_seconds[s] = wf_now() - before;
     run->times.compute += run->step_seconds[s];
     if (run->in_flight > 0)
         wf_comm_progress(run->comm);
 }
 
-static void clear_copies(struct wf_run *run)
+/* Whether its end is left for later: the rank goes on while another stage takes what it sends. */
+static bool is_left_pending(const struct wf_run *run, const struct wf_step *step)
 {
-    size_t at = 0;
-    char *const grads = run->store[WF_STORE_GRAD];
-    for (int i = 0; i < run->n_counted; i++) {
-        if (run->counted[i].first > at)
-            memset(grads + at, 0, run->counted[i].first - at);
-        at = run->counted[i].first + run->counted[i].bytes;
-    }
-    if (at < run->plan->store_bytes[WF_STORE_GRAD])
-        memset(grads + at, 0, run->plan->store_bytes[WF_STORE_GRAD] - at);
+    const struct wf_exchange *const x = &run->plan->exchanges[step->which];
+    if (step->kind != WF_STEP_FETCH_END || step->part != wf_part_transfers(step->part / 2))
+        return false;
+    for (int i = 0; i < x->n_messages; i++)
+        if (!x->messages[i].is_send)
+            return false;
+    return true;
 }
 
-static bool walk(struct wf_run *run, struct wf_err *err)
+bool wf_run_end_pending(struct wf_run *run, int exchange, struct wf_err *err)
 {
-    const double start = now();
-    for (int s = 0; s < run->plan->n_steps; s++) {
+    if (!run->is_pending[exchange])
+        return true;
+    run->is_pending[exchange] = false;
+    run->in_flight--;
+    return fetch_end(run, exchange, err);
+}
+
+bool wf_run_walk(struct wf_run *run, int first, int end, struct wf_err *err)
+{
+    for (int s = first; s < end; s++) {
         const struct wf_step *step = &run->plan->steps[s];
         if (run->profiled)
             run->device->stream.mark(run->context, s);
-        run->step_starts[s] = now() - start;
+        run->step_starts[s] = wf_now() - run->started;
         if (wf_step_computes(step)) {
             compute(run, s);
             continue;
         }
-        if (!communicate(run, step, err)) {
+        bool ok = true;
+        if (is_left_pending(run, step))
+            run->is_pending[step->which] = true;
+        else
+            ok = (step->kind != WF_STEP_FETCH_BEGIN || wf_run_end_pending(run, step->which, err)) &&
+                 communicate(run, step, err);
+        if (!ok) {
             (void)wf_err_wrap(err, "step %d", s);
             wf_comm_abort(run->comm, err); /* others may be in flight: see comm.h, failure */
             return false;
         }
-        run->step_seconds[s] = now() - start - run->step_starts[s];
+        run->step_seconds[s] = wf_now() - run->started - run->step_starts[s];
     }
-    run->times.comm = now() - start - run->times.compute;
-    wf_watch_at(run->comm->watch, (int64_t)run->step, NULL, -1); /* later waits are of no layer */
-    if (run->keeps_parts)
-        clear_copies(run);
-    return true;
-}
-
-/* A recording is made in the second pass: the first loads what kernels need. */
-static bool may_record(const struct wf_run *run)
-{
-    const bool alone = run->plan->n_exchanges + run->plan->n_sums == 0;
-    return run->device->stream.record && !run->plain && !run->profiled && run->passes > 0 &&
-           (alone || (run->transport && wf_transport_records(run->transport)));
-}
-
-/* True where the pass is done by replaying it. */
-static bool replay(struct wf_run *run, struct wf_err *err)
-{
-    if (run->profiled || (!run->recording && !may_record(run)))
-        return false;
-    if (!run->recording && run->device->stream.record(run->context)) {
-        struct wf_err own = { 0 };
-        const bool ok = walk(run, &own);
-        run->recording = run->device->stream.recorded(run->context);
-        if (!ok) {
-            *err = own;
-            wf_run_forget(run);
-        }
-        run->plain = !run->recording; /* not again: the passes go step by step */
-    }
-    if (run->recording)
-        run->device->stream.replay(run->context, run->recording);
-    return run->recording != NULL;
-}
-
-/* The device's own times of the steps. */
-static bool read_marks(struct wf_run *run, struct wf_err *err)
-{
-    const int n = run->plan->n_steps;
-    run->device->stream.mark(run->context, n);
-    if (!run->device->stream.marks(run->context, n + 1, run->step_seconds, err))
-        return false;
-    double at = 0;
-    run->times = (struct wf_run_times){ 0 };
-    for (int s = 0; s < n; s++) {
-        const bool computes = wf_step_computes(&run->plan->steps[s]);
-        run->step_starts[s] = at;
-        at += run->step_seconds[s];
-        *(computes ? &run->times.compute : &run->times.comm) += run->step_seconds[s];
-    }
-    return true;
-}
-
-bool wf_run_step(struct wf_run *run, struct wf_err *err)
-{
-    run->times = (struct wf_run_times){ 0 };
-    if (run->device->stream.start)
-        run->device->stream.start(run->context, run->step);
-    if (!replay(run, err) && !walk(run, err))
-        return false;
-    if (run->profiled && !read_marks(run, err))
-        return false;
-    run->step++;
-    run->passes++;
     return true;
 }
 
 void wf_run_set_profiled(struct wf_run *run, bool profiled)
 {
-    run->profiled = profiled && run->device->stream.mark;
+    run->profiled = profiled && run->device->stream.mark && run->plan->n_parts == 2;
 }
 
 bool wf_run_wait(struct wf_run *run, struct wf_err *err)

@@ -203,12 +203,6 @@ double wf_optim_squares(struct wf_optim *o, const float *grads)
     return o->device->updater->squares(o->counted ? o->counted : o->prepared, grads);
 }
 
-void wf_optim_accumulate(struct wf_optim *o, const float *grads, double weight, bool first)
-{
-    WF_BUG_ON(!o->sum, "an optimiser that was not made for it");
-    o->device->updater->accumulate(o->prepared, o->sum, grads, (float)weight, first);
-}
-
 void wf_optim_update(struct wf_optim *o, float *params, const float *grads, double scale)
 {
     const struct wf_optim_options *const p = &o->options;

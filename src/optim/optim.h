@@ -28,7 +28,7 @@ struct wf_optim_options {
     double weight_decay; /* AdamW and LAMB apply it to the weight, the others to the gradient */
     double trust;        /* LARS: of the weight's norm */
     bool matrices_only;  /* no decay and no trust ratio for vectors: biases, norms */
-    bool accumulates;    /* gradient accumulation: allocate the sum of passes */
+    bool accumulates;    /* several micro-batches: allocate the sum of their gradients */
 };
 
 struct wf_optim {
@@ -39,7 +39,7 @@ struct wf_optim {
     size_t count; /* elements of each array */
     int n_states;
     float *states[WF_UPDATE_STATES];
-    float *sum;   /* of weighted gradients; NULL unless options.accumulates */
+    float *sum;   /* of micro-batches' gradients (wf_run_carry); NULL unless options.accumulates */
     int64_t step; /* updates done */
     int n_tensors;
     void *prepared; /* the device's */
@@ -67,7 +67,5 @@ void wf_optim_free(struct wf_optim *optim);
 /* Sum of squares over all that is updated; not finite where a gradient is not. Where ranks hold different
  * parameters (optim->counted) it is this rank's part of that: each parameter counts on one rank. */
 double wf_optim_squares(struct wf_optim *optim, const float *grads);
-/* sum += weight * grads; the first pass of an update sets it. */
-void wf_optim_accumulate(struct wf_optim *optim, const float *grads, double weight, bool first);
-/* One update with `scale` times the gradients; `grads` may be optim->sum. */
+/* One update with `scale` times the gradients. */
 void wf_optim_update(struct wf_optim *optim, float *params, const float *grads, double scale);

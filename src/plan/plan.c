@@ -7,6 +7,8 @@
 #include "plan/fit.h"
 #include "plan/strips.h"
 
+enum { SMALL_OUTPUT = 4096 }; /* bytes */
+
 static bool find_kernels(struct wf_global_plan *s, struct wf_err *err)
 {
     const struct wf_device *const device = s->options.device;
@@ -321,6 +323,33 @@ static void reserve_ahead(struct wf_planner *p)
     }
 }
 
+/* Inputs of all micro-batches are there before the first of them runs, and outputs after the last. */
+static void reserve_queue(struct wf_planner *p)
+{
+    struct wf_plan *const plan = p->plan;
+    const int micro = wf_pipe_micro_batches(&p->options->pipe);
+    const bool wanted = micro > 1 || plan->global->stages.n_segments > 1;
+    for (size_t v = 0; v < p->geo->graph->n_values; v++) {
+        struct wf_slot *const slot = &plan->queue[v];
+        *slot = plan->values[v];
+        slot->buffer = -1;
+        const int buffer = plan->values[v].buffer;
+        if (!wanted || buffer < 0 || plan->buffers[buffer].store != WF_STORE_ARENA ||
+            (p->geo->graph->values[v]->kind == WF_TEMP && !p->options->pipe.keeps_outputs &&
+             wf_view_bytes(&slot->view) > SMALL_OUTPUT))
+            continue;
+        slot->offset = 0;
+        slot->view = wf_view_dense(NULL, slot->view.dtype, slot->view.box);
+        const size_t bytes = wf_memory_round_up(wf_view_bytes(&slot->view));
+        slot->buffer = wf_planner_add_buffer(p, WF_STORE_ARENA, (size_t)micro * bytes,
+                                             p->geo->graph->values[v]->name);
+        plan->buffers[slot->buffer].slots = micro;
+        plan->buffers[slot->buffer].slot_bytes = bytes;
+        touch(plan, slot->buffer, 0);
+        touch(plan, slot->buffer, plan->n_steps);
+    }
+}
+
 /* Buffers of the arena that some step touches: their bytes and lives. */
 struct lives {
     int n;
@@ -449,6 +478,7 @@ static bool fill_plan(struct wf_plan *plan, struct wf_plan_cache *cache, bool li
         keep_values(&p);
         reserve_ahead(&p);
         give_slots(plan);
+        reserve_queue(&p);
         wf_cost_plan(plan);
     }
     if (ok && !lives_only) {
@@ -472,6 +502,7 @@ static struct wf_plan *make_plan(const struct wf_global_plan *global, int rank,
     plan->context = context;
     plan->values = wf_arena_array(&plan->arena, global->graph->n_values, struct wf_slot);
     plan->ahead = wf_arena_array(&plan->arena, global->graph->n_values, struct wf_slot);
+    plan->queue = wf_arena_array(&plan->arena, global->graph->n_values, struct wf_slot);
     plan->param_at = wf_arena_array(&plan->arena, global->graph->n_values, size_t);
     lay_weights(plan, global->graph);
     if (fill_plan(plan, cache, lives_only, err))

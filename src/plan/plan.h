@@ -214,6 +214,9 @@ struct wf_plan {
     struct wf_slot
         *values; /* per value id: where an input, weight or output is; buffer -1: nowhere */
     struct wf_slot *ahead; /* per value id: room for the next step's input; buffer -1: none */
+    /* Of several micro-batches, or parts: per value id, where the inputs of all of them wait and their
+     * outputs stay; buffer -1: the value has its own place only. */
+    struct wf_slot *queue;
     size_t *param_at; /* per value id: element offset in its flat store, for weights it holds */
     size_t store_bytes[WF_STORES];
     size_t arena_bytes,

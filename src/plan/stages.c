@@ -258,15 +258,47 @@ static bool cut_by_cost(const struct cutter *c, int begin[], struct wf_err *err)
 
 /* --- chunks and segments --- */
 
-static void give_chunks(const struct cutter *c, const int begin[])
+static int chunk_of_weight(const struct wf_pipe_options *o, const struct wf_value *weight)
 {
-    const struct wf_graph *const g = c->g;
-    int *const chunk = c->s->chunk;
+    const struct wf_value *const there = wf_graph_find(o->like, weight->name);
+    for (size_t i = 0; there && i < o->like->n_nodes; i++)
+        for (int k = 0; k < o->like->nodes[i]->n_in; k++)
+            if (o->like->nodes[i]->in[k] == there)
+                return o->like_stages->chunk[i];
+    return 0;
+}
+
+/* Where the other graph has a node's weights; give_later() moves the rest behind what it reads. */
+static void give_like(const struct cutter *c, const struct wf_pipe_options *o)
+{
+    for (size_t i = 0; i < c->g->n_nodes; i++) {
+        const struct wf_node *const n = c->g->nodes[i];
+        for (int k = 0; !n->backward && !c->pulled[i] && k < n->n_in; k++)
+            if (n->in[k] && (n->in[k]->kind == WF_PARAM || n->in[k]->kind == WF_STATE))
+                c->s->chunk[i] = (int)wf_max(c->s->chunk[i], chunk_of_weight(o, n->in[k]));
+    }
+}
+
+static void give_places(const struct cutter *c, const int begin[])
+{
     for (int i = 0, k = 0; i < c->n; i++) {
         while (k + 1 < c->s->n_chunks && begin[k + 1] <= i)
             k++;
-        chunk[c->at[i]] = k;
+        c->s->chunk[c->at[i]] = k;
     }
+}
+
+/* What the forward nodes have so far is moved behind what they read; then the others follow. */
+static void give_later(const struct cutter *c)
+{
+    const struct wf_graph *const g = c->g;
+    int *const chunk = c->s->chunk;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; !g->nodes[i]->backward && !c->pulled[i] && k < g->nodes[i]->n_in; k++) {
+            const struct wf_node *const from = producer(g->nodes[i], k);
+            if (from && !c->pulled[from->id])
+                chunk[i] = (int)wf_max(chunk[i], chunk[from->id]);
+        }
     for (size_t i = 0; i < g->n_nodes; i++)
         if (c->pulled[i])
             chunk[i] = c->s->n_chunks - 1;
@@ -280,11 +312,10 @@ static void give_chunks(const struct cutter *c, const int begin[])
         const struct wf_node *const n = g->nodes[i];
         if (n->backward)
             chunk[i] = n->of >= 0 ? chunk[n->of] : c->s->n_chunks - 1;
-        for (int k = 0; k < n->n_in; k++) {
+        for (int k = 0; n->backward && k < n->n_in; k++) {
             const struct wf_node *const from = producer(n, k);
-            if (from && from->backward == n->backward)
-                chunk[i] = (int)(n->backward ? wf_min(chunk[i], chunk[from->id])
-                                             : wf_max(chunk[i], chunk[from->id]));
+            if (from && from->backward)
+                chunk[i] = (int)wf_min(chunk[i], chunk[from->id]);
         }
     }
 }
@@ -371,7 +402,10 @@ bool wf_stages_init(struct wf_arena *arena, struct wf_stages *s, const struct wf
     if (stages == 1)
         return true;
     const int micro = wf_pipe_micro_batches(o);
-    if (o->schedule == WF_PIPE_INTERLEAVED && micro % stages != 0)
+    bool trains = false;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        trains = trains || g->nodes[i]->backward;
+    if (trains && !o->like && o->schedule == WF_PIPE_INTERLEAVED && micro % stages != 0)
         return wf_err_set(
             err, WF_ERR_USAGE,
             "pipe.schedule=interleaved needs a multiple of %d micro-batches with pipe=%d, "
@@ -395,9 +429,13 @@ bool wf_stages_init(struct wf_arena *arena, struct wf_stages *s, const struct wf
     find_levels(&c);
     sort_nodes(&c);
     find_places(&c);
-    if (!(o->n_cut ? cut_by_name(&c, o, begin, err) : cut_by_cost(&c, begin, err)))
+    if (o->like)
+        give_like(&c, o);
+    else if (o->n_cut ? cut_by_name(&c, o, begin, err) : cut_by_cost(&c, begin, err))
+        give_places(&c, begin);
+    else
         return false;
-    give_chunks(&c, begin);
+    give_later(&c);
     give_segments(&c, o->schedule == WF_PIPE_ZERO_BUBBLE);
     return check(&c, err);
 }

@@ -22,11 +22,17 @@
 enum wf_pipe_schedule { WF_PIPE_1F1B, WF_PIPE_INTERLEAVED, WF_PIPE_ZERO_BUBBLE };
 extern const char *const wf_pipe_schedule_names[]; /* ends with NULL */
 
+struct wf_stages;
+
 struct wf_pipe_options {
     enum wf_pipe_schedule schedule;
     int micro_batches;      /* of a step; 0: one */
+    bool keeps_outputs;     /* of all micro-batches; otherwise only of small ones, such as a loss */
     const char *const *cut; /* layers with which the second and later chunks begin; NULL: chosen */
     int n_cut;
+    /* Cut as another graph was that has the same parameters, such as that of another batch; or NULL. */
+    const struct wf_graph *like;
+    const struct wf_stages *like_stages;
 };
 
 static inline int wf_pipe_micro_batches(const struct wf_pipe_options *o)

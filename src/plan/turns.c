@@ -161,13 +161,15 @@ static double find_times(struct maker *m)
 static struct maker make(struct wf_arena *arena, const struct wf_stages *s,
                          const struct wf_pipe_options *o)
 {
-    const int micro = wf_pipe_micro_batches(o);
+    const int micro = wf_pipe_micro_batches(o), p = s->n_stages;
     struct maker m = { .s = s, .micro = micro };
+    if (s->n_segments > 1 && o->schedule == WF_PIPE_INTERLEAVED)
+        m.micro = (micro + p - 1) / p * p;
     m.of = wf_arena_array(arena, s->n_stages, struct work *);
     m.n = wf_arena_array(arena, s->n_stages, int);
-    m.end = wf_arena_array(arena, s->n_segments * micro, double);
+    m.end = wf_arena_array(arena, s->n_segments * m.micro, double);
     for (int i = 0; i < s->n_stages; i++)
-        m.of[i] = wf_arena_array(arena, s->n_segments * micro, struct work);
+        m.of[i] = wf_arena_array(arena, s->n_segments * m.micro, struct work);
     if (s->n_segments == 1)
         for (int i = 0; i < micro; i++)
             add(&m, 0, 0, i);
@@ -176,6 +178,14 @@ static struct maker make(struct wf_arena *arena, const struct wf_stages *s,
     else
         for (int i = 0; i < s->n_stages; i++)
             (o->schedule == WF_PIPE_INTERLEAVED ? order_interleaved : order_1f1b)(&m, i);
+    for (int i = 0; i < s->n_stages; i++) { /* what fills up a group of interleaved ones */
+        int n = 0;
+        for (int k = 0; k < m.n[i]; k++)
+            if (m.of[i][k].micro < micro)
+                m.of[i][n++] = m.of[i][k];
+        m.n[i] = n;
+    }
+    m.micro = micro;
     return m;
 }
 

@@ -90,7 +90,9 @@ static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *er
     if (!e->job || !wf_feed_valid_shape(&e->feed, &e->job->mesh, &shape, err) ||
         !wf_job_network(e->job, shape, false, &e->net, err))
         return false;
-    const struct wf_plan_options options = wf_job_plan_options(e->job);
+    struct wf_plan_options options = wf_job_plan_options(e->job);
+    options.pipe.micro_batches = 1;
+    options.pipe.keeps_outputs = true;
     e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
     return e->global != NULL;
 }

@@ -65,12 +65,12 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         .loss_per_tile = t->loss_per_tile,
         .has_ignore = t->has_ignore,
         .ignore = t->ignore,
-        .counts = t->accumulate > 1 && !t->loss_per_tile,
         .similarity = t->adapt.similarity,
     };
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;
-    c->starts_from_input = c->compute == WF_F16 || t->reduction != WF_REDUCTION_GLOBAL;
+    c->starts_from_input =
+        c->compute == WF_F16 || t->reduction != WF_REDUCTION_GLOBAL || t->accumulate > 1;
     return true;
 }
 
@@ -207,9 +207,22 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .link_bytes_per_second = s->comm.bandwidth,
         .link_seconds = s->comm.latency,
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
-        .ahead = true,
+        .ahead = s->train.accumulate <= 1,
         .layout = wf_domains_layout(&job->domains),
+        .pipe = { .schedule = s->pipe.schedule,
+                  .micro_batches = (int)s->train.accumulate,
+                  .keeps_outputs = !job->files.is_fed,
+                  .cut = s->pipe.cut,
+                  .n_cut = s->pipe.n_cut },
     };
+}
+
+struct wf_pipe_options wf_job_pipe_like(const struct wf_job *job)
+{
+    return (struct wf_pipe_options){ .schedule = job->settings.pipe.schedule,
+                                     .keeps_outputs = true,
+                                     .like = job->net.graph,
+                                     .like_stages = &job->global->stages };
 }
 
 size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)

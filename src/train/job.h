@@ -28,6 +28,7 @@ struct wf_job_files {
     enum wf_sync sync;   /* other than allreduce: `train` alone */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the settings say */
     int64_t size[WF_AXES];
+    bool is_fed;   /* by a loader: predictions of micro-batches are not read after a step */
     bool begun;    /* a checkpoint has the weights: model.weights is not read again */
     bool any_size; /* planned also where memory.limit has no room for it */
     size_t beside; /* bytes that each rank takes beside the step: validation's */
@@ -75,6 +76,8 @@ void wf_job_free(struct wf_job *job);
 
 /* The plan options of this job. */
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job);
+/* For a plan of one micro-batch that is cut into stages as the job's own: its ranks have the same weights. */
+struct wf_pipe_options wf_job_pipe_like(const struct wf_job *job);
 /* What a plan needs in all, optimiser included; and the part of it that is not the arena. */
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan);
 /* What the optimiser keeps for so many elements of parameters. */
@@ -93,8 +96,14 @@ typedef bool wf_rank_body(struct wf_comm *comm, void *arg, struct wf_err *err);
 /* The emulated link of comm.emulate, for who prints a time. "": none */
 const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job);
 
-/* Fill the view's box of an input, parameter or state (job_data.c). */
-[[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v,
+/* Micro-batches of a step. */
+static inline int wf_job_micro_batches(const struct wf_job *job)
+{
+    return job->settings.train.accumulate > 1 ? (int)job->settings.train.accumulate : 1;
+}
+/* Fill the view's box of an input of a micro-batch, or of a parameter or state (job_data.c). Arrays have the
+ * samples of all micro-batches. */
+[[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
                                const struct wf_view *view, struct wf_err *err);
 /* Opens the weights file, which has every parameter in its shape and nothing that is not known. */
 [[nodiscard]] bool wf_job_open_weights(struct wf_job *job, struct wf_err *err);

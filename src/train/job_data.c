@@ -44,12 +44,19 @@ static double initial_weight(const struct wf_value *v, struct wf_random r, uint6
     return (2 * (double)wf_random_uniform(r, index) - 1) * v->init_bound;
 }
 
-static void fill_random(const struct wf_job *job, const struct wf_value *v,
+/* Of a micro-batch: where its samples begin among those of all. */
+static int64_t samples_before(const struct wf_value *v, int micro)
+{
+    return micro * wf_shape_count(v->shape);
+}
+
+static void fill_random(const struct wf_job *job, const struct wf_value *v, int micro,
                         const struct wf_view *view)
 {
     const struct wf_random r = wf_random(job->settings.train.seed, wf_random_stream(v->name));
     for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
-        const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
+        const uint64_t index =
+            (uint64_t)(samples_before(v, micro) + wf_outside_index(&v->shape, c.at));
         wf_view_set(view, c.at,
                     v == job->net.target                ? random_target(job, r, index)
                     : wf_network_is_image(&job->net, v) ? (double)wf_random_normal(r, index)
@@ -80,12 +87,13 @@ bool wf_job_npy_size(const char *path, int *count, int64_t size[WF_AXES], struct
 }
 
 /* The array's shape is the value's outside shape; a single channel may be left out. */
-static bool check_npy(const struct wf_npy *a, const struct wf_value *v, const char *path,
-                      struct wf_err *err)
+static bool check_npy(const struct wf_npy *a, const struct wf_value *v, int micro_batches,
+                      const char *path, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     int64_t want[WF_AXES], map[WF_AXES];
     const int rank = wf_border_shape(v->shape, v->border_dims, want);
+    want[0] *= micro_batches;
     map[0] = want[0];
     for (int i = 2; i < rank; i++)
         map[i - 1] = want[i];
@@ -127,8 +135,8 @@ static bool check_row(const struct wf_job *job, const struct wf_value *v, const 
 }
 
 /* The rows of the box, each a run of elements outside. */
-static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const struct wf_npy *a,
-                      const struct wf_view *view, struct wf_err *err)
+static bool fill_rows(const struct wf_job *job, const struct wf_value *v, int64_t before,
+                      const struct wf_npy *a, const struct wf_view *view, struct wf_err *err)
 {
     const enum wf_dtype as = v->dtype == WF_I32 ? WF_I32 : WF_F32;
     const int64_t width = wf_region_extent(view->box, WF_W);
@@ -139,7 +147,7 @@ static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const 
     starts.hi[WF_W] = starts.lo[WF_W] + 1;
     bool ok = true;
     for (struct wf_cursor c = wf_cursor(starts); ok && wf_cursor_next(&c);) {
-        ok = wf_npy_read(a, wf_outside_index(&v->shape, c.at), width, as, row, err) &&
+        ok = wf_npy_read(a, before + wf_outside_index(&v->shape, c.at), width, as, row, err) &&
              check_row(job, v, c.at, width, row, err);
         int64_t at[WF_AXES];
         memcpy(at, c.at, sizeof at);
@@ -150,14 +158,15 @@ static bool fill_rows(const struct wf_job *job, const struct wf_value *v, const 
     return ok;
 }
 
-static bool fill_npy(const struct wf_job *job, const struct wf_value *v, const char *path,
-                     const struct wf_view *view, struct wf_err *err)
+static bool fill_npy(const struct wf_job *job, const struct wf_value *v, int micro,
+                     const char *path, const struct wf_view *view, struct wf_err *err)
 {
     struct wf_npy a;
     if (!wf_npy_open(&a, path, err))
         return false;
-    const bool ok = check_npy(&a, v, path, err) &&
-                    (wf_region_is_empty(view->box) || fill_rows(job, v, &a, view, err));
+    const bool ok = check_npy(&a, v, wf_job_micro_batches(job), path, err) &&
+                    (wf_region_is_empty(view->box) ||
+                     fill_rows(job, v, samples_before(v, micro), &a, view, err));
     wf_npy_close(&a);
     return ok;
 }
@@ -314,8 +323,8 @@ bool wf_job_start_weights(const struct wf_job *job, struct wf_run *run, struct w
     return ok;
 }
 
-bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struct wf_view *view,
-                 struct wf_err *err)
+bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
+                 const struct wf_view *view, struct wf_err *err)
 {
     for (int i = 0; i < WF_ADAPTS; i++)
         if (v == job->net.weights[i]) {
@@ -323,9 +332,9 @@ bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, const struc
             return true;
         }
     if (v == job->net.image && job->files.input)
-        return fill_npy(job, v, job->files.input, view, err);
+        return fill_npy(job, v, micro, job->files.input, view, err);
     if (v == job->net.target && job->files.target)
-        return fill_npy(job, v, job->files.target, view, err);
-    fill_random(job, v, view);
+        return fill_npy(job, v, micro, job->files.target, view, err);
+    fill_random(job, v, micro, view);
     return true;
 }

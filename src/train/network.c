@@ -68,26 +68,22 @@ static void build_target(const struct wf_network_config *c, enum wf_target_kind 
         net->target->border_dims = wf_model_is_dense(c->model, &c->config) ? c->config.dims : 0;
 }
 
-/* The sum of the losses on a part of the prediction, or on all of it. `counts`: sums of the first that
- * is a mean, which is what weighs a pass among others. */
+/* The sum of the losses on a part of the prediction, or on all of it. */
 static struct wf_value *build_losses(const struct wf_network_config *c,
                                      const struct wf_network *net, struct wf_value *logits,
-                                     struct wf_value *target, struct wf_value **counts)
+                                     struct wf_value *target)
 {
     struct wf_value *sum = NULL;
     for (int i = 0; wf_loss_names[i]; i++) {
         if (!(c->losses & (1U << i)))
             continue;
-        struct wf_value *sums = NULL;
         const struct wf_loss spec = {
             .name = wf_arena_printf(&net->graph->arena, "loss.%s", wf_loss_names[i]),
             .ignore = net->ignore,
             .has_ignore = net->has_ignore,
-            .sums = &sums,
         };
         struct wf_value *const one = makers[i](net->graph, logits, target, &spec);
         sum = sum ? wf_add(net->graph, sum, one) : one;
-        *counts = *counts ? *counts : sums;
     }
     return sum;
 }
@@ -103,8 +99,7 @@ static struct wf_value *part_of(struct wf_graph *g, struct wf_value *v, struct w
 }
 
 /* The loss of the whole prediction, or the mean of the losses of its subdomains. */
-static struct wf_value *build_loss(const struct wf_network_config *c, const struct wf_network *net,
-                                   struct wf_value **counts)
+static struct wf_value *build_loss(const struct wf_network_config *c, const struct wf_network *net)
 {
     int64_t tiles[3] = { 1, 1, 1 };
     if (c->model->tiles)
@@ -112,7 +107,7 @@ static struct wf_value *build_loss(const struct wf_network_config *c, const stru
     const int64_t count = tiles[0] * tiles[1] * tiles[2];
     struct wf_value *sum = NULL;
     if (!net->logits || !net->target || count == 1 || !c->loss_per_tile)
-        return build_losses(c, net, net->logits, net->target, counts);
+        return build_losses(c, net, net->logits, net->target);
     for (int64_t t = 0; t < count; t++) {
         struct wf_region space = { 0 };
         int64_t number = t;
@@ -123,10 +118,9 @@ static struct wf_value *build_loss(const struct wf_network_config *c, const stru
             number /= tiles[i];
         }
         struct wf_value *const one = build_losses(c, net, part_of(net->graph, net->logits, space),
-                                                  part_of(net->graph, net->target, space), counts);
+                                                  part_of(net->graph, net->target, space));
         sum = sum ? wf_add(net->graph, sum, one) : one;
     }
-    *counts = NULL; /* of one subdomain */
     return sum ? wf_scale(net->graph, sum, 1.0 / (double)count) : NULL;
 }
 
@@ -134,8 +128,6 @@ static bool build_backward(const struct wf_network_config *c, struct wf_network 
                            struct wf_err *err)
 {
     struct wf_graph *const g = net->graph;
-    if (net->counts)
-        wf_graph_output(g, net->counts);
     if (c->starts_from_input)
         net->start = wf_input_number(g, "loss.start");
     return wf_graph_grad(g, net->loss, net->start, 0, NULL, NULL, err);
@@ -167,13 +159,10 @@ static void build_images(struct wf_network *net, const struct wf_network_config 
 static struct wf_value *build_task(const struct wf_network_config *c, struct wf_network *net)
 {
     enum wf_target_kind kind;
-    struct wf_value *counts = NULL;
     if (!wf_network_target(c, &kind, &net->graph->err))
         return NULL;
     build_target(c, kind, net);
-    struct wf_value *const loss = build_loss(c, net, &counts);
-    net->counts = net->graph->options.training && c->counts ? counts : NULL;
-    return loss;
+    return build_loss(c, net);
 }
 
 bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,

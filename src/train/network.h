@@ -41,7 +41,6 @@ struct wf_network_config {
     int32_t ignore;
     enum wf_dtype compute;
     bool starts_from_input;        /* the backward pass, from network.start */
-    bool counts;                   /* network.counts is wanted */
     enum wf_similarity similarity; /* of networks of several domains */
 };
 
@@ -56,8 +55,6 @@ struct wf_network {
     struct wf_value *weights[WF_ADAPTS], *task, *adapts[WF_ADAPTS];
     /* The backward pass starts from this f32 scalar, an input; NULL: from one. */
     struct wf_value *start;
-    /* Sums of the loss, of which the second is the number of averaged elements; NULL: count samples. */
-    struct wf_value *counts;
     bool has_classes; /* logits are of classes; otherwise they are numbers (mse) */
     bool has_ignore;  /* labels equal to `ignore` are left out of the loss */
     int32_t ignore;

@@ -27,8 +27,9 @@ static bool count_own(const struct wf_network *net, const struct wf_run *run, do
     return ok;
 }
 
-bool wf_reduction_share(const struct wf_network *net, const struct wf_run *run,
-                        struct wf_comm *comm, double *share, struct wf_err *err)
+/* Collective. The start value of this rank for rank_mean. */
+static bool find_start(const struct wf_run *run, struct wf_comm *comm, double own, double *start,
+                       struct wf_err *err)
 {
     const struct wf_plan *const plan = wf_run_plan(run);
     const struct wf_mesh *const mesh = &plan->global->mesh;
@@ -37,17 +38,47 @@ bool wf_reduction_share(const struct wf_network *net, const struct wf_run *run,
     const int ranks = mesh->at[WF_MESH_DATA], me = at[WF_MESH_DATA];
     struct wf_arena arena = { 0 };
     double *const counts = wf_arena_array(&arena, ranks, double);
-    double own = 0;
-    const bool counted = count_own(net, run, &own, err);
     counts[me] = own;
-    const bool ok =
-        wf_comm_agree(comm, counted, err) && wf_comm_sum(comm, counts, (size_t)ranks, WF_F64, err);
+    const bool ok = wf_comm_sum(comm, counts, (size_t)ranks, WF_F64, err);
     double all = 0, some = 0; /* a rank that has nothing has no mean either */
     for (int i = 0; i < ranks; i++) {
         all += counts[i];
         some += counts[i] > 0;
     }
-    *share = counts[me] > 0 ? all / (some * counts[me]) : 0;
+    *start = counts[me] > 0 ? all / (some * counts[me]) : 0;
+    wf_arena_release(&arena);
+    return ok;
+}
+
+bool wf_reduction_shares(const struct wf_network *net, struct wf_run *run,
+                         const struct wf_shares_options *o, struct wf_share shares[],
+                         struct wf_err *err)
+{
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const bool first = wf_layout_is_first(&plan->global->geometry.layout, net->target, plan->rank);
+    const bool sums = o->weighs && net->has_ignore;
+    struct wf_arena arena = { 0 };
+    double *const own = wf_arena_array(&arena, o->count, double);
+    double *const all = wf_arena_array(&arena, o->count, double);
+    bool ok = true;
+    for (int m = 0; m < o->count; m++)
+        shares[m] =
+            (struct wf_share){ .weight = (double)wf_shape_count(net->target->shape), .start = 1 };
+    for (int m = 0; ok && (sums || o->rank_mean) && m < o->count; m++) {
+        wf_run_select(run, m);
+        ok = count_own(net, run, &own[m], err);
+        all[m] = first ? own[m] : 0;
+    }
+    wf_run_select(run, 0);
+    if (sums || o->rank_mean)
+        ok = wf_comm_agree(o->comm, ok, err);
+    if (ok && sums)
+        ok = wf_comm_sum(o->comm, all, (size_t)o->count, WF_F64, err);
+    for (int m = 0; ok && m < o->count; m++) {
+        shares[m].weight = sums ? all[m] : shares[m].weight;
+        if (o->rank_mean)
+            ok = find_start(run, o->comm, own[m], &shares[m].start, err);
+    }
     wf_arena_release(&arena);
     return ok;
 }

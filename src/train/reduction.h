@@ -19,7 +19,23 @@
 enum wf_reduction { WF_REDUCTION_GLOBAL, WF_REDUCTION_RANK_MEAN };
 extern const char *const wf_reduction_names[]; /* ends with NULL */
 
-/* Collective. The start value of this rank for rank_mean, for the current targets; ignored labels
- * are not counted. A rank without any starts from 0. */
-[[nodiscard]] bool wf_reduction_share(const struct wf_network *network, const struct wf_run *run,
-                                      struct wf_comm *comm, double *share, struct wf_err *err);
+/*
+ * A micro-batch is weighted by the number of elements that its loss averages over, so that the gradient of a
+ * step is that of all its micro-batches as one: its backward pass starts from its share of the step's total.
+ */
+struct wf_share {
+    double weight; /* of the micro-batch: elements that count, on all ranks */
+    double
+        start; /* of this rank: 1, or as rank_mean says; a rank without any element starts from 0 */
+};
+
+struct wf_shares_options {
+    struct wf_comm *comm;
+    int count;   /* of the run's micro-batches, from the first */
+    bool weighs; /* there are others in the step: how labels are ignored makes a difference */
+    bool rank_mean;
+};
+/* Collective where labels may be ignored, and for rank_mean. For the targets as they are now. */
+[[nodiscard]] bool wf_reduction_shares(const struct wf_network *network, struct wf_run *run,
+                                       const struct wf_shares_options *options,
+                                       struct wf_share shares[], struct wf_err *err);

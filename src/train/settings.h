@@ -14,7 +14,7 @@
 #include "models/model.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
-#include "plan/mesh.h"
+#include "plan/stages.h"
 #include "train/domains.h"
 #include "train/network.h"
 #include "train/reduction.h"
@@ -93,6 +93,12 @@ struct wf_mesh_settings {
     enum wf_domain_placement placement; /* domain.placement */
 };
 
+struct wf_pipe_settings {
+    enum wf_pipe_schedule schedule; /* pipe.schedule */
+    const char *const *cut;         /* pipe.cut */
+    int n_cut;
+};
+
 struct wf_comm_settings {
     enum wf_device_path path; /* comm.device */
     enum wf_overlap overlap;
@@ -111,6 +117,7 @@ struct wf_settings {
     struct wf_data_settings data;
     struct wf_train_settings train;
     struct wf_mesh_settings mesh;
+    struct wf_pipe_settings pipe;
     struct wf_comm_settings comm;
     const char *device;      /* run.device */
     int threads;             /* run.threads; 0: OMP_NUM_THREADS, or cores / ranks */

@@ -23,7 +23,7 @@ static void copy_states(const struct wf_learner *l, struct wf_run *run, bool bac
 bool wf_learner_init(struct wf_learner *l, const struct wf_learner_options *options,
                      const struct wf_run *run, struct wf_err *err)
 {
-    *l = (struct wf_learner){ .options = *options, .scaler = options->scaler, .share = 1 };
+    *l = (struct wf_learner){ .options = *options, .scaler = options->scaler };
     if (l->scaler.scale == 0)
         l->scaler = wf_scaler_init(false);
     WF_BUG_ON(l->scaler.dynamic && !options->start, "loss scaling without a value to set");
@@ -45,35 +45,49 @@ void wf_learner_release(struct wf_learner *l)
 
 /* --- passes --- */
 
-bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
+/* Where the backward pass of each micro-batch starts from. */
+static void put_starts(const struct wf_learner *l, const struct wf_learner_pass *pass)
 {
-    WF_BUG_ON(l->passes > 0 && !l->options.optim->sum, "passes without room for their sum");
-    if (l->passes == 0)
-        copy_states(l, run, false);
-    if (l->options.start) {
-        /* The run may be of a like graph for another batch: its value has the same place. */
-        const struct wf_graph *const g = wf_run_plan(run)->global->graph;
-        const struct wf_value *const at = g->values[l->options.start->id];
-        WF_BUG_ON(strcmp(at->name, l->options.start->name) != 0, "'%s' is '%s' there",
-                  l->options.start->name, at->name);
-        const float start = (float)(l->share * l->scaler.scale);
-        if (wf_run_view(run, at).data) /* ranks without a loss of their own have none */
-            wf_run_put(run, at, &start);
+    if (!l->options.start)
+        return;
+    /* The run may be of a like graph for another batch: its value has the same place. */
+    const struct wf_graph *const g = wf_run_plan(pass->run)->global->graph;
+    const struct wf_value *const at = g->values[l->options.start->id];
+    WF_BUG_ON(strcmp(at->name, l->options.start->name) != 0, "'%s' is '%s' there",
+              l->options.start->name, at->name);
+    if (!wf_run_view(pass->run, at).data) /* ranks without a loss of their own have none */
+        return;
+    for (int m = 0; m < pass->count; m++) {
+        double start = l->scaler.scale;
+        if (pass->shares)
+            start *= pass->shares[m].start;
+        if (pass->several && pass->shares) /* where nothing counts, gradients are zero */
+            start *= pass->total > 0 ? pass->shares[m].weight / pass->total : 0;
+        wf_run_select(pass->run, m);
+        wf_run_put(pass->run, at, &(float){ (float)start });
     }
+    wf_run_select(pass->run, 0);
+}
+
+bool wf_learner_pass(struct wf_learner *l, const struct wf_learner_pass *pass, struct wf_err *err)
+{
+    struct wf_run *const run = pass->run;
+    float *const sum = l->options.optim->sum;
+    WF_BUG_ON(pass->several && (!sum || !l->options.start || !pass->shares),
+              "several micro-batches without a sum or a start");
+    if (!l->has_begun)
+        copy_states(l, run, false);
+    put_starts(l, pass);
+    wf_run_set_count(run, pass->count);
+    wf_run_set_carry(run, &(struct wf_run_carry){ .sum = pass->several ? sum : NULL,
+                                                  .has_begun = l->has_begun,
+                                                  .goes_on = pass->goes_on });
     if (!wf_run_step(run, err))
         return false;
     if (l->options.hook)
         l->options.hook(l->options.user, wf_run_grads(run), wf_run_param_count(run));
-    l->passes++;
+    l->has_begun = true;
     return true;
-}
-
-void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight)
-{
-    struct wf_optim *const optim = l->options.optim;
-    if (optim->sum)
-        wf_optim_accumulate(optim, wf_run_grads(run), weight, l->passes == 1);
-    l->weight = (l->passes == 1 ? 0 : l->weight) + weight;
 }
 
 /* --- the update --- */
@@ -104,7 +118,7 @@ static bool update_elsewhere(struct wf_learner *l, struct wf_run *run, float *gr
         return false;
     l->skipped = worker->reply.skipped;
     l->norm = worker->reply.norm;
-    l->passes = 0;
+    l->has_begun = false;
     wf_scaler_update(&l->scaler, !l->skipped);
     if (l->skipped)
         copy_states(l, run, true);
@@ -114,11 +128,9 @@ static bool update_elsewhere(struct wf_learner *l, struct wf_run *run, float *gr
 bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
 {
     struct wf_optim *const optim = l->options.optim;
-    float *const grads = optim->sum ? optim->sum : wf_run_grads(run);
-    WF_BUG_ON(l->passes == 0, "an update without a pass");
-    /* Passes that nothing counted in: their gradients are zero, and so is the update's. */
-    const double total = optim->sum && l->weight > 0 ? l->weight : 1;
-    double scale = 1 / (l->scaler.scale * total);
+    float *const grads = wf_run_grads(run);
+    WF_BUG_ON(!l->has_begun, "an update without a pass");
+    double scale = 1 / l->scaler.scale;
     if (l->options.worker)
         return update_elsewhere(l, run, grads, scale, err);
     double squares = wf_optim_squares(optim, grads);
@@ -126,7 +138,7 @@ bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *
         return false;
     l->skipped = isnan(squares);
     l->norm = sqrt(squares) * scale;
-    l->passes = 0;
+    l->has_begun = false;
     wf_scaler_update(&l->scaler, !l->skipped);
     if (l->skipped) {
         copy_states(l, run, true);
@@ -138,10 +150,16 @@ bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *
     return true;
 }
 
-bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
+bool wf_learner_step(struct wf_learner *l, struct wf_run *run, const struct wf_share shares[],
+                     struct wf_err *err)
 {
-    if (!wf_learner_pass(l, run, err))
-        return false;
-    wf_learner_weigh(l, run, 1);
-    return wf_learner_update(l, run, err);
+    struct wf_learner_pass pass = {
+        .run = run,
+        .count = wf_pipe_micro_batches(&wf_run_plan(run)->global->options.pipe),
+        .shares = shares,
+    };
+    pass.several = pass.count > 1;
+    for (int m = 0; shares && m < pass.count; m++)
+        pass.total += shares[m].weight;
+    return wf_learner_pass(l, &pass, err) && wf_learner_update(l, run, err);
 }

@@ -3,10 +3,9 @@
  *
  *     struct wf_learner learner;
  *     ok = wf_learner_init(&learner, &(struct wf_learner_options){ .comm = comm, .optim = optim }, run, err);
- *     ok = wf_learner_step(&learner, run, err);                        one pass, one update
+ *     ok = wf_learner_step(&learner, run, NULL, err);                  all micro-batches of the run, one update
  *
- *     ok = wf_learner_pass(&learner, run, err);                        or several passes, each
- *     wf_learner_weigh(&learner, run, weight);                         with its weight,
+ *     ok = wf_learner_pass(&learner, &pass, err);                      or several runs' micro-batches,
  *     ok = wf_learner_update(&learner, run, err);                      and one update
  *     wf_learner_release(&learner);
  *
@@ -19,6 +18,7 @@
 #include "exec/run.h"
 #include "optim/optim.h"
 #include "optim/scaler.h"
+#include "train/reduction.h"
 #include "train/server.h"
 
 /* Between the backward pass and the update, on every rank: for tests, which spoil gradients
@@ -38,13 +38,21 @@ struct wf_learner_options {
     void *user;
 };
 
+/* A run's micro-batches in a step. */
+struct wf_learner_pass {
+    struct wf_run *run;
+    int count;                     /* micro-batches, from the first */
+    const struct wf_share *shares; /* of each; NULL: the step is this micro-batch */
+    double total;                  /* weight of all micro-batches of the step */
+    bool goes_on;                  /* others belong to the step */
+    bool several;                  /* there is more than one micro-batch in the step */
+};
+
 struct wf_learner {
     struct wf_learner_options options;
     struct wf_scaler scaler;
-    double share;  /* of this rank: the backward pass starts from share * scale; 1 unless set */
-    int passes;    /* since the last update */
-    double weight; /* of those passes together */
-    float *states; /* as they were before the first of them */
+    bool has_begun; /* a step: passes were made since the last update */
+    float *states;  /* as they were before the first of them */
     size_t n_states;
     bool last; /* with a server: a synchronisation follows the next update */
     /* the last update */
@@ -56,11 +64,11 @@ struct wf_learner {
                                    const struct wf_run *run, struct wf_err *err);
 void wf_learner_release(struct wf_learner *l);
 
-/* Collective. One pass. */
-[[nodiscard]] bool wf_learner_pass(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
-/* After each of several passes: its gradient has weight `weight` in their mean. */
-void wf_learner_weigh(struct wf_learner *l, struct wf_run *run, double weight);
 /* Collective. */
+[[nodiscard]] bool wf_learner_pass(struct wf_learner *l, const struct wf_learner_pass *pass,
+                                   struct wf_err *err);
+/* Collective. From the gradients of the passes since the last one. */
 [[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
-/* Collective. */
-[[nodiscard]] bool wf_learner_step(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
+/* Collective. All micro-batches of the run; shares may be NULL where there is one. */
+[[nodiscard]] bool wf_learner_step(struct wf_learner *l, struct wf_run *run,
+                                   const struct wf_share shares[], struct wf_err *err);

@@ -1,6 +1,9 @@
 #include "train/stepper.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
+#include "base/memory.h"
 #include "train/device.h"
 #include "train/reduction.h"
 
@@ -25,11 +28,12 @@ static bool make_run(struct wf_stepper *s, const struct wf_stepper_options *o,
     return s->run != NULL;
 }
 
-static bool fill(const struct wf_stepper *s, const struct wf_value *v, struct wf_err *err)
+static bool fill(const struct wf_stepper *s, const struct wf_value *v, int micro,
+                 struct wf_err *err)
 {
     struct wf_host host = { 0 };
     wf_run_map(s->run, v, &host);
-    const bool ok = !host.view.data || wf_job_fill(s->job, v, &host.view, err);
+    const bool ok = !host.view.data || wf_job_fill(s->job, v, micro, &host.view, err);
     wf_host_put(&host);
     wf_host_release(&host);
     return ok;
@@ -38,11 +42,16 @@ static bool fill(const struct wf_stepper *s, const struct wf_value *v, struct wf
 static bool fill_inputs(const struct wf_stepper *s, struct wf_err *err)
 {
     const struct wf_network *const net = &s->job->net;
-    bool ok = fill(s, net->target, err);
-    for (int k = 0; ok && k < net->domains; k++)
-        ok = fill(s, net->images[k], err);
-    for (int i = 0; ok && net->domains > 1 && i < WF_ADAPTS; i++)
-        ok = fill(s, net->weights[i], err);
+    bool ok = true;
+    for (int m = 0; ok && m < wf_job_micro_batches(s->job); m++) {
+        wf_run_select(s->run, m);
+        ok = fill(s, net->target, m, err);
+        for (int k = 0; ok && k < net->domains; k++)
+            ok = fill(s, net->images[k], m, err);
+        for (int i = 0; ok && net->domains > 1 && i < WF_ADAPTS; i++)
+            ok = fill(s, net->weights[i], m, err);
+    }
+    wf_run_select(s->run, 0);
     return ok;
 }
 
@@ -52,6 +61,7 @@ bool wf_stepper_init(struct wf_stepper *s, const struct wf_job *job, struct wf_c
     const struct wf_stepper_options o = options ? *options : (struct wf_stepper_options){ 0 };
     struct wf_comm *const group = o.group ? o.group : comm;
     *s = (struct wf_stepper){ .job = job, .comm = comm };
+    s->shares = wf_take_zeroed((size_t)wf_job_micro_batches(job), sizeof *s->shares);
     if (!make_run(s, &o, group, err))
         return false;
     s->optim = wf_optim_new(&job->settings.train.optim, s->run, err);
@@ -68,6 +78,7 @@ bool wf_stepper_init(struct wf_stepper *s, const struct wf_job *job, struct wf_c
 
 void wf_stepper_release(struct wf_stepper *s)
 {
+    free(s->shares);
     wf_learner_release(&s->learner);
     wf_optim_free(s->optim);
     wf_run_free(s->run);
@@ -82,11 +93,16 @@ void wf_stepper_release(struct wf_stepper *s)
 bool wf_stepper_step(struct wf_stepper *s, struct wf_err *err)
 {
     const struct wf_job *const job = s->job;
-    if (job->settings.train.reduction == WF_REDUCTION_RANK_MEAN &&
-        !wf_reduction_share(&job->net, s->run, s->comm, &s->learner.share, err))
+    const struct wf_shares_options options = {
+        .comm = s->comm,
+        .count = wf_job_micro_batches(job),
+        .weighs = wf_job_micro_batches(job) > 1,
+        .rank_mean = job->settings.train.reduction == WF_REDUCTION_RANK_MEAN,
+    };
+    if (!wf_reduction_shares(&job->net, s->run, &options, s->shares, err))
         return false;
     s->scale = s->learner.scaler.scale;
-    return wf_learner_step(&s->learner, s->run, err);
+    return wf_learner_step(&s->learner, s->run, s->shares, err);
 }
 
 bool wf_stepper_time(struct wf_stepper *s, double *seconds, double *waiting, struct wf_err *err)
@@ -103,7 +119,18 @@ bool wf_stepper_time(struct wf_stepper *s, double *seconds, double *waiting, str
 
 bool wf_stepper_loss(const struct wf_stepper *s, double *loss, struct wf_err *err)
 {
-    return wf_run_get_number(s->run, s->job->net.loss, 0, loss, err);
+    double total = 0;
+    bool ok = true;
+    *loss = 0;
+    for (int m = 0; ok && m < wf_job_micro_batches(s->job); m++) {
+        double one = 0;
+        wf_run_select(s->run, m);
+        ok = wf_run_get_number(s->run, s->job->net.loss, 0, &one, err);
+        total += s->shares[m].weight;
+        *loss += total > 0 ? s->shares[m].weight * (one - *loss) / total : 0;
+    }
+    wf_run_select(s->run, 0);
+    return ok;
 }
 
 size_t wf_stepper_bytes(const struct wf_stepper *s)

@@ -24,7 +24,8 @@ struct wf_stepper {
     struct wf_run *run;
     struct wf_optim *optim;
     struct wf_learner learner;
-    double scale; /* that the gradients of the last step have */
+    struct wf_share *shares; /* of the micro-batches of the last step */
+    double scale;            /* that its gradients have */
 };
 
 /* What is not as the job has it; zeros: all is. */

@@ -97,6 +97,7 @@ static bool write_dump(const struct wf_stepper *stepper, const char *path, const
     const int rank =
         wf_border_shape(job->net.logits->shape,
                         wf_model_is_dense(job->model, &job->config) ? job->config.dims : 0, shape);
+    shape[0] *= wf_job_micro_batches(job);
     wf_safetensors_add(
         d.writer, &(struct wf_safetensors_item){ .name = "loss", .dtype = WF_F32, .data = &loss });
     wf_safetensors_add(
@@ -121,12 +122,18 @@ bool wf_stepper_dump(const struct wf_stepper *stepper, const char *path, struct 
 {
     const bool writes = wf_comm_rank(stepper->comm) == 0;
     const struct wf_value *const logits = stepper->job->net.logits;
-    float *const pred = writes ? calloc((size_t)wf_shape_count(logits->shape), sizeof *pred) : NULL;
+    const int micro = wf_job_micro_batches(stepper->job);
+    const size_t each = (size_t)wf_shape_count(logits->shape);
+    float *const pred = writes ? calloc((size_t)micro * each, sizeof *pred) : NULL;
     bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
     double loss = 0;
-    ok = wf_comm_agree(stepper->comm, ok, err) &&
-         wf_gather(stepper->run, stepper->comm, logits, pred, err) &&
-         wf_stepper_loss(stepper, &loss, err);
+    ok = wf_comm_agree(stepper->comm, ok, err);
+    for (int m = 0; ok && m < micro; m++) {
+        wf_run_select(stepper->run, m);
+        ok = wf_gather(stepper->run, stepper->comm, logits, pred ? pred + (size_t)m * each : NULL,
+                       err);
+    }
+    ok = ok && wf_stepper_loss(stepper, &loss, err);
     const bool whole = wf_run_is_whole(stepper->run);
     if (ok && writes) {
         ok = write_dump(stepper, path, pred, (float)loss, err);

@@ -14,9 +14,8 @@ struct trainer {
     const struct wf_trainer_options *o;
     struct wf_position at;
     struct wf_trainer_result *result;
-    int64_t batches, steps;             /* of an epoch */
-    const struct wf_trainer_part *part; /* of the batch that is loaded */
-    double share[2];                    /* rank_mean: of full and rest; NaN: not known */
+    int64_t batches, steps;  /* of an epoch */
+    struct wf_share *shares; /* of the micro-batches of a step */
     struct {
         double loss, samples, weight, pixels, seconds, comm, input;
     } sum;       /* of the passes of this step */
@@ -52,12 +51,19 @@ static const struct wf_trainer_part *part_of(const struct trainer *t, int64_t ba
     return rest ? &t->o->rest : &t->o->full;
 }
 
-/* Fills and sends a batch; beside the work of a device that can do both at once. */
-static bool fill(struct trainer *t, struct wf_err *err)
+/* Batches of a step: so many, or what is left of the epoch. */
+static int64_t step_batches(const struct trainer *t)
 {
-    struct wf_run *const run = t->part->run;
+    const int64_t each = t->o->accumulate > 0 ? t->o->accumulate : 1;
+    return wf_min(each - t->at.batch % each, t->batches - t->at.batch);
+}
+
+/* Fills and sends a batch; beside the work of a device that can do both at once. */
+static bool fill(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
+{
+    struct wf_run *const run = part->run;
     const bool beside = wf_run_can_send(run);
-    const struct wf_network *const net = t->part->network;
+    const struct wf_network *const net = part->network;
     bool ok = true;
     (beside ? wf_run_map_next : wf_run_map)(run, net->target, &t->target);
     for (int k = 0; k <= t->o->n_targets; k++) {
@@ -73,27 +79,45 @@ static bool fill(struct trainer *t, struct wf_err *err)
 
 /* The next batch, while the device is busy with this one. Not past the epoch, where others use the
  * memory, nor past its full batches, for the rest lies elsewhere in the same memory. */
-static void fill_ahead(struct trainer *t)
+static void fill_ahead(struct trainer *t, const struct wf_trainer_part *part)
 {
     const int64_t next = t->at.batch + 1;
-    if (next >= t->batches || part_of(t, next) != t->part || !wf_run_can_send(t->part->run))
+    if (next >= t->batches || part_of(t, next) != part || !wf_run_can_send(part->run))
         return;
-    t->filled_ok = fill(t, &t->filled_err);
+    t->filled_ok = fill(t, part, &t->filled_err);
     t->is_filled = true;
 }
 
-static bool load(struct trainer *t, struct wf_err *err)
+/* The micro-batch that a batch of the step is of its part. */
+static int micro_of(const struct trainer *t, int64_t i)
 {
-    const double start = wf_now();
-    t->part = part_of(t, t->at.batch);
-    const bool ok = t->is_filled ? t->filled_ok : fill(t, err);
+    return part_of(t, t->at.batch + i) == &t->o->rest ? 0 : (int)i;
+}
+
+static bool load_batch(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
+{
+    const bool ok = t->is_filled ? t->filled_ok : fill(t, part, err);
     if (t->is_filled && !ok)
         *err = t->filled_err;
     t->is_filled = false;
-    if (wf_run_can_send(t->part->run)) {
+    if (wf_run_can_send(part->run)) {
         for (int k = 0; k <= t->o->n_targets; k++)
-            wf_run_take_next(t->part->run, t->part->network->images[k]);
-        wf_run_take_next(t->part->run, t->part->network->target);
+            wf_run_take_next(part->run, part->network->images[k]);
+        wf_run_take_next(part->run, part->network->target);
+    }
+    return ok;
+}
+
+/* All batches of the step. */
+static bool load(struct trainer *t, struct wf_err *err)
+{
+    const double start = wf_now();
+    bool ok = true;
+    for (int64_t i = 0; ok && i < step_batches(t); i++) {
+        const struct wf_trainer_part *const part = part_of(t, t->at.batch + i);
+        wf_run_select(part->run, micro_of(t, i));
+        ok = load_batch(t, part, err);
+        wf_run_select(part->run, 0);
     }
     t->input = wf_now() - start;
     return ok;
@@ -196,70 +220,104 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 
 /* --- a pass --- */
 
-/* Collective if rank_mean is set. The start value of this rank's backward pass. */
-static bool find_share(struct trainer *t, struct wf_err *err)
+/* Collective. How much each micro-batch counts. */
+static bool find_shares(struct trainer *t, int64_t full, int64_t all, struct wf_err *err)
 {
-    t->o->learner->share = 1;
-    if (!t->o->rank_mean)
-        return true;
-    double *const known = &t->share[t->part == &t->o->rest];
-    if (isnan(*known) &&
-        !wf_reduction_share(t->part->network, t->part->run, t->o->comm, known, err))
+    struct wf_shares_options o = { .comm = t->o->comm,
+                                   .count = (int)full,
+                                   .weighs = t->o->accumulate > 1,
+                                   .rank_mean = t->o->rank_mean };
+    if (full > 0 && !wf_reduction_shares(t->o->full.network, t->o->full.run, &o, t->shares, err))
         return false;
-    t->o->learner->share = *known;
-    if (t->part->network->has_ignore) /* other labels next time */
-        *known = (double)NAN;
-    return true;
+    o.count = 1;
+    return all == full ||
+           wf_reduction_shares(t->o->rest.network, t->o->rest.run, &o, t->shares + full, err);
 }
 
 /* The losses of several domains count from some step on; plan and recordings know nothing of it. */
-static void weigh_domains(struct trainer *t)
+static void weigh_domains(struct trainer *t, const struct wf_learner_pass *pass,
+                          const struct wf_network *net)
 {
     const struct wf_adapt_settings *const a = t->o->adapt;
-    const struct wf_network *const net = t->part->network;
     for (int i = 0; t->o->n_targets > 0 && i < WF_ADAPTS; i++) {
         const float weight = t->at.step >= a->from ? (float)a->weight[i] : 0.0f;
-        if (wf_run_view(t->part->run, net->weights[i]).data)
-            wf_run_put(t->part->run, net->weights[i], &weight);
+        for (int m = 0; wf_run_view(pass->run, net->weights[i]).data && m < pass->count; m++) {
+            wf_run_select(pass->run, m);
+            wf_run_put(pass->run, net->weights[i], &weight);
+        }
     }
+    wf_run_select(pass->run, 0);
 }
 
-/* Collective. */
-static bool pass(struct trainer *t, struct wf_err *err)
+/* Collective. What the micro-batches of the pass were. */
+static bool read_losses(struct trainer *t, const struct wf_learner_pass *pass,
+                        const struct wf_network *net, struct wf_err *err)
 {
-    const double start = wf_now();
-    const struct wf_network *const net = t->part->network;
-    struct wf_run *const run = t->part->run;
-    /* Dropout's numbers are those of the pass, whichever plan makes it. */
-    wf_run_set_step(run, (uint64_t)(t->at.epoch * t->batches + t->at.batch));
     const int64_t *const e = net->image->shape.at;
     const double samples = (double)e[WF_N];
-    double loss = 0, weight = samples;
+    bool ok = true;
+    for (int m = 0; ok && m < pass->count; m++) {
+        double loss = 0;
+        wf_run_select(pass->run, m);
+        ok = wf_run_get_number(pass->run, net->loss, 0, &loss, err);
+        t->sum.loss += pass->shares[m].weight * loss;
+        t->sum.weight += pass->shares[m].weight;
+        t->sum.samples += samples;
+        /* Where every worker has a batch of its own, the others have made as many meanwhile. */
+        t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
+                         (is_async(t) ? t->o->workers : 1);
+    }
+    wf_run_select(pass->run, 0);
+    if (!ok)
+        wf_comm_abort(t->o->comm, err); /* the others go on */
+    return ok;
+}
+
+/* Collective. The batches of the step that a part has. */
+static bool pass(struct trainer *t, const struct wf_trainer_part *part,
+                 struct wf_learner_pass *pass, struct wf_err *err)
+{
+    const double start = wf_now();
     struct wf_worker *const worker = t->o->learner->options.worker;
-    if (worker && !wf_worker_pull(worker, run, err))
+    pass->run = part->run;
+    /* Dropout's numbers are those of the batch, whichever plan it runs on. */
+    wf_run_set_step(pass->run, (uint64_t)(t->at.epoch * t->batches + t->at.batch));
+    if (worker && !wf_worker_pull(worker, pass->run, err))
         return false;
     t->sum.comm += worker ? wf_now() - start : 0;
-    weigh_domains(t);
-    if (!find_share(t, err) || !wf_learner_pass(t->o->learner, run, err))
+    weigh_domains(t, pass, part->network);
+    if (!wf_learner_pass(t->o->learner, pass, err))
         return false;
-    fill_ahead(t);
-    if (!wf_run_get_number(run, net->loss, 0, &loss, err) ||
-        (net->counts && !wf_run_get_number(run, net->counts, 1, &weight, err))) {
-        wf_comm_abort(t->o->comm, err); /* the others go on */
+    fill_ahead(t, part);
+    if (!read_losses(t, pass, part->network, err))
         return false;
-    }
-    wf_learner_weigh(t->o->learner, run, weight);
-    t->sum.loss += weight * loss;
-    t->sum.weight += weight;
-    t->sum.samples += samples;
-    /* Where every worker has a batch of its own, the others have made as many meanwhile. */
-    t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
-                     (is_async(t) ? t->o->workers : 1);
-    t->sum.seconds += wf_now() - start + t->input;
-    t->sum.comm += wf_run_times(run).comm;
-    t->sum.input += t->input;
-    t->at.batch++;
+    t->sum.seconds += wf_now() - start;
+    t->sum.comm += wf_run_times(pass->run).comm;
+    t->at.batch += pass->count;
     return true;
+}
+
+/* Collective. All passes of a step: those of full batches, and perhaps the epoch's rest. */
+static bool passes(struct trainer *t, struct wf_err *err)
+{
+    const int64_t all = step_batches(t);
+    const int64_t full = all - (part_of(t, t->at.batch + all - 1) == &t->o->rest);
+    t->sum.seconds += t->input;
+    t->sum.input += t->input;
+    if (!find_shares(t, full, all, err))
+        return false;
+    struct wf_learner_pass p = { .count = (int)full,
+                                 .shares = t->shares,
+                                 .goes_on = all > full,
+                                 .several = t->o->accumulate > 1 };
+    for (int64_t i = 0; i < all; i++)
+        p.total += t->shares[i].weight;
+    if (full > 0 && !pass(t, &t->o->full, &p, err))
+        return false;
+    p.count = 1;
+    p.shares = t->shares + full;
+    p.goes_on = false;
+    return all == full || pass(t, &t->o->rest, &p, err);
 }
 
 /* --- a step --- */
@@ -307,7 +365,7 @@ static bool update(struct trainer *t, struct wf_err *err)
     if (l->options.worker)
         l->options.worker->asks = wants_to_stop(t) || is_due(t);
     l->last = t->at.batch >= t->batches;
-    if (!wf_learner_update(l, t->part->run, err))
+    if (!wf_learner_update(l, t->o->full.run, err))
         return false;
     t->sum.seconds += wf_now() - start;
     t->sum.comm += l->options.worker ? wf_now() - start : 0;
@@ -329,13 +387,6 @@ static bool update(struct trainer *t, struct wf_err *err)
     if (t->o->skip_limit > 0 && t->at.in_a_row >= t->o->skip_limit)
         return too_many_skipped(t, loss, err);
     return true;
-}
-
-/* Has the batch before been the last of its step? */
-static bool step_is_full(const struct trainer *t)
-{
-    const int64_t each = t->o->accumulate > 0 ? t->o->accumulate : 1;
-    return t->at.batch % each == 0 || t->at.batch == t->batches;
 }
 
 /* --- the end of an epoch --- */
@@ -435,7 +486,7 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
 
 /* --- the loop --- */
 
-/* One round: a pass, with the update where it ends a step; or the end of an epoch. */
+/* One round: a step, or the end of an epoch. */
 static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 {
     const bool ends = t->at.batch >= t->batches;
@@ -443,17 +494,16 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     const bool ok = ends || load(t, err);
     if (!meet(t, ok, requested, err))
         return false;
-    const bool between = t->o->learner->passes == 0; /* a step is begun and ended without a save */
-    if (between && (requested[SAVE] || requested[STOP]) && !t->saved && !save(t, false, err))
+    if ((requested[SAVE] || requested[STOP]) && !t->saved && !save(t, false, err))
         return false;
-    if (between && requested[STOP]) {
+    if (requested[STOP]) {
         t->result->end = WF_END_SIGNAL;
         *over = true;
         return true;
     }
     if (ends)
         return end_epoch(t, over, err);
-    return pass(t, err) && (!step_is_full(t) || update(t, err));
+    return passes(t, err) && update(t, err);
 }
 
 /* Collective. False: the run ends. One that is stopped saves. */
@@ -464,7 +514,7 @@ static bool goes_on(struct trainer *t, bool ended, bool *ok, struct wf_err *err)
                                     .epoch_ends = t->at.batch >= t->batches,
                                     .ended = ended,
                                     .until = &t->until };
-    if (!t->o->hooks->pause || t->o->learner->passes != 0 || t->o->hooks->pause(t->o->user, &pause))
+    if (!t->o->hooks->pause || t->o->hooks->pause(t->o->user, &pause))
         return !ended;
     if (!ended) {
         t->result->end = WF_END_SIGNAL;
@@ -508,12 +558,12 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
                          .at = options->start,
                          .result = result,
                          .writes = wf_comm_rank(options->comm) == 0,
-                         .share = { (double)NAN, (double)NAN },
                          .saved = options->start.step > 0,
                          .saved_step = options->start.step,
                          .saved_time = wf_now(),
                          .hooks_ok = true };
     t.images = wf_take_zeroed((size_t)options->n_targets + 1, sizeof *t.images);
+    t.shares = wf_take_zeroed((size_t)options->accumulate + 1, sizeof *t.shares);
     begin(&t);
     bool over = false, ok = true;
     while (ok && goes_on(&t, over || t.at.epoch >= options->epochs, &ok, err))
@@ -528,6 +578,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     for (int k = 0; k <= options->n_targets; k++)
         wf_host_release(&t.images[k]);
     free(t.images);
+    free(t.shares);
     wf_host_release(&t.target);
     return ok;
 }

@@ -8,13 +8,13 @@
  *     struct wf_trainer_result result;
  *     ok = wf_trainer_run(&(struct wf_trainer_options){ .comm = comm, .run = run, ... }, &result, err);
  *
- * Before each pass the ranks agree on whether all have their data, whether a signal arrived, and
+ * Before each step the ranks agree on whether all have their data, whether a signal arrived, and
  * whether to save. So all save at the same step, and a rank that cannot read its part stops the
  * others with its message.
  *
- * A step is `accumulate` passes over batches, or what is left of the epoch, and one update. Each
- * pass is weighted by the number of elements that its loss averages over, so the step's gradient is
- * that of all its batches as one. The last batch of an epoch may be smaller and has its own plan.
+ * A step is `accumulate` micro-batches (train.batch each), or what is left of the epoch, and one update. Each
+ * is weighted by the number of elements that its loss averages over, so the step's gradient is that of all
+ * of them as one. The last batch of an epoch may be smaller and has its own plan.
  */
 #pragma once
 
@@ -84,7 +84,7 @@ struct wf_trainer_options {
     struct wf_validator *validator; /* NULL: the training loss determines the best epoch */
     struct wf_position start;
     int64_t epochs;
-    int64_t accumulate;        /* batches of a step; 0: one */
+    int64_t accumulate;        /* micro-batches of a step; 0: one */
     bool rank_mean;            /* the gradient is the mean over the data ranks' own means */
     int64_t skip_limit;        /* skipped steps in a row that end the run; 0: no limit */
     int64_t validate_every;    /* epochs; the last is always validated */

@@ -85,6 +85,7 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
         return wf_err_wrap(err, "validation");
     struct wf_plan_options options = wf_job_plan_options(t->job);
     options.more = wf_settings_workspace(&t->settings, t->job->device); /* nothing is learnt */
+    options.pipe = wf_job_pipe_like(t->job);
     t->valid_global = wf_global_plan_new(t->valid.graph, &t->job->mesh, &options, err);
     return t->valid_global != NULL;
 }
@@ -102,6 +103,7 @@ static bool make_rest(struct wf_training *t, struct wf_err *err)
     struct wf_plan_options options = wf_job_plan_options(t->job);
     if (options.limit) /* it borrows the arena of the others */
         options.limit = t->job->global->bytes;
+    options.pipe = wf_job_pipe_like(t->job);
     t->rest_global = wf_global_plan_new(t->rest.graph, &t->job->mesh, &options, err);
     return t->rest_global || wf_err_wrap(err, "the last batch of an epoch");
 }
@@ -182,7 +184,7 @@ static bool check_labels(const struct wf_training *t, const char *path, struct w
 
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
 {
-    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
+    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL, .is_fed = true };
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
         !wf_feed_open_targets(&t->feed, err) || !take_data(t, err))
         return false;

@@ -158,7 +158,8 @@ static bool make_rest(struct rank *r, struct wf_err *err)
     r->rest_plan = wf_plan_new_on(r->t->rest_global, wf_comm_rank(r->comm), r->full.context, err);
     if (!wf_comm_agree(r->comm, r->rest_plan != NULL, err))
         return false;
-    r->rest_run = wf_run_new_beside(r->full.run, r->rest_plan, err);
+    r->rest_run =
+        wf_run_new_beside(r->full.run, r->rest_plan, r->t->settings.train.accumulate > 1, err);
     if (r->rest_run && r->t->job->files.sync == WF_SYNC_SERVER)
         wf_run_keep_parts(r->rest_run);
     return r->rest_run != NULL;

@@ -36,13 +36,17 @@ static const double move_by = 1e-3;
 static void list_tensors(struct wf_verify *v)
 {
     const struct wf_graph *const g = v->job->net.graph;
-    v->tensors = wf_arena_array(&v->job->arena, 2 + 2 * g->n_values, struct wf_verify_tensor);
-    v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_LOSS,
-                                                        .name = "loss",
-                                                        .value = v->job->net.loss };
-    v->tensors[v->count++] = (struct wf_verify_tensor){ .kind = WF_VERIFY_PRED,
-                                                        .name = "pred",
-                                                        .value = v->job->net.logits };
+    const int micro = wf_job_micro_batches(v->job);
+    v->tensors =
+        wf_arena_array(&v->job->arena, 2 * ((size_t)micro + g->n_values), struct wf_verify_tensor);
+    for (int m = 0; m < micro; m++) {
+        v->tensors[v->count++] = (struct wf_verify_tensor){
+            .kind = WF_VERIFY_LOSS, .name = "loss", .micro = m, .value = v->job->net.loss
+        };
+        v->tensors[v->count++] = (struct wf_verify_tensor){
+            .kind = WF_VERIFY_PRED, .name = "pred", .micro = m, .value = v->job->net.logits
+        };
+    }
     for (size_t i = 0; i < g->n_values; i++) {
         const struct wf_value *const p = g->values[i];
         if (p->grad)
@@ -62,15 +66,17 @@ static size_t elements(const struct wf_verify_tensor *t)
 
 /* --- image and weights, changed a little: by their last bits, or so that decisions are clear --- */
 
-static bool nudge_value(const struct wf_stepper *stepper, const struct wf_value *v,
+static bool nudge_value(const struct wf_stepper *stepper, const struct wf_value *v, int micro,
                         struct wf_nudge nudge, struct wf_err *err)
 {
     struct wf_host host = { 0 };
+    wf_run_select(stepper->run, micro);
     const bool ok = wf_run_get(stepper->run, v, &host, err);
     const struct wf_random r = wf_random(nudge.seed, wf_random_stream(v->name));
     if (ok && host.view.data) {
         for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);) {
-            const uint64_t index = (uint64_t)wf_outside_index(&v->shape, c.at);
+            const uint64_t index =
+                (uint64_t)(micro * wf_shape_count(v->shape) + wf_outside_index(&v->shape, c.at));
             const double by = wf_random_bits(r, index) & 1 ? nudge.by : -nudge.by;
             wf_view_set(&host.view, c.at, wf_view_at(&host.view, c.at) * (1 + by));
         }
@@ -84,9 +90,15 @@ bool wf_verify_nudge(const struct wf_stepper *stepper, struct wf_nudge nudge, st
 {
     const struct wf_graph *const g = stepper->job->net.graph;
     bool ok = true;
-    for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || wf_network_is_image(&stepper->job->net, g->values[i]))
-            ok = nudge_value(stepper, g->values[i], nudge, err);
+    for (size_t i = 0; ok && nudge.by != 0 && i < g->n_values; i++) {
+        const bool is_image = wf_network_is_image(&stepper->job->net, g->values[i]);
+        const int times = is_image                         ? wf_job_micro_batches(stepper->job)
+                          : g->values[i]->kind == WF_PARAM ? 1
+                                                           : 0;
+        for (int m = 0; ok && m < times; m++)
+            ok = nudge_value(stepper, g->values[i], m, nudge, err);
+    }
+    wf_run_select(stepper->run, 0);
     return ok;
 }
 
@@ -128,6 +140,7 @@ static bool run_whole(const struct wf_verify *v, float *whole, struct wf_err *er
     bool ok = wf_verify_whole(v, self, (struct wf_nudge){ 0 }, &stepper, err);
     struct wf_host host = { 0 };
     for (int i = 0; ok && i < v->count; i++) {
+        wf_run_select(stepper.run, v->tensors[i].micro);
         ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
         if (ok)
             wf_export_view(v->tensors[i].value, &host.view, whole);
@@ -188,6 +201,7 @@ static bool measure(const struct wf_verify *v, const struct wf_stepper *stepper,
     bool ok = true;
     for (int i = 0; ok && i < v->count; i++) {
         const struct wf_verify_tensor *const t = &v->tensors[i];
+        wf_run_select(stepper->run, t->micro);
         ok = t->kind == WF_VERIFY_PRED ? wf_run_get_owned(stepper->run, t->value, &host, err)
                                        : wf_run_get(stepper->run, t->value, &host, err);
         if (ok)
@@ -304,6 +318,7 @@ static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_
         ok = wf_verify_whole(v, self, bits, &stepper, err);
         const float *at = whole;
         for (int i = 0; ok && i < v->count; i++) {
+            wf_run_select(stepper.run, v->tensors[i].micro);
             ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
             if (ok)
                 moved[i][k] = sqrt(compare(&v->tensors[i], host.view, at).apart);

@@ -29,6 +29,7 @@ struct wf_verify_tensor {
     enum wf_verify_kind kind;
     const char *name;
     const struct wf_value *value;
+    int micro;       /* of loss and pred: the micro-batch */
     double norm;     /* of the whole step's */
     double apart;    /* norm of the difference, on the worst rank */
     double rel;      /* apart over what it is held against */

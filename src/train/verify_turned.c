@@ -82,15 +82,19 @@ static bool look_at_nodes(struct look *l, struct wf_comm *comm, const struct wf_
     float *const buffer = malloc(2 * most * sizeof *buffer);
     bool ok = wf_comm_agree(
         comm, buffer || wf_err_set(err, WF_ERR_FIT, "no memory to look at decisions"), err);
-    for (int i = 0; ok && buffer && i < l->count; i++) {
-        const struct wf_node *const n = l->nodes[i];
+    const int micro = wf_job_micro_batches(l->v->job);
+    for (int i = 0; ok && buffer && i < l->count * micro; i++) {
+        const struct wf_node *const n = l->nodes[i / micro];
+        if (first)
+            wf_run_select(whole->run, i % micro);
+        wf_run_select(cut->run, i % micro);
         const size_t count = (size_t)wf_shape_count(n->out[0]->shape);
         if (first)
             ok = export(whole, n->out[0], buffer, err) &&
                  export(whole, n->out[wf_op_decides(n)], buffer + count, err);
         ok = wf_comm_agree(comm, ok, err) &&
              wf_comm_broadcast(comm, 0, buffer, 2 * count * sizeof *buffer, err) &&
-             wf_comm_agree(comm, compare(l, cut, n, buffer, &seen[i], err), err);
+             wf_comm_agree(comm, compare(l, cut, n, buffer, &seen[i / micro], err), err);
     }
     free(buffer);
     return ok;

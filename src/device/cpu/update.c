@@ -102,21 +102,6 @@ static double squares(void *prepared, const float *grad)
     return sum;
 }
 
-static void accumulate(void *prepared, float *sum, const float *grad, float weight, bool first)
-{
-    const struct prepared *const p = prepared;
-    OVER_PIECES
-    for (int i = 0; i < p->layout.n_pieces; i++) {
-        float *restrict const s = sum + p->pieces[i].first;
-        const float *restrict const g = grad + p->pieces[i].first;
-        const int64_t n = p->pieces[i].count;
-        if (first)
-            WF_SIMD for (int64_t k = 0; k < n; k++) s[k] = weight * g[k];
-        else
-            WF_SIMD for (int64_t k = 0; k < n; k++) s[k] += weight * g[k];
-    }
-}
-
 /* --- rules --- */
 
 /* A piece of all arrays. */
@@ -239,6 +224,5 @@ const struct wf_updater wf_cpu_updater = {
     .prepare = prepare,
     .release = release,
     .squares = squares,
-    .accumulate = accumulate,
     .update = update,
 };

@@ -157,8 +157,6 @@ struct wf_cuda_layout {
 /* The sweeps of struct wf_updater, without waiting: the sum of squares goes to `sum` on the device. */
 void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double *sum,
                      struct CUstream_st *stream);
-void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float *grad,
-                        float weight, bool first, struct CUstream_st *stream);
 void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
                     struct CUstream_st *stream);
 

@@ -86,13 +86,6 @@ static double squares(void *made, const float *grad)
     return ok ? *p->seen : (double)NAN;
 }
 
-static void accumulate(void *made, float *sum, const float *grad, float weight, bool first)
-{
-    const struct prepared *const p = made;
-    wf_cuda_accumulate(&p->layout, sum, grad, weight, first, p->cuda->stream);
-    (void)wf_cuda_ok(p->cuda, cudaGetLastError(), "adding up gradients");
-}
-
 static void update(void *made, const struct wf_update *u)
 {
     const struct prepared *const p = made;
@@ -104,6 +97,5 @@ const struct wf_updater wf_cuda_updater = {
     .prepare = prepare,
     .release = release,
     .squares = squares,
-    .accumulate = accumulate,
     .update = update,
 };

@@ -161,23 +161,6 @@ __global__ void __launch_bounds__(THREADS)
         *result = sum[0];
 }
 
-__global__ void __launch_bounds__(THREADS)
-    accumulate(const struct wf_cuda_layout at, float *sum, const float *grad, const float weight,
-               const int first)
-{
-    over_piece(at.pieces[blockIdx.x], [&](int64_t i, auto n) {
-        enum { N = decltype(n)::value };
-        float g[N], s[N] = {};
-        read(grad, i, g);
-        if (!first)
-            read(sum, i, s);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            s[j] = first ? weight * g[j] : s[j] + weight * g[j];
-        write(sum, i, s);
-    });
-}
-
 template <int Kind, bool First, bool Second>
 static void sweep_run(const Sweep &s, struct CUstream_st *stream)
 {
@@ -204,14 +187,6 @@ void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double 
     if (at->n_pieces > 0)
         launch(squares, dim3((unsigned)at->n_pieces), THREADS, stream, *at, grad);
     launch(add_squares, dim3(1), THREADS, stream, *at, sum);
-}
-
-void wf_cuda_accumulate(const struct wf_cuda_layout *at, float *sum, const float *grad,
-                        float weight, bool first, struct CUstream_st *stream)
-{
-    if (at->n_pieces > 0)
-        launch(accumulate, dim3((unsigned)at->n_pieces), THREADS, stream, *at, sum, grad, weight,
-               (int)first);
 }
 
 #define SWEEP(rule, states)                                                                        \
