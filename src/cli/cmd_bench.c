@@ -102,6 +102,7 @@ struct bench {
     int64_t steps, warmup;
     /* the results, by rank 0 */
     double seconds, compute, comm;
+    double bubble;        /* the part of the time in which a rank waits, the mean over ranks */
     double planned, peak; /* bytes, of the rank that needs most */
     bool profile;
     struct profile by_operator; /* of the last step */
@@ -168,12 +169,15 @@ static bool measure(struct bench *bench, struct wf_stepper *stepper, struct wf_e
     double planned =
         (double)(stepper->plan->arena_bytes + wf_job_param_bytes(stepper->job, stepper->plan));
     double peak = (double)wf_stepper_bytes(stepper);
-    ok = ok && largest(stepper->comm, &planned, err) && largest(stepper->comm, &peak, err) &&
+    double bubble = seconds > 0 ? comm / seconds / wf_comm_size(stepper->comm) : 0;
+    ok = ok && wf_comm_sum(stepper->comm, &bubble, 1, WF_F64, err) &&
+         largest(stepper->comm, &planned, err) && largest(stepper->comm, &peak, err) &&
          largest(stepper->comm, &compute, err) && largest(stepper->comm, &comm, err);
     if (ok && wf_comm_rank(stepper->comm) == 0) {
         bench->seconds = seconds;
         bench->compute = compute;
         bench->comm = comm;
+        bench->bubble = bubble;
         bench->planned = planned;
         bench->peak = peak;
         profile_fill(&bench->by_operator, stepper->run);
@@ -235,8 +239,8 @@ static bool print(const struct bench *b, struct wf_err *err)
 {
     const struct wf_job *const job = b->job;
     const struct wf_shape *const s = &job->net.image->shape;
-    const double pixels =
-        (double)s->at[WF_N] * (double)s->at[WF_D] * (double)s->at[WF_H] * (double)s->at[WF_W];
+    const double pixels = wf_job_micro_batches(job) * (double)s->at[WF_N] * (double)s->at[WF_D] *
+                          (double)s->at[WF_H] * (double)s->at[WF_W];
     const double rate = pixels / b->seconds / 1e6;
     const char *const precision = wf_precision_names[job->settings.train.precision];
     if (b->cli->json) {
@@ -251,6 +255,9 @@ static bool print(const struct bench *b, struct wf_err *err)
         cJSON_AddStringToObject(json, "precision", precision);
         cJSON_AddNumberToObject(json, "compute_ms", b->compute * 1e3);
         cJSON_AddNumberToObject(json, "comm_ms", b->comm * 1e3);
+        cJSON_AddNumberToObject(json, "micro_batches", wf_job_micro_batches(job));
+        if (job->mesh.at[WF_MESH_PIPE] > 1)
+            cJSON_AddNumberToObject(json, "bubble", b->bubble);
         cJSON_AddNumberToObject(json, "threads", job->threads);
         cJSON_AddNumberToObject(json, "steps", (double)b->steps);
         cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
@@ -265,9 +272,14 @@ static bool print(const struct bench *b, struct wf_err *err)
                  job->device->name, precision, wf_job_link_text(arena, job));
     (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
                  wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
-                 wf_text_flops(arena, wf_graph_flops(job->net.graph) / b->seconds));
+                 wf_text_flops(arena, wf_job_flops(job) / b->seconds));
     (void)printf("  compute  %s, waiting for other ranks %s (slowest rank)\n",
                  wf_text_seconds(arena, b->compute), wf_text_seconds(arena, b->comm));
+    if (job->mesh.at[WF_MESH_PIPE] > 1)
+        (void)printf(
+            "  bubble   %.3f of the time, in which a rank waits (mean; %d micro-batches, %s)\n",
+            b->bubble, wf_job_micro_batches(job),
+            wf_pipe_schedule_names[job->settings.pipe.schedule]);
     (void)printf("  memory   %s planned, %s used by the largest rank; process %s\n",
                  wf_text_bytes(arena, b->planned), wf_text_bytes(arena, b->peak),
                  wf_text_bytes(arena, rss_bytes()));

@@ -56,14 +56,6 @@ static size_t param_bytes(const struct wf_job *job, const struct wf_rank_figures
     return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
 }
 
-static double slowest(const struct wf_all_ranks *s)
-{
-    double seconds = 0;
-    for (int i = 0; i < s->n_ranks; i++)
-        seconds = s->ranks[i].seconds > seconds ? s->ranks[i].seconds : seconds;
-    return seconds;
-}
-
 /* What the limit made the planner request; a value may be requested more than once. */
 static const char *name_of(const struct wf_global_plan *s, size_t i)
 {
@@ -102,7 +94,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
     cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&look->cli->arena, &job->mesh));
     cJSON_AddNumberToObject(json, "ranks", job->ranks);
     cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->net.graph, false));
-    cJSON_AddNumberToObject(json, "flops", wf_graph_flops(job->net.graph));
+    cJSON_AddNumberToObject(json, "flops", wf_job_flops(job));
     cJSON *const all = cJSON_AddArrayToObject(json, "per_rank");
     for (int i = 0; i < look->all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &look->all->ranks[i];
@@ -112,6 +104,10 @@ static bool print_json(const struct look *look, struct wf_err *err)
         wf_mesh_coords(&job->mesh, i, at);
         if (job->mesh.at[WF_MESH_DOMAIN] > 1)
             cJSON_AddNumberToObject(one, "domain", at[WF_MESH_DOMAIN]);
+        if (job->mesh.at[WF_MESH_PIPE] > 1) {
+            cJSON_AddNumberToObject(one, "stage", at[WF_MESH_PIPE]);
+            cJSON_AddNumberToObject(one, "bubble", look->all->bubbles[at[WF_MESH_PIPE]]);
+        }
         cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
         cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
         cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));
@@ -127,7 +123,10 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "references", r->references);
         cJSON_AddItemToArray(all, one);
     }
-    cJSON_AddNumberToObject(json, "step_seconds", slowest(look->all));
+    cJSON_AddNumberToObject(json, "step_seconds", look->all->seconds);
+    cJSON_AddNumberToObject(json, "micro_batches", wf_job_micro_batches(job));
+    if (job->mesh.at[WF_MESH_PIPE] > 1)
+        cJSON_AddNumberToObject(json, "bubble", wf_all_ranks_bubble(look->all));
     cJSON *const recompute = cJSON_AddArrayToObject(json, "recomputed");
     for (size_t i = 0; i < job->global->requests.n_recompute; i++)
         if (is_first_of_its_name(job->global, i))
@@ -309,8 +308,14 @@ static void print_text(const struct look *look)
     (void)printf("%s\n", title_of(arena, job));
     (void)printf("%s parameters, %s a step, about %s\n\n",
                  wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
-                 wf_text_flops(arena, wf_graph_flops(job->net.graph)),
-                 wf_text_seconds(arena, slowest(look->all)));
+                 wf_text_flops(arena, wf_job_flops(job)),
+                 wf_text_seconds(arena, look->all->seconds));
+    if (job->mesh.at[WF_MESH_PIPE] > 1)
+        (void)printf(
+            "%d stages, %d micro-batches, %s: a stage waits %.0f%% of the time (its bubble)\n\n",
+            job->mesh.at[WF_MESH_PIPE], wf_job_micro_batches(job),
+            wf_pipe_schedule_names[job->settings.pipe.schedule],
+            100 * wf_all_ranks_bubble(look->all));
     print_ranks(look);
     print_recomputed(look);
     if (look->steps)
@@ -347,11 +352,10 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
     };
     struct wf_grid grid = {
         .title = title_of(arena, job),
-        .subtitle =
-            wf_arena_printf(arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
-                            wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
-                            wf_text_flops(arena, wf_graph_flops(job->net.graph)),
-                            wf_text_seconds(arena, slowest(look->all))),
+        .subtitle = wf_arena_printf(
+            arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
+            wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
+            wf_text_flops(arena, wf_job_flops(job)), wf_text_seconds(arena, look->all->seconds)),
         .copies = job->mesh.at[WF_MESH_DATA],
         .panels = panels,
         .n_panels = 3,

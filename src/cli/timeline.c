@@ -47,6 +47,29 @@ static void add_gap(struct collector *c, double start, double end)
         name_event(add(c, WF_EVENT_ADVANCE, start, end), "", "progress");
 }
 
+/* Of several micro-batches or stages: an event for each turn that does something. */
+static void collect_turns(struct collector *c, const struct wf_run *run)
+{
+    static const char *const kinds[] = { "forward", "backward", "weights" };
+    const struct wf_plan *const plan = wf_run_plan(run);
+    const struct wf_stages *const stages = &plan->global->stages;
+    const double *const starts = wf_run_turn_starts(run), *const seconds = wf_run_turn_seconds(run);
+    c->events = wf_arena_array(&c->arena, plan->turns.n + 1, struct wf_event);
+    for (int i = 0; i < plan->turns.n; i++) {
+        const struct wf_turn *const t = &plan->turns.at[i];
+        const struct wf_segment *const of = &stages->segments[t->part / 2];
+        if (plan->parts[t->part].first == plan->parts[t->part].end)
+            continue;
+        const bool works = t->part == wf_part_work(t->part / 2);
+        const enum wf_event_kind kind = !works                           ? WF_EVENT_WAIT
+                                        : of->kind == WF_SEGMENT_FORWARD ? WF_EVENT_FORWARD
+                                                                         : WF_EVENT_BACKWARD;
+        struct wf_event *const e = add(c, kind, starts[i], starts[i] + seconds[i]);
+        (void)snprintf(e->name, sizeof e->name, "%s part %d, micro-batch %d",
+                       works ? kinds[of->kind] : "transfers", of->chunk, t->micro);
+    }
+}
+
 /* This rank's events: two for each end of communication, what was in flight and the waiting. */
 static void collect(struct collector *c, const struct wf_run *run)
 {
@@ -136,7 +159,7 @@ bool wf_timeline_write(const struct wf_run *run, struct wf_comm *comm, const cha
                        const char *path, struct wf_err *err)
 {
     struct collector c = { .rank = wf_comm_rank(comm) };
-    collect(&c, run);
+    (wf_run_plan(run)->turns.n > 2 ? collect_turns : collect)(&c, run);
     struct wf_timeline t = { .title = title, .ranks = wf_comm_size(comm) };
     struct wf_event *all = NULL;
     bool ok = gather(&c, comm, &all, &t.count, err);

@@ -68,6 +68,24 @@ static void add_sum(struct wf_message_check *l, const struct wf_plan *plan, int 
     add_event(l, WF_STEP_SUM_BEGIN, l->n_sums++, 1);
 }
 
+/* `exchange`, `sum`: where each of the plan's was begun last. */
+static void add_step(struct wf_message_check *l, const struct wf_plan *plan,
+                     const struct wf_step *step, size_t exchange[], size_t sum[])
+{
+    if (step->kind == WF_STEP_FETCH_BEGIN) {
+        exchange[step->which] = l->n_events;
+        add_exchange(l, plan, step->which);
+    } else if (step->kind == WF_STEP_SUM_BEGIN) {
+        sum[step->which] = l->n_events;
+        add_sum(l, plan, step->which);
+    } else if (step->kind == WF_STEP_FETCH_END || step->kind == WF_STEP_SUM_END) {
+        const bool fetch = step->kind == WF_STEP_FETCH_END;
+        const struct wf_checked_event begun =
+            l->events[fetch ? exchange[step->which] : sum[step->which]];
+        add_event(l, step->kind, (size_t)begun.first, (size_t)begun.count);
+    }
+}
+
 void wf_message_check_add(struct wf_message_check *l, const struct wf_plan *plan)
 {
     WF_BUG_ON(plan->rank != l->n_ranks, "rank %d behind %d", plan->rank, l->n_ranks - 1);
@@ -77,20 +95,12 @@ void wf_message_check_add(struct wf_message_check *l, const struct wf_plan *plan
     struct wf_arena arena = { 0 };
     size_t *const exchange = wf_arena_array(&arena, plan->n_exchanges + 1, size_t);
     size_t *const sum = wf_arena_array(&arena, plan->n_sums + 1, size_t);
-    for (int s = 0; s < plan->n_steps; s++) {
-        const struct wf_step *const step = &plan->steps[s];
-        if (step->kind == WF_STEP_FETCH_BEGIN) {
-            exchange[step->which] = l->n_events;
-            add_exchange(l, plan, step->which);
-        } else if (step->kind == WF_STEP_SUM_BEGIN) {
-            sum[step->which] = l->n_events;
-            add_sum(l, plan, step->which);
-        } else if (step->kind == WF_STEP_FETCH_END || step->kind == WF_STEP_SUM_END) {
-            const bool fetch = step->kind == WF_STEP_FETCH_END;
-            const struct wf_checked_event begun =
-                l->events[fetch ? exchange[step->which] : sum[step->which]];
-            add_event(l, step->kind, (size_t)begun.first, (size_t)begun.count);
-        }
+    /* More micro-batches do nothing that these do not. */
+    const int most = 3 * plan->global->stages.n_stages;
+    for (int i = 0; i < plan->turns.n; i++) {
+        const struct wf_plan_part *const part = &plan->parts[plan->turns.at[i].part];
+        for (int s = part->first; plan->turns.at[i].micro < most && s < part->end; s++)
+            add_step(l, plan, &plan->steps[s], exchange, sum);
     }
     wf_arena_release(&arena);
     l->n_ranks++;
@@ -220,11 +230,15 @@ static bool match_sums(struct wf_message_check *l, const struct wf_groups *group
 /* --- I6: everybody gets to the end --- */
 
 /*
- * The ranks are walked as if they ran: an end waits until the others have begun. A rank that waits
- * stands in the list of the one thing it waits for: another rank, or a meeting.
+ * The ranks are walked as if they ran. Either communication goes on beside them, as between threads and by
+ * MPI: an end waits until the others have begun. Or it is part of their work, one after the other, as on one
+ * stream of a GPU: a beginning waits until the others stand at theirs. A rank that waits stands in the list
+ * of the one thing it waits for: another rank, or a meeting.
  */
 struct walk {
     const struct wf_message_check *l;
+    bool in_order;
+    int *arrived;    /* per rank: one more than the last event that it has arrived at */
     int *at;         /* per rank: the event it stands at */
     int *next;       /* per rank: the next that waits for the same, or -1 */
     int *waits_rank; /* per rank: the first that waits for it to go on, or -1 */
@@ -251,14 +265,16 @@ static void wait_in(struct walk *w, int rank, int *list)
 static int *blocked_by(struct walk *w, const struct wf_checked_event *e)
 {
     const struct wf_message_check *const l = w->l;
-    if (e->kind == WF_STEP_SUM_END) {
+    if (e->kind == (w->in_order ? WF_STEP_SUM_BEGIN : WF_STEP_SUM_END)) {
         const int meeting = l->sums[e->first].meeting;
         return w->missing[meeting] > 0 ? &w->waits_sum[meeting] : NULL;
     }
-    for (int i = e->first; e->kind == WF_STEP_FETCH_END && i < e->first + e->count; i++) {
+    if (e->kind != (w->in_order ? WF_STEP_FETCH_BEGIN : WF_STEP_FETCH_END))
+        return NULL;
+    for (int i = e->first; i < e->first + e->count; i++) {
         const struct wf_checked_message *const m = &l->messages[i];
         const int peer = m->is_send ? m->to : m->from;
-        if (l->messages[m->partner].event >= w->at[peer])
+        if (l->messages[m->partner].event >= w->at[peer] + w->in_order)
             return &w->waits_rank[peer];
     }
     return NULL;
@@ -271,11 +287,13 @@ static void go_on(struct walk *w, int rank)
     int *list = NULL;
     while (w->at[rank] < l->first_event[rank + 1]) {
         const struct wf_checked_event *const e = &l->events[w->at[rank]];
+        if (w->arrived[rank] <= w->at[rank] && e->kind == WF_STEP_SUM_BEGIN &&
+            --w->missing[l->sums[e->first].meeting] == 0)
+            wake(w, &w->waits_sum[l->sums[e->first].meeting]);
+        w->arrived[rank] = w->at[rank] + 1;
         list = blocked_by(w, e);
         if (list)
             break;
-        if (e->kind == WF_STEP_SUM_BEGIN && --w->missing[l->sums[e->first].meeting] == 0)
-            wake(w, &w->waits_sum[l->sums[e->first].meeting]);
         w->at[rank]++;
     }
     if (w->at[rank] > before)
@@ -284,11 +302,13 @@ static void go_on(struct walk *w, int rank)
         wait_in(w, rank, list);
 }
 
-static bool walk_all(const struct wf_message_check *l, struct wf_err *err)
+static bool walk_all(const struct wf_message_check *l, bool in_order, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     const int n = l->n_ranks;
     struct walk w = { .l = l,
+                      .in_order = in_order,
+                      .arrived = wf_arena_array(&arena, n, int),
                       .at = wf_arena_array(&arena, n, int),
                       .next = wf_arena_array(&arena, n, int),
                       .waits_rank = wf_arena_array(&arena, n, int),
@@ -309,10 +329,11 @@ static bool walk_all(const struct wf_message_check *l, struct wf_err *err)
     bool ok = true;
     for (int r = 0; ok && r < n; r++)
         if (w.at[r] < l->first_event[r + 1])
-            ok = wf_err_set(err, WF_ERR_FAILED,
-                            "plans break I6: rank %d waits for ever at communication #%d: "
-                            "please report it",
-                            r, w.at[r] - l->first_event[r]);
+            ok =
+                wf_err_set(err, WF_ERR_FAILED,
+                           "plans break I6: rank %d waits for ever at communication #%d%s: "
+                           "please report it",
+                           r, w.at[r] - l->first_event[r], in_order ? ", one after the other" : "");
     wf_arena_release(&arena);
     return ok;
 }
@@ -322,5 +343,6 @@ bool wf_message_check_run(struct wf_message_check *l, const struct wf_groups *gr
 {
     WF_BUG_ON(l->n_ranks != wf_mesh_size(&groups->mesh), "%d plans of %d ranks", l->n_ranks,
               wf_mesh_size(&groups->mesh));
-    return match_messages(l, err) && match_sums(l, groups, err) && walk_all(l, err);
+    return match_messages(l, err) && match_sums(l, groups, err) && walk_all(l, false, err) &&
+           walk_all(l, true, err);
 }

@@ -1,5 +1,6 @@
 #include "train/all_ranks.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -41,6 +42,10 @@ static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cach
     if (!plan)
         return wf_err_wrap(err, "rank %d", rank);
     s->ranks[rank] = figures_of(plan);
+    for (int i = 0; i < s->global->stages.n_segments; i++) {
+        s->work[i] = fmax(s->work[i], plan->parts[wf_part_work(i)].seconds);
+        s->travel[i] = fmax(s->travel[i], plan->parts[wf_part_transfers(i)].seconds);
+    }
     wf_message_check_add(check, plan);
     wf_plan_free(plan);
     return true;
@@ -52,6 +57,8 @@ struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struc
     s->global = global;
     s->n_ranks = global->geometry.n_ranks;
     s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
+    s->work = wf_arena_array(&s->arena, global->stages.n_segments, double);
+    s->travel = wf_arena_array(&s->arena, global->stages.n_segments, double);
     struct wf_plan_cache cache = { 0 };
     struct wf_message_check check = { 0 };
     bool ok = true;
@@ -60,10 +67,24 @@ struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struc
     ok = ok && wf_message_check_run(&check, &global->geometry.groups, err);
     wf_message_check_release(&check);
     wf_plan_cache_release(&cache);
-    if (ok)
+    if (ok) {
+        const struct wf_turns_time time = wf_turns_estimate(
+            &s->arena, &global->stages, &global->options.pipe, s->work, s->travel);
+        s->seconds = time.seconds;
+        s->bubbles = time.idle;
         return s;
+    }
     wf_all_ranks_free(s);
     return NULL;
+}
+
+double wf_all_ranks_bubble(const struct wf_all_ranks *all)
+{
+    const int n = all->global->stages.n_stages;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += all->bubbles[i] / n;
+    return sum;
 }
 
 void wf_all_ranks_free(struct wf_all_ranks *all)

@@ -28,7 +28,13 @@ struct wf_all_ranks {
     const struct wf_global_plan *global;
     struct wf_rank_figures *ranks;
     int n_ranks;
+    /* A step with all its micro-batches, where stages take turns and wait for each other: its seconds, and of
+     * each stage the part of them in which it does nothing (its bubble). */
+    double seconds, *bubbles;
+    double *work, *travel; /* per segment: of the rank that takes longest */
 };
+/* The mean over the stages. */
+double wf_all_ranks_bubble(const struct wf_all_ranks *all);
 
 /* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. */
 struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);

@@ -217,6 +217,11 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
     };
 }
 
+double wf_job_flops(const struct wf_job *job)
+{
+    return wf_job_micro_batches(job) * wf_graph_flops(job->net.graph);
+}
+
 struct wf_pipe_options wf_job_pipe_like(const struct wf_job *job)
 {
     return (struct wf_pipe_options){ .schedule = job->settings.pipe.schedule,

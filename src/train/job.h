@@ -101,6 +101,8 @@ static inline int wf_job_micro_batches(const struct wf_job *job)
 {
     return job->settings.train.accumulate > 1 ? (int)job->settings.train.accumulate : 1;
 }
+/* FLOPs of a step. */
+double wf_job_flops(const struct wf_job *job);
 /* Fill the view's box of an input of a micro-batch, or of a parameter or state (job_data.c). Arrays have the
  * samples of all micro-batches. */
 [[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
