@@ -11,6 +11,8 @@
 #include "ops/rows.h"
 #include "ops/separation.h"
 
+enum { CHANNELS = 64 }; /* of a gradient that are computed together */
+
 static const double widths[] = WF_MMD_WIDTHS;
 
 /* The kernel of two rows, and its derivative by the square of their distance. */
@@ -53,23 +55,33 @@ static bool grad_infer(const struct wf_node *node, struct wf_err *err)
     return check(node, err) && wf_loss_check_sums(node->in[2], 1, err);
 }
 
-static void grad_reference(const struct wf_call *call)
+/* Of one row, over some of its channels, which share the kernels. */
+static void grad_row(const struct wf_call *call, int64_t i, int64_t first, int64_t last, double dm)
 {
     const struct wf_view *const a = &call->in[0], *const b = &call->in[1];
     const int64_t n = call->node->in[0]->shape.at[WF_N];
-    const double dm = 4.0 * wf_view_get(&call->in[2], 0, 0, 0, 0, 0) / (double)(n * n);
-    for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        const int64_t i = c.at[WF_N], k = c.at[WF_C];
-        const double x = wf_view_get(a, i, 0, 0, 0, k);
-        double sum = 0, slope;
-        for (int64_t j = 0; j < n; j++) {
-            (void)kernel(a, i, a, j, &slope);
-            sum += slope * (x - wf_view_get(a, j, 0, 0, 0, k));
-            (void)kernel(a, i, b, j, &slope);
-            sum -= slope * (x - wf_view_get(b, j, 0, 0, 0, k));
+    double sum[CHANNELS] = { 0 }, slope, other;
+    for (int64_t j = 0; j < n; j++) {
+        (void)kernel(a, i, a, j, &slope);
+        (void)kernel(a, i, b, j, &other);
+        for (int64_t k = first; k < last; k++) {
+            const double x = wf_view_get(a, i, 0, 0, 0, k);
+            sum[k - first] += slope * (x - wf_view_get(a, j, 0, 0, 0, k));
+            sum[k - first] -= other * (x - wf_view_get(b, j, 0, 0, 0, k));
         }
-        wf_view_set(&call->out[0], c.at, dm * sum);
     }
+    for (int64_t k = first; k < last; k++)
+        wf_view_put(&call->out[0], i, 0, 0, 0, k, dm * sum[k - first]);
+}
+
+static void grad_reference(const struct wf_call *call)
+{
+    const int64_t n = call->node->in[0]->shape.at[WF_N];
+    const double dm = 4.0 * wf_view_get(&call->in[2], 0, 0, 0, 0, 0) / (double)(n * n);
+    const struct wf_region w = call->work;
+    for (int64_t i = w.lo[WF_N]; i < w.hi[WF_N]; i++)
+        for (int64_t k = w.lo[WF_C]; k < w.hi[WF_C]; k += CHANNELS)
+            grad_row(call, i, k, wf_min(k + CHANNELS, w.hi[WF_C]), dm);
 }
 
 static double flops(const struct wf_node *node, struct wf_region work)
