@@ -59,12 +59,10 @@ static struct wf_value *decode(struct wf_graph *g, const struct wf_model_config 
 static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x)
 {
-    g->domain = wf_domain_label(0, WF_ROLE_SHARED);
+    g->domain = wf_domain_label((int)wf_separation(c)->domain, WF_ROLE_SHARED);
     x = share(g, c, x);
     g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
-    x = classify(g, c, x);
-    g->domain = 0;
-    return x;
+    return wf_separation_hand_over(g, c, classify(g, c, x));
 }
 
 static void build_domain(struct wf_graph *g, const struct wf_model_config *c, int domain,
@@ -99,6 +97,7 @@ const struct wf_model wf_model_dsn = {
     .build = build,
     .domains = wf_separation_domains,
     .build_domain = build_domain,
+    .set_domain = wf_separation_set_domain,
     .options = wf_separation_options,
     .own_bytes = sizeof(struct wf_separation),
     .check = wf_separation_check,

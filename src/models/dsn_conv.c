@@ -86,13 +86,12 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
                               struct wf_value *x)
 {
     struct wf_value *levels[LEVELS + 1];
-    const struct part shared = { c, "shared", (int)wf_separation(c)->domain + 1 };
-    g->domain = wf_domain_label(0, WF_ROLE_SHARED);
+    const int domain = (int)wf_separation(c)->domain;
+    const struct part shared = { c, "shared", domain + 1 };
+    g->domain = wf_domain_label(domain, WF_ROLE_SHARED);
     x = encode(g, &shared, x, levels);
     g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
-    x = predict(g, c, 1, x, levels);
-    g->domain = 0;
-    return x;
+    return wf_separation_hand_over(g, c, predict(g, c, 1, x, levels));
 }
 
 static void build_domain(struct wf_graph *g, const struct wf_model_config *c, int domain,
@@ -147,6 +146,7 @@ const struct wf_model wf_model_dsn_conv = {
     .build = build,
     .domains = wf_separation_domains,
     .build_domain = build_domain,
+    .set_domain = wf_separation_set_domain,
     .options = wf_separation_options,
     .own_bytes = sizeof(struct wf_separation),
     .check = check,

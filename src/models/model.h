@@ -58,12 +58,14 @@ struct wf_model {
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
     /* Of a network of several domains: how many, and all that it makes of an image of domain k, with
-     * the first one's logits in `logits`; build() is then the part that predicts, with the first one's
-     * labels: its weights are where they are in training. NULL: of one. */
+     * the first one's logits in `logits`; build() is then the part that predicts for the domain that its
+     * options name (set_domain): its weights are where they are in training, and images and logits are
+     * where the domain's images and losses are. NULL: of one. */
     int (*domains)(const struct wf_model_config *c);
     void (*build_domain)(struct wf_graph *g, const struct wf_model_config *c, int domain,
                          struct wf_value *image, struct wf_domain_parts *parts,
                          struct wf_value **logits);
+    void (*set_domain)(void *own, int domain);
     /* Of a network with options of its own: their table, which ends with a NULL key, and the bytes of
      * its struct. An INT is an int64_t there, a REAL a double, a BOOL a bool, a NAME an int, INTS are
      * int64_t[count_max], of which the last are taken where fewer are given. */

@@ -31,6 +31,11 @@ int wf_separation_domains(const struct wf_model_config *c)
     return (int)wf_separation(c)->targets + 1;
 }
 
+void wf_separation_set_domain(void *own, int domain)
+{
+    ((struct wf_separation *)own)->domain = domain;
+}
+
 bool wf_separation_check(const struct wf_model *m, const struct wf_model_config *c,
                          struct wf_err *err)
 {
@@ -70,4 +75,15 @@ struct wf_value *wf_separation_head(struct wf_graph *g, const struct wf_model_co
     struct wf_value *const x =
         wf_separation_linear(g, wf_reverse_gradient(g, code, 1.0), "head.fc1", 100);
     return wf_linear(g, x, "head.fc2", outputs(c), true);
+}
+
+struct wf_value *wf_separation_hand_over(struct wf_graph *g, const struct wf_model_config *c,
+                                         struct wf_value *logits)
+{
+    const int domain = (int)wf_separation(c)->domain;
+    g->domain = wf_domain_label(domain, WF_ROLE_LOSSES);
+    if (domain > 0)
+        logits = wf_scale(g, logits, 1.0);
+    g->domain = 0;
+    return logits;
 }

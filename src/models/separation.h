@@ -21,12 +21,17 @@ static inline const struct wf_separation *wf_separation(const struct wf_model_co
     return c->own;
 }
 int wf_separation_domains(const struct wf_model_config *c);
+void wf_separation_set_domain(void *own, int domain);
 [[nodiscard]] bool wf_separation_check(const struct wf_model *m, const struct wf_model_config *c,
                                        struct wf_err *err);
 
 /* fc 100, ReLU, then the head's outputs, of a vector behind gradient reversal: head.fc1, head.fc2. */
 struct wf_value *wf_separation_head(struct wf_graph *g, const struct wf_model_config *c,
                                     struct wf_value *code);
+
+/* The logits, which the first domain's head makes, where the loss of the predicted domain is; ends build(). */
+struct wf_value *wf_separation_hand_over(struct wf_graph *g, const struct wf_model_config *c,
+                                         struct wf_value *logits);
 
 /* A layer with ReLU behind it. */
 struct wf_value *wf_separation_conv(struct wf_graph *g, struct wf_value *x, const char *name,

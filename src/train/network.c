@@ -186,8 +186,7 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
         struct wf_value *const x =
             c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
         net->logits = c->model->build(g, &c->config, x);
-        if (c->model->domains)
-            g->domain = wf_domain_label(0, WF_ROLE_LOSSES);
+        g->domain = net->logits ? net->logits->producer->domain : 0; /* the loss goes there, too */
         net->loss = build_task(c, net);
         g->domain = 0;
     }

@@ -86,6 +86,12 @@ import json, sys
 a, b = map(json.loads, sys.argv[1:])
 assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
 PY
+# an image of the target is encoded where its domain is, and scored there
+for mesh in 1 domain=2 domain=2,space=2x1 domain=3; do
+    expect 0 eval one target model.domain=1 --mesh "${mesh/#1/space=1}" --json --quiet
+    json "'$mesh' == '1' or all(abs(j[k] - w[k]) <= 1e-5 for w in [json.load(open('whole.json'))] for k in ('loss', 'mean_iou'))"
+    [ "$mesh" != 1 ] || cp out whole.json
+done
 mv target away # evaluation and prediction need the one dataset that they are given
 expect 0 eval one source --quiet
 expect 0 eval one away model.domain=1 --quiet
