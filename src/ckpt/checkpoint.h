@@ -41,6 +41,8 @@ struct wf_checkpoint_info {
     int classes;                    /* 0: no names */
     const char *const *class_names;
     const char *data; /* the fingerprint of the dataset (data/fingerprint.h); NULL: not known */
+    int n_targets;    /* those of the target domains, if any */
+    const char *const *targets;
 };
 
 struct wf_checkpoint;

@@ -38,6 +38,7 @@ const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS] = {
     [WF_CHECKPOINT_DEVIATION] = "std",
     [WF_CHECKPOINT_CLASS_NAMES] = "class_names",
     [WF_CHECKPOINT_DATA] = "data",
+    [WF_CHECKPOINT_TARGETS] = "targets",
 };
 
 /* --- the position, one text for each member --- */
@@ -133,6 +134,8 @@ void wf_checkpoint_print(struct wf_arena *arena, const struct wf_checkpoint_info
     if (info->classes > 0)
         texts->value[WF_CHECKPOINT_CLASS_NAMES] =
             print_names(arena, info->class_names, info->classes);
+    if (info->n_targets > 0)
+        texts->value[WF_CHECKPOINT_TARGETS] = print_names(arena, info->targets, info->n_targets);
 }
 
 /* --- parsing: the checksum has vouched for the bytes, not for who wrote them --- */
@@ -186,21 +189,21 @@ static bool parse_reals(struct wf_arena *arena, const char *text, int *count, co
     return ok || bad(WF_CHECKPOINT_MEAN, text, err);
 }
 
-static bool parse_names(struct wf_arena *arena, const char *text, struct wf_checkpoint_info *info,
-                        struct wf_err *err)
+static bool parse_names(struct wf_arena *arena, const char *text, int *count,
+                        const char *const **names, struct wf_err *err)
 {
     cJSON *const list = cJSON_Parse(text);
     bool ok = cJSON_IsArray(list);
     const int n = ok ? cJSON_GetArraySize(list) : 0;
-    const char **const names = wf_arena_array(arena, n, const char *);
+    const char **const to = wf_arena_array(arena, n, const char *);
     int i = 0;
     for (const cJSON *item = ok ? list->child : NULL; item; item = item->next) {
         ok = ok && cJSON_IsString(item);
-        names[i++] = wf_arena_copy(arena, ok ? item->valuestring : "");
+        to[i++] = wf_arena_copy(arena, ok ? item->valuestring : "");
     }
     cJSON_Delete(list);
-    info->classes = n;
-    info->class_names = names;
+    *count = n;
+    *names = to;
     return ok || bad(WF_CHECKPOINT_CLASS_NAMES, text, err);
 }
 
@@ -210,6 +213,7 @@ static bool parse_lists(struct wf_arena *arena, const struct wf_checkpoint_texts
     const char *const mean = texts->value[WF_CHECKPOINT_MEAN];
     const char *const deviation = texts->value[WF_CHECKPOINT_DEVIATION];
     const char *const names = texts->value[WF_CHECKPOINT_CLASS_NAMES];
+    const char *const targets = texts->value[WF_CHECKPOINT_TARGETS];
     int channels = 0;
     if (mean && !parse_reals(arena, mean, &info->channels, &info->mean, err))
         return false;
@@ -217,7 +221,8 @@ static bool parse_lists(struct wf_arena *arena, const struct wf_checkpoint_texts
         return false;
     if (channels != info->channels)
         return bad(WF_CHECKPOINT_DEVIATION, deviation, err);
-    return !names || parse_names(arena, names, info, err);
+    return (!names || parse_names(arena, names, &info->classes, &info->class_names, err)) &&
+           (!targets || parse_names(arena, targets, &info->n_targets, &info->targets, err));
 }
 
 bool wf_checkpoint_parse(struct wf_arena *arena, const struct wf_checkpoint_texts *texts,

@@ -30,6 +30,7 @@ enum wf_checkpoint_text {
     WF_CHECKPOINT_DEVIATION,
     WF_CHECKPOINT_CLASS_NAMES,
     WF_CHECKPOINT_DATA, /* from here on: not in older files, whose checksum does not cover them */
+    WF_CHECKPOINT_TARGETS,
     WF_CHECKPOINT_TEXTS
 };
 extern const char *const wf_checkpoint_keys[WF_CHECKPOINT_TEXTS];

@@ -87,7 +87,8 @@ static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *er
     wf_feed_size(&e->feed, &files);
     e->job = wf_job_new(&e->launch, &e->settings, &files, err);
     struct wf_shape shape;
-    if (!e->job || !wf_feed_valid_shape(&e->feed, &e->job->mesh, &shape, err) ||
+    if (!e->job ||
+        !wf_feed_valid_shape(&e->feed, &e->job->mesh, e->feed.whole, path, &shape, err) ||
         !wf_job_network(e->job, shape, false, &e->net, err))
         return false;
     struct wf_plan_options options = wf_job_plan_options(e->job);

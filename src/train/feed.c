@@ -117,17 +117,17 @@ static bool find_crop(struct wf_feed *feed, enum wf_part part, struct wf_err *er
     return true;
 }
 
-/* The extents that all samples of the validated part share, or zeros. */
-static void find_whole(struct wf_feed *feed, const int64_t samples[], int64_t count)
+void wf_feed_whole(const struct wf_dataset *dataset, const int64_t samples[], int64_t count,
+                   int64_t whole[WF_AXES])
 {
     for (int64_t i = 0; i < count; i++) {
-        const int64_t *const e = wf_dataset_sample(feed->dataset, samples ? samples[i] : i)->extent;
+        const int64_t *const e = wf_dataset_sample(dataset, samples ? samples[i] : i)->extent;
         for (int a = WF_D; a <= WF_W; a++) {
-            if (i > 0 && feed->whole[a] != e[a]) {
-                memset(feed->whole, 0, sizeof feed->whole);
+            if (i > 0 && whole[a] != e[a]) {
+                memset(whole, 0, WF_AXES * sizeof *whole);
                 return;
             }
-            feed->whole[a] = e[a];
+            whole[a] = e[a];
         }
     }
 }
@@ -140,11 +140,10 @@ static void find_parts(struct wf_feed *feed)
     feed->parts[WF_PART_TRAIN] = split.n_train;
     feed->parts[WF_PART_VALID] = split.n_valid;
     feed->parts[WF_PART_ALL] = feed->info->samples;
-    if (feed->part == WF_PART_ALL)
-        find_whole(feed, NULL, feed->info->samples);
-    else
-        find_whole(feed, feed->part == WF_PART_VALID ? split.valid : split.train,
-                   feed->parts[feed->part]);
+    const int64_t *const samples = feed->part == WF_PART_ALL     ? NULL
+                                   : feed->part == WF_PART_VALID ? split.valid
+                                                                 : split.train;
+    wf_feed_whole(feed->dataset, samples, feed->parts[feed->part], feed->whole);
     wf_split_release(&split);
 }
 
@@ -166,7 +165,7 @@ static void name_classes(struct wf_feed *feed)
 
 /* --- opening --- */
 
-static struct wf_dataset_options dataset_options(const struct wf_settings *s)
+struct wf_dataset_options wf_feed_dataset_options(const struct wf_settings *s)
 {
     return (struct wf_dataset_options){ .layout = s->data.layout,
                                         .align = s->data.align,
@@ -179,7 +178,7 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                   struct wf_err *err)
 {
     *feed = (struct wf_feed){ .launch = launch, .settings = settings, .part = part };
-    const struct wf_dataset_options options = dataset_options(settings);
+    const struct wf_dataset_options options = wf_feed_dataset_options(settings);
     feed->dataset =
         settings->data.open ? settings->data.open : wf_dataset_open(path, &options, err);
     if (!feed->dataset)
@@ -200,43 +199,10 @@ bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
     return true;
 }
 
-bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err)
-{
-    const struct wf_settings *const s = feed->settings;
-    const int want = wf_model_domains(s->model, &s->config), have = s->data.n_domains;
-    if (want == 1 && have <= 1)
-        return true;
-    if (have != want)
-        return wf_err_set(
-            err, WF_ERR_USAGE,
-            "data.domains has %d folders, but network '%s' has %d domains (model.targets=%d "
-            "and the labelled one): give a folder for each",
-            have, s->model->name, want, want - 1);
-    const struct wf_dataset_options options = dataset_options(s);
-    feed->targets = wf_arena_array(&feed->arena, want - 1, struct wf_dataset *);
-    for (int k = 1; k < want; k++) {
-        struct wf_dataset *const d = wf_dataset_open(s->data.domains[k], &options, err);
-        if (!d)
-            return wf_err_wrap(err, "domain %d", k);
-        feed->targets[feed->n_targets++] = d;
-        if (wf_dataset_info(d)->channels != feed->info->channels)
-            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d channels, '%s' of %d",
-                              s->data.domains[k], wf_dataset_info(d)->channels, feed->info->path,
-                              feed->info->channels);
-        if (wf_dataset_info(d)->dims != feed->info->dims)
-            return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d dimensions, '%s' of %d",
-                              s->data.domains[k], wf_dataset_info(d)->dims, feed->info->path,
-                              feed->info->dims);
-    }
-    return true;
-}
-
 void wf_feed_release(struct wf_feed *feed)
 {
     if (feed->settings && !feed->settings->data.open)
         wf_dataset_free(feed->dataset);
-    for (int k = 0; k < feed->n_targets; k++)
-        wf_dataset_free(feed->targets[k]);
     wf_arena_release(&feed->arena);
     *feed = (struct wf_feed){ 0 };
 }
@@ -283,23 +249,24 @@ static double pixels(const int64_t e[WF_AXES])
 }
 
 bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
-                         struct wf_shape *shape, struct wf_err *err)
+                         const int64_t whole[WF_AXES], const char *path, struct wf_shape *shape,
+                         struct wf_err *err)
 {
     const enum wf_validate_on on = feed->settings->train.validate_on;
-    const bool agree = feed->whole[WF_W] > 0;
+    const bool agree = whole[WF_W] > 0;
     if (!agree && on == WF_VALIDATE_WHOLE)
         return wf_err_set(
             err, WF_ERR_USAGE,
             "train.validate_on is whole, but the images of '%s' have different sizes: "
             "use train.validate_on=crop",
-            feed->info->path);
-    const bool small = pixels(feed->whole) <= WHOLE_CROPS * pixels(feed->crop);
-    const bool whole = agree && (on == WF_VALIDATE_WHOLE || (on == WF_VALIDATE_AUTO && small));
-    const int64_t *const e = whole ? feed->whole : feed->crop;
+            path);
+    const bool small = pixels(whole) <= WHOLE_CROPS * pixels(feed->crop);
+    const bool at_once = agree && (on == WF_VALIDATE_WHOLE || (on == WF_VALIDATE_AUTO && small));
+    const int64_t *const e = at_once ? whole : feed->crop;
     /* As many pixels at once as a training step has, and something for every rank. */
     const int64_t batch = wf_settings_batch(feed->settings);
     const int64_t fit = (int64_t)((double)batch * pixels(feed->crop) / pixels(e));
-    const int64_t rows = wf_max(fit, whole ? mesh->at[WF_MESH_DATA] : 1);
+    const int64_t rows = wf_max(fit, at_once ? mesh->at[WF_MESH_DATA] : 1);
     *shape = WF_SHAPE(rows, e[WF_D], e[WF_H], e[WF_W], feed->info->channels);
     return true;
 }
@@ -330,44 +297,20 @@ struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct
     return options;
 }
 
-struct wf_loader_options wf_feed_target_loader(const struct wf_feed *feed,
-                                               const struct wf_network *net, int domain)
-{
-    struct wf_loader_options options = wf_feed_loader(feed, net);
-    options.balance = false;
-    options.classes = 0;
-    options.seed += (uint64_t)domain << 32; /* an order of its own */
-    return options;
-}
-
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net)
 {
     return loader_options(feed, feed->part, net);
 }
 
-bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options, struct wf_err *err)
+bool wf_feed_check(const struct wf_dataset *dataset, struct wf_loader_options options,
+                   struct wf_err *err)
 {
     options.threads = 0;
     options.balance = false; /* costs a look at all masks */
     options.normal = NULL;   /* not known yet */
-    struct wf_loader *const loader = wf_loader_new(feed->dataset, &options, err);
+    struct wf_loader *const loader = wf_loader_new(dataset, &options, err);
     const bool ok = loader != NULL;
     wf_loader_free(loader);
     return ok;
-}
-
-bool wf_feed_check_targets(const struct wf_feed *feed, const struct wf_network *net,
-                           struct wf_err *err)
-{
-    for (int k = 0; k < feed->n_targets; k++) {
-        struct wf_loader_options options = wf_feed_target_loader(feed, net, k + 1);
-        options.threads = 0;
-        options.normal = NULL; /* not known yet */
-        struct wf_loader *const loader = wf_loader_new(feed->targets[k], &options, err);
-        if (!loader)
-            return wf_err_wrap(err, "domain %d", k + 1);
-        wf_loader_free(loader);
-    }
-    return true;
 }

@@ -19,8 +19,6 @@ struct wf_feed {
     const struct wf_launch *launch;
     struct wf_settings *settings;
     struct wf_dataset *dataset;
-    struct wf_dataset **targets; /* of the domains without labels; in the arena */
-    int n_targets;
     const struct wf_dataset_info *info;
     struct wf_normal normal;
     int64_t crop[WF_AXES];  /* D, H, W that training sees */
@@ -37,8 +35,11 @@ struct wf_feed {
 [[nodiscard]] bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
                                 struct wf_settings *settings, const char *path, enum wf_part part,
                                 struct wf_err *err);
-/* For training: the datasets of the other domains (data.domains), images as the first one's, labels or not. */
-[[nodiscard]] bool wf_feed_open_targets(struct wf_feed *feed, struct wf_err *err);
+/* How the settings open a dataset. */
+struct wf_dataset_options wf_feed_dataset_options(const struct wf_settings *settings);
+/* D, H, W that all of these samples have (NULL: the first `count`); zeros where they differ. */
+void wf_feed_whole(const struct wf_dataset *dataset, const int64_t samples[], int64_t count,
+                   int64_t whole[WF_AXES]);
 void wf_feed_release(struct wf_feed *feed);
 /* The normalisation: measured on the training part, or that of a checkpoint. */
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
@@ -47,19 +48,15 @@ void wf_feed_release(struct wf_feed *feed);
 
 /* The training batch as N, C, spatial. */
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);
-/* The shape that validation runs on, by train.validate_on and the mesh. */
+/* The shape that validation runs on, by train.validate_on and the mesh, on images that are `whole` or differ
+ * (those of `path`). */
 [[nodiscard]] bool wf_feed_valid_shape(const struct wf_feed *feed, const struct wf_mesh *mesh,
+                                       const int64_t whole[WF_AXES], const char *path,
                                        struct wf_shape *shape, struct wf_err *err);
 
 struct wf_loader_options wf_feed_loader(const struct wf_feed *feed, const struct wf_network *net);
 /* Whether a loader with these options can be made: asked before anything is written. */
-[[nodiscard]] bool wf_feed_check(const struct wf_feed *feed, struct wf_loader_options options,
+[[nodiscard]] bool wf_feed_check(const struct wf_dataset *dataset, struct wf_loader_options options,
                                  struct wf_err *err);
-/* Of targets[domain - 1], normalised as the first domain. */
-struct wf_loader_options wf_feed_target_loader(const struct wf_feed *feed,
-                                               const struct wf_network *net, int domain);
-/* Whether loaders of all of them can be made. */
-[[nodiscard]] bool wf_feed_check_targets(const struct wf_feed *feed, const struct wf_network *net,
-                                         struct wf_err *err);
 struct wf_loader_options wf_feed_valid_loader(const struct wf_feed *feed,
                                               const struct wf_network *net);

@@ -68,9 +68,10 @@ static bool fill(struct trainer *t, const struct wf_trainer_part *part, struct w
     (beside ? wf_run_map_next : wf_run_map)(run, net->target, &t->target);
     for (int k = 0; k <= t->o->n_targets; k++) {
         struct wf_host *const image = &t->images[k];
+        struct wf_loader *const loader = k ? t->o->targets[k - 1] : t->o->loader;
         (beside ? wf_run_map_next : wf_run_map)(run, net->images[k], image);
-        ok = ok && wf_loader_next(k ? t->o->targets[k - 1] : t->o->loader, &image->view,
-                                  k ? NULL : &t->target.view, err);
+        if (loader)
+            ok = ok && wf_loader_next(loader, &image->view, k ? NULL : &t->target.view, err);
         (beside ? wf_host_send : wf_host_put)(image);
     }
     (beside ? wf_host_send : wf_host_put)(&t->target);
@@ -540,6 +541,8 @@ static void begin(struct trainer *t)
     /* How many batches there were before: each domain goes through its own samples in its own epochs. */
     const int64_t before = (t->at.epoch + ended) * t->batches + (ended ? 0 : t->at.batch);
     for (int k = 0; k < o->n_targets; k++) {
+        if (!o->targets[k])
+            continue;
         const int64_t batches = wf_loader_batches(o->targets[k]);
         wf_loader_seek(o->targets[k], before / batches, before % batches);
     }

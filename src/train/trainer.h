@@ -76,8 +76,8 @@ struct wf_trainer_options {
     int workers; /* that each train on their own batches (WF_SYNC_ASYNC); 0: all ranks on one */
     const struct wf_schedule *schedule; /* NULL: always the optimiser's rate */
     struct wf_loader *loader;
-    /* Of several domains: the loaders of the others, which wrap where the first one's epoch is longer; and
-     * the weights of their losses, which count from a step on. */
+    /* Of several domains: the loaders of the others, which wrap where the first one's epoch is longer
+     * (NULL: the rank has no images of it); and the weights of their losses, which count from a step on. */
     struct wf_loader *const *targets;
     int n_targets;
     const struct wf_adapt_settings *adapt;

@@ -8,35 +8,60 @@
 
 /* --- the dataset --- */
 
+struct known_data {
+    const char *key; /* of the setting that has the path */
+    const struct wf_dataset *dataset;
+    const struct wf_fingerprint *fingerprint;
+    const char *before; /* the checkpoint's */
+};
+
 /* A dataset that is another than the checkpoint's: other samples may be for validation now, and what was
  * trained on is scored as if it were new. */
-static bool check_data(struct wf_training *t, struct wf_err *err)
+static bool check_one(struct wf_training *t, const struct known_data *d, struct wf_err *err)
 {
-    const struct wf_fingerprint *const f = &t->dataset;
-    const struct wf_checkpoint_info *const info = wf_checkpoint_info(t->folder->checkpoint);
+    const struct wf_fingerprint *const f = d->fingerprint;
     int64_t samples = 0, first = -1;
-    if (!info->data || wf_fingerprint_matches(f, info->data, &samples, &first))
+    if (!d->before || wf_fingerprint_matches(f, d->before, &samples, &first))
         return true;
     const char *what = "its classes or channels differ";
     if (first >= 0 && first < f->samples)
         what = wf_arena_printf(&t->arena, "the first sample that differs is '%s'",
-                               wf_dataset_sample(t->feed.dataset, first)->name);
+                               wf_dataset_sample(d->dataset, first)->name);
     else if (first == WF_FINGERPRINT_UNKNOWN)
         what = "which sample differs is not known";
     else if (samples != f->samples)
         what = "samples at its end are gone";
     const char *const text = wf_arena_printf(
         &t->arena, "'%s' is not the dataset that '%s' was trained on: %lld samples, %lld then; %s",
-        t->feed.info->path, wf_checkpoint_path(t->folder->checkpoint), (long long)f->samples,
-        (long long)samples, what);
+        wf_dataset_info(d->dataset)->path, wf_checkpoint_path(t->folder->checkpoint),
+        (long long)f->samples, (long long)samples, what);
     if (!t->changed_data)
         return wf_err_set(err, WF_ERR_USAGE,
-                          "%s: give the old one back (data.path=...), or go on with --changed-data",
-                          text);
+                          "%s: give the old one back (%s=...), or go on with --changed-data", text,
+                          d->key);
     if (t->launch.is_root)
         wf_log(t->launch.log, WF_LOG_WARN,
                "%s: the run goes on, and its scores before cannot be compared", text);
     return true;
+}
+
+/* The datasets that are open here. */
+static bool check_data(struct wf_training *t, struct wf_err *err)
+{
+    const struct wf_checkpoint_info *const info = wf_checkpoint_info(t->folder->checkpoint);
+    bool ok = check_one(t,
+                        &(struct known_data){ t->targets.n ? "data.domains" : "data.path",
+                                              t->feed.dataset, &t->dataset, info->data },
+                        err);
+    for (int k = 0; ok && k < t->targets.n && k < info->n_targets; k++) {
+        const struct wf_target *const target = &t->targets.at[k];
+        if (target->dataset)
+            ok = check_one(t,
+                           &(struct known_data){ "data.domains", target->dataset,
+                                                 &target->fingerprint, info->targets[k] },
+                           err);
+    }
+    return ok;
 }
 
 /* Collective under a launcher: before anything is made of the data, all ranks have the same. */
@@ -45,14 +70,18 @@ static bool take_data(struct wf_training *t, struct wf_err *err)
     if (!wf_dataset_fingerprint(&t->arena, t->feed.dataset, &t->dataset, err))
         return wf_err_wrap(err, "looking at the dataset");
     t->data = wf_fingerprint_print(&t->arena, &t->dataset);
-    bool ok = wf_launch_same_data(&t->launch, t->feed.dataset, &t->dataset, err);
-    for (int k = 0; ok && k < t->feed.n_targets; k++) {
-        struct wf_fingerprint target;
-        if (!wf_dataset_fingerprint(&t->arena, t->feed.targets[k], &target, err))
-            return wf_err_wrap(err, "looking at the dataset of domain %d", k + 1);
-        ok = wf_launch_same_data(&t->launch, t->feed.targets[k], &target, err);
-    }
-    return ok;
+    return wf_launch_same_data(&t->launch, t->feed.dataset, &t->dataset, err);
+}
+
+/* Collective under a launcher. */
+static bool take_targets(struct wf_training *t, struct wf_err *err)
+{
+    if (!wf_targets_open(&t->targets, &t->feed, t->job, err))
+        return false;
+    t->targets_data = wf_arena_array(&t->arena, t->targets.n, const char *);
+    for (int k = 0; k < t->targets.n; k++)
+        t->targets_data[k] = t->targets.at[k].data;
+    return true;
 }
 
 static bool take_checkpoint(struct wf_training *t, struct wf_err *err)
@@ -78,10 +107,11 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
     if (t->feed.parts[WF_PART_VALID] == 0)
         return true;
     struct wf_shape shape;
-    if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, &shape, err) ||
+    if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path, &shape,
+                             err) ||
         !wf_job_network(t->job, shape, false, &t->valid, err))
         return false;
-    if (!wf_feed_check(&t->feed, wf_feed_valid_loader(&t->feed, &t->valid), err))
+    if (!wf_feed_check(t->feed.dataset, wf_feed_valid_loader(&t->feed, &t->valid), err))
         return wf_err_wrap(err, "validation");
     struct wf_plan_options options = wf_job_plan_options(t->job);
     options.more = wf_settings_workspace(&t->settings, t->job->device); /* nothing is learnt */
@@ -186,17 +216,18 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
 {
     struct wf_job_files files = { .begun = t->folder->checkpoint != NULL, .is_fed = true };
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
-        !wf_feed_open_targets(&t->feed, err) || !take_data(t, err))
+        !wf_targets_check(&t->settings, err) || !take_data(t, err))
         return false;
     wf_feed_size(&t->feed, &files);
     if (!take_sync(t, &files, err) || !make_job(t, &files, err) || !check_labels(t, path, err))
         return false;
     struct wf_loader_options loader = wf_feed_loader(&t->feed, &t->job->net);
     loader.parts = t->job->workers;
-    bool ok = wf_feed_check(&t->feed, loader, err) &&
-              wf_feed_check_targets(&t->feed, &t->job->net, err) && make_validation(t, err);
+    bool ok = wf_feed_check(t->feed.dataset, loader, err) && make_validation(t, err);
     ok = wf_launch_agree(&t->launch, ok, err);
-    return ok && make_room(t, &files, err) && make_rest(t, err) && take_checkpoint(t, err);
+    /* On the last mesh, which says where the images of a domain are. */
+    return ok && make_room(t, &files, err) && make_rest(t, err) && take_targets(t, err) &&
+           take_checkpoint(t, err);
 }
 
 /* --- the log --- */
@@ -262,6 +293,7 @@ void wf_training_release(struct wf_training *t)
     wf_global_plan_free(t->rest_global);
     wf_graph_free(t->rest.graph);
     forget_job(t);
+    wf_targets_release(&t->targets);
     wf_feed_release(&t->feed);
     wf_arena_release(&t->arena);
 }

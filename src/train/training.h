@@ -18,6 +18,7 @@
 #include "train/feed.h"
 #include "train/journal.h"
 #include "train/run_folder.h"
+#include "train/targets.h"
 
 /* What a rank took of the machine; bytes. */
 struct wf_rank_use {
@@ -51,6 +52,7 @@ struct wf_training {
     /* results */
     struct wf_arena arena;
     struct wf_feed feed;
+    struct wf_targets targets;
     struct wf_job *job;
     struct wf_network valid; /* graph NULL: no validation part */
     struct wf_global_plan *valid_global;
@@ -60,6 +62,7 @@ struct wf_training {
     struct wf_schedule schedule;
     struct wf_fingerprint dataset; /* as this rank sees it, and all others */
     const char *data;              /* its text, for checkpoints */
+    const char **targets_data;     /* those of the target domains */
     struct wf_position start;
     /* rank 0's */
     struct wf_journal *journal;

@@ -80,6 +80,8 @@ struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
         .classes = t->feed.classes,
         .class_names = t->feed.class_names,
         .data = t->data,
+        .n_targets = t->targets.n,
+        .targets = t->targets_data,
     };
 }
 
@@ -165,6 +167,11 @@ static bool make_rest(struct rank *r, struct wf_err *err)
     return r->rest_run != NULL;
 }
 
+static bool has_images(const struct rank *r, int domain)
+{
+    return wf_run_view(r->full.run, r->t->job->net.images[domain]).data != NULL;
+}
+
 static bool make_loaders(struct rank *r, struct wf_err *err)
 {
     struct wf_training *const t = r->t;
@@ -174,12 +181,13 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         options.part_at = data_part(t->job, r->comm);
     r->loader = wf_loader_new(t->feed.dataset, &options, err);
     bool ok = r->loader != NULL;
-    r->targets = wf_take_zeroed((size_t)t->feed.n_targets + 1, sizeof *r->targets);
-    for (int k = 0; ok && k < t->feed.n_targets; k++) {
-        options = wf_feed_target_loader(&t->feed, &t->job->net, k + 1);
-        r->targets[k] = wf_loader_new(t->feed.targets[k], &options, err);
-        ok = r->targets[k] != NULL;
-    }
+    r->targets = wf_take_zeroed((size_t)t->targets.n + 1, sizeof *r->targets);
+    for (int k = 0; ok && k < t->targets.n; k++)
+        if (has_images(r, k + 1)) {
+            options = wf_target_loader(&t->feed, &t->job->net, k + 1);
+            r->targets[k] = wf_loader_new(t->targets.at[k].dataset, &options, err);
+            ok = r->targets[k] != NULL;
+        }
     if (ok && t->valid.graph) {
         options = wf_feed_valid_loader(&t->feed, &t->valid);
         r->valid_loader = wf_loader_new(t->feed.dataset, &options, err);
@@ -208,7 +216,7 @@ static void release(struct rank *r)
 {
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
-    for (int k = 0; r->targets && k < r->t->feed.n_targets; k++)
+    for (int k = 0; r->targets && k < r->t->targets.n; k++)
         wf_loader_free(r->targets[k]);
     free(r->targets);
     wf_loader_free(r->loader);
@@ -227,6 +235,15 @@ static size_t own_arena(const struct rank *r)
     return r->rest_plan && r->rest_plan->arena_bytes > r->full.plan->arena_bytes
                ? r->rest_plan->arena_bytes
                : 0;
+}
+
+static int64_t bytes_read(const struct rank *r)
+{
+    uint64_t bytes = wf_loader_bytes_read(r->loader);
+    bytes += r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0;
+    for (int k = 0; k < r->t->targets.n; k++)
+        bytes += r->targets[k] ? wf_loader_bytes_read(r->targets[k]) : 0;
+    return (int64_t)bytes;
 }
 
 /* Collective. Of all ranks, in rank order. */
@@ -248,8 +265,7 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
                       (valid ? wf_run_bytes(valid) : 0) +
                       wf_optim_bytes(&r->full.optim->options, r->full.optim->count)),
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
-        .read = (int64_t)(wf_loader_bytes_read(r->loader) +
-                          (r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0)),
+        .read = bytes_read(r),
         .prepare = r->prepare,
     };
     const size_t numbers = ranks * sizeof *all / sizeof(int64_t);
@@ -469,7 +485,7 @@ static bool train(struct rank *r, struct wf_err *err)
         .schedule = &t->schedule,
         .loader = r->loader,
         .targets = r->targets,
-        .n_targets = t->feed.n_targets,
+        .n_targets = t->targets.n,
         .adapt = &t->settings.train.adapt,
         .validator = r->validator,
         .start = t->start,

@@ -86,6 +86,15 @@ import json, sys
 a, b = map(json.loads, sys.argv[1:])
 assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
 PY
+
+# another dataset of a target is noticed, as the source's is
+cp -r target other
+mv other/images/nuclei_00001.png other/images/z.png && mv other/masks/nuclei_00001.png other/masks/z.png
+refused 2 train train.yaml data.domains=source,other train.epochs=4 --resume part --out part -- \
+    "'other' is not the dataset" "the first sample that differs is" "nuclei_00002" "data.domains=..." "--changed-data"
+expect 0 train train.yaml data.domains=source,other train.epochs=4 --resume part --out part --changed-data
+grep -q "'other' is not the dataset" err || fail "no warning"
+
 # an image of the target is encoded where its domain is, and scored there
 for mesh in 1 domain=2 domain=2,space=2x1 domain=3; do
     expect 0 eval one target model.domain=1 --mesh "${mesh/#1/space=1}" --json --quiet
@@ -104,3 +113,25 @@ refused 2 train train.yaml model.targets=2 --out x -- "data.domains has 2" "3 do
 mv away target
 refused 2 train train.yaml train.sync=server --ranks 2 --out x -- "train.sync=server" "dsn_conv"
 refused 1 train train.yaml "data.domains=source,nowhere" --out x -- "nowhere"
+
+# a rank opens the data of its own domains only: here rank 0 has no folder of the target, and hears of a
+# target that is not the checkpoint's from rank 1
+[ -n "${MPIRUN:-}" ] || exit 0
+read -r -a launcher <<<"$MPIRUN"
+mkdir here there && cp -r source here/source && cp -r source target there/
+both() { # both STATUS ARGUMENTS...
+    local want=$1 got=0
+    shift
+    "${launcher[@]}" --wdir "$PWD/here" -n 1 "$wf" "$@" : --wdir "$PWD/there" -n 1 "$wf" "$@" >out 2>err || got=$?
+    [ "$got" -eq "$want" ] || fail "'widefield $*' on two ranks ended with $got, expected $want"
+}
+train=(train "$PWD/train.yaml" --mesh domain=2 --out "$PWD/apart")
+both 0 "${train[@]}" --quiet
+python3 - "$(scores two)" "$(scores apart)" <<'PY' || fail "a rank without the target"
+import ast, sys
+a, b = map(ast.literal_eval, sys.argv[1:])
+assert len(a) == 3 and all(abs(x - y) <= 1e-5 * abs(y) for r, s in zip(a, b) for x, y in zip(r, s)), (a, b)
+PY
+rm there/target/images/nuclei_00002.png there/target/masks/nuclei_00002.png
+both 2 "${train[@]}" train.epochs=4 --resume "$PWD/apart"
+says "'target' is not the dataset" "2 samples, 3 then"
