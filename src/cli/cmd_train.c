@@ -122,6 +122,19 @@ static void stepped(void *user, const struct wf_step_report *report)
     wf_progress_step(&t->progress, report);
 }
 
+static void tell_domains(const struct train *t, const struct wf_epoch_report *report)
+{
+    struct wf_arena arena = { 0 };
+    int count = 0;
+    const struct wf_domain_scores *const d =
+        wf_validator_domains(&arena, report->validated, &count);
+    for (int i = 1; i < count; i++)
+        wf_log(&t->cli->log, WF_LOG_INFO, "  domain %d: validation %.4g, %s %.4f", d[i].domain,
+               d[i].loss, d[i].scores.per_image ? "accuracy" : "mean IoU",
+               d[i].scores.per_image ? d[i].scores.accuracy : d[i].scores.mean_iou);
+    wf_arena_release(&arena);
+}
+
 static void epoch_ended(void *user, const struct wf_epoch_report *report)
 {
     struct train *const t = user;
@@ -139,6 +152,7 @@ static void epoch_ended(void *user, const struct wf_epoch_report *report)
                epoch, report->train_loss, wf_validator_loss(report->validated),
                wf_model_is_dense(t->run.job->model, &t->run.job->config) ? "mean IoU" : "accuracy",
                report->metric, best);
+    tell_domains(t, report);
 }
 
 static bool stops(void *)
@@ -189,6 +203,7 @@ static bool print_json(const struct wf_cli *cli, const struct wf_training *t, st
     wf_json_add_real(json, "loss", r->loss);
     cJSON_AddItemToObject(json, "metric",
                           t->has_scores ? wf_scores_json(&t->scores) : cJSON_CreateObject());
+    wf_domains_json(json, t->domains, t->n_domains);
     if (t->has_scores) /* the last epoch's; the best may be another */
         (void)cJSON_AddNumberToObject(json, "metric_epoch", (double)r->at.epoch);
     wf_best_json(json, t);
@@ -225,6 +240,7 @@ static void print_scores(struct wf_arena *arena, const struct wf_training *t)
                      best == epoch ? " and the best" : "");
         wf_print_scores(arena, &t->scores, t->feed.class_names);
     }
+    wf_print_domains(arena, t->domains, t->n_domains, t->settings.data.domains);
     if (best > 0 && best != epoch)
         (void)printf("the best epoch was %lld, %s %.4f: checkpoints/best.safetensors\n", best, of,
                      t->has_scores ? at->best : -at->best);

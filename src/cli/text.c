@@ -111,3 +111,26 @@ void wf_print_scores(struct wf_arena *arena, const struct wf_scores *s,
     wf_table_print(&t, stdout);
     (void)printf("accuracy %s\n", number(arena, s->accuracy));
 }
+
+void wf_print_domains(struct wf_arena *arena, const struct wf_domain_scores domains[], int count,
+                      const char *const paths[])
+{
+    if (count <= 1)
+        return;
+    const bool per_image = domains[0].scores.per_image;
+    struct wf_table t = { .arena = arena };
+    wf_table_row(
+        &t, 4,
+        (const char *[]){ "domain", ">loss", per_image ? ">accuracy" : ">mean IoU", "data" });
+    for (int i = 0; i < count; i++) {
+        const struct wf_scores *const s = &domains[i].scores;
+        wf_table_row(&t, 4,
+                     (const char *[]){ domains[i].domain
+                                           ? wf_arena_printf(arena, "target %d", domains[i].domain)
+                                           : "source",
+                                       number(arena, domains[i].loss),
+                                       number(arena, per_image ? s->accuracy : s->mean_iou),
+                                       paths[domains[i].domain] });
+    }
+    wf_table_print(&t, stdout);
+}

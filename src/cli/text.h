@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/units.h"
-#include "train/metrics.h"
+#include "train/validate.h"
 
 /* A name from outside as a terminal may have it (base/utf8.h). */
 const char *wf_text_shown(struct wf_arena *arena, const char *name);
@@ -36,3 +36,6 @@ void wf_table_release(struct wf_table *t); /* one that was not printed */
 /* A table of scores. */
 void wf_print_scores(struct wf_arena *arena, const struct wf_scores *scores,
                      const char *const class_names[]);
+/* Those of several domains, with the path of each domain's data; nothing for one. */
+void wf_print_domains(struct wf_arena *arena, const struct wf_domain_scores domains[], int count,
+                      const char *const paths[]);

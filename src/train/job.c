@@ -82,6 +82,24 @@ bool wf_job_network(const struct wf_job *job, struct wf_shape image, bool traini
     return network_config(job, &c, err) && wf_network_build(net, &c, image, training, err);
 }
 
+bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int domain,
+                        struct wf_network *net, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_network_config c;
+    *net = (struct wf_network){ 0 };
+    bool ok = network_config(job, &c, err);
+    if (ok && job->model->set_domain) {
+        char *const own = wf_arena_array(&arena, job->model->own_bytes, char);
+        memcpy(own, c.config.own, job->model->own_bytes);
+        job->model->set_domain(own, domain);
+        c.config.own = own;
+    }
+    ok = ok && wf_network_build(net, &c, image, false, err);
+    wf_arena_release(&arena);
+    return ok;
+}
+
 static bool build_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     struct wf_network_config c;

@@ -67,6 +67,10 @@ void wf_job_free(struct wf_job *job);
 [[nodiscard]] bool wf_job_network(const struct wf_job *job, struct wf_shape image, bool training,
                                   struct wf_network *net, struct wf_err *err);
 
+/* The same without gradients, predicting for the images of a domain. */
+[[nodiscard]] bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int domain,
+                                      struct wf_network *net, struct wf_err *err);
+
 /* Fills mesh, ranks and threads; the graph is there (job_mesh.c). */
 [[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
 

@@ -256,6 +256,19 @@ cJSON *wf_scores_json(const struct wf_scores *s)
     return json;
 }
 
+void wf_domains_json(cJSON *to, const struct wf_domain_scores domains[], int count)
+{
+    if (count <= 1)
+        return;
+    cJSON *const list = cJSON_AddArrayToObject(to, "domains");
+    for (int i = 1; i < count; i++) {
+        cJSON *const one = wf_scores_json(&domains[i].scores);
+        (void)cJSON_AddNumberToObject(one, "domain", domains[i].domain);
+        wf_json_add_real(one, "loss", domains[i].loss);
+        (void)cJSON_AddItemToArray(list, one);
+    }
+}
+
 cJSON *wf_journal_event(const char *name)
 {
     struct timespec t;
@@ -349,6 +362,10 @@ bool wf_journal_epoch(struct wf_journal *log, const struct wf_epoch_report *r, s
         cJSON *const val = wf_scores_json(&scores);
         wf_json_add_real(val, "loss", wf_validator_loss(r->validated));
         cJSON_AddItemToObject(event, "val", val);
+        int count;
+        const struct wf_domain_scores *const domains =
+            wf_validator_domains(&arena, r->validated, &count);
+        wf_domains_json(event, domains, count);
         wf_arena_release(&arena);
     }
     (void)cJSON_AddBoolToObject(event, "best", r->is_best);

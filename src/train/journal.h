@@ -48,4 +48,6 @@ struct cJSON *wf_journal_event(const char *name);
 /* {"iou":[..],"mean_iou":..,"dice":[..],"class_accuracy":[..],"accuracy":..}: NaN becomes null;
  * "top5" for classifiers with more than five classes. */
 struct cJSON *wf_scores_json(const struct wf_scores *scores);
+/* `domains`: of each target domain that was validated its number, loss and scores; nothing without targets. */
+void wf_domains_json(struct cJSON *to, const struct wf_domain_scores domains[], int count);
 void wf_json_add_real(struct cJSON *object, const char *key, double value);

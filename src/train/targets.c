@@ -42,6 +42,36 @@ static bool opens(const struct wf_job *job, int domain)
     return !world || find_opener(job, domain, wf_comm_rank(world)) == wf_comm_rank(world);
 }
 
+/* Why the labels cannot be compared with what the network predicts; NULL: they can. */
+static const char *find_fault(struct wf_arena *arena, const struct wf_feed *feed,
+                              const struct wf_dataset_info *info)
+{
+    if (info->labels != feed->info->labels)
+        return "they are of another kind";
+    if (info->n_classes > feed->info->n_classes && info->n_classes > feed->classes)
+        return wf_arena_printf(arena, "they have %d classes, the network %d", info->n_classes,
+                               feed->classes);
+    /* Colours are numbered as they are found: another set of them is another set of labels. */
+    for (int c = 0; info->codes == WF_CODES_COLORS && c < info->n_classes; c++)
+        if (strcmp(info->classes[c].name, feed->info->classes[c].name) != 0)
+            return wf_arena_printf(arena, "class %d is %s, that of '%s' %s", c,
+                                   info->classes[c].name, feed->info->path,
+                                   feed->info->classes[c].name);
+    return NULL;
+}
+
+static void look_at_labels(struct wf_arena *arena, struct wf_target *t, const struct wf_feed *feed)
+{
+    const struct wf_dataset_info *const info = wf_dataset_info(t->dataset);
+    if (info->labels == WF_LABELS_NONE)
+        return;
+    const char *const fault = find_fault(arena, feed, info);
+    t->is_scored = !fault;
+    if (fault)
+        wf_log(feed->launch->log, WF_LOG_WARN, "the labels of '%s' are not used for metrics: %s",
+               t->path, fault);
+}
+
 static bool open_one(struct wf_targets *targets, int domain, const struct wf_feed *feed,
                      const struct wf_job *job, struct wf_err *err)
 {
@@ -57,6 +87,13 @@ static bool open_one(struct wf_targets *targets, int domain, const struct wf_fee
     if (info->dims != feed->info->dims)
         return wf_err_set(err, WF_ERR_INPUT, "'%s' has images of %d dimensions, '%s' of %d",
                           t->path, info->dims, feed->info->path, feed->info->dims);
+    t->samples = info->samples;
+    struct wf_split split;
+    wf_split_init(&split, t->dataset, feed->settings->data.validation, feed->settings->train.seed);
+    t->valid = split.n_valid;
+    wf_feed_whole(t->dataset, split.valid, split.n_valid, t->whole);
+    wf_split_release(&split);
+    look_at_labels(&targets->arena, t, feed);
     return wf_feed_check(t->dataset, wf_target_loader(feed, &job->net, domain), err) &&
            wf_dataset_fingerprint(&targets->arena, t->dataset, &t->fingerprint, err);
 }
@@ -90,8 +127,17 @@ static bool share_one(struct wf_targets *targets, int domain, const struct wf_jo
     if (!wf_launch_agree(&job->launch, ok, err))
         return false;
     const int root = find_opener(job, domain, 0);
+    int64_t facts[] = { t->samples,     t->valid,       t->is_scored,
+                        t->whole[WF_D], t->whole[WF_H], t->whole[WF_W] };
     t->data = share_text(&targets->arena, world, root, t->data, err);
-    return t->data != NULL;
+    if (!t->data || !wf_comm_broadcast(world, root, facts, sizeof facts, err))
+        return false;
+    t->samples = facts[0];
+    t->valid = facts[1];
+    t->is_scored = facts[2] != 0;
+    for (int i = 0; i < 3; i++)
+        t->whole[WF_D + i] = facts[3 + i];
+    return true;
 }
 
 bool wf_targets_open(struct wf_targets *targets, const struct wf_feed *feed,
@@ -114,10 +160,41 @@ bool wf_targets_open(struct wf_targets *targets, const struct wf_feed *feed,
     return true;
 }
 
+/* Its network has the weights of the one that trains, and runs in its memory where that is enough. */
+static bool plan_one(struct wf_target *t, int domain, const struct wf_feed *feed,
+                     const struct wf_job *job, struct wf_err *err)
+{
+    struct wf_shape shape;
+    if (!wf_feed_valid_shape(feed, &job->mesh, t->whole, t->path, &shape, err) ||
+        !wf_job_network_for(job, shape, domain, &t->net, err) ||
+        (t->dataset && !wf_feed_check(t->dataset, wf_feed_valid_loader(feed, &t->net), err)))
+        return false;
+    struct wf_plan_options options = wf_job_plan_options(job);
+    if (options.limit)
+        options.limit = job->global->bytes;
+    t->global = wf_global_plan_new(t->net.graph, &job->mesh, &options, err);
+    return t->global != NULL;
+}
+
+bool wf_targets_plan(struct wf_targets *targets, const struct wf_feed *feed,
+                     const struct wf_job *job, struct wf_err *err)
+{
+    for (int k = 1; k <= targets->n; k++) {
+        struct wf_target *const t = &targets->at[k - 1];
+        if (t->is_scored && t->valid > 0 && !plan_one(t, k, feed, job, err))
+            return wf_err_wrap(err, "validation on domain %d", k);
+    }
+    return true;
+}
+
 void wf_targets_release(struct wf_targets *targets)
 {
-    for (int k = 0; k < targets->n; k++)
-        wf_dataset_free(targets->at[k].dataset);
+    for (int k = 0; k < targets->n; k++) {
+        struct wf_target *const t = &targets->at[k];
+        wf_global_plan_free(t->global);
+        wf_graph_free(t->net.graph);
+        wf_dataset_free(t->dataset);
+    }
     wf_arena_release(&targets->arena);
     *targets = (struct wf_targets){ 0 };
 }

@@ -1,5 +1,5 @@
 /*
- * The target domains of a training run: their datasets, on the ranks that have images of them.
+ * The target domains of a training run: their datasets, and the networks that are validated on them.
  *
  *     struct wf_targets targets = { 0 };
  *     ok = wf_targets_open(&targets, &feed, job, err);              Collective under a launcher.
@@ -7,7 +7,8 @@
  *     wf_targets_release(&targets);
  *
  * A process opens the dataset of a domain if one of its ranks has images of that domain; what the others
- * have to know of it they hear from those.
+ * have to know of it they hear from those. Labels of targets are for metrics alone: they are read in
+ * validation, where there are some of the network's kind, and never in training.
  */
 #pragma once
 
@@ -18,6 +19,11 @@ struct wf_target {
     struct wf_dataset *dataset;        /* NULL: not opened here */
     struct wf_fingerprint fingerprint; /* where it is open */
     const char *data;                  /* its text, everywhere */
+    int64_t samples, valid;            /* of the dataset; of its validation part */
+    int64_t whole[WF_AXES]; /* D, H, W that all images of that part have; 0: they differ */
+    bool is_scored;         /* it has labels of the network's kind */
+    struct wf_network net;  /* that is validated; graph NULL: it is not */
+    struct wf_global_plan *global;
 };
 
 struct wf_targets {
@@ -31,6 +37,9 @@ struct wf_targets {
 /* Collective under a launcher. Opens what the ranks of this process have images of, with loaders made to
  * see whether they can be; all that open a dataset have the same. */
 [[nodiscard]] bool wf_targets_open(struct wf_targets *targets, const struct wf_feed *feed,
+                                   const struct wf_job *job, struct wf_err *err);
+/* Networks for validation on those that have labels to validate with. */
+[[nodiscard]] bool wf_targets_plan(struct wf_targets *targets, const struct wf_feed *feed,
                                    const struct wf_job *job, struct wf_err *err);
 void wf_targets_release(struct wf_targets *targets);
 

@@ -78,6 +78,9 @@ static bool take_targets(struct wf_training *t, struct wf_err *err)
 {
     if (!wf_targets_open(&t->targets, &t->feed, t->job, err))
         return false;
+    const bool ok = !t->valid.graph || wf_targets_plan(&t->targets, &t->feed, t->job, err);
+    if (!wf_launch_agree(&t->launch, ok, err))
+        return false;
     t->targets_data = wf_arena_array(&t->arena, t->targets.n, const char *);
     for (int k = 0; k < t->targets.n; k++)
         t->targets_data[k] = t->targets.at[k].data;
@@ -109,7 +112,7 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
     struct wf_shape shape;
     if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path, &shape,
                              err) ||
-        !wf_job_network(t->job, shape, false, &t->valid, err))
+        !wf_job_network_for(t->job, shape, 0, &t->valid, err))
         return false;
     if (!wf_feed_check(t->feed.dataset, wf_feed_valid_loader(&t->feed, &t->valid), err))
         return wf_err_wrap(err, "validation");

@@ -70,6 +70,8 @@ struct wf_training {
     const struct wf_optim *optim;
     struct wf_trainer_result result;
     struct wf_scores scores;
+    struct wf_domain_scores *domains; /* of every domain that was validated, the first included */
+    int n_domains;
     struct wf_rank_use *use; /* of each rank, once the run has ended */
     bool has_scores;
 };

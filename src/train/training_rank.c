@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/memory.h"
-#include "train/preview.h"
+#include "train/pictures.h"
 #include "train/reduction.h"
 #include "train/stepper.h"
 
@@ -24,9 +24,10 @@ struct rank {
     struct wf_stepper full;
     struct wf_plan *rest_plan; /* of the smaller batch at an epoch's end */
     struct wf_run *rest_run;
-    struct wf_loader **targets, *loader, *valid_loader;
-    struct wf_validator *validator;
-    int64_t prepare; /* bytes that were read before there was a batch */
+    struct wf_loader *loader, *valid_loader;
+    struct wf_loader **targets, **valid_targets; /* of each target domain; or NULL */
+    struct wf_validator *validator;              /* the first domain's, and behind it the others */
+    int64_t prepare;                             /* bytes that were read before there was a batch */
 };
 
 /* --- hooks --- */
@@ -182,43 +183,74 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
     r->loader = wf_loader_new(t->feed.dataset, &options, err);
     bool ok = r->loader != NULL;
     r->targets = wf_take_zeroed((size_t)t->targets.n + 1, sizeof *r->targets);
-    for (int k = 0; ok && k < t->targets.n; k++)
-        if (has_images(r, k + 1)) {
-            options = wf_target_loader(&t->feed, &t->job->net, k + 1);
-            r->targets[k] = wf_loader_new(t->targets.at[k].dataset, &options, err);
-            ok = r->targets[k] != NULL;
-        }
+    r->valid_targets = wf_take_zeroed((size_t)t->targets.n + 1, sizeof *r->valid_targets);
+    for (int k = 0; ok && k < t->targets.n; k++) {
+        const struct wf_target *const target = &t->targets.at[k];
+        if (!has_images(r, k + 1))
+            continue;
+        options = wf_target_loader(&t->feed, &t->job->net, k + 1);
+        r->targets[k] = wf_loader_new(target->dataset, &options, err);
+        ok = r->targets[k] != NULL;
+        if (!ok || !target->net.graph)
+            continue;
+        options = wf_feed_valid_loader(&t->feed, &target->net);
+        r->valid_targets[k] = wf_loader_new(target->dataset, &options, err);
+        ok = r->valid_targets[k] != NULL;
+    }
     if (ok && t->valid.graph) {
         options = wf_feed_valid_loader(&t->feed, &t->valid);
         r->valid_loader = wf_loader_new(t->feed.dataset, &options, err);
         ok = r->valid_loader != NULL;
     }
     r->prepare = (int64_t)wf_dataset_bytes_read(t->feed.dataset);
-    if (!wf_comm_agree(r->comm, ok, err))
-        return false;
-    if (!r->valid_loader)
+    return wf_comm_agree(r->comm, ok, err);
+}
+
+/* Collective. Of the first domain, with weights of its own, and of the targets, in the memory of training. */
+static bool make_validators(struct rank *r, struct wf_err *err)
+{
+    struct wf_training *const t = r->t;
+    if (!t->valid.graph)
         return true;
-    r->validator =
-        wf_validator_new(&(struct wf_validator_options){ .comm = r->comm,
-                                                         .network = &t->valid,
-                                                         .global = t->valid_global,
-                                                         .context = r->full.context,
-                                                         .loader = r->valid_loader,
-                                                         .samples = t->feed.info->samples,
-                                                         .seed = t->job->settings.train.seed,
-                                                         .stops = stops,
-                                                         .user = t },
-                         err);
-    return r->validator != NULL;
+    struct wf_validator_options options = { .comm = r->comm,
+                                            .network = &t->valid,
+                                            .global = t->valid_global,
+                                            .context = r->full.context,
+                                            .loader = r->valid_loader,
+                                            .samples = t->feed.info->samples,
+                                            .seed = t->job->settings.train.seed,
+                                            .stops = stops,
+                                            .user = t };
+    r->validator = wf_validator_new(&options, err);
+    bool ok = r->validator != NULL;
+    for (int k = 0; ok && k < t->targets.n; k++) {
+        const struct wf_target *const target = &t->targets.at[k];
+        if (!target->net.graph)
+            continue;
+        options.network = &target->net;
+        options.global = target->global;
+        options.loader = r->valid_targets[k];
+        options.samples = target->samples;
+        options.domain = k + 1;
+        options.lender = r->full.run;
+        struct wf_validator *const v = wf_validator_new(&options, err);
+        ok = v != NULL;
+        if (ok)
+            wf_validator_append(r->validator, v);
+    }
+    return ok;
 }
 
 static void release(struct rank *r)
 {
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
-    for (int k = 0; r->targets && k < r->t->targets.n; k++)
+    for (int k = 0; r->targets && k < r->t->targets.n; k++) {
         wf_loader_free(r->targets[k]);
+        wf_loader_free(r->valid_targets[k]);
+    }
     free(r->targets);
+    free(r->valid_targets);
     wf_loader_free(r->loader);
     wf_run_free(r->rest_run);
     wf_plan_free(r->rest_plan);
@@ -229,21 +261,33 @@ static void release(struct rank *r)
 
 static_assert(sizeof(struct wf_rank_use) == 5 * sizeof(int64_t), "a list of numbers to be summed");
 
-/* Bytes that the smaller batch needs for itself, where it does not fit into the arena of the others. */
-static size_t own_arena(const struct rank *r)
+/* Bytes that a plan needs for itself, where it does not fit into the arena of the step's. */
+static size_t own_arena(const struct rank *r, const struct wf_plan *plan)
 {
-    return r->rest_plan && r->rest_plan->arena_bytes > r->full.plan->arena_bytes
-               ? r->rest_plan->arena_bytes
-               : 0;
+    return plan && plan->arena_bytes > r->full.plan->arena_bytes ? plan->arena_bytes : 0;
 }
 
 static int64_t bytes_read(const struct rank *r)
 {
     uint64_t bytes = wf_loader_bytes_read(r->loader);
     bytes += r->valid_loader ? wf_loader_bytes_read(r->valid_loader) : 0;
-    for (int k = 0; k < r->t->targets.n; k++)
+    for (int k = 0; k < r->t->targets.n; k++) {
         bytes += r->targets[k] ? wf_loader_bytes_read(r->targets[k]) : 0;
+        bytes += r->valid_targets[k] ? wf_loader_bytes_read(r->valid_targets[k]) : 0;
+    }
     return (int64_t)bytes;
+}
+
+/* What validation takes beside the step: planned, and in fact. */
+static void add_validators(const struct rank *r, struct wf_rank_use *use)
+{
+    for (const struct wf_validator *v = r->validator; v; v = wf_validator_next(v)) {
+        const struct wf_run *const run = wf_validator_own_run(v);
+        const struct wf_plan *const plan = wf_run_plan(run);
+        use->planned += (int64_t)(v == r->validator ? plan->arena_bytes + wf_plan_param_bytes(plan)
+                                                    : own_arena(r, plan));
+        use->held += (int64_t)wf_run_bytes(run);
+    }
 }
 
 /* Collective. Of all ranks, in rank order. */
@@ -253,21 +297,18 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     struct wf_rank_use *const all = wf_arena_array(arena, ranks, struct wf_rank_use);
     struct rusage usage;
     const bool known = getrusage(RUSAGE_SELF, &usage) == 0;
-    const struct wf_run *const valid = r->validator ? wf_validator_own_run(r->validator) : NULL;
-    const struct wf_plan *const valid_plan = valid ? wf_run_plan(valid) : NULL;
-    all[wf_comm_rank(r->comm)] = (struct wf_rank_use){
-        .planned =
-            (int64_t)(r->full.plan->arena_bytes + own_arena(r) +
-                      wf_job_param_bytes(r->t->job, r->full.plan) +
-                      (valid ? valid_plan->arena_bytes + wf_plan_param_bytes(valid_plan) : 0)),
+    struct wf_rank_use *const mine = &all[wf_comm_rank(r->comm)];
+    *mine = (struct wf_rank_use){
+        .planned = (int64_t)(r->full.plan->arena_bytes + own_arena(r, r->rest_plan) +
+                             wf_job_param_bytes(r->t->job, r->full.plan)),
         .held =
             (int64_t)(wf_run_bytes(r->full.run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
-                      (valid ? wf_run_bytes(valid) : 0) +
                       wf_optim_bytes(&r->full.optim->options, r->full.optim->count)),
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
         .read = bytes_read(r),
         .prepare = r->prepare,
     };
+    add_validators(r, mine);
     const size_t numbers = ranks * sizeof *all / sizeof(int64_t);
     return wf_comm_sum(r->comm, all, numbers, WF_I64, err) ? all : NULL;
 }
@@ -331,6 +372,10 @@ static bool log_start(struct rank *r, struct wf_err *err)
                               cJSON_CreateStringArray(t->feed.class_names, t->feed.classes));
         (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed.parts[WF_PART_TRAIN]);
         (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed.parts[WF_PART_VALID]);
+        if (t->targets.n > 0)
+            cJSON_AddItemToObject(
+                event, "domains",
+                cJSON_CreateStringArray(t->settings.data.domains, t->settings.data.n_domains));
         cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(use, ranks));
         ok = wf_journal_write(t->journal, event, err);
     }
@@ -339,78 +384,6 @@ static bool log_start(struct rank *r, struct wf_err *err)
 }
 
 /* --- what it ends with --- */
-
-/* A sample's name as that of a file. */
-static const char *plain_name(struct wf_arena *arena, int64_t order, const char *name)
-{
-    char *const copy = wf_arena_printf(arena, "%02d-%.80s", (int)order, name);
-    for (char *at = copy; *at; at++)
-        if (*at == '/' || *at == '\\' || (unsigned char)*at <= ' ' || (unsigned char)*at >= 0x7f)
-            *at = '_';
-    return copy;
-}
-
-/* What a classifier's image is, and what it was taken for. */
-static void add_verdict(cJSON *event, const struct wf_training *t, const struct wf_preview *p)
-{
-    const int said[] = { (int)p->label[0], (int)p->guess[0] };
-    static const char *const keys[] = { "truth", "guess" };
-    for (int i = 0; i < 2; i++)
-        if (said[i] >= 0 && said[i] < t->feed.classes)
-            (void)cJSON_AddStringToObject(event, keys[i], t->feed.class_names[said[i]]);
-}
-
-static bool log_sample(struct wf_training *t, const struct wf_preview *p, int64_t order,
-                       const struct wf_sample_score *score, struct wf_err *err)
-{
-    struct wf_arena arena = { 0 };
-    const char *const name = wf_dataset_sample(t->feed.dataset, score->sample)->name;
-    const char *const prefix =
-        wf_arena_printf(&arena, "samples/%s", plain_name(&arena, order, name));
-    const bool dense = wf_model_is_dense(t->job->model, &t->job->config);
-    bool ok = wf_preview_write(p, wf_run_folder_file(&arena, t->folder, prefix),
-                               dense ? t->feed.classes : 0, t->feed.colors, err);
-    if (ok) {
-        cJSON *const event = wf_journal_event("sample");
-        (void)cJSON_AddStringToObject(event, "name", name);
-        (void)cJSON_AddNumberToObject(event, "epoch", (double)t->result.at.epoch);
-        if (dense)
-            wf_json_add_real(event, "mean_iou", score->mean_iou);
-        else
-            add_verdict(event, t, p);
-        static const char *const keys[] = { "image", "label", "prediction" };
-        for (size_t i = 0; i < (dense ? sizeof keys / sizeof keys[0] : 1); i++)
-            (void)cJSON_AddStringToObject(event, keys[i],
-                                          wf_arena_printf(&arena, "%s-%s.png", prefix, keys[i]));
-        ok = wf_journal_write(t->journal, event, err);
-    }
-    wf_arena_release(&arena);
-    return ok;
-}
-
-/* Collective. The worst validation images, as small pictures. */
-static bool show_samples(struct rank *r, struct wf_err *err)
-{
-    struct wf_training *const t = r->t;
-    struct wf_arena arena = { 0 };
-    int64_t count = 0;
-    const struct wf_sample_score *const worst = wf_validator_worst(&arena, r->validator, &count);
-    count = wf_min(count, t->settings.train.samples);
-    bool ok = true;
-    for (int64_t i = 0; ok && i < count; i++) {
-        int64_t row = 0;
-        struct wf_preview p = { 0 };
-        ok = wf_validator_show(r->validator, worst[i].sample, &row, err) &&
-             wf_preview_make(&p, wf_validator_own_run(r->validator), &t->valid, row, r->comm, err);
-        bool written = true;
-        if (ok && wf_comm_rank(r->comm) == 0)
-            written = log_sample(t, &p, i, &worst[i], err);
-        ok = ok && wf_comm_agree(r->comm, written, err);
-        wf_preview_release(&p);
-    }
-    wf_arena_release(&arena);
-    return ok;
-}
 
 static bool log_end(struct wf_training *t, struct wf_err *err)
 {
@@ -423,6 +396,7 @@ static bool log_end(struct wf_training *t, struct wf_err *err)
     wf_json_add_real(event, "loss", r->loss);
     if (t->has_scores)
         cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
+    wf_domains_json(event, t->domains, t->n_domains);
     wf_best_json(event, t);
     wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
     wf_json_add_real(event, "seconds", r->at.seconds);
@@ -444,12 +418,14 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         if (writes) {
             t->has_scores = t->valid.has_classes;
             t->scores = wf_scores(&t->arena, wf_validator_metrics(r->validator));
+            t->domains = wf_validator_domains(&t->arena, r->validator, &t->n_domains);
         }
         if (t->valid.has_classes) {
             /* That of the best epoch is in the log. */
             if (writes && result->at.best_epoch + 1 != result->at.epoch)
                 ok = log_confusion(t, wf_validator_metrics(r->validator), result->at.epoch, err);
-            ok = wf_comm_agree(r->comm, ok, err) && show_samples(r, err);
+            ok = wf_comm_agree(r->comm, ok, err) &&
+                 wf_pictures_samples(t, r->validator, r->comm, err);
         }
     }
     if (ok && t->hooks->finished)
@@ -534,8 +510,9 @@ static bool serve(struct rank *r, struct wf_err *err)
 
 static bool work(struct rank *r, struct wf_err *err)
 {
-    return make_run(r, err) && make_rest(r, err) && make_loaders(r, err) && log_start(r, err) &&
-           train(r, err) && (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
+    return make_run(r, err) && make_rest(r, err) && make_loaders(r, err) &&
+           make_validators(r, err) && log_start(r, err) && train(r, err) &&
+           (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
 }
 
 bool wf_training_rank(struct wf_comm *comm, void *arg, struct wf_err *err)

@@ -21,8 +21,10 @@ struct wf_validator {
     int64_t kinds;                   /* the classes, or one */
     double *losses;                  /* per batch */
     int64_t *weights;                /* per batch: what counted in it */
+    int64_t batches;
     double loss;
     bool failed;
+    struct wf_validator *next; /* of another domain */
 };
 
 static bool is_dense(const struct wf_network *net)
@@ -33,13 +35,38 @@ static bool is_dense(const struct wf_network *net)
 
 /* --- making --- */
 
+/* Collective. Ranks without a loader go through as many batches. */
+static bool count_batches(struct wf_validator *v, struct wf_err *err)
+{
+    const bool loads = v->options.loader != NULL;
+    int64_t sums[] = { loads, loads ? wf_loader_batches(v->options.loader) : 0 };
+    if (!wf_comm_sum(v->options.comm, sums, 2, WF_I64, err))
+        return false;
+    WF_BUG_ON(sums[0] == 0, "nobody validates domain %d", v->options.domain);
+    v->batches = sums[1] / sums[0];
+    return true;
+}
+
+/* Collective. */
+static bool make_run(struct wf_validator *v, struct wf_err *err)
+{
+    const struct wf_validator_options *const o = &v->options;
+    v->plan = wf_plan_new_on(o->global, wf_comm_rank(o->comm), o->context, err);
+    if (!wf_comm_agree(o->comm, v->plan != NULL, err))
+        return false;
+    v->run = o->lender ? wf_run_new_beside(o->lender, v->plan, err)
+                       : wf_run_new(v->plan, o->comm, o->seed, err);
+    return v->run != NULL;
+}
+
 struct wf_validator *wf_validator_new(const struct wf_validator_options *options,
                                       struct wf_err *err)
 {
     struct wf_validator *const v = wf_take_zeroed(1, sizeof *v);
     v->options = *options;
     const int classes = wf_metrics_classes(options->network->logits->shape.at[WF_C]);
-    const size_t batches = (size_t)wf_loader_batches(options->loader);
+    const bool counted = count_batches(v, err);
+    const size_t batches = (size_t)v->batches;
     wf_metrics_init(&v->metrics, classes);
     wf_metrics_init(&v->item, classes);
     v->metrics.per_image = !is_dense(options->network);
@@ -48,20 +75,15 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
         wf_take_zeroed((size_t)(options->samples * v->kinds * TALLIES) + 1, sizeof *v->tallies);
     v->losses = wf_take_zeroed(batches + 1, sizeof *v->losses);
     v->weights = wf_take_zeroed(batches + 1, sizeof *v->weights);
-    v->plan = wf_plan_new_on(options->global, wf_comm_rank(options->comm), options->context, err);
-    if (wf_comm_agree(options->comm, v->plan != NULL, err))
-        v->run = wf_run_new(v->plan, options->comm, options->seed, err);
-    if (v->run)
+    if (counted && make_run(v, err))
         return v;
     (void)wf_err_wrap(err, "validation");
     wf_validator_free(v);
     return NULL;
 }
 
-void wf_validator_free(struct wf_validator *v)
+static void free_one(struct wf_validator *v)
 {
-    if (!v)
-        return;
     wf_host_release(&v->image);
     wf_host_release(&v->target);
     wf_host_release(&v->logits);
@@ -73,6 +95,27 @@ void wf_validator_free(struct wf_validator *v)
     free(v->losses);
     free(v->weights);
     free(v);
+}
+
+void wf_validator_free(struct wf_validator *v)
+{
+    while (v) {
+        struct wf_validator *const next = v->next;
+        free_one(v);
+        v = next;
+    }
+}
+
+void wf_validator_append(struct wf_validator *v, struct wf_validator *last)
+{
+    while (v->next)
+        v = v->next;
+    v->next = last;
+}
+
+const struct wf_validator *wf_validator_next(const struct wf_validator *v)
+{
+    return v->next;
 }
 
 struct wf_run *wf_validator_own_run(const struct wf_validator *v)
@@ -156,7 +199,8 @@ static bool take(struct wf_validator *v, struct wf_err *err)
 {
     wf_run_map(v->run, v->options.network->image, &v->image);
     wf_run_map(v->run, v->options.network->target, &v->target);
-    return wf_loader_next(v->options.loader, &v->image.view, &v->target.view, err);
+    return !v->options.loader ||
+           wf_loader_next(v->options.loader, &v->image.view, &v->target.view, err);
 }
 
 static void send(struct wf_validator *v)
@@ -260,9 +304,9 @@ static bool must_stop(const struct wf_validator *v, bool *stop, struct wf_err *e
 
 static bool go_over(struct wf_validator *v, struct wf_err *err)
 {
-    const int64_t batches = wf_loader_batches(v->options.loader);
-    wf_loader_seek(v->options.loader, 0, 0);
-    for (int64_t b = 0; b < batches; b++) {
+    if (v->options.loader)
+        wf_loader_seek(v->options.loader, 0, 0);
+    for (int64_t b = 0; b < v->batches; b++) {
         bool stop = false;
         if (!must_stop(v, &stop, err))
             return false;
@@ -281,14 +325,14 @@ static bool go_over(struct wf_validator *v, struct wf_err *err)
     return true;
 }
 
-bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struct wf_err *err)
+static bool run_one(struct wf_validator *v, const struct wf_run *source, struct wf_err *err)
 {
-    const size_t batches = (size_t)wf_loader_batches(v->options.loader);
+    const size_t batches = (size_t)v->batches;
     const size_t tallies = (size_t)(v->options.samples * v->kinds * TALLIES);
     wf_metrics_clear(&v->metrics);
     memset(v->tallies, 0, tallies * sizeof *v->tallies);
     memset(v->weights, 0, batches * sizeof *v->weights);
-    if (source)
+    if (source && !v->options.lender)
         copy_weights(v->run, source);
     if (!go_over(v, err) || !wf_metrics_sum(&v->metrics, v->options.comm, err) ||
         !wf_comm_sum(v->options.comm, v->tallies, tallies, WF_I64, err) ||
@@ -303,6 +347,14 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
     }
     v->loss = weight > 0 ? sum / weight : (double)NAN;
     v->failed = weight > 0 && !isfinite(v->loss);
+    return true;
+}
+
+bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struct wf_err *err)
+{
+    for (; v; v = v->next)
+        if (!run_one(v, source, err))
+            return v->options.domain > 0 && wf_err_wrap(err, "domain %d", v->options.domain);
     return true;
 }
 
@@ -330,6 +382,19 @@ double wf_validator_metric(const struct wf_validator *v)
     const double metric = s.per_image ? s.accuracy : s.mean_iou;
     wf_arena_release(&arena);
     return metric;
+}
+
+struct wf_domain_scores *wf_validator_domains(struct wf_arena *arena, const struct wf_validator *v,
+                                              int *count)
+{
+    *count = 0;
+    for (const struct wf_validator *one = v; one; one = one->next)
+        ++*count;
+    struct wf_domain_scores *const all = wf_arena_array(arena, *count, struct wf_domain_scores);
+    for (int i = 0; i < *count; i++, v = v->next)
+        all[i] =
+            (struct wf_domain_scores){ v->options.domain, v->loss, wf_scores(arena, &v->metrics) };
+    return all;
 }
 
 /* --- samples --- */
@@ -376,8 +441,7 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
 bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, struct wf_err *err)
 {
     const int64_t rows = v->options.network->image->shape.at[WF_N];
-    const int64_t batches = wf_loader_batches(v->options.loader);
-    for (int64_t b = 0; b < batches; b++)
+    for (int64_t b = 0; b < v->batches; b++)
         for (int64_t r = 0; r < rows; r++) {
             const struct wf_loader_item item = wf_loader_item(v->options.loader, 0, b, r);
             if (item.draw.sample != sample)

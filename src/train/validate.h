@@ -12,6 +12,10 @@
  *     double loss = wf_validator_loss(v);
  *     struct wf_scores s = wf_scores(&arena, wf_validator_metrics(v));
  *     wf_validator_free(v);
+ *
+ * A network of several domains has a validator for each that has labels: the first one's, and those of the
+ * targets behind it (wf_validator_append), which run and are freed with it. What picks the best epoch is the
+ * first one's metric.
  */
 #pragma once
 
@@ -25,8 +29,11 @@ struct wf_validator_options {
     const struct wf_network *network;    /* in inference mode */
     const struct wf_global_plan *global; /* of its graph; shared by ranks that are threads */
     struct wf_context *context;          /* of the device */
-    struct wf_loader *loader; /* this rank's; all are borrowed until the validator is freed */
+    struct wf_loader *loader; /* this rank's, or NULL where it has no images and no labels; all are
+                               * borrowed until the validator is freed */
     int64_t samples;          /* of the dataset: scores are kept for each */
+    int domain;               /* whose images it sees */
+    struct wf_run *lender;    /* whose weights and memory it uses; NULL: it has its own */
     uint64_t seed;
     /* Called between batches, on every rank; if any returns true, all stop. NULL: never. */
     bool (*stops)(void *user);
@@ -41,8 +48,12 @@ struct wf_validator *wf_validator_new(const struct wf_validator_options *options
 void wf_validator_free(struct wf_validator *v);
 struct wf_run *wf_validator_own_run(const struct wf_validator *v);
 
+/* Behind the last of `v`; and what is behind one of them, or NULL. */
+void wf_validator_append(struct wf_validator *v, struct wf_validator *last);
+const struct wf_validator *wf_validator_next(const struct wf_validator *v);
+
 /* Collective. Copies the weights and states of `source` (NULL: keeps its own) and goes over all
- * items. False with WF_ERR_STOPPED if `stops` returned true. */
+ * items; then so do those behind it. False with WF_ERR_STOPPED if `stops` returned true. */
 [[nodiscard]] bool wf_validator_run(struct wf_validator *v, const struct wf_run *source,
                                     struct wf_err *err);
 
@@ -53,6 +64,15 @@ bool wf_validator_failed(const struct wf_validator *v);
 const struct wf_metrics *wf_validator_metrics(const struct wf_validator *v);
 /* The metric: the mean IoU; for a classifier the accuracy; without classes the negative loss. */
 double wf_validator_metric(const struct wf_validator *v);
+
+/* Of it and those behind it, in order. */
+struct wf_domain_scores {
+    int domain;
+    double loss;
+    struct wf_scores scores;
+};
+struct wf_domain_scores *wf_validator_domains(struct wf_arena *arena, const struct wf_validator *v,
+                                              int *count);
 
 /* A sample's own mean IoU, worst first. A classifier has 1 or 0, and of its wrong ones that comes
  * first whose largest wrong logit is farthest above the right one. */

@@ -50,7 +50,8 @@ PY
 # workers that have no loss, no head, or nothing of the labelled domain: the same losses and scores
 scores() { python3 -c '
 import json, sys
-print([(e["train_loss"], e["val"]["loss"], e["val"]["mean_iou"]) for e in map(json.loads, open(sys.argv[1] + "/log.jsonl")) if "train_loss" in e])' "$1"; }
+print([(e["train_loss"], *(v[k] for v in (e["val"], *e["domains"]) for k in ("loss", "mean_iou")))
+       for e in map(json.loads, open(sys.argv[1] + "/log.jsonl")) if "train_loss" in e])' "$1"; }
 i=0
 for arguments in "--mesh domain=2 domain.placement=domain_losses" "--mesh domain=3" "--mesh domain=6 domain.placement=role" \
                  "--mesh domain=2 train.accumulate=2" "--mesh domain=2 domain.placement=encoder_losses train.precision=f16"; do
@@ -86,6 +87,41 @@ import json, sys
 a, b = map(json.loads, sys.argv[1:])
 assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
 PY
+
+# the metrics of each domain: what eval finds, with the running statistics of the domain, and nobody's choice of
+# the best epoch but the source's
+expect 0 train train.yaml --out scored --json --quiet
+json "[d['domain'] for d in j['domains']] == [1] and all(r['planned_bytes'] == r['used_bytes'] for r in j['per_rank'])"
+cp out trained.json
+expect 0 eval scored/checkpoints/last.safetensors --part valid --json --quiet
+json "all(abs(x[k] - y[k]) <= 1e-6 for t in [json.load(open('trained.json'))]
+          for x, y in ((j, t['metric']), (j['domains'][0], t['domains'][0])) for k in ('mean_iou', 'accuracy'))"
+json "j['domains'][0]['data'] == 'target' and j['domains'][0]['domain'] == 1 and j['domains'][0]['images'] == 1"
+json "abs(j['domains'][0]['loss'] - json.load(open('trained.json'))['domains'][0]['loss']) <= 1e-5"
+python3 - <<'PY' || fail "the best epoch"
+import json
+epochs = [e for e in map(json.loads, open("scored/log.jsonl")) if e["event"] == "epoch"]
+best = float("-inf")
+for e in epochs:
+    assert e["best"] == (e["val"]["mean_iou"] > best), e
+    best = max(best, e["val"]["mean_iou"])
+assert all("mean_iou" in e["domains"][0] for e in epochs)
+PY
+expect 0 eval scored source target --quiet
+grep -q "^target 1 .* target$" out || fail "no table of domains"
+refused 2 eval scored source target source -- "one for each domain"
+# a target without labels is trained on, and has no metrics
+mkdir bare && cp -r target/images bare/images
+expect 0 train train.yaml data.domains=source,bare --out unlabelled --json --quiet
+json "'domains' not in j and j['metric']['mean_iou'] > 0"
+cmp_losses() { python3 - "$(losses "$1")" "$(losses "$2")" <<'PY' || fail "$1 and $2 differ"
+import sys
+assert sys.argv[1] == sys.argv[2], sys.argv[1:]
+PY
+}
+cmp_losses one unlabelled
+expect 0 eval unlabelled --json
+grep -q "'bare' has no labels" err || fail "it is not said that a domain is left out"
 
 # another dataset of a target is noticed, as the source's is
 cp -r target other
