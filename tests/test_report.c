@@ -570,6 +570,44 @@ static void folder__that_is_no_run_is_an_error_with_words(void **state)
     assert_non_null(strstr(err.text, "'bare' is no run folder: it has no log.jsonl"));
 }
 
+static void domains__each_have_scores_a_curve_and_codes(void **state)
+{
+    (void)state;
+    static const char png[] = "\x89PNG\r\n\x1A\n and so on";
+    run_of(
+        "stains",
+        "{\"event\":\"start\",\"model\":\"dsn_conv\",\"domains\":[\"he\",\"<b>\"]}\n"
+        "{\"event\":\"epoch\",\"epoch\":1,\"step\":5,\"val\":{\"mean_iou\":0.5},\"domains\":"
+        "[{\"domain\":1,\"mean_iou\":0.25,\"loss\":2}],\"best\":true}\n"
+        "{\"event\":\"epoch\",\"epoch\":2,\"step\":10,\"val\":{\"mean_iou\":0.4},\"domains\":"
+        "[{\"domain\":1,\"mean_iou\":0.75}],\"best\":false}\n"
+        "{\"event\":\"codes\",\"shared\":[[1,2],[3,4,5,6]],\"private\":\"none\"}\n"
+        "{\"event\":\"reconstruction\",\"domain\":1,\"image\":\"a.png\",\"shared\":\"../a.png\"}\n");
+    put("stains/a.png", png, sizeof png - 1);
+    put("a.png", png, sizeof png - 1);
+    cJSON *const run = data_of("stains");
+    assert_number(run, "domains.0.scores.mean_iou", 0.5); /* of the first epoch, the best */
+    assert_number(run, "domains.1.scores.mean_iou", 0.25);
+    assert_number(run, "domains.1.scores.loss", 2);
+    assert_number(run, "domains.1.curve.x.1", 10);
+    assert_number(run, "domains.1.curve.y.1", 0.75);
+    assert_number(run, "codes.shared.1.3", 6);
+    assert_null(find(run, "codes.private"));
+    assert_non_null(find(run, "reconstructions.0.image"));
+    assert_null(find(run, "reconstructions.0.shared")); /* not of the folder */
+    cJSON_Delete(run);
+    /* What a resumed run will make anew is gone. */
+    run_of("stains", "{\"event\":\"start\",\"model\":\"dsn\",\"domains\":[\"a\",7]}\n"
+                     "{\"event\":\"codes\",\"shared\":[[1,2]]}\n"
+                     "{\"event\":\"reconstruction\",\"domain\":0,\"image\":\"a.png\"}\n"
+                     "{\"event\":\"resume\",\"step\":5}\n");
+    cJSON *const resumed = data_of("stains");
+    assert_null(find(resumed, "codes.shared"));
+    assert_null(find(resumed, "reconstructions.0"));
+    assert_null(find(resumed, "domains.1.scores"));
+    cJSON_Delete(resumed);
+}
+
 static void report__on_a_full_disk_leaves_the_old_one(void **state)
 {
     run_of("full", START STEP("1", "0.5"));
@@ -641,6 +679,7 @@ int main(void)
         cmocka_unit_test(texts__and_lists_without_end_are_cut),
         cmocka_unit_test(confusion__of_the_log_is_in_the_data),
         cmocka_unit_test(folder__that_is_no_run_is_an_error_with_words),
+        cmocka_unit_test(domains__each_have_scores_a_curve_and_codes),
         cmocka_unit_test(report__on_a_full_disk_leaves_the_old_one),
         cmocka_unit_test(base64__is_that_of_rfc_4648),
         cmocka_unit_test(utf8__is_told_from_what_only_looks_like_it),

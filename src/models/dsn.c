@@ -76,6 +76,10 @@ static void build_domain(struct wf_graph *g, const struct wf_model_config *c, in
                         wf_arena_printf(&g->arena, "private%d", domain), c->base * 2);
     g->domain = wf_domain_label(domain, WF_ROLE_LOSSES);
     parts->rebuilt = decode(g, c, wf_add(g, parts->shared, parts->own), image);
+    if (parts->apart) {
+        parts->from_shared = decode(g, c, parts->shared, image);
+        parts->from_own = decode(g, c, parts->own, image);
+    }
     parts->head = wf_separation_head(g, c, parts->shared);
     if (domain == 0)
         *logits = classify(g, c, parts->shared);

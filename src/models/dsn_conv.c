@@ -82,6 +82,19 @@ static struct wf_value *predict(struct wf_graph *g, const struct wf_model_config
                      c->classes, true);
 }
 
+/* The image from a code, at the extents of the shared encoder's levels. */
+static struct wf_value *decode(struct wf_graph *g, const struct wf_model_config *c, int domain,
+                               struct wf_value *code, struct wf_value *const levels[LEVELS])
+{
+    const struct part decoder = { c, "decoder", domain + 1 };
+    struct wf_value *const x = grow(g, &decoder, code, levels, false);
+    struct wf_conv last = {
+        .name = "decoder.out", .out = c->in, .same = true, .bias = true, .dims = c->dims
+    };
+    wf_block_extents(c->dims, 3, last.kernel);
+    return wf_conv(g, x, &last);
+}
+
 static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x)
 {
@@ -99,20 +112,18 @@ static void build_domain(struct wf_graph *g, const struct wf_model_config *c, in
                          struct wf_value **logits)
 {
     struct wf_value *levels[LEVELS + 1], *unused[LEVELS + 1];
-    const struct part shared = { c, "shared", domain + 1 }, decoder = { c, "decoder", domain + 1 };
+    const struct part shared = { c, "shared", domain + 1 };
     const struct part own = { c, wf_arena_printf(&g->arena, "private%d", domain), 0 };
     g->domain = wf_domain_label(domain, WF_ROLE_SHARED);
     parts->shared = encode(g, &shared, image, levels);
     g->domain = wf_domain_label(domain, WF_ROLE_PRIVATE);
     parts->own = encode(g, &own, image, unused);
     g->domain = wf_domain_label(domain, WF_ROLE_LOSSES);
-    struct wf_value *const x =
-        grow(g, &decoder, wf_add(g, parts->shared, parts->own), levels, false);
-    struct wf_conv last = {
-        .name = "decoder.out", .out = c->in, .same = true, .bias = true, .dims = c->dims
-    };
-    wf_block_extents(c->dims, 3, last.kernel);
-    parts->rebuilt = wf_conv(g, x, &last);
+    parts->rebuilt = decode(g, c, domain, wf_add(g, parts->shared, parts->own), levels);
+    if (parts->apart) {
+        parts->from_shared = decode(g, c, domain, parts->shared, levels);
+        parts->from_own = decode(g, c, domain, parts->own, levels);
+    }
     parts->head = wf_separation_head(g, c, wf_global_pool(g, parts->shared, "head.pool"));
     if (domain == 0)
         *logits = predict(g, c, 1, parts->shared, levels);

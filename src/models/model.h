@@ -42,9 +42,11 @@ static inline int wf_domain_label(int domain, enum wf_domain_role role)
 }
 /* What such a network makes of one domain's image. */
 struct wf_domain_parts {
+    bool apart;                    /* set before: the image is also rebuilt from each code alone */
     struct wf_value *shared, *own; /* codes: of the shared and of the domain's private encoder */
     struct wf_value *rebuilt;      /* the image, from both */
-    struct wf_value *head;         /* logits: which domain is it; behind gradient reversal */
+    struct wf_value *from_shared, *from_own;
+    struct wf_value *head; /* logits: which domain is it; behind gradient reversal */
 };
 
 struct wf_model {

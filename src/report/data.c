@@ -27,6 +27,8 @@ enum {
     SAMPLES_BYTES = 3'466'666,
     SAMPLES_MAX = 24,
     TIMELINE_BYTES = 900'000,
+    DOMAINS_MAX = 16,
+    VIEWS_BYTES = 900'000, /* pictures of reconstructions */
 };
 
 /* `text` as a page can show it: within a bound, control characters made visible. */
@@ -294,6 +296,57 @@ static void add_epoch_rows(struct wf_report_data *d, cJSON *to)
     (void)cJSON_AddNumberToObject(to, "n_epochs", (double)t->n);
 }
 
+/* --- domains --- */
+
+/* What an epoch's validation said of a domain: of the first one, or of the target of that number. */
+static const cJSON *scores_of(const struct wf_log_row *row, int domain)
+{
+    const cJSON *one;
+    if (domain == 0)
+        return row->val;
+    cJSON_ArrayForEach(one, row->domains)
+    {
+        if (wf_log_number(one, "domain") == (double)domain)
+            return one;
+    }
+    return NULL;
+}
+
+/* The metric of each domain over the epochs. */
+static void add_domain_curve(struct wf_report_data *d, cJSON *to, int domain)
+{
+    const struct wf_log_table *const t = &d->log.epochs;
+    struct series s = series_of(&d->arena, t, 0);
+    for (size_t i = 0; i < t->n; i++)
+        s.y[i] = wf_log_number(scores_of(&t->rows[i], domain),
+                               d->log.per_image ? "accuracy" : "mean_iou");
+    add_series(d, to, "curve", s);
+}
+
+/* Of a network of several: each domain's data, its scores in the best epoch, its curve; the codes of all. */
+static void add_domains(struct wf_report_data *d, cJSON *to)
+{
+    const cJSON *const names = wf_log_array(d->log.start, "domains");
+    const struct wf_log_row *const best = wf_runlog_best(&d->log);
+    const int count = cJSON_GetArraySize(names);
+    if (count == 0)
+        return;
+    cJSON *const list = cJSON_AddArrayToObject(to, "domains");
+    for (int k = 0; k < count && k < DOMAINS_MAX; k++) {
+        const char *const name = cJSON_GetStringValue(cJSON_GetArrayItem(names, k));
+        cJSON *const one = cJSON_CreateObject();
+        (void)cJSON_AddStringToObject(one, "data", shown(d, name ? name : ""));
+        add_copy(d, one, "scores", best ? scores_of(best, k) : NULL, ITEMS_MAX);
+        add_domain_curve(d, one, k);
+        (void)cJSON_AddItemToArray(list, one);
+    }
+    (void)cJSON_AddNumberToObject(to, "n_domains", count);
+    static const char *const codes[] = { "shared", "private", "shared_share", "private_share" };
+    cJSON *const points = cJSON_AddObjectToObject(to, "codes");
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        add_copy(d, points, codes[i], wf_log_array(d->log.codes, codes[i]), DOMAINS_MAX);
+}
+
 /* Milliseconds of the mean step, and of its parts; a row of the log stands for all steps since the one
  * before it. Nothing where the log does not tell the parts apart. */
 static void add_mean_ms(struct wf_report_data *d, cJSON *to)
@@ -374,10 +427,12 @@ static cJSON *picture(struct wf_report_data *d, const char *name, size_t most, c
     return item;
 }
 
-/* One sample, with its pictures instead of their names. */
+/* A sample or a reconstruction, with its pictures instead of their names. */
 static cJSON *sample(struct wf_report_data *d, const cJSON *event)
 {
-    static const char *const names[] = { "image", "label", "prediction" };
+    static const char *const names[] = {
+        "image", "label", "prediction", "shared", "private", "both"
+    };
     cJSON *const one = copy(d, event, 1, ITEMS_MAX);
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         cJSON *const url =
@@ -389,12 +444,13 @@ static cJSON *sample(struct wf_report_data *d, const cJSON *event)
     return one;
 }
 
-static void add_samples(struct wf_report_data *d, cJSON *to)
+/* As many as `most`, and as `bytes` have room for. */
+static void add_pictures(struct wf_report_data *d, cJSON *to, const char *key,
+                         const struct wf_log_list *all, size_t most, int64_t bytes)
 {
-    const struct wf_log_list *const all = &d->log.samples;
-    const int64_t least = d->left - SAMPLES_BYTES;
-    cJSON *const list = cJSON_AddArrayToObject(to, "samples");
-    for (size_t i = 0; i < all->n && i < SAMPLES_MAX; i++) {
+    const int64_t least = d->left - bytes;
+    cJSON *const list = cJSON_AddArrayToObject(to, key);
+    for (size_t i = 0; i < all->n && i < most; i++) {
         cJSON *const one = sample(d, all->at[i]);
         if (d->left < least || d->left < 0) {
             cJSON_Delete(one);
@@ -402,7 +458,12 @@ static void add_samples(struct wf_report_data *d, cJSON *to)
         }
         (void)cJSON_AddItemToArray(list, one);
     }
-    (void)cJSON_AddNumberToObject(to, "n_samples", (double)all->n);
+}
+
+static void add_samples(struct wf_report_data *d, cJSON *to)
+{
+    add_pictures(d, to, "samples", &d->log.samples, SAMPLES_MAX, SAMPLES_BYTES);
+    (void)cJSON_AddNumberToObject(to, "n_samples", (double)d->log.samples.n);
 }
 
 static void add_config(struct wf_report_data *d, cJSON *to)
@@ -432,6 +493,7 @@ cJSON *wf_data_json(struct wf_report_data *d)
     add_curves(d, json, "epochs", &log->epochs, false);
     add_epoch_rows(d, json);
     add_mean_ms(d, json);
+    add_domains(d, json);
     add_config(d, json);
     add_classes(d, json);
     add_copy(d, json, "ranks", log->ranks, RANK_ROWS);
@@ -442,6 +504,7 @@ cJSON *wf_data_json(struct wf_report_data *d)
     cJSON *const timeline = picture(d, "timeline.svg", TIMELINE_BYTES, "svg+xml", "<svg ");
     if (timeline)
         (void)cJSON_AddItemToObject(json, "timeline", timeline);
+    add_pictures(d, json, "reconstructions", &log->reconstructions, SAMPLES_MAX, VIEWS_BYTES);
     add_samples(d, json);
     return json;
 }

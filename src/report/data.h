@@ -2,7 +2,8 @@
  * What the page of a report draws, as JSON: the run's curves, scores, samples, memory and times.
  *
  * C reads, bounds and sums up; report.js draws. Numbers are as the log has them (null: none), and so
- * are its objects (`facts`, `scores`, `confusion`, `ranks`, `staleness`, `samples`), except that texts
+ * are its objects (`facts`, `scores`, `confusion`, `ranks`, `staleness`, `samples`, `domains[].scores`, `codes`,
+ * `reconstructions`), except that texts
  * are cut to a bound and control characters in them are made visible. Lists of `n_...` things may be
  * cut as well. Everything together keeps to WF_DATA_BYTES.
  *

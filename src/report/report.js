@@ -353,6 +353,57 @@
       counts && confusionTable(counts));
   };
 
+  // --- domains ---
+
+  const domainNames = list(run.domains).map((d, k) => (k ? "target " + k : "source"));
+  const domainColour = (k) => 1 + (k % 8);
+  const domainTable = () => {
+    const columns = run.per_image ? [["accuracy", "accuracy"]] : [["mean IoU", "mean_iou"], ["accuracy", "accuracy"]];
+    const cell = (d, name, k) => make("td", d.scores && is(d.scores[name])
+      ? meter(d.scores[name], d.scores[name].toFixed(3), domainColour(k)) : "–");
+    return table(make("tr", ["domain", "data"].map((name) => make("th", name)), columns.map(([name]) => make("th", name)),
+        make("th.n", "loss")),
+      run.domains.map((d, k) => make("tr", make("td", key("box.c" + domainColour(k), domainNames[k])), make("td.wrap", d.data),
+        columns.map(([, name]) => cell(d, name, k)), make("td.n", plain(d.scores && d.scores.loss)))));
+  };
+  // Points of each domain, [x, y, x, y, ...], on axes of one scale.
+  const scatter = (title, all, share) => {
+    const pairs = list(all).map((flat) => list(flat).reduce((to, x, i) =>
+      (i % 2 === 0 && is(x) && is(flat[i + 1]) ? [...to, [x, flat[i + 1]]] : to), []));
+    const most = Math.max(0, ...pairs.flat(2).map(Math.abs));
+    if (!(most > 0)) return null;
+    const at = (v) => (500 + (480 * v) / most).toFixed(0);
+    const parts = list(share).map((v) => (is(v) ? percent(v) : "–")).join(" and ");
+    return make("figure.chart.square",
+      make("figcaption", make("b", title), parts && make("small", ` ${parts} of the variance`),
+        make("span.legend", pairs.map((_, k) => key("box.c" + domainColour(k), domainNames[k])))),
+      make("div.plot", draw("svg", { viewBox: "0 0 1000 1000", role: "img", "aria-label": title + " by domain" },
+        draw("path.grid", { d: "M0 500H1000M500 0V1000" }),
+        pairs.map((points, k) => draw("path.points.c" + domainColour(k),
+          { d: points.map(([x, y]) => `M${at(x)} ${at(-y)}h.1`).join("") })))));
+  };
+  const rebuilt = (r) => make("div.card.sample",
+    make("h3", make("span", key("box.c" + domainColour(r.domain), domainNames[r.domain] || "domain"))),
+    make("div.triple.four", [["image", "input"], ["shared", "shared code"], ["private", "private code"], ["both", "both"]]
+      .map(([kind, name]) => make("figure", picture({ ...r, name: domainNames[r.domain] }, kind), make("figcaption", name)))));
+  const domains = () => {
+    if (!list(run.domains).length) return null;
+    const codes = run.codes || {}, n = run.domains.length, all = list(run.reconstructions);
+    const drawn = charts(
+      chart(run.per_image ? "Accuracy" : "Mean IoU", {},
+        run.domains.map((d, k) => dotted(domainNames[k], domainColour(k), d.curve))),
+      scatter("Shared codes", codes.shared, codes.shared_share),
+      scatter("Private codes", codes.private, codes.private_share));
+    return section("domains", "Domains",
+      make("p", "Validation images of each domain" + (run.best_epoch > 0 ? ", " + afterEpoch(run.best_epoch) : "") +
+        "; labels of targets are used for this alone. Codes are shown by their first two principal components: " +
+        "where adaptation works, the shared codes of the domains lie among each other."),
+      domainTable(), n < run.n_domains && make("p.note", `The first ${n} of ${run.n_domains} domains.`), drawn,
+      all.length > 0 && make("p.apart", "Validation images as the decoder rebuilds them from the shared code alone, the " +
+        "private code alone, and both; each picture from its darkest to its brightest value."),
+      all.length > 0 && make("div.samples", all.map(rebuilt)));
+  };
+
   // --- samples ---
 
   const picture = (s, kind) =>
@@ -457,9 +508,9 @@
   };
 
   const links = Object.entries(
-    { curves: "Curves", classes: "Classes", samples: "Samples", memory: "Memory", time: "Time", setup: "Config" });
+    { curves: "Curves", classes: "Classes", ...(list(run.domains).length && { domains: "Domains" }), samples: "Samples", memory: "Memory", time: "Time", setup: "Config" });
   document.body.append(header(),
     make("nav", make("div", links.map(([id, name]) => make("a", { href: "#" + id }, name)))),
-    make("main", alerts(), figures(), curves(), classes(), samples(), memory(), time(), setup(),
+    make("main", alerts(), figures(), curves(), classes(), domains(), samples(), memory(), time(), setup(),
       make("footer", `Written by widefield ${run.version} from log.jsonl; everything is in this file.`)));
 })();

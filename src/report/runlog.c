@@ -126,7 +126,8 @@ static void keep(struct wf_log_list *list, cJSON *event)
 static void go_on(struct wf_runlog *log)
 {
     log->end = NULL;
-    log->samples.n = 0;
+    log->samples.n = log->reconstructions.n = 0;
+    log->codes = NULL;
     struct wf_log_list *const all = &log->confusions;
     size_t kept = 0; /* those that say of which epoch they are are right for ever */
     for (size_t i = 0; i < all->n; i++)
@@ -200,6 +201,7 @@ static void take_epoch(struct wf_runlog *log, const cJSON *event)
     row->best = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "best"));
     const cJSON *const val = cJSON_GetObjectItemCaseSensitive(event, "val");
     row->val = cJSON_IsObject(val) ? val : NULL;
+    row->domains = wf_log_array(event, "domains");
     row->at[WF_LOG_VAL_LOSS] = wf_log_number(val, "loss");
     row->at[WF_LOG_MEAN_IOU] = wf_log_number(val, "mean_iou");
     row->at[WF_LOG_ACCURACY] = wf_log_number(val, "accuracy");
@@ -226,6 +228,10 @@ static bool take_event(struct wf_runlog *log, cJSON *event)
         take_epoch(log, event);
     } else if (strcmp(kind, "sample") == 0) {
         keep(&log->samples, event);
+    } else if (strcmp(kind, "reconstruction") == 0) {
+        keep(&log->reconstructions, event);
+    } else if (strcmp(kind, "codes") == 0) {
+        log->codes = event;
     } else if (strcmp(kind, "confusion") == 0) {
         keep(&log->confusions, event);
     } else if (strcmp(kind, "damaged") == 0) {
@@ -323,6 +329,7 @@ void wf_runlog_release(struct wf_runlog *log)
     free(log->steps.rows);
     free(log->epochs.rows);
     free(log->samples.at);
+    free(log->reconstructions.at);
     free(log->confusions.at);
     wf_arena_release(&log->arena);
     *log = (struct wf_runlog){ 0 };

@@ -52,6 +52,7 @@ struct wf_log_row {
     double at[WF_LOG_STEP_COLUMNS];
     bool best;               /* so far; of epochs */
     const struct cJSON *val; /* all that validation said: lists by class; NULL: none; of epochs */
+    const struct cJSON *domains; /* the same of each target domain; NULL: none; of epochs */
 };
 static_assert((int)WF_LOG_EPOCH_COLUMNS <= (int)WF_LOG_STEP_COLUMNS, "one row holds either");
 
@@ -76,14 +77,16 @@ struct wf_runlog {
     /* Of the best epoch where the log has that, else the last; its epoch is 0 where the log does not say. */
     const struct cJSON *confusion;
     int64_t confusion_epoch;
+    const struct cJSON *codes; /* of a network of several domains: its codes as points; or NULL */
     const struct cJSON *staleness; /* of the last epoch that has it: gradients by delay; or NULL */
     const char *begun;             /* the first start's time as it stands there; or NULL */
     double started;                /* seconds since 1970; 0: the log does not say */
     bool per_image;                /* a class for each image: IoU says nothing */
 
     struct wf_log_table steps, epochs;
-    struct wf_log_list samples;    /* worst first */
-    struct wf_log_list confusions; /* all of them, in the log's order */
+    struct wf_log_list samples;         /* worst first */
+    struct wf_log_list reconstructions; /* of images of several domains, in the log's order */
+    struct wf_log_list confusions;      /* all of them, in the log's order */
 
     size_t damaged;                  /* lines that are no JSON object */
     int64_t lost_lines, lost_epochs; /* that were found damaged or missing when the run went on */

@@ -100,6 +100,15 @@ bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int dom
     return ok;
 }
 
+bool wf_job_views(const struct wf_job *job, struct wf_network *net, struct wf_domain_views **views,
+                  struct wf_err *err)
+{
+    struct wf_network_config c;
+    *net = (struct wf_network){ 0 };
+    return network_config(job, &c, err) &&
+           wf_network_build_views(net, &c, job->net.image->shape, views, err);
+}
+
 static bool build_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     struct wf_network_config c;

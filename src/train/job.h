@@ -71,6 +71,10 @@ void wf_job_free(struct wf_job *job);
 [[nodiscard]] bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int domain,
                                       struct wf_network *net, struct wf_err *err);
 
+/* What a network of several domains makes of images as large as the job's (wf_network_build_views()). */
+[[nodiscard]] bool wf_job_views(const struct wf_job *job, struct wf_network *net,
+                                struct wf_domain_views **views, struct wf_err *err);
+
 /* Fills mesh, ranks and threads; the graph is there (job_mesh.c). */
 [[nodiscard]] bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err);
 

@@ -83,8 +83,9 @@ static double number_of(const cJSON *event, const char *key)
 /* An event of ours in a whole line, or NULL. */
 static cJSON *parse(const char *line, size_t length)
 {
-    static const char *const names[] = { "start",     "resume", "step",    "epoch",
-                                         "confusion", "sample", "damaged", "end" };
+    static const char *const names[] = { "start",     "resume", "step",           "epoch",
+                                         "confusion", "sample", "reconstruction", "codes",
+                                         "damaged",   "end" };
     const char *end = NULL;
     cJSON *const event = cJSON_ParseWithLengthOpts(line, length, &end, false);
     const char *const name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, "event"));
@@ -109,7 +110,11 @@ static bool is_before(const cJSON *event, const struct wf_position *at)
         return number_of(event, "epoch") <= (double)at->epoch;
     if (strcmp(name, "confusion") == 0)
         return number_of(event, "epoch") > 0 && number_of(event, "epoch") <= (double)at->epoch;
-    return strcmp(name, "end") != 0 && strcmp(name, "sample") != 0;
+    static const char *const last[] = { "end", "sample", "reconstruction", "codes" };
+    for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+        if (strcmp(name, last[i]) == 0)
+            return false;
+    return true;
 }
 
 /* What is kept, and what is missing. */

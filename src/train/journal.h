@@ -1,7 +1,8 @@
 /*
  * log.jsonl: what happened in a run, one JSON object per line, each written whole.
  *
- * Events: "start", "resume", "step", "epoch", "confusion", "sample", "damaged", "end". Steps count
+ * Events: "start", "resume", "step", "epoch", "confusion", "sample", "reconstruction", "codes", "damaged",
+ * "end". Steps count
  * updates done and epochs count from 1. A resumed run first removes the events after its
  * checkpoint, so that the log reads as if the run had never stopped. Events before a checkpoint are
  * on the disk before it (wf_journal_sync), so a log that has less was damaged.

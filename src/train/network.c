@@ -141,11 +141,11 @@ bool wf_network_is_image(const struct wf_network *net, const struct wf_value *v)
     return false;
 }
 
-static void build_images(struct wf_network *net, const struct wf_network_config *c,
-                         struct wf_shape image, bool training)
+void wf_network_build_images(struct wf_network *net, const struct wf_network_config *c,
+                             struct wf_shape image, int domains)
 {
     struct wf_graph *const g = net->graph;
-    net->domains = training ? wf_model_domains(c->model, &c->config) : 1;
+    net->domains = domains;
     net->images = wf_arena_array(&g->arena, net->domains, struct wf_value *);
     for (int k = 0; k < net->domains; k++) {
         const char *const name = k ? wf_arena_printf(&g->arena, "image%d", k) : "image";
@@ -179,7 +179,7 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
     struct wf_graph *const g = net->graph =
         wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = c->compute });
     net->has_classes = kind != WF_TARGET_REAL;
-    build_images(net, c, image, training);
+    wf_network_build_images(net, c, image, training ? wf_model_domains(c->model, &c->config) : 1);
     if (net->domains > 1) {
         net->loss = wf_network_build_domains(net, c, build_task);
     } else {

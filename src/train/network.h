@@ -69,6 +69,9 @@ struct wf_network {
  * after a failure. */
 [[nodiscard]] bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
                                     struct wf_shape image, bool training, struct wf_err *err);
+/* The inputs `image`, `image1`, ... of so many domains. */
+void wf_network_build_images(struct wf_network *net, const struct wf_network_config *c,
+                             struct wf_shape image, int domains);
 /* Whether the value is the image of one of the domains. */
 bool wf_network_is_image(const struct wf_network *net, const struct wf_value *v);
 /* The losses of several domains (network_domains.c): what becomes of their images, `net->logits`, and the
@@ -76,5 +79,16 @@ bool wf_network_is_image(const struct wf_network *net, const struct wf_value *v)
 struct wf_value *wf_network_build_domains(
     struct wf_network *net, const struct wf_network_config *c,
     struct wf_value *(*task)(const struct wf_network_config *c, struct wf_network *net));
+/* To look at what a network of several domains makes of their images: each rebuilt from the shared code, from the
+ * private one and from both, and the two codes as a vector for each image. */
+struct wf_domain_views {
+    struct wf_value *rebuilt[3], *codes[2];
+};
+extern const char *const wf_domain_view_names[]; /* "shared", "private", "both" */
+/* Without gradients, with the weights of the network that trains, where they are; the views of each domain live
+ * in the graph's arena. */
+[[nodiscard]] bool wf_network_build_views(struct wf_network *net, const struct wf_network_config *c,
+                                          struct wf_shape image, struct wf_domain_views **views,
+                                          struct wf_err *err);
 /* FLOPs of all nodes on the whole batch, without recomputation. */
 double wf_graph_flops(const struct wf_graph *g);

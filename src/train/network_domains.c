@@ -13,6 +13,7 @@
 
 const char *const wf_adapt_names[] = { "reconstruction", "difference", "similarity", NULL };
 const char *const wf_similarity_names[] = { "dann", "mmd", NULL };
+const char *const wf_domain_view_names[] = { "shared", "private", "both", NULL };
 
 struct domains {
     struct wf_network *net;
@@ -132,4 +133,39 @@ struct wf_value *wf_network_build_domains(
                    &d, wf_arena_printf(&g->arena, "loss.%s", wf_adapt_names[i]), d.losses[i]));
     wf_graph_output(g, net->task);
     return over_domains(&d, "loss", total);
+}
+
+/* --- views --- */
+
+static const char *named_code(struct wf_graph *g, const char *what, int domain)
+{
+    return wf_arena_printf(&g->arena, "code.%s.%d", what, domain);
+}
+
+bool wf_network_build_views(struct wf_network *net, const struct wf_network_config *c,
+                            struct wf_shape image, struct wf_domain_views **views,
+                            struct wf_err *err)
+{
+    *net = (struct wf_network){ 0 };
+    struct wf_graph *const g = net->graph =
+        wf_graph_new(&(struct wf_graph_options){ .compute = c->compute });
+    wf_network_build_images(net, c, image, wf_model_domains(c->model, &c->config));
+    *views = wf_arena_array(&g->arena, net->domains, struct wf_domain_views);
+    for (int k = 0; k < net->domains; k++) {
+        struct wf_domain_parts parts = { .apart = true };
+        struct wf_domain_views *const v = &(*views)[k];
+        c->model->build_domain(g, &c->config, k, net->images[k], &parts, &net->logits);
+        g->domain = wf_domain_label(k, WF_ROLE_LOSSES);
+        *v = (struct wf_domain_views){
+            .rebuilt = { parts.from_shared, parts.from_own, parts.rebuilt },
+            .codes = { pooled(g, parts.shared, named_code(g, "shared", k)),
+                       pooled(g, parts.own, named_code(g, "private", k)) },
+        };
+        g->domain = 0;
+        for (int i = 0; i < 3; i++)
+            wf_graph_output(g, v->rebuilt[i]);
+        for (int i = 0; i < 2; i++)
+            wf_graph_output(g, v->codes[i]);
+    }
+    return wf_graph_ok(g, err) || wf_err_wrap(err, "network '%s'", c->model->name);
 }

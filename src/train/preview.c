@@ -89,11 +89,9 @@ static bool paint(struct wf_preview *p, const struct wf_run *run, const struct w
     return ok;
 }
 
-bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
-                     const struct wf_network *network, int64_t row, struct wf_comm *comm,
-                     struct wf_err *err)
+/* Room for a picture of images of that shape. */
+static struct grid begin(struct wf_preview *p, const struct wf_shape *s, int64_t row)
 {
-    const struct wf_shape *const s = &network->image->shape;
     const int64_t edge = wf_max(s->at[WF_H], s->at[WF_W]);
     const struct grid g = { .every = wf_max(1, wf_ceil_div(edge, WF_PREVIEW_EDGE)),
                             .row = row,
@@ -105,8 +103,34 @@ bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
     p->image = wf_take_zeroed(5 * pixels, sizeof *p->image);
     p->label = p->image + 3 * pixels;
     p->guess = p->label + pixels;
-    return wf_comm_agree(comm, paint(p, run, network, &g, err), err) &&
-           wf_comm_sum(comm, p->image, 5 * pixels, WF_F32, err);
+    return g;
+}
+
+/* Collective. The whole, of what each rank painted. */
+static bool add_up(struct wf_preview *p, bool ok, struct wf_comm *comm, struct wf_err *err)
+{
+    return wf_comm_agree(comm, ok, err) &&
+           wf_comm_sum(comm, p->image, 5 * (size_t)(p->height * p->width), WF_F32, err);
+}
+
+bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
+                     const struct wf_network *network, int64_t row, struct wf_comm *comm,
+                     struct wf_err *err)
+{
+    const struct grid g = begin(p, &network->image->shape, row);
+    return add_up(p, paint(p, run, network, &g, err), comm, err);
+}
+
+bool wf_preview_value(struct wf_preview *p, const struct wf_run *run, const struct wf_value *value,
+                      int64_t row, struct wf_comm *comm, struct wf_err *err)
+{
+    struct wf_host host = { 0 };
+    const struct grid g = begin(p, &value->shape, row);
+    const bool ok = wf_run_get_owned(run, value, &host, err);
+    if (ok && has_part(run, value, &g, &host.view))
+        paint_image(p, &host.view, &g);
+    wf_host_release(&host);
+    return add_up(p, ok, comm, err);
 }
 
 void wf_preview_release(struct wf_preview *p)
@@ -128,8 +152,7 @@ static bool write_png(const char *path, const struct wf_raster_info *info, const
     return wf_raster_writer_close(w, ok, err);
 }
 
-/* From the darkest to the brightest value that there is. */
-static bool write_image(const struct wf_preview *p, const char *path, struct wf_err *err)
+bool wf_preview_write_image(const struct wf_preview *p, const char *path, struct wf_err *err)
 {
     const int channels = p->grey ? 1 : 3;
     const size_t pixels = (size_t)p->height * (size_t)p->width;
@@ -185,7 +208,7 @@ bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classe
                       const int32_t colors[], struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    bool ok = write_image(p, wf_arena_printf(&arena, "%s-image.png", prefix), err);
+    bool ok = wf_preview_write_image(p, wf_arena_printf(&arena, "%s-image.png", prefix), err);
     if (ok && classes > 0)
         ok = write_map(p, p->label, wf_arena_printf(&arena, "%s-label.png", prefix), classes,
                        colors, err) &&

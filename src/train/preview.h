@@ -22,9 +22,16 @@ struct wf_preview {
 [[nodiscard]] bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
                                    const struct wf_network *network, int64_t row,
                                    struct wf_comm *comm, struct wf_err *err);
+/* Collective. Of one value instead, as large as the image: no label and no prediction. */
+[[nodiscard]] bool wf_preview_value(struct wf_preview *p, const struct wf_run *run,
+                                    const struct wf_value *value, int64_t row, struct wf_comm *comm,
+                                    struct wf_err *err);
 void wf_preview_release(struct wf_preview *p);
 
 /* Three PNG files: PREFIX-image.png, -label.png, -prediction.png; without classes the first only.
  * `colors` has 0xrrggbb per class or -1 for one of our own; may be NULL. */
 [[nodiscard]] bool wf_preview_write(const struct wf_preview *p, const char *prefix, int classes,
                                     const int32_t colors[], struct wf_err *err);
+/* The image alone, from its darkest to its brightest value. */
+[[nodiscard]] bool wf_preview_write_image(const struct wf_preview *p, const char *path,
+                                          struct wf_err *err);

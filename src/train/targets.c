@@ -160,7 +160,16 @@ bool wf_targets_open(struct wf_targets *targets, const struct wf_feed *feed,
     return true;
 }
 
-/* Its network has the weights of the one that trains, and runs in its memory where that is enough. */
+/* Of a network with the weights of the one that trains, which runs in its memory where that is enough. */
+static struct wf_global_plan *plan_beside(const struct wf_job *job, const struct wf_network *net,
+                                          struct wf_err *err)
+{
+    struct wf_plan_options options = wf_job_plan_options(job);
+    if (options.limit)
+        options.limit = job->global->bytes;
+    return wf_global_plan_new(net->graph, &job->mesh, &options, err);
+}
+
 static bool plan_one(struct wf_target *t, int domain, const struct wf_feed *feed,
                      const struct wf_job *job, struct wf_err *err)
 {
@@ -169,10 +178,7 @@ static bool plan_one(struct wf_target *t, int domain, const struct wf_feed *feed
         !wf_job_network_for(job, shape, domain, &t->net, err) ||
         (t->dataset && !wf_feed_check(t->dataset, wf_feed_valid_loader(feed, &t->net), err)))
         return false;
-    struct wf_plan_options options = wf_job_plan_options(job);
-    if (options.limit)
-        options.limit = job->global->bytes;
-    t->global = wf_global_plan_new(t->net.graph, &job->mesh, &options, err);
+    t->global = plan_beside(job, &t->net, err);
     return t->global != NULL;
 }
 
@@ -184,7 +190,12 @@ bool wf_targets_plan(struct wf_targets *targets, const struct wf_feed *feed,
         if (t->is_scored && t->valid > 0 && !plan_one(t, k, feed, job, err))
             return wf_err_wrap(err, "validation on domain %d", k);
     }
-    return true;
+    if (targets->n == 0 || feed->settings->train.samples == 0)
+        return true;
+    if (!wf_job_views(job, &targets->net, &targets->views, err))
+        return false;
+    targets->global = plan_beside(job, &targets->net, err);
+    return targets->global != NULL;
 }
 
 void wf_targets_release(struct wf_targets *targets)
@@ -195,6 +206,8 @@ void wf_targets_release(struct wf_targets *targets)
         wf_graph_free(t->net.graph);
         wf_dataset_free(t->dataset);
     }
+    wf_global_plan_free(targets->global);
+    wf_graph_free(targets->net.graph);
     wf_arena_release(&targets->arena);
     *targets = (struct wf_targets){ 0 };
 }

@@ -30,6 +30,10 @@ struct wf_targets {
     struct wf_arena arena;
     struct wf_target *at;
     int n;
+    /* To look at reconstructions and codes of all domains, the first included; graph NULL: nobody does. */
+    struct wf_network net;
+    struct wf_domain_views *views;
+    struct wf_global_plan *global;
 };
 
 /* Whether data.domains has a folder for each domain of the network. */
@@ -38,7 +42,7 @@ struct wf_targets {
  * see whether they can be; all that open a dataset have the same. */
 [[nodiscard]] bool wf_targets_open(struct wf_targets *targets, const struct wf_feed *feed,
                                    const struct wf_job *job, struct wf_err *err);
-/* Networks for validation on those that have labels to validate with. */
+/* Networks for validation on those that have labels to validate with, and to look at all of them. */
 [[nodiscard]] bool wf_targets_plan(struct wf_targets *targets, const struct wf_feed *feed,
                                    const struct wf_job *job, struct wf_err *err);
 void wf_targets_release(struct wf_targets *targets);

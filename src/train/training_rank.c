@@ -428,6 +428,8 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
                  wf_pictures_samples(t, r->validator, r->comm, err);
         }
     }
+    if (result->end != WF_END_SIGNAL)
+        ok = ok && wf_pictures_domains(t, r->full.run, r->full.context, r->comm, err);
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
     struct wf_arena arena = { 0 };

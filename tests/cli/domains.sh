@@ -123,6 +123,50 @@ cmp_losses one unlabelled
 expect 0 eval unlabelled --json
 grep -q "'bare' has no labels" err || fail "it is not said that a domain is left out"
 
+# pictures of what the decoder makes of each domain, and the codes as points: the same from every mesh
+views() { python3 - "$@" <<'PY' || fail "views of $*"
+import json, sys
+PNG = b"\x89PNG\r\n\x1a\n"
+def look(run):
+    log = [json.loads(line) for line in open(run + "/log.jsonl")]
+    rebuilt = [e for e in log if e["event"] == "reconstruction"]
+    codes, = (e for e in log if e["event"] == "codes")
+    files = [open(f"{run}/{e[k]}", "rb").read() for e in rebuilt for k in ("image", "shared", "private", "both")]
+    assert all(f.startswith(PNG) for f in files) and len(set(files[::4])) == 4, "pictures"
+    assert [e["domain"] for e in rebuilt] == [0, 0, 1, 1], rebuilt
+    # two images of the source and one of the target are held back, of 32 x 32 in crops of 16 x 16
+    assert [len(xy) for kind in ("shared", "private") for xy in codes[kind]] == [16, 8, 16, 8], codes
+    assert all(0 < sum(codes[kind + "_share"]) <= 1 + 1e-9 for kind in ("shared", "private"))
+    return codes
+first, *others = map(look, sys.argv[1:])
+for codes in others:
+    for kind in ("shared", "private"):
+        a, b = (sum(c[kind], []) for c in (first, codes))
+        assert max(abs(x - y) for x, y in zip(a, b)) <= 1e-2 * max(map(abs, a)), kind
+PY
+}
+i=0
+for arguments in "" "--mesh data=2,domain=2" "--mesh domain=3,space=1x2 domain.placement=encoder_losses"; do
+    i=$((i + 1))
+    # shellcheck disable=SC2086
+    expect 0 train train.yaml train.samples=2 --out "seen$i" --quiet $arguments
+done
+views seen1 seen2 seen3
+cp -r seen1 again # which a resumed run makes anew
+expect 0 train train.yaml train.samples=2 train.epochs=4 --resume again --out again --quiet
+views again
+python3 - <<'PY' || fail "the report's data"
+import json, re
+run = json.loads(re.search(r'id="run">(.*?)</script>', open("seen2/report.html").read(), re.S)[1])
+epochs = [e for e in map(json.loads, open("seen2/log.jsonl")) if e["event"] == "epoch"]
+assert [d["data"] for d in run["domains"]] == ["source", "target"]
+for curve, want in zip((d["curve"]["y"] for d in run["domains"]),
+                       ([e["val"]["mean_iou"] for e in epochs], [e["domains"][0]["mean_iou"] for e in epochs])):
+    assert all(abs(x - y) <= 1e-3 for x, y in zip(curve, want)) and len(curve) == 3
+assert all(r[k].startswith("data:image/png") for r in run["reconstructions"] for k in ("image", "shared", "private", "both"))
+assert len(run["reconstructions"]) == 4 and len(run["codes"]["private"][0]) == 16
+PY
+
 # another dataset of a target is noticed, as the source's is
 cp -r target other
 mv other/images/nuclei_00001.png other/images/z.png && mv other/masks/nuclei_00001.png other/masks/z.png
