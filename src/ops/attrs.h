@@ -34,6 +34,7 @@
  *   act_grad        r, dy                         dx       r is y for ReLU, leaky, sigmoid, tanh; else x
  *   softmax         x                             y        over C
  *   softmax_grad    y, dy                         dx
+ *   argmax          x                             y        u8 or i32 [..,1]: the largest of C; not differentiable
  *   dropout         x                             y        also its own gradient
  *   add, multiply   a, b                          y
  *   scale           x                             y
@@ -141,8 +142,8 @@ static inline double wf_unit_rows_factor(double square)
     return 1.0 / sqrt(square < WF_UNIT_ROWS_LEAST ? WF_UNIT_ROWS_LEAST : square);
 }
 
-struct wf_cast_attrs {
-    int64_t dtype; /* enum wf_dtype */
+struct wf_cast_attrs { /* cast, argmax */
+    int64_t dtype;     /* enum wf_dtype */
 };
 
 struct wf_fill_attrs {

@@ -76,6 +76,7 @@ void wf_cpu_to_f32(enum wf_dtype dtype, const void *from, float *to, int64_t n)
 void wf_cpu_from_f32(enum wf_dtype dtype, const float *from, void *to, int64_t n)
 {
     uint16_t *narrow = to;
+    uint8_t *bytes = to;
     switch (dtype) {
     case WF_F32:
         memcpy(to, from, (size_t)n * sizeof *from);
@@ -85,6 +86,10 @@ void wf_cpu_from_f32(enum wf_dtype dtype, const float *from, void *to, int64_t n
         return;
     case WF_F16:
         to_half(from, narrow, n);
+        return;
+    case WF_U8: /* of whole numbers in its range */
+        for (int64_t i = 0; i < n; i++)
+            bytes[i] = (uint8_t)(int32_t)from[i];
         return;
     default:
         for (int64_t i = 0; i < n; i++)

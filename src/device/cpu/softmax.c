@@ -1,4 +1,4 @@
-/* Softmax over the channels of each position, and its gradient. */
+/* Softmax over the channels of each position, its gradient, and the largest channel. */
 #include "device/cpu/cpu.h"
 
 /* y = exp(x - the position's maximum); the exponentials go flat over positions and channels. */
@@ -70,7 +70,33 @@ static void softmax_grad_run(const struct wf_call *call)
     run(call, 2, softmax_grad_body);
 }
 
+static void argmax_body(const struct wf_cpu_piece *piece, const void *)
+{
+    float buffer[2][WF_CPU_BLOCK_MAX];
+    const int64_t channels = piece->walk->side[0].unit;
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    float *const best = buffer[1];
+    for (int64_t u = 0; u < piece->units; u++, x += channels) {
+        int64_t at = 0;
+        for (int64_t c = 1; c < channels; c++)
+            at = x[c] > x[at] ? c : at;
+        best[u] = (float)(channels == 1 ? x[0] > 0.0f : at);
+    }
+    wf_cpu_store(piece, 1, best);
+}
+
+static void argmax_run(const struct wf_call *call)
+{
+    struct wf_cpu_walk walk;
+    wf_cpu_walk_init(&walk, call->work);
+    wf_cpu_walk_add(&walk, &call->in[0], wf_op_reads(call->node, 0, call->work));
+    wf_cpu_walk_add(&walk, &call->out[0], call->work);
+    wf_cpu_walk_plan(&walk, WF_CPU_POSITION);
+    wf_cpu_walk_run(&walk, argmax_body, NULL);
+}
+
 const struct wf_kernel wf_cpu_kernels_softmax[] = {
+    { .op = "argmax", .accepts = wf_cpu_accepts_channels, .run = argmax_run },
     { .op = "softmax", .accepts = wf_cpu_accepts_channels, .run = softmax_run },
     { .op = "softmax_grad", .accepts = wf_cpu_accepts_channels, .run = softmax_grad_run },
     { 0 },

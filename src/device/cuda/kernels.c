@@ -227,6 +227,7 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
     { .op = "avgpool_grad", .accepts = alike, .run = wf_cuda_avgpool_grad },
     { .op = "softmax", .accepts = alike, .run = wf_cuda_softmax },
     { .op = "softmax_grad", .accepts = pairs, .run = wf_cuda_softmax_grad },
+    { .op = "argmax", .accepts = floats, .run = wf_cuda_argmax },
     { .op = "ce", .accepts = floats, .prepare = wf_cuda_loss_prepare, .run = wf_cuda_ce },
     { .op = "ce_grad", .accepts = alike, .run = wf_cuda_ce_grad },
     { .op = "bce", .prepare = wf_cuda_loss_prepare, .run = wf_cuda_bce },

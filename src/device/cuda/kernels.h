@@ -99,6 +99,7 @@ void wf_cuda_norm_maxpool(const struct wf_call *call);
 bool wf_cuda_loss_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_softmax(const struct wf_call *call);
 void wf_cuda_softmax_grad(const struct wf_call *call);
+void wf_cuda_argmax(const struct wf_call *call);
 void wf_cuda_ce(const struct wf_call *call);
 void wf_cuda_ce_grad(const struct wf_call *call);
 void wf_cuda_bce(const struct wf_call *call);

@@ -1,4 +1,4 @@
-/* Softmax, layer norm, rows of length one: everything within a position. */
+/* Softmax, the largest channel, layer norm, rows of length one: everything within a position. */
 #include "device/cuda/rows.cuh"
 #include "device/cuda/sums.cuh"
 
@@ -46,6 +46,29 @@ template <class T, int Team> __global__ void __launch_bounds__(THREADS) softmax_
         *r.at<T>(2, offset[2], c) =
             To<T>::from((arith<T>)(to_strict(*r.at<const T>(0, offset[0], c)) *
                                    (to_strict(*r.at<const T>(1, offset[1], c)) - dot)));
+}
+
+/* --- argmax --- */
+
+/* One thread for a position: a class map's channels are few. */
+template <class T> __global__ void __launch_bounds__(THREADS) argmax(const Rows r)
+{
+    const int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (p >= r.positions.count)
+        return;
+    int64_t offset[2];
+    r.positions.at(p, offset);
+    arith<T> top = to_arith(*r.at<const T>(0, offset[0], 0));
+    int best = r.channels == 1 && top > 0;
+    for (int64_t c = 1; c < r.channels; c++) {
+        const arith<T> x = to_arith(*r.at<const T>(0, offset[0], c));
+        best = x > top ? (int)c : best;
+        top = x > top ? x : top;
+    }
+    if (r.dtype[1] == WF_U8)
+        *r.at<uint8_t>(1, offset[1], 0) = (uint8_t)best;
+    else
+        *r.at<int32_t>(1, offset[1], 0) = best;
 }
 
 /* --- center and unit_rows --- */
@@ -294,6 +317,14 @@ void wf_cuda_softmax_grad(const struct wf_call *call)
         enum { TEAM = decltype(team)::value };
         launch(softmax_grad<decltype(t), TEAM>, blocks_of(r, TEAM), THREADS, wf_cuda_stream(call),
                r);
+    });
+}
+
+void wf_cuda_argmax(const struct wf_call *call)
+{
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    rows_call(call, views, 2, [&](const Rows &r, auto t, auto) {
+        launch(argmax<decltype(t)>, blocks_of(r, 1), THREADS, wf_cuda_stream(call), r);
     });
 }
 
