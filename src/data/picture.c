@@ -221,9 +221,20 @@ static bool read_files(struct wf_picture *p, const struct wf_region *window, flo
     return true;
 }
 
+/* Whole numbers are finite, but for those that mean nothing. */
+static bool may_be_odd(const struct wf_picture *p)
+{
+    for (int i = 0; i < p->n_files; i++)
+        if (!wf_sample_is_whole(wf_raster_info(p->files[i])->sample))
+            return true;
+    return false;
+}
+
 static bool check_finite(const struct wf_picture *p, const struct wf_region *window,
                          const float *pixels, struct wf_err *err)
 {
+    if (!may_be_odd(p))
+        return true;
     const int64_t channels = p->shape.at[WF_C];
     const int64_t odd = wf_nodata_odd(&p->nodata, pixels, wf_window_pixels(window) * channels);
     return odd < 0 || wf_refuse_odd(p->path, window, channels, pixels, odd, err);

@@ -311,7 +311,7 @@ bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_d
     const uint64_t from = a->data + (uint64_t)first * size;
     if (a->sample == WF_SAMPLE_F32 && !a->swapped)
         return wf_infile_read(&a->file, from, dst, (size_t)count * size, err);
-    double chunk[2048]; /* of any type: double is aligned for all */
+    double chunk[8192]; /* of any type: double is aligned for all */
     const int64_t most = (int64_t)(sizeof chunk / size);
     for (int64_t done = 0; done < count;) {
         const size_t now = (size_t)(count - done < most ? count - done : most);

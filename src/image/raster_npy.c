@@ -8,7 +8,7 @@
 
 struct npy {
     struct wf_npy array;
-    float *row; /* of the window, all channels */
+    float *row; /* of the window, all channels; not for windows that are read in place */
     size_t room;
 };
 
@@ -37,6 +37,24 @@ static bool open_npy(struct wf_raster *r, struct wf_err *err)
     return true;
 }
 
+/* Rows with all their channels, of the requested type: straight to where they are wanted. */
+static bool read_in_place(const struct wf_raster_job *job, struct wf_err *err)
+{
+    const struct wf_raster *r = job->raster;
+    const struct npy *n = r->state;
+    const int64_t channels = r->info.channels, from = job->lo[WF_RASTER_W];
+    const int64_t count = (job->hi[WF_RASTER_W] - from) * channels;
+    char *to = job->dst;
+    for (int64_t d = job->lo[WF_RASTER_D]; d < job->hi[WF_RASTER_D]; d++)
+        for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
+            const int64_t first = ((d * r->info.height + h) * r->info.width + from) * channels;
+            if (!wf_npy_read(&n->array, first, count, job->as, to, err))
+                return false;
+            to += (size_t)count * wf_dtype_size(job->as);
+        }
+    return true;
+}
+
 /* Integers are read as the requested type; floats as f32, which is converted to i32 if requested. */
 static bool read_npy(const struct wf_raster_job *job, struct wf_err *err)
 {
@@ -46,6 +64,8 @@ static bool read_npy(const struct wf_raster_job *job, struct wf_err *err)
     const int64_t from = job->lo[WF_RASTER_W], count = job->hi[WF_RASTER_W] - from;
     const bool whole = wf_sample_is_whole(n->array.sample);
     const enum wf_dtype as = whole ? job->as : WF_F32;
+    if (as == job->as && job->hi[WF_RASTER_C] - job->lo[WF_RASTER_C] == channels)
+        return read_in_place(job, err);
     r->stored = as == WF_I32 ? WF_SAMPLE_I32 : WF_SAMPLE_F32;
     if (n->room < (size_t)(count * channels)) {
         free(n->row);

@@ -116,15 +116,6 @@ static bool store(struct number n, enum wf_dtype as, void *dst, int64_t i)
     return !isinf(*out) || isinf(n.real);
 }
 
-size_t wf_sample_convert(enum wf_sample sample, const void *src, size_t count, enum wf_dtype as,
-                         void *dst)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!store(number_at(sample, src, (int64_t)i), as, dst, (int64_t)i))
-            return i;
-    return count;
-}
-
 /* `count` samples, `from` apart, to places `to` apart; returns how many went well. */
 struct run {
     const void *src;
@@ -133,32 +124,42 @@ struct run {
 };
 
 /* The common ones, without a question per sample; false: not one of them. */
-static bool convert_common(const struct wf_raster *r, const struct run *run, enum wf_dtype as)
+static bool convert_common(enum wf_sample stored, const struct run *run, enum wf_dtype as)
 {
-    if (r->scaled)
-        return false;
     float *f = run->dst;
     int32_t *whole = run->dst;
     const int64_t n = run->count, a = run->to, b = run->from;
-    if (r->stored == WF_SAMPLE_U8 && as == WF_F32) {
+    if (stored == WF_SAMPLE_U8 && as == WF_F32) {
         for (int64_t i = 0; i < n; i++)
             f[i * a] = ((const uint8_t *)run->src)[i * b];
-    } else if (r->stored == WF_SAMPLE_U16 && as == WF_F32) {
+    } else if (stored == WF_SAMPLE_U16 && as == WF_F32) {
         for (int64_t i = 0; i < n; i++)
             f[i * a] = ((const uint16_t *)run->src)[i * b];
-    } else if (r->stored == WF_SAMPLE_F32 && as == WF_F32) {
+    } else if (stored == WF_SAMPLE_F32 && as == WF_F32) {
         for (int64_t i = 0; i < n; i++)
             f[i * a] = ((const float *)run->src)[i * b];
-    } else if (r->stored == WF_SAMPLE_I16 && as == WF_F32) {
+    } else if (stored == WF_SAMPLE_I16 && as == WF_F32) {
         for (int64_t i = 0; i < n; i++)
             f[i * a] = ((const int16_t *)run->src)[i * b];
-    } else if (r->stored == WF_SAMPLE_U8 && as == WF_I32) {
+    } else if (stored == WF_SAMPLE_U8 && as == WF_I32) {
         for (int64_t i = 0; i < n; i++)
             whole[i * a] = ((const uint8_t *)run->src)[i * b];
     } else {
         return false;
     }
     return true;
+}
+
+size_t wf_sample_convert(enum wf_sample sample, const void *src, size_t count, enum wf_dtype as,
+                         void *dst)
+{
+    const struct run run = { .src = src, .dst = dst, .count = (int64_t)count, .from = 1, .to = 1 };
+    if (convert_common(sample, &run, as))
+        return count;
+    for (size_t i = 0; i < count; i++)
+        if (!store(number_at(sample, src, (int64_t)i), as, dst, (int64_t)i))
+            return i;
+    return count;
 }
 
 static const uint32_t hole_bits = 0x7fc57f57; /* quiet: copies and conversions keep it */
@@ -196,7 +197,7 @@ static bool is_nodata(const struct wf_raster *r, double value)
 static int64_t convert(const struct wf_raster *r, const struct run *run, enum wf_dtype as)
 {
     const bool hides = as == WF_F32 && r->info.has_nodata;
-    if (convert_common(r, run, as)) {
+    if (!r->scaled && convert_common(r->stored, run, as)) {
         if (hides)
             hide_nodata(r, run);
         return run->count;
