@@ -192,7 +192,8 @@ static void check_several_writers(const char *path)
     const int64_t down = wf_ceil_div(info.height, TILE_SIDE),
                   across = wf_ceil_div(info.width, TILE_SIDE), tiles = down * across * info.depth;
     for (int64_t i = 0; i < tiles;) {
-        uint64_t bytes[WRITERS] = { 0 }, before = 0;
+        struct wf_raster_packed packed[WRITERS] = { 0 };
+        uint64_t before = 0;
         for (int k = 0; k < 2 && i < tiles; k++, i++) {
             if (k == 1 && i % 5 == 0)
                 break;
@@ -204,13 +205,17 @@ static void check_several_writers(const char *path)
             at.hi[WF_H] = wf_min(at.lo[WF_H] + TILE_SIDE, info.height);
             at.hi[WF_W] = wf_min(at.lo[WF_W] + TILE_SIDE, info.width);
             void *data = fill(&info, &at);
-            size_t packed;
-            assert_true(wf_raster_pack_window(w[k], &at, data, &packed, &err));
-            bytes[k] = packed;
+            assert_true(wf_raster_pack_window(w[k], &at, data, &packed[k], &err));
             free(data);
         }
-        for (int k = 0; k < WRITERS; before += bytes[k++])
-            assert_true(wf_raster_place_packed(w[k], before, bytes[0] + bytes[1] + bytes[2], &err));
+        const uint64_t all = packed[0].bytes.size + packed[1].bytes.size + packed[2].bytes.size;
+        for (int k = 0; k < WRITERS; k++) {
+            struct wf_raster_packed *const mine[] = { &packed[k] };
+            const uint64_t bytes = packed[k].bytes.size;
+            assert_true(wf_raster_place_packed(w[k], 1, mine, before, all, &err));
+            before += bytes;
+            wf_raster_packed_release(&packed[k]);
+        }
     }
     size_t count;
     int64_t *const all = wf_raster_writer_table(w[0], &count);

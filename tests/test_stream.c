@@ -126,7 +126,7 @@ static void run_whole(struct job *job)
 static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct job *job = arg;
-    struct wf_stream *s = wf_stream_new(job->g, job->y, &job->options, comm, err);
+    struct wf_stream *s = wf_stream_new(job->g, 1, &job->y, &job->options, comm, err);
     if (!s)
         return false;
     bool ok = true;
@@ -492,7 +492,7 @@ static void try_case(const struct wf_op *op, const struct wf_case *from,
         .fill = fill_case_input
     };
     struct wf_comm *self = wf_comm_self();
-    struct wf_stream *s = wf_stream_new(c.g, c.y, &options, self, &err);
+    struct wf_stream *s = wf_stream_new(c.g, 1, &c.y, &options, self, &err);
     double off = 0, norm = 0;
     int64_t seen = 0;
     for (int64_t i = 0; s && i < wf_stream_windows(s) && !err.code; i++) {

@@ -16,6 +16,11 @@ void wf_buffer_add(struct wf_buffer *b, const void *data, size_t bytes)
     b->data[b->size] = '\0';
 }
 
+void wf_buffer_reserve(struct wf_buffer *b, size_t bytes)
+{
+    WF_GROW(b->data, b->room, b->size + bytes);
+}
+
 void wf_buffer_text(struct wf_buffer *b, const char *text)
 {
     wf_buffer_add(b, text, strlen(text));

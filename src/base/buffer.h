@@ -20,6 +20,8 @@ struct wf_buffer {
 };
 
 void wf_buffer_add(struct wf_buffer *b, const void *data, size_t bytes);
+/* Room for so many more bytes, which the caller writes behind data + size. */
+void wf_buffer_reserve(struct wf_buffer *b, size_t bytes);
 void wf_buffer_text(struct wf_buffer *b, const char *text);
 void wf_buffer_printf(struct wf_buffer *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,7 @@
 #include "exec/host.h"
 
+#include <stdlib.h>
+
 void wf_host_release(struct wf_host *host)
 {
     if (host->memory)
@@ -44,4 +46,18 @@ bool wf_host_get(struct wf_host *host, struct wf_err *err)
 {
     return !host->view.data || wf_device_is_host(host->device) ||
            host->device->transfer.get(host->context, &host->view, &host->there, err);
+}
+
+void *wf_host_take(const struct wf_device *device, struct wf_context *context, size_t bytes)
+{
+    return wf_device_is_host(device) ? malloc(bytes ? bytes : 1)
+                                     : device->transfer.host_alloc(context, bytes);
+}
+
+void wf_host_give(const struct wf_device *device, struct wf_context *context, void *memory)
+{
+    if (wf_device_is_host(device))
+        free(memory);
+    else if (memory)
+        device->transfer.host_free(context, memory);
 }

@@ -35,3 +35,7 @@ void wf_host_send(struct wf_host *host);
 /* Copies from the device once all work before has ended; false if that failed. */
 [[nodiscard]] bool wf_host_get(struct wf_host *host, struct wf_err *err);
 void wf_host_release(struct wf_host *host);
+
+/* Host memory that the device copies fast, in parallel to its work; NULL when there is none. */
+void *wf_host_take(const struct wf_device *device, struct wf_context *context, size_t bytes);
+void wf_host_give(const struct wf_device *device, struct wf_context *context, void *memory);

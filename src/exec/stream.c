@@ -42,7 +42,8 @@ struct given {
 struct wf_stream {
     struct wf_arena arena;
     const struct wf_graph *graph;
-    struct wf_value *output;
+    struct wf_value *outputs[WF_STREAM_OUTPUTS];
+    int n_outputs;
     struct wf_stream_options options;
     struct wf_comm *comm, *self;
     struct given *given;
@@ -50,7 +51,11 @@ struct wf_stream {
     int64_t plans; /* made so far */
     struct stage last;
     struct wf_host host; /* of the value at hand */
-    double done, total;  /* flops of all stages */
+    struct wf_host made[WF_STREAM_OUTPUTS];
+    void *sent; /* in the device's memory: an input that comes while a window is computed */
+    size_t sent_bytes;
+    double done, total;   /* flops of all stages */
+    double whole, worked; /* flops of the last one's windows, and what was computed for them */
     size_t most_bytes;
 };
 
@@ -90,6 +95,24 @@ struct need {
     const char *largest; /* the layer at the largest value */
 };
 
+/* The caller's host copies of what a window reads and makes, where they count, and the device's copy of
+ * an input that comes early. */
+static size_t copied_bytes(const struct wf_stream *s, const struct stage *t,
+                           const struct wf_global_plan *global)
+{
+    size_t in = 0, out = 0;
+    for (size_t i = 0; i < s->graph->n_values; i++)
+        if (s->graph->values[i]->kind == WF_INPUT && t->map[i])
+            in += (size_t)wf_region_count(wf_geometry_box(
+                      &global->geometry, 0, global->program->of_value[t->map[i]->id])) *
+                  wf_dtype_size(t->map[i]->dtype);
+    for (size_t i = 0; i < t->graph->n_outputs; i++)
+        out +=
+            (size_t)wf_region_count(wf_geometry_owned(&global->geometry, 0, t->graph->outputs[i])) *
+            wf_dtype_size(t->graph->outputs[i]->dtype);
+    return wf_device_is_host(s->options.plan.device) ? (size_t)s->options.slots * (in + out) : in;
+}
+
 /* What a window needs; stops early where it is past the limit. */
 static bool find_need(const struct wf_stream *s, const struct stage *t, struct wf_region window,
                       struct need *need, struct wf_err *err)
@@ -103,12 +126,13 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     const size_t channels = (size_t)wf_region_extent(window, WF_C);
     const size_t beside = s->options.beside * ((size_t)wf_region_count(window) / channels);
     need->bytes = least_bytes(global, &need->largest) + beside;
+    const size_t copied = copied_bytes(s, t, global);
     bool ok = true;
     if (!s->options.limit || need->bytes <= s->options.limit) {
         struct wf_plan *plan = wf_plan_new_on(global, 0, s->options.context, err);
         ok = plan != NULL;
         if (ok)
-            need->bytes = plan->arena_bytes + beside;
+            need->bytes = plan->arena_bytes + beside + copied;
         wf_plan_free(plan);
     }
     wf_global_plan_free(global);
@@ -165,7 +189,8 @@ static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_sh
 
 /* --- stages --- */
 
-/* The stage that ends in these values, all made by one node; what was given so far is given. */
+/* The stage that ends in these values, of equal extents, the first with most channels; what was given so
+ * far is given. */
 static bool stage_init(const struct wf_stream *s, struct stage *t, int n_outputs,
                        struct wf_value *const outputs[], struct wf_err *err)
 {
@@ -332,7 +357,7 @@ static struct wf_view placed(const struct stage *t, const struct wf_value *v, st
     return view;
 }
 
-static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_err *err)
+static void fill_given(struct wf_stream *s, const struct stage *t)
 {
     for (int i = 0; i < s->n_given; i++) {
         const struct wf_value *v = t->map[s->given[i].value->id];
@@ -349,6 +374,10 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
             wf_view_set(&view, c.at, wf_view_at(&all, c.at));
         wf_host_put(&s->host);
     }
+}
+
+static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_err *err)
+{
     for (size_t i = 0; i < s->graph->n_values; i++) {
         if (s->graph->values[i]->kind != WF_INPUT || !t->map[i])
             continue;
@@ -361,17 +390,59 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
     return true;
 }
 
-static bool stage_run(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
+/* An input from the host's memory, where it may be overwritten as soon as this returns: beside the window
+ * that is being computed, where the device can. */
+static bool send_input(struct wf_stream *s, const struct stage *t,
+                       const struct wf_stream_work *work, struct wf_err *err)
 {
-    const bool ok =
-        stage_turn_to(s, t, wf_window_grid_window(&t->grid, wf_window_grid_cell(&t->grid, index)),
-                      err) &&
-        fill_inputs(s, t, err) && wf_run_step(t->kind->run, err);
+    const struct wf_device *const device = s->options.plan.device;
+    struct wf_context *const context = s->options.context;
+    const struct wf_value *const v = t->map[work->value->id];
+    if (!v) /* all that is read of it is in sums */
+        return true;
+    const struct wf_view there = placed(t, v, wf_run_view(t->kind->run, v));
+    const size_t bytes = wf_view_bytes(&there);
+    if (!device->transfer.send) {
+        device->memory.copy(context, &there, &work->input);
+        return true;
+    }
+    if (bytes > s->sent_bytes) {
+        device->memory.free(context, s->sent, s->sent_bytes);
+        s->sent = device->memory.alloc(context, bytes);
+        s->sent_bytes = s->sent ? bytes : 0;
+        if (!s->sent)
+            return wf_err_set(err, WF_ERR_FIT, "no room for %zu bytes of input on the device",
+                              bytes);
+    }
+    const struct wf_view sent = wf_view_dense(s->sent, there.dtype, there.box);
+    device->transfer.send(context, &sent, &work->input);
+    device->transfer.take(context, &there, &sent);
+    return true;
+}
+
+static bool turn_to_cell(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
+{
+    return stage_turn_to(
+        s, t, wf_window_grid_window(&t->grid, wf_window_grid_cell(&t->grid, index)), err);
+}
+
+static void count_done(struct wf_stream *s, const struct stage *t)
+{
     const int64_t mine = wf_ceil_div(wf_window_grid_count(&t->grid), wf_comm_size(s->comm));
     s->done += t->flops / (double)mine;
-    if (ok && s->options.progress)
+    if (s->options.progress)
         s->options.progress(s->options.user, s->done < s->total ? s->done / s->total : 1.0);
-    return ok;
+}
+
+static bool stage_run(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
+{
+    if (!turn_to_cell(s, t, index, err))
+        return false;
+    fill_given(s, t);
+    if (!fill_inputs(s, t, err) || !wf_run_step(t->kind->run, err))
+        return false;
+    count_done(s, t);
+    return true;
 }
 
 /* --- sums over the image --- */
@@ -453,7 +524,7 @@ static bool try_whole(struct wf_stream *s, struct wf_err *err)
 {
     const size_t limit = s->options.limit;
     s->options.limit = 0;
-    const bool ok = stage_init(s, &s->last, 1, &s->output, err);
+    const bool ok = stage_init(s, &s->last, s->n_outputs, s->outputs, err);
     s->options.limit = limit;
     return ok;
 }
@@ -504,18 +575,22 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
     if (!take_sums(s, sums, s->passes, err))
         return false;
     stage_release(&s->last);
-    return wf_comm_agree(
-        s->comm, stage_init(s, &s->last, 1, &s->output, err) && settle_edges(s, &s->last, err),
-        err);
+    return wf_comm_agree(s->comm,
+                         stage_init(s, &s->last, s->n_outputs, s->outputs, err) &&
+                             settle_edges(s, &s->last, err),
+                         err);
 }
 
-struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *output,
+struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value *const outputs[],
                                 const struct wf_stream_options *options, struct wf_comm *comm,
                                 struct wf_err *err)
 {
+    WF_BUG_ON(n < 1 || n > WF_STREAM_OUTPUTS, "%d outputs", n);
     struct wf_stream *s = wf_take_zeroed(1, sizeof *s);
     s->graph = g;
-    s->output = output;
+    s->n_outputs = n;
+    for (int i = 0; i < n; i++)
+        s->outputs[i] = outputs[i];
     s->options = *options;
     s->comm = comm;
     s->self = wf_comm_self();
@@ -530,6 +605,9 @@ void wf_stream_free(struct wf_stream *s)
     if (!s)
         return;
     wf_host_release(&s->host);
+    for (int i = 0; i < s->n_outputs; i++)
+        wf_host_release(&s->made[i]);
+    s->options.plan.device->memory.free(s->options.context, s->sent, s->sent_bytes);
     stage_release(&s->last);
     wf_comm_free(s->self);
     wf_arena_release(&s->arena);
@@ -556,20 +634,98 @@ int64_t wf_stream_plans(const struct wf_stream *s)
     return s->plans;
 }
 
+/* Windows of the middle read most, where there are any; it was planned first. */
+int64_t wf_stream_most_read(const struct wf_stream *s, const struct wf_value *input)
+{
+    const struct stage *const t = &s->last;
+    int64_t most = 0;
+    for (int i = 0; i < t->n_kinds && t->map[input->id]; i++) {
+        const struct wf_global_plan *const global = t->kinds[i].global;
+        const int64_t count = wf_region_count(wf_geometry_box(
+            &global->geometry, 0, global->program->of_value[t->map[input->id]->id]));
+        most = wf_max(most, count);
+    }
+    return most;
+}
+
+double wf_stream_halo(const struct wf_stream *s)
+{
+    return s->worked > s->whole ? 1.0 - s->whole / s->worked : 0.0;
+}
+
 size_t wf_stream_bytes(const struct wf_stream *s)
 {
     return s->most_bytes;
 }
 
-bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part, struct wf_err *err)
+/* The window's part of a view over what was computed for it. */
+static struct wf_view cut_to_cell(const struct wf_stream *s, int output, int64_t index,
+                                  struct wf_view view)
+{
+    const struct wf_value *const v = s->last.map[s->outputs[output]->id];
+    struct wf_region cell = wf_stream_window(s, index);
+    view.box = wf_geometry_owned(&s->last.geometry, 0, v);
+    cell.hi[WF_C] = v->shape.at[WF_C];
+    const bool one = s->passes + wf_stream_windows(s) == 1; /* its window may be that of a sum */
+    return one ? view : wf_view_part(view, cell);
+}
+
+static bool name_window(const struct wf_stream *s, int64_t index, struct wf_err *err)
+{
+    return wf_err_wrap(err, "window %" PRId64 " of %" PRId64, index + 1, wf_stream_windows(s));
+}
+
+bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], struct wf_err *err)
 {
     if (!stage_run(s, &s->last, index, err))
-        return wf_err_wrap(err, "window %" PRId64 " of %" PRId64, index + 1, wf_stream_windows(s));
-    if (!wf_run_get_owned(s->last.kind->run, s->last.map[s->output->id], &s->host, err))
-        return false;
-    *part = s->host.view;
-    part->box = wf_geometry_owned(&s->last.geometry, 0, s->last.map[s->output->id]);
-    if (s->passes + wf_stream_windows(s) > 1) /* one window may be that of a sum */
-        *part = wf_view_part(*part, wf_stream_window(s, index));
+        return name_window(s, index, err);
+    for (int i = 0; i < s->n_outputs; i++) {
+        const struct wf_value *const v = s->last.map[s->outputs[i]->id];
+        if (!wf_run_get_owned(s->last.kind->run, v, &s->made[i], err))
+            return false;
+        parts[i] = cut_to_cell(s, i, index, s->made[i].view);
+    }
     return true;
+}
+
+bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
+                     struct wf_region *box, struct wf_err *err)
+{
+    if (!turn_to_cell(s, &s->last, index, err))
+        return name_window(s, index, err);
+    const struct wf_value *const v = s->last.map[input->id];
+    *box = v ? placed(&s->last, v, (struct wf_view){ 0 }).box : (struct wf_region){ 0 };
+    return true;
+}
+
+bool wf_stream_begin(struct wf_stream *s, int64_t index, struct wf_stream_work *work,
+                     struct wf_err *err)
+{
+    const struct wf_device *const device = s->options.plan.device;
+    struct stage *const t = &s->last;
+    if (!turn_to_cell(s, t, index, err))
+        return name_window(s, index, err);
+    fill_given(s, t);
+    if (!send_input(s, t, work, err) || !wf_run_step(t->kind->run, err))
+        return name_window(s, index, err);
+    for (int i = 0; i < s->n_outputs; i++) {
+        const struct wf_value *const v = t->map[s->outputs[i]->id];
+        const struct wf_view from = cut_to_cell(s, i, index, wf_run_owned(t->kind->run, v));
+        const struct wf_view to = wf_view_dense(work->outputs[i], from.dtype, from.box);
+        if (work->outputs[i])
+            device->memory.copy(s->options.context, &to, &from);
+    }
+    s->whole += t->flops / (double)wf_stream_windows(s);
+    s->worked += t->kind->plan->flops;
+    work->point = device->stream.point ? device->stream.point(s->options.context) : NULL;
+    return true;
+}
+
+bool wf_stream_end(struct wf_stream *s, struct wf_stream_work *work, struct wf_err *err)
+{
+    const struct wf_device *const device = s->options.plan.device;
+    void *const point = work->point;
+    work->point = NULL;
+    count_done(s, &s->last);
+    return !point || device->stream.reach(s->options.context, point, err);
 }

@@ -12,12 +12,19 @@
  * of its input, and is an input from then on. So a network with k of them runs k + 1 times, each
  * time a little further.
  *
- *     struct wf_stream *s = wf_stream_new(g, probabilities, &options, comm, &err);     Collective.
+ *     struct wf_stream *s = wf_stream_new(g, 1, &probabilities, &options, comm, &err);     Collective.
  *     for (int64_t i = wf_comm_rank(comm); i < wf_stream_windows(s); i += wf_comm_size(comm)) {
  *         struct wf_view part;
  *         if (!wf_stream_run(s, i, &part, &err)) ...     part.box is wf_stream_window(s, i)
  *     }
  *     wf_stream_free(s);
+ *
+ * wf_stream_run() asks for the input, runs and waits. A caller that reads ahead and writes behind fills
+ * the input itself and begins the next window before it ends the last one (train/pipeline.h):
+ *
+ *     wf_stream_reads(s, i, image, &work.input.box, &err)     ... fill work.input ...
+ *     wf_stream_begin(s, i, &work, &err)                      work.input may be filled again
+ *     wf_stream_end(s, &work, &err)                           work.outputs are there
  *
  * Windows share no edge: each element of the output is in exactly one. The last axis is the
  * fastest.
@@ -28,11 +35,15 @@
 
 struct wf_stream;
 
+enum { WF_STREAM_OUTPUTS = 2 };
+
 struct wf_stream_options {
     struct wf_plan_options plan; /* the window is not read */
     struct wf_context *context;  /* of the device */
     size_t limit;                /* bytes that a window may need beside the weights; 0: no limit */
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
+    int slots; /* inputs and outputs that the caller keeps in host memory: where that is the device's
+                * they are within the limit */
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
                               * All 0: as large as the limit allows */
     int64_t most[WF_AXES];   /* upper bound of a chosen window; 0: none */
@@ -51,9 +62,9 @@ struct wf_stream_options {
 int64_t wf_stream_tile(int64_t tile, int64_t extent);
 
 /* Collective: computes the sums over the image. Borrows the graph, which is not for training, and
- * the comm. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the
+ * the comm. Outputs have equal extents, but for their channels, of which the first has most. NULL on failure, on every rank; WF_ERR_FIT when no window is small enough for the
  * limit. */
-struct wf_stream *wf_stream_new(const struct wf_graph *g, struct wf_value *output,
+struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value *const outputs[],
                                 const struct wf_stream_options *options, struct wf_comm *comm,
                                 struct wf_err *err);
 void wf_stream_free(struct wf_stream *s);
@@ -64,9 +75,32 @@ struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
 int wf_stream_passes(const struct wf_stream *s);
 /* Plans that were made so far: one for each kind of windows that lie alike (exec/translate.h). */
 int64_t wf_stream_plans(const struct wf_stream *s);
+/* Most elements of an input that a window reads. */
+int64_t wf_stream_most_read(const struct wf_stream *s, const struct wf_value *input);
+/* The part of the work so far that was done for more than one window, 0 to 1. */
+double wf_stream_halo(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);
 
-/* Runs one window; `*part` is the output over it, valid until the next call. */
-[[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view *part,
+/* What a window reads of an input. */
+[[nodiscard]] bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
+                                   struct wf_region *box, struct wf_err *err);
+
+/* A window that is being computed. The caller's memory is of wf_host_take(). */
+struct wf_stream_work {
+    const struct wf_value *value; /* the graph's only input */
+    struct wf_view input;         /* dense over wf_stream_reads() */
+    void *outputs
+        [WF_STREAM_OUTPUTS]; /* room for each, dense over wf_stream_window(); NULL: not wanted */
+    void *point;             /* where the device stands when it is done */
+};
+/* Begins a window; when it returns the input has been read. On a device that only enqueues, at most two
+ * are begun and not ended. They end in their order. */
+[[nodiscard]] bool wf_stream_begin(struct wf_stream *s, int64_t index, struct wf_stream_work *work,
+                                   struct wf_err *err);
+[[nodiscard]] bool wf_stream_end(struct wf_stream *s, struct wf_stream_work *work,
+                                 struct wf_err *err);
+
+/* Runs one window; `parts` are the outputs over it, valid until the next call. */
+[[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[],
                                  struct wf_err *err);

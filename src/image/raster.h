@@ -40,6 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/err.h"
 #include "tensor/dtype.h"
 #include "tensor/region.h"
@@ -78,8 +79,9 @@ struct wf_raster_info {
     int colors;            /* of the palette, 0: none; the samples are then indices */
     uint8_t palette[WF_RASTER_COLORS][3];
     const struct wf_raster_place *place; /* NULL: unknown */
-    bool gzipped; /* the whole file, as .nii.gz is; ignored in writing, where the name decides */
-    bool alpha;   /* the last channel is opacity */
+    bool gzipped;  /* the whole file, as .nii.gz is; ignored in writing, where the name decides */
+    bool in_order; /* it can only be read from the top: another order starts again */
+    bool alpha;    /* the last channel is opacity */
     bool has_nodata;
     double nodata; /* the "no data" value; may be NaN */
 };
@@ -149,9 +151,11 @@ struct wf_shape wf_raster_writer_tile(const struct wf_raster_writer *w);
  * same `info`. Then all write in rounds: in each, a writer packs any number of windows, all exchange
  * the packed sizes, and each places its bytes behind those of the writers before it:
  *
- *     wf_raster_pack_window(w, &window, pixels, &bytes, err)     bytes: packed in this round so far
- *     wf_raster_place_packed(w, before, all, err)                sums over lower ranks, over all
+ *     wf_raster_pack_window(w, &window, pixels, &packed, err)       in any thread
+ *     wf_raster_place_packed(w, 1, (struct wf_raster_packed *[]){ &packed }, before, all, err)
+ *                            packed.bytes.size, summed over lower ranks and over all of them
  *
+ * Any number of threads may pack at the same time, each to a place of its own.
  * At the end the tables of all writers are added up, element by element, into that of the one who made
  * the file; the others are closed before it.
  */
@@ -161,10 +165,24 @@ const char *wf_raster_writer_partial(const struct wf_raster_writer *w);
 [[nodiscard]] struct wf_raster_writer *wf_raster_join(const char *path, const char *partial,
                                                       const struct wf_raster_info *info,
                                                       struct wf_err *err);
-[[nodiscard]] bool wf_raster_pack_window(struct wf_raster_writer *w, const struct wf_region *window,
-                                         const void *src, size_t *bytes, struct wf_err *err);
-[[nodiscard]] bool wf_raster_place_packed(struct wf_raster_writer *w, uint64_t before, uint64_t all,
-                                          struct wf_err *err);
+/* Windows that are packed and have no place in the file yet; zeroed: none. */
+struct wf_raster_packed {
+    struct wf_buffer bytes;
+    struct wf_raster_part {
+        int64_t tile;
+        size_t at, bytes;
+    } * parts; /* tiles in `bytes` */
+    size_t n_parts, room;
+    int64_t pixels;
+};
+[[nodiscard]] bool wf_raster_pack_window(const struct wf_raster_writer *w,
+                                         const struct wf_region *window, const void *src,
+                                         struct wf_raster_packed *packed, struct wf_err *err);
+/* Empties `packed`, of which there are n, one behind the other. */
+[[nodiscard]] bool wf_raster_place_packed(struct wf_raster_writer *w, int n,
+                                          struct wf_raster_packed *const packed[], uint64_t before,
+                                          uint64_t all, struct wf_err *err);
+void wf_raster_packed_release(struct wf_raster_packed *packed);
 int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count);
 
 /* The "no data" value in windows of f32: a special NaN, because another NaN in a file with a

@@ -171,9 +171,13 @@ struct wf_raster_sink {
     bool (*write)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
                   struct wf_err *err);
     const char *(*partial)(const struct wf_raster_writer *w);
-    bool (*pack)(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
-                 size_t *bytes, struct wf_err *err);
-    bool (*place)(struct wf_raster_writer *w, uint64_t before, uint64_t all, struct wf_err *err);
+    /* Called by several threads at once. */
+    bool (*pack)(const struct wf_raster_writer *w, const struct wf_region *window, const void *src,
+                 struct wf_raster_packed *packed, struct wf_err *err);
+    /* What was packed, `before` bytes behind the end of the last round. */
+    bool (*place)(struct wf_raster_writer *w, const struct wf_raster_packed *packed,
+                  uint64_t before, struct wf_err *err);
+    void (*placed)(struct wf_raster_writer *w, uint64_t all); /* the round's bytes; NULL: none */
     int64_t *(*table)(struct wf_raster_writer *w, size_t *count);
 };
 

@@ -274,6 +274,7 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
                                               : j->lib.num_components;
     r->stored = r->info.sample = WF_SAMPLE_U8;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
+    r->info.in_order = true;
     j->rows = (struct wf_rows){ .count = r->info.height,
                                 .bytes = (size_t)r->info.width * (size_t)r->info.channels,
                                 .next = next_row,

@@ -291,7 +291,7 @@ static bool open_nifti(struct wf_raster *r, struct wf_err *err)
     if (first[0] == 0x1f && first[1] == 0x8b) {
 #ifdef WF_HAVE_ZLIB
         n->packed = wf_gunzip_new(&r->file);
-        r->info.gzipped = true;
+        r->info.gzipped = r->info.in_order = true;
 #else
         return wf_raster_lacks(r, "zlib1g-dev", err);
 #endif

@@ -27,9 +27,7 @@ enum { DATA = WF_NIFTI_HEADER_1 + 4, CLASSES_AXIS = 4 };
 
 struct out {
     struct wf_outfile file;
-    int inner;             /* channels that lie together */
-    unsigned char *planar; /* one channel of a window's plane */
-    size_t room;
+    int inner; /* channels that lie together */
 };
 
 static bool is_packed(const char *path)
@@ -155,7 +153,7 @@ static const char *partial_of(const struct wf_raster_writer *w)
 
 /* --- windows --- */
 /* Rows of one plane of the window and one of the slow channels, dense, to where they belong. */
-static bool write_plane(struct wf_raster_writer *w, const struct wf_region *window, int64_t d,
+static bool write_plane(const struct wf_raster_writer *w, const struct wf_region *window, int64_t d,
                         int64_t slow, const unsigned char *rows, struct wf_err *err)
 {
     struct out *const n = w->state;
@@ -173,46 +171,44 @@ static bool write_plane(struct wf_raster_writer *w, const struct wf_region *wind
     return true;
 }
 
-/* Channel `slow` of a plane whose channels lie together; NULL without memory. */
-static const unsigned char *take_channel(struct out *n, const struct wf_raster_info *info,
-                                         const unsigned char *plane, int64_t pixels, int64_t slow)
+/* Channel `slow` of a plane whose channels lie together. */
+static void take_channel(const struct wf_raster_info *info, const unsigned char *plane,
+                         int64_t pixels, int64_t slow, unsigned char *channel)
 {
-    const size_t size = wf_sample_size(info->sample), bytes = (size_t)pixels * size;
-    if (bytes > n->room) {
-        free(n->planar);
-        n->planar = malloc(bytes);
-        n->room = n->planar ? bytes : 0;
-    }
-    for (int64_t i = 0; n->planar && i < pixels; i++)
-        memcpy(n->planar + (size_t)i * size, plane + (size_t)(i * info->channels + slow) * size,
+    const size_t size = wf_sample_size(info->sample);
+    for (int64_t i = 0; i < pixels; i++)
+        memcpy(channel + (size_t)i * size, plane + (size_t)(i * info->channels + slow) * size,
                size);
-    return n->planar;
 }
 
-static bool pack_nifti(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
-                       size_t *bytes, struct wf_err *err)
+/* Nothing waits for a place: every voxel has its own. */
+static bool pack_nifti(const struct wf_raster_writer *w, const struct wf_region *window,
+                       const void *src, struct wf_raster_packed *, struct wf_err *err)
 {
-    struct out *const n = w->state;
+    const struct out *const n = w->state;
     const int64_t pixels = wf_region_extent(*window, WF_H) * wf_region_extent(*window, WF_W);
     const int64_t channels = w->info.channels / n->inner;
-    const size_t plane = (size_t)(pixels * w->info.channels) * wf_sample_size(w->info.sample);
+    const size_t size = wf_sample_size(w->info.sample);
+    const size_t plane = (size_t)(pixels * w->info.channels) * size;
+    unsigned char *const channel = channels > 1 ? malloc((size_t)pixels * size) : NULL;
     const unsigned char *at = src;
-    *bytes = 0; /* nothing waits for a place */
+    bool ok = channels == 1 || channel ||
+              wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
     for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++, at += plane)
-        for (int64_t c = 0; c < channels; c++) {
-            const unsigned char *const rows =
-                channels == 1 ? at : take_channel(n, &w->info, at, pixels, c);
-            if (!rows)
-                return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
-            if (!write_plane(w, window, d, c, rows, err))
-                return false;
+        for (int64_t c = 0; ok && c < channels; c++) {
+            if (channel)
+                take_channel(&w->info, at, pixels, c, channel);
+            ok = write_plane(w, window, d, c, channel ? channel : at, err);
         }
-    return true;
+    free(channel);
+    return ok;
 }
 
-static bool place_nifti(struct wf_raster_writer *w, uint64_t before, uint64_t all, struct wf_err *)
+static bool place_nifti(struct wf_raster_writer *w, const struct wf_raster_packed *packed, uint64_t,
+                        struct wf_err *)
 {
-    WF_BUG_ON(before || all, "'%s': %" PRIu64 " bytes wait, NIfTI has none", w->path, all);
+    WF_BUG_ON(packed->bytes.size, "'%s': %zu bytes wait, NIfTI has none", w->path,
+              packed->bytes.size);
     return true;
 }
 
@@ -306,7 +302,6 @@ static bool end_nifti(struct wf_raster_writer *w, bool ok, struct wf_err *err)
     else
         ok = ok && wf_outfile_commit(&n->file, err);
     wf_outfile_drop(&n->file);
-    free(n->planar);
     free(n);
     return ok;
 }

@@ -254,6 +254,7 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     r->stored = png_get_bit_depth(p->png, p->info) == 16 ? WF_SAMPLE_U16 : WF_SAMPLE_U8;
     r->info.sample = r->stored;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
+    r->info.in_order = true;
     p->rows = (struct wf_rows){ .count = r->info.height, .next = next_row, .source = p };
     p->rows.bytes = (size_t)r->info.width * (size_t)r->info.channels * wf_sample_size(r->stored);
     r->info.alpha = png_get_color_type(p->png, p->info) & PNG_COLOR_MASK_ALPHA;

@@ -100,10 +100,8 @@ static bool begin_tiff(struct wf_raster_writer *w, struct wf_err *err)
     const double bytes =
         (double)wf_tiff_tiles(t) * ((double)tile_bytes(info) + 2 * sizeof *t->table);
     t->big = bytes > (double)CLASSIC;
-    t->tile = malloc(tile_bytes(info));
-    t->turned = malloc(tile_bytes(info));
     t->table = calloc((size_t)(2 * wf_tiff_tiles(t) + 1), sizeof *t->table);
-    if (!t->tile || !t->turned || !t->table)
+    if (!t->table)
         return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory", w->path);
     if (w->joins)
         return wf_outfile_join(&t->file, w->path, w->joins, err);
@@ -120,19 +118,18 @@ static const char *partial_of(const struct wf_raster_writer *w)
 
 /* --- packing --- */
 /* The samples of the tile at (y, x) of a window's plane; past the image's edge they are zero. */
-static void fill_tile(struct wf_tiff_out *t, const struct wf_region *window,
-                      const unsigned char *plane, int64_t y, int64_t x)
+static void fill_tile(const struct wf_raster_info *info, const struct wf_region *window,
+                      const unsigned char *plane, int64_t y, int64_t x, unsigned char *tile)
 {
-    const struct wf_raster_info *info = &t->writer->info;
     const int64_t th = info->tile.at[WF_H], tw = info->tile.at[WF_W];
     const size_t pixel = pixel_bytes(info);
     const size_t row = (size_t)wf_region_extent(*window, WF_W) * pixel;
     const int64_t rows = wf_min(th, window->hi[WF_H] - y),
                   columns = wf_min(tw, window->hi[WF_W] - x);
     if (rows < th || columns < tw)
-        memset(t->tile, 0, tile_bytes(info));
+        memset(tile, 0, tile_bytes(info));
     for (int64_t i = 0; i < rows; i++)
-        memcpy(t->tile + (size_t)(i * tw) * pixel,
+        memcpy(tile + (size_t)(i * tw) * pixel,
                plane + (size_t)(y - window->lo[WF_H] + i) * row +
                    (size_t)(x - window->lo[WF_W]) * pixel,
                (size_t)columns * pixel);
@@ -150,77 +147,83 @@ static void turn(const unsigned char *src, unsigned char *dst, size_t samples, s
         dst[i] = (unsigned char)(dst[i] - dst[i - channels]);
 }
 
+/* The compressed bytes behind those in `to`, without a copy: room for the worst is made first. */
 static bool deflate_to(struct wf_buffer *to, const unsigned char *data, size_t bytes)
 {
 #ifdef WF_HAVE_ZLIB
     uLongf room = compressBound((uLong)bytes);
-    unsigned char *const packed = malloc(room);
-    const bool ok = packed && compress2(packed, &room, data, (uLong)bytes, 6) == Z_OK;
-    if (ok)
-        wf_buffer_add(to, packed, room);
-    free(packed);
-    return ok;
+    wf_buffer_reserve(to, room);
+    if (compress2((unsigned char *)to->data + to->size, &room, data, (uLong)bytes, 6) != Z_OK)
+        return false;
+    to->size += room;
 #else
     wf_buffer_add(to, data, bytes);
-    return true;
 #endif
+    return true;
 }
 
-static bool pack_tile(struct wf_tiff_out *t, int64_t tile, struct wf_err *err)
+/* A tile's samples, and room for their predicted bytes behind them. */
+static bool pack_tile(const struct wf_raster_writer *w, int64_t number, unsigned char *tile,
+                      struct wf_raster_packed *packed, struct wf_err *err)
 {
-    const struct wf_raster_info *info = &t->writer->info;
-    const size_t bytes = tile_bytes(info), before = t->packed.size;
+    const struct wf_raster_info *info = &w->info;
+    const size_t bytes = tile_bytes(info), before = packed->bytes.size;
     const size_t row = (size_t)info->tile.at[WF_W] * pixel_bytes(info);
     const bool predicts = wf_tiff_predicts(info);
+    unsigned char *const turned = tile + bytes;
     for (size_t at = 0; predicts && at < bytes; at += row)
-        turn(t->tile + at, t->turned + at, row / sizeof(float), (size_t)info->channels);
-    if (!deflate_to(&t->packed, predicts ? t->turned : t->tile, bytes))
-        return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory to pack a tile",
-                          t->writer->path);
-    WF_GROW(t->list, t->list_room, t->list_count);
-    t->list[t->list_count++] = (struct wf_tiff_packed){ tile, before, t->packed.size - before };
-    if (t->packed.size % 2) /* TIFF's parts begin at even places */
-        wf_buffer_add(&t->packed, "", 1);
+        turn(tile + at, turned + at, row / sizeof(float), (size_t)info->channels);
+    if (!deflate_to(&packed->bytes, predicts ? turned : tile, bytes))
+        return wf_err_set(err, WF_ERR_FIT, "cannot write '%s': no memory to pack a tile", w->path);
+    WF_GROW(packed->parts, packed->room, packed->n_parts);
+    packed->parts[packed->n_parts++] =
+        (struct wf_raster_part){ number, before, packed->bytes.size - before };
+    if (packed->bytes.size % 2) /* TIFF's parts begin at even places */
+        wf_buffer_add(&packed->bytes, "", 1);
     return true;
 }
 
-static bool pack_tiff(struct wf_raster_writer *w, const struct wf_region *window, const void *src,
-                      size_t *bytes, struct wf_err *err)
+static bool pack_tiff(const struct wf_raster_writer *w, const struct wf_region *window,
+                      const void *src, struct wf_raster_packed *packed, struct wf_err *err)
 {
-    struct wf_tiff_out *t = w->state;
+    const struct wf_tiff_out *t = w->state;
     const int64_t th = w->info.tile.at[WF_H], tw = w->info.tile.at[WF_W];
     const size_t plane =
         (size_t)(wf_region_extent(*window, WF_H) * wf_region_extent(*window, WF_W)) *
         pixel_bytes(&w->info);
     const unsigned char *at = src;
+    unsigned char *const tile = wf_take(2 * tile_bytes(&w->info));
+    bool ok = true;
     for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++, at += plane)
         for (int64_t y = window->lo[WF_H]; y < window->hi[WF_H]; y += th)
-            for (int64_t x = window->lo[WF_W]; x < window->hi[WF_W]; x += tw) {
-                fill_tile(t, window, at, y, x);
-                if (!pack_tile(t, (d * t->down + y / th) * t->across + x / tw, err))
-                    return false;
+            for (int64_t x = window->lo[WF_W]; ok && x < window->hi[WF_W]; x += tw) {
+                fill_tile(&w->info, window, at, y, x, tile);
+                ok = pack_tile(w, (d * t->down + y / th) * t->across + x / tw, tile, packed, err);
             }
-    *bytes = t->packed.size;
-    return true;
+    free(tile);
+    return ok;
 }
 
-static bool place_tiff(struct wf_raster_writer *w, uint64_t before, uint64_t all,
-                       struct wf_err *err)
+static bool place_tiff(struct wf_raster_writer *w, const struct wf_raster_packed *packed,
+                       uint64_t before, struct wf_err *err)
 {
     struct wf_tiff_out *t = w->state;
     const uint64_t mine = t->end + before;
-    for (size_t i = 0; i < t->list_count; i++) {
-        int64_t *const entry = t->table + 1 + 2 * t->list[i].tile;
-        WF_BUG_ON(entry[0] != 0, "'%s': tile %" PRId64 " came twice", w->path,
-                  t->list[i].tile); /* O2 */
-        entry[0] = (int64_t)(mine + t->list[i].at);
-        entry[1] = (int64_t)t->list[i].bytes;
+    for (size_t i = 0; i < packed->n_parts; i++) {
+        const struct wf_raster_part *const part = &packed->parts[i];
+        int64_t *const entry = t->table + 1 + 2 * part->tile;
+        WF_BUG_ON(entry[0] != 0, "'%s': tile %" PRId64 " came twice", w->path, part->tile); /* O2 */
+        entry[0] = (int64_t)(mine + part->at);
+        entry[1] = (int64_t)part->bytes;
     }
-    const size_t bytes = t->packed.size;
-    WF_BUG_ON(before + bytes > all, "%zu bytes after %" PRIu64 " of %" PRIu64, bytes, before, all);
-    t->end += all; /* O1 */
-    t->list_count = t->packed.size = 0;
-    return wf_outfile_write_at(&t->file, mine, t->packed.data, bytes, err);
+    return wf_outfile_write_at(&t->file, mine, packed->bytes.data, packed->bytes.size, err);
+}
+
+/* O1 */
+static void placed_tiff(struct wf_raster_writer *w, uint64_t all)
+{
+    struct wf_tiff_out *t = w->state;
+    t->end += all;
 }
 
 static int64_t *table_of(struct wf_raster_writer *w, size_t *count)
@@ -245,11 +248,7 @@ static bool end_tiff(struct wf_raster_writer *w, bool ok, struct wf_err *err)
     wf_outfile_drop(&t->file);
     for (int i = 0; i < t->place.geo_count; i++)
         free(t->place.geo[i].data);
-    wf_buffer_release(&t->packed);
-    free(t->list);
     free(t->table);
-    free(t->turned);
-    free(t->tile);
     free(t);
     return ok;
 }
@@ -260,4 +259,5 @@ const struct wf_raster_sink wf_raster_tiff_sink = { .name = "TIFF",
                                                     .partial = partial_of,
                                                     .pack = pack_tiff,
                                                     .place = place_tiff,
+                                                    .placed = placed_tiff,
                                                     .table = table_of };

@@ -1,14 +1,7 @@
 /* Inside image/: shared by the two files that write TIFF. */
 #pragma once
 
-#include "base/buffer.h"
 #include "image/raster_format.h"
-
-/* A tile that is compressed and has no offset in the file yet. */
-struct wf_tiff_packed {
-    int64_t tile;
-    size_t at, bytes;
-};
 
 struct wf_tiff_out {
     struct wf_raster_writer *writer;
@@ -19,10 +12,6 @@ struct wf_tiff_out {
     uint64_t end;                 /* of what all writers have placed so far */
     /* The number of pixels written; then for each tile its offset and bytes, 0: from another writer. */
     int64_t *table;
-    unsigned char *tile, *turned; /* samples of one, and its predicted bytes */
-    struct wf_buffer packed;      /* tiles of a window, one after the other */
-    struct wf_tiff_packed *list;
-    size_t list_room, list_count;
 };
 
 static inline int64_t wf_tiff_tiles(const struct wf_tiff_out *t)

@@ -106,8 +106,8 @@ static void check_rows(struct wf_raster_writer *w, const struct wf_region *windo
     w->next_row += planes * rows;
 }
 
-/* The window lies in the image, on the edges of tiles; its pixels are counted. */
-static void check_window(struct wf_raster_writer *w, const struct wf_region *window)
+/* The window lies in the image, on the edges of tiles. Its pixels. */
+static int64_t check_window(const struct wf_raster_writer *w, const struct wf_region *window)
 {
     const int64_t extent[] = {
         [WF_D] = w->info.depth, [WF_H] = w->info.height, [WF_W] = w->info.width
@@ -122,26 +122,42 @@ static void check_window(struct wf_raster_writer *w, const struct wf_region *win
                   w->path, lo, hi, extent[axis], axis, tile);
         pixels *= hi - lo;
     }
-    size_t count;
-    *(w->sink->table ? w->sink->table(w, &count) : &w->came) += pixels;
+    return pixels;
 }
 
-bool wf_raster_pack_window(struct wf_raster_writer *w, const struct wf_region *window,
-                           const void *src, size_t *bytes, struct wf_err *err)
+bool wf_raster_pack_window(const struct wf_raster_writer *w, const struct wf_region *window,
+                           const void *src, struct wf_raster_packed *packed, struct wf_err *err)
 {
-    check_window(w, window);
-    *bytes = 0;
-    if (!w->failed)
-        w->failed = !w->sink->pack(w, window, src, bytes, err);
-    return !w->failed;
+    packed->pixels += check_window(w, window);
+    return w->sink->pack(w, window, src, packed, err);
 }
 
-bool wf_raster_place_packed(struct wf_raster_writer *w, uint64_t before, uint64_t all,
+bool wf_raster_place_packed(struct wf_raster_writer *w, int n,
+                            struct wf_raster_packed *const packed[], uint64_t before, uint64_t all,
                             struct wf_err *err)
 {
-    if (!w->failed)
-        w->failed = !w->sink->place(w, before, all, err);
+    for (int i = 0; i < n; i++) {
+        struct wf_raster_packed *const p = packed[i];
+        size_t count;
+        WF_BUG_ON(before + p->bytes.size > all, "%zu bytes after %" PRIu64 " of %" PRIu64,
+                  p->bytes.size, before, all);
+        *w->sink->table(w, &count) += p->pixels;
+        if (!w->failed)
+            w->failed = !w->sink->place(w, p, before, err);
+        before += p->bytes.size;
+        p->bytes.size = p->n_parts = 0;
+        p->pixels = 0;
+    }
+    if (w->sink->placed)
+        w->sink->placed(w, all);
     return !w->failed;
+}
+
+void wf_raster_packed_release(struct wf_raster_packed *packed)
+{
+    wf_buffer_release(&packed->bytes);
+    free(packed->parts);
+    *packed = (struct wf_raster_packed){ 0 };
 }
 
 int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count)
@@ -152,11 +168,15 @@ int64_t *wf_raster_writer_table(struct wf_raster_writer *w, size_t *count)
 bool wf_raster_write_window(struct wf_raster_writer *w, const struct wf_region *window,
                             const void *src, struct wf_err *err)
 {
-    size_t bytes = 0;
-    if (w->sink->pack)
-        return wf_raster_pack_window(w, window, src, &bytes, err) &&
-               wf_raster_place_packed(w, 0, bytes, err);
-    check_window(w, window);
+    if (w->sink->pack) {
+        struct wf_raster_packed packed = { 0 };
+        w->failed = w->failed || !wf_raster_pack_window(w, window, src, &packed, err);
+        const bool ok = wf_raster_place_packed(w, 1, (struct wf_raster_packed *[]){ &packed }, 0,
+                                               packed.bytes.size, err);
+        wf_raster_packed_release(&packed);
+        return ok;
+    }
+    w->came += check_window(w, window);
     if (w->by_rows)
         check_rows(w, window);
     if (!w->failed)

@@ -132,6 +132,9 @@ struct wf_device_transfer {
 /* The order of the work on a device that only enqueues. All NULL where calls do the work. */
 struct wf_device_stream {
     bool (*synchronize)(struct wf_context *context, struct wf_err *err);
+    /* A point in the order of the work, and waiting until the device has come there, once. */
+    void *(*point)(struct wf_context *context);
+    bool (*reach)(struct wf_context *context, void *point, struct wf_err *err);
     /* A pass over the plan begins, with this number; a kernel was run. */
     void (*start)(struct wf_context *context, uint64_t step);
     void (*ran)(struct wf_context *context, const struct wf_call *call);

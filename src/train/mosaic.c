@@ -8,14 +8,13 @@
 #include "base/memory.h"
 #include "train/color.h"
 
-enum kind { CLASSES, VALUES, OVERLAY, KINDS };
+enum kind { CLASSES, VALUES, OVERLAY, KINDS = WF_MOSAIC_FILES };
 
 /* One file. By rows: [first, end), counted over all planes, lie in `rows` and are not written yet. */
 struct sink {
     struct wf_raster_writer *writer; /* NULL: not wanted, or not written by this rank */
     bool shared;                     /* tiled or NIfTI: all ranks write */
     size_t pixel;                    /* bytes */
-    int64_t packed;                  /* shared: bytes of this round */
     int64_t granule;                 /* rows that must be written together */
     unsigned char *rows;
     int64_t first, end;
@@ -25,13 +24,10 @@ struct wf_mosaic {
     struct wf_mosaic_options options;
     struct wf_comm *comm;
     struct sink sinks[KINDS];
-    int64_t room;       /* rows of a band */
-    int64_t first, end; /* rows of the band that is being put together */
-    int64_t came;       /* pixels of it */
-    float *source;      /* the picture under a window, for the overlay */
-    size_t source_room;
-    unsigned char *window; /* a shared file's pixels over a window */
-    uint8_t (*colors)[3];  /* per label, up to 256; then again from the first */
+    int64_t room;         /* rows of a band */
+    int64_t first, end;   /* rows of the band that is being put together */
+    int64_t came;         /* pixels of it */
+    uint8_t (*colors)[3]; /* per label, up to 256; then again from the first */
 };
 
 static const char *path_of(const struct wf_mosaic_options *o, int kind)
@@ -51,6 +47,11 @@ static bool is_shared(const struct wf_mosaic_options *o, int kind)
     return path_of(o, kind) && wf_raster_shares(path_of(o, kind));
 }
 
+size_t wf_mosaic_label_bytes(const struct wf_mosaic_options *o)
+{
+    return pixel_bytes(o, CLASSES);
+}
+
 size_t wf_mosaic_band_bytes(const struct wf_mosaic_options *o)
 {
     size_t bytes = 0;
@@ -59,16 +60,13 @@ size_t wf_mosaic_band_bytes(const struct wf_mosaic_options *o)
     return bytes;
 }
 
-/* The largest file's pixels as they are, and all of them packed, which may not make them smaller. */
+/* All of them packed, which may not make them smaller, and an overlay before that. */
 size_t wf_mosaic_pack_bytes(const struct wf_mosaic_options *o)
 {
-    size_t sum = 0, most = 0;
-    for (int k = 0; k < KINDS; k++) {
-        const size_t bytes = is_shared(o, k) ? pixel_bytes(o, k) : 0;
-        sum += bytes;
-        most = bytes > most ? bytes : most;
-    }
-    return sum + most;
+    size_t sum = 0;
+    for (int k = 0; k < KINDS; k++)
+        sum += (is_shared(o, k) ? pixel_bytes(o, k) : 0) * (k == OVERLAY ? 2 : 1);
+    return sum;
 }
 
 bool wf_mosaic_wants_labels(const struct wf_mosaic *m)
@@ -160,20 +158,6 @@ static bool open_sink(struct wf_mosaic *m, int kind, struct wf_err *err)
     return wf_comm_agree(m->comm, ok, err);
 }
 
-static bool make_room(struct wf_mosaic *m, struct wf_err *err)
-{
-    size_t pixel = 0;
-    int64_t pixels = 1;
-    for (int k = 0; k < KINDS; k++)
-        if (is_shared(&m->options, k) && pixel_bytes(&m->options, k) > pixel)
-            pixel = pixel_bytes(&m->options, k);
-    for (int a = WF_D; a <= WF_W; a++)
-        pixels *= m->options.band[a];
-    m->window = pixel ? malloc((size_t)pixels * pixel) : NULL;
-    return !pixel || m->window ||
-           wf_err_set(err, WF_ERR_FIT, "no memory for a window of %lld pixels", (long long)pixels);
-}
-
 static void discard(struct wf_mosaic *m)
 {
     for (int k = 0; k < KINDS; k++) {
@@ -182,8 +166,6 @@ static void discard(struct wf_mosaic *m)
             (void)wf_raster_writer_close(m->sinks[k].writer, false, &ignored);
         free(m->sinks[k].rows);
     }
-    free(m->window);
-    free(m->source);
     free(m->colors);
     free(m);
 }
@@ -199,7 +181,7 @@ struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct 
     m->colors = wf_take_zeroed(WF_RASTER_COLORS, sizeof *m->colors);
     for (int i = 0; i < WF_RASTER_COLORS; i++)
         wf_class_color(i, m->colors[i]);
-    bool ok = wf_comm_agree(comm, make_room(m, err), err);
+    bool ok = true;
     for (int k = 0; ok && k < KINDS; k++)
         ok = open_sink(m, k, err);
     if (ok)
@@ -318,149 +300,142 @@ static double shown(const struct wf_mosaic *m, float value, int64_t channel)
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-static void blend_row(const struct wf_mosaic *m, const float *source, const uint16_t *labels,
-                      int64_t count, unsigned char *dst)
+static uint16_t label_at(const struct wf_mosaic *m, const void *labels, int64_t i)
+{
+    return wf_mosaic_label_bytes(&m->options) == 1 ? ((const uint8_t *)labels)[i]
+                                                   : ((const uint16_t *)labels)[i];
+}
+
+static void blend(const struct wf_mosaic *m, const float *source, const void *labels, int64_t first,
+                  int64_t count, unsigned char *dst)
 {
     const int64_t channels = wf_picture_shape(m->options.picture).at[WF_C];
+    const uint16_t nothing = wf_mosaic_label_bytes(&m->options) == 1 ? UINT8_MAX : UINT16_MAX;
     const double cover = 0.45;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = first; i < first + count; i++)
         for (int c = 0; c < 3; c++) {
             const int64_t from = channels >= 3 ? c : 0;
             const float value = source[i * channels + from];
+            const uint16_t label = label_at(m, labels, i);
             const double under = isnan(value) ? 0 : shown(m, value, from);
-            const double over = m->colors[labels[i] % WF_RASTER_COLORS][c];
-            const bool covers =
-                labels[i] != 0 && !(m->options.has_void && labels[i] == WF_MOSAIC_VOID);
+            const double over = m->colors[label % WF_RASTER_COLORS][c];
+            const bool covers = label != 0 && !(m->options.has_void && label == nothing);
             const double v = covers ? (1 - cover) * under + cover * over : under;
-            dst[i * 3 + c] = (unsigned char)(v + 0.5);
+            *dst++ = (unsigned char)(v + 0.5);
         }
-}
-
-static bool read_source(struct wf_mosaic *m, const struct wf_region *window, struct wf_err *err)
-{
-    const int64_t pixels = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
-                           wf_region_extent(*window, WF_W);
-    const size_t bytes = (size_t)(pixels * wf_picture_shape(m->options.picture).at[WF_C]) * 4;
-    if (bytes > m->source_room) {
-        free(m->source);
-        m->source = malloc(bytes);
-        m->source_room = m->source ? bytes : 0;
-        if (!m->source)
-            return wf_err_set(err, WF_ERR_FIT, "no memory for an overlay");
-    }
-    return wf_picture_read(m->options.picture, window, m->source, err);
 }
 
 /* --- putting --- */
 
-/* A row of a window. */
-struct strip {
-    int64_t count;
-    const uint16_t *labels;
-    const float *values, *source;
-};
-
-static void put_strip(const struct wf_mosaic *m, int kind, const struct strip *from,
-                      unsigned char *dst)
+/* The file's pixels over the part, if they are as in memory; an overlay's are not. */
+static const void *pixels_of(const struct wf_mosaic_part *part, int kind)
 {
-    const struct sink *const s = &m->sinks[kind];
-    if (kind == VALUES)
-        memcpy(dst, from->values, (size_t)from->count * s->pixel);
-    else if (kind == OVERLAY)
-        blend_row(m, from->source, from->labels, from->count, dst);
-    else if (s->pixel == sizeof *from->labels)
-        memcpy(dst, from->labels, (size_t)from->count * sizeof *from->labels);
-    else
-        for (int64_t i = 0; i < from->count; i++)
-            dst[i] = (unsigned char)from->labels[i];
+    return kind == CLASSES ? part->labels : kind == VALUES ? (const void *)part->values : NULL;
 }
 
-/* A window's labels, values, and the picture under it. */
-static bool look_at(struct wf_mosaic *m, const struct wf_region *window, bool shared,
-                    const uint16_t *labels, const float *values, struct wf_err *err)
+static void check_part(const struct wf_mosaic *m, bool shared, const struct wf_mosaic_part *part)
 {
-    const struct sink *const overlay = &m->sinks[OVERLAY];
     for (int k = 0; k < KINDS; k++)
         WF_BUG_ON(m->sinks[k].writer && m->sinks[k].shared == shared &&
-                      (k == VALUES ? !values : !labels),
+                      (k == OVERLAY ? !part->labels || !part->source : !pixels_of(part, k)),
                   "a window without what its files hold");
-    return !overlay->writer || overlay->shared != shared || read_source(m, window, err);
 }
 
-static struct strip strip_of(const struct wf_mosaic *m, const struct wf_region *window, int64_t d,
-                             int64_t h, const uint16_t *labels, const float *values)
+static int64_t count_pixels(const struct wf_region *box)
 {
-    const int64_t width = wf_region_extent(*window, WF_W), height = wf_region_extent(*window, WF_H);
-    const int64_t at = ((d - window->lo[WF_D]) * height + h - window->lo[WF_H]) * width;
-    const int64_t of_source = m->source ? wf_picture_shape(m->options.picture).at[WF_C] : 0;
-    return (struct strip){ .count = width,
-                           .labels = labels ? labels + at : NULL,
-                           .values = values ? values + at * m->options.shape.at[WF_C] : NULL,
-                           .source = m->source ? m->source + at * of_source : NULL };
+    return wf_region_extent(*box, WF_D) * wf_region_extent(*box, WF_H) *
+           wf_region_extent(*box, WF_W);
 }
 
-bool wf_mosaic_pack(struct wf_mosaic *m, const struct wf_region *window, const uint16_t *labels,
-                    const float *values, struct wf_err *err)
+void wf_mosaic_packed_release(struct wf_mosaic_packed *packed)
 {
-    if (!look_at(m, window, true, labels, values, err))
-        return false;
-    for (int k = 0; k < KINDS; k++) {
-        struct sink *const s = &m->sinks[k];
+    for (int k = 0; k < KINDS; k++)
+        wf_raster_packed_release(&packed->files[k]);
+}
+
+bool wf_mosaic_pack(const struct wf_mosaic *m, const struct wf_mosaic_part *part,
+                    struct wf_mosaic_packed *packed, struct wf_err *err)
+{
+    const int64_t pixels = count_pixels(&part->box);
+    bool ok = true;
+    check_part(m, true, part);
+    for (int k = 0; ok && k < KINDS; k++) {
+        const struct sink *const s = &m->sinks[k];
         if (!s->shared)
             continue;
-        unsigned char *dst = m->window;
-        for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
-            for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
-                const struct strip strip = strip_of(m, window, d, h, labels, values);
-                put_strip(m, k, &strip, dst);
-                dst += (size_t)strip.count * s->pixel;
-            }
-        size_t bytes;
-        if (!wf_raster_pack_window(s->writer, window, m->window, &bytes, err))
-            return false;
-        s->packed = (int64_t)bytes;
+        unsigned char *const over = k == OVERLAY ? malloc((size_t)pixels * s->pixel) : NULL;
+        if (k == OVERLAY && !over)
+            return wf_err_set(err, WF_ERR_FIT, "no memory for an overlay");
+        if (over)
+            blend(m, part->source, part->labels, 0, pixels, over);
+        ok = wf_raster_pack_window(s->writer, &part->box, over ? over : pixels_of(part, k),
+                                   &packed->files[k], err);
+        free(over);
     }
-    return true;
+    return ok;
 }
 
-bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err)
+/* Collective. The round's bytes of a file, over all ranks and over those before this one. */
+static bool sum_packed(const struct wf_mosaic *m, int n, const struct wf_mosaic_packed packed[],
+                       uint64_t before[KINDS], uint64_t all[KINDS], struct wf_err *err)
 {
     const int rank = wf_comm_rank(m->comm), size = wf_comm_size(m->comm);
     const size_t count = (size_t)size * KINDS;
     int64_t *const bytes = wf_take_zeroed(count, sizeof *bytes); /* per file and rank */
-    for (int k = 0; k < KINDS; k++) {
-        bytes[k * size + rank] = m->sinks[k].packed;
-        m->sinks[k].packed = 0;
-    }
-    bool ok = wf_comm_sum(m->comm, bytes, count, WF_I64, err);
-    for (int k = 0; ok && k < KINDS; k++) {
-        uint64_t before = 0, all = 0;
+    for (int k = 0; k < KINDS; k++)
+        for (int i = 0; i < n; i++)
+            bytes[k * size + rank] += (int64_t)packed[i].files[k].bytes.size;
+    const bool ok = wf_comm_sum(m->comm, bytes, count, WF_I64, err);
+    for (int k = 0; k < KINDS; k++)
         for (int r = 0; r < size; r++) {
-            before += r < rank ? (uint64_t)bytes[k * size + r] : 0;
-            all += (uint64_t)bytes[k * size + r];
+            before[k] += r < rank ? (uint64_t)bytes[k * size + r] : 0;
+            all[k] += (uint64_t)bytes[k * size + r];
         }
-        if (m->sinks[k].shared)
-            ok = wf_raster_place_packed(m->sinks[k].writer, before, all, err);
-    }
     free(bytes);
     return ok;
 }
 
-bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window, const uint16_t *labels,
-                   const float *values, struct wf_err *err)
+bool wf_mosaic_settle(struct wf_mosaic *m, int n, struct wf_mosaic_packed packed[],
+                      struct wf_err *err)
 {
-    turn_to_band(m, window);
-    if (!look_at(m, window, false, labels, values, err))
-        return false;
-    for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
-        for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
-            const struct strip strip = strip_of(m, window, d, h, labels, values);
-            for (int k = 0; k < KINDS; k++)
-                if (by_rows(&m->sinks[k]))
-                    put_strip(m, k, &strip, place(m, &m->sinks[k], window, d, h));
+    uint64_t before[KINDS] = { 0 }, all[KINDS] = { 0 };
+    bool ok = sum_packed(m, n, packed, before, all, err);
+    struct wf_raster_packed **const parts = wf_take_zeroed((size_t)n + 1, sizeof *parts);
+    for (int k = 0; ok && k < KINDS; k++) {
+        for (int i = 0; i < n; i++)
+            parts[i] = &packed[i].files[k];
+        if (m->sinks[k].shared)
+            ok = wf_raster_place_packed(m->sinks[k].writer, n, parts, before[k], all[k], err);
+    }
+    free(parts);
+    return ok;
+}
+
+static void put_rows(const struct wf_mosaic *m, int kind, const struct wf_mosaic_part *part)
+{
+    const struct sink *const s = &m->sinks[kind];
+    const struct wf_region *const box = &part->box;
+    const char *const from = pixels_of(part, kind);
+    const int64_t width = wf_region_extent(*box, WF_W);
+    int64_t at = 0;
+    for (int64_t d = box->lo[WF_D]; d < box->hi[WF_D]; d++)
+        for (int64_t h = box->lo[WF_H]; h < box->hi[WF_H]; h++, at += width) {
+            unsigned char *const to = place(m, s, box, d, h);
+            if (kind == OVERLAY)
+                blend(m, part->source, part->labels, at, width, to);
+            else
+                memcpy(to, from + (size_t)at * s->pixel, (size_t)width * s->pixel);
         }
-    m->came += wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
-               wf_region_extent(*window, WF_W);
+}
+
+bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_mosaic_part *part, struct wf_err *err)
+{
+    turn_to_band(m, &part->box);
+    check_part(m, false, part);
+    for (int k = 0; k < KINDS; k++)
+        if (by_rows(&m->sinks[k]))
+            put_rows(m, k, part);
+    m->came += count_pixels(&part->box);
     if (m->came < (m->end - m->first) * m->options.shape.at[WF_W])
         return true;
     m->came = 0;

@@ -9,9 +9,9 @@
  *
  *     struct wf_mosaic *m = wf_mosaic_new(&options, comm, err);                     Collective.
  *     for (...) {                                             in rounds, a window of each rank
- *         ok = wf_mosaic_pack(m, &window, labels, values, err);
- *         ok = wf_mosaic_settle(m, err);                                            Collective.
- *         rank 0:  ok = wf_mosaic_put(m, &window, labels, values, err);   for all windows of the round
+ *         ok = wf_mosaic_pack(m, &part, &packed, err);            in any thread, also parts of the window
+ *         ok = wf_mosaic_settle(m, 1, &packed, err);                                Collective.
+ *         rank 0:  ok = wf_mosaic_put(m, &part, err);             for all windows of the round
  *     }
  *     ok = wf_mosaic_close(m, ok, err);                                             Collective.
  */
@@ -20,16 +20,13 @@
 #include "comm/comm.h"
 #include "data/picture.h"
 
-/* Of labels. In the files it is the largest number of their samples, which they name as nodata. */
-enum { WF_MOSAIC_VOID = UINT16_MAX };
-
 struct wf_mosaic_options {
     struct wf_shape shape; /* D, H, W of the prediction, C of the values */
     int64_t band
         [WF_AXES]; /* extents of the largest window; on H and W a multiple of the tile, or all */
     int64_t tile[WF_AXES]; /* of tiled files, H and W */
     int labels;            /* that there are: [0, labels) */
-    bool has_void;         /* also WF_MOSAIC_VOID, for nodata; values are NaN there */
+    bool has_void; /* also the largest that their bytes hold, for nodata; values are NaN there */
     /* Files, each NULL if not requested; the extension determines the format. */
     const char *classes;        /* u8 with the colours as palette, or u16 */
     const char *values;         /* f32 */
@@ -44,6 +41,8 @@ struct wf_mosaic;
 /* Collective. NULL on failure, on every rank. */
 struct wf_mosaic *wf_mosaic_new(const struct wf_mosaic_options *options, struct wf_comm *comm,
                                 struct wf_err *err);
+/* Bytes of a label, in memory as in the file: 1 or 2. */
+size_t wf_mosaic_label_bytes(const struct wf_mosaic_options *options);
 /* Bytes that bands take on rank 0 for each pixel of a row. */
 size_t wf_mosaic_band_bytes(const struct wf_mosaic_options *options);
 /* Bytes that tiled files take for each pixel of a window while it is packed; 0: there are none. */
@@ -52,17 +51,32 @@ size_t wf_mosaic_pack_bytes(const struct wf_mosaic_options *options);
 bool wf_mosaic_wants_labels(const struct wf_mosaic *m);
 bool wf_mosaic_wants_values(const struct wf_mosaic *m);
 
-/* Dense over the window: a label for each pixel, and shape.C values; values may be NULL if no file
- * of them is requested, labels if neither classes nor overlay are. For the tiled files. */
-[[nodiscard]] bool wf_mosaic_pack(struct wf_mosaic *m, const struct wf_region *window,
-                                  const uint16_t *labels, const float *values, struct wf_err *err);
-/* Collective. Writes what was packed since the last call to the files. A write error is local to
- * this rank: it is shared by the caller, or by closing. */
-[[nodiscard]] bool wf_mosaic_settle(struct wf_mosaic *m, struct wf_err *err);
+/* A window, or some of its rows, dense; what no file holds may be NULL. */
+struct wf_mosaic_part {
+    struct wf_region box;
+    const void *labels;  /* one for each pixel, of wf_mosaic_label_bytes() */
+    const float *values; /* shape.C for each pixel */
+    const float *source; /* the picture's channels for each pixel, for an overlay */
+};
+
+/* What waits for its place in the tiled files; zeroed: nothing. */
+enum { WF_MOSAIC_FILES = 3 };
+struct wf_mosaic_packed {
+    struct wf_raster_packed files[WF_MOSAIC_FILES];
+};
+void wf_mosaic_packed_release(struct wf_mosaic_packed *packed);
+
+/* For the tiled files. Several threads may pack at the same time, each to a place of its own. */
+[[nodiscard]] bool wf_mosaic_pack(const struct wf_mosaic *m, const struct wf_mosaic_part *part,
+                                  struct wf_mosaic_packed *packed, struct wf_err *err);
+/* Collective. Writes the round's n packed parts of this rank, which may be none, and empties them. A
+ * write error is local to this rank: it is shared by the caller, or by closing. */
+[[nodiscard]] bool wf_mosaic_settle(struct wf_mosaic *m, int n, struct wf_mosaic_packed packed[],
+                                    struct wf_err *err);
 /* Rank 0, for the other files: windows of all ranks in reading order (W fastest, then H, then D),
  * each pixel once, all of one band with the same rows. */
-[[nodiscard]] bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_region *window,
-                                 const uint16_t *labels, const float *values, struct wf_err *err);
+[[nodiscard]] bool wf_mosaic_put(struct wf_mosaic *m, const struct wf_mosaic_part *part,
+                                 struct wf_err *err);
 /* Collective. Always frees. With `ok` on all ranks everything must have been written, and the files
  * get their names; without, or if one fails, none is left half-written and false is returned. */
 [[nodiscard]] bool wf_mosaic_close(struct wf_mosaic *m, bool ok, struct wf_err *err);

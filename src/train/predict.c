@@ -1,331 +1,143 @@
+/*
+ * The owner of the device: images in, windows through the pipeline, images out.
+ *
+ * Window n is posted, begun on the device, ended there and given to be packed, in this order:
+ *
+ *     ended <= begun <= posted,   begun - ended <= DEPTH,   posted - (oldest in the pipeline) <= slots
+ *
+ * One rank lets the pipeline's threads write and close files, and goes on to the next image. Several
+ * ranks write one file in rounds of a window each, which takes collectives: so each rank's owner
+ * writes, and images are closed before the next is opened.
+ */
 #include "train/predict.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/memory.h"
 #include "base/units.h"
-#include "ops/op.h"
-#include "tensor/border.h"
-#include "train/gather.h"
-#include "train/mosaic.h"
+#include "ops/build.h"
+#include "train/pipeline.h"
+#include "train/predict_image.h"
 
-enum { TAG = 11, TILE = 256 };
-
-struct predictor {
-    const struct wf_prediction *p;
-    struct wf_comm *comm;
-    struct wf_picture *picture; /* for the windows of this rank */
-    struct wf_picture *under;   /* for tags and the overlay, read at its own pace */
-    struct wf_stream *stream;
-    struct wf_mosaic *mosaic; /* NULL: a classifier's, or results are arrays */
-    bool wants_values;        /* probabilities, not only the largest */
-    bool has_void; /* the image may hold nothing, and pixels of the prediction are its own */
-    float *values; /* of one window, all channels */
-    uint16_t *labels;
+enum {
+    HOST_SLOTS = 3,   /* one is read, one computed, one written */
+    DEVICE_SLOTS = 5, /* and two are in the device's queue, and one more is ready for it */
+    HOST_THREADS = 2, /* where the device's own threads take the cores */
+    DEVICE_THREADS = 16,
+    IMAGES = DEVICE_SLOTS + 2,
 };
 
-/* How many classes there are for so many channels of logits. */
-static int count_labels(enum wf_predicts predicts, int64_t channels)
+/* What the device runs: a network with classes and probabilities behind it. */
+struct network {
+    const struct wf_graph *of; /* the prediction's; NULL: none yet */
+    struct wf_graph *graph;
+    struct wf_value *image, *labels, *values; /* outputs: NULL if not wanted */
+    struct wf_value *outputs[WF_STREAM_OUTPUTS];
+    int n_outputs;
+    struct wf_stream *stream;
+};
+
+struct predictor {
+    const struct wf_predictions *all;
+    struct wf_comm *comm;
+    const struct wf_device *device;
+    struct wf_context *context;
+    struct network net;
+    struct wf_pipeline *pipeline;
+    int slots, depth;
+    struct wf_predict_window windows[DEVICE_SLOTS];
+    int64_t posted, begun, ended, written;   /* windows of this rank; written: by its owner */
+    struct wf_predict_image *images[IMAGES]; /* serial % IMAGES, [announced, opened) */
+    int64_t announced, opened;
+    size_t host_bytes;
+    bool told; /* of several ranks: all know that one of them failed */
+};
+
+static bool is_alone(const struct predictor *d)
 {
-    return predicts == WF_PREDICTS_NUMBERS ? 0 : channels == 1 ? 2 : (int)channels;
+    return wf_comm_size(d->comm) == 1;
 }
 
-/* --- the image --- */
-
-static void read_array(const struct wf_prediction *p, const struct wf_region *box, float *to)
+static struct wf_predict_image *current(const struct predictor *d)
 {
-    for (struct wf_cursor c = wf_cursor(*box); wf_cursor_next(&c);)
-        *to++ = p->pixels[wf_outside_index(&p->image->shape, c.at)];
+    return d->images[(d->opened - 1) % IMAGES];
 }
 
-static bool fill(void *user, const struct wf_value *input, const struct wf_view *view,
-                 struct wf_err *err)
+static struct wf_predict_window *window_of(struct predictor *d, int64_t n)
 {
-    const struct predictor *const d = user;
-    WF_BUG_ON(strcmp(input->name, d->p->image->name) != 0 || view->dtype != WF_F32 ||
-                  !wf_view_is_dense(view),
-              "input '%s'", input->name);
-    float *const x = view->data;
-    if (d->p->pixels)
-        read_array(d->p, &view->box, x);
-    else if (!wf_picture_read(d->picture, &view->box, x, err))
-        return false;
-    const int64_t channels = input->shape.at[WF_C], count = wf_region_count(view->box) / channels;
-    for (int64_t c = 0; d->p->mean && c < channels; c++) {
-        /* As in training: one product and one sum in f32. */
-        const float scale = (float)(1.0 / d->p->deviation[c]);
-        const float offset = (float)(-d->p->mean[c] / d->p->deviation[c]);
-        const float fill = (float)d->p->mean[c]; /* where nothing was measured */
-        for (int64_t i = 0; i < count; i++) {
-            const float v = x[i * channels + c];
-            x[i * channels + c] = (isnan(v) ? fill : v) * scale + offset;
-        }
-    }
-    for (int64_t i = 0; !d->p->mean && i < count * channels; i++)
-        x[i] = isnan(x[i]) ? 0 : x[i];
-    return true;
+    return &d->windows[n % d->slots];
 }
+
+/* --- the network --- */
 
 static bool fill_weights(void *user, struct wf_run *run, struct wf_err *err)
 {
-    const struct predictor *const d = user;
-    return d->p->weights(d->p->user, run, err);
+    const struct wf_prediction *const p = &current(user)->p;
+    return p->weights(p->user, run, err);
+}
+
+/* For passes over the image, and for a classifier; windows of the last pass come by the pipeline. */
+static bool fill_input(void *user, const struct wf_value *input, const struct wf_view *view,
+                       struct wf_err *err)
+{
+    const struct wf_predict_image *const i = current(user);
+    WF_BUG_ON(strcmp(input->name, i->p.image->name) != 0 || view->dtype != WF_F32 ||
+                  !wf_view_is_dense(view),
+              "input '%s'", input->name);
+    return wf_predict_image_read(i, &view->box, view->data, err);
 }
 
 static void progress(void *user, double part)
 {
     const struct predictor *const d = user;
-    if (d->p->progress && wf_comm_rank(d->comm) == 0)
-        d->p->progress(d->p->user, part);
+    const struct wf_prediction *const p = &current(d)->p;
+    if (p->progress && wf_comm_rank(d->comm) == 0)
+        p->progress(p->user, part);
 }
 
-/* --- from logits to labels and probabilities --- */
-
-static int largest(const float *x, int64_t channels)
+static struct wf_value *add_values(struct wf_graph *g, enum wf_predicts predicts,
+                                   struct wf_value *logits)
 {
-    int best = 0;
-    for (int64_t c = 1; c < channels; c++)
-        if (x[c] > x[best])
-            best = (int)c;
-    return best;
+    return predicts == WF_PREDICTS_CLASSES ? wf_softmax(g, logits, "predicted.probabilities")
+           : predicts == WF_PREDICTS_BINARY
+               ? wf_activation(g, logits, "predicted.probabilities", WF_SIGMOID, 0)
+               : logits;
 }
 
-static void softmax(float *x, int64_t channels, float top)
+/* A copy of the network with what is wanted of its logits, so that labels come back as bytes. */
+static bool build_network(struct network *net, const struct wf_predict_image *i, struct wf_err *err)
 {
-    double sum = 0;
-    for (int64_t c = 0; c < channels; c++)
-        sum += exp((double)(x[c] - top));
-    for (int64_t c = 0; c < channels; c++)
-        x[c] = (float)(exp((double)(x[c] - top)) / sum);
+    const struct wf_prediction *const p = &i->p;
+    const struct wf_cut cut = { .n_outputs = 1, .outputs = &p->logits };
+    struct wf_value **const map = wf_take_zeroed(p->graph->n_values, sizeof *map);
+    *net = (struct network){ .of = p->graph, .graph = wf_graph_cut(p->graph, &cut, map) };
+    struct wf_value *const logits = map[p->logits->id];
+    net->image = map[p->image->id];
+    free(map);
+    if (wf_predict_image_wants_values(i))
+        net->outputs[net->n_outputs++] = net->values = add_values(net->graph, p->predicts, logits);
+    if (wf_predict_image_wants_labels(i))
+        net->outputs[net->n_outputs++] = net->labels =
+            wf_argmax(net->graph, logits, wf_predict_image_labels(i), "predicted.classes");
+    return wf_graph_ok(net->graph, err);
 }
 
-/* The rule of the metrics (train/metrics.h). */
-static uint16_t decide(const float *x, int64_t channels)
+static bool fits_network(const struct network *net, const struct wf_predict_image *i)
 {
-    return (uint16_t)(channels == 1 ? x[0] > 0 : largest(x, channels));
+    return net->of == i->p.graph && wf_stream_passes(net->stream) == 0 &&
+           wf_predict_image_wants_values(i) == (net->values != NULL) &&
+           wf_predict_image_wants_labels(i) == (net->labels != NULL) &&
+           (!net->labels || net->labels->dtype == wf_predict_image_labels(i));
 }
 
-static void make_probable(enum wf_predicts predicts, float *x, int64_t channels)
+static void release_network(struct network *net)
 {
-    if (predicts == WF_PREDICTS_CLASSES)
-        softmax(x, channels, x[largest(x, channels)]);
-    for (int64_t c = 0; c < channels && predicts == WF_PREDICTS_BINARY; c++)
-        x[c] = (float)(1 / (1 + exp(-(double)x[c])));
-}
-
-/* Copies the window's logits and makes of them what is wanted. */
-static void decide_all(const struct predictor *d, const struct wf_view *part)
-{
-    const struct wf_view to = wf_view_dense(d->values, WF_F32, part->box);
-    wf_view_copy(&to, part);
-    const int64_t channels = d->p->logits->shape.at[WF_C];
-    const int64_t count = wf_region_count(part->box) / channels;
-    const enum wf_predicts predicts = d->p->predicts;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static)
-#endif
-    for (int64_t i = 0; i < count; i++) {
-        d->labels[i] = decide(d->values + i * channels, channels);
-        if (d->wants_values)
-            make_probable(predicts, d->values + i * channels, channels);
-    }
-}
-
-/* --- messages --- */
-
-static int64_t pixels_of(struct wf_region window)
-{
-    return wf_region_extent(window, WF_D) * wf_region_extent(window, WF_H) *
-           wf_region_extent(window, WF_W);
-}
-
-static bool takes_labels(const struct predictor *d)
-{
-    return d->mosaic ? wf_mosaic_wants_labels(d->mosaic) : d->p->labels != NULL;
-}
-
-static bool takes_values(const struct predictor *d)
-{
-    return d->mosaic ? wf_mosaic_wants_values(d->mosaic) : d->p->probabilities != NULL;
-}
-
-/* What rank 0 writes of the window's labels and values, from `rank` to there. */
-static bool bring(const struct predictor *d, int rank, struct wf_region window, struct wf_err *err)
-{
-    const struct {
-        bool wanted;
-        void *data;
-        size_t bytes;
-    } parts[2] = {
-        { takes_labels(d), d->labels, (size_t)pixels_of(window) * sizeof(uint16_t) },
-        { takes_values(d), d->values, (size_t)wf_region_count(window) * sizeof(float) },
-    };
-    const bool receives = wf_comm_rank(d->comm) == 0;
-    struct wf_message m[2];
-    int count = 0;
-    for (int i = 0; i < 2; i++)
-        if (parts[i].wanted)
-            m[count++] = (struct wf_message){ .peer = receives ? rank : 0,
-                                              .tag = TAG + i,
-                                              .bytes = parts[i].bytes,
-                                              .recv = receives ? parts[i].data : NULL,
-                                              .send = receives ? NULL : parts[i].data };
-    return wf_comm_exchange(d->comm, count, m, err);
-}
-
-/* --- the windows --- */
-
-/* Where the image holds nothing there is nothing to predict. */
-static bool hide_void(struct predictor *d, const struct wf_region *window, struct wf_err *err)
-{
-    const int64_t channels = d->p->image->shape.at[WF_C], made = d->p->logits->shape.at[WF_C];
-    const int64_t count = pixels_of(*window);
-    float *const pixels = malloc((size_t)(count * channels) * sizeof *pixels);
-    if (!pixels)
-        return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
-    const bool ok = wf_picture_read(d->picture, window, pixels, err);
-    for (int64_t i = 0; ok && i < count; i++) {
-        bool empty = true;
-        for (int64_t c = 0; empty && c < channels; c++)
-            empty = isnan(pixels[i * channels + c]);
-        for (int64_t c = 0; empty && c < made; c++)
-            d->values[i * made + c] = NAN;
-        d->labels[i] = empty ? WF_MOSAIC_VOID : d->labels[i];
-    }
-    free(pixels);
-    return ok;
-}
-
-static bool run_window(struct predictor *d, int64_t index, struct wf_err *err)
-{
-    struct wf_view part;
-    if (!wf_stream_run(d->stream, index, &part, err))
-        return false;
-    decide_all(d, &part);
-    return !d->has_void || hide_void(d, &part.box, err);
-}
-
-static void put_array(const struct predictor *d, struct wf_region window)
-{
-    const struct wf_prediction *const p = d->p;
-    const struct wf_view values = wf_view_dense(d->values, WF_F32, window);
-    if (p->probabilities)
-        wf_export_view(p->logits, &values, p->probabilities);
-    struct wf_shape map = p->logits->shape;
-    map.at[WF_C] = window.hi[WF_C] = 1;
-    struct wf_cursor c = wf_cursor(window);
-    for (int64_t i = 0; p->labels && wf_cursor_next(&c); i++)
-        p->labels[wf_outside_index(&map, c.at)] = d->labels[i];
-}
-
-static bool put(struct predictor *d, int64_t index, struct wf_err *err)
-{
-    const struct wf_region window = wf_stream_window(d->stream, index);
-    if (!d->mosaic) {
-        put_array(d, window);
-        return true;
-    }
-    return wf_mosaic_put(d->mosaic, &window, d->labels, d->values, err);
-}
-
-/* Windows `first` and the following, one of each rank, into the files that rank 0 writes. It takes all
- * that is sent also when it cannot write: nobody is kept waiting. */
-static bool collect(struct predictor *d, int64_t first, struct wf_err *err)
-{
-    const int rank = wf_comm_rank(d->comm), size = wf_comm_size(d->comm);
-    if (!takes_labels(d) && !takes_values(d))
-        return true;
-    bool ok = rank != 0 || put(d, first, err);
-    for (int r = 1; r < size && first + r < wf_stream_windows(d->stream); r++)
-        if (rank == 0 || rank == r) {
-            const bool came = bring(d, r, wf_stream_window(d->stream, first + r), err);
-            ok = ok && came && (rank != 0 || put(d, first + r, err));
-        }
-    return ok;
-}
-
-static bool make_window(struct predictor *d, int64_t index, struct wf_err *err)
-{
-    const struct wf_region window = wf_stream_window(d->stream, index);
-    return run_window(d, index, err) &&
-           (!d->mosaic || wf_mosaic_pack(d->mosaic, &window, d->labels, d->values, err));
-}
-
-/* Collective, but for a failure in the end, which closing the mosaic shares. */
-static bool run_windows(struct predictor *d, struct wf_err *err)
-{
-    const int64_t count = wf_stream_windows(d->stream);
-    bool ok = true;
-    for (int64_t first = 0; first < count; first += wf_comm_size(d->comm)) {
-        const int64_t mine = first + wf_comm_rank(d->comm);
-        ok = ok && (mine >= count || make_window(d, mine, err));
-        if (!wf_comm_agree(d->comm, ok, err))
-            return false;
-        ok = !d->mosaic || wf_mosaic_settle(d->mosaic, err);
-        ok = collect(d, first, ok ? err : &(struct wf_err){ 0 }) && ok;
-    }
-    return ok;
-}
-
-/* --- a classifier --- */
-
-/* Collective. */
-static bool run_classifier(struct predictor *d, struct wf_arena *arena, struct wf_predicted *result,
-                           struct wf_err *err)
-{
-    const int64_t channels = d->p->logits->shape.at[WF_C];
-    d->wants_values = true;
-    uint16_t label = 0;
-    bool ok = true;
-    if (wf_comm_rank(d->comm) == 0) {
-        ok = run_window(d, 0, err);
-        label = ok ? d->labels[0] : 0;
-        result->probabilities = wf_arena_array(arena, channels, float);
-        if (ok)
-            memcpy(result->probabilities, d->values, (size_t)channels * sizeof(float));
-    }
-    result->label = label;
-    return wf_comm_agree(d->comm, ok, err);
-}
-
-/* --- setting up --- */
-
-static bool open_pictures(struct predictor *d, struct wf_err *err)
-{
-    const struct wf_shape shape = d->p->image->shape;
-    if (d->p->pixels)
-        return true;
-    const bool looks = wf_comm_rank(d->comm) == 0 || d->p->overlay;
-    d->picture = wf_picture_open(d->p->path, shape.at[WF_C], err);
-    if (d->picture && looks)
-        d->under = wf_picture_open(d->p->path, shape.at[WF_C], err);
-    if (!d->picture || (looks && !d->under))
-        return false;
-    const struct wf_shape *const made = &d->p->logits->shape;
-    d->has_void = d->p->per_pixel && wf_picture_has_nodata(d->picture) &&
-                  made->at[WF_D] == shape.at[WF_D] && made->at[WF_H] == shape.at[WF_H] &&
-                  made->at[WF_W] == shape.at[WF_W];
-    return wf_shape_equal(wf_picture_shape(d->picture), shape) ||
-           wf_err_set(err, WF_ERR_INPUT, "'%s' has changed while it was looked at", d->p->path);
-}
-
-static struct wf_mosaic_options mosaic_options(const struct predictor *d)
-{
-    const struct wf_prediction *const p = d->p;
-    struct wf_mosaic_options o = {
-        .shape = p->logits->shape,
-        .labels = count_labels(p->predicts, p->logits->shape.at[WF_C]),
-        .has_void = d->has_void,
-        .classes = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->classes,
-        .values = p->values,
-        .overlay = p->predicts == WF_PREDICTS_NUMBERS ? NULL : p->overlay,
-        .picture = d->under,
-        .mean = p->mean,
-        .deviation = p->deviation,
-    };
-    return o;
+    wf_stream_free(net->stream);
+    wf_graph_free(net->graph);
+    *net = (struct network){ 0 };
 }
 
 static size_t weight_bytes(const struct wf_graph *g)
@@ -337,30 +149,41 @@ static size_t weight_bytes(const struct wf_graph *g)
     return bytes;
 }
 
-/* An eighth of the memory is for the files' bands. Windows are made of whole tiles where files are. */
-static bool share_memory(const struct predictor *d, struct wf_stream_options *o, struct wf_err *err)
+static bool refuse_weights(size_t weights, size_t limit, struct wf_err *err)
 {
-    const struct wf_prediction *const p = d->p;
-    const struct wf_mosaic_options files = mosaic_options(d);
-    o->tile = p->per_pixel && wf_mosaic_pack_bytes(&files) ? TILE : 0;
-    const size_t weights = weight_bytes(p->graph), bands = p->limit / 8;
+    struct wf_arena arena = { 0 };
+    (void)wf_err_set(err, WF_ERR_FIT,
+                     "the weights take %s and memory.limit is %s for each rank: raise it to "
+                     "%zuMiB at least",
+                     wf_text_bytes(&arena, (double)weights), wf_text_bytes(&arena, (double)limit),
+                     (weights >> 19) + 2);
+    wf_arena_release(&arena);
+    return false;
+}
+
+/* An eighth of the host's memory is for the files' bands. Windows are made of whole tiles where files
+ * are. */
+static bool share_memory(const struct predictor *d, const struct wf_predict_image *i,
+                         struct wf_stream_options *o, struct wf_err *err)
+{
+    const struct wf_prediction *const p = &i->p;
+    const size_t packed = wf_mosaic_pack_bytes(&i->files);
+    o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
+    const size_t weights = weight_bytes(p->graph);
+    const size_t bands = wf_device_is_host(d->device) ? p->limit / 8 : 0;
     if (!p->limit)
         return true;
-    if (p->limit < weights + 2 * bands) {
-        struct wf_arena arena = { 0 };
-        (void)wf_err_set(err, WF_ERR_FIT,
-                         "the weights take %s and memory.limit is %s for each rank: raise it to "
-                         "%zuMiB at least",
-                         wf_text_bytes(&arena, (double)weights),
-                         wf_text_bytes(&arena, (double)p->limit), (weights >> 19) + 2);
-        wf_arena_release(&arena);
-        return false;
-    }
+    if (p->limit < weights + 2 * bands)
+        return refuse_weights(weights, p->limit, err);
     o->limit = p->limit - weights - bands;
-    o->beside = (size_t)p->logits->shape.at[WF_C] * sizeof(float) + sizeof(uint16_t) +
-                wf_mosaic_pack_bytes(&files);
+    if (!bands)
+        return true;
+    o->slots = d->slots;
+    o->beside = packed;
+    if (p->overlay || i->has_void)
+        o->beside += (size_t)(d->slots * p->image->shape.at[WF_C]) * sizeof(float);
     const struct wf_shape *const s = &p->logits->shape;
-    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_band_bytes(&files) + 1);
+    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_band_bytes(&i->files) + 1);
     const int axis = s->at[WF_D] > 1 ? WF_D : WF_H;
     const size_t line = axis == WF_D ? row * (size_t)s->at[WF_H] : row;
     o->most[axis] = wf_max(1, (int64_t)(bands / line));
@@ -368,79 +191,418 @@ static bool share_memory(const struct predictor *d, struct wf_stream_options *o,
 }
 
 /* Collective. */
-static bool make_stream(struct predictor *d, struct wf_err *err)
+static bool make_network(struct predictor *d, const struct wf_predict_image *i, struct wf_err *err)
 {
-    const struct wf_prediction *const p = d->p;
-    struct wf_stream_options o = { .plan = p->plan,
-                                   .context = p->context,
+    struct wf_stream_options o = { .plan = i->p.plan,
+                                   .context = d->context,
                                    .user = d,
                                    .weights = fill_weights,
-                                   .fill = fill,
+                                   .fill = fill_input,
                                    .progress = progress };
-    memcpy(o.window, p->window, sizeof o.window);
-    const bool ok = open_pictures(d, err) && share_memory(d, &o, err);
+    memcpy(o.window, i->p.window, sizeof o.window);
+    const bool ok = build_network(&d->net, i, err) && share_memory(d, i, &o, err);
     if (!wf_comm_agree(d->comm, ok, err))
         return false;
-    d->stream = wf_stream_new(p->graph, p->logits, &o, d->comm, err);
-    return d->stream != NULL;
+    d->net.stream = wf_stream_new(d->net.graph, d->net.n_outputs, d->net.outputs, &o, d->comm, err);
+    return d->net.stream != NULL;
 }
 
-static bool make_room(struct predictor *d, struct wf_err *err)
+/* --- images --- */
+
+static void note(const struct predictor *d, struct wf_predict_image *i)
 {
-    const size_t pixels = (size_t)pixels_of(wf_stream_window(d->stream, 0));
-    const size_t channels = (size_t)d->p->logits->shape.at[WF_C];
-    d->values = malloc(pixels * channels * sizeof *d->values);
-    d->labels = calloc(pixels, sizeof *d->labels);
-    return (d->values && d->labels) ||
-           wf_err_set(err, WF_ERR_FIT, "no memory for a window of %zu pixels", pixels);
+    const struct wf_stream *const s = d->net.stream;
+    const struct wf_region first = wf_stream_window(s, 0);
+    struct wf_predicted *const result = &i->result;
+    result->windows = wf_stream_windows(s);
+    result->passes = wf_stream_passes(s);
+    result->bytes = wf_stream_bytes(s);
+    result->host_bytes = d->host_bytes;
+    result->halo = wf_stream_halo(s);
+    for (int a = 0; a < WF_AXES; a++)
+        result->window[a] = wf_region_extent(first, (enum wf_axis)a);
+}
+
+/* Images whose files have their names, in order. */
+static bool announce(struct predictor *d, struct wf_err *err)
+{
+    for (; d->announced < d->opened && d->images[d->announced % IMAGES]->closed; d->announced++) {
+        struct wf_predict_image *const i = d->images[d->announced % IMAGES];
+        note(d, i);
+        const bool ok = wf_comm_rank(d->comm) != 0 || !d->all->done ||
+                        d->all->done(d->all->user, &i->p, &i->result, err);
+        if (!ok)
+            return false;
+        if (d->announced < d->opened - 1) { /* the last is still the current one */
+            wf_predict_image_free(i);
+            d->images[d->announced % IMAGES] = NULL;
+        }
+    }
+    return true;
+}
+
+/* --- windows through the pipeline --- */
+
+static bool fill_part(void *user, int slot, int part, struct wf_err *err)
+{
+    const struct predictor *const d = user;
+    return wf_predict_image_fill(&d->windows[slot], part, err);
+}
+
+static bool pack_part(void *user, int slot, int part, struct wf_err *err)
+{
+    struct predictor *const d = user;
+    return wf_predict_image_pack(&d->windows[slot], part, err);
+}
+
+/* Of one rank: the last window closes the files. */
+static bool write_window(void *user, int slot, struct wf_err *err)
+{
+    struct predictor *const d = user;
+    struct wf_predict_window *const w = &d->windows[slot];
+    struct wf_predict_image *const i = w->image;
+    if (!wf_predict_image_write(i, w, w->index, err))
+        return false;
+    if (i->written < wf_stream_windows(i->stream))
+        return true;
+    if (!wf_predict_image_close(i, true, err))
+        return false;
+    i->closed = true;
+    return true;
+}
+
+/* Room in host memory, which grows with the largest window. */
+static bool grow(struct predictor *d, void **memory, size_t *taken, size_t bytes,
+                 struct wf_err *err)
+{
+    if (bytes <= *taken)
+        return true;
+    wf_host_give(d->device, d->context, *memory);
+    *memory = wf_host_take(d->device, d->context, bytes);
+    d->host_bytes += bytes - *taken;
+    *taken = *memory ? bytes : 0;
+    return *memory ||
+           wf_err_set(err, WF_ERR_FIT, "no host memory for %zu bytes of a window", bytes);
+}
+
+static bool make_room(struct predictor *d, struct wf_predict_window *w, struct wf_err *err)
+{
+    const struct wf_predict_image *const i = w->image;
+    const size_t channels = (size_t)i->p.image->shape.at[WF_C];
+    const size_t pixels =
+        (size_t)wf_region_count(w->cell) / (size_t)wf_region_extent(w->cell, WF_C);
+    const size_t most = (size_t)wf_stream_most_read(d->net.stream, d->net.image) * sizeof(float);
+    void *input = w->work.input.data, *source = w->source;
+    const bool looks = i->p.overlay || i->has_void;
+    bool ok =
+        grow(d, &input, &w->input_bytes, most, err) &&
+        (!looks || grow(d, &source, &w->source_bytes, pixels * channels * sizeof(float), err));
+    w->work.input.data = input;
+    w->source = source;
+    for (int k = 0; ok && k < d->net.n_outputs; k++)
+        ok = grow(d, &w->work.outputs[k], &w->bytes[k],
+                  pixels * (size_t)d->net.outputs[k]->shape.at[WF_C] *
+                      wf_dtype_size(d->net.outputs[k]->dtype),
+                  err);
+    w->values = d->net.values ? w->work.outputs[0] : NULL;
+    w->labels = d->net.labels ? w->work.outputs[d->net.n_outputs - 1] : NULL;
+    return ok;
+}
+
+static bool post(struct predictor *d, struct wf_predict_image *i, int64_t index, struct wf_err *err)
+{
+    struct wf_predict_window *const w = window_of(d, d->posted);
+    struct wf_region box;
+    if (!wf_stream_reads(d->net.stream, index, d->net.image, &box, err))
+        return false;
+    w->image = i;
+    w->index = index;
+    w->cell = wf_stream_window(d->net.stream, index);
+    w->work.value = d->net.image;
+    if (!make_room(d, w, err))
+        return false;
+    w->work.input = wf_view_dense(w->work.input.data, WF_F32, box);
+    wf_predict_image_cut(i, w);
+    if (i->first == 0)
+        i->first = wf_now();
+    wf_pipeline_post(
+        d->pipeline, d->posted++,
+        &(struct wf_pipeline_window){
+            .fills = w->fills, .packs = w->packs, .image = i->serial, .in_order = i->in_order });
+    return true;
+}
+
+static bool begin(struct predictor *d, struct wf_err *err)
+{
+    struct wf_predict_window *const w = window_of(d, d->begun);
+    if (!wf_pipeline_wait(d->pipeline, d->begun, WF_WINDOW_FILLED))
+        return false;
+    d->begun++;
+    return wf_stream_begin(d->net.stream, w->index, &w->work, err);
+}
+
+static bool end(struct predictor *d, struct wf_err *err)
+{
+    struct wf_predict_window *const w = window_of(d, d->ended);
+    if (!wf_stream_end(d->net.stream, &w->work, err))
+        return false;
+    wf_pipeline_pack(d->pipeline, d->ended++);
+    return true;
+}
+
+static bool may_begin(const struct predictor *d)
+{
+    return d->begun < d->posted && d->begun - d->ended < d->depth &&
+           (d->begun == d->ended || wf_pipeline_is(d->pipeline, d->begun, WF_WINDOW_FILLED));
+}
+
+/* Collective. The next round of windows of several ranks into the files; one that failed here (ok) is told
+ * to all. */
+static bool write_round(struct predictor *d, bool ok, struct wf_err *err)
+{
+    struct wf_predict_image *const i = current(d);
+    struct wf_predict_window none = { .image = i, .index = -1 };
+    const int64_t first = i->written;
+    const bool mine = first + wf_comm_rank(d->comm) < wf_stream_windows(d->net.stream);
+    while (ok && mine && d->ended <= d->written)
+        ok = may_begin(d) ? begin(d, err) : end(d, err);
+    ok = ok && (!mine || wf_pipeline_wait(d->pipeline, d->written, WF_WINDOW_PACKED));
+    if (!ok && err->code == WF_OK)
+        (void)!wf_pipeline_drain(d->pipeline, err);
+    d->told = !wf_comm_agree(d->comm, ok, err);
+    if (d->told)
+        return false;
+    ok = wf_predict_image_write(i, mine ? window_of(d, d->written) : &none, first, err);
+    if (mine)
+        wf_pipeline_written(d->pipeline, d->written++);
+    return ok;
+}
+
+/* One step towards a free slot: the device's queue is filled first, then emptied. */
+static bool advance(struct predictor *d, struct wf_err *err)
+{
+    if (may_begin(d))
+        return begin(d, err);
+    if (!is_alone(d) && d->written < d->ended &&
+        wf_pipeline_is(d->pipeline, d->written, WF_WINDOW_PACKED))
+        return write_round(d, true, err);
+    if (d->ended < d->begun)
+        return end(d, err);
+    return is_alone(d) ? wf_pipeline_wait(d->pipeline, d->posted, WF_WINDOW_FREE)
+                       : write_round(d, true, err);
+}
+
+static bool run_windows(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+{
+    const int64_t count = wf_stream_windows(d->net.stream);
+    for (int64_t index = wf_comm_rank(d->comm); index < count; index += wf_comm_size(d->comm)) {
+        while (!wf_pipeline_is(d->pipeline, d->posted, WF_WINDOW_FREE))
+            if (!advance(d, err))
+                return false;
+        if (!post(d, i, index, err))
+            return false;
+        while (may_begin(d) && wf_pipeline_is(d->pipeline, d->begun, WF_WINDOW_FILLED))
+            if (!begin(d, err))
+                return false;
+    }
+    return true;
+}
+
+/* All windows are computed and written. One rank. */
+static bool drain(struct predictor *d, struct wf_err *err)
+{
+    while (d->ended < d->posted)
+        if (!advance(d, err))
+            return false;
+    return (!d->pipeline || wf_pipeline_drain(d->pipeline, err)) && announce(d, err);
+}
+
+/* Collective, several ranks. What fails here only is told to all in the next round, or when the files are
+ * closed. */
+static bool run_rounds(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+{
+    bool ok = run_windows(d, i, err);
+    while (!d->told && i->written < wf_stream_windows(d->net.stream))
+        ok = write_round(d, ok, err) && ok;
+    i->closed = wf_predict_image_close(i, ok, err);
+    return i->closed && announce(d, err);
 }
 
 /* Collective. */
-static bool make_files(struct predictor *d, struct wf_err *err)
+static bool run_classifier(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
 {
-    if (!wf_comm_agree(d->comm, make_room(d, err), err))
-        return false;
-    if (!d->p->per_pixel || d->p->pixels)
-        return true;
-    const struct wf_region first = wf_stream_window(d->stream, 0);
-    const struct wf_shape *const whole = &d->p->logits->shape;
-    struct wf_mosaic_options o = mosaic_options(d);
-    for (int a = 0; a < WF_AXES; a++) {
-        o.band[a] = wf_region_extent(first, (enum wf_axis)a);
-        o.tile[a] = o.band[a] == whole->at[a] ? TILE : wf_stream_tile(TILE, o.band[a]);
+    const size_t channels = (size_t)i->p.logits->shape.at[WF_C];
+    struct wf_view parts[WF_STREAM_OUTPUTS];
+    bool ok = true;
+    i->result.probabilities = wf_take_zeroed(channels, sizeof(float));
+    i->first = wf_now();
+    if (wf_comm_rank(d->comm) == 0) {
+        ok = wf_stream_run(d->net.stream, 0, parts, err);
+        const struct wf_view values =
+            wf_view_dense(i->result.probabilities, WF_F32, wf_shape_region(i->p.logits->shape));
+        if (ok)
+            wf_view_copy(&values, &parts[0]);
+        if (ok && d->net.labels)
+            i->result.label = (int)wf_view_at(&parts[1], (int64_t[WF_AXES]){ 0 });
     }
-    d->mosaic = wf_mosaic_new(&o, d->comm, err);
-    return d->mosaic != NULL;
+    ok = wf_comm_agree(d->comm, ok, err) && wf_predict_image_close(i, true, err);
+    i->closed = ok;
+    return ok && announce(d, err);
 }
 
-static void note(const struct predictor *d, struct wf_predicted *result)
+/* --- images in, images out --- */
+
+/* Collective. The image joins those in the pipeline, or waits for them if it needs other plans. */
+static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_err *err)
 {
-    const struct wf_region first = wf_stream_window(d->stream, 0);
-    result->windows = wf_stream_windows(d->stream);
-    result->passes = wf_stream_passes(d->stream);
-    result->bytes = wf_stream_bytes(d->stream);
-    for (int a = 0; a < WF_AXES; a++)
-        result->window[a] = wf_region_extent(first, (enum wf_axis)a);
+    WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
+    struct wf_predict_image *const i = wf_predict_image_new(p, err);
+    if (!wf_comm_agree(d->comm, i != NULL, err)) {
+        wf_predict_image_free(i);
+        return false;
+    }
+    const bool fits = d->net.of && fits_network(&d->net, i);
+    if ((!fits && !drain(d, err)) || !announce(d, err)) {
+        wf_predict_image_free(i);
+        return false;
+    }
+    if (d->opened > 0 && d->announced == d->opened) { /* the last was kept as the current one */
+        wf_predict_image_free(current(d));
+        d->images[(d->opened - 1) % IMAGES] = NULL;
+    }
+    i->serial = d->opened;
+    d->images[d->opened++ % IMAGES] = i;
+    if (!fits) {
+        release_network(&d->net);
+        if (!make_network(d, i, err))
+            return false;
+    }
+    return wf_predict_image_begin(i, d->net.stream, is_alone(d) ? NULL : d->comm, err);
+}
+
+static bool start(struct predictor *d, const struct wf_prediction *p, struct wf_err *err)
+{
+    const bool host = wf_device_is_host(p->plan.device);
+    const int most = host ? HOST_THREADS : DEVICE_THREADS;
+    const int threads = p->plan.threads > 0 && p->plan.threads < most ? p->plan.threads : most;
+    d->device = p->plan.device;
+    d->context = p->context;
+    d->slots = host ? HOST_SLOTS : DEVICE_SLOTS;
+    d->depth = host ? 1 : 2;
+    d->pipeline = wf_pipeline_new(&(struct wf_pipeline_options){ .slots = d->slots,
+                                                                 .threads = threads,
+                                                                 .owner_writes = !is_alone(d),
+                                                                 .user = d,
+                                                                 .fill = fill_part,
+                                                                 .pack = pack_part,
+                                                                 .write = write_window },
+                                  err);
+    return wf_comm_agree(d->comm, d->pipeline != NULL, err);
+}
+
+/* Collective. */
+static bool run_images(struct predictor *d, struct wf_err *err)
+{
+    for (;;) {
+        struct wf_prediction one = { 0 };
+        bool more = false;
+        const bool ok = d->all->next(d->all->user, &one, &more, err);
+        if (!wf_comm_agree(d->comm, ok, err))
+            return false;
+        if (!more)
+            return drain(d, err);
+        if ((!d->pipeline && !start(d, &one, err)) || !admit(d, &one, err))
+            return false;
+        struct wf_predict_image *const i = current(d);
+        if (!(!one.per_pixel ? run_classifier : is_alone(d) ? run_windows : run_rounds)(d, i, err))
+            return false;
+    }
+}
+
+/* Nothing runs any more, on the threads and on the device. The first failure is the one that is told. */
+static void stop(struct predictor *d, struct wf_err *err)
+{
+    struct wf_err ignored = { 0 };
+    if (!d->pipeline)
+        return;
+    if (err->code)
+        wf_pipeline_fail(d->pipeline, err);
+    (void)!wf_pipeline_drain(d->pipeline, err->code ? &ignored : err);
+    for (; d->ended < d->begun; d->ended++)
+        (void)!wf_stream_end(d->net.stream, &window_of(d, d->ended)->work, &ignored);
+    wf_pipeline_free(d->pipeline);
+}
+
+static void release(struct predictor *d)
+{
+    for (int k = 0; k < d->slots; k++) {
+        struct wf_predict_window *const w = &d->windows[k];
+        wf_host_give(d->device, d->context, w->work.input.data);
+        wf_host_give(d->device, d->context, w->source);
+        for (int o = 0; o < WF_STREAM_OUTPUTS; o++)
+            wf_host_give(d->device, d->context, w->work.outputs[o]);
+        for (int part = 0; part < WF_PREDICT_PARTS; part++)
+            wf_mosaic_packed_release(&w->packed[part]);
+    }
+    for (int k = 0; k < IMAGES; k++)
+        wf_predict_image_free(d->images[k]);
+    release_network(&d->net);
+}
+
+bool wf_predict_all(const struct wf_predictions *all, struct wf_comm *comm, struct wf_err *err)
+{
+    struct predictor *const d = wf_take_zeroed(1, sizeof *d);
+    d->all = all;
+    d->comm = comm;
+    const bool ok = run_images(d, err);
+    struct wf_err own = { 0 };
+    if (!ok)
+        stop(d, err);
+    for (int k = 0; !ok && k < IMAGES; k++) /* half-written files */
+        if (d->images[k] && !d->images[k]->closed)
+            (void)!wf_predict_image_close(d->images[k], false, &own);
+    if (ok)
+        wf_pipeline_free(d->pipeline);
+    release(d);
+    free(d);
+    return ok;
+}
+
+/* --- one image --- */
+
+struct single {
+    const struct wf_prediction *p;
+    struct wf_arena *arena;
+    struct wf_predicted *result;
+    bool given;
+};
+
+static bool next_single(void *user, struct wf_prediction *one, bool *more, struct wf_err *)
+{
+    struct single *const s = user;
+    *more = !s->given;
+    *one = *s->p;
+    s->given = true;
+    return true;
+}
+
+static bool done_single(void *user, const struct wf_prediction *p,
+                        const struct wf_predicted *result, struct wf_err *)
+{
+    const struct single *const s = user;
+    const size_t channels = (size_t)p->logits->shape.at[WF_C];
+    *s->result = *result;
+    if (result->probabilities)
+        s->result->probabilities = memcpy(wf_arena_array(s->arena, channels, float),
+                                          result->probabilities, channels * sizeof(float));
+    return true;
 }
 
 bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p, struct wf_comm *comm,
                 struct wf_predicted *result, struct wf_err *err)
 {
-    WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
-    struct predictor d = { .p = p, .comm = comm, .wants_values = p->values || p->probabilities };
+    struct single one = { .p = p, .arena = arena, .result = result };
+    const struct wf_predictions all = { .user = &one, .next = next_single, .done = done_single };
     *result = (struct wf_predicted){ 0 };
-    bool ok = make_stream(&d, err);
-    ok = ok && make_files(&d, err);
-    if (ok)
-        ok = p->per_pixel ? run_windows(&d, err) : run_classifier(&d, arena, result, err);
-    if (d.stream)
-        note(&d, result);
-    if (d.mosaic)
-        ok = wf_mosaic_close(d.mosaic, ok, err);
-    wf_stream_free(d.stream);
-    wf_picture_close(d.picture);
-    wf_picture_close(d.under);
-    free(d.values);
-    free(d.labels);
-    return ok;
+    return wf_predict_all(&all, comm, err);
 }

@@ -6,6 +6,10 @@
  * writes them where the file is a TIFF or NIfTI; PNG and .npy are written by rank 0
  * (train/mosaic.h). There is one file in either case, and it appears only when it is complete.
  *
+ * Files are read ahead and written behind by threads of their own (train/pipeline.h), and the device
+ * makes classes and probabilities of the logits, so that it waits for no file. Images that share a graph share
+ * its plans, and one rank begins the next while it ends the last.
+ *
  * A classifier has one prediction for the image and writes no file; rank 0 has it in the result.
  * Where image and results are arrays, rank 0 fills those.
  */
@@ -48,11 +52,29 @@ struct wf_predicted {
     int64_t window[WF_AXES]; /* extents of the first */
     int passes;              /* over the image for sums, before the last one */
     size_t bytes;            /* used by a window of this rank, weights included */
+    size_t host_bytes;       /* taken in host memory for windows on their way, by this rank */
+    double halo;             /* part of the work that was done for more than one window, 0 to 1 */
+    double seconds;          /* until the files had their names */
+    double ready_seconds;    /* of these: until the first window was read, for plans and kernels */
     int label;               /* a classifier's */
-    float *probabilities;    /* a classifier's, in the arena */
+    float *probabilities;    /* a classifier's */
+};
+
+/* Images one after the other. */
+struct wf_predictions {
+    void *user;
+    /* The next image; *more is false behind the last one. Called on every rank. What the image points to is
+     * borrowed until it is done, and its graph until the second call after that for another graph. */
+    bool (*next)(void *user, struct wf_prediction *one, bool *more, struct wf_err *err);
+    /* On rank 0, in order, when the image's files have their names. */
+    bool (*done)(void *user, const struct wf_prediction *one, const struct wf_predicted *result,
+                 struct wf_err *err);
 };
 
 /* Collective. */
+[[nodiscard]] bool wf_predict_all(const struct wf_predictions *all, struct wf_comm *comm,
+                                  struct wf_err *err);
+/* Collective. One image; rank 0 has the result, whose arrays are in the arena. */
 [[nodiscard]] bool wf_predict(struct wf_arena *arena, const struct wf_prediction *p,
                               struct wf_comm *comm, struct wf_predicted *result,
                               struct wf_err *err);

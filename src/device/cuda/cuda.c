@@ -252,15 +252,35 @@ static void launched(struct wf_cuda *cuda, const char *what)
     (void)wf_cuda_ok(cuda, cudaGetLastError(), what);
 }
 
+/* Rows of equal length, each packed, at a distance: of one plane. */
+static bool is_rows(const struct wf_view *v)
+{
+    const int64_t channels = wf_region_extent(v->box, WF_C);
+    return wf_region_extent(v->box, WF_N) == 1 && wf_region_extent(v->box, WF_D) == 1 &&
+           (v->stride[WF_C] == 1 || channels == 1) && v->stride[WF_W] == channels;
+}
+
 static void copy(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
+    const size_t size = wf_dtype_size(dst->dtype);
     if (wf_region_is_empty(dst->box))
         return;
     if (wf_view_is_dense(dst) && wf_view_is_dense(src)) {
         (void)wf_cuda_ok(cuda,
                          cudaMemcpyAsync(dst->data, src->data, wf_view_bytes(dst),
                                          cudaMemcpyDefault, cuda->stream),
+                         "copying");
+        return;
+    }
+    if (is_rows(dst) && is_rows(src)) { /* also to and from the host, where a kernel is slow */
+        const size_t row =
+            (size_t)(wf_region_extent(dst->box, WF_W) * wf_region_extent(dst->box, WF_C)) * size;
+        (void)wf_cuda_ok(cuda,
+                         cudaMemcpy2DAsync(dst->data, (size_t)dst->stride[WF_H] * size, src->data,
+                                           (size_t)src->stride[WF_H] * size, row,
+                                           (size_t)wf_region_extent(dst->box, WF_H),
+                                           cudaMemcpyDefault, cuda->stream),
                          "copying");
         return;
     }
@@ -310,6 +330,26 @@ static bool synchronize(struct wf_context *context, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
     (void)wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "running");
+    return wf_cuda_well(cuda, err);
+}
+
+/* The waiting thread sleeps: others decode and compress meanwhile. */
+static void *point(struct wf_context *context)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    cudaEvent_t event = NULL;
+    if (wf_cuda_ok(cuda,
+                   cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
+                   "making an event"))
+        (void)wf_cuda_ok(cuda, cudaEventRecord(event, cuda->stream), "running");
+    return event;
+}
+
+static bool reach(struct wf_context *context, void *point, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)wf_cuda_ok(cuda, cudaEventSynchronize(point), "running");
+    (void)cudaEventDestroy(point);
     return wf_cuda_well(cuda, err);
 }
 
@@ -467,6 +507,8 @@ const struct wf_device wf_device_cuda = {
     },
     .stream = {
         .synchronize = synchronize,
+        .point = point,
+        .reach = reach,
         .start = start,
         .ran = ran,
         .record = record,
