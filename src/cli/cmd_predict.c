@@ -26,25 +26,35 @@ struct predict {
     const char *out;
     const char *format; /* NULL: as suits the image */
     const char *const *images;
-    size_t n_images, at; /* the image that is being predicted */
-    double start;        /* seconds: of this image */
-    double pixels;       /* of it */
+    size_t n_images, shown; /* the second: the image that the bar is about */
+    double start;           /* seconds: when the command began */
+    double pixels;          /* of the images that are done */
+    double since;           /* when the bar's image was begun */
     struct wf_bar bar;
-    struct wf_prediction one;
-    struct wf_predicted result;
     struct wf_buffer table; /* a classifier's rows of predictions.csv */
 };
 
-static void show_progress(void *user, double part)
+static double pixels_of(const struct wf_prediction *one)
+{
+    const struct wf_shape *const shape = &one->image->shape;
+    return (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
+}
+
+static void show_progress(void *user, size_t at, const struct wf_prediction *one, double part)
 {
     struct predict *const p = user;
+    const double now = wf_now();
+    if (at != p->shown || p->since == 0) {
+        p->shown = at;
+        p->since = now;
+    }
     if (!wf_bar_is_due(&p->bar))
         return;
     char left[32], text[200];
-    const double seconds = wf_now() - p->start;
+    const double seconds = now - p->since;
     wf_duration_text(part > 0 ? seconds / part - seconds : 0, left, sizeof left);
     (void)snprintf(text, sizeof text, "image %zu/%zu  %3.0f%%  %.3g Mpx/s  %s left  %.2f GiB",
-                   p->at + 1, p->n_images, 100 * part, part * p->pixels / seconds / 1e6, left,
+                   at + 1, p->n_images, 100 * part, part * pixels_of(one) / seconds / 1e6, left,
                    wf_process_bytes() / (1 << 30));
     wf_bar_show(&p->bar, part, text);
 }
@@ -132,52 +142,54 @@ static bool find_format(struct predict *p, struct wf_err *err)
 }
 
 /* Where nothing was asked for NIfTI stays NIfTI: no other format here holds its affine. */
-static const char *find_ending(const struct predict *p)
+static const char *find_ending(const struct predict *p, const struct wf_prediction *one)
 {
-    const bool nifti = strcmp(p->one.format, "NIfTI") == 0;
+    const bool nifti = strcmp(one->format, "NIfTI") == 0;
     const char *const format = p->format ? p->format : nifti ? "nifti" : "tif";
     if (strcmp(format, "nifti") == 0)
-        return p->one.gzipped ? "nii.gz" : "nii";
+        return one->gzipped ? "nii.gz" : "nii";
     return strcmp(format, "tiff") == 0 ? "tif" : format;
 }
 
-static const char *file_name(const struct predict *p, const char *what, const char *ending)
+static const char *file_name(const struct predict *p, const struct wf_prediction *one,
+                             const char *what, const char *ending)
 {
     struct wf_arena *const arena = &p->cli->arena;
-    return wf_arena_printf(arena, "%s/%s_%s.%s", p->out, wf_picture_stem(arena, p->images[p->at]),
-                           what, ending);
+    return wf_arena_printf(arena, "%s/%s_%s.%s", p->out, wf_picture_stem(arena, one->path), what,
+                           ending);
 }
 
 /* "512", "512x512" or "32x128x128": the last is W. */
-static bool find_window(struct predict *p, struct wf_err *err)
+static bool find_window(struct predict *p, int64_t extents[WF_AXES], struct wf_err *err)
 {
     const struct wf_cli_list_form form = { 'x', 3, INT32_MAX, "W, HxW or DxHxW pixels" };
     struct wf_cli_list window = { 0 };
     if (!wf_cli_flag_list(p->cli, "window", &form, &window, err))
         return false;
     for (int i = 0; i < window.count; i++)
-        p->one.window[WF_C - window.count + i] = window.at[i];
+        extents[WF_C - window.count + i] = window.at[i];
     if (window.count == 1)
-        p->one.window[WF_H] = window.at[0];
+        extents[WF_H] = window.at[0];
     return true;
 }
 
 /* --- one image --- */
 
 /* The files that are asked for. */
-static void name_files(struct predict *p)
+static bool name_files(void *user, size_t, struct wf_prediction *one, struct wf_err *)
 {
-    struct wf_prediction *const one = &p->one;
+    const struct predict *const p = user;
     const bool dense = one->per_pixel, numbers = one->predicts == WF_PREDICTS_NUMBERS;
-    const char *const ending = find_ending(p);
+    const char *const ending = find_ending(p, one);
     const char *const floats = strcmp(ending, "png") == 0 ? "tif" : ending;
-    one->classes = dense && !numbers ? file_name(p, "classes", ending) : NULL;
+    one->classes = dense && !numbers ? file_name(p, one, "classes", ending) : NULL;
     one->values = dense && (numbers || wf_cli_flag(p->cli, "probabilities"))
-                      ? file_name(p, numbers ? "values" : "probabilities", floats)
+                      ? file_name(p, one, numbers ? "values" : "probabilities", floats)
                       : NULL;
     one->overlay = dense && !numbers && wf_cli_flag(p->cli, "overlay")
-                       ? file_name(p, "overlay", ending)
+                       ? file_name(p, one, "overlay", ending)
                        : NULL;
+    return true;
 }
 
 static const char *class_name(const struct predict *p, int label)
@@ -188,9 +200,9 @@ static const char *class_name(const struct predict *p, int label)
     return wf_arena_printf(&p->cli->arena, "%d", label);
 }
 
-static cJSON *to_json(const struct predict *p, double seconds)
+static cJSON *to_json(const struct predict *p, const struct wf_prediction *one,
+                      const struct wf_predicted *result)
 {
-    const struct wf_prediction *const one = &p->one;
     const struct wf_shape *const shape = &one->image->shape;
     const int first = shape->at[WF_D] > 1 ? WF_D : WF_H;
     cJSON *const j = cJSON_CreateObject();
@@ -199,50 +211,55 @@ static cJSON *to_json(const struct predict *p, double seconds)
     cJSON *const window = cJSON_AddArrayToObject(j, "window");
     for (int a = first; a <= WF_W; a++) {
         cJSON_AddItemToArray(size, cJSON_CreateNumber((double)shape->at[a]));
-        cJSON_AddItemToArray(window, cJSON_CreateNumber((double)p->result.window[a]));
+        cJSON_AddItemToArray(window, cJSON_CreateNumber((double)result->window[a]));
     }
-    cJSON_AddNumberToObject(j, "windows", (double)p->result.windows);
-    cJSON_AddNumberToObject(j, "passes", p->result.passes + 1);
+    cJSON_AddNumberToObject(j, "windows", (double)result->windows);
+    cJSON_AddNumberToObject(j, "passes", result->passes + 1);
     if (one->classes)
         cJSON_AddStringToObject(j, "classes", one->classes);
     if (one->values)
         cJSON_AddStringToObject(
-            j, p->one.predicts == WF_PREDICTS_NUMBERS ? "values" : "probabilities", one->values);
+            j, one->predicts == WF_PREDICTS_NUMBERS ? "values" : "probabilities", one->values);
     if (one->overlay)
         cJSON_AddStringToObject(j, "overlay", one->overlay);
     if (!one->per_pixel) {
-        cJSON_AddNumberToObject(j, "class", p->result.label);
-        cJSON_AddStringToObject(j, "name", class_name(p, p->result.label));
+        cJSON_AddNumberToObject(j, "class", result->label);
+        cJSON_AddStringToObject(j, "name", class_name(p, result->label));
         cJSON *const all = cJSON_AddArrayToObject(j, "probabilities");
         for (int64_t c = 0; c < one->logits->shape.at[WF_C]; c++)
-            cJSON_AddItemToArray(all, cJSON_CreateNumber((double)p->result.probabilities[c]));
+            cJSON_AddItemToArray(all, cJSON_CreateNumber((double)result->probabilities[c]));
     }
-    cJSON_AddNumberToObject(j, "window_bytes", (double)p->result.bytes);
-    cJSON_AddNumberToObject(j, "seconds", seconds);
-    cJSON_AddNumberToObject(j, "mpx_per_s", p->pixels / seconds / 1e6);
+    cJSON_AddNumberToObject(j, "window_bytes", (double)result->bytes);
+    cJSON_AddNumberToObject(j, "host_bytes", (double)result->host_bytes);
+    cJSON_AddNumberToObject(j, "halo", result->halo);
+    cJSON_AddNumberToObject(j, "seconds", result->seconds);
+    cJSON_AddNumberToObject(j, "ready_seconds", result->ready_seconds);
+    cJSON_AddNumberToObject(j, "mpx_per_s", pixels_of(one) / result->seconds / 1e6);
     return j;
 }
 
-static bool print(const struct predict *p, double seconds, struct wf_err *err)
+static bool print(const struct predict *p, const struct wf_prediction *one,
+                  const struct wf_predicted *result, struct wf_err *err)
 {
-    const struct wf_prediction *const one = &p->one;
     struct wf_arena *const arena = &p->cli->arena;
     if (p->cli->json)
-        return wf_cli_print_json(p->cli, to_json(p, seconds), err);
+        return wf_cli_print_json(p->cli, to_json(p, one, result), err);
     if (!one->per_pixel) {
-        (void)printf(
-            "%s: %s (%.4f)\n", wf_text_shown(arena, one->path),
-            wf_text_shown(arena, class_name(p, p->result.label)),
-            (double)p->result.probabilities[p->result.label % one->logits->shape.at[WF_C]]);
+        (void)printf("%s: %s (%.4f)\n", wf_text_shown(arena, one->path),
+                     wf_text_shown(arena, class_name(p, result->label)),
+                     (double)result->probabilities[result->label % one->logits->shape.at[WF_C]]);
         return true;
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
-    (void)printf("%s: %s in %" PRId64 " window%s of %s, %s, %.3g Mpx/s\n",
+    const double seconds = result->seconds - result->ready_seconds;
+    (void)printf("%s: %s in %" PRId64 " window%s of %s (halo %.0f%%), %s after %s of preparation, "
+                 "%.3g Mpx/s\n",
                  wf_text_shown(arena, one->path),
-                 wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]),
-                 p->result.windows, p->result.windows == 1 ? "" : "s",
-                 wf_text_extents(arena, axes, &p->result.window[WF_C - axes]),
-                 wf_text_seconds(arena, seconds), p->pixels / seconds / 1e6);
+                 wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), result->windows,
+                 result->windows == 1 ? "" : "s",
+                 wf_text_extents(arena, axes, &result->window[WF_C - axes]), 100 * result->halo,
+                 wf_text_seconds(arena, seconds), wf_text_seconds(arena, result->ready_seconds),
+                 pixels_of(one) / seconds / 1e6);
     const char *const files[] = { one->classes, one->values, one->overlay };
     for (int i = 0; i < 3; i++)
         if (files[i])
@@ -263,9 +280,10 @@ static void add_quoted(struct predict *p, const char *text)
     wf_buffer_text(&p->table, "\"");
 }
 
-static void add_row(struct predict *p)
+static void add_row(struct predict *p, const struct wf_prediction *one,
+                    const struct wf_predicted *result)
 {
-    const int64_t channels = p->one.logits->shape.at[WF_C];
+    const int64_t channels = one->logits->shape.at[WF_C];
     if (p->table.size == 0) {
         wf_buffer_text(&p->table, "image,class,name");
         for (int64_t c = 0; c < channels; c++) {
@@ -274,34 +292,32 @@ static void add_row(struct predict *p)
         }
         wf_buffer_text(&p->table, "\n");
     }
-    add_quoted(p, p->one.path);
-    wf_buffer_printf(&p->table, ",%d,", p->result.label);
-    add_quoted(p, class_name(p, p->result.label));
+    add_quoted(p, one->path);
+    wf_buffer_printf(&p->table, ",%d,", result->label);
+    add_quoted(p, class_name(p, result->label));
     for (int64_t c = 0; c < channels; c++)
-        wf_buffer_printf(&p->table, ",%.9g", (double)p->result.probabilities[c]);
+        wf_buffer_printf(&p->table, ",%.9g", (double)result->probabilities[c]);
     wf_buffer_text(&p->table, "\n");
 }
 
-/* Collective under a launcher. */
-static bool predict_image(struct predict *p, struct wf_err *err)
+static bool image_done(void *user, size_t at, const struct wf_prediction *one,
+                       const struct wf_predicted *result, struct wf_err *err)
 {
-    p->start = p->bar.shown = wf_now();
-    bool ok = wf_file_predictor_open(&p->predictor, p->images[p->at], &p->one, err);
-    if (ok) {
-        const struct wf_shape *const shape = &p->one.image->shape;
-        p->pixels = (double)wf_shape_count(*shape) / (double)shape->at[WF_C];
-        name_files(p);
-    }
-    ok = wf_launch_agree(&p->cli->launch, ok, err) &&
-         wf_file_predictor_run(&p->predictor, &p->one, &p->cli->arena, &p->result, err);
+    struct predict *const p = user;
     wf_bar_clear(&p->bar);
-    if (ok && p->cli->launch.is_root)
-        ok = print(p, wf_now() - p->start, err);
-    if (ok && p->cli->launch.is_root && !p->one.per_pixel)
-        add_row(p);
-    wf_graph_free(p->one.graph);
-    p->one.graph = NULL;
-    return ok;
+    p->pixels += pixels_of(one);
+    if (!p->cli->launch.is_root)
+        return true;
+    if (!one->per_pixel)
+        add_row(p, one, result);
+    if (!print(p, one, result, err))
+        return false;
+    if (p->n_images > 1 && at + 1 == p->n_images && !p->cli->json) {
+        const double seconds = wf_now() - p->start;
+        (void)printf("%zu images in %s, %.3g Mpx/s\n", p->n_images,
+                     wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
+    }
+    return true;
 }
 
 /* --- the command --- */
@@ -313,8 +329,7 @@ static bool prepare(struct predict *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "give a checkpoint, images and a folder for the "
                           "results: 'widefield predict CKPT IMAGE... --out DIR'");
-    return find_format(p, err) && find_window(p, err) && find_images(p, err) &&
-           open_checkpoint(p, err) &&
+    return find_format(p, err) && find_images(p, err) && open_checkpoint(p, err) &&
            (!p->cli->launch.is_root || make_folder(&p->cli->arena, p->out, err));
 }
 
@@ -322,16 +337,22 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     const bool is_shown = !cli->quiet && cli->launch.is_root;
     struct predict p = {
-        .cli = cli, .bar = { .out = is_shown ? stderr : NULL, .terminal = isatty(STDERR_FILENO) }
+        .cli = cli,
+        .bar = { .out = is_shown ? stderr : NULL, .terminal = isatty(STDERR_FILENO) },
+        .start = wf_now(),
     };
-    p.one.user = &p;
-    p.one.progress = show_progress;
-    bool ok =
-        prepare(&p, err) && wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
-                                                wf_checkpoint_digest(p.checkpoint), err);
+    struct wf_file_predictions files = {
+        .user = &p, .open = name_files, .progress = show_progress, .done = image_done
+    };
+    p.bar.shown = p.start;
+    bool ok = find_window(&p, files.each.window, err) && prepare(&p, err) &&
+              wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
+                                  wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);
-    for (p.at = 0; ok && p.at < p.n_images; p.at++)
-        ok = predict_image(&p, err);
+    files.paths = p.images;
+    files.count = p.n_images;
+    ok = ok && wf_file_predictor_all(&p.predictor, &files, err);
+    wf_bar_clear(&p.bar);
     if (ok && p.table.size > 0 && cli->launch.is_root)
         ok = wf_write_text(wf_arena_printf(&cli->arena, "%s/predictions.csv", p.out), p.table.data,
                            err);

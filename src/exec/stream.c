@@ -688,6 +688,12 @@ bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], s
     return true;
 }
 
+void wf_stream_restart(struct wf_stream *s)
+{
+    WF_BUG_ON(s->passes > 0, "%d sums are those of another image", s->passes);
+    s->done = 0;
+}
+
 bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
                      struct wf_region *box, struct wf_err *err)
 {

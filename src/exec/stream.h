@@ -82,6 +82,9 @@ double wf_stream_halo(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);
 
+/* Another image of the same shape begins; only where there are no passes for sums. */
+void wf_stream_restart(struct wf_stream *s);
+
 /* What a window reads of an input. */
 [[nodiscard]] bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
                                    struct wf_region *box, struct wf_err *err);

@@ -472,7 +472,9 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
     }
     i->serial = d->opened;
     d->images[d->opened++ % IMAGES] = i;
-    if (!fits) {
+    if (fits) {
+        wf_stream_restart(d->net.stream);
+    } else {
         release_network(&d->net);
         if (!make_network(d, i, err))
             return false;

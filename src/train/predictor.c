@@ -1,6 +1,7 @@
 #include "train/predictor.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 
 #ifdef WF_HAVE_OPENMP
 #include <omp.h>
@@ -69,39 +70,57 @@ static bool build_graph(const struct wf_file_predictor *p, struct wf_shape shape
     return wf_graph_ok(g, err);
 }
 
-bool wf_file_predictor_open(const struct wf_file_predictor *p, const char *path,
-                            struct wf_prediction *one, struct wf_err *err)
+static bool look_at(const struct wf_file_predictor *p, const char *path, struct wf_shape *shape,
+                    struct wf_prediction *one, struct wf_err *err)
 {
     struct wf_picture *const picture = wf_picture_open(path, p->config.in, err);
     if (!picture)
         return false;
-    const struct wf_shape shape = wf_picture_shape(picture);
+    *shape = wf_picture_shape(picture);
     one->format = wf_picture_info(picture)->format;
     one->gzipped = wf_picture_info(picture)->gzipped;
     wf_picture_close(picture);
     one->path = path;
-    return wf_file_predictor_shape(p, shape, one, err) || wf_err_wrap(err, "'%s'", path);
+    return true;
 }
 
-bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape shape,
-                             struct wf_prediction *one, struct wf_err *err)
+bool wf_file_predictor_open(const struct wf_file_predictor *p, const char *path,
+                            struct wf_prediction *one, struct wf_err *err)
 {
-    const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
+    struct wf_shape shape;
+    return look_at(p, path, &shape, one, err) &&
+           (wf_file_predictor_shape(p, shape, one, err) || wf_err_wrap(err, "'%s'", path));
+}
+
+/* All but the graph. */
+static void settle(const struct wf_file_predictor *p, struct wf_prediction *one)
+{
     one->predicts = p->predicts;
     one->per_pixel = wf_model_is_dense(p->settings.model, &p->config);
     one->mean = p->info->channels ? p->info->mean : NULL;
     one->deviation = p->info->channels ? p->info->deviation : NULL;
     one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
-    one->limit = limit / (size_t)(p->launch.world ? 1 : p->ranks);
+    if (p->settings.limit || wf_device_is_host(p->device)) {
+        const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
+        one->limit = limit / (size_t)(p->launch.world ? 1 : p->ranks);
+    }
+}
+
+bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape shape,
+                             struct wf_prediction *one, struct wf_err *err)
+{
+    settle(p, one);
     return build_graph(p, shape, one, err);
 }
 
-/* What the ranks of one image share. */
+/* What the ranks share: of one image, or of many. */
 struct call {
     const struct wf_file_predictor *p;
     const struct wf_prediction *one;
     struct wf_arena *arena;
     struct wf_predicted *result;
+    const struct wf_file_predictions *files;
+    pthread_mutex_t *lock; /* of files->open() */
 };
 
 static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
@@ -118,20 +137,40 @@ static void show_progress(void *user, double part)
         c->one->progress(c->one->user, part);
 }
 
+/* Where a GPU's memory has no limit by the settings, it is what is free, but for some that kernels and
+ * recordings take, shared by the ranks of the machine. */
+static size_t find_limit(const struct wf_file_predictor *p, struct wf_comm *comm,
+                         struct wf_context *context, size_t limit)
+{
+    if (limit || !p->device->memory.room)
+        return limit;
+    const size_t room = p->device->memory.room(context);
+    return (room - room / 16) / (size_t)wf_comm_local_size(comm);
+}
+
+/* Collective. The rank's thread and its device, as all of them are. */
+static bool open_rank(const struct wf_file_predictor *p, struct wf_comm *comm,
+                      struct wf_context **context, struct wf_err *err)
+{
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(p->threads); /* of this thread's teams only */
+#endif
+    return wf_settings_open(&p->settings, p->device, comm, context, err);
+}
+
 static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct call *const c = arg;
     struct wf_predicted other;
-#ifdef WF_HAVE_OPENMP
-    omp_set_num_threads(c->p->threads); /* of this thread's teams only */
-#endif
     const bool first = wf_comm_rank(comm) == 0 || c->p->launch.world;
     struct wf_arena arena = { 0 };
     struct wf_prediction one = *c->one;
     one.user = c;
     one.weights = load_weights;
     one.progress = show_progress;
-    bool ok = wf_settings_open(&c->p->settings, c->p->device, comm, &one.context, err);
+    bool ok = open_rank(c->p, comm, &one.context, err);
+    if (ok)
+        one.limit = find_limit(c->p, comm, one.context, one.limit);
     ok = ok && wf_predict(first ? c->arena : &arena, &one, comm, first ? c->result : &other, err);
     wf_device_close(one.context);
     wf_arena_release(&arena);
@@ -144,4 +183,108 @@ bool wf_file_predictor_run(const struct wf_file_predictor *p, const struct wf_pr
     struct call c = { .p = p, .one = one, .arena = arena, .result = result };
     return p->launch.world ? rank_body(p->launch.world, &c, err)
                            : wf_comm_threads_run(p->ranks, rank_body, &c, err);
+}
+
+/* --- many files --- */
+
+/* A rank on its way through the files. Images of the last shape share its graph; the one before it may still
+ * be in use. */
+struct rank {
+    const struct call *call;
+    struct wf_context *context;
+    size_t limit;
+    size_t at, done; /* files that were opened, that are done */
+    struct wf_shape shape;
+    struct wf_prediction last;
+    struct wf_graph *before;
+};
+
+static bool load_rank_weights(void *user, struct wf_run *run, struct wf_err *err)
+{
+    const struct rank *const r = user;
+    return load_weights((void *)(uintptr_t)r->call, run, err);
+}
+
+static void show_rank_progress(void *user, double part)
+{
+    const struct rank *const r = user;
+    const struct wf_file_predictions *const files = r->call->files;
+    if (files->progress)
+        files->progress(files->user, r->at - 1, &r->last, part);
+}
+
+static bool renew_graph(struct rank *r, struct wf_shape shape, struct wf_prediction *one,
+                        struct wf_err *err)
+{
+    if (r->last.graph && wf_shape_equal(shape, r->shape)) {
+        one->graph = r->last.graph;
+        one->image = r->last.image;
+        one->logits = r->last.logits;
+        return true;
+    }
+    wf_graph_free(r->before);
+    r->before = r->last.graph;
+    r->last.graph = NULL;
+    r->shape = shape;
+    const bool ok = build_graph(r->call->p, shape, one, err);
+    r->last.graph = one->graph;
+    return ok || wf_err_wrap(err, "'%s'", one->path);
+}
+
+static bool next_file(void *user, struct wf_prediction *one, bool *more, struct wf_err *err)
+{
+    struct rank *const r = user;
+    const struct wf_file_predictions *const files = r->call->files;
+    struct wf_shape shape;
+    *more = r->at < files->count;
+    if (!*more)
+        return true;
+    *one = files->each;
+    settle(r->call->p, one);
+    one->user = r;
+    one->weights = load_rank_weights;
+    one->progress = show_rank_progress;
+    one->context = r->context;
+    one->limit = one->limit ? one->limit : r->limit;
+    if (!look_at(r->call->p, files->paths[r->at], &shape, one, err) ||
+        !renew_graph(r, shape, one, err))
+        return false;
+    (void)pthread_mutex_lock(r->call->lock);
+    const bool ok = files->open(files->user, r->at, one, err);
+    (void)pthread_mutex_unlock(r->call->lock);
+    r->last = *one;
+    r->at++;
+    return ok;
+}
+
+static bool file_done(void *user, const struct wf_prediction *one,
+                      const struct wf_predicted *result, struct wf_err *err)
+{
+    struct rank *const r = user;
+    const struct wf_file_predictions *const files = r->call->files;
+    return files->done(files->user, r->done++, one, result, err);
+}
+
+static bool files_body(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct call *const c = arg;
+    struct rank r = { .call = c };
+    const struct wf_predictions all = { .user = &r, .next = next_file, .done = file_done };
+    bool ok = open_rank(c->p, comm, &r.context, err);
+    if (ok)
+        r.limit = find_limit(c->p, comm, r.context, 0);
+    ok = ok && wf_predict_all(&all, comm, err);
+    wf_graph_free(r.last.graph);
+    wf_graph_free(r.before);
+    wf_device_close(r.context);
+    return ok;
+}
+
+bool wf_file_predictor_all(const struct wf_file_predictor *p,
+                           const struct wf_file_predictions *files, struct wf_err *err)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct call c = { .p = p, .files = files, .lock = &lock };
+    return p->launch.world ? files_body(p->launch.world, &c, err)
+                           : wf_comm_threads_run(p->ranks, files_body, &c, err);
 }

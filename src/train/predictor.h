@@ -9,6 +9,9 @@
  *     ok = ok && wf_file_predictor_run(&p, &one, &arena, &result, err);         Collective under a launcher.
  *     wf_graph_free(one.graph);
  *
+ * Many files go through wf_file_predictor_all(), which keeps the device open, plans images of one size
+ * once, and reads the next while the last is written.
+ *
  * The settings are those of the checkpoint's config.
  */
 #pragma once
@@ -45,3 +48,21 @@ struct wf_file_predictor {
 [[nodiscard]] bool wf_file_predictor_run(const struct wf_file_predictor *p,
                                          const struct wf_prediction *one, struct wf_arena *arena,
                                          struct wf_predicted *result, struct wf_err *err);
+
+/* Several files, one after the other. */
+struct wf_file_predictions {
+    const char *const *paths;
+    size_t count;
+    void *user;
+    struct wf_prediction each; /* its window is asked for */
+    /* Names the files to write for paths[at]. On every rank, one at a time. */
+    bool (*open)(void *user, size_t at, struct wf_prediction *one, struct wf_err *err);
+    /* On rank 0: about the image that is computed; in order, when its files have their names. */
+    void (*progress)(void *user, size_t at, const struct wf_prediction *one, double part);
+    bool (*done)(void *user, size_t at, const struct wf_prediction *one,
+                 const struct wf_predicted *result, struct wf_err *err);
+};
+/* Collective under a launcher. */
+[[nodiscard]] bool wf_file_predictor_all(const struct wf_file_predictor *p,
+                                         const struct wf_file_predictions *files,
+                                         struct wf_err *err);
