@@ -71,6 +71,82 @@ static void write_noise(const char *path, int64_t d, int64_t h, int64_t w, int c
     free(data);
 }
 
+/* --- a device with memory of its own, by the CPU's kernels: what is sent and taken goes its ways --- */
+
+static void far_put(struct wf_context *context, const struct wf_view *dst,
+                    const struct wf_view *src)
+{
+    wf_device_cpu.memory.copy(context, dst, src);
+}
+
+static void far_widen(struct wf_context *context, const struct wf_view *dst,
+                      const struct wf_view *sent, const float *scale, const float *offset)
+{
+    (void)context;
+    const int64_t count = wf_region_count(dst->box), channels = wf_region_extent(dst->box, WF_C);
+    for (int64_t i = 0; i < count; i++)
+        ((float *)dst->data)[i] =
+            ((const uint8_t *)sent->data)[i] * scale[i % channels] + offset[i % channels];
+}
+
+static bool far_get(struct wf_context *context, const struct wf_view *host,
+                    const struct wf_view *src, struct wf_err *err)
+{
+    (void)err;
+    wf_device_cpu.memory.copy(context, host, src);
+    return true;
+}
+
+static void *far_host_alloc(struct wf_context *context, size_t bytes)
+{
+    (void)context;
+    return malloc(bytes);
+}
+
+static void far_host_free(struct wf_context *context, void *memory)
+{
+    (void)context;
+    free(memory);
+}
+
+static bool far_synchronize(struct wf_context *context, struct wf_err *err)
+{
+    (void)context;
+    (void)err;
+    return true;
+}
+
+static void *far_point(struct wf_context *context)
+{
+    (void)context;
+    return malloc(1);
+}
+
+static bool far_reach(struct wf_context *context, void *point, struct wf_err *err)
+{
+    (void)context;
+    (void)err;
+    free(point);
+    return true;
+}
+
+static struct wf_device far_device(void)
+{
+    struct wf_device far = wf_device_cpu;
+    far.name = "far";
+    far.transfer = (struct wf_device_transfer){ .put = far_put,
+                                                .send = far_put,
+                                                .take = far_put,
+                                                .widen = far_widen,
+                                                .get = far_get,
+                                                .host_alloc = far_host_alloc,
+                                                .host_free = far_host_free };
+    far.stream = (struct wf_device_stream){ .synchronize = far_synchronize,
+                                            .point = far_point,
+                                            .reach = far_reach };
+    return far;
+}
+
 struct job {
     struct wf_graph *g;
     struct wf_prediction p;
@@ -251,6 +327,41 @@ static void windows__equal_the_whole_image_in_every_format(void **state)
     assert_int_equal(job.result.windows, 1);
     check_files(&job);
     finish(&job);
+}
+
+static void windows__on_a_device_with_memory_of_its_own(void **state)
+{
+    const struct wf_device far = far_device();
+    struct wf_err err = { 0 };
+    struct wf_context *context = NULL;
+    assert_true(
+        wf_device_open(&wf_device_cpu, &(struct wf_device_options){ .cache = "" }, &context, &err));
+    write_noise("far.tif", 1, 301, 277, 3, WF_SAMPLE_U8, NULL);
+    write_noise("far.npy", 1, 301, 277, 3, WF_SAMPLE_F32, NULL);
+    static const char *const files[] = { "far.tif", "far.npy" };
+    for (int i = 0; i < 2; i++) {
+        struct job job;
+        start(&job, files[i], "unet",
+              (struct wf_model_config){ .base = 4, .depth = 2, .classes = CLASSES });
+        run_whole(&job);
+        job.p.plan.device = &far;
+        job.p.classes = i ? "far_c.npy" : "far_c.tif";
+        job.p.values = i ? "far_p.tif" : "far_p.npy";
+        job.p.window[WF_H] = 70;
+        job.p.window[WF_W] = 96;
+        job.p.context = context;
+        predict(&job, 1);
+        check_files(&job);
+        assert_true(job.result.halo > 0 && job.result.halo < 1 && job.result.host_bytes > 0);
+        /* By throughput: bands, with the limit of the device's memory. */
+        memset(job.p.window, 0, sizeof job.p.window);
+        job.p.limit = (size_t)3 << 20;
+        predict(&job, 1);
+        assert_true(job.result.windows > 2 && job.result.bytes <= job.p.limit);
+        check_files(&job);
+        finish(&job);
+    }
+    wf_device_close(context);
 }
 
 static void windows__of_512_in_a_large_image(void **state)
@@ -449,6 +560,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows__equal_the_whole_image_in_every_format),
+        cmocka_unit_test(windows__on_a_device_with_memory_of_its_own),
         cmocka_unit_test(windows__of_512_in_a_large_image),
         cmocka_unit_test(volumes__come_as_pages_whatever_the_windows),
         cmocka_unit_test(one_channel__is_class_1_where_its_logit_is_positive),

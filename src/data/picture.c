@@ -255,3 +255,14 @@ bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float
         wf_nodata_settle(&p->nodata, dst, wf_window_pixels(window), (int)p->shape.at[WF_C]);
     return ok && check_finite(p, window, dst, err);
 }
+
+bool wf_picture_is_bytes(const struct wf_picture *p)
+{
+    return p->n_files == 1 && wf_picture_info(p)->colors == 0 && wf_raster_is_bytes(p->files[0]);
+}
+
+bool wf_picture_read_bytes(struct wf_picture *p, const struct wf_region *window, uint8_t *dst,
+                           struct wf_err *err)
+{
+    return wf_raster_read_window(p->files[0], window, 0, (int)p->shape.at[WF_C], WF_U8, dst, err);
+}

@@ -37,3 +37,7 @@ bool wf_picture_has_nodata(const struct wf_picture *p);
  * channels last, as stored; NaN for nodata. Other NaN, and infinity, are refused. */
 [[nodiscard]] bool wf_picture_read(struct wf_picture *p, const struct wf_region *window, float *dst,
                                    struct wf_err *err);
+/* Whether its samples are bytes: then wf_picture_read_bytes() reads them as they are. */
+bool wf_picture_is_bytes(const struct wf_picture *p);
+[[nodiscard]] bool wf_picture_read_bytes(struct wf_picture *p, const struct wf_region *window,
+                                         uint8_t *dst, struct wf_err *err);

@@ -91,7 +91,8 @@ static size_t least_bytes(const struct wf_global_plan *s, const char **largest)
 }
 
 struct need {
-    size_t bytes;        /* beside the weights */
+    size_t bytes; /* beside the weights */
+    double flops; /* of a plan that was made; 0: it was clear without one that it does not fit */
     const char *largest; /* the layer at the largest value */
 };
 
@@ -129,10 +130,16 @@ static bool find_need(const struct wf_stream *s, const struct stage *t, struct w
     const size_t copied = copied_bytes(s, t, global);
     bool ok = true;
     if (!s->options.limit || need->bytes <= s->options.limit) {
-        struct wf_plan *plan = wf_plan_new_on(global, 0, s->options.context, err);
+        /* The CPU knows its scratch only when kernels are made; a GPU would time kernels for windows that are
+         * not taken. */
+        struct wf_plan *plan = wf_device_is_host(s->options.plan.device)
+                                   ? wf_plan_new_on(global, 0, s->options.context, err)
+                                   : wf_plan_estimate(global, 0, NULL, err);
         ok = plan != NULL;
         if (ok)
-            need->bytes = plan->arena_bytes + beside + copied;
+            *need = (struct need){ .bytes = plan->arena_bytes + beside + copied,
+                                   .flops = plan->flops,
+                                   .largest = need->largest };
         wf_plan_free(plan);
     }
     wf_global_plan_free(global);
@@ -158,6 +165,46 @@ static bool has_wish(const struct wf_stream *s)
     return false;
 }
 
+/* What `count` windows of that many operations cost, in units of the image's: the first is read and the last
+ * written while nothing is computed, and each costs the device as much as some pixels more. */
+static double cost_of(const struct stage *t, double count, double flops)
+{
+    const double ramp = 0.5, each = 0.25e6;
+    const double pixels = (double)wf_shape_count(t->grid.whole) / (double)t->grid.whole.at[WF_C];
+    return count * (flops / t->flops + each / pixels) * (1.0 + ramp / count);
+}
+
+/* By throughput, on a device with a pipeline before and behind it: bands over the whole width, of which
+ * there are only three kinds to plan, as many as cost least. False: halos would be too large. */
+static bool choose_bands(const struct wf_stream *s, struct stage *t, bool *found,
+                         struct wf_err *err)
+{
+    const double most_halo = 0.5, much = 1.25;
+    const int axis = t->grid.whole.at[WF_D] > 1 ? WF_D : WF_H;
+    struct wf_window_grid best = t->grid;
+    double least = 0;
+    *found = false;
+    for (int64_t count = 1; count <= t->grid.whole.at[axis]; count += 1 + count / 4) {
+        struct need need = { 0 };
+        wf_window_grid_set_count(&t->grid, axis, count);
+        if (!find_need(s, t, wf_window_grid_middle(&t->grid), &need, err))
+            return false;
+        const double windows = (double)wf_window_grid_count(&t->grid);
+        const double cost = cost_of(t, windows, need.flops);
+        if (need.flops > 0 && windows * need.flops > (1 + most_halo) * t->flops)
+            break;
+        if (need.flops > 0 && need.bytes <= s->options.limit && (!*found || cost < least)) {
+            best = t->grid;
+            least = cost;
+            *found = true;
+        }
+        if (*found && cost > much * least)
+            break;
+    }
+    t->grid = best;
+    return true;
+}
+
 static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_shape whole,
                         struct wf_err *err)
 {
@@ -166,6 +213,12 @@ static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_sh
     if (!s->options.limit)
         return true;
     const bool fixed = has_wish(s);
+    bool found = false;
+    if (!fixed && !wf_device_is_host(s->options.plan.device) && !choose_bands(s, t, &found, err))
+        return false;
+    if (found)
+        return true;
+    start_grid(s, g, whole);
     for (int a = 0; a < WF_C && !fixed; a++)
         if (s->options.most[a] > 0 && s->options.most[a] < whole.at[a])
             wf_window_grid_set_step(g, a, s->options.most[a]);
@@ -401,7 +454,8 @@ static bool send_input(struct wf_stream *s, const struct stage *t,
     if (!v) /* all that is read of it is in sums */
         return true;
     const struct wf_view there = placed(t, v, wf_run_view(t->kind->run, v));
-    const size_t bytes = wf_view_bytes(&there);
+    const enum wf_dtype dtype = work->input.dtype;
+    const size_t bytes = wf_view_bytes(&work->input);
     if (!device->transfer.send) {
         device->memory.copy(context, &there, &work->input);
         return true;
@@ -414,9 +468,12 @@ static bool send_input(struct wf_stream *s, const struct stage *t,
             return wf_err_set(err, WF_ERR_FIT, "no room for %zu bytes of input on the device",
                               bytes);
     }
-    const struct wf_view sent = wf_view_dense(s->sent, there.dtype, there.box);
+    const struct wf_view sent = wf_view_dense(s->sent, dtype, there.box);
     device->transfer.send(context, &sent, &work->input);
-    device->transfer.take(context, &there, &sent);
+    if (dtype == there.dtype)
+        device->transfer.take(context, &there, &sent);
+    else
+        device->transfer.widen(context, &there, &sent, work->scale, work->offset);
     return true;
 }
 
@@ -519,7 +576,8 @@ static bool take_sums(struct wf_stream *s, const struct wf_node *const sums[], i
     return true;
 }
 
-/* One window for all, where that fits; sums need no pass of their own then. */
+/* One window for all, where that fits: sums need no pass of their own then. Without sums a device may do better
+ * with several. */
 static bool try_whole(struct wf_stream *s, struct wf_err *err)
 {
     const size_t limit = s->options.limit;
@@ -561,11 +619,12 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
     if (!wf_comm_agree(s->comm, ok, err))
         return false;
     s->total = s->last.flops;
-    if (whole)
-        return true;
     const struct wf_node **sums =
         wf_arena_array(&s->arena, s->graph->n_nodes + 1, const struct wf_node *);
-    s->passes = find_sums(s, sums);
+    const int n_sums = find_sums(s, sums);
+    if (whole && (n_sums > 0 || wf_device_is_host(s->options.plan.device) || !s->options.limit))
+        return true;
+    s->passes = n_sums;
     int outs = 0;
     for (int i = 0; i < s->passes; i++) {
         outs += sums[i]->n_out;

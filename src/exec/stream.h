@@ -92,10 +92,11 @@ void wf_stream_restart(struct wf_stream *s);
 /* A window that is being computed. The caller's memory is of wf_host_take(). */
 struct wf_stream_work {
     const struct wf_value *value; /* the graph's only input */
-    struct wf_view input;         /* dense over wf_stream_reads() */
-    void *outputs
-        [WF_STREAM_OUTPUTS]; /* room for each, dense over wf_stream_window(); NULL: not wanted */
-    void *point;             /* where the device stands when it is done */
+    struct wf_view input;        /* dense over wf_stream_reads(): of the value's dtype, or bytes: */
+    const float *scale, *offset; /* of each channel, where the device widens them (plan/target.h) */
+    /* Room for each output, dense over wf_stream_window(); NULL: not wanted. */
+    void *outputs[WF_STREAM_OUTPUTS];
+    void *point; /* where the device stands when it is done */
 };
 /* Begins a window; when it returns the input has been read. On a device that only enqueues, at most two
  * are begun and not ended. They end in their order. */

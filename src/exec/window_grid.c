@@ -71,8 +71,7 @@ void wf_window_grid_set_step(struct wf_window_grid *g, int axis, int64_t step)
     g->count[axis] = wf_ceil_div(g->whole.at[axis], g->step[axis]);
 }
 
-/* About `count` windows of equal extent. */
-static void set_count(struct wf_window_grid *g, int axis, int64_t count)
+void wf_window_grid_set_count(struct wf_window_grid *g, int axis, int64_t count)
 {
     const int64_t even = wf_ceil_div(g->whole.at[axis], count);
     const int64_t align = even >= 2 * WF_WINDOW_ALIGN ? WF_WINDOW_ALIGN : even >= 16 ? 8 : 1;
@@ -90,7 +89,7 @@ bool wf_window_grid_refine(struct wf_window_grid *g)
         return false;
     for (int64_t count = g->count[axis]; g->step[axis] == before;) {
         count = wf_max(count + 1, count * 5 / 4);
-        set_count(g, axis, count);
+        wf_window_grid_set_count(g, axis, count);
     }
     return true;
 }

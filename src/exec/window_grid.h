@@ -27,5 +27,7 @@ struct wf_region wf_window_grid_middle(const struct wf_window_grid *g);
 /* Whether windows have whole tiles along the axis. */
 bool wf_window_grid_has_tiles(const struct wf_window_grid *g, int axis);
 void wf_window_grid_set_step(struct wf_window_grid *g, int axis, int64_t step);
+/* About so many windows of equal extent. */
+void wf_window_grid_set_count(struct wf_window_grid *g, int axis, int64_t count);
 /* The longest axis into more windows; false when all are as short as can be. */
 bool wf_window_grid_refine(struct wf_window_grid *g);

@@ -301,7 +301,8 @@ void wf_npy_close(struct wf_npy *a)
 bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_dtype as, void *dst,
                  struct wf_err *err)
 {
-    WF_BUG_ON(as != WF_F32 && as != WF_I32 && as != WF_I64, "as %s", wf_dtype_name(as));
+    const bool bytes = as == WF_U8 && a->sample == WF_SAMPLE_U8;
+    WF_BUG_ON(as != WF_F32 && as != WF_I32 && as != WF_I64 && !bytes, "as %s", wf_dtype_name(as));
     WF_BUG_ON(first < 0 || count < 0 || first > a->count || count > a->count - first,
               "%" PRId64 " from %" PRId64 " of %" PRId64, count, first, a->count);
     if (as != WF_F32 && !wf_sample_is_whole(a->sample))
@@ -309,7 +310,7 @@ bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_d
                       a->type);
     const size_t size = wf_sample_size(a->sample), wide = wf_dtype_size(as);
     const uint64_t from = a->data + (uint64_t)first * size;
-    if (a->sample == WF_SAMPLE_F32 && !a->swapped)
+    if (bytes || (a->sample == WF_SAMPLE_F32 && !a->swapped))
         return wf_infile_read(&a->file, from, dst, (size_t)count * size, err);
     double chunk[8192]; /* of any type: double is aligned for all */
     const int64_t most = (int64_t)(sizeof chunk / size);

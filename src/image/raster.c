@@ -235,8 +235,7 @@ uint64_t wf_raster_bytes_read(const struct wf_raster *r)
 
 /* --- reading --- */
 
-/* Turns what was read of the stored window (dense, four bytes a sample) into the window that was asked
- * for. */
+/* Turns what was read of the stored window (dense) into the window that was asked for. */
 static void put_turned(const struct wf_raster_job *stored, const struct turn *t, const void *from,
                        void *dst)
 {
@@ -245,7 +244,7 @@ static void put_turned(const struct wf_raster_job *stored, const struct turn *t,
         extent[i] = stored->hi[i] - stored->lo[i];
     const int64_t height = extent[t->swap ? WF_RASTER_W : WF_RASTER_H];
     const int64_t width = extent[t->swap ? WF_RASTER_H : WF_RASTER_W];
-    const size_t pixel = (size_t)extent[WF_RASTER_C] * 4;
+    const size_t pixel = (size_t)extent[WF_RASTER_C] * wf_dtype_size(stored->as);
     char *to = dst;
     for (int64_t d = 0; d < extent[WF_RASTER_D]; d++)
         for (int64_t y = 0; y < height; y++)
@@ -264,7 +263,7 @@ static bool read_turned(const struct wf_raster_job *job, struct wf_err *err)
     const struct turn t = turn_of(r);
     const int64_t extent[] = { 0, r->info.height, r->info.width };
     struct wf_raster_job stored = *job;
-    size_t bytes = 4;
+    size_t bytes = wf_dtype_size(job->as);
     for (int i = WF_RASTER_H; i <= WF_RASTER_W; i++) {
         const int from = t.swap ? WF_RASTER_H + WF_RASTER_W - i : i;
         const bool flip = i == WF_RASTER_H ? t.flip_h : t.flip_w;
@@ -283,10 +282,16 @@ static bool read_turned(const struct wf_raster_job *job, struct wf_err *err)
     return ok;
 }
 
+bool wf_raster_is_bytes(const struct wf_raster *r)
+{
+    return r->shown.sample == WF_SAMPLE_U8 && !r->scaled && !r->shown.has_nodata;
+}
+
 bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window, int first_channel,
                            int channels, enum wf_dtype as, void *dst, struct wf_err *err)
 {
-    WF_BUG_ON(as != WF_F32 && as != WF_I32, "as %s", wf_dtype_name(as));
+    WF_BUG_ON(as != WF_F32 && as != WF_I32 && !(as == WF_U8 && wf_raster_is_bytes(r)), "as %s",
+              wf_dtype_name(as));
     struct wf_raster_job job = { .raster = r, .as = as, .dst = dst };
     static const enum wf_axis axes[] = { WF_D, WF_H, WF_W };
     const int64_t extent[] = { r->shown.depth, r->shown.height, r->shown.width };

@@ -98,10 +98,14 @@ void wf_raster_close(struct wf_raster *r);
 const struct wf_raster_info *wf_raster_info(const struct wf_raster *r);
 
 /* Axes D, H and W of `window`, which must be inside the raster; N and C are ignored. Channels
- * [first_channel, first_channel + channels) as WF_F32 or WF_I32 to `dst`: dense, channels last. */
+ * [first_channel, first_channel + channels) as WF_F32 or WF_I32, or of bytes as WF_U8, to `dst`: dense,
+ * channels last. */
 [[nodiscard]] bool wf_raster_read_window(struct wf_raster *r, const struct wf_region *window,
                                          int first_channel, int channels, enum wf_dtype as,
                                          void *dst, struct wf_err *err);
+
+/* Samples are u8 and mean what they are. */
+bool wf_raster_is_bytes(const struct wf_raster *r);
 
 /* Whether the file is complete. Checks offsets and sizes of its parts, not pixels; only if these
  * are inconclusive (JPEG and gzip with data behind the end) it is decoded. */

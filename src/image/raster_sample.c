@@ -141,6 +141,9 @@ static bool convert_common(enum wf_sample stored, const struct run *run, enum wf
     } else if (stored == WF_SAMPLE_I16 && as == WF_F32) {
         for (int64_t i = 0; i < n; i++)
             f[i * a] = ((const int16_t *)run->src)[i * b];
+    } else if (stored == WF_SAMPLE_U8 && as == WF_U8) {
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)run->dst)[i * a] = ((const uint8_t *)run->src)[i * b];
     } else if (stored == WF_SAMPLE_U8 && as == WF_I32) {
         for (int64_t i = 0; i < n; i++)
             whole[i * a] = ((const uint8_t *)run->src)[i * b];

@@ -98,6 +98,8 @@ struct wf_costs {
     double link_bytes_per_second, link_seconds; /* between two ranks, each way */
 };
 
+enum { WF_WIDEN_CHANNELS = 16 };
+
 /* A device's buffers. */
 struct wf_device_memory {
     void *(*alloc)(struct wf_context *context,
@@ -119,6 +121,10 @@ struct wf_device_transfer {
      * is read, in order. What was sent may be sent anew after take(), its source filled again then. */
     void (*send)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host);
     void (*take)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *sent);
+    /* take() for bytes that were sent: dst, f32, is x * scale[c] + offset[c], rounded twice. Of at most
+     * WF_WIDEN_CHANNELS channels, both packed. */
+    void (*widen)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *sent,
+                  const float *scale, const float *offset);
     bool (*get)(struct wf_context *context, const struct wf_view *host, const struct wf_view *src,
                 struct wf_err *err);
     void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */

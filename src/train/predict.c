@@ -291,7 +291,8 @@ static bool make_room(struct predictor *d, struct wf_predict_window *w, struct w
     const size_t channels = (size_t)i->p.image->shape.at[WF_C];
     const size_t pixels =
         (size_t)wf_region_count(w->cell) / (size_t)wf_region_extent(w->cell, WF_C);
-    const size_t most = (size_t)wf_stream_most_read(d->net.stream, d->net.image) * sizeof(float);
+    const size_t most =
+        (size_t)wf_stream_most_read(d->net.stream, d->net.image) * wf_dtype_size(i->dtype);
     void *input = w->work.input.data, *source = w->source;
     const bool looks = i->p.overlay || i->has_void;
     bool ok =
@@ -309,6 +310,24 @@ static bool make_room(struct predictor *d, struct wf_predict_window *w, struct w
     return ok;
 }
 
+/* Plans and memory before the first window: both may take longer than a window does. Of grids with many
+ * windows, whose first rows have all kinds but those at the end. */
+static bool reserve(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+{
+    enum { LOOK_AT = 64 };
+    const int64_t count = wf_stream_windows(d->net.stream);
+    struct wf_region box;
+    bool ok = true;
+    for (int64_t index = 0; ok && index < wf_min(count, LOOK_AT); index++)
+        ok = wf_stream_reads(d->net.stream, index, d->net.image, &box, err);
+    for (int64_t k = 0; ok && i->p.per_pixel && k < wf_min(count, d->slots); k++) {
+        d->windows[k].image = i;
+        d->windows[k].cell = wf_stream_window(d->net.stream, 0);
+        ok = make_room(d, &d->windows[k], err);
+    }
+    return ok;
+}
+
 static bool post(struct predictor *d, struct wf_predict_image *i, int64_t index, struct wf_err *err)
 {
     struct wf_predict_window *const w = window_of(d, d->posted);
@@ -321,7 +340,9 @@ static bool post(struct predictor *d, struct wf_predict_image *i, int64_t index,
     w->work.value = d->net.image;
     if (!make_room(d, w, err))
         return false;
-    w->work.input = wf_view_dense(w->work.input.data, WF_F32, box);
+    w->work.input = wf_view_dense(w->work.input.data, i->dtype, box);
+    w->work.scale = i->scale;
+    w->work.offset = i->offset;
     wf_predict_image_cut(i, w);
     if (i->first == 0)
         i->first = wf_now();
@@ -476,7 +497,7 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
         wf_stream_restart(d->net.stream);
     } else {
         release_network(&d->net);
-        if (!make_network(d, i, err))
+        if (!make_network(d, i, err) || !wf_comm_agree(d->comm, reserve(d, i, err), err))
             return false;
     }
     return wf_predict_image_begin(i, d->net.stream, is_alone(d) ? NULL : d->comm, err);

@@ -67,13 +67,14 @@ static void give_picture(struct wf_predict_pictures *all, struct wf_picture *pic
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-static bool read_picture(struct wf_predict_pictures *all, const struct wf_region *box, float *to,
-                         struct wf_err *err)
+static bool read_picture(struct wf_predict_pictures *all, const struct wf_region *box,
+                         enum wf_dtype as, void *to, struct wf_err *err)
 {
     struct wf_picture *const picture = take_picture(all, err);
     if (!picture)
         return false;
-    const bool ok = wf_picture_read(picture, box, to, err);
+    const bool ok = as == WF_U8 ? wf_picture_read_bytes(picture, box, to, err)
+                                : wf_picture_read(picture, box, to, err);
     give_picture(all, picture);
     return ok;
 }
@@ -114,8 +115,22 @@ static bool look_at(struct wf_predict_image *i, struct wf_err *err)
     i->has_void = i->p.per_pixel && wf_picture_has_nodata(picture) &&
                   made->at[WF_D] == shape->at[WF_D] && made->at[WF_H] == shape->at[WF_H] &&
                   made->at[WF_W] == shape->at[WF_W];
+    if (i->p.plan.device->transfer.widen && wf_picture_is_bytes(picture) &&
+        shape->at[WF_C] <= WF_WIDEN_CHANNELS)
+        i->dtype = WF_U8;
     give_picture(i->pixels, picture);
     return true;
+}
+
+/* As in training: one product and one sum in f32. */
+static float scale_of(const struct wf_prediction *p, int64_t channel)
+{
+    return p->mean ? (float)(1.0 / p->deviation[channel]) : 1.0f;
+}
+
+static float offset_of(const struct wf_prediction *p, int64_t channel)
+{
+    return p->mean ? (float)(-p->mean[channel] / p->deviation[channel]) : 0.0f;
 }
 
 struct wf_predict_image *wf_predict_image_new(const struct wf_prediction *p, struct wf_err *err)
@@ -124,6 +139,7 @@ struct wf_predict_image *wf_predict_image_new(const struct wf_prediction *p, str
     i->p = *p;
     i->start = wf_now();
     i->unit = 1;
+    i->dtype = WF_F32;
     if (!p->pixels) {
         i->pixels = pictures_new(&i->p);
         i->under = pictures_new(&i->p);
@@ -131,6 +147,10 @@ struct wf_predict_image *wf_predict_image_new(const struct wf_prediction *p, str
             wf_predict_image_free(i);
             return NULL;
         }
+    }
+    for (int64_t c = 0; i->dtype == WF_U8 && c < p->image->shape.at[WF_C]; c++) {
+        i->scale[c] = scale_of(p, c);
+        i->offset[c] = offset_of(p, c);
     }
     describe_files(i);
     return i;
@@ -267,7 +287,7 @@ static void read_array(const struct wf_prediction *p, const struct wf_region *bo
         *to++ = p->pixels[wf_outside_index(&p->image->shape, c.at)];
 }
 
-/* As in training: one product and one sum in f32, by channel; the mean where nothing was measured. The
+/* The mean where nothing was measured. The
  * numbers of some positions stand one after the other, so that the loop over them is one of vectors. */
 static void normalise(const struct wf_prediction *p, float *x, int64_t count)
 {
@@ -277,8 +297,8 @@ static void normalise(const struct wf_prediction *p, float *x, int64_t count)
     const int64_t block = channels <= BLOCK ? BLOCK / channels * channels : 1;
     for (int64_t k = 0; k < block; k++) {
         const int64_t c = k % channels;
-        scale[k] = p->mean ? (float)(1.0 / p->deviation[c]) : 1.0f;
-        offset[k] = p->mean ? (float)(-p->mean[c] / p->deviation[c]) : 0.0f;
+        scale[k] = scale_of(p, c);
+        offset[k] = offset_of(p, c);
         nothing[k] = p->mean ? (float)p->mean[c] : 0.0f;
     }
     for (int64_t at = 0; at < count; at += block)
@@ -293,7 +313,7 @@ bool wf_predict_image_read(const struct wf_predict_image *i, const struct wf_reg
 {
     if (i->p.pixels)
         read_array(&i->p, box, to);
-    else if (!read_picture(i->pixels, box, to, err))
+    else if (!read_picture(i->pixels, box, WF_F32, to, err))
         return false;
     normalise(&i->p, to, wf_region_count(*box));
     return true;
@@ -305,8 +325,11 @@ bool wf_predict_image_fill(const struct wf_predict_window *w, int part, struct w
     const struct wf_region rows = cut_part(*box, w->image->unit, w->fills, part);
     if (wf_region_is_empty(rows))
         return true;
-    const int64_t before = pixels_before(box, &rows) * wf_region_extent(*box, WF_C);
-    return wf_predict_image_read(w->image, &rows, (float *)w->work.input.data + before, err);
+    const size_t before = (size_t)(pixels_before(box, &rows) * wf_region_extent(*box, WF_C)) *
+                          wf_dtype_size(w->image->dtype);
+    void *const to = (char *)w->work.input.data + before;
+    return w->image->dtype == WF_U8 ? read_picture(w->image->pixels, &rows, WF_U8, to, err)
+                                    : wf_predict_image_read(w->image, &rows, to, err);
 }
 
 /* --- results --- */
@@ -336,7 +359,7 @@ static bool read_source(struct wf_predict_window *w, const struct wf_region *par
                         struct wf_err *err)
 {
     const int64_t channels = w->image->p.image->shape.at[WF_C];
-    return read_picture(w->image->under, part, w->source + first * channels, err);
+    return read_picture(w->image->under, part, WF_F32, w->source + first * channels, err);
 }
 
 static struct wf_mosaic_part part_of(const struct wf_predict_window *w,
@@ -458,7 +481,8 @@ static bool receive(struct wf_predict_image *i, int rank, struct wf_region cell,
     part.values = values;
     part.source = under;
     const bool came = bring(i, rank, &part, err);
-    ok = ok && came && (!under || read_picture(i->under, &cell, under, err)) && put(i, &part, err);
+    ok = ok && came && (!under || read_picture(i->under, &cell, WF_F32, under, err)) &&
+         put(i, &part, err);
     free(labels);
     free(values);
     free(under);

@@ -37,7 +37,10 @@ struct wf_predict_image {
     int64_t serial;
     double start, first; /* seconds: when it was opened, when its first window was asked for */
     bool in_order;       /* it can only be read from the top */
-    bool has_void;       /* the image may hold nothing, and pixels of the prediction are its own */
+    enum wf_dtype
+        dtype; /* of its windows: u8 as in the file, which the device normalises, or f32 */
+    float scale[WF_WIDEN_CHANNELS], offset[WF_WIDEN_CHANNELS]; /* of bytes */
+    bool has_void; /* the image may hold nothing, and pixels of the prediction are its own */
     struct wf_mosaic_options files;
     const struct wf_stream *stream; /* for its grid of windows */
     struct wf_comm *comm, *self;    /* the second: one of its own, for threads that write it */

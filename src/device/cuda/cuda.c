@@ -326,6 +326,16 @@ static void take_sent(struct wf_context *context, const struct wf_view *dst,
     (void)wf_cuda_ok(cuda, cudaEventRecord(cuda->taken, cuda->stream), "sending to the GPU");
 }
 
+static void widen_sent(struct wf_context *context, const struct wf_view *dst,
+                       const struct wf_view *sent, const float *scale, const float *offset)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    (void)wf_cuda_ok(cuda, cudaEventSynchronize(cuda->sent), "sending to the GPU");
+    wf_cuda_widen(dst, sent, scale, offset, cuda->stream);
+    launched(cuda, "taking the input");
+    (void)wf_cuda_ok(cuda, cudaEventRecord(cuda->taken, cuda->stream), "sending to the GPU");
+}
+
 static bool synchronize(struct wf_context *context, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
@@ -498,6 +508,7 @@ const struct wf_device wf_device_cuda = {
         .put = put,
         .send = send,
         .take = take_sent,
+        .widen = widen_sent,
         .get = get,
         .host_alloc = host_take,
         .host_free = host_give_back,

@@ -138,6 +138,9 @@ extern const struct wf_kernel wf_cuda_nothing;
 
 /* dst = src, equal extents and dtypes, any strides; global positions may differ. */
 void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream);
+/* f32 from bytes, both packed: x * scale[c] + offset[c] of at most WF_WIDEN_CHANNELS channels. */
+void wf_cuda_widen(const struct wf_view *dst, const struct wf_view *src, const float *scale,
+                   const float *offset, struct CUstream_st *stream);
 /* dst += src, equal extents and dtypes, both packed. */
 void wf_cuda_add_to(const struct wf_view *dst, const struct wf_view *src,
                     struct CUstream_st *stream);

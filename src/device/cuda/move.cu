@@ -185,9 +185,40 @@ __global__ void __launch_bounds__(THREADS)
         any_put(dtype, to, i, any_get(dtype, to, i) + any_get(dtype, from, i));
 }
 
+struct Widening {
+    float scale[WF_WIDEN_CHANNELS], offset[WF_WIDEN_CHANNELS];
+    int channels;
+};
+
+/* As the host does it: a product and a sum, each rounded (no fused ones in this build). */
+__global__ void __launch_bounds__(THREADS)
+    widen(const uint8_t *from, float *to, const int64_t count, const Widening w)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    const int c = (int)(i % w.channels);
+    to[i] = (float)from[i] * w.scale[c] + w.offset[c];
+}
+
 } // namespace wf
 
 using namespace wf;
+
+void wf_cuda_widen(const struct wf_view *dst, const struct wf_view *src, const float *scale,
+                   const float *offset, struct CUstream_st *stream)
+{
+    const int64_t count = is_empty(dst->box) ? 0 : wf_shape_count(extents(dst->box));
+    Widening w = {};
+    w.channels = (int)extents(dst->box).at[WF_C];
+    for (int c = 0; c < w.channels; c++) {
+        w.scale[c] = scale[c];
+        w.offset[c] = offset[c];
+    }
+    if (count > 0)
+        launch(widen, blocks_for(count, THREADS), THREADS, stream, (const uint8_t *)src->data,
+               (float *)dst->data, count, w);
+}
 
 void wf_cuda_copy(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream)
 {
