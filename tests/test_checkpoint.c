@@ -11,69 +11,19 @@
 #include <cmocka.h>
 
 #include "ckpt/checkpoint.h"
-#include "device/device.h"
 #include "files.h"
-#include "models/model.h"
-#include "ops/build.h"
 #include "plan/mesh.h"
+#include "support_net.h"
 #include "support_scratch.h"
 
-/* --- a network on some mesh --- */
-
-struct net {
-    struct wf_graph *g;
-    struct wf_global_plan *global;
-    struct wf_plan *plan;
-    struct wf_run *run;
-    struct wf_optim *optim;
-};
-
-static bool net_init(struct net *n, struct wf_comm *comm, const char *mesh_text, bool training,
-                     struct wf_err *err)
-{
-    *n = (struct net){ 0 };
-    struct wf_mesh mesh;
-    const struct wf_model *const m = wf_model_find("unet", err);
-    struct wf_model_config config = { .dims = 2, .in = 3, .classes = 2, .base = 2, .depth = 1 };
-    if (!m || !wf_model_resolve(m, &config, err) || !wf_mesh_parse(mesh_text, &mesh, err))
-        return false;
-    n->g = wf_graph_new(&(struct wf_graph_options){ .training = training });
-    struct wf_value *const x = wf_input(n->g, "image", WF_F32, WF_SHAPE(2, 1, 12, 16, 3));
-    struct wf_value *const t = wf_input(n->g, "target", WF_I32, WF_SHAPE(2, 1, 12, 16, 1));
-    struct wf_value *const y = m->build(n->g, &config, x);
-    struct wf_value *const loss = wf_cross_entropy(n->g, y, t, &(struct wf_loss){ .name = "loss" });
-    if (!wf_graph_ok(n->g, err))
-        return false;
-    wf_graph_output(n->g, loss);
-    if (training && !wf_graph_grad(n->g, loss, NULL, 0, NULL, NULL, err))
-        return false;
-    const struct wf_plan_options options = { .device = &wf_device_reference };
-    n->global = wf_global_plan_new(n->g, &mesh, &options, err);
-    n->plan = n->global ? wf_plan_new(n->global, wf_comm_rank(comm), err) : NULL;
-    n->run = n->plan ? wf_run_new(n->plan, comm, 1, err) : NULL;
-    if (!n->run)
-        return false;
-    const struct wf_optim_options rule = wf_optim_defaults(WF_ADAM);
-    n->optim = wf_optim_new(&rule, n->run, err);
-    wf_run_init_weights(n->run, 1);
-    return n->optim != NULL;
-}
-
-static void net_release(struct net *n)
-{
-    wf_optim_free(n->optim);
-    wf_run_free(n->run);
-    wf_plan_free(n->plan);
-    wf_global_plan_free(n->global);
-    wf_graph_free(n->g);
-}
+/* --- a network whose every number is known --- */
 
 static bool is_weight(const struct wf_value *v)
 {
     return v->kind == WF_PARAM || v->kind == WF_STATE;
 }
 
-static float *weight(const struct net *n, const struct wf_value *v)
+static float *weight(const struct support_net *n, const struct wf_value *v)
 {
     return wf_run_view(n->run, v).data;
 }
@@ -84,7 +34,7 @@ static float mark(size_t v, int k, int64_t i)
     return (float)v + 0.25f * (float)k + (float)i * 1e-3f;
 }
 
-static void paint(const struct net *n)
+static void paint(const struct support_net *n)
 {
     for (size_t v = 0; v < n->g->n_values; v++)
         for (int64_t i = 0;
@@ -96,7 +46,7 @@ static void paint(const struct net *n)
 }
 
 /* `with` was painted; `n` must have the same by name, whatever its graph. */
-static bool is_painted(const struct net *n, const struct wf_graph *with, bool optim,
+static bool is_painted(const struct support_net *n, const struct wf_graph *with, bool optim,
                        struct wf_err *err)
 {
     for (size_t j = 0; j < n->g->n_values; j++) {
@@ -157,33 +107,33 @@ struct trip {
 static bool save_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct trip *const trip = arg;
-    struct net n;
-    bool ok = net_init(&n, comm, trip->from, true, err);
+    struct support_net n;
+    bool ok = support_net_init(&n, comm, trip->from, true, err);
     if (ok)
         paint(&n);
     const struct wf_checkpoint_info info = info_at(42);
     if (ok && wf_comm_rank(comm) == 0)
         ok = wf_checkpoint_save(trip->path, &info, n.run, n.optim, err);
     ok = wf_comm_agree(comm, ok, err);
-    net_release(&n);
+    support_net_release(&n);
     return ok;
 }
 
 static bool load_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct trip *const trip = arg;
-    struct net n, other; /* an inference graph numbers its values in another way */
+    struct support_net n, other; /* an inference graph numbers its values in another way */
     struct wf_checkpoint *const c = wf_checkpoint_open(trip->path, err);
-    bool ok = c && net_init(&n, comm, trip->to, true, err) &&
+    bool ok = c && support_net_init(&n, comm, trip->to, true, err) &&
               wf_checkpoint_load(c, n.run, n.optim, err) && is_painted(&n, n.g, true, err);
     if (ok && n.optim->step != 42 - 11) /* without the skipped */
         ok = wf_err_set(err, WF_ERR_FAILED, "the optimiser is at step %lld",
                         (long long)n.optim->step);
     if (ok) {
-        ok = net_init(&other, comm, trip->to, false, err) &&
+        ok = support_net_init(&other, comm, trip->to, false, err) &&
              wf_checkpoint_load(c, other.run, NULL, err) && is_painted(&other, n.g, false, err);
-        net_release(&other);
-        net_release(&n);
+        support_net_release(&other);
+        support_net_release(&n);
     }
     wf_checkpoint_free(c);
     return wf_comm_agree(comm, ok, err);
@@ -215,15 +165,15 @@ static void weights__come_back_on_any_mesh(void **state)
 
 static void save(const char *path, int64_t step)
 {
-    struct net n;
+    struct support_net n;
     struct wf_err err = { 0 };
     struct wf_comm *const comm = wf_comm_self();
-    assert_true(net_init(&n, comm, "", true, &err));
+    assert_true(support_net_init(&n, comm, "", true, &err));
     paint(&n);
     const struct wf_checkpoint_info info = info_at(step);
     if (!wf_checkpoint_save(path, &info, n.run, n.optim, &err))
         fail_msg("%s", err.text);
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 
@@ -309,14 +259,14 @@ static void another_network__is_refused_by_name(void **state)
     struct wf_checkpoint *const c = wf_checkpoint_open("small.safetensors", &err);
     assert_non_null(c);
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_value *const v = wf_graph_find(n.g, "out.weight");
     assert_non_null(v);
     v->name = "out.other";
     assert_false(wf_checkpoint_load(c, n.run, n.optim, &err));
     assert_non_null(strstr(err.text, "param.out.other"));
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
     wf_checkpoint_free(c);
 }
@@ -364,12 +314,13 @@ static void newest__falls_back_to_the_one_before(void **state)
     assert_int_equal(latest("folder", &err), -1);
     assert_int_equal(err.code, WF_OK); /* nothing there is no failure */
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_folder folder = { .path = "folder" };
+    const struct wf_checkpoint_source from = { .run = n.run, .optim = n.optim };
     for (int64_t step = 1; step <= 4; step++) {
         const struct wf_checkpoint_info info = info_at(step);
-        if (!wf_checkpoint_save_last(&folder, step == 2 || step == 3, &info, n.run, n.optim, &err))
+        if (!wf_checkpoint_save_last(&folder, step == 2 || step == 3, &info, &from, &err))
             fail_msg("%s", err.text);
         assert_int_equal(latest("folder", &err), step);
     }
@@ -387,7 +338,7 @@ static void newest__falls_back_to_the_one_before(void **state)
     damage_file("folder/best.safetensors");
     assert_int_equal(latest("folder", &err), -1);
     assert_int_equal(err.code, WF_ERR_INPUT);
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 
@@ -396,18 +347,19 @@ static void last__that_was_taken_away_ends_no_run(void **state)
     struct wf_err err = { 0 };
     assert_int_equal(mkdir("taken", 0777), 0);
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_folder folder = { .path = "taken" };
+    const struct wf_checkpoint_source from = { .run = n.run, .optim = n.optim };
     for (int64_t step = 1; step <= 3; step++) {
         const struct wf_checkpoint_info info = info_at(step);
-        assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+        assert_true(wf_checkpoint_save_last(&folder, false, &info, &from, &err));
         if (step == 2)
             assert_int_equal(remove("taken/last.safetensors"), 0);
     }
     assert_int_equal(step_of("taken/previous.safetensors"), 1);
     assert_int_equal(step_of("taken/last.safetensors"), 3);
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 
@@ -416,25 +368,26 @@ static void damaged_last__never_takes_the_place_of_a_good_previous(void **state)
     struct wf_err err = { 0 };
     assert_int_equal(mkdir("kept", 0777), 0);
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_folder folder = { .path = "kept" };
+    const struct wf_checkpoint_source from = { .run = n.run, .optim = n.optim };
     for (int64_t step = 1; step <= 2; step++) {
         const struct wf_checkpoint_info info = info_at(step);
-        assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+        assert_true(wf_checkpoint_save_last(&folder, false, &info, &from, &err));
     }
     damage_file("kept/last.safetensors");
     folder = (struct wf_checkpoint_folder){ .path = "kept" }; /* a process that went on from 1 */
     const struct wf_checkpoint_info info = info_at(2);
     limit_files(2000);
-    assert_false(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+    assert_false(wf_checkpoint_save_last(&folder, false, &info, &from, &err));
     limit_files(0);
     err = (struct wf_err){ 0 };
     assert_int_equal(step_of("kept/previous.safetensors"), 1);
-    assert_true(wf_checkpoint_save_last(&folder, false, &info, n.run, n.optim, &err));
+    assert_true(wf_checkpoint_save_last(&folder, false, &info, &from, &err));
     assert_int_equal(step_of("kept/previous.safetensors"), 1);
     assert_int_equal(step_of("kept/last.safetensors"), 2);
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 
@@ -459,11 +412,12 @@ static void numbers_that_are_not_finite__are_never_saved(void **state)
     struct wf_err err = { 0 };
     assert_int_equal(mkdir("finite", 0777), 0);
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_folder folder = { .path = "finite" };
+    const struct wf_checkpoint_source from = { .run = n.run, .optim = n.optim };
     struct wf_checkpoint_info info = info_at(1);
-    assert_true(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
+    assert_true(wf_checkpoint_save_last(&folder, true, &info, &from, &err));
     info.at.step = 2;
     float *const places[] = { wf_run_params(n.run), wf_run_states(n.run), n.optim->states[1] };
     const float values[] = { NAN, INFINITY, -INFINITY };
@@ -471,7 +425,7 @@ static void numbers_that_are_not_finite__are_never_saved(void **state)
         const float before = *places[i];
         *places[i] = values[i];
         err = (struct wf_err){ 0 };
-        assert_false(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
+        assert_false(wf_checkpoint_save_last(&folder, true, &info, &from, &err));
         assert_non_null(strstr(err.text, "after step 2: nothing is saved"));
         assert_non_null(strstr(err.text, "train.lr"));
         *places[i] = before;
@@ -479,7 +433,7 @@ static void numbers_that_are_not_finite__are_never_saved(void **state)
     assert_int_equal(step_of("finite/last.safetensors"), 1);
     assert_int_equal(step_of("finite/best.safetensors"), 1);
     assert_int_equal(count_files("finite", ".partial"), 0);
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 
@@ -488,16 +442,17 @@ static void full_disk__leaves_the_last_one_readable(void **state)
     struct wf_err err = { 0 };
     assert_int_equal(mkdir("full", 0777), 0);
     struct wf_comm *const comm = wf_comm_self();
-    struct net n;
-    assert_true(net_init(&n, comm, "", true, &err));
+    struct support_net n;
+    assert_true(support_net_init(&n, comm, "", true, &err));
     struct wf_checkpoint_info info = info_at(1);
     struct wf_checkpoint_folder folder = { .path = "full" };
-    assert_true(wf_checkpoint_save_last(&folder, true, &info, n.run, n.optim, &err));
+    const struct wf_checkpoint_source from = { .run = n.run, .optim = n.optim };
+    assert_true(wf_checkpoint_save_last(&folder, true, &info, &from, &err));
     info.at.step = 2;
     for (int best = 0; best < 2; best++) {
         limit_files(2000);
         err = (struct wf_err){ 0 };
-        const bool ok = wf_checkpoint_save_last(&folder, best, &info, n.run, n.optim, &err);
+        const bool ok = wf_checkpoint_save_last(&folder, best, &info, &from, &err);
         limit_files(0);
         assert_false(ok);
         assert_non_null(strstr(err.text, "cannot write"));
@@ -505,7 +460,7 @@ static void full_disk__leaves_the_last_one_readable(void **state)
         assert_int_equal(step_of("full/best.safetensors"), 1);
         assert_int_equal(count_files("full", ".partial"), 0);
     }
-    net_release(&n);
+    support_net_release(&n);
     wf_comm_free(comm);
 }
 

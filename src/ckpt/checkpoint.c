@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "ckpt/checkpoint_text.h"
 #include "ckpt/safetensors.h"
-#include "exec/holders.h"
+#include "ckpt/tensor_list.h"
 #include "tensor/border.h"
 
 struct wf_checkpoint {
@@ -34,95 +34,6 @@ const char *wf_checkpoint_digest(const struct wf_checkpoint *c)
 const char *wf_checkpoint_path(const struct wf_checkpoint *c)
 {
     return c->path;
-}
-
-/* --- tensors --- */
-
-/* One tensor of the file, and where it lies in our layout. */
-struct tensor {
-    const struct wf_value *value;
-    const char *name;
-    int array;   /* as exec/holders.h numbers them */
-    float *ours; /* in the device's memory; NULL: another rank holds it */
-};
-
-struct tensors {
-    struct wf_arena arena;
-    struct tensor *items;
-    size_t count, room;
-    float *buffer;       /* for the largest of them, in their layout */
-    float *fetched;      /* likewise from another rank, in our layout; NULL: all are here */
-    struct wf_host host; /* of the one at hand, in ours */
-    const struct wf_run *run;
-};
-
-static float *weight_of(const struct wf_run *run, const struct wf_value *v)
-{
-    const struct wf_view view = wf_run_view(run, v);
-    WF_BUG_ON(view.data && (!wf_view_is_dense(&view) || view.dtype != WF_F32),
-              "'%s' is not a whole f32 tensor", v->name);
-    return view.data;
-}
-
-/* The tensors of a file come in passes: parameters, states, then each array of the optimiser. NULL for
- * values that have none in this pass. */
-static const char *name_in_pass(struct wf_arena *arena, const struct wf_value *v, int pass)
-{
-    if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM))
-        return NULL;
-    return pass < 2 ? wf_arena_printf(arena, pass ? "state.%s" : "param.%s", v->name)
-                    : wf_arena_printf(arena, "optim.%d.%s", pass - 2, v->name);
-}
-
-/* All that a run and its optimiser keep from step to step, in the order of the file. */
-static void list_tensors(struct tensors *t, const struct wf_run *run, const struct wf_optim *optim)
-{
-    const struct wf_plan *const plan = wf_run_plan(run);
-    const struct wf_graph *const g = plan->global->graph;
-    t->run = run;
-    for (int pass = 0; pass < 2 + (optim ? optim->n_states : 0); pass++)
-        for (size_t i = 0; i < g->n_values; i++) {
-            const struct wf_value *const v = g->values[i];
-            const char *const name = name_in_pass(&t->arena, v, pass);
-            if (!name)
-                continue;
-            float *ours = weight_of(run, v);
-            if (pass >= 2 && ours)
-                ours = optim->states[pass - 2] + plan->param_at[v->id];
-            WF_GROW(t->items, t->room, t->count);
-            t->items[t->count++] = (struct tensor){ v, name, pass, ours };
-        }
-}
-
-/* Maps the tensor's memory. */
-static float *host_of(struct tensors *t, const struct tensor *tensor)
-{
-    const struct wf_region all = wf_shape_region(tensor->value->shape);
-    wf_host_map(&t->host, wf_run_device(t->run), wf_run_context(t->run),
-                wf_view_dense(tensor->ours, WF_F32, all));
-    return t->host.view.data;
-}
-
-static void release_tensors(struct tensors *t)
-{
-    wf_host_release(&t->host);
-    free(t->items);
-    free(t->buffer);
-    free(t->fetched);
-    wf_arena_release(&t->arena);
-}
-
-static bool make_buffer(struct tensors *t, struct wf_err *err)
-{
-    size_t most = 1;
-    for (size_t i = 0; i < t->count; i++) {
-        const size_t count = (size_t)wf_shape_count(t->items[i].value->shape);
-        most = count > most ? count : most;
-    }
-    t->buffer = malloc(most * sizeof *t->buffer);
-    if (!wf_run_is_whole(t->run))
-        t->fetched = wf_take(most * sizeof *t->fetched);
-    return t->buffer || wf_err_set(err, WF_ERR_FIT, "no memory for a checkpoint's tensor");
 }
 
 /* --- checksum --- */
@@ -165,24 +76,18 @@ static void hash_end(XXH64_state_t *hash, char text[WF_CHECKPOINT_HASH])
 /* --- saving --- */
 
 struct source {
-    struct tensors *all;
-    const struct tensor *tensor;
+    struct wf_tensor_list *all;
+    const struct wf_tensor_item *item;
 };
 
 static const void *give(void *user, struct wf_err *err)
 {
     const struct source *const s = user;
-    const struct tensor *const t = s->tensor;
-    const float *const ours = t->ours ? host_of(s->all, t) : s->all->fetched;
-    if (!(t->ours ? wf_host_get(&s->all->host, err)
-                  : wf_run_ask(s->all->run, t->array, t->value, s->all->fetched, err)))
-        return NULL;
-    wf_border_export(t->value->shape, ours, s->all->buffer);
-    return s->all->buffer;
+    return wf_tensor_give(s->all, s->item, err);
 }
 
 /* C5 */
-static bool check_finite(const struct tensor *t, const float *data, int64_t step,
+static bool check_finite(const struct wf_tensor_item *t, const float *data, int64_t step,
                          struct wf_err *err)
 {
     const size_t count = (size_t)wf_shape_count(t->value->shape);
@@ -200,14 +105,15 @@ static bool check_finite(const struct tensor *t, const float *data, int64_t step
     return true;
 }
 
-static bool write_file(const char *path, struct tensors *t, int64_t step,
+static bool write_file(const char *path, struct wf_tensor_list *t, int64_t step,
                        const struct wf_checkpoint_texts *texts, struct wf_err *err)
 {
     struct wf_safetensors_writer *const w = wf_safetensors_begin();
     XXH64_state_t *const hash = hash_begin(texts);
+    struct source *const sources = wf_take((t->count + 1) * sizeof *sources);
     bool ok = true;
     for (size_t i = 0; ok && i < t->count; i++) {
-        struct source *const s = wf_arena_one(&t->arena, struct source);
+        struct source *const s = &sources[i];
         *s = (struct source){ t, &t->items[i] };
         int64_t shape[WF_AXES];
         const struct wf_value *const v = t->items[i].value;
@@ -232,19 +138,29 @@ static bool write_file(const char *path, struct tensors *t, int64_t step,
     wf_safetensors_add_metadata(w, WF_CHECKPOINT_HASH_KEY, digest);
     ok = ok && wf_safetensors_finish(w, path, err);
     wf_safetensors_writer_free(w);
+    free(sources);
     return ok;
+}
+
+bool wf_tensor_list_write(struct wf_tensor_list *t, const char *path,
+                          const struct wf_checkpoint_info *info, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_checkpoint_texts texts;
+    wf_checkpoint_print(&arena, info, &texts);
+    const bool ok = write_file(path, t, info->at.step, &texts, err);
+    wf_arena_release(&arena);
+    return ok || wf_err_wrap(err, "writing a checkpoint");
 }
 
 bool wf_checkpoint_save(const char *path, const struct wf_checkpoint_info *info,
                         const struct wf_run *run, const struct wf_optim *optim, struct wf_err *err)
 {
-    struct tensors t = { 0 };
-    struct wf_checkpoint_texts texts;
-    wf_checkpoint_print(&t.arena, info, &texts);
-    list_tensors(&t, run, optim);
-    const bool ok = make_buffer(&t, err) && write_file(path, &t, info->at.step, &texts, err);
-    release_tensors(&t);
-    return ok || wf_err_wrap(err, "writing a checkpoint");
+    struct wf_tensor_list t;
+    wf_tensor_list_init(&t, run, optim);
+    const bool ok = wf_tensor_list_buffer(&t, err) && wf_tensor_list_write(&t, path, info, err);
+    wf_tensor_list_release(&t);
+    return ok;
 }
 
 /* --- opening --- */
@@ -361,21 +277,21 @@ bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
     bool ok = true;
     for (int pass = 0; ok && pass < 2 + optim_states; pass++)
         for (size_t i = 0; ok && i < g->n_values; i++) {
-            const char *const name = name_in_pass(&arena, g->values[i], pass);
+            const char *const name = wf_tensor_name(&arena, g->values[i], pass);
             ok = !name || want(c, g->values[i], name, err);
         }
     wf_arena_release(&arena);
     return ok || others(err);
 }
 
-static bool load_tensor(const struct wf_checkpoint *c, struct tensors *t,
-                        const struct tensor *tensor, struct wf_err *err)
+static bool load_tensor(const struct wf_checkpoint *c, struct wf_tensor_list *t,
+                        const struct wf_tensor_item *tensor, struct wf_err *err)
 {
     const struct wf_value *const v = tensor->value;
     const struct wf_safetensor *const from = want(c, v, tensor->name, err);
     if (!from || !wf_safetensors_read(c->file, from, WF_F32, t->buffer, err))
         return false;
-    wf_border_import(v->shape, t->buffer, host_of(t, tensor));
+    wf_border_import(v->shape, t->buffer, wf_tensor_map(t, tensor));
     wf_host_put(&t->host);
     return true;
 }
@@ -383,12 +299,12 @@ static bool load_tensor(const struct wf_checkpoint *c, struct tensors *t,
 bool wf_checkpoint_load(const struct wf_checkpoint *c, struct wf_run *run, struct wf_optim *optim,
                         struct wf_err *err)
 {
-    struct tensors t = { 0 };
-    list_tensors(&t, run, optim);
-    bool ok = make_buffer(&t, err);
+    struct wf_tensor_list t;
+    wf_tensor_list_init(&t, run, optim);
+    bool ok = wf_tensor_list_buffer(&t, err);
     for (size_t i = 0; ok && i < t.count; i++)
         ok = !t.items[i].ours || load_tensor(c, &t, &t.items[i], err);
-    release_tensors(&t);
+    wf_tensor_list_release(&t);
     if (!ok)
         return others(err);
     if (optim)

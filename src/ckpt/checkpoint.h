@@ -29,6 +29,7 @@
 #include "exec/run.h"
 #include "optim/optim.h"
 #include "ckpt/position.h"
+#include "ckpt/snapshot.h"
 
 /* The metadata. Texts and arrays are borrowed for saving; those of an open checkpoint live as long
  * as it. */
@@ -59,10 +60,16 @@ struct wf_checkpoint_folder {
     const char *path;
     bool last_is_good; /* was opened with its checksum, or written, by this process (C4) */
 };
+/* Where the tensors come from: a snapshot, or the run and its optimiser themselves. */
+struct wf_checkpoint_source {
+    const struct wf_run *run;
+    const struct wf_optim *optim;
+    struct wf_snapshot *snapshot; /* not NULL: the other two are not read */
+};
 /* As the newest of the folder, and with `is_best` also as its best. */
 [[nodiscard]] bool wf_checkpoint_save_last(struct wf_checkpoint_folder *folder, bool is_best,
                                            const struct wf_checkpoint_info *info,
-                                           const struct wf_run *run, const struct wf_optim *optim,
+                                           const struct wf_checkpoint_source *from,
                                            struct wf_err *err);
 
 /* Opens the file and reads all of it once, to verify its checksum. NULL on failure. */

@@ -22,15 +22,22 @@ static bool move(const char *from, const char *to, struct wf_err *err)
            wf_err_set(err, WF_ERR_FAILED, "cannot rename '%s': %s", from, wf_file_reason(errno));
 }
 
+static bool save(const char *path, const struct wf_checkpoint_info *info,
+                 const struct wf_checkpoint_source *from, struct wf_err *err)
+{
+    return from->snapshot ? wf_snapshot_write(from->snapshot, path, info, err)
+                          : wf_checkpoint_save(path, info, from->run, from->optim, err);
+}
+
 /* A complete file under a name that nobody reads, and as best (C3). Files are never changed in place, so
  * that names may share one. */
 static bool stage(const char *next, const char *best, const struct wf_checkpoint_info *info,
-                  const struct wf_run *run, const struct wf_optim *optim, struct wf_err *err)
+                  const struct wf_checkpoint_source *from, struct wf_err *err)
 {
-    if (best && !wf_checkpoint_save(best, info, run, optim, err))
+    if (best && !save(best, info, from, err))
         return false;
     (void)unlink(next); /* of a save that failed */
-    return (best && link(best, next) == 0) || wf_checkpoint_save(next, info, run, optim, err);
+    return (best && link(best, next) == 0) || save(next, info, from, err);
 }
 
 /* C2: with a link the last stays where it is; without, only the previous does for a moment. A last that
@@ -47,8 +54,8 @@ static bool keep(const char *last, const char *previous, const char *beside, str
 }
 
 bool wf_checkpoint_save_last(struct wf_checkpoint_folder *f, bool is_best,
-                             const struct wf_checkpoint_info *info, const struct wf_run *run,
-                             const struct wf_optim *optim, struct wf_err *err)
+                             const struct wf_checkpoint_info *info,
+                             const struct wf_checkpoint_source *from, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     const char *const last = in_folder(&arena, f->path, "last");
@@ -59,7 +66,7 @@ bool wf_checkpoint_save_last(struct wf_checkpoint_folder *f, bool is_best,
     wf_halt_remove(next); /* names that a process which ends here leaves to nobody */
     wf_halt_remove(beside);
     /* C4 */
-    const bool ok = stage(next, is_best ? best : NULL, info, run, optim, err) &&
+    const bool ok = stage(next, is_best ? best : NULL, info, from, err) &&
                     (!f->last_is_good || keep(last, previous, beside, err)) &&
                     move(next, last, err) && wf_folder_sync(f->path, err);
     if (ok)

@@ -92,9 +92,10 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
     if (!t->journal)
         return true;
     const struct wf_checkpoint_info info = wf_training_info(t, at);
+    const struct wf_checkpoint_source from = { .run = t->run, .optim = t->optim };
     /* What a checkpoint knows of, the log on the disk has. */
     return wf_lock_check(t->folder->lock, err) && wf_journal_sync(t->journal, err) &&
-           wf_checkpoint_save_last(&t->folder->kept, is_best, &info, t->run, t->optim, err);
+           wf_checkpoint_save_last(&t->folder->kept, is_best, &info, &from, err);
 }
 
 static bool stops(void *user)

@@ -1,0 +1,221 @@
+/* Checkpoints written beside the training: what was handed over is on the disk, and nothing else is. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ckpt/background.h"
+#include "files.h"
+#include "support_net.h"
+#include "support_scratch.h"
+
+/* --- a run whose weights tell the step they are of --- */
+
+struct bench {
+    struct support_net net;
+    struct wf_comm *comm;
+    struct wf_snapshot *snapshot;
+    struct wf_checkpoint_folder folder;
+    struct wf_background *background;
+    pthread_mutex_t *gate; /* the writer waits for it; NULL: it does not */
+    int writes;
+};
+
+static bool before(void *user, struct wf_err *err)
+{
+    struct bench *const b = user;
+    (void)err;
+    b->writes++; /* the thread's; read when it has ended */
+    if (b->gate) {
+        (void)pthread_mutex_lock(b->gate);
+        (void)pthread_mutex_unlock(b->gate);
+    }
+    return true;
+}
+
+static void bench_init(struct bench *b, const char *folder, double interval, double settle)
+{
+    struct wf_err err = { 0 };
+    pthread_mutex_t *const gate = b->gate;
+    assert_int_equal(mkdir(folder, 0777), 0);
+    *b = (struct bench){ .comm = wf_comm_self(), .folder.path = folder, .gate = gate };
+    assert_true(support_net_init(&b->net, b->comm, "", true, &err));
+    b->snapshot = wf_snapshot_new(b->net.run, b->net.optim, &err);
+    assert_non_null(b->snapshot);
+    b->background = wf_background_new(
+        &(struct wf_background_options){ &b->folder, b->snapshot, interval, settle, before, b },
+        &err);
+    assert_non_null(b->background);
+}
+
+static void bench_release(struct bench *b)
+{
+    wf_background_free(b->background);
+    wf_snapshot_free(b->snapshot);
+    support_net_release(&b->net);
+    wf_comm_free(b->comm);
+}
+
+static void set_weights(struct bench *b, float value)
+{
+    float *const params = wf_run_params(b->net.run);
+    for (size_t i = 0; i < wf_run_param_count(b->net.run); i++)
+        params[i] = value;
+}
+
+static bool save(struct bench *b, int64_t step, bool is_best, struct wf_err *err)
+{
+    const struct wf_checkpoint_info info = { .config = "", .at = { .step = step } };
+    set_weights(b, (float)step);
+    if (!wf_background_claim(b->background, is_best, err) || !wf_snapshot_take(b->snapshot, err))
+        return false;
+    wf_background_hand(b->background, &info, is_best);
+    set_weights(b, -1); /* the training goes on */
+    return true;
+}
+
+/* The step of a file, whose weights must be those of that step; -1: there is none. */
+static int64_t step_of(struct bench *b, const char *name)
+{
+    char path[64];
+    struct wf_err err = { 0 };
+    (void)snprintf(path, sizeof path, "%s/%s.safetensors", b->folder.path, name);
+    if (access(path, F_OK) != 0)
+        return -1;
+    struct wf_checkpoint *const c = wf_checkpoint_open(path, &err);
+    if (!c || !wf_checkpoint_load(c, b->net.run, NULL, &err))
+        fail_msg("%s", err.text);
+    const int64_t step = wf_checkpoint_info(c)->at.step;
+    assert_true(wf_run_params(b->net.run)[0] == (float)step);
+    wf_checkpoint_free(c);
+    return step;
+}
+
+static bool is_busy(struct bench *b)
+{
+    struct wf_err err = { 0 };
+    bool busy = false;
+    assert_true(wf_background_look(b->background, &busy, &err));
+    return busy;
+}
+
+/* --- tests --- */
+
+static void saves__are_on_the_disk_when_finished(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "plain", 0, 0);
+    for (int64_t step = 1; step <= 4; step++) {
+        assert_true(save(&b, step, step == 2, &err));
+        assert_true(wf_background_finish(b.background, &err));
+        assert_false(is_busy(&b));
+        assert_int_equal(step_of(&b, "last"), step);
+    }
+    assert_int_equal(step_of(&b, "previous"), 3);
+    assert_int_equal(step_of(&b, "best"), 2);
+    bench_release(&b);
+    assert_int_equal(b.writes, 4);
+}
+
+static void ending__writes_what_is_held(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "ended", 1000, 1000);
+    assert_true(save(&b, 7, true, &err));
+    assert_true(is_busy(&b));
+    wf_background_free(b.background);
+    b.background = NULL;
+    assert_int_equal(step_of(&b, "best"), 7);
+    assert_int_equal(step_of(&b, "last"), 7);
+    bench_release(&b);
+}
+
+static void held_best__is_replaced_by_a_better_one_and_kept_by_another(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "held", 1000, 1000);
+    for (int64_t step = 1; step <= 3; step++)
+        assert_true(save(&b, step, true, &err));
+    assert_int_equal(step_of(&b, "best"), -1); /* nothing was written so far */
+    assert_true(save(&b, 4, false, &err));     /* the best first */
+    assert_int_equal(step_of(&b, "best"), 3);
+    assert_true(wf_background_finish(b.background, &err));
+    assert_int_equal(step_of(&b, "last"), 4);
+    assert_int_equal(step_of(&b, "previous"), 3);
+    bench_release(&b);
+    assert_int_equal(b.writes, 2);
+}
+
+static void held_best__is_written_when_its_time_has_come(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "settled", 1000, 0.01);
+    assert_true(save(&b, 5, true, &err));
+    for (const double until = wf_now() + 60; is_busy(&b) && wf_now() < until;)
+        (void)usleep(1000);
+    assert_int_equal(step_of(&b, "best"), 5);
+    bench_release(&b);
+}
+
+/* The weights change while the file waits to be written. */
+static void training__goes_on_while_a_file_is_written(void **state)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    struct bench b = { .gate = &gate };
+    struct wf_err err = { 0 };
+    (void)pthread_mutex_lock(&gate);
+    bench_init(&b, "beside", 0, 0);
+    assert_true(save(&b, 1, false, &err));
+    set_weights(&b, 100);
+    assert_true(is_busy(&b));
+    (void)pthread_mutex_unlock(&gate);
+    assert_true(save(&b, 2, true, &err)); /* waits for the first */
+    assert_true(wf_background_finish(b.background, &err));
+    assert_int_equal(step_of(&b, "best"), 2);
+    bench_release(&b);
+}
+
+static void failure__is_reported_by_every_call(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "broken", 0, 0);
+    assert_int_equal(rmdir("broken"), 0);
+    assert_true(save(&b, 1, false, &err));
+    assert_false(wf_background_finish(b.background, &err));
+    assert_non_null(strstr(err.text, "cannot write 'broken/"));
+    bool busy = true;
+    struct wf_err again = { 0 }, third = { 0 };
+    assert_false(wf_background_look(b.background, &busy, &again));
+    assert_false(busy);
+    assert_string_equal(again.text, err.text);
+    assert_int_equal(mkdir("broken", 0777), 0); /* too late */
+    assert_false(save(&b, 2, true, &third));
+    assert_string_equal(third.text, err.text);
+    bench_release(&b);
+    assert_int_equal(b.writes, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(saves__are_on_the_disk_when_finished),
+        cmocka_unit_test(ending__writes_what_is_held),
+        cmocka_unit_test(held_best__is_replaced_by_a_better_one_and_kept_by_another),
+        cmocka_unit_test(held_best__is_written_when_its_time_has_come),
+        cmocka_unit_test(training__goes_on_while_a_file_is_written),
+        cmocka_unit_test(failure__is_reported_by_every_call),
+    };
+    return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
+}
