@@ -206,12 +206,91 @@ static void discrepancy__of_two_targets(void **)
     check((struct job){ .name = "mmd2", .mesh = "data=2,domain=2" });
 }
 
+/* --- the cost of placements --- */
+
+struct cost {
+    double together, most,
+        sum; /* seconds: of all ranks; by themselves, of the slowest and of all */
+};
+
+static struct cost cost_of(const char *text, enum wf_domain_placement placement)
+{
+    struct wf_err err = { 0 };
+    struct wf_mesh mesh;
+    struct wf_network net;
+    const struct wf_network_config c = {
+        .model = wf_model_find("dsn_conv", &err),
+        .config = { .dims = 2,
+                    .in = 3,
+                    .classes = 2,
+                    .base = 8,
+                    .depth = 2,
+                    .own = &(const struct wf_separation){ .targets = 1 } },
+        .losses = WF_LOSS_CE,
+    };
+    assert_true(wf_mesh_parse(text, &mesh, &err));
+    assert_true(wf_network_build(&net, &c, WF_SHAPE(2, 1, 64, 64, 3), true, &err));
+    const struct wf_domains domains = { net.domains, placement };
+    const struct wf_plan_options options = { .device = &wf_device_cpu,
+                                             .layout = wf_domains_layout(&domains) };
+    struct wf_global_plan *const global = wf_global_plan_new(net.graph, &mesh, &options, &err);
+    assert_non_null(global);
+    struct wf_plan *plans[8];
+    struct cost cost = { 0 };
+    const int ranks = wf_mesh_size(&mesh);
+    for (int i = 0; i < ranks; i++) {
+        plans[i] = wf_plan_new(global, i, &err);
+        assert_non_null(plans[i]);
+        cost.most = fmax(cost.most, plans[i]->seconds);
+        cost.sum += plans[i]->seconds;
+    }
+    cost.together = wf_plans_seconds((const struct wf_plan *const *)plans, ranks);
+    for (int i = 0; i < ranks; i++)
+        wf_plan_free(plans[i]);
+    wf_global_plan_free(global);
+    wf_graph_free(net.graph);
+    return cost;
+}
+
+static void ranks__that_wait_for_each_other_take_longer(void **)
+{
+    const struct cost one = cost_of("space=1", WF_PLACEMENT_DOMAIN);
+    assert_true(fabs(one.together - one.most) <= 1e-9 * one.most);
+    /* A worker per domain: one does not wait for the other, but for the sums at the end. */
+    const struct cost each = cost_of("domain=2", WF_PLACEMENT_DOMAIN);
+    assert_true(each.together >= each.most && each.together < 1.1 * each.most);
+    /* Encoders, then decoders, then encoders again: the two take turns for most of the step. */
+    const struct cost turns = cost_of("domain=2", WF_PLACEMENT_DOMAIN_LOSSES);
+    assert_true(turns.together > 1.2 * turns.most && turns.together <= 1.01 * turns.sum);
+}
+
+static void placements__that_differ_are_compared(void **)
+{
+    struct wf_mesh mesh = wf_mesh_one();
+    enum wf_domain_placement list[WF_PLACEMENTS];
+    const struct wf_domains chosen = { .count = 2 }, given = { 2, WF_PLACEMENT_ROLE };
+    assert_int_equal(wf_domains_placements(&chosen, &mesh, list), 1);
+    assert_int_equal(list[0], WF_PLACEMENT_DOMAIN);
+    mesh.at[WF_MESH_DOMAIN] = 2; /* encoders and roles of a domain share its worker */
+    assert_int_equal(wf_domains_placements(&chosen, &mesh, list), 2);
+    assert_int_equal(list[0], WF_PLACEMENT_DOMAIN);
+    assert_int_equal(list[1], WF_PLACEMENT_DOMAIN_LOSSES);
+    mesh.at[WF_MESH_DOMAIN] = 6; /* two domains of three roles each */
+    assert_int_equal(wf_domains_placements(&chosen, &mesh, list), 1);
+    assert_int_equal(list[0], WF_PLACEMENT_ROLE);
+    mesh.at[WF_MESH_DOMAIN] = 2;
+    assert_int_equal(wf_domains_placements(&given, &mesh, list), 1);
+    assert_int_equal(list[0], WF_PLACEMENT_ROLE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_domains__are_a_plain_network_of_pytorch),
         cmocka_unit_test(more_domains__go_on_any_number_of_workers),
         cmocka_unit_test(discrepancy__of_two_targets),
+        cmocka_unit_test(ranks__that_wait_for_each_other_take_longer),
+        cmocka_unit_test(placements__that_differ_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

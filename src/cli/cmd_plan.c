@@ -92,6 +92,9 @@ static bool print_json(const struct look *look, struct wf_err *err)
     const struct wf_job *const job = look->job;
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "mesh", wf_mesh_print(&look->cli->arena, &job->mesh));
+    if (job->mesh.at[WF_MESH_DOMAIN] > 1)
+        (void)cJSON_AddStringToObject(json, "placement",
+                                      wf_domain_placement_names[job->domains.placement]);
     cJSON_AddNumberToObject(json, "ranks", job->ranks);
     cJSON_AddNumberToObject(json, "parameters", (double)wf_graph_parameters(job->net.graph, false));
     cJSON_AddNumberToObject(json, "flops", wf_job_flops(job));

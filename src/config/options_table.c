@@ -191,7 +191,8 @@ static const struct wf_option rows[] = {
 
     { "domain.placement",
       "what a worker along mesh.domain has: domains, encoders (shared and private apart), or roles "
-      "(decoder and losses apart too); *_losses: the last worker has the decoders and losses of all",
+      "(decoder and losses apart too); *_losses: the last worker has the decoders and losses of all; "
+      "auto: the cheapest by the cost model",
       WF_OPTION_OF(NAME, wf_domain_placement_names), .fallback = "auto" },
 
     { "pipe.schedule",

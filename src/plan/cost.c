@@ -90,7 +90,7 @@ double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exc
     return costs->link_seconds + exchange_bytes(x) / costs->link_bytes_per_second;
 }
 
-static double sum_seconds(const struct wf_global_plan *global, const struct wf_sum *sum)
+double wf_cost_sum(const struct wf_global_plan *global, const struct wf_sum *sum)
 {
     const struct wf_costs *const costs = &global->costs;
     const double n = global->geometry.groups.at[sum->group].n;
@@ -132,7 +132,7 @@ static void walk_step(struct wf_plan *plan, const struct wf_step *step, struct c
     if (x && step->kind == WF_STEP_FETCH_BEGIN)
         travel = wf_cost_exchange(plan->global, x);
     else if (step->kind == WF_STEP_SUM_BEGIN)
-        travel = sum_seconds(plan->global, &plan->sums[step->which]);
+        travel = wf_cost_sum(plan->global, &plan->sums[step->which]);
     if (travel > 0)
         c->link = fmax(c->now, c->link) + travel;
     if (step->kind == WF_STEP_FETCH_BEGIN)

@@ -249,6 +249,10 @@ struct wf_plan *wf_plan_estimate_on(const struct wf_global_plan *global, int ran
 struct wf_plan *wf_plan_estimate(const struct wf_global_plan *global, int rank,
                                  struct wf_plan_cache *cache, struct wf_err *err);
 
+/* Seconds of a step on ranks that wait for each other, estimated (together.c): plans of some ranks of a global
+ * plan. Other ranks are taken to have what is waited for. */
+double wf_plans_seconds(const struct wf_plan *const plans[], int count);
+
 /* Whether the step recomputes something for the limit. */
 bool wf_step_is_for_limit(const struct wf_plan *plan, const struct wf_step *step);
 /* Fails where the device has less room than the rank needs, by an estimate that takes no time: before

@@ -93,6 +93,7 @@ struct wf_costs wf_costs_of(const struct wf_plan_options *options);
 double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
 double wf_cost_copy(const struct wf_global_plan *global, double bytes);
 double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x);
+double wf_cost_sum(const struct wf_global_plan *global, const struct wf_sum *sum);
 /* Fills the plan's seconds: the whole step, with communication in parallel to computation. */
 void wf_cost_plan(struct wf_plan *plan);
 

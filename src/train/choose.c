@@ -104,20 +104,27 @@ static int64_t owned_count(const struct wf_global_plan *s, int rank)
     return count;
 }
 
-/* The one with the largest part, the one in the middle, both ends. */
-static void find_typical(const struct wf_global_plan *s, int ranks[TYPICAL_RANKS])
+/* Of each worker along domain, whose work differs, the one in the middle. Otherwise the rank with the largest part,
+ * the one in the middle, both ends. */
+static int find_typical(const struct wf_global_plan *s, int most, int ranks[])
 {
+    const int workers = s->mesh.at[WF_MESH_DOMAIN];
     int at[WF_MESH_AXES], largest = 0;
-    int64_t most = -1;
+    for (int a = 0; a < WF_MESH_AXES; a++)
+        at[a] = s->mesh.at[a] / 2;
+    if (workers > 1) {
+        for (at[WF_MESH_DOMAIN] = 0; at[WF_MESH_DOMAIN] < workers; at[WF_MESH_DOMAIN]++)
+            ranks[at[WF_MESH_DOMAIN]] = wf_mesh_rank(&s->mesh, at);
+        return workers;
+    }
+    int64_t parts = -1;
     for (int r = 0; r < s->geometry.n_ranks; r++) {
         const int64_t count = owned_count(s, r);
-        if (count > most) {
-            most = count;
+        if (count > parts) {
+            parts = count;
             largest = r;
         }
     }
-    for (int a = 0; a < WF_MESH_AXES; a++)
-        at[a] = s->mesh.at[a] / 2;
     ranks[0] = largest;
     ranks[1] = wf_mesh_rank(&s->mesh, at);
     ranks[2] = 0;
@@ -125,6 +132,18 @@ static void find_typical(const struct wf_global_plan *s, int ranks[TYPICAL_RANKS
     if (s->geometry.n_ranks <= TYPICAL_RANKS) /* so few can all be looked at */
         for (int i = 0; i < s->geometry.n_ranks; i++)
             ranks[i] = i;
+    return most;
+}
+
+/* Workers along domain wait for each other; the others have about the same work. */
+static double seconds_of(struct wf_plan *const plans[], int count, bool together)
+{
+    double seconds = 0;
+    if (together)
+        return wf_plans_seconds((const struct wf_plan *const *)plans, count);
+    for (int i = 0; i < count; i++)
+        seconds = plans[i]->seconds > seconds ? plans[i]->seconds : seconds;
+    return seconds;
 }
 
 static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *options,
@@ -133,25 +152,30 @@ static bool try_mesh(const struct wf_graph *g, const struct wf_plan_options *opt
     struct wf_global_plan *const s = wf_global_plan_new(g, &out->mesh, options, err);
     if (!s)
         return false;
-    int ranks[TYPICAL_RANKS];
+    struct wf_arena arena = { 0 };
+    const int workers = out->mesh.at[WF_MESH_DOMAIN];
+    int *const ranks = wf_arena_array(&arena, wf_max(workers, TYPICAL_RANKS), int);
+    const int count =
+        find_typical(s, ask->ranks > LARGE ? TYPICAL_RANKS / 2 : TYPICAL_RANKS, ranks);
+    struct wf_plan **const plans = wf_arena_array(&arena, count, struct wf_plan *);
     struct wf_plan_cache cache = { 0 };
-    find_typical(s, ranks);
-    out->seconds = 0;
     out->bytes = s->bytes; /* of all ranks, where there is a limit to hold them against */
     bool ok = true;
-    const int count = ask->ranks > LARGE ? TYPICAL_RANKS / 2 : TYPICAL_RANKS;
     for (int i = 0; ok && i < count; i++) {
-        struct wf_plan *const plan = wf_plan_estimate(s, ranks[i], &cache, err);
-        ok = plan != NULL;
-        if (!plan)
+        plans[i] = wf_plan_estimate(s, ranks[i], &cache, err);
+        ok = plans[i] != NULL;
+        if (!ok)
             break;
-        const size_t bytes = plan->arena_bytes + wf_plan_param_bytes(plan) + ask->more;
+        const size_t bytes = plans[i]->arena_bytes + wf_plan_param_bytes(plans[i]) + ask->more;
         out->bytes = bytes > out->bytes ? bytes : out->bytes;
-        out->seconds = plan->seconds > out->seconds ? plan->seconds : out->seconds;
-        wf_plan_free(plan);
     }
+    if (ok)
+        out->seconds = seconds_of(plans, count, workers > 1);
+    for (int i = 0; i < count; i++)
+        wf_plan_free(plans[i]);
     wf_plan_cache_release(&cache);
     wf_global_plan_free(s);
+    wf_arena_release(&arena);
     return ok;
 }
 
@@ -168,6 +192,42 @@ static bool is_better(const struct wf_choice *a, const struct wf_choice *b, size
     return a->seconds < b->seconds;
 }
 
+/* With the best placement of domains on the mesh, of those that are asked for. */
+static bool try_placements(const struct wf_graph *g, const struct wf_plan_options *options,
+                           const struct wf_choose *ask, struct wf_choice *best, struct wf_err *err)
+{
+    if (!ask->domains)
+        return try_mesh(g, options, ask, best, err);
+    enum wf_domain_placement list[WF_PLACEMENTS];
+    const int count = wf_domains_placements(ask->domains, &best->mesh, list);
+    best->tried = 0;
+    for (int i = 0; i < count; i++) {
+        struct wf_choice one = { .mesh = best->mesh, .placement = list[i] };
+        const struct wf_domains domains = { ask->domains->count, list[i] };
+        struct wf_plan_options with = *options;
+        with.layout = wf_domains_layout(&domains);
+        if (!try_mesh(g, &with, ask, &one, err))
+            continue;
+        one.tried = best->tried + 1;
+        if (best->tried == 0 || is_better(&one, best, ask->limit))
+            *best = one;
+        best->tried = one.tried;
+    }
+    return best->tried > 0;
+}
+
+bool wf_mesh_place(const struct wf_graph *g, const struct wf_plan_options *options,
+                   const struct wf_choose *ask, const struct wf_mesh *mesh,
+                   struct wf_choice *choice, struct wf_err *err)
+{
+    enum wf_domain_placement list[WF_PLACEMENTS];
+    *choice = (struct wf_choice){ .mesh = *mesh, .tried = 1 };
+    if (wf_domains_placements(ask->domains, mesh, list) > 1)
+        return try_placements(g, options, ask, choice, err);
+    choice->placement = list[0]; /* nothing to choose */
+    return true;
+}
+
 /* The best of so many ranks, whether it fits or not; tried == 0: there is none. */
 static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_options *options,
                                 const struct wf_choose *ask, int most, struct wf_err *err)
@@ -175,8 +235,8 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
     const struct wf_shape image = image_of(g);
     const struct candidates list = list_candidates(&image, ask->ranks, &options->layout);
     struct wf_choice best = { 0 };
-    if (list.count == 1 &&
-        !ask->limit) { /* nothing to choose: whoever plans it says what it takes */
+    if (list.count == 1 && !ask->limit &&
+        !ask->domains) { /* nothing to choose: whoever plans it says what it takes */
         best = (struct wf_choice){ .mesh = list.at[0].mesh, .tried = 1 };
         free(list.at);
         return best;
@@ -184,7 +244,7 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
     for (size_t i = 0; i < list.count && best.tried < most; i++) {
         struct wf_choice one = { .mesh = list.at[i].mesh };
         *err = (struct wf_err){ 0 };
-        if (!try_mesh(g, options, ask, &one, err))
+        if (!try_placements(g, options, ask, &one, err))
             continue;
         one.tried = best.tried + 1;
         if (best.tried == 0 || is_better(&one, &best, ask->limit))

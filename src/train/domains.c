@@ -22,9 +22,6 @@ static struct workers workers_of(const struct wf_domains *d, const struct wf_mes
         .apart =
             workers > 1 && (p == WF_PLACEMENT_DOMAIN_LOSSES || p == WF_PLACEMENT_ENCODER_LOSSES),
     };
-    if (p == WF_PLACEMENT_AUTO) /* as many units as it takes */
-        while (w.each < 3 && w.each * d->count < workers)
-            w.each++;
     w.encoders = workers - w.apart;
     w.units = w.each * d->count;
     return w;
@@ -59,6 +56,36 @@ static bool place(const void *user, const struct wf_mesh *mesh, struct wf_block 
             b->hi[WF_MESH_DOMAIN] = worker + 1;
         }
     return true;
+}
+
+static bool same(const struct wf_domains *d, const struct workers *a, const struct workers *b)
+{
+    for (int k = 0; k < d->count; k++)
+        for (int role = 0; role < WF_DOMAIN_ROLES; role++)
+            if (worker_of(a, k, (enum wf_domain_role)role) !=
+                worker_of(b, k, (enum wf_domain_role)role))
+                return false;
+    return true;
+}
+
+int wf_domains_placements(const struct wf_domains *d, const struct wf_mesh *mesh,
+                          enum wf_domain_placement list[WF_PLACEMENTS])
+{
+    struct workers found[WF_PLACEMENTS];
+    int n = 0;
+    for (int p = WF_PLACEMENT_DOMAIN; p < WF_PLACEMENTS; p++) {
+        const struct wf_domains one = { d->count, (enum wf_domain_placement)p };
+        found[n] = workers_of(&one, mesh);
+        bool is_new = found[n].encoders <= found[n].units;
+        for (int i = 0; is_new && i < n; i++)
+            is_new = !same(d, &found[i], &found[n]);
+        if (is_new)
+            list[n++] = one.placement;
+    }
+    if (d->placement == WF_PLACEMENT_AUTO && n > 0)
+        return n;
+    list[0] = d->placement == WF_PLACEMENT_AUTO ? WF_PLACEMENT_ROLE : d->placement;
+    return 1;
 }
 
 struct wf_layout_options wf_domains_layout(const struct wf_domains *d)

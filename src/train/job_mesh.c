@@ -58,6 +58,7 @@ static struct wf_choose choose_by(const struct wf_job *job)
     const size_t params = wf_plan_weight_count(job->net.graph);
     return (struct wf_choose){ .ranks = job->ranks,
                                .limit = job->settings.limit,
+                               .domains = job->domains.count > 1 ? &job->domains : NULL,
                                .more = wf_job_optim_bytes(job, params) +
                                        wf_settings_workspace(&job->settings, job->device) +
                                        job->files.beside };
@@ -72,6 +73,8 @@ static bool choose_mesh(struct wf_job *job, struct wf_err *err)
     if (!wf_mesh_choose(job->net.graph, &options, &ask, &choice, err))
         return false;
     job->mesh = choice.mesh;
+    if (ask.domains)
+        job->domains.placement = choice.placement;
     if (choice.tried == 1 && job->launch.is_root)
         wf_log(job->launch.log, WF_LOG_INFO, "mesh %s, the only one for %d ranks",
                wf_mesh_print(&job->arena, &job->mesh), job->ranks);
@@ -148,9 +151,29 @@ static bool find_mesh_with_server(struct wf_job *job, int ranks, struct wf_err *
     return job->workers > 0 || check_data_ranks(job, err);
 }
 
-static bool check_domains(const struct wf_job *job, struct wf_err *err)
+/* Where domain.placement is auto, by the cost model. */
+static bool place_domains(struct wf_job *job, struct wf_err *err)
 {
-    if (job->mesh.at[WF_MESH_DOMAIN] == 1 || job->net.domains > 1)
+    const struct wf_plan_options options = wf_job_plan_options(job);
+    const struct wf_choose ask = choose_by(job);
+    struct wf_choice choice;
+    if (!wf_mesh_place(job->net.graph, &options, &ask, &job->mesh, &choice, err))
+        return false;
+    job->domains.placement = choice.placement;
+    if (choice.tried > 1 && job->launch.is_root)
+        wf_log(job->launch.log, WF_LOG_INFO,
+               "domain.placement=%s, chosen of %d that were planned: about %s a step, %s a rank",
+               wf_domain_placement_names[choice.placement], choice.tried,
+               wf_text_seconds(&job->arena, choice.seconds),
+               wf_text_bytes(&job->arena, (double)choice.bytes));
+    return true;
+}
+
+static bool check_domains(struct wf_job *job, struct wf_err *err)
+{
+    if (job->net.domains > 1)
+        return place_domains(job, err);
+    if (job->mesh.at[WF_MESH_DOMAIN] == 1)
         return true;
     const char *const name = job->model ? job->model->name : "a graph of one's own";
     return wf_err_set(

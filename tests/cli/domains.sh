@@ -18,6 +18,13 @@ for placement in domain encoder role domain_losses encoder_losses; do
     expect 0 verify maps.yaml --mesh domain=3 domain.placement=$placement --json --quiet
     json 'j["pass"] is True and j["grad_rel"] <= 1e-5'
 done
+# auto takes the cheapest of them, on a mesh that is given and on one that is chosen
+expect 0 plan maps.yaml --mesh domain=3 --json
+json "j['placement'] == 'domain'"
+says "domain.placement=domain, chosen of 3"
+expect 0 plan maps.yaml --mesh domain=6 --json
+json "j['placement'] in ('encoder', 'role', 'encoder_losses')"
+expect 0 verify maps.yaml --ranks 3 --mesh auto --json --quiet
 for norm in instance none; do
     expect 0 verify maps.yaml --mesh domain=2,space=2x1 model.norm=$norm train.similarity=mmd --json --quiet
 done
