@@ -322,6 +322,7 @@ static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
                                                     .validate_every = 1,
                                                     .early_stop = j->early_stop,
                                                     .checkpoint_steps = j->checkpoint_steps,
+                                                    .checkpoint_seconds = j->checkpoint_seconds,
                                                     .hooks = &mine,
                                                     .user = j };
         ok = wf_trainer_run(&options, &result, err) && wf_trainer_check(&options, &result, err);

@@ -17,6 +17,7 @@ struct support_training {
     const char *mesh;
     const char *from, *to; /* checkpoints: where to go on, where to save; or NULL */
     int64_t epochs, early_stop, checkpoint_steps;
+    double checkpoint_seconds;
     int64_t stop_at; /* step at which a signal seems to come; 0: none */
     bool no_validation, stop_in_validation;
     double lr;

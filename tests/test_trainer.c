@@ -159,6 +159,16 @@ static void saves__come_as_often_as_asked(void **state)
     assert_int_equal(none.saves, 1);
 }
 
+/* Best epochs and the last are saved in any case, others when the time has passed. */
+static void saves__of_other_epochs_come_by_time(void **state)
+{
+    struct support_training j = { .mesh = "space=2x1", .epochs = 6, .checkpoint_seconds = 1000 };
+    support_train(&j);
+    assert_true(j.best_saves < 6);
+    const bool last_is_best = j.result.at.best_epoch == 5;
+    assert_int_equal(j.saves, j.best_saves + !last_is_best);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +179,7 @@ int main(void)
         cmocka_unit_test(early_stop__ends_when_nothing_gets_better),
         cmocka_unit_test(skipped__last_epoch_does_not_undo_a_run),
         cmocka_unit_test(saves__come_as_often_as_asked),
+        cmocka_unit_test(saves__of_other_epochs_come_by_time),
     };
     return cmocka_run_group_tests(tests, support_training_data, support_scratch_leave);
 }

@@ -8,6 +8,7 @@
 #include "base/median.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
+#include "ckpt/snapshot.h"
 #include "cli/text.h"
 #include "device/device.h"
 #include "train/all_ranks.h"
@@ -54,6 +55,12 @@ static bool look_init(struct look *look, struct wf_err *err)
 static size_t param_bytes(const struct wf_job *job, const struct wf_rank_figures *r)
 {
     return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+}
+
+/* Of rank 0, while it trains: for a copy of what a checkpoint holds. */
+static size_t host_bytes(const struct wf_job *job)
+{
+    return wf_snapshot_bytes(job->net.graph, wf_optim_states(&job->settings.train.optim));
 }
 
 /* What the limit made the planner request; a value may be requested more than once. */
@@ -114,6 +121,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
         cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
         cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));
+        cJSON_AddNumberToObject(one, "host_bytes", i == 0 ? (double)host_bytes(job) : 0);
         cJSON_AddNumberToObject(one, "fetch_bytes", (double)r->fetch_bytes);
         cJSON_AddNumberToObject(one, "send_bytes", (double)r->send_bytes);
         cJSON_AddNumberToObject(one, "reduce_bytes", (double)r->reduce_bytes);
@@ -320,6 +328,9 @@ static void print_text(const struct look *look)
             wf_pipe_schedule_names[job->settings.pipe.schedule],
             100 * wf_all_ranks_bubble(look->all));
     print_ranks(look);
+    (void)printf(
+        "\nto write checkpoints beside the training, rank 0 takes %s more of host memory\n",
+        wf_text_bytes(arena, (double)host_bytes(job)));
     print_recomputed(look);
     if (look->steps)
         (void)printf("\nrank %d\n%s", (int)look->explained, look->steps);

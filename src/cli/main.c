@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 
+#ifdef WF_HAVE_OPENMP
 /* Not where a loader or an emulator runs us: its file is another. */
 static bool is_widefield(const char *path, size_t bytes)
 {
@@ -32,6 +33,7 @@ static void wait_politely(char **argv)
     path[bytes] = '\0';
     (void)execv(path, argv); /* returns only where that fails: then as it was */
 }
+#endif
 
 int main(int argc, char **argv)
 {

@@ -177,6 +177,7 @@ static struct wf_train_settings train_settings(const struct wf_options *o)
         .checkpoint_steps = wf_options_int(o, "train.checkpoint_steps"),
         .samples = wf_options_int(o, "train.samples"),
         .checkpoint_minutes = wf_options_real(o, "train.checkpoint_minutes"),
+        .checkpoint_seconds = wf_options_real(o, "train.checkpoint_seconds"),
         .precision = (enum wf_precision)wf_options_int(o, "train.precision"),
         .sync = (enum wf_sync)wf_options_int(o, "train.sync"),
         .staleness = (int)wf_options_int(o, "train.staleness"),

@@ -156,11 +156,13 @@ static const struct wf_option rows[] = {
       WF_OPTION_OF(NAME, wf_validate_on_names), .fallback = "auto" },
     { "train.early_stop", "stop after this many validations without improvement; 0: never",
       WF_OPTION_IN(INT, 0, COUNT_MAX), .fallback = "0" },
-    { "train.checkpoint_steps",
-      "write a checkpoint every N steps, in addition to the one at the end of each epoch; 0: "
-      "off",
+    { "train.checkpoint_seconds",
+      "write a checkpoint at the end of an epoch if the last one is N seconds old; 0: at the end "
+      "of each epoch; the best epoch, the last and a stopped run always write one",
+      WF_OPTION_IN(REAL, 0, 1e6), .fallback = "30" },
+    { "train.checkpoint_steps", "write a checkpoint every N steps as well; 0: off",
       WF_OPTION_IN(INT, 0, COUNT_MAX), .fallback = "0" },
-    { "train.checkpoint_minutes", "write a checkpoint every N minutes; 0: off",
+    { "train.checkpoint_minutes", "write a checkpoint every N minutes as well; 0: off",
       WF_OPTION_IN(REAL, 0, 1e6), .fallback = "10" },
     { "train.samples", "validation images in the run folder and the report, the worst first",
       WF_OPTION_IN(INT, 0, 1000), .fallback = "8" },

@@ -56,7 +56,7 @@ static bool begin(struct viewer *v, struct wf_run *lender, struct wf_context *co
     v->plan = wf_plan_new_on(targets->global, wf_comm_rank(v->comm), context, err);
     if (!wf_comm_agree(v->comm, v->plan != NULL, err))
         return false;
-    v->run = wf_run_new_beside(lender, v->plan, err);
+    v->run = wf_run_new_beside(lender, v->plan, false, err);
     if (!v->run)
         return false;
     v->batches = wf_ceil_div(CODES, v->net->image->shape.at[WF_N]);

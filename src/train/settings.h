@@ -78,7 +78,7 @@ struct wf_train_settings {
     int64_t validate_every, early_stop, skip_limit;
     enum wf_validate_on validate_on;
     int64_t checkpoint_steps, samples;
-    double checkpoint_minutes;
+    double checkpoint_minutes, checkpoint_seconds;
     enum wf_precision precision;
     enum wf_sync sync;
     int staleness;

@@ -21,6 +21,8 @@ struct trainer {
     } sum;       /* of the passes of this step */
     bool writes; /* rank 0 */
     bool saved;  /* nothing happened since the last save */
+    bool saving; /* rank 0: the last save is still being written */
+    bool ended;  /* an epoch has, since the last save */
     int64_t saved_step;
     double saved_time;
     struct wf_host *images, target; /* images: of each domain */
@@ -127,8 +129,10 @@ static bool load(struct trainer *t, struct wf_err *err)
 /* Decided by rank 0's clock and the step count, and shared with the others. */
 static bool is_due(const struct trainer *t)
 {
-    if (!t->writes || t->saved)
+    if (!t->writes || t->saved || t->saving)
         return false;
+    if (t->ended && wf_now() - t->saved_time >= t->o->checkpoint_seconds)
+        return true;
     if (t->o->checkpoint_steps > 0 && t->at.step - t->saved_step >= t->o->checkpoint_steps)
         return true;
     return t->o->checkpoint_minutes > 0 &&
@@ -176,9 +180,19 @@ static bool come_together(struct trainer *t, bool ok, bool *met, struct wf_err *
     return !*met || (wf_worker_meet(worker, t->o->full.run, err) && average(t, err));
 }
 
+/* A save that has failed since the last step is a failure of this one. */
+static void look_at_save(struct trainer *t)
+{
+    struct wf_err err = { 0 };
+    t->saving = false;
+    if (t->writes && t->o->hooks->saving)
+        keep_hook(t, t->o->hooks->saving(t->o->user, &t->saving, &err), &err);
+}
+
 /* Collective. A request of any rank becomes a request of all. */
 static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struct wf_err *err)
 {
+    look_at_save(t);
     if (!t->hooks_ok && ok) {
         *err = t->hooks_err;
         ok = false;
@@ -214,6 +228,7 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
                        : wf_run_serve(t->o->full.run, l->optim->states, l->optim->n_states, err)) &&
             ok;
     t->saved = true;
+    t->ended = false;
     t->saved_step = t->at.step;
     t->saved_time = wf_now();
     return wf_comm_agree(t->o->comm, ok, err);
@@ -476,13 +491,14 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     t->at.batch = 0;
     t->at.loss_sum = t->at.loss_samples = 0;
     t->at.loss = report.train_loss;
-    if (!save(t, report.is_best, err))
-        return false;
+    t->saved = false;
+    t->ended = true; /* an epoch that is neither best nor last is saved when it is due */
     if (t->o->early_stop > 0 && t->at.stale >= t->o->early_stop) {
         t->result->end = WF_END_EARLY;
         *over = true;
     }
-    return true;
+    const bool is_over = *over || t->at.epoch >= t->o->epochs;
+    return (!report.is_best && !is_over) || save(t, report.is_best, err);
 }
 
 /* --- the loop --- */

@@ -56,7 +56,10 @@ struct wf_pause {
 struct wf_trainer_hooks {
     bool (*stepped)(void *user, const struct wf_step_report *report, struct wf_err *err);
     bool (*epoch_ended)(void *user, const struct wf_epoch_report *report, struct wf_err *err);
+    /* Returns when the weights may change again. */
     bool (*save)(void *user, const struct wf_position *at, bool is_best, struct wf_err *err);
+    /* Whether a save is still being written: one that is due waits then. False: it has failed. */
+    bool (*saving)(void *user, bool *busy, struct wf_err *err);
     bool (*stops)(void *user); /* on every rank, before each step */
     /* Collective, before each step and at the end. False: the run ends here. */
     bool (*pause)(void *user, const struct wf_pause *pause);
@@ -90,7 +93,9 @@ struct wf_trainer_options {
     int64_t validate_every;    /* epochs; the last is always validated */
     int64_t early_stop;        /* validations without a better one; 0: never */
     int64_t checkpoint_steps;  /* 0: not by steps */
-    double checkpoint_minutes; /* 0: not by time; the end of every epoch always saves */
+    double checkpoint_minutes; /* 0: not by time */
+    double
+        checkpoint_seconds; /* at least, between the saves of ended epochs; best and last always save */
     const struct wf_trainer_hooks *hooks;
     void *user;
 };

@@ -202,6 +202,16 @@ static bool make_room(struct wf_training *t, struct wf_job_files *files, struct 
                t->valid_global->bytes, limit);
 }
 
+/* A snapshot for saves beside the training is no reason to recompute: without room for it, saves wait. */
+static void plan_snapshot(struct wf_training *t)
+{
+    const size_t limit = wf_device_is_host(t->job->device) ? t->settings.limit : 0;
+    const size_t held = t->job->global->bytes + (t->valid_global ? t->valid_global->bytes : 0);
+    const size_t bytes =
+        wf_snapshot_bytes(t->job->net.graph, wf_optim_states(&t->settings.train.optim));
+    t->snapshot_bytes = limit && held + bytes > limit ? 0 : bytes;
+}
+
 static bool check_labels(const struct wf_training *t, const char *path, struct wf_err *err)
 {
     const struct wf_model *const model = t->job->model;
@@ -229,8 +239,10 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
     bool ok = wf_feed_check(t->feed.dataset, loader, err) && make_validation(t, err);
     ok = wf_launch_agree(&t->launch, ok, err);
     /* On the last mesh, which says where the images of a domain are. */
-    return ok && make_room(t, &files, err) && make_rest(t, err) && take_targets(t, err) &&
-           take_checkpoint(t, err);
+    if (!ok || !make_room(t, &files, err) || !make_rest(t, err) || !take_targets(t, err))
+        return false;
+    plan_snapshot(t);
+    return take_checkpoint(t, err);
 }
 
 /* --- the log --- */

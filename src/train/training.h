@@ -19,14 +19,16 @@
 #include "train/journal.h"
 #include "train/run_folder.h"
 #include "train/targets.h"
+#include "train/saver.h"
 
 /* What a rank took of the machine; bytes. */
 struct wf_rank_use {
     int64_t planned, held; /* values, weights and the optimiser's states, those of validation
                             * too: before, and in fact */
-    int64_t process;       /* the most that its process had in memory; ranks may share it */
-    int64_t read;          /* of files, for its batches */
-    int64_t prepare;       /* of files, by its process, to find out what the dataset is */
+    int64_t host; /* of host memory, for snapshots: part of the two where the CPU is the device */
+    int64_t process; /* the most that its process had in memory; ranks may share it */
+    int64_t read;    /* of files, for its batches */
+    int64_t prepare; /* of files, by its process, to find out what the dataset is */
 };
 
 /* For who watches or steers a run. All but `stops`, `pause` and `finished` are called on rank 0; each may be
@@ -63,11 +65,11 @@ struct wf_training {
     struct wf_fingerprint dataset; /* as this rank sees it, and all others */
     const char *data;              /* its text, for checkpoints */
     const char **targets_data;     /* those of the target domains */
+    size_t snapshot_bytes;         /* of rank 0, to save beside the training; 0: it waits */
     struct wf_position start;
     /* rank 0's */
     struct wf_journal *journal;
-    const struct wf_run *run;
-    const struct wf_optim *optim;
+    struct wf_saver *saver;
     struct wf_trainer_result result;
     struct wf_scores scores;
     struct wf_domain_scores *domains; /* of every domain that was validated, the first included */

@@ -27,6 +27,7 @@ struct rank {
     struct wf_loader *loader, *valid_loader;
     struct wf_loader **targets, **valid_targets; /* of each target domain; or NULL */
     struct wf_validator *validator;              /* the first domain's, and behind it the others */
+    struct wf_saver saver;                       /* rank 0's */
     int64_t prepare;                             /* bytes that were read before there was a batch */
 };
 
@@ -88,14 +89,14 @@ struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
 
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
 {
-    struct wf_training *const t = user;
-    if (!t->journal)
-        return true;
-    const struct wf_checkpoint_info info = wf_training_info(t, at);
-    const struct wf_checkpoint_source from = { .run = t->run, .optim = t->optim };
-    /* What a checkpoint knows of, the log on the disk has. */
-    return wf_lock_check(t->folder->lock, err) && wf_journal_sync(t->journal, err) &&
-           wf_checkpoint_save_last(&t->folder->kept, is_best, &info, &from, err);
+    const struct wf_training *const t = user;
+    return wf_saver_save(t->saver, at, is_best, err);
+}
+
+static bool saving(void *user, bool *busy, struct wf_err *err)
+{
+    const struct wf_training *const t = user;
+    return wf_saver_look(t->saver, busy, err);
 }
 
 static bool stops(void *user)
@@ -107,12 +108,21 @@ static bool stops(void *user)
 static bool pause(void *user, const struct wf_pause *p)
 {
     const struct wf_training *const t = user;
-    return !t->hooks->pause || t->hooks->pause(t->user, p);
+    if (!t->hooks->pause)
+        return true;
+    /* Who steers the run finds all files at its end; what failed is reported by finish(). */
+    struct wf_err err = { 0 };
+    if (p->ended && wf_comm_rank(p->o->comm) == 0)
+        (void)!wf_saver_finish(t->saver, &err);
+    return t->hooks->pause(t->user, p);
 }
 
-static const struct wf_trainer_hooks hooks = {
-    .stepped = stepped, .epoch_ended = epoch_ended, .save = save, .stops = stops, .pause = pause
-};
+static const struct wf_trainer_hooks hooks = { .stepped = stepped,
+                                               .epoch_ended = epoch_ended,
+                                               .save = save,
+                                               .saving = saving,
+                                               .stops = stops,
+                                               .pause = pause };
 
 /* --- making --- */
 
@@ -242,8 +252,20 @@ static bool make_validators(struct rank *r, struct wf_err *err)
     return ok;
 }
 
+/* Collective. */
+static bool make_saver(struct rank *r, struct wf_err *err)
+{
+    bool ok = true;
+    if (wf_comm_rank(r->comm) == 0) {
+        ok = wf_saver_init(&r->saver, r->t, r->full.run, r->full.optim, err);
+        r->t->saver = &r->saver;
+    }
+    return wf_comm_agree(r->comm, ok, err);
+}
+
 static void release(struct rank *r)
 {
+    wf_saver_release(&r->saver);
     wf_validator_free(r->validator);
     wf_loader_free(r->valid_loader);
     for (int k = 0; r->targets && k < r->t->targets.n; k++) {
@@ -260,12 +282,13 @@ static void release(struct rank *r)
 
 /* --- what the log begins with --- */
 
-static_assert(sizeof(struct wf_rank_use) == 5 * sizeof(int64_t), "a list of numbers to be summed");
+static_assert(sizeof(struct wf_rank_use) == 6 * sizeof(int64_t), "a list of numbers to be summed");
 
 /* Bytes that a plan needs for itself, where it does not fit into the arena of the step's. */
 static size_t own_arena(const struct rank *r, const struct wf_plan *plan)
 {
-    return plan && plan->arena_bytes > r->full.plan->arena_bytes ? plan->arena_bytes : 0;
+    const bool apart = plan == r->rest_plan && r->t->settings.train.accumulate > 1;
+    return plan && (apart || plan->arena_bytes > r->full.plan->arena_bytes) ? plan->arena_bytes : 0;
 }
 
 static int64_t bytes_read(const struct rank *r)
@@ -298,13 +321,16 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     struct wf_rank_use *const all = wf_arena_array(arena, ranks, struct wf_rank_use);
     struct rusage usage;
     const bool known = getrusage(RUSAGE_SELF, &usage) == 0;
+    const size_t snapshot = wf_saver_bytes(&r->saver);
+    const size_t on_device = wf_device_is_host(r->t->job->device) ? snapshot : 0;
     struct wf_rank_use *const mine = &all[wf_comm_rank(r->comm)];
     *mine = (struct wf_rank_use){
         .planned = (int64_t)(r->full.plan->arena_bytes + own_arena(r, r->rest_plan) +
-                             wf_job_param_bytes(r->t->job, r->full.plan)),
+                             wf_job_param_bytes(r->t->job, r->full.plan) + on_device),
         .held =
             (int64_t)(wf_run_bytes(r->full.run) + (r->rest_run ? wf_run_bytes(r->rest_run) : 0) +
-                      wf_optim_bytes(&r->full.optim->options, r->full.optim->count)),
+                      wf_optim_bytes(&r->full.optim->options, r->full.optim->count) + on_device),
+        .host = (int64_t)snapshot,
         .process = known ? (int64_t)usage.ru_maxrss * 1024 : 0,
         .read = bytes_read(r),
         .prepare = r->prepare,
@@ -322,6 +348,7 @@ cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
         (void)cJSON_AddNumberToObject(one, "rank", i);
         (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)use[i].planned);
         (void)cJSON_AddNumberToObject(one, "used_bytes", (double)use[i].held);
+        (void)cJSON_AddNumberToObject(one, "host_bytes", (double)use[i].host);
         (void)cJSON_AddNumberToObject(one, "process_bytes", (double)use[i].process);
         (void)cJSON_AddNumberToObject(one, "read_bytes", (double)use[i].read);
         (void)cJSON_AddNumberToObject(one, "prepare_bytes", (double)use[i].prepare);
@@ -433,6 +460,9 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         ok = ok && wf_pictures_domains(t, r->full.run, r->full.context, r->comm, err);
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
+    if (ok && writes) /* the last checkpoint was written meanwhile */
+        ok = wf_saver_finish(&r->saver, err);
+    ok = wf_comm_agree(r->comm, ok, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
     ok = use != NULL;
@@ -450,10 +480,6 @@ static bool train(struct rank *r, struct wf_err *err)
 {
     struct wf_training *const t = r->t;
     const struct wf_train_settings *const s = &t->settings.train;
-    if (wf_comm_rank(r->comm) == 0) {
-        t->run = r->full.run;
-        t->optim = r->full.optim;
-    }
     struct wf_trainer_result result;
     const struct wf_trainer_options options = {
         .comm = r->comm,
@@ -476,6 +502,7 @@ static bool train(struct rank *r, struct wf_err *err)
         .early_stop = s->early_stop,
         .checkpoint_steps = s->checkpoint_steps,
         .checkpoint_minutes = s->checkpoint_minutes,
+        .checkpoint_seconds = s->checkpoint_seconds,
         .hooks = &hooks,
         .user = t,
     };
@@ -514,7 +541,7 @@ static bool serve(struct rank *r, struct wf_err *err)
 static bool work(struct rank *r, struct wf_err *err)
 {
     return make_run(r, err) && make_rest(r, err) && make_loaders(r, err) &&
-           make_validators(r, err) && log_start(r, err) && train(r, err) &&
+           make_validators(r, err) && make_saver(r, err) && log_start(r, err) && train(r, err) &&
            (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
 }
 

@@ -54,7 +54,7 @@ static bool make_run(struct wf_validator *v, struct wf_err *err)
     v->plan = wf_plan_new_on(o->global, wf_comm_rank(o->comm), o->context, err);
     if (!wf_comm_agree(o->comm, v->plan != NULL, err))
         return false;
-    v->run = o->lender ? wf_run_new_beside(o->lender, v->plan, err)
+    v->run = o->lender ? wf_run_new_beside(o->lender, v->plan, false, err)
                        : wf_run_new(v->plan, o->comm, o->seed, err);
     return v->run != NULL;
 }

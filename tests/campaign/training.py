@@ -6,7 +6,7 @@ WIDEFIELD = os.path.abspath(os.environ.get("WIDEFIELD", os.path.join(SOURCE, "bu
 CONFIG = """
 model: { name: unet, base: 2, depth: 1 }
 data: { path: set, crop: [16, 16], augment: [flip, rot90], repeat: 2, threads: 1 }
-train: { epochs: %d, batch: 2, lr: 1e-2, checkpoint_steps: %d, samples: %d }
+train: { epochs: %d, batch: 2, lr: 1e-2, checkpoint_steps: %d, checkpoint_seconds: 0, samples: %d }
 """
 
 

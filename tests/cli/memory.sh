@@ -8,7 +8,12 @@ held='max(r["used_bytes"] for r in j["per_rank"])'
 
 expect 0 train "${net[@]}" --out free
 json "$held == max(r[\"planned_bytes\"] for r in j[\"per_rank\"])"
-most=$(python3 -c "import json; j = json.load(open('out')); print($held)")
+json 'j["per_rank"][0]["host_bytes"] > 0'
+most=$(python3 -c "import json; j = json.load(open('out')); print($held - j['per_rank'][0]['host_bytes'])")
+# Room for all but the copy of a checkpoint: there is none, and training waits for the writing.
+expect 0 train "${net[@]}" --out waits memory.limit=$((most + 4096))
+json "$held <= $most + 4096 and j['per_rank'][0]['host_bytes'] == 0"
+[ -s waits/checkpoints/last.safetensors ] || fail "no checkpoint without a copy"
 # A little less than all of it: the step recomputes, and used memory is within the limit.
 limit=$((most * 9 / 10))
 expect 0 train "${net[@]}" --out tight memory.limit=$limit

@@ -44,6 +44,7 @@ expect 0 plan a.yaml data.size=1,3,32,128 --ranks 4 comm.bandwidth=1M --json
 json 'j["mesh"] == "space=4"'
 # lower bandwidth and longer latency cost time
 expect 0 plan a.yaml --mesh space=2x2 --json
+json 'j["per_rank"][0]["host_bytes"] >= 12 * j["parameters"] and all(r["host_bytes"] == 0 for r in j["per_rank"][1:])'
 seconds=$(python3 -c 'import json; print(json.load(open("out"))["step_seconds"])')
 expect 0 plan a.yaml --mesh space=2x2 comm.bandwidth=1M --json
 json "j['step_seconds'] > 2 * $seconds"

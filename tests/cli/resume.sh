@@ -7,7 +7,7 @@ python3 pictures.py set 8 24 24
 cat >a.yaml <<'YAML'
 model: { name: unet, base: 2, depth: 1 }
 data: { path: set, crop: [16, 16], validation: 0.25 }
-train: { epochs: 3, batch: 2, lr: 1e-2, samples: 0 }
+train: { epochs: 3, batch: 2, lr: 1e-2, samples: 0, checkpoint_seconds: 0 }
 YAML
 flip() { # FILE OFFSET-FROM-END: one bit; not in place, for names may share a file
     python3 -S - "$@" <<'PYTHON'

@@ -5,7 +5,7 @@ python3 pictures.py set 8 48 40
 cat >a.yaml <<'YAML'
 model: { name: unet, base: 4, depth: 1 }
 data: { path: set, crop: [32, 32], augment: [flip, rot90], validation: 0.25, repeat: 2 }
-train: { epochs: 3, batch: 2, lr: 1e-2, samples: 2 }
+train: { epochs: 3, batch: 2, lr: 1e-2, samples: 2, checkpoint_seconds: 0 }
 YAML
 
 # --- the run folder ---
@@ -105,6 +105,14 @@ got=0
 [ $got -eq 1 ] || fail "a full disk ended it with $got, expected 1"
 says "cannot write" "File too large"
 cmp -s kept full/checkpoints/last.safetensors || fail "a full disk took the last checkpoint"
+# all ranks end, though the epoch in which the write fails has a million steps
+cp -r full long
+got=0
+(ulimit -f 8; trap '' XFSZ; exec timeout 100 "$wf" train --resume long train.epochs=3 data.repeat=1000000 \
+    train.checkpoint_steps=1 --mesh data=2) >out 2>err || got=$?
+[ $got -eq 1 ] || fail "a full disk ended it with $got, expected 1"
+says "writing a checkpoint" "cannot write" "File too large"
+cmp -s kept long/checkpoints/last.safetensors || fail "a full disk took the last checkpoint"
 expect 0 train --resume full train.epochs=3 --quiet
 same_weights full one
 
