@@ -152,7 +152,7 @@ static int length(const cJSON *json, const char *path)
     "}\n"
 #define END                                                                                        \
     "{\"event\":\"end\",\"epochs\":1,\"steps\":2,\"loss\":0.25,\"metric\":{\"mean_iou\":0.75},"    \
-    "\"mpx_per_s\":4.5,\"stopped\":\"done\"}\n"
+    "\"mpx_per_s\":4.5,\"stopped\":\"done\",\"seconds_by\":{\"steps\":0.2,\"rest\":0.1}}\n"
 
 static void report__has_all_that_the_log_says(void **state)
 {
@@ -188,6 +188,7 @@ static void report__has_all_that_the_log_says(void **state)
     assert_number(run, "mean_ms.compute_ms", 70);
     assert_number(run, "mean_ms.comm_ms", 20);
     assert_number(run, "mean_ms.input_ms", 5);
+    assert_number(run, "seconds_by.steps", 0.2);
     assert_text(run, "classes.1", "nucleus");
     assert_number(run, "scores.iou.1", 0.6);
     assert_number(run, "best_epoch", 1);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/session.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "exec/holders.h"
@@ -159,6 +160,7 @@ static void prepare_run(struct wf_trainer *t)
                                    .changed_data = true,
                                    .hooks = &hooks,
                                    .user = t };
+    wf_times_begin(&t->run.times, wf_now());
     t->ended = false;
     t->loss_scale = 1;
     t->step = (struct wf_step_info){ .loss = unknown, .lr = unknown, .norm = unknown };

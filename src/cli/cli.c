@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/halt.h"
 #include "base/suggest.h"
@@ -453,7 +454,7 @@ static void end_all_ranks(const char *)
 
 int wf_cli_main(int argc, char **argv)
 {
-    struct wf_cli cli = { .log.level = WF_LOG_INFO };
+    struct wf_cli cli = { .began = wf_now(), .log.level = WF_LOG_INFO };
     cli.launch.log = &cli.log;
     struct wf_err err = { 0 }, usage = { 0 };
     (void)signal(SIGXFSZ, SIG_IGN); /* a file past the limit is an error with a name, not a death */

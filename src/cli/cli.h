@@ -46,6 +46,7 @@ struct wf_cli {
     const char **arguments;
     int n_arguments;
     const char *flags[WF_CLI_FLAGS]; /* by the order of command->flags; NULL: not given */
+    double began;                    /* when, of the clock (base/clock.h) */
     bool json, quiet;
     bool mute; /* results are read from files: nothing goes to stdout */
     struct wf_log log;

@@ -207,7 +207,8 @@ static bool print_json(const struct wf_cli *cli, const struct wf_training *t, st
     if (t->has_scores) /* the last epoch's; the best may be another */
         (void)cJSON_AddNumberToObject(json, "metric_epoch", (double)r->at.epoch);
     wf_best_json(json, t);
-    wf_json_add_real(json, "mpx_per_s", r->pixels / r->seconds / 1e6);
+    wf_json_add_real(json, "mpx_per_s", r->pixels / wf_times_total(&t->times) / 1e6);
+    wf_times_json(json, &t->times);
     (void)cJSON_AddStringToObject(json, "run", t->folder->path);
     cJSON_AddItemToObject(json, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
     return wf_cli_print_json(cli, json, err);
@@ -225,6 +226,20 @@ static void print_use(struct wf_arena *arena, const struct wf_training *t)
     (void)printf("at most, a rank held %s and read %s of image files; a process had %s\n",
                  wf_text_bytes(arena, (double)most.held), wf_text_bytes(arena, (double)most.read),
                  wf_text_bytes(arena, (double)most.process));
+}
+
+/* Wall time: "took 12.3 s, 0.53 Mpx/s: start-up 1.2 s, steps 9.1 s, ..." */
+static void print_times(struct wf_arena *arena, const struct wf_training *t)
+{
+    static const char *const names[WF_TIME_PARTS] = { "start-up",          "steps",
+                                                      "waiting for input", "validation",
+                                                      "checkpoints",       "rest" };
+    const double total = wf_times_total(&t->times);
+    (void)printf("took %s, %.3g Mpx/s", wf_text_seconds(arena, total),
+                 t->result.pixels / total / 1e6);
+    for (int i = 0; i < WF_TIME_PARTS; i++)
+        (void)printf("%s %s %s", i ? "," : ":", names[i], wf_text_seconds(arena, t->times.at[i]));
+    (void)printf("\n");
 }
 
 /* The scores are those of the last epoch, which need not be the best. */
@@ -258,6 +273,7 @@ static bool print(struct wf_cli *cli, const struct wf_training *t, struct wf_err
                      (long long)r->at.skipped);
     print_scores(&cli->arena, t);
     print_use(&cli->arena, t);
+    print_times(&cli->arena, t);
     (void)printf("run %s\n", wf_text_shown(&cli->arena, t->folder->path));
     return true;
 }
@@ -290,6 +306,7 @@ static bool conclude(struct train *t, struct wf_err *err)
             err, WF_ERR_STOPPED,
             "stopped by %s at step %lld; a checkpoint is written, go on with --resume %s",
             wf_signals_name(wf_signals_seen()), (long long)r->at.step, t->folder.path);
+    (void)wf_times_lap(&t->run.times, WF_TIME_REST);
     return !cli->launch.is_root || cli->mute || print(cli, &t->run, err);
 }
 
@@ -325,6 +342,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
                                   .changed_data = wf_cli_flag(cli, "changed-data") != NULL,
                                   .hooks = &hooks,
                                   .user = &t };
+    wf_times_begin(&t.run.times, cli->began);
     wf_signals_catch();
     const bool ok =
         wf_run_folder_find(&t.folder, wf_cli_flag(cli, "out"), wf_cli_flag(cli, "resume"), err) &&

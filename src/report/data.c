@@ -101,7 +101,9 @@ static void add_figures(struct wf_report_data *d, cJSON *to)
     const struct wf_log_row *const best = wf_runlog_best(log), *step = wf_log_last(&log->steps),
                                    *const epoch = wf_log_last(&log->epochs);
     const cJSON *const scores = wf_runlog_scores(log);
-    const double seconds = wf_log_number(log->end, "seconds");
+    const double took = wf_log_number(log->end, "seconds"),
+                 before = wf_log_number(log->end, "seconds_before"); /* it was resumed */
+    const double seconds = took + (before > 0 ? before : 0);
     static const char *const names[] = { "mean_iou", "accuracy", "top5" };
     for (size_t i = log->per_image ? 1 : 0; i < sizeof names / sizeof *names; i++)
         add_figure(to, names[i], wf_log_number(scores, names[i]));
@@ -494,6 +496,8 @@ cJSON *wf_data_json(struct wf_report_data *d)
     add_epoch_rows(d, json);
     add_mean_ms(d, json);
     add_domains(d, json);
+    add_copy(d, json, "seconds_by", cJSON_GetObjectItemCaseSensitive(d->log.end, "seconds_by"),
+             ITEMS_MAX);
     add_config(d, json);
     add_classes(d, json);
     add_copy(d, json, "ranks", log->ranks, RANK_ROWS);

@@ -452,19 +452,28 @@
 
   // --- time ---
 
-  const split = (mean) => {
-    const known = [["compute", 1, mean.compute_ms], ["communication", 2, mean.comm_ms], ["input", 4, mean.input_ms]];
-    // What overlaps is counted twice, and then nothing is left over.
-    const parts = [...known, ["other", 0, Math.max(0, mean.ms - sum(known.map((part) => part[2])))]];
+  // Parts are [name, colour, seconds].
+  const stack = (title, note, parts) => {
     const all = sum(parts.map((part) => part[2])) || 1;
-    const bar = ([, colour, ms]) => make("i.c" + colour, { style: `width:${(100 * ms) / all}%` });
-    const text = ([name, colour, ms]) =>
-      key("box.c" + colour, name, " ", make("b", seconds(ms / 1000)), " ", make("small", percent(ms / all)));
-    return [
-      make("p", "Where a step's time goes. Communication is what a rank waits for, input what the loader is waited for."),
-      make("div.card", make("b", "The mean step"), make("div.stack", parts.filter((part) => part[2] > 0).map(bar)),
-        make("div.split", parts.map(text))),
-    ];
+    const bar = ([, colour, s]) => make("i.c" + colour, { style: `width:${(100 * s) / all}%` });
+    const text = ([name, colour, s]) =>
+      key("box.c" + colour, name, " ", make("b", seconds(s)), " ", make("small", percent(s / all)));
+    return make("div.card", make("b", title), " ", make("small", note),
+      make("div.stack", parts.filter((part) => part[2] > 0).map(bar)), make("div.split", parts.map(text)));
+  };
+  const split = (mean) => {
+    const known = [["compute", 1, mean.compute_ms / 1000], ["communication", 2, mean.comm_ms / 1000],
+      ["input", 4, mean.input_ms / 1000]];
+    // What overlaps is counted twice, and then nothing is left over.
+    const other = Math.max(0, mean.ms / 1000 - sum(known.map((part) => part[2])));
+    return stack("The mean step", "communication is what a rank waits for, input what the loader is waited for",
+      [...known, ["other", 0, other]]);
+  };
+  const wall = (by) => {
+    const parts = [["start-up", 4, by.startup], ["steps", 1, by.steps], ["input", 2, by.input],
+      ["validation", 3, by.validation], ["checkpoints", 5, by.checkpoints], ["rest", 0, by.rest]];
+    return parts.every((part) => part[2] >= 0 && part[2] < 1e12) &&
+      stack("The command", "its wall time; checkpoints: what training waited for them", parts);
   };
   const staleness = () => {
     const counts = list(run.staleness).map((v) => (is(v) && v >= 0 ? v : 0)), all = sum(counts);
@@ -490,7 +499,7 @@
         line("communication", 2, s.comm_ms_average),
         line("input", 4, s.input_ms_average),
       ]));
-    return section("time", "Time", run.mean_ms && split(run.mean_ms), drawn,
+    return section("time", "Time", run.seconds_by && wall(run.seconds_by), run.mean_ms && split(run.mean_ms), drawn,
       !drawn && !run.mean_ms && make("p", "The log has no times."), staleness(), timeline());
   };
 

@@ -167,6 +167,7 @@ static struct wf_global_plan *plan_beside(const struct wf_job *job, const struct
     struct wf_plan_options options = wf_job_plan_options(job);
     if (options.limit)
         options.limit = job->global->bytes;
+    options.pipe = wf_job_pipe_like(job);
     return wf_global_plan_new(net->graph, &job->mesh, &options, err);
 }
 

@@ -35,6 +35,12 @@ struct trainer {
     struct wf_err hooks_err;
 };
 
+/* All since the last lap was that. */
+static void lap(const struct trainer *t, enum wf_time_part part)
+{
+    (void)wf_times_lap(t->o->times, part);
+}
+
 static void keep_hook(struct trainer *t, bool ok, const struct wf_err *err)
 {
     if (ok || !t->hooks_ok)
@@ -214,6 +220,8 @@ static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struc
 /* Collective. */
 static bool save(struct trainer *t, bool is_best, struct wf_err *err)
 {
+    lap(t, WF_TIME_REST);
+    t->at.seconds = t->o->start.seconds + wf_times_total(t->o->times);
     bool ok = t->hooks_ok; /* a run that goes on from here does not report again what was not */
     if (!ok)
         *err = t->hooks_err;
@@ -231,7 +239,9 @@ static bool save(struct trainer *t, bool is_best, struct wf_err *err)
     t->ended = false;
     t->saved_step = t->at.step;
     t->saved_time = wf_now();
-    return wf_comm_agree(t->o->comm, ok, err);
+    ok = wf_comm_agree(t->o->comm, ok, err);
+    lap(t, WF_TIME_CHECKPOINTS);
+    return ok;
 }
 
 /* --- a pass --- */
@@ -341,6 +351,8 @@ static bool passes(struct trainer *t, struct wf_err *err)
 static void report_step(struct trainer *t, double loss, double loss_scale)
 {
     t->result->pixels += t->sum.pixels;
+    lap(t, WF_TIME_STEPS);
+    wf_times_add_comm(t->o->times, t->sum.comm);
     if (!t->writes || !t->o->hooks->stepped)
         return;
     const struct wf_step_report report = {
@@ -395,8 +407,6 @@ static bool update(struct trainer *t, struct wf_err *err)
     }
     t->at.loss_scale = l->scaler.scale;
     t->at.scale_streak = l->scaler.streak;
-    t->at.seconds += t->sum.seconds;
-    t->result->seconds += t->sum.seconds;
     t->saved = false;
     report_step(t, loss, scale);
     memset(&t->sum, 0, sizeof t->sum);
@@ -463,7 +473,9 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     if (t->o->learner->options.worker)
         report.server = &t->o->learner->options.worker->reply;
     bool seen;
-    if (!validate(t, &report, &seen, err))
+    const bool ok = validate(t, &report, &seen, err);
+    lap(t, WF_TIME_VALIDATION);
+    if (!ok)
         return false;
     if (!seen) {
         t->result->end = WF_END_SIGNAL;
@@ -508,9 +520,12 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
 {
     const bool ends = t->at.batch >= t->batches;
     int64_t requested[QUESTIONS];
+    lap(t, WF_TIME_REST);
     const bool ok = ends || load(t, err);
+    lap(t, WF_TIME_INPUT);
     if (!meet(t, ok, requested, err))
         return false;
+    wf_times_add_comm(t->o->times, wf_times_lap(t->o->times, WF_TIME_STEPS));
     if ((requested[SAVE] || requested[STOP]) && !t->saved && !save(t, false, err))
         return false;
     if (requested[STOP]) {
@@ -600,35 +615,4 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     free(t.shares);
     wf_host_release(&t.target);
     return ok;
-}
-
-/* Steps that are skipped now and then are what a dynamic scale is made of, also all of a short
- * epoch. */
-static bool learned(const struct wf_trainer_options *o, const struct wf_trainer_result *r,
-                    struct wf_err *err)
-{
-    const char *const f16 = o->learner->scaler.dynamic ? ", use train.precision=bf16 or f32" : "";
-    if (r->end == WF_END_SIGNAL || r->at.step == 0)
-        return true;
-    if (r->at.skipped >= r->at.step)
-        return wf_err_set(err, WF_ERR_FAILED,
-                          "every step was skipped because a gradient was not finite (%" PRId64
-                          " of %" PRId64 " steps): nothing is learned: lower train.lr%s, or look "
-                          "at the data ('widefield data inspect')",
-                          r->at.skipped, r->at.step, f16);
-    const bool unknown = isnan(r->loss) && r->at.skipped > 0;
-    if ((!unknown && !isfinite(r->loss)) ||
-        (!isnan(r->metric) && o->validator && wf_validator_failed(o->validator)))
-        return wf_err_set(
-            err, WF_ERR_FAILED,
-            "the loss is not finite after %" PRId64 " steps (training %g): nothing is "
-            "learned: lower train.lr%s, or look at the data ('widefield data inspect')",
-            r->at.step, r->loss, f16);
-    return true;
-}
-
-bool wf_trainer_check(const struct wf_trainer_options *options,
-                      const struct wf_trainer_result *result, struct wf_err *err)
-{
-    return wf_comm_agree(options->comm, learned(options, result, err), err);
 }

@@ -21,6 +21,7 @@
 #include "ckpt/position.h"
 #include "train/settings.h"
 #include "train/step.h"
+#include "train/times.h"
 #include "train/validate.h"
 
 struct wf_step_report {
@@ -98,6 +99,7 @@ struct wf_trainer_options {
         checkpoint_seconds; /* at least, between the saves of ended epochs; best and last always save */
     const struct wf_trainer_hooks *hooks;
     void *user;
+    struct wf_times *times; /* rank 0's; NULL: not measured */
 };
 
 enum wf_trainer_end { WF_END_DONE, WF_END_EARLY, WF_END_SIGNAL };
@@ -107,8 +109,8 @@ struct wf_trainer_result {
     struct wf_position at;
     double
         loss; /* mean of the last epoch; so far, where it did not end; NaN: all its steps were skipped */
-    double metric;          /* of the last validation; NaN: none here */
-    double pixels, seconds; /* trained on in this call, and how long */
+    double metric; /* of the last validation; NaN: none here */
+    double pixels; /* trained on in this call */
 };
 
 /* Collective. */

@@ -228,10 +228,13 @@ static bool check_labels(const struct wf_training *t, const char *path, struct w
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
 {
     struct wf_job_files files = { .begun = t->folder->checkpoint != NULL, .is_fed = true };
+    struct wf_times *const times = &t->times;
+    (void)wf_times_lap(times, WF_TIME_STARTUP);
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
         !wf_targets_check(&t->settings, err) || !take_data(t, err))
         return false;
     wf_feed_size(&t->feed, &files);
+    times->data += wf_times_lap(times, WF_TIME_STARTUP);
     if (!take_sync(t, &files, err) || !make_job(t, &files, err) || !check_labels(t, path, err))
         return false;
     struct wf_loader_options loader = wf_feed_loader(&t->feed, &t->job->net);
@@ -242,7 +245,10 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
     if (!ok || !make_room(t, &files, err) || !make_rest(t, err) || !take_targets(t, err))
         return false;
     plan_snapshot(t);
-    return take_checkpoint(t, err);
+    times->plan += wf_times_lap(times, WF_TIME_STARTUP);
+    ok = take_checkpoint(t, err);
+    times->data += wf_times_lap(times, WF_TIME_STARTUP);
+    return ok;
 }
 
 /* --- the log --- */

@@ -67,6 +67,7 @@ struct wf_training {
     const char **targets_data;     /* those of the target domains */
     size_t snapshot_bytes;         /* of rank 0, to save beside the training; 0: it waits */
     struct wf_position start;
+    struct wf_times times; /* begun by the caller */
     /* rank 0's */
     struct wf_journal *journal;
     struct wf_saver *saver;

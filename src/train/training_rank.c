@@ -28,6 +28,7 @@ struct rank {
     struct wf_loader **targets, **valid_targets; /* of each target domain; or NULL */
     struct wf_validator *validator;              /* the first domain's, and behind it the others */
     struct wf_saver saver;                       /* rank 0's */
+    struct wf_times *times;                      /* the run's, on rank 0; NULL on others */
     int64_t prepare;                             /* bytes that were read before there was a batch */
 };
 
@@ -426,8 +427,10 @@ static bool log_end(struct wf_training *t, struct wf_err *err)
         cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
     wf_domains_json(event, t->domains, t->n_domains);
     wf_best_json(event, t);
-    wf_json_add_real(event, "mpx_per_s", r->pixels / r->seconds / 1e6);
-    wf_json_add_real(event, "seconds", r->at.seconds);
+    wf_json_add_real(event, "mpx_per_s", r->pixels / wf_times_total(&t->times) / 1e6);
+    wf_times_json(event, &t->times);
+    if (t->start.seconds > 0) /* of the commands that this one has resumed */
+        wf_json_add_real(event, "seconds_before", t->start.seconds);
     (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
     cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
     return wf_journal_write(t->journal, event, err);
@@ -458,16 +461,20 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
     }
     if (result->end != WF_END_SIGNAL)
         ok = ok && wf_pictures_domains(t, r->full.run, r->full.context, r->comm, err);
+    (void)wf_times_lap(r->times, WF_TIME_VALIDATION);
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
+    (void)wf_times_lap(r->times, WF_TIME_REST);
     if (ok && writes) /* the last checkpoint was written meanwhile */
         ok = wf_saver_finish(&r->saver, err);
+    (void)wf_times_lap(r->times, WF_TIME_CHECKPOINTS);
     ok = wf_comm_agree(r->comm, ok, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;
     ok = use != NULL;
     if (ok && writes) {
         t->use = use;
+        (void)wf_times_lap(r->times, WF_TIME_REST);
         ok = log_end(t, err);
     }
     wf_arena_release(&arena);
@@ -505,6 +512,7 @@ static bool train(struct rank *r, struct wf_err *err)
         .checkpoint_seconds = s->checkpoint_seconds,
         .hooks = &hooks,
         .user = t,
+        .times = r->times,
     };
     const bool ok = wf_trainer_run(&options, &result, err);
     if (wf_comm_rank(r->comm) == 0)
@@ -538,10 +546,24 @@ static bool serve(struct rank *r, struct wf_err *err)
         err);
 }
 
+/* Collective. All that a step needs. */
+static bool prepare(struct rank *r, struct wf_err *err)
+{
+    r->times = wf_comm_rank(r->comm) == 0 ? &r->t->times : NULL;
+    (void)wf_times_lap(r->times, WF_TIME_STARTUP);
+    const bool ok =
+        make_run(r, err) && make_rest(r, err) && make_loaders(r, err) && make_validators(r, err);
+    const double seconds = wf_times_lap(r->times, WF_TIME_STARTUP);
+    if (r->times)
+        r->times->kernels += seconds;
+    const bool ready = ok && make_saver(r, err) && log_start(r, err);
+    (void)wf_times_lap(r->times, WF_TIME_STARTUP);
+    return ready;
+}
+
 static bool work(struct rank *r, struct wf_err *err)
 {
-    return make_run(r, err) && make_rest(r, err) && make_loaders(r, err) &&
-           make_validators(r, err) && make_saver(r, err) && log_start(r, err) && train(r, err) &&
+    return prepare(r, err) && train(r, err) &&
            (!wf_job_servers(r->t->job) || wf_worker_leave(&r->worker, err));
 }
 

@@ -9,7 +9,18 @@ train: { epochs: 3, batch: 2, lr: 1e-2, samples: 2, checkpoint_seconds: 0 }
 YAML
 
 # --- the run folder ---
+begun=$(date +%s.%N)
 expect 0 train a.yaml --out one --json
+ended=$(date +%s.%N)
+# the parts of its wall time add up to the whole
+last_line 'set(j["seconds_by"]) == {"startup", "steps", "input", "validation", "checkpoints", "rest"}'
+last_line 'all(v >= 0 for v in j["seconds_by"].values())'
+last_line 'abs(sum(j["seconds_by"].values()) - j["seconds"]) <= 0.02 * j["seconds"]'
+last_line 'abs(sum(j["startup_by"].values()) - j["seconds_by"]["startup"]) <= 0.02 * j["seconds"]'
+last_line 'abs(sum(j["steps_by"].values()) - j["seconds_by"]["steps"]) <= 0.02 * j["seconds"]'
+last_line "0 <= $ended - $begun - j['seconds'] <= 0.02 * j['seconds'] + 1" # and what a process takes to start
+last_line 'abs(j["mpx_per_s"] * j["seconds"] - 18 * 2 * 32 * 32 / 1e6) <= 1e-6'
+events 'abs(sum(e[-1]["seconds_by"].values()) - e[-1]["seconds"]) <= 0.02 * e[-1]["seconds"]' one
 last_line 'j["epochs"] == 3 and j["steps"] == 18 and j["loss"] < 0.6 and j["run"] == "one"'
 last_line 'len(j["metric"]["iou"]) == 2 and j["metric"]["mean_iou"] > 0.6 and j["mpx_per_s"] > 0'
 says "epoch 1" "epoch 3"
