@@ -285,6 +285,17 @@ bool wf_folder_sync(const char *folder, struct wf_err *err)
                             wf_file_reason(reason));
 }
 
+bool wf_disk_sync(const char *folder, struct wf_err *err)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool ok = fd >= 0 && syncfs(fd) == 0;
+    const int reason = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    return ok || wf_err_set(err, WF_ERR_FAILED, "cannot sync the disk of '%s': %s", folder,
+                            wf_file_reason(reason));
+}
+
 /* The new name is on disk only when the folder is. */
 static bool sync_name(const char *path, struct wf_err *err)
 {
@@ -320,7 +331,7 @@ bool wf_outfile_sync(struct wf_outfile *f, struct wf_err *err)
 
 bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
 {
-    if (!wf_outfile_sync(f, err))
+    if (!f->synced_later && !wf_outfile_sync(f, err))
         return false;
     const int closed = close(f->fd); /* network file systems tell of a full disk only here */
     f->fd = -1;
@@ -330,7 +341,8 @@ bool wf_outfile_commit(struct wf_outfile *f, struct wf_err *err)
     wf_halt_keep(f->partial);
     free(f->partial);
     f->partial = NULL;
-    return sync_name(f->path, err) || wf_err_wrap(err, "'%s' is written", f->path);
+    return f->synced_later || sync_name(f->path, err) ||
+           wf_err_wrap(err, "'%s' is written", f->path);
 }
 
 void wf_outfile_drop(struct wf_outfile *f)

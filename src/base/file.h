@@ -61,6 +61,8 @@ void wf_infile_close(struct wf_infile *f);
 struct wf_outfile {
     char *path, *partial; /* the final name and the one until then */
     int fd;               /* -1: not open */
+    bool
+        synced_later; /* commit leaves it to wf_disk_sync(), once for many files; set after begin */
 };
 
 /* A symbolic link of that name is replaced, never followed: its target is unchanged. After a
@@ -87,6 +89,9 @@ char *wf_file_read(const char *path, uint64_t most, size_t *size, struct wf_err 
 
 /* Syncs names that were created, moved or removed in `folder` to the disk. */
 [[nodiscard]] bool wf_folder_sync(const char *folder, struct wf_err *err);
+
+/* All that was written to the file system of `folder` is on the disk, once this returns. */
+[[nodiscard]] bool wf_disk_sync(const char *folder, struct wf_err *err);
 
 /* Removes half-written files of ended writers from `folder`. `all`: no other process writes there,
  * so all half-written files are removed. Otherwise files of a writer on another machine are kept

@@ -230,7 +230,8 @@ static bool open_writers(struct pen *p, const char *name, struct wf_arena *arena
                                    .height = e[WF_H],
                                    .width = e[WF_W],
                                    .channels = p->kind->channels,
-                                   .sample = WF_SAMPLE_U8 };
+                                   .sample = WF_SAMPLE_U8,
+                                   .synced_later = true };
     info.tile.at[WF_H] = info.tile.at[WF_W] = tiff ? BAND : 0;
     const char *const end = tiff ? "tif" : "png";
     p->image_writer = wf_raster_create(
@@ -296,7 +297,7 @@ bool wf_synth_run(const struct wf_synth_kind *kind, const struct wf_synth_option
     bool ok = prepare(kind, options, &arena, err);
     if (ok && kind->run) {
         wf_arena_release(&arena);
-        return kind->run(kind, options, err);
+        return kind->run(kind, options, err) && wf_disk_sync(options->out, err);
     }
     if (ok) {
         const size_t band = (size_t)wf_min(BAND, extent[WF_H]) * (size_t)extent[WF_W];
@@ -307,6 +308,8 @@ bool wf_synth_run(const struct wf_synth_kind *kind, const struct wf_synth_option
     }
     for (int64_t i = 0; ok && i < count; i++)
         ok = draw_image(&p, i, err);
+    /* Once for all, for thousands of small files would take a minute one by one. */
+    ok = ok && wf_disk_sync(options->out, err);
     free(p.pixels);
     free(p.labels);
     wf_arena_release(&arena);

@@ -267,7 +267,12 @@ static bool draw_picture(const struct set *s, struct picture *p, int part, int64
 static bool write_picture(const char *path, const struct picture *p, struct wf_err *err)
 {
     const struct wf_raster_info info = {
-        .depth = 1, .height = p->rows, .width = p->columns, .channels = 3, .sample = WF_SAMPLE_U8
+        .depth = 1,
+        .height = p->rows,
+        .width = p->columns,
+        .channels = 3,
+        .sample = WF_SAMPLE_U8,
+        .synced_later = true /* by wf_synth_run() */
     };
     struct wf_raster_writer *const w = wf_raster_create(path, &info, err);
     if (!w)

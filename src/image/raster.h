@@ -83,7 +83,8 @@ struct wf_raster_info {
     bool in_order; /* it can only be read from the top: another order starts again */
     bool alpha;    /* the last channel is opacity */
     bool has_nodata;
-    double nodata; /* the "no data" value; may be NaN */
+    double nodata;     /* the "no data" value; may be NaN */
+    bool synced_later; /* in writing PNG and TIFF: by the caller, for all files (wf_disk_sync()) */
 };
 
 /* NULL on failure. "file.h5:/a/b" names a dataset in an HDF5 file. */

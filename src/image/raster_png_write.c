@@ -104,6 +104,7 @@ static bool begin_png(struct wf_raster_writer *w, struct wf_err *err)
     p->file.fd = -1;
     if (!wf_outfile_begin(&p->file, w->path, err))
         return false;
+    p->file.synced_later = info->synced_later;
     p->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &p->guard, on_error, on_warning);
     p->info = p->png ? png_create_info_struct(p->png) : NULL;
     if (!p->info)

@@ -107,8 +107,10 @@ static bool begin_tiff(struct wf_raster_writer *w, struct wf_err *err)
         return wf_outfile_join(&t->file, w->path, w->joins, err);
     /* O3: as long as nothing is named the file is no image. */
     const char head[WF_TIFF_HEADER] = { 'I', 'I', t->big ? 43 : 42, 0, t->big ? 8 : 0 };
-    return wf_outfile_begin(&t->file, w->path, err) &&
-           wf_outfile_write_at(&t->file, 0, head, sizeof head, err);
+    if (!wf_outfile_begin(&t->file, w->path, err))
+        return false;
+    t->file.synced_later = info->synced_later;
+    return wf_outfile_write_at(&t->file, 0, head, sizeof head, err);
 }
 
 static const char *partial_of(const struct wf_raster_writer *w)
