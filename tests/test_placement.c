@@ -203,7 +203,7 @@ static bool save_snapshot(const char *path, const struct wf_checkpoint_info *inf
     const size_t bytes = r->optim->count * sizeof(float);
     if (r->optim->count > 0)
         memset(r->optim->states[0], 0, bytes);
-    /* Twice: the second file is made of what the first has converted in place. */
+    /* Twice: writing leaves it as it is. */
     ok = ok && wf_snapshot_write(s, "unread.safetensors", info, err) &&
          wf_snapshot_write(s, path, info, err);
     wf_snapshot_free(s);

@@ -67,24 +67,12 @@ static XXH64_state_t *hash_begin(const struct wf_checkpoint_texts *texts)
     return hash;
 }
 
-static void hash_end(XXH64_state_t *hash, char text[WF_CHECKPOINT_HASH])
+static void hash_end(const XXH64_state_t *hash, char text[WF_CHECKPOINT_HASH])
 {
     (void)snprintf(text, WF_CHECKPOINT_HASH, "%016" PRIx64, (uint64_t)XXH64_digest(hash));
-    (void)XXH64_freeState(hash);
 }
 
 /* --- saving --- */
-
-struct source {
-    struct wf_tensor_list *all;
-    const struct wf_tensor_item *item;
-};
-
-static const void *give(void *user, struct wf_err *err)
-{
-    const struct source *const s = user;
-    return wf_tensor_give(s->all, s->item, err);
-}
 
 /* C5 */
 static bool check_finite(const struct wf_tensor_item *t, const float *data, int64_t step,
@@ -105,40 +93,58 @@ static bool check_finite(const struct wf_tensor_item *t, const float *data, int6
     return true;
 }
 
+/* One pass over the tensors: each is fetched, checked, added to the checksum and written. */
+struct source {
+    struct wf_tensor_list *all;
+    const struct wf_tensor_item *item;
+    XXH64_state_t *hash;
+    int64_t step;
+};
+
+static const void *give(void *user, struct wf_err *err)
+{
+    const struct source *const s = user;
+    const struct wf_value *const v = s->item->value;
+    int64_t shape[WF_AXES];
+    const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+    const float *const data = wf_tensor_give(s->all, s->item, err);
+    if (!data || !check_finite(s->item, data, s->step, err))
+        return NULL;
+    hash_tensor(s->hash, s->item->name, rank, shape, data);
+    return data;
+}
+
+static void fill_digest(void *user, char *text)
+{
+    hash_end(user, text);
+}
+
 static bool write_file(const char *path, struct wf_tensor_list *t, int64_t step,
                        const struct wf_checkpoint_texts *texts, struct wf_err *err)
 {
     struct wf_safetensors_writer *const w = wf_safetensors_begin();
     XXH64_state_t *const hash = hash_begin(texts);
     struct source *const sources = wf_take((t->count + 1) * sizeof *sources);
-    bool ok = true;
-    for (size_t i = 0; ok && i < t->count; i++) {
-        struct source *const s = &sources[i];
-        *s = (struct source){ t, &t->items[i] };
-        int64_t shape[WF_AXES];
+    for (size_t i = 0; i < t->count; i++) {
         const struct wf_value *const v = t->items[i].value;
-        const struct wf_safetensors_item item = { .name = t->items[i].name,
-                                                  .dtype = WF_F32,
-                                                  .rank = wf_border_shape(v->shape, v->border_dims,
-                                                                          shape),
-                                                  .shape = shape,
-                                                  .give = give,
-                                                  .user = s };
-        wf_safetensors_add(w, &item);
-        const float *const data = give(s, err);
-        ok = data && check_finite(&t->items[i], data, step, err);
-        if (ok)
-            hash_tensor(hash, item.name, item.rank, shape, data);
+        int64_t shape[WF_AXES];
+        const int rank = wf_border_shape(v->shape, v->border_dims, shape);
+        sources[i] = (struct source){ t, &t->items[i], hash, step };
+        wf_safetensors_add(w, &(struct wf_safetensors_item){ .name = t->items[i].name,
+                                                             .dtype = WF_F32,
+                                                             .rank = rank,
+                                                             .shape = shape,
+                                                             .give = give,
+                                                             .user = &sources[i] });
     }
-    char digest[WF_CHECKPOINT_HASH];
-    hash_end(hash, digest);
     for (size_t i = 0; i < WF_CHECKPOINT_TEXTS; i++)
         if (texts->value[i])
             wf_safetensors_add_metadata(w, wf_checkpoint_keys[i], texts->value[i]);
-    wf_safetensors_add_metadata(w, WF_CHECKPOINT_HASH_KEY, digest);
-    ok = ok && wf_safetensors_finish(w, path, err);
+    wf_safetensors_add_late(w, WF_CHECKPOINT_HASH_KEY, WF_CHECKPOINT_HASH - 1, fill_digest, hash);
+    const bool ok = wf_safetensors_finish(w, path, err);
     wf_safetensors_writer_free(w);
     free(sources);
+    (void)XXH64_freeState(hash);
     return ok;
 }
 
@@ -201,6 +207,7 @@ static bool check_hash(const struct wf_safetensors *file, const char *path,
     free(buffer);
     char got[WF_CHECKPOINT_HASH];
     hash_end(hash, got);
+    (void)XXH64_freeState(hash);
     return ok && (strcmp(got, want) == 0 || damaged(path, "does not match its checksum", err));
 }
 

@@ -83,6 +83,10 @@ struct wf_safetensors_writer *wf_safetensors_begin(void);
 void wf_safetensors_add(struct wf_safetensors_writer *w, const struct wf_safetensors_item *item);
 void wf_safetensors_add_metadata(struct wf_safetensors_writer *w, const char *key,
                                  const char *value);
+/* A text of `length` bytes that is known only once all tensors were given, such as a checksum of them: `fill` is called then
+ * and writes it, with a zero behind it. One per file. */
+void wf_safetensors_add_late(struct wf_safetensors_writer *w, const char *key, size_t length,
+                             void (*fill)(void *user, char *text), void *user);
 /* Tensors are in the order in which they were added, wider element types first: so each is aligned
  * to its element without gaps, which the format forbids. */
 [[nodiscard]] bool wf_safetensors_finish(struct wf_safetensors_writer *w, const char *path,

@@ -26,6 +26,9 @@ struct wf_safetensors_writer {
     size_t count, room;
     struct text_pair *metadata;
     size_t n_metadata, room_metadata;
+    char *late; /* a text of the metadata; NULL: all are known */
+    void (*fill)(void *user, char *text);
+    void *user;
 };
 
 struct wf_safetensors_writer *wf_safetensors_begin(void)
@@ -65,6 +68,18 @@ void wf_safetensors_add_metadata(struct wf_safetensors_writer *w, const char *ke
     WF_GROW(w->metadata, w->room_metadata, w->n_metadata);
     w->metadata[w->n_metadata++] =
         (struct text_pair){ wf_arena_copy(&w->arena, key), wf_arena_copy(&w->arena, value) };
+}
+
+void wf_safetensors_add_late(struct wf_safetensors_writer *w, const char *key, size_t length,
+                             void (*fill)(void *user, char *text), void *user)
+{
+    WF_BUG_ON(w->late, "'%s' is the second late text", key);
+    w->late = wf_arena_array(&w->arena, length + 1, char);
+    memset(w->late, '0', length);
+    w->fill = fill;
+    w->user = user;
+    WF_GROW(w->metadata, w->room_metadata, w->n_metadata);
+    w->metadata[w->n_metadata++] = (struct text_pair){ wf_arena_copy(&w->arena, key), w->late };
 }
 
 static int compare_width(const void *a, const void *b)
@@ -204,7 +219,7 @@ static bool write_items(const struct wf_safetensors_writer *w, struct wf_outfile
 {
     for (size_t i = 0; i < w->count; i++) {
         const struct wf_safetensors_item *t = &w->items[i].given;
-        if (w->items[i].bytes == 0)
+        if (w->items[i].bytes == 0 && !t->give)
             continue;
         WF_BUG_ON(!t->data && !t->give, "tensor '%s' without data", t->name);
         const void *data = t->data ? t->data : t->give(t->user, err);
@@ -212,6 +227,21 @@ static bool write_items(const struct wf_safetensors_writer *w, struct wf_outfile
             return wf_err_wrap(err, "tensor '%.200s'", t->name);
     }
     return true;
+}
+
+/* The header anew, with the text that is known by now. */
+static bool write_late(const struct wf_safetensors_writer *w, struct wf_outfile *out, size_t length,
+                       struct wf_err *err)
+{
+    if (!w->late)
+        return true;
+    w->fill(w->user, w->late);
+    size_t now = 0;
+    char *const header = make_header(w, &now, err);
+    WF_BUG_ON(header && now != length, "a late text of another length");
+    const bool ok = header && wf_outfile_write_at(out, sizeof(uint64_t), header, length, err);
+    free(header);
+    return ok;
 }
 
 bool wf_safetensors_finish(struct wf_safetensors_writer *w, const char *path, struct wf_err *err)
@@ -229,7 +259,7 @@ bool wf_safetensors_finish(struct wf_safetensors_writer *w, const char *path, st
     const bool ok = wf_outfile_begin(&out, path, err) &&
                     wf_outfile_write(&out, &length64, sizeof length64, err) &&
                     wf_outfile_write(&out, header, length, err) && write_items(w, &out, err) &&
-                    wf_outfile_commit(&out, err);
+                    write_late(w, &out, length, err) && wf_outfile_commit(&out, err);
     wf_outfile_drop(&out);
     free(header);
     return ok;

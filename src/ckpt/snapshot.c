@@ -1,12 +1,10 @@
 #include "ckpt/snapshot.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "ckpt/tensor_list.h"
 #include "exec/holders.h"
-#include "tensor/border.h"
 
 struct wf_snapshot {
     struct wf_tensor_list list;
@@ -14,7 +12,6 @@ struct wf_snapshot {
     struct wf_context *context;
     float *memory; /* the tensors without gaps, in the order of the list */
     size_t bytes;
-    bool is_exported; /* in PyTorch's layout by now */
 };
 
 static size_t count_of(const struct wf_tensor_item *item)
@@ -103,7 +100,6 @@ static size_t copy_neighbours(struct wf_snapshot *s, size_t first)
 
 bool wf_snapshot_take(struct wf_snapshot *s, struct wf_err *err)
 {
-    s->is_exported = false;
     bool ok = true;
     for (size_t i = 0; ok && i < s->list.count;) {
         const struct wf_tensor_item *const item = &s->list.items[i];
@@ -120,22 +116,13 @@ bool wf_snapshot_take(struct wf_snapshot *s, struct wf_err *err)
 
 /* --- writing --- */
 
-/* In place, so that the file is written, and its checksum computed, without another copy. */
-static bool export(struct wf_snapshot *s, struct wf_err *err)
-{
-    float *const buffer = wf_tensor_list_room(&s->list, err);
-    for (size_t i = 0; buffer && i < s->list.count; i++) {
-        const struct wf_tensor_item *const item = &s->list.items[i];
-        wf_border_export(item->value->shape, item->kept, buffer);
-        memcpy(place_of(s, item), buffer, count_of(item) * sizeof *buffer);
-    }
-    free(buffer);
-    s->is_exported = buffer != NULL;
-    return s->is_exported || wf_err_wrap(err, "writing a checkpoint");
-}
-
 bool wf_snapshot_write(struct wf_snapshot *s, const char *path,
                        const struct wf_checkpoint_info *info, struct wf_err *err)
 {
-    return (s->is_exported || export(s, err)) && wf_tensor_list_write(&s->list, path, info, err);
+    s->list.buffer = wf_tensor_list_room(&s->list, err);
+    const bool ok = s->list.buffer ? wf_tensor_list_write(&s->list, path, info, err)
+                                   : wf_err_wrap(err, "writing a checkpoint");
+    free(s->list.buffer);
+    s->list.buffer = NULL;
+    return ok;
 }

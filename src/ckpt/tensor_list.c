@@ -85,10 +85,11 @@ float *wf_tensor_map(struct wf_tensor_list *t, const struct wf_tensor_item *item
 const float *wf_tensor_give(struct wf_tensor_list *t, const struct wf_tensor_item *item,
                             struct wf_err *err)
 {
-    if (item->kept)
-        return item->kept;
-    const float *const ours = item->ours ? wf_tensor_map(t, item) : t->fetched;
-    if (!(item->ours ? wf_host_get(&t->host, err)
+    const float *const ours = item->kept   ? item->kept
+                              : item->ours ? wf_tensor_map(t, item)
+                                           : t->fetched;
+    if (!item->kept &&
+        !(item->ours ? wf_host_get(&t->host, err)
                      : wf_run_ask(t->run, item->array, item->value, t->fetched, err)))
         return NULL;
     wf_border_export(item->value->shape, ours, t->buffer);

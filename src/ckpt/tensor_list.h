@@ -12,7 +12,7 @@ struct wf_tensor_item {
     const char *name;  /* in the file */
     int array;         /* as exec/holders.h numbers them */
     float *ours;       /* in the device's memory, our layout; NULL: another rank holds it */
-    const float *kept; /* in a snapshot, PyTorch's layout; NULL: there is none */
+    const float *kept; /* in a snapshot, our layout; NULL: there is none */
 };
 
 struct wf_tensor_list {

@@ -14,12 +14,12 @@
 struct cJSON;
 
 enum wf_time_part {
-    WF_TIME_STARTUP,     /* until the first step: dataset, plan, kernels */
-    WF_TIME_STEPS,       /* compute and communication */
-    WF_TIME_INPUT,       /* steps that waited for their batch */
-    WF_TIME_VALIDATION,  /* with the pictures of samples */
+    WF_TIME_STARTUP, /* until the first step: dataset, plan, kernels */
+    WF_TIME_STEPS,   /* compute and communication */
+    WF_TIME_INPUT,   /* steps that waited for their batch */
+    WF_TIME_VALIDATION,
     WF_TIME_CHECKPOINTS, /* that the training waited for them */
-    WF_TIME_REST,        /* log, hooks, report */
+    WF_TIME_REST,        /* log, pictures of samples, report */
     WF_TIME_PARTS
 };
 extern const char *const wf_time_names[WF_TIME_PARTS];

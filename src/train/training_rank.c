@@ -446,6 +446,7 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         /* Nothing was validated where a finished run was asked to go on. */
         if (isnan(result->metric) && !wf_validator_run(r->validator, r->full.run, err))
             return false;
+        (void)wf_times_lap(r->times, WF_TIME_VALIDATION);
         if (writes) {
             t->has_scores = t->valid.has_classes;
             t->scores = wf_scores(&t->arena, wf_validator_metrics(r->validator));
@@ -461,7 +462,6 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
     }
     if (result->end != WF_END_SIGNAL)
         ok = ok && wf_pictures_domains(t, r->full.run, r->full.context, r->comm, err);
-    (void)wf_times_lap(r->times, WF_TIME_VALIDATION);
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
     (void)wf_times_lap(r->times, WF_TIME_REST);
