@@ -17,6 +17,7 @@
 
 /* One system call moves at most this much: Linux stops at 2 GiB - 4 KiB anyway. */
 static const size_t CALL_BYTES = (size_t)1 << 30;
+static const uint64_t EARLY_BYTES = 8 << 20;
 
 const char *wf_file_reason(int number)
 {
@@ -263,7 +264,16 @@ static bool put(struct wf_outfile *f, const uint64_t *offset, const char *at, si
 
 bool wf_outfile_write(struct wf_outfile *f, const void *data, size_t bytes, struct wf_err *err)
 {
-    return put(f, NULL, data, bytes, err);
+    if (!put(f, NULL, data, bytes, err))
+        return false;
+    f->written += bytes;
+    if (f->written - f->begun >= EARLY_BYTES) {
+        /* The disk begins while more is written, so the sync at the end is short; it reports what failed. */
+        (void)sync_file_range(f->fd, (off64_t)f->begun, (off64_t)(f->written - f->begun),
+                              SYNC_FILE_RANGE_WRITE);
+        f->begun = f->written;
+    }
+    return true;
 }
 
 bool wf_outfile_write_at(struct wf_outfile *f, uint64_t offset, const void *data, size_t bytes,

@@ -61,8 +61,9 @@ void wf_infile_close(struct wf_infile *f);
 struct wf_outfile {
     char *path, *partial; /* the final name and the one until then */
     int fd;               /* -1: not open */
-    bool
-        synced_later; /* commit leaves it to wf_disk_sync(), once for many files; set after begin */
+    uint64_t written;     /* bytes, in order */
+    uint64_t begun;       /* of them, on their way to the disk */
+    bool synced_later;    /* by wf_disk_sync(), once for many files; set after begin */
 };
 
 /* A symbolic link of that name is replaced, never followed: its target is unchanged. After a
