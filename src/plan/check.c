@@ -212,7 +212,8 @@ bool wf_check_list(const struct wf_plan *p, struct wf_err *err)
 
 bool wf_plan_check(const struct wf_plan *p, struct wf_err *err)
 {
-    return wf_check_list(p, err) && check_overlap(p, err) && check_lives(p, err);
+    return wf_check_list(p, err) && check_overlap(p, err) && check_lives(p, err) &&
+           wf_check_turns(p, err);
 }
 
 bool wf_plan_check_all(const struct wf_plan *const *plans, int n, struct wf_err *err)

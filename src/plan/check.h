@@ -7,6 +7,8 @@
 [[nodiscard]] bool wf_check_list(const struct wf_plan *p, struct wf_err *err);
 /* check_reads.c: I1, and that slots are inside their buffers. */
 [[nodiscard]] bool wf_check_reads(const struct wf_plan *p, struct wf_err *err);
+/* check_turns.c: I7, I8. */
+[[nodiscard]] bool wf_check_turns(const struct wf_plan *p, struct wf_err *err);
 
 /* Always false. */
 bool wf_check_broken(struct wf_err *err, int invariant, const char *what, const char *name,

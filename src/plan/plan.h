@@ -21,7 +21,11 @@
  *   I4. Every send has exactly one matching receive of the same box of the same value, in the same
  *       order.
  *   I5. All ranks of a group meet each sum in the same order with the same size.
- *   I6. No rank waits for ever: run together, all of them get to their end.
+ *   I6. No rank waits for ever: run together, all of them get to their end, whether communication goes on
+ *       beside the work or is part of it, one after the other.
+ *   I7. Micro-batches that are under way at once do not share memory.
+ *   I8. Each part of the list has one turn for each micro-batch: work in the order of the list, what
+ *       travels between its maker and its reader.
  */
 #pragma once
 
