@@ -147,6 +147,7 @@ static void resolve_plan(struct wf_run *run)
     run->exchange_requests = wf_arena_array(arena, plan->n_exchanges, struct wf_request *);
     run->sum_requests = wf_arena_array(arena, plan->n_sums, struct wf_request *);
     run->is_held = wf_arena_array(arena, plan->n_sums + 1, bool);
+    run->pending_micro = wf_arena_array(arena, plan->n_exchanges + 1, int);
     run->is_pending = wf_arena_array(arena, plan->n_exchanges + 1, bool);
     run->turn_starts = wf_arena_array(arena, plan->turns.n + 1, double);
     run->turn_seconds = wf_arena_array(arena, plan->turns.n + 1, double);

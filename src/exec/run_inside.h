@@ -16,6 +16,7 @@ struct wf_run_part {
     int *loads,
         n_loads; /* values that are filled from the queue before its turn; or copied there behind it */
     int *saves, n_saves;
+    bool *touches;     /* per buffer */
     int period;        /* turns after which the slots that it touches are the same ones again */
     void **recordings; /* per slot of the period: without sums of gradients, and with; NULL: none */
     bool may_record;   /* there is nothing in it that cannot be recorded */
@@ -48,11 +49,12 @@ struct wf_run {
     int selected;              /* the one whose inputs and outputs are looked at from outside */
     int count;                 /* micro-batches of the next step */
     struct wf_run_carry carry;
-    bool *is_held;    /* per sum: it was not begun, for the gradients are kept */
-    bool *is_pending; /* per exchange: what is sent to another stage, and is not waited for yet */
-    int in_flight;    /* exchanges and sums that have begun and not ended */
-    bool holds_back;  /* gradients are carried in this turn and not summed: others follow */
-    double started;   /* the step, by the clock */
+    bool *is_held;      /* per sum: it was not begun, for the gradients are kept */
+    int *pending_micro; /* per exchange: of which micro-batch that is */
+    bool *is_pending;   /* per exchange: what is sent to another stage, and is not waited for yet */
+    int in_flight;      /* exchanges and sums that have begun and not ended */
+    bool holds_back;    /* gradients are carried in this turn and not summed: others follow */
+    double started;     /* the step, by the clock */
     struct wf_run_times times;
     double *step_seconds, *step_starts;
     uint64_t seed, step;

@@ -85,27 +85,34 @@ static bool *find_summed(struct wf_run *run)
     return summed;
 }
 
-static bool touches(const struct wf_plan *plan, int part, int buffer)
+/* Per buffer: whether the part's steps read or write it. */
+static void find_touched(struct wf_run *run, int part)
 {
+    const struct wf_plan *const plan = run->plan;
+    bool *const touches = run->parts[part].touches =
+        wf_arena_array(&run->plan_arena, plan->n_buffers + 1, bool);
     for (int s = plan->parts[part].first; s < plan->parts[part].end; s++) {
         const struct wf_step *const step = &plan->steps[s];
         for (int k = 0; k < step->n_in; k++)
-            if (step->in[k].buffer == buffer)
-                return true;
+            if (step->in[k].buffer >= 0)
+                touches[step->in[k].buffer] = true;
         for (int o = 0; o < step->n_out; o++)
-            if (step->out[o].buffer == buffer)
-                return true;
+            if (step->out[o].buffer >= 0)
+                touches[step->out[o].buffer] = true;
+        const bool travels = step->kind == WF_STEP_FETCH_BEGIN;
+        for (int i = 0; travels && i < plan->exchanges[step->which].n_messages; i++)
+            touches[plan->exchanges[step->which].messages[i].slot.buffer] = true;
     }
-    return false;
 }
 
 /* The first or last part, in the order of a micro-batch's turns, whose work touches a buffer; -1: none. */
-static int find_toucher(const struct wf_plan *plan, int buffer, bool last)
+static int find_toucher(const struct wf_run *run, int buffer, bool last)
 {
+    const struct wf_plan *const plan = run->plan;
     int found = -1;
     for (int i = 0; i < plan->turns.n && (last || found < 0); i++) {
         const struct wf_turn *const t = &plan->turns.at[i];
-        if (t->micro == 0 && is_work(t->part) && touches(plan, t->part, buffer))
+        if (t->micro == 0 && is_work(t->part) && run->parts[t->part].touches[buffer])
             found = t->part;
     }
     return found;
@@ -123,7 +130,7 @@ static void find_queued(struct wf_run *run)
         if (plan->queue[v].buffer < 0)
             continue;
         const bool is_input = g->values[v]->kind == WF_INPUT;
-        const int part = find_toucher(plan, plan->values[v].buffer, !is_input);
+        const int part = find_toucher(run, plan->values[v].buffer, !is_input);
         struct wf_run_part *const p = part < 0 ? NULL : &run->parts[part];
         if (p && is_input)
             p->loads[p->n_loads++] = (int)v;
@@ -172,6 +179,7 @@ void wf_run_make_parts(struct wf_run *run)
     const bool *const summed = find_summed(run);
     run->parts = wf_arena_array(&run->plan_arena, plan->n_parts, struct wf_run_part);
     for (int i = 0; i < plan->n_parts; i++) {
+        find_touched(run, i);
         find_gradients(run, i, summed);
         find_recordable(run, i);
     }
@@ -298,16 +306,32 @@ static void move_queued(struct wf_run *run, const int values[], int n, bool load
     }
 }
 
-/* What the part made in its last turn has been taken by those it was sent to. */
-static bool end_pending_of(struct wf_run *run, int segment, struct wf_err *err)
+/* Whether the part touches memory that what is pending is sent from. */
+static bool touches_pending(const struct wf_run *run, int part, int exchange)
 {
-    const struct wf_program *const program = run->plan->global->program;
-    bool ok = true;
-    for (int x = 0; ok && x < run->plan->n_exchanges; x++) {
-        const int maker = program->instances[run->plan->exchanges[x].instance].maker;
-        if (run->is_pending[x] && (maker < 0 || program->items[maker].segment == segment))
-            ok = wf_run_end_pending(run, x, err);
+    const struct wf_exchange *const x = &run->plan->exchanges[exchange];
+    const int later = run->micro - run->pending_micro[exchange];
+    for (int i = 0; later != 0 && i < x->n_messages; i++) {
+        const int buffer = x->messages[i].slot.buffer;
+        if (run->parts[part].touches[buffer] && later % slots_of(run->plan, buffer) == 0)
+            return true;
     }
+    return false;
+}
+
+/* Before the part's turn: what it sent the last time has been taken, so that its messages may be bound to
+ * other slots, and whatever was sent from memory that it touches now. */
+static bool end_pending_of(struct wf_run *run, int part, struct wf_err *err)
+{
+    const struct wf_plan *const plan = run->plan;
+    const struct wf_plan_part *const steps = &plan->parts[part];
+    bool ok = true;
+    for (int s = steps->first; ok && s < steps->end; s++)
+        ok = plan->steps[s].kind != WF_STEP_FETCH_BEGIN ||
+             wf_run_end_pending(run, plan->steps[s].which, err);
+    for (int x = 0; ok && x < plan->n_exchanges; x++)
+        if (run->is_pending[x] && touches_pending(run, part, x))
+            ok = wf_run_end_pending(run, x, err);
     return ok;
 }
 
@@ -321,10 +345,11 @@ static bool take_turn(struct wf_run *run, const struct wf_turn *turn, struct wf_
         return true;
     run->micro = turn->micro;
     run->holds_back = run->carry.sum && !is_last;
-    if (run->plan->n_parts > 2)
+    if (run->plan->n_parts > 2) {
+        if (!end_pending_of(run, turn->part, err))
+            return false;
         wf_run_bind(run, steps->first, steps->end);
-    if (is_work(turn->part) && !end_pending_of(run, turn->part / 2, err))
-        return false;
+    }
     move_queued(run, p->loads, p->n_loads, true);
     if (!run_part(run, turn->part, err))
         return false;

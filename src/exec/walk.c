@@ -146,11 +146,11 @@ bool wf_run_walk(struct wf_run *run, int first, int end, struct wf_err *err)
             continue;
         }
         bool ok = true;
-        if (is_left_pending(run, step))
+        if (is_left_pending(run, step)) {
             run->is_pending[step->which] = true;
-        else
-            ok = (step->kind != WF_STEP_FETCH_BEGIN || wf_run_end_pending(run, step->which, err)) &&
-                 communicate(run, step, err);
+            run->pending_micro[step->which] = run->micro;
+        } else
+            ok = communicate(run, step, err);
         if (!ok) {
             (void)wf_err_wrap(err, "step %d", s);
             wf_comm_abort(run->comm, err); /* others may be in flight: see comm.h, failure */

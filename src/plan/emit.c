@@ -208,8 +208,11 @@ static void emit_kernel(struct wf_planner *p, int item, struct wf_region work)
 void wf_planner_emit_item(struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_item *it = &p->program->items[item];
+    const struct wf_layout *const l = &p->geo->layout;
     const bool sums = wf_op_sums_over(it->node) != 0;
     if (wf_region_is_empty(work) && !sums)
+        return;
+    if (!wf_layout_tiling(l, &l->of_node[it->node->id], p->rank)) /* it comes from elsewhere */
         return;
     if (p->program->instances[it->out[0]].is_fused)
         return;
