@@ -8,6 +8,12 @@
 bool support_net_init(struct support_net *n, struct wf_comm *comm, const char *mesh_text,
                       bool training, struct wf_err *err)
 {
+    return support_net_init_on(n, NULL, comm, mesh_text, training, err);
+}
+
+bool support_net_init_on(struct support_net *n, struct wf_context *context, struct wf_comm *comm,
+                         const char *mesh_text, bool training, struct wf_err *err)
+{
     *n = (struct support_net){ 0 };
     struct wf_mesh mesh;
     const struct wf_model *const m = wf_model_find("unet", err);
@@ -24,9 +30,10 @@ bool support_net_init(struct support_net *n, struct wf_comm *comm, const char *m
     wf_graph_output(n->g, loss);
     if (training && !wf_graph_grad(n->g, loss, NULL, 0, NULL, NULL, err))
         return false;
-    const struct wf_plan_options options = { .device = &wf_device_reference };
+    const struct wf_plan_options options = { .device =
+                                                 context ? context->device : &wf_device_reference };
     n->global = wf_global_plan_new(n->g, &mesh, &options, err);
-    n->plan = n->global ? wf_plan_new(n->global, wf_comm_rank(comm), err) : NULL;
+    n->plan = n->global ? wf_plan_new_on(n->global, wf_comm_rank(comm), context, err) : NULL;
     n->run = n->plan ? wf_run_new(n->plan, comm, 1, err) : NULL;
     if (!n->run)
         return false;

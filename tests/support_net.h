@@ -14,4 +14,8 @@ struct support_net {
 /* Collective. */
 [[nodiscard]] bool support_net_init(struct support_net *n, struct wf_comm *comm,
                                     const char *mesh_text, bool training, struct wf_err *err);
+/* The same on the device of `context`; NULL: the reference device. */
+[[nodiscard]] bool support_net_init_on(struct support_net *n, struct wf_context *context,
+                                       struct wf_comm *comm, const char *mesh_text, bool training,
+                                       struct wf_err *err);
 void support_net_release(struct support_net *n);

@@ -71,6 +71,8 @@ static bool stepped(void *user, const struct wf_step_report *r, struct wf_err *e
 {
     struct support_training *const j = user;
     __atomic_store_n(&j->steps_seen, r->at->step, __ATOMIC_RELAXED); /* other ranks look at it */
+    if (j->unsettled)
+        return wf_err_set(err, WF_ERR_FAILED, "an update before the save was settled");
     if (r->batches < 1 || r->seconds <= 0 || r->pixels <= 0)
         return wf_err_set(err, WF_ERR_FAILED, "a report that makes no sense");
     return true;
@@ -87,10 +89,19 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *r, struct wf_e
     return true;
 }
 
+static bool settle(void *user, struct wf_err *err)
+{
+    (void)err;
+    struct support_training *const j = user;
+    j->unsettled = false;
+    return true;
+}
+
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
 {
     struct support_training *const j = user;
     j->saves++;
+    j->unsettled = true;
     j->best_saves += is_best;
     const struct wf_checkpoint_info info = { .config = "", .at = *at };
     return !j->to || wf_checkpoint_save(j->to, &info, j->run, j->optim, err);
@@ -289,9 +300,11 @@ static void rank_release(struct rank *r)
 
 static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
-    static const struct wf_trainer_hooks hooks = {
-        .stepped = stepped, .epoch_ended = epoch_ended, .save = save, .stops = stops
-    };
+    static const struct wf_trainer_hooks hooks = { .stepped = stepped,
+                                                   .epoch_ended = epoch_ended,
+                                                   .save = save,
+                                                   .settle = settle,
+                                                   .stops = stops };
     struct support_training *const j = arg;
     const bool first = wf_comm_rank(comm) == 0;
     struct rank r = { 0 };

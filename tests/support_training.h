@@ -37,6 +37,7 @@ struct support_training {
     struct wf_run *run;
     struct wf_optim *optim;
     int64_t steps_seen, saves, epochs_seen, best_saves;
+    bool unsettled; /* a save may still be copying */
     double first_loss, last_loss, metric;
     struct wf_trainer_result result;
 };

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "ckpt/background.h"
+#include "device/device.h"
 #include "files.h"
 #include "support_net.h"
 #include "support_scratch.h"
@@ -74,7 +76,8 @@ static bool save(struct bench *b, int64_t step, bool is_best, struct wf_err *err
 {
     const struct wf_checkpoint_info info = { .config = "", .at = { .step = step } };
     set_weights(b, (float)step);
-    if (!wf_background_claim(b->background, is_best, err) || !wf_snapshot_take(b->snapshot, err))
+    if (!wf_background_claim(b->background, is_best, err) || !wf_snapshot_take(b->snapshot, err) ||
+        !wf_snapshot_settle(b->snapshot, err))
         return false;
     wf_background_hand(b->background, &info, is_best);
     set_weights(b, -1); /* the training goes on */
@@ -207,6 +210,105 @@ static void failure__is_reported_by_every_call(void **state)
     assert_int_equal(b.writes, 1);
 }
 
+/* --- a device whose copies take their time --- */
+
+enum { COPIES = 64 };
+
+struct far {
+    struct wf_context base;
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } copies[COPIES]; /* that were begun, and have not happened */
+    int n;
+};
+
+static void far_put(struct wf_context *context, const struct wf_view *dst,
+                    const struct wf_view *host)
+{
+    (void)context;
+    memcpy(dst->data, host->data, wf_view_bytes(dst));
+}
+
+static bool far_get(struct wf_context *context, const struct wf_view *host,
+                    const struct wf_view *src, struct wf_err *err)
+{
+    far_put(context, host, src);
+    return err != NULL;
+}
+
+static void far_keep(struct wf_context *context, const struct wf_view *host,
+                     const struct wf_view *src)
+{
+    struct far *const f = (struct far *)context;
+    assert_true(f->n < COPIES);
+    f->copies[f->n].to = host->data;
+    f->copies[f->n].from = src->data;
+    f->copies[f->n++].bytes = wf_view_bytes(host);
+}
+
+static void far_fence(struct wf_context *context)
+{
+    struct far *const f = (struct far *)context;
+    for (; f->n > 0; f->n--)
+        memcpy(f->copies[f->n - 1].to, f->copies[f->n - 1].from, f->copies[f->n - 1].bytes);
+}
+
+static bool far_kept(struct wf_context *context, struct wf_err *err)
+{
+    far_fence(context);
+    return err != NULL;
+}
+
+static void *far_take(struct wf_context *context, size_t bytes)
+{
+    return context && bytes ? malloc(bytes) : NULL;
+}
+
+static void far_give_back(struct wf_context *context, void *memory)
+{
+    (void)context;
+    free(memory);
+}
+
+/* Statistics change with the next pass, weights only once the copy is complete. */
+static void snapshot__of_a_device_is_taken_beside_its_next_pass(void **state)
+{
+    struct wf_device device = wf_device_reference;
+    device.transfer = (struct wf_device_transfer){ .put = far_put,
+                                                   .get = far_get,
+                                                   .keep = far_keep,
+                                                   .fence = far_fence,
+                                                   .kept = far_kept,
+                                                   .host_alloc = far_take,
+                                                   .host_free = far_give_back };
+    struct far far = { .base.device = &device };
+    struct wf_err err = { 0 };
+    struct wf_comm *const comm = wf_comm_self();
+    struct support_net n;
+    if (!support_net_init_on(&n, &far.base, comm, "", true, &err))
+        fail_msg("%s", err.text);
+    struct wf_snapshot *const s = wf_snapshot_new(n.run, n.optim, &err);
+    assert_non_null(s);
+    wf_run_params(n.run)[0] = wf_run_states(n.run)[0] = n.optim->states[1][0] = 5;
+    assert_true(wf_snapshot_take(s, &err));
+    assert_true(far.n > 0);        /* the device goes on */
+    wf_run_states(n.run)[0] = 100; /* a pass */
+    assert_true(wf_snapshot_settle(s, &err));
+    wf_run_params(n.run)[0] = n.optim->states[1][0] = 100; /* an update */
+    const struct wf_checkpoint_info info = { .config = "" };
+    assert_true(wf_snapshot_write(s, "far.safetensors", &info, &err));
+    struct wf_checkpoint *const c = wf_checkpoint_open("far.safetensors", &err);
+    assert_true(c && wf_checkpoint_load(c, n.run, n.optim, &err));
+    assert_true(wf_run_params(n.run)[0] == 5 && wf_run_states(n.run)[0] == 5 &&
+                n.optim->states[1][0] == 5);
+    wf_checkpoint_free(c);
+    wf_snapshot_free(s);
+    support_net_release(&n);
+    wf_comm_free(comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +318,7 @@ int main(void)
         cmocka_unit_test(held_best__is_written_when_its_time_has_come),
         cmocka_unit_test(training__goes_on_while_a_file_is_written),
         cmocka_unit_test(failure__is_reported_by_every_call),
+        cmocka_unit_test(snapshot__of_a_device_is_taken_beside_its_next_pass),
     };
     return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);
 }

@@ -198,7 +198,7 @@ static bool save_snapshot(const char *path, const struct wf_checkpoint_info *inf
                           struct wf_err *err)
 {
     struct wf_snapshot *const s = wf_snapshot_new(r->run, r->optim, err);
-    const bool taken = s && wf_snapshot_take(s, err);
+    const bool taken = s && wf_snapshot_take(s, err) && wf_snapshot_settle(s, err);
     bool ok = (wf_run_is_whole(r->run) || wf_run_ask_end(r->run, err)) && taken;
     const size_t bytes = r->optim->count * sizeof(float);
     if (r->optim->count > 0)

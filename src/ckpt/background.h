@@ -5,7 +5,7 @@
  * C5) and communicates with no rank. There is one snapshot, so one checkpoint is in work at a time:
  *
  *     ok = wf_background_claim(b, is_best, err) &&       the snapshot is the training thread's
- *          wf_snapshot_take(wf_background_snapshot(b), err);
+ *          wf_snapshot_take(snapshot, err) && wf_snapshot_settle(snapshot, err);
  *     wf_background_hand(b, &info, is_best);             it is the writer's
  *     ...
  *     ok = wf_background_finish(b, err);                 all is on the disk

@@ -6,6 +6,8 @@
 #include "ckpt/tensor_list.h"
 #include "exec/holders.h"
 
+enum { STATES = 1 }; /* of the arrays that exec/holders.h numbers */
+
 struct wf_snapshot {
     struct wf_tensor_list list;
     const struct wf_device *device;
@@ -90,28 +92,49 @@ static size_t copy_neighbours(struct wf_snapshot *s, size_t first)
 {
     const struct wf_tensor_item *const items = s->list.items;
     size_t count = count_of(&items[first]), next = first + 1;
-    for (; next < s->list.count && items[next].ours == items[first].ours + count; next++)
+    for (; next < s->list.count && items[next].array == items[first].array &&
+           items[next].ours == items[first].ours + count;
+         next++)
         count += count_of(&items[next]);
     const struct wf_view to = flat(place_of(s, &items[first]), count),
                          from = flat(items[first].ours, count);
-    s->device->memory.copy(s->context, &to, &from);
+    if (wf_device_is_host(s->device))
+        s->device->memory.copy(s->context, &to, &from);
+    else
+        s->device->transfer.keep(s->context, &to, &from);
     return next;
 }
 
-bool wf_snapshot_take(struct wf_snapshot *s, struct wf_err *err)
+/* Either the states or all others. */
+static bool take_part(struct wf_snapshot *s, bool states, struct wf_err *err)
 {
     bool ok = true;
     for (size_t i = 0; ok && i < s->list.count;) {
         const struct wf_tensor_item *const item = &s->list.items[i];
-        if (item->ours) {
+        const bool wanted = (item->array == STATES) == states;
+        if (wanted && item->ours) {
             i = copy_neighbours(s, i);
             continue;
         }
-        ok = wf_run_ask(s->list.run, item->array, item->value, place_of(s, item), err);
+        if (wanted)
+            ok = wf_run_ask(s->list.run, item->array, item->value, place_of(s, item), err);
         i++;
     }
-    /* A GPU has only been asked to copy. */
-    return ok && (!s->device->stream.synchronize || s->device->stream.synchronize(s->context, err));
+    return ok;
+}
+
+bool wf_snapshot_take(struct wf_snapshot *s, struct wf_err *err)
+{
+    if (!take_part(s, true, err))
+        return false;
+    if (!wf_device_is_host(s->device))
+        s->device->transfer.fence(s->context); /* a pass changes them, long before the update */
+    return take_part(s, false, err);
+}
+
+bool wf_snapshot_settle(struct wf_snapshot *s, struct wf_err *err)
+{
+    return wf_device_is_host(s->device) || s->device->transfer.kept(s->context, err);
 }
 
 /* --- writing --- */

@@ -127,6 +127,11 @@ struct wf_device_transfer {
                   const float *scale, const float *offset);
     bool (*get)(struct wf_context *context, const struct wf_view *host, const struct wf_view *src,
                 struct wf_err *err);
+    /* A copy to the host beside the work that follows, of what is there after all work so far: keep() begins one, kept()
+     * waits for all. Work that follows fence() begins after the copies before it. */
+    void (*keep)(struct wf_context *context, const struct wf_view *host, const struct wf_view *src);
+    void (*fence)(struct wf_context *context);
+    bool (*kept)(struct wf_context *context, struct wf_err *err);
     void *(*host_alloc)(struct wf_context *context, size_t bytes); /* fast for put() and get() */
     void (*host_free)(struct wf_context *context, void *memory);
     /* Collective. How buffers in its memory go to other ranks, for so many transfers

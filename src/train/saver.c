@@ -37,6 +37,8 @@ bool wf_saver_init(struct wf_saver *s, const struct wf_training *t, const struct
 
 void wf_saver_release(struct wf_saver *s)
 {
+    struct wf_err ignored = { 0 };
+    (void)!wf_saver_settle(s, &ignored); /* what failed before is reported */
     wf_background_free(s->background);
     wf_snapshot_free(s->snapshot);
     *s = (struct wf_saver){ 0 };
@@ -52,21 +54,38 @@ bool wf_saver_save(struct wf_saver *s, const struct wf_position *at, bool is_bes
     if (!s->background)
         return before(s, err) &&
                wf_checkpoint_save_last(&s->t->folder->kept, is_best, &info, &from, err);
-    if (!wf_background_claim(s->background, is_best, err) || !wf_snapshot_take(s->snapshot, err))
+    if (!wf_saver_settle(s, err) || !wf_background_claim(s->background, is_best, err) ||
+        !wf_snapshot_take(s->snapshot, err))
         return false;
-    wf_background_hand(s->background, &info, is_best);
+    s->info = info;
+    s->is_best = is_best;
+    s->is_taking = true;
+    return !wf_device_is_host(wf_run_device(s->run)) || wf_saver_settle(s, err);
+}
+
+bool wf_saver_settle(struct wf_saver *s, struct wf_err *err)
+{
+    if (!s->is_taking)
+        return true;
+    s->is_taking = false;
+    if (!wf_snapshot_settle(s->snapshot, err))
+        return false;
+    wf_background_hand(s->background, &s->info, s->is_best);
     return true;
 }
 
 bool wf_saver_look(const struct wf_saver *s, bool *busy, struct wf_err *err)
 {
     *busy = false;
-    return !s->background || wf_background_look(s->background, busy, err);
+    if (s->background && !wf_background_look(s->background, busy, err))
+        return false;
+    *busy = *busy || s->is_taking;
+    return true;
 }
 
-bool wf_saver_finish(const struct wf_saver *s, struct wf_err *err)
+bool wf_saver_finish(struct wf_saver *s, struct wf_err *err)
 {
-    return !s->background || wf_background_finish(s->background, err);
+    return !s->background || (wf_saver_settle(s, err) && wf_background_finish(s->background, err));
 }
 
 size_t wf_saver_bytes(const struct wf_saver *s)

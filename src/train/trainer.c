@@ -382,6 +382,14 @@ static bool too_many_skipped(const struct trainer *t, double loss, struct wf_err
                       t->at.in_a_row, t->at.step, loss);
 }
 
+/* What the last save is still copying is not to change. A failure ends the run before the next step. */
+static void settle(struct trainer *t)
+{
+    struct wf_err err = { 0 };
+    if (t->writes && t->o->hooks->settle)
+        keep_hook(t, t->o->hooks->settle(t->o->user, &err), &err);
+}
+
 /* Collective. The update that the passes make. */
 static bool update(struct trainer *t, struct wf_err *err)
 {
@@ -393,6 +401,7 @@ static bool update(struct trainer *t, struct wf_err *err)
     if (l->options.worker)
         l->options.worker->asks = wants_to_stop(t) || is_due(t);
     l->last = t->at.batch >= t->batches;
+    settle(t);
     if (!wf_learner_update(l, t->o->full.run, err))
         return false;
     t->sum.seconds += wf_now() - start;

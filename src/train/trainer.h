@@ -57,8 +57,9 @@ struct wf_pause {
 struct wf_trainer_hooks {
     bool (*stepped)(void *user, const struct wf_step_report *report, struct wf_err *err);
     bool (*epoch_ended)(void *user, const struct wf_epoch_report *report, struct wf_err *err);
-    /* Returns when the weights may change again. */
+    /* Returns when the next pass may begin; `settle` is called before the weights change. */
     bool (*save)(void *user, const struct wf_position *at, bool is_best, struct wf_err *err);
+    bool (*settle)(void *user, struct wf_err *err);
     /* Whether a save is still being written: one that is due waits then. False: it has failed. */
     bool (*saving)(void *user, bool *busy, struct wf_err *err);
     bool (*stops)(void *user); /* on every rank, before each step */

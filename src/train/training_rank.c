@@ -94,6 +94,12 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
     return wf_saver_save(t->saver, at, is_best, err);
 }
 
+static bool settle(void *user, struct wf_err *err)
+{
+    const struct wf_training *const t = user;
+    return wf_saver_settle(t->saver, err);
+}
+
 static bool saving(void *user, bool *busy, struct wf_err *err)
 {
     const struct wf_training *const t = user;
@@ -111,16 +117,17 @@ static bool pause(void *user, const struct wf_pause *p)
     const struct wf_training *const t = user;
     if (!t->hooks->pause)
         return true;
-    /* Who steers the run finds all files at its end; what failed is reported by finish(). */
+    /* Who steers the run may set weights, and finds all files at its end; what fails is reported later. */
     struct wf_err err = { 0 };
-    if (p->ended && wf_comm_rank(p->o->comm) == 0)
-        (void)!wf_saver_finish(t->saver, &err);
+    if (wf_comm_rank(p->o->comm) == 0)
+        (void)!(p->ended ? wf_saver_finish(t->saver, &err) : wf_saver_settle(t->saver, &err));
     return t->hooks->pause(t->user, p);
 }
 
 static const struct wf_trainer_hooks hooks = { .stepped = stepped,
                                                .epoch_ended = epoch_ended,
                                                .save = save,
+                                               .settle = settle,
                                                .saving = saving,
                                                .stops = stops,
                                                .pause = pause };

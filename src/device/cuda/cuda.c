@@ -122,8 +122,11 @@ static bool make_handles(struct wf_cuda *cuda)
                       "making a stream") &&
            wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->ahead, cudaStreamNonBlocking),
                       "making a stream") &&
+           wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->aside, cudaStreamNonBlocking),
+                      "making a stream") &&
            make_event(cuda, &cuda->read) && make_event(cuda, &cuda->sent) &&
-           make_event(cuda, &cuda->taken) &&
+           make_event(cuda, &cuda->taken) && make_event(cuda, &cuda->from) &&
+           make_event(cuda, &cuda->upto) &&
            wf_cuda_ok(cuda,
                       cudaHostAlloc((void **)&cuda->small, WF_CUDA_SMALLS * WF_CUDA_SMALL,
                                     cudaHostAllocMapped),
@@ -149,6 +152,8 @@ static void close_device(struct wf_context *context)
         (void)cudaStreamSynchronize(cuda->stream);
     if (cuda->ahead)
         (void)cudaStreamSynchronize(cuda->ahead);
+    if (cuda->aside)
+        (void)cudaStreamSynchronize(cuda->aside);
     wf_choices_free(cuda->choices);
     if (cuda->blas)
         (void)cublasLtDestroy(cuda->blas);
@@ -160,12 +165,14 @@ static void close_device(struct wf_context *context)
     (void)cudaFreeHost(cuda->small);
     (void)cudaFree(cuda->tickets);
     (void)cudaFree(cuda->step);
-    const cudaEvent_t events[] = { cuda->read, cuda->sent, cuda->taken };
+    const cudaEvent_t events[] = { cuda->read, cuda->sent, cuda->taken, cuda->from, cuda->upto };
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
     if (cuda->ahead)
         (void)cudaStreamDestroy(cuda->ahead);
+    if (cuda->aside)
+        (void)cudaStreamDestroy(cuda->aside);
     if (cuda->stream)
         (void)cudaStreamDestroy(cuda->stream);
     free(cuda);
@@ -370,6 +377,36 @@ static bool get(struct wf_context *context, const struct wf_view *host, const st
     return synchronize(context, err);
 }
 
+static void keep(struct wf_context *context, const struct wf_view *host, const struct wf_view *src)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    const char *const what = "copying from the GPU";
+    if (!cuda->keeps)
+        (void)(wf_cuda_ok(cuda, cudaEventRecord(cuda->from, cuda->stream), what) &&
+               wf_cuda_ok(cuda, cudaStreamWaitEvent(cuda->aside, cuda->from, 0), what));
+    cuda->keeps = true;
+    (void)wf_cuda_ok(cuda,
+                     cudaMemcpyAsync(host->data, src->data, wf_view_bytes(host),
+                                     cudaMemcpyDeviceToHost, cuda->aside),
+                     what);
+}
+
+static void fence(struct wf_context *context)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    const char *const what = "copying from the GPU";
+    (void)(wf_cuda_ok(cuda, cudaEventRecord(cuda->upto, cuda->aside), what) &&
+           wf_cuda_ok(cuda, cudaStreamWaitEvent(cuda->stream, cuda->upto, 0), what));
+}
+
+static bool kept(struct wf_context *context, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    cuda->keeps = false;
+    (void)wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->aside), "copying from the GPU");
+    return wf_cuda_well(cuda, err);
+}
+
 /* --- recordings --- */
 
 static bool record(struct wf_context *context)
@@ -510,6 +547,9 @@ const struct wf_device wf_device_cuda = {
         .take = take_sent,
         .widen = widen_sent,
         .get = get,
+        .keep = keep,
+        .fence = fence,
+        .kept = kept,
         .host_alloc = host_take,
         .host_free = host_give_back,
 #ifdef WF_HAVE_NCCL

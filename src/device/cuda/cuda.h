@@ -35,6 +35,9 @@ struct wf_cuda {
     cudaEvent_t read;        /* put() has read its source */
     cudaStream_t ahead;      /* of send() */
     cudaEvent_t sent, taken; /* on `ahead`, on `stream` */
+    cudaStream_t aside;      /* of keep() */
+    cudaEvent_t from, upto;  /* what is kept: on `stream`; what was copied of it: on `aside` */
+    bool keeps;              /* since the last kept() */
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
     unsigned *tickets; /* zeroed counters, see wf_cuda_tickets() */
