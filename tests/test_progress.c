@@ -37,6 +37,26 @@ static void loss__is_the_mean_of_the_epochs_own_steps(void **state)
     assert_string_equal(text, "epoch 2/2  step 3/3  loss 3  0.5 Mpx/s  0s left  1.00 GiB");
 }
 
+/* Three steps of 2 s, which took 30 s with what was between them. */
+static void time_left__is_that_of_the_clock(void **state)
+{
+    struct wf_progress p;
+    char text[200];
+    struct wf_position at = wf_position_start();
+    wf_progress_init(&p, NULL, false, 2);
+    for (at.batch = 1; at.batch <= 3; at.batch++) {
+        const struct wf_step_report r = { .at = &at,
+                                          .batches = 3,
+                                          .loss = 1,
+                                          .seconds = 2,
+                                          .pixels = 1e6,
+                                          .elapsed = 10.0 * (double)at.batch };
+        wf_progress_step(&p, &r);
+        wf_progress_text(&p, &r, 0, text, sizeof text);
+    }
+    assert_non_null(strstr(text, " 0.5 Mpx/s  30s left "));
+}
+
 static void loss__follows_the_last_steps_of_a_long_epoch(void **state)
 {
     struct wf_progress p;
@@ -53,6 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss__is_the_mean_of_the_epochs_own_steps),
+        cmocka_unit_test(time_left__is_that_of_the_clock),
         cmocka_unit_test(loss__follows_the_last_steps_of_a_long_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

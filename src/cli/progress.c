@@ -46,7 +46,9 @@ void wf_progress_text(const struct wf_progress *p, const struct wf_step_report *
                       char *text, size_t room)
 {
     char left[32];
-    wf_duration_text(steps_left(p, r) * p->seconds, left, sizeof left);
+    /* By the clock, which validation and checkpoints take as well. */
+    const double step = r->elapsed > 0 && p->steps > 0 ? r->elapsed / (double)p->steps : p->seconds;
+    wf_duration_text(steps_left(p, r) * step, left, sizeof left);
     char skipped[32] = "";
     if (r->at->skipped > 0)
         (void)snprintf(skipped, sizeof skipped, "  %" PRId64 " skipped", r->at->skipped);

@@ -39,6 +39,11 @@ double wf_times_total(const struct wf_times *t)
     return t ? t->last - t->began : 0;
 }
 
+double wf_times_trained(const struct wf_times *t)
+{
+    return t ? wf_times_total(t) - t->at[WF_TIME_STARTUP] : 0;
+}
+
 void wf_times_json(cJSON *to, const struct wf_times *t)
 {
     (void)cJSON_AddNumberToObject(to, "seconds", wf_times_total(t));

@@ -39,5 +39,7 @@ double wf_times_lap(struct wf_times *t, enum wf_time_part part);
 void wf_times_add_comm(struct wf_times *t, double seconds);
 /* All of it, up to the last lap. */
 double wf_times_total(const struct wf_times *t);
+/* Since the start-up. */
+double wf_times_trained(const struct wf_times *t);
 /* Adds `seconds`, `seconds_by` with the parts, and what start-up and steps were made of. */
 void wf_times_json(struct cJSON *to, const struct wf_times *t);

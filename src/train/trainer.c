@@ -368,6 +368,7 @@ static void report_step(struct trainer *t, double loss, double loss_scale)
         .comm = t->sum.comm,
         .input = t->sum.input,
         .pixels = t->sum.pixels,
+        .elapsed = wf_times_trained(t->o->times),
     };
     struct wf_err err = { 0 };
     keep_hook(t, t->o->hooks->stepped(t->o->user, &report, &err), &err);

@@ -33,6 +33,7 @@ struct wf_step_report {
     double loss_scale;                    /* that it was computed with */
     double seconds, compute, comm, input; /* of this step, this rank */
     double pixels;                        /* of the global batch */
+    double elapsed; /* wall time since the first step of this command; 0: not measured */
 };
 
 struct wf_epoch_report {
