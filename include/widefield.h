@@ -293,8 +293,8 @@ WF_CHECK bool wf_trainer_set(struct wf_trainer *t, const char *name, const float
 
 /* --- predictor: a trained network on images of any size, in windows, with the result of the whole ---
  *
- * Windows are as large as "memory.limit" allows (1GiB) and are distributed over the session's ranks. There
- * are no seams and no overlap to choose. Threads: as the session. */
+ * Windows are as large as "memory.limit" allows (1GiB; on a GPU what is free, and as is fastest) and are
+ * distributed over the session's ranks. There are no seams and no overlap to choose. Threads: as the session. */
 
 struct wf_predictor;
 

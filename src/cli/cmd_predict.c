@@ -380,7 +380,8 @@ const struct wf_command wf_command_predict = {
         "x_overlay.tif. Classifiers write predictions.csv. TIFFs keep resolution and georeferencing. For\n"
         "a NIfTI image the output is NIfTI (x_classes.nii.gz for x.nii.gz) with its affine, voxel sizes\n"
         "and units. The result is that of the whole image at once. Memory is bounded by memory.limit\n"
-        "(default 1GiB). PNG has no f32, so probabilities are then written as TIFF. With --ranks N or a\n"
+        "(default 1GiB, on a GPU what is free). PNG has no f32, so probabilities are then written as TIFF.\n"
+        "The share of halo work is that of pixels computed for more than one window. With --ranks N or a\n"
         "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,
     .run = run,

@@ -263,7 +263,8 @@ static const struct wf_option rows[] = {
     { "memory.limit",
       "bytes that a rank may use: training recomputes results and runs in strips until it "
       "fits, or is refused; predict sizes its windows by it",
-      WF_OPTION_IN(BYTES, 1, 1e18), .unset = "predict: 1GiB; otherwise no limit" },
+      WF_OPTION_IN(BYTES, 1, 1e18),
+      .unset = "predict: 1GiB, on a GPU what is free; otherwise no limit" },
     { "memory.recompute", "recompute cheap results in the backward pass instead of keeping them",
       .type = WF_OPTION_BOOL, .fallback = "true" },
     { .key = NULL },
