@@ -25,10 +25,13 @@
 enum {
     HOST_SLOTS = 3,   /* one is read, one computed, one written */
     DEVICE_SLOTS = 5, /* and two are in the device's queue, and one more is ready for it */
+    MOST_SLOTS = 24,  /* of small windows: small images are decoded by a thread each */
     HOST_THREADS = 2, /* where the device's own threads take the cores */
     DEVICE_THREADS = 16,
-    IMAGES = DEVICE_SLOTS + 2,
+    IMAGES = MOST_SLOTS + 2,
 };
+/* Pinned memory for more slots than the fewest: taking it takes time. */
+static const size_t slots_bytes = (size_t)256 << 20;
 
 /* What the device runs: a network with classes and probabilities behind it. */
 struct network {
@@ -48,8 +51,8 @@ struct predictor {
     struct network net;
     struct wf_pipeline *pipeline;
     int slots, depth;
-    struct wf_predict_window windows[DEVICE_SLOTS];
-    int64_t posted, begun, ended, written;   /* windows of this rank; written: by its owner */
+    struct wf_predict_window windows[MOST_SLOTS];
+    int64_t posted, begun, ended, written;   /* windows of this network; written: by the owner */
     struct wf_predict_image *images[IMAGES]; /* serial % IMAGES, [announced, opened) */
     int64_t announced, opened;
     size_t host_bytes;
@@ -310,22 +313,30 @@ static bool make_room(struct predictor *d, struct wf_predict_window *w, struct w
     return ok;
 }
 
-/* Plans and memory before the first window: both may take longer than a window does. Of grids with many
- * windows, whose first rows have all kinds but those at the end. */
-static bool reserve(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+/* Plans before the first window: one may take longer than a window does. Of a grid with many windows the
+ * first rows have all kinds but those at the end. */
+static bool plan_kinds(struct predictor *d, struct wf_err *err)
 {
     enum { LOOK_AT = 64 };
-    const int64_t count = wf_stream_windows(d->net.stream);
+    const int64_t count = wf_min(wf_stream_windows(d->net.stream), LOOK_AT);
     struct wf_region box;
-    bool ok = true;
-    for (int64_t index = 0; ok && index < wf_min(count, LOOK_AT); index++)
-        ok = wf_stream_reads(d->net.stream, index, d->net.image, &box, err);
-    for (int64_t k = 0; ok && i->p.per_pixel && k < wf_min(count, d->slots); k++) {
+    for (int64_t index = 0; index < count; index++)
+        if (!wf_stream_reads(d->net.stream, index, d->net.image, &box, err))
+            return false;
+    return true;
+}
+
+/* Memory for as many windows as there are at once, likewise. */
+static bool reserve(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+{
+    const int64_t count = i->p.per_pixel ? wf_min(wf_stream_windows(d->net.stream), d->slots) : 0;
+    for (int64_t k = 0; k < count; k++) {
         d->windows[k].image = i;
         d->windows[k].cell = wf_stream_window(d->net.stream, 0);
-        ok = make_room(d, &d->windows[k], err);
+        if (!make_room(d, &d->windows[k], err))
+            return false;
     }
-    return ok;
+    return true;
 }
 
 static bool post(struct predictor *d, struct wf_predict_image *i, int64_t index, struct wf_err *err)
@@ -473,6 +484,43 @@ static bool run_classifier(struct predictor *d, struct wf_predict_image *i, stru
 
 /* --- images in, images out --- */
 
+/* A pipeline for the windows of the network at hand: nothing is in the last one. */
+static bool make_pipeline(struct predictor *d, const struct wf_predict_image *i, struct wf_err *err)
+{
+    const bool host = wf_device_is_host(d->device);
+    const int most = host ? HOST_THREADS : DEVICE_THREADS, wanted = i->p.plan.threads;
+    const size_t bytes = (size_t)wf_stream_most_read(d->net.stream, d->net.image) + 1;
+    const size_t small = slots_bytes / (bytes * wf_dtype_size(i->dtype));
+    while (!host && d->slots < MOST_SLOTS && (size_t)d->slots < small)
+        d->slots++;
+    d->posted = d->begun = d->ended = d->written = 0;
+    wf_pipeline_free(d->pipeline);
+    d->pipeline = wf_pipeline_new(
+        &(struct wf_pipeline_options){ .slots = d->slots,
+                                       .threads = wanted > 0 && wanted < most ? wanted : most,
+                                       .owner_writes = !is_alone(d),
+                                       .user = d,
+                                       .fill = fill_part,
+                                       .pack = pack_part,
+                                       .write = write_window },
+        err);
+    return d->pipeline;
+}
+
+/* Collective. Plans, memory and threads for an image unlike the last one. */
+static bool change_network(struct predictor *d, struct wf_predict_image *i, struct wf_err *err)
+{
+    const bool host = wf_device_is_host(i->p.plan.device);
+    d->device = i->p.plan.device;
+    d->context = i->p.context;
+    d->slots = host ? HOST_SLOTS : DEVICE_SLOTS; /* at least; on the host within the limit */
+    d->depth = host ? 1 : 2;
+    release_network(&d->net);
+    return make_network(d, i, err) &&
+           wf_comm_agree(d->comm,
+                         plan_kinds(d, err) && make_pipeline(d, i, err) && reserve(d, i, err), err);
+}
+
 /* Collective. The image joins those in the pipeline, or waits for them if it needs other plans. */
 static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_err *err)
 {
@@ -493,34 +541,11 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
     }
     i->serial = d->opened;
     d->images[d->opened++ % IMAGES] = i;
-    if (fits) {
+    if (fits)
         wf_stream_restart(d->net.stream);
-    } else {
-        release_network(&d->net);
-        if (!make_network(d, i, err) || !wf_comm_agree(d->comm, reserve(d, i, err), err))
-            return false;
-    }
+    else if (!change_network(d, i, err))
+        return false;
     return wf_predict_image_begin(i, d->net.stream, is_alone(d) ? NULL : d->comm, err);
-}
-
-static bool start(struct predictor *d, const struct wf_prediction *p, struct wf_err *err)
-{
-    const bool host = wf_device_is_host(p->plan.device);
-    const int most = host ? HOST_THREADS : DEVICE_THREADS;
-    const int threads = p->plan.threads > 0 && p->plan.threads < most ? p->plan.threads : most;
-    d->device = p->plan.device;
-    d->context = p->context;
-    d->slots = host ? HOST_SLOTS : DEVICE_SLOTS;
-    d->depth = host ? 1 : 2;
-    d->pipeline = wf_pipeline_new(&(struct wf_pipeline_options){ .slots = d->slots,
-                                                                 .threads = threads,
-                                                                 .owner_writes = !is_alone(d),
-                                                                 .user = d,
-                                                                 .fill = fill_part,
-                                                                 .pack = pack_part,
-                                                                 .write = write_window },
-                                  err);
-    return wf_comm_agree(d->comm, d->pipeline != NULL, err);
 }
 
 /* Collective. */
@@ -534,7 +559,7 @@ static bool run_images(struct predictor *d, struct wf_err *err)
             return false;
         if (!more)
             return drain(d, err);
-        if ((!d->pipeline && !start(d, &one, err)) || !admit(d, &one, err))
+        if (!admit(d, &one, err))
             return false;
         struct wf_predict_image *const i = current(d);
         if (!(!one.per_pixel ? run_classifier : is_alone(d) ? run_windows : run_rounds)(d, i, err))
@@ -558,7 +583,7 @@ static void stop(struct predictor *d, struct wf_err *err)
 
 static void release(struct predictor *d)
 {
-    for (int k = 0; k < d->slots; k++) {
+    for (int k = 0; d->device && k < MOST_SLOTS; k++) {
         struct wf_predict_window *const w = &d->windows[k];
         wf_host_give(d->device, d->context, w->work.input.data);
         wf_host_give(d->device, d->context, w->source);

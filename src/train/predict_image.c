@@ -106,7 +106,7 @@ static void describe_files(struct wf_predict_image *i)
 static bool look_at(struct wf_predict_image *i, struct wf_err *err)
 {
     const struct wf_shape *const shape = &i->p.image->shape, *const made = &i->p.logits->shape;
-    struct wf_picture *const picture = take_picture(i->pixels, err);
+    struct wf_picture *const picture = take_picture(i->under, err);
     if (!picture)
         return false;
     const struct wf_raster_info *const info = wf_picture_info(picture);
@@ -118,7 +118,7 @@ static bool look_at(struct wf_predict_image *i, struct wf_err *err)
     if (i->p.plan.device->transfer.widen && wf_picture_is_bytes(picture) &&
         shape->at[WF_C] <= WF_WIDEN_CHANNELS)
         i->dtype = WF_U8;
-    give_picture(i->pixels, picture);
+    give_picture(i->under, picture); /* for the tags; threads that read open their own */
     return true;
 }
 
