@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the hand-made part of fuzz/corpus/safetensors and fuzz/corpus/npy: files as they should
+"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy and fuzz/corpus/idx: files as they should
 be, and files that lie. What the fuzzer found stands beside them as found-*. Needs no packages.
 
     python3 fuzz/make_corpus.py
 """
+import gzip
 import json
 import os
 import struct
@@ -30,6 +31,48 @@ def st(header, data=b"", length=None, pad=True):
 
 def entry(dtype, shape, begin, end):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def idx():
+    def file(shape, data, kind=8, zeros=0, counted=None):
+        """An IDX file: two zeros, the type, the number of axes, extents, numbers."""
+        axes = shape if counted is None else counted
+        return struct.pack(">HBB", zeros, kind, len(axes)) + b"".join(struct.pack(">I", n) for n in axes) + data
+
+    def pair(images, labels, packed=0):
+        return struct.pack(">BH", packed, len(images)) + images + labels
+
+    def gz(data):
+        return gzip.compress(data, mtime=0)
+
+    pixels, classes = bytes(range(2 * 4 * 3)), bytes([7, 2])
+    images, labels = file([2, 4, 3], pixels), file([2], classes)
+    files = {
+        "good": pair(images, labels),
+        "good-packed": pair(gz(images), gz(labels), 3),
+        "good-images-packed": pair(gz(images), labels, 1),
+        "lie-nothing": pair(b"", b""),
+        "lie-no-labels": pair(images, b""),
+        "lie-short-head": pair(images[:7], labels),
+        "lie-truncated": pair(images[:-1], labels),
+        "lie-trailing": pair(images + b"x", labels),
+        "lie-fewer-labels": pair(images, file([1], classes[:1])),
+        "lie-more-labels": pair(images, file([3], classes + b"\1")),
+        "lie-huge-count": pair(file([2, 4, 3], pixels, counted=[2**32 - 1, 4, 3]), labels),
+        "lie-huge-extents": pair(file([2, 4, 3], pixels, counted=[2, 2**31, 2**31]), labels),
+        "lie-zero-extent": pair(file([2, 0, 3], b""), labels),
+        "lie-no-pictures": pair(file([0, 4, 3], b""), file([0], b"")),
+        "lie-floats": pair(file([2, 4, 3], pixels, kind=13), labels),
+        "lie-magic": pair(file([2, 4, 3], pixels, zeros=1), labels),
+        "lie-axes": pair(file([2, 12], pixels), labels),
+        "lie-swapped": pair(labels, images),
+        "lie-not-packed": pair(images, labels, 3),
+        "lie-packed-truncated": pair(gz(images)[:-9], labels, 1),
+        "lie-packed-damaged": pair(gz(images)[:14] + b"\xff" + gz(images)[15:], labels, 1),
+        "lie-packed-claim": pair(gz(images)[:-4] + b"\xff\xff\xff\xff", labels, 1),
+    }
+    for name, data in files.items():
+        put("idx", name, data)
 
 
 def safetensors():
@@ -184,3 +227,4 @@ def arrays():
 
 safetensors()
 arrays()
+idx()
