@@ -161,6 +161,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'train.weights.differenc
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.weights.similarity=' -d 'weight of the similarity of the domains\' shared codes, for networks of several domains'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.similarity=' -d 'how shared codes are made alike: a head that tells domains apart behind gradient reversal, or the maximum mean discrepancy'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.adapt_from=' -d 'step from which these losses count; before it the source is learned alone'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'train.adapt_over=' -d 'steps, from train.adapt_from on, in which these losses grow to their weights; 0: at once'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.loss_per_tile=' -d 'mean of the losses of the subdomains instead of the loss of the whole image, for networks with subdomains'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.ignore=' -d 'label that is left out of loss and metrics'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.validate_every=' -d 'epochs between two validations; the last epoch is always validated'

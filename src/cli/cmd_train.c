@@ -48,6 +48,12 @@ static const char *const fixed_keys[] = { "train.seed",
                                           "train.lr_scaling",
                                           "train.warmup",
                                           "train.precision",
+                                          "train.similarity",
+                                          "train.weights.reconstruction",
+                                          "train.weights.difference",
+                                          "train.weights.similarity",
+                                          "train.adapt_from",
+                                          "train.adapt_over",
                                           "train.sync",
                                           "train.staleness" };
 

@@ -145,6 +145,7 @@ static struct wf_adapt_settings adapt_settings(const struct wf_options *o)
                                                  "train.weights.similarity" };
     struct wf_adapt_settings a = {
         .from = wf_options_int(o, "train.adapt_from"),
+        .over = wf_options_int(o, "train.adapt_over"),
         .similarity = (enum wf_similarity)wf_options_int(o, "train.similarity"),
     };
     for (int i = 0; i < WF_ADAPTS; i++)

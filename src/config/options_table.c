@@ -142,6 +142,9 @@ static const struct wf_option rows[] = {
     { "train.adapt_from",
       "step from which these losses count; before it the source is learned alone",
       WF_OPTION_IN(INT, 0, 1e15), .fallback = "0" },
+    { "train.adapt_over",
+      "steps, from train.adapt_from on, in which these losses grow to their weights; 0: at once",
+      WF_OPTION_IN(INT, 0, 1e15), .fallback = "0" },
     { "train.loss_per_tile",
       "mean of the losses of the subdomains instead of the loss of the whole image, for "
       "networks with subdomains",

@@ -59,7 +59,8 @@ struct wf_data_settings {
 /* Of networks of several domains. */
 struct wf_adapt_settings {
     double weight[WF_ADAPTS]; /* train.weights */
-    int64_t from;             /* train.adapt_from: step from which they count */
+    int64_t from, over; /* train.adapt_from: step from which they count; train.adapt_over: steps
+                               * in which they grow to their weights */
     enum wf_similarity similarity;
 };
 

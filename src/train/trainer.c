@@ -260,13 +260,16 @@ static bool find_shares(struct trainer *t, int64_t full, int64_t all, struct wf_
            wf_reduction_shares(t->o->rest.network, t->o->rest.run, &o, t->shares + full, err);
 }
 
-/* The losses of several domains count from some step on; plan and recordings know nothing of it. */
+/* The losses of several domains count from some step on, or more and more; plan and recordings know nothing of
+ * it. */
 static void weigh_domains(struct trainer *t, const struct wf_learner_pass *pass,
                           const struct wf_network *net)
 {
     const struct wf_adapt_settings *const a = t->o->adapt;
     for (int i = 0; t->o->n_targets > 0 && i < WF_ADAPTS; i++) {
-        const float weight = t->at.step >= a->from ? (float)a->weight[i] : 0.0f;
+        const double past = (double)(t->at.step - a->from + 1);
+        const double share = past <= 0 ? 0 : a->over > 0 ? fmin(1, past / (double)a->over) : 1;
+        const float weight = (float)(share * a->weight[i]);
         for (int m = 0; wf_run_view(pass->run, net->weights[i]).data && m < pass->count; m++) {
             wf_run_select(pass->run, m);
             wf_run_put(pass->run, net->weights[i], &weight);

@@ -95,6 +95,18 @@ a, b = map(json.loads, sys.argv[1:])
 assert abs(a[-1] - b[-1]) <= 1e-5 * abs(a[-1]), (a, b)
 PY
 
+# the losses of adaptation grow to their weights: a fourth of them in the first of four steps
+first_loss() {
+    expect 0 train train.yaml train.adapt_from=0 train.epochs=1 --out "$1" --quiet "${@:2}"
+    python3 -c 'import json, sys; print(next(e["loss"] for e in map(json.loads, open(sys.argv[1])) if e["event"] == "step"))' "$1/log.jsonl"
+}
+none=$(first_loss grow0 train.weights.reconstruction=0 train.weights.difference=0 train.weights.similarity=0)
+python3 - "$none" "$(first_loss grow1 train.adapt_over=4)" "$(first_loss grow2 train.adapt_over=1)" "$(first_loss grow3)" <<'PY' || fail "train.adapt_over"
+import sys
+none, fourth, one, all_at_once = map(float, sys.argv[1:])
+assert one == all_at_once > none + 0.01 and abs(4 * (fourth - none) - (one - none)) <= 1e-5, sys.argv
+PY
+
 # the metrics of each domain: what eval finds, with the running statistics of the domain, and nobody's choice of
 # the best epoch but the source's
 expect 0 train train.yaml --out scored --json --quiet
