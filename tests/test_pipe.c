@@ -359,6 +359,13 @@ static struct wf_stages chain(struct wf_arena *arena, int stages, enum wf_pipe_s
     return s;
 }
 
+/* The first stage does not take its backward pass apart. */
+static double units(const struct wf_segment *s, bool apart)
+{
+    const bool whole = !apart || s->chunk == 0;
+    return s->kind == WF_SEGMENT_FORWARD ? 1 : s->kind == WF_SEGMENT_BACKWARD ? 1 + whole : !whole;
+}
+
 /* The bubble of stages that all take as long: forward one unit, backward two. */
 static double bubble(int stages, int micro, enum wf_pipe_schedule schedule)
 {
@@ -367,10 +374,9 @@ static double bubble(int stages, int micro, enum wf_pipe_schedule schedule)
     const struct wf_pipe_options o = { .schedule = schedule, .micro_batches = micro };
     double *const seconds = wf_arena_array(&arena, s.n_segments, double);
     double *const travel = wf_arena_array(&arena, s.n_segments, double);
-    const bool apart = schedule == WF_PIPE_ZERO_BUBBLE;
     for (int i = 0; i < s.n_segments; i++)
-        seconds[i] = (s.segments[i].kind == WF_SEGMENT_BACKWARD && !apart ? 2.0 : 1.0) *
-                     s.n_stages / s.n_chunks;
+        seconds[i] =
+            units(&s.segments[i], schedule == WF_PIPE_ZERO_BUBBLE) * s.n_stages / s.n_chunks;
     const struct wf_turns_time t = wf_turns_estimate(&arena, &s, &o, seconds, travel);
     double sum = 0;
     for (int i = 0; i < stages; i++)

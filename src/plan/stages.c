@@ -355,9 +355,9 @@ static void give_segments(struct cutter *c, bool apart)
     }
     for (size_t i = 0; i < g->n_nodes; i++) {
         const int k = s->chunk[i];
-        s->segment[i] = !g->nodes[i]->backward
-                            ? k
-                            : s->n_chunks + each * (s->n_chunks - 1 - k) + (apart && is_weights[i]);
+        s->segment[i] = !g->nodes[i]->backward ? k
+                                               : s->n_chunks + each * (s->n_chunks - 1 - k) +
+                                                     (apart && k > 0 && is_weights[i]);
     }
     int n = 0;
     for (int segment = 0; segment < s->n_segments; segment++)

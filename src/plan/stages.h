@@ -8,7 +8,7 @@
  * given by name.
  *
  * A chunk's forward nodes are one segment, its backward nodes another; with weight gradients apart (the
- * zero-bubble schedule) those are a third. A rank runs a segment for one micro-batch without a break; the
+ * zero-bubble schedule) those are a third, but not on the first stage, where nobody waits for the rest. A rank runs a segment for one micro-batch without a break; the
  * schedule (schedule.h) says in which order. Without `pipe` there is one segment: everything.
  *
  * T1. Segments are numbered in an order in which they can run: a node reads only what its own segment or an
@@ -26,7 +26,10 @@ struct wf_stages;
 
 struct wf_pipe_options {
     enum wf_pipe_schedule schedule;
-    int micro_batches;      /* of a step; 0: one */
+    int micro_batches; /* of a step; 0: one */
+    /* Zero bubble: micro-batches that a stage may have begun and not ended with their weight
+     * gradients, if that is more than 1F1B would have; 0: as many as stages. */
+    int backlog;
     bool keeps_outputs;     /* of all micro-batches; otherwise only of small ones, such as a loss */
     const char *const *cut; /* layers with which the second and later chunks begin; NULL: chosen */
     int n_cut;

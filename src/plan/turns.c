@@ -11,10 +11,10 @@ struct work {
 
 struct maker {
     const struct wf_stages *s;
-    int micro;        /* micro-batches */
-    struct work **of; /* per stage, in its order */
-    int *n;           /* per stage */
-    double *end;      /* per segment and micro-batch; NaN: not run yet */
+    int micro, backlog; /* micro-batches */
+    struct work **of;   /* per stage, in its order */
+    int *n;             /* per stage */
+    double *end;        /* per segment and micro-batch; NaN: not run yet */
     const double *seconds, *travel;
 };
 
@@ -72,33 +72,54 @@ static void order_interleaved(struct maker *m, int stage)
     }
 }
 
-/* ZB-H1: weight gradients fill the time in which a stage would wait. Every part takes one unit of time; no
- * stage begins more than 1F1B's, and none has more without its weight gradients than the first has there. */
+/* What a stage of the zero-bubble schedule has done. */
+struct progress {
+    int begun[3], done[3]; /* forward, backward, weights: micro-batches */
+    int now, left;         /* what it does, and for how many units of time more */
+};
+
+/* What it does next: nobody waits for weight gradients. -1: nothing. */
+static int choose(const struct maker *m, const struct progress all[], int stage)
+{
+    const int p = m->s->n_stages, most = (int)wf_max(m->backlog, p - stage);
+    const struct progress *const s = &all[stage];
+    if (s->begun[1] < s->done[0] && (stage == p - 1 || s->begun[1] < all[stage + 1].done[1]))
+        return 1;
+    if (s->begun[0] < m->micro && (stage == 0 || s->begun[0] < all[stage - 1].done[0]) &&
+        s->begun[0] - s->done[1] < p - stage && s->begun[0] - s->done[2] < most)
+        return 0;
+    return s->begun[2] < s->done[1] ? 2 : -1;
+}
+
+/* ZB-H1: weight gradients fill the time in which a stage would wait. No stage begins more than 1F1B's
+ * would, and none has more without its weight gradients than the backlog. Each part takes one unit of
+ * time; the first stage, whose backward pass is not taken apart, two for that and none for the rest. */
 static void order_zero_bubble(struct maker *m)
 {
     const int p = m->s->n_stages;
     struct wf_arena scratch = { 0 };
-    int *const done = wf_arena_array(&scratch, 3 * p, int); /* F, B, W of each stage */
-    int *const next = wf_arena_array(&scratch, 3 * p, int);
+    struct progress *const all = wf_arena_array(&scratch, p, struct progress);
     for (bool open = true; open;) {
         open = false;
         for (int s = 0; s < p; s++) {
-            const int *const d = &done[3 * s];
-            int *const n = &next[3 * s];
-            const bool b = d[1] < d[0] && (s == p - 1 || d[1] < done[3 * (s + 1) + 1]);
-            const bool f = d[0] < m->micro && (s == 0 || d[0] < done[3 * (s - 1)]) &&
-                           d[0] - d[1] < p - s && d[0] - d[2] < p;
-            const int kind = b ? 1 : f ? 0 : d[2] < d[1] ? 2 : -1;
-            n[0] = d[0];
-            n[1] = d[1];
-            n[2] = d[2];
-            if (kind >= 0)
-                add(m, s, kind == 0 ? forward_of(s) : backward_of(m->s, s) + (kind == 2),
-                    n[kind]++);
-            open = open || n[2] < m->micro;
+            const int kind = all[s].left == 0 ? choose(m, all, s) : -1;
+            if (kind < 0)
+                continue;
+            add(m, s, kind == 0 ? forward_of(s) : backward_of(m->s, s) + (kind == 2),
+                all[s].begun[kind]++);
+            all[s].now = kind;
+            all[s].left = s == 0 && kind == 1 ? 2 : 1;
         }
-        for (int i = 0; i < 3 * p; i++)
-            done[i] = next[i];
+        for (int s = 0; s < p; s++) { /* all of them at once */
+            struct progress *const at = &all[s];
+            if (at->left > 0 && --at->left == 0)
+                at->done[at->now]++;
+            if (s == 0 && at->begun[2] < at->done[1]) { /* at once, and nothing */
+                add(m, s, backward_of(m->s, s) + 1, at->begun[2]++);
+                at->done[2]++;
+            }
+            open = open || at->done[2] < m->micro;
+        }
     }
     wf_arena_release(&scratch);
 }
@@ -162,7 +183,7 @@ static struct maker make(struct wf_arena *arena, const struct wf_stages *s,
                          const struct wf_pipe_options *o)
 {
     const int micro = wf_pipe_micro_batches(o), p = s->n_stages;
-    struct maker m = { .s = s, .micro = micro };
+    struct maker m = { .s = s, .micro = micro, .backlog = o->backlog > 0 ? o->backlog : p };
     if (s->n_segments > 1 && o->schedule == WF_PIPE_INTERLEAVED)
         m.micro = (micro + p - 1) / p * p;
     m.of = wf_arena_array(arena, s->n_stages, struct work *);
@@ -195,8 +216,13 @@ static const double *usual_seconds(struct wf_arena *arena, const struct wf_stage
 {
     double *const seconds = wf_arena_array(arena, s->n_segments, double);
     const bool apart = s->n_segments > 2 * s->n_chunks;
-    for (int i = 0; i < s->n_segments; i++)
-        seconds[i] = s->segments[i].kind == WF_SEGMENT_BACKWARD && !apart ? 2 : 1;
+    for (int i = 0; i < s->n_segments; i++) {
+        const struct wf_segment *const of = &s->segments[i];
+        const bool whole = !apart || of->chunk == 0;
+        seconds[i] = of->kind == WF_SEGMENT_FORWARD    ? 1
+                     : of->kind == WF_SEGMENT_BACKWARD ? 1 + whole
+                                                       : !whole;
+    }
     return seconds;
 }
 
