@@ -78,16 +78,17 @@ struct progress {
     int now, left;         /* what it does, and for how many units of time more */
 };
 
-/* What it does next: nobody waits for weight gradients. -1: nothing. */
+/* What it does next: the others wait for what goes forward, then for what goes back, and nobody for weight
+ * gradients. -1: nothing. */
 static int choose(const struct maker *m, const struct progress all[], int stage)
 {
     const int p = m->s->n_stages, most = (int)wf_max(m->backlog, p - stage);
     const struct progress *const s = &all[stage];
-    if (s->begun[1] < s->done[0] && (stage == p - 1 || s->begun[1] < all[stage + 1].done[1]))
-        return 1;
     if (s->begun[0] < m->micro && (stage == 0 || s->begun[0] < all[stage - 1].done[0]) &&
         s->begun[0] - s->done[1] < p - stage && s->begun[0] - s->done[2] < most)
         return 0;
+    if (s->begun[1] < s->done[0] && (stage == p - 1 || s->begun[1] < all[stage + 1].done[1]))
+        return 1;
     return s->begun[2] < s->done[1] ? 2 : -1;
 }
 
