@@ -15,6 +15,33 @@
 
 static const char *const path = "folder/of/choices";
 
+static void long_ones__have_a_file_each(void **state)
+{
+    (void)state;
+    struct wf_choices *c = wf_choices_new("long/choices");
+    size_t size = 0;
+    assert_null(wf_choices_load(c, "a key", &size));
+    wf_choices_store(c, "a key", "with\nlines", 10);
+    wf_choices_store(c, "another", "x", 1);
+    wf_choices_free(c);
+    c = wf_choices_new("long/choices");
+    char *text = wf_choices_load(c, "a key", &size);
+    assert_non_null(text);
+    assert_int_equal(size, 10);
+    assert_string_equal(text, "with\nlines");
+    free(text);
+    wf_choices_store(c, "a key", "new", 3);
+    text = wf_choices_load(c, "a key", &size);
+    assert_string_equal(text, "new");
+    free(text);
+    assert_null(wf_choices_load(c, "a ke", &size));
+    wf_choices_free(c);
+    c = wf_choices_new("");
+    wf_choices_store(c, "a key", "nowhere", 7);
+    assert_null(wf_choices_load(c, "a key", &size));
+    wf_choices_free(c);
+}
+
 static void choices__are_found_by_the_next_run(void **state)
 {
     struct wf_choices *c = wf_choices_new(path);
@@ -118,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices__are_found_by_the_next_run),
+        cmocka_unit_test(long_ones__have_a_file_each),
         cmocka_unit_test(choices__of_ranks_that_share_a_file_are_all_kept),
         cmocka_unit_test(choices__that_are_written_at_once_are_all_kept),
         cmocka_unit_test(choices__are_bounded_and_the_oldest_go_first),

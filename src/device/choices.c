@@ -1,6 +1,8 @@
 #include "device/choices.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 enum {
@@ -203,4 +207,63 @@ void wf_choices_free(struct wf_choices *c)
     free(c->entries);
     wf_arena_release(&c->arena);
     free(c);
+}
+
+/* --- what is long --- */
+
+static const uint64_t longest = (uint64_t)64 << 20;
+
+/* The key stands in the first line: two may have the same hash. */
+static char *long_path(struct wf_arena *arena, const struct wf_choices *c, const char *key)
+{
+    return wf_arena_printf(arena, "%s.long/%016" PRIx64, c->path, hash(key));
+}
+
+static int count_files(const char *folder)
+{
+    DIR *const dir = opendir(folder);
+    int count = 0;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        (void)closedir(dir);
+    return count;
+}
+
+char *wf_choices_load(const struct wf_choices *c, const char *key, size_t *size)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err ignored = { 0 };
+    const size_t head = strlen(key) + 1;
+    char *const text =
+        c->path ? wf_file_read(long_path(&arena, c, key), longest, size, &ignored) : NULL;
+    const bool ours =
+        text && *size > head && memcmp(text, key, head - 1) == 0 && text[head - 1] == '\n';
+    wf_arena_release(&arena);
+    if (!ours) {
+        free(text);
+        return NULL;
+    }
+    *size -= head;
+    memmove(text, text + head, *size + 1);
+    return text;
+}
+
+void wf_choices_store(const struct wf_choices *c, const char *key, const void *data, size_t size)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err ignored = { 0 };
+    if (!c->path)
+        return;
+    make_folders(c->path);
+    const char *const name = wf_arena_printf(&arena, "%s.long", c->path);
+    (void)mkdir(name, 0777);
+    if (count_files(name) < WF_CHOICES_LONG) {
+        struct wf_buffer all = { 0 };
+        wf_buffer_printf(&all, "%s\n", key);
+        wf_buffer_add(&all, data, size);
+        (void)!wf_file_write(long_path(&arena, c, key), all.data, all.size, &ignored);
+        wf_buffer_release(&all);
+    }
+    wf_arena_release(&arena);
 }

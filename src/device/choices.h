@@ -30,5 +30,11 @@ void wf_choices_free(struct wf_choices *choices); /* writes what is new; NULL is
 
 const char *wf_choices_find(const struct wf_choices *choices, const char *key); /* or NULL */
 void wf_choices_put(struct wf_choices *choices, const char *key, const char *choice);
+/* Something long that belongs to a key, such as a compiled kernel: a file of its own beside that of the
+ * choices (.long/), of which there are at most WF_CHOICES_LONG. NULL where there is none; to be freed. */
+enum { WF_CHOICES_LONG = 1000 };
+char *wf_choices_load(const struct wf_choices *choices, const char *key, size_t *size);
+void wf_choices_store(const struct wf_choices *choices, const char *key, const void *data,
+                      size_t size);
 /* How many keys that begin with `prefix` have this choice. */
 size_t wf_choices_count(const struct wf_choices *choices, const char *prefix, const char *choice);

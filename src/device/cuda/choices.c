@@ -102,3 +102,46 @@ void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_
     (void)snprintf(key + end, sizeof key - end, ": engine %s", text);
     wf_choices_put(cuda->choices, key, WF_CHOICE_WRONG);
 }
+
+/* --- plans --- */
+
+static void print_plan_key(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                           const struct wf_cudnn_choice *choice, char key[WF_CHOICE_KEY])
+{
+    char text[WF_CHOICE_TEXT];
+    print_key(cuda, problem, key);
+    wf_cudnn_choice_print(choice, text, sizeof text);
+    const size_t end = strlen(key);
+    (void)snprintf(key + end, WF_CHOICE_KEY - end, ": plan of engine %s", text);
+}
+
+void wf_cuda_choice_keep(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                         const struct wf_cudnn_choice *choice, const struct wf_cudnn_plan *plan)
+{
+    char key[WF_CHOICE_KEY];
+    size_t size = 0;
+    char *const text = wf_cudnn_plan_is_compiled(plan) ? wf_cudnn_plan_print(plan, &size) : NULL;
+    if (!text)
+        return;
+    print_plan_key(cuda, problem, choice, key);
+    wf_choices_store(cuda->choices, key, text, size);
+    free(text);
+}
+
+struct wf_cudnn_plan *wf_cuda_choice_plan(const struct wf_cuda *cuda, struct wf_cudnn_graph *graph,
+                                          const struct wf_cudnn_problem *problem,
+                                          const struct wf_cudnn_choice *choice)
+{
+    char key[WF_CHOICE_KEY];
+    size_t size = 0;
+    print_plan_key(cuda, problem, choice, key);
+    char *const text = wf_choices_load(cuda->choices, key, &size);
+    struct wf_cudnn_plan *plan = text ? wf_cudnn_plan_parse(graph, text, size) : NULL;
+    free(text);
+    if (plan)
+        return plan;
+    plan = wf_cudnn_plan_new(graph, choice);
+    if (plan)
+        wf_cuda_choice_keep(cuda, problem, choice, plan);
+    return plan;
+}

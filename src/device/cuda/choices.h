@@ -12,6 +12,13 @@ bool wf_cuda_choice_find(const struct wf_cuda *cuda, const struct wf_cudnn_probl
                          struct wf_cudnn_choice *choice);
 void wf_cuda_choice_put(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                         const struct wf_cudnn_choice *choice);
+/* The plan of a known choice. One that is compiled is kept in a file, here and by keep(), and comes from
+ * there. */
+struct wf_cudnn_plan *wf_cuda_choice_plan(const struct wf_cuda *cuda, struct wf_cudnn_graph *graph,
+                                          const struct wf_cudnn_problem *problem,
+                                          const struct wf_cudnn_choice *choice);
+void wf_cuda_choice_keep(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
+                         const struct wf_cudnn_choice *choice, const struct wf_cudnn_plan *plan);
 /* Its numbers were wrong: kept for people ('widefield check'). */
 void wf_cuda_choice_put_wrong(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                               const struct wf_cudnn_choice *choice);

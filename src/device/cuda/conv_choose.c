@@ -371,7 +371,7 @@ static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
                        (kept->engine >= WF_ENGINE_NONE || kept->engine == s->problem.own);
     const bool ours = known && kept->engine < 0; /* or none */
     struct wf_cudnn_graph *const graph = ours ? NULL : wf_cudnn_graph_new(s->cuda, &s->problem);
-    list[0].plan = graph && known ? wf_cudnn_plan_new(graph, kept) : NULL;
+    list[0].plan = graph && known ? wf_cuda_choice_plan(s->cuda, graph, &s->problem, kept) : NULL;
     take(s, &list[0]);
     if (!ours && !s->plan) {
         bool sure = graph != NULL;
@@ -382,6 +382,8 @@ static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
         if (sure)
             wf_cuda_choice_put(s->cuda, &s->problem,
                                found < 0 ? &none.choice : &list[found].choice);
+        if (sure && s->plan)
+            wf_cuda_choice_keep(s->cuda, &s->problem, &list[found].choice, s->plan);
     }
     wf_cudnn_graph_free(graph);
     return s->plan || s->engine != WF_ENGINE_NONE;

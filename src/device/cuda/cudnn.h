@@ -66,6 +66,12 @@ int wf_cudnn_candidates(struct wf_cudnn_graph *graph, struct wf_cudnn_choice lis
 
 struct wf_cudnn_plan *wf_cudnn_plan_new(struct wf_cudnn_graph *graph,
                                         const struct wf_cudnn_choice *choice);
+/* Whether its kernel was compiled for it, which takes half a second. Such a plan as cuDNN's text, which
+ * holds the kernel; NULL where it has none; to be freed. And from there, which takes milliseconds. */
+bool wf_cudnn_plan_is_compiled(const struct wf_cudnn_plan *plan);
+char *wf_cudnn_plan_print(const struct wf_cudnn_plan *plan, size_t *size);
+struct wf_cudnn_plan *wf_cudnn_plan_parse(struct wf_cudnn_graph *graph, const char *text,
+                                          size_t size);
 void wf_cudnn_plan_free(struct wf_cudnn_plan *plan);
 size_t wf_cudnn_plan_workspace(const struct wf_cudnn_plan *plan);
 /* Enqueues it. The workspace begins on a boundary of WF_CUDNN_ALIGN bytes. */

@@ -36,6 +36,7 @@ struct wf_cudnn_plan {
     int n_knobs;
     cudnnBackendDescriptor_t plan;
     size_t workspace;
+    bool compiled;
     /* The pointers of the last run and their descriptor: mostly the same in every step. */
     cudnnBackendDescriptor_t pack;
     struct wf_cudnn_pointers pointers;
@@ -442,6 +443,7 @@ static cudnnBackendDescriptor_t make_config(struct wf_cudnn_plan *p,
     if (!engine || !set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, p->graph->ops) ||
         !set_int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice->engine) || !finalize(engine))
         return NULL;
+    p->compiled = is_compiled(engine);
     for (int i = 0; i < choice->n_knobs; i++, p->n_knobs++) {
         const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)choice->knobs[i].type;
         if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &p->knobs[i]) !=
@@ -465,31 +467,83 @@ static cudnnBackendDescriptor_t make_config(struct wf_cudnn_plan *p,
 static bool build_plan(struct wf_cudnn_plan *p, const struct wf_cudnn_choice *choice)
 {
     cudnnBackendDescriptor_t config = make_config(p, choice);
-    int64_t one = 0, bytes = 0;
     if (!config)
         return false;
     p->plan = make(&p->bag, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    const bool ok =
-        p->plan &&
-        set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-            &p->graph->cuda->cudnn) &&
-        set_descriptor(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config) &&
-        finalize(p->plan) &&
+    return p->plan &&
+           set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+               &p->graph->cuda->cudnn) &&
+           set_descriptor(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config) &&
+           finalize(p->plan);
+}
+
+static bool read_plan(struct wf_cudnn_plan *p, const char *text, size_t size)
+{
+    p->compiled = true;
+    p->plan = make(&p->bag, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    return p->plan &&
+           set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+               (int64_t)size, text) &&
+           set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+               &p->graph->cuda->cudnn) &&
+           finalize(p->plan);
+}
+
+static struct wf_cudnn_plan *plan_of(struct wf_cudnn_graph *graph)
+{
+    struct wf_cudnn_plan *const p = wf_take_zeroed(1, sizeof *p);
+    p->graph = graph;
+    graph->users++;
+    return p;
+}
+
+/* The plan if it was made and says what it needs, otherwise it is freed. */
+static struct wf_cudnn_plan *settled(struct wf_cudnn_plan *p, bool made)
+{
+    int64_t one = 0, bytes = 0;
+    if (made &&
         cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                 CUDNN_TYPE_INT64, 1, &one, &bytes) == CUDNN_STATUS_SUCCESS;
-    p->workspace = bytes > 0 ? (size_t)bytes : 0;
-    return ok;
+                                 CUDNN_TYPE_INT64, 1, &one, &bytes) == CUDNN_STATUS_SUCCESS) {
+        p->workspace = bytes > 0 ? (size_t)bytes : 0;
+        return p;
+    }
+    wf_cudnn_plan_free(p);
+    return NULL;
 }
 
 struct wf_cudnn_plan *wf_cudnn_plan_new(struct wf_cudnn_graph *graph,
                                         const struct wf_cudnn_choice *choice)
 {
-    struct wf_cudnn_plan *const p = wf_take_zeroed(1, sizeof *p);
-    p->graph = graph;
-    graph->users++;
-    if (build_plan(p, choice))
-        return p;
-    wf_cudnn_plan_free(p);
+    struct wf_cudnn_plan *const p = plan_of(graph);
+    return settled(p, build_plan(p, choice));
+}
+
+struct wf_cudnn_plan *wf_cudnn_plan_parse(struct wf_cudnn_graph *graph, const char *text,
+                                          size_t size)
+{
+    struct wf_cudnn_plan *const p = plan_of(graph);
+    return settled(p, read_plan(p, text, size));
+}
+
+bool wf_cudnn_plan_is_compiled(const struct wf_cudnn_plan *plan)
+{
+    return plan->compiled;
+}
+
+char *wf_cudnn_plan_print(const struct wf_cudnn_plan *plan, size_t *size)
+{
+    int64_t room = 0, count = 0;
+    if (cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, 0, &room, NULL) != CUDNN_STATUS_SUCCESS ||
+        room <= 0)
+        return NULL;
+    char *const text = wf_take((size_t)room + 1);
+    if (cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, room, &count, text) == CUDNN_STATUS_SUCCESS) {
+        *size = (size_t)count;
+        return text;
+    }
+    free(text);
     return NULL;
 }
 
