@@ -268,15 +268,29 @@ static int chunk_of_weight(const struct wf_pipe_options *o, const struct wf_valu
     return 0;
 }
 
-/* Where the other graph has a node's weights; give_later() moves the rest behind what it reads. */
+/* The chunk in which the other graph has what a node reads of weights, directly or by what is computed from
+ * them alone. */
+static int chunk_like(const struct cutter *c, const struct wf_pipe_options *o,
+                      const struct wf_node *n)
+{
+    int chunk = 0;
+    for (int k = 0; k < n->n_in; k++) {
+        const struct wf_value *const v = n->in[k];
+        const struct wf_node *const from = producer(n, k);
+        if (v && (v->kind == WF_PARAM || v->kind == WF_STATE))
+            chunk = (int)wf_max(chunk, chunk_of_weight(o, v));
+        else if (from && c->pulled[from->id] == OF_WEIGHTS)
+            chunk = (int)wf_max(chunk, chunk_like(c, o, from));
+    }
+    return chunk;
+}
+
+/* give_later() moves what reads no weights behind what it reads. */
 static void give_like(const struct cutter *c, const struct wf_pipe_options *o)
 {
-    for (size_t i = 0; i < c->g->n_nodes; i++) {
-        const struct wf_node *const n = c->g->nodes[i];
-        for (int k = 0; !n->backward && !c->pulled[i] && k < n->n_in; k++)
-            if (n->in[k] && (n->in[k]->kind == WF_PARAM || n->in[k]->kind == WF_STATE))
-                c->s->chunk[i] = (int)wf_max(c->s->chunk[i], chunk_of_weight(o, n->in[k]));
-    }
+    for (size_t i = 0; i < c->g->n_nodes; i++)
+        if (!c->g->nodes[i]->backward && !c->pulled[i])
+            c->s->chunk[i] = chunk_like(c, o, c->g->nodes[i]);
 }
 
 static void give_places(const struct cutter *c, const int begin[])
