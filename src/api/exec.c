@@ -65,6 +65,7 @@ static bool plan_exec(struct wf_exec *x, struct wf_err *err)
         return false;
     struct wf_plan_options options = wf_job_plan_options(job);
     options.pipe.micro_batches = 1; /* a step of a graph is one pass */
+    options.pipe.schedule = WF_PIPE_1F1B;
     job->global = wf_global_plan_new(job->net.graph, &job->mesh, &options, err);
     return job->global && wf_job_check_limit(job, job->global, err);
 }

@@ -207,23 +207,24 @@ static bool answer_plan(struct question *q, struct wf_job *job, struct wf_err *e
     struct wf_plan_info *const info = q->info;
     *info = (struct wf_plan_info){ .ranks = job->ranks,
                                    .parameters = wf_graph_parameters(job->net.graph, false),
-                                   .flops = wf_graph_flops(job->net.graph) };
+                                   .flops = wf_job_flops(job) };
     (void)snprintf(info->mesh, sizeof info->mesh, "%s", wf_mesh_print(&job->arena, &job->mesh));
     struct wf_all_ranks *const all = wf_all_ranks_new(job->global, err);
     if (!all)
         return false;
+    const int micro = wf_job_micro_batches(job);
+    info->seconds = all->seconds;
     for (int i = 0; i < all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &all->ranks[i];
         const size_t bytes =
             r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
         info->bytes = bytes > info->bytes ? bytes : info->bytes;
-        info->seconds = r->seconds > info->seconds ? r->seconds : info->seconds;
-        info->messages += r->messages;
-        info->fetched += r->fetch_bytes;
+        info->messages += micro * r->messages;
+        info->fetched += (size_t)micro * r->fetch_bytes;
         info->summed += r->reduce_bytes;
         if (i < (int)(sizeof info->rank_bytes / sizeof *info->rank_bytes)) {
             info->rank_bytes[i] = bytes;
-            info->rank_seconds[i] = r->seconds;
+            info->rank_seconds[i] = micro * r->seconds;
         }
     }
     wf_all_ranks_free(all);

@@ -327,6 +327,8 @@ static void print_text(const struct look *look)
             job->mesh.at[WF_MESH_PIPE], wf_job_micro_batches(job),
             wf_pipe_schedule_names[job->settings.pipe.schedule],
             100 * wf_all_ranks_bubble(look->all));
+    if (wf_job_micro_batches(job) > 1)
+        (void)printf("of one micro-batch of %d:\n", wf_job_micro_batches(job));
     print_ranks(look);
     (void)printf(
         "\nto write checkpoints beside the training, rank 0 takes %s more of host memory\n",

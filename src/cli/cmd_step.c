@@ -51,7 +51,8 @@ static bool print(const struct step *step, struct wf_err *err)
 
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
-    const struct wf_job_files files = { .weights = wf_cli_flag(cli, "weights"),
+    const struct wf_job_files files = { .keeps_outputs = true,
+                                        .weights = wf_cli_flag(cli, "weights"),
                                         .input = wf_cli_flag(cli, "input"),
                                         .target = wf_cli_flag(cli, "target") };
     struct step step = { .cli = cli, .dump = wf_cli_flag(cli, "dump") };

@@ -95,7 +95,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (!wf_launch_agree(&cli->launch, ok, err))
         return false;
     wf_verify_settle(&settings);
-    v.job = wf_job_new(&cli->launch, &settings, &(struct wf_job_files){ 0 }, err);
+    v.job =
+        wf_job_new(&cli->launch, &settings, &(struct wf_job_files){ .keeps_outputs = true }, err);
     if (!v.job)
         return false;
     v.tolerance = v.job->net.graph->options.compute == WF_F32 ? 1e-5 : 2e-2;

@@ -83,7 +83,7 @@ static const struct wf_option rows[] = {
     { "train.accumulate",
       "micro-batches of train.batch whose gradients make one update; the stages of mesh.pipe work on "
       "several of them at once",
-      WF_OPTION_IN(INT, 1, COUNT_MAX), .fallback = "1" },
+      WF_OPTION_IN(INT, 1, 1 << 16), .fallback = "1" },
     { "train.reduction",
       "global: mean over the whole batch; rank_mean: mean of the means of the ranks of "
       "mesh.data",

@@ -18,7 +18,7 @@ struct wf_run_part {
     int *saves, n_saves;
     bool *touches;     /* per buffer */
     int period;        /* turns after which the slots that it touches are the same ones again */
-    void **recordings; /* per slot of the period: without sums of gradients, and with; NULL: none */
+    void **recordings; /* three per slot of the period (run_part()); NULL: none */
     bool may_record;   /* there is nothing in it that cannot be recorded */
     bool is_plain;     /* it was tried, and cannot */
     int64_t passes;

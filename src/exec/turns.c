@@ -170,7 +170,7 @@ static void find_recordable(struct wf_run *run, int part)
         for (int o = 0; o < step->n_out; o++)
             p->period = least_multiple(p->period, slots_of(plan, step->out[o].buffer));
     }
-    p->recordings = wf_arena_array(&run->plan_arena, 2 * p->period, void *);
+    p->recordings = wf_arena_array(&run->plan_arena, 3 * p->period, void *);
 }
 
 void wf_run_make_parts(struct wf_run *run)
@@ -190,7 +190,7 @@ void wf_run_forget(struct wf_run *run)
 {
     for (int i = 0; run->parts && i < run->plan->n_parts; i++) {
         struct wf_run_part *const p = &run->parts[i];
-        for (int k = 0; k < 2 * p->period; k++) {
+        for (int k = 0; k < 3 * p->period; k++) {
             if (p->recordings[k])
                 run->device->stream.forget(run->context, p->recordings[k]);
             p->recordings[k] = NULL;
@@ -274,7 +274,9 @@ static bool run_part(struct wf_run *run, int part, struct wf_err *err)
     const struct wf_plan_part *const steps = &run->plan->parts[part];
     if (run->device->stream.start)
         run->device->stream.start(run->context, run->step);
-    void **const recording = &p->recordings[2 * (run->micro % p->period) + !run->holds_back];
+    /* Without sums of gradients; with them, alone; and with those that are carried to them. */
+    const int kind = run->holds_back ? 0 : run->micro == 0 ? 1 : 2;
+    void **const recording = &p->recordings[kind + 3 * (run->micro % p->period)];
     const bool records = p->may_record && !p->is_plain && !run->profiled && p->passes > 0;
     if (records && !*recording && run->device->stream.record(run->context)) {
         struct wf_err own = { 0 };

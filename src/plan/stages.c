@@ -130,6 +130,31 @@ static void forbid_within(struct cutter *c, const struct wf_value *v, int first[
         c->allowed[i] = false;
 }
 
+/* The length of the layer's name in that of its weight: "enc0.bn1" of "enc0.bn1.domain2.running_mean". */
+static size_t layer_length(const char *name)
+{
+    const char *const dot = strrchr(name, '.'), *const domain = strstr(name, ".domain");
+    const size_t length = dot ? (size_t)(dot - name) : strlen(name);
+    return domain && (size_t)(domain - name) < length ? (size_t)(domain - name) : length;
+}
+
+/* All weights and states of a layer are in one part: a network for prediction may read them by one node. */
+static void join_layers(const struct wf_graph *g, int first[], int last[])
+{
+    for (size_t a = 0; a < g->n_values; a++) {
+        const struct wf_value *const x = g->values[a];
+        const size_t length = layer_length(x->name);
+        for (size_t b = 0; (x->kind == WF_PARAM || x->kind == WF_STATE) && b < g->n_values; b++) {
+            const struct wf_value *const y = g->values[b];
+            if ((y->kind != WF_PARAM && y->kind != WF_STATE) || layer_length(y->name) != length ||
+                strncmp(x->name, y->name, length) != 0)
+                continue;
+            first[a] = (int)wf_min(first[a], first[b]);
+            last[a] = (int)wf_max(last[a], last[b]);
+        }
+    }
+}
+
 static void find_places(struct cutter *c)
 {
     const struct wf_graph *const g = c->g;
@@ -158,6 +183,7 @@ static void find_places(struct cutter *c)
             last[n->in[k]->id] = (int)wf_max(last[n->in[k]->id], high);
         }
     }
+    join_layers(g, first, last);
     for (size_t v = 0; v < g->n_values; v++) {
         const struct wf_value *const value = g->values[v];
         const struct wf_node *const from = value->producer;
@@ -380,7 +406,7 @@ static void give_segments(struct cutter *c, bool apart)
                 s->order[n++] = (int)i;
 }
 
-static bool check(const struct cutter *c, struct wf_err *err)
+static bool check(const struct cutter *c, const struct wf_pipe_options *o, struct wf_err *err)
 {
     const struct wf_graph *const g = c->g;
     int *const used = wf_arena_array(c->arena, g->n_values, int); /* chunk + 1 */
@@ -401,6 +427,12 @@ static bool check(const struct cutter *c, struct wf_err *err)
                     "layer before it: use another pipe.cut, or no axis pipe",
                     v->name, n->name);
             used[v->id] = c->s->chunk[i] + 1;
+            if (o->like && chunk_of_weight(o, v) != c->s->chunk[i])
+                return wf_err_set(
+                    err, WF_ERR_FIT,
+                    "mesh: '%s' is on another stage in training than '%s' needs it: use "
+                    "another pipe.cut",
+                    v->name, n->name);
         }
     }
     return true;
@@ -414,7 +446,11 @@ bool wf_stages_init(struct wf_arena *arena, struct wf_stages *s, const struct wf
     *s = (struct wf_stages){ .n_stages = stages, .n_chunks = 1, .n_segments = 1 };
     s->segments = wf_arena_one(arena, struct wf_segment);
     if (stages == 1)
-        return true;
+        return o->n_cut == 0 ||
+               wf_err_set(err, WF_ERR_USAGE,
+                          "pipe.cut: the mesh has no stages: use --mesh pipe=%d, or "
+                          "leave it out",
+                          o->n_cut + 1);
     const int micro = wf_pipe_micro_batches(o);
     bool trains = false;
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -451,5 +487,5 @@ bool wf_stages_init(struct wf_arena *arena, struct wf_stages *s, const struct wf
         return false;
     give_later(&c);
     give_segments(&c, o->schedule == WF_PIPE_ZERO_BUBBLE);
-    return check(&c, err);
+    return check(&c, o, err);
 }

@@ -9,7 +9,7 @@
  *
  * A chunk's forward nodes are one segment, its backward nodes another; with weight gradients apart (the
  * zero-bubble schedule) those are a third, but not on the first stage, where nobody waits for the rest. A rank runs a segment for one micro-batch without a break; the
- * schedule (schedule.h) says in which order. Without `pipe` there is one segment: everything.
+ * schedule (turns.h) says in which order. Without `pipe` there is one segment: everything.
  *
  * T1. Segments are numbered in an order in which they can run: a node reads only what its own segment or an
  *     earlier one makes.

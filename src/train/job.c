@@ -238,7 +238,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .layout = wf_domains_layout(&job->domains),
         .pipe = { .schedule = s->pipe.schedule,
                   .micro_batches = (int)s->train.accumulate,
-                  .keeps_outputs = !job->files.is_fed,
+                  .keeps_outputs = job->files.keeps_outputs,
                   .cut = s->pipe.cut,
                   .n_cut = s->pipe.n_cut },
     };

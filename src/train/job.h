@@ -28,10 +28,10 @@ struct wf_job_files {
     enum wf_sync sync;   /* other than allreduce: `train` alone */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the settings say */
     int64_t size[WF_AXES];
-    bool is_fed;   /* by a loader: predictions of micro-batches are not read after a step */
-    bool begun;    /* a checkpoint has the weights: model.weights is not read again */
-    bool any_size; /* planned also where memory.limit has no room for it */
-    size_t beside; /* bytes that each rank takes beside the step: validation's */
+    bool keeps_outputs; /* predictions of all micro-batches are read after a step */
+    bool begun;         /* a checkpoint has the weights: model.weights is not read again */
+    bool any_size;      /* planned also where memory.limit has no room for it */
+    size_t beside;      /* bytes that each rank takes beside the step: validation's */
 };
 struct wf_run;
 

@@ -149,10 +149,11 @@ static bool find_mesh_with_server(struct wf_job *job, int ranks, struct wf_err *
             "'%s'",
             wf_sync_names[job->files.sync], job->model->name);
     if (job->mesh.at[WF_MESH_PIPE] > 1)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "train.sync=%s is for ranks that have all of the network, and mesh '%s' has "
-                          "stages: use train.sync=allreduce, or no axis pipe",
-                          wf_sync_names[job->files.sync], wf_mesh_print(&job->arena, &job->mesh));
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "train.sync=%s is for ranks that have all of the network, and mesh '%s' has "
+            "stages: use train.sync=allreduce, or no axis pipe",
+            wf_sync_names[job->files.sync], wf_mesh_print(&job->arena, &job->mesh));
     return job->workers > 0 || check_data_ranks(job, err);
 }
 

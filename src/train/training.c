@@ -1,5 +1,7 @@
 #include "train/training.h"
 
+#include "plan/plan_cache.h"
+
 #include <cjson/cJSON.h>
 #include <string.h>
 
@@ -166,6 +168,10 @@ static bool take_sync(struct wf_training *t, struct wf_job_files *files, struct 
 
 static void forget_job(struct wf_training *t)
 {
+    wf_global_plan_free(t->rest_global);
+    wf_graph_free(t->rest.graph);
+    t->rest_global = NULL;
+    t->rest.graph = NULL;
     wf_global_plan_free(t->valid_global);
     wf_graph_free(t->valid.graph);
     wf_job_free(t->job);
@@ -183,23 +189,44 @@ static bool make_job(struct wf_training *t, const struct wf_job_files *files, st
     return true;
 }
 
-/* Validation has memory of its own. Where memory.limit has no room for both, the step is planned again
- * with less: on another mesh perhaps, so validation too. */
+/* Bytes that the smaller last batch takes beside the others of its step; 0: it borrows their memory. */
+static size_t rest_bytes(const struct wf_training *t)
+{
+    size_t most = 0;
+    struct wf_plan_cache cache = { 0 };
+    const int ranks = t->rest_global && t->settings.train.accumulate > 1 ? t->job->ranks : 0;
+    for (int r = 0; r < ranks; r++) {
+        struct wf_err err = { 0 };
+        struct wf_plan *const plan = wf_plan_estimate(t->rest_global, r, &cache, &err);
+        most = plan && plan->arena_bytes > most ? plan->arena_bytes : most;
+        wf_plan_free(plan);
+    }
+    wf_plan_cache_release(&cache);
+    return most;
+}
+
+static size_t bytes_beside(const struct wf_training *t)
+{
+    return (t->valid_global ? t->valid_global->bytes : 0) + rest_bytes(t);
+}
+
+/* Validation has memory of its own, and so has the last batch of several. Where memory.limit has no room for
+ * them, the step is planned again with less: on another mesh perhaps, so they are too. */
 static bool make_room(struct wf_training *t, struct wf_job_files *files, struct wf_err *err)
 {
-    const size_t limit = t->settings.limit;
-    if (!limit || !t->valid_global || t->job->global->bytes + t->valid_global->bytes <= limit)
+    const size_t limit = t->settings.limit, beside = limit ? bytes_beside(t) : 0;
+    if (beside == 0 || t->job->global->bytes + beside <= limit)
         return true;
-    files->beside = t->valid_global->bytes;
+    files->beside = beside;
     forget_job(t);
-    if (!make_job(t, files, err) || !make_validation(t, err))
-        return wf_err_wrap(err, "with %zu bytes for validation", files->beside);
-    return !t->valid_global || t->valid_global->bytes <= files->beside ||
+    if (!make_job(t, files, err) || !make_validation(t, err) || !make_rest(t, err))
+        return wf_err_wrap(err, "with %zu bytes for validation and the last batch", beside);
+    return bytes_beside(t) <= beside ||
            wf_err_set(
                err, WF_ERR_FIT,
-               "validation needs %zu bytes beside the step's, and memory.limit is %zu: raise "
-               "it, give the mesh (--mesh), or use train.validate_on=crop",
-               t->valid_global->bytes, limit);
+               "validation and the last batch need %zu bytes beside the step's, and memory.limit is "
+               "%zu: raise it, give the mesh (--mesh), or use train.validate_on=crop",
+               bytes_beside(t), limit);
 }
 
 /* A snapshot for saves beside the training is no reason to recompute: without room for it, saves wait. */
@@ -227,7 +254,7 @@ static bool check_labels(const struct wf_training *t, const char *path, struct w
 
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
 {
-    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL, .is_fed = true };
+    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
     struct wf_times *const times = &t->times;
     (void)wf_times_lap(times, WF_TIME_STARTUP);
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
@@ -242,7 +269,7 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
     bool ok = wf_feed_check(t->feed.dataset, loader, err) && make_validation(t, err);
     ok = wf_launch_agree(&t->launch, ok, err);
     /* On the last mesh, which says where the images of a domain are. */
-    if (!ok || !make_room(t, &files, err) || !make_rest(t, err) || !take_targets(t, err))
+    if (!ok || !make_rest(t, err) || !make_room(t, &files, err) || !take_targets(t, err))
         return false;
     plan_snapshot(t);
     times->plan += wf_times_lap(times, WF_TIME_STARTUP);
