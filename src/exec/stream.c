@@ -1,257 +1,24 @@
-#include "exec/stream.h"
+#include "exec/stream_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "exec/translate.h"
-#include "exec/window_grid.h"
 #include "ops/op.h"
-
-enum {
-    MOST_KINDS = 40, /* of windows, whose plans are kept: 27 are those of a grid in 3D */
-};
-
-/* A plan with a run, for all windows that lie alike. */
-struct kind {
-    struct wf_global_plan *global;
-    struct wf_plan *plan;
-    struct wf_run *run; /* of the first: with the weights, and an arena that most others fit in */
-};
-
-/* The part of the graph that ends in a sum, or in the output. */
-struct stage {
-    struct wf_graph *graph;
-    struct wf_value **map; /* per value of the stream's graph: its counterpart here, or NULL */
-    struct wf_window_grid grid;
-    double flops;
-    struct kind kinds[MOST_KINDS];
-    int n_kinds, oldest; /* the one that makes room, from 1 on */
-    /* The window at hand, and the kind it is of. */
-    struct wf_arena arena;
-    struct wf_geometry geometry;
-    struct kind *kind;
-};
-
-/* A result of a sum over the image, once it was taken. */
-struct given {
-    struct wf_value *value; /* of the stream's graph */
-    double *data;           /* in the order of the value's elements */
-};
-
-struct wf_stream {
-    struct wf_arena arena;
-    const struct wf_graph *graph;
-    struct wf_value *outputs[WF_STREAM_OUTPUTS];
-    int n_outputs;
-    struct wf_stream_options options;
-    struct wf_comm *comm, *self;
-    struct given *given;
-    int n_given, passes;
-    int64_t plans; /* made so far */
-    struct stage last;
-    struct wf_host host; /* of the value at hand */
-    struct wf_host made[WF_STREAM_OUTPUTS];
-    void *sent; /* in the device's memory: an input that comes while a window is computed */
-    size_t sent_bytes;
-    double done, total;   /* flops of all stages */
-    double whole, worked; /* flops of the last one's windows, and what was computed for them */
-    size_t most_bytes;
-};
-
-/* --- choosing a window --- */
-
-/* Bytes that some item surely needs at once, without asking the device; the largest value is
- * named. */
-static size_t least_bytes(const struct wf_global_plan *s, const char **largest)
-{
-    const struct wf_program *p = s->program;
-    size_t most = 0, most_of_one = 0;
-    for (int i = 0; i < p->n_items; i++) {
-        const struct wf_node *n = p->items[i].node;
-        const bool shares = n->op->inplace || n->op->place || n->op->part;
-        size_t sum = 0;
-        for (int k = 0; k < n->n_in + n->n_out; k++) {
-            const int instance = k < n->n_in ? p->items[i].in[k] : p->items[i].out[k - n->n_in];
-            if (instance < 0 || p->instances[instance].value->replicated)
-                continue;
-            const struct wf_value *v = p->instances[instance].value;
-            const size_t bytes =
-                (size_t)wf_region_count(wf_geometry_box(&s->geometry, 0, instance)) *
-                wf_dtype_size(v->dtype);
-            sum = shares ? (bytes > sum ? bytes : sum) : sum + bytes;
-            if (bytes > most_of_one) {
-                most_of_one = bytes;
-                *largest = n->name;
-            }
-        }
-        most = sum > most ? sum : most;
-    }
-    return most;
-}
-
-struct need {
-    size_t bytes; /* beside the weights */
-    double flops; /* of a plan that was made; 0: it was clear without one that it does not fit */
-    const char *largest; /* the layer at the largest value */
-};
-
-/* The caller's host copies of what a window reads and makes, where they count, and the device's copy of
- * an input that comes early. */
-static size_t copied_bytes(const struct wf_stream *s, const struct stage *t,
-                           const struct wf_global_plan *global)
-{
-    size_t in = 0, out = 0;
-    for (size_t i = 0; i < s->graph->n_values; i++)
-        if (s->graph->values[i]->kind == WF_INPUT && t->map[i])
-            in += (size_t)wf_region_count(wf_geometry_box(
-                      &global->geometry, 0, global->program->of_value[t->map[i]->id])) *
-                  wf_dtype_size(t->map[i]->dtype);
-    for (size_t i = 0; i < t->graph->n_outputs; i++)
-        out +=
-            (size_t)wf_region_count(wf_geometry_owned(&global->geometry, 0, t->graph->outputs[i])) *
-            wf_dtype_size(t->graph->outputs[i]->dtype);
-    return wf_device_is_host(s->options.plan.device) ? (size_t)s->options.slots * (in + out) : in;
-}
-
-/* What a window needs; stops early where it is past the limit. */
-static bool find_need(const struct wf_stream *s, const struct stage *t, struct wf_region window,
-                      struct need *need, struct wf_err *err)
-{
-    struct wf_plan_options options = s->options.plan;
-    options.window = &window;
-    const struct wf_mesh one = wf_mesh_one();
-    struct wf_global_plan *global = wf_global_plan_new(t->graph, &one, &options, err);
-    if (!global)
-        return false;
-    const size_t channels = (size_t)wf_region_extent(window, WF_C);
-    const size_t beside = s->options.beside * ((size_t)wf_region_count(window) / channels);
-    need->bytes = least_bytes(global, &need->largest) + beside;
-    const size_t copied = copied_bytes(s, t, global);
-    bool ok = true;
-    if (!s->options.limit || need->bytes <= s->options.limit) {
-        /* The CPU knows its scratch only when kernels are made; a GPU would time kernels for windows that are
-         * not taken. */
-        struct wf_plan *plan = wf_device_is_host(s->options.plan.device)
-                                   ? wf_plan_new_on(global, 0, s->options.context, err)
-                                   : wf_plan_estimate(global, 0, NULL, err);
-        ok = plan != NULL;
-        if (ok)
-            *need = (struct need){ .bytes = plan->arena_bytes + beside + copied,
-                                   .flops = plan->flops,
-                                   .largest = need->largest };
-        wf_plan_free(plan);
-    }
-    wf_global_plan_free(global);
-    return ok;
-}
-
-static void start_grid(const struct wf_stream *s, struct wf_window_grid *g, struct wf_shape whole)
-{
-    g->whole = whole;
-    g->tile = s->options.tile;
-    for (int a = 0; a < WF_AXES; a++) {
-        wf_window_grid_set_step(g, a, whole.at[a]);
-        if (a < WF_C && s->options.window[a] > 0)
-            wf_window_grid_set_step(g, a, s->options.window[a]);
-    }
-}
-
-static bool has_wish(const struct wf_stream *s)
-{
-    for (int a = 0; a < WF_C; a++)
-        if (s->options.window[a] > 0)
-            return true;
-    return false;
-}
-
-/* What `count` windows of that many operations cost, in units of the image's: the first is read and the last
- * written while nothing is computed, and each costs the device as much as some pixels more. */
-static double cost_of(const struct stage *t, double count, double flops)
-{
-    const double ramp = 0.5, each = 0.25e6;
-    const double pixels = (double)wf_shape_count(t->grid.whole) / (double)t->grid.whole.at[WF_C];
-    return count * (flops / t->flops + each / pixels) * (1.0 + ramp / count);
-}
-
-/* By throughput, on a device with a pipeline before and behind it: bands over the whole width, of which
- * there are only three kinds to plan, as many as cost least. False: halos would be too large. */
-static bool choose_bands(const struct wf_stream *s, struct stage *t, bool *found,
-                         struct wf_err *err)
-{
-    const double most_halo = 0.5, much = 1.25;
-    const int axis = t->grid.whole.at[WF_D] > 1 ? WF_D : WF_H;
-    struct wf_window_grid best = t->grid;
-    double least = 0;
-    *found = false;
-    for (int64_t count = 1; count <= t->grid.whole.at[axis]; count += 1 + count / 4) {
-        struct need need = { 0 };
-        wf_window_grid_set_count(&t->grid, axis, count);
-        if (!find_need(s, t, wf_window_grid_middle(&t->grid), &need, err))
-            return false;
-        const double windows = (double)wf_window_grid_count(&t->grid);
-        const double cost = cost_of(t, windows, need.flops);
-        if (need.flops > 0 && windows * need.flops > (1 + most_halo) * t->flops)
-            break;
-        if (need.flops > 0 && need.bytes <= s->options.limit && (!*found || cost < least)) {
-            best = t->grid;
-            least = cost;
-            *found = true;
-        }
-        if (*found && cost > much * least)
-            break;
-    }
-    t->grid = best;
-    return true;
-}
-
-static bool choose_grid(const struct wf_stream *s, struct stage *t, struct wf_shape whole,
-                        struct wf_err *err)
-{
-    struct wf_window_grid *g = &t->grid;
-    start_grid(s, g, whole);
-    if (!s->options.limit)
-        return true;
-    const bool fixed = has_wish(s);
-    bool found = false;
-    if (!fixed && !wf_device_is_host(s->options.plan.device) && !choose_bands(s, t, &found, err))
-        return false;
-    if (found)
-        return true;
-    start_grid(s, g, whole);
-    for (int a = 0; a < WF_C && !fixed; a++)
-        if (s->options.most[a] > 0 && s->options.most[a] < whole.at[a])
-            wf_window_grid_set_step(g, a, s->options.most[a]);
-    for (;;) {
-        const struct wf_region window = wf_window_grid_middle(g);
-        struct need need = { 0 };
-        if (!find_need(s, t, window, &need, err))
-            return false;
-        if (need.bytes <= s->options.limit)
-            return true;
-        if (fixed || !wf_window_grid_refine(g))
-            return wf_err_set(
-                err, WF_ERR_FIT,
-                "a window of %" PRId64 " x %" PRId64 " x %" PRId64
-                " needs %zu bytes, most of it at layer '%s', and memory.limit is %zu: "
-                "raise it",
-                wf_region_extent(window, WF_D), wf_region_extent(window, WF_H),
-                wf_region_extent(window, WF_W), need.bytes, need.largest, s->options.limit);
-    }
-}
 
 /* --- stages --- */
 
 /* The stage that ends in these values, of equal extents, the first with most channels; what was given so
  * far is given. */
-static bool stage_init(const struct wf_stream *s, struct stage *t, int n_outputs,
+static bool stage_init(const struct wf_stream *s, struct wf_stream_stage *t, int n_outputs,
                        struct wf_value *const outputs[], struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
     struct wf_value **given = wf_arena_array(&arena, s->n_given + 1, struct wf_value *);
     for (int i = 0; i < s->n_given; i++)
         given[i] = s->given[i].value;
-    *t = (struct stage){ .map = wf_take_zeroed(s->graph->n_values, sizeof *t->map) };
+    *t = (struct wf_stream_stage){ .map = wf_take_zeroed(s->graph->n_values, sizeof *t->map) };
     const struct wf_cut cut = {
         .n_given = s->n_given, .given = given, .n_outputs = n_outputs, .outputs = outputs
     };
@@ -264,18 +31,18 @@ static bool stage_init(const struct wf_stream *s, struct stage *t, int n_outputs
         t->flops += wf_op_flops(n, wf_shape_region(wf_op_domain(n)->shape));
     }
     const struct wf_node *n = t->map[outputs[0]->id]->producer; /* none where it was given */
-    return choose_grid(s, t, n ? wf_op_domain(n)->shape : outputs[0]->shape, err);
+    return wf_stream_choose_grid(s, t, n ? wf_op_domain(n)->shape : outputs[0]->shape, err);
 }
 
-static void kind_release(struct kind *k)
+static void kind_release(struct wf_stream_kind *k)
 {
     wf_run_free(k->run);
     wf_plan_free(k->plan);
     wf_global_plan_free(k->global);
-    *k = (struct kind){ 0 };
+    *k = (struct wf_stream_kind){ 0 };
 }
 
-static void stage_release(struct stage *t)
+static void stage_release(struct wf_stream_stage *t)
 {
     for (int i = t->n_kinds - 1; i >= 0; i--) /* the first lends to the others */
         kind_release(&t->kinds[i]);
@@ -283,11 +50,12 @@ static void stage_release(struct stage *t)
     wf_arena_release(&t->arena);
     wf_graph_free(t->graph);
     free(t->map);
-    *t = (struct stage){ 0 };
+    *t = (struct wf_stream_stage){ 0 };
 }
 
 /* A run for the plan: the first of the stage takes memory and weights, the others borrow both. */
-static bool start_run(struct wf_stream *s, struct stage *t, struct kind *k, struct wf_err *err)
+static bool start_run(struct wf_stream *s, struct wf_stream_stage *t, struct wf_stream_kind *k,
+                      struct wf_err *err)
 {
     k->run = k == t->kinds ? wf_run_new(k->plan, s->self, 0, err)
                            : wf_run_new_beside(t->kinds[0].run, k->plan, false, err);
@@ -296,12 +64,12 @@ static bool start_run(struct wf_stream *s, struct stage *t, struct kind *k, stru
 
 /* Plans windows such as this one. One that needs a larger arena than the first takes its place, and the
  * others with it: so there is one arena at a time. */
-static bool add_kind(struct wf_stream *s, struct stage *t, struct wf_region window,
+static bool add_kind(struct wf_stream *s, struct wf_stream_stage *t, struct wf_region window,
                      struct wf_err *err)
 {
     struct wf_plan_options options = s->options.plan;
     const struct wf_mesh one = wf_mesh_one();
-    struct kind new = { 0 };
+    struct wf_stream_kind new = { 0 };
     options.window = &window;
     new.global = wf_global_plan_new(t->graph, &one, &options, err);
     new.plan = new.global ? wf_plan_new_on(new.global, 0, s->options.context, err) : NULL;
@@ -313,8 +81,8 @@ static bool add_kind(struct wf_stream *s, struct stage *t, struct wf_region wind
     if (t->n_kinds > 0 && new.plan->arena_bytes > t->kinds[0].plan->arena_bytes)
         while (t->n_kinds > 0)
             kind_release(&t->kinds[--t->n_kinds]);
-    if (t->n_kinds == MOST_KINDS) {
-        t->oldest = t->oldest % (MOST_KINDS - 1) + 1;
+    if (t->n_kinds == WF_STREAM_KINDS) {
+        t->oldest = t->oldest % (WF_STREAM_KINDS - 1) + 1;
         t->kind = &t->kinds[t->oldest];
         kind_release(t->kind);
     } else {
@@ -328,18 +96,18 @@ static bool add_kind(struct wf_stream *s, struct stage *t, struct wf_region wind
     return true;
 }
 
-static struct wf_region middle_window(const struct stage *t)
+static struct wf_region middle_window(const struct wf_stream_stage *t)
 {
     return wf_window_grid_window(&t->grid, wf_window_grid_middle(&t->grid));
 }
 
 /* It needs most, as a rule, and most others are like it. */
-static bool add_middle(struct wf_stream *s, struct stage *t, struct wf_err *err)
+static bool add_middle(struct wf_stream *s, struct wf_stream_stage *t, struct wf_err *err)
 {
     return add_kind(s, t, middle_window(t), err);
 }
 
-static bool find_geometry(struct stage *t, struct wf_region window, struct wf_err *err)
+static bool find_geometry(struct wf_stream_stage *t, struct wf_region window, struct wf_err *err)
 {
     const struct wf_mesh one = wf_mesh_one();
     wf_geometry_release(&t->geometry);
@@ -353,7 +121,7 @@ static bool find_geometry(struct stage *t, struct wf_region window, struct wf_er
 }
 
 /* Makes the window the one at hand: with the plan of one that lies alike, where there is one. */
-static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region window,
+static bool stage_turn_to(struct wf_stream *s, struct wf_stream_stage *t, struct wf_region window,
                           struct wf_err *err)
 {
     if (t->n_kinds == 0 && !add_middle(s, t, err))
@@ -371,7 +139,7 @@ static bool stage_turn_to(struct wf_stream *s, struct stage *t, struct wf_region
 
 /* The last cell but one may read what lies past the image, where the last one is small: then it would
  * need a plan of its own. It ends earlier instead, as late as lets it be like those before it. */
-static bool settle_edge(struct stage *t, int axis, struct wf_err *err)
+static bool settle_edge(struct wf_stream_stage *t, int axis, struct wf_err *err)
 {
     struct wf_window_grid *const g = &t->grid;
     const int64_t end = g->whole.at[axis], step = g->step[axis];
@@ -393,7 +161,7 @@ static bool settle_edge(struct stage *t, int axis, struct wf_err *err)
 }
 
 /* Of a stage whose windows may overlap: not of a sum. */
-static bool settle_edges(struct wf_stream *s, struct stage *t, struct wf_err *err)
+static bool settle_edges(struct wf_stream *s, struct wf_stream_stage *t, struct wf_err *err)
 {
     for (int a = WF_D; a < WF_C; a++)
         if (t->grid.count[a] > 2 &&
@@ -403,14 +171,15 @@ static bool settle_edges(struct wf_stream *s, struct stage *t, struct wf_err *er
 }
 
 /* A value's view has the place of the window at hand, not of the one that the plan was made for. */
-static struct wf_view placed(const struct stage *t, const struct wf_value *v, struct wf_view view)
+static struct wf_view placed(const struct wf_stream_stage *t, const struct wf_value *v,
+                             struct wf_view view)
 {
     const int instance = t->kinds[0].global->program->of_value[v->id];
     view.box = wf_geometry_box(&t->geometry, 0, instance);
     return view;
 }
 
-static void fill_given(struct wf_stream *s, const struct stage *t)
+static void fill_given(struct wf_stream *s, const struct wf_stream_stage *t)
 {
     for (int i = 0; i < s->n_given; i++) {
         const struct wf_value *v = t->map[s->given[i].value->id];
@@ -429,7 +198,7 @@ static void fill_given(struct wf_stream *s, const struct stage *t)
     }
 }
 
-static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_err *err)
+static bool fill_inputs(struct wf_stream *s, const struct wf_stream_stage *t, struct wf_err *err)
 {
     for (size_t i = 0; i < s->graph->n_values; i++) {
         if (s->graph->values[i]->kind != WF_INPUT || !t->map[i])
@@ -445,7 +214,7 @@ static bool fill_inputs(struct wf_stream *s, const struct stage *t, struct wf_er
 
 /* An input from the host's memory, where it may be overwritten as soon as this returns: beside the window
  * that is being computed, where the device can. */
-static bool send_input(struct wf_stream *s, const struct stage *t,
+static bool send_input(struct wf_stream *s, const struct wf_stream_stage *t,
                        const struct wf_stream_work *work, struct wf_err *err)
 {
     const struct wf_device *const device = s->options.plan.device;
@@ -477,13 +246,14 @@ static bool send_input(struct wf_stream *s, const struct stage *t,
     return true;
 }
 
-static bool turn_to_cell(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
+static bool turn_to_cell(struct wf_stream *s, struct wf_stream_stage *t, int64_t index,
+                         struct wf_err *err)
 {
     return stage_turn_to(
         s, t, wf_window_grid_window(&t->grid, wf_window_grid_cell(&t->grid, index)), err);
 }
 
-static void count_done(struct wf_stream *s, const struct stage *t)
+static void count_done(struct wf_stream *s, const struct wf_stream_stage *t)
 {
     const int64_t mine = wf_ceil_div(wf_window_grid_count(&t->grid), wf_comm_size(s->comm));
     s->done += t->flops / (double)mine;
@@ -491,7 +261,8 @@ static void count_done(struct wf_stream *s, const struct stage *t)
         s->options.progress(s->options.user, s->done < s->total ? s->done / s->total : 1.0);
 }
 
-static bool stage_run(struct wf_stream *s, struct stage *t, int64_t index, struct wf_err *err)
+static bool stage_run(struct wf_stream *s, struct wf_stream_stage *t, int64_t index,
+                      struct wf_err *err)
 {
     if (!turn_to_cell(s, t, index, err))
         return false;
@@ -516,14 +287,14 @@ static bool is_over_image(const struct wf_node *n)
 }
 
 /* Collective. All windows of a sum, added up over windows and ranks in f64. */
-static bool take_sum(struct wf_stream *s, struct stage *t, const struct wf_node *n,
+static bool take_sum(struct wf_stream *s, struct wf_stream_stage *t, const struct wf_node *n,
                      struct wf_err *err)
 {
-    struct given *const given = &s->given[s->n_given];
+    struct wf_stream_given *const given = &s->given[s->n_given];
     for (int o = 0; o < n->n_out; o++)
-        given[o] =
-            (struct given){ n->out[o],
-                            wf_arena_array(&s->arena, wf_shape_count(n->out[o]->shape), double) };
+        given[o] = (struct wf_stream_given){
+            n->out[o], wf_arena_array(&s->arena, wf_shape_count(n->out[o]->shape), double)
+        };
     bool ok = true;
     for (int64_t i = wf_comm_rank(s->comm); ok && i < wf_window_grid_count(&t->grid);
          i += wf_comm_size(s->comm)) {
@@ -566,7 +337,7 @@ static bool take_sums(struct wf_stream *s, const struct wf_node *const sums[], i
                       struct wf_err *err)
 {
     for (int i = 0; i < n_sums; i++) {
-        struct stage t;
+        struct wf_stream_stage t;
         const bool ok = stage_init(s, &t, sums[i]->n_out, sums[i]->out, err);
         const bool all = wf_comm_agree(s->comm, ok, err) && take_sum(s, &t, sums[i], err);
         stage_release(&t);
@@ -602,8 +373,8 @@ static bool fits_whole(const struct wf_stream *s, bool *fits, struct wf_err *err
     *fits = !is_cut_by_wish(s);
     if (!*fits || !s->options.limit)
         return true;
-    struct need need = { 0 };
-    if (!find_need(s, &s->last, wf_shape_region(s->last.grid.whole), &need, err))
+    struct wf_stream_need need = { 0 };
+    if (!wf_stream_find_need(s, &s->last, wf_shape_region(s->last.grid.whole), &need, err))
         return false;
     *fits = need.bytes <= s->options.limit;
     for (int a = 0; a < WF_C; a++)
@@ -630,7 +401,7 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
         outs += sums[i]->n_out;
         s->total += s->last.flops * (i + 1) / (s->passes + 1); /* about so far does each pass go */
     }
-    s->given = wf_arena_array(&s->arena, outs + 1, struct given);
+    s->given = wf_arena_array(&s->arena, outs + 1, struct wf_stream_given);
     if (!take_sums(s, sums, s->passes, err))
         return false;
     stage_release(&s->last);
@@ -696,7 +467,7 @@ int64_t wf_stream_plans(const struct wf_stream *s)
 /* Windows of the middle read most, where there are any; it was planned first. */
 int64_t wf_stream_most_read(const struct wf_stream *s, const struct wf_value *input)
 {
-    const struct stage *const t = &s->last;
+    const struct wf_stream_stage *const t = &s->last;
     int64_t most = 0;
     for (int i = 0; i < t->n_kinds && t->map[input->id]; i++) {
         const struct wf_global_plan *const global = t->kinds[i].global;
@@ -767,7 +538,7 @@ bool wf_stream_begin(struct wf_stream *s, int64_t index, struct wf_stream_work *
                      struct wf_err *err)
 {
     const struct wf_device *const device = s->options.plan.device;
-    struct stage *const t = &s->last;
+    struct wf_stream_stage *const t = &s->last;
     if (!turn_to_cell(s, t, index, err))
         return name_window(s, index, err);
     fill_given(s, t);

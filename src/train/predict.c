@@ -17,10 +17,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/units.h"
-#include "ops/build.h"
 #include "train/pipeline.h"
 #include "train/predict_image.h"
+#include "train/predict_network.h"
 
 enum {
     HOST_SLOTS = 3,   /* one is read, one computed, one written */
@@ -33,22 +32,12 @@ enum {
 /* Pinned memory for more slots than the fewest: taking it takes time. */
 static const size_t slots_bytes = (size_t)256 << 20;
 
-/* What the device runs: a network with classes and probabilities behind it. */
-struct network {
-    const struct wf_graph *of; /* the prediction's; NULL: none yet */
-    struct wf_graph *graph;
-    struct wf_value *image, *labels, *values; /* outputs: NULL if not wanted */
-    struct wf_value *outputs[WF_STREAM_OUTPUTS];
-    int n_outputs;
-    struct wf_stream *stream;
-};
-
 struct predictor {
     const struct wf_predictions *all;
     struct wf_comm *comm;
     const struct wf_device *device;
     struct wf_context *context;
-    struct network net;
+    struct wf_predict_network net;
     struct wf_pipeline *pipeline;
     int slots, depth;
     struct wf_predict_window windows[MOST_SLOTS];
@@ -101,98 +90,6 @@ static void progress(void *user, double part)
         p->progress(p->user, part);
 }
 
-static struct wf_value *add_values(struct wf_graph *g, enum wf_predicts predicts,
-                                   struct wf_value *logits)
-{
-    return predicts == WF_PREDICTS_CLASSES ? wf_softmax(g, logits, "predicted.probabilities")
-           : predicts == WF_PREDICTS_BINARY
-               ? wf_activation(g, logits, "predicted.probabilities", WF_SIGMOID, 0)
-               : logits;
-}
-
-/* A copy of the network with what is wanted of its logits, so that labels come back as bytes. */
-static bool build_network(struct network *net, const struct wf_predict_image *i, struct wf_err *err)
-{
-    const struct wf_prediction *const p = &i->p;
-    const struct wf_cut cut = { .n_outputs = 1, .outputs = &p->logits };
-    struct wf_value **const map = wf_take_zeroed(p->graph->n_values, sizeof *map);
-    *net = (struct network){ .of = p->graph, .graph = wf_graph_cut(p->graph, &cut, map) };
-    struct wf_value *const logits = map[p->logits->id];
-    net->image = map[p->image->id];
-    free(map);
-    if (wf_predict_image_wants_values(i))
-        net->outputs[net->n_outputs++] = net->values = add_values(net->graph, p->predicts, logits);
-    if (wf_predict_image_wants_labels(i))
-        net->outputs[net->n_outputs++] = net->labels =
-            wf_argmax(net->graph, logits, wf_predict_image_labels(i), "predicted.classes");
-    return wf_graph_ok(net->graph, err);
-}
-
-static bool fits_network(const struct network *net, const struct wf_predict_image *i)
-{
-    return net->of == i->p.graph && wf_stream_passes(net->stream) == 0 &&
-           wf_predict_image_wants_values(i) == (net->values != NULL) &&
-           wf_predict_image_wants_labels(i) == (net->labels != NULL) &&
-           (!net->labels || net->labels->dtype == wf_predict_image_labels(i));
-}
-
-static void release_network(struct network *net)
-{
-    wf_stream_free(net->stream);
-    wf_graph_free(net->graph);
-    *net = (struct network){ 0 };
-}
-
-static size_t weight_bytes(const struct wf_graph *g)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i]->kind == WF_STATE)
-            bytes += (size_t)wf_shape_count(g->values[i]->shape) * sizeof(float) + 64;
-    return bytes;
-}
-
-static bool refuse_weights(size_t weights, size_t limit, struct wf_err *err)
-{
-    struct wf_arena arena = { 0 };
-    (void)wf_err_set(err, WF_ERR_FIT,
-                     "the weights take %s and memory.limit is %s for each rank: raise it to "
-                     "%zuMiB at least",
-                     wf_text_bytes(&arena, (double)weights), wf_text_bytes(&arena, (double)limit),
-                     (weights >> 19) + 2);
-    wf_arena_release(&arena);
-    return false;
-}
-
-/* An eighth of the host's memory is for the files' bands. Windows are made of whole tiles where files
- * are. */
-static bool share_memory(const struct predictor *d, const struct wf_predict_image *i,
-                         struct wf_stream_options *o, struct wf_err *err)
-{
-    const struct wf_prediction *const p = &i->p;
-    const size_t packed = wf_mosaic_pack_bytes(&i->files);
-    o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
-    const size_t weights = weight_bytes(p->graph);
-    const size_t bands = wf_device_is_host(d->device) ? p->limit / 8 : 0;
-    if (!p->limit)
-        return true;
-    if (p->limit < weights + 2 * bands)
-        return refuse_weights(weights, p->limit, err);
-    o->limit = p->limit - weights - bands;
-    if (!bands)
-        return true;
-    o->slots = d->slots;
-    o->beside = packed;
-    if (p->overlay || i->has_void)
-        o->beside += (size_t)(d->slots * p->image->shape.at[WF_C]) * sizeof(float);
-    const struct wf_shape *const s = &p->logits->shape;
-    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_band_bytes(&i->files) + 1);
-    const int axis = s->at[WF_D] > 1 ? WF_D : WF_H;
-    const size_t line = axis == WF_D ? row * (size_t)s->at[WF_H] : row;
-    o->most[axis] = wf_max(1, (int64_t)(bands / line));
-    return true;
-}
-
 /* Collective. */
 static bool make_network(struct predictor *d, const struct wf_predict_image *i, struct wf_err *err)
 {
@@ -203,7 +100,8 @@ static bool make_network(struct predictor *d, const struct wf_predict_image *i, 
                                    .fill = fill_input,
                                    .progress = progress };
     memcpy(o.window, i->p.window, sizeof o.window);
-    const bool ok = build_network(&d->net, i, err) && share_memory(d, i, &o, err);
+    const bool ok =
+        wf_predict_network_build(&d->net, i, err) && wf_predict_network_share(i, d->slots, &o, err);
     if (!wf_comm_agree(d->comm, ok, err))
         return false;
     d->net.stream = wf_stream_new(d->net.graph, d->net.n_outputs, d->net.outputs, &o, d->comm, err);
@@ -515,7 +413,7 @@ static bool change_network(struct predictor *d, struct wf_predict_image *i, stru
     d->context = i->p.context;
     d->slots = host ? HOST_SLOTS : DEVICE_SLOTS; /* at least; on the host within the limit */
     d->depth = host ? 1 : 2;
-    release_network(&d->net);
+    wf_predict_network_release(&d->net);
     return make_network(d, i, err) &&
            wf_comm_agree(d->comm,
                          plan_kinds(d, err) && make_pipeline(d, i, err) && reserve(d, i, err), err);
@@ -530,7 +428,7 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
         wf_predict_image_free(i);
         return false;
     }
-    const bool fits = d->net.of && fits_network(&d->net, i);
+    const bool fits = d->net.of && wf_predict_network_fits(&d->net, i);
     if ((!fits && !drain(d, err)) || !announce(d, err)) {
         wf_predict_image_free(i);
         return false;
@@ -594,7 +492,7 @@ static void release(struct predictor *d)
     }
     for (int k = 0; k < IMAGES; k++)
         wf_predict_image_free(d->images[k]);
-    release_network(&d->net);
+    wf_predict_network_release(&d->net);
 }
 
 bool wf_predict_all(const struct wf_predictions *all, struct wf_comm *comm, struct wf_err *err)

@@ -1,0 +1,70 @@
+/* Inside a stream: exec/stream.c runs it, exec/stream_choose.c sizes its windows. */
+#pragma once
+
+#include "exec/stream.h"
+#include "exec/window_grid.h"
+
+enum {
+    WF_STREAM_KINDS = 40, /* of windows, whose plans are kept: 27 are those of a grid in 3D */
+};
+
+/* A plan with a run, for all windows that lie alike. */
+struct wf_stream_kind {
+    struct wf_global_plan *global;
+    struct wf_plan *plan;
+    struct wf_run *run; /* of the first: with the weights, and an arena that most others fit in */
+};
+
+/* The part of the graph that ends in a sum, or in the output. */
+struct wf_stream_stage {
+    struct wf_graph *graph;
+    struct wf_value **map; /* per value of the stream's graph: its counterpart here, or NULL */
+    struct wf_window_grid grid;
+    double flops;
+    struct wf_stream_kind kinds[WF_STREAM_KINDS];
+    int n_kinds, oldest; /* the one that makes room, from 1 on */
+    /* The window at hand, and the kind it is of. */
+    struct wf_arena arena;
+    struct wf_geometry geometry;
+    struct wf_stream_kind *kind;
+};
+
+/* A result of a sum over the image, once it was taken. */
+struct wf_stream_given {
+    struct wf_value *value; /* of the stream's graph */
+    double *data;           /* in the order of the value's elements */
+};
+
+struct wf_stream {
+    struct wf_arena arena;
+    const struct wf_graph *graph;
+    struct wf_value *outputs[WF_STREAM_OUTPUTS];
+    int n_outputs;
+    struct wf_stream_options options;
+    struct wf_comm *comm, *self;
+    struct wf_stream_given *given;
+    int n_given, passes;
+    int64_t plans; /* made so far */
+    struct wf_stream_stage last;
+    struct wf_host host; /* of the value at hand */
+    struct wf_host made[WF_STREAM_OUTPUTS];
+    void *sent; /* in the device's memory: an input that comes while a window is computed */
+    size_t sent_bytes;
+    double done, total;   /* flops of all stages */
+    double whole, worked; /* flops of the last one's windows, and what was computed for them */
+    size_t most_bytes;
+};
+
+struct wf_stream_need {
+    size_t bytes; /* beside the weights */
+    double flops; /* of a plan that was made; 0: it was clear without one that it does not fit */
+    const char *largest; /* the layer at the largest value */
+};
+
+/* What a window needs; stops early where it is past the limit. */
+[[nodiscard]] bool wf_stream_find_need(const struct wf_stream *s, const struct wf_stream_stage *t,
+                                       struct wf_region window, struct wf_stream_need *need,
+                                       struct wf_err *err);
+/* Sets the stage's grid: as was wished, or as large as the limit allows, or as is fastest. */
+[[nodiscard]] bool wf_stream_choose_grid(const struct wf_stream *s, struct wf_stream_stage *t,
+                                         struct wf_shape whole, struct wf_err *err);

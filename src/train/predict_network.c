@@ -1,0 +1,100 @@
+#include "train/predict_network.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "ops/build.h"
+
+static struct wf_value *add_values(struct wf_graph *g, enum wf_predicts predicts,
+                                   struct wf_value *logits)
+{
+    return predicts == WF_PREDICTS_CLASSES ? wf_softmax(g, logits, "predicted.probabilities")
+           : predicts == WF_PREDICTS_BINARY
+               ? wf_activation(g, logits, "predicted.probabilities", WF_SIGMOID, 0)
+               : logits;
+}
+
+bool wf_predict_network_build(struct wf_predict_network *net, const struct wf_predict_image *i,
+                              struct wf_err *err)
+{
+    const struct wf_prediction *const p = &i->p;
+    const struct wf_cut cut = { .n_outputs = 1, .outputs = &p->logits };
+    struct wf_value **const map = wf_take_zeroed(p->graph->n_values, sizeof *map);
+    *net =
+        (struct wf_predict_network){ .of = p->graph, .graph = wf_graph_cut(p->graph, &cut, map) };
+    struct wf_value *const logits = map[p->logits->id];
+    net->image = map[p->image->id];
+    free(map);
+    if (wf_predict_image_wants_values(i))
+        net->outputs[net->n_outputs++] = net->values = add_values(net->graph, p->predicts, logits);
+    if (wf_predict_image_wants_labels(i))
+        net->outputs[net->n_outputs++] = net->labels =
+            wf_argmax(net->graph, logits, wf_predict_image_labels(i), "predicted.classes");
+    return wf_graph_ok(net->graph, err);
+}
+
+bool wf_predict_network_fits(const struct wf_predict_network *net, const struct wf_predict_image *i)
+{
+    return net->of == i->p.graph && wf_stream_passes(net->stream) == 0 &&
+           wf_predict_image_wants_values(i) == (net->values != NULL) &&
+           wf_predict_image_wants_labels(i) == (net->labels != NULL) &&
+           (!net->labels || net->labels->dtype == wf_predict_image_labels(i));
+}
+
+void wf_predict_network_release(struct wf_predict_network *net)
+{
+    wf_stream_free(net->stream);
+    wf_graph_free(net->graph);
+    *net = (struct wf_predict_network){ 0 };
+}
+
+static size_t weight_bytes(const struct wf_graph *g)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->kind == WF_PARAM || g->values[i]->kind == WF_STATE)
+            bytes += (size_t)wf_shape_count(g->values[i]->shape) * sizeof(float) + 64;
+    return bytes;
+}
+
+static bool refuse_weights(size_t weights, size_t limit, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    (void)wf_err_set(err, WF_ERR_FIT,
+                     "the weights take %s and memory.limit is %s for each rank: raise it to "
+                     "%zuMiB at least",
+                     wf_text_bytes(&arena, (double)weights), wf_text_bytes(&arena, (double)limit),
+                     (weights >> 19) + 2);
+    wf_arena_release(&arena);
+    return false;
+}
+
+/* An eighth of the host's memory is for the files' bands. Windows are made of whole tiles where files
+ * are. */
+bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
+                              struct wf_stream_options *o, struct wf_err *err)
+{
+    const struct wf_prediction *const p = &i->p;
+    const size_t packed = wf_mosaic_pack_bytes(&i->files);
+    o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
+    const size_t weights = weight_bytes(p->graph);
+    const size_t bands = wf_device_is_host(p->plan.device) ? p->limit / 8 : 0;
+    if (!p->limit)
+        return true;
+    if (p->limit < weights + 2 * bands)
+        return refuse_weights(weights, p->limit, err);
+    o->limit = p->limit - weights - bands;
+    if (!bands)
+        return true;
+    o->slots = slots;
+    o->beside = packed;
+    if (p->overlay || i->has_void)
+        o->beside += (size_t)(slots * p->image->shape.at[WF_C]) * sizeof(float);
+    const struct wf_shape *const s = &p->logits->shape;
+    const size_t row = (size_t)s->at[WF_W] * (wf_mosaic_band_bytes(&i->files) + 1);
+    const int axis = s->at[WF_D] > 1 ? WF_D : WF_H;
+    const size_t line = axis == WF_D ? row * (size_t)s->at[WF_H] : row;
+    o->most[axis] = wf_max(1, (int64_t)(bands / line));
+    return true;
+}
