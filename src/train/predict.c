@@ -382,6 +382,14 @@ static bool run_classifier(struct predictor *d, struct wf_predict_image *i, stru
 
 /* --- images in, images out --- */
 
+/* An image cannot be opened: those before it are complete nevertheless. */
+static bool finish_others(struct predictor *d)
+{
+    struct wf_err own = { 0 };
+    (void)!drain(d, &own);
+    return false;
+}
+
 /* A pipeline for the windows of the network at hand: nothing is in the last one. */
 static bool make_pipeline(struct predictor *d, const struct wf_predict_image *i, struct wf_err *err)
 {
@@ -426,7 +434,7 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
     struct wf_predict_image *const i = wf_predict_image_new(p, err);
     if (!wf_comm_agree(d->comm, i != NULL, err)) {
         wf_predict_image_free(i);
-        return false;
+        return finish_others(d);
     }
     const bool fits = d->net.of && wf_predict_network_fits(&d->net, i);
     if ((!fits && !drain(d, err)) || !announce(d, err)) {
@@ -454,7 +462,7 @@ static bool run_images(struct predictor *d, struct wf_err *err)
         bool more = false;
         const bool ok = d->all->next(d->all->user, &one, &more, err);
         if (!wf_comm_agree(d->comm, ok, err))
-            return false;
+            return finish_others(d);
         if (!more)
             return drain(d, err);
         if (!admit(d, &one, err))

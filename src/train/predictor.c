@@ -120,7 +120,7 @@ struct call {
     struct wf_arena *arena;
     struct wf_predicted *result;
     const struct wf_file_predictions *files;
-    pthread_mutex_t *lock; /* of files->open() */
+    pthread_mutex_t *lock; /* of files->open() and done() */
 };
 
 static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
@@ -262,7 +262,10 @@ static bool file_done(void *user, const struct wf_prediction *one,
 {
     struct rank *const r = user;
     const struct wf_file_predictions *const files = r->call->files;
-    return files->done(files->user, r->done++, one, result, err);
+    (void)pthread_mutex_lock(r->call->lock);
+    const bool ok = files->done(files->user, r->done++, one, result, err);
+    (void)pthread_mutex_unlock(r->call->lock);
+    return ok;
 }
 
 static bool files_body(struct wf_comm *comm, void *arg, struct wf_err *err)

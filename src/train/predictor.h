@@ -55,7 +55,7 @@ struct wf_file_predictions {
     size_t count;
     void *user;
     struct wf_prediction each; /* its window is asked for */
-    /* Names the files to write for paths[at]. On every rank, one at a time. */
+    /* Names the files to write for paths[at]. On every rank; one call of this or of done() at a time. */
     bool (*open)(void *user, size_t at, struct wf_prediction *one, struct wf_err *err);
     /* On rank 0: about the image that is computed; in order, when its files have their names. */
     void (*progress)(void *user, size_t at, const struct wf_prediction *one, double part);

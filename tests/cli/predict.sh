@@ -72,6 +72,44 @@ assert set(numpy.unique(maps[0])) <= {0, 1}
 assert numpy.array(Image.open(f"all_png/{sys.argv[1]}_overlay.png")).shape == (160, 200, 3)
 PYTHON
 
+# Images of several sizes one after the other; one that is damaged ends the command with one message, and what
+# was not complete is gone.
+mkdir -p many
+for i in 1 2 3 4 5 6; do
+    cp "$image" "many/a$i.png"
+done
+expect 0 data synth nuclei --out other --count 2 --size 96x150 --quiet
+cp "$(ls other/images/* | head -1)" many/a3_small.png
+expect 0 predict run many --out several --format tiff --window 64 --quiet
+[ "$(ls several | wc -l)" -eq 7 ] || fail "not a class map for each of seven images"
+cmp -s several/a1_classes.tif several/a6_classes.tif || fail "the same image has another class map the second time"
+cmp -s several/a1_classes.tif "all_tiff/${stem}_classes.tif" || fail "an image alone has another class map"
+expect 0 predict run many --out several_ranks --format tiff --window 64 --ranks 2 --quiet
+[ "$(ls several_ranks | wc -l)" -eq 7 ] || fail "two ranks: not a class map for each of seven images"
+head -c $(($(wc -c <"$image") * 2 / 3)) "$image" >many/a5.png
+for ranks in 1 2; do
+    expect 1 predict run many --out "damaged$ranks" --format tiff --window 64 --ranks $ranks
+    says "widefield: error: " "a5.png"
+    [ "$(ls "damaged$ranks" | wc -l)" -eq 5 ] || fail "images before the damaged one are missing"
+    [ ! -e "damaged$ranks/a5_classes.tif" ] || fail "a class map of a damaged image"
+    [ -z "$(ls -A "damaged$ranks" | grep partial)" ] || fail "half a class map was left"
+done
+python3 - "$image" <<'PYTHON'
+import sys
+with open(sys.argv[1], "rb") as file:
+    data = bytearray(file.read())
+for i in range(len(data) * 2 // 3, len(data) * 2 // 3 + 8):
+    data[i] ^= 0x55
+with open("many/a5.png", "wb") as file:
+    file.write(data)
+PYTHON
+for ranks in 1 2; do # found by a thread that decodes ahead
+    expect 1 predict run many --out "spoilt$ranks" --format tiff --window 64 --ranks $ranks
+    says "widefield: error: " "a5.png"
+    [ ! -e "spoilt$ranks/a5_classes.tif" ] || fail "a class map of a damaged image"
+    [ -z "$(ls -A "spoilt$ranks" | grep partial)" ] || fail "half a class map was left"
+done
+
 # Resolution and georeferencing of the source are those of the result.
 if python3 - "$image" <<'PYTHON'; then
 import sys
