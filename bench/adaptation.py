@@ -25,13 +25,14 @@ NONE = {"reconstruction": 0, "difference": 0, "similarity": 0}
 
 CASES = {
     "digits": {
-        "synth": ["digits", "--count", "12000", "--size", "28x28", "--seed", "1"],
+        "synth": ["digits", "--count", "6000", "--size", "20x20", "--seed", "1"],
         "source": "source", "target": "noise", "score": "accuracy", "norm": False,
-        "model": {"name": "dsn", "targets": 1},
+        "model": {"name": "dsn_conv", "head": "classes", "norm": "instance", "base": 12, "depth": 2, "code": 48,
+                  "targets": 1},
         "data": {},
-        "train": {"batch": 32, "epochs": 40, "optimizer": "momentum", "momentum": 0.9, "lr": 0.01, "adapt_from": 1000},
-        "dann": {"similarity": "dann", "weights": {**NONE, "similarity": 0.25}},
-        "dsn": {"similarity": "mmd", "weights": {"reconstruction": 0.1, "difference": 0.05, "similarity": 1}},
+        "train": {"batch": 32, "epochs": 20, "optimizer": "adam", "lr": 0.002, "adapt_from": 300},
+        "dann": {"similarity": "dann", "adapt_over": 1000, "weights": {**NONE, "similarity": 0.3}},
+        "dsn": {"similarity": "mmd", "weights": {"reconstruction": 1, "difference": 0.05, "similarity": 1}},
     },
     "tissue": {
         "synth": ["tissue", "--count", "120", "--size", "128", "--seed", "1"],
