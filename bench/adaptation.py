@@ -30,9 +30,9 @@ CASES = {
         "model": {"name": "dsn_conv", "head": "classes", "norm": "instance", "base": 12, "depth": 2, "code": 48,
                   "targets": 1},
         "data": {},
-        "train": {"batch": 32, "epochs": 20, "optimizer": "adam", "lr": 0.002, "adapt_from": 300},
+        "train": {"batch": 32, "epochs": 60, "optimizer": "adam", "lr": 0.002, "adapt_from": 300},
         "dann": {"similarity": "dann", "adapt_over": 1000, "weights": {**NONE, "similarity": 0.3}},
-        "dsn": {"similarity": "mmd", "weights": {"reconstruction": 1, "difference": 0.05, "similarity": 1}},
+        "dsn": {"similarity": "mmd", "weights": {"reconstruction": 1, "difference": 0.05, "similarity": 2}},
     },
     "tissue": {
         "synth": ["tissue", "--count", "120", "--size", "128", "--seed", "1"],
