@@ -448,7 +448,11 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
 {
     struct wf_training *const t = r->t;
     const bool writes = wf_comm_rank(r->comm) == 0;
-    bool ok = true;
+    /* Before what may take long: whoever ends the run there has the trained network. */
+    bool ok = wf_comm_agree(r->comm, !writes || wf_saver_finish(&r->saver, err), err);
+    (void)wf_times_lap(r->times, WF_TIME_CHECKPOINTS);
+    if (!ok)
+        return false;
     if (r->validator && result->end != WF_END_SIGNAL) {
         /* Nothing was validated where a finished run was asked to go on. */
         if (isnan(result->metric) && !wf_validator_run(r->validator, r->full.run, err))
@@ -472,9 +476,6 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
     (void)wf_times_lap(r->times, WF_TIME_REST);
-    if (ok && writes) /* the last checkpoint was written meanwhile */
-        ok = wf_saver_finish(&r->saver, err);
-    (void)wf_times_lap(r->times, WF_TIME_CHECKPOINTS);
     ok = wf_comm_agree(r->comm, ok, err);
     struct wf_arena arena = { 0 };
     struct wf_rank_use *const use = ok ? share_use(r, writes ? &t->arena : &arena, err) : NULL;

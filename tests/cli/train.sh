@@ -47,6 +47,11 @@ raw = open("one/checkpoints/last.safetensors", "rb").read()
 meta = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
 assert meta["step"] == "18" and len(json.loads(meta["mean"])) == 3 and len(meta["xxh64"]) == 16
 PYTHON
+# a best that is held back is on the disk before the pictures, where a run may still be killed
+expect 0 train a.yaml train.checkpoint_seconds=60 train.epochs=1 --out held --quiet
+for file in held/samples/*; do
+    [ ! held/checkpoints/last.safetensors -nt "$file" ] || fail "the last checkpoint was written after '$file'"
+done
 
 # --- cut over ranks: the same training ---
 expect 0 train a.yaml --mesh data=2,space=2x1 --out cut --json
