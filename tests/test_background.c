@@ -171,6 +171,21 @@ static void held_best__is_written_when_its_time_has_come(void **state)
     bench_release(&b);
 }
 
+/* Each replaces the one before, long before that has settled: the first one's time counts. */
+static void held_best__is_not_held_longer_by_better_ones(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "better", 1000, 0.2);
+    const double until = wf_now() + 60;
+    for (int64_t step = 1; step_of(&b, "best") < 0 && wf_now() < until; step++) {
+        assert_true(save(&b, step, true, &err));
+        (void)usleep(10000);
+    }
+    assert_true(step_of(&b, "best") > 0);
+    bench_release(&b);
+}
+
 /* The weights change while the file waits to be written. */
 static void training__goes_on_while_a_file_is_written(void **state)
 {
@@ -316,6 +331,7 @@ int main(void)
         cmocka_unit_test(ending__writes_what_is_held),
         cmocka_unit_test(held_best__is_replaced_by_a_better_one_and_kept_by_another),
         cmocka_unit_test(held_best__is_written_when_its_time_has_come),
+        cmocka_unit_test(held_best__is_not_held_longer_by_better_ones),
         cmocka_unit_test(training__goes_on_while_a_file_is_written),
         cmocka_unit_test(failure__is_reported_by_every_call),
         cmocka_unit_test(snapshot__of_a_device_is_taken_beside_its_next_pass),

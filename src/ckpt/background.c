@@ -18,7 +18,8 @@ struct wf_background {
     enum state state;
     struct wf_checkpoint_info info; /* of the snapshot that is held */
     bool is_best;
-    double taken, written; /* when it was handed over; when the last write ended */
+    bool replaces;         /* what is claimed replaces a best that was held */
+    double since, written; /* what is held has waited since then; when the last write ended */
     bool hurries;          /* nothing is held back */
     bool ends;
     struct wf_err failure; /* WF_OK: none */
@@ -30,8 +31,8 @@ struct wf_background {
 static double due(const struct wf_background *b)
 {
     if (b->hurries || b->ends || !b->is_best)
-        return b->taken;
-    return fmin(b->taken + b->options.settle, fmax(b->taken, b->written + b->options.interval));
+        return b->since;
+    return fmin(b->since + b->options.settle, b->written + b->options.interval);
 }
 
 static void wait_until(struct wf_background *b, double time)
@@ -148,6 +149,7 @@ bool wf_background_claim(struct wf_background *b, bool is_best, struct wf_err *e
     (void)pthread_mutex_lock(&b->mutex);
     if (b->state == WRITING || (b->state == HELD && b->is_best && !is_best)) /* B2 */
         finish(b);
+    b->replaces = b->state == HELD && b->is_best && is_best;
     b->state = FREE;
     return leave(b, err);
 }
@@ -158,7 +160,8 @@ void wf_background_hand(struct wf_background *b, const struct wf_checkpoint_info
     (void)pthread_mutex_lock(&b->mutex);
     b->info = *info;
     b->is_best = is_best;
-    b->taken = wf_now();
+    if (!b->replaces)
+        b->since = wf_now();
     if (b->failure.code == WF_OK) /* B4 */
         b->state = HELD;
     (void)pthread_cond_broadcast(&b->changed);
