@@ -338,8 +338,6 @@ bool wf_training_run(struct wf_training *t, struct wf_err *err)
 void wf_training_release(struct wf_training *t)
 {
     wf_journal_free(t->journal);
-    wf_global_plan_free(t->rest_global);
-    wf_graph_free(t->rest.graph);
     forget_job(t);
     wf_targets_release(&t->targets);
     wf_feed_release(&t->feed);
