@@ -82,17 +82,27 @@ static bool read_settings(const struct eval *v, struct wf_settings *s, struct wf
            wf_options_settings(v->cli->options, s, err);
 }
 
-/* A target may well have none. */
+/* A target may well have none, or those of other classes. */
 static bool has_labels(const struct eval *v, const struct wf_settings *s, const char *path)
 {
     struct wf_err ignored = { 0 };
     const struct wf_dataset_options options = wf_feed_dataset_options(s);
     struct wf_dataset *const d = wf_dataset_open(path, &options, &ignored);
-    const bool none = d && wf_dataset_info(d)->labels == WF_LABELS_NONE;
-    wf_dataset_free(d);
+    const struct wf_dataset_info *const info = d ? wf_dataset_info(d) : NULL;
+    const struct wf_checkpoint_info *const trained = wf_checkpoint_info(v->checkpoint);
+    const bool none = d && info->labels == WF_LABELS_NONE;
+    const int other = d && trained->classes
+                          ? wf_feed_other_class(info, trained->class_names, trained->classes)
+                          : -1;
     if (none && v->cli->launch.is_root)
         wf_log(&v->cli->log, WF_LOG_INFO, "'%s' has no labels: it is left out", path);
-    return !none;
+    else if (other >= 0 && v->cli->launch.is_root)
+        wf_log(&v->cli->log, WF_LOG_WARN,
+               "the labels of '%s' are not used for metrics: class %d is %s, that of '%s' %s", path,
+               other, info->classes[other].name, wf_checkpoint_path(v->checkpoint),
+               other < trained->classes ? trained->class_names[other] : "missing");
+    wf_dataset_free(d);
+    return !none && other < 0;
 }
 
 static void keep(struct eval *v, const struct wf_evaluation *e, int domain, const char *path)

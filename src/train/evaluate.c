@@ -39,24 +39,23 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-/* Colours are numbered as they are found, so another set of them is another set of labels: refused.
- * Values keep their meaning, and a set may lack some: said. */
+/* Other labels are refused. Values keep their meaning, and a set may lack some: said. */
 static bool compare_classes(const struct wf_evaluation *e, struct wf_err *err)
 {
     const struct wf_checkpoint_info *const info = wf_checkpoint_info(e->checkpoint);
     const struct wf_dataset_info *const data = e->feed.info;
     if (info->classes == 0)
         return true;
-    for (int c = 0; data->codes == WF_CODES_COLORS && c < data->n_classes; c++) {
-        const char *const there = c < info->classes ? info->class_names[c] : "missing";
-        if (strcmp(data->classes[c].name, there) != 0)
-            return wf_err_set(err, WF_ERR_INPUT,
-                              "class %d of '%s' is %s, but %s where '%s' was trained: list the "
-                              "colours in '%s/classes.txt' with the names and in the order of the "
-                              "training data",
-                              c, data->path, data->classes[c].name, there,
-                              wf_checkpoint_path(e->checkpoint), data->path);
-    }
+    const int c = wf_feed_other_class(data, info->class_names, info->classes);
+    if (c >= 0)
+        return wf_err_set(
+            err, WF_ERR_INPUT, "class %d of '%s' is %s, but %s where '%s' was trained: %s", c,
+            data->path, data->classes[c].name, c < info->classes ? info->class_names[c] : "missing",
+            wf_checkpoint_path(e->checkpoint),
+            data->labels == WF_LABELS_IMAGE
+                ? "give it a folder for each class of the training data, empty where it has none"
+                : "list the colours in its classes.txt with the names and in the order of the "
+                  "training data");
     const int found = data->n_classes;
     char unnamed[32];
     (void)snprintf(unnamed, sizeof unnamed, "class %d", found);

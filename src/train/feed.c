@@ -1,6 +1,7 @@
 #include "train/feed.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -161,6 +162,24 @@ static void name_classes(struct wf_feed *feed)
             k && k->name ? k->name : wf_arena_printf(&feed->arena, "class %d", c);
         feed->colors[c] = k ? k->color : -1;
     }
+}
+
+int wf_feed_other_class(const struct wf_dataset_info *data, const char *const names[], int n)
+{
+    const bool is_image = data->labels == WF_LABELS_IMAGE;
+    /* More classes of images than the network has are refused elsewhere, but for one that is ignored. */
+    const int count = is_image                         ? (int)wf_min(data->n_classes, n)
+                      : data->codes == WF_CODES_COLORS ? data->n_classes
+                                                       : 0;
+    for (int c = 0; c < count; c++) {
+        const char *const here = data->classes[c].name, *const there = c < n ? names[c] : "";
+        char unnamed[32];
+        (void)snprintf(unnamed, sizeof unnamed, "class %d", c);
+        if (strcmp(here, there) != 0 &&
+            !(is_image && (strcmp(here, unnamed) == 0 || strcmp(there, unnamed) == 0)))
+            return c;
+    }
+    return -1;
 }
 
 /* --- opening --- */

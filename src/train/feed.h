@@ -41,6 +41,9 @@ struct wf_dataset_options wf_feed_dataset_options(const struct wf_settings *sett
 void wf_feed_whole(const struct wf_dataset *dataset, const int64_t samples[], int64_t count,
                    int64_t whole[WF_AXES]);
 void wf_feed_release(struct wf_feed *feed);
+/* Colours, and the classes of images, are numbered as they are found: another set of them is another set of labels.
+ * The first class of `data` that is another than that of `names`; -1: none is, or values keep their meaning. */
+int wf_feed_other_class(const struct wf_dataset_info *data, const char *const names[], int n);
 /* The normalisation: measured on the training part, or that of a checkpoint. */
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
 [[nodiscard]] bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c,

@@ -51,13 +51,15 @@ static const char *find_fault(struct wf_arena *arena, const struct wf_feed *feed
     if (info->n_classes > feed->info->n_classes && info->n_classes > feed->classes)
         return wf_arena_printf(arena, "they have %d classes, the network %d", info->n_classes,
                                feed->classes);
-    /* Colours are numbered as they are found: another set of them is another set of labels. */
-    for (int c = 0; info->codes == WF_CODES_COLORS && c < info->n_classes; c++)
-        if (strcmp(info->classes[c].name, feed->info->classes[c].name) != 0)
-            return wf_arena_printf(arena, "class %d is %s, that of '%s' %s", c,
-                                   info->classes[c].name, feed->info->path,
-                                   feed->info->classes[c].name);
-    return NULL;
+    const int n = feed->info->n_classes;
+    const char **const names = wf_arena_array(arena, n, const char *);
+    for (int c = 0; c < n; c++)
+        names[c] = feed->info->classes[c].name;
+    const int c = wf_feed_other_class(info, names, n);
+    return c < 0
+               ? NULL
+               : wf_arena_printf(arena, "class %d is %s, that of '%s' %s", c, info->classes[c].name,
+                                 feed->info->path, c < n ? names[c] : "missing");
 }
 
 static void look_at_labels(struct wf_arena *arena, struct wf_target *t, const struct wf_feed *feed)

@@ -65,5 +65,12 @@ expect 0 train model.name=alexnet_cifar model.base=4 data.path=folders train.epo
     train.lr=3e-3 --out folders.run --quiet --json
 last_line 'j["metric"]["accuracy"] == 1 and "top5" not in j["metric"]'
 refused 2 train a.yaml data.path=folders model.name=unet model.base=4 --out w -- "unet" "model.name"
+# classes are numbered by their names: those of another set are no labels, unless the folders are the same
+cp -r folders some
+rm -r some/*/blue
+refused 1 eval folders.run some -- "class 0 of 'some' is red, but blue" "a folder for each class"
+mkdir some/train/blue some/val/blue
+expect 0 eval folders.run some --json --quiet
+json 'j["accuracy"] == 1 and j["images"] == 16'
 rm -r folders/train/red
 refused 1 train a.yaml data.path=folders --out w -- "no class 'red'"

@@ -142,6 +142,28 @@ cmp_losses one unlabelled
 expect 0 eval unlabelled --json
 grep -q "'bare' has no labels" err || fail "it is not said that a domain is left out"
 
+# labels of images are numbered by the names of their folders: a target with others has no metrics
+cp "$SOURCE_DIR/tests/cli/pictures.py" .
+python3 - <<'PY'
+import os
+from pictures import write_png
+for kind, names in (("all", "abc"), ("some", "bc"), ("same", "abc")):
+    for name in names:
+        os.makedirs(f"{kind}/{name}")
+        for i in range(4):
+            write_png(f"{kind}/{name}/{i}.png", 16, 16, 3, bytes((80 * ord(name) + i) % 256 for _ in range(16 * 16 * 3)))
+PY
+classes=(model.name=dsn model.base=4 model.code=12 model.targets=1 train.epochs=1 train.batch=4 train.samples=0 data.validation=0.5)
+expect 0 train "${classes[@]}" data.domains=all,some --out other_classes --json
+last_line "'domains' not in j"
+says "the labels of 'some' are not used for metrics: class 0 is b, that of 'all' a"
+expect 0 eval other_classes all some --json
+json "'domains' not in j"
+says "the labels of 'some' are not used for metrics: class 0 is b"
+refused 1 eval other_classes some model.domain=1 -- "class 0 of 'some' is b, but a"
+expect 0 train "${classes[@]}" data.domains=all,same --out same_classes --json --quiet
+last_line "j['domains'][0]['domain'] == 1"
+
 # pictures of what the decoder makes of each domain, and the codes as points: the same from every mesh
 views() { python3 - "$@" <<'PY' || fail "views of $*"
 import json, sys
