@@ -225,6 +225,26 @@ static void failure__is_reported_by_every_call(void **state)
     assert_int_equal(b.writes, 1);
 }
 
+static void failure__of_a_snapshot_is_reported_by_every_call(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 }, first = { 0 }, second = { 0 }, third = { 0 };
+    bench_init(&b, "untaken", 0, 0);
+    assert_true(wf_background_claim(b.background, true, &err));
+    (void)wf_err_set(&first, WF_ERR_FIT, "the copy failed");
+    (void)wf_err_set(&second, WF_ERR_FIT, "another");
+    wf_background_fail(b.background, &first);
+    wf_background_fail(b.background, &second);
+    bool busy = true;
+    assert_false(wf_background_look(b.background, &busy, &err));
+    assert_false(busy);
+    assert_string_equal(err.text, "the copy failed");
+    assert_false(wf_background_finish(b.background, &third));
+    assert_string_equal(third.text, err.text);
+    bench_release(&b);
+    assert_int_equal(b.writes, 0);
+}
+
 /* --- a device whose copies take their time --- */
 
 enum { COPIES = 64 };
@@ -334,6 +354,7 @@ int main(void)
         cmocka_unit_test(held_best__is_not_held_longer_by_better_ones),
         cmocka_unit_test(training__goes_on_while_a_file_is_written),
         cmocka_unit_test(failure__is_reported_by_every_call),
+        cmocka_unit_test(failure__of_a_snapshot_is_reported_by_every_call),
         cmocka_unit_test(snapshot__of_a_device_is_taken_beside_its_next_pass),
     };
     return cmocka_run_group_tests(tests, support_scratch_enter, support_scratch_leave);

@@ -168,6 +168,14 @@ void wf_background_hand(struct wf_background *b, const struct wf_checkpoint_info
     (void)pthread_mutex_unlock(&b->mutex);
 }
 
+void wf_background_fail(struct wf_background *b, const struct wf_err *err)
+{
+    (void)pthread_mutex_lock(&b->mutex);
+    if (b->failure.code == WF_OK)
+        b->failure = *err;
+    (void)pthread_mutex_unlock(&b->mutex);
+}
+
 bool wf_background_look(struct wf_background *b, bool *busy, struct wf_err *err)
 {
     (void)pthread_mutex_lock(&b->mutex);

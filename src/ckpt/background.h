@@ -44,6 +44,8 @@ void wf_background_free(struct wf_background *b);
 /* The texts and arrays of `info` are borrowed until it is written. */
 void wf_background_hand(struct wf_background *b, const struct wf_checkpoint_info *info,
                         bool is_best);
+/* What went wrong between claim and hand: a failure as any other (B4). */
+void wf_background_fail(struct wf_background *b, const struct wf_err *err);
 /* Whether one is held back or being written. */
 [[nodiscard]] bool wf_background_look(struct wf_background *b, bool *busy, struct wf_err *err);
 /* Waits until all is on the disk; nothing is held back any longer. */

@@ -38,7 +38,7 @@ bool wf_saver_init(struct wf_saver *s, const struct wf_training *t, const struct
 void wf_saver_release(struct wf_saver *s)
 {
     struct wf_err ignored = { 0 };
-    (void)!wf_saver_settle(s, &ignored); /* what failed before is reported */
+    (void)!wf_saver_settle(s, &ignored); /* the run has failed already: a good one has finished */
     wf_background_free(s->background);
     wf_snapshot_free(s->snapshot);
     *s = (struct wf_saver){ 0 };
@@ -68,8 +68,10 @@ bool wf_saver_settle(struct wf_saver *s, struct wf_err *err)
     if (!s->is_taking)
         return true;
     s->is_taking = false;
-    if (!wf_snapshot_settle(s->snapshot, err))
+    if (!wf_snapshot_settle(s->snapshot, err)) {
+        wf_background_fail(s->background, err); /* for a caller that cannot report it */
         return false;
+    }
     wf_background_hand(s->background, &s->info, s->is_best);
     return true;
 }
