@@ -29,6 +29,7 @@ struct viewer {
     struct wf_run *run;
     struct wf_loader **loaders; /* of each domain, or NULL */
     struct wf_host *images;
+    bool stopped;
     int64_t batches, rows; /* rows: of all batches, in a batch's order */
     float *is_image;       /* [domain][row]: 1, or 0 for one that only fills its batch */
     int64_t channels[KINDS];
@@ -48,6 +49,24 @@ static struct wf_loader *make_loader(const struct viewer *v, int domain, struct 
     return wf_loader_new(target ? target->dataset : t->feed.dataset, &options, err);
 }
 
+/* Collective. As many batches as the domain with the most of them has, of those that are wanted. */
+static bool count_batches(struct viewer *v, struct wf_err *err)
+{
+    const int ranks = wf_comm_size(v->comm);
+    int64_t *const most = wf_take_zeroed((size_t)ranks, sizeof *most);
+    int64_t *const mine = &most[wf_comm_rank(v->comm)];
+    for (int k = 0; k < v->net->domains; k++)
+        if (v->loaders[k])
+            *mine = wf_max(*mine, wf_loader_batches(v->loaders[k]));
+    const bool ok = wf_comm_sum(v->comm, most, (size_t)ranks, WF_I64, err);
+    for (int i = 0; i < ranks; i++)
+        v->batches = wf_max(v->batches, most[i]);
+    free(most);
+    v->batches = wf_min(v->batches, wf_ceil_div(CODES, v->net->image->shape.at[WF_N]));
+    v->rows = v->batches * v->net->image->shape.at[WF_N];
+    return ok;
+}
+
 /* Collective. */
 static bool begin(struct viewer *v, struct wf_run *lender, struct wf_context *context,
                   struct wf_err *err)
@@ -59,23 +78,23 @@ static bool begin(struct viewer *v, struct wf_run *lender, struct wf_context *co
     v->run = wf_run_new_beside(lender, v->plan, false, err);
     if (!v->run)
         return false;
-    v->batches = wf_ceil_div(CODES, v->net->image->shape.at[WF_N]);
-    v->rows = v->batches * v->net->image->shape.at[WF_N];
     v->loaders = wf_take_zeroed((size_t)v->net->domains, sizeof *v->loaders);
     v->images = wf_take_zeroed((size_t)v->net->domains, sizeof *v->images);
-    v->is_image = wf_take_zeroed((size_t)(v->net->domains * v->rows), sizeof *v->is_image);
-    for (int i = 0; i < KINDS; i++) {
-        v->channels[i] = targets->views[0].codes[i]->shape.at[WF_C];
-        v->codes[i] = wf_take_zeroed((size_t)(v->net->domains * v->rows * v->channels[i]),
-                                     sizeof *v->codes[i]);
-    }
     bool ok = true;
     for (int k = 0; ok && k < v->net->domains; k++)
         if (wf_run_view(v->run, v->net->images[k]).data) {
             v->loaders[k] = make_loader(v, k, err);
             ok = v->loaders[k] != NULL;
         }
-    return wf_comm_agree(v->comm, ok, err);
+    if (!wf_comm_agree(v->comm, ok, err) || !count_batches(v, err))
+        return false;
+    v->is_image = wf_take_zeroed((size_t)(v->net->domains * v->rows), sizeof *v->is_image);
+    for (int i = 0; i < KINDS; i++) {
+        v->channels[i] = targets->views[0].codes[i]->shape.at[WF_C];
+        v->codes[i] = wf_take_zeroed((size_t)(v->net->domains * v->rows * v->channels[i]),
+                                     sizeof *v->codes[i]);
+    }
+    return true;
 }
 
 static void release(struct viewer *v)
@@ -153,11 +172,25 @@ static bool take_codes(struct viewer *v, int64_t batch, struct wf_err *err)
     return ok;
 }
 
-/* Collective. All codes, on every rank. */
+/* Collective. The run is trained and saved: who stops it now has no pictures, and nothing has failed. */
+static bool must_stop(struct viewer *v, struct wf_err *err)
+{
+    const struct wf_training *const t = v->t;
+    int64_t requested = t->hooks->stops && t->hooks->stops(t->user);
+    const bool ok = wf_comm_sum(v->comm, &requested, 1, WF_I64, err);
+    v->stopped = requested > 0;
+    return ok;
+}
+
+/* Collective. All codes, on every rank, unless it is stopped. */
 static bool find_codes(struct viewer *v, struct wf_err *err)
 {
     const size_t rows = (size_t)(v->net->domains * v->rows);
     for (int64_t b = 0; b < v->batches; b++) {
+        if (!must_stop(v, err))
+            return false;
+        if (v->stopped)
+            return true;
         if (!look(v, b, err) || !wf_comm_agree(v->comm, take_codes(v, b, err), err))
             return false;
         take_rows(v, b);
@@ -288,8 +321,9 @@ bool wf_pictures_domains(struct wf_training *t, struct wf_run *lender, struct wf
         return true;
     struct viewer v = { .t = t, .comm = comm, .net = &t->targets.net };
     bool ok = begin(&v, lender, context, err) && find_codes(&v, err);
-    ok = ok && wf_comm_agree(comm, wf_comm_rank(comm) != 0 || log_codes(&v, err), err) &&
-         show_images(&v, err);
+    if (ok && !v.stopped)
+        ok = wf_comm_agree(comm, wf_comm_rank(comm) != 0 || log_codes(&v, err), err) &&
+             show_images(&v, err);
     release(&v);
     return ok || wf_err_wrap(err, "pictures of the domains");
 }
