@@ -195,7 +195,7 @@ static bool make_room(struct predictor *d, struct wf_predict_window *w, struct w
     const size_t most =
         (size_t)wf_stream_most_read(d->net.stream, d->net.image) * wf_dtype_size(i->dtype);
     void *input = w->work.input.data, *source = w->source;
-    const bool looks = i->p.overlay || i->has_void;
+    const bool looks = wf_predict_image_wants_source(i);
     bool ok =
         grow(d, &input, &w->input_bytes, most, err) &&
         (!looks || grow(d, &source, &w->source_bytes, pixels * channels * sizeof(float), err));

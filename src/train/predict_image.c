@@ -179,6 +179,11 @@ bool wf_predict_image_wants_values(const struct wf_predict_image *i)
     return i->p.values || i->p.probabilities || !i->p.per_pixel;
 }
 
+bool wf_predict_image_wants_source(const struct wf_predict_image *i)
+{
+    return i->p.overlay || i->has_void;
+}
+
 enum wf_dtype wf_predict_image_labels(const struct wf_predict_image *i)
 {
     return wf_mosaic_label_bytes(&i->files) == 1 ? WF_U8 : WF_I32;
@@ -367,11 +372,12 @@ static struct wf_mosaic_part part_of(const struct wf_predict_window *w,
 {
     const struct wf_predict_image *const i = w->image;
     const size_t label = wf_mosaic_label_bytes(&i->files);
+    const bool looks = w->source && wf_predict_image_wants_source(i);
     return (struct wf_mosaic_part){
         .box = *part,
         .labels = w->labels ? (char *)w->labels + (size_t)first * label : NULL,
         .values = w->values ? w->values + first * i->p.logits->shape.at[WF_C] : NULL,
-        .source = w->source ? w->source + first * i->p.image->shape.at[WF_C] : NULL,
+        .source = looks ? w->source + first * i->p.image->shape.at[WF_C] : NULL,
     };
 }
 
@@ -396,7 +402,7 @@ bool wf_predict_image_pack(struct wf_predict_window *w, int part, struct wf_err 
         return true;
     const int64_t first = pixels_before(&w->cell, &rows);
     const int64_t channels = i->p.image->shape.at[WF_C];
-    if (w->source && !read_source(w, &rows, first, err))
+    if (wf_predict_image_wants_source(i) && !read_source(w, &rows, first, err))
         return false;
     if (i->has_void)
         hide_void(w, w->source + first * channels, first, pixels_of(&rows));

@@ -26,7 +26,8 @@ struct wf_predict_window {
     size_t input_bytes, bytes[WF_STREAM_OUTPUTS]; /* taken for them */
     const float *values;                          /* outputs, by what they are; NULL: not wanted */
     void *labels;                                 /* u8 or i32; u8 or u16 once they are packed */
-    float *source;                                /* the picture under it, for an overlay */
+    float *
+        source; /* the picture under it, where the image takes one; it may be of an earlier image */
     size_t source_bytes;
     int fills, packs;
     struct wf_mosaic_packed packed[WF_PREDICT_PARTS];
@@ -57,6 +58,8 @@ void wf_predict_image_free(struct wf_predict_image *i);
 
 bool wf_predict_image_wants_labels(const struct wf_predict_image *i);
 bool wf_predict_image_wants_values(const struct wf_predict_image *i);
+/* The picture under a window, for an overlay and for pixels that hold nothing. */
+bool wf_predict_image_wants_source(const struct wf_predict_image *i);
 /* What the device makes of them: u8, or i32 if they need more. */
 enum wf_dtype wf_predict_image_labels(const struct wf_predict_image *i);
 

@@ -110,6 +110,34 @@ for ranks in 1 2; do # found by a thread that decodes ahead
     [ -z "$(ls -A "spoilt$ranks" | grep partial)" ] || fail "half a class map was left"
 done
 
+# An image with pixels that hold nothing, then a larger one without: the second reads no picture under its
+# windows.
+cat >plain.py <<'PYTHON'
+import struct, sys
+path, side, channels, nothing = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+pixels = bytes(i * 7 % 251 for i in range(side * side * channels))
+bits = struct.pack(f"<{channels}H", *[8] * channels)
+tags = [(256, 4, 1, side), (257, 4, 1, side), (258, 3, channels, 8 if channels == 1 else 8 + len(pixels)),
+        (259, 3, 1, 1), (262, 3, 1, 2 if channels == 3 else 1), (273, 4, 1, 8), (277, 3, 1, channels),
+        (278, 4, 1, side), (279, 4, 1, len(pixels))]
+if nothing: # GDAL_NODATA
+    tags.append((42113, 2, 2, ord(nothing[0])))
+at = 8 + len(pixels) + len(bits)
+at += at % 2
+data = b"II*\0" + struct.pack("<I", at) + pixels + bits
+with open(path, "wb") as file:
+    file.write(data.ljust(at, b"\0") + struct.pack("<H", len(tags)) +
+               b"".join(struct.pack("<HHII", *tag) for tag in tags) + bytes(4))
+PYTHON
+python3 plain.py nothing.tif 32 "$channels" 0
+python3 plain.py plain.tif 512 "$channels"
+expect 0 predict run plain.tif --out void_alone --format npy --quiet
+for ranks in 1 2; do
+    expect 0 predict run nothing.tif plain.tif --out "void$ranks" --format npy --ranks $ranks --quiet
+    cmp -s void_alone/plain_classes.npy "void$ranks/plain_classes.npy" ||
+        fail "after an image with pixels that hold nothing another one has other classes"
+done
+
 # Resolution and georeferencing of the source are those of the result.
 if python3 - "$image" <<'PYTHON'; then
 import sys
