@@ -353,9 +353,11 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     files.count = p.n_images;
     ok = ok && wf_file_predictor_all(&p.predictor, &files, err);
     wf_bar_clear(&p.bar);
-    if (ok && p.table.size > 0 && cli->launch.is_root)
+    struct wf_err own = { 0 };
+    if (p.table.size > 0 && cli->launch.is_root) /* also what came before an image that failed */
         ok = wf_write_text(wf_arena_printf(&cli->arena, "%s/predictions.csv", p.out), p.table.data,
-                           err);
+                           ok ? err : &own) &&
+             ok;
     wf_buffer_release(&p.table);
     wf_checkpoint_free(p.checkpoint);
     return ok;

@@ -20,7 +20,8 @@ struct wf_pipeline {
     struct slot *slots;
     int running; /* jobs */
     bool stops;
-    struct wf_err failure; /* the first; code WF_OK: none */
+    struct wf_err failure; /* of the first image that failed; code WF_OK: none */
+    int64_t failed;        /* that image: those before it go on */
     pthread_t *threads;
     int n_threads;
 };
@@ -34,6 +35,11 @@ struct job {
 static struct slot *slot_of(const struct wf_pipeline *p, int64_t n)
 {
     return &p->slots[n % p->options.slots];
+}
+
+static bool goes_on(const struct wf_pipeline *p, const struct slot *s)
+{
+    return p->failure.code == WF_OK || s->window.image < p->failed;
 }
 
 /* Nothing to do in a state is the next one. */
@@ -62,7 +68,7 @@ static bool is_behind(const struct wf_pipeline *p, const struct slot *s, enum wf
 
 static bool can_begin(const struct wf_pipeline *p, const struct slot *s, enum wf_window_state state)
 {
-    if (s->state != state)
+    if (s->state != state || !goes_on(p, s))
         return false;
     if (state == WF_WINDOW_PACKED)
         return !p->options.owner_writes && !is_behind(p, s, WF_WINDOW_WRITING);
@@ -104,10 +110,12 @@ static bool run_job(const struct wf_pipeline *p, const struct job *job, struct w
                                              : o->fill(o->user, slot, job->part, err);
 }
 
-static void note_failure(struct wf_pipeline *p, const struct wf_err *err)
+static void note_failure(struct wf_pipeline *p, int64_t image, const struct wf_err *err)
 {
-    if (p->failure.code == WF_OK)
-        p->failure = *err;
+    if (p->failure.code != WF_OK && p->failed <= image)
+        return;
+    p->failure = *err;
+    p->failed = image;
 }
 
 static void end_job(struct wf_pipeline *p, const struct job *job)
@@ -125,7 +133,7 @@ static void *work(void *arg)
     struct job job;
     (void)pthread_mutex_lock(&p->lock);
     while (!p->stops) {
-        if (p->failure.code != WF_OK || !find_any(p, &job)) {
+        if (!find_any(p, &job)) {
             (void)pthread_cond_wait(&p->changed, &p->lock);
             continue;
         }
@@ -138,7 +146,7 @@ static void *work(void *arg)
         if (ok)
             end_job(p, &job);
         else
-            note_failure(p, &err);
+            note_failure(p, job.slot->window.image, &err);
         (void)pthread_cond_broadcast(&p->changed);
     }
     (void)pthread_mutex_unlock(&p->lock);
@@ -223,17 +231,25 @@ bool wf_pipeline_is(struct wf_pipeline *p, int64_t n, enum wf_window_state state
 bool wf_pipeline_wait(struct wf_pipeline *p, int64_t n, enum wf_window_state state)
 {
     (void)pthread_mutex_lock(&p->lock);
-    while (p->failure.code == WF_OK && slot_of(p, n)->state != state)
+    while (goes_on(p, slot_of(p, n)) && slot_of(p, n)->state != state)
         (void)pthread_cond_wait(&p->changed, &p->lock);
-    const bool ok = p->failure.code == WF_OK;
+    const bool ok = goes_on(p, slot_of(p, n));
     (void)pthread_mutex_unlock(&p->lock);
     return ok;
+}
+
+bool wf_pipeline_goes_on(struct wf_pipeline *p, int64_t n)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    const bool on = goes_on(p, slot_of(p, n));
+    (void)pthread_mutex_unlock(&p->lock);
+    return on;
 }
 
 void wf_pipeline_fail(struct wf_pipeline *p, const struct wf_err *err)
 {
     (void)pthread_mutex_lock(&p->lock);
-    note_failure(p, err);
+    note_failure(p, INT64_MIN, err);
     (void)pthread_cond_broadcast(&p->changed);
     (void)pthread_mutex_unlock(&p->lock);
 }
@@ -241,8 +257,8 @@ void wf_pipeline_fail(struct wf_pipeline *p, const struct wf_err *err)
 /* Under the lock. */
 static bool is_idle(const struct wf_pipeline *p)
 {
-    for (int i = 0; p->failure.code == WF_OK && i < p->options.slots; i++)
-        if (p->slots[i].state != WF_WINDOW_FREE)
+    for (int i = 0; i < p->options.slots; i++)
+        if (p->slots[i].state != WF_WINDOW_FREE && goes_on(p, &p->slots[i]))
             return false;
     return p->running == 0;
 }

@@ -20,9 +20,10 @@
  *     ok = wf_pipeline_drain(p, err);                            all is written
  *     wf_pipeline_free(p);
  *
- * The first failure of a job, or of the owner (wf_pipeline_fail), stops the rest: no job begins
- * after it, every wait returns false, and drain() returns its message. All functions are the
- * owner's.
+ * A job that fails ends its image and those behind it: none of their jobs begins after it, and
+ * waiting for their windows returns false. Images before it go on. A failure of the owner
+ * (wf_pipeline_fail) ends all. drain() returns the message of the first image that failed. All
+ * functions are the owner's.
  */
 #pragma once
 
@@ -51,7 +52,7 @@ struct wf_pipeline_options {
 
 struct wf_pipeline_window {
     int fills, packs; /* parts; 0: nothing to do */
-    int64_t image;    /* written in order within it */
+    int64_t image;    /* its number; written in order within it */
     bool in_order;    /* filled one after the other within the image */
 };
 
@@ -67,8 +68,10 @@ void wf_pipeline_pack(struct wf_pipeline *p, int64_t n);
 /* With owner_writes: a packed window was written. */
 void wf_pipeline_written(struct wf_pipeline *p, int64_t n);
 bool wf_pipeline_is(struct wf_pipeline *p, int64_t n, enum wf_window_state state);
-/* False: something failed, and the state may not have come. */
+/* Neither its image nor one before it failed. */
+bool wf_pipeline_goes_on(struct wf_pipeline *p, int64_t n);
+/* False: it does not go on, and the state may not have come. */
 [[nodiscard]] bool wf_pipeline_wait(struct wf_pipeline *p, int64_t n, enum wf_window_state state);
 void wf_pipeline_fail(struct wf_pipeline *p, const struct wf_err *err);
-/* Waits until all slots are free, or for the jobs that run where something failed. */
+/* Waits until all slots of images that go on are free, and no job runs. */
 [[nodiscard]] bool wf_pipeline_drain(struct wf_pipeline *p, struct wf_err *err);

@@ -283,6 +283,7 @@ static bool end(struct predictor *d, struct wf_err *err)
 static bool may_begin(const struct predictor *d)
 {
     return d->begun < d->posted && d->begun - d->ended < d->depth &&
+           wf_pipeline_goes_on(d->pipeline, d->begun) &&
            (d->begun == d->ended || wf_pipeline_is(d->pipeline, d->begun, WF_WINDOW_FILLED));
 }
 
@@ -338,13 +339,18 @@ static bool run_windows(struct predictor *d, struct wf_predict_image *i, struct 
     return true;
 }
 
-/* All windows are computed and written. One rank. */
+/* All windows are computed and written, but for those of an image that failed and of the images behind it.
+ * Several ranks have none left. */
 static bool drain(struct predictor *d, struct wf_err *err)
 {
-    while (d->ended < d->posted)
-        if (!advance(d, err))
-            return false;
-    return (!d->pipeline || wf_pipeline_drain(d->pipeline, err)) && announce(d, err);
+    struct wf_err own = { 0 };
+    while (is_alone(d) && own.code == WF_OK && d->ended < d->posted &&
+           wf_pipeline_goes_on(d->pipeline, d->ended))
+        (void)!advance(d, &own); /* an image may fail meanwhile */
+    if (own.code)
+        wf_pipeline_fail(d->pipeline, &own);
+    const bool ok = !d->pipeline || wf_pipeline_drain(d->pipeline, err);
+    return announce(d, ok ? err : &own) && ok;
 }
 
 /* Collective, several ranks. What fails here only is told to all in the next round, or when the files are
@@ -382,11 +388,12 @@ static bool run_classifier(struct predictor *d, struct wf_predict_image *i, stru
 
 /* --- images in, images out --- */
 
-/* An image cannot be opened: those before it are complete nevertheless. */
-static bool finish_others(struct predictor *d)
+/* An image cannot be opened: those before it are complete nevertheless, unless one of them failed first. */
+static bool finish_others(struct predictor *d, struct wf_err *err)
 {
     struct wf_err own = { 0 };
-    (void)!drain(d, &own);
+    if (!drain(d, &own))
+        *err = own;
     return false;
 }
 
@@ -434,7 +441,7 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
     struct wf_predict_image *const i = wf_predict_image_new(p, err);
     if (!wf_comm_agree(d->comm, i != NULL, err)) {
         wf_predict_image_free(i);
-        return finish_others(d);
+        return finish_others(d, err);
     }
     const bool fits = d->net.of && wf_predict_network_fits(&d->net, i);
     if ((!fits && !drain(d, err)) || !announce(d, err)) {
@@ -451,7 +458,8 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
         wf_stream_restart(d->net.stream);
     else if (!change_network(d, i, err))
         return false;
-    return wf_predict_image_begin(i, d->net.stream, is_alone(d) ? NULL : d->comm, err);
+    return wf_predict_image_begin(i, d->net.stream, is_alone(d) ? NULL : d->comm, err) ||
+           finish_others(d, err);
 }
 
 /* Collective. */
@@ -462,7 +470,7 @@ static bool run_images(struct predictor *d, struct wf_err *err)
         bool more = false;
         const bool ok = d->all->next(d->all->user, &one, &more, err);
         if (!wf_comm_agree(d->comm, ok, err))
-            return finish_others(d);
+            return finish_others(d, err);
         if (!more)
             return drain(d, err);
         if (!admit(d, &one, err))
@@ -473,7 +481,8 @@ static bool run_images(struct predictor *d, struct wf_err *err)
     }
 }
 
-/* Nothing runs any more, on the threads and on the device. The first failure is the one that is told. */
+/* Nothing runs any more, on the threads and on the device. Without a failure here one of an image is the
+ * reason, and those before it are completed. */
 static void stop(struct predictor *d, struct wf_err *err)
 {
     struct wf_err ignored = { 0 };
@@ -481,7 +490,7 @@ static void stop(struct predictor *d, struct wf_err *err)
         return;
     if (err->code)
         wf_pipeline_fail(d->pipeline, err);
-    (void)!wf_pipeline_drain(d->pipeline, err->code ? &ignored : err);
+    (void)!(err->code ? wf_pipeline_drain(d->pipeline, &ignored) : drain(d, err));
     for (; d->ended < d->begun; d->ended++)
         (void)!wf_stream_end(d->net.stream, &window_of(d, d->ended)->work, &ignored);
     wf_pipeline_free(d->pipeline);

@@ -106,9 +106,25 @@ PYTHON
 for ranks in 1 2; do # found by a thread that decodes ahead
     expect 1 predict run many --out "spoilt$ranks" --format tiff --window 64 --ranks $ranks
     says "widefield: error: " "a5.png"
+    [ "$(ls "spoilt$ranks" | wc -l)" -eq 5 ] || fail "images before the damaged one are missing"
     [ ! -e "spoilt$ranks/a5_classes.tif" ] || fail "a class map of a damaged image"
     [ -z "$(ls -A "spoilt$ranks" | grep partial)" ] || fail "half a class map was left"
 done
+
+# A classifier's table has the rows of the images before the damaged one.
+mkdir -p kinds/a kinds/b
+for file in set/images/*; do
+    cp "$file" kinds/a/ && cp "$file" kinds/b/
+done
+cat >kinds.yaml <<'YAML'
+model: { name: cnn2d, classes: 2 }
+data: { path: kinds }
+train: { epochs: 1, batch: 2 }
+YAML
+expect 0 train kinds.yaml "model.in=$channels" --out kinds_run --quiet
+expect 1 predict kinds_run many --out table --quiet
+says "a5.png"
+[ "$(wc -l <table/predictions.csv)" -eq 6 ] || fail "not a header and a row for each of five images"
 
 # An image with pixels that hold nothing, then a larger one without: the second reads no picture under its
 # windows.
