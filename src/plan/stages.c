@@ -446,11 +446,7 @@ bool wf_stages_init(struct wf_arena *arena, struct wf_stages *s, const struct wf
     *s = (struct wf_stages){ .n_stages = stages, .n_chunks = 1, .n_segments = 1 };
     s->segments = wf_arena_one(arena, struct wf_segment);
     if (stages == 1)
-        return o->n_cut == 0 ||
-               wf_err_set(err, WF_ERR_USAGE,
-                          "pipe.cut: the mesh has no stages: use --mesh pipe=%d, or "
-                          "leave it out",
-                          o->n_cut + 1);
+        return true;
     const int micro = wf_pipe_micro_batches(o);
     bool trains = false;
     for (size_t i = 0; i < g->n_nodes; i++)

@@ -175,6 +175,15 @@ static bool place_domains(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
+static bool check_stages(const struct wf_job *job, struct wf_err *err)
+{
+    const int cuts = job->settings.pipe.n_cut;
+    return cuts == 0 || job->mesh.at[WF_MESH_PIPE] > 1 ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "pipe.cut: the mesh has no stages: use --mesh pipe=%d, or leave it out",
+                      cuts + 1);
+}
+
 static bool check_domains(struct wf_job *job, struct wf_err *err)
 {
     if (job->net.domains > 1)
@@ -206,7 +215,7 @@ bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
                               wf_mesh_print(&job->arena, &job->mesh), job->ranks, ranks,
                               job->launch.world ? "mpirun -n" : "--ranks", job->ranks);
         find_threads(job);
-        return check_data_ranks(job, err) && check_domains(job, err);
+        return check_data_ranks(job, err) && check_stages(job, err) && check_domains(job, err);
     }
     job->ranks = ranks ? ranks : s->choose ? wf_settings_cores() : 1;
     find_threads(job);
