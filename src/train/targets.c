@@ -188,7 +188,8 @@ static bool plan_one(struct wf_target *t, int domain, const struct wf_feed *feed
 bool wf_targets_plan(struct wf_targets *targets, const struct wf_feed *feed,
                      const struct wf_job *job, struct wf_err *err)
 {
-    for (int k = 1; k <= targets->n; k++) {
+    const bool validates = feed->parts[WF_PART_VALID] > 0;
+    for (int k = 1; validates && k <= targets->n; k++) {
         struct wf_target *const t = &targets->at[k - 1];
         if (t->is_scored && t->valid > 0 && !plan_one(t, k, feed, job, err))
             return wf_err_wrap(err, "validation on domain %d", k);

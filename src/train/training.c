@@ -80,7 +80,7 @@ static bool take_targets(struct wf_training *t, struct wf_err *err)
 {
     if (!wf_targets_open(&t->targets, &t->feed, t->job, err))
         return false;
-    const bool ok = !t->valid.graph || wf_targets_plan(&t->targets, &t->feed, t->job, err);
+    const bool ok = wf_targets_plan(&t->targets, &t->feed, t->job, err);
     if (!wf_launch_agree(&t->launch, ok, err))
         return false;
     t->targets_data = wf_arena_array(&t->arena, t->targets.n, const char *);

@@ -193,6 +193,9 @@ for arguments in "" "--mesh data=2,domain=2" "--mesh domain=3,space=1x2 domain.p
     expect 0 train train.yaml train.samples=2 --out "seen$i" --quiet $arguments
 done
 views seen1 seen2 seen3
+# without a validation part they are of training images
+expect 0 train train.yaml train.samples=2 train.epochs=1 data.validation=0 --out unvalidated --quiet
+events '[x["domain"] for x in e if x["event"] == "reconstruction"] == [0, 0, 1, 1]' unvalidated
 cp -r seen1 again # which a resumed run makes anew
 expect 0 train train.yaml train.samples=2 train.epochs=4 --resume again --out again --quiet
 views again
