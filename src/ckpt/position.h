@@ -16,7 +16,7 @@ struct wf_position {
     double best;          /* metric of the best epoch; more is better */
     int64_t best_epoch;   /* from 0; -1: none */
     int64_t stale;        /* validated epochs since then */
-    double seconds;       /* of wall time, so far */
+    double seconds;       /* of wall time, until this was saved */
     double loss_scale;    /* of f16; 1 otherwise */
     int64_t scale_streak; /* finite steps with it */
     struct wf_schedule_state schedule;

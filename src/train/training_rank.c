@@ -436,7 +436,7 @@ static bool log_end(struct wf_training *t, struct wf_err *err)
     wf_best_json(event, t);
     wf_json_add_real(event, "mpx_per_s", r->pixels / wf_times_total(&t->times) / 1e6);
     wf_times_json(event, &t->times);
-    if (t->start.seconds > 0) /* of the commands that this one has resumed */
+    if (t->start.seconds > 0) /* until the checkpoint that is resumed; what came after it is lost */
         wf_json_add_real(event, "seconds_before", t->start.seconds);
     (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
     cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
