@@ -49,13 +49,13 @@ static bool compare_classes(const struct wf_evaluation *e, struct wf_err *err)
     const int c = wf_feed_other_class(data, info->class_names, info->classes);
     if (c >= 0)
         return wf_err_set(
-            err, WF_ERR_INPUT, "class %d of '%s' is %s, but %s where '%s' was trained: %s", c,
+            err, WF_ERR_INPUT, "class %d of '%s' is %s, but %s where '%s' was trained: %s%s%s", c,
             data->path, data->classes[c].name, c < info->classes ? info->class_names[c] : "missing",
             wf_checkpoint_path(e->checkpoint),
             data->labels == WF_LABELS_IMAGE
-                ? "give it a folder for each class of the training data, empty where it has none"
-                : "list the colours in its classes.txt with the names and in the order of the "
-                  "training data");
+                ? "make a folder for each class of the training data, if need be an empty one, in '"
+                : "list the colours with the names and in the order of the training data in '",
+            data->path, data->labels == WF_LABELS_IMAGE ? "'" : "/classes.txt'");
     const int found = data->n_classes;
     char unnamed[32];
     (void)snprintf(unnamed, sizeof unnamed, "class %d", found);
