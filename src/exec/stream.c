@@ -62,6 +62,13 @@ static bool start_run(struct wf_stream *s, struct wf_stream_stage *t, struct wf_
     return k->run && (k != t->kinds || s->options.weights(s->options.user, k->run, err));
 }
 
+/* Windows that were begun are computed: what is released now may be in the device's queue. */
+static bool finish_begun(const struct wf_stream *s, struct wf_err *err)
+{
+    const struct wf_device *const device = s->options.plan.device;
+    return !device->stream.synchronize || device->stream.synchronize(s->options.context, err);
+}
+
 /* Plans windows such as this one. One that needs a larger arena than the first takes its place, and the
  * others with it: so there is one arena at a time. */
 static bool add_kind(struct wf_stream *s, struct wf_stream_stage *t, struct wf_region window,
@@ -73,7 +80,7 @@ static bool add_kind(struct wf_stream *s, struct wf_stream_stage *t, struct wf_r
     options.window = &window;
     new.global = wf_global_plan_new(t->graph, &one, &options, err);
     new.plan = new.global ? wf_plan_new_on(new.global, 0, s->options.context, err) : NULL;
-    if (!new.plan) {
+    if (!new.plan || !finish_begun(s, err)) {
         kind_release(&new);
         return false;
     }
