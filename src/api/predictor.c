@@ -184,7 +184,7 @@ struct task {
     struct wf_prediction one;
 };
 
-static void show_progress(void *user, double part)
+static void show_progress(void *user, const struct wf_prediction *, double part)
 {
     const struct task *const t = user;
     if (t->p->progress)

@@ -29,7 +29,7 @@ struct predict {
     size_t n_images, shown; /* the second: the image that the bar is about */
     double start;           /* seconds: when the command began */
     double pixels;          /* of the images that are done */
-    double since;           /* when the bar's image was begun */
+    double since, seen;     /* when the bar's image was begun; when it was last computed on */
     struct wf_bar bar;
     struct wf_buffer table; /* a classifier's rows of predictions.csv */
 };
@@ -44,10 +44,11 @@ static void show_progress(void *user, size_t at, const struct wf_prediction *one
 {
     struct predict *const p = user;
     const double now = wf_now();
-    if (at != p->shown || p->since == 0) {
+    if (at != p->shown || p->since == 0) { /* called behind its first window */
         p->shown = at;
-        p->since = now;
+        p->since = p->seen > 0 ? p->seen : p->start;
     }
+    p->seen = now;
     if (!wf_bar_is_due(&p->bar))
         return;
     char left[32], text[200];

@@ -87,7 +87,7 @@ static void progress(void *user, double part)
     const struct predictor *const d = user;
     const struct wf_prediction *const p = &current(d)->p;
     if (p->progress && wf_comm_rank(d->comm) == 0)
-        p->progress(p->user, part);
+        p->progress(p->user, p, part);
 }
 
 /* Collective. */

@@ -44,7 +44,8 @@ struct wf_prediction {
     int64_t window[WF_AXES];    /* extents of a window; all 0: as the limit allows */
     void *user;
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
-    void (*progress)(void *user, double part); /* called on rank 0; or NULL */
+    /* Called on rank 0; or NULL. */
+    void (*progress)(void *user, const struct wf_prediction *one, double part);
 };
 
 struct wf_predicted {

@@ -130,11 +130,11 @@ static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
                             : c->p->weights(c->p->user, run, err);
 }
 
-static void show_progress(void *user, double part)
+static void show_progress(void *user, const struct wf_prediction *one, double part)
 {
     const struct call *const c = user;
     if (c->one->progress)
-        c->one->progress(c->one->user, part);
+        c->one->progress(c->one->user, one, part);
 }
 
 /* Where a GPU's memory has no limit by the settings, it is what is free, but for some that kernels and
@@ -205,12 +205,16 @@ static bool load_rank_weights(void *user, struct wf_run *run, struct wf_err *err
     return load_weights((void *)(uintptr_t)r->call, run, err);
 }
 
-static void show_rank_progress(void *user, double part)
+/* The next file may be open already. */
+static void show_rank_progress(void *user, const struct wf_prediction *one, double part)
 {
     const struct rank *const r = user;
     const struct wf_file_predictions *const files = r->call->files;
+    size_t at = r->at - 1;
+    while (at > 0 && files->paths[at] != one->path)
+        at--;
     if (files->progress)
-        files->progress(files->user, r->at - 1, &r->last, part);
+        files->progress(files->user, at, one, part);
 }
 
 static bool renew_graph(struct rank *r, struct wf_shape shape, struct wf_prediction *one,
