@@ -97,6 +97,10 @@ double wf_cost_sum(const struct wf_global_plan *global, const struct wf_sum *sum
 /* Fills the plan's seconds: the whole step, with communication in parallel to computation. */
 void wf_cost_plan(struct wf_plan *plan);
 
+/* backlog.c: settles options->pipe.backlog. */
+[[nodiscard]] bool wf_plan_choose_backlog(const struct wf_graph *g, const struct wf_mesh *mesh,
+                                          struct wf_plan_options *options, struct wf_err *err);
+
 /* plan.c: a global plan, whether it fits or not; no rank is placed yet. */
 struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struct wf_mesh *mesh,
                                            const struct wf_plan_options *options,
