@@ -136,12 +136,18 @@ const char *wf_picture_stem(struct wf_arena *arena, const char *path)
     return stem;
 }
 
-/* A channel of nnU-Net but not the first, which stands for all. */
-static bool is_further_channel(const char *stem)
+/* A channel of nnU-Net but not the first, which stands for all and is there. */
+static bool is_further_channel(struct wf_arena *arena, const char *folder, const char *name,
+                               const char *stem)
 {
     const size_t n = strlen(stem);
-    return n > 5 && stem[n - 5] == '_' && strspn(stem + n - 4, "0123456789") == 4 &&
-           strcmp(stem + n - 4, "0000") != 0;
+    if (n <= 5 || stem[n - 5] != '_' || strspn(stem + n - 4, "0123456789") != 4 ||
+        strcmp(stem + n - 4, "0000") == 0)
+        return false;
+    struct wf_err ignored = { 0 };
+    char *const first = wf_arena_copy(arena, wf_path_join(arena, folder, name));
+    memcpy(first + strlen(first) - strlen(name) + n - 4, "0000", 4);
+    return wf_path_is_file(first, &ignored);
 }
 
 bool wf_pictures_find(struct wf_arena *arena, const char *path, const char *const **paths,
@@ -164,7 +170,8 @@ bool wf_pictures_find(struct wf_arena *arena, const char *path, const char *cons
     *count = 0;
     for (size_t i = 0; i < folder.n_files; i++) {
         const char *const name = folder.files[i], *const stem = wf_stem(arena, name);
-        if (wf_is_image_name(name) && !wf_mask_stem(arena, stem) && !is_further_channel(stem))
+        if (wf_is_image_name(name) && !wf_mask_stem(arena, stem) &&
+            !is_further_channel(arena, path, name, stem))
             found[(*count)++] = wf_path_join(arena, path, name);
     }
     return *count > 0 ||

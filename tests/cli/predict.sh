@@ -111,6 +111,16 @@ for ranks in 1 2; do # found by a thread that decodes ahead
     [ -z "$(ls -A "spoilt$ranks" | grep partial)" ] || fail "half a class map was left"
 done
 
+# Numbered names are channels of nnU-Net only where there is a first one.
+mkdir -p numbered
+cp "$image" numbered/scan_0007.png
+cp "$image" numbered/scan_0008.png
+expect 0 predict run numbered --out numbered_all --quiet
+[ "$(ls numbered_all | wc -l)" -eq 2 ] || fail "not a class map for each numbered image"
+cp "$image" numbered/scan_0000.png
+expect 0 predict run numbered --out numbered_first --quiet
+[ "$(ls numbered_first)" = scan_classes.tif ] || fail "further channels were taken for images"
+
 # A classifier's table has the rows of the images before the damaged one.
 mkdir -p kinds/a kinds/b
 for file in set/images/*; do
