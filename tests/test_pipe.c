@@ -89,7 +89,7 @@ static bool compare(const struct job *job, const struct wf_value *v, const struc
         const double x = wf_view_at(got, c.at);
         if (job->is_whole)
             *want = x;
-        if (job->is_exact && memcmp(&x, want, sizeof x) != 0)
+        if (job->is_exact && !(x == *want))
             return wf_err_set(err, WF_ERR_FAILED, "'%s' is %.9g, on one rank %.9g", v->name, x,
                               *want);
         off += (x - *want) * (x - *want);

@@ -250,6 +250,7 @@ struct walk {
 
 static void wake(struct walk *w, int *list)
 {
+    WF_BUG_ON(!list, "nothing to wake");
     for (int r = *list; r >= 0; r = w->next[r])
         w->ready[w->n_ready++] = r;
     *list = -1;

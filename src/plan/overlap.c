@@ -135,14 +135,16 @@ static void put(struct wf_planner *p, struct wf_step *step)
         step->kind == WF_STEP_SUM_BEGIN || step->kind == WF_STEP_SUM_END
             ? &p->plan->sums[step->which]
             : NULL;
-    if (step->kind == WF_STEP_FETCH_END || (step->kind == WF_STEP_SUM_END && !ends_at_once(p, sum)))
+    if (step->kind == WF_STEP_FETCH_END ||
+        (sum && step->kind == WF_STEP_SUM_END && !ends_at_once(p, sum)))
         return;
     narrow_inputs(p, step);
     wf_planner_put(p, step);
     if (step->kind == WF_STEP_FETCH_BEGIN) {
         p->exchange[p->plan->exchanges[step->which].instance] = step->which;
         p->n_on_way++;
-    } else if (step->kind == WF_STEP_SUM_BEGIN && !ends_at_once(p, sum) && !is_in_bucket(p, sum)) {
+    } else if (sum && step->kind == WF_STEP_SUM_BEGIN && !ends_at_once(p, sum) &&
+               !is_in_bucket(p, sum)) {
         p->sum[sum->instance] = step->which;
     }
 }

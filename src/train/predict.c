@@ -439,7 +439,7 @@ static bool admit(struct predictor *d, const struct wf_prediction *p, struct wf_
 {
     WF_BUG_ON(p->logits->dtype != WF_F32 || p->image->dtype != WF_F32, "logits or image not f32");
     struct wf_predict_image *const i = wf_predict_image_new(p, err);
-    if (!wf_comm_agree(d->comm, i != NULL, err)) {
+    if (!wf_comm_agree(d->comm, i != NULL, err) || !i) {
         wf_predict_image_free(i);
         return finish_others(d, err);
     }

@@ -296,10 +296,10 @@ static void read_array(const struct wf_prediction *p, const struct wf_region *bo
  * numbers of some positions stand one after the other, so that the loop over them is one of vectors. */
 static void normalise(const struct wf_prediction *p, float *x, int64_t count)
 {
-    enum { BLOCK = 512 };
-    float scale[BLOCK], offset[BLOCK], nothing[BLOCK];
     const int64_t channels = p->image->shape.at[WF_C];
-    const int64_t block = channels <= BLOCK ? BLOCK / channels * channels : 1;
+    const int64_t block = (511 / channels + 1) * channels;
+    float *const scale = wf_take(3 * (size_t)block * sizeof *scale);
+    float *const offset = scale + block, *const nothing = offset + block;
     for (int64_t k = 0; k < block; k++) {
         const int64_t c = k % channels;
         scale[k] = scale_of(p, c);
@@ -311,6 +311,7 @@ static void normalise(const struct wf_prediction *p, float *x, int64_t count)
             const float v = isnan(x[at + k]) ? nothing[k] : x[at + k];
             x[at + k] = p->mean ? v * scale[k] + offset[k] : v;
         }
+    free(scale);
 }
 
 bool wf_predict_image_read(const struct wf_predict_image *i, const struct wf_region *box, float *to,

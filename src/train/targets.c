@@ -110,7 +110,7 @@ static char *share_text(struct wf_arena *arena, struct wf_comm *world, int root,
     if (!wf_comm_broadcast(world, root, &size, sizeof size, err))
         return NULL;
     char *const all = wf_arena_array(arena, size + 1, char);
-    if (wf_comm_rank(world) == root)
+    if (wf_comm_rank(world) == root && mine)
         memcpy(all, mine, (size_t)size);
     return wf_comm_broadcast(world, root, all, (size_t)size, err) ? all : NULL;
 }
