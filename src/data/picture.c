@@ -146,7 +146,8 @@ static bool is_further_channel(struct wf_arena *arena, const char *folder, const
         return false;
     struct wf_err ignored = { 0 };
     char *const first = wf_arena_copy(arena, wf_path_join(arena, folder, name));
-    memcpy(first + strlen(first) - strlen(name) + n - 4, "0000", 4);
+    for (size_t i = 0; i < 4; i++)
+        first[strlen(first) - strlen(name) + n - 4 + i] = '0';
     return wf_path_is_file(first, &ignored);
 }
 

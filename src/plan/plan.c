@@ -267,7 +267,7 @@ static void give_slots(struct wf_plan *plan)
         note_step(&t, &plan->steps[s]);
     for (int b = 0; b < plan->n_buffers; b++) {
         struct wf_plan_buffer *const buffer = &plan->buffers[b];
-        const bool *const used = &t.at[b * plan->n_parts];
+        const bool *const used = t.at + (size_t)b * (size_t)plan->n_parts;
         int parts = 0;
         bool travels = false;
         for (int i = 0; i < plan->n_parts; i++) {
