@@ -57,21 +57,21 @@ bool wf_reduction_shares(const struct wf_network *net, struct wf_run *run,
     const struct wf_plan *const plan = wf_run_plan(run);
     const bool first = wf_layout_is_first(&plan->global->geometry.layout, net->target, plan->rank);
     const bool sums = o->weighs && net->has_ignore;
+    for (int m = 0; m < o->count; m++)
+        shares[m] = (struct wf_share){ (double)wf_shape_count(net->target->shape), 1 };
+    if (!sums && !o->rank_mean)
+        return true;
     struct wf_arena arena = { 0 };
     double *const own = wf_arena_array(&arena, o->count, double);
     double *const all = wf_arena_array(&arena, o->count, double);
     bool ok = true;
-    for (int m = 0; m < o->count; m++)
-        shares[m] =
-            (struct wf_share){ .weight = (double)wf_shape_count(net->target->shape), .start = 1 };
-    for (int m = 0; ok && (sums || o->rank_mean) && m < o->count; m++) {
+    for (int m = 0; ok && m < o->count; m++) {
         wf_run_select(run, m);
         ok = count_own(net, run, &own[m], err);
         all[m] = first ? own[m] : 0;
     }
     wf_run_select(run, 0);
-    if (sums || o->rank_mean)
-        ok = wf_comm_agree(o->comm, ok, err);
+    ok = wf_comm_agree(o->comm, ok, err);
     if (ok && sums)
         ok = wf_comm_sum(o->comm, all, (size_t)o->count, WF_F64, err);
     for (int m = 0; ok && m < o->count; m++) {

@@ -18,7 +18,7 @@ struct wf_target {
     const char *path;
     struct wf_dataset *dataset;        /* NULL: not opened here */
     struct wf_fingerprint fingerprint; /* where it is open */
-    const char *data;                  /* its text, everywhere */
+    const char *data;                  /* its text, on all ranks */
     int64_t samples, valid;            /* of the dataset; of its validation part */
     int64_t whole[WF_AXES]; /* D, H, W that all images of that part have; 0: they differ */
     bool is_scored;         /* it has labels of the network's kind */
