@@ -234,7 +234,7 @@ struct placed {
     double start;
 };
 
-/* One order of all: by time; what travels is in front of what reads it. */
+/* One order of all: by time; what travels does so as soon as all of it is there, in front of what reads it. */
 static int by_start(const void *a, const void *b)
 {
     const struct placed *const x = a, *const y = b;
@@ -263,7 +263,8 @@ struct wf_turns wf_turns_of(struct wf_arena *arena, const struct wf_stages *s,
             const struct work *const w = &m.of[i][k];
             if (w->micro >= count)
                 continue;
-            all[n++] = (struct placed){ { wf_part_transfers(w->segment), w->micro }, w->start };
+            all[n++] = (struct placed){ { wf_part_transfers(w->segment), w->micro },
+                                        ready_at(&m, w) };
             if (i == stage)
                 all[n++] = (struct placed){ { wf_part_work(w->segment), w->micro }, w->start };
         }
