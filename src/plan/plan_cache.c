@@ -30,7 +30,7 @@ void wf_plan_cache_begin(struct wf_plan_cache *cache)
 
 void wf_plan_cache_add(struct wf_plan_cache *cache, const void *bytes, size_t count)
 {
-    while (cache->key_room < cache->key_bytes + count)
+    while (cache->key_room <= cache->key_bytes + count) /* there is a key, also an empty one */
         WF_GROW(cache->key, cache->key_room, cache->key_room);
     memcpy(cache->key + cache->key_bytes, bytes, count);
     cache->key_bytes += count;
