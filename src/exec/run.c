@@ -53,6 +53,9 @@ static void bind_step(struct wf_run *run, int s)
     for (int o = 0; o < step->n_out; o++)
         run->views[s][step->n_in + o] = wf_run_resolve(run, &step->out[o]);
     run->calls[s].scratch = resolve(run, step->scratch, 0, run->micro);
+    const struct wf_value *const rows = run->plan->global->graph->rows;
+    if (rows)
+        run->calls[s].rows = wf_run_resolve(run, &run->plan->values[rows->id]).data;
 }
 
 static void make_exchange(struct wf_run *run, int x)

@@ -92,6 +92,18 @@ static bool communicate(struct wf_run *run, const struct wf_step *step, struct w
     return (begins ? sum_begin : sum_end)(run, step->which, err);
 }
 
+/* Of sparse tensors: a kernel on the host works on the rows that are there. On another device it looks
+ * itself, because the host does not know yet. */
+static void take_rows(struct wf_run *run, int s)
+{
+    const struct wf_step *const step = &run->plan->steps[s];
+    const int set = wf_op_domain(step->node)->set;
+    if (set == 0 || (step->node->op->flags & WF_OP_COUNTS) || !wf_device_is_host(run->device))
+        return;
+    const int64_t first = step->work.lo[WF_N], there = run->calls[s].rows[set];
+    run->calls[s].work.hi[WF_N] = wf_min(step->work.hi[WF_N], first + there);
+}
+
 /* Kernels, copies and sums of parts. Communication in flight advances only when it is polled: after
  * each of them. */
 static void compute(struct wf_run *run, int s)
@@ -100,6 +112,8 @@ static void compute(struct wf_run *run, int s)
     const double before = wf_now();
     if (step->kind == WF_STEP_KERNEL) {
         run->calls[s].step = run->step;
+        if (run->calls[s].rows)
+            take_rows(run, s);
         step->kernel->run(&run->calls[s]);
         if (run->device->stream.ran)
             run->device->stream.ran(run->context, &run->calls[s]);

@@ -88,6 +88,30 @@ struct wf_value *wf_input_number(struct wf_graph *g, const char *name)
     return v;
 }
 
+int wf_set_new(struct wf_graph *g)
+{
+    if (!g->rows) {
+        g->rows = wf_input(g, "rows", WF_I32, WF_SHAPE(1, 1, 1, 1, WF_SETS + 1));
+        if (g->rows)
+            g->rows->replicated = true;
+        wf_graph_output(g, g->rows);
+    }
+    if (g->n_sets == WF_SETS) {
+        wf_err_set(&g->err, WF_ERR_USAGE, "more than %d sets of coordinates", WF_SETS);
+        return 0;
+    }
+    return g->rows ? ++g->n_sets : 0;
+}
+
+struct wf_value *wf_input_rows(struct wf_graph *g, const char *name, enum wf_dtype dtype,
+                               struct wf_shape shape, int set)
+{
+    struct wf_value *const v = wf_input(g, name, dtype, shape);
+    if (v)
+        v->set = set;
+    return v;
+}
+
 const char *wf_value_name(const struct wf_value *value)
 {
     return value->name;
@@ -167,6 +191,25 @@ static bool inputs_fit(struct wf_graph *g, const struct wf_op *op, const char *n
     return true;
 }
 
+/* Rows of one set, and an operator that does not touch rows that are not there. */
+static bool sets_fit(const struct wf_node *n, struct wf_err *err)
+{
+    int set = -1;
+    if (n->op->flags & WF_OP_SETS)
+        return true;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!n->in[i] || n->in[i]->replicated)
+            continue;
+        if (set >= 0 && n->in[i]->set != set)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "its inputs have different coordinates: join them first");
+        set = n->in[i]->set;
+    }
+    if (set > 0 && !(n->op->flags & (WF_OP_POINTWISE | WF_OP_ROWS)))
+        return wf_err_set(err, WF_ERR_USAGE, "there is no such operator for sparse tensors");
+    return true;
+}
+
 struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const char *name,
                             const void *attrs, int n_in, struct wf_value *const in[])
 {
@@ -201,10 +244,11 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
             v->shape = in[0]->shape;
             v->dtype = in[0]->dtype;
             v->replicated = in[0]->replicated;
+            v->set = in[0]->set;
         }
     }
     struct wf_err err = { 0 };
-    bool ok = !op->infer || op->infer(n, &err);
+    bool ok = sets_fit(n, &err) && (!op->infer || op->infer(n, &err));
     for (int o = 0; ok && o < n->n_out; o++)
         if (!wf_shape_is_valid(n->out[o]->shape))
             ok = wf_err_set(&err, WF_ERR_USAGE, "the result would be empty or too large");
@@ -214,8 +258,11 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
         g->err = err;
         return NULL;
     }
-    for (int o = 0; o < n->n_out; o++)
+    for (int o = 0; o < n->n_out; o++) {
         n->out[o]->border_dims = image_dims(n->out[o]->shape);
+        if (n->out[o]->replicated)
+            n->out[o]->set = 0;
+    }
     WF_GROW(g->nodes, g->room_nodes, g->n_nodes);
     g->nodes[g->n_nodes++] = n;
     return n;

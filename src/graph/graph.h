@@ -35,6 +35,9 @@ struct wf_value {
     struct wf_shape shape;
     /* No axis is cut: every rank holds all of it, as of a weight. */
     bool replicated;
+    /* Rows of a sparse tensor, along N: of each rank's part only the first are there, as many as the
+     * graph's `rows` says at this index (ops/sparse.h). 0: dense, all of it is there. */
+    int set;
     bool frozen; /* a parameter without gradient */
     /* The axes in files (tensor/border.h): -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
     int border_dims;
@@ -81,6 +84,10 @@ struct wf_graph {
     bool in_backward;                  /* nodes added now belong to the backward pass */
     int domain;                        /* of nodes added now; gradients take that of their node */
     const struct wf_node *gradient_of; /* nodes added now are of its gradient; NULL: of none */
+    struct wf_value *rows;             /* how many rows each set has; NULL: all values are dense */
+    int n_sets;
+    const int64_t *capacities; /* per set: rows of all ranks together, 0: not known; borrowed */
+    int n_capacities;
     struct wf_err err;                 /* the first failure */
 };
 
@@ -96,6 +103,12 @@ struct wf_param_spec {
  * and another shape is an error. f32. */
 struct wf_value *wf_param(struct wf_graph *g, const struct wf_param_spec *spec);
 struct wf_value *wf_state(struct wf_graph *g, const struct wf_param_spec *spec);
+
+/* An input of rows of a set: [capacity, 1, 1, 1, C]. wf_set_new() numbers a new set, 0 on error. */
+enum { WF_SETS = 63 };
+int wf_set_new(struct wf_graph *g);
+struct wf_value *wf_input_rows(struct wf_graph *g, const char *name, enum wf_dtype dtype,
+                               struct wf_shape shape, int set);
 
 /* Append a node; `attrs` is copied. Runs the operator's shape inference. Returns NULL on failure
  * and when a required input is NULL. */

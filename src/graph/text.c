@@ -165,6 +165,10 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
         if (v->kind == WF_INPUT)
             (void)fprintf(f, "%s ", wf_dtype_name(v->dtype));
         append(f, &v->shape);
+        if (v->set)
+            (void)fprintf(f, " set=%d", v->set);
+        if (v == g->rows)
+            (void)fprintf(f, " sets=%d", g->n_sets);
         if (v->kind != WF_INPUT)
             (void)fprintf(f, " dims=%d init=%d bound=%.17g frozen=%d", v->border_dims, (int)v->init,
                           v->init_bound, v->frozen);
@@ -273,7 +277,15 @@ static bool read_input(struct reader *r)
     r->at += length;
     if (!wf_dtype_parse(type, &dtype) || !shape(r, &s))
         return fail(r, "expected a type and a shape");
-    return wf_input(r->g, label, dtype, s) != NULL;
+    double set = 0, sets = 0;
+    (void)number(r, "set=", &set);
+    struct wf_value *const v = wf_input_rows(r->g, label, dtype, s, (int)set);
+    if (v && number(r, "sets=", &sets)) {
+        v->replicated = true;
+        r->g->rows = v;
+        r->g->n_sets = (int)sets;
+    }
+    return v != NULL;
 }
 
 static bool read_weight(struct reader *r, bool is_param)

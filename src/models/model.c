@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "ops/sparse.h"
 
 const struct wf_model *wf_model_find(const char *name, struct wf_err *err)
 {
@@ -21,6 +22,23 @@ const struct wf_model *wf_model_find(const char *name, struct wf_err *err)
         wf_err_set(err, WF_ERR_USAGE,
                    "there is no network '%s': 'widefield model list' has them all", name);
     return NULL;
+}
+
+struct wf_value *wf_model_input(struct wf_graph *g, const struct wf_model *m,
+                                const struct wf_model_config *c, const char *name,
+                                struct wf_shape shape)
+{
+    if (m->sparse)
+        return wf_sparse_input(g, &(struct wf_sparse_input){ .features = name,
+                                                             .coords = "coords",
+                                                             .dims = c->dims,
+                                                             .rows = shape.at[WF_N],
+                                                             .channels = shape.at[WF_C] })
+            .features;
+    struct wf_value *const x = wf_input(g, name, WF_F32, shape);
+    if (x)
+        x->border_dims = c->dims;
+    return x;
 }
 
 /* A parameter of a batch norm stands beside running statistics. */

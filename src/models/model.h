@@ -54,6 +54,7 @@ struct wf_model {
     struct wf_model_config defaults;
     int dims_min, dims_max;
     bool dense; /* one prediction per pixel; otherwise one per image */
+    bool sparse; /* of points: build() is given rows of features, and finds their coordinates (ops/sparse.h) */
     bool (*is_dense)(const struct wf_model_config *c); /* where the options decide; or NULL */
     bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
@@ -89,6 +90,11 @@ static inline int wf_model_domains(const struct wf_model *m, const struct wf_mod
 {
     return m->domains ? m->domains(c) : 1;
 }
+
+/* The input that build() takes: an image of that shape; of a sparse network [capacity, 1, 1, 1, channels]. */
+struct wf_value *wf_model_input(struct wf_graph *g, const struct wf_model *m,
+                                const struct wf_model_config *c, const char *name,
+                                struct wf_shape shape);
 
 extern const struct wf_model *const wf_model_table[]; /* ends with NULL; made by the build */
 /* Trained parameters as counted by the network's authors, and those that they exclude. */

@@ -105,6 +105,7 @@ struct wf_norm_attrs {  /* moments .. norm_wgrad, layernorm* */
     int64_t per_sample; /* statistics for each sample: instance and group norm */
     int64_t fixed;      /* the statistics do not depend on x: running statistics */
     int64_t count;      /* elements that one mean is taken over */
+    int64_t counted;    /* known when it runs: the last column of tables of sums has it */
     int64_t act;        /* enum wf_act: none, ReLU or leaky ReLU */
     int64_t wide;       /* stats, *_wgrad: f64 out, where the network runs in f64 */
     int64_t period; /* with per_sample: samples that share statistics are this far apart; or 0 */

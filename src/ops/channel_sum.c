@@ -29,6 +29,7 @@ static void reference(const struct wf_call *call)
 const struct wf_op wf_op_channel_sum = {
     .name = "channel_sum",
     .n_in = 1,
+    .flags = WF_OP_ROWS,
     .infer = infer,
     .sums = WF_AXIS(WF_N) | WF_SPATIAL,
     .over = 0,

@@ -137,6 +137,7 @@ static const struct wf_case cases[] = {
 
 const struct wf_op wf_op_ce = {
     .name = "ce",
+    .flags = WF_OP_ROWS,
     .n_in = 3,
     .n_optional = 1,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),

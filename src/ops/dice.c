@@ -104,6 +104,7 @@ static const struct wf_case cases[] = {
 
 const struct wf_op wf_op_dice = {
     .name = "dice",
+    .flags = WF_OP_ROWS,
     .n_in = 2,
     WF_ATTRS(wf_loss_attrs, wf_loss_fields),
     .infer = infer,

@@ -15,6 +15,7 @@ const struct wf_field wf_norm_fields[] = {
     WF_INT(wf_norm_attrs, per_sample),
     WF_INT(wf_norm_attrs, fixed),
     WF_INT(wf_norm_attrs, count),
+    WF_INT(wf_norm_attrs, counted),
     WF_NAMED(wf_norm_attrs, act, wf_act_names),
     WF_INT(wf_norm_attrs, wide),
     WF_INT(wf_norm_attrs, period),
@@ -66,7 +67,8 @@ static bool moments_infer(const struct wf_node *node, struct wf_err *err)
     const struct wf_shape x = node->in[0]->shape;
     if (!wf_norm_check_groups(a, x.at[WF_C], err))
         return false;
-    node->out[0]->shape = WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * a->groups);
+    node->out[0]->shape =
+        WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * a->groups + wf_norm_counts(a));
     node->out[0]->dtype = WF_F64;
     node->out[0]->replicated = !a->per_sample;
     return true;
@@ -90,6 +92,8 @@ static void moments_reference(const struct wf_call *call)
         wf_norm_count(&call->out[0], row, group, x);
         wf_norm_count(&call->out[0], row, a->groups + group, x * x);
     }
+    if (wf_norm_counts(a))
+        wf_norm_count(&call->out[0], 0, 2 * a->groups, (double)wf_region_extent(call->work, WF_N));
 }
 
 static const struct wf_case moments_cases[] = {
@@ -105,7 +109,7 @@ static const struct wf_case moments_cases[] = {
 const struct wf_op wf_op_moments = {
     .name = "moments",
     .n_in = 1,
-    .flags = WF_OP_SHIFTS,
+    .flags = WF_OP_SHIFTS | WF_OP_ROWS,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = moments_infer,
     .sums_over = moments_sums_over,
@@ -121,11 +125,13 @@ static bool stats_infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_norm_attrs *a = node->attrs;
     const struct wf_shape m = node->in[0]->shape;
-    if (m.at[WF_C] != 2 * a->groups)
+    const int64_t width = 2 * a->groups + wf_norm_counts(a);
+    if (m.at[WF_C] != width)
         return wf_err_set(err, WF_ERR_USAGE,
                           "moments of %" PRId64 " groups wanted, got a table of %" PRId64
                           " numbers: it should have %" PRId64,
-                          a->groups, m.at[WF_C], 2 * a->groups);
+                          a->groups, m.at[WF_C], width);
+    node->out[0]->shape.at[WF_C] = 2 * a->groups;
     if (a->count < 1)
         return wf_err_set(err, WF_ERR_USAGE,
                           "a mean over %" PRId64 " elements: count is at least 1", a->count);
@@ -136,9 +142,9 @@ static bool stats_infer(const struct wf_node *node, struct wf_err *err)
 static void stats_reference(const struct wf_call *call)
 {
     const struct wf_norm_attrs *a = call->node->attrs;
-    const double count = (double)a->count;
     for (int64_t n = call->work.lo[WF_N]; n < call->work.hi[WF_N]; n++)
         for (int64_t g = 0; g < a->groups; g++) {
+            const double count = fmax(wf_norm_total(a, &call->in[0], n, 2 * a->groups), 1.0);
             const double mean = wf_view_get(&call->in[0], n, 0, 0, 0, g) / count;
             const double square = wf_view_get(&call->in[0], n, 0, 0, 0, a->groups + g) / count;
             const double var = fmax(square - mean * mean, 0.0);
@@ -228,12 +234,13 @@ static bool running_update_infer(const struct wf_node *node, struct wf_err *err)
     if (!check_running(node, 1, err))
         return false;
     const int64_t channels = node->in[1]->shape.at[WF_C];
-    if (!wf_shape_equal(node->in[0]->shape, WF_SHAPE(1, 1, 1, 1, 2 * channels)))
+    if (!wf_shape_equal(node->in[0]->shape,
+                        WF_SHAPE(1, 1, 1, 1, 2 * channels + wf_norm_counts(a))))
         return wf_err_set(err, WF_ERR_USAGE,
                           "running statistics of %" PRId64
                           " channels need moments [1,1,1,1,%" PRId64 "], got %" PRId64 " numbers",
                           channels, 2 * channels, wf_shape_count(node->in[0]->shape));
-    if (a->count < 2)
+    if (a->count < 2 && !wf_norm_counts(a))
         return wf_err_set(err, WF_ERR_USAGE,
                           "an unbiased variance needs at least 2 values per channel, got %" PRId64
                           ": take a larger batch or image",
@@ -251,7 +258,8 @@ static void running_update_reference(const struct wf_call *call)
 {
     const struct wf_norm_attrs *a = call->node->attrs;
     const int64_t channels = call->node->in[1]->shape.at[WF_C];
-    const double count = (double)a->count, keep = 1.0 - a->momentum;
+    const double total = wf_norm_total(a, &call->in[0], 0, 2 * channels);
+    const double count = fmax(total, 2.0), keep = 1.0 - a->momentum;
     for (int64_t c = 0; c < channels; c++) {
         const double mean = wf_view_get(&call->in[0], 0, 0, 0, 0, c) / count;
         const double square = wf_view_get(&call->in[0], 0, 0, 0, 0, channels + c) / count;

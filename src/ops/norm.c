@@ -11,6 +11,7 @@
  * joined over the channels of a group, both means. z is computed again from x, so y is not kept.
  */
 #include <inttypes.h>
+#include <math.h>
 
 #include "ops/build.h"
 #include "ops/norm.h"
@@ -112,7 +113,8 @@ static bool grad_sums_infer(const struct wf_node *node, struct wf_err *err)
     const struct wf_shape x = node->in[X]->shape;
     if (!check_inputs(node, err) || !check_dy(node, err))
         return false;
-    node->out[0]->shape = WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * x.at[WF_C]);
+    node->out[0]->shape =
+        WF_SHAPE(a->per_sample ? x.at[WF_N] : 1, 1, 1, 1, 2 * x.at[WF_C] + wf_norm_counts(a));
     node->out[0]->dtype = WF_F64;
     node->out[0]->replicated = !a->per_sample;
     return true;
@@ -136,12 +138,15 @@ static void grad_sums_reference(const struct wf_call *call)
         wf_norm_count(&call->out[0], row, c.at[WF_C], g);
         wf_norm_count(&call->out[0], row, channels + c.at[WF_C], g * e.xhat);
     }
+    if (wf_norm_counts(a))
+        wf_norm_count(&call->out[0], 0, 2 * channels, (double)wf_region_extent(call->work, WF_N));
 }
 
 const struct wf_op wf_op_norm_grad_sums = {
     .name = "norm_grad_sums",
     .n_in = 5,
     .n_optional = 3, /* w and b; infer asks for dy */
+    .flags = WF_OP_ROWS,
     WF_ATTRS(wf_norm_attrs, wf_norm_fields),
     .infer = grad_sums_infer,
     .reads = norm_reads,
@@ -164,7 +169,7 @@ static bool grad_infer(const struct wf_node *node, struct wf_err *err)
                           "statistics that depend on x need the sums q and a count, got count "
                           "%" PRId64,
                           a->count);
-    return !node->in[Q] || check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C], err);
+    return !node->in[Q] || check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C] + wf_norm_counts(a), err);
 }
 
 /* The means over e's group of g * w and of g * w * xhat. */
@@ -173,11 +178,12 @@ static void group_means(const struct wf_call *call, const int64_t at[WF_AXES], d
     const struct wf_norm_attrs *a = call->node->attrs;
     const int64_t channels = call->node->in[X]->shape.at[WF_C], width = channels / a->groups;
     const int64_t first = at[WF_C] / width * width, row = wf_norm_row(a, at[WF_N]);
+    const double count = fmax(wf_norm_total(a, &call->in[Q], row, 2 * channels), 1.0);
     means[0] = means[1] = 0.0;
     for (int64_t c = first; c < first + width; c++) {
         const double w = call->in[W].data ? wf_view_get(&call->in[W], 0, 0, 0, 0, c) : 1.0;
-        means[0] += w * wf_view_get(&call->in[Q], row, 0, 0, 0, c) / (double)a->count;
-        means[1] += w * wf_view_get(&call->in[Q], row, 0, 0, 0, channels + c) / (double)a->count;
+        means[0] += w * wf_view_get(&call->in[Q], row, 0, 0, 0, c) / count;
+        means[1] += w * wf_view_get(&call->in[Q], row, 0, 0, 0, channels + c) / count;
     }
 }
 
@@ -215,13 +221,13 @@ static bool wgrad_infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_norm_attrs *a = node->attrs;
     const struct wf_shape q = node->in[0]->shape;
-    if (q.at[WF_C] % 2 != 0 || (!a->per_sample && q.at[WF_N] != 1))
+    if ((q.at[WF_C] - wf_norm_counts(a)) % 2 != 0 || (!a->per_sample && q.at[WF_N] != 1))
         return wf_err_set(err, WF_ERR_USAGE,
                           "q is [%" PRId64 ",1,1,1,%" PRId64
                           "]: it must hold two sums per channel, one row unless per_sample",
                           q.at[WF_N], q.at[WF_C]);
     for (int o = 0; o < 2; o++) {
-        node->out[o]->shape = WF_SHAPE(1, 1, 1, 1, q.at[WF_C] / 2);
+        node->out[o]->shape = WF_SHAPE(1, 1, 1, 1, q.at[WF_C] / 2); /* a count is left out */
         node->out[o]->dtype = a->wide ? WF_F64 : WF_F32;
         node->out[o]->replicated = true;
     }

@@ -20,6 +20,18 @@ extern const struct wf_op wf_op_moments, wf_op_stats, wf_op_running_stats, wf_op
 extern const struct wf_op wf_op_sum_rows, wf_op_local_sums;
 extern const struct wf_op wf_op_norm, wf_op_norm_grad_sums, wf_op_norm_grad, wf_op_norm_wgrad;
 
+/* Rows of a sparse tensor are counted when the step runs: tables of sums have the count as a last column. */
+static inline bool wf_norm_counts(const struct wf_norm_attrs *a)
+{
+    return a->counted && !a->fixed;
+}
+/* What the sums in a row of a table of so many sums are over. */
+static inline double wf_norm_total(const struct wf_norm_attrs *a, const struct wf_view *table,
+                                   int64_t row, int64_t sums)
+{
+    return wf_norm_counts(a) ? wf_view_get(table, row, 0, 0, 0, sums) : (double)a->count;
+}
+
 static inline int64_t wf_norm_row(const struct wf_norm_attrs *a, int64_t n)
 {
     return a->per_sample ? n : 0;

@@ -39,7 +39,16 @@ struct wf_value *wf_norm_add(struct wf_graph *g, struct wf_norm_layer *l)
                 : a->per_sample ? x.at[WF_N]
                                 : 1);
     a->wide = l->x->dtype == WF_F64;
-    if (a->count < 2) {
+    if (l->x->set) {
+        if (a->per_sample || a->local) {
+            wf_err_set(&g->err, WF_ERR_USAGE,
+                       "layer '%s': of a sparse tensor there are statistics over all points only: "
+                       "use batch norm",
+                       l->name);
+            return NULL;
+        }
+        a->counted = 1;
+    } else if (a->count < 2) {
         wf_err_set(&g->err, WF_ERR_USAGE,
                    "layer '%s': statistics over a single value normalise everything to zero: take "
                    "a larger %simage",

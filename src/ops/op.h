@@ -68,6 +68,9 @@ struct wf_call {
     const struct wf_view *in;
     const struct wf_view *out;
     const struct wf_fused_input *fused; /* per input; NULL: none is fused */
+    /* Of sparse tensors: how many rows of each set this rank has (struct wf_value.set), in the device's
+     * memory. On a host the work is no more than what is there. NULL: there are none. */
+    int32_t *rows;
     void *scratch;              /* as many bytes as the kernel asked for when it was prepared */
     void *prepared;             /* what the kernel's prepare() left */
     uint64_t seed;              /* of the run, for dropout */
@@ -91,6 +94,13 @@ enum wf_op_flags {
     WF_OP_SHIFTS = 1u << 4,
     /* Likewise, where the shifts are to each other exactly as the extents. */
     WF_OP_SCALES = 1u << 5,
+    /* A sum that may be over the rows of a sparse tensor: it takes no more than its work. So do pointwise
+     * operators. */
+    WF_OP_ROWS = 1u << 6,
+    /* It knows of sets of coordinates: its inputs may be of several. */
+    WF_OP_SETS = 1u << 7,
+    /* It makes a set, and says itself how many rows that has. */
+    WF_OP_COUNTS = 1u << 8,
 };
 
 /* A case of the generic tests. Attributes are in the text form ("stride=[1,2,2] groups=2"); inputs

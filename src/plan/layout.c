@@ -218,9 +218,9 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
         l->image[a] = 1;
     for (size_t i = 0; i < g->n_values; i++)
         for (int a = 0; a < WF_AXES; a++)
-            if (g->values[i]->kind == WF_INPUT && !g->values[i]->replicated)
+            if (g->values[i]->kind == WF_INPUT && !g->values[i]->replicated && !g->values[i]->set)
                 l->image[a] = wf_max(l->image[a], g->values[i]->shape.at[a]);
-    for (int a = WF_D; a < WF_C; a++) {
+    for (int a = WF_D; a < WF_C && !g->rows; a++) { /* points are cut by any axis */
         /* Fewer samples than ranks are no hindrance: the last batch of an epoch may be small. */
         const int64_t parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
         if (parts > 1 && parts > l->image[a])
@@ -256,10 +256,12 @@ const struct wf_tiling *wf_layout_tiling(const struct wf_layout *l,
 
 /* --- parts --- */
 
-/* More samples than the image has, and enough for every rank. */
+/* More samples than the image has, and enough for every rank; rows of points always. */
 static bool is_distributed_by_sample(const struct wf_layout *l, const struct wf_tiling *tiling,
                                      const struct wf_value *v)
 {
+    if (v->set)
+        return true;
     return l->scale[v->id][WF_N] < 1 && v->shape.at[WF_N] >= wf_block_size(&tiling->block);
 }
 

@@ -18,7 +18,8 @@
  * A value with more samples than the image (its subdomains as a batch) is distributed by sample where
  * there are enough for all ranks of the block: N is then cut by every axis of the mesh and space by
  * none, so that a subdomain lies whole on one rank. The order of ranks is that of subdomains: on a mesh
- * of the same grid each rank gets the one that lies in its part of the image.
+ * of the same grid each rank gets the one that lies in its part of the image. So are the rows of sparse
+ * tensors: every rank has an equal part of the capacity, and knows itself how much of it is there.
  */
 #pragma once
 

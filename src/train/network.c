@@ -63,8 +63,9 @@ static void build_target(const struct wf_network_config *c, enum wf_target_kind 
     const bool map = kind == WF_TARGET_CLASSES;
     if (map)
         shape.at[WF_C] = 1;
-    net->target = wf_input(net->graph, "target", map ? WF_I32 : WF_F32, shape);
-    if (net->target)
+    net->target = wf_input_rows(net->graph, "target", map ? WF_I32 : WF_F32, shape,
+                                net->logits->set);
+    if (net->target && !net->target->set)
         net->target->border_dims = wf_model_is_dense(c->model, &c->config) ? c->config.dims : 0;
 }
 
@@ -149,9 +150,7 @@ void wf_network_build_images(struct wf_network *net, const struct wf_network_con
     net->images = wf_arena_array(&g->arena, net->domains, struct wf_value *);
     for (int k = 0; k < net->domains; k++) {
         const char *const name = k ? wf_arena_printf(&g->arena, "image%d", k) : "image";
-        net->images[k] = wf_input(g, name, WF_F32, image);
-        if (net->images[k])
-            net->images[k]->border_dims = c->config.dims;
+        net->images[k] = wf_model_input(g, c->model, &c->config, name, image);
     }
     net->image = net->images[0];
 }

@@ -5,7 +5,10 @@
  * the loops run flat over positions and channels. With statistics per sample the samples are taken
  * one after the other, otherwise all at once.
  */
+#include <math.h>
+
 #include "device/cpu/cpu.h"
+#include "ops/norm.h"
 
 enum { MEAN, SCALE, BIAS, RSTD, DROP, SLANT, ROWS };
 
@@ -49,6 +52,14 @@ static int64_t last_sample(const struct wf_call *call)
 {
     const struct wf_norm_attrs *a = call->node->attrs;
     return a->per_sample ? call->work.hi[WF_N] : call->work.lo[WF_N] + 1;
+}
+
+/* Of rows that are counted now: behind so many sums. */
+static void put_count(const struct wf_call *call, int64_t sums)
+{
+    if (wf_norm_counts(call->node->attrs))
+        wf_view_put(&call->out[0], 0, 0, 0, 0, sums,
+                    (double)wf_region_extent(call->work, WF_N));
 }
 
 /* --- moments --- */
@@ -98,6 +109,7 @@ static void moments_run(const struct wf_call *call)
                 total += from[i];
             wf_view_put(&call->out[0], n, 0, 0, 0, k, total);
         }
+        put_count(call, 2 * groups);
     }
 }
 
@@ -250,6 +262,7 @@ static void grad_sums_run(const struct wf_call *call)
             wf_cpu_walk_sum(&walk, &sum, (char *)call->scratch + rows_scratch(call->node));
         for (int64_t k = 0; k < 2 * channels; k++)
             wf_view_put(&call->out[0], n, 0, 0, 0, k, sums[k]);
+        put_count(call, 2 * channels);
     }
 }
 
@@ -278,6 +291,7 @@ static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row
     const struct wf_norm_attrs *a = call->node->attrs;
     const struct wf_view *w = &call->in[2], *q = &call->in[5];
     const int64_t channels = channels_of(call->node), each = channels / a->groups;
+    const double total = a->fixed ? 1.0 : fmax(wf_norm_total(a, q, n, 2 * channels), 1.0);
     for (int64_t first = 0; first < channels; first += each) {
         double drop = 0, slant = 0;
         for (int64_t c = first; c < first + each && !a->fixed; c++) {
@@ -285,7 +299,7 @@ static void fill_gradient_rows(const struct wf_call *call, int64_t n, float *row
             drop += weight * wf_view_get(q, n, 0, 0, 0, c);
             slant += weight * wf_view_get(q, n, 0, 0, 0, channels + c);
         }
-        const double rstd = (double)row[RSTD][first], count = a->fixed ? 1.0 : (double)a->count;
+        const double rstd = (double)row[RSTD][first], count = total;
         for (int64_t c = first; c < first + each; c++) {
             row[DROP][c] = (float)(rstd * drop / count);
             row[SLANT][c] = (float)(rstd * rstd * slant / count);

@@ -1,0 +1,179 @@
+/*
+ * Layers on sparse tensors: a convolution is the coordinates of its output, a kernel map, and the products.
+ * Coordinates and maps that are there already are taken again.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "ops/build.h"
+#include "ops/sparse.h"
+
+/* The same node, if there is one: for nodes of the coordinate pass, which depend on nothing else. */
+static struct wf_value *find_made(const struct wf_graph *g, const struct wf_op *op,
+                                  const void *attrs, int n_in, struct wf_value *const in[])
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const struct wf_node *const n = g->nodes[i];
+        if (n->op == op && memcmp(n->attrs, attrs, op->attr_bytes) == 0 &&
+            memcmp(n->in, in, (size_t)n_in * sizeof *in) == 0)
+            return n->out[0];
+    }
+    return NULL;
+}
+
+struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct wf_value *out,
+                               const struct wf_kernel_map_attrs *a)
+{
+    struct wf_value *const coords[] = { in, out };
+    if (!in || !out)
+        return NULL;
+    struct wf_value *const made = find_made(g, &wf_op_kernel_map, a, 2, coords);
+    const char *const name = wf_arena_printf(&g->arena, "map.%s", out->name);
+    return made ? made : wf_append(g, &wf_op_kernel_map, name, NULL, a, 2, coords);
+}
+
+static int64_t capacity_of(const struct wf_graph *g, int set, int64_t otherwise)
+{
+    return set < g->n_capacities && g->capacities[set] > 0 ? g->capacities[set] : otherwise;
+}
+
+/* The coordinates of x on a coarser lattice. */
+static struct wf_value *coarsen(struct wf_graph *g, const struct wf_sparse *x,
+                                const int64_t stride[])
+{
+    struct wf_coords_stride_attrs a = { .dims = x->dims };
+    for (int d = 0; d < x->dims; d++) {
+        a.from[d] = x->stride[d];
+        a.stride[d] = stride[d];
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) { /* the same but for its set and capacity */
+        const struct wf_node *const n = g->nodes[i];
+        const struct wf_coords_stride_attrs *const made = n->attrs;
+        if (n->op == &wf_op_coords_stride && n->in[0] == x->coords &&
+            memcmp(made->stride, a.stride, sizeof a.stride) == 0)
+            return n->out[0];
+    }
+    a.set = wf_set_new(g);
+    a.rows = capacity_of(g, (int)a.set, x->coords->shape.at[WF_N]);
+    const char *const name = wf_arena_printf(&g->arena, "coords%" PRId64, stride[0]);
+    return wf_append(g, &wf_op_coords_stride, name, NULL, &a, 1, &x->coords);
+}
+
+struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_input *in)
+{
+    struct wf_sparse x = { .dims = in->dims };
+    const int set = wf_set_new(g);
+    const int64_t rows = capacity_of(g, set, in->rows);
+    if (in->features)
+        x.features =
+            wf_input_rows(g, in->features, WF_F32, WF_SHAPE(rows, 1, 1, 1, in->channels), set);
+    x.coords = wf_input_rows(g, in->coords, WF_I32, WF_SHAPE(rows, 1, 1, 1, 1 + in->dims), set);
+    for (int d = 0; d < in->dims; d++)
+        x.stride[d] = in->stride > 0 ? in->stride : 1;
+    return x;
+}
+
+struct wf_sparse wf_sparse_of(struct wf_graph *g, struct wf_value *features, int dims)
+{
+    struct wf_sparse x = { .features = features,
+                           .coords = wf_graph_find(g, "coords"),
+                           .dims = dims };
+    for (int d = 0; d < dims; d++)
+        x.stride[d] = 1;
+    if (features && (!features->set || !x.coords)) {
+        wf_err_set(&g->err, WF_ERR_USAGE, "'%s' is an image, and this network wants points",
+                   features->name);
+        x.features = NULL;
+    }
+    return x;
+}
+
+/* --- convolutions --- */
+
+static int64_t or_one(int64_t value)
+{
+    return value ? value : 1;
+}
+
+static struct wf_value *parameter(struct wf_graph *g, const struct wf_sparse_conv *c,
+                                  const char *what, struct wf_param_spec spec)
+{
+    spec.name = wf_arena_printf(&g->arena, "%s.%s", c->name, what);
+    spec.init = WF_INIT_UNIFORM;
+    return wf_param(g, &spec);
+}
+
+/* `fan`: channels that a weight is initialised by, times the kernel's offsets. */
+static struct wf_value *multiply(struct wf_graph *g, const struct wf_sparse *x,
+                                 const struct wf_sparse_conv *c, struct wf_value *map, int64_t fan)
+{
+    const int64_t count = map ? map->shape.at[WF_C] : 1;
+    const double bound = 1.0 / sqrt((double)(fan * count));
+    struct wf_value *w = parameter(
+        g, c, "weight",
+        (struct wf_param_spec){ .shape = WF_SHAPE(count, 1, 1, c->out, x->features->shape.at[WF_C]),
+                                .border_dims = 1,
+                                .init_bound = bound });
+    struct wf_value *const b =
+        c->bias ? parameter(g, c, "bias",
+                            (struct wf_param_spec){ .shape = WF_SHAPE(1, 1, 1, 1, c->out),
+                                                    .border_dims = -1,
+                                                    .init_bound = bound })
+                : NULL;
+    if (w && w->dtype != x->features->dtype)
+        w = wf_cast(g, w, x->features->dtype);
+    const struct wf_sparse_conv_attrs a = { .reach = c->cross ? or_one(c->kernel[0]) / 2 : 0 };
+    return wf_append(g, &wf_op_sparse_conv, c->name, NULL, &a, 4,
+                     (struct wf_value *[]){ x->features, w, map, b });
+}
+
+struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
+                                const struct wf_sparse_conv *c)
+{
+    struct wf_sparse y = x;
+    struct wf_kernel_map_attrs a = { .dims = x.dims, .cross = c->cross };
+    bool moves = false, is_one = true;
+    y.features = NULL;
+    if (!x.features)
+        return y;
+    for (int d = 0; d < x.dims; d++) {
+        a.kernel[d] = or_one(c->kernel[d]);
+        a.step[d] = or_one(c->dilation[d]) * x.stride[d];
+        a.in_stride[d] = x.stride[d];
+        y.stride[d] = c->on ? c->on->stride[d] : x.stride[d] * or_one(c->stride[d]);
+        a.out_stride[d] = y.stride[d];
+        moves = moves || y.stride[d] != x.stride[d];
+        is_one = is_one && a.kernel[d] == 1;
+    }
+    if (c->on)
+        y.coords = c->on->coords;
+    else if (moves)
+        y.coords = coarsen(g, &x, y.stride);
+    is_one = is_one && y.coords == x.coords;
+    struct wf_value *const map = is_one ? NULL : wf_kernel_map(g, x.coords, y.coords, &a);
+    if (!y.coords || (!map && !is_one))
+        return y;
+    y.features = multiply(g, &x, c, map, x.features->shape.at[WF_C]);
+    return y;
+}
+
+struct wf_sparse wf_sparse_conv_transpose(struct wf_graph *g, struct wf_sparse x,
+                                          struct wf_sparse like, const struct wf_sparse_conv *c)
+{
+    struct wf_sparse y = like;
+    struct wf_kernel_map_attrs a = { .dims = x.dims, .cross = c->cross };
+    y.features = NULL;
+    if (!x.features || !like.coords)
+        return y;
+    for (int d = 0; d < x.dims; d++) {
+        a.kernel[d] = or_one(c->kernel[d]);
+        a.step[d] = -or_one(c->dilation[d]) * y.stride[d];
+        a.in_stride[d] = x.stride[d];
+        a.out_stride[d] = y.stride[d];
+    }
+    struct wf_value *const map = wf_kernel_map(g, x.coords, y.coords, &a);
+    if (map)
+        y.features = multiply(g, &x, c, map, c->out);
+    return y;
+}
