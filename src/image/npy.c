@@ -302,15 +302,17 @@ bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_d
                  struct wf_err *err)
 {
     const bool bytes = as == WF_U8 && a->sample == WF_SAMPLE_U8;
-    WF_BUG_ON(as != WF_F32 && as != WF_I32 && as != WF_I64 && !bytes, "as %s", wf_dtype_name(as));
+    const bool real = as == WF_F32 || as == WF_F64;
+    WF_BUG_ON(!real && as != WF_I32 && as != WF_I64 && !bytes, "as %s", wf_dtype_name(as));
     WF_BUG_ON(first < 0 || count < 0 || first > a->count || count > a->count - first,
               "%" PRId64 " from %" PRId64 " of %" PRId64, count, first, a->count);
-    if (as != WF_F32 && !wf_sample_is_whole(a->sample))
+    if (!real && !wf_sample_is_whole(a->sample))
         return refuse(a, err, "%s where whole numbers are needed: save it with .astype('int64')",
                       a->type);
     const size_t size = wf_sample_size(a->sample), wide = wf_dtype_size(as);
     const uint64_t from = a->data + (uint64_t)first * size;
-    if (bytes || (a->sample == WF_SAMPLE_F32 && !a->swapped))
+    const bool same = a->sample == (as == WF_F64 ? WF_SAMPLE_F64 : WF_SAMPLE_F32) && real;
+    if (bytes || (same && !a->swapped))
         return wf_infile_read(&a->file, from, dst, (size_t)count * size, err);
     double chunk[8192]; /* of any type: double is aligned for all */
     const int64_t most = (int64_t)(sizeof chunk / size);
@@ -327,7 +329,9 @@ bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count, enum wf_d
                           "element %" PRId64 " of type %s has no exact value in %s: save it with "
                           ".astype('%s')",
                           first + done + (int64_t)well, a->type, wf_dtype_name(as),
-                          as == WF_F32 ? "float32" : "int32");
+                          as == WF_F32   ? "float32"
+                          : as == WF_F64 ? "float64"
+                                         : "int32");
         done += (int64_t)now;
     }
     return true;

@@ -3,8 +3,8 @@
  *
  * Opening checks the header against the size of the file, to the byte; after that `count` elements
  * may be allocated, and any range of them read and converted without the rest. No conversion
- * changes a value silently: integers from integers only, and in range; f32 from integers only if
- * they are exact (f64 is rounded, but not to infinity).
+ * changes a value silently: integers from integers only, and in range; f32 and f64 from integers only
+ * if they are exact (f64 is rounded to f32, but not to infinity).
  *
  *     struct wf_npy a;
  *     if (!wf_npy_open(&a, "image.npy", err))
@@ -40,7 +40,8 @@ struct wf_npy {
                                 struct wf_err *err);
 void wf_npy_close(struct wf_npy *a);
 
-/* Elements [first, first + count) in C order as WF_F32, WF_I32 or WF_I64. Threads may share `a`. */
+/* Elements [first, first + count) in C order as WF_F32, WF_F64, WF_I32 or WF_I64. Threads may share
+ * `a`. */
 [[nodiscard]] bool wf_npy_read(const struct wf_npy *a, int64_t first, int64_t count,
                                enum wf_dtype as, void *dst, struct wf_err *err);
 
@@ -57,6 +58,10 @@ struct wf_npy_writer {
 [[nodiscard]] bool wf_npy_put(struct wf_npy_writer *w, const void *data, int64_t count,
                               struct wf_err *err);
 [[nodiscard]] bool wf_npy_end(struct wf_npy_writer *w, bool ok, struct wf_err *err);
+
+/* What stands before the elements in a file; the bytes of it, or 0 where numpy has no such dtype. */
+enum { WF_NPY_HEAD = 256 };
+size_t wf_npy_head(char head[WF_NPY_HEAD], enum wf_dtype dtype, int rank, const int64_t shape[]);
 
 /* All at once. */
 [[nodiscard]] bool wf_npy_write(const char *path, enum wf_dtype dtype, int rank,

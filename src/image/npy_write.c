@@ -4,17 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The whole head, length included; numpy wants the data at a multiple of 64 bytes. */
-static size_t make_head(char head[256], const char *descr, int rank, const int64_t shape[])
+/* numpy wants the data at a multiple of 64 bytes. */
+size_t wf_npy_head(char head[WF_NPY_HEAD], enum wf_dtype dtype, int rank, const int64_t shape[])
 {
-    enum { LEAD = 10, ROOM = 256 };
-    int at = LEAD + snprintf(head + LEAD, ROOM - LEAD,
-                             "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    static const char *const descr[WF_DTYPES] = {
+        [WF_F32] = "<f4", [WF_F16] = "<f2", [WF_F64] = "<f8",
+        [WF_I32] = "<i4", [WF_I64] = "<i8", [WF_U8] = "|u1",
+    };
+    enum { LEAD = 10 };
+    if (!descr[dtype])
+        return 0;
+    int at = LEAD + snprintf(head + LEAD, WF_NPY_HEAD - LEAD,
+                             "{'descr': '%s', 'fortran_order': False, 'shape': (", descr[dtype]);
     for (int i = 0; i < rank; i++)
-        at += snprintf(head + at, (size_t)(ROOM - at), i ? ", %" PRId64 : "%" PRId64, shape[i]);
-    at += snprintf(head + at, (size_t)(ROOM - at), rank == 1 ? ",), }" : "), }");
+        at += snprintf(head + at, (size_t)(WF_NPY_HEAD - at), i ? ", %" PRId64 : "%" PRId64,
+                       shape[i]);
+    at += snprintf(head + at, (size_t)(WF_NPY_HEAD - at), rank == 1 ? ",), }" : "), }");
     const int end = (at + 1 + 63) / 64 * 64;
-    WF_BUG_ON(end > ROOM, "header of %d bytes", end);
+    WF_BUG_ON(end > WF_NPY_HEAD, "header of %d bytes", end);
     memset(head + at, ' ', (size_t)(end - at));
     head[end - 1] = '\n';
     const int length = end - LEAD;
@@ -28,13 +35,11 @@ static size_t make_head(char head[256], const char *descr, int rank, const int64
 bool wf_npy_begin(struct wf_npy_writer *w, const char *path, enum wf_dtype dtype, int rank,
                   const int64_t shape[], struct wf_err *err)
 {
-    static const char *const descr[WF_DTYPES] = {
-        [WF_F32] = "<f4", [WF_F16] = "<f2", [WF_F64] = "<f8",
-        [WF_I32] = "<i4", [WF_I64] = "<i8", [WF_U8] = "|u1",
-    };
     *w = (struct wf_npy_writer){ .file = { .fd = -1 }, .dtype = dtype, .left = -1 };
     WF_BUG_ON(rank < 0 || rank > WF_NPY_RANK, "rank %d", rank);
-    if (!descr[dtype])
+    char head[WF_NPY_HEAD];
+    const size_t bytes = wf_npy_head(head, dtype, rank, shape);
+    if (!bytes)
         return wf_err_set(err, WF_ERR_USAGE, "cannot write '%s': .npy has no %s: write f32", path,
                           wf_dtype_name(dtype));
     int64_t count = 1;
@@ -42,8 +47,6 @@ bool wf_npy_begin(struct wf_npy_writer *w, const char *path, enum wf_dtype dtype
         if (shape[i] < 0 || __builtin_mul_overflow(count, shape[i], &count))
             return wf_err_set(err, WF_ERR_USAGE,
                               "cannot write '%s': its shape is negative or overflows", path);
-    char head[256];
-    const size_t bytes = make_head(head, descr[dtype], rank, shape);
     if (!wf_outfile_begin(&w->file, path, err) || !wf_outfile_write(&w->file, head, bytes, err))
         return false;
     w->left = count;

@@ -122,7 +122,7 @@ void wf_raster_printable(char *text);
 [[nodiscard]] bool wf_raster_from_array(struct wf_raster *r, int rank, const int64_t shape[],
                                         int axes[], struct wf_err *err);
 void wf_sample_swap(void *data, size_t count, size_t size); /* other endian */
-/* To f32, i32 or, whole numbers, i64; returns how many went well: fewer than `count` where the next one has
+/* To f32, f64, i32 or, whole numbers, i64; returns how many went well: fewer than `count` where the next one has
  * no exact value. */
 size_t wf_sample_convert(enum wf_sample sample, const void *src, size_t count, enum wf_dtype as,
                          void *dst);

@@ -1,4 +1,4 @@
-/* Samples: their types, and the one place where they become f32 or i32. */
+/* Samples: their types, and the one place where they become f32, f64 or i32. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -104,6 +104,11 @@ static bool store(struct number n, enum wf_dtype as, void *dst, int64_t i)
             return false;
         ((int32_t *)dst)[i] = n.is_whole ? (int32_t)n.whole : (int32_t)value;
         return true;
+    }
+    if (as == WF_F64) {
+        ((double *)dst)[i] = n.real;
+        const int64_t exact = (int64_t)1 << 53;
+        return !n.is_whole || (n.whole >= -exact && n.whole <= exact);
     }
     float *out = (float *)dst + i;
     if (n.is_whole) {
