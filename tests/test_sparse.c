@@ -51,8 +51,10 @@ static void *read_as(struct golden *t, const char *name, enum wf_dtype dtype)
     if (!s)
         fail_msg("%s has no '%s'", t->name, name);
     void *const data = wf_arena_take(&t->arena, (size_t)s->count * 4 + 4);
-    if (!wf_safetensors_read(t->file, s, dtype, data, &err))
+    if (!wf_safetensors_read(t->file, s, s->dtype, data, &err))
         fail_msg("%s: %s", t->name, err.text);
+    for (int64_t i = 0; s->dtype != dtype && i < s->count; i++) /* both have four bytes */
+        wf_dtype_put(dtype, data, i, wf_dtype_get(s->dtype, data, i));
     return data;
 }
 
@@ -132,11 +134,12 @@ static void compare_rows(struct golden *t, const struct wf_run *run, const struc
 {
     const struct wf_view view = wf_run_view(run, v);
     const int64_t n = rows_of(t, name), width = v->shape.at[WF_C];
-    const float *const want = read_as(t, name, WF_F32);
+    const enum wf_dtype dtype = find(t, name)->dtype;
+    const void *const want = read_as(t, name, dtype);
     double off = 0, norm = 0;
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < width; c++) {
-            const double w = (double)want[order[r] * width + c];
+            const double w = wf_dtype_get(dtype, want, order[r] * width + c);
             off += pow(wf_view_get(&view, r, 0, 0, 0, c) - w, 2);
             norm += w * w;
         }
@@ -184,18 +187,17 @@ static void run_golden(struct golden *t, const struct wf_device *device)
     struct wf_run *const run = plan ? wf_run_new(plan, comm, 1, &err) : NULL;
     if (!run)
         fail_msg("%s: %s", t->name, err.text);
-    const int64_t *const target =
-        find(t, "target") ? order_of(t, "target", t->y.stride) : NULL;
+    const int64_t *const target = find(t, "target") ? order_of(t, "target", t->y.stride) : NULL;
     fill_rows(t, run, t->x.coords, "coords", t->x_order);
     fill_rows(t, run, t->x.features, "features", t->x_order);
     struct wf_value *const onto = wf_graph_find(t->g, "target");
     if (onto && target)
         fill_rows(t, run, onto, "target", target);
     fill_rows(t, run, t->dy, "grad.out", t->y_order);
-    set_rows(run, t->g,
-             (int32_t[]){ 0, (int32_t)rows_of(t, "coords"),
-                          onto ? (int32_t)rows_of(t, "target") : -1 },
-             3);
+    set_rows(
+        run, t->g,
+        (int32_t[]){ 0, (int32_t)rows_of(t, "coords"), onto ? (int32_t)rows_of(t, "target") : -1 },
+        3);
     for (size_t i = 0; i < t->g->n_values; i++) {
         const struct wf_value *const v = t->g->values[i];
         if (v->kind == WF_PARAM)
@@ -251,12 +253,11 @@ static struct wf_sparse_conv conv_of(const struct golden *t)
 static bool build(struct golden *t)
 {
     const char *const op = attribute(t, "op"), *const where = attribute(t, "coordinates");
-    const struct wf_sparse_input in = input_of(t, "coords", "features");
-    struct wf_sparse_conv c = { 0 };
     if ((strcmp(op, "conv") != 0 && strcmp(op, "convt") != 0) || strcmp(where, "generated") == 0)
         return false;
+    const struct wf_sparse_input in = input_of(t, "coords", "features");
+    struct wf_sparse_conv c = conv_of(t);
     t->x = wf_sparse_input(t->g, &in);
-    c = conv_of(t);
     struct wf_sparse onto;
     if (find(t, "target")) {
         const struct wf_sparse_input target = input_of(t, "target", NULL);
@@ -294,7 +295,7 @@ static bool check_golden(const char *file, const struct wf_device *device)
         run_golden(&t, device);
     }
     wf_graph_free(t.g);
-    wf_safetensors_close(t.file);
+    wf_safetensors_free(t.file);
     wf_arena_release(&t.arena);
     return known;
 }

@@ -63,8 +63,8 @@ static struct wf_sparse add_block(struct wf_graph *g, struct wf_sparse x, const 
         const struct wf_sparse_conv c =
             conv_of(&x, &thin, wf_arena_printf(&g->arena, "%s.skip.conv", name));
         skip = wf_sparse_conv(g, x, &c);
-        skip.features = norm(g, skip.features, wf_arena_printf(&g->arena, "%s.skip.norm", name),
-                             WF_ACT_NONE);
+        skip.features =
+            norm(g, skip.features, wf_arena_printf(&g->arena, "%s.skip.norm", name), WF_ACT_NONE);
     }
     if (y.features && skip.features)
         y.features = wf_activation(g, wf_add(g, y.features, skip.features),

@@ -82,8 +82,8 @@ int64_t wf_coords_coarsen(const struct wf_coords_stride_attrs *a, const int32_t 
     for (int64_t i = 0; i < n; i++) {
         all[i * width] = from[i * width];
         for (int64_t d = 1; d < width; d++)
-            all[i * width + d] = (int32_t)(wf_floor_div(from[i * width + d], a->stride[d - 1]) *
-                                           a->stride[d - 1]);
+            all[i * width + d] =
+                (int32_t)(wf_floor_div(from[i * width + d], a->stride[d - 1]) * a->stride[d - 1]);
     }
     if (!keeps_order(a))
         qsort_r(all, (size_t)n, (size_t)width * sizeof *all, by_order, &order);

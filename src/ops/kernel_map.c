@@ -103,8 +103,7 @@ static bool map_infer(const struct wf_node *node, struct wf_err *err)
         if (a->kernel[d] < 1 || a->step[d] == 0 || a->in_stride[d] < 1 || a->out_stride[d] < 1)
             return wf_err_set(err, WF_ERR_USAGE, "kernels and strides are at least 1");
         if (a->cross && (a->kernel[d] % 2 == 0 || a->kernel[d] != a->kernel[0]))
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "a cross kernel is odd and equal along all axes");
+            return wf_err_set(err, WF_ERR_USAGE, "a cross kernel is odd and equal along all axes");
     }
     const int64_t count = wf_kernel_map_count(a);
     if (count > 4096)

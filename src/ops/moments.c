@@ -234,8 +234,7 @@ static bool running_update_infer(const struct wf_node *node, struct wf_err *err)
     if (!check_running(node, 1, err))
         return false;
     const int64_t channels = node->in[1]->shape.at[WF_C];
-    if (!wf_shape_equal(node->in[0]->shape,
-                        WF_SHAPE(1, 1, 1, 1, 2 * channels + wf_norm_counts(a))))
+    if (!wf_shape_equal(node->in[0]->shape, WF_SHAPE(1, 1, 1, 1, 2 * channels + wf_norm_counts(a))))
         return wf_err_set(err, WF_ERR_USAGE,
                           "running statistics of %" PRId64
                           " channels need moments [1,1,1,1,%" PRId64 "], got %" PRId64 " numbers",

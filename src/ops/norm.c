@@ -169,7 +169,8 @@ static bool grad_infer(const struct wf_node *node, struct wf_err *err)
                           "statistics that depend on x need the sums q and a count, got count "
                           "%" PRId64,
                           a->count);
-    return !node->in[Q] || check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C] + wf_norm_counts(a), err);
+    return !node->in[Q] ||
+           check_table(node->in[Q], a, x.at[WF_N], 2 * x.at[WF_C] + wf_norm_counts(a), err);
 }
 
 /* The means over e's group of g * w and of g * w * xhat. */

@@ -34,7 +34,8 @@ struct wf_coords_stride_attrs {
 struct wf_kernel_map_attrs {
     int64_t dims;
     int64_t kernel[WF_SPARSE_AXES];
-    int64_t step[WF_SPARSE_AXES]; /* of offsets: dilation times tensor stride; negative: of the mirror */
+    int64_t step
+        [WF_SPARSE_AXES]; /* of offsets: dilation times tensor stride; negative: of the mirror */
     int64_t in_stride[WF_SPARSE_AXES], out_stride[WF_SPARSE_AXES]; /* of the tensors */
     int64_t cross; /* offsets along the axes only; kernels are odd and equal */
 };
@@ -108,7 +109,7 @@ struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_inpu
 
 struct wf_sparse_conv {
     const char *name;
-    int64_t out; /* channels */
+    int64_t out;                                                                      /* channels */
     int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
     bool cross, bias;
     const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */

@@ -38,22 +38,23 @@ static bool check_map(const struct wf_value *x, const struct wf_value *map, int6
     if (!x->set || (map && (map->dtype != WF_I32 || !map->set)))
         return wf_err_set(err, WF_ERR_USAGE, "x and map must be rows of a sparse tensor");
     if (columns != count)
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "a weight of %" PRId64 " offsets on a map of %" PRId64, count, columns);
+        return wf_err_set(err, WF_ERR_USAGE, "a weight of %" PRId64 " offsets on a map of %" PRId64,
+                          count, columns);
     return true;
 }
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_sparse_conv_attrs *a = node->attrs;
-    const struct wf_value *const x = node->in[X], *const w = node->in[W], *const map = node->in[MAP];
+    const struct wf_value *const x = node->in[X], *const w = node->in[W],
+                                 *const map = node->in[MAP];
     if (!check_map(x, map, w->shape.at[WF_N], err))
         return false;
     if (x->shape.at[WF_C] != w->shape.at[summed_axis(a)] || x->dtype != w->dtype)
         return wf_err_set(err, WF_ERR_USAGE,
                           "x has %" PRId64 " channels of %s, the weight wants %" PRId64 " of %s",
-                          x->shape.at[WF_C], wf_dtype_name(x->dtype),
-                          w->shape.at[summed_axis(a)], wf_dtype_name(w->dtype));
+                          x->shape.at[WF_C], wf_dtype_name(x->dtype), w->shape.at[summed_axis(a)],
+                          wf_dtype_name(w->dtype));
     node->out[0]->shape.at[WF_N] = map ? map->shape.at[WF_N] : x->shape.at[WF_N];
     node->out[0]->shape.at[WF_C] = w->shape.at[made_axis(a)];
     node->out[0]->set = map ? map->set : x->set;

@@ -58,8 +58,7 @@ static int64_t last_sample(const struct wf_call *call)
 static void put_count(const struct wf_call *call, int64_t sums)
 {
     if (wf_norm_counts(call->node->attrs))
-        wf_view_put(&call->out[0], 0, 0, 0, 0, sums,
-                    (double)wf_region_extent(call->work, WF_N));
+        wf_view_put(&call->out[0], 0, 0, 0, 0, sums, (double)wf_region_extent(call->work, WF_N));
 }
 
 /* --- moments --- */

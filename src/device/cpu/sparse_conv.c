@@ -48,8 +48,9 @@ INLINE void tile_sum(const struct tile *t, int rows, int vectors, bool whole, bo
     wf_lanes sum[TALL][2];
     for (int i = 0; i < rows; i++)
         for (int v = 0; v < vectors; v++)
-            sum[i][v] = whole || v < vectors - 1 ? wf_lanes_load(t->to[i] + v * WF_LANES)
-                                                 : wf_lanes_load_some(t->to[i] + v * WF_LANES, mask);
+            sum[i][v] = whole || v < vectors - 1
+                            ? wf_lanes_load(t->to[i] + v * WF_LANES)
+                            : wf_lanes_load_some(t->to[i] + v * WF_LANES, mask);
     for (int64_t p = 0; p < t->depth; p++) {
         const float *const row = pairs ? t->rows[p] + t->column : t->b + p * t->b_stride;
         wf_lanes b[2];
@@ -195,9 +196,9 @@ static bool conv_prepare(struct wf_prepare *p, struct wf_err *)
     const struct wf_sparse_conv_attrs *a = p->node->attrs;
     const struct wf_shape *const w = &p->node->in[1]->shape;
     if (!a->back)
-        p->scratch_bytes = (size_t)(w->at[WF_N] * w->at[WF_C] * wf_ceil_div(w->at[WF_W], PANEL) *
-                                    PANEL) *
-                           sizeof(float);
+        p->scratch_bytes =
+            (size_t)(w->at[WF_N] * w->at[WF_C] * wf_ceil_div(w->at[WF_W], PANEL) * PANEL) *
+            sizeof(float);
     return true;
 }
 

@@ -129,8 +129,7 @@ static void move(struct walker *w, const int32_t *row)
     const struct index *const x = w->x;
     int32_t own[WIDTH] = { row[0] };
     for (int d = 0; d < x->dims; d++)
-        own[1 + d] =
-            (int32_t)(wf_floor_div(row[1 + d], x->a->in_stride[d]) >> x->bits);
+        own[1 + d] = (int32_t)(wf_floor_div(row[1 + d], x->a->in_stride[d]) >> x->bits);
     if (w->has_own && memcmp(own, w->own, sizeof own) == 0)
         return;
     w->has_own = true;
