@@ -88,7 +88,7 @@ struct wf_graph {
     int n_sets;
     const int64_t *capacities; /* per set: rows of all ranks together, 0: not known; borrowed */
     int n_capacities;
-    struct wf_err err;                 /* the first failure */
+    struct wf_err err; /* the first failure */
 };
 
 struct wf_param_spec {

@@ -263,8 +263,8 @@ struct wf_turns wf_turns_of(struct wf_arena *arena, const struct wf_stages *s,
             const struct work *const w = &m.of[i][k];
             if (w->micro >= count)
                 continue;
-            all[n++] = (struct placed){ { wf_part_transfers(w->segment), w->micro },
-                                        ready_at(&m, w) };
+            all[n++] =
+                (struct placed){ { wf_part_transfers(w->segment), w->micro }, ready_at(&m, w) };
             if (i == stage)
                 all[n++] = (struct placed){ { wf_part_work(w->segment), w->micro }, w->start };
         }

@@ -63,8 +63,8 @@ static void build_target(const struct wf_network_config *c, enum wf_target_kind 
     const bool map = kind == WF_TARGET_CLASSES;
     if (map)
         shape.at[WF_C] = 1;
-    net->target = wf_input_rows(net->graph, "target", map ? WF_I32 : WF_F32, shape,
-                                net->logits->set);
+    net->target =
+        wf_input_rows(net->graph, "target", map ? WF_I32 : WF_F32, shape, net->logits->set);
     if (net->target && !net->target->set)
         net->target->border_dims = wf_model_is_dense(c->model, &c->config) ? c->config.dims : 0;
 }
