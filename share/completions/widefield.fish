@@ -125,6 +125,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'data.format=' -d 'layou
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.align=' -d 'masks whose geometry (NIfTI, GeoTIFF) differs from that of the image: refuse them, resample them to the nearest label, or ignore the headers and match pixel by pixel'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.alpha=' -d 'a last channel that is marked as alpha: drop it, or keep it (GDAL marks the fourth of four byte bands as alpha, such as near infrared); it is also kept where the network takes that many channels'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.size=' -d 'random data of this size instead of files: N, C, spatial; N is the global batch'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'data.points=' -d 'with data.size, for a network of points: so many in the box of each sample'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.crop=' -d 'spatial size of a sample'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.pad=' -d 'pixels of zeros around an image that training crops may include'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.augment=' -d 'random augmentations of a sample'

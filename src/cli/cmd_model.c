@@ -84,7 +84,9 @@ static bool build(struct wf_cli *cli, struct shown *s, struct wf_err *err)
         memcpy(s->size, size->list, (size_t)size->count * sizeof s->size[0]);
     s->graph = wf_graph_new(&(struct wf_graph_options){ .training = true });
     struct wf_value *const x =
-        wf_input(s->graph, "image", WF_F32, wf_extents_shape(s->count, s->size));
+        wf_model_input(s->graph, s->model, &s->config, "image",
+                       s->model->sparse ? WF_SHAPE(64, 1, 1, 1, s->config.in)
+                                        : wf_extents_shape(s->count, s->size));
     const int domains = wf_model_domains(s->model, &s->config);
     struct wf_domain_parts parts;
     struct wf_value *logits;

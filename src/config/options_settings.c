@@ -88,6 +88,7 @@ static struct wf_data_settings data_settings(const struct wf_options *o)
         .align = (enum wf_data_align)wf_options_int(o, "data.align"),
         .alpha = (enum wf_data_alpha)wf_options_int(o, "data.alpha"),
         .size = extents(o, "data.size"),
+        .points = wf_options_int(o, "data.points"),
         .crop = extents(o, "data.crop"),
         .pad = wf_options_int(o, "data.pad"),
         .repeat = wf_options_int(o, "data.repeat"),

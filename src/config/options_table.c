@@ -60,6 +60,8 @@ static const struct wf_option rows[] = {
       "random data of this size instead of files: N, C, spatial; N is the global batch",
       WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 3, .count_max = 5,
       .unset = "train.batch, model.in, data.crop" },
+    { "data.points", "with data.size, for a network of points: so many in the box of each sample",
+      WF_OPTION_IN(INT, 1, COUNT_MAX), .unset = "none" },
     { "data.crop", "spatial size of a sample", WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 1,
       .count_max = 3, .unset = "the whole image" },
     { "data.pad", "pixels of zeros around an image that training crops may include",

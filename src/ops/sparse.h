@@ -55,6 +55,8 @@ extern const struct wf_op wf_op_coords_stride, wf_op_kernel_map, wf_op_sparse_co
 
 /* In the order of rows: negative, zero or positive. `stride` is the tensors'. */
 int wf_coords_compare(const int32_t *a, const int32_t *b, int dims, const int64_t stride[]);
+/* The n rows, of a tensor of stride 1, in that order; equal ones stay as they are. */
+void wf_coords_sort(const int32_t *rows, int64_t n, int dims, int64_t order[]);
 /* The row of n in order, or -1. */
 int64_t wf_coords_find(const int32_t *rows, int64_t n, const int32_t *at, int dims,
                        const int64_t stride[]);

@@ -16,11 +16,13 @@
 
 /* --- size and network --- */
 
-static bool find_size(const struct wf_job *job, struct wf_extents *size, struct wf_err *err)
+static bool find_size(struct wf_job *job, struct wf_extents *size, struct wf_err *err)
 {
     const struct wf_settings *const s = &job->settings;
     const struct wf_extents *const given = &s->data.size, *const crop = &s->data.crop;
     struct wf_extents file = { 0 };
+    if (job->files.input && job->model->sparse)
+        return wf_job_read_points(job, size, err);
     if (job->files.input && !wf_job_npy_size(job->files.input, &file.count, file.at, err))
         return false;
     if (given->count && !job->files.count) {
@@ -67,6 +69,10 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         .ignore = t->ignore,
         .similarity = t->adapt.similarity,
     };
+    if (job->model->sparse) {
+        c->capacities = job->capacities;
+        c->n_capacities = WF_SETS + 1;
+    }
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;
     c->starts_from_input =
@@ -109,12 +115,20 @@ bool wf_job_views(const struct wf_job *job, struct wf_network *net, struct wf_do
            wf_network_build_views(net, &c, job->net.image->shape, views, err);
 }
 
+/* What build() takes: images, or rows for all points. */
+static struct wf_shape input_shape(const struct wf_job *job, const struct wf_extents *size)
+{
+    if (!job->model->sparse)
+        return wf_extents_shape(size->count, size->at);
+    return WF_SHAPE(wf_max(job->capacities[1], job->points->n), 1, 1, 1, size->at[1]);
+}
+
 static bool build_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     struct wf_network_config c;
     if (!network_config(job, &c, err) || !wf_network_target(&c, &job->target_kind, err))
         return false;
-    const struct wf_shape shape = wf_extents_shape(size->count, size->at);
+    const struct wf_shape shape = input_shape(job, size);
     if (!wf_shape_is_valid(shape))
         return wf_err_set(err, WF_ERR_USAGE, "size %s has more elements than can be counted",
                           wf_text_extents(&job->arena, size->count, size->at));
@@ -161,13 +175,30 @@ const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job)
 
 /* --- the job --- */
 
+/* The sets that the network makes are known when it is built; who has how many points of each, when the mesh
+ * is. So a sparse one is built twice. */
+static bool find_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
+{
+    const bool sparse = job->model->sparse;
+    job->samples = size->at[0];
+    if ((sparse && !wf_job_make_points(job, size, err)) || !build_network(job, size, err) ||
+        !wf_job_find_mesh(job, err))
+        return false;
+    if (!sparse)
+        return true;
+    if (!wf_job_deal_points(job, err))
+        return false;
+    wf_graph_free(job->net.graph);
+    return build_network(job, size, err);
+}
+
 static bool job_init(struct wf_job *job, struct wf_err *err)
 {
     struct wf_extents size = { 0 };
     job->device = wf_settings_device(&job->settings, err);
     if (!job->device || !find_size(job, &size, err) ||
         !wf_settings_config(&job->settings, size.count, size.at, &job->config, err) ||
-        !build_network(job, &size, err) || !wf_job_find_mesh(job, err))
+        !find_network(job, &size, err))
         return false;
     const struct wf_plan_options options = wf_job_plan_options(job);
     const struct wf_mesh mesh = wf_job_step_mesh(job);

@@ -17,6 +17,7 @@
 #include "plan/plan.h"
 #include "tensor/view.h"
 #include "train/launch.h"
+#include "train/points.h"
 #include "train/settings.h"
 #include "train/step.h"
 
@@ -46,6 +47,12 @@ struct wf_job {
     const struct wf_model *model;
     struct wf_model_config config; /* resolved */
     struct wf_network net;         /* that trains */
+    /* Of a sparse network, per micro-batch: its points, and who has them, on the mesh and on one rank. NULL: of a
+     * dense one, or where they come from a dataset. */
+    struct wf_points_of_step *points;
+    struct wf_rows *rows, *whole_rows;
+    int64_t capacities[WF_SETS + 1]; /* of all ranks together */
+    int64_t samples;                 /* of a micro-batch */
     enum wf_target_kind target_kind;
     struct wf_mesh mesh;
     struct wf_domains domains;
@@ -115,6 +122,16 @@ double wf_job_flops(const struct wf_job *job);
  * samples of all micro-batches. */
 [[nodiscard]] bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
                                const struct wf_view *view, struct wf_err *err);
+/* Of a sparse network (job_points.c): the points of --input, and the size they have; others by random numbers; then
+ * who has which of them, with the capacities that follow. */
+[[nodiscard]] bool wf_job_read_points(struct wf_job *job, struct wf_extents *size,
+                                      struct wf_err *err);
+[[nodiscard]] bool wf_job_make_points(struct wf_job *job, const struct wf_extents *size,
+                                      struct wf_err *err);
+[[nodiscard]] bool wf_job_deal_points(struct wf_job *job, struct wf_err *err);
+/* The point of a row of a view, or -1: behind the last of them. */
+int64_t wf_job_point(const struct wf_job *job, const struct wf_value *v, int micro,
+                     const struct wf_view *view, int64_t row);
 /* Opens the weights file, which has every parameter in its shape and nothing that is not known. */
 [[nodiscard]] bool wf_job_open_weights(struct wf_job *job, struct wf_err *err);
 /* Opens model.weights, of which the network takes what it knows: at least something. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "ckpt/checkpoint.h"
@@ -62,6 +63,61 @@ static void fill_random(const struct wf_job *job, const struct wf_value *v, int 
                     : wf_network_is_image(&job->net, v) ? (double)wf_random_normal(r, index)
                                                         : initial_weight(v, r, index));
     }
+}
+
+/* --- points --- */
+
+/* Labels of all points, in the order of the points. */
+static int32_t *read_labels(const struct wf_job *job, int64_t n, struct wf_err *err)
+{
+    const char *const path = job->files.target;
+    struct wf_npy a;
+    if (!wf_npy_open(&a, path, err))
+        return NULL;
+    int32_t *const labels = wf_take((size_t)(n + 1) * sizeof *labels);
+    const int64_t classes = job->config.classes;
+    bool ok =
+        a.count == n || wf_err_set(err, WF_ERR_INPUT,
+                                   "'%s' has %" PRId64 " labels, and there are %" PRId64 " points",
+                                   path, a.count, n);
+    ok = ok && wf_npy_read(&a, 0, n, WF_I32, labels, err);
+    for (int64_t i = 0; ok && i < n; i++)
+        if (!(labels[i] >= 0 && labels[i] < classes) &&
+            !(job->settings.train.has_ignore && labels[i] == job->settings.train.ignore))
+            ok =
+                wf_err_set(err, WF_ERR_INPUT,
+                           "'%s': label %d of point %" PRId64 " is not below model.classes=%" PRId64
+                           "; set train.ignore for a label that does not count",
+                           path, labels[i], i, classes);
+    wf_npy_close(&a);
+    if (!ok)
+        free(labels);
+    return ok ? labels : NULL;
+}
+
+/* Rows of the input: what is known of their points. */
+static bool fill_points(const struct wf_job *job, const struct wf_value *v, int micro,
+                        const struct wf_view *view, struct wf_err *err)
+{
+    const struct wf_points_of_step *const p = &job->points[micro];
+    const struct wf_random r = wf_random(job->settings.train.seed, wf_random_stream(v->name));
+    const bool is_target = v == job->net.target, is_features = v == job->net.image;
+    const int64_t width = v->shape.at[WF_C];
+    int32_t *const labels = is_target && job->files.target ? read_labels(job, p->n, err) : NULL;
+    if (is_target && job->files.target && !labels)
+        return false;
+    for (int64_t row = view->box.lo[WF_N]; row < view->box.hi[WF_N]; row++) {
+        const int64_t i = wf_job_point(job, v, micro, view, row);
+        for (int64_t c = 0; i >= 0 && c < width; c++)
+            wf_view_put(view, row, 0, 0, 0, c,
+                        labels ? labels[i]
+                        : is_target
+                            ? random_target(job, r, (uint64_t)((micro * p->n + i) * width + c))
+                        : is_features ? (double)p->features[i * p->channels + c]
+                                      : p->coords[i * (1 + p->dims) + c]);
+    }
+    free(labels);
+    return true;
 }
 
 /* --- .npy --- */
@@ -331,6 +387,8 @@ bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
             wf_view_fill(view, job->settings.train.adapt.weight[i]);
             return true;
         }
+    if (v->set)
+        return fill_points(job, v, micro, view, err);
     if (v == job->net.image && job->files.input)
         return fill_npy(job, v, micro, job->files.input, view, err);
     if (v == job->net.target && job->files.target)

@@ -32,7 +32,7 @@ static int ranks_here(const struct wf_job *job)
 /* Ranks without a sample would only wait. */
 static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
 {
-    const int64_t samples = job->net.image->shape.at[WF_N];
+    const int64_t samples = job->samples ? job->samples : job->net.image->shape.at[WF_N];
     const int ranks = job->mesh.at[WF_MESH_DATA];
     if (ranks > samples)
         return wf_err_set(err, WF_ERR_FIT,
@@ -220,5 +220,8 @@ bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
     job->ranks = ranks ? ranks : s->choose ? wf_settings_cores() : 1;
     find_threads(job);
     job->mesh = wf_mesh_one();
-    return check_data_ranks(job, err) && (job->ranks == 1 || choose_mesh(job, err));
+    if (job->model && job->model->sparse)
+        job->mesh.at[WF_MESH_DATA] = job->ranks;
+    return check_data_ranks(job, err) &&
+           (job->ranks == 1 || (job->model && job->model->sparse) || choose_mesh(job, err));
 }

@@ -177,6 +177,8 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
     }
     struct wf_graph *const g = net->graph =
         wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = c->compute });
+    g->capacities = c->capacities;
+    g->n_capacities = c->n_capacities;
     net->has_classes = kind != WF_TARGET_REAL;
     wf_network_build_images(net, c, image, training ? wf_model_domains(c->model, &c->config) : 1);
     if (net->domains > 1) {

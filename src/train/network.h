@@ -42,6 +42,9 @@ struct wf_network_config {
     enum wf_dtype compute;
     bool starts_from_input;        /* the backward pass, from network.start */
     enum wf_similarity similarity; /* of networks of several domains */
+    /* Of sparse ones: rows of each set, of all ranks together; NULL, 0: as many as there can be. Borrowed. */
+    const int64_t *capacities;
+    int n_capacities;
 };
 
 struct wf_network {

@@ -15,14 +15,20 @@ static bool count_own(const struct wf_network *net, const struct wf_run *run, do
 {
     const struct wf_view there = wf_run_owned(run, net->target);
     *count = there.data ? (double)wf_region_count(there.box) : 0;
-    if (!net->has_ignore || *count == 0)
+    if ((!net->has_ignore && !net->target->set) || *count == 0)
         return true;
     struct wf_host host = { 0 };
-    const bool ok = wf_run_get_owned(run, net->target, &host, err);
+    double rows = 0; /* that are there */
+    const bool ok = (!net->target->set ||
+                     wf_run_get_number(run, net->graph->rows, net->target->set, &rows, err)) &&
+                    wf_run_get_owned(run, net->target, &host, err);
+    struct wf_region box = host.view.box;
+    if (net->target->set)
+        box.hi[WF_N] = wf_min(box.hi[WF_N], box.lo[WF_N] + (int64_t)rows);
     *count = 0;
     if (ok)
-        for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);)
-            *count += wf_view_at(&host.view, c.at) != (double)net->ignore;
+        for (struct wf_cursor c = wf_cursor(box); wf_cursor_next(&c);)
+            *count += !net->has_ignore || wf_view_at(&host.view, c.at) != (double)net->ignore;
     wf_host_release(&host);
     return ok;
 }
@@ -56,7 +62,7 @@ bool wf_reduction_shares(const struct wf_network *net, struct wf_run *run,
 {
     const struct wf_plan *const plan = wf_run_plan(run);
     const bool first = wf_layout_is_first(&plan->global->geometry.layout, net->target, plan->rank);
-    const bool sums = o->weighs && net->has_ignore;
+    const bool sums = o->weighs && (net->has_ignore || net->target->set);
     for (int m = 0; m < o->count; m++)
         shares[m] = (struct wf_share){ (double)wf_shape_count(net->target->shape), 1 };
     if (!sums && !o->rank_mean)

@@ -46,6 +46,7 @@ struct wf_data_settings {
     enum wf_data_align align;
     enum wf_data_alpha alpha;
     struct wf_extents size; /* N, C, spatial: random data instead of a dataset */
+    int64_t points;         /* with `size`, of a sparse network: of each sample */
     struct wf_extents crop; /* spatial */
     int64_t pad, repeat;
     unsigned augment; /* set of WF_AUGMENT_* */

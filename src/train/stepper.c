@@ -39,13 +39,26 @@ static bool fill(const struct wf_stepper *s, const struct wf_value *v, int micro
     return ok;
 }
 
+/* Coordinates, and how many rows this rank has. */
+static bool fill_rows(const struct wf_stepper *s, int micro, struct wf_err *err)
+{
+    const struct wf_graph *const g = s->job->net.graph;
+    const struct wf_value *const coords = wf_graph_find(g, "coords");
+    const struct wf_view view = wf_run_view(s->run, coords);
+    int32_t rows[WF_SETS + 1] = { 0 };
+    for (int64_t row = view.box.lo[WF_N]; view.data && row < view.box.hi[WF_N]; row++)
+        rows[coords->set] += wf_job_point(s->job, coords, micro, &view, row) >= 0;
+    wf_run_put(s->run, g->rows, rows);
+    return fill(s, coords, micro, err);
+}
+
 static bool fill_inputs(const struct wf_stepper *s, struct wf_err *err)
 {
     const struct wf_network *const net = &s->job->net;
     bool ok = true;
     for (int m = 0; ok && m < wf_job_micro_batches(s->job); m++) {
         wf_run_select(s->run, m);
-        ok = fill(s, net->target, m, err);
+        ok = fill(s, net->target, m, err) && (!net->graph->rows || fill_rows(s, m, err));
         for (int k = 0; ok && k < net->domains; k++)
             ok = fill(s, net->images[k], m, err);
         for (int i = 0; ok && net->domains > 1 && i < WF_ADAPTS; i++)

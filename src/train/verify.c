@@ -75,8 +75,14 @@ static bool nudge_value(const struct wf_stepper *stepper, const struct wf_value 
     const struct wf_random r = wf_random(nudge.seed, wf_random_stream(v->name));
     if (ok && host.view.data) {
         for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c);) {
-            const uint64_t index =
-                (uint64_t)(micro * wf_shape_count(v->shape) + wf_outside_index(&v->shape, c.at));
+            int64_t at = wf_outside_index(&v->shape, c.at);
+            if (v->set) {
+                const int64_t point = wf_job_point(stepper->job, v, micro, &host.view, c.at[WF_N]);
+                at = point * v->shape.at[WF_C] + c.at[WF_C];
+                if (point < 0)
+                    continue;
+            }
+            const uint64_t index = (uint64_t)(micro * wf_shape_count(v->shape) + at);
             const double by = wf_random_bits(r, index) & 1 ? nudge.by : -nudge.by;
             wf_view_set(&host.view, c.at, wf_view_at(&host.view, c.at) * (1 + by));
         }
@@ -132,6 +138,26 @@ bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_
     return ok;
 }
 
+/* Where `whole` has an element; of rows it has points in their own order. -1: there is none. */
+static int64_t place_of(const struct wf_job *job, const struct wf_verify_tensor *t,
+                        const struct wf_view *view, const int64_t at[WF_AXES])
+{
+    if (!t->value->set)
+        return wf_outside_index(&t->value->shape, at);
+    const int64_t point = wf_job_point(job, t->value, t->micro, view, at[WF_N]);
+    return point < 0 ? -1 : point * t->value->shape.at[WF_C] + at[WF_C];
+}
+
+static void export(const struct wf_job *job, const struct wf_verify_tensor *t,
+                   const struct wf_view *view, float *whole)
+{
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
+        const int64_t place = place_of(job, t, view, c.at);
+        if (place >= 0)
+            whole[place] = (float)wf_view_at(view, c.at);
+    }
+}
+
 /* Fills `whole` with each tensor in outside order, one after another. */
 static bool run_whole(const struct wf_verify *v, float *whole, struct wf_err *err)
 {
@@ -143,7 +169,7 @@ static bool run_whole(const struct wf_verify *v, float *whole, struct wf_err *er
         wf_run_select(stepper.run, v->tensors[i].micro);
         ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
         if (ok)
-            wf_export_view(v->tensors[i].value, &host.view, whole);
+            export(v->job, &v->tensors[i], &host.view, whole);
         whole += elements(&v->tensors[i]);
     }
     wf_host_release(&host);
@@ -158,14 +184,17 @@ struct gap {
     double apart, whole; /* sums of squares */
 };
 
-static struct gap compare(const struct wf_verify_tensor *t, const struct wf_view view,
-                          const float *whole)
+static struct gap compare(const struct wf_job *job, const struct wf_verify_tensor *t,
+                          const struct wf_view view, const float *whole)
 {
     struct gap gap = { 0, 0 };
     if (!view.data)
         return gap;
     for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);) {
-        const double b = (double)whole[wf_outside_index(&t->value->shape, c.at)];
+        const int64_t place = place_of(job, t, &view, c.at);
+        if (place < 0)
+            continue;
+        const double b = (double)whole[place];
         const double d = (double)(float)wf_view_at(&view, c.at) - b;
         gap.apart += d * d;
         gap.whole += b * b;
@@ -205,7 +234,7 @@ static bool measure(const struct wf_verify *v, const struct wf_stepper *stepper,
         ok = t->kind == WF_VERIFY_PRED ? wf_run_get_owned(stepper->run, t->value, &host, err)
                                        : wf_run_get(stepper->run, t->value, &host, err);
         if (ok)
-            apart[i * ranks + rank] = compare(t, host.view, whole).apart;
+            apart[i * ranks + rank] = compare(v->job, t, host.view, whole).apart;
         whole += elements(t);
     }
     wf_host_release(&host);
@@ -321,7 +350,7 @@ static bool measure_rounding(struct wf_verify *v, const float *whole, struct wf_
             wf_run_select(stepper.run, v->tensors[i].micro);
             ok = wf_run_get(stepper.run, v->tensors[i].value, &host, err);
             if (ok)
-                moved[i][k] = sqrt(compare(&v->tensors[i], host.view, at).apart);
+                moved[i][k] = sqrt(compare(v->job, &v->tensors[i], host.view, at).apart);
             at += elements(&v->tensors[i]);
         }
         wf_stepper_release(&stepper);
