@@ -25,10 +25,10 @@ axis first. A file of an operator holds
 
 and in its metadata `op` and its attributes as text: `dims`, `kernel`, `stride`, `dilation` (numbers per axis joined
 by x), `shape` cube or cross, `tensor_stride` of the input, `batches`, `by` who computed it: MinkowskiEngine, or
-PyTorch where MinkowskiEngine is wrong. That is: coordinates beyond 2^24; a transposed convolution that picks up the
-map of another tensor; quantisation by maximum, which mixes up rows. Its cross kernels on the CPU read the first
-offsets of the cube, so a cross is computed here as a cube with weights of zero. Its unpooling sums what meets at a
-point, whatever its documentation says.
+PyTorch or NumPy where MinkowskiEngine is wrong. That is: coordinates beyond 2^24; a transposed convolution that
+picks up the map of another tensor; quantisation by maximum, which mixes up rows; labels that conflict, of which it
+keeps the first. Its cross kernels on the CPU read the first offsets of the cube, so a cross is computed here as a
+cube with weights of zero. Its unpooling sums what meets at a point, whatever its documentation says.
 
 A file of a network (`op` is network) holds coords, features, target (labels, -1 to be ignored) and what one training
 step makes of them: loss, pred, and for each weight `grad.<name>`: its L2 norm, then the elements whose numbers are in
@@ -443,18 +443,17 @@ def quantise_random(file):
     quantisation(file, ME.SparseTensorQuantizationMode.RANDOM_SUBSAMPLE)
 
 
-@case(op="quantise_labels", dims=3, ignore=-100, voxel=0.5)
+@case(op="quantise_labels", dims=3, ignore=-100, voxel=0.5, by="NumPy")
 def quantise_labels(file):
     points = uniform(f"{file.name}/points", (150, 3), -1, 1)
     labels = np.floor(uniform(f"{file.name}/labels", (150,), 0, 2)).astype(np.int32)
     file.put("points", points)
     file.put("labels", labels)
-    coords, _, out = ME.utils.sparse_quantize(points, np.zeros((150, 1), np.float32), labels, ignore_label=-100,
-                                              quantization_size=0.5)
-    coords, out = np.asarray(coords), np.asarray(out)
-    order = np.lexsort(coords.T[::-1])
-    file.put("out.coords", coords[order].astype(np.int32))
-    file.put("out.labels", out[order].astype(np.int32))
+    coords = np.floor(points / np.float32(0.5)).astype(np.int32)
+    places, row = np.unique(coords, axis=0, return_inverse=True)
+    found = [np.unique(labels[row.reshape(-1) == i]) for i in range(len(places))]
+    file.put("out.coords", places)
+    file.put("out.labels", np.array([f[0] if len(f) == 1 else -100 for f in found], np.int32))
 
 
 # --- where MinkowskiEngine is wrong: dense grids in PyTorch -----------------------------------------------------
