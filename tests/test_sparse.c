@@ -20,7 +20,7 @@
 #include "device/device.h"
 #include "exec/run.h"
 #include "ops/build.h"
-#include "ops/sparse.h"
+#include "ops/sparse_ops.h"
 
 #define GOLDEN WF_TEST_SOURCE_DIR "/tests/parity/sparse"
 
@@ -33,8 +33,10 @@ struct golden {
     int dims;
     struct wf_graph *g;
     struct wf_sparse x, y;
-    struct wf_value *dy, *dx;
-    const int64_t *x_order, *y_order; /* per row of ours: which one of the file's */
+    struct wf_value *other; /* features of a second input, or a row per sample */
+    struct wf_value *dy, *dx, *d_other;
+    /* Per row of ours: which one of the file's; NULL: the same. */
+    const int64_t *x_order, *y_order, *other_order;
 };
 
 /* --- files --- */
@@ -119,8 +121,9 @@ static void fill_rows(struct golden *t, const struct wf_run *run, const struct w
     wf_view_fill(&view, ints ? 1e6 : (double)NAN); /* what is not there must not be read */
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < width; c++)
-            wf_view_put(&view, r, 0, 0, 0, c,
-                        wf_dtype_get(ints ? WF_I32 : WF_F32, from, order[r] * width + c));
+            wf_view_put(
+                &view, r, 0, 0, 0, c,
+                wf_dtype_get(ints ? WF_I32 : WF_F32, from, (order ? order[r] : r) * width + c));
 }
 
 static void check(const struct golden *t, const char *what, double off, double norm)
@@ -139,7 +142,7 @@ static void compare_rows(struct golden *t, const struct wf_run *run, const struc
     double off = 0, norm = 0;
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < width; c++) {
-            const double w = wf_dtype_get(dtype, want, order[r] * width + c);
+            const double w = wf_dtype_get(dtype, want, (order ? order[r] : r) * width + c);
             off += pow(wf_view_get(&view, r, 0, 0, 0, c) - w, 2);
             norm += w * w;
         }
@@ -168,12 +171,78 @@ static void each_weight(struct golden *t, const struct wf_run *run, const struct
 
 /* --- running --- */
 
-static void set_rows(const struct wf_run *run, const struct wf_graph *g, const int32_t rows[],
-                     int n)
+/* Counts of the sets that are given; -1: the step finds them. */
+static void set_rows(struct golden *t, const struct wf_run *run)
 {
-    int32_t *const at = wf_run_view(run, g->rows).data;
+    int32_t *const at = wf_run_view(run, t->g->rows).data;
     memset(at, -1, (WF_SETS + 1) * sizeof *at);
-    memcpy(at, rows, (size_t)n * sizeof *at);
+    at[0] = 0;
+    for (size_t i = 0; i < t->g->n_values; i++) {
+        const struct wf_value *const v = t->g->values[i];
+        if (v->kind == WF_INPUT && v->set && find(t, v->name))
+            at[v->set] = (int32_t)rows_of(t, v->name);
+    }
+}
+
+static void fill_inputs(struct golden *t, const struct wf_run *run)
+{
+    for (size_t i = 0; i < t->g->n_values; i++) {
+        const struct wf_value *const v = t->g->values[i];
+        if (v->kind == WF_PARAM)
+            each_weight(t, run, v, strrchr(v->name, '.') + 1, true);
+        if (v->kind != WF_INPUT || v == t->g->rows)
+            continue;
+        const int64_t *order = NULL;
+        if (v->set && v->set == t->x.features->set)
+            order = t->x_order;
+        else if (t->other && v->set && v->set == t->other->set)
+            order = t->other_order;
+        else if (v == t->dy || strcmp(v->name, "target") == 0)
+            order = t->y_order;
+        fill_rows(t, run, v, v == t->dy ? "grad.out" : v->name, order);
+    }
+    set_rows(t, run);
+}
+
+/* [N, C, D, H, W] in the file. */
+static void compare_image(struct golden *t, const struct wf_run *run)
+{
+    const struct wf_view view = wf_run_view(run, t->y.features);
+    const float *const want = read_as(t, "out", WF_F32);
+    const struct wf_shape s = t->y.features->shape;
+    double off = 0, norm = 0;
+    for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);) {
+        int64_t at = c.at[WF_N] * s.at[WF_C] + c.at[WF_C];
+        for (int a = WF_D; a < WF_C; a++)
+            at = at * s.at[a] + c.at[a];
+        off += pow(wf_view_at(&view, c.at) - (double)want[at], 2);
+        norm += pow((double)want[at], 2);
+    }
+    check(t, "out", off, norm);
+}
+
+static void compare_all(struct golden *t, const struct wf_run *run)
+{
+    const struct wf_value *const y = t->y.features;
+    if (y->set)
+        assert_int_equal(((int32_t *)wf_run_view(run, t->g->rows).data)[y->set], rows_of(t, "out"));
+    if (y->shape.at[WF_W] > 1)
+        compare_image(t, run);
+    else
+        compare_rows(t, run, y, "out", t->y_order);
+    if (y->set && find(t, "out.coords"))
+        compare_rows(t, run, t->y.coords, "out.coords", t->y_order);
+    compare_rows(t, run, t->dx, "grad.features", t->x_order);
+    if (t->d_other)
+        compare_rows(t, run, t->d_other, "grad.features.b", t->other_order);
+    for (size_t i = 0; i < t->g->n_values; i++) {
+        const struct wf_value *const v = t->g->values[i];
+        char name[32];
+        if (!v->grad)
+            continue;
+        (void)snprintf(name, sizeof name, "grad.%s", strrchr(v->name, '.') + 1);
+        each_weight(t, run, v->grad, name, false);
+    }
 }
 
 static void run_golden(struct golden *t, const struct wf_device *device)
@@ -187,37 +256,10 @@ static void run_golden(struct golden *t, const struct wf_device *device)
     struct wf_run *const run = plan ? wf_run_new(plan, comm, 1, &err) : NULL;
     if (!run)
         fail_msg("%s: %s", t->name, err.text);
-    const int64_t *const target = find(t, "target") ? order_of(t, "target", t->y.stride) : NULL;
-    fill_rows(t, run, t->x.coords, "coords", t->x_order);
-    fill_rows(t, run, t->x.features, "features", t->x_order);
-    struct wf_value *const onto = wf_graph_find(t->g, "target");
-    if (onto && target)
-        fill_rows(t, run, onto, "target", target);
-    fill_rows(t, run, t->dy, "grad.out", t->y_order);
-    set_rows(
-        run, t->g,
-        (int32_t[]){ 0, (int32_t)rows_of(t, "coords"), onto ? (int32_t)rows_of(t, "target") : -1 },
-        3);
-    for (size_t i = 0; i < t->g->n_values; i++) {
-        const struct wf_value *const v = t->g->values[i];
-        if (v->kind == WF_PARAM)
-            each_weight(t, run, v, strrchr(v->name, '.') + 1, true);
-    }
+    fill_inputs(t, run);
     if (!wf_run_step(run, &err))
         fail_msg("%s: %s", t->name, err.text);
-    assert_int_equal(((int32_t *)wf_run_view(run, t->g->rows).data)[t->y.features->set],
-                     rows_of(t, "out"));
-    compare_rows(t, run, t->y.features, "out", t->y_order);
-    compare_rows(t, run, t->y.coords, "out.coords", t->y_order);
-    compare_rows(t, run, t->dx, "grad.features", t->x_order);
-    for (size_t i = 0; i < t->g->n_values; i++) {
-        const struct wf_value *const v = t->g->values[i];
-        char name[32];
-        if (!v->grad)
-            continue;
-        (void)snprintf(name, sizeof name, "grad.%s", strrchr(v->name, '.') + 1);
-        each_weight(t, run, v->grad, name, false);
-    }
+    compare_all(t, run);
     wf_run_free(run);
     wf_plan_free(plan);
     wf_global_plan_free(global);
@@ -250,23 +292,110 @@ static struct wf_sparse_conv conv_of(const struct golden *t)
     return c;
 }
 
+static enum wf_sparse_pool_mode mode_of(const char *op)
+{
+    return strstr(op, "sum")   ? WF_SPARSE_SUM
+           : strstr(op, "max") ? WF_SPARSE_MAX
+                               : WF_SPARSE_AVERAGE;
+}
+
+static struct wf_sparse_pool pool_of(const struct golden *t)
+{
+    struct wf_sparse_pool p = { .name = "layer", .mode = mode_of(attribute(t, "op")) };
+    read_axes(t, "kernel", p.kernel);
+    read_axes(t, "stride", p.stride);
+    read_axes(t, "dilation", p.dilation);
+    return p;
+}
+
+static void build_conv(struct golden *t, const char *op, const struct wf_sparse *onto)
+{
+    struct wf_sparse_conv c = conv_of(t);
+    if (strcmp(op, "conv") == 0) {
+        c.on = onto;
+        t->y = wf_sparse_conv(t->g, t->x, &c);
+    } else
+        t->y = wf_sparse_conv_transpose(t->g, t->x, *onto, &c);
+}
+
+static void build_samples(struct golden *t, const char *op)
+{
+    t->g->samples = atoi(attribute(t, "batches"));
+    t->y = t->x;
+    if (strncmp(op, "global", 6) == 0) {
+        t->y.features = wf_sparse_global_pool(t->g, t->x, "layer", mode_of(op));
+        return;
+    }
+    if (strcmp(op, "instance_norm") == 0) {
+        t->y = wf_sparse_instance_norm(
+            t->g, t->x,
+            &(struct wf_norm){ .name = "layer", .eps = strtod(attribute(t, "eps"), NULL) });
+        return;
+    }
+    const struct wf_safetensor *const b = find(t, "features.b");
+    t->other = wf_input(t->g, "features.b", WF_F32, WF_SHAPE(b->shape[0], 1, 1, 1, b->shape[1]));
+    t->y = (strstr(op, "add")   ? wf_sparse_broadcast_add
+            : strstr(op, "mul") ? wf_sparse_broadcast_multiply
+                                : wf_sparse_broadcast_concat)(t->g, t->x, t->other, "layer");
+}
+
+static void build_pointwise(struct golden *t, const char *op)
+{
+    t->y = t->x;
+    if (strcmp(op, "batch_norm") == 0) {
+        t->y.features = wf_batch_norm(t->g, t->x.features, &(struct wf_norm){ .name = "layer" });
+        return;
+    }
+    t->other = wf_input_rows(
+        t->g, "features.b", WF_F32,
+        WF_SHAPE(t->x.features->shape.at[WF_N], 1, 1, 1, find(t, "features.b")->shape[1]),
+        t->x.features->set);
+    t->y.features = wf_concat(t->g, "layer", 2, (struct wf_value *[]){ t->x.features, t->other });
+}
+
 static bool build(struct golden *t)
 {
-    const char *const op = attribute(t, "op"), *const where = attribute(t, "coordinates");
-    if ((strcmp(op, "conv") != 0 && strcmp(op, "convt") != 0) || strcmp(where, "generated") == 0)
+    const char *const op = attribute(t, "op");
+    if (!find(t, "features") || strcmp(op, "network") == 0 || strncmp(op, "quantise", 8) == 0)
         return false;
     const struct wf_sparse_input in = input_of(t, "coords", "features");
-    struct wf_sparse_conv c = conv_of(t);
     t->x = wf_sparse_input(t->g, &in);
-    struct wf_sparse onto;
-    if (find(t, "target")) {
+    struct wf_sparse onto = { 0 };
+    if (find(t, "target") && find(t, "target")->dtype == WF_I32) {
         const struct wf_sparse_input target = input_of(t, "target", NULL);
         onto = wf_sparse_input(t->g, &target);
-        c.on = &onto;
     }
-    t->y = strcmp(op, "conv") == 0 ? wf_sparse_conv(t->g, t->x, &c)
-                                   : wf_sparse_conv_transpose(t->g, t->x, onto, &c);
+    const struct wf_sparse_pool pool = pool_of(t);
+    if (strcmp(attribute(t, "coordinates"), "generated") == 0)
+        return false;
+    if (strncmp(op, "conv", 4) == 0)
+        build_conv(t, op, onto.coords ? &onto : NULL);
+    else if (strncmp(op, "pool", 4) == 0)
+        t->y = wf_sparse_pool(t->g, t->x, &pool);
+    else if (strcmp(op, "unpool") == 0)
+        t->y = wf_sparse_unpool(t->g, t->x, onto, &pool);
+    else if (strcmp(op, "batch_norm") == 0 || strcmp(op, "concat") == 0)
+        build_pointwise(t, op);
+    else if (*attribute(t, "batches") && strcmp(op, "to_dense") != 0)
+        build_samples(t, op);
+    else
+        return false;
     return true;
+}
+
+static void differentiate(struct golden *t)
+{
+    struct wf_err err = { 0 };
+    struct wf_value *d[2], *const wrt[] = { t->x.features, t->other };
+    t->dy = wf_input_rows(t->g, "dy", WF_F32, t->y.features->shape, t->y.features->set);
+    if (!wf_graph_grad(t->g, t->y.features, t->dy, t->other ? 2 : 1, wrt, d, &err))
+        fail_msg("%s: %s", t->name, err.text);
+    t->dx = d[0];
+    t->d_other = t->other ? d[1] : NULL;
+    wf_graph_output(t->g, t->y.features);
+    wf_graph_output(t->g, t->y.coords);
+    wf_graph_output(t->g, t->dx);
+    wf_graph_output(t->g, t->d_other);
 }
 
 static bool check_golden(const char *file, const struct wf_device *device)
@@ -284,14 +413,13 @@ static bool check_golden(const char *file, const struct wf_device *device)
     if (known) {
         if (!wf_graph_ok(t.g, &err))
             fail_msg("%s: %s", file, err.text);
-        t.dy = wf_input_rows(t.g, "dy", WF_F32, t.y.features->shape, t.y.features->set);
-        if (!wf_graph_grad(t.g, t.y.features, t.dy, 1, &t.x.features, &t.dx, &err))
-            fail_msg("%s: %s", file, err.text);
-        wf_graph_output(t.g, t.y.features);
-        wf_graph_output(t.g, t.y.coords);
-        wf_graph_output(t.g, t.dx);
+        differentiate(&t);
         t.x_order = order_of(&t, "coords", t.x.stride);
-        t.y_order = order_of(&t, "out.coords", t.y.stride);
+        if (t.other && t.other->set)
+            t.other_order = t.other->set == t.x.features->set
+                                ? t.x_order
+                                : order_of(&t, "coords.b", t.x.stride);
+        t.y_order = find(&t, "out.coords") ? order_of(&t, "out.coords", t.y.stride) : NULL;
         run_golden(&t, device);
     }
     wf_graph_free(t.g);
@@ -310,7 +438,7 @@ static void goldens(const struct wf_device *device)
             checked += check_golden(e->d_name, device);
     (void)closedir(folder);
     print_message("%d files\n", checked);
-    assert_true(checked >= 29);
+    assert_true(checked >= 50);
 }
 
 static void minkowski__has_the_numbers_of_the_reference_kernels(void **state)

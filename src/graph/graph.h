@@ -88,6 +88,7 @@ struct wf_graph {
     int n_sets;
     const int64_t *capacities; /* per set: rows of all ranks together, 0: not known; borrowed */
     int n_capacities;
+    int64_t samples; /* of the batch whose points are rows; 0: 1 */
     struct wf_err err; /* the first failure */
 };
 

@@ -92,12 +92,19 @@ static inline int64_t wf_sparse_rows(const struct wf_call *call, const struct wf
 /* The map, made once. */
 struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct wf_value *out,
                                const struct wf_kernel_map_attrs *a);
+/* The map of the opposite direction, for gradients; `mirrored` where that is the map itself with its columns
+ * mirrored. NULL of NULL. */
+struct wf_value *wf_kernel_map_back(struct wf_graph *g, struct wf_value *map, bool *mirrored);
 
 struct wf_sparse {
     struct wf_value *features, *coords;
     int dims;
     int64_t stride[WF_SPARSE_AXES]; /* of the tensor */
 };
+
+/* The coordinates of x on a coarser lattice, made once. */
+struct wf_value *wf_sparse_coarsen(struct wf_graph *g, const struct wf_sparse *x,
+                                   const int64_t stride[]);
 
 struct wf_sparse_input {
     const char *features, *coords; /* names; features NULL: coordinates only */

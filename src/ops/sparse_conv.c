@@ -61,10 +61,8 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     return true;
 }
 
-/* The map of the gradient of x; *mirrored where it is the same one. */
-static struct wf_value *map_back(struct wf_graph *g, const struct wf_node *node, bool *mirrored)
+struct wf_value *wf_kernel_map_back(struct wf_graph *g, struct wf_value *map, bool *mirrored)
 {
-    struct wf_value *const map = node->in[MAP];
     *mirrored = false;
     if (!map)
         return NULL;
@@ -96,7 +94,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                         node->in[B]->dtype);
     if (wanted[X]) {
         bool mirrored;
-        struct wf_value *const map = map_back(g, node, &mirrored);
+        struct wf_value *const map = wf_kernel_map_back(g, node->in[MAP], &mirrored);
         a.back = 1;
         a.mirrored = mirrored != (a.mirrored != 0);
         dx[X] = wf_append(g, &wf_op_sparse_conv, node->name, "dx", &a, 4,

@@ -38,9 +38,8 @@ static int64_t capacity_of(const struct wf_graph *g, int set, int64_t otherwise)
     return set < g->n_capacities && g->capacities[set] > 0 ? g->capacities[set] : otherwise;
 }
 
-/* The coordinates of x on a coarser lattice. */
-static struct wf_value *coarsen(struct wf_graph *g, const struct wf_sparse *x,
-                                const int64_t stride[])
+struct wf_value *wf_sparse_coarsen(struct wf_graph *g, const struct wf_sparse *x,
+                                   const int64_t stride[])
 {
     struct wf_coords_stride_attrs a = { .dims = x->dims };
     for (int d = 0; d < x->dims; d++) {
@@ -149,7 +148,7 @@ struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
     if (c->on)
         y.coords = c->on->coords;
     else if (moves)
-        y.coords = coarsen(g, &x, y.stride);
+        y.coords = wf_sparse_coarsen(g, &x, y.stride);
     is_one = is_one && y.coords == x.coords;
     struct wf_value *const map = is_one ? NULL : wf_kernel_map(g, x.coords, y.coords, &a);
     if (!y.coords || (!map && !is_one))

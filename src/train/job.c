@@ -72,6 +72,7 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
     if (job->model->sparse) {
         c->capacities = job->capacities;
         c->n_capacities = WF_SETS + 1;
+        c->samples = job->samples;
     }
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;

@@ -179,6 +179,7 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
         wf_graph_new(&(struct wf_graph_options){ .training = training, .compute = c->compute });
     g->capacities = c->capacities;
     g->n_capacities = c->n_capacities;
+    g->samples = c->samples;
     net->has_classes = kind != WF_TARGET_REAL;
     wf_network_build_images(net, c, image, training ? wf_model_domains(c->model, &c->config) : 1);
     if (net->domains > 1) {

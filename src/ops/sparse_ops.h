@@ -1,0 +1,78 @@
+/*
+ * Operators on sparse tensors beside convolution (ops/sparse.h): pooling, whole samples, sets made of sets,
+ * and the way between points and grids.
+ *
+ *   sparse_pool      x, map                 y, index  over the rows that the map has: sum, average, maximum
+ *   sparse_pool_grad dy, map back, [index]  dx
+ *   sample_sums      x, coords              t         f64 [samples,1,1,1,C + 1], replicated: C sums over the
+ *                                                     points of each sample, and how many there are
+ *   sample_max       x, coords              t         f64 [samples,1,1,1,2C], replicated: C maxima, C rows that
+ *                                                     have them; of a sample without points 0 and -1
+ *   sample_max_grad  dt, t, coords          dx
+ *   sample_take      t                      y         [samples,1,1,1,C]: sums or means, one row a sample
+ *   sample_take_grad dy, t                  dt
+ *   sample_rows      t, coords              y         the row of a table that belongs to each point's sample
+ *   coords_union     a, b                   c         coordinates that either has
+ *   coords_prune     coords, mask           c         coordinates of rows whose mask is above 0
+ *   coords_expand    coords                 c         all that a transposed convolution reaches
+ *   corner_map       coords, points         map, w    the 2^D places around a point, and their weights
+ *   sparse_mix       x, map, w              y         y[u] = sum over k of w[u, k] x[map[u, k]]
+ *   sparse_mix_grad  dy, map, w             dx
+ *   rows_to_grid     x, coords              y         an image, replicated; 0 where there is no point
+ *   grid_to_rows     image, coords          y         what the image has at each point
+ *   grid_coords      image                  c         places where an image is not 0
+ */
+#pragma once
+
+#include "ops/sparse.h"
+
+enum wf_sparse_pool_mode { WF_SPARSE_SUM, WF_SPARSE_AVERAGE, WF_SPARSE_MAX };
+
+/* index: of a maximum the row of x that has it, of other modes the number of rows: [rows, 1]. */
+struct wf_sparse_pool_attrs {
+    int64_t mode; /* enum wf_sparse_pool_mode */
+};
+
+struct wf_samples_attrs {
+    int64_t samples, channels, mean;
+};
+
+struct wf_rsqrt_attrs {
+    double eps;
+};
+
+extern const struct wf_op wf_op_rsqrt, wf_op_rsqrt_grad;
+extern const struct wf_op wf_op_sparse_pool, wf_op_sparse_pool_grad, wf_op_sample_sums,
+    wf_op_sample_max, wf_op_sample_max_grad, wf_op_sample_take, wf_op_sample_take_grad,
+    wf_op_sample_rows;
+
+/* --- the builder --- */
+
+struct wf_sparse_pool {
+    const char *name;
+    enum wf_sparse_pool_mode mode;
+    int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
+    const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */
+};
+struct wf_sparse wf_sparse_pool(struct wf_graph *g, struct wf_sparse x,
+                                const struct wf_sparse_pool *p);
+/* Onto the coordinates of `like`, that of the pooling that it mirrors: what meets at a point is summed. */
+struct wf_sparse wf_sparse_unpool(struct wf_graph *g, struct wf_sparse x, struct wf_sparse like,
+                                  const struct wf_sparse_pool *p);
+
+/* Samples of the batch: one row each, an ordinary value [samples, 1, 1, 1, C]; 0 where there are no points. */
+struct wf_value *wf_sparse_global_pool(struct wf_graph *g, struct wf_sparse x, const char *name,
+                                       enum wf_sparse_pool_mode mode);
+/* A row per sample, at every point. */
+struct wf_value *wf_sparse_spread(struct wf_graph *g, struct wf_value *rows, struct wf_sparse x,
+                                  const char *name);
+struct wf_sparse wf_sparse_broadcast_add(struct wf_graph *g, struct wf_sparse x,
+                                         struct wf_value *rows, const char *name);
+struct wf_sparse wf_sparse_broadcast_multiply(struct wf_graph *g, struct wf_sparse x,
+                                              struct wf_value *rows, const char *name);
+struct wf_sparse wf_sparse_broadcast_concat(struct wf_graph *g, struct wf_sparse x,
+                                            struct wf_value *rows, const char *name);
+/* To mean 0 and deviation 1 over the points of each sample, then weight and bias; none of the `act`s but ReLU and
+ * leaky ReLU. */
+struct wf_sparse wf_sparse_instance_norm(struct wf_graph *g, struct wf_sparse x,
+                                         const struct wf_norm *n);
