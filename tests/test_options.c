@@ -140,7 +140,7 @@ static void file__errors_tell_line_and_column(void **state)
 static void assign__refuses_what_is_out_of_range_or_of_another_type(void **state)
 {
     struct wf_options *o = fresh();
-    REFUSED(wf_options_assign(o, "model.dims=4", &err), "model.dims", "'4'", "from 1 to 3");
+    REFUSED(wf_options_assign(o, "model.dims=5", &err), "model.dims", "'5'", "from 1 to 4");
     REFUSED(wf_options_assign(o, "model.dims=2.5", &err), "'2.5'", "an integer");
     REFUSED(wf_options_assign(o, "model.dims=", &err), "model.dims");
     REFUSED(wf_options_assign(o, "model.base=99999999999999999999", &err), "model.base");
@@ -151,7 +151,7 @@ static void assign__refuses_what_is_out_of_range_or_of_another_type(void **state
     REFUSED(wf_options_assign(o, "train.loss=ce+ce", &err), "train.loss");
     REFUSED(wf_options_assign(o, "train.loss=ce+", &err), "train.loss");
     REFUSED(wf_options_assign(o, "train.optimizer=adma", &err), "sgd, momentum, nesterov");
-    REFUSED(wf_options_assign(o, "data.size=1,2", &err), "data.size", "3 to 5 integers");
+    REFUSED(wf_options_assign(o, "data.size=1,2", &err), "data.size", "3 to 6 integers");
     REFUSED(wf_options_assign(o, "data.size=1,2,3,4,5,6,7,8,9,10,11", &err), "data.size");
     REFUSED(wf_options_assign(o, "data.size=1,,3", &err), "data.size");
     REFUSED(wf_options_assign(o, "memory.recompute=yes", &err), "true or false");

@@ -119,6 +119,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'model.domain=' -d 'doma
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.code=' -d 'elements of a code; dsn_conv: channels of its map'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.head=' -d 'what dsn_conv predicts: a class of the image, or one of each pixel'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'model.norm=' -d 'normalisation in dsn_conv; the running statistics of batch norms are kept per domain'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'model.blocks=' -d 'residual blocks of each of the four stages; the last are taken, 0: no stage'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.path=' -d 'folder of images'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.domains=' -d 'a folder of images for each domain of a network of several; the first has the labels'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.format=' -d 'layout of the dataset folder'

@@ -53,14 +53,14 @@ struct shown {
     const struct wf_model *model;
     struct wf_model_config config;
     struct wf_graph *graph;
-    int64_t size[WF_AXES]; /* the image that FLOPs are counted for */
+    int64_t size[WF_EXTENTS]; /* the image that FLOPs are counted for */
     int count;
 };
 
 /* What people usually give such a network, where no data.size says otherwise. */
 static void usual_size(struct shown *s)
 {
-    static const int64_t extents[] = { 0, 4096, 256, 64 };
+    static const int64_t extents[] = { 0, 4096, 256, 64, 32 };
     s->count = 2 + s->config.dims;
     s->size[0] = 1;
     s->size[1] = s->config.in;

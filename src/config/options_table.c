@@ -22,7 +22,7 @@ static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 static const struct wf_option model_rows[] = {
     { "model.name", "the network; 'widefield model list' lists them", .type = WF_OPTION_TEXT,
       .fallback = "unet" },
-    { "model.dims", "spatial dimensions", WF_OPTION_IN(INT, 1, 3),
+    { "model.dims", "spatial dimensions", WF_OPTION_IN(INT, 1, 4),
       .unset = "from data.size, or the network's default" },
     { "model.in", "channels of the image", WF_OPTION_IN(INT, 1, 65536),
       .unset = "from data.size, or the network's default" },
@@ -58,7 +58,7 @@ static const struct wf_option rows[] = {
       WF_OPTION_OF(NAME, wf_alpha_names), .fallback = "drop" },
     { "data.size",
       "random data of this size instead of files: N, C, spatial; N is the global batch",
-      WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 3, .count_max = 5,
+      WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 3, .count_max = 6,
       .unset = "train.batch, model.in, data.crop" },
     { "data.points", "with data.size, for a network of points: so many in the box of each sample",
       WF_OPTION_IN(INT, 1, COUNT_MAX), .unset = "none" },

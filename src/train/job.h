@@ -28,7 +28,7 @@ struct wf_job_files {
     const char *target;  /* .npy, a class map [N, *spatial], or the prediction's shape */
     enum wf_sync sync;   /* other than allreduce: `train` alone */
     int count;           /* of size: N, C, spatial, as a dataset has it; 0: as the settings say */
-    int64_t size[WF_AXES];
+    int64_t size[WF_EXTENTS];
     bool keeps_outputs; /* predictions of all micro-batches are read after a step */
     bool begun;         /* a checkpoint has the weights: model.weights is not read again */
     bool any_size;      /* planned also where memory.limit has no room for it */

@@ -46,7 +46,7 @@ static void draw_sample(const struct wf_job *job, const struct wf_extents *size,
     d.at = wf_take_zeroed(d.mask + 1, sizeof *d.at);
     uint64_t index = (uint64_t)sample << 40;
     for (int64_t i = 0; i < points;) {
-        int32_t at[3];
+        int32_t at[WF_SPARSE_AXES];
         int64_t place = 0;
         for (int k = 0; k < dims; k++) {
             at[k] = (int32_t)wf_random_below(r, index++, (uint32_t)size->at[2 + k]);
@@ -121,10 +121,10 @@ bool wf_job_read_points(struct wf_job *job, struct wf_extents *size, struct wf_e
     bool ok = read_array(&z, path, "coords", WF_I32, &job->arena, &coords, &rows, err) &&
               read_array(&z, path, "features", WF_F32, &job->arena, &features, &values, err);
     const int64_t n = coords.npy.shape[0], width = coords.npy.shape[1];
-    if (ok && (n < 1 || n != features.npy.shape[0] || width < 2 || width > 4))
+    if (ok && (n < 1 || n != features.npy.shape[0] || width < 2 || width > 5))
         ok = wf_err_set(err, WF_ERR_INPUT,
                         "'%s': coords of %" PRId64 " rows of %" PRId64 ", features of %" PRId64
-                        ": wanted as many, at least one, and rows of 2 to 4 coordinates",
+                        ": wanted as many, at least one, and rows of 2 to 5 coordinates",
                         path, n, width, features.npy.shape[0]);
     if (ok) {
         int64_t samples = 1;

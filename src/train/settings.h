@@ -35,9 +35,10 @@ extern const char *const wf_precision_names[],
                                                *const wf_device_transport_names[];
 
 /* Extents of an array as people outside see them; count 0: not given. */
+enum { WF_EXTENTS = WF_AXES + 1 }; /* points have up to four axes */
 struct wf_extents {
     int count;
-    int64_t at[WF_AXES];
+    int64_t at[WF_EXTENTS];
 };
 
 struct wf_data_settings {

@@ -61,7 +61,7 @@ refused 2 config show model.dims=2.0 -- "model.dims" "'2.0'"
 refused 2 config show train.lr=fast -- "train.lr" "'fast'" "a number"
 refused 2 config show train.optimizer=sdg -- "train.optimizer" "'sdg'" "sgd, momentum, nesterov"
 refused 2 config show train.loss=ce+dcie -- "train.loss" "ce, bce, dice, mse"
-refused 2 config show data.size=1,3 -- "data.size" "'1,3'" "3 to 5 integers"
+refused 2 config show data.size=1,3 -- "data.size" "'1,3'" "3 to 6 integers"
 refused 2 config show --precision f8 -- "train.precision" "'f8'" "f32, bf16, f16, tf32"
 refused 2 config show --mesh space=0 -- "space"
 refused 2 config show --mesh spcae=2 -- "spcae" "space"
@@ -84,5 +84,5 @@ expect 0 config schema --json
 json 'j["properties"]["model"]["properties"]["base"]["type"] == "integer"'
 json 'j["properties"]["train"]["properties"]["optimizer"]["enum"][:3] == ["sgd", "momentum", "nesterov"]'
 json 'j["properties"]["train"]["properties"]["lr"]["default"] == 0.001'
-json 'j["properties"]["data"]["properties"]["size"]["maxItems"] == 5'
+json 'j["properties"]["data"]["properties"]["size"]["maxItems"] == 6'
 json 'j["additionalProperties"] is False'

@@ -1,0 +1,19 @@
+# Networks of points with their samples on several ranks, in two, three and four dimensions.
+. "$SOURCE_DIR/tests/cli/verify_models.bash"
+
+points() { # points MESH ARGUMENTS...
+    on_threads "$@"
+    on_threads "$@" data.points=1
+}
+
+for mesh in data=2 data=3; do
+    points $mesh model.name=minkresnet model.base=4 data.size=3,3,24,24,24 data.points=300
+    points $mesh model.name=minkresnet model.base=4 model.dims=2 model.blocks=1,1 data.size=4,2,32,32 data.points=200
+    points $mesh model.name=sparse_course model.base=8 data.size=5,1,16,16,16 data.points=100
+    points $mesh model.name=minkunet14 model.base=4 data.size=3,2,12,12,12,6 data.points=200
+done
+if [ -n "${launcher[*]}" ]; then
+    "${launcher[@]}" -n 2 "$wf" verify --mesh data=2 --json --quiet model.name=minkresnet model.base=4 \
+        data.size=3,3,24,24,24 data.points=300 >out 2>err || fail "verify under mpirun"
+    holds mpirun
+fi
