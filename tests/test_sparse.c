@@ -353,10 +353,32 @@ static void build_pointwise(struct golden *t, const char *op)
     t->y.features = wf_concat(t->g, "layer", 2, (struct wf_value *[]){ t->x.features, t->other });
 }
 
+static void build_sets(struct golden *t, const char *op)
+{
+    const int64_t rows = t->x.features->shape.at[WF_N];
+    t->y = t->x;
+    if (strcmp(op, "prune") == 0) {
+        struct wf_value *const mask =
+            wf_input_rows(t->g, "mask", WF_I32, WF_SHAPE(rows, 1, 1, 1, 1), t->x.features->set);
+        t->y = wf_sparse_prune(t->g, t->x, mask, "layer");
+    } else if (strcmp(op, "union_add") == 0) {
+        const struct wf_sparse_input in = input_of(t, "coords.b", "features.b");
+        const struct wf_sparse b = wf_sparse_input(t->g, &in);
+        t->other = b.features;
+        t->y = wf_sparse_union(t->g, t->x, b, "layer");
+    } else {
+        struct wf_value *const points = wf_input_rows(
+            t->g, "target", WF_F32, WF_SHAPE(rows_of(t, "target") + SPARE, 1, 1, 1, 1 + t->dims),
+            wf_set_new(t->g));
+        t->y.features = wf_sparse_interpolate(t->g, t->x, points, "layer");
+    }
+}
+
 static bool build(struct golden *t)
 {
     const char *const op = attribute(t, "op");
-    if (!find(t, "features") || strcmp(op, "network") == 0 || strncmp(op, "quantise", 8) == 0)
+    if (!find(t, "features") || strcmp(op, "network") == 0 || strncmp(op, "quantise", 8) == 0 ||
+        strcmp(op, "to_dense") == 0)
         return false;
     const struct wf_sparse_input in = input_of(t, "coords", "features");
     t->x = wf_sparse_input(t->g, &in);
@@ -366,9 +388,10 @@ static bool build(struct golden *t)
         onto = wf_sparse_input(t->g, &target);
     }
     const struct wf_sparse_pool pool = pool_of(t);
+    const struct wf_sparse_conv conv = conv_of(t);
     if (strcmp(attribute(t, "coordinates"), "generated") == 0)
-        return false;
-    if (strncmp(op, "conv", 4) == 0)
+        t->y = wf_sparse_conv_generate(t->g, t->x, &conv);
+    else if (strncmp(op, "conv", 4) == 0)
         build_conv(t, op, onto.coords ? &onto : NULL);
     else if (strncmp(op, "pool", 4) == 0)
         t->y = wf_sparse_pool(t->g, t->x, &pool);
@@ -379,7 +402,7 @@ static bool build(struct golden *t)
     else if (*attribute(t, "batches") && strcmp(op, "to_dense") != 0)
         build_samples(t, op);
     else
-        return false;
+        build_sets(t, op);
     return true;
 }
 
@@ -438,7 +461,7 @@ static void goldens(const struct wf_device *device)
             checked += check_golden(e->d_name, device);
     (void)closedir(folder);
     print_message("%d files\n", checked);
-    assert_true(checked >= 50);
+    assert_true(checked >= 57);
 }
 
 static void minkowski__has_the_numbers_of_the_reference_kernels(void **state)

@@ -37,6 +37,23 @@ struct wf_samples_attrs {
     int64_t samples, channels, mean;
 };
 
+struct wf_coords_set_attrs { /* coords_union, coords_prune, coords_expand */
+    int64_t dims;
+    int64_t stride[WF_SPARSE_AXES];                       /* of the tensors */
+    int64_t kernel[WF_SPARSE_AXES], step[WF_SPARSE_AXES]; /* coords_expand: as of a kernel map */
+    int64_t cross;
+    int64_t rows, set; /* of the output: capacity, and its set */
+};
+
+struct wf_corner_attrs {
+    int64_t dims;
+    int64_t stride[WF_SPARSE_AXES]; /* of the coordinates' tensor */
+};
+
+struct wf_mix_attrs { /* sparse_mix, sparse_mix_grad: capacity and set of x */
+    int64_t rows, set;
+};
+
 struct wf_rsqrt_attrs {
     double eps;
 };
@@ -45,6 +62,18 @@ extern const struct wf_op wf_op_rsqrt, wf_op_rsqrt_grad;
 extern const struct wf_op wf_op_sparse_pool, wf_op_sparse_pool_grad, wf_op_sample_sums,
     wf_op_sample_max, wf_op_sample_max_grad, wf_op_sample_take, wf_op_sample_take_grad,
     wf_op_sample_rows;
+extern const struct wf_op wf_op_coords_union, wf_op_coords_prune, wf_op_coords_expand,
+    wf_op_corner_map, wf_op_sparse_mix, wf_op_sparse_mix_grad;
+
+/* --- sets on the host, without features --- */
+
+/* Whether the node makes a set of coordinates. */
+bool wf_coords_is_made(const struct wf_node *node);
+/* Of inputs with so many rows: most rows that it makes. */
+int64_t wf_coords_room(const struct wf_node *node, const int64_t n[]);
+/* Makes them, in order; returns how many. What depends on features keeps all. */
+int64_t wf_coords_make(const struct wf_node *node, const int32_t *const from[], const int64_t n[],
+                       int32_t *to);
 
 /* --- the builder --- */
 
@@ -76,3 +105,16 @@ struct wf_sparse wf_sparse_broadcast_concat(struct wf_graph *g, struct wf_sparse
  * leaky ReLU. */
 struct wf_sparse wf_sparse_instance_norm(struct wf_graph *g, struct wf_sparse x,
                                          const struct wf_norm *n);
+
+/* Features are summed where both are. */
+struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct wf_sparse b,
+                                 const char *name);
+/* Keeps rows whose mask, one number of x's set, is above 0. */
+struct wf_sparse wf_sparse_prune(struct wf_graph *g, struct wf_sparse x, struct wf_value *mask,
+                                 const char *name);
+/* Transposed, onto all that it reaches. */
+struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
+                                         const struct wf_sparse_conv *c);
+/* At points, rows of their own set of 1 + dims floating-point numbers, the batch index first. */
+struct wf_value *wf_sparse_interpolate(struct wf_graph *g, struct wf_sparse x,
+                                       struct wf_value *points, const char *name);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ops/sparse_ops.h"
 
 /* Samples are dealt out as the layout does: the first ranks have one more. */
 static int part_of_sample(const struct wf_points_of_step *p, int parts, int64_t sample)
@@ -72,12 +73,17 @@ void wf_rows_sets(const struct wf_graph *g, const struct wf_points_of_step *p,
                (size_t)width * sizeof(int32_t));
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *const node = g->nodes[i];
-        if (node->op != &wf_op_coords_stride)
+        if (!wf_coords_is_made(node))
             continue;
-        const struct wf_coords_stride_attrs *const a = node->attrs;
-        const int from = node->in[0]->set;
-        made[a->set] = wf_take((size_t)(counts[from] * width + 1) * sizeof(int32_t));
-        counts[a->set] = wf_coords_coarsen(a, made[from], counts[from], made[a->set]);
+        const int32_t *from[2] = { NULL };
+        int64_t rows_of[2] = { 0 };
+        for (int k = 0; k < node->n_in; k++) {
+            from[k] = made[node->in[k]->set];
+            rows_of[k] = counts[node->in[k]->set];
+        }
+        const int set = node->out[0]->set;
+        made[set] = wf_take((size_t)(wf_coords_room(node, rows_of) * width + 1) * sizeof(int32_t));
+        counts[set] = wf_coords_make(node, from, rows_of, made[set]);
     }
     for (int s = 0; s <= WF_SETS; s++)
         free(made[s]);
