@@ -17,9 +17,9 @@ if(WF_HAVE_CUDA)
     file(GLOB_RECURSE cuda CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
     set(hopper ${cuda})
     list(FILTER cuda EXCLUDE REGEX "/hopper_[^/]*\\.cu$")
-    list(FILTER hopper INCLUDE REGEX "/(hopper_|patches)[^/]*\\.cu$")
-    if(90 IN_LIST CMAKE_CUDA_ARCHITECTURES) # for others patches*.cu say that they do not fit
-        list(FILTER cuda EXCLUDE REGEX "/patches[^/]*\\.cu$")
+    list(FILTER hopper INCLUDE REGEX "/(hopper_|patches|sparse_panels)[^/]*\\.cu$")
+    if(90 IN_LIST CMAKE_CUDA_ARCHITECTURES) # for others these say that they do not fit
+        list(FILTER cuda EXCLUDE REGEX "/(patches|sparse_panels)[^/]*\\.cu$")
     endif()
     list(APPEND WF_SOURCES ${cuda})
 else()

@@ -56,8 +56,7 @@ int64_t wf_coords_find(const int32_t *rows, int64_t n, const int32_t *at, int di
     return -1;
 }
 
-/* Coarser by the same power of two along all axes: the order stays. */
-static bool keeps_order(const struct wf_coords_stride_attrs *a)
+bool wf_coords_keeps_order(const struct wf_coords_stride_attrs *a)
 {
     const int64_t factor = a->stride[0] / a->from[0];
     for (int d = 0; d < a->dims; d++)
@@ -85,7 +84,7 @@ int64_t wf_coords_coarsen(const struct wf_coords_stride_attrs *a, const int32_t 
             all[i * width + d] =
                 (int32_t)(wf_floor_div(from[i * width + d], a->stride[d - 1]) * a->stride[d - 1]);
     }
-    if (!keeps_order(a))
+    if (!wf_coords_keeps_order(a))
         qsort_r(all, (size_t)n, (size_t)width * sizeof *all, by_order, &order);
     for (int64_t i = 0; i < n; i++) {
         const size_t bytes = (size_t)width * sizeof *all;

@@ -15,12 +15,13 @@ struct keyed {
 };
 
 struct box {
-    int64_t lo[1 + WF_SPARSE_AXES];
-    int bits[1 + WF_SPARSE_AXES]; /* of batch and axes */
+    int bits
+        [1 +
+         WF_SPARSE_AXES]; /* of batch and axes, the lowest ones: those above are the same in all rows */
+    bool has_sign[1 + WF_SPARSE_AXES]; /* but for the sign */
     int total;
 };
 
-/* From a multiple of a power of two that is larger than the box, so that order and halving stay. */
 static struct box box_of(const int32_t *rows, int64_t n, int dims)
 {
     struct box b = { .total = 0 };
@@ -31,26 +32,31 @@ static struct box box_of(const int32_t *rows, int64_t n, int dims)
             hi = wf_max(hi, rows[i * (1 + dims) + d]);
         }
         int bits = 0;
-        while (wf_floor_div(lo, INT64_C(1) << bits) != wf_floor_div(hi, INT64_C(1) << bits))
+        b.has_sign[d] = lo < 0 && hi >= 0;
+        while (wf_floor_div(lo, INT64_C(1) << bits) + b.has_sign[d] !=
+               wf_floor_div(hi, INT64_C(1) << bits))
             bits++;
-        b.lo[d] = wf_floor_div(lo, INT64_C(1) << bits) * (INT64_C(1) << bits);
         b.bits[d] = bits;
-        b.total += bits;
+        b.total += bits + b.has_sign[d];
     }
     return b;
 }
 
-/* The batch index leads; then bit by bit from the highest, in each round the axes that have one. */
+/* The batch index leads; then signs, then bit by bit from the highest, in each round the axes that have one. */
 static uint64_t key_of(const struct box *b, const int32_t *row, int dims)
 {
-    uint64_t key = (uint64_t)(row[0] - b->lo[0]);
+    uint64_t key = b->has_sign[0] && row[0] >= 0;
     int most = 0;
-    for (int d = 1; d <= dims; d++)
+    key = key << b->bits[0] | ((uint64_t)row[0] & ((UINT64_C(1) << b->bits[0]) - 1));
+    for (int d = 1; d <= dims; d++) {
         most = b->bits[d] > most ? b->bits[d] : most;
+        if (b->has_sign[d])
+            key = key << 1 | (row[d] >= 0);
+    }
     for (int bit = most - 1; bit >= 0; bit--)
         for (int d = 1; d <= dims; d++)
             if (bit < b->bits[d])
-                key = key << 1 | ((uint64_t)(row[d] - b->lo[d]) >> bit & 1);
+                key = key << 1 | ((uint64_t)row[d] >> bit & 1);
     return key;
 }
 

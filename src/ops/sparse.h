@@ -60,6 +60,8 @@ void wf_coords_sort(const int32_t *rows, int64_t n, int dims, int64_t order[]);
 /* The row of n in order, or -1. */
 int64_t wf_coords_find(const int32_t *rows, int64_t n, const int32_t *at, int dims,
                        const int64_t stride[]);
+/* Whether it is coarser by the same power of two along all axes: then the order of rows stays. */
+bool wf_coords_keeps_order(const struct wf_coords_stride_attrs *a);
 /* Sorted, each once; `to` has room for n. Returns how many. */
 int64_t wf_coords_coarsen(const struct wf_coords_stride_attrs *a, const int32_t *from, int64_t n,
                           int32_t *to);
@@ -79,7 +81,7 @@ struct wf_region wf_sparse_reads(const struct wf_node *node, int input, struct w
 /* First element of the rank's rows; the view is packed. */
 static inline int32_t *wf_sparse_coords(const struct wf_view *v)
 {
-    return v->data;
+    return (int32_t *)v->data;
 }
 /* Rows of that value on this rank. */
 static inline int64_t wf_sparse_rows(const struct wf_call *call, const struct wf_value *v)

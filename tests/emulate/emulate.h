@@ -82,6 +82,17 @@ inline unsigned atomicAdd(unsigned *at, unsigned by)
     *at += by;
     return old;
 }
+inline int32_t atomicCAS(int32_t *at, int32_t expected, int32_t value)
+{
+    const int32_t old = *at;
+    if (old == expected)
+        *at = value;
+    return old;
+}
+inline int __popcll(uint64_t bits)
+{
+    return __builtin_popcountll(bits);
+}
 template <class T> T __ldcg(const T *at)
 {
     return *at;

@@ -24,6 +24,12 @@ struct Columns {
     int dtype[SIDES];
     int64_t step[SIDES]; /* along C */
     int64_t row[SIDES];  /* between rows of the table */
+    const int32_t *there; /* positions, where they are counted when the kernel runs */
+
+    __device__ int64_t count() const
+    {
+        return there ? smaller<int64_t>(*there, positions.count) : positions.count;
+    }
 };
 
 /* Where a thread stands. */
@@ -56,7 +62,7 @@ struct OneByOne {
     }
     __device__ static int64_t count(const Columns &g)
     {
-        return g.positions.count;
+        return g.count();
     }
     /* Of a unit, the element that a thread begins with on each side. */
     template <bool Fast, int N>

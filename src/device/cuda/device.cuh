@@ -11,6 +11,8 @@
 extern "C" {
 #include "ops/attrs.h"
 #include "ops/build.h"
+#include "ops/norm.h"
+#include "ops/sparse.h"
 #include "plan/target.h"
 }
 #include "device/cuda/kernels.h"
@@ -510,6 +512,13 @@ inline struct wf_shape extents(const struct wf_region &r)
     for (int a = 0; a < WF_AXES; a++)
         e.at[a] = r.hi[a] - r.lo[a];
     return e;
+}
+
+/* Of a sparse tensor: how many of the work's rows there are, in the device's memory. NULL: all. */
+inline const int32_t *rows_there(const struct wf_call *call)
+{
+    const int set = wf_op_domain(call->node)->set;
+    return call->rows && set ? call->rows + set : NULL;
 }
 
 inline bool is_empty(const struct wf_region &r)

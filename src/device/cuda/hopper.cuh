@@ -118,7 +118,9 @@ template <int N> __device__ inline void sums_stay(float (&d)[N])
 /* The names of N registers in a product, and the N sums from d[i] on that they hold. */
 /* clang-format off */
 #define WF_R12 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11"
+#define WF_R16 WF_R12 ",%12,%13,%14,%15"
 #define WF_R24 WF_R12 ",%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
+#define WF_R32 WF_R24 ",%24,%25,%26,%27,%28,%29,%30,%31"
 #define WF_R48 WF_R24 ",%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define WF_R64 WF_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define WF_R96 WF_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
@@ -129,6 +131,7 @@ template <int N> __device__ inline void sums_stay(float (&d)[N])
 #define WF_D12(i) WF_D4(i), WF_D4(i + 4), WF_D4(i + 8)
 #define WF_D16(i) WF_D12(i), WF_D4(i + 12)
 #define WF_D24(i) WF_D12(i), WF_D12(i + 12)
+#define WF_D32(i) WF_D16(i), WF_D16(i + 16)
 #define WF_D48(i) WF_D24(i), WF_D24(i + 24)
 #define WF_D64(i) WF_D48(i), WF_D16(i + 48)
 #define WF_D96(i) WF_D48(i), WF_D48(i + 48)

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(THREADS)
     const int lane = (int)threadIdx.x % Team;
     const int64_t stride = (int64_t)gridDim.x * (THREADS / Team);
     double sum[LOSS_SUMS] = {};
-    for (int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team; p < r.positions.count;
+    for (int64_t p = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / Team; p < r.count();
          p += stride) {
         int64_t offset[2];
         r.positions.at(p, offset);
@@ -159,10 +159,13 @@ struct Mse {
 };
 
 template <class F>
-__global__ void __launch_bounds__(THREADS) pair_loss(const Flat s, const F f, const LossParts out)
+__global__ void __launch_bounds__(THREADS) pair_loss(const Flat s, const F f, const int32_t *there, const int64_t each, const LossParts out)
 {
     double sum[LOSS_SUMS] = {};
-    const int64_t total = s.rows.count * s.inner, stride = (int64_t)gridDim.x * THREADS;
+    const int64_t stride = (int64_t)gridDim.x * THREADS;
+    int64_t total = s.rows.count * s.inner;
+    if (there)
+        total = smaller<int64_t>(total, *there * each);
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < total; i += stride) {
         int64_t offset[2];
         s.at(i, 1, offset);
@@ -271,7 +274,8 @@ template <class F> static void pair_call(const struct wf_call *call, const F &f)
     const Side sides[2] = { side_at(call->in[0], call->work.lo),
                             side_at(call->in[1], call->work.lo) };
     const Flat s = flat_over(extents(call->work), sides, 2);
-    loss_run(call, pair_loss<F>, s.rows.count * s.inner, loss_parts(call), s, f);
+    loss_run(call, pair_loss<F>, s.rows.count * s.inner, loss_parts(call), s, f,
+             rows_there(call), call->work.hi[WF_C] - call->work.lo[WF_C]);
 }
 
 } // namespace wf
@@ -289,7 +293,8 @@ void wf_cuda_ce(const struct wf_call *call)
     if (!has_work(call))
         return;
     const struct wf_view *const views[] = { &call->in[0], &call->in[1] };
-    const Rows r = rows_over(call->work, call->node->in[0]->shape.at[WF_C], views, 2);
+    Rows r = rows_over(call->work, call->node->in[0]->shape.at[WF_C], views, 2);
+    r.there = rows_there(call);
     with_type(call->in[0].dtype, [&](auto t) {
         with_team(r.channels, [&](auto team) {
             enum { TEAM = decltype(team)::value };

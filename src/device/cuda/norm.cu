@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(THREADS, V > 1 && Fast ? TOGETHER : 2)
     Affine<A, V> a;
     a.take(g, staged);
     int64_t p = lane.first;
-    for (; p + (DEPTH - 1) * lane.stride < g.positions.count; p += lane.stride * DEPTH)
+    for (; p + (DEPTH - 1) * lane.stride < g.count(); p += lane.stride * DEPTH)
         apply_at<DEPTH, Fast, T>(g, lane, a, (A)norm.below, p);
-    for (; p < g.positions.count; p += lane.stride)
+    for (; p < g.count(); p += lane.stride)
         apply_at<1, Fast, T>(g, lane, a, (A)norm.below, p);
 }
 
@@ -58,6 +58,13 @@ struct Back {
     double count;
     int64_t channels;
     int32_t fixed;
+    int32_t counted; /* the count is in q, behind the sums */
+
+    __device__ double total(int64_t r) const
+    {
+        const double there = counted ? q.get(r, 2 * channels) : count;
+        return there > 1 ? there : 1;
+    }
 
     template <class A>
     __device__ void factors(int64_t row, int64_t c, A rstd_of, A *k0, A *k1) const
@@ -74,8 +81,8 @@ struct Back {
             gx = m[norm.groups + c / norm.width];
         } else {
             const double w = (double)norm.weight(c);
-            g = w * q.get(r, c) / count;
-            gx = w * q.get(r, channels + c) / count;
+            g = w * q.get(r, c) / total(r);
+            gx = w * q.get(r, channels + c) / total(r);
         }
         *k0 = (A)(rstd * g);
         *k1 = (A)(rstd * rstd * gx);
@@ -189,7 +196,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int m = 16; m > 0; m /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, m);
     if (mine && (threadIdx.x & 31) == 0)
-        means[i] = sum / back.count;
+        means[i] = sum / back.total(back.norm.by_sample ? first_row + row : 0);
 }
 
 /* `source` says where dy comes from (norm_dy.cuh). */
@@ -202,8 +209,9 @@ static void back_run(const struct wf_call *call, const Back &back, const Source 
     typedef typename Source::template Dy<1> One;
     Side sides[SIDES];
     const int n = dy_sides(call, source, &call->out[0], sides);
-    const Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
-                                   dy_wide(call, source, &call->out[0], V), source.loose);
+    Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
+                             dy_wide(call, source, &call->out[0], V), source.loose);
+    g.there = rows_there(call);
     const dim3 grid = columns_grid(g, THREADS, 2, Many::TOGETHER * MULTIPROCESSORS);
     struct CUstream_st *const stream = wf_cuda_stream(call);
     if (g.v > 1 && source.template dy<V>().fast(g))
@@ -230,8 +238,8 @@ void wf_cuda_norm(const struct wf_call *call)
     const Norm norm = norm_of(call->node, call->in);
     with_type(sides[0].dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g =
-            columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
+        Columns g = columns_over(call->work, norm_by_sample(call->node), sides, 2, Wide<T>::V);
+        g.there = rows_there(call);
         const dim3 grid = columns_grid(g, THREADS, 4, TOGETHER * MULTIPROCESSORS);
         if (g.v > 1 && OneByOne::fast(g))
             launch(norm_apply<T, Wide<T>::V, true>, grid, THREADS, wf_cuda_stream(call), g, norm);
@@ -258,7 +266,7 @@ void wf_cuda_norm_grad(const struct wf_call *call)
     const struct wf_norm_attrs *a = (const struct wf_norm_attrs *)call->node->attrs;
     struct CUstream_st *const stream = wf_cuda_stream(call);
     Back back = { norm_of(call->node, call->in),     table_of(call->in[Q]), NULL, (double)a->count,
-                  call->node->in[X]->shape.at[WF_C], (int32_t)a->fixed };
+                  call->node->in[X]->shape.at[WF_C], (int32_t)a->fixed,  wf_norm_counts(a) };
     if (!a->fixed && back.norm.width > 1) {
         const int64_t rows = a->per_sample ? call->work.hi[WF_N] - call->work.lo[WF_N] : 1;
         const int64_t first = a->per_sample ? call->work.lo[WF_N] : 0;

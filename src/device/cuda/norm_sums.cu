@@ -90,6 +90,8 @@ static void norm_sums_run(const struct wf_call *call, const Columns &g, const Dy
     out.out[0] = out.out[1] = table_of(call->out[0]);
     out.first[1] = call->node->in[X]->shape.at[WF_C];
     out.factor = 1;
+    if (wf_norm_counts((const struct wf_norm_attrs *)call->node->attrs))
+        out.count_at = 2 * out.first[1];
     sums_run<T, V>(g, f, out, wf_cuda_stream(call));
 }
 
@@ -109,8 +111,9 @@ void wf_cuda_norm_grad_sums(const struct wf_call *call)
         typedef typename std::decay<decltype(source)>::type::type T;
         Side sides[SIDES];
         const int n = dy_sides(call, source, NULL, sides);
-        const Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
+        Columns g = columns_over(source.units, norm_by_sample(call->node), sides, n,
                                        dy_wide(call, source, NULL, SUM_V), source.loose);
+        g.there = rows_there(call);
         if (g.v > 1)
             norm_sums_run<T, SUM_V>(call, g, source.template dy<SUM_V>());
         else

@@ -86,10 +86,11 @@ template <class T> float panel_at(char *panel, int row, int column)
                                       column % PANEL_COLUMNS / PIECE))[column % PIECE]);
 }
 
-template <class T, bool AK, bool BK> void product(float (&d)[64], char *a, char *b, int k, int add)
+template <class T, bool AK, bool BK, int D>
+void product(float (&d)[D], char *a, char *b, int k, int add)
 {
     const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < D; i++) {
         const int m = row + i % 4 / 2 * 8, n = i / 4 * 8 + lane % 4 * 2 + i % 2;
         float sum = add ? d[i] : 0;
         for (int j = k * 16; j < k * 16 + 16; j++)
@@ -154,27 +155,39 @@ __device__ inline uint64_t matrix_of(const char *at)
 }
 
 /* clang-format off */
-#define WF_PRODUCT(type) \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" \
-        WF_R64 "}, %64, %65, p, 1, 1, %67, %68;}" \
-        : WF_D64(0) \
+#define WF_PRODUCT_OF(type, n, names, sums, x_at, y_at, add_at, ak, bk) \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " add_at ", 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" \
+        names "}, " x_at ", " y_at ", p, 1, 1, " ak ", " bk ";}" \
+        : sums \
         : "l"(x), "l"(y), "r"(add), "n"((int)AK), "n"((int)BK))
+#define WF_PRODUCT(type) \
+    if constexpr (D == 64) \
+        WF_PRODUCT_OF(type, "128", WF_R64, WF_D64(0), "%64", "%65", "%66", "%67", "%68"); \
+    else if constexpr (D == 48) \
+        WF_PRODUCT_OF(type, "96", WF_R48, WF_D48(0), "%48", "%49", "%50", "%51", "%52"); \
+    else if constexpr (D == 32) \
+        WF_PRODUCT_OF(type, "64", WF_R32, WF_D32(0), "%32", "%33", "%34", "%35", "%36"); \
+    else \
+        WF_PRODUCT_OF(type, "32", WF_R16, WF_D16(0), "%16", "%17", "%18", "%19", "%20")
 /* clang-format on */
 
-/* d[64 x 128] += a b over 16 of k, the k-th 16 of the panels, by four warps: `a` has rows of the result
+/* d[64 x 2 D] += a b over 16 of k, the k-th 16 of the panels, by four warps: `a` has rows of the result
  * as its rows, or with AK those of k; `b` has columns of the result as rows, or with BK those of k.
- * add: 0 where d is to be begun. */
-template <class T, bool AK, bool BK>
-__device__ inline void product(float (&d)[64], char *a, char *b, int k, int add)
+ * add: 0 where d is to be begun. 2 D is 32, 64, 96 or 128. */
+template <class T, bool AK, bool BK, int D>
+__device__ inline void product(float (&d)[D], char *a, char *b, int k, int add)
 {
+    static_assert(D == 64 || D == 48 || D == 32 || D == 16, "a width that there is");
     const uint64_t x = matrix_of(a + k * (AK ? 16 * PANEL_ROW : 32));
     const uint64_t y = matrix_of(b + k * (BK ? 16 * PANEL_ROW : 32));
-    if constexpr (std::is_same<T, bf16>::value)
+    if constexpr (std::is_same<T, bf16>::value) {
         WF_PRODUCT("bf16");
-    else
+    } else {
         WF_PRODUCT("f16");
+    }
 }
+#undef WF_PRODUCT_OF
 #undef WF_PRODUCT
 #else /* never launched */
 __device__ inline void products_begin(void)
@@ -186,8 +199,8 @@ __device__ inline void products_commit(void)
 template <int Behind> __device__ inline void products_wait(void)
 {
 }
-template <class T, bool AK, bool BK>
-__device__ inline void product(float (&)[64], char *, char *, int, int)
+template <class T, bool AK, bool BK, int D>
+__device__ inline void product(float (&)[D], char *, char *, int, int)
 {
 }
 #endif

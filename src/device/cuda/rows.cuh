@@ -18,7 +18,12 @@ struct Rows {
     void *data[SIDES];  /* at channel 0 */
     int dtype[SIDES];
     int64_t step[SIDES]; /* along C */
+    const int32_t *there; /* positions, where they are counted when the kernel runs */
 
+    __device__ int64_t count() const
+    {
+        return there ? smaller<int64_t>(*there, positions.count) : positions.count;
+    }
     template <class T> __device__ T *at(int side, int64_t offset, int64_t c) const
     {
         return (T *)data[side] + offset + c * step[side];

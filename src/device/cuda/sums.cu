@@ -94,6 +94,8 @@ __global__ void __launch_bounds__(THREADS)
         out.out[kind].put(g.first_row + blockIdx.z,
                           out.first[kind] + g.first_channel / width + group,
                           shared[0] * out.factor);
+    if (out.count_at && threadIdx.x == 0 && kind == 0 && group == 0)
+        out.out[0].put(g.first_row + blockIdx.z, out.count_at, (double)g.count());
 }
 
 template <class T, int V, int Sums>
@@ -119,7 +121,8 @@ static void powers(const struct wf_call *call, bool by_sample, Parts out, int64_
     out.part = (double *)call->scratch;
     with_type(x.dtype, [&](auto t) {
         typedef decltype(t) T;
-        const Columns g = columns_over(call->work, by_sample, &x, 1, SUM_V);
+        Columns g = columns_over(call->work, by_sample, &x, 1, SUM_V);
+        g.there = rows_there(call);
         if (g.v > 1)
             powers_run<T, SUM_V, Sums>(call, g, out, width);
         else
@@ -168,6 +171,7 @@ void wf_cuda_moments(const struct wf_call *call)
     out.out[0] = out.out[1] = table_of(call->out[0]);
     out.first[1] = a->groups;
     out.factor = 1;
+    out.count_at = wf_norm_counts(a) ? 2 * a->groups : 0;
     powers<2>(call, a->per_sample, out, width);
 }
 
@@ -207,6 +211,7 @@ void wf_cuda_dice(const struct wf_call *call)
     Side sides[2] = { side_at(call->in[0], call->work.lo), side_at(call->in[1], labels) };
     sides[1].stride[WF_C] = 0;
     Columns g = columns_over(call->work, false, sides, 2, 1);
+    g.there = rows_there(call);
     Parts out = {};
     out.part = (double *)call->scratch;
     out.tickets = sums_tickets(call, g);

@@ -35,13 +35,16 @@ struct Parts {
     Table out[KINDS];
     int64_t first[KINDS];
     double factor;
+    int64_t count_at; /* the column of out[0] for the number of positions; 0: none */
 };
 
 __device__ inline void put_sum(const Columns &g, const Parts &out, int kind, int64_t c, double sum)
 {
     if (out.out[kind].data) /* a kernel may have room for more kinds than it has */
         out.out[kind].put(g.first_row + blockIdx.z, out.first[kind] + g.first_channel + c,
-                      sum * out.factor);
+                          sum * out.factor);
+    if (out.count_at && kind == 0 && c == 0)
+        out.out[0].put(g.first_row + blockIdx.z, out.count_at, (double)g.count());
 }
 
 /* Adds the blocks' parts for this block's channels; `shared` has room for SUM_THREADS. */

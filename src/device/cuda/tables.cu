@@ -10,16 +10,23 @@ struct Tables {
     int64_t first, rows, columns; /* rows [first, first + rows), results in a row */
     int64_t first_column, groups, end, classes;
     double count, eps, momentum, smooth;
+    int32_t counted; /* the count is in the table, behind the sums */
 };
 
+/* What the sums in a row are over, `least` where they are over less. */
+__device__ inline double total_of(const Tables &t, int64_t row, double least)
+{
+    const double there = t.counted ? t.in[0].get(row, 2 * t.groups) : t.count;
+    return there > least ? there : least;
+}
 __device__ inline double mean_of(const Tables &t, int64_t row, int64_t g)
 {
-    return t.in[0].get(row, g) / t.count;
+    return t.in[0].get(row, g) / total_of(t, row, 1);
 }
 __device__ inline double variance_of(const Tables &t, int64_t row, int64_t g)
 {
     const double mean = mean_of(t, row, g);
-    const double var = t.in[0].get(row, t.groups + g) / t.count - mean * mean;
+    const double var = t.in[0].get(row, t.groups + g) / total_of(t, row, 1) - mean * mean;
     return var > 0 ? var : var != var ? var : 0;
 }
 
@@ -43,7 +50,8 @@ struct RunningStats {
 struct RunningUpdate {
     __device__ void operator()(const Tables &t, int64_t, int64_t c) const
     {
-        const double var = variance_of(t, 0, c) * t.count / (t.count - 1.0);
+        const double count = total_of(t, 0, 2);
+        const double var = variance_of(t, 0, c) * count / (count - 1.0);
         const double keep = 1.0 - t.momentum;
         t.out[0].put(0, c, keep * t.in[1].get(0, c) + t.momentum * mean_of(t, 0, c));
         t.out[1].put(0, c, keep * t.in[2].get(0, c) + t.momentum * var);
@@ -239,6 +247,7 @@ static Tables norm_tables(const struct wf_call *call, int64_t rows, int64_t colu
     Tables t = tables_of(call, rows, columns);
     t.groups = columns;
     t.count = (double)a->count;
+    t.counted = wf_norm_counts(a);
     t.eps = a->eps;
     t.momentum = a->momentum;
     return t;

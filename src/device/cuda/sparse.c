@@ -1,0 +1,53 @@
+/* Kernels of sparse tensors as the planner looks them up. */
+#include "device/cuda/sparse.h"
+
+#include "device/cuda/kernels.h"
+
+/* The rows of a coarser set come in the order of the finer one's. */
+static bool keeps_order(const struct wf_node *node)
+{
+    return wf_coords_keeps_order(node->attrs);
+}
+
+static bool alike(const struct wf_node *node)
+{
+    return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[1]->dtype;
+}
+
+static bool rows_conv(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_fit(node);
+}
+
+static bool rows_wgrad(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_wgrad_fit(node);
+}
+
+const struct wf_kernel wf_cuda_kernels_sparse[] = {
+    { .op = "coords_stride",
+      .flags = WF_KERNEL_DENSE,
+      .accepts = keeps_order,
+      .prepare = wf_cuda_coords_stride_prepare,
+      .run = wf_cuda_coords_stride },
+    { .op = "kernel_map",
+      .flags = WF_KERNEL_DENSE,
+      .prepare = wf_cuda_kernel_map_prepare,
+      .run = wf_cuda_kernel_map },
+    { .op = "sparse_conv", .accepts = alike, .run = wf_cuda_sparse_conv },
+    { .op = "sparse_conv_wgrad",
+      .accepts = alike,
+      .prepare = wf_cuda_sparse_wgrad_prepare,
+      .run = wf_cuda_sparse_wgrad },
+    { .op = "sparse_conv",
+      .preference = 20,
+      .accepts = rows_conv,
+      .prepare = wf_cuda_rows_prepare,
+      .run = wf_cuda_rows_conv },
+    { .op = "sparse_conv_wgrad",
+      .preference = 20,
+      .accepts = rows_wgrad,
+      .prepare = wf_cuda_rows_wgrad_prepare,
+      .run = wf_cuda_rows_wgrad },
+    { 0 },
+};

@@ -1,0 +1,69 @@
+/* What products of the rows of sparse tensors share. */
+#pragma once
+
+#include "device/cuda/device.cuh"
+#include "device/cuda/sparse.h"
+
+namespace wf
+{
+
+/* Rows of features, wherever they lie. */
+struct Features {
+    void *data;
+    int64_t row, step; /* strides of rows and of channels */
+
+    template <class T> __device__ T *at(int64_t r, int64_t c) const
+    {
+        return (T *)data + r * row + c * step;
+    }
+};
+
+inline Features features_of(const struct wf_view &view)
+{
+    return { view.data, view.stride[WF_N], view.stride[WF_C] };
+}
+
+/* Which rows are joined, and by which weight. */
+struct Joins {
+    const int32_t *map;   /* [row][count]; NULL: each row with itself */
+    const int32_t *there; /* rows of the map */
+    int32_t count, mirrored, reach;
+
+    __device__ int32_t at(int64_t row, int k) const
+    {
+        return map ? map[row * count + k] : (int32_t)row;
+    }
+    /* The weight that goes with column k of the map, and the column that goes with weight k. */
+    __device__ int weight(int k) const
+    {
+        if (!mirrored)
+            return k;
+        if (!reach)
+            return count - 1 - k;
+        const int each = 2 * reach;
+        return k == 0 ? 0 : (k - 1) / each * each + each - (k - 1) % each;
+    }
+};
+
+inline Joins joins_of(const struct wf_call *call, int input, int64_t count)
+{
+    const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)call->node->attrs;
+    return { (const int32_t *)call->in[input].data, rows_there(call), (int32_t)count,
+             (int32_t)a->mirrored, (int32_t)a->reach };
+}
+
+inline int64_t capacity_of(const struct wf_region &work)
+{
+    return larger<int64_t>(0, work.hi[WF_N] - work.lo[WF_N]);
+}
+
+/* The parts of a weight's gradient, added in order. */
+struct WeightParts {
+    const float *part; /* [parts][count] */
+    float *to;
+    int64_t count;
+    int32_t parts;
+};
+void add_weight_parts(const WeightParts &p, struct CUstream_st *stream);
+
+} // namespace wf

@@ -1,0 +1,31 @@
+/* Sparse tensors on a GPU, as C sees them: the coordinate pass (sparse_map.cu), products of rows by tensor cores
+ * (sparse_conv.cu, sparse_wgrad.cu) and of any kind (sparse_plain.cu). Used as the kernels of kernels.h are. */
+#pragma once
+
+#include "ops/sparse.h"
+#include "plan/target.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bool wf_cuda_coords_stride_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_coords_stride(const struct wf_call *call);
+bool wf_cuda_kernel_map_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_kernel_map(const struct wf_call *call);
+
+/* In builds for compute capability 9.0: 16 bits, whole pieces of 16 bytes, not too many offsets. */
+bool wf_cuda_rows_fit(const struct wf_node *node);
+bool wf_cuda_rows_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_rows_conv(const struct wf_call *call);
+bool wf_cuda_rows_wgrad_fit(const struct wf_node *node);
+bool wf_cuda_rows_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_rows_wgrad(const struct wf_call *call);
+
+void wf_cuda_sparse_conv(const struct wf_call *call);
+bool wf_cuda_sparse_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_sparse_wgrad(const struct wf_call *call);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,340 @@
+/*
+ * sparse_conv of 16-bit features by tensor cores. A block makes the results of some rows: of the offsets that any of
+ * them has it gathers the rows of x into panels (panels.cuh), a part of the channels at a time, with the
+ * weights beside them; what comes next is on its way while it computes. Rows without a neighbour at an
+ * offset are zeros there. Where there are few rows, several blocks share the offsets of a tile, and a second
+ * kernel adds their sums in order.
+ */
+#include "device/cuda/panels.cuh"
+#include "device/cuda/sparse.cuh"
+
+namespace wf
+{
+
+enum {
+    ROWS = 2 * WARPS_ROWS,
+    ROW_THREADS = 256,
+    DEEP = 64, /* channels of a panel */
+    STAGES = 4,
+    OFFSETS_MOST = 128,
+    BLOCKS = 132, /* multiprocessors */
+    SPLITS_MOST = 8,
+};
+
+struct RowsOf {
+    Features x, y;
+    const char *w; /* [offset][filter][channel] */
+    Joins joins;
+    Table bias;
+    int64_t in, out; /* channels that are summed over, and that are made */
+    float *part;     /* [split][row][out]; NULL: there is one split */
+    int64_t rows;    /* capacity */
+};
+
+/* Which rows of x the tile reads, and the offsets that it has. */
+struct TileRows {
+    int32_t is_there[OFFSETS_MOST], active[OFFSETS_MOST], n;
+    int32_t row[1]; /* [offset][ROWS + 1] */
+
+    static int bytes(int64_t offsets)
+    {
+        return (int)(sizeof(TileRows) + (size_t)offsets * (ROWS + 1) * sizeof(int32_t));
+    }
+    __device__ void look(const Joins &joins, int64_t first, int64_t rows)
+    {
+        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS)
+            is_there[k] = 0;
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < joins.count * ROWS; i += ROW_THREADS) {
+            const int r = i / joins.count, k = i - r * joins.count;
+            const int32_t from = first + r < rows ? joins.at(first + r, k) : -1;
+            row[k * (ROWS + 1) + r] = from;
+            if (from >= 0)
+                is_there[k] = 1;
+        }
+        __syncthreads();
+        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS) {
+            int before = 0;
+            for (int j = 0; j < k; j++)
+                before += is_there[j];
+            if (is_there[k])
+                active[before] = k;
+            if (k == joins.count - 1)
+                n = before + is_there[k];
+        }
+        __syncthreads();
+    }
+};
+
+template <bool BK, int N> struct RowStage {
+    enum {
+        A = ROWS * PANEL_ROW,
+        B = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_BYTES : N * PANEL_ROW,
+        BYTES = A + B
+    };
+};
+
+/* Rows of x at one offset, DEEP channels from c on. */
+__device__ inline void gather(const RowsOf &f, const TileRows &tile, char *to, int k, int64_t c)
+{
+    const int p = (int)threadIdx.x % PIECE;
+    const int64_t channel = c + p * PIECE;
+#pragma unroll
+    for (int i = 0; i < ROWS * PIECE / ROW_THREADS; i++) {
+        const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
+        const int32_t from = tile.row[k * (ROWS + 1) + r];
+        const bool valid = from >= 0 && channel < f.in;
+        copy_piece(piece(to, r, p),
+                   (const uint16_t *)f.x.data + (valid ? from * f.x.row + channel : 0), valid);
+    }
+}
+
+/* A weight's rows are filters: of the result, or with BK those that are summed over. */
+template <bool BK, int N>
+__device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t c, int64_t column)
+{
+    enum { PANELS = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS : 1, HEIGHT = BK ? DEEP : N };
+    const int p = (int)threadIdx.x % PIECE;
+    const int64_t width = BK ? f.out : f.in, height = BK ? f.in : f.out;
+    const uint16_t *const w = (const uint16_t *)f.w + (int64_t)of * f.in * f.out;
+#pragma unroll
+    for (int j = 0; j < PANELS; j++)
+#pragma unroll
+        for (int i = 0; i < HEIGHT * PIECE / ROW_THREADS; i++) {
+            const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
+            const int64_t row = (BK ? c : column) + r;
+            const int64_t at = (BK ? column + j * PANEL_COLUMNS : c) + p * PIECE;
+            const bool valid = row < height && at < width;
+            copy_piece(piece(to + j * PANEL_BYTES, r, p), w + (valid ? row * width + at : 0),
+                       valid);
+        }
+}
+
+template <class T, int N>
+__device__ inline void put_rows(const RowsOf &f, const float (&sum)[N / 2], int64_t first,
+                                int64_t rows, int64_t column)
+{
+    const int q = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int64_t r =
+            first + (int)threadIdx.x / 32 * 16 + half * 8 + (int)threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int j = 0; j < N / 32; j++) {
+            uint32_t v[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float *const s = &sum[(j * 4 + e) * 4 + half * 2];
+                const int64_t c = column + (j * 4 + e) * PIECE + q * 2;
+                float b[2] = {};
+                if (f.bias.data && c < f.out) {
+                    b[0] = (float)f.bias.get(0, c);
+                    b[1] = (float)f.bias.get(0, c + 1);
+                }
+                v[e] = pair_of(T(), s[0] + b[0], s[1] + b[1]);
+            }
+            turn_four(v);
+            const int64_t c = column + (j * 4 + q) * PIECE;
+            if (r < rows && c < f.out)
+                *(uint4 *)f.y.at<T>(r, c) = uint4{ v[0], v[1], v[2], v[3] };
+        }
+    }
+}
+
+template <int N>
+__device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], int64_t first,
+                                int64_t rows, int64_t column)
+{
+    float *const part = f.part + (int64_t)blockIdx.z * f.rows * f.out;
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 2) {
+        const int64_t r =
+            first + (int)threadIdx.x / 32 * 16 + i % 4 / 2 * 8 + (int)threadIdx.x % 32 / 4;
+        const int64_t c = column + i / 4 * PIECE + (int)threadIdx.x % 4 * 2;
+        if (r < rows && c < f.out)
+            *(uint2 *)&part[r * f.out + c] =
+                uint2{ __float_as_uint(sum[i]), __float_as_uint(sum[i + 1]) };
+    }
+}
+
+template <class T, bool BK, int N>
+__global__ void __launch_bounds__(ROW_THREADS) rows_product(const RowsOf f)
+{
+    typedef RowStage<BK, N> Stage;
+    const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * ROWS;
+    const int64_t column = (int64_t)blockIdx.y * N;
+    TileRows *const tile = (TileRows *)(shared_memory() + STAGES * Stage::BYTES);
+    float sum[N / 2];
+    if (first >= rows)
+        return;
+    tile->look(f.joins, first, rows);
+    const int begin = tile->n * (int)blockIdx.z / (int)gridDim.z;
+    const int end = tile->n * ((int)blockIdx.z + 1) / (int)gridDim.z;
+    int next = begin, put = 0, get = 0;
+    int64_t next_channel = 0;
+    const auto fetch = [&] {
+        if (next < end) {
+            char *const to = shared_memory() + put * Stage::BYTES;
+            const int k = tile->active[next];
+            gather(f, *tile, to, k, next_channel);
+            bring_weights<BK, N>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
+            next_channel += DEEP;
+            if (next_channel >= f.in) {
+                next_channel = 0;
+                next++;
+            }
+            put = put + 1 == STAGES ? 0 : put + 1;
+        }
+        copies_commit();
+    };
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        sum[i] = 0;
+    for (int i = 0; i < STAGES - 2; i++)
+        fetch();
+    for (int a = begin; a < end; a++)
+        for (int64_t c = 0; c < f.in; c += DEEP) {
+            copies_wait<STAGES - 3>();
+            __syncthreads();
+            char *const at = shared_memory() + get * Stage::BYTES;
+            const int steps = (int)smaller<int64_t>(DEEP / 16, (f.in - c + 15) / 16);
+            products_begin();
+            for (int k = 0; k < steps; k++)
+                product<T, false, BK>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
+                                      1);
+            products_commit();
+            get = get + 1 == STAGES ? 0 : get + 1;
+            products_wait<1>();
+            fetch();
+        }
+    products_wait<0>();
+    if (f.part)
+        put_part<N>(f, sum, first, rows, column);
+    else
+        put_rows<T, N>(f, sum, first, rows, column);
+}
+
+/* The sums of the splits, eight channels a thread. */
+template <class T>
+__global__ void __launch_bounds__(THREADS) add_row_parts(const RowsOf f, const int splits)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * PIECE;
+    const int64_t r = i / f.out, c = i - r * f.out;
+    float sum[PIECE] = {};
+    if (r >= *f.joins.there)
+        return;
+    for (int s = 0; s < splits; s++) {
+        Vec<float, 4> a[2];
+        a[0].load(f.part + s * f.rows * f.out + i);
+        a[1].load(f.part + s * f.rows * f.out + i + 4);
+#pragma unroll
+        for (int j = 0; j < PIECE; j++)
+            sum[j] += a[j / 4].get(j % 4);
+    }
+    if (f.bias.data)
+        for (int j = 0; j < PIECE; j++)
+            sum[j] += (float)f.bias.get(0, c + j);
+    Vec<T, PIECE> y;
+    y.set_all(sum);
+    y.store(f.y.at<T>(r, c));
+}
+
+/* --- launching --- */
+
+/* Columns of a tile. */
+static int width_of(int64_t out)
+{
+    return out <= 32 ? 32 : out <= 64 ? 64 : out % 128 == 0 ? 128 : out % 96 == 0 ? 96 : 128;
+}
+
+static int splits_of(const struct wf_node *node, int64_t rows)
+{
+    const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)node->attrs;
+    const struct wf_shape &w = node->in[1]->shape;
+    const int64_t out = w.at[a->back ? WF_C : WF_W];
+    const int64_t tiles = larger<int64_t>(1, ceil_div(rows, ROWS) * ceil_div(out, width_of(out)));
+    return (int)larger<int64_t>(1, smaller(smaller<int64_t>(SPLITS_MOST, w.at[WF_N] / 2), BLOCKS / tiles));
+}
+
+template <class F> static void with_width(int width, F f)
+{
+    if (width == 32)
+        f(Int<32>());
+    else if (width == 64)
+        f(Int<64>());
+    else if (width == 96)
+        f(Int<96>());
+    else
+        f(Int<128>());
+}
+
+template <class T, bool BK> static bool rows_run(const struct wf_call *call, const RowsOf &f)
+{
+    const int splits = f.part ? splits_of(call->node, f.rows) : 1, width = width_of(f.out);
+    const dim3 grid((unsigned)ceil_div(f.rows, ROWS), (unsigned)ceil_div(f.out, width),
+                    (unsigned)splits);
+    bool ran = false;
+    with_width(width, [&](auto n) {
+        enum { N = decltype(n)::value };
+        const int bytes = STAGES * RowStage<BK, N>::BYTES + TileRows::bytes(f.joins.count);
+        ran = launch_sharing(rows_product<T, BK, N>, grid, ROW_THREADS, bytes,
+                             wf_cuda_stream(call), f);
+    });
+    if (ran && splits > 1)
+        launch(add_row_parts<T>, blocks_for(f.rows * f.out, THREADS * PIECE), THREADS,
+               wf_cuda_stream(call), f, splits);
+    return ran;
+}
+
+/* Whether whole pieces may be moved. */
+static bool takes_pieces(const Features &m)
+{
+    return m.step == 1 && m.row % PIECE == 0 && (uintptr_t)m.data % 16 == 0;
+}
+
+} // namespace wf
+
+using namespace wf;
+
+bool wf_cuda_rows_fit(const struct wf_node *node)
+{
+    const struct wf_shape &w = node->in[1]->shape;
+    return PANELS_HERE && gpu_has_panels() && wf_dtype_size(node->in[0]->dtype) == 2 &&
+           w.at[WF_C] % PIECE == 0 && w.at[WF_W] % PIECE == 0 && w.at[WF_N] <= OFFSETS_MOST;
+}
+
+bool wf_cuda_rows_prepare(struct wf_prepare *p, struct wf_err *)
+{
+    const int64_t rows = capacity_of(p->work);
+    const int splits = splits_of(p->node, rows);
+    if (splits > 1)
+        p->scratch_bytes =
+            (size_t)(splits * rows * p->node->out[0]->shape.at[WF_C]) * sizeof(float);
+    return true;
+}
+
+void wf_cuda_rows_conv(const struct wf_call *call)
+{
+    const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)call->node->attrs;
+    const struct wf_shape &w = call->node->in[1]->shape;
+    RowsOf f = {};
+    f.x = features_of(call->in[0]);
+    f.w = (const char *)call->in[1].data;
+    f.y = features_of(call->out[0]);
+    f.joins = joins_of(call, 2, w.at[WF_N]);
+    f.bias = table_of(call->in[3]);
+    f.in = w.at[a->back ? WF_W : WF_C];
+    f.out = w.at[a->back ? WF_C : WF_W];
+    f.rows = capacity_of(call->work);
+    f.part = splits_of(call->node, f.rows) > 1 ? (float *)call->scratch : NULL;
+    if (f.rows < 1)
+        return;
+    const bool wide = takes_pieces(f.x) && takes_pieces(f.y) && (uintptr_t)f.w % 16 == 0;
+    with_type(call->in[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        if constexpr (sizeof(T) == 2)
+            if (!wide ||
+                !(a->back ? rows_run<T, true>(call, f) : rows_run<T, false>(call, f)))
+                wf_cuda_sparse_conv(call);
+    });
+}

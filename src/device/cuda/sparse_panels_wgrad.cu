@@ -1,0 +1,245 @@
+/*
+ * sparse_conv_wgrad of 16-bit features by tensor cores. A block sums over a part of the rows for one offset: it lists
+ * the rows that have a neighbour there, a window at a time, gathers those of x and dy, 64 pairs at once,
+ * into panels (panels.cuh), and multiplies them. The parts are added in order.
+ */
+#include "device/cuda/panels.cuh"
+#include "device/cuda/sparse.cuh"
+
+namespace wf
+{
+
+enum {
+    WEIGHT_THREADS = 256,
+    FILTERS = 2 * WARPS_ROWS, /* of a tile */
+    PAIRS = 64,               /* of a panel */
+    STAGES = 3,
+    WINDOW = 2048,            /* rows that are listed at once */
+    LISTED = WINDOW / WEIGHT_THREADS,
+    BLOCKS_WANTED = 132 * 8,
+};
+
+struct PairsOf {
+    Features x, dy;
+    Joins joins;
+    int64_t in, out, each; /* channels; rows of a part */
+    float *part;           /* [part][offset][out][in] */
+    int32_t across, up;    /* tiles of channels and of filters */
+};
+
+/* Rows of x and dy that are joined. */
+struct PairList {
+    int32_t x[WINDOW], dy[WINDOW];
+    int32_t sums[2][WEIGHT_THREADS];
+
+    /* Those of rows [first, end), at most WINDOW; in order. Returns how many. */
+    __device__ int fill(const Joins &joins, int64_t first, int64_t end, int k)
+    {
+        int32_t from[LISTED];
+        int mine = 0, now = 0;
+        const int64_t row = first + (int64_t)threadIdx.x * LISTED;
+#pragma unroll
+        for (int i = 0; i < LISTED; i++) {
+            from[i] = row + i < end ? joins.at(row + i, k) : -1;
+            mine += from[i] >= 0;
+        }
+        __syncthreads();
+        sums[0][threadIdx.x] = mine;
+        for (int m = 1; m < WEIGHT_THREADS; m *= 2, now ^= 1) {
+            __syncthreads();
+            sums[now ^ 1][threadIdx.x] =
+                sums[now][threadIdx.x] + ((int)threadIdx.x >= m ? sums[now][threadIdx.x - m] : 0);
+        }
+        __syncthreads();
+        int at = sums[now][threadIdx.x] - mine;
+#pragma unroll
+        for (int i = 0; i < LISTED; i++)
+            if (from[i] >= 0) {
+                x[at] = from[i];
+                dy[at++] = (int32_t)(row + i);
+            }
+        const int all = sums[now][WEIGHT_THREADS - 1];
+        __syncthreads();
+        return all;
+    }
+};
+
+/* 64 of the listed rows, some panels of channels from c on. */
+template <int Panels>
+__device__ inline void gather_pairs(const Features &m, char *to, const int32_t *rows, int first,
+                                    int n, int64_t c, int64_t channels)
+{
+    const int p = (int)threadIdx.x % PIECE;
+#pragma unroll
+    for (int i = 0; i < PAIRS * PIECE / WEIGHT_THREADS; i++) {
+        const int r = (int)threadIdx.x / PIECE + i * (WEIGHT_THREADS / PIECE);
+        const int64_t from = first + r < n ? rows[first + r] * m.row : -1;
+#pragma unroll
+        for (int j = 0; j < Panels; j++) {
+            const int64_t channel = c + j * PANEL_COLUMNS + p * PIECE;
+            const bool valid = from >= 0 && channel < channels;
+            copy_piece(piece(to + j * PANEL_BYTES, r, p),
+                       (const uint16_t *)m.data + (valid ? from + channel : 0), valid);
+        }
+    }
+}
+
+template <int N> struct PairStage {
+    enum {
+        PANELS = (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS,
+        A = FILTERS / PANEL_COLUMNS * PANEL_BYTES,
+        BYTES = A + PANELS * PANEL_BYTES
+    };
+};
+
+template <class T, int N>
+__global__ void __launch_bounds__(WEIGHT_THREADS) pairs_product(const PairsOf f)
+{
+    typedef PairStage<N> Stage;
+    PairList *const list = (PairList *)(shared_memory() + STAGES * Stage::BYTES);
+    const int tile = (int)blockIdx.x % (f.across * f.up), of = (int)blockIdx.x / (f.across * f.up);
+    const int64_t column = (int64_t)(tile % f.across) * N, filter = (int64_t)(tile / f.across) * FILTERS;
+    const int64_t first = (int64_t)blockIdx.y * f.each;
+    const int64_t end = smaller<int64_t>(*f.joins.there, first + f.each);
+    const int column_of_map = f.joins.weight(of);
+    float sum[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        sum[i] = 0;
+    for (int64_t row = first; row < end; row += WINDOW) {
+        const int n =
+            list->fill(f.joins, row, smaller<int64_t>(end, row + WINDOW), column_of_map);
+        int next = 0, put = 0, get = 0;
+        const auto fetch = [&] {
+            if (next < n) {
+                char *const to = shared_memory() + put * Stage::BYTES;
+                gather_pairs<FILTERS / PANEL_COLUMNS>(f.dy, to, list->dy, next, n, filter, f.out);
+                gather_pairs<Stage::PANELS>(f.x, to + Stage::A, list->x, next, n, column, f.in);
+                next += PAIRS;
+                put = put + 1 == STAGES ? 0 : put + 1;
+            }
+            copies_commit();
+        };
+        for (int i = 0; i < STAGES - 2; i++)
+            fetch();
+        for (int p = 0; p < n; p += PAIRS) {
+            copies_wait<STAGES - 3>();
+            __syncthreads();
+            char *const at = shared_memory() + get * Stage::BYTES;
+            products_begin();
+#pragma unroll
+            for (int k = 0; k < PAIRS / 16; k++)
+                product<T, true, true>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
+                                       1);
+            products_commit();
+            get = get + 1 == STAGES ? 0 : get + 1;
+            products_wait<1>();
+            fetch();
+        }
+        products_wait<0>();
+    }
+    float *const part =
+        f.part + ((int64_t)blockIdx.y * f.joins.count + of) * f.out * f.in;
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 2) {
+        const int64_t o =
+            filter + (int)threadIdx.x / 32 * 16 + i % 4 / 2 * 8 + (int)threadIdx.x % 32 / 4;
+        const int64_t c = column + i / 4 * PIECE + (int)threadIdx.x % 4 * 2;
+        if (o < f.out && c < f.in)
+            *(uint2 *)&part[o * f.in + c] =
+                uint2{ __float_as_uint(sum[i]), __float_as_uint(sum[i + 1]) };
+    }
+}
+
+static int width_of(int64_t in)
+{
+    return in <= 32 ? 32 : in <= 64 ? 64 : in % 128 == 0 ? 128 : in % 96 == 0 ? 96 : 128;
+}
+
+/* Rows of a part, so that the GPU is filled. */
+static int64_t rows_of_part(const struct wf_shape &dw, int64_t rows)
+{
+    const int64_t tiles =
+        dw.at[WF_N] * ceil_div(dw.at[WF_C], width_of(dw.at[WF_C])) * ceil_div(dw.at[WF_W], FILTERS);
+    const int64_t parts =
+        larger<int64_t>(1, smaller(ceil_div(BLOCKS_WANTED, tiles), ceil_div(rows, WINDOW / 2)));
+    return larger<int64_t>(1, ceil_div(rows, parts));
+}
+
+template <class T> static bool pairs_run(const struct wf_call *call, const PairsOf &f, int64_t parts)
+{
+    const dim3 grid((unsigned)(f.joins.count * f.across * f.up), (unsigned)parts);
+    const auto run = [&](auto n) {
+        enum { N = decltype(n)::value };
+        return launch_sharing(pairs_product<T, N>, grid, WEIGHT_THREADS,
+                              STAGES * PairStage<N>::BYTES + (int)sizeof(PairList),
+                              wf_cuda_stream(call), f);
+    };
+    switch (width_of(f.in)) {
+    case 32:
+        return run(Int<32>());
+    case 64:
+        return run(Int<64>());
+    case 96:
+        return run(Int<96>());
+    default:
+        return run(Int<128>());
+    }
+}
+
+static bool takes_pieces(const Features &m)
+{
+    return m.step == 1 && m.row % PIECE == 0 && (uintptr_t)m.data % 16 == 0;
+}
+
+} // namespace wf
+
+using namespace wf;
+
+bool wf_cuda_rows_wgrad_fit(const struct wf_node *node)
+{
+    const struct wf_shape &dw = node->out[0]->shape;
+    return PANELS_HERE && gpu_has_panels() && wf_dtype_size(node->in[0]->dtype) == 2 &&
+           dw.at[WF_C] % PIECE == 0 && dw.at[WF_W] % PIECE == 0 && node->out[0]->dtype == WF_F32;
+}
+
+bool wf_cuda_rows_wgrad_prepare(struct wf_prepare *p, struct wf_err *err)
+{
+    const struct wf_shape &dw = p->node->out[0]->shape;
+    const int64_t rows = capacity_of(p->work);
+    const int64_t parts = ceil_div(rows, rows_of_part(dw, rows));
+    if (!wf_cuda_sparse_wgrad_prepare(p, err))
+        return false;
+    p->scratch_bytes =
+        larger(p->scratch_bytes, (size_t)(parts * wf_shape_count(dw)) * sizeof(float));
+    return true;
+}
+
+void wf_cuda_rows_wgrad(const struct wf_call *call)
+{
+    const struct wf_shape &dw = call->node->out[0]->shape;
+    const int64_t rows = capacity_of(call->work);
+    PairsOf f = {};
+    f.x = features_of(call->in[0]);
+    f.dy = features_of(call->in[1]);
+    f.joins = joins_of(call, 2, dw.at[WF_N]);
+    f.in = dw.at[WF_C];
+    f.out = dw.at[WF_W];
+    f.across = (int32_t)ceil_div(f.in, width_of(f.in));
+    f.up = (int32_t)ceil_div(f.out, FILTERS);
+    f.each = rows_of_part(dw, rows);
+    f.part = (float *)call->scratch;
+    const int64_t parts = ceil_div(rows, f.each);
+    bool ran = false;
+    if (rows > 0 && takes_pieces(f.x) && takes_pieces(f.dy))
+        with_type(call->in[0].dtype, [&](auto t) {
+            typedef decltype(t) T;
+            if constexpr (sizeof(T) == 2)
+                ran = pairs_run<T>(call, f, parts);
+        });
+    if (ran)
+        add_weight_parts({ f.part, (float *)call->out[0].data, wf_shape_count(dw), (int32_t)parts },
+                         wf_cuda_stream(call));
+    else
+        wf_cuda_sparse_wgrad(call);
+}

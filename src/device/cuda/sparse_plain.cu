@@ -1,0 +1,240 @@
+/*
+ * Products of the rows of sparse tensors for any element type, width and number of offsets. The offsets that a tile
+ * of rows has lie one behind the other, each with its channels: one long sum, without those that are absent.
+ */
+#include "device/cuda/sparse.cuh"
+
+namespace wf
+{
+
+enum { TILE = 64, EACH = 4, DEEP = 16, TOGETHER = 64 /* offsets that are looked at at once */ };
+static_assert(TILE / EACH * (TILE / EACH) == THREADS, "a thread for each piece of a tile");
+
+struct Plain {
+    Features x, w, y; /* w: rows are (offset, filter), of the weight as it lies */
+    Joins joins;
+    Table bias;
+    int64_t in, out, filter; /* channels; stride of filters */
+    int32_t back;
+};
+
+struct PlainTiles {
+    float a[DEEP][TILE + 1], b[DEEP][TILE + 1];
+
+    __device__ void multiply(float (&sum)[EACH][EACH]) const
+    {
+        const int r = (int)threadIdx.x / (TILE / EACH), c = (int)threadIdx.x % (TILE / EACH);
+        for (int k = 0; k < DEEP; k++)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int j = 0; j < EACH; j++)
+                    sum[i][j] =
+                        fma_of(a[k][r * EACH + i], b[k][c + j * (TILE / EACH)], sum[i][j]);
+    }
+};
+
+/* The offsets [first, first + TOGETHER) of a tile of rows. */
+struct Present {
+    int32_t row[TOGETHER][TILE + 1];
+    int32_t is_there[TOGETHER], active[TOGETHER], n;
+
+    __device__ void look(const Joins &joins, int64_t tile, int64_t rows, int first)
+    {
+        const int count = smaller<int>(TOGETHER, joins.count - first);
+        __syncthreads();
+        for (int k = (int)threadIdx.x; k < TOGETHER; k += THREADS)
+            is_there[k] = 0;
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < count * TILE; i += THREADS) {
+            const int r = i / count, k = i % count;
+            row[k][r] = tile + r < rows ? joins.at(tile + r, first + k) : -1;
+            if (row[k][r] >= 0)
+                is_there[k] = 1;
+        }
+        __syncthreads();
+        for (int k = (int)threadIdx.x; k < count; k += THREADS) {
+            int before = 0;
+            for (int j = 0; j < k; j++)
+                before += is_there[j];
+            if (is_there[k])
+                active[before] = k;
+            if (k == count - 1)
+                n = before + is_there[k];
+        }
+        __syncthreads();
+    }
+};
+
+template <class T> __global__ void __launch_bounds__(THREADS) plain_conv(const Plain f)
+{
+    __shared__ Present present;
+    __shared__ PlainTiles tiles;
+    const int64_t rows = *f.joins.there, tile = (int64_t)blockIdx.x * TILE;
+    const int64_t column = (int64_t)blockIdx.y * TILE;
+    float sum[EACH][EACH] = {};
+    if (tile >= rows)
+        return;
+    for (int first = 0; first < f.joins.count; first += TOGETHER) {
+        present.look(f.joins, tile, rows, first);
+        const int64_t deep = present.n * f.in;
+        for (int64_t k0 = 0; k0 < deep; k0 += DEEP) {
+            for (int i = (int)threadIdx.x; i < DEEP * TILE; i += THREADS) {
+                const int k = i % DEEP, r = i / DEEP;
+                const int64_t at = k0 + k, which = at / f.in, c = at - which * f.in;
+                const int32_t row = at < deep ? present.row[present.active[which]][r] : -1;
+                tiles.a[k][r] = row >= 0 ? to_arith(*f.x.at<T>(row, c)) : 0.0f;
+                float w = 0;
+                if (at < deep && column + r < f.out) {
+                    const int64_t of = f.joins.weight(first + present.active[which]);
+                    const int64_t o = f.back ? c : column + r, n = f.back ? column + r : c;
+                    w = to_arith(((const T *)f.w.data)[of * f.w.row + o * f.filter + n * f.w.step]);
+                }
+                tiles.b[k][r] = w;
+            }
+            __syncthreads();
+            tiles.multiply(sum);
+            __syncthreads();
+        }
+    }
+    const int64_t r = tile + (int64_t)threadIdx.x / (TILE / EACH) * EACH;
+    for (int i = 0; i < EACH && r + i < rows; i++)
+        for (int j = 0; j < EACH; j++) {
+            const int64_t c = column + (int64_t)threadIdx.x % (TILE / EACH) + j * (TILE / EACH);
+            if (c < f.out)
+                *f.y.at<T>(r + i, c) = To<T>::from(
+                    sum[i][j] + (f.bias.data ? (float)f.bias.get(0, c) : 0.0f));
+        }
+}
+
+/* --- the gradient of a weight --- */
+
+struct PlainWeights {
+    Features x, dy;
+    Joins joins;
+    int64_t in, out, each; /* rows of a part */
+    float *part;           /* [part][offset][out][in] */
+};
+
+template <class T> __global__ void __launch_bounds__(THREADS) plain_wgrad(const PlainWeights f)
+{
+    __shared__ PlainTiles tiles;
+    const int64_t columns = f.joins.count * f.in, column = (int64_t)blockIdx.x * TILE;
+    const int64_t filter = (int64_t)blockIdx.y * TILE;
+    const int64_t first = (int64_t)blockIdx.z * f.each;
+    const int64_t end = smaller<int64_t>(*f.joins.there, first + f.each);
+    float sum[EACH][EACH] = {};
+    for (int64_t u = first; u < end; u += DEEP) {
+        for (int i = (int)threadIdx.x; i < DEEP * TILE; i += THREADS) {
+            const int k = i / TILE, c = i % TILE;
+            const int64_t row = u + k, j = column + c;
+            tiles.a[k][c] =
+                row < end && filter + c < f.out ? to_arith(*f.dy.at<T>(row, filter + c)) : 0.0f;
+            float x = 0;
+            if (row < end && j < columns) {
+                const int32_t from = f.joins.at(row, f.joins.weight((int)(j / f.in)));
+                x = from >= 0 ? to_arith(*f.x.at<T>(from, j % f.in)) : 0.0f;
+            }
+            tiles.b[k][c] = x;
+        }
+        __syncthreads();
+        tiles.multiply(sum);
+        __syncthreads();
+    }
+    float *const part = f.part + (int64_t)blockIdx.z * columns * f.out;
+    const int64_t o = filter + (int64_t)threadIdx.x / (TILE / EACH) * EACH;
+    for (int i = 0; i < EACH && o + i < f.out; i++)
+        for (int j = 0; j < EACH; j++) {
+            const int64_t c = column + (int64_t)threadIdx.x % (TILE / EACH) + j * (TILE / EACH);
+            if (c < columns)
+                part[(c / f.in * f.out + o + i) * f.in + c % f.in] = sum[i][j];
+        }
+}
+
+__global__ void __launch_bounds__(THREADS) weight_parts_add(const WeightParts p)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    double sum = 0;
+    for (int s = 0; i < p.count && s < p.parts; s++)
+        sum += (double)p.part[s * p.count + i];
+    if (i < p.count)
+        p.to[i] = (float)sum;
+}
+
+void add_weight_parts(const WeightParts &p, struct CUstream_st *stream)
+{
+    launch(weight_parts_add, blocks_for(p.count, THREADS), THREADS, stream, p);
+}
+
+/* Rows of a part, so that the GPU is filled. */
+static int64_t rows_of_part(const struct wf_shape &dw, int64_t rows)
+{
+    const int64_t tiles =
+        ceil_div(dw.at[WF_N] * dw.at[WF_C], TILE) * ceil_div(dw.at[WF_W], TILE);
+    const int64_t parts = larger<int64_t>(1, smaller(ceil_div(528, tiles), ceil_div(rows, 256)));
+    return larger<int64_t>(1, ceil_div(rows, parts));
+}
+
+} // namespace wf
+
+using namespace wf;
+
+void wf_cuda_sparse_conv(const struct wf_call *call)
+{
+    const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)call->node->attrs;
+    const struct wf_shape &w = call->node->in[1]->shape;
+    const int64_t rows = capacity_of(call->work);
+    Plain f = {};
+    f.x = features_of(call->in[0]);
+    f.w = { call->in[1].data, call->in[1].stride[WF_N], call->in[1].stride[WF_C] };
+    f.filter = call->in[1].stride[WF_W];
+    f.y = features_of(call->out[0]);
+    f.joins = joins_of(call, 2, w.at[WF_N]);
+    f.bias = table_of(call->in[3]);
+    f.in = w.at[a->back ? WF_W : WF_C];
+    f.out = w.at[a->back ? WF_C : WF_W];
+    f.back = (int32_t)a->back;
+    if (rows > 0)
+        with_type(call->in[0].dtype, [&](auto t) {
+            launch(plain_conv<decltype(t)>,
+                   dim3((unsigned)ceil_div(rows, TILE), (unsigned)ceil_div(f.out, TILE)), THREADS,
+                   wf_cuda_stream(call), f);
+        });
+}
+
+bool wf_cuda_sparse_wgrad_prepare(struct wf_prepare *p, struct wf_err *)
+{
+    const struct wf_shape &dw = p->node->out[0]->shape;
+    const int64_t rows = capacity_of(p->work);
+    const int64_t parts = larger<int64_t>(1, ceil_div(rows, rows_of_part(dw, rows)));
+    p->scratch_bytes = (size_t)(parts * wf_shape_count(dw)) * sizeof(float);
+    return true;
+}
+
+void wf_cuda_sparse_wgrad(const struct wf_call *call)
+{
+    const struct wf_shape &dw = call->node->out[0]->shape;
+    const int64_t rows = capacity_of(call->work);
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    PlainWeights f = {};
+    f.x = features_of(call->in[0]);
+    f.dy = features_of(call->in[1]);
+    f.joins = joins_of(call, 2, dw.at[WF_N]);
+    f.in = dw.at[WF_C];
+    f.out = dw.at[WF_W];
+    f.each = rows_of_part(dw, rows);
+    f.part = (float *)call->scratch;
+    const int64_t parts = ceil_div(rows, f.each);
+    if (rows < 1) {
+        wf_cuda_set(&call->out[0], 0.0, stream);
+        return;
+    }
+    with_type(call->in[0].dtype, [&](auto t) {
+        launch(plain_wgrad<decltype(t)>,
+               dim3((unsigned)ceil_div(f.joins.count * f.in, TILE),
+                    (unsigned)ceil_div(f.out, TILE), (unsigned)parts),
+               THREADS, stream, f);
+    });
+    add_weight_parts({ f.part, (float *)call->out[0].data, wf_shape_count(dw), (int32_t)parts },
+                     stream);
+}
