@@ -94,6 +94,8 @@ bool wf_coords_is_made(const struct wf_node *node)
 
 int64_t wf_coords_room(const struct wf_node *node, const int64_t n[])
 {
+    if (node->op == &wf_op_grid_coords)
+        return wf_shape_count(node->in[0]->shape) / node->in[0]->shape.at[WF_C];
     if (node->op == &wf_op_coords_union)
         return n[0] + n[1];
     if (node->op != &wf_op_coords_expand)
@@ -111,6 +113,8 @@ int64_t wf_coords_make(const struct wf_node *node, const int32_t *const from[], 
         return merge(node->attrs, from, n, to);
     if (node->op == &wf_op_coords_expand)
         return expand(node->attrs, from[0], n[0], to);
+    if (node->op == &wf_op_grid_coords)
+        return wf_grid_rows(node->attrs, NULL, 0, node->in[0]->shape.at[WF_N], to);
     memcpy(to, from[0], (size_t)n[0] * row_bytes(node->attrs)); /* a mask may keep all */
     return n[0];
 }

@@ -21,6 +21,7 @@
  *   rows_to_grid     x, coords              y         an image, replicated; 0 where there is no point
  *   grid_to_rows     image, coords          y         what the image has at each point
  *   grid_coords      image                  c         places where an image is not 0
+ *   distribute       x                      y         what was whole on every rank, cut as images are
  */
 #pragma once
 
@@ -54,6 +55,12 @@ struct wf_mix_attrs { /* sparse_mix, sparse_mix_grad: capacity and set of x */
     int64_t rows, set;
 };
 
+struct wf_grid_attrs { /* rows_to_grid, grid_to_rows, grid_coords */
+    int64_t dims, samples;
+    int64_t lo[3], extent[3], stride[3]; /* along the axes of the coordinates */
+    int64_t rows, set;                   /* grid_coords: capacity, and its set */
+};
+
 struct wf_rsqrt_attrs {
     double eps;
 };
@@ -63,7 +70,8 @@ extern const struct wf_op wf_op_sparse_pool, wf_op_sparse_pool_grad, wf_op_sampl
     wf_op_sample_max, wf_op_sample_max_grad, wf_op_sample_take, wf_op_sample_take_grad,
     wf_op_sample_rows;
 extern const struct wf_op wf_op_coords_union, wf_op_coords_prune, wf_op_coords_expand,
-    wf_op_corner_map, wf_op_sparse_mix, wf_op_sparse_mix_grad;
+    wf_op_corner_map, wf_op_sparse_mix, wf_op_sparse_mix_grad, wf_op_rows_to_grid,
+    wf_op_grid_to_rows, wf_op_grid_coords, wf_op_distribute;
 
 /* --- sets on the host, without features --- */
 
@@ -74,6 +82,9 @@ int64_t wf_coords_room(const struct wf_node *node, const int64_t n[]);
 /* Makes them, in order; returns how many. What depends on features keeps all. */
 int64_t wf_coords_make(const struct wf_node *node, const int32_t *const from[], const int64_t n[],
                        int32_t *to);
+/* Places of these samples where the image is not 0 (NULL: all), in order; returns how many. */
+int64_t wf_grid_rows(const struct wf_grid_attrs *a, const struct wf_view *image, int64_t first,
+                     int64_t end, int32_t *to);
 
 /* --- the builder --- */
 
@@ -118,3 +129,18 @@ struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
 /* At points, rows of their own set of 1 + dims floating-point numbers, the batch index first. */
 struct wf_value *wf_sparse_interpolate(struct wf_graph *g, struct wf_sparse x,
                                        struct wf_value *points, const char *name);
+
+/* An image [samples, D, H, W, C] that has the place lo at its corner. */
+struct wf_grid {
+    int dims;
+    int64_t lo[3], extent[3], stride[3]; /* stride 0: 1 */
+};
+/* 0 where there is no point; points outside are left out. */
+struct wf_value *wf_sparse_to_dense(struct wf_graph *g, struct wf_sparse x,
+                                    const struct wf_grid *grid, const char *name);
+/* The image at the coordinates of `like`, 0 outside. */
+struct wf_sparse wf_sparse_at(struct wf_graph *g, struct wf_value *image, struct wf_sparse like,
+                              const struct wf_grid *grid, const char *name);
+/* Its places that are not 0 in all channels. */
+struct wf_sparse wf_sparse_of_dense(struct wf_graph *g, struct wf_value *image,
+                                    const struct wf_grid *grid, const char *name);
