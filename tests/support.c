@@ -31,7 +31,17 @@ void support_values_free(struct support_values *v)
     *v = (struct support_values){ 0 };
 }
 
-static void run_node(const struct wf_node *node, const struct support_values *v)
+/* Of sparse tensors: the work is no more than the rows that are there. */
+static struct wf_region work_of(const struct wf_node *node, const int32_t *rows)
+{
+    struct wf_region work = wf_shape_region(wf_op_domain(node)->shape);
+    const int set = wf_op_domain(node)->set;
+    if (rows && set && !(node->op->flags & WF_OP_COUNTS))
+        work.hi[WF_N] = wf_min(work.hi[WF_N], rows[set]);
+    return work;
+}
+
+static void run_node(const struct wf_node *node, const struct support_values *v, int32_t *rows)
 {
     struct wf_view *in = calloc((size_t)node->n_in + 1, sizeof *in);
     struct wf_view *out = calloc((size_t)node->n_out + 1, sizeof *out);
@@ -42,9 +52,10 @@ static void run_node(const struct wf_node *node, const struct support_values *v)
     for (int o = 0; o < node->n_out; o++)
         out[o] = v->views[node->out[o]->id];
     node->op->reference(&(struct wf_call){ .node = node,
-                                           .work = wf_shape_region(wf_op_domain(node)->shape),
+                                           .work = work_of(node, rows),
                                            .in = in,
                                            .out = out,
+                                           .rows = rows,
                                            .seed = 1,
                                            .step = 1 });
     free(in);
@@ -56,7 +67,7 @@ void support_run_reference(const struct wf_graph *g, const struct support_values
 {
     for (size_t i = 0; i < g->n_nodes; i++)
         if (with_backward || !g->nodes[i]->backward)
-            run_node(g->nodes[i], v);
+            run_node(g->nodes[i], v, g->rows ? v->views[g->rows->id].data : NULL);
 }
 
 void support_fill_random(const struct wf_view *view, uint64_t seed, uint64_t stream)

@@ -10,11 +10,14 @@
 
 struct wf_region wf_sparse_reads(const struct wf_node *node, int input, struct wf_region work)
 {
-    const int64_t all = wf_op_domain(node)->shape.at[WF_N];
+    const int64_t all = wf_op_domain(node)->shape.at[WF_N], mine = wf_region_extent(work, WF_N);
     struct wf_region r = wf_shape_region(node->in[input]->shape);
     const int64_t extent = r.hi[WF_N];
-    r.lo[WF_N] = work.lo[WF_N] * extent / all;
-    r.hi[WF_N] = work.hi[WF_N] * extent / all;
+    /* Which of how many parts it is: parts differ by one row at most. */
+    const int64_t parts = mine > 0 ? (all + mine / 2) / mine : 1;
+    const int64_t part = wf_min((work.lo[WF_N] * parts + all / 2) / all, parts - 1);
+    r.lo[WF_N] = wf_split_point(extent, parts, part);
+    r.hi[WF_N] = wf_split_point(extent, parts, part + 1);
     return r;
 }
 
