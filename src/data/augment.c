@@ -15,7 +15,8 @@
 #include "base/random.h"
 
 const char *const wf_augment_names[] = { "flip",     "rot90",  "elastic", "brightness",
-                                         "contrast", "mirror", NULL };
+                                         "contrast", "mirror", "rotate",  "scale",
+                                         "jitter",   "drop",   NULL };
 
 /* The elastic field is a uniform cubic B-spline over a grid of random numbers. Its weights are positive
  * and add up to one, so it is bounded by its coefficients; its slope is below REACH / GRID = 5/16, so

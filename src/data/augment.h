@@ -26,6 +26,11 @@ enum {
     WF_AUGMENT_BRIGHTNESS = 1 << 3, /* shift by up to 0.25 deviations */
     WF_AUGMENT_CONTRAST = 1 << 4,   /* gain from 0.75 to 1.25 */
     WF_AUGMENT_MIRROR = 1 << 5,     /* along W only, for pictures that have an up and a down */
+    /* Of point clouds (clouds_augment.c), with flip (x and y), elastic, brightness and contrast: */
+    WF_AUGMENT_ROTATE = 1 << 6, /* about the vertical axis */
+    WF_AUGMENT_SCALE = 1 << 7,  /* by up to a tenth */
+    WF_AUGMENT_JITTER = 1 << 8, /* each point by a quarter of a voxel */
+    WF_AUGMENT_DROP = 1 << 9,   /* up to a fifth of the points */
 };
 extern const char *const wf_augment_names[]; /* in the order of the bits; ends with NULL */
 

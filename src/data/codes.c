@@ -326,7 +326,9 @@ static void count_images(struct wf_dataset *ds)
 
 bool wf_codes_find(struct wf_dataset *ds, struct wf_err *err)
 {
-    if (ds->info.labels == WF_LABELS_PIXEL)
+    if (ds->info.labels == WF_LABELS_PIXEL && ds->kind && ds->kind->clouds)
+        wf_clouds_scan(ds);
+    else if (ds->info.labels == WF_LABELS_PIXEL)
         find_in_masks(ds);
     else if (ds->info.labels == WF_LABELS_IMAGE)
         count_images(ds);

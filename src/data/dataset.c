@@ -14,7 +14,8 @@
 #include "data/dataset_inside.h"
 
 const char *const wf_dataset_layout_names[WF_LAYOUTS + 1] = {
-    "auto", "folder", "pairs", "nnunet", "cifar10", "classes", "deepglobe", "inria", "idx", NULL
+    "auto",  "folder", "pairs",  "nnunet",        "cifar10", "classes", "deepglobe",
+    "inria", "idx",    "clouds", "cloud_classes", "kitti",   NULL
 };
 
 const char *const wf_alpha_names[] = { "drop", "keep", NULL };
@@ -32,6 +33,9 @@ static const struct {
     { WF_LAYOUT_FOLDER, &wf_dataset_layout_folder },
     { WF_LAYOUT_PAIRS, &wf_dataset_layout_pairs },
     { WF_LAYOUT_CLASSES, &wf_dataset_layout_classes },
+    { WF_LAYOUT_KITTI, &wf_dataset_layout_kitti },
+    { WF_LAYOUT_CLOUDS, &wf_dataset_layout_clouds },
+    { WF_LAYOUT_CLOUD_CLASSES, &wf_dataset_layout_cloud_classes },
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -297,7 +301,7 @@ static bool no_layout(struct wf_dataset *ds, struct wf_err *err)
                           "folder '%s' is empty: put images in '%s/images' and masks of the same "
                           "names in '%s/masks'",
                           ds->info.path, ds->info.path, ds->info.path);
-    char looks[800] = "";
+    char looks[1100] = "";
     for (int i = 0; i < N_LAYOUTS; i++) {
         const size_t n = strlen(looks);
         (void)snprintf(looks + n, sizeof looks - n, "%s%s (%s)", i ? "; " : "",
@@ -350,7 +354,10 @@ static bool open_all(struct wf_dataset *ds, const struct wf_dataset_options *o, 
         return wf_err_set(err, WF_ERR_INPUT,
                           "folder '%s' has no images in the layout '%s': expected %s",
                           ds->info.path, ds->kind->name, ds->kind->looks);
-    look_at_files(ds);
+    if (ds->kind->clouds)
+        wf_clouds_look(ds);
+    else
+        look_at_files(ds);
     if (!o->tolerate && !refuse_problems(ds, err))
         return false;
     if (!wf_codes_read(ds, err) || err->code || !wf_codes_find(ds, err))
@@ -399,10 +406,12 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->align = options->align;
     ds->alpha = options->alpha;
     ds->wanted = options->channels;
+    ds->info.features = options->features;
+    ds->points = options->points;
     ds->layout_given = options->layout != WF_LAYOUT_AUTO;
     const bool ok = open_all(ds, options, err);
     settle_texts(ds);
-    if (ok && ds->info.labels == WF_LABELS_IMAGE)
+    if (ok && ds->info.labels == WF_LABELS_IMAGE && !ds->info.is_cloud)
         ds->keep = wf_keep_new(ds->info.samples);
     if (ok)
         return ds;

@@ -23,6 +23,7 @@
  *   classes  CLASS/NAME.*, or train/CLASS/ and test/CLASS/: one label for each image
  *   deepglobe  ID_sat.jpg and ID_mask.png, seven colours
  *   inria    images/CITY1.tif and gt/CITY1.tif, 0 and 255; numbers 1 to 5 are for validation
+ *   clouds, cloud_classes, kitti   point clouds, which are read whole (data/clouds.h)
  *
  * The values of a mask are defined by a file classes.txt in the folder (a line for each class:
  * `NAME VALUE`, `NAME FIRST-LAST` or `NAME #rrggbb`). Without it, masks that hold nothing but 0 and
@@ -60,6 +61,9 @@ enum wf_data_layout {
     WF_LAYOUT_DEEPGLOBE,
     WF_LAYOUT_INRIA,
     WF_LAYOUT_IDX,
+    WF_LAYOUT_CLOUDS,
+    WF_LAYOUT_CLOUD_CLASSES,
+    WF_LAYOUT_KITTI,
     WF_LAYOUTS
 };
 extern const char
@@ -75,7 +79,7 @@ struct wf_data_sample {
     const char *name;        /* within the dataset; unique */
     const char *image;       /* its file, for messages; nnU-Net: the first channel's */
     const char *mask;        /* or NULL */
-    int64_t extent[WF_AXES]; /* D, H, W, C of the image; N is 1 */
+    int64_t extent[WF_AXES]; /* D, H, W, C of the image; N is 1. Of a cloud: W points, C features */
     bool held_out;           /* in the dataset's own validation part */
     int32_t label;           /* WF_LABELS_IMAGE */
     bool has_nodata;         /* pixels may be NaN: nodata */
@@ -114,6 +118,8 @@ struct wf_dataset_info {
     int64_t scanned; /* mask pixels seen; all of them where `scanned_all` */
     bool scanned_all;
     bool is_raw;              /* pixels are taken as they are: no normalisation */
+    bool is_cloud;            /* samples are point clouds, and pixels their points */
+    unsigned features;        /* of these: set of WF_FEATURE_* */
     const char *const *notes; /* notes for the user ("alpha channel left out"); ends with NULL */
     int64_t problems;         /* samples and files that have one; only with `tolerate` */
     const char *const *problem_texts; /* each once; ends with NULL */
@@ -139,6 +145,8 @@ struct wf_dataset_options {
     int64_t
         channels;  /* that a network takes; 0: any. Alpha is kept if the number matches with it */
     bool tolerate; /* open in spite of problems and list them, for `data inspect` */
+    unsigned features; /* of point clouds: set of WF_FEATURE_*; 0: what the files have */
+    int64_t points;    /* of meshes: drawn on each; 0: WF_CLOUD_SAMPLED */
 };
 
 struct wf_dataset;

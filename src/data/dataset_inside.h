@@ -53,6 +53,7 @@ struct wf_entry {
 struct wf_dataset_layout_kind {
     const char *name;
     const char *looks;  /* what such a folder holds, for messages */
+    bool clouds;        /* samples are point clouds: wf_clouds_look() looks at the files */
     bool rounds_colors; /* of masks: a channel of 128 and more is 255, others are 0 */
     /* Whether the folder may have this layout. False also on failure, which is then in `err`. */
     bool (*probe)(const char *path, struct wf_err *err);
@@ -63,7 +64,8 @@ struct wf_dataset_layout_kind {
 };
 extern const struct wf_dataset_layout_kind wf_dataset_layout_folder, wf_dataset_layout_pairs,
     wf_dataset_layout_nnunet, wf_dataset_layout_cifar10, wf_dataset_layout_classes,
-    wf_dataset_layout_deepglobe, wf_dataset_layout_inria, wf_dataset_layout_idx;
+    wf_dataset_layout_deepglobe, wf_dataset_layout_inria, wf_dataset_layout_idx,
+    wf_dataset_layout_clouds, wf_dataset_layout_cloud_classes, wf_dataset_layout_kitti;
 
 struct wf_dataset {
     struct wf_arena arena;
@@ -81,6 +83,7 @@ struct wf_dataset {
     enum wf_data_alpha alpha;
     int64_t wanted;    /* channels; 0: any */
     int64_t resampled; /* masks */
+    int64_t points;    /* drawn on a mesh */
     bool noted_place, noted_system, noted_nodata, noted_mask;
     uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
     struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
@@ -99,6 +102,15 @@ void wf_memory_read(const struct wf_dataset *ds, const struct wf_entry *e,
                     const struct wf_region *window, float *image);
 void wf_memory_labels(const struct wf_dataset *ds, const struct wf_entry *e,
                       const struct wf_region *window, int32_t *labels);
+
+/* --- point clouds (clouds.c) --- */
+/* Their headers, and the labels of all or a spread of them; what is wrong is a problem of the sample. */
+void wf_clouds_look(struct wf_dataset *ds);
+void wf_clouds_scan(struct wf_dataset *ds);
+/* wf_normal_measure() of their features. */
+[[nodiscard]] bool wf_clouds_measure(const struct wf_dataset *ds, const int64_t samples[],
+                                     int64_t count, uint64_t seed, struct wf_normal *normal,
+                                     struct wf_err *err);
 
 /* --- for layouts --- */
 /* Texts are copied. The next entry is valid until the next call. */

@@ -53,6 +53,7 @@ static void halt(struct wf_loader *l)
     for (int i = 0; i < l->n_slots; i++) {
         free(l->slots[i].image);
         free(l->slots[i].labels);
+        wf_cloud_batch_release(&l->slots[i].points);
     }
     free(l->slots);
     l->slots = NULL;
@@ -166,6 +167,11 @@ static bool find_samples(struct wf_loader *l, struct wf_err *err)
     if (l->n_samples == 0)
         return no_samples(l, err);
     const bool whole = l->options.crop[WF_H] == 0 && l->options.crop[WF_W] == 0;
+    if (wf_loader_is_cloud(l)) { /* whole, of any size */
+        for (int a = WF_D; a <= WF_W; a++)
+            l->options.crop[a] = 1;
+        return true;
+    }
     for (int a = WF_D; a <= WF_W; a++)
         if (l->options.crop[a] == 0)
             l->options.crop[a] = whole ? wf_dataset_sample(l->ds, l->samples[0])->extent[a] : 1;
@@ -241,6 +247,7 @@ void wf_loader_free(struct wf_loader *l)
     if (!l)
         return;
     halt(l);
+    wf_cloud_batch_release(&l->current);
     wf_reader_free(l->reader);
     wf_balance_free(l->balance);
     wf_split_release(&l->split);
@@ -426,5 +433,25 @@ bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const stru
     l->consumed++;
     (void)pthread_cond_broadcast(&l->changed);
     (void)pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+bool wf_loader_next_points(struct wf_loader *l, const struct wf_cloud_batch **batch,
+                           struct wf_err *err)
+{
+    if (!l->has_boxes && !start(l, err))
+        return false;
+    struct wf_loader_slot *const slot = await(l);
+    if (slot->err.code)
+        return wf_err_set(err, slot->err.code, "%s", slot->err.text);
+    const struct wf_cloud_batch before = l->current; /* its memory goes back to the ring */
+    l->current = slot->points;
+    slot->points = before;
+    (void)pthread_mutex_lock(&l->lock);
+    slot->ready = false;
+    l->consumed++;
+    (void)pthread_cond_broadcast(&l->changed);
+    (void)pthread_mutex_unlock(&l->lock);
+    *batch = &l->current;
     return true;
 }

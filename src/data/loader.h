@@ -17,6 +17,9 @@
  * Validation: crops that cover each image, without augmentation, in order; rows beyond the end
  * repeat an item and do not count (wf_loader_item()).
  *
+ * Point clouds: a batch is the voxels of the rank's samples (wf_loader_next_points()); how many there are is
+ * known when it is made.
+ *
  * A loader belongs to one rank; the dataset is shared. Nothing here is collective: a rank that
  * fails notifies the others by wf_comm_agree().
  */
@@ -24,6 +27,28 @@
 
 #include "data/sampler.h"
 #include "tensor/view.h"
+
+enum { WF_CLOUD_SETS = 64 };
+/* The voxels of a rank's samples of a batch. Arrays are the loader's, and grow as needed. */
+struct wf_cloud_batch {
+    int64_t n, channels;
+    int32_t *coords;     /* [n][4]: the row of the batch, then the voxel */
+    float *features;     /* [n][channels], normalised */
+    int32_t *labels;     /* [n]; where clouds have one label, that of the voxel's cloud */
+    int64_t first, rows; /* rows of the batch that are here, and how many */
+    int32_t *row_labels; /* [rows]: where clouds have one label */
+    int64_t
+        *row_samples; /* [rows]: of the dataset; -1: the row fills the batch, and has no points */
+    /* Where wf_loader_options.keeps_points: all points of these rows, and which voxel each is in. */
+    int64_t n_points, *row_points; /* [rows + 1]: where a row's begin */
+    int32_t *point_labels, *point_voxels;
+    double *point_at; /* [n_points][3] */
+    /* Set by wf_loader_options.arrange: voxels in the order that the rank has them in, and how many places each
+     * of so many coordinate sets takes. */
+    int64_t *order;
+    int64_t places[WF_CLOUD_SETS];
+    size_t room_n, room_rows, room_points;
+};
 
 enum wf_part { WF_PART_TRAIN, WF_PART_VALID, WF_PART_ALL };
 
@@ -43,6 +68,13 @@ struct wf_loader_options {
     /* Training in `parts` that take batches in turns: this is part `part_at`, and an epoch ends for all
      * when there is no full batch left for each. 0: all batches. */
     int64_t parts, part_at;
+    /* Of point clouds. */
+    double voxel;               /* edge of a voxel */
+    int64_t row_first, row_end; /* rows of a batch that this rank has */
+    bool keeps_points;
+    /* Called for each batch, by the thread that made it: fills order and places. */
+    bool (*arrange)(void *user, struct wf_cloud_batch *batch, struct wf_err *err);
+    void *user;
     uint64_t seed;
     int threads; /* that read ahead; 0: none, batches are prepared on request */
 };
@@ -82,9 +114,14 @@ void wf_loader_announce_rest(struct wf_loader *loader, const struct wf_view *ima
 [[nodiscard]] bool wf_loader_next(struct wf_loader *loader, const struct wf_view *image,
                                   const struct wf_view *target, struct wf_err *err);
 
+/* The same of point clouds: the next batch, valid until the next call. */
+[[nodiscard]] bool wf_loader_next_points(struct wf_loader *loader,
+                                         const struct wf_cloud_batch **batch, struct wf_err *err);
+
 /* What row `row` of a batch is. */
 struct wf_loader_item {
     struct wf_draw draw;
+    int64_t epoch, item; /* that augmentation depends on */
     /* The part of the crop whose pixels count in metrics: all in training; in validation, what no
      * earlier crop of the image has covered; empty for a row that only fills the batch. */
     struct wf_region counts;

@@ -10,6 +10,8 @@
 
 int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis)
 {
+    if (wf_loader_is_cloud(l))
+        return 1;
     const int64_t extent = wf_dataset_sample(l->ds, sample)->extent[axis];
     return wf_ceil_div(extent, l->options.crop[axis]);
 }
@@ -68,7 +70,9 @@ struct wf_loader_item wf_loader_item(const struct wf_loader *l, int64_t epoch, i
                                  .balance = l->balance };
     memcpy(rule.crop, l->options.crop, sizeof rule.crop);
     struct wf_loader_item found = {
-        .draw = wf_sampler_draw(l->ds, &rule, sample, epoch, item + position / l->items * l->items)
+        .draw = wf_sampler_draw(l->ds, &rule, sample, epoch, item + position / l->items * l->items),
+        .epoch = epoch,
+        .item = item + position / l->items * l->items,
     };
     found.counts = (struct wf_region){ .hi = { [WF_N] = 1, [WF_C] = 1 } };
     for (int a = WF_D; a <= WF_W; a++)
@@ -251,6 +255,10 @@ static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
                     struct wf_loader_slot *slot)
 {
+    if (wf_loader_is_cloud(l)) {
+        wf_loader_fill_points(l, slot);
+        return;
+    }
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
     const struct wf_loader_boxes *const boxes = &l->boxes[wf_loader_is_rest(l, batch)];

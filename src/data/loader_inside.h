@@ -11,6 +11,7 @@ struct wf_loader_slot {
     struct wf_err err;
     float *image;    /* over the rank's box, dense */
     int32_t *labels; /* over the target's box, one channel */
+    struct wf_cloud_batch points;
 };
 
 /* A rank's part of a batch; empty: not requested. */
@@ -42,6 +43,7 @@ struct wf_loader {
     int64_t taken, consumed;  /* tickets */
     uint64_t moved;           /* bytes of files, of threads that have ended or completed a batch */
     struct wf_reader *reader; /* without threads */
+    struct wf_cloud_batch current; /* of point clouds: the last batch that was handed out */
 };
 
 static inline bool wf_loader_trains(const struct wf_loader *l)
@@ -53,6 +55,14 @@ static inline bool wf_loader_trains(const struct wf_loader *l)
 static inline bool wf_loader_is_rest(const struct wf_loader *l, int64_t batch)
 {
     return batch == l->batches - 1 && wf_loader_rest(l) > 0;
+}
+
+/* Of point clouds (loader_points.c): what wf_loader_fill() does, and the memory of a batch. */
+void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slot);
+void wf_cloud_batch_release(struct wf_cloud_batch *b);
+static inline bool wf_loader_is_cloud(const struct wf_loader *l)
+{
+    return wf_dataset_info(l->ds)->is_cloud;
 }
 
 /* Crops that cover a sample along an axis. */

@@ -67,6 +67,8 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
             normal->std[c] = 1;
         return true;
     }
+    if (wf_dataset_info(ds)->is_cloud)
+        return wf_clouds_measure(ds, samples, count, seed, normal, err);
     struct moments *const m = wf_take_zeroed(WF_DATA_CHANNELS, sizeof *m);
     float *const pixels = wf_take((size_t)WF_DATA_PIECE * sizeof *pixels);
     struct wf_reader *const reader = wf_reader_new(ds);
