@@ -21,8 +21,9 @@ static bool find_size(const struct wf_cli *cli, const struct wf_synth_kind *kind
     const bool deep = kind->dims == 3;
     struct wf_cli_list sides = { 0 };
     const struct wf_cli_list_form form = { 'x', kind->dims, 1'000'000'000,
-                                           deep ? "DxHxW, such as 64x128x128"
-                                                : "HxW, such as 1024x1024" };
+                                           kind->clouds ? "a number, such as 20000"
+                                           : deep       ? "DxHxW, such as 64x128x128"
+                                                        : "HxW, such as 1024x1024" };
     if (!wf_cli_flag_list(cli, "size", &form, &sides, err))
         return false;
     if (sides.count > 1 && sides.count < kind->dims)
@@ -108,8 +109,8 @@ static bool synth(struct wf_cli *cli, struct wf_err *err)
     const int64_t *const sides = (size ? o.size : kind->size) + 3 - kind->dims;
     if (!cli->json) {
         if (cli->launch.is_root)
-            (void)printf("%s: %s images of %s with %s\n", wf_text_shown(&cli->arena, o.out),
-                         wf_text_count(&cli->arena, count),
+            (void)printf("%s: %s %s of %s with %s\n", wf_text_shown(&cli->arena, o.out),
+                         wf_text_count(&cli->arena, count), kind->clouds ? "clouds" : "images",
                          wf_text_extents(&cli->arena, kind->dims, sides),
                          kind->run ? "labels" : "masks");
         return true;
@@ -338,7 +339,7 @@ const struct wf_command wf_command_data = {
         "Kinds: nuclei (microscopy), roads (aerial), vessels3d (volumes), discs (a line that only\n"
         "the mask shows), shapes (ten classes, in CIFAR-10's format), digits (from fonts, one folder per\n"
         "class; domains source, noise, inverted, textured), tissue (nuclei; domains source, brown, blue,\n"
-        "inverted). Images above 4 megapixels are tiled TIFF, smaller ones PNG.\n"
+        "inverted), rooms (point clouds of --size points), shapes3d (meshes of eight solids). Images above 4 megapixels are tiled TIFF, smaller ones PNG.\n"
         "\n"
         "inspect detects the layout (data.format=NAME overrides it) and reports the folders it was\n"
         "detected by: images/ and masks/ under many names, also in train/ and val/; NAME.tif and\n"

@@ -18,8 +18,8 @@
 enum { BAND = 256, LARGE = 4 << 20 };
 
 const struct wf_synth_kind *const wf_synth_table[] = {
-    &wf_synth_nuclei, &wf_synth_roads,  &wf_synth_vessels3d, &wf_synth_discs,
-    &wf_synth_shapes, &wf_synth_digits, &wf_synth_tissue,    NULL,
+    &wf_synth_nuclei, &wf_synth_roads,  &wf_synth_vessels3d, &wf_synth_discs,    &wf_synth_shapes,
+    &wf_synth_digits, &wf_synth_tissue, &wf_synth_rooms,     &wf_synth_shapes3d, NULL,
 };
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err)

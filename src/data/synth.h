@@ -1,6 +1,6 @@
 /*
  * Synthetic datasets: images with masks in the layout `folder`, at any size, from a seed; and small
- * labelled pictures in the layouts `cifar10` and `classes`.
+ * labelled pictures in the layouts `cifar10` and `classes`; and point clouds in `clouds` and `cloud_classes`.
  *
  * A kind is one file. It draws windows: a pixel is a function of (seed, image, position) alone, so
  * an image of 20,000 x 20,000 pixels is drawn band by band and never held in memory as a whole, and
@@ -40,6 +40,7 @@ struct wf_synth_options;
 struct wf_synth_kind {
     const char *name, *what;
     int dims, channels;
+    bool clouds;                /* of points: --size is one number */
     int64_t size[3], count;     /* defaults: D, H, W */
     int64_t tile;               /* likewise; 0: it has no subdomains */
     const char *const *domains; /* names, ending with NULL; the first is the default. NULL: none */
@@ -59,7 +60,8 @@ struct wf_synth_kind {
 };
 extern const struct wf_synth_kind *const wf_synth_table[]; /* ends with NULL */
 extern const struct wf_synth_kind wf_synth_nuclei, wf_synth_roads, wf_synth_vessels3d,
-    wf_synth_discs, wf_synth_shapes, wf_synth_digits, wf_synth_tissue;
+    wf_synth_discs, wf_synth_shapes, wf_synth_digits, wf_synth_tissue, wf_synth_rooms,
+    wf_synth_shapes3d;
 
 const struct wf_synth_kind *wf_synth_find(const char *name, struct wf_err *err);
 
