@@ -16,10 +16,11 @@ _widefield() {
     model.freeze) values='true false' ;;
     model.head) values='classes segments' ;;
     model.norm) values='batch instance none' ;;
-    data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria idx' ;;
+    data.format) values='auto folder pairs nnunet cifar10 classes deepglobe inria idx clouds cloud_classes kitti' ;;
     data.align) values='refuse resample ignore' ;;
     data.alpha) values='drop keep' ;;
-    data.augment) values='flip rot90 elastic brightness contrast mirror' ;;
+    data.features) values='color intensity normal height ones' ;;
+    data.augment) values='flip rot90 elastic brightness contrast mirror rotate scale jitter drop' ;;
     data.balance) values='true false' ;;
     train.batch_is) values='global per_rank' ;;
     train.reduction) values='global rank_mean' ;;
@@ -74,7 +75,7 @@ _widefield() {
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
-    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.weights= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= model.targets= model.domain= model.code= model.head= model.norm= model.blocks= data.path= data.domains= data.format= data.align= data.alpha= data.size= data.points= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.weights.reconstruction= train.weights.difference= train.weights.similarity= train.similarity= train.adapt_from= train.adapt_over= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_seconds= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= domain.placement= pipe.schedule= pipe.cut= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.precision= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
+    [[ $cur ]] && verbs+=' model.name= model.dims= model.in= model.classes= model.base= model.depth= model.weights= model.tiles= model.comm.channels= model.comm.layers= model.comm.kernel= model.comm.dropout= model.comm.where= model.statistics= model.freeze= model.targets= model.domain= model.code= model.head= model.norm= model.blocks= data.path= data.domains= data.format= data.align= data.alpha= data.size= data.points= data.voxel= data.features= data.crop= data.pad= data.augment= data.repeat= data.balance= data.validation= data.threads= train.epochs= train.batch= train.batch_is= train.accumulate= train.reduction= train.clip= train.optimizer= train.lr= train.schedule= train.schedule_by= train.schedule_every= train.gamma= train.patience= train.lr_min= train.lr_scaling= train.warmup= train.momentum= train.beta1= train.beta2= train.eps= train.weight_decay= train.decay_vectors= train.trust= train.loss= train.weights.reconstruction= train.weights.difference= train.weights.similarity= train.similarity= train.adapt_from= train.adapt_over= train.loss_per_tile= train.ignore= train.validate_every= train.validate_on= train.early_stop= train.checkpoint_seconds= train.checkpoint_steps= train.checkpoint_minutes= train.samples= train.loss_scale= train.skip_limit= train.precision= train.sync= train.staleness= train.seed= mesh.auto= mesh.data= mesh.domain= mesh.pipe= mesh.space= domain.placement= pipe.schedule= pipe.cut= comm.device= comm.overlap= comm.bucket= comm.bandwidth= comm.latency= comm.emulate= comm.warn_after= comm.timeout= comm.allreduce= comm.precision= comm.node_ranks= run.device= run.ranks= run.threads= run.deterministic= run.cache= memory.limit= memory.recompute='
     COMPREPLY=($(compgen -W "$verbs" -- "$cur"))
     for i in "${COMPREPLY[@]}"; do
         [[ $i == *= ]] && compopt -o nospace 2>/dev/null

@@ -89,6 +89,8 @@ static struct wf_data_settings data_settings(const struct wf_options *o)
         .alpha = (enum wf_data_alpha)wf_options_int(o, "data.alpha"),
         .size = extents(o, "data.size"),
         .points = wf_options_int(o, "data.points"),
+        .voxel = wf_options_real(o, "data.voxel"),
+        .features = (unsigned)wf_options_int(o, "data.features"),
         .crop = extents(o, "data.crop"),
         .pad = wf_options_int(o, "data.pad"),
         .repeat = wf_options_int(o, "data.repeat"),

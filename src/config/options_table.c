@@ -1,6 +1,7 @@
 #include "config/options.h"
 
 #include "data/augment.h"
+#include "data/clouds.h"
 #include "data/dataset.h"
 #include "models/model.h"
 #include "optim/optim.h"
@@ -60,14 +61,21 @@ static const struct wf_option rows[] = {
       "random data of this size instead of files: N, C, spatial; N is the global batch",
       WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 3, .count_max = 6,
       .unset = "train.batch, model.in, data.crop" },
-    { "data.points", "with data.size, for a network of points: so many in the box of each sample",
-      WF_OPTION_IN(INT, 1, COUNT_MAX), .unset = "none" },
+    { "data.points",
+      "for a network of points: with data.size so many in the box of each sample; of meshes so many "
+      "drawn on each",
+      WF_OPTION_IN(INT, 1, COUNT_MAX), .unset = "none; 4096 on a mesh" },
+    { "data.voxel", "edge of a voxel, in the unit of the point clouds",
+      WF_OPTION_IN(REAL, 1e-9, 1e9), .unset = "none: point clouds need it" },
+    { "data.features", "what a network sees of a point", WF_OPTION_OF(NAMES, wf_feature_names),
+      .count_min = 1, .count_max = 5,
+      .unset = "color and intensity where the files have them, else ones" },
     { "data.crop", "spatial size of a sample", WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 1,
       .count_max = 3, .unset = "the whole image" },
     { "data.pad", "pixels of zeros around an image that training crops may include",
       WF_OPTION_IN(INT, 0, 65536), .fallback = "0" },
     { "data.augment", "random augmentations of a sample", WF_OPTION_OF(NAMES, wf_augment_names),
-      .count_min = 0, .count_max = 6, .fallback = "[]" },
+      .count_min = 0, .count_max = 10, .fallback = "[]" },
     { "data.repeat", "crops per image and epoch", WF_OPTION_IN(INT, 1, COUNT_MAX),
       .fallback = "1" },
     { "data.balance", "choose a class first, then a crop that contains it", .type = WF_OPTION_BOOL,

@@ -9,26 +9,41 @@
 static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct wf_evaluation *const e = arg;
-    const struct wf_loader_options options = wf_feed_valid_loader(&e->feed, &e->net);
+    struct wf_loader_options options = wf_feed_valid_loader(&e->feed, &e->net);
+    struct wf_points_rank points;
+    if (e->job->model->sparse) {
+        points = wf_points_rank(&e->net, &e->job->mesh, wf_comm_rank(comm));
+        wf_points_ask(&points, &options);
+    }
     struct wf_loader *const loader = wf_loader_new(e->feed.dataset, &options, err);
     struct wf_validator *v = NULL;
     struct wf_context *context = NULL;
     bool ok = wf_comm_agree(comm, loader != NULL, err) && loader &&
               wf_settings_open(&e->settings, e->job->device, comm, &context, err);
     if (ok)
-        v = wf_validator_new(&(struct wf_validator_options){ .comm = comm,
-                                                             .network = &e->net,
-                                                             .global = e->global,
-                                                             .context = context,
-                                                             .loader = loader,
-                                                             .samples = e->feed.info->samples,
-                                                             .seed = e->job->settings.train.seed },
-                             err);
+        v = wf_validator_new(
+            &(struct wf_validator_options){ .comm = comm,
+                                            .network = &e->net,
+                                            .global = e->global,
+                                            .context = context,
+                                            .loader = loader,
+                                            .points = e->job->model->sparse ? &points : NULL,
+                                            .samples = e->feed.info->samples,
+                                            .seed = e->job->settings.train.seed },
+            err);
     ok = v != NULL;
     if (ok)
         ok = wf_comm_agree(
             comm, wf_checkpoint_load(e->checkpoint, wf_validator_own_run(v), NULL, err), err);
     ok = ok && wf_validator_run(v, NULL, err);
+    int64_t needs[WF_SETS + 1];
+    const bool full = !ok && v && wf_validator_is_full(v, needs);
+    if (full && (wf_comm_rank(comm) == 0 || e->launch.world)) {
+        memcpy(e->rows.least, needs, sizeof needs);
+        e->is_full = true;
+    }
+    if (full)
+        *err = (struct wf_err){ 0 };
     if (ok && wf_comm_rank(comm) == 0) {
         e->loss = wf_validator_loss(v);
         e->scores = wf_scores(&e->arena, wf_validator_metrics(v));
@@ -36,7 +51,7 @@ static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     wf_validator_free(v);
     wf_device_close(context);
     wf_loader_free(loader);
-    return ok;
+    return ok || full;
 }
 
 /* Other labels are refused. Values keep their meaning, and a set may lack some: said. */
@@ -67,6 +82,44 @@ static bool compare_classes(const struct wf_evaluation *e, struct wf_err *err)
     return true;
 }
 
+static void forget_job(struct wf_evaluation *e)
+{
+    wf_global_plan_free(e->global);
+    wf_graph_free(e->net.graph);
+    wf_job_free(e->job);
+    e->global = NULL;
+    e->net.graph = NULL;
+    e->job = NULL;
+}
+
+static bool make_job(struct wf_evaluation *e, const char *path, struct wf_err *err)
+{
+    struct wf_job_files files = { .begun = true };
+    wf_feed_size(&e->feed, &files);
+    e->rows.feed = &e->feed;
+    e->rows.part = e->part;
+    if (e->feed.info->is_cloud) {
+        files.measure = wf_feed_measure_rows;
+        files.user = &e->rows;
+    }
+    e->job = wf_job_new(&e->launch, &e->settings, &files, err);
+    struct wf_shape shape;
+    if (!e->job)
+        return false;
+    if (e->job->model->sparse) {
+        if (!wf_job_network_rows(e->job, e->job->capacities, false, &e->net, err))
+            return false;
+    } else if (!wf_feed_valid_shape(&e->feed, &e->job->mesh, e->feed.whole, path, &shape, err) ||
+               !wf_job_network(e->job, shape, false, &e->net, err)) {
+        return false;
+    }
+    struct wf_plan_options options = wf_job_plan_options(e->job);
+    options.pipe.micro_batches = 1;
+    options.pipe.keeps_outputs = true;
+    e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
+    return e->global != NULL;
+}
+
 static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *err)
 {
     if (!wf_launch_same_file(&e->launch, wf_checkpoint_path(e->checkpoint),
@@ -82,32 +135,25 @@ static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *er
                           path);
     if (!wf_feed_take_normal(&e->feed, e->checkpoint, err) || !compare_classes(e, err))
         return false;
-    struct wf_job_files files = { .begun = true };
-    wf_feed_size(&e->feed, &files);
-    e->job = wf_job_new(&e->launch, &e->settings, &files, err);
-    struct wf_shape shape;
-    if (!e->job ||
-        !wf_feed_valid_shape(&e->feed, &e->job->mesh, e->feed.whole, path, &shape, err) ||
-        !wf_job_network(e->job, shape, false, &e->net, err))
-        return false;
-    struct wf_plan_options options = wf_job_plan_options(e->job);
-    options.pipe.micro_batches = 1;
-    options.pipe.keeps_outputs = true;
-    e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
-    return e->global != NULL;
+    return make_job(e, path, err);
 }
 
 bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err)
 {
-    const bool ok = prepare(e, path, err);
-    return wf_launch_agree(&e->launch, ok, err) && wf_job_run(e->job, eval_rank, e, err);
+    bool ok = prepare(e, path, err);
+    ok = wf_launch_agree(&e->launch, ok, err) && wf_job_run(e->job, eval_rank, e, err);
+    while (ok && e->is_full) { /* a batch has more points than those that were counted */
+        forget_job(e);
+        e->is_full = false;
+        ok = make_job(e, path, err);
+        ok = wf_launch_agree(&e->launch, ok, err) && wf_job_run(e->job, eval_rank, e, err);
+    }
+    return ok;
 }
 
 void wf_evaluation_release(struct wf_evaluation *e)
 {
-    wf_global_plan_free(e->global);
-    wf_graph_free(e->net.graph);
-    wf_job_free(e->job);
+    forget_job(e);
     wf_feed_release(&e->feed);
     wf_arena_release(&e->arena);
 }

@@ -24,6 +24,8 @@ struct wf_evaluation {
     struct wf_job *job;
     struct wf_network net;
     struct wf_global_plan *global;
+    struct wf_feed_rows rows; /* of point clouds */
+    bool is_full;
     /* rank 0's */
     struct wf_arena arena;
     struct wf_scores scores;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "data/augment.h"
+#include "data/clouds.h"
 #include "train/metrics.h"
 
 /* A whole image is validated at once where it has at most so many pixels of a training crop: without
@@ -42,12 +44,46 @@ static bool check_mse(const struct wf_feed *feed, struct wf_err *err)
                                      : "give them a class");
 }
 
+/* Point clouds are for networks of points, and images for others. */
+static bool check_kind(const struct wf_feed *feed, struct wf_err *err)
+{
+    const struct wf_settings *const s = feed->settings;
+    const char *const path = feed->info->path;
+    const unsigned known = wf_cloud_augments();
+    const unsigned others =
+        WF_AUGMENT_ROTATE | WF_AUGMENT_SCALE | WF_AUGMENT_JITTER | WF_AUGMENT_DROP;
+    const unsigned wrong =
+        feed->info->is_cloud ? s->data.augment & ~known : s->data.augment & others;
+    if (feed->info->is_cloud != s->model->sparse)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "'%s' has %s, and network '%s' is for %s: choose another model.name "
+                          "('widefield model list')",
+                          path, feed->info->is_cloud ? "point clouds" : "images", s->model->name,
+                          s->model->sparse ? "point clouds" : "images");
+    for (int i = 0; wf_augment_names[i]; i++)
+        if (wrong & (1U << i))
+            return wf_err_set(err, WF_ERR_USAGE, "data.augment: %s is not for %s",
+                              wf_augment_names[i],
+                              feed->info->is_cloud ? "point clouds" : "images");
+    if (feed->info->is_cloud && !(s->data.voxel > 0))
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "'%s' has point clouds: give data.voxel, the edge of a voxel in their unit, "
+            "such as data.voxel=0.05",
+            path);
+    if (feed->info->is_cloud && (s->data.crop.count || s->data.pad || s->data.balance))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "data.crop, data.pad and data.balance are for images: point clouds are "
+                          "taken whole");
+    return true;
+}
+
 static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 {
     const struct wf_dataset_info *const info = feed->info;
     struct wf_train_settings *const t = &feed->settings->train;
     struct wf_model_config *const c = &feed->settings->config;
-    if (!check_mse(feed, err))
+    if (!check_mse(feed, err) || !check_kind(feed, err))
         return false;
     if (info->has_ignore && !t->has_ignore) {
         t->has_ignore = true;
@@ -95,6 +131,10 @@ static bool find_crop(struct wf_feed *feed, enum wf_part part, struct wf_err *er
 {
     const int dims = feed->info->dims;
     struct wf_extents *const crop = &feed->settings->data.crop;
+    for (int a = WF_D; a <= WF_W; a++)
+        feed->crop[a] = 1;
+    if (feed->info->is_cloud)
+        return true;
     if (crop->count && crop->count != dims)
         return wf_err_set(err, WF_ERR_USAGE,
                           "data.crop is %s, but the images of '%s' have %d axes: give %d numbers",
@@ -141,6 +181,11 @@ static void find_parts(struct wf_feed *feed)
     feed->parts[WF_PART_TRAIN] = split.n_train;
     feed->parts[WF_PART_VALID] = split.n_valid;
     feed->parts[WF_PART_ALL] = feed->info->samples;
+    /* As the settings say, but at most an epoch's. */
+    feed->batch = wf_min(wf_settings_batch(feed->settings),
+                         feed->parts[WF_PART_TRAIN] * feed->settings->data.repeat);
+    if (feed->info->is_cloud)
+        feed->batch = wf_max(feed->batch, 1);
     const int64_t *const samples = feed->part == WF_PART_ALL     ? NULL
                                    : feed->part == WF_PART_VALID ? split.valid
                                                                  : split.train;
@@ -189,7 +234,9 @@ struct wf_dataset_options wf_feed_dataset_options(const struct wf_settings *s)
     return (struct wf_dataset_options){ .layout = s->data.layout,
                                         .align = s->data.align,
                                         .alpha = s->data.alpha,
-                                        .channels = s->config.in };
+                                        .channels = s->config.in,
+                                        .features = s->data.features,
+                                        .points = s->data.points };
 }
 
 bool wf_feed_open(struct wf_feed *feed, const struct wf_launch *launch,
@@ -250,13 +297,23 @@ bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c, st
     return true;
 }
 
+bool wf_feed_measure_rows(void *user, const struct wf_graph *g, int parts,
+                          int64_t capacities[WF_SETS + 1], struct wf_err *err)
+{
+    struct wf_feed_rows *const r = user;
+    if (r->known_parts != parts && !wf_points_scan(r->feed, r->part, g, parts, r->known, err))
+        return false;
+    r->known_parts = parts;
+    for (int k = 1; k <= g->n_sets; k++)
+        capacities[k] = wf_max(r->known[k], wf_ceil_div(r->least[k], parts) * parts);
+    return true;
+}
+
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files)
 {
     const int dims = feed->info->dims;
     files->count = 2 + dims;
-    /* As the settings say, but at most an epoch's. */
-    files->size[0] = wf_min(wf_settings_batch(feed->settings),
-                            feed->parts[WF_PART_TRAIN] * feed->settings->data.repeat);
+    files->size[0] = feed->batch;
     files->size[1] = feed->info->channels;
     for (int i = 0; i < dims; i++)
         files->size[2 + i] = feed->crop[WF_C - dims + i];
@@ -296,7 +353,10 @@ static struct wf_loader_options loader_options(const struct wf_feed *feed, enum 
                                                const struct wf_network *net)
 {
     struct wf_loader_options options = base_options(feed, part);
-    options.batch = net->image->shape.at[WF_N];
+    options.batch = net->graph->rows ? feed->batch : net->image->shape.at[WF_N];
+    options.voxel = feed->settings->data.voxel;
+    options.keeps_points = net->graph->rows && part != WF_PART_TRAIN;
+    options.row_end = options.batch;
     for (int a = WF_D; a <= WF_W; a++)
         options.crop[a] = net->image->shape.at[a];
     options.classes = net->has_classes ? feed->classes : 0;

@@ -13,6 +13,7 @@
 #include "ckpt/checkpoint.h"
 #include "data/loader.h"
 #include "train/job.h"
+#include "train/points_feed.h"
 
 struct wf_feed {
     struct wf_arena arena;
@@ -25,6 +26,7 @@ struct wf_feed {
     int64_t whole[WF_AXES]; /* D, H, W that all images of `part` have; 0: they differ */
     enum wf_part part;      /* what is validated on */
     int64_t parts[3];       /* samples of each enum wf_part */
+    int64_t batch;          /* samples of a training batch */
     const char **class_names;
     int32_t *colors; /* 0xrrggbb of each class, or -1 */
     int classes;
@@ -48,6 +50,17 @@ int wf_feed_other_class(const struct wf_dataset_info *data, const char *const na
 [[nodiscard]] bool wf_feed_measure(struct wf_feed *feed, struct wf_err *err);
 [[nodiscard]] bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c,
                                        struct wf_err *err);
+
+/* wf_job_files.measure, of a struct wf_feed_rows: what training needs, or the part that is validated. */
+struct wf_feed_rows {
+    const struct wf_feed *feed;
+    enum wf_part part;
+    int64_t least[WF_SETS + 1]; /* that a step has needed */
+    int known_parts;            /* what was found for so many ranks; 0: nothing yet */
+    int64_t known[WF_SETS + 1];
+};
+[[nodiscard]] bool wf_feed_measure_rows(void *user, const struct wf_graph *g, int parts,
+                                        int64_t capacities[WF_SETS + 1], struct wf_err *err);
 
 /* The training batch as N, C, spatial. */
 void wf_feed_size(const struct wf_feed *feed, struct wf_job_files *files);

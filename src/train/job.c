@@ -89,6 +89,18 @@ bool wf_job_network(const struct wf_job *job, struct wf_shape image, bool traini
     return network_config(job, &c, err) && wf_network_build(net, &c, image, training, err);
 }
 
+bool wf_job_network_rows(const struct wf_job *job, const int64_t capacities[], bool training,
+                         struct wf_network *net, struct wf_err *err)
+{
+    struct wf_network_config c;
+    *net = (struct wf_network){ 0 };
+    if (!network_config(job, &c, err))
+        return false;
+    c.capacities = capacities;
+    const struct wf_shape rows = WF_SHAPE(capacities[1], 1, 1, 1, job->config.in);
+    return wf_network_build(net, &c, rows, training, err);
+}
+
 bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int domain,
                         struct wf_network *net, struct wf_err *err)
 {
@@ -121,7 +133,8 @@ static struct wf_shape input_shape(const struct wf_job *job, const struct wf_ext
 {
     if (!job->model->sparse)
         return wf_extents_shape(size->count, size->at);
-    return WF_SHAPE(wf_max(job->capacities[1], job->points->n), 1, 1, 1, size->at[1]);
+    const int64_t points = job->points ? job->points->n : job->samples;
+    return WF_SHAPE(wf_max(job->capacities[1], points), 1, 1, 1, size->at[1]);
 }
 
 static bool build_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
@@ -176,18 +189,31 @@ const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job)
 
 /* --- the job --- */
 
+/* Of a dataset. */
+static bool measure_points(struct wf_job *job, struct wf_err *err)
+{
+    if (wf_mesh_size(&job->mesh) != job->mesh.at[WF_MESH_DATA])
+        return wf_err_set(
+            err, WF_ERR_FIT,
+            "mesh %s: points of a dataset are distributed along data only: use --mesh "
+            "data=%d",
+            wf_mesh_print(&job->arena, &job->mesh), job->ranks);
+    return job->files.measure(job->files.user, job->net.graph, job->mesh.at[WF_MESH_DATA],
+                              job->capacities, err);
+}
+
 /* The sets that the network makes are known when it is built; who has how many points of each, when the mesh
  * is. So a sparse one is built twice. */
 static bool find_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     const bool sparse = job->model->sparse;
     job->samples = size->at[0];
-    if ((sparse && !wf_job_make_points(job, size, err)) || !build_network(job, size, err) ||
-        !wf_job_find_mesh(job, err))
+    if ((sparse && !job->files.measure && !wf_job_make_points(job, size, err)) ||
+        !build_network(job, size, err) || !wf_job_find_mesh(job, err))
         return false;
     if (!sparse)
         return true;
-    if (!wf_job_deal_points(job, err))
+    if (!(job->files.measure ? measure_points(job, err) : wf_job_deal_points(job, err)))
         return false;
     wf_graph_free(job->net.graph);
     return build_network(job, size, err);

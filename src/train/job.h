@@ -33,6 +33,11 @@ struct wf_job_files {
     bool begun;         /* a checkpoint has the weights: model.weights is not read again */
     bool any_size;      /* planned also where memory.limit has no room for it */
     size_t beside;      /* bytes that each rank takes beside the step: validation's */
+    /* Of a sparse network, where points come from a dataset: rows of each set of the graph, for so many ranks along
+     * data; all of them together. */
+    bool (*measure)(void *user, const struct wf_graph *g, int parts,
+                    int64_t capacities[WF_SETS + 1], struct wf_err *err);
+    void *user;
 };
 struct wf_run;
 
@@ -77,6 +82,10 @@ void wf_job_free(struct wf_job *job);
 /* The same without gradients, predicting for the images of a domain. */
 [[nodiscard]] bool wf_job_network_for(const struct wf_job *job, struct wf_shape image, int domain,
                                       struct wf_network *net, struct wf_err *err);
+
+/* Of a sparse network: the same, or without gradients, for sets of these capacities, which are borrowed. */
+[[nodiscard]] bool wf_job_network_rows(const struct wf_job *job, const int64_t capacities[],
+                                       bool training, struct wf_network *net, struct wf_err *err);
 
 /* What a network of several domains makes of images as large as the job's (wf_network_build_views()). */
 [[nodiscard]] bool wf_job_views(const struct wf_job *job, struct wf_network *net,

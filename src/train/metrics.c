@@ -88,6 +88,19 @@ int64_t wf_metrics_truth(const struct wf_view *target, const int64_t at[WF_AXES]
                                            target->box.lo[WF_C]));
 }
 
+int32_t wf_metrics_said(const struct wf_view *logits, const int64_t at[WF_AXES])
+{
+    const int64_t offset =
+        wf_view_offset(logits, at[WF_N], at[WF_D], at[WF_H], at[WF_W], logits->box.lo[WF_C]);
+    return (int32_t)largest(logits, offset, 0);
+}
+
+void wf_metrics_add_one(struct wf_metrics *m, int32_t truth, int32_t said)
+{
+    if (truth >= 0 && truth < m->classes)
+        m->confusion[(int64_t)truth * m->classes + said]++;
+}
+
 double wf_metrics_margin(const struct wf_view *logits, const int64_t at[WF_AXES], int64_t truth)
 {
     const int64_t channels = wf_region_extent(logits->box, WF_C), first = logits->box.lo[WF_C];

@@ -36,6 +36,10 @@ void wf_metrics_clear(struct wf_metrics *m);
 /* By how much the largest wrong logit at an element is above the right one: negative where the
  * prediction is right. With one channel the wrong one is zero. */
 double wf_metrics_margin(const struct wf_view *logits, const int64_t at[WF_AXES], int64_t truth);
+/* The class that is predicted at an element. */
+int32_t wf_metrics_said(const struct wf_view *logits, const int64_t at[WF_AXES]);
+/* One element: a truth that is no class is not counted. */
+void wf_metrics_add_one(struct wf_metrics *m, int32_t truth, int32_t said);
 /* The label at an element of the target. */
 int64_t wf_metrics_truth(const struct wf_view *target, const int64_t at[WF_AXES]);
 void wf_metrics_add(struct wf_metrics *to, const struct wf_metrics *from);

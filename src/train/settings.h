@@ -47,7 +47,9 @@ struct wf_data_settings {
     enum wf_data_align align;
     enum wf_data_alpha alpha;
     struct wf_extents size; /* N, C, spatial: random data instead of a dataset */
-    int64_t points;         /* with `size`, of a sparse network: of each sample */
+    int64_t points;    /* with `size`, of a sparse network: of each sample; else drawn on a mesh */
+    double voxel;      /* of point clouds: edge of a voxel; 0: not given */
+    unsigned features; /* of these: set of WF_FEATURE_*; 0: what the files have */
     struct wf_extents crop; /* spatial */
     int64_t pad, repeat;
     unsigned augment; /* set of WF_AUGMENT_* */

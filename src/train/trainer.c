@@ -26,7 +26,10 @@ struct trainer {
     int64_t saved_step;
     double saved_time;
     struct wf_host *images, target; /* images: of each domain */
-    bool is_filled;                 /* the next batch was filled while the step before ran: */
+    struct wf_points_hosts points;
+    const struct wf_cloud_batch *full; /* the batch of points that does not fit; NULL: all do */
+    int64_t voxels;                    /* of this rank in the step that was loaded */
+    bool is_filled;                    /* the next batch was filled while the step before ran: */
     bool filled_ok;
     struct wf_err filled_err;
     double input;  /* seconds that the next step has waited for its data */
@@ -51,7 +54,7 @@ static void keep_hook(struct trainer *t, bool ok, const struct wf_err *err)
 
 /* --- meeting --- */
 
-enum { FAILED, STOP, SAVE, QUESTIONS };
+enum { FAILED, STOP, SAVE, FULL, VOXELS, QUESTIONS };
 
 static const struct wf_trainer_part *part_of(const struct trainer *t, int64_t batch)
 {
@@ -66,10 +69,26 @@ static int64_t step_batches(const struct trainer *t)
     return wf_min(each - t->at.batch % each, t->batches - t->at.batch);
 }
 
+/* A batch of points. Where it does not fit nothing is put in, and the ranks hear of it when they meet. */
+static bool fill_points(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
+{
+    const struct wf_cloud_batch *batch;
+    if (!wf_loader_next_points(t->o->loader, &batch, err))
+        return false;
+    t->voxels += batch->n;
+    if (!wf_points_fit(part->points, batch))
+        t->full = batch;
+    else if (!t->full)
+        wf_points_put(part->points, part->run, part->network, batch, &t->points);
+    return true;
+}
+
 /* Fills and sends a batch; beside the work of a device that can do both at once. */
 static bool fill(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
 {
     struct wf_run *const run = part->run;
+    if (part->points)
+        return fill_points(t, part, err);
     const bool beside = wf_run_can_send(run);
     const struct wf_network *const net = part->network;
     bool ok = true;
@@ -91,7 +110,8 @@ static bool fill(struct trainer *t, const struct wf_trainer_part *part, struct w
 static void fill_ahead(struct trainer *t, const struct wf_trainer_part *part)
 {
     const int64_t next = t->at.batch + 1;
-    if (next >= t->batches || part_of(t, next) != part || !wf_run_can_send(part->run))
+    if (next >= t->batches || part_of(t, next) != part || part->points ||
+        !wf_run_can_send(part->run))
         return;
     t->filled_ok = fill(t, part, &t->filled_err);
     t->is_filled = true;
@@ -109,7 +129,7 @@ static bool load_batch(struct trainer *t, const struct wf_trainer_part *part, st
     if (t->is_filled && !ok)
         *err = t->filled_err;
     t->is_filled = false;
-    if (wf_run_can_send(part->run)) {
+    if (!part->points && wf_run_can_send(part->run)) {
         for (int k = 0; k <= t->o->n_targets; k++)
             wf_run_take_next(part->run, part->network->images[k]);
         wf_run_take_next(part->run, part->network->target);
@@ -122,7 +142,8 @@ static bool load(struct trainer *t, struct wf_err *err)
 {
     const double start = wf_now();
     bool ok = true;
-    for (int64_t i = 0; ok && i < step_batches(t); i++) {
+    t->voxels = 0;
+    for (int64_t i = 0; ok && !t->full && i < step_batches(t); i++) {
         const struct wf_trainer_part *const part = part_of(t, t->at.batch + i);
         wf_run_select(part->run, micro_of(t, i));
         ok = load_batch(t, part, err);
@@ -212,6 +233,8 @@ static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struc
     requested[FAILED] = !ok;
     requested[STOP] = wants_to_stop(t);
     requested[SAVE] = is_due(t);
+    requested[FULL] = t->full != NULL;
+    requested[VOXELS] = t->voxels;
     if (!wf_comm_sum(t->o->comm, requested, QUESTIONS, WF_I64, err))
         return false;
     return requested[FAILED] == 0 || wf_comm_agree(t->o->comm, ok, err);
@@ -293,8 +316,9 @@ static bool read_losses(struct trainer *t, const struct wf_learner_pass *pass,
         t->sum.weight += pass->shares[m].weight;
         t->sum.samples += samples;
         /* Where every worker has a batch of its own, the others have made as many meanwhile. */
-        t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
-                         (is_async(t) ? t->o->workers : 1);
+        if (!t->o->full.points)
+            t->sum.pixels += samples * (double)e[WF_D] * (double)e[WF_H] * (double)e[WF_W] *
+                             (is_async(t) ? t->o->workers : 1);
     }
     wf_run_select(pass->run, 0);
     if (!ok)
@@ -491,8 +515,12 @@ static bool end_epoch(struct trainer *t, bool *over, struct wf_err *err)
     if (!ok)
         return false;
     if (!seen) {
-        t->result->end = WF_END_SIGNAL;
+        const bool full =
+            t->o->validator && wf_validator_is_full(t->o->validator, t->result->needs[1]);
+        t->result->end = full ? WF_END_FULL : WF_END_SIGNAL;
         *over = true;
+        if (full)
+            return true;
         return save(t, false, err);
     }
     if (report.validated || !t->o->validator) {
@@ -541,13 +569,15 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     wf_times_add_comm(t->o->times, wf_times_lap(t->o->times, WF_TIME_STEPS));
     if ((requested[SAVE] || requested[STOP]) && !t->saved && !save(t, false, err))
         return false;
-    if (requested[STOP]) {
-        t->result->end = WF_END_SIGNAL;
+    if (requested[STOP] || requested[FULL]) {
+        t->result->end = requested[STOP] ? WF_END_SIGNAL : WF_END_FULL;
         *over = true;
-        return true;
+        return requested[STOP] ||
+               wf_points_needs(t->o->full.points, t->o->comm, t->full, t->result->needs[0], err);
     }
     if (ends)
         return end_epoch(t, over, err);
+    t->sum.pixels += (double)requested[VOXELS];
     return passes(t, err) && update(t, err);
 }
 
@@ -627,5 +657,6 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     free(t.images);
     free(t.shares);
     wf_host_release(&t.target);
+    wf_points_hosts_release(&t.points);
     return ok;
 }

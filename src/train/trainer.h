@@ -22,6 +22,7 @@
 #include "train/settings.h"
 #include "train/step.h"
 #include "train/times.h"
+#include "train/points_feed.h"
 #include "train/validate.h"
 
 struct wf_step_report {
@@ -72,6 +73,7 @@ struct wf_trainer_hooks {
 struct wf_trainer_part {
     const struct wf_network *network;
     struct wf_run *run;
+    const struct wf_points_rank *points; /* of point clouds; NULL: of images */
 };
 
 struct wf_trainer_options {
@@ -104,7 +106,8 @@ struct wf_trainer_options {
     struct wf_times *times; /* rank 0's; NULL: not measured */
 };
 
-enum wf_trainer_end { WF_END_DONE, WF_END_EARLY, WF_END_SIGNAL };
+/* WF_END_FULL: the next batch, or one of validation, has more points than was planned for. */
+enum wf_trainer_end { WF_END_DONE, WF_END_EARLY, WF_END_SIGNAL, WF_END_FULL };
 
 struct wf_trainer_result {
     enum wf_trainer_end end;
@@ -113,6 +116,8 @@ struct wf_trainer_result {
         loss; /* mean of the last epoch; so far, where it did not end; NaN: all its steps were skipped */
     double metric; /* of the last validation; NaN: none here */
     double pixels; /* trained on in this call */
+    int64_t needs[2][WF_SETS +
+                     1]; /* with WF_END_FULL: rows of training and of validation; 0: as planned */
 };
 
 /* Collective. */

@@ -112,10 +112,16 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
     if (t->feed.parts[WF_PART_VALID] == 0)
         return true;
     struct wf_shape shape;
-    if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path, &shape,
-                             err) ||
-        !wf_job_network_for(t->job, shape, 0, &t->valid, err))
+    if (t->job->model->sparse) {
+        if (!wf_feed_measure_rows(&t->rows[1], t->job->net.graph, t->job->mesh.at[WF_MESH_DATA],
+                                  t->valid_rows, err) ||
+            !wf_job_network_rows(t->job, t->valid_rows, false, &t->valid, err))
+            return false;
+    } else if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path,
+                                    &shape, err) ||
+               !wf_job_network_for(t->job, shape, 0, &t->valid, err)) {
         return false;
+    }
     if (!wf_feed_check(t->feed.dataset, wf_feed_valid_loader(&t->feed, &t->valid), err))
         return wf_err_wrap(err, "validation");
     struct wf_plan_options options = wf_job_plan_options(t->job);
@@ -131,7 +137,9 @@ static bool make_rest(struct wf_training *t, struct wf_err *err)
     const int64_t items = t->feed.parts[WF_PART_TRAIN] * t->settings.data.repeat;
     struct wf_shape shape = t->job->net.image->shape;
     shape.at[WF_N] = items % shape.at[WF_N];
-    if (shape.at[WF_N] == 0 || t->job->workers > 0 || t->job->net.domains > 1)
+    /* Points of fewer samples fit into the same plan; the loader fills the batch up. */
+    if (shape.at[WF_N] == 0 || t->job->workers > 0 || t->job->net.domains > 1 ||
+        t->job->model->sparse)
         return true;
     if (!wf_job_network(t->job, shape, true, &t->rest, err))
         return wf_err_wrap(err, "the last batch of an epoch");
@@ -147,6 +155,10 @@ static bool make_rest(struct wf_training *t, struct wf_err *err)
 static bool take_sync(struct wf_training *t, struct wf_job_files *files, struct wf_err *err)
 {
     files->sync = t->settings.train.sync;
+    if (files->sync != WF_SYNC_ALLREDUCE && t->settings.model->sparse)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "train.sync=%s is for images: use train.sync=allreduce with '%s'",
+                          wf_sync_names[files->sync], t->settings.model->name);
     if (files->sync != WF_SYNC_ASYNC)
         return true;
     int workers;
@@ -245,11 +257,24 @@ static bool check_labels(const struct wf_training *t, const char *path, struct w
     const bool is_dense = wf_model_is_dense(model, &t->job->config);
     if ((t->feed.info->labels == WF_LABELS_IMAGE) != is_dense)
         return true;
+    const char *const dot = model->sparse ? "point" : "pixel";
     return wf_err_set(err, WF_ERR_USAGE,
                       "'%s' has a label for each %s, but network '%s' predicts one for each %s: "
                       "choose another model.name ('widefield model list')",
-                      path, is_dense ? "image" : "pixel", model->name,
-                      is_dense ? "pixel" : "image");
+                      path, is_dense ? (model->sparse ? "cloud" : "image") : dot, model->name,
+                      is_dense ? dot : (model->sparse ? "cloud" : "image"));
+}
+
+/* Rows of point clouds are counted in the dataset. */
+static void measure_by(struct wf_training *t, struct wf_job_files *files)
+{
+    t->rows[0].feed = t->rows[1].feed = &t->feed;
+    t->rows[0].part = WF_PART_TRAIN;
+    t->rows[1].part = WF_PART_VALID;
+    if (t->feed.info->is_cloud) {
+        files->measure = wf_feed_measure_rows;
+        files->user = &t->rows[0];
+    }
 }
 
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
@@ -261,6 +286,7 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
         !wf_targets_check(&t->settings, err) || !take_data(t, err))
         return false;
     wf_feed_size(&t->feed, &files);
+    measure_by(t, &files);
     times->data += wf_times_lap(times, WF_TIME_STARTUP);
     if (!take_sync(t, &files, err) || !make_job(t, &files, err) || !check_labels(t, path, err))
         return false;
@@ -330,14 +356,51 @@ bool wf_training_begin(struct wf_training *t, struct wf_err *err)
     return wf_launch_agree(&t->launch, !t->launch.is_root || open_log(t, err), err);
 }
 
+/* --- running --- */
+
+/* Collective under a launcher. A batch has more points than the plan has room for: the same job with more. */
+static bool plan_anew(struct wf_training *t, struct wf_err *err)
+{
+    struct wf_job_files files = { .begun = true };
+    const int64_t before = t->job->net.image->shape.at[WF_N];
+    wf_feed_size(&t->feed, &files);
+    measure_by(t, &files);
+    forget_job(t);
+    t->is_full = false;
+    const bool ok =
+        make_job(t, &files, err) && make_validation(t, err) && make_room(t, &files, err);
+    if (!wf_launch_agree(&t->launch, ok, err))
+        return wf_err_wrap(err, "a batch has more points than was planned for");
+    plan_snapshot(t);
+    if (!t->launch.is_root)
+        return true;
+    const int64_t now = t->job->net.image->shape.at[WF_N];
+    wf_log(
+        t->launch.log, WF_LOG_INFO,
+        "step %lld: a batch has more points than was planned for: planned anew for %lld, was %lld",
+        (long long)t->start.step, (long long)now, (long long)before);
+    cJSON *const event = wf_journal_event("planned_anew");
+    (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
+    (void)cJSON_AddNumberToObject(event, "rows", (double)now);
+    return wf_journal_write(t->journal, event, err);
+}
+
 bool wf_training_run(struct wf_training *t, struct wf_err *err)
 {
-    return wf_job_run(t->job, wf_training_rank, t, err);
+    t->carries =
+        wf_arena_array(&t->arena, t->job->ranks + wf_job_servers(t->job), struct wf_carry *);
+    bool ok = wf_job_run(t->job, wf_training_rank, t, err);
+    while (ok && t->is_full)
+        ok = wf_launch_agree(&t->launch, plan_anew(t, err), err) &&
+             wf_job_run(t->job, wf_training_rank, t, err);
+    return ok;
 }
 
 void wf_training_release(struct wf_training *t)
 {
     wf_journal_free(t->journal);
+    for (int i = 0; t->carries && t->job && i < t->job->ranks; i++)
+        wf_carry_free(t->carries[i]);
     forget_job(t);
     wf_targets_release(&t->targets);
     wf_feed_release(&t->feed);

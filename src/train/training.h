@@ -15,6 +15,7 @@
 #pragma once
 
 #include "data/fingerprint.h"
+#include "train/carry.h"
 #include "train/feed.h"
 #include "train/journal.h"
 #include "train/run_folder.h"
@@ -65,7 +66,14 @@ struct wf_training {
     struct wf_fingerprint dataset; /* as this rank sees it, and all others */
     const char *data;              /* its text, for checkpoints */
     const char **targets_data;     /* those of the target domains */
-    size_t snapshot_bytes;         /* of rank 0, to save beside the training; 0: it waits */
+    /* Of point clouds: rows that training and validation take; and while a run is planned anew, for a batch that has
+     * more, what the ranks of this process have learned. */
+    struct wf_feed_rows rows[2];
+    int64_t valid_rows[WF_SETS + 1];
+    struct wf_carry **carries; /* of each rank; or NULL */
+    bool is_full;
+    double pixels;         /* trained on before */
+    size_t snapshot_bytes; /* of rank 0, to save beside the training; 0: it waits */
     struct wf_position start;
     struct wf_times times; /* begun by the caller */
     /* rank 0's */

@@ -25,6 +25,7 @@ struct rank {
     struct wf_plan *rest_plan; /* of the smaller batch at an epoch's end */
     struct wf_run *rest_run;
     struct wf_loader *loader, *valid_loader;
+    struct wf_points_rank points, valid_points;  /* of point clouds */
     struct wf_loader **targets, **valid_targets; /* of each target domain; or NULL */
     struct wf_validator *validator;              /* the first domain's, and behind it the others */
     struct wf_saver saver;                       /* rank 0's */
@@ -199,6 +200,12 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
     options.parts = t->job->workers;
     if (options.parts > 0)
         options.part_at = data_part(t->job, r->comm);
+    const int me = wf_comm_rank(r->comm);
+    const bool sparse = t->job->model->sparse;
+    if (sparse) {
+        r->points = wf_points_rank(&t->job->net, &t->job->mesh, me);
+        wf_points_ask(&r->points, &options);
+    }
     r->loader = wf_loader_new(t->feed.dataset, &options, err);
     bool ok = r->loader != NULL;
     r->targets = wf_take_zeroed((size_t)t->targets.n + 1, sizeof *r->targets);
@@ -218,6 +225,10 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
     }
     if (ok && t->valid.graph) {
         options = wf_feed_valid_loader(&t->feed, &t->valid);
+        if (sparse) {
+            r->valid_points = wf_points_rank(&t->valid, &t->job->mesh, me);
+            wf_points_ask(&r->valid_points, &options);
+        }
         r->valid_loader = wf_loader_new(t->feed.dataset, &options, err);
         ok = r->valid_loader != NULL;
     }
@@ -236,6 +247,8 @@ static bool make_validators(struct rank *r, struct wf_err *err)
                                             .global = t->valid_global,
                                             .context = r->full.context,
                                             .loader = r->valid_loader,
+                                            .points =
+                                                t->job->model->sparse ? &r->valid_points : NULL,
                                             .samples = t->feed.info->samples,
                                             .seed = t->job->settings.train.seed,
                                             .stops = stops,
@@ -491,6 +504,31 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
 
 /* --- the run --- */
 
+/* Collective. Keeps what was learned, and what the next plan needs. One rank of a process writes it down. */
+static bool leave_full(struct rank *r, const struct wf_trainer_result *result, struct wf_err *err)
+{
+    struct wf_training *const t = r->t;
+    const int me = wf_comm_rank(r->comm);
+    wf_carry_free(t->carries[me]);
+    t->carries[me] = wf_carry_take(r->full.run, r->full.optim, err);
+    bool ok = t->carries[me] != NULL;
+    if (ok && me == 0)
+        ok = wf_saver_finish(&r->saver, err);
+    if (!wf_comm_agree(r->comm, ok, err))
+        return false;
+    if (me == 0 || t->launch.world) {
+        const double seconds = t->start.seconds;
+        t->is_full = true;
+        t->start = result->at;
+        t->start.seconds = seconds;
+        t->pixels += result->pixels;
+        for (int i = 0; i < 2; i++)
+            for (int s = 0; s <= WF_SETS; s++)
+                t->rows[i].least[s] = wf_max(t->rows[i].least[s], result->needs[i][s]);
+    }
+    return true;
+}
+
 static bool train(struct rank *r, struct wf_err *err)
 {
     struct wf_training *const t = r->t;
@@ -498,8 +536,8 @@ static bool train(struct rank *r, struct wf_err *err)
     struct wf_trainer_result result;
     const struct wf_trainer_options options = {
         .comm = r->comm,
-        .full = { &t->job->net, r->full.run },
-        .rest = { &t->rest, r->rest_run },
+        .full = { &t->job->net, r->full.run, t->job->model->sparse ? &r->points : NULL },
+        .rest = { &t->rest, r->rest_run, NULL },
         .learner = &r->full.learner,
         .workers = t->job->workers,
         .schedule = &t->schedule,
@@ -523,6 +561,9 @@ static bool train(struct rank *r, struct wf_err *err)
         .times = r->times,
     };
     const bool ok = wf_trainer_run(&options, &result, err);
+    if (ok && result.end == WF_END_FULL)
+        return leave_full(r, &result, err);
+    result.pixels += t->pixels;
     if (wf_comm_rank(r->comm) == 0)
         t->result = result;
     return ok && finish(r, &result, err) && wf_trainer_check(&options, &result, err);
@@ -564,7 +605,10 @@ static bool prepare(struct rank *r, struct wf_err *err)
     const double seconds = wf_times_lap(r->times, WF_TIME_STARTUP);
     if (r->times)
         r->times->kernels += seconds;
-    const bool ready = ok && make_saver(r, err) && log_start(r, err);
+    const struct wf_carry *const carry = ok ? r->t->carries[wf_comm_rank(r->comm)] : NULL;
+    if (carry)
+        wf_carry_give(carry, r->full.run, r->full.optim);
+    const bool ready = ok && make_saver(r, err) && (carry || log_start(r, err));
     (void)wf_times_lap(r->times, WF_TIME_STARTUP);
     return ready;
 }

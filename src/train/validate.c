@@ -16,11 +16,14 @@ struct wf_validator {
     struct wf_plan *plan;
     struct wf_run *run;
     struct wf_host image, target, logits;
-    struct wf_metrics metrics, item; /* of all; of one crop */
-    int64_t *tallies;                /* [sample][kinds][TALLIES] */
-    int64_t kinds;                   /* the classes, or one */
-    double *losses;                  /* per batch */
-    int64_t *weights;                /* per batch: what counted in it */
+    struct wf_points_hosts points;
+    const struct wf_cloud_batch *batch; /* of point clouds: that was loaded */
+    int64_t needs[WF_SETS + 1];         /* rows; 0: they were enough */
+    struct wf_metrics metrics, item;    /* of all; of one crop */
+    int64_t *tallies;                   /* [sample][kinds][TALLIES] */
+    int64_t kinds;                      /* the classes, or one */
+    double *losses;                     /* per batch */
+    int64_t *weights;                   /* per batch: what counted in it */
     int64_t batches;
     double loss;
     bool failed;
@@ -29,8 +32,8 @@ struct wf_validator {
 
 static bool is_dense(const struct wf_network *net)
 {
-    return wf_shape_count(net->logits->shape) / net->logits->shape.at[WF_C] >
-           net->logits->shape.at[WF_N];
+    return net->logits->set || wf_shape_count(net->logits->shape) / net->logits->shape.at[WF_C] >
+                                   net->logits->shape.at[WF_N];
 }
 
 /* --- making --- */
@@ -87,6 +90,7 @@ static void free_one(struct wf_validator *v)
     wf_host_release(&v->image);
     wf_host_release(&v->target);
     wf_host_release(&v->logits);
+    wf_points_hosts_release(&v->points);
     wf_run_free(v->run);
     wf_plan_free(v->plan);
     wf_metrics_release(&v->metrics);
@@ -209,9 +213,28 @@ static void send(struct wf_validator *v)
     wf_host_put(&v->target);
 }
 
+/* Collective. Of point clouds. */
+static bool load_points(struct wf_validator *v, struct wf_err *err)
+{
+    const struct wf_validator_options *const o = &v->options;
+    bool ok = wf_loader_next_points(o->loader, &v->batch, err);
+    const bool fits = !ok || wf_points_fit(o->points, v->batch);
+    if (ok && fits)
+        wf_points_put(o->points, v->run, o->network, v->batch, &v->points);
+    int64_t full = !fits;
+    if (!wf_comm_agree(o->comm, ok, err) || !wf_comm_sum(o->comm, &full, 1, WF_I64, err))
+        return false;
+    if (full == 0)
+        return true;
+    ok = wf_points_needs(o->points, o->comm, v->batch, v->needs, err);
+    return ok && wf_err_set(err, WF_ERR_STOPPED, "a batch has more points than was planned for");
+}
+
 static bool load(struct wf_validator *v, int64_t batch, struct wf_err *err)
 {
     const struct wf_network *const net = v->options.network;
+    if (v->options.points)
+        return load_points(v, err);
     const bool ok = take(v, err);
     const struct wf_view target = v->target.view;
     if (ok && target.data && target.dtype == WF_I32 && net->has_ignore)
@@ -243,7 +266,9 @@ static void tally(struct wf_validator *v, int64_t sample)
 static void count_image(struct wf_validator *v, int64_t batch, int64_t row, struct wf_region part)
 {
     const struct wf_network *const net = v->options.network;
-    const struct wf_view *const logits = &v->logits.view, *const target = &v->target.view;
+    const struct wf_view *const logits = &v->logits.view;
+    const struct wf_view *const target =
+        v->options.points ? &v->points.target.view : &v->target.view;
     const int64_t at[WF_AXES] = { row, part.lo[WF_D], part.lo[WF_H], part.lo[WF_W], 0 };
     const int64_t truth = wf_metrics_truth(target, at);
     const int64_t sample = wf_loader_item(v->options.loader, 0, batch, row).draw.sample;
@@ -257,14 +282,44 @@ static void count_image(struct wf_validator *v, int64_t batch, int64_t row, stru
     v->tallies[sample * TALLIES + MARGIN] += (int64_t)fmin(fmax(margin, -1e15), 1e15);
 }
 
+/* Every point of the clouds has the prediction of its voxel. */
+static void count_points(struct wf_validator *v, int64_t number)
+{
+    const struct wf_network *const net = v->options.network;
+    const struct wf_cloud_batch *const b = v->batch;
+    const struct wf_view *const logits = &v->logits.view;
+    int32_t *const said = wf_take((size_t)(b->n + 1) * sizeof *said);
+    for (int64_t i = 0; i < b->n; i++) {
+        const int64_t at[WF_AXES] = { logits->box.lo[WF_N] + i };
+        said[b->order[i]] = wf_metrics_said(logits, at);
+        v->weights[number] += !net->has_ignore || b->labels[b->order[i]] != net->ignore;
+    }
+    for (int64_t row = 0; row < b->rows; row++) {
+        wf_metrics_clear(&v->item);
+        for (int64_t p = b->row_points[row]; p < b->row_points[row + 1]; p++)
+            if (!net->has_ignore || b->point_labels[p] != net->ignore)
+                wf_metrics_add_one(&v->item, b->point_labels[p], said[b->point_voxels[p]]);
+        if (b->row_samples[row] < 0)
+            continue;
+        wf_metrics_add(&v->metrics, &v->item);
+        tally(v, b->row_samples[row]);
+    }
+    free(said);
+}
+
 static bool count(struct wf_validator *v, int64_t batch, struct wf_err *err)
 {
     const struct wf_network *const net = v->options.network;
     if (!wf_run_get_owned(v->run, net->logits, &v->logits, err))
         return false;
-    const struct wf_view logits = v->logits.view, target = v->target.view;
+    const struct wf_view logits = v->logits.view;
+    const struct wf_view target = v->options.points ? v->points.target.view : v->target.view;
     if (!logits.data || !target.data || !wf_run_counts(v->run, net->logits))
         return true;
+    if (net->logits->set && net->has_classes) {
+        count_points(v, batch);
+        return true;
+    }
     for (int64_t row = logits.box.lo[WF_N]; row < logits.box.hi[WF_N]; row++) {
         struct wf_region part = row_counts(v, net->logits, batch, row);
         struct wf_region owned = logits.box;
@@ -332,6 +387,7 @@ static bool run_one(struct wf_validator *v, const struct wf_run *source, struct 
     wf_metrics_clear(&v->metrics);
     memset(v->tallies, 0, tallies * sizeof *v->tallies);
     memset(v->weights, 0, batches * sizeof *v->weights);
+    memset(v->needs, 0, sizeof v->needs);
     if (source && !v->options.lender)
         copy_weights(v->run, source);
     if (!go_over(v, err) || !wf_metrics_sum(&v->metrics, v->options.comm, err) ||
@@ -361,6 +417,14 @@ bool wf_validator_run(struct wf_validator *v, const struct wf_run *source, struc
 double wf_validator_loss(const struct wf_validator *v)
 {
     return v->loss;
+}
+
+bool wf_validator_is_full(const struct wf_validator *v, int64_t needs[WF_SETS + 1])
+{
+    if (v->needs[1] == 0)
+        return false;
+    memcpy(needs, v->needs, sizeof v->needs);
+    return true;
 }
 
 bool wf_validator_failed(const struct wf_validator *v)
@@ -440,7 +504,8 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
 
 bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, struct wf_err *err)
 {
-    const int64_t rows = v->options.network->image->shape.at[WF_N];
+    const struct wf_network *const net = v->options.network;
+    const int64_t rows = net->graph->rows ? net->graph->samples : net->image->shape.at[WF_N];
     for (int64_t b = 0; b < v->batches; b++)
         for (int64_t r = 0; r < rows; r++) {
             const struct wf_loader_item item = wf_loader_item(v->options.loader, 0, b, r);
@@ -448,6 +513,9 @@ bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, str
                 continue;
             *row = r;
             wf_loader_seek(v->options.loader, 0, b);
+            if (v->options.points)
+                return load_points(v, err) && wf_run_step(v->run, err) &&
+                       wf_run_get_owned(v->run, v->options.network->logits, &v->logits, err);
             const bool ok = take(v, err);
             send(v);
             return wf_comm_agree(v->options.comm, ok, err) && wf_run_step(v->run, err);

@@ -23,6 +23,7 @@
 #include "exec/run.h"
 #include "train/metrics.h"
 #include "train/network.h"
+#include "train/points_feed.h"
 
 struct wf_validator_options {
     struct wf_comm *comm;
@@ -31,9 +32,10 @@ struct wf_validator_options {
     struct wf_context *context;          /* of the device */
     struct wf_loader *loader; /* this rank's, or NULL where it has no images and no labels; all are
                                * borrowed until the validator is freed */
-    int64_t samples;          /* of the dataset: scores are kept for each */
-    int domain;               /* whose images it sees */
-    struct wf_run *lender;    /* whose weights and memory it uses; NULL: it has its own */
+    const struct wf_points_rank *points; /* of point clouds; NULL: of images */
+    int64_t samples;                     /* of the dataset: scores are kept for each */
+    int domain;                          /* whose images it sees */
+    struct wf_run *lender; /* whose weights and memory it uses; NULL: it has its own */
     uint64_t seed;
     /* Called between batches, on every rank; if any returns true, all stop. NULL: never. */
     bool (*stops)(void *user);
@@ -56,6 +58,10 @@ const struct wf_validator *wf_validator_next(const struct wf_validator *v);
  * items; then so do those behind it. False with WF_ERR_STOPPED if `stops` returned true. */
 [[nodiscard]] bool wf_validator_run(struct wf_validator *v, const struct wf_run *source,
                                     struct wf_err *err);
+
+/* Whether the last run was stopped, with WF_ERR_STOPPED, by a batch with more points than was planned for; then `needs`
+ * are the rows of each set that would do. */
+bool wf_validator_is_full(const struct wf_validator *v, int64_t needs[WF_SETS + 1]);
 
 /* Of the last run, the same on every rank. */
 double wf_validator_loss(const struct wf_validator *v);
