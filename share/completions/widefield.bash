@@ -64,7 +64,7 @@ _widefield() {
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     model) words='--json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show' ;;
-    bench) words='--steps --warmup --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
+    bench) words='--steps --warmup --input --target --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;

@@ -64,6 +64,8 @@ complete -c widefield -n '__fish_seen_subcommand_from model' -a show
 complete -c widefield -n __fish_use_subcommand -f -a bench -d 'time training steps: median step time, Mpx/s, peak and planned bytes'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'timed steps (5); rounds of \'allreduce\' (9)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l warmup -r -d 'untimed steps before them (2)'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l input -r -d 'image [N, C, *spatial], or points (.npz), instead of random data'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l target -r -d 'class map [N, *spatial], or a class per point'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l profile -d 'also print the time of the last step by operator'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l overlap -d 'time the step with and without overlap of communication, in turns'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l timeline -r -d 'write the last step of every rank: a picture (.svg) or Chrome\'s trace format'

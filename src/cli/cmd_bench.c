@@ -307,7 +307,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
     bench.timeline = wf_cli_flag(cli, "timeline");
-    bench.job = wf_cli_job(cli, &(struct wf_job_files){ 0 }, err);
+    const struct wf_job_files files = { .input = wf_cli_flag(cli, "input"),
+                                        .target = wf_cli_flag(cli, "target") };
+    bench.job = wf_cli_job(cli, &files, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
     if (ok && cli->launch.is_root)
         ok = print(&bench, err);
@@ -318,6 +320,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 static const struct wf_command_flag flags[] = {
     { "steps", "N", "timed steps (5); rounds of 'allreduce' (9)" },
     { "warmup", "N", "untimed steps before them (2)" },
+    { "input", "X.npy", "image [N, C, *spatial], or points (.npz), instead of random data" },
+    { "target", "Y.npy", "class map [N, *spatial], or a class per point" },
     { "profile", NULL, "also print the time of the last step by operator" },
     { "overlap", NULL, "time the step with and without overlap of communication, in turns" },
     { "timeline", "FILE",
@@ -334,8 +338,8 @@ const struct wf_command wf_command_bench = {
     .name = "bench",
     .summary = "time training steps: median step time, Mpx/s, peak and planned bytes",
     .usage =
-        "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--profile] [--overlap] "
-        "[--timeline FILE] [--sweep] [--scaling LIST [--out DIR]] [--svg FILE] [--json]",
+        "bench CONFIG|allreduce [key=value ...] [--steps N] [--warmup N] [--input X] [--target Y] "
+        "[--profile] [--overlap] [--timeline FILE] [--sweep] [--scaling LIST [--out DIR]] [--svg FILE] [--json]",
     .notes =
         "'bench allreduce' times the algorithms of comm.allreduce in turns, from 1 KiB to 64 MiB, and\n"
         "marks the default for each size. Ranks are threads (--ranks N, default 2) or the launcher's.",
