@@ -13,6 +13,9 @@ prints "unet" "cnn2d"
 expect 0 model list --json
 json 'len(j["models"]) >= 4 and all(m["what"] for m in j["models"])'
 
+counts 11580852 minkunet14 model.in=3 model.classes=20
+counts 21704244 minkunet18 model.in=3 model.classes=20
+counts 37856052 minkunet34c model.in=3 model.classes=20
 counts 31037698 unet
 counts 31036481 unet model.in=1 model.classes=1
 counts 7763239 unet model.classes=7 model.base=32
