@@ -1,43 +1,37 @@
 /*
- * Sparse convolution on the CPU: products of rows where they lie.
+ * Sparse convolution on the CPU, in vectors of f32.
  *
  * For a block of the output's rows and one offset, the rows that have a neighbour there are listed; then a
- * few of them at a time are multiplied with a panel of the weight, two vectors of output channels wide.
- * Rows are read and results are added through pointers, so nothing is gathered or scattered. Each element is
- * summed offset by offset, channel by channel, with one rounding per step: its bits do not depend on blocks,
- * threads or ranks.
+ * few of them at a time are gathered (as f32, whatever they are stored as) and multiplied with panels of the
+ * weight, two vectors of output channels wide. Results are added through pointers. Each element is summed
+ * offset by offset, channel by channel, with one rounding per step: its bits do not depend on blocks, threads or
+ * ranks.
  *
  * The gradient of a weight sums over pairs of rows instead of channels: the same tiles, where a step takes
  * a row of dy and a row of x.
  */
 #include <string.h>
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/lanes.h"
-#include "ops/sparse.h"
-
-#ifdef _OPENMP
-#define WF_PARALLEL_TASKS _Pragma("omp parallel for schedule(dynamic)")
-#else
-#define WF_PARALLEL_TASKS
-#endif
+#include "device/cpu/sparse.h"
 
 enum {
     PANEL = 2 * WF_LANES,
     TALL = WF_LANE_REGISTERS / 2 - 4, /* rows of a tile: its sums stay in registers */
-    BLOCK = 256,                      /* rows of the output that are taken together */
-    PAIRS = 1024,                     /* of the gradient of a weight */
+    SLICE = 128,                      /* channels that are gathered together */
+    STRIDE = SLICE + WF_LANES,        /* of gathered rows; known to the compiler, unlike pointers */
+    PAIRS = 256,                      /* of the gradient of a weight */
 };
 
 /* --- tiles --- */
 
-/* to[i][0 .. n) += sum over p of a(i, p) * b(p)[0 .. n). Of products of rows a(i, p) is from[i][p] and
- * b(p) = b + p * b_stride; of pairs they are from[p][i] and rows[p]. */
+/* to[i][0 .. n) += sum over p of a(i, p) * b(p)[0 .. n). Of products of rows a(i, p) is a[i * STRIDE + p] and
+ * b(p) = b + p * PANEL; of pairs they are from[p][first + i] and rows[p] + column. */
 struct tile {
+    const float *a, *b;
     const float *const *from, *const *rows;
     float *const *to;
-    const float *b;
-    int64_t depth, n, b_stride, column; /* column: of rows[p] */
+    int64_t depth, n, first, column;
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -52,13 +46,14 @@ INLINE void tile_sum(const struct tile *t, int rows, int vectors, bool whole, bo
                             ? wf_lanes_load(t->to[i] + v * WF_LANES)
                             : wf_lanes_load_some(t->to[i] + v * WF_LANES, mask);
     for (int64_t p = 0; p < t->depth; p++) {
-        const float *const row = pairs ? t->rows[p] + t->column : t->b + p * t->b_stride;
+        const float *const row = pairs ? t->rows[p] + t->column : t->b + p * PANEL;
         wf_lanes b[2];
         for (int v = 0; v < vectors; v++)
             b[v] = whole || v < vectors - 1 ? wf_lanes_load(row + v * WF_LANES)
                                             : wf_lanes_load_some(row + v * WF_LANES, mask);
         for (int i = 0; i < rows; i++) {
-            const wf_lanes a = wf_lanes_all(pairs ? t->from[p][i] : t->from[i][p]);
+            const wf_lanes a =
+                wf_lanes_all(pairs ? t->from[p][t->first + i] : t->a[i * STRIDE + p]);
             for (int v = 0; v < vectors; v++)
                 sum[i][v] = wf_lanes_multiply_add(a, b[v], sum[i][v]);
         }
@@ -118,76 +113,108 @@ static void tile_pairs(const struct tile *t, int rows)
 
 /* --- sparse_conv --- */
 
-/* What both passes need to know of a call. */
-struct product {
-    const struct wf_call *call;
-    const struct wf_sparse_conv_attrs *a;
-    const int32_t *map; /* NULL: rows stay where they are */
-    const float *x, *w; /* w: [count][in][out], or panels of it */
-    float *y;
-    const float *bias;
-    int64_t count, in, out, rows;
-};
-
-/* [K][out][in] as [K][panel][in][PANEL]: what a tile reads is a run. */
-static void pack(const struct product *p, const float *w, float *to)
+/* w as panels [K][panel][in][PANEL] of f32, whichever of its axes is summed over. */
+static void pack(const struct wf_sparse_product *p, float *to)
 {
-    const int64_t panels = wf_ceil_div(p->out, PANEL);
+    const int64_t panels = wf_ceil_div(p->out, PANEL), size = wf_dtype_size(p->dtype);
     WF_PARALLEL_FOR
     for (int64_t j = 0; j < p->count * panels; j++) {
-        const float *const from = w + (j / panels) * p->out * p->in;
+        const char *const from = p->w + (j / panels) * p->out * p->in * size;
         const int64_t first = j % panels * PANEL, n = wf_min(PANEL, p->out - first);
         float *const panel = to + j * p->in * PANEL;
-        for (int64_t i0 = 0; i0 < p->in; i0 += WF_LANES)
-            for (int64_t o = 0; o < n; o++)
-                for (int64_t i = i0; i < wf_min(p->in, i0 + WF_LANES); i++)
-                    panel[i * PANEL + o] = from[(first + o) * p->in + i];
-        for (int64_t i = 0; n < PANEL && i < p->in; i++)
-            memset(panel + i * PANEL + n, 0, (size_t)(PANEL - n) * sizeof *panel);
-    }
-}
-
-static int list_rows(const struct product *p, int64_t first, int64_t end, int64_t k,
-                     const float *from[], float *to[])
-{
-    int n = 0;
-    for (int64_t u = first; u < end; u++) {
-        const int64_t row = p->map ? p->map[u * p->count + k] : u;
-        from[n] = p->x + wf_max(row, 0) * p->in;
-        to[n] = p->y + u * p->out;
-        n += row >= 0;
-    }
-    return n;
-}
-
-static void block_run(const struct product *p, int64_t first, int64_t end, bool packed)
-{
-    const float *from[BLOCK + 1];
-    float *to[BLOCK + 1], *column[TALL];
-    const int64_t panels = wf_ceil_div(p->out, PANEL);
-    for (int64_t u = first; u < end; u++)
-        if (p->bias)
-            memcpy(p->y + u * p->out, p->bias, (size_t)p->out * sizeof *p->y);
-        else
-            memset(p->y + u * p->out, 0, (size_t)p->out * sizeof *p->y);
-    for (int64_t k = 0; k < p->count; k++) {
-        const int n = list_rows(p, first, end, k, from, to);
-        const int64_t of = wf_sparse_conv_weight(p->a, k, p->count);
-        for (int64_t j = 0; j < panels; j++) {
-            struct tile t = { .depth = p->in,
-                              .n = wf_min(PANEL, p->out - j * PANEL),
-                              .b_stride = packed ? PANEL : p->out,
-                              .b = packed ? p->w + (of * panels + j) * p->in * PANEL
-                                          : p->w + of * p->in * p->out + j * PANEL };
-            for (int i = 0; i < n; i += TALL) {
-                const int rows = n - i < TALL ? n - i : TALL;
-                for (int r = 0; r < rows; r++)
-                    column[r] = to[i + r] + j * PANEL;
-                t.from = from + i;
-                t.to = column;
-                tile_rows(&t, rows);
+        float part[SLICE];
+        if (n < PANEL)
+            memset(panel, 0, (size_t)(p->in * PANEL) * sizeof *panel);
+        for (int64_t i = 0; p->a->back && i < p->in; i++)
+            wf_cpu_to_f32(p->dtype, from + (i * p->out + first) * size, panel + i * PANEL, n);
+        for (int64_t i0 = 0; !p->a->back && i0 < p->in; i0 += SLICE)
+            for (int64_t o = 0; o < n; o++) {
+                const int64_t some = wf_min(SLICE, p->in - i0);
+                wf_cpu_to_f32(p->dtype, from + ((first + o) * p->in + i0) * size, part, some);
+                for (int64_t i = 0; i < some; i++)
+                    panel[(i0 + i) * PANEL + o] = part[i];
             }
+    }
+}
+
+/* Elements of a row, as f32. */
+static void gather(const struct wf_sparse_product *p, const char *from, float *to, int64_t n)
+{
+    if (p->dtype != WF_F32) {
+        wf_cpu_to_f32(p->dtype, from, to, n);
+        return;
+    }
+    const float *const row = (const float *)(const void *)from;
+    for (int64_t i = 0; i < n; i += WF_LANES) {
+        const wf_lane_mask mask = wf_lane_mask_of(n - i);
+        wf_lanes_store_some(to + i, wf_lanes_load_some(row + i, mask), mask);
+    }
+}
+
+/* What a task works on: columns first .. end of rows u0 .. u1 of y, in place or in `sums`. */
+struct part {
+    const struct wf_sparse_product *p;
+    const float *w; /* packed */
+    int64_t u0, u1, first, end;
+    float *y; /* at (u0, first) */
+    int64_t y_stride;
+    int32_t in[WF_SPARSE_BLOCK + 1], out[WF_SPARSE_BLOCK + 1];
+};
+
+/* Adds the products of the pairs i .. i + rows with the weight of one offset. */
+static void multiply_rows(const struct part *t, int64_t of, int i, int rows)
+{
+    const struct wf_sparse_product *const p = t->p;
+    const int64_t panels = wf_ceil_div(p->out, PANEL), size = wf_dtype_size(p->dtype);
+    float a[TALL * STRIDE], *to[TALL];
+    for (int64_t c = 0; c < p->in; c += SLICE) {
+        const int64_t depth = wf_min(SLICE, p->in - c);
+        for (int r = 0; r < rows; r++)
+            gather(p, p->x + (t->in[i + r] * p->in + c) * size, a + (ptrdiff_t)r * STRIDE, depth);
+        for (int64_t o = t->first; o < t->end; o += PANEL) {
+            const struct tile tile = {
+                .a = a,
+                .b = t->w + ((of * panels + o / PANEL) * p->in + c) * PANEL,
+                .to = to,
+                .depth = depth,
+                .n = wf_min(PANEL, t->end - o),
+            };
+            for (int r = 0; r < rows; r++)
+                to[r] = t->y + (t->out[i + r] - t->u0) * t->y_stride + o - t->first;
+            tile_rows(&tile, rows);
         }
+    }
+}
+
+static void part_sum(struct part *t)
+{
+    const struct wf_sparse_product *const p = t->p;
+    for (int64_t u = 0; u < t->u1 - t->u0; u++)
+        for (int64_t o = t->first; o < t->end; o++)
+            t->y[u * t->y_stride + o - t->first] = p->bias ? p->bias[o] : 0;
+    for (int64_t k = 0; k < p->count; k++) {
+        int64_t u = t->u0;
+        const int n = wf_sparse_pairs(p, k, &u, t->u1, WF_SPARSE_BLOCK, t->in, t->out);
+        for (int i = 0; i < n; i += TALL)
+            multiply_rows(t, wf_sparse_conv_weight(p->a, k, p->count), i,
+                          n - i < TALL ? n - i : TALL);
+    }
+}
+
+/* Of narrow numbers sums are kept as f32 until they are whole. */
+static void part_sum_narrow(struct part *t)
+{
+    float sums[WF_SPARSE_BLOCK / 2 * WF_SPARSE_GROUP];
+    const struct wf_sparse_product *const p = t->p;
+    const int64_t size = wf_dtype_size(p->dtype), end = t->u1;
+    t->y = sums;
+    t->y_stride = t->end - t->first;
+    for (; t->u0 < end; t->u0 = t->u1) {
+        t->u1 = wf_min(end, t->u0 + WF_SPARSE_BLOCK / 2);
+        part_sum(t);
+        for (int64_t u = t->u0; u < t->u1; u++)
+            wf_cpu_from_f32(p->dtype, sums + (u - t->u0) * t->y_stride,
+                            p->y + (u * p->out + t->first) * size, t->y_stride);
     }
 }
 
@@ -195,105 +222,99 @@ static bool conv_prepare(struct wf_prepare *p, struct wf_err *)
 {
     const struct wf_sparse_conv_attrs *a = p->node->attrs;
     const struct wf_shape *const w = &p->node->in[1]->shape;
-    if (!a->back)
-        p->scratch_bytes =
-            (size_t)(w->at[WF_N] * w->at[WF_C] * wf_ceil_div(w->at[WF_W], PANEL) * PANEL) *
-            sizeof(float);
+    const int64_t in = w->at[a->back ? WF_W : WF_C], out = w->at[a->back ? WF_C : WF_W];
+    p->scratch_bytes = (size_t)(w->at[WF_N] * in * wf_ceil_div(out, PANEL) * PANEL) * sizeof(float);
     return true;
 }
 
 static void conv_run(const struct wf_call *call)
 {
-    const struct wf_sparse_conv_attrs *a = call->node->attrs;
-    const struct wf_shape *const w = &call->node->in[1]->shape;
-    struct product p = { .call = call,
-                         .a = a,
-                         .map = call->in[2].data,
-                         .x = call->in[0].data,
-                         .w = call->in[1].data,
-                         .y = call->out[0].data,
-                         .bias = call->in[3].data,
-                         .count = w->at[WF_N],
-                         .in = w->at[a->back ? WF_W : WF_C],
-                         .out = w->at[a->back ? WF_C : WF_W],
-                         .rows = wf_region_extent(call->work, WF_N) };
-    if (!a->back) {
-        pack(&p, p.w, call->scratch);
-        p.w = call->scratch;
-    }
+    const struct wf_sparse_product p = wf_sparse_product(call);
+    const struct wf_sparse_tasks tasks = wf_sparse_tasks(&p);
+    pack(&p, call->scratch);
     WF_PARALLEL_TASKS
-    for (int64_t b = 0; b < wf_ceil_div(p.rows, BLOCK); b++)
-        block_run(&p, b * BLOCK, wf_min(p.rows, (b + 1) * BLOCK), !a->back);
+    for (int64_t j = 0; j < tasks.blocks * tasks.groups; j++) {
+        struct part t = { .p = &p, .w = call->scratch, .y_stride = p.out };
+        t.u0 = j / tasks.groups * tasks.block;
+        t.u1 = wf_min(p.rows, t.u0 + tasks.block);
+        t.first = j % tasks.groups * tasks.width;
+        t.end = wf_min(p.out, t.first + tasks.width);
+        t.y = (float *)(void *)p.y + t.u0 * p.out + t.first;
+        if (p.dtype == WF_F32)
+            part_sum(&t);
+        else
+            part_sum_narrow(&t);
+    }
 }
 
 /* --- sparse_conv_wgrad: x, dy, [map] --- */
 
-struct pairs {
-    const float *x[PAIRS], *dy[PAIRS];
-    int n;
-};
-
-static void list_pairs(const struct product *p, int64_t first, int64_t end, int64_t k,
-                       struct pairs *l)
+/* Some columns of the rows of pairs: where they are, or as f32 in a buffer. */
+static void take(const struct wf_sparse_product *p, const char *rows, int64_t stride,
+                 const int32_t which[], int n, int64_t width, float *buffer, const float *at[])
 {
-    l->n = 0;
-    for (int64_t u = first; u < end; u++) {
-        const int64_t row = p->map ? p->map[u * p->count + k] : u;
-        if (row < 0)
+    const int64_t size = wf_dtype_size(p->dtype);
+    for (int i = 0; i < n; i++) {
+        const char *const row = rows + which[i] * stride * size;
+        at[i] = (const float *)(const void *)row;
+        if (p->dtype == WF_F32)
             continue;
-        l->x[l->n] = p->x + row * p->in;
-        l->dy[l->n++] = p->y + u * p->out;
+        float *const narrow = buffer + (ptrdiff_t)i * SLICE;
+        wf_cpu_to_f32(p->dtype, row, narrow, width);
+        at[i] = narrow;
     }
 }
 
-/* dw[first .. end) of one offset, over one stretch of rows. */
-static void add_pairs(const struct product *p, const struct pairs *l, float *dw, int64_t first,
+struct pairs {
+    int32_t in[PAIRS + 1], out[PAIRS + 1];
+    const float *x[PAIRS], *dy[PAIRS];
+    float narrow_x[PAIRS * SLICE], narrow_dy[PAIRS * SLICE];
+    int n;
+};
+
+/* Rows first .. end of dw, at most SLICE, of one offset: adds what these pairs contribute. */
+static void add_pairs(const struct wf_sparse_product *p, struct pairs *l, float *dw, int64_t first,
                       int64_t end)
 {
-    const float *dy[PAIRS];
     float *to[TALL];
-    for (int64_t o = first; o < end; o += TALL) {
-        const int rows = (int)wf_min(TALL, end - o);
-        for (int i = 0; i < l->n; i++)
-            dy[i] = l->dy[i] + o;
-        for (int64_t c = 0; c < p->in; c += PANEL) {
-            const struct tile t = { .from = dy,
-                                    .rows = l->x,
-                                    .to = to,
-                                    .depth = l->n,
-                                    .n = wf_min(PANEL, p->in - c),
-                                    .column = c };
-            for (int r = 0; r < rows; r++)
-                to[r] = dw + (o + r) * p->in + c;
-            tile_pairs(&t, rows);
-        }
+    const int64_t size = wf_dtype_size(p->dtype);
+    take(p, p->y + first * size, p->out, l->out, l->n, end - first, l->narrow_dy, l->dy);
+    for (int64_t c0 = 0; c0 < p->in; c0 += SLICE) {
+        const int64_t width = wf_min(SLICE, p->in - c0);
+        take(p, p->x + c0 * size, p->in, l->in, l->n, width, l->narrow_x, l->x);
+        for (int64_t c = 0; c < width; c += PANEL)
+            for (int64_t o = first; o < end; o += TALL) {
+                const int rows = (int)wf_min(TALL, end - o);
+                const struct tile t = { .from = l->dy,
+                                        .rows = l->x,
+                                        .to = to,
+                                        .depth = l->n,
+                                        .n = wf_min(PANEL, width - c),
+                                        .first = o - first,
+                                        .column = c };
+                for (int r = 0; r < rows; r++)
+                    to[r] = dw + (o + r) * p->in + c0 + c;
+                tile_pairs(&t, rows);
+            }
     }
 }
 
 static void wgrad_run(const struct wf_call *call)
 {
-    enum { SHARE = 4 * TALL }; /* rows of dw that are one task */
-    const struct wf_shape *const w = &call->node->out[0]->shape;
-    const struct product p = { .call = call,
-                               .a = call->node->attrs,
-                               .map = call->in[2].data,
-                               .x = call->in[0].data,
-                               .y = call->in[1].data,
-                               .count = w->at[WF_N],
-                               .in = w->at[WF_C],
-                               .out = w->at[WF_W],
-                               .rows = wf_region_extent(call->work, WF_N) };
-    const int64_t shares = wf_ceil_div(p.out, SHARE);
+    enum { SHARE = SLICE / TALL * TALL }; /* rows of dw that are one task, at most */
+    const struct wf_sparse_product p = wf_sparse_wgrad_product(call);
+    const int64_t share = p.count < WF_SPARSE_TASKS ? 2 * TALL : SHARE;
+    const int64_t shares = wf_ceil_div(p.out, share);
     float *const dw = call->out[0].data;
     WF_PARALLEL_TASKS
     for (int64_t j = 0; j < p.count * shares; j++) {
         struct pairs list;
         const int64_t of = j / shares, k = wf_sparse_conv_weight(p.a, of, p.count);
-        const int64_t first = j % shares * SHARE, end = wf_min(p.out, first + SHARE);
+        const int64_t first = j % shares * share, end = wf_min(p.out, first + share);
         float *const part = dw + of * p.out * p.in;
         memset(part + first * p.in, 0, (size_t)((end - first) * p.in) * sizeof *part);
-        for (int64_t u = 0; u < p.rows; u += PAIRS) {
-            list_pairs(&p, u, wf_min(p.rows, u + PAIRS), k, &list);
+        for (int64_t u = 0; u < p.rows;) {
+            list.n = wf_sparse_pairs(&p, k, &u, p.rows, PAIRS, list.in, list.out);
             add_pairs(&p, &list, part, first, end);
         }
     }
@@ -301,7 +322,12 @@ static void wgrad_run(const struct wf_call *call)
 
 static bool accepts(const struct wf_node *node)
 {
-    return node->in[0]->dtype == WF_F32 && node->out[0]->dtype == WF_F32;
+    return wf_cpu_is_float(node->in[0]) && (!node->in[3] || node->in[3]->dtype == WF_F32);
+}
+
+static bool wgrad_accepts(const struct wf_node *node)
+{
+    return wf_cpu_is_float(node->in[0]) && node->out[0]->dtype == WF_F32;
 }
 
 const struct wf_kernel wf_cpu_kernels_sparse_conv[] = {
@@ -310,6 +336,9 @@ const struct wf_kernel wf_cpu_kernels_sparse_conv[] = {
       .accepts = accepts,
       .prepare = conv_prepare,
       .run = conv_run },
-    { .op = "sparse_conv_wgrad", .flags = WF_KERNEL_DENSE, .accepts = accepts, .run = wgrad_run },
+    { .op = "sparse_conv_wgrad",
+      .flags = WF_KERNEL_DENSE,
+      .accepts = wgrad_accepts,
+      .run = wgrad_run },
     { 0 },
 };
