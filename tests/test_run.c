@@ -21,7 +21,9 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "ops/build.h"
+#include "ops/sparse.h"
 #include "support.h"
+#include "train/network.h"
 #include "train/step.h"
 
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __GLIBC__
@@ -85,6 +87,31 @@ struct trainee {
     struct wf_learner learner;
 };
 
+/* A run of the graph, and its optimiser. */
+static void trainee_begin(struct trainee *t, enum wf_optim_rule rule)
+{
+    struct wf_err err = { 0 };
+    const struct wf_mesh mesh = wf_mesh_one();
+    const struct wf_plan_options options = { .device = &wf_device_cpu };
+    t->global = wf_global_plan_new(t->g, &mesh, &options, &err);
+    t->plan = t->global ? wf_plan_new(t->global, 0, &err) : NULL;
+    t->comm = wf_comm_self();
+    t->run = t->plan ? wf_run_new(t->plan, t->comm, 1, &err) : NULL;
+    if (!t->run)
+        fail_msg("%s", err.text);
+    wf_run_init_weights(t->run, 1);
+    static const double rates[WF_OPTIM_RULES] = {
+        [WF_SGD] = 0.1,      [WF_MOMENTUM] = 0.1, [WF_NESTEROV] = 0.1,
+        [WF_ADAGRAD] = 1e-2, [WF_RMSPROP] = 1e-3, [WF_ADAM] = 1e-2,
+        [WF_ADAMW] = 1e-2,   [WF_LAMB] = 1e-2,    [WF_LARS] = 10
+    };
+    struct wf_optim_options update = wf_optim_defaults(rule);
+    update.lr = rates[rule];
+    t->optim = wf_optim_new(&update, t->run, &err);
+    const struct wf_learner_options learner = { .comm = t->comm, .optim = t->optim };
+    assert_true(wf_learner_init(&t->learner, &learner, t->run, &err));
+}
+
 static struct trainee trainee_new(enum wf_optim_rule rule)
 {
     struct trainee t = { 0 };
@@ -99,23 +126,7 @@ static struct trainee trainee_new(enum wf_optim_rule rule)
     t.loss = wf_cross_entropy(t.g, y, t.target, &(struct wf_loss){ .name = "loss" });
     wf_graph_output(t.g, t.loss);
     assert_true(wf_graph_grad(t.g, t.loss, NULL, 0, NULL, NULL, &err));
-    const struct wf_mesh mesh = wf_mesh_one();
-    const struct wf_plan_options options = { .device = &wf_device_cpu };
-    t.global = wf_global_plan_new(t.g, &mesh, &options, &err);
-    t.plan = wf_plan_new(t.global, 0, &err);
-    t.comm = wf_comm_self();
-    t.run = wf_run_new(t.plan, t.comm, 1, &err);
-    wf_run_init_weights(t.run, 1);
-    static const double rates[WF_OPTIM_RULES] = {
-        [WF_SGD] = 0.1,      [WF_MOMENTUM] = 0.1, [WF_NESTEROV] = 0.1,
-        [WF_ADAGRAD] = 1e-2, [WF_RMSPROP] = 1e-3, [WF_ADAM] = 1e-2,
-        [WF_ADAMW] = 1e-2,   [WF_LAMB] = 1e-2,    [WF_LARS] = 10
-    };
-    struct wf_optim_options update = wf_optim_defaults(rule);
-    update.lr = rates[rule];
-    t.optim = wf_optim_new(&update, t.run, &err);
-    const struct wf_learner_options learner = { .comm = t.comm, .optim = t.optim };
-    assert_true(wf_learner_init(&t.learner, &learner, t.run, &err));
+    trainee_begin(&t, rule);
     const struct wf_view x = wf_run_view(t.run, t.image), labels = wf_run_view(t.run, t.target);
     support_fill_random(&x, 3, 1);
     for (struct wf_cursor c = wf_cursor(labels.box); wf_cursor_next(&c);) {
@@ -202,6 +213,85 @@ static void step__gives_the_same_bits_twice(void **state)
                         wf_run_param_count(a.run) * sizeof(float));
     trainee_free(&a);
     trainee_free(&b);
+}
+
+/* --- points: as many as there are, another number each step --- */
+
+enum { POINTS = 1200, BOX = 24 };
+
+static struct trainee points_new(enum wf_dtype compute)
+{
+    struct trainee t = { 0 };
+    struct wf_err err = { 0 };
+    struct wf_network net;
+    struct wf_network_config c = { .model = wf_model_find("minkunet14", &err),
+                                   .config = { .base = 8, .in = 3, .classes = 4 },
+                                   .losses = WF_LOSS_CE,
+                                   .compute = compute,
+                                   .samples = 1 };
+    assert_true(c.model && wf_model_resolve(c.model, &c.config, &err));
+    assert_true(wf_network_build(&net, &c, WF_SHAPE(POINTS, 1, 1, 1, 3), true, &err));
+    t.g = net.graph;
+    t.image = net.image;
+    t.target = net.target;
+    t.loss = net.loss;
+    trainee_begin(&t, WF_SGD);
+    return t;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    static const int64_t one[3] = { 1, 1, 1 };
+    return wf_coords_compare(a, b, 3, one);
+}
+
+static void points_fill(struct trainee *t, int step)
+{
+    const int32_t n = 60 + step * 197 % (POINTS - 60);
+    const struct wf_view coords = wf_run_view(t->run, wf_graph_find(t->g, "coords"));
+    const struct wf_view x = wf_run_view(t->run, t->image), labels = wf_run_view(t->run, t->target);
+    int32_t *const rows = coords.data, counts[WF_SETS + 1] = { 0, n };
+    for (int32_t i = 0; i < n; i++) { /* distinct: a prime steps through the box */
+        const int32_t place = (i * 7919 + step * 31) % (BOX * BOX * BOX);
+        memcpy(rows + (ptrdiff_t)i * 4,
+               (int32_t[]){ 0, place / BOX / BOX - 5, place / BOX % BOX, place % BOX },
+               4 * sizeof *rows);
+    }
+    qsort(rows, (size_t)n, 4 * sizeof *rows, by_place);
+    support_fill_random(&x, 3, (uint64_t)step);
+    for (int32_t i = 0; i < n; i++)
+        wf_view_put(&labels, i, 0, 0, 0, 0, rows[4 * i + 2] / 6);
+    wf_run_put(t->run, t->g->rows, counts);
+}
+
+static void step__of_points_takes_no_memory_and_repeats_itself(void **state)
+{
+    (void)state;
+    static const enum wf_dtype dtypes[] = { WF_F32, WF_BF16 };
+    for (int d = 0; d < 2; d++) {
+        struct trainee a = points_new(dtypes[d]), b = points_new(dtypes[d]);
+        struct wf_err err = { 0 };
+        const size_t bytes = wf_run_bytes(a.run);
+        for (int i = 0; i < (d == 0 ? 50 : 15); i++) {
+            points_fill(&a, i);
+            points_fill(&b, i);
+#ifdef COUNTS_MALLOC
+            __atomic_store_n(&large_blocks, 0, __ATOMIC_RELAXED);
+#endif
+            assert_true(wf_learner_step(&a.learner, a.run, NULL, &err));
+#ifdef COUNTS_MALLOC
+            if (i > 0) /* in the first one threads start */
+                assert_int_equal(__atomic_load_n(&large_blocks, __ATOMIC_RELAXED), 0);
+#endif
+            assert_true(wf_learner_step(&b.learner, b.run, NULL, &err));
+            assert_true(isfinite(loss_of(&a)));
+            assert_memory_equal(wf_run_params(a.run), wf_run_params(b.run),
+                                wf_run_param_count(a.run) * sizeof(float));
+        }
+        assert_int_equal(wf_run_bytes(a.run), bytes);
+        trainee_free(&a);
+        trainee_free(&b);
+    }
 }
 
 struct broken {
@@ -294,6 +384,7 @@ int main(void)
         cmocka_unit_test(run__takes_the_bytes_that_were_planned),
         cmocka_unit_test(step__lowers_the_loss_with_every_rule),
         cmocka_unit_test(step__gives_the_same_bits_twice),
+        cmocka_unit_test(step__of_points_takes_no_memory_and_repeats_itself),
         cmocka_unit_test(step__that_fails_on_one_rank_leaves_no_message_in_freed_memory),
         cmocka_unit_test(optim__rules_follow_their_formulas),
     };
