@@ -3,7 +3,8 @@
 if(NOT WF_TESTS OR NOT WF_CMOCKA_FOUND OR NOT TARGET wf_test_support)
     return()
 endif()
-set(own ${PROJECT_SOURCE_DIR}/src/device/cuda/kernels.c ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse.c)
+set(own ${PROJECT_SOURCE_DIR}/src/device/cuda/kernels.c ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse.c
+    ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse_ops.c)
 wf_collect_table(cuda_own_kernels.c wf_kernel wf_cuda_kernels_ wf_cuda_own_kernels
                  device/cuda/kernels.h ${own})
 set(own_table ${PROJECT_BINARY_DIR}/generated/cuda_own_kernels.c)
@@ -27,6 +28,7 @@ if(WF_HAVE_CUDA)
         tests/cuda/test_cuda_kernels.c tests/cuda/device.c)
     wf_cuda_test(test_cuda_large cuda_large tests/cuda/test_cuda_large.c tests/cuda/device.c)
     wf_cuda_test(test_cuda_sparse cuda_sparse tests/cuda/test_cuda_sparse.c tests/cuda/device.c)
+    wf_cuda_test(test_cuda_sparse_ops cuda_sparse_ops tests/cuda/test_cuda_sparse_ops.c tests/cuda/device.c)
     foreach(target test_cuda_kernels test_cuda_large)
         target_compile_definitions(${target} PRIVATE wf_cuda_own_kernels=wf_cuda_kernels)
     endforeach()
@@ -73,6 +75,9 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
         $<TARGET_OBJECTS:wf_emulated>)
     wf_cuda_test(test_cuda_sparse_emulated cuda_sparse.emulated
         tests/cuda/test_cuda_sparse.c tests/cuda/emulated_device.c tests/cuda/emulated.c ${own} ${own_table}
+        $<TARGET_OBJECTS:wf_emulated>)
+    wf_cuda_test(test_cuda_sparse_ops_emulated cuda_sparse_ops.emulated
+        tests/cuda/test_cuda_sparse_ops.c tests/cuda/emulated_device.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
     wf_cuda_test(test_cuda_large_emulated cuda_large.emulated
         tests/cuda/test_cuda_large.c tests/cuda/emulated.c ${own} ${own_table}

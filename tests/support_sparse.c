@@ -39,13 +39,14 @@ static struct support_cloud *cloud_new(struct support_sparse *c)
 {
     struct support_cloud *const p = &c->clouds[c->n_clouds];
     const struct wf_random r = wf_random(5, (uint64_t)(c->n_clouds++ * 7 + c->dims));
-    const int32_t side = c->dims == 1 ? 60 : c->dims == 2 ? 9 : 5;
+    const int32_t more = c->times == 1 ? 1 : c->dims == 1 ? c->times : c->dims == 2 ? 4 : 2;
+    const int32_t side = more * (c->dims == 1 ? 60 : c->dims == 2 ? 9 : 5);
     uint64_t draw = 0;
     *p = (struct support_cloud){ .dims = c->dims };
-    p->coords = calloc(256 * (size_t)(1 + c->dims), sizeof *p->coords);
+    p->coords = calloc((size_t)(64 * c->times * (1 + c->dims)), sizeof *p->coords);
     WF_BUG_ON(!p->coords, "out of memory");
     for (int s = 0; s < SUPPORT_SPARSE_SAMPLES; s++) {
-        for (int64_t i = 0; i < counts[s];) {
+        for (int64_t i = 0; i < counts[s] * c->times;) {
             int32_t *const at = p->coords + p->n * (1 + c->dims);
             at[0] = s;
             for (int d = 0; d < c->dims; d++)
@@ -61,6 +62,13 @@ static struct support_cloud *cloud_new(struct support_sparse *c)
     return p;
 }
 
+/* An input that is differentiated, in the case's type. */
+static struct wf_value *given(struct support_sparse *c, struct wf_value *v)
+{
+    c->wrt[c->n_wrt++] = v;
+    return c->dtype == WF_F32 ? v : wf_cast(c->g, v, c->dtype);
+}
+
 static struct wf_sparse cloud_input(struct support_sparse *c, const char *coords,
                                     const char *features)
 {
@@ -69,12 +77,14 @@ static struct wf_sparse cloud_input(struct support_sparse *c, const char *coords
         wf_sparse_input(c->g, &(struct wf_sparse_input){ .features = features,
                                                          .coords = coords,
                                                          .dims = c->dims,
-                                                         .rows = CAPACITY,
+                                                         .rows = CAPACITY * c->times,
                                                          .channels = CHANNELS });
     p->set = x.coords->set;
-    if (features)
-        c->wrt[c->n_wrt++] = x.features;
-    return x;
+    if (!features)
+        return x;
+    struct wf_sparse y = x;
+    y.features = given(c, x.features);
+    return y;
 }
 
 static const struct support_cloud *cloud_of(const struct support_sparse *c, int set)
@@ -235,8 +245,7 @@ static struct wf_value *sample_input(struct support_sparse *c)
 {
     struct wf_value *const rows =
         wf_input(c->g, "samples", WF_F32, WF_SHAPE(SUPPORT_SPARSE_SAMPLES, 1, 1, 1, CHANNELS));
-    c->wrt[c->n_wrt++] = rows;
-    return rows;
+    return given(c, rows);
 }
 
 static struct wf_sparse broadcast_add(struct support_sparse *c)
@@ -314,8 +323,8 @@ static struct wf_sparse interpolated(struct support_sparse *c)
 {
     struct support_cloud *const p = cloud_new(c);
     p->set = wf_set_new(c->g);
-    struct wf_value *const points =
-        wf_input_rows(c->g, "points", WF_F32, WF_SHAPE(CAPACITY, 1, 1, 1, 1 + c->dims), p->set);
+    struct wf_value *const points = wf_input_rows(
+        c->g, "points", WF_F32, WF_SHAPE(CAPACITY * c->times, 1, 1, 1, 1 + c->dims), p->set);
     struct wf_sparse y = { .dims = c->dims };
     y.features = wf_sparse_interpolate(c->g, c->x, points, "interpolate");
     return y;
@@ -344,8 +353,7 @@ static struct wf_value *image_input(struct support_sparse *c)
     for (int d = 0; d < c->dims; d++)
         shape.at[WF_C - 1 - d] = 4;
     struct wf_value *const image = wf_input(c->g, "image", WF_F32, shape);
-    c->wrt[c->n_wrt++] = image;
-    return image;
+    return given(c, image);
 }
 
 static struct wf_sparse of_dense(struct support_sparse *c)
@@ -433,11 +441,13 @@ static void add_output(struct support_sparse *c, struct wf_value *v)
     wf_graph_output(c->g, v);
 }
 
-struct support_sparse support_sparse_build(int index)
+struct support_sparse support_sparse_build(int index, enum wf_dtype dtype, int times)
 {
     struct wf_err err = { 0 };
-    struct support_sparse c = { .name = cases[index].name, .dims = cases[index].dims };
-    c.g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct support_sparse c = {
+        .name = cases[index].name, .dims = cases[index].dims, .dtype = dtype, .times = times
+    };
+    c.g = wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = dtype });
     c.g->samples = SUPPORT_SPARSE_SAMPLES;
     c.x = cloud_input(&c, "coords", "features");
     const struct wf_sparse y = cases[index].build(&c);
@@ -552,16 +562,21 @@ void support_sparse_fill(const struct support_sparse *c, const struct support_va
     fill_dy(c, &v->views[c->dy->id]);
 }
 
-void support_sparse_fill_run(const struct support_sparse *c, const struct wf_run *run, int rank,
+void support_sparse_fill_run(const struct support_sparse *c, struct wf_run *run, int rank,
                              int ranks)
 {
-    for (size_t i = 0; i < c->g->n_values; i++)
-        if (c->g->values[i]->kind != WF_TEMP) {
-            const struct wf_view view = wf_run_view(run, c->g->values[i]);
-            fill(c, c->g->values[i], &view, rank, ranks);
-        }
-    const struct wf_view dy = wf_run_view(run, c->dy);
-    fill_dy(c, &dy);
+    for (size_t i = 0; i < c->g->n_values; i++) {
+        const struct wf_value *const v = c->g->values[i];
+        struct wf_host host = { 0 };
+        if (v->kind == WF_TEMP)
+            continue;
+        wf_run_map(run, v, &host);
+        fill(c, v, &host.view, rank, ranks);
+        if (v == c->dy)
+            fill_dy(c, &host.view);
+        wf_host_put(&host);
+        wf_host_release(&host);
+    }
 }
 
 struct wf_region support_sparse_there(const struct support_sparse *c,

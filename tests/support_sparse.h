@@ -4,7 +4,7 @@
  * A case is a graph on random points of a few samples, one of which has none, with more capacity than rows. Inputs
  * are functions of their row in the whole batch, so that a rank's part of them can be made on its own.
  *
- *     struct support_sparse c = support_sparse_build(i);
+ *     struct support_sparse c = support_sparse_build(i, WF_F32, 1);
  *     struct support_values v = support_values_new(c.g);
  *     support_sparse_fill(&c, &v);
  *     support_run_reference(c.g, &v, true);
@@ -31,6 +31,8 @@ struct support_sparse {
     struct wf_graph *g;
     struct support_cloud clouds[SUPPORT_SPARSE_CLOUDS];
     int n_clouds, dims;
+    enum wf_dtype dtype;
+    int times;
     struct wf_sparse x;
     struct wf_value *y, *dy;
     struct wf_value *wrt[SUPPORT_SPARSE_MOST], *dwrt[SUPPORT_SPARSE_MOST];
@@ -41,13 +43,14 @@ struct support_sparse {
 };
 
 extern const int support_sparse_count;
-struct support_sparse support_sparse_build(int index);
+/* With features in that type, and `times` as many points. */
+struct support_sparse support_sparse_build(int index, enum wf_dtype dtype, int times);
 void support_sparse_free(struct support_sparse *c);
 
 /* The whole batch. */
 void support_sparse_fill(const struct support_sparse *c, const struct support_values *v);
 /* A rank's part of it. */
-void support_sparse_fill_run(const struct support_sparse *c, const struct wf_run *run, int rank,
+void support_sparse_fill_run(const struct support_sparse *c, struct wf_run *run, int rank,
                              int ranks);
 /* The part of a value that is there: rows up to its count. */
 struct wf_region support_sparse_there(const struct support_sparse *c,

@@ -87,7 +87,7 @@ static void gradients__equal_finite_differences(void **state)
 {
     int bad = 0;
     for (int i = 0; i < support_sparse_count; i++) {
-        struct support_sparse c = support_sparse_build(i);
+        struct support_sparse c = support_sparse_build(i, WF_F32, 1);
         widen(c.g);
         struct support_values v = support_values_new(c.g);
         support_sparse_fill(&c, &v);
@@ -210,11 +210,11 @@ static void compare(const struct cut_job *job, const struct cut_job *whole, int 
                  sqrt(off), sqrt(norm));
 }
 
-static void check_meshes(const struct wf_device *device)
+static void check_meshes(const struct wf_device *device, int times)
 {
     static const char *const meshes[] = { "", "data=2", "data=3" };
     for (int i = 0; i < support_sparse_count; i++) {
-        struct support_sparse c = support_sparse_build(i);
+        struct support_sparse c = support_sparse_build(i, WF_F32, times);
         assert_true(c.n_outputs <= OUTPUTS);
         struct cut_job whole = { .c = &c, .device = &wf_device_reference };
         run_on(&whole, "");
@@ -232,12 +232,13 @@ static void check_meshes(const struct wf_device *device)
 
 static void samples__on_ranks_equal_the_whole_with_reference_kernels(void **state)
 {
-    check_meshes(&wf_device_reference);
+    check_meshes(&wf_device_reference, 1);
 }
 
 static void samples__on_ranks_equal_the_whole_with_cpu_kernels(void **state)
 {
-    check_meshes(&wf_device_cpu);
+    check_meshes(&wf_device_cpu, 1);
+    check_meshes(&wf_device_cpu, 12);
 }
 
 /* --- the text --- */
@@ -245,7 +246,7 @@ static void samples__on_ranks_equal_the_whole_with_cpu_kernels(void **state)
 static void text__reads_back_to_the_same_graph(void **state)
 {
     for (int i = 0; i < support_sparse_count; i++) {
-        struct support_sparse c = support_sparse_build(i);
+        struct support_sparse c = support_sparse_build(i, WF_F32, 1);
         struct wf_arena arena = { 0 };
         struct wf_err err = { 0 };
         const char *const text = wf_graph_print(&arena, c.g);
@@ -268,7 +269,7 @@ static void every_operator_of_points__is_in_a_case(void **state)
         int reached = 0;
         for (int i = 0; ((*op)->flags & WF_OP_SETS) && reached == 0 && i < support_sparse_count;
              i++) {
-            struct support_sparse c = support_sparse_build(i);
+            struct support_sparse c = support_sparse_build(i, WF_F32, 1);
             for (size_t n = 0; n < c.g->n_nodes; n++)
                 reached += c.g->nodes[n]->op == *op;
             support_sparse_free(&c);

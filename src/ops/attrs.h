@@ -39,6 +39,8 @@
  *   add, multiply   a, b                          y
  *   scale           x                             y
  *   reverse         x                             y        gradient reversal: forward the identity
+ *   rsqrt           x                             y        1 / sqrt(max(x, 0) + eps)
+ *   rsqrt_grad      x, dy                         dx
  *   cast            x                             y
  *   fill                                          y
  *   concat          x...                          y        along C
@@ -131,6 +133,10 @@ static inline float wf_dropout_scale(const struct wf_dropout_attrs *a)
 {
     return (float)(1.0 / (1.0 - a->p));
 }
+
+struct wf_rsqrt_attrs { /* rsqrt, rsqrt_grad */
+    double eps;
+};
 
 struct wf_scale_attrs { /* scale, reverse, center */
     double factor;

@@ -14,6 +14,7 @@
 static const struct wf_field fields[] = {
     WF_INT(wf_coords_set_attrs, dims),
     WF_INTS(wf_coords_set_attrs, stride, WF_SPARSE_AXES),
+    WF_INTS(wf_coords_set_attrs, from, WF_SPARSE_AXES),
     WF_INTS(wf_coords_set_attrs, kernel, WF_SPARSE_AXES),
     WF_INTS(wf_coords_set_attrs, step, WF_SPARSE_AXES),
     WF_INT(wf_coords_set_attrs, cross),

@@ -258,10 +258,8 @@ const struct wf_op wf_op_grid_coords = {
 
 /* --- distribute: x --- */
 
-static bool distribute_infer(const struct wf_node *node, struct wf_err *err)
+static bool distribute_infer(const struct wf_node *node, struct wf_err *)
 {
-    if (!node->in[0]->replicated)
-        return wf_err_set(err, WF_ERR_USAGE, "wants a value that is whole on every rank");
     node->out[0]->replicated = false;
     return true;
 }

@@ -1,6 +1,7 @@
 /* rsqrt: y = 1 / sqrt(max(x, 0) + eps), of a variance; rsqrt_grad: dx = -y^3 / 2 * dy where x is above 0. */
 #include <math.h>
 
+#include "ops/attrs.h"
 #include "ops/op.h"
 #include "ops/sparse_ops.h"
 

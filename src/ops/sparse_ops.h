@@ -40,7 +40,8 @@ struct wf_samples_attrs {
 
 struct wf_coords_set_attrs { /* coords_union, coords_prune, coords_expand */
     int64_t dims;
-    int64_t stride[WF_SPARSE_AXES];                       /* of the tensors */
+    int64_t stride[WF_SPARSE_AXES];                       /* of the output's tensor */
+    int64_t from[WF_SPARSE_AXES];                         /* coords_expand: of the input's */
     int64_t kernel[WF_SPARSE_AXES], step[WF_SPARSE_AXES]; /* coords_expand: as of a kernel map */
     int64_t cross;
     int64_t rows, set; /* of the output: capacity, and its set */
@@ -59,10 +60,6 @@ struct wf_grid_attrs { /* rows_to_grid, grid_to_rows, grid_coords */
     int64_t dims, samples;
     int64_t lo[3], extent[3], stride[3]; /* along the axes of the coordinates */
     int64_t rows, set;                   /* grid_coords: capacity, and its set */
-};
-
-struct wf_rsqrt_attrs {
-    double eps;
 };
 
 extern const struct wf_op wf_op_rsqrt, wf_op_rsqrt_grad;

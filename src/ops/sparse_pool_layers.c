@@ -1,6 +1,7 @@
 /* Layers on sparse tensors that pool: over kernels, over whole samples, and back onto points. */
 #include <inttypes.h>
 
+#include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/norm.h"
 #include "ops/sparse_ops.h"

@@ -110,6 +110,7 @@ struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
                        c->name, stride, x.stride[d]);
             return onto;
         }
+        a.from[d] = x.stride[d];
         onto.stride[d] = a.stride[d] = x.stride[d] / stride;
         a.step[d] = a.stride[d] * (c->dilation[d] ? c->dilation[d] : 1);
         count = c->cross ? 1 + x.dims * (a.kernel[0] - 1) : count * a.kernel[d];

@@ -195,7 +195,7 @@ static int64_t first_of_sample(const int32_t *coords, int64_t n, int64_t width, 
     return low;
 }
 
-enum { STRETCH = 1024 }; /* rows of a partial sum: cut the same way on any number of threads */
+enum { STRETCH = 256 }; /* rows of a partial sum: cut the same way on any number of threads */
 
 struct sampling {
     struct rows x;

@@ -59,6 +59,8 @@ void wf_cuda_act_grad(const struct wf_call *call);
 void wf_cuda_add(const struct wf_call *call);
 void wf_cuda_multiply(const struct wf_call *call);
 void wf_cuda_scale(const struct wf_call *call);
+void wf_cuda_rsqrt(const struct wf_call *call);
+void wf_cuda_rsqrt_grad(const struct wf_call *call);
 void wf_cuda_reverse(const struct wf_call *call);
 void wf_cuda_cast(const struct wf_call *call);
 void wf_cuda_dropout(const struct wf_call *call);

@@ -97,6 +97,24 @@ struct Times {
     }
 };
 
+/* Of a variance, which is not below 0. */
+struct Rsqrt {
+    double eps;
+    template <class A> __device__ A operator()(A x, A) const
+    {
+        return A(1) / sqrt((x > 0 ? x : A(0)) + A(eps));
+    }
+};
+
+struct RsqrtGrad {
+    double eps;
+    template <class A> __device__ A operator()(A x, A dy) const
+    {
+        const A y = A(1) / sqrt((x > 0 ? x : A(0)) + A(eps));
+        return x > 0 ? A(-0.5) * y * y * y * dy : A(0);
+    }
+};
+
 struct Same {
     template <class A> __device__ A operator()(A x, A) const
     {
@@ -222,6 +240,18 @@ void wf_cuda_scale(const struct wf_call *call)
 {
     const struct wf_scale_attrs *a = (const struct wf_scale_attrs *)call->node->attrs;
     pointwise_call(call, unary(Times{ a->factor }));
+}
+
+void wf_cuda_rsqrt(const struct wf_call *call)
+{
+    const struct wf_rsqrt_attrs *a = (const struct wf_rsqrt_attrs *)call->node->attrs;
+    pointwise_call(call, unary(Rsqrt{ a->eps }));
+}
+
+void wf_cuda_rsqrt_grad(const struct wf_call *call)
+{
+    const struct wf_rsqrt_attrs *a = (const struct wf_rsqrt_attrs *)call->node->attrs;
+    pointwise_call(call, binary(RsqrtGrad{ a->eps }));
 }
 
 void wf_cuda_reverse(const struct wf_call *call)

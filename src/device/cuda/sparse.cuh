@@ -57,6 +57,24 @@ inline int64_t capacity_of(const struct wf_region &work)
     return larger<int64_t>(0, work.hi[WF_N] - work.lo[WF_N]);
 }
 
+/* Sums of the block's threads up to and with this one; *all is that of the block. */
+__device__ inline int block_scan(int x, int *all)
+{
+    __shared__ int sums[2][THREADS];
+    int now = 0;
+    sums[0][threadIdx.x] = x;
+    for (int m = 1; m < THREADS; m *= 2, now ^= 1) {
+        __syncthreads();
+        const int behind = (int)threadIdx.x >= m ? sums[now][threadIdx.x - m] : 0;
+        sums[now ^ 1][threadIdx.x] = sums[now][threadIdx.x] + behind;
+    }
+    __syncthreads();
+    *all = sums[now][THREADS - 1];
+    const int mine = sums[now][threadIdx.x];
+    __syncthreads();
+    return mine;
+}
+
 /* The parts of a weight's gradient, added in order. */
 struct WeightParts {
     const float *part; /* [parts][count] */

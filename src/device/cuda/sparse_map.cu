@@ -7,8 +7,7 @@
  * a row, whose coordinates are compared as they are: no key has to hold them, and no range limits them. In which
  * slot a cube ends up may differ from run to run, what is found does not.
  */
-#include "device/cuda/device.cuh"
-#include "device/cuda/sparse.h"
+#include "device/cuda/sparse.cuh"
 
 namespace wf
 {
@@ -39,24 +38,6 @@ struct Coarsen {
         return differs;
     }
 };
-
-/* Sums of the block's threads up to and with this one; *all is that of the block. */
-__device__ inline int block_scan(int x, int *all)
-{
-    __shared__ int sums[2][THREADS];
-    int now = 0;
-    sums[0][threadIdx.x] = x;
-    for (int m = 1; m < THREADS; m *= 2, now ^= 1) {
-        __syncthreads();
-        const int behind = (int)threadIdx.x >= m ? sums[now][threadIdx.x - m] : 0;
-        sums[now ^ 1][threadIdx.x] = sums[now][threadIdx.x] + behind;
-    }
-    __syncthreads();
-    *all = sums[now][THREADS - 1];
-    const int mine = sums[now][threadIdx.x];
-    __syncthreads();
-    return mine;
-}
 
 __global__ void __launch_bounds__(THREADS) coarsen_count(const Coarsen f)
 {
