@@ -21,29 +21,42 @@ struct solid {
 static int ball(double t, double p[OUTLINE][2], int segments)
 {
     const int n = segments / 2;
+    const double r = 0.45 + 0.05 * t;
     for (int i = 0; i <= n; i++) {
         const double a = 3.14159265 * i / n;
-        p[i][0] = sin(a) * (0.5 + 0 * t);
-        p[i][1] = -0.5 * cos(a);
+        p[i][0] = r * sin(a);
+        p[i][1] = -r * cos(a);
     }
     return n + 1;
 }
 
-static int straight(double bottom, double top, double p[OUTLINE][2])
+/* Half a ball, open above. */
+static int bowl(double t, double p[OUTLINE][2], int segments)
 {
-    const double outline[4][2] = { { 0, -0.5 }, { bottom, -0.5 }, { top, 0.5 }, { 0, 0.5 } };
+    return ball(t, p, segments) / 2 + 1;
+}
+
+static int straight(double bottom, double top, double height, double p[OUTLINE][2])
+{
+    const double h = height / 2;
+    const double outline[4][2] = { { 0, -h }, { bottom, -h }, { top, h }, { 0, h } };
     memcpy(p, outline, sizeof outline);
     return 4;
 }
 
+static int box(double t, double p[OUTLINE][2], int)
+{
+    return straight(0.55 + 0.1 * t, 0.55 + 0.1 * t, 0.5, p);
+}
+
 static int cylinder(double t, double p[OUTLINE][2], int)
 {
-    return straight(0.3 + 0.1 * t, 0.3 + 0.1 * t, p);
+    return straight(0.2 + 0.08 * t, 0.2 + 0.08 * t, 1, p);
 }
 
 static int cone(double t, double p[OUTLINE][2], int)
 {
-    return straight(0.35 + 0.15 * t, 0, p);
+    return straight(0.35 + 0.15 * t, 0, 1, p);
 }
 
 static int ring(double t, double p[OUTLINE][2], int segments)
@@ -79,9 +92,9 @@ static int hourglass(double t, double p[OUTLINE][2], int)
 }
 
 static const struct solid solids[CLASSES] = {
-    { "ball", 0, ball },    { "box", 4, cylinder },      { "capsule", 0, capsule },
-    { "cone", 0, cone },    { "cylinder", 0, cylinder }, { "hourglass", 0, hourglass },
-    { "pyramid", 4, cone }, { "ring", 0, ring },
+    { "ball", 0, ball },           { "bowl", 0, bowl }, { "box", 4, box },
+    { "capsule", 0, capsule },     { "cone", 0, cone }, { "cylinder", 0, cylinder },
+    { "hourglass", 0, hourglass }, { "ring", 0, ring },
 };
 
 /* Stretched, turned about the axis, tilted. */
@@ -109,9 +122,8 @@ static bool write_solid(const char *path, const struct solid *s, uint64_t key, i
     for (int i = 0; i < steps; i++)
         for (int k = 0; k < n; k++) {
             const double a = 6.2831853 * i / steps;
-            const double r = p[k][0] * (s->steps == 4 ? 1.3 : 1);
             double at[3];
-            place(key, (const double[]){ r * cos(a), r * sin(a), p[k][1] }, at);
+            place(key, (const double[]){ p[k][0] * cos(a), p[k][0] * sin(a), p[k][1] }, at);
             for (int d = 0; d < 3; d++)
                 at[d] += 0.004 * (double)wf_synth_grain(key, i, k, 7 + d);
             wf_buffer_printf(&text, "%.5f %.5f %.5f\n", at[0], at[1], at[2]);
