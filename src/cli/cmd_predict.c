@@ -15,7 +15,9 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "config/options_settings.h"
+#include "data/clouds.h"
 #include "data/picture.h"
+#include "train/predict_points.h"
 #include "train/predictor.h"
 #include "train/run_folder.h"
 
@@ -109,7 +111,8 @@ static bool find_images(struct predict *p, struct wf_err *err)
     for (int i = 1; ok && i < p->cli->n_arguments; i++) {
         const char *const *paths = NULL;
         size_t n = 0;
-        ok = wf_pictures_find(arena, p->cli->arguments[i], &paths, &n, err);
+        ok = (p->predictor.settings.model->sparse ? wf_clouds_find : wf_pictures_find)(
+            arena, p->cli->arguments[i], &paths, &n, err);
         for (size_t k = 0; ok && k < n; k++) {
             WF_GROW(all, room, count);
             all[count++] = paths[k];
@@ -281,10 +284,9 @@ static void add_quoted(struct predict *p, const char *text)
     wf_buffer_text(&p->table, "\"");
 }
 
-static void add_row(struct predict *p, const struct wf_prediction *one,
-                    const struct wf_predicted *result)
+static void add_row(struct predict *p, const char *path, int64_t channels, int label,
+                    const float probabilities[])
 {
-    const int64_t channels = one->logits->shape.at[WF_C];
     if (p->table.size == 0) {
         wf_buffer_text(&p->table, "image,class,name");
         for (int64_t c = 0; c < channels; c++) {
@@ -293,11 +295,11 @@ static void add_row(struct predict *p, const struct wf_prediction *one,
         }
         wf_buffer_text(&p->table, "\n");
     }
-    add_quoted(p, one->path);
-    wf_buffer_printf(&p->table, ",%d,", result->label);
-    add_quoted(p, class_name(p, result->label));
+    add_quoted(p, path);
+    wf_buffer_printf(&p->table, ",%d,", label);
+    add_quoted(p, class_name(p, label));
     for (int64_t c = 0; c < channels; c++)
-        wf_buffer_printf(&p->table, ",%.9g", (double)result->probabilities[c]);
+        wf_buffer_printf(&p->table, ",%.9g", (double)probabilities[c]);
     wf_buffer_text(&p->table, "\n");
 }
 
@@ -310,7 +312,7 @@ static bool image_done(void *user, size_t at, const struct wf_prediction *one,
     if (!p->cli->launch.is_root)
         return true;
     if (!one->per_pixel)
-        add_row(p, one, result);
+        add_row(p, one->path, one->logits->shape.at[WF_C], result->label, result->probabilities);
     if (!print(p, one, result, err))
         return false;
     if (p->n_images > 1 && at + 1 == p->n_images && !p->cli->json) {
@@ -319,6 +321,86 @@ static bool image_done(void *user, size_t at, const struct wf_prediction *one,
                      wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
     }
     return true;
+}
+
+/* --- point clouds --- */
+
+static bool is_classifier(const struct predict *p)
+{
+    return !wf_model_is_dense(p->predictor.settings.model, &p->predictor.config);
+}
+
+static bool name_clouds(void *user, size_t, struct wf_cloud_prediction *one, struct wf_err *)
+{
+    const struct predict *const p = user;
+    struct wf_arena *const arena = &p->cli->arena;
+    if (is_classifier(p))
+        return true;
+    const char *const slash = strrchr(one->path, '/');
+    const char *const name = slash ? slash + 1 : one->path;
+    const char *const dot = strrchr(name, '.');
+    const char *const stem =
+        wf_arena_printf(arena, "%s/%.*s", p->out, (int)(dot ? dot - name : 0), name);
+    one->classes = wf_arena_printf(arena, "%s_classes.ply", stem);
+    one->values = wf_cli_flag(p->cli, "probabilities")
+                      ? wf_arena_printf(arena, "%s_probabilities.npz", stem)
+                      : NULL;
+    return true;
+}
+
+static cJSON *cloud_json(const struct predict *p, const struct wf_cloud_prediction *one)
+{
+    cJSON *const j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "cloud", one->path);
+    cJSON_AddNumberToObject(j, "points", (double)one->points);
+    cJSON_AddNumberToObject(j, "voxels", (double)one->voxels);
+    if (one->classes)
+        cJSON_AddStringToObject(j, "classes", one->classes);
+    if (one->values)
+        cJSON_AddStringToObject(j, "probabilities", one->values);
+    if (is_classifier(p)) {
+        cJSON_AddNumberToObject(j, "class", one->label);
+        cJSON_AddStringToObject(j, "name", class_name(p, one->label));
+        cJSON *const all = cJSON_AddArrayToObject(j, "probabilities");
+        for (int64_t c = 0; c < p->predictor.config.classes; c++)
+            cJSON_AddItemToArray(all, cJSON_CreateNumber((double)one->probabilities[c]));
+    }
+    cJSON_AddNumberToObject(j, "bytes", (double)one->bytes);
+    cJSON_AddNumberToObject(j, "seconds", one->seconds);
+    return j;
+}
+
+static bool cloud_done(void *user, size_t, const struct wf_cloud_prediction *one,
+                       struct wf_err *err)
+{
+    struct predict *const p = user;
+    struct wf_arena *const arena = &p->cli->arena;
+    if (is_classifier(p))
+        add_row(p, one->path, p->predictor.config.classes, one->label, one->probabilities);
+    if (p->cli->json)
+        return wf_cli_print_json(p->cli, cloud_json(p, one), err);
+    if (is_classifier(p)) {
+        (void)printf("%s: %s (%.4f)\n", wf_text_shown(arena, one->path),
+                     wf_text_shown(arena, class_name(p, one->label)),
+                     (double)one->probabilities[one->label % p->predictor.config.classes]);
+        return true;
+    }
+    (void)printf("%s: %s points in %s voxels, %s\n", wf_text_shown(arena, one->path),
+                 wf_text_count(arena, one->points), wf_text_count(arena, one->voxels),
+                 wf_text_seconds(arena, one->seconds));
+    const char *const files[] = { one->classes, one->values };
+    for (int i = 0; i < 2; i++)
+        if (files[i])
+            (void)printf("  %s\n", wf_text_shown(arena, files[i]));
+    return true;
+}
+
+static bool predict_clouds(struct predict *p, struct wf_err *err)
+{
+    const struct wf_cloud_predictions all = {
+        .paths = p->images, .count = p->n_images, .user = p, .open = name_clouds, .done = cloud_done
+    };
+    return wf_predict_clouds(&p->predictor, &all, err);
 }
 
 /* --- the command --- */
@@ -330,7 +412,7 @@ static bool prepare(struct predict *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "give a checkpoint, images and a folder for the "
                           "results: 'widefield predict CKPT IMAGE... --out DIR'");
-    return find_format(p, err) && find_images(p, err) && open_checkpoint(p, err) &&
+    return find_format(p, err) && open_checkpoint(p, err) && find_images(p, err) &&
            (!p->cli->launch.is_root || make_folder(&p->cli->arena, p->out, err));
 }
 
@@ -352,7 +434,9 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     ok = wf_launch_agree(&cli->launch, ok, err);
     files.paths = p.images;
     files.count = p.n_images;
-    ok = ok && wf_file_predictor_all(&p.predictor, &files, err);
+    if (ok)
+        ok = p.predictor.settings.model->sparse ? predict_clouds(&p, err)
+                                                : wf_file_predictor_all(&p.predictor, &files, err);
     wf_bar_clear(&p.bar);
     struct wf_err own = { 0 };
     if (p.table.size > 0 && cli->launch.is_root) /* also what came before an image that failed */
@@ -378,6 +462,8 @@ const struct wf_command wf_command_predict = {
     .summary = "run a trained network on images of any size, in windows, without seams",
     .usage = "predict CKPT IMAGE... --out DIR [--probabilities] [--overlay] [--format NAME]",
     .notes =
+        "For a network of points IMAGE is a point cloud: for x.ply the output is x_classes.ply, with a class\n"
+        "and its colour for each point of the file, and with --probabilities x_probabilities.npz.\n"
         "CKPT is a file or a run folder (its best checkpoint). IMAGE may be a folder. For x.tif the\n"
         "output is x_classes.tif, with --probabilities also x_probabilities.tif, with --overlay also\n"
         "x_overlay.tif. Classifiers write predictions.csv. TIFFs keep resolution and georeferencing. For\n"

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "data/clouds.h"
+
 /* --- the network --- */
 
 /* Puts a setting where the network's struct has it; see struct wf_model. */
@@ -252,6 +254,11 @@ bool wf_options_take_settled(struct wf_options *o, const struct wf_settings *s, 
     const char *crop = "";
     for (int i = 0; i < s->data.crop.count; i++)
         crop = wf_arena_printf(a, "%s%s%" PRId64, crop, i ? "x" : "", s->data.crop.at[i]);
+    const char *features = "";
+    for (int i = 0; wf_feature_names[i]; i++)
+        if (s->data.features & (1U << i))
+            features =
+                wf_arena_printf(a, "%s%s%s", features, *features ? "," : "", wf_feature_names[i]);
     const struct {
         const char *key, *text;
         bool is_known;
@@ -262,6 +269,7 @@ bool wf_options_take_settled(struct wf_options *o, const struct wf_settings *s, 
         { "model.classes", wf_arena_printf(a, "%" PRId64, s->config.classes),
           s->config.classes > 0 },
         { "data.crop", crop, *crop != '\0' },
+        { "data.features", features, *features != '\0' },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].is_known &&

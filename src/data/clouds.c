@@ -58,7 +58,7 @@ static bool has_feature(const struct wf_cloud *c, int k)
 }
 
 /* Where nothing was asked for: colour and intensity, or that there is something. */
-static unsigned usual_features(const struct wf_cloud *c)
+unsigned wf_cloud_features(const struct wf_cloud *c)
 {
     unsigned f = 0;
     for (int k = 0; k < 2; k++)
@@ -83,7 +83,7 @@ static void look_at_cloud(struct wf_dataset *ds, struct wf_entry *e)
         return;
     }
     if (!ds->info.features)
-        ds->info.features = usual_features(&c);
+        ds->info.features = wf_cloud_features(&c);
     for (int k = 0; k < KINDS; k++)
         if ((ds->info.features & (1U << k)) && !has_feature(&c, k))
             wf_dataset_problem(ds, e, "'%s' has no %s, which data.features asks for", e->files[0],
@@ -310,10 +310,11 @@ bool wf_clouds_measure(const struct wf_dataset *ds, const int64_t samples[], int
 
 /* --- one sample --- */
 
-/* Coordinates far from 0 (UTM) are moved there, by whole steps of every stride that networks have. */
-static void centre(struct wf_cloud *c, double voxel, double shift[3])
+/* Positions far from 0 (UTM) are moved there, by whole steps of every stride that networks have. On the heap. */
+static double *near_zero(const struct wf_cloud *c, double voxel)
 {
     enum { STEPS = 1024 };
+    double *const at = wf_take((size_t)(3 * c->n + 1) * sizeof *at), shift[3];
     for (int k = 0; k < 3; k++) {
         double least = c->at[k];
         for (int64_t i = 1; i < c->n; i++)
@@ -321,7 +322,8 @@ static void centre(struct wf_cloud *c, double voxel, double shift[3])
         shift[k] = floor(least / (voxel * STEPS)) * voxel * STEPS;
     }
     for (int64_t i = 0; i < 3 * c->n; i++)
-        c->at[i] -= shift[i % 3];
+        at[i] = c->at[i] - shift[i % 3];
+    return at;
 }
 
 bool wf_cloud_sample_make(struct wf_cloud *c, const char *path, unsigned features,
@@ -329,27 +331,25 @@ bool wf_cloud_sample_make(struct wf_cloud *c, const char *path, unsigned feature
                           struct wf_err *err)
 {
     const int channels = wf_features_count(features);
-    double shift[3];
     *s = (struct wf_cloud_sample){ 0 };
     if (rule->augment)
         wf_cloud_augment(c, rule);
     float *const f = features_of(c, path, features, err);
     for (int64_t i = 0; f && rule->scale && i < c->n * channels; i++)
         f[i] = f[i] * rule->scale[i % channels] + rule->offset[i % channels];
-    centre(c, rule->voxel, shift);
+    double *const at = near_zero(c, rule->voxel);
     const struct wf_quantise q = { .dims = 3,
                                    .n = c->n,
                                    .channels = channels,
-                                   .points = c->at,
+                                   .points = at,
                                    .features = f,
                                    .labels = c->labels,
                                    .voxel = rule->voxel,
                                    .ignore = rule->ignore };
     const bool ok = f && (wf_quantise(&q, &s->voxels, err) || wf_err_wrap(err, "'%s'", path));
     free(f);
+    free(at);
     if (ok) {
-        for (int64_t i = 0; i < 3 * c->n; i++)
-            c->at[i] += shift[i % 3];
         s->n = c->n;
         s->at = c->at;
         s->labels = c->labels;

@@ -55,9 +55,15 @@ void wf_cloud_sample_release(struct wf_cloud_sample *s);
 [[nodiscard]] bool wf_cloud_sample_make(struct wf_cloud *c, const char *path, unsigned features,
                                         const struct wf_cloud_rule *rule, struct wf_cloud_sample *s,
                                         struct wf_err *err);
+/* What is taken of a cloud where nothing is asked for. */
+unsigned wf_cloud_features(const struct wf_cloud *c);
 /* The cloud of a sample, with labels that are classes. */
 [[nodiscard]] bool wf_cloud_load(const struct wf_dataset *ds, int64_t index, struct wf_cloud *c,
                                  struct wf_err *err);
+
+/* The clouds of a folder, or the file itself; paths in the arena. */
+[[nodiscard]] bool wf_clouds_find(struct wf_arena *arena, const char *path,
+                                  const char *const **paths, size_t *count, struct wf_err *err);
 
 /* Turns, flips, scales, moves and drops points; normals (columns nx ny nz) follow. */
 void wf_cloud_augment(struct wf_cloud *c, const struct wf_cloud_rule *rule);

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "cloud/cloud.h"
+#include "data/clouds.h"
 #include "data/dataset_inside.h"
 
 static const char *const held_out[] = { "val", "valid", "validation", "test", "testing", NULL };
@@ -266,6 +267,30 @@ static bool list_kitti(struct wf_dataset *ds, struct wf_err *err)
         if (!list_sequence(ds, all, f.folders[i], err))
             return false;
     return true;
+}
+
+/* --- files to predict --- */
+
+bool wf_clouds_find(struct wf_arena *arena, const char *path, const char *const **paths,
+                    size_t *count, struct wf_err *err)
+{
+    const bool is_folder = wf_path_is_folder(path, err);
+    struct wf_folder f = { 0 };
+    if (err->code || (is_folder && !wf_folder_list(arena, path, &f, err)))
+        return false;
+    const char **const found = wf_arena_array(arena, f.n_files + 1, const char *);
+    *paths = found;
+    *count = 0;
+    if (!is_folder)
+        found[(*count)++] = path;
+    for (size_t i = 0; i < f.n_files; i++)
+        if (wf_cloud_is_name(f.files[i]) && !is_label_file(f.files[i]))
+            found[(*count)++] = wf_path_join(arena, path, f.files[i]);
+    return *count > 0 ||
+           wf_err_set(err, WF_ERR_INPUT,
+                      "folder '%s' has no point clouds: give files, or the folder that "
+                      "they lie in",
+                      path);
 }
 
 const struct wf_dataset_layout_kind wf_dataset_layout_clouds = {

@@ -94,6 +94,7 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
     const bool one = t->losses == WF_LOSS_BCE && found == 2;
     c->in = c->in ? c->in : info->channels;
     c->dims = c->dims ? c->dims : info->dims;
+    feed->settings->data.features = info->features;
     c->classes = c->classes ? c->classes : one ? 1 : found;
     if (c->dims != info->dims)
         return wf_err_set(err, WF_ERR_USAGE,

@@ -101,7 +101,9 @@ bool wf_job_check_limit(const struct wf_job *job, const struct wf_global_plan *g
         "memory.limit is %s: raise it to %zu, or %s",
         wf_mesh_print(arena, &global->mesh), wf_text_bytes(arena, (double)global->bytes),
         wf_text_bytes(arena, (double)ask.limit), global->bytes,
-        wf_mesh_advice(arena, job->net.graph, &options, &ask));
+        /* Capacities are those of this mesh: what another would take is not known before its points are. */
+        job->model && job->model->sparse ? "use a smaller train.batch or larger voxels"
+                                         : wf_mesh_advice(arena, job->net.graph, &options, &ask));
     wf_arena_release(arena);
     return false;
 }

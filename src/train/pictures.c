@@ -52,6 +52,17 @@ static bool log_sample(struct wf_training *t, const struct wf_preview *p, int64_
     return ok;
 }
 
+/* Collective. */
+static bool make_preview(const struct wf_training *t, const struct wf_validator *validator,
+                         int64_t row, struct wf_preview *p, struct wf_comm *comm,
+                         struct wf_err *err)
+{
+    if (!t->job->model->sparse)
+        return wf_preview_make(p, wf_validator_own_run(validator), &t->valid, row, comm, err);
+    const struct wf_shown_points shown = wf_validator_points(validator);
+    return wf_preview_points(p, shown.batch, row, &t->valid, shown.logits, comm, err);
+}
+
 bool wf_pictures_samples(struct wf_training *t, struct wf_validator *validator,
                          struct wf_comm *comm, struct wf_err *err)
 {
@@ -64,7 +75,7 @@ bool wf_pictures_samples(struct wf_training *t, struct wf_validator *validator,
         int64_t row = 0;
         struct wf_preview p = { 0 };
         ok = wf_validator_show(validator, worst[i].sample, &row, err) &&
-             wf_preview_make(&p, wf_validator_own_run(validator), &t->valid, row, comm, err);
+             make_preview(t, validator, row, &p, comm, err);
         bool written = true;
         if (ok && wf_comm_rank(comm) == 0)
             written = log_sample(t, &p, i, &worst[i], err);

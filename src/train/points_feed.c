@@ -32,9 +32,9 @@ struct wf_points_rank wf_points_rank(const struct wf_network *net, const struct 
 }
 
 /* The order of rows, and how many there are at each level. */
-static bool arrange(void *user, struct wf_cloud_batch *b, struct wf_err *err)
+bool wf_points_arrange(void *rank, struct wf_cloud_batch *b, struct wf_err *err)
 {
-    const struct wf_points_rank *const r = user;
+    const struct wf_points_rank *const r = rank;
     struct wf_arena arena = { 0 };
     const struct wf_points_of_step p = { .dims = 3,
                                          .n = b->n,
@@ -57,7 +57,7 @@ void wf_points_ask(struct wf_points_rank *r, struct wf_loader_options *o)
     /* The first ranks have one more, as the layout has it. */
     o->row_first = o->batch - wf_split_point(o->batch, r->parts, r->parts - r->part);
     o->row_end = o->batch - wf_split_point(o->batch, r->parts, r->parts - r->part - 1);
-    o->arrange = arrange;
+    o->arrange = wf_points_arrange;
     o->user = r;
 }
 
@@ -111,7 +111,8 @@ void wf_points_put(const struct wf_points_rank *r, struct wf_run *run, const str
     rows[coords->set] = (int32_t)b->n;
     wf_run_map(run, coords, &h->coords);
     wf_run_map(run, net->image, &h->features);
-    wf_run_map(run, net->target, &h->target);
+    if (net->target)
+        wf_run_map(run, net->target, &h->target);
     int32_t *const at = h->coords.view.data;
     float *const features = h->features.view.data;
     for (int64_t i = 0; i < b->n; i++) {
@@ -121,12 +122,13 @@ void wf_points_put(const struct wf_points_rank *r, struct wf_run *run, const str
             memcpy(features + b->channels * i, b->features + b->channels * b->order[i],
                    (size_t)b->channels * sizeof *features);
     }
-    if (h->target.view.data)
+    if (net->target && h->target.view.data)
         put_target(&h->target.view, net, b);
     wf_run_put(run, net->graph->rows, rows);
     wf_host_put(&h->coords);
     wf_host_put(&h->features);
-    wf_host_put(&h->target);
+    if (net->target)
+        wf_host_put(&h->target);
 }
 
 void wf_points_hosts_release(struct wf_points_hosts *h)
@@ -166,7 +168,7 @@ static bool look_at(const struct scan *s, int64_t sample, int64_t counts[WF_SETS
             memcpy(b.coords + 4 * i + 1, one.voxels.coords + 3 * i, 3 * sizeof *b.coords);
         }
         struct wf_points_rank whole = { .graph = s->graph };
-        const bool ok = arrange(&whole, &b, err);
+        const bool ok = wf_points_arrange(&whole, &b, err);
         for (int k = 0; k <= WF_SETS; k++)
             counts[k] = wf_max(counts[k], b.places[k]);
         free(b.coords);

@@ -31,6 +31,8 @@ struct wf_points_rank wf_points_rank(const struct wf_network *net, const struct 
                                      int rank);
 /* The rows of the batch that a loader of this rank makes, in the order of the rank's rows. */
 void wf_points_ask(struct wf_points_rank *r, struct wf_loader_options *o);
+/* Of a struct wf_points_rank, wf_loader_options.arrange: the order of rows, and how many there are in each set. */
+[[nodiscard]] bool wf_points_arrange(void *rank, struct wf_cloud_batch *b, struct wf_err *err);
 bool wf_points_fit(const struct wf_points_rank *r, const struct wf_cloud_batch *b);
 
 /* Of the inputs of a step, on any device. */

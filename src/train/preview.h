@@ -26,6 +26,13 @@ struct wf_preview {
 [[nodiscard]] bool wf_preview_value(struct wf_preview *p, const struct wf_run *run,
                                     const struct wf_value *value, int64_t row, struct wf_comm *comm,
                                     struct wf_err *err);
+/* Collective. A point cloud in place of an image, seen from above and aside (preview_points.c): row `row` of a batch, of
+ * which one rank has the points, with the predictions of their voxels or of the cloud. */
+struct wf_cloud_batch;
+[[nodiscard]] bool wf_preview_points(struct wf_preview *p, const struct wf_cloud_batch *batch,
+                                     int64_t row, const struct wf_network *network,
+                                     const struct wf_view *logits, struct wf_comm *comm,
+                                     struct wf_err *err);
 void wf_preview_release(struct wf_preview *p);
 
 /* Three PNG files: PREFIX-image.png, -label.png, -prediction.png; without classes the first only.

@@ -306,7 +306,7 @@ static bool read_losses(struct trainer *t, const struct wf_learner_pass *pass,
                         const struct wf_network *net, struct wf_err *err)
 {
     const int64_t *const e = net->image->shape.at;
-    const double samples = (double)e[WF_N];
+    const double samples = (double)(t->o->full.points ? net->graph->samples : e[WF_N]);
     bool ok = true;
     for (int m = 0; ok && m < pass->count; m++) {
         double loss = 0;

@@ -523,3 +523,8 @@ bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row, str
     return wf_err_set(err, WF_ERR_FAILED, "sample %lld is not in the validation part",
                       (long long)sample);
 }
+
+struct wf_shown_points wf_validator_points(const struct wf_validator *v)
+{
+    return (struct wf_shown_points){ v->batch, &v->logits.view };
+}

@@ -94,6 +94,13 @@ const struct wf_sample_score *wf_validator_worst(struct wf_arena *arena,
 [[nodiscard]] bool wf_validator_show(struct wf_validator *v, int64_t sample, int64_t *row,
                                      struct wf_err *err);
 
+/* Of point clouds: what wf_validator_show() has run on this rank. */
+struct wf_shown_points {
+    const struct wf_cloud_batch *batch;
+    const struct wf_view *logits;
+};
+struct wf_shown_points wf_validator_points(const struct wf_validator *v);
+
 /* Each element of `value` is counted by one rank: false on ranks that only hold copies of the part
  * that another rank owns too (axes that are not cut). */
 bool wf_run_counts(const struct wf_run *run, const struct wf_value *value);
