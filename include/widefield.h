@@ -170,6 +170,11 @@ void wf_exec_free(struct wf_exec *x);
 /* Sets an input, weight or state of that name. */
 WF_CHECK bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t count,
                           struct wf_err *err);
+/* Sets the coordinates of a sparse input, `points` rows of a batch index and its dimensions, each place once. Ranks
+ * along data take whole samples. Arrays of the same points, put and got, are [points, C] in their order; of
+ * values on coordinates that the graph makes there are none. */
+WF_CHECK bool wf_exec_put_points(struct wf_exec *x, const char *name, const int32_t *coords,
+                                 size_t points, struct wf_err *err);
 /* Sets a number (wf_input_number()) that gradients start from, on each rank to its weight in the mean over
  * the data ranks' own means: "train.reduction" rank_mean. `batch` is the input that is counted. */
 WF_CHECK bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch,

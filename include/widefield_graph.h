@@ -183,6 +183,122 @@ struct wf_value *wf_tile(struct wf_graph *g, struct wf_value *x, const char *nam
 struct wf_value *wf_untile(struct wf_graph *g, struct wf_value *x, const char *name,
                            const int64_t tiles[3], const int64_t whole[3]);
 
+/* --- sparse: points, and what is known of them ---
+ *
+ * A sparse tensor is coordinates, int32 rows of a batch index and `dims` numbers, and rows of features. Features
+ * are values like others: pointwise layers, batch norm, concatenation and losses take them as they are,
+ * where their coordinates are the same. Which rows a kernel joins is found anew in each step.
+ *
+ *     struct wf_sparse_input in = WF_ZERO;
+ *     in.dims = 3, in.rows = 20000, in.channels = 3, in.samples = 4;
+ *     struct wf_sparse x = wf_sparse_input(g, &in);
+ *     struct wf_sparse_conv c = WF_ZERO;
+ *     c.name = "first", c.out = 32, c.kernel[0] = c.kernel[1] = c.kernel[2] = 3;
+ *     x = wf_sparse_conv(g, x, &c);
+ *     x.features = wf_batch_norm(g, x.features, &norm);
+ *
+ * An odd kernel is centred, an even one begins at its place; offsets count tensor strides. A stride of s makes
+ * coordinates floor(c / (s * tensor stride)) * s * tensor stride. Points are set by wf_exec_put_points(). */
+
+enum { WF_SPARSE_AXES = 6 };
+
+struct wf_sparse {
+    struct wf_value *features, *coords;
+    int dims;
+    int64_t stride[WF_SPARSE_AXES]; /* of the tensor */
+};
+
+struct wf_sparse_input {
+    const char *features, *coords; /* names; NULL: "features" and "coords" */
+    bool bare;                     /* coordinates without features */
+    int dims;
+    int64_t rows, channels; /* rows: capacity, of all ranks together */
+    int64_t stride;         /* of the tensor, along all axes; 0: 1 */
+    int64_t samples;        /* of the batch; 0: as of another input, or 1 */
+};
+
+/* What is set before each step. */
+struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_input *in);
+/* More numbers of the same points, such as labels. */
+struct wf_value *wf_sparse_input_rows(struct wf_graph *g, struct wf_sparse x, const char *name,
+                                      enum wf_dtype dtype, int64_t channels);
+
+struct wf_sparse_conv {
+    const char *name;
+    int64_t out;                                                                      /* channels */
+    int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
+    bool cross; /* offsets along the axes only; the kernel is odd and equal along all */
+    bool bias;
+    const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */
+};
+
+/* A convolution; weight [offsets, in, out], the first axis the fastest. */
+struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
+                                const struct wf_sparse_conv *c);
+/* Transposed, onto the coordinates of `like`: that of the layer that it mirrors. */
+struct wf_sparse wf_sparse_conv_transpose(struct wf_graph *g, struct wf_sparse x,
+                                          struct wf_sparse like, const struct wf_sparse_conv *c);
+/* Transposed, onto all that it reaches. */
+struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
+                                         const struct wf_sparse_conv *c);
+
+/* An average is over the rows that are there. */
+enum wf_sparse_pool_mode { WF_SPARSE_SUM, WF_SPARSE_AVERAGE, WF_SPARSE_MAX };
+
+struct wf_sparse_pool {
+    const char *name;
+    enum wf_sparse_pool_mode mode;
+    int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
+    const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */
+};
+
+/* Over a kernel. */
+struct wf_sparse wf_sparse_pool(struct wf_graph *g, struct wf_sparse x,
+                                const struct wf_sparse_pool *p);
+/* Onto the coordinates of `like`, that of the pooling that it mirrors: what meets at a point is summed. */
+struct wf_sparse wf_sparse_unpool(struct wf_graph *g, struct wf_sparse x, struct wf_sparse like,
+                                  const struct wf_sparse_pool *p);
+/* Over the points of each sample: [samples, 1, 1, 1, C], 0 where there are none. */
+struct wf_value *wf_sparse_global_pool(struct wf_graph *g, struct wf_sparse x, const char *name,
+                                       enum wf_sparse_pool_mode mode);
+/* A row for each sample, [samples, 1, 1, 1, C], with the features of all its points. */
+struct wf_sparse wf_sparse_broadcast_add(struct wf_graph *g, struct wf_sparse x,
+                                         struct wf_value *rows, const char *name);
+struct wf_sparse wf_sparse_broadcast_multiply(struct wf_graph *g, struct wf_sparse x,
+                                              struct wf_value *rows, const char *name);
+struct wf_sparse wf_sparse_broadcast_concat(struct wf_graph *g, struct wf_sparse x,
+                                            struct wf_value *rows, const char *name);
+/* To mean 0 and deviation 1 over the points of each sample. */
+struct wf_sparse wf_sparse_instance_norm(struct wf_graph *g, struct wf_sparse x,
+                                         const struct wf_norm *n);
+
+/* Coordinates that either has; features are summed. */
+struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct wf_sparse b,
+                                 const char *name);
+/* Keeps rows whose mask, one number for each row of x, is above 0. */
+struct wf_sparse wf_sparse_prune(struct wf_graph *g, struct wf_sparse x, struct wf_value *mask,
+                                 const char *name);
+/* At points between places, rows of 1 + dims numbers (f32, the batch index first): the 2^dims places around each,
+ * of which those that are not there count 0. */
+struct wf_value *wf_sparse_interpolate(struct wf_graph *g, struct wf_sparse x,
+                                       struct wf_value *points, const char *name);
+
+/* An image [samples, D, H, W, C] that has the place `lo` at its corner. */
+struct wf_sparse_grid {
+    int dims;
+    int64_t lo[3], extent[3], stride[3]; /* along the axes of the coordinates; stride 0: 1 */
+};
+
+/* 0 where there is no point; points outside are left out. */
+struct wf_value *wf_sparse_to_dense(struct wf_graph *g, struct wf_sparse x,
+                                    const struct wf_sparse_grid *grid, const char *name);
+/* The image at the coordinates of `like`, 0 outside. */
+struct wf_sparse wf_sparse_at(struct wf_graph *g, struct wf_value *image, struct wf_sparse like,
+                              const struct wf_sparse_grid *grid, const char *name);
+/* Its places that are not 0 in all channels. */
+struct wf_sparse wf_sparse_of_dense(struct wf_graph *g, struct wf_value *image,
+                                    const struct wf_sparse_grid *grid, const char *name);
+
 /* --- losses: one number for a prediction ---
  *
  * A scalar [1, 1, 1, 1, 1], the mean over the whole batch and image. */

@@ -75,6 +75,7 @@ static struct wf_sparse cloud_input(struct support_sparse *c, const char *coords
     struct support_cloud *const p = cloud_new(c);
     const struct wf_sparse x =
         wf_sparse_input(c->g, &(struct wf_sparse_input){ .features = features,
+                                                         .bare = !features,
                                                          .coords = coords,
                                                          .dims = c->dims,
                                                          .rows = CAPACITY * c->times,
@@ -330,9 +331,9 @@ static struct wf_sparse interpolated(struct support_sparse *c)
     return y;
 }
 
-static struct wf_grid grid_of(const struct support_sparse *c)
+static struct wf_sparse_grid grid_of(const struct support_sparse *c)
 {
-    struct wf_grid grid = { .dims = c->dims };
+    struct wf_sparse_grid grid = { .dims = c->dims };
     for (int d = 0; d < c->dims; d++) {
         grid.lo[d] = -1; /* some points are outside */
         grid.extent[d] = 4;
@@ -342,7 +343,7 @@ static struct wf_grid grid_of(const struct support_sparse *c)
 
 static struct wf_sparse to_dense(struct support_sparse *c)
 {
-    const struct wf_grid grid = grid_of(c);
+    const struct wf_sparse_grid grid = grid_of(c);
     return (struct wf_sparse){ .features = wf_sparse_to_dense(c->g, c->x, &grid, "dense"),
                                .dims = c->dims };
 }
@@ -358,7 +359,7 @@ static struct wf_value *image_input(struct support_sparse *c)
 
 static struct wf_sparse of_dense(struct support_sparse *c)
 {
-    const struct wf_grid grid = grid_of(c);
+    const struct wf_sparse_grid grid = grid_of(c);
     const struct wf_sparse at = wf_sparse_at(c->g, image_input(c), c->x, &grid, "at");
     struct wf_sparse y = c->x;
     y.features = wf_multiply(c->g, at.features, c->x.features);
@@ -368,7 +369,7 @@ static struct wf_sparse of_dense(struct support_sparse *c)
 /* A set that an image makes, pooled over samples. */
 static struct wf_sparse of_dense_places(struct support_sparse *c)
 {
-    const struct wf_grid grid = grid_of(c);
+    const struct wf_sparse_grid grid = grid_of(c);
     struct wf_sparse y = wf_sparse_of_dense(c->g, image_input(c), &grid, "places");
     return wf_sparse_union(c->g, y, c->x, "union");
 }

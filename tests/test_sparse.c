@@ -293,6 +293,7 @@ static struct wf_sparse_input input_of(const struct golden *t, const char *coord
     read_axes(t, "tensor_stride", stride);
     return (struct wf_sparse_input){ .coords = coords,
                                      .features = features,
+                                     .bare = !features,
                                      .dims = t->dims,
                                      .rows = rows_of(t, coords) + SPARE,
                                      .stride = features ? stride[0] : 0,
@@ -388,7 +389,8 @@ static void build_sets(struct golden *t, const char *op)
         const int64_t *const out = find(t, "out")->shape;
         t->g->samples = out[0];
         t->y.features = wf_sparse_to_dense(
-            t->g, t->x, &(struct wf_grid){ .dims = t->dims, .extent = { out[2], out[3], out[4] } },
+            t->g, t->x,
+            &(struct wf_sparse_grid){ .dims = t->dims, .extent = { out[2], out[3], out[4] } },
             "layer");
     } else {
         struct wf_value *const points = wf_input_rows(

@@ -115,8 +115,8 @@ static struct net build(const struct layer *l, enum wf_dtype dtype)
     struct net n = { .g = wf_graph_new(&(struct wf_graph_options){ .training = true }) };
     const struct wf_sparse_conv c = conv_of(l);
     n.coords = wf_sparse_input(
-        n.g,
-        &(struct wf_sparse_input){ .coords = "coords", .dims = l->dims, .rows = l->points + 9 });
+        n.g, &(struct wf_sparse_input){
+                 .coords = "coords", .bare = true, .dims = l->dims, .rows = l->points + 9 });
     struct wf_sparse x = n.coords, y;
     if (l->transposed) {
         for (int d = 0; d < l->dims; d++)

@@ -1,6 +1,7 @@
 /* A graph of the program's own on the session's ranks, which stay until it is freed. */
 #include <stdlib.h>
 
+#include "api/points.h"
 #include "api/session.h"
 #include "base/memory.h"
 #include "train/device.h"
@@ -10,6 +11,7 @@ struct wf_exec {
     struct wf_session *s;
     struct wf_stay stay;
     struct wf_job job; /* its mesh, plan and ranks; of the program's graph */
+    struct wf_exec_points *points;
 };
 
 /* --- on the ranks --- */
@@ -61,8 +63,10 @@ static bool plan_exec(struct wf_exec *x, struct wf_err *err)
     job->device = wf_settings_device(&job->settings, err);
     if (!job->net.image)
         return wf_err_set(err, WF_ERR_USAGE, "the graph has no input: add one with wf_input()");
-    if (!job->device || !wf_job_find_mesh(job, err))
+    if (!job->device || !wf_job_find_mesh(job, err) ||
+        !wf_exec_points_check(job->net.graph, &job->mesh, err))
         return false;
+    x->points = wf_exec_points_new(job->net.graph, &job->mesh);
     struct wf_plan_options options = wf_job_plan_options(job);
     options.pipe.micro_batches = 1; /* a step of a graph is one pass */
     options.pipe.schedule = WF_PIPE_1F1B;
@@ -95,6 +99,7 @@ void wf_exec_free(struct wf_exec *x)
     if (!x)
         return;
     wf_stay_end(&x->stay);
+    wf_exec_points_free(x->points);
     wf_global_plan_free(x->job.global);
     wf_arena_release(&x->job.arena);
     free(x);
@@ -106,13 +111,25 @@ struct transfer {
     struct wf_value *value, *batch;
     const float *from;
     float *to;
+    const struct wf_exec_points *points;
 };
 
 static bool put_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     const struct transfer *const t = arg;
     (void)comm, (void)err;
-    wf_tensor_put(rank, t->value, t->from);
+    if (t->value->set)
+        wf_exec_points_put(t->points, rank, t->value, t->from);
+    else
+        wf_tensor_put(rank, t->value, t->from);
+    return true;
+}
+
+static bool place_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct transfer *const t = arg;
+    (void)comm, (void)err;
+    wf_exec_points_place(t->points, rank, t->value);
     return true;
 }
 
@@ -156,8 +173,20 @@ static struct wf_value *find(const struct wf_exec *x, const char *name, bool to_
 bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t count,
                  struct wf_err *err)
 {
-    struct transfer t = { .value = find(x, name, false), .from = array };
-    return wf_tensor_check(t.value, name, count, err) && wf_stay_order(&x->stay, put_rank, &t, err);
+    struct transfer t = { .value = find(x, name, false), .from = array, .points = x->points };
+    const bool ok = t.value && t.value->set ? wf_exec_points_size(x->points, t.value, count, err)
+                                            : wf_tensor_check(t.value, name, count, err);
+    return ok && wf_stay_order(&x->stay, put_rank, &t, err);
+}
+
+bool wf_exec_put_points(struct wf_exec *x, const char *name, const int32_t *coords, size_t points,
+                        struct wf_err *err)
+{
+    struct transfer t = { .value = find(x, name, false), .points = x->points };
+    if (!t.value || t.value->kind != WF_INPUT || !t.value->set || t.value->dtype != WF_I32)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is no input of coordinates", name);
+    return wf_exec_points_set(x->points, t.value, coords, (int64_t)points, err) &&
+           wf_stay_order(&x->stay, place_rank, &t, err);
 }
 
 bool wf_exec_put_share(struct wf_exec *x, const char *name, const char *batch, struct wf_err *err)
@@ -179,5 +208,15 @@ bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count
                  struct wf_err *err)
 {
     struct transfer t = { .s = x->s, .value = find(x, name, true), .to = array };
+    if (t.value && t.value->set) {
+        if (!wf_exec_points_size(x->points, t.value, count, err))
+            return false;
+        t.to = wf_exec_points_room(t.value);
+        const bool ok = wf_stay_order(&x->stay, get_rank, &t, err);
+        if (ok)
+            wf_exec_points_get(x->points, t.value, t.to, array);
+        free(t.to);
+        return ok;
+    }
     return wf_tensor_check(t.value, name, count, err) && wf_stay_order(&x->stay, get_rank, &t, err);
 }

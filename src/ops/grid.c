@@ -298,7 +298,7 @@ const struct wf_op wf_op_distribute = {
 
 /* --- the builder --- */
 
-static struct wf_grid_attrs attrs_of(const struct wf_graph *g, const struct wf_grid *grid)
+static struct wf_grid_attrs attrs_of(const struct wf_graph *g, const struct wf_sparse_grid *grid)
 {
     struct wf_grid_attrs a = { .dims = grid->dims, .samples = wf_max(1, g->samples) };
     for (int d = 0; d < 3 && d < grid->dims; d++) {
@@ -310,7 +310,7 @@ static struct wf_grid_attrs attrs_of(const struct wf_graph *g, const struct wf_g
 }
 
 struct wf_value *wf_sparse_to_dense(struct wf_graph *g, struct wf_sparse x,
-                                    const struct wf_grid *grid, const char *name)
+                                    const struct wf_sparse_grid *grid, const char *name)
 {
     const struct wf_grid_attrs a = attrs_of(g, grid);
     if (!x.features)
@@ -322,7 +322,7 @@ struct wf_value *wf_sparse_to_dense(struct wf_graph *g, struct wf_sparse x,
 }
 
 struct wf_sparse wf_sparse_at(struct wf_graph *g, struct wf_value *image, struct wf_sparse like,
-                              const struct wf_grid *grid, const char *name)
+                              const struct wf_sparse_grid *grid, const char *name)
 {
     const struct wf_grid_attrs a = attrs_of(g, grid);
     struct wf_sparse y = like;
@@ -332,7 +332,7 @@ struct wf_sparse wf_sparse_at(struct wf_graph *g, struct wf_value *image, struct
 }
 
 struct wf_sparse wf_sparse_of_dense(struct wf_graph *g, struct wf_value *image,
-                                    const struct wf_grid *grid, const char *name)
+                                    const struct wf_sparse_grid *grid, const char *name)
 {
     struct wf_grid_attrs a = attrs_of(g, grid);
     struct wf_sparse y = { .dims = grid->dims };

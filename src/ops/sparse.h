@@ -20,8 +20,6 @@
 #include "graph/graph.h"
 #include "ops/op.h"
 
-enum { WF_SPARSE_AXES = 6 };
-
 struct wf_coords_stride_attrs {
     int64_t dims;
     int64_t from[WF_SPARSE_AXES];   /* tensor stride of the input */
@@ -89,7 +87,7 @@ static inline int64_t wf_sparse_rows(const struct wf_call *call, const struct wf
     return call->rows[v->set];
 }
 
-/* --- the builder --- */
+/* --- the builder, beside what is public (widefield_graph.h) --- */
 
 /* The map, made once. */
 struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct wf_value *out,
@@ -98,35 +96,9 @@ struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct w
  * mirrored. NULL of NULL. */
 struct wf_value *wf_kernel_map_back(struct wf_graph *g, struct wf_value *map, bool *mirrored);
 
-struct wf_sparse {
-    struct wf_value *features, *coords;
-    int dims;
-    int64_t stride[WF_SPARSE_AXES]; /* of the tensor */
-};
-
 /* The coordinates of x on a coarser lattice, made once. */
 struct wf_value *wf_sparse_coarsen(struct wf_graph *g, const struct wf_sparse *x,
                                    const int64_t stride[]);
 
-struct wf_sparse_input {
-    const char *features, *coords; /* names; features NULL: coordinates only */
-    int dims;
-    int64_t rows, channels; /* rows: capacity */
-    int64_t stride;         /* of the tensor, along all axes; 0: 1 */
-};
 /* Features at the coordinates that the graph has as input. */
 struct wf_sparse wf_sparse_of(struct wf_graph *g, struct wf_value *features, int dims);
-struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_input *in);
-
-struct wf_sparse_conv {
-    const char *name;
-    int64_t out;                                                                      /* channels */
-    int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
-    bool cross, bias;
-    const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */
-};
-struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
-                                const struct wf_sparse_conv *c);
-/* Transposed, onto the coordinates of `like`: that of the layer that it mirrors. */
-struct wf_sparse wf_sparse_conv_transpose(struct wf_graph *g, struct wf_sparse x,
-                                          struct wf_sparse like, const struct wf_sparse_conv *c);

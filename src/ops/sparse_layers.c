@@ -62,15 +62,34 @@ struct wf_value *wf_sparse_coarsen(struct wf_graph *g, const struct wf_sparse *x
 struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_input *in)
 {
     struct wf_sparse x = { .dims = in->dims };
+    if (in->dims < 1 || in->dims > WF_SPARSE_AXES || in->samples < 0 ||
+        (in->samples > 0 && g->samples > 0 && in->samples != g->samples)) {
+        wf_err_set(&g->err, WF_ERR_USAGE,
+                   "points of %d dimensions and %" PRId64
+                   " samples: use 1 to %d dimensions, and as many samples as other inputs have",
+                   in->dims, in->samples, WF_SPARSE_AXES);
+        return x;
+    }
     const int set = wf_set_new(g);
     const int64_t rows = capacity_of(g, set, in->rows);
-    if (in->features)
-        x.features =
-            wf_input_rows(g, in->features, WF_F32, WF_SHAPE(rows, 1, 1, 1, in->channels), set);
-    x.coords = wf_input_rows(g, in->coords, WF_I32, WF_SHAPE(rows, 1, 1, 1, 1 + in->dims), set);
+    g->samples = in->samples > 0 ? in->samples : g->samples;
+    if (!in->bare)
+        x.features = wf_input_rows(g, in->features ? in->features : "features", WF_F32,
+                                   WF_SHAPE(rows, 1, 1, 1, in->channels), set);
+    x.coords = wf_input_rows(g, in->coords ? in->coords : "coords", WF_I32,
+                             WF_SHAPE(rows, 1, 1, 1, 1 + in->dims), set);
     for (int d = 0; d < in->dims; d++)
         x.stride[d] = in->stride > 0 ? in->stride : 1;
     return x;
+}
+
+struct wf_value *wf_sparse_input_rows(struct wf_graph *g, struct wf_sparse x, const char *name,
+                                      enum wf_dtype dtype, int64_t channels)
+{
+    if (!x.coords)
+        return NULL;
+    return wf_input_rows(g, name, dtype, WF_SHAPE(x.coords->shape.at[WF_N], 1, 1, 1, channels),
+                         x.coords->set);
 }
 
 struct wf_sparse wf_sparse_of(struct wf_graph *g, struct wf_value *features, int dims)

@@ -27,8 +27,6 @@
 
 #include "ops/sparse.h"
 
-enum wf_sparse_pool_mode { WF_SPARSE_SUM, WF_SPARSE_AVERAGE, WF_SPARSE_MAX };
-
 /* index: of a maximum the row of x that has it, of other modes the number of rows: [rows, 1]. */
 struct wf_sparse_pool_attrs {
     int64_t mode; /* enum wf_sparse_pool_mode */
@@ -83,61 +81,8 @@ int64_t wf_coords_make(const struct wf_node *node, const int32_t *const from[], 
 int64_t wf_grid_rows(const struct wf_grid_attrs *a, const struct wf_view *image, int64_t first,
                      int64_t end, int32_t *to);
 
-/* --- the builder --- */
+/* --- the builder, beside what is public (widefield_graph.h) --- */
 
-struct wf_sparse_pool {
-    const char *name;
-    enum wf_sparse_pool_mode mode;
-    int64_t kernel[WF_SPARSE_AXES], stride[WF_SPARSE_AXES], dilation[WF_SPARSE_AXES]; /* 0: 1 */
-    const struct wf_sparse *on; /* the output's coordinates; NULL: as stride says */
-};
-struct wf_sparse wf_sparse_pool(struct wf_graph *g, struct wf_sparse x,
-                                const struct wf_sparse_pool *p);
-/* Onto the coordinates of `like`, that of the pooling that it mirrors: what meets at a point is summed. */
-struct wf_sparse wf_sparse_unpool(struct wf_graph *g, struct wf_sparse x, struct wf_sparse like,
-                                  const struct wf_sparse_pool *p);
-
-/* Samples of the batch: one row each, an ordinary value [samples, 1, 1, 1, C]; 0 where there are no points. */
-struct wf_value *wf_sparse_global_pool(struct wf_graph *g, struct wf_sparse x, const char *name,
-                                       enum wf_sparse_pool_mode mode);
 /* A row per sample, at every point. */
 struct wf_value *wf_sparse_spread(struct wf_graph *g, struct wf_value *rows, struct wf_sparse x,
                                   const char *name);
-struct wf_sparse wf_sparse_broadcast_add(struct wf_graph *g, struct wf_sparse x,
-                                         struct wf_value *rows, const char *name);
-struct wf_sparse wf_sparse_broadcast_multiply(struct wf_graph *g, struct wf_sparse x,
-                                              struct wf_value *rows, const char *name);
-struct wf_sparse wf_sparse_broadcast_concat(struct wf_graph *g, struct wf_sparse x,
-                                            struct wf_value *rows, const char *name);
-/* To mean 0 and deviation 1 over the points of each sample, then weight and bias; none of the `act`s but ReLU and
- * leaky ReLU. */
-struct wf_sparse wf_sparse_instance_norm(struct wf_graph *g, struct wf_sparse x,
-                                         const struct wf_norm *n);
-
-/* Features are summed where both are. */
-struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct wf_sparse b,
-                                 const char *name);
-/* Keeps rows whose mask, one number of x's set, is above 0. */
-struct wf_sparse wf_sparse_prune(struct wf_graph *g, struct wf_sparse x, struct wf_value *mask,
-                                 const char *name);
-/* Transposed, onto all that it reaches. */
-struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
-                                         const struct wf_sparse_conv *c);
-/* At points, rows of their own set of 1 + dims floating-point numbers, the batch index first. */
-struct wf_value *wf_sparse_interpolate(struct wf_graph *g, struct wf_sparse x,
-                                       struct wf_value *points, const char *name);
-
-/* An image [samples, D, H, W, C] that has the place lo at its corner. */
-struct wf_grid {
-    int dims;
-    int64_t lo[3], extent[3], stride[3]; /* stride 0: 1 */
-};
-/* 0 where there is no point; points outside are left out. */
-struct wf_value *wf_sparse_to_dense(struct wf_graph *g, struct wf_sparse x,
-                                    const struct wf_grid *grid, const char *name);
-/* The image at the coordinates of `like`, 0 outside. */
-struct wf_sparse wf_sparse_at(struct wf_graph *g, struct wf_value *image, struct wf_sparse like,
-                              const struct wf_grid *grid, const char *name);
-/* Its places that are not 0 in all channels. */
-struct wf_sparse wf_sparse_of_dense(struct wf_graph *g, struct wf_value *image,
-                                    const struct wf_grid *grid, const char *name);
