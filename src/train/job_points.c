@@ -183,12 +183,17 @@ bool wf_job_deal_points(struct wf_job *job, struct wf_err *err)
         if (!wf_rows_make(&job->arena, p, parts, &job->rows[m], err) ||
             !wf_rows_make(&job->arena, p, 1, &job->whole_rows[m], err))
             return job->files.input ? wf_err_wrap(err, "'%s'", job->files.input) : false;
+        int64_t totals[WF_SETS + 1] = { 0 };
         for (int k = 0; k < parts; k++) {
             int64_t counts[WF_SETS + 1];
             wf_rows_sets(job->net.graph, p, &job->rows[m], k, counts);
-            for (int s = 0; s <= WF_SETS; s++)
+            for (int s = 0; s <= WF_SETS; s++) {
+                totals[s] += counts[s];
                 job->capacities[s] = wf_max(job->capacities[s], counts[s] * parts);
+            }
         }
+        if (!wf_rows_check(job->net.graph, totals, err))
+            return job->files.input ? wf_err_wrap(err, "'%s'", job->files.input) : false;
     }
     for (int s = 1; s <= job->net.graph->n_sets; s++)
         job->capacities[s] = wf_max(job->capacities[s], parts);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ops/norm.h"
 #include "ops/sparse_ops.h"
 
 /* Samples are dealt out as the layout does: the first ranks have one more. */
@@ -55,7 +56,9 @@ bool wf_rows_make(struct wf_arena *arena, const struct wf_points_of_step *p, int
 int wf_rows_part(const struct wf_rows *rows, const struct wf_value *value,
                  const struct wf_region *box)
 {
-    return (int)(box->lo[WF_N] * rows->parts / value->shape.at[WF_N]);
+    /* Parts of the capacity differ by one row at most. */
+    const int64_t all = value->shape.at[WF_N];
+    return (int)((box->lo[WF_N] * rows->parts + all / 2) / all);
 }
 
 /* The coordinate pass, on the host: sets are made of sets that were made before. */
@@ -87,4 +90,23 @@ void wf_rows_sets(const struct wf_graph *g, const struct wf_points_of_step *p,
     }
     for (int s = 0; s <= WF_SETS; s++)
         free(made[s]);
+}
+
+bool wf_rows_check(const struct wf_graph *g, const int64_t totals[WF_SETS + 1], struct wf_err *err)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const struct wf_node *const n = g->nodes[i];
+        const int set = n->op == &wf_op_moments ? n->in[0]->set : 0;
+        if (set && totals[set] < 2) {
+            const char *const dot = strrchr(n->name, '.');
+            return wf_err_set(
+                err, WF_ERR_INPUT,
+                "layer '%.*s': batch norm over %" PRId64
+                " point%s of the whole batch normalises everything to zero: take more "
+                "points, a larger batch or fewer levels",
+                (int)(dot ? dot - n->name : (int64_t)strlen(n->name)), n->name, totals[set],
+                totals[set] == 1 ? "" : "s");
+        }
+    }
+    return true;
 }

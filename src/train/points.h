@@ -38,3 +38,6 @@ int wf_rows_part(const struct wf_rows *rows, const struct wf_value *value,
 /* How many rows each set of the graph has on a part: counts[set]. */
 void wf_rows_sets(const struct wf_graph *g, const struct wf_points_of_step *points,
                   const struct wf_rows *rows, int part, int64_t counts[WF_SETS + 1]);
+/* Of rows of each set of all ranks together: fails where a batch norm in training has a single one. */
+[[nodiscard]] bool wf_rows_check(const struct wf_graph *g, const int64_t totals[WF_SETS + 1],
+                                 struct wf_err *err);

@@ -17,3 +17,6 @@ if [ -n "${launcher[*]}" ]; then
         data.size=3,3,24,24,24 data.points=300 >out 2>err || fail "verify under mpirun"
     holds mpirun
 fi
+# A level with a single point has no statistics.
+refused 1 step --dump o.safetensors model.name=minkresnet model.base=4 data.size=1,3,8,8,8 data.points=20 -- \
+    "layer 'layer1.0.norm1'" "batch norm over 1 point"
