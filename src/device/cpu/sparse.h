@@ -4,6 +4,10 @@
 #include "device/cpu/cpu.h"
 #include "ops/sparse.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #ifdef _OPENMP
 #define WF_PARALLEL_TASKS _Pragma("omp parallel for schedule(dynamic)")
 #else
@@ -52,22 +56,28 @@ static inline struct wf_sparse_product wf_sparse_wgrad_product(const struct wf_c
                                        .rows = wf_region_extent(call->work, WF_N) };
 }
 
-/* The pairs of rows of offset k, of at most `room` of them, from row *u on, which moves on: a pair's row of x,
- * and of y. */
-static inline int wf_sparse_pairs(const struct wf_sparse_product *p, int64_t k, int64_t *u,
-                                  int64_t end, int room, int32_t in[], int32_t out[])
+/* Columns k0 .. k0 + columns of the map, rows u0 .. u0 + n, each as a run: to[(k - k0) * stride + u - u0], where
+ * stride is n or more, a multiple of WF_SPARSE_RUN. */
+enum { WF_SPARSE_RUN = 16 };
+void wf_sparse_columns(const struct wf_sparse_product *p, int64_t u0, int64_t n, int64_t k0,
+                       int64_t columns, int32_t *to, int64_t stride);
+/* The pairs of rows of a column whose first row is u0, from index *at on, which moves on: a pair's row of x, and of
+ * y. Ends where `room`, of both arrays, may not do for RUN more. Returns how many. */
+int wf_sparse_pairs(const int32_t *column, int64_t n, int64_t u0, int64_t *at, int room,
+                    int32_t in[], int32_t out[]);
+
+#ifdef __AVX512F__
+/* 16 x 16 numbers of four bytes, rows to columns. */
+void wf_turn(__m512i r[WF_SPARSE_RUN]);
+#endif
+
+/* For gradients of weights: all columns of SPAN rows at a time. In parallel. */
+enum { WF_SPARSE_SPAN = 8192 };
+static inline size_t wf_sparse_span_bytes(const struct wf_node *wgrad)
 {
-    int n = 0;
-    int64_t at = *u;
-    for (; at < end && n < room; at++) {
-        const int32_t row = p->map ? p->map[at * p->count + k] : (int32_t)at;
-        in[n] = row;
-        out[n] = (int32_t)at;
-        n += row >= 0;
-    }
-    *u = at;
-    return n;
+    return (size_t)(wgrad->out[0]->shape.at[WF_N] * WF_SPARSE_SPAN) * sizeof(int32_t);
 }
+void wf_sparse_span(const struct wf_sparse_product *p, int64_t u0, int64_t n, int32_t *to);
 
 /* A product's rows in blocks, its columns in groups: tasks that do not depend on each other. How they are cut
  * changes no bits. */
@@ -75,7 +85,12 @@ struct wf_sparse_tasks {
     int64_t block, blocks, width, groups;
 };
 
-enum { WF_SPARSE_BLOCK = 512, WF_SPARSE_GROUP = 128, WF_SPARSE_TASKS = 16 };
+enum {
+    WF_SPARSE_BLOCK = 512,
+    WF_SPARSE_GROUP = 128,
+    WF_SPARSE_TASKS = 16,
+    WF_SPARSE_COLUMNS = 32, /* of the map, that a task takes together */
+};
 
 static inline struct wf_sparse_tasks wf_sparse_tasks(const struct wf_sparse_product *p)
 {

@@ -123,6 +123,29 @@ static void product_run(const struct product *p)
     product_end(p);
 }
 
+/* --- rows as tiles want them --- */
+
+static __mmask32 first_lanes(int64_t n)
+{
+    return (__mmask32)((UINT64_C(1) << n) - 1);
+}
+
+static __m256i sixteen(const uint16_t *row, __mmask16 some)
+{
+    return row ? _mm256_maskz_loadu_epi16(some, row) : _mm256_setzero_si256();
+}
+
+/* Two rows of at most 16 numbers, number by number; NULL: zeros. */
+static __m512i beside(const uint16_t *a, const uint16_t *b, __mmask16 some)
+{
+    const __m512i both =
+        _mm512_inserti64x4(_mm512_castsi256_si512(sixteen(a, some)), sixteen(b, some), 1);
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, both);
+}
+
 /* --- sparse_conv --- */
 
 static int64_t tiles_of(int64_t channels, int64_t side)
@@ -135,13 +158,20 @@ static void pack_tile(const struct wf_sparse_product *p, const uint16_t *w, int6
                       uint16_t *to)
 {
     const int64_t deep = wf_min(DEEP, p->in - i), n = wf_min(SIDE, p->out - o);
-    const int64_t along = p->a->back ? p->out : 1, across = p->a->back ? 1 : p->in;
-    if (deep < DEEP || n < SIDE)
-        memset(to, 0, TILE * sizeof *to);
-    const uint16_t *const from = w + i * along + o * across;
-    for (int64_t c = 0; c < n; c++)
-        for (int64_t d = 0; d < deep; d++)
-            to[d / 2 * DEEP + c * 2 + d % 2] = from[d * along + c * across];
+    const __mmask32 some = first_lanes(p->a->back ? n : deep);
+    __m512i r[SIDE];
+    for (int k = 0; k < SIDE; k++)
+        if (p->a->back)
+            r[k] =
+                beside(2 * k < deep ? w + (i + 2 * k) * p->out + o : NULL,
+                       2 * k + 1 < deep ? w + (i + 2 * k + 1) * p->out + o : NULL, (__mmask16)some);
+        else
+            r[k] = k < n ? _mm512_maskz_loadu_epi16(some, w + (o + k) * p->in + i)
+                         : _mm512_setzero_si512();
+    if (!p->a->back)
+        wf_turn(r);
+    for (int k = 0; k < SIDE; k++)
+        _mm512_store_si512(to + (ptrdiff_t)k * DEEP, r[k]);
 }
 
 /* [K][tile of columns][tile of the sum] */
@@ -160,17 +190,19 @@ struct part {
     const struct wf_sparse_product *p;
     const uint16_t *w; /* packed */
     int64_t u0, u1, first, end;
-    int32_t in[WF_SPARSE_BLOCK + 1], out[WF_SPARSE_BLOCK + 1];
+    int64_t width; /* end - first, of whole panels */
+    int32_t columns[WF_SPARSE_COLUMNS * WF_SPARSE_BLOCK];
+    int32_t in[WF_SPARSE_BLOCK + WF_SPARSE_RUN], out[WF_SPARSE_BLOCK + WF_SPARSE_RUN];
     _Alignas(64) uint16_t rows[PANEL * CHANNELS_MAX];
     _Alignas(64) float made[PANEL * PANEL];
-    _Alignas(64) float sums[WF_SPARSE_BLOCK * WF_SPARSE_GROUP]; /* [row][GROUP] */
+    _Alignas(64) float sums[WF_SPARSE_BLOCK * WF_SPARSE_GROUP]; /* [row][width] */
 };
 
 static void gather(struct part *t, int i, int n, int64_t stride)
 {
     const struct wf_sparse_product *const p = t->p;
     const int64_t whole = p->in / DEEP * DEEP;
-    const __mmask32 rest = (__mmask32)((UINT64_C(1) << (p->in - whole)) - 1);
+    const __mmask32 rest = first_lanes(p->in - whole);
     for (int r = 0; r < n; r++) {
         const uint16_t *const from = (const uint16_t *)(const void *)p->x + t->in[i + r] * p->in;
         uint16_t *const to = t->rows + r * stride;
@@ -184,7 +216,7 @@ static void gather(struct part *t, int i, int n, int64_t stride)
 static void scatter(struct part *t, int i, int n, int64_t column)
 {
     for (int r = 0; r < n; r++) {
-        float *const to = t->sums + (t->out[i + r] - t->u0) * WF_SPARSE_GROUP + column;
+        float *const to = t->sums + (t->out[i + r] - t->u0) * t->width + column;
         const float *const made = t->made + (ptrdiff_t)r * PANEL;
         _mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), _mm512_load_ps(made)));
         _mm512_store_ps(to + SIDE,
@@ -219,8 +251,8 @@ static void put(const struct part *t)
     const struct wf_sparse_product *const p = t->p;
     for (int64_t u = t->u0; u < t->u1; u++)
         for (int64_t o = t->first; o < t->end; o += SIDE) {
-            const __mmask16 some = (__mmask16)((1u << wf_min(SIDE, t->end - o)) - 1u);
-            __m512 v = _mm512_load_ps(t->sums + (u - t->u0) * WF_SPARSE_GROUP + o - t->first);
+            const __mmask16 some = (__mmask16)first_lanes(wf_min(SIDE, t->end - o));
+            __m512 v = _mm512_load_ps(t->sums + (u - t->u0) * t->width + o - t->first);
             if (p->bias)
                 v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(some, p->bias + o));
             _mm256_mask_storeu_epi16((uint16_t *)(void *)p->y + u * p->out + o, some,
@@ -231,10 +263,15 @@ static void put(const struct part *t)
 static void part_run(struct part *t)
 {
     const struct wf_sparse_product *const p = t->p;
-    memset(t->sums, 0, (size_t)((t->u1 - t->u0) * WF_SPARSE_GROUP) * sizeof *t->sums);
+    memset(t->sums, 0, (size_t)((t->u1 - t->u0) * t->width) * sizeof *t->sums);
     for (int64_t k = 0; k < p->count; k++) {
-        int64_t u = t->u0;
-        const int n = wf_sparse_pairs(p, k, &u, t->u1, WF_SPARSE_BLOCK, t->in, t->out);
+        const int64_t column = k % WF_SPARSE_COLUMNS, rows = t->u1 - t->u0;
+        int64_t at = 0;
+        if (column == 0)
+            wf_sparse_columns(p, t->u0, rows, k, wf_min(WF_SPARSE_COLUMNS, p->count - k),
+                              t->columns, WF_SPARSE_BLOCK);
+        const int n = wf_sparse_pairs(t->columns + column * WF_SPARSE_BLOCK, rows, t->u0, &at,
+                                      WF_SPARSE_BLOCK + WF_SPARSE_RUN, t->in, t->out);
         for (int i = 0; i < n; i += PANEL)
             multiply_rows(t, wf_sparse_conv_weight(p->a, k, p->count), i,
                           n - i < PANEL ? n - i : PANEL);
@@ -266,6 +303,7 @@ static void conv_run(const struct wf_call *call)
         t.u1 = wf_min(p.rows, t.u0 + tasks.block);
         t.first = j % tasks.groups * tasks.width;
         t.end = wf_min(p.out, t.first + tasks.width);
+        t.width = wf_ceil_div(t.end - t.first, PANEL) * PANEL;
         tiles_begin();
         part_run(&t);
         tiles_end();
@@ -274,46 +312,9 @@ static void conv_run(const struct wf_call *call)
 
 /* --- sparse_conv_wgrad: x, dy, [map] --- */
 
-/* Two rows of 16 numbers, number by number. */
-static __m512i beside(const uint16_t *a, const uint16_t *b)
-{
-    const __m512i both =
-        _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)a)),
-                           _mm256_loadu_si256((const void *)b), 1);
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return _mm512_permutexvar_epi16(order, both);
-}
-
-/* 16 x 16 numbers of four bytes. */
-static void transpose(__m512i r[SIDE])
-{
-    __m512i t[SIDE];
-    for (int i = 0; i < SIDE; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < SIDE; i += 4)
-        for (int j = 0; j < 2; j++) {
-            r[i + 2 * j] = _mm512_unpacklo_epi64(t[i + j], t[i + j + 2]);
-            r[i + 2 * j + 1] = _mm512_unpackhi_epi64(t[i + j], t[i + j + 2]);
-        }
-    for (int i = 0; i < SIDE; i += 8)
-        for (int j = 0; j < 4; j++) {
-            t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
-            t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
-        r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
-    }
-}
-
 struct pairs {
     const uint16_t *x[PAIRS], *dy[PAIRS];
-    int32_t in[PAIRS + 1], out[PAIRS + 1];
-    int n;
+    int32_t in[PAIRS], out[PAIRS];
     _Alignas(64) uint16_t rows[PAIRS * WF_SPARSE_GROUP];    /* of dw: [tile][deep], from dy */
     _Alignas(64) uint16_t columns[PAIRS * WF_SPARSE_GROUP]; /* likewise, from x */
 };
@@ -322,77 +323,112 @@ struct pairs {
 static void pack_pairs(const uint16_t *const rows[], int64_t deep, int64_t first, int64_t end,
                        bool turned, uint16_t *to)
 {
-    for (int64_t c = first; c < end; c += SIDE)
+    for (int64_t c = first; c < end; c += SIDE) {
+        const __mmask16 some = (__mmask16)first_lanes(wf_min(SIDE, end - c));
         for (int64_t d = 0; d < deep; d++, to += TILE) {
             __m512i r[SIDE];
             for (int i = 0; i < SIDE; i++)
-                r[i] = beside(rows[d * DEEP + 2 * i] + c, rows[d * DEEP + 2 * i + 1] + c);
+                r[i] = beside(rows[d * DEEP + 2 * i] + c, rows[d * DEEP + 2 * i + 1] + c, some);
             if (turned)
-                transpose(r);
+                wf_turn(r);
             for (int i = 0; i < SIDE; i++)
                 _mm512_store_si512(to + (ptrdiff_t)i * DEEP, r[i]);
         }
+    }
 }
 
-/* Fills up with rows of zeros. */
-static int64_t list_pairs(const struct wf_sparse_product *p, int64_t k, int64_t *u,
-                          const uint16_t *zeros, struct pairs *l)
+/* Where the rows of n pairs are, filled up with rows of zeros. Returns how many tiles deep. */
+static int64_t find_rows(const struct wf_sparse_product *p, int n, const uint16_t *zeros,
+                         struct pairs *l)
 {
-    l->n = wf_sparse_pairs(p, k, u, p->rows, PAIRS, l->in, l->out);
-    const int64_t deep = wf_ceil_div(l->n, DEEP);
+    const int64_t deep = wf_ceil_div(n, DEEP);
     for (int i = 0; i < deep * DEEP; i++) {
-        l->x[i] = i < l->n ? (const uint16_t *)(const void *)p->x + l->in[i] * p->in : zeros;
-        l->dy[i] = i < l->n ? (const uint16_t *)(void *)p->y + l->out[i] * p->out : zeros;
+        l->x[i] = i < n ? (const uint16_t *)(const void *)p->x + l->in[i] * p->in : zeros;
+        l->dy[i] = i < n ? (const uint16_t *)(void *)p->y + l->out[i] * p->out : zeros;
     }
     return deep;
+}
+
+/* Some rows and columns of dw, in place, or where a tile has too few of them, beside it. */
+static void add_product(struct product t, float *dw, int64_t stride, int64_t rows, int64_t columns)
+{
+    _Alignas(64) float whole[PANEL * PANEL];
+    const bool fits = rows % SIDE == 0 && columns % SIDE == 0;
+    const size_t bytes = (size_t)columns * sizeof *dw;
+    t.tall = rows > SIDE;
+    t.wide = columns > SIDE;
+    t.add = true;
+    t.c = fits ? dw : whole;
+    t.c_stride = fits ? stride : PANEL;
+    for (int64_t r = 0; !fits && r < rows; r++)
+        memcpy(whole + r * PANEL, dw + r * stride, bytes);
+    product_run(&t);
+    for (int64_t r = 0; !fits && r < rows; r++)
+        memcpy(dw + r * stride, whole + r * PANEL, bytes);
 }
 
 /* Rows first .. end of dw of one offset, at most GROUP. */
 static void add_pairs(const struct wf_sparse_product *p, struct pairs *l, int64_t deep, float *dw,
                       int64_t first, int64_t end)
 {
+    const int64_t next = deep * TILE;
     pack_pairs(l->dy, deep, first, end, true, l->rows);
     for (int64_t c0 = 0; c0 < p->in; c0 += WF_SPARSE_GROUP) {
         const int64_t c1 = wf_min(p->in, c0 + WF_SPARSE_GROUP);
         pack_pairs(l->x, deep, c0, c1, false, l->columns);
         for (int64_t o = first; o < end; o += PANEL)
             for (int64_t c = c0; c < c1; c += PANEL)
-                product_run(&(struct product){ .a = l->rows + (o - first) / SIDE * deep * TILE,
-                                               .a_stride = 64,
-                                               .a_step = TILE * 2,
-                                               .a_next = deep * TILE * 2,
-                                               .b = l->columns + (c - c0) / SIDE * deep * TILE,
-                                               .b_next = deep * TILE * 2,
-                                               .c = dw + o * p->in + c,
-                                               .c_stride = p->in,
-                                               .deep = deep,
-                                               .tall = o + SIDE < end,
-                                               .wide = c + SIDE < c1,
-                                               .add = true });
+                add_product((struct product){ .a = l->rows + (o - first) / SIDE * next,
+                                              .a_stride = 64,
+                                              .a_step = TILE * 2,
+                                              .a_next = next * 2,
+                                              .b = l->columns + (c - c0) / SIDE * next,
+                                              .b_next = next * 2,
+                                              .deep = deep },
+                            dw + o * p->in + c, p->in, wf_min(PANEL, end - o),
+                            wf_min(PANEL, c1 - c));
+    }
+}
+
+static bool wgrad_prepare(struct wf_prepare *p, struct wf_err *)
+{
+    p->scratch_bytes = wf_sparse_span_bytes(p->node);
+    return true;
+}
+
+/* Of rows u0 .. u0 + n. */
+static void wgrad_span(const struct wf_sparse_product *p, int64_t u0, int64_t n,
+                       const int32_t *columns, float *dw)
+{
+    const int64_t share = p->count < WF_SPARSE_TASKS / 2 ? PANEL : WF_SPARSE_GROUP;
+    const int64_t shares = wf_ceil_div(p->out, share);
+    WF_PARALLEL_TASKS
+    for (int64_t j = 0; j < p->count * shares; j++) {
+        static const uint16_t zeros[CHANNELS_MAX];
+        struct pairs list;
+        const int64_t of = j / shares, k = wf_sparse_conv_weight(p->a, of, p->count);
+        const int64_t first = j % shares * share, end = wf_min(p->out, first + share);
+        float *const part = dw + of * p->out * p->in;
+        if (u0 == 0)
+            memset(part + first * p->in, 0, (size_t)((end - first) * p->in) * sizeof *part);
+        tiles_begin();
+        for (int64_t at = 0; at < n;) {
+            const int made =
+                wf_sparse_pairs(columns + k * WF_SPARSE_SPAN, n, u0, &at, PAIRS, list.in, list.out);
+            if (made > 0)
+                add_pairs(p, &list, find_rows(p, made, zeros, &list), part, first, end);
+        }
+        tiles_end();
     }
 }
 
 static void wgrad_run(const struct wf_call *call)
 {
     const struct wf_sparse_product p = wf_sparse_wgrad_product(call);
-    const int64_t share = p.count < WF_SPARSE_TASKS / 2 ? PANEL : WF_SPARSE_GROUP;
-    const int64_t shares = wf_ceil_div(p.out, share);
-    float *const dw = call->out[0].data;
-    WF_PARALLEL_TASKS
-    for (int64_t j = 0; j < p.count * shares; j++) {
-        static const uint16_t zeros[CHANNELS_MAX];
-        struct pairs list;
-        const int64_t of = j / shares, k = wf_sparse_conv_weight(p.a, of, p.count);
-        const int64_t first = j % shares * share, end = wf_min(p.out, first + share);
-        float *const part = dw + of * p.out * p.in;
-        memset(part + first * p.in, 0, (size_t)((end - first) * p.in) * sizeof *part);
-        tiles_begin();
-        for (int64_t u = 0; u < p.rows;) {
-            const int64_t deep = list_pairs(&p, k, &u, zeros, &list);
-            if (deep > 0)
-                add_pairs(&p, &list, deep, part, first, end);
-        }
-        tiles_end();
+    for (int64_t u0 = 0; u0 == 0 || u0 < p.rows; u0 += WF_SPARSE_SPAN) {
+        const int64_t n = wf_min(WF_SPARSE_SPAN, p.rows - u0);
+        wf_sparse_span(&p, u0, n, call->scratch);
+        wgrad_span(&p, u0, n, call->scratch, call->out[0].data);
     }
 }
 
@@ -411,8 +447,7 @@ static bool accepts(const struct wf_node *node)
 
 static bool wgrad_accepts(const struct wf_node *node)
 {
-    return is_narrow(node->in[0], node->in[1]) && node->out[0]->dtype == WF_F32 &&
-           node->in[0]->shape.at[WF_C] % SIDE == 0 && node->in[1]->shape.at[WF_C] % SIDE == 0;
+    return is_narrow(node->in[0], node->in[1]) && node->out[0]->dtype == WF_F32;
 }
 
 #endif
@@ -429,6 +464,7 @@ const struct wf_kernel wf_cpu_kernels_sparse_amx[] = {
       .flags = WF_KERNEL_DENSE,
       .preference = 1,
       .accepts = wgrad_accepts,
+      .prepare = wgrad_prepare,
       .run = wgrad_run },
 #endif
     { 0 },

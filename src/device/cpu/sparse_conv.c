@@ -20,18 +20,17 @@ enum {
     TALL = WF_LANE_REGISTERS / 2 - 4, /* rows of a tile: its sums stay in registers */
     SLICE = 128,                      /* channels that are gathered together */
     STRIDE = SLICE + WF_LANES,        /* of gathered rows; known to the compiler, unlike pointers */
-    PAIRS = 256,                      /* of the gradient of a weight */
+    PAIRS = 128,                      /* of the gradient of a weight: their rows stay in L1 */
 };
 
 /* --- tiles --- */
 
 /* to[i][0 .. n) += sum over p of a(i, p) * b(p)[0 .. n). Of products of rows a(i, p) is a[i * STRIDE + p] and
- * b(p) = b + p * PANEL; of pairs they are from[p][first + i] and rows[p] + column. */
+ * b(p) = b + p * PANEL; of pairs they are a[p * STRIDE + i] and b + p * STRIDE. */
 struct tile {
     const float *a, *b;
-    const float *const *from, *const *rows;
     float *const *to;
-    int64_t depth, n, first, column;
+    int64_t depth, n;
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -46,14 +45,13 @@ INLINE void tile_sum(const struct tile *t, int rows, int vectors, bool whole, bo
                             ? wf_lanes_load(t->to[i] + v * WF_LANES)
                             : wf_lanes_load_some(t->to[i] + v * WF_LANES, mask);
     for (int64_t p = 0; p < t->depth; p++) {
-        const float *const row = pairs ? t->rows[p] + t->column : t->b + p * PANEL;
+        const float *const row = t->b + p * (pairs ? STRIDE : PANEL);
         wf_lanes b[2];
         for (int v = 0; v < vectors; v++)
             b[v] = whole || v < vectors - 1 ? wf_lanes_load(row + v * WF_LANES)
                                             : wf_lanes_load_some(row + v * WF_LANES, mask);
         for (int i = 0; i < rows; i++) {
-            const wf_lanes a =
-                wf_lanes_all(pairs ? t->from[p][t->first + i] : t->a[i * STRIDE + p]);
+            const wf_lanes a = wf_lanes_all(t->a[pairs ? p * STRIDE + i : i * STRIDE + p]);
             for (int v = 0; v < vectors; v++)
                 sum[i][v] = wf_lanes_multiply_add(a, b[v], sum[i][v]);
         }
@@ -158,7 +156,8 @@ struct part {
     int64_t u0, u1, first, end;
     float *y; /* at (u0, first) */
     int64_t y_stride;
-    int32_t in[WF_SPARSE_BLOCK + 1], out[WF_SPARSE_BLOCK + 1];
+    int32_t columns[WF_SPARSE_COLUMNS * WF_SPARSE_BLOCK];
+    int32_t in[WF_SPARSE_BLOCK + WF_SPARSE_RUN], out[WF_SPARSE_BLOCK + WF_SPARSE_RUN];
 };
 
 /* Adds the products of the pairs i .. i + rows with the weight of one offset. */
@@ -193,8 +192,13 @@ static void part_sum(struct part *t)
         for (int64_t o = t->first; o < t->end; o++)
             t->y[u * t->y_stride + o - t->first] = p->bias ? p->bias[o] : 0;
     for (int64_t k = 0; k < p->count; k++) {
-        int64_t u = t->u0;
-        const int n = wf_sparse_pairs(p, k, &u, t->u1, WF_SPARSE_BLOCK, t->in, t->out);
+        const int64_t column = k % WF_SPARSE_COLUMNS, rows = t->u1 - t->u0;
+        int64_t at = 0;
+        if (column == 0)
+            wf_sparse_columns(p, t->u0, rows, k, wf_min(WF_SPARSE_COLUMNS, p->count - k),
+                              t->columns, WF_SPARSE_BLOCK);
+        const int n = wf_sparse_pairs(t->columns + column * WF_SPARSE_BLOCK, rows, t->u0, &at,
+                                      WF_SPARSE_BLOCK + WF_SPARSE_RUN, t->in, t->out);
         for (int i = 0; i < n; i += TALL)
             multiply_rows(t, wf_sparse_conv_weight(p->a, k, p->count), i,
                           n - i < TALL ? n - i : TALL);
@@ -249,28 +253,19 @@ static void conv_run(const struct wf_call *call)
 
 /* --- sparse_conv_wgrad: x, dy, [map] --- */
 
-/* Some columns of the rows of pairs: where they are, or as f32 in a buffer. */
-static void take(const struct wf_sparse_product *p, const char *rows, int64_t stride,
-                 const int32_t which[], int n, int64_t width, float *buffer, const float *at[])
-{
-    const int64_t size = wf_dtype_size(p->dtype);
-    for (int i = 0; i < n; i++) {
-        const char *const row = rows + which[i] * stride * size;
-        at[i] = (const float *)(const void *)row;
-        if (p->dtype == WF_F32)
-            continue;
-        float *const narrow = buffer + (ptrdiff_t)i * SLICE;
-        wf_cpu_to_f32(p->dtype, row, narrow, width);
-        at[i] = narrow;
-    }
-}
-
 struct pairs {
-    int32_t in[PAIRS + 1], out[PAIRS + 1];
-    const float *x[PAIRS], *dy[PAIRS];
-    float narrow_x[PAIRS * SLICE], narrow_dy[PAIRS * SLICE];
+    int32_t in[PAIRS], out[PAIRS];
+    float x[PAIRS * STRIDE], dy[PAIRS * STRIDE]; /* some columns of their rows */
     int n;
 };
+
+static void gather_all(const struct wf_sparse_product *p, const char *rows, int64_t stride,
+                       const int32_t which[], int n, int64_t width, float *to)
+{
+    for (int i = 0; i < n; i++)
+        gather(p, rows + which[i] * stride * wf_dtype_size(p->dtype), to + (ptrdiff_t)i * STRIDE,
+               width);
+}
 
 /* Rows first .. end of dw, at most SLICE, of one offset: adds what these pairs contribute. */
 static void add_pairs(const struct wf_sparse_product *p, struct pairs *l, float *dw, int64_t first,
@@ -278,20 +273,18 @@ static void add_pairs(const struct wf_sparse_product *p, struct pairs *l, float 
 {
     float *to[TALL];
     const int64_t size = wf_dtype_size(p->dtype);
-    take(p, p->y + first * size, p->out, l->out, l->n, end - first, l->narrow_dy, l->dy);
+    gather_all(p, p->y + first * size, p->out, l->out, l->n, end - first, l->dy);
     for (int64_t c0 = 0; c0 < p->in; c0 += SLICE) {
         const int64_t width = wf_min(SLICE, p->in - c0);
-        take(p, p->x + c0 * size, p->in, l->in, l->n, width, l->narrow_x, l->x);
+        gather_all(p, p->x + c0 * size, p->in, l->in, l->n, width, l->x);
         for (int64_t c = 0; c < width; c += PANEL)
             for (int64_t o = first; o < end; o += TALL) {
                 const int rows = (int)wf_min(TALL, end - o);
-                const struct tile t = { .from = l->dy,
-                                        .rows = l->x,
+                const struct tile t = { .a = l->dy + o - first,
+                                        .b = l->x + c,
                                         .to = to,
                                         .depth = l->n,
-                                        .n = wf_min(PANEL, width - c),
-                                        .first = o - first,
-                                        .column = c };
+                                        .n = wf_min(PANEL, width - c) };
                 for (int r = 0; r < rows; r++)
                     to[r] = dw + (o + r) * p->in + c0 + c;
                 tile_pairs(&t, rows);
@@ -299,24 +292,42 @@ static void add_pairs(const struct wf_sparse_product *p, struct pairs *l, float 
     }
 }
 
-static void wgrad_run(const struct wf_call *call)
+static bool wgrad_prepare(struct wf_prepare *p, struct wf_err *)
+{
+    p->scratch_bytes = wf_sparse_span_bytes(p->node);
+    return true;
+}
+
+/* Of rows u0 .. u0 + n. */
+static void wgrad_span(const struct wf_sparse_product *p, int64_t u0, int64_t n,
+                       const int32_t *columns, float *dw)
 {
     enum { SHARE = SLICE / TALL * TALL }; /* rows of dw that are one task, at most */
-    const struct wf_sparse_product p = wf_sparse_wgrad_product(call);
-    const int64_t share = p.count < WF_SPARSE_TASKS ? 2 * TALL : SHARE;
-    const int64_t shares = wf_ceil_div(p.out, share);
-    float *const dw = call->out[0].data;
+    const int64_t share = p->count < WF_SPARSE_TASKS ? 2 * TALL : SHARE;
+    const int64_t shares = wf_ceil_div(p->out, share);
     WF_PARALLEL_TASKS
-    for (int64_t j = 0; j < p.count * shares; j++) {
+    for (int64_t j = 0; j < p->count * shares; j++) {
         struct pairs list;
-        const int64_t of = j / shares, k = wf_sparse_conv_weight(p.a, of, p.count);
-        const int64_t first = j % shares * share, end = wf_min(p.out, first + share);
-        float *const part = dw + of * p.out * p.in;
-        memset(part + first * p.in, 0, (size_t)((end - first) * p.in) * sizeof *part);
-        for (int64_t u = 0; u < p.rows;) {
-            list.n = wf_sparse_pairs(&p, k, &u, p.rows, PAIRS, list.in, list.out);
-            add_pairs(&p, &list, part, first, end);
+        const int64_t of = j / shares, k = wf_sparse_conv_weight(p->a, of, p->count);
+        const int64_t first = j % shares * share, end = wf_min(p->out, first + share);
+        float *const part = dw + of * p->out * p->in;
+        if (u0 == 0)
+            memset(part + first * p->in, 0, (size_t)((end - first) * p->in) * sizeof *part);
+        for (int64_t at = 0; at < n;) {
+            list.n =
+                wf_sparse_pairs(columns + k * WF_SPARSE_SPAN, n, u0, &at, PAIRS, list.in, list.out);
+            add_pairs(p, &list, part, first, end);
         }
+    }
+}
+
+static void wgrad_run(const struct wf_call *call)
+{
+    const struct wf_sparse_product p = wf_sparse_wgrad_product(call);
+    for (int64_t u0 = 0; u0 == 0 || u0 < p.rows; u0 += WF_SPARSE_SPAN) {
+        const int64_t n = wf_min(WF_SPARSE_SPAN, p.rows - u0);
+        wf_sparse_span(&p, u0, n, call->scratch);
+        wgrad_span(&p, u0, n, call->scratch, call->out[0].data);
     }
 }
 
@@ -339,6 +350,7 @@ const struct wf_kernel wf_cpu_kernels_sparse_conv[] = {
     { .op = "sparse_conv_wgrad",
       .flags = WF_KERNEL_DENSE,
       .accepts = wgrad_accepts,
+      .prepare = wgrad_prepare,
       .run = wgrad_run },
     { 0 },
 };
