@@ -259,8 +259,10 @@ static void points_fill(struct trainee *t, int step)
     }
     qsort(rows, (size_t)n, 4 * sizeof *rows, by_place);
     support_fill_random(&x, 3, (uint64_t)step);
-    for (int32_t i = 0; i < n; i++)
-        wf_view_put(&labels, i, 0, 0, 0, 0, rows[4 * i + 2] / 6);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t label = rows[4 * i + 2] / 6;
+        wf_view_put(&labels, i, 0, 0, 0, 0, label);
+    }
     wf_run_put(t->run, t->g->rows, counts);
 }
 

@@ -36,11 +36,13 @@ static size_t value_bytes(const struct wf_value *v)
     return (size_t)wf_shape_count(v->shape) * wf_dtype_size(v->dtype);
 }
 
-/* Weights, inputs and small vectors are there in the backward pass without further cost. */
+/* Weights, inputs and small vectors are there in the backward pass without further cost; rows of a sparse tensor are
+ * not small. */
 static bool is_free(const struct wf_value *v)
 {
     return v->kind != WF_TEMP ||
-           (v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] == 1 && !is_recomputable(v));
+           (!v->set && v->shape.at[WF_D] * v->shape.at[WF_H] * v->shape.at[WF_W] == 1 &&
+            !is_recomputable(v));
 }
 
 bool wf_program_may_repeat(const struct wf_value *v)

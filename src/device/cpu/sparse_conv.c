@@ -220,6 +220,7 @@ static void part_sum_narrow(struct part *t)
             wf_cpu_from_f32(p->dtype, sums + (u - t->u0) * t->y_stride,
                             p->y + (u * p->out + t->first) * size, t->y_stride);
     }
+    t->y = NULL;
 }
 
 static bool conv_prepare(struct wf_prepare *p, struct wf_err *)

@@ -363,7 +363,20 @@ static void map_run(const struct wf_call *call)
     }
 }
 
+/* A map of many columns, such as a stem's, takes more memory than it is worth: it is made again for the backward
+ * pass. */
+static bool is_wide(const struct wf_node *node)
+{
+    return wf_kernel_map_count(node->attrs) > 64 && has_windows(node->attrs);
+}
+
 const struct wf_kernel wf_cpu_kernels_sparse_map[] = {
     { .op = "kernel_map", .flags = WF_KERNEL_DENSE, .prepare = map_prepare, .run = map_run },
+    { .op = "kernel_map",
+      .flags = WF_KERNEL_DENSE | WF_KERNEL_CHEAP,
+      .preference = 1,
+      .accepts = is_wide,
+      .prepare = map_prepare,
+      .run = map_run },
     { 0 },
 };
