@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy and fuzz/corpus/idx: files as they should
+"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy, fuzz/corpus/idx and fuzz/corpus/cloud: files as they should
 be, and files that lie. What the fuzzer found stands beside them as found-*. Needs no packages.
 
     python3 fuzz/make_corpus.py
 """
 import gzip
+import io
 import json
 import os
 import struct
+import zipfile
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -73,6 +75,73 @@ def idx():
     }
     for name, data in files.items():
         put("idx", name, data)
+
+
+def cloud():
+    """The first byte is the format: 0 PLY, 1 npz, 2 npy, 3 OFF, 4 KITTI's scan, 5 LAS."""
+    def ply(form, vertices, props, data, after=""):
+        return (b"\0ply\nformat " + form + b" 1.0\nelement vertex %d\n" % vertices +
+                b"".join(b"property " + p + b"\n" for p in props) + after.encode() + b"end_header\n" + data)
+
+    def las(version=2, kind=2, record=26, count=1, start=227, data=b""):
+        head = bytearray(227 if version < 4 else 375)
+        head[0:4], head[24], head[25], head[104] = b"LASF", 1, version, kind
+        struct.pack_into("<HI", head, 94, len(head), start)
+        struct.pack_into("<HI", head, 105, record, count)
+        struct.pack_into("<6d", head, 131, 1, 1, 1, 0, 0, 0)
+        if version >= 4:
+            struct.pack_into("<Q", head, 247, count)
+        return b"\5" + bytes(head) + data
+
+    def npy(shape, data, dtype="<f4"):
+        head = b"{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (dtype.encode(), str(shape).encode())
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
+
+    def npz(**arrays):
+        room = io.BytesIO()
+        with zipfile.ZipFile(room, "w") as archive:
+            for name, array in arrays.items():
+                archive.writestr(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), array)
+        return b"\1" + room.getvalue()
+
+    xyz = [b"float x", b"float y", b"float z"]
+    f3 = struct.pack("<6f", 1, 2, 3, -4, 5, 6)
+    off = b"\3OFF\n4 2 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n4 0 1 2 3 255 0 0\n"
+    files = {
+        "good-ascii": ply(b"ascii", 1, xyz + [b"int label"], b"1 2 3 4\n"),
+        "good-little": ply(b"binary_little_endian", 2, xyz, f3),
+        "good-big": ply(b"binary_big_endian", 2, xyz, f3),
+        "good-list": ply(b"ascii", 1, [b"list uchar int n"] + xyz, b"2 7 8 1 2 3\n"),
+        "good-faces": ply(b"ascii", 1, xyz, b"1 2 3\n3 0 0 0\n", "element face 1\nproperty list uchar int v\n"),
+        "lie-count": ply(b"ascii", 10**15, xyz, b"1 2 3\n"),
+        "lie-short": ply(b"binary_little_endian", 2, xyz, f3[:-1]),
+        "lie-list-count": ply(b"binary_little_endian", 1, [b"list uint double n"] + xyz, b"\xff" * 40),
+        "lie-label": ply(b"ascii", 1, xyz + [b"double label"], b"1 2 3 1e300\n"),
+        "lie-nan": ply(b"ascii", 1, xyz, b"1 nan 3\n"),
+        "lie-no-header": b"\0ply\n" + b"comment x\n" * 9,
+        "good-npz": npz(points=npy((2, 3), f3), labels=npy((2,), b"\1\0\0\0\2\0\0\0", "<i4")),
+        "lie-npz-rows": npz(points=npy((2, 3), f3), labels=npy((1,), b"\1\0\0\0", "<i4")),
+        "good-npy": b"\2" + npy((2, 3), f3),
+        "lie-npy": b"\2" + npy((2, 3), f3[:-4]),
+        "lie-npy-width": b"\2" + npy((1, 5), f3[:20]),
+        "good-off": off,
+        "good-off-glued": off.replace(b"OFF\n4", b"OFF4"),
+        "lie-off-vertex": off.replace(b"3 0 1 2", b"3 0 1 9"),
+        "lie-off-flat": off.replace(b"0 1 0\n0 0 1", b"2 0 0\n3 0 0"),
+        "lie-off-count": off.replace(b"4 2 0", b"4 1e9 0"),
+        "good-bin": b"\4" + f3[:16],
+        "lie-bin": b"\4" + f3[:15],
+        "good-las": las(data=bytes(26)),
+        "good-las-14": las(4, 7, 36, 1, 375, bytes(36)),
+        "lie-las-count": las(count=2**31, data=bytes(26)),
+        "lie-las-start": las(start=2**32 - 1, data=bytes(26)),
+        "lie-las-record": las(record=3, data=bytes(26)),
+        "lie-las-packed": las(kind=0x82, data=bytes(26)),
+        "lie-las-format": las(kind=63, data=bytes(26)),
+    }
+    for name, data in files.items():
+        put("cloud", name, data)
 
 
 def safetensors():
@@ -227,4 +296,5 @@ def arrays():
 
 safetensors()
 arrays()
+cloud()
 idx()
