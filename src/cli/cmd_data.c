@@ -223,7 +223,9 @@ static void print_classes(struct wf_cli *cli, const struct wf_dataset_info *info
     struct wf_table t = { .arena = &cli->arena };
     wf_table_row(&t, 5,
                  (const char *[]){ ">label", "class", "in the file",
-                                   info->labels == WF_LABELS_PIXEL ? ">pixels" : ">images",
+                                   info->labels == WF_LABELS_PIXEL
+                                       ? (info->is_cloud ? ">points" : ">pixels")
+                                       : (info->is_cloud ? ">clouds" : ">images"),
                                    ">share" });
     for (int c = 0; c < info->n_classes; c++) {
         const struct wf_data_class *const k = &info->classes[c];
@@ -239,8 +241,9 @@ static void print_classes(struct wf_cli *cli, const struct wf_dataset_info *info
     (void)puts("");
     wf_table_print(&t, stdout);
     if (!info->scanned_all && info->labels == WF_LABELS_PIXEL)
-        (void)printf("(of %s pixels, spread over the masks)\n",
-                     wf_text_count(&cli->arena, info->scanned));
+        (void)printf("(of %s %s)\n", wf_text_count(&cli->arena, info->scanned),
+                     info->is_cloud ? "points, of some of the clouds"
+                                    : "pixels, spread over the masks");
 }
 
 static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
@@ -248,17 +251,24 @@ static void print_text(struct wf_cli *cli, const struct wf_dataset_info *info,
 {
     static const char *const labels[] = { "none", "a mask for each image",
                                           "a label for each image" };
-    (void)printf("%s\n  layout    %s: %s\n  images    %s%s\n",
-                 wf_text_shown(&cli->arena, info->path), wf_dataset_layout_names[info->layout],
-                 wf_text_shown(&cli->arena, info->why), wf_text_count(&cli->arena, info->samples),
+    static const char *const cloud_labels[] = { "none", "a label for each point",
+                                                "a label for each cloud" };
+    (void)printf("%s\n  layout    %s: %s\n  %s    %s%s\n", wf_text_shown(&cli->arena, info->path),
+                 wf_dataset_layout_names[info->layout], wf_text_shown(&cli->arena, info->why),
+                 info->is_cloud ? "clouds" : "images", wf_text_count(&cli->arena, info->samples),
                  in->held_out ? wf_arena_printf(&cli->arena, ", %s of them held out for validation",
                                                 wf_text_count(&cli->arena, in->held_out))
                               : "");
-    if (in->good > 0)
+    if (in->good > 0 && info->is_cloud)
+        (void)printf("  size      %s to %s points, %d feature%s, %.4g million points in all\n",
+                     wf_text_count(&cli->arena, in->smallest[WF_W]),
+                     wf_text_count(&cli->arena, in->largest[WF_W]), info->channels,
+                     info->channels == 1 ? "" : "s", in->pixels / 1e6);
+    else if (in->good > 0)
         (void)printf("  size      %s, %d channel%s, %.4g megapixels in all\n",
                      sizes_text(cli, info, in), info->channels, info->channels == 1 ? "" : "s",
                      in->pixels / 1e6);
-    (void)printf("  labels    %s\n", labels[info->labels]);
+    (void)printf("  labels    %s\n", (info->is_cloud ? cloud_labels : labels)[info->labels]);
     for (int c = 0; in->measured && c < wf_min(in->normal.channels, 8); c++)
         (void)printf("  channel %d mean %.5g, deviation %.5g\n", c, in->normal.mean[c],
                      in->normal.std[c]);
@@ -287,6 +297,8 @@ static bool inspect(struct wf_cli *cli, struct wf_err *err)
         .align = (enum wf_data_align)wf_options_int(cli->options, "data.align"),
         .alpha = (enum wf_data_alpha)wf_options_int(cli->options, "data.alpha"),
         .tolerate = true,
+        .features = (unsigned)wf_options_int(cli->options, "data.features"),
+        .points = wf_options_int(cli->options, "data.points"),
     };
     struct wf_dataset *const ds = wf_dataset_open(cli->arguments[1], &options, err);
     if (!ds)

@@ -102,6 +102,12 @@ static bool make_folder(struct wf_arena *arena, const char *path, struct wf_err 
     return true;
 }
 
+static bool is_of_points(const struct predict *p)
+{
+    const struct wf_model *const model = p->predictor.settings.model;
+    return model && model->sparse;
+}
+
 static bool find_images(struct predict *p, struct wf_err *err)
 {
     struct wf_arena *const arena = &p->cli->arena;
@@ -111,8 +117,8 @@ static bool find_images(struct predict *p, struct wf_err *err)
     for (int i = 1; ok && i < p->cli->n_arguments; i++) {
         const char *const *paths = NULL;
         size_t n = 0;
-        ok = (p->predictor.settings.model->sparse ? wf_clouds_find : wf_pictures_find)(
-            arena, p->cli->arguments[i], &paths, &n, err);
+        ok = (is_of_points(p) ? wf_clouds_find : wf_pictures_find)(arena, p->cli->arguments[i],
+                                                                   &paths, &n, err);
         for (size_t k = 0; ok && k < n; k++) {
             WF_GROW(all, room, count);
             all[count++] = paths[k];
@@ -435,8 +441,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     files.paths = p.images;
     files.count = p.n_images;
     if (ok)
-        ok = p.predictor.settings.model->sparse ? predict_clouds(&p, err)
-                                                : wf_file_predictor_all(&p.predictor, &files, err);
+        ok = is_of_points(&p) ? predict_clouds(&p, err)
+                              : wf_file_predictor_all(&p.predictor, &files, err);
     wf_bar_clear(&p.bar);
     struct wf_err own = { 0 };
     if (p.table.size > 0 && cli->launch.is_root) /* also what came before an image that failed */

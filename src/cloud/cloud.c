@@ -163,12 +163,13 @@ static bool read_file(const struct wf_infile *file, const struct wf_cloud_option
 {
     const struct wf_cloud_format *const f = format_of(file->name);
     *c = (struct wf_cloud){ 0 };
-    const bool ok =
-        (f || wf_err_set(err, WF_ERR_INPUT,
-                         "'%s' is no point cloud that can be read: use .ply, .npz, .npy, "
-                         ".las, .laz, .off or .bin",
-                         file->name)) &&
-        f->read(file, o, c, err) && check(c, file->name, err);
+    if (!f)
+        return wf_err_set(
+            err, WF_ERR_INPUT,
+            "'%s' is no point cloud that can be read: use .ply, .npz, .npy, .las, .laz, "
+            ".off or .bin",
+            file->name);
+    const bool ok = f->read(file, o, c, err) && check(c, file->name, err);
     if (!ok)
         wf_cloud_release(c);
     return ok;

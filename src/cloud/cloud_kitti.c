@@ -114,11 +114,13 @@ int32_t *wf_cloud_read_labels(const char *path, const char *of, int64_t n, struc
 {
     const struct labels l = { path, of, n, malloc((size_t)(n + 1) * sizeof(int32_t)) };
     const char *const ending = strrchr(path, '.');
-    bool ok = l.to || wf_err_set(err, WF_ERR_FIT, "'%s': no memory for its labels", path);
-    if (ok)
-        ok = ending && strcasecmp(ending, ".npy") == 0   ? read_npy(&l, err)
-             : ending && strcasecmp(ending, ".txt") == 0 ? read_txt(&l, err)
-                                                         : read_u32(&l, err);
+    if (!l.to) {
+        (void)wf_err_set(err, WF_ERR_FIT, "'%s': no memory for its labels", path);
+        return NULL;
+    }
+    const bool ok = ending && strcasecmp(ending, ".npy") == 0   ? read_npy(&l, err)
+                    : ending && strcasecmp(ending, ".txt") == 0 ? read_txt(&l, err)
+                                                                : read_u32(&l, err);
     if (ok)
         return l.to;
     free(l.to);

@@ -88,16 +88,19 @@ static bool read_face(struct mesh *m, struct wf_err *err)
 {
     double count, index;
     char rest[256];
-    int32_t t[3];
+    int32_t t[3] = { 0 };
     if (!wf_cloud_number(&m->stream, true, &count, err))
         return false;
-    for (double i = 0; i < count; i++) {
+    if (!(count >= 0 && count <= (double)m->vertices))
+        return wf_err_set(err, WF_ERR_INPUT, "'%s': a face has %g of %" PRId64 " vertices",
+                          m->stream.file->name, count, m->vertices);
+    for (int64_t i = 0; i < (int64_t)count; i++) {
         if (!wf_cloud_number(&m->stream, true, &index, err))
             return false;
         if (!(index >= 0 && index < (double)m->vertices) || index != floor(index))
             return wf_err_set(err, WF_ERR_INPUT, "'%s': a face has vertex %g of %" PRId64,
                               m->stream.file->name, index, m->vertices);
-        t[i < 2 ? (int)i : 2] = (int32_t)index;
+        t[i < 2 ? i : 2] = (int32_t)index;
         if (i >= 2) {
             if (!add_triangle(m, t, err))
                 return false;

@@ -222,7 +222,7 @@ static bool read_value(struct ply *p, enum kind k, double *value, struct wf_err 
     const char *const from = wf_cloud_bytes(&p->stream, (size_t)n, err);
     if (!from)
         return false;
-    unsigned char bytes[8];
+    unsigned char bytes[8] = { 0 };
     for (int i = 0; i < n; i++)
         bytes[i] = (unsigned char)from[p->form == BIG ? n - 1 - i : i];
     *value = value_of(k, bytes);
@@ -234,7 +234,8 @@ static bool skip_list(struct ply *p, const struct property *q, struct wf_err *er
     double count, value;
     if (!read_value(p, q->length, &count, err))
         return false;
-    for (double i = 0; i < count; i++)
+    /* A list that lies about its length ends with the file; i32 and u32 are the widest counts. */
+    for (int64_t i = 0; i < (int64_t)count; i++)
         if (!read_value(p, q->kind, &value, err))
             return false;
     return true;
@@ -307,9 +308,9 @@ bool wf_cloud_write_ply(const char *path, const struct wf_cloud_ply *p, struct w
         p->labels ? "property int label\n" : "");
     unsigned char *const block = malloc(AT_ONCE * MOST);
     struct wf_outfile out;
-    bool ok = wf_outfile_begin(&out, path, err) &&
-              (block || wf_err_set(err, WF_ERR_FIT, "'%s': no memory to write it", path)) &&
-              wf_outfile_write(&out, head, (size_t)n, err);
+    if (!block)
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory to write it", path);
+    bool ok = wf_outfile_begin(&out, path, err) && wf_outfile_write(&out, head, (size_t)n, err);
     for (int64_t from = 0; ok && from < p->n; from += AT_ONCE) {
         unsigned char *at = block;
         for (int64_t i = from; i < wf_min(from + AT_ONCE, p->n); i++) {

@@ -49,7 +49,7 @@ static void look_at_sizes(const struct wf_dataset *ds, struct wf_inspection *in,
     for (int64_t i = 0; i < in->good; i++)
         in->sizes += i == 0 || by_extent(&extents[i], &extents[i - 1]) != 0;
     free(extents);
-    if (in->sizes > 1)
+    if (in->sizes > 1 && !wf_dataset_info(ds)->is_cloud)
         warn(in, "images have %" PRId64 " different sizes: set data.crop, at most %s", in->sizes,
              wf_extent_text(&in->arena, in->smallest));
 }
@@ -57,7 +57,9 @@ static void look_at_sizes(const struct wf_dataset *ds, struct wf_inspection *in,
 static void look_at_classes(const struct wf_dataset *ds, struct wf_inspection *in)
 {
     const struct wf_dataset_info *const info = wf_dataset_info(ds);
-    const char *const what = info->labels == WF_LABELS_IMAGE ? "images" : "pixels";
+    const char *const image = info->is_cloud ? "clouds" : "images";
+    const char *const pixel = info->is_cloud ? "points" : "pixels";
+    const char *const what = info->labels == WF_LABELS_IMAGE ? image : pixel;
     if (info->labels == WF_LABELS_NONE)
         warn(in, "there are no masks: good for predicting, not for training");
     for (int c = 0; c < info->n_classes; c++) {
@@ -65,10 +67,10 @@ static void look_at_classes(const struct wf_dataset *ds, struct wf_inspection *i
         const double part = info->scanned ? (double)k->found / (double)info->scanned : 0;
         if (k->found == 0)
             warn(in, "class %d '%s' was not seen%s", c, k->name,
-                 info->scanned_all ? "" : " (not all pixels were looked at)");
+                 info->scanned_all ? "" : " (not all labels were looked at)");
         else if (info->labels == WF_LABELS_PIXEL && part < 0.01)
-            warn(in, "class %d '%s' is rare, %.2g%% of the %s: data.balance=true may help", c,
-                 k->name, 100 * part, what);
+            warn(in, "class %d '%s' is rare, %.2g%% of the %s%s", c, k->name, 100 * part, what,
+                 info->is_cloud ? "" : ": data.balance=true may help");
     }
     if (info->other > 0)
         warn(in,

@@ -182,7 +182,7 @@ static void batch_of(const struct wf_cloud_sample *s, int64_t channels, struct w
 static void soften(const struct wf_file_predictor *p, const struct wf_view *logits, int64_t row,
                    int64_t channels, float to[])
 {
-    double most = -INFINITY, sum = 0;
+    double most = -(double)INFINITY, sum = 0;
     const bool binary = p->predicts == WF_PREDICTS_BINARY;
     for (int64_t c = 0; c < channels; c++)
         most = fmax(most, wf_view_get(logits, row, 0, 0, 0, c));
@@ -272,7 +272,7 @@ static bool predict_one(struct rank *r, struct wf_cloud_prediction *one, float v
                         struct wf_err *err)
 {
     const double start = wf_now();
-    struct wf_cloud_sample s;
+    struct wf_cloud_sample s = { 0 };
     struct wf_cloud_batch b;
     if (!read_cloud(r, one->path, &s, err))
         return false;

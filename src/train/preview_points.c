@@ -28,8 +28,8 @@ struct frame {
 
 static struct frame frame_of(const struct wf_cloud_batch *b, int64_t first, int64_t end)
 {
-    struct frame f = { .least = { INFINITY, INFINITY } };
-    double most[2] = { -INFINITY, -INFINITY };
+    struct frame f = { .least = { (double)INFINITY, (double)INFINITY } };
+    double most[2] = { -(double)INFINITY, -(double)INFINITY };
     for (int64_t i = first; i < end; i++) {
         double to[3];
         see(b->point_at + 3 * i, to);

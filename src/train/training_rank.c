@@ -361,38 +361,6 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     return wf_comm_sum(r->comm, all, numbers, WF_I64, err) ? all : NULL;
 }
 
-cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
-{
-    cJSON *const list = cJSON_CreateArray();
-    for (int i = 0; i < ranks; i++) {
-        cJSON *const one = cJSON_CreateObject();
-        (void)cJSON_AddNumberToObject(one, "rank", i);
-        (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)use[i].planned);
-        (void)cJSON_AddNumberToObject(one, "used_bytes", (double)use[i].held);
-        (void)cJSON_AddNumberToObject(one, "host_bytes", (double)use[i].host);
-        (void)cJSON_AddNumberToObject(one, "process_bytes", (double)use[i].process);
-        (void)cJSON_AddNumberToObject(one, "read_bytes", (double)use[i].read);
-        (void)cJSON_AddNumberToObject(one, "prepare_bytes", (double)use[i].prepare);
-        (void)cJSON_AddItemToArray(list, one);
-    }
-    return list;
-}
-
-void wf_best_json(cJSON *to, const struct wf_training *t)
-{
-    const struct wf_position *const at = &t->result.at;
-    if (at->best_epoch < 0)
-        return;
-    cJSON *const best = cJSON_AddObjectToObject(to, "best");
-    (void)cJSON_AddNumberToObject(best, "epoch", (double)at->best_epoch + 1);
-    const bool labels = t->valid.graph && t->valid.has_classes;
-    wf_json_add_real(best,
-                     !labels                                             ? "loss"
-                     : wf_model_is_dense(t->job->model, &t->job->config) ? "mean_iou"
-                                                                         : "accuracy",
-                     labels ? at->best : -at->best);
-}
-
 /* Collective. */
 static bool log_start(struct rank *r, struct wf_err *err)
 {
