@@ -272,6 +272,10 @@ struct wf_sparse wf_sparse_broadcast_concat(struct wf_graph *g, struct wf_sparse
 struct wf_sparse wf_sparse_instance_norm(struct wf_graph *g, struct wf_sparse x,
                                          const struct wf_norm *n);
 
+/* In training, zeroes elements with probability `p`. */
+struct wf_sparse wf_sparse_dropout(struct wf_graph *g, struct wf_sparse x, const char *name,
+                                   double p);
+
 /* Coordinates that either has; features are summed. */
 struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct wf_sparse b,
                                  const char *name);

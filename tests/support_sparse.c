@@ -280,6 +280,11 @@ static struct wf_sparse batch_norm(struct support_sparse *c)
     return y;
 }
 
+static struct wf_sparse dropped(struct support_sparse *c)
+{
+    return wf_sparse_dropout(c->g, c->x, "dropout", 0.4);
+}
+
 /* Of one set: concat, add, multiply, an activation. */
 static struct wf_sparse pointwise(struct support_sparse *c)
 {
@@ -418,6 +423,7 @@ static const struct {
     { "instance_norm", instance_norm, 3 },
     { "batch_norm", batch_norm, 3 },
     { "pointwise", pointwise, 3 },
+    { "dropout", dropped, 3 },
     { "union", united, 3 },
     { "union_conv", united_conv, 2 },
     { "prune", pruned, 3 },

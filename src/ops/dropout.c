@@ -75,6 +75,13 @@ struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *
 {
     if (!x || !g->options.training || p == 0)
         return x;
+    if (x->set) {
+        wf_err_set(&g->err, WF_ERR_USAGE,
+                   "layer '%s': of points what is dropped goes by their coordinates: use "
+                   "wf_sparse_dropout()",
+                   name ? name : "dropout");
+        return NULL;
+    }
     const struct wf_dropout_attrs a = { .p = p,
                                         .stream =
                                             (int64_t)wf_random_stream(name ? name : "dropout") };

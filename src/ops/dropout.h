@@ -28,6 +28,15 @@ static inline struct wf_random wf_dropout_random(const struct wf_dropout_attrs *
     return wf_random(seed ^ wf_dropout_mix(step), (uint64_t)a->stream);
 }
 
+/* A number for a place, of `width` coordinates; times the channels it is where the random numbers of a point begin. */
+static inline uint64_t wf_dropout_place(const int32_t *at, int64_t width)
+{
+    uint64_t h = 0;
+    for (int64_t d = 0; d < width; d++)
+        h = wf_dropout_mix(h ^ (uint32_t)at[d]);
+    return h;
+}
+
 static inline bool wf_dropout_keeps(const struct wf_dropout_attrs *a, struct wf_random r,
                                     uint64_t index)
 {

@@ -12,6 +12,7 @@
  *   sample_take      t                      y         [samples,1,1,1,C]: sums or means, one row a sample
  *   sample_take_grad dy, t                  dt
  *   sample_rows      t, coords              y         the row of a table that belongs to each point's sample
+ *   sparse_dropout   x, coords              y         also its own gradient
  *   coords_union     a, b                   c         coordinates that either has
  *   coords_prune     coords, mask           c         coordinates of rows whose mask is above 0
  *   coords_expand    coords                 c         all that a transposed convolution reaches
@@ -64,9 +65,9 @@ extern const struct wf_op wf_op_rsqrt, wf_op_rsqrt_grad;
 extern const struct wf_op wf_op_sparse_pool, wf_op_sparse_pool_grad, wf_op_sample_sums,
     wf_op_sample_max, wf_op_sample_max_grad, wf_op_sample_take, wf_op_sample_take_grad,
     wf_op_sample_rows;
-extern const struct wf_op wf_op_coords_union, wf_op_coords_prune, wf_op_coords_expand,
-    wf_op_corner_map, wf_op_sparse_mix, wf_op_sparse_mix_grad, wf_op_rows_to_grid,
-    wf_op_grid_to_rows, wf_op_grid_coords, wf_op_distribute;
+extern const struct wf_op wf_op_sparse_dropout, wf_op_coords_union, wf_op_coords_prune,
+    wf_op_coords_expand, wf_op_corner_map, wf_op_sparse_mix, wf_op_sparse_mix_grad,
+    wf_op_rows_to_grid, wf_op_grid_to_rows, wf_op_grid_coords, wf_op_distribute;
 
 /* --- sets on the host, without features --- */
 

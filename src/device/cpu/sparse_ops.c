@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "ops/dropout.h"
 #include "ops/sparse_ops.h"
 
 enum { WIDEST = WF_CPU_BLOCK_MAX };
@@ -303,6 +304,27 @@ static void rows_run(const struct wf_call *call)
         memcpy(to.data + u * to.bytes, s.x.data + s.coords[u * s.width] * s.x.bytes, bytes);
 }
 
+/* --- dropout --- */
+
+static void dropout_run(const struct wf_call *call)
+{
+    const struct wf_dropout_attrs *a = call->node->attrs;
+    const struct wf_random random = wf_dropout_random(a, call->seed, call->step);
+    const struct rows x = rows_of(&call->in[0]), y = rows_of(&call->out[0]);
+    const int32_t *const coords = call->in[1].data;
+    const int64_t n = count_of(call), wide = call->node->in[1]->shape.at[WF_C];
+    const float scale = wf_dropout_scale(a);
+    WF_PARALLEL_FOR
+    for (int64_t u = 0; u < n; u++) {
+        float in[WIDEST], out[WIDEST], *const to = dest(&y, u, out);
+        const float *const from = load(&x, u, in);
+        const uint64_t first = wf_dropout_place(coords + u * wide, wide) * (uint64_t)x.width;
+        for (int64_t c = 0; c < x.width; c++)
+            to[c] = wf_dropout_keeps(a, random, first + (uint64_t)c) ? from[c] * scale : 0.0f;
+        store(&y, u, to);
+    }
+}
+
 /* --- interpolation --- */
 
 static void mix_run(const struct wf_call *call)
@@ -388,6 +410,10 @@ const struct wf_kernel wf_cpu_kernels_sparse_ops[] = {
       .accepts = accepts_rows,
       .run = max_grad_run },
     { .op = "sample_rows", .flags = WF_KERNEL_DENSE, .accepts = accepts_rows, .run = rows_run },
+    { .op = "sparse_dropout",
+      .flags = WF_KERNEL_DENSE,
+      .accepts = accepts_rows,
+      .run = dropout_run },
     { .op = "sparse_mix", .flags = WF_KERNEL_DENSE, .accepts = accepts_rows, .run = mix_run },
     { .op = "sparse_mix_grad",
       .flags = WF_KERNEL_DENSE,

@@ -64,6 +64,7 @@ void wf_cuda_rsqrt_grad(const struct wf_call *call);
 void wf_cuda_reverse(const struct wf_call *call);
 void wf_cuda_cast(const struct wf_call *call);
 void wf_cuda_dropout(const struct wf_call *call);
+void wf_cuda_sparse_dropout(const struct wf_call *call);
 
 /* sums over the image, per channel: sums.cu, norm_sums.cu */
 bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *err);

@@ -210,9 +210,60 @@ static bool cast_wide(const Flat &s, struct CUstream_st *stream)
     return true;
 }
 
+/* --- dropout of points: by their coordinates --- */
+
+struct PointDropout {
+    const void *x;
+    void *y;
+    const int32_t *coords, *there;
+    int32_t wide, width;
+    uint64_t seed, stream;
+    const uint64_t *step;
+    uint32_t threshold;
+    float scale;
+};
+
+template <class T> __global__ void __launch_bounds__(THREADS) point_dropout(const PointDropout f)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, u = i / f.width;
+    if (u >= *f.there)
+        return;
+    uint64_t place = 0; /* as wf_dropout_place() has it */
+    for (int d = 0; d < f.wide; d++)
+        place = mix(place ^ (uint32_t)f.coords[u * f.wide + d]);
+    const uint64_t at = place * (uint64_t)f.width + (uint64_t)(i - u * f.width);
+    const Philox words = philox(f.seed ^ mix(*f.step), f.stream, at >> 2);
+    const bool kept = words.v[at & 3] >> 8 >= f.threshold;
+    const arith<T> x = to_arith(((const T *)f.x)[i]);
+    ((T *)f.y)[i] = To<T>::from(kept ? x * (arith<T>)f.scale : (arith<T>)0);
+}
+
 } // namespace wf
 
 using namespace wf;
+
+void wf_cuda_sparse_dropout(const struct wf_call *call)
+{
+    const struct wf_dropout_attrs *a = (const struct wf_dropout_attrs *)call->node->attrs;
+    PointDropout f = {};
+    f.x = call->in[0].data;
+    f.y = call->out[0].data;
+    f.coords = (const int32_t *)call->in[1].data;
+    f.there = rows_there(call);
+    f.wide = (int32_t)call->node->in[1]->shape.at[WF_C];
+    f.width = (int32_t)call->node->in[0]->shape.at[WF_C];
+    f.seed = call->seed;
+    f.stream = (uint64_t)a->stream;
+    f.step = wf_cuda_step(call);
+    f.threshold = (uint32_t)ceil(a->p * 0x1p24);
+    f.scale = wf_dropout_scale(a);
+    const int64_t count = (call->work.hi[WF_N] - call->work.lo[WF_N]) * f.width;
+    if (count > 0)
+        with_type(call->in[0].dtype, [&](auto t) {
+            launch(point_dropout<decltype(t)>, blocks_for(count, THREADS), THREADS,
+                   wf_cuda_stream(call), f);
+        });
+}
 
 void wf_cuda_act(const struct wf_call *call)
 {

@@ -39,6 +39,7 @@ const struct wf_kernel wf_cuda_kernels_sparse_ops[] = {
     ROWS("sample_rows", floats, NULL, wf_cuda_sample_rows),
     ROWS("sample_take", NULL, NULL, wf_cuda_sample_take),
     ROWS("sample_take_grad", NULL, NULL, wf_cuda_sample_take_grad),
+    ROWS("sparse_dropout", floats, NULL, wf_cuda_sparse_dropout),
     ROWS("coords_union", NULL, wf_cuda_coords_set_prepare, wf_cuda_coords_union),
     ROWS("coords_prune", NULL, wf_cuda_coords_set_prepare, wf_cuda_coords_prune),
     ROWS("coords_expand", doubles, NULL, wf_cuda_coords_expand),
