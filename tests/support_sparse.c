@@ -21,7 +21,7 @@ static const int64_t counts[SUPPORT_SPARSE_SAMPLES] = { 17, 24, 0, 11 };
 
 static bool has(const struct support_cloud *p, const int32_t *at)
 {
-    const size_t width = (size_t)(1 + p->dims);
+    const size_t width = 1 + (size_t)p->dims;
     for (int64_t i = 0; i < p->n; i++)
         if (memcmp(p->coords + i * (int64_t)width, at, width * sizeof *at) == 0)
             return true;
@@ -38,12 +38,12 @@ static int by_row(const void *a, const void *b, void *of)
 static struct support_cloud *cloud_new(struct support_sparse *c)
 {
     struct support_cloud *const p = &c->clouds[c->n_clouds];
-    const struct wf_random r = wf_random(5, (uint64_t)(c->n_clouds++ * 7 + c->dims));
+    const struct wf_random r = wf_random(5, (uint64_t)c->n_clouds++ * 7 + (uint64_t)c->dims);
     const int32_t more = c->times == 1 ? 1 : c->dims == 1 ? c->times : c->dims == 2 ? 4 : 2;
     const int32_t side = more * (c->dims == 1 ? 60 : c->dims == 2 ? 9 : 5);
     uint64_t draw = 0;
     *p = (struct support_cloud){ .dims = c->dims };
-    p->coords = calloc((size_t)(64 * c->times * (1 + c->dims)), sizeof *p->coords);
+    p->coords = calloc(64 * (size_t)c->times * (1 + (size_t)c->dims), sizeof *p->coords);
     WF_BUG_ON(!p->coords, "out of memory");
     for (int s = 0; s < SUPPORT_SPARSE_SAMPLES; s++) {
         for (int64_t i = 0; i < counts[s] * c->times;) {
@@ -58,7 +58,7 @@ static struct support_cloud *cloud_new(struct support_sparse *c)
         }
         p->first[s + 1] = p->n;
     }
-    qsort_r(p->coords, (size_t)p->n, (size_t)(1 + c->dims) * sizeof *p->coords, by_row, p);
+    qsort_r(p->coords, (size_t)p->n, (1 + (size_t)c->dims) * sizeof *p->coords, by_row, p);
     return p;
 }
 

@@ -66,14 +66,17 @@ static bool find_voxels(const struct wf_quantise *q, struct wf_voxels *v, struct
     struct table t = { .mask = 15 };
     while (t.mask < 2 * (uint64_t)q->n)
         t.mask = 2 * t.mask + 1;
-    v->voxel = malloc((size_t)(q->n + 1) * sizeof *v->voxel);
+    v->voxel = calloc((size_t)q->n + 1, sizeof *v->voxel);
     v->coords = malloc((size_t)((q->n + 1) * q->dims) * sizeof *v->coords);
     t.slot = malloc((size_t)(t.mask + 1) * sizeof *t.slot);
-    bool ok = (v->voxel && v->coords && t.slot) || no_memory(q, err);
-    if (ok)
-        memset(t.slot, -1, (size_t)(t.mask + 1) * sizeof *t.slot);
+    if (!v->voxel || !v->coords || !t.slot) {
+        free(t.slot);
+        return no_memory(q, err);
+    }
+    bool ok = true;
+    memset(t.slot, -1, (size_t)(t.mask + 1) * sizeof *t.slot);
     for (int64_t i = 0; ok && i < q->n; i++) {
-        int32_t at[WF_QUANTISE_AXES];
+        int32_t at[WF_QUANTISE_AXES] = { 0 };
         ok = place_of(q, i, at, err);
         if (ok)
             v->voxel[i] = voxel_at(&t, v, at, q->dims);
@@ -105,7 +108,7 @@ static void add_point(const struct wf_quantise *q, int64_t point, double *to, in
 static bool reduce_features(const struct wf_quantise *q, struct wf_voxels *v, struct wf_err *err)
 {
     const size_t numbers = (size_t)(v->n * q->channels) + 1;
-    double *const sums = malloc(numbers * sizeof *sums);
+    double *const sums = calloc(numbers, sizeof *sums);
     int64_t *const count = calloc((size_t)v->n + 1, sizeof *count);
     v->features = malloc(numbers * sizeof *v->features);
     const bool ok = sums && count && v->features;
@@ -113,9 +116,10 @@ static bool reduce_features(const struct wf_quantise *q, struct wf_voxels *v, st
         const int64_t at = v->voxel[i];
         add_point(q, i, sums + at * q->channels, ++count[at]);
     }
-    for (int64_t i = 0; ok && i < v->n * q->channels; i++) {
-        const double points = (double)count[i / q->channels];
-        v->features[i] = (float)(q->mode == WF_QUANTISE_AVERAGE ? sums[i] / points : sums[i]);
+    for (int64_t i = 0; ok && i < v->n; i++) {
+        const double points = q->mode == WF_QUANTISE_AVERAGE ? (double)count[i] : 1.0;
+        for (int64_t c = 0; c < q->channels; c++)
+            v->features[i * q->channels + c] = (float)(sums[i * q->channels + c] / points);
     }
     free(count);
     free(sums);

@@ -116,7 +116,8 @@ int64_t wf_coords_make(const struct wf_node *node, const int32_t *const from[], 
         return expand(node->attrs, from[0], n[0], to);
     if (node->op == &wf_op_grid_coords)
         return wf_grid_rows(node->attrs, NULL, 0, node->in[0]->shape.at[WF_N], to);
-    memcpy(to, from[0], (size_t)n[0] * row_bytes(node->attrs)); /* a mask may keep all */
+    if (from[0]) /* a mask may keep all */
+        memcpy(to, from[0], (size_t)n[0] * row_bytes(node->attrs));
     return n[0];
 }
 
@@ -152,8 +153,8 @@ static void put_rows(const struct wf_call *call, const int32_t *made, int64_t co
 static void reference(const struct wf_call *call)
 {
     const struct wf_coords_set_attrs *a = call->node->attrs;
-    const int32_t *from[2];
-    int64_t n[2];
+    const int32_t *from[2] = { NULL };
+    int64_t n[2] = { 0 };
     for (int i = 0; i < call->node->n_in; i++) {
         from[i] = wf_sparse_coords(&call->in[i]);
         n[i] = wf_sparse_rows(call, call->node->in[i]);
