@@ -294,6 +294,13 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     if (!wf_cli_flag_int(cli, "steps", 1, 1000000, &bench.steps, err) ||
         !wf_cli_flag_int(cli, "warmup", 0, 1000000, &bench.warmup, err))
         return false;
+    const struct wf_job_files files = { .input = wf_cli_flag(cli, "input"),
+                                        .target = wf_cli_flag(cli, "target") };
+    static const char *const own_data[] = { "sweep", "scaling", "overlap" };
+    for (int i = 0; i < 3; i++)
+        if ((files.input || files.target) && wf_cli_flag(cli, own_data[i]))
+            return wf_err_set(err, WF_ERR_USAGE, "--%s draws its own data: leave --%s out",
+                              own_data[i], files.input ? "input" : "target");
     if (cli->word) {
         int64_t rounds = 9;
         return wf_cli_flag_int(cli, "steps", 1, 1000000, &rounds, err) &&
@@ -307,8 +314,6 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_bench_overlap(cli, bench.steps, bench.warmup, err);
     bench.profile = wf_cli_flag(cli, "profile") != NULL;
     bench.timeline = wf_cli_flag(cli, "timeline");
-    const struct wf_job_files files = { .input = wf_cli_flag(cli, "input"),
-                                        .target = wf_cli_flag(cli, "target") };
     bench.job = wf_cli_job(cli, &files, err);
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
     if (ok && cli->launch.is_root)

@@ -79,3 +79,7 @@ expect 0 bench model.name=unet model.base=2 model.depth=1 data.size=1,3,16,16 --
 says "strong-2 is left out: a batch of 1"
 refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1,x -- "1,2,4"
 refused 2 bench "${small[@]}" data.size=2,3,16,16 --scaling 1 --out no -- "data.path"
+
+# what draws its own data takes none
+expect 2 bench model.name=cnn2d --sweep --input x.npy
+says "--sweep draws its own data: leave --input out"
