@@ -61,9 +61,11 @@ bool wf_exec_points_set(struct wf_exec_points *p, const struct wf_value *v, cons
     const struct wf_points_of_step points = {
         .dims = (int)width - 1, .n = n, .samples = wf_max(1, p->graph->samples), .coords = coords
     };
+    struct wf_points_cut cut = wf_points_cut(p->graph, NULL, points.dims);
+    cut.data = p->parts;
     wf_arena_release(&given->arena);
     *given = (struct given){ .n = n };
-    if (!wf_rows_make(&given->arena, &points, p->parts, &given->rows, err))
+    if (!wf_rows_make(&given->arena, &points, &cut, &given->rows, err))
         return wf_err_wrap(err, "'%s'", v->name);
     for (int k = 0; k < p->parts; k++) {
         const int64_t room = part_point(p, v, k + 1) - part_point(p, v, k);

@@ -39,6 +39,7 @@ static struct wf_value *copy_source(const struct copier *c, const struct wf_valu
         if (x) {
             x->replicated = v->replicated;
             x->set = v->set;
+            x->per_rank = v->per_rank;
             if (v == c->from->rows) {
                 c->to->rows = x;
                 c->to->n_sets = c->from->n_sets;
@@ -93,7 +94,7 @@ struct wf_graph *wf_graph_cut(const struct wf_graph *g, const struct wf_cut *cut
         struct wf_value *x =
             wf_input(c.to, wf_arena_printf(&c.to->arena, "given.%d", i), v->dtype, v->shape);
         if (x)
-            x->replicated = v->replicated, x->set = v->set;
+            x->replicated = v->replicated, x->set = v->set, x->per_rank = v->per_rank;
         map[v->id] = x;
     }
     for (size_t i = 0; i < g->n_nodes; i++)

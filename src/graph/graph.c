@@ -245,6 +245,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
             v->dtype = in[0]->dtype;
             v->replicated = in[0]->replicated;
             v->set = in[0]->set;
+            v->per_rank = in[0]->per_rank;
         }
     }
     struct wf_err err = { 0 };
@@ -261,7 +262,7 @@ struct wf_node *wf_node_add(struct wf_graph *g, const struct wf_op *op, const ch
     for (int o = 0; o < n->n_out; o++) {
         n->out[o]->border_dims = image_dims(n->out[o]->shape);
         if (n->out[o]->replicated)
-            n->out[o]->set = 0;
+            n->out[o]->set = 0, n->out[o]->per_rank = false;
     }
     WF_GROW(g->nodes, g->room_nodes, g->n_nodes);
     g->nodes[g->n_nodes++] = n;

@@ -38,6 +38,8 @@ struct wf_value {
     /* Rows of a sparse tensor, along N: of each rank's part only the first are there, as many as the
      * graph's `rows` says at this index (ops/sparse.h). 0: dense, all of it is there. */
     int set;
+    /* One element for each rank: its extents along N, D, H, W are those of the mesh along data and space. */
+    bool per_rank;
     bool frozen; /* a parameter without gradient */
     /* The axes in files (tensor/border.h): -1: [C]; 0: [N, C]; 1, 2, 3: [N, C, *spatial]. */
     int border_dims;
@@ -89,6 +91,8 @@ struct wf_graph {
     const int64_t *capacities; /* per set: rows of all ranks together, 0: not known; borrowed */
     int n_capacities;
     int64_t samples; /* of the batch whose points are rows; 0: 1 */
+    /* Ranks along data and space (D, H, W) between which points are cut (ops/halo.h); 0: 1. */
+    int64_t mesh[WF_C];
     struct wf_err err; /* the first failure */
 };
 

@@ -167,6 +167,8 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
         append(f, &v->shape);
         if (v->set)
             (void)fprintf(f, " set=%d", v->set);
+        if (v->per_rank)
+            (void)fputs(" per_rank", f);
         if (v == g->rows)
             (void)fprintf(f, " sets=%d", g->n_sets);
         if (v->kind != WF_INPUT)
@@ -280,6 +282,8 @@ static bool read_input(struct reader *r)
     double set = 0, sets = 0;
     (void)number(r, "set=", &set);
     struct wf_value *const v = wf_input_rows(r->g, label, dtype, s, (int)set);
+    if (v)
+        v->per_rank = word(r, "per_rank");
     if (v && number(r, "sets=", &sets)) {
         v->replicated = true;
         r->g->rows = v;

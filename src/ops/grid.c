@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "ops/build.h"
+#include "ops/halo.h"
 #include "ops/sparse_ops.h"
 #include "ops/spatial.h"
 
@@ -337,7 +338,7 @@ struct wf_sparse wf_sparse_of_dense(struct wf_graph *g, struct wf_value *image,
     struct wf_grid_attrs a = attrs_of(g, grid);
     struct wf_sparse y = { .dims = grid->dims };
     struct wf_value *const whole = wf_replicate(g, image);
-    if (!whole)
+    if (!whole || wf_halo_refuse(g, name, "points of an image"))
         return y;
     for (int d = 0; d < grid->dims && d < 3; d++)
         y.stride[d] = a.stride[d];

@@ -89,6 +89,9 @@ static inline int64_t wf_sparse_rows(const struct wf_call *call, const struct wf
 
 /* --- the builder, beside what is public (widefield_graph.h) --- */
 
+/* The first result of the same node, if there is one: for nodes that depend on nothing but their inputs. */
+struct wf_value *wf_sparse_find(const struct wf_graph *g, const struct wf_op *op, const void *attrs,
+                                int n_in, struct wf_value *const in[]);
 /* The map, made once. */
 struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct wf_value *out,
                                const struct wf_kernel_map_attrs *a);

@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "ops/build.h"
+#include "ops/halo.h"
 #include "ops/sparse.h"
 
-/* The same node, if there is one: for nodes of the coordinate pass, which depend on nothing else. */
-static struct wf_value *find_made(const struct wf_graph *g, const struct wf_op *op,
-                                  const void *attrs, int n_in, struct wf_value *const in[])
+struct wf_value *wf_sparse_find(const struct wf_graph *g, const struct wf_op *op, const void *attrs,
+                                int n_in, struct wf_value *const in[])
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *const n = g->nodes[i];
-        if (n->op == op && memcmp(n->attrs, attrs, op->attr_bytes) == 0 &&
+        if (n->op == op && n->n_in == n_in && memcmp(n->attrs, attrs, op->attr_bytes) == 0 &&
             memcmp(n->in, in, (size_t)n_in * sizeof *in) == 0)
             return n->out[0];
     }
@@ -28,7 +28,7 @@ struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct w
     struct wf_value *const coords[] = { in, out };
     if (!in || !out)
         return NULL;
-    struct wf_value *const made = find_made(g, &wf_op_kernel_map, a, 2, coords);
+    struct wf_value *const made = wf_sparse_find(g, &wf_op_kernel_map, a, 2, coords);
     const char *const name = wf_arena_printf(&g->arena, "map.%s", out->name);
     return made ? made : wf_append(g, &wf_op_kernel_map, name, NULL, a, 2, coords);
 }
@@ -78,6 +78,7 @@ struct wf_sparse wf_sparse_input(struct wf_graph *g, const struct wf_sparse_inpu
                                    WF_SHAPE(rows, 1, 1, 1, in->channels), set);
     x.coords = wf_input_rows(g, in->coords ? in->coords : "coords", WF_I32,
                              WF_SHAPE(rows, 1, 1, 1, 1 + in->dims), set);
+    (void)wf_halo_boxes(g, in->dims);
     for (int d = 0; d < in->dims; d++)
         x.stride[d] = in->stride > 0 ? in->stride : 1;
     return x;
@@ -122,9 +123,11 @@ static struct wf_value *parameter(struct wf_graph *g, const struct wf_sparse_con
     return wf_param(g, &spec);
 }
 
-/* `fan`: channels that a weight is initialised by, times the kernel's offsets. */
+/* `fan`: channels that a weight is initialised by, times the kernel's offsets. `suffix`: of the node's name, or
+ * NULL. */
 static struct wf_value *multiply(struct wf_graph *g, const struct wf_sparse *x,
-                                 const struct wf_sparse_conv *c, struct wf_value *map, int64_t fan)
+                                 const struct wf_sparse_conv *c, struct wf_value *map, int64_t fan,
+                                 const char *suffix)
 {
     const int64_t count = map ? map->shape.at[WF_C] : 1;
     const double bound = 1.0 / sqrt((double)(fan * count));
@@ -142,8 +145,27 @@ static struct wf_value *multiply(struct wf_graph *g, const struct wf_sparse *x,
     if (w && w->dtype != x->features->dtype)
         w = wf_cast(g, w, x->features->dtype);
     const struct wf_sparse_conv_attrs a = { .reach = c->cross ? or_one(c->kernel[0]) / 2 : 0 };
-    return wf_append(g, &wf_op_sparse_conv, c->name, NULL, &a, 4,
+    return wf_append(g, &wf_op_sparse_conv, c->name, suffix, &a, 4,
                      (struct wf_value *[]){ x->features, w, map, b });
+}
+
+/* Products of the rank's own rows, and of those of other ranks: these travel meanwhile. */
+static struct wf_value *convolve(struct wf_graph *g, const struct wf_sparse *x,
+                                 struct wf_value *onto, const struct wf_sparse_conv *c,
+                                 const struct wf_kernel_map_attrs *a, int64_t fan)
+{
+    struct wf_value *const map = wf_kernel_map(g, x->coords, onto, a);
+    struct wf_sparse_conv others = *c;
+    if (!map)
+        return NULL;
+    others.bias = false;
+    wf_halo_begin(g, x, a);
+    struct wf_value *const own = multiply(g, x, c, map, fan, NULL);
+    const struct wf_sparse halo = wf_halo(g, x, a);
+    if (!halo.features)
+        return own;
+    struct wf_value *const halo_map = wf_kernel_map(g, halo.coords, onto, a);
+    return halo_map ? wf_add(g, own, multiply(g, &halo, &others, halo_map, fan, "halo")) : NULL;
 }
 
 struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
@@ -169,10 +191,9 @@ struct wf_sparse wf_sparse_conv(struct wf_graph *g, struct wf_sparse x,
     else if (moves)
         y.coords = wf_sparse_coarsen(g, &x, y.stride);
     is_one = is_one && y.coords == x.coords;
-    struct wf_value *const map = is_one ? NULL : wf_kernel_map(g, x.coords, y.coords, &a);
-    if (!y.coords || (!map && !is_one))
-        return y;
-    y.features = multiply(g, &x, c, map, x.features->shape.at[WF_C]);
+    const int64_t fan = x.features->shape.at[WF_C];
+    y.features =
+        is_one ? multiply(g, &x, c, NULL, fan, NULL) : convolve(g, &x, y.coords, c, &a, fan);
     return y;
 }
 
@@ -190,8 +211,6 @@ struct wf_sparse wf_sparse_conv_transpose(struct wf_graph *g, struct wf_sparse x
         a.in_stride[d] = x.stride[d];
         a.out_stride[d] = y.stride[d];
     }
-    struct wf_value *const map = wf_kernel_map(g, x.coords, y.coords, &a);
-    if (map)
-        y.features = multiply(g, &x, c, map, c->out);
+    y.features = convolve(g, &x, y.coords, c, &a, c->out);
     return y;
 }

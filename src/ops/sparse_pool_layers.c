@@ -3,6 +3,7 @@
 
 #include "ops/attrs.h"
 #include "ops/build.h"
+#include "ops/halo.h"
 #include "ops/norm.h"
 #include "ops/sparse_ops.h"
 
@@ -13,11 +14,19 @@ static int64_t or_one(int64_t value)
 
 /* --- over a kernel --- */
 
+/* A maximum or an average wants all rows that it is over in one place, those of other ranks among them. */
 static struct wf_value *pool(struct wf_graph *g, const char *name, enum wf_sparse_pool_mode mode,
-                             struct wf_value *x, struct wf_value *map)
+                             struct wf_sparse x, struct wf_value *onto,
+                             const struct wf_kernel_map_attrs *k)
 {
     const struct wf_sparse_pool_attrs a = { .mode = mode };
-    return wf_append(g, &wf_op_sparse_pool, name, NULL, &a, 2, (struct wf_value *[]){ x, map });
+    const struct wf_sparse halo = wf_halo(g, &x, k);
+    if (halo.features)
+        x = wf_sparse_union(g, x, halo, wf_arena_printf(&g->arena, "%s.halo", name));
+    struct wf_value *const map = wf_kernel_map(g, x.coords, onto, k);
+    return map ? wf_append(g, &wf_op_sparse_pool, name, NULL, &a, 2,
+                           (struct wf_value *[]){ x.features, map })
+               : NULL;
 }
 
 struct wf_sparse wf_sparse_pool(struct wf_graph *g, struct wf_sparse x,
@@ -41,9 +50,7 @@ struct wf_sparse wf_sparse_pool(struct wf_graph *g, struct wf_sparse x,
         y.coords = p->on->coords;
     else if (moves)
         y.coords = wf_sparse_coarsen(g, &x, y.stride);
-    struct wf_value *const map = wf_kernel_map(g, x.coords, y.coords, &a);
-    if (map)
-        y.features = pool(g, p->name, p->mode, x.features, map);
+    y.features = pool(g, p->name, p->mode, x, y.coords, &a);
     return y;
 }
 
@@ -61,9 +68,7 @@ struct wf_sparse wf_sparse_unpool(struct wf_graph *g, struct wf_sparse x, struct
         a.in_stride[d] = x.stride[d];
         a.out_stride[d] = y.stride[d];
     }
-    struct wf_value *const map = wf_kernel_map(g, x.coords, y.coords, &a);
-    if (map)
-        y.features = pool(g, p->name, WF_SPARSE_SUM, x.features, map);
+    y.features = pool(g, p->name, WF_SPARSE_SUM, x, y.coords, &a);
     return y;
 }
 
@@ -77,7 +82,8 @@ static int64_t samples_of(const struct wf_graph *g)
 struct wf_value *wf_sparse_global_pool(struct wf_graph *g, struct wf_sparse x, const char *name,
                                        enum wf_sparse_pool_mode mode)
 {
-    if (!x.features)
+    if (!x.features ||
+        (mode == WF_SPARSE_MAX && wf_halo_refuse(g, name, "a maximum over the points of a sample")))
         return NULL;
     const struct wf_samples_attrs a = { .samples = samples_of(g),
                                         .channels = x.features->shape.at[WF_C],

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops/build.h"
+#include "ops/halo.h"
 #include "ops/sparse_ops.h"
 
 static int64_t capacity_of(const struct wf_graph *g, int64_t set, int64_t otherwise)
@@ -97,7 +98,7 @@ struct wf_sparse wf_sparse_conv_generate(struct wf_graph *g, struct wf_sparse x,
     struct wf_sparse onto = x;
     int64_t count = 1;
     onto.features = NULL;
-    if (!x.features)
+    if (!x.features || wf_halo_refuse(g, c->name, "a transposed convolution that makes its places"))
         return onto;
     struct wf_coords_set_attrs a = { .dims = x.dims, .cross = c->cross };
     for (int d = 0; d < x.dims; d++) {
@@ -126,7 +127,7 @@ struct wf_value *wf_sparse_interpolate(struct wf_graph *g, struct wf_sparse x,
                                        struct wf_value *points, const char *name)
 {
     struct wf_corner_attrs a = { .dims = x.dims };
-    if (!x.features || !points)
+    if (!x.features || !points || wf_halo_refuse(g, name, "interpolation"))
         return NULL;
     memcpy(a.stride, x.stride, sizeof a.stride);
     struct wf_node *const corners =

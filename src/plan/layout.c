@@ -206,6 +206,30 @@ static struct wf_block *find_blocks(struct wf_arena *arena, const struct wf_grap
     return blocks;
 }
 
+/* An input whose extents are those of the image. */
+static bool is_image(const struct wf_value *v)
+{
+    return v->kind == WF_INPUT && !v->replicated && !v->set && !v->per_rank;
+}
+
+/* Points are cut along space where the graph was built for the ranks there: it has the nodes that fetch others'. */
+static bool check_points(const struct wf_graph *g, const struct wf_mesh *mesh, struct wf_err *err)
+{
+    const struct wf_value *made_for = NULL;
+    for (size_t i = 0; !made_for && i < g->n_values; i++)
+        made_for = g->values[i]->kind == WF_INPUT && g->values[i]->per_rank ? g->values[i] : NULL;
+    for (int a = WF_D; a < WF_C; a++) {
+        const int parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
+        if (parts > 1 && (!made_for || made_for->shape.at[a] != parts))
+            return wf_err_set(
+                err, WF_ERR_FIT,
+                "mesh: %d ranks along space %c, but this graph of points was built for "
+                "%" PRId64 ": use data, or build it for that mesh",
+                parts, "NDHW"[a], made_for ? made_for->shape.at[a] : 1);
+    }
+    return true;
+}
+
 bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf_graph *g,
                     const struct wf_mesh *mesh, const struct wf_layout_options *options,
                     struct wf_err *err)
@@ -218,8 +242,10 @@ bool wf_layout_init(struct wf_arena *arena, struct wf_layout *l, const struct wf
         l->image[a] = 1;
     for (size_t i = 0; i < g->n_values; i++)
         for (int a = 0; a < WF_AXES; a++)
-            if (g->values[i]->kind == WF_INPUT && !g->values[i]->replicated && !g->values[i]->set)
+            if (is_image(g->values[i]))
                 l->image[a] = wf_max(l->image[a], g->values[i]->shape.at[a]);
+    if (g->rows && !check_points(g, mesh, err))
+        return false;
     for (int a = WF_D; a < WF_C && !g->rows; a++) { /* points are cut by any axis */
         /* Fewer samples than ranks are no hindrance: the last batch of an epoch may be small. */
         const int64_t parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
@@ -260,8 +286,8 @@ const struct wf_tiling *wf_layout_tiling(const struct wf_layout *l,
 static bool is_distributed_by_sample(const struct wf_layout *l, const struct wf_tiling *tiling,
                                      const struct wf_value *v)
 {
-    if (v->set)
-        return true;
+    if (v->set || v->per_rank)
+        return v->set != 0;
     return l->scale[v->id][WF_N] < 1 && v->shape.at[WF_N] >= wf_block_size(&tiling->block);
 }
 
@@ -319,7 +345,7 @@ int64_t wf_layout_point(const struct wf_layout *l, const struct wf_tiling *tilin
         return 0;
     if (index == parts)
         return extent;
-    if (is_distributed_by_sample(l, tiling, v))
+    if (v->per_rank || is_distributed_by_sample(l, tiling, v))
         return wf_split_point(extent, parts, index);
     const int64_t point = llround((double)tiling->cut[axis][index] / l->scale[v->id][axis]);
     return wf_min(extent, point);

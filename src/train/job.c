@@ -73,6 +73,9 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         c->capacities = job->capacities;
         c->n_capacities = WF_SETS + 1;
         c->samples = job->samples;
+        c->mesh[WF_N] = job->mesh.at[WF_MESH_DATA];
+        for (int a = WF_D; a < WF_C; a++)
+            c->mesh[a] = job->mesh.at[wf_mesh_axis_of((enum wf_axis)a)];
     }
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;
@@ -202,8 +205,20 @@ static bool measure_points(struct wf_job *job, struct wf_err *err)
                               job->capacities, err);
 }
 
-/* The sets that the network makes are known when it is built; who has how many points of each, when the mesh
- * is. So a sparse one is built twice. */
+static bool build_again(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
+{
+    wf_graph_free(job->net.graph);
+    job->net.graph = NULL;
+    return build_network(job, size, err);
+}
+
+static bool cuts_space(const struct wf_mesh *mesh)
+{
+    return mesh->at[WF_MESH_D] * mesh->at[WF_MESH_H] * mesh->at[WF_MESH_W] > 1;
+}
+
+/* The sets that the network makes are known when it is built, and for a mesh that cuts space when that is known; who
+ * has how many points of each after that. So a sparse one is built twice, or three times. */
 static bool find_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     const bool sparse = job->model->sparse;
@@ -213,10 +228,11 @@ static bool find_network(struct wf_job *job, const struct wf_extents *size, stru
         return false;
     if (!sparse)
         return true;
+    if (cuts_space(&job->mesh) && !build_again(job, size, err))
+        return false;
     if (!(job->files.measure ? measure_points(job, err) : wf_job_deal_points(job, err)))
         return false;
-    wf_graph_free(job->net.graph);
-    return build_network(job, size, err);
+    return build_again(job, size, err);
 }
 
 static bool job_init(struct wf_job *job, struct wf_err *err)

@@ -138,6 +138,9 @@ double wf_job_flops(const struct wf_job *job);
 [[nodiscard]] bool wf_job_make_points(struct wf_job *job, const struct wf_extents *size,
                                       struct wf_err *err);
 [[nodiscard]] bool wf_job_deal_points(struct wf_job *job, struct wf_err *err);
+/* The boxes of the ranks whose places a view has (ops/halo.h). */
+void wf_job_boxes(const struct wf_job *job, const struct wf_value *v, int micro,
+                  const struct wf_view *view);
 /* The point of a row of a view, or -1: behind the last of them. */
 int64_t wf_job_point(const struct wf_job *job, const struct wf_value *v, int micro,
                      const struct wf_view *view, int64_t row);

@@ -389,6 +389,10 @@ bool wf_job_fill(const struct wf_job *job, const struct wf_value *v, int micro,
         }
     if (v->set)
         return fill_points(job, v, micro, view, err);
+    if (v->per_rank) {
+        wf_job_boxes(job, v, micro, view);
+        return true;
+    }
     if (v == job->net.image && job->files.input)
         return fill_npy(job, v, micro, job->files.input, view, err);
     if (v == job->net.target && job->files.target)

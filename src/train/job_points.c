@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "image/npz.h"
+#include "ops/op.h"
 #include "train/job.h"
 
 /* --- random points --- */
@@ -171,28 +172,28 @@ bool wf_job_make_points(struct wf_job *job, const struct wf_extents *size, struc
 
 bool wf_job_deal_points(struct wf_job *job, struct wf_err *err)
 {
-    const int micro = wf_job_micro_batches(job), parts = wf_mesh_size(&job->mesh);
+    const int micro = wf_job_micro_batches(job), dims = job->points->dims;
+    const struct wf_graph *const g = job->net.graph;
+    const struct wf_points_cut cut = wf_points_cut(g, &job->mesh, dims);
+    const struct wf_points_cut whole = wf_points_cut(g, NULL, dims);
+    const int parts = wf_points_parts(&cut);
+    int64_t(*const counts)[WF_SETS + 1] =
+        wf_arena_take_array(&job->arena, (size_t)parts, sizeof *counts);
     job->rows = wf_arena_array(&job->arena, micro, struct wf_rows);
     job->whole_rows = wf_arena_array(&job->arena, micro, struct wf_rows);
-    for (int a = WF_MESH_D; a <= WF_MESH_W; a++)
-        if (job->mesh.at[a] > 1)
-            return wf_err_set(err, WF_ERR_FIT,
-                              "mesh: points are not cut along space yet: use data");
     for (int m = 0; m < micro; m++) {
         const struct wf_points_of_step *const p = &job->points[m];
-        if (!wf_rows_make(&job->arena, p, parts, &job->rows[m], err) ||
-            !wf_rows_make(&job->arena, p, 1, &job->whole_rows[m], err))
+        if (!wf_rows_make(&job->arena, p, &cut, &job->rows[m], err) ||
+            !wf_rows_make(&job->arena, p, &whole, &job->whole_rows[m], err))
             return job->files.input ? wf_err_wrap(err, "'%s'", job->files.input) : false;
         int64_t totals[WF_SETS + 1] = { 0 };
-        for (int k = 0; k < parts; k++) {
-            int64_t counts[WF_SETS + 1];
-            wf_rows_sets(job->net.graph, p, &job->rows[m], k, counts);
+        wf_rows_sets(g, p, &cut, &job->rows[m], counts);
+        for (int k = 0; k < parts; k++)
             for (int s = 0; s <= WF_SETS; s++) {
-                totals[s] += counts[s];
-                job->capacities[s] = wf_max(job->capacities[s], counts[s] * parts);
+                totals[s] += counts[k][s];
+                job->capacities[s] = wf_max(job->capacities[s], counts[k][s] * parts);
             }
-        }
-        if (!wf_rows_check(job->net.graph, totals, err))
+        if (!wf_rows_check(g, totals, err))
             return job->files.input ? wf_err_wrap(err, "'%s'", job->files.input) : false;
     }
     for (int s = 1; s <= job->net.graph->n_sets; s++)
@@ -210,4 +211,18 @@ int64_t wf_job_point(const struct wf_job *job, const struct wf_value *v, int mic
     const int part = wf_rows_part(rows, v, &view->box);
     const int64_t i = row - view->box.lo[WF_N];
     return i < wf_rows_count(rows, part) ? rows->point[rows->first[part] + i] : -1;
+}
+
+void wf_job_boxes(const struct wf_job *job, const struct wf_value *v, int micro,
+                  const struct wf_view *view)
+{
+    const struct wf_rows *const rows = wf_region_equal(view->box, wf_shape_region(v->shape))
+                                           ? &job->whole_rows[micro]
+                                           : &job->rows[micro];
+    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
+        int64_t part = 0;
+        for (int a = WF_N; a < WF_C && rows->parts > 1; a++)
+            part = part * v->shape.at[a] + c.at[a];
+        wf_view_set(view, c.at, rows->box[part][c.at[WF_C]]);
+    }
 }

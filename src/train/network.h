@@ -45,7 +45,8 @@ struct wf_network_config {
     /* Of sparse ones: rows of each set, of all ranks together; NULL, 0: as many as there can be. Borrowed. */
     const int64_t *capacities;
     int n_capacities;
-    int64_t samples; /* of the batch */
+    int64_t samples;    /* of the batch */
+    int64_t mesh[WF_C]; /* of a sparse network: ranks along data and space */
 };
 
 struct wf_network {

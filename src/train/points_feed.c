@@ -43,10 +43,11 @@ bool wf_points_arrange(void *rank, struct wf_cloud_batch *b, struct wf_err *err)
                                          .coords = b->coords,
                                          .features = b->features };
     struct wf_rows rows;
-    const bool ok = wf_rows_make(&arena, &p, 1, &rows, err);
+    const struct wf_points_cut cut = wf_points_cut(r->graph, NULL, p.dims);
+    const bool ok = wf_rows_make(&arena, &p, &cut, &rows, err);
     if (ok) {
         memcpy(b->order, rows.point, (size_t)b->n * sizeof *b->order);
-        wf_rows_sets(r->graph, &p, &rows, 0, b->places);
+        wf_rows_sets(r->graph, &p, &cut, &rows, &b->places);
     }
     wf_arena_release(&arena);
     return ok;

@@ -49,7 +49,8 @@ static bool fill_rows(const struct wf_stepper *s, int micro, struct wf_err *err)
     for (int64_t row = view.box.lo[WF_N]; view.data && row < view.box.hi[WF_N]; row++)
         rows[coords->set] += wf_job_point(s->job, coords, micro, &view, row) >= 0;
     wf_run_put(s->run, g->rows, rows);
-    return fill(s, coords, micro, err);
+    const struct wf_value *const boxes = wf_graph_find(g, "boxes");
+    return fill(s, coords, micro, err) && (!boxes || fill(s, boxes, micro, err));
 }
 
 static bool fill_inputs(const struct wf_stepper *s, struct wf_err *err)
