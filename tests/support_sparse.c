@@ -78,7 +78,7 @@ static struct wf_sparse cloud_input(struct support_sparse *c, const char *coords
                                                          .bare = !features,
                                                          .coords = coords,
                                                          .dims = c->dims,
-                                                         .rows = CAPACITY * c->times,
+                                                         .rows = c->rows,
                                                          .channels = CHANNELS });
     p->set = x.coords->set;
     if (!features)
@@ -88,7 +88,7 @@ static struct wf_sparse cloud_input(struct support_sparse *c, const char *coords
     return y;
 }
 
-static const struct support_cloud *cloud_of(const struct support_sparse *c, int set)
+const struct support_cloud *support_sparse_cloud(const struct support_sparse *c, int set)
 {
     for (int i = 0; i < c->n_clouds; i++)
         if (set && c->clouds[i].set == set)
@@ -329,8 +329,8 @@ static struct wf_sparse interpolated(struct support_sparse *c)
 {
     struct support_cloud *const p = cloud_new(c);
     p->set = wf_set_new(c->g);
-    struct wf_value *const points = wf_input_rows(
-        c->g, "points", WF_F32, WF_SHAPE(CAPACITY * c->times, 1, 1, 1, 1 + c->dims), p->set);
+    struct wf_value *const points =
+        wf_input_rows(c->g, "points", WF_F32, WF_SHAPE(c->rows, 1, 1, 1, 1 + c->dims), p->set);
     struct wf_sparse y = { .dims = c->dims };
     y.features = wf_sparse_interpolate(c->g, c->x, points, "interpolate");
     return y;
@@ -448,29 +448,59 @@ static void add_output(struct support_sparse *c, struct wf_value *v)
     wf_graph_output(c->g, v);
 }
 
+static void add_gradients(struct support_sparse *c, struct wf_value *coords)
+{
+    struct wf_err err = { 0 };
+    c->dy = wf_input_rows(c->g, "dy", c->y->dtype, c->y->shape, c->y->set);
+    c->dy->replicated = c->y->replicated;
+    WF_BUG_ON(!wf_graph_grad(c->g, c->y, c->dy, c->n_wrt, c->wrt, c->dwrt, &err), "%s: %s", c->name,
+              err.text);
+    add_output(c, c->y);
+    if (c->y->set)
+        add_output(c, coords);
+    for (int i = 0; i < c->n_wrt; i++)
+        add_output(c, c->dwrt[i]);
+    for (size_t i = 0; i < c->g->n_values; i++)
+        add_output(c, c->g->values[i]->grad);
+}
+
+static bool build(struct support_sparse *c, int index, const struct wf_mesh *mesh,
+                  struct wf_err *err)
+{
+    c->name = cases[index].name;
+    c->dims = cases[index].dims;
+    c->g = wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = c->dtype });
+    c->g->samples = SUPPORT_SPARSE_SAMPLES;
+    for (int a = WF_N; a < WF_C; a++)
+        c->g->mesh[a] = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
+    c->x = cloud_input(c, "coords", "features");
+    const struct wf_sparse y = cases[index].build(c);
+    if (!wf_graph_ok(c->g, err))
+        return false;
+    c->y = y.features;
+    add_gradients(c, y.coords);
+    return true;
+}
+
 struct support_sparse support_sparse_build(int index, enum wf_dtype dtype, int times)
 {
     struct wf_err err = { 0 };
-    struct support_sparse c = {
-        .name = cases[index].name, .dims = cases[index].dims, .dtype = dtype, .times = times
-    };
-    c.g = wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = dtype });
-    c.g->samples = SUPPORT_SPARSE_SAMPLES;
-    c.x = cloud_input(&c, "coords", "features");
-    const struct wf_sparse y = cases[index].build(&c);
-    WF_BUG_ON(!wf_graph_ok(c.g, &err), "%s: %s", c.name, err.text);
-    c.y = y.features;
-    c.dy = wf_input_rows(c.g, "dy", c.y->dtype, c.y->shape, c.y->set);
-    c.dy->replicated = c.y->replicated;
-    WF_BUG_ON(!wf_graph_grad(c.g, c.y, c.dy, c.n_wrt, c.wrt, c.dwrt, &err), "%s: %s", c.name,
-              err.text);
-    add_output(&c, c.y);
-    if (c.y->set)
-        add_output(&c, y.coords);
-    for (int i = 0; i < c.n_wrt; i++)
-        add_output(&c, c.dwrt[i]);
-    for (size_t i = 0; i < c.g->n_values; i++)
-        add_output(&c, c.g->values[i]->grad);
+    const struct wf_mesh one = wf_mesh_one();
+    struct support_sparse c = { .dtype = dtype, .times = times, .rows = CAPACITY * times };
+    const bool ok = build(&c, index, &one, &err);
+    WF_BUG_ON(!ok, "%s: %s", c.name, err.text);
+    return c;
+}
+
+struct support_sparse support_sparse_build_on(int index, const struct wf_mesh *mesh,
+                                              struct wf_err *err)
+{
+    struct support_sparse c = { .times = 1, .rows = CAPACITY * wf_mesh_size(mesh) };
+    c.dtype = WF_F32;
+    if (!build(&c, index, mesh, err)) {
+        support_sparse_free(&c);
+        c.g = NULL;
+    }
     return c;
 }
 
@@ -479,119 +509,4 @@ void support_sparse_free(struct support_sparse *c)
     for (int i = 0; i < c->n_clouds; i++)
         free(c->clouds[i].coords);
     wf_graph_free(c->g);
-}
-
-/* --- filling --- */
-
-/* Element c of row r of the whole batch. */
-static double number_of(const struct support_cloud *p, const struct wf_value *v, int64_t r,
-                        int64_t c)
-{
-    const struct wf_random random = wf_random(9, wf_random_stream(v->name));
-    const uint64_t index = (uint64_t)(r * v->shape.at[WF_C] + c);
-    const int32_t place = p ? p->coords[r * (1 + p->dims) + wf_min(c, p->dims)] : 0;
-    if (strncmp(v->name, "coords", 6) == 0)
-        return place;
-    if (strcmp(v->name, "points") == 0) /* some on places, most between */
-        return c == 0 || r % 5 == 0 ? place
-                                    : place + 0.9 * (double)wf_random_uniform(random, index);
-    if (v->dtype == WF_I32)
-        return wf_random_below(random, index, strcmp(v->name, "mask") == 0 ? 2 : 3);
-    const double u = 2.0 * (double)wf_random_uniform(random, index) - 1.0;
-    return u + (u < 0 ? -0.05 : 0.05);
-}
-
-/* Rows from `first` on, as many as there are; behind them what must not be read. */
-static void fill_rows(const struct support_cloud *p, const struct wf_value *v,
-                      const struct wf_view *view, int64_t first, int64_t n)
-{
-    wf_view_fill(view, v->dtype == WF_I32 ? 1e6 : (double)NAN);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < v->shape.at[WF_C]; c++)
-            wf_view_put(view, view->box.lo[WF_N] + r, 0, 0, 0, c, number_of(p, v, first + r, c));
-}
-
-/* Of an image, a row per sample, or a weight: elements by their place in the whole. */
-static void fill_dense(const struct wf_value *v, const struct wf_view *view)
-{
-    const struct wf_random random = wf_random(9, wf_random_stream(v->name));
-    const bool has_holes = strcmp(v->name, "image") == 0;
-    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
-        int64_t index = 0;
-        for (int a = 0; a < WF_AXES; a++)
-            index = index * v->shape.at[a] + c.at[a];
-        const double u = 2.0 * (double)wf_random_uniform(random, (uint64_t)index) - 1.0;
-        const bool hole = has_holes && index / v->shape.at[WF_C] % 3 == 0;
-        const bool scale = v->kind == WF_STATE || (v->kind == WF_PARAM && v->border_dims < 0);
-        wf_view_set(view, c.at, hole ? 0.0 : scale ? 0.5 + fabs(u) : u + (u < 0 ? -0.05 : 0.05));
-    }
-}
-
-/* Of the samples that part k of `parts` has. */
-static int64_t sample_point(int k, int parts)
-{
-    return SUPPORT_SPARSE_SAMPLES - wf_split_point(SUPPORT_SPARSE_SAMPLES, parts, parts - k);
-}
-
-static void fill(const struct support_sparse *c, const struct wf_value *v,
-                 const struct wf_view *view, int part, int parts)
-{
-    const struct support_cloud *const p = cloud_of(c, v->set);
-    if (!view->data || v->kind == WF_TEMP)
-        return;
-    if (v == c->g->rows) {
-        int32_t *const rows = view->data;
-        for (int s = 0; s <= WF_SETS; s++) {
-            const struct support_cloud *const of = cloud_of(c, s);
-            rows[s] = of ? (int32_t)(of->first[sample_point(part + 1, parts)] -
-                                     of->first[sample_point(part, parts)])
-                         : -1;
-        }
-    } else if (p) {
-        const int64_t first = p->first[sample_point(part, parts)];
-        fill_rows(p, v, view, first, p->first[sample_point(part + 1, parts)] - first);
-    } else if (!v->set)
-        fill_dense(v, view);
-}
-
-/* dy of a set that the step makes: by the row in the whole, which needs the counts of ranks before. */
-static void fill_dy(const struct support_sparse *c, const struct wf_view *view)
-{
-    if (c->dy->set && !cloud_of(c, c->dy->set))
-        for (struct wf_cursor p = wf_cursor(view->box); wf_cursor_next(&p);)
-            wf_view_set(view, p.at, 0.25 * (double)(1 + p.at[WF_C]));
-}
-
-void support_sparse_fill(const struct support_sparse *c, const struct support_values *v)
-{
-    for (size_t i = 0; i < c->g->n_values; i++)
-        fill(c, c->g->values[i], &v->views[i], 0, 1);
-    fill_dy(c, &v->views[c->dy->id]);
-}
-
-void support_sparse_fill_run(const struct support_sparse *c, struct wf_run *run, int rank,
-                             int ranks)
-{
-    for (size_t i = 0; i < c->g->n_values; i++) {
-        const struct wf_value *const v = c->g->values[i];
-        struct wf_host host = { 0 };
-        if (v->kind == WF_TEMP)
-            continue;
-        wf_run_map(run, v, &host);
-        fill(c, v, &host.view, rank, ranks);
-        if (v == c->dy)
-            fill_dy(c, &host.view);
-        wf_host_put(&host);
-        wf_host_release(&host);
-    }
-}
-
-struct wf_region support_sparse_there(const struct support_sparse *c,
-                                      const struct support_values *v, const struct wf_value *value)
-{
-    struct wf_region r = wf_shape_region(value->shape);
-    const int32_t *const rows = v->views[c->g->rows->id].data;
-    if (value->set)
-        r.hi[WF_N] = wf_min(r.hi[WF_N], rows[value->set]);
-    return r;
 }

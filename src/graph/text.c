@@ -169,6 +169,8 @@ char *wf_graph_print(struct wf_arena *arena, const struct wf_graph *g)
             (void)fprintf(f, " set=%d", v->set);
         if (v->per_rank)
             (void)fputs(" per_rank", f);
+        if (v->kind == WF_INPUT && v->replicated && v != g->rows)
+            (void)fputs(" replicated", f);
         if (v == g->rows)
             (void)fprintf(f, " sets=%d", g->n_sets);
         if (v->kind != WF_INPUT)
@@ -283,7 +285,7 @@ static bool read_input(struct reader *r)
     (void)number(r, "set=", &set);
     struct wf_value *const v = wf_input_rows(r->g, label, dtype, s, (int)set);
     if (v)
-        v->per_rank = word(r, "per_rank");
+        v->per_rank = word(r, "per_rank"), v->replicated = word(r, "replicated");
     if (v && number(r, "sets=", &sets)) {
         v->replicated = true;
         r->g->rows = v;
