@@ -68,8 +68,11 @@ static bool add_element(struct ply *p, char *rest, const char *line, struct wf_e
         return bad(p, err, "no number of elements", line);
     if (p->n == ELEMENTS)
         return bad(p, err, "too many elements", line);
-    if (strcmp(name, "vertex") == 0)
+    if (strcmp(name, "vertex") == 0) {
+        if (p->vertex >= 0)
+            return bad(p, err, "points for the second time", line);
         p->vertex = p->n;
+    }
     p->elements[p->n++] = (struct element){ .count = n };
     return true;
 }

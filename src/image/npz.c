@@ -177,15 +177,21 @@ static bool read_directory(struct wf_npz *z, struct wf_err *err)
     ok = ok && wf_infile_read(&z->file, d.at, bytes, (size_t)d.bytes, err) &&
          read_entries(z, &d, bytes, err);
     free(bytes);
-    if (!ok)
-        wf_npz_close(z);
     return ok;
+}
+
+static bool open_archive(struct wf_npz *z, struct wf_err *err)
+{
+    if (read_directory(z, err))
+        return true;
+    wf_npz_close(z);
+    return false;
 }
 
 bool wf_npz_open(struct wf_npz *z, const char *path, struct wf_err *err)
 {
     *z = (struct wf_npz){ 0 };
-    return wf_infile_open(&z->file, path, err) && read_directory(z, err);
+    return wf_infile_open(&z->file, path, err) && open_archive(z, err);
 }
 
 bool wf_npz_parse(struct wf_npz *z, const char *name, const void *bytes, size_t size,
@@ -193,7 +199,7 @@ bool wf_npz_parse(struct wf_npz *z, const char *name, const void *bytes, size_t 
 {
     *z = (struct wf_npz){ 0 };
     wf_infile_memory(&z->file, name, bytes, size);
-    return read_directory(z, err);
+    return open_archive(z, err);
 }
 
 void wf_npz_close(struct wf_npz *z)
