@@ -336,6 +336,82 @@ static void dataset__points_voxels_and_labels_that_disagree(void **state)
     wf_dataset_free(ds);
 }
 
+static void write_scan(const char *scan, const char *labels, int n, int n_labels)
+{
+    float points[8][4] = { { 0 } };
+    uint32_t raw[8];
+    struct wf_err err = { 0 };
+    for (int i = 0; i < 8; i++) {
+        points[i][0] = (float)i;
+        raw[i] = (uint32_t)(i % 2 ? 40 : 252) | 5u << 16;
+    }
+    assert_true(wf_file_write(scan, points, (size_t)n * sizeof points[0], &err) &&
+                wf_file_write(labels, raw, (size_t)n_labels * sizeof raw[0], &err));
+}
+
+static void kitti__sequences_with_labels_and_classes(void **state)
+{
+    support_folder("kitti/sequences/00/velodyne");
+    support_folder("kitti/sequences/00/labels");
+    support_folder("kitti/sequences/08/velodyne");
+    support_folder("kitti/sequences/08/labels");
+    support_folder("kitti/sequences/11/velodyne"); /* for testing: no labels */
+    write_scan("kitti/sequences/00/velodyne/000000.bin", "kitti/sequences/00/labels/000000.label",
+               8, 8);
+    write_scan("kitti/sequences/08/velodyne/000000.bin", "kitti/sequences/08/labels/000000.label",
+               4, 4);
+    support_text("kitti/classes.txt", "road 40\nmoving 252-259\n");
+    struct wf_dataset *const ds = support_open("kitti");
+    const struct wf_dataset_info *const info = wf_dataset_info(ds);
+    assert_int_equal(info->layout, WF_LAYOUT_KITTI);
+    assert_true(info->samples == 2 && info->channels == 1 && info->n_classes == 2);
+    assert_true(!wf_dataset_sample(ds, 0)->held_out && wf_dataset_sample(ds, 1)->held_out);
+    struct wf_err err = { 0 };
+    struct wf_cloud c;
+    assert_true(wf_cloud_load(ds, 0, &c, &err));
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(c.labels[i], i % 2 ? 0 : 1);
+    wf_cloud_release(&c);
+    wf_dataset_free(ds);
+    write_scan("kitti/sequences/00/velodyne/000000.bin", "kitti/sequences/00/labels/000000.label",
+               8, 7);
+    SUPPORT_REFUSED("kitti", "sequences/00/labels/000000.label' has 7 labels",
+                    "sequences/00/velodyne/000000.bin' has 8 points");
+    write_scan("kitti/sequences/00/velodyne/000000.bin", "kitti/sequences/00/labels/000000.label",
+               8, 8);
+    support_text("kitti/classes.txt", "road 40\n");
+    struct wf_dataset *const other = support_open("kitti");
+    assert_int_equal(wf_dataset_info(other)->other, 6);
+    assert_false(wf_cloud_load(other, 0, &c, &err));
+    assert_non_null(strstr(err.text, "label 252 of point 0 is no class of 'kitti/classes.txt'"));
+    wf_dataset_free(other);
+}
+
+/* ModelNet's folders: the parts are below the classes. */
+static void classes__have_their_parts_below_them(void **state)
+{
+    static const char mesh[] = "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n";
+    static const char *const folders[] = { "net/chair/train", "net/chair/test", "net/table/train",
+                                           "net/table/test" };
+    char name[64];
+    for (int i = 0; i < 4; i++) {
+        support_folder(folders[i]);
+        (void)snprintf(name, sizeof name, "%s/m%d.off", folders[i], i);
+        support_text(name, mesh);
+    }
+    struct wf_dataset *const ds = support_open("net");
+    const struct wf_dataset_info *const info = wf_dataset_info(ds);
+    assert_int_equal(info->layout, WF_LAYOUT_CLOUD_CLASSES);
+    assert_true(info->samples == 4 && info->n_classes == 2 && info->labels == WF_LABELS_IMAGE);
+    for (int i = 0; i < 4; i++) {
+        const struct wf_data_sample *const s = wf_dataset_sample(ds, i);
+        assert_int_equal(s->label, i / 2);
+        assert_int_equal(s->held_out, i % 2);
+        assert_int_equal(s->extent[WF_W], WF_CLOUD_SAMPLED);
+    }
+    wf_dataset_free(ds);
+}
+
 /* All augmentations keep what they promise, and are the same for the same (seed, epoch, item). */
 static void augmentation__is_a_function_of_its_key(void **state)
 {
@@ -437,6 +513,8 @@ int main(void)
         cmocka_unit_test(off__points_are_on_the_faces_by_area),
         cmocka_unit_test(las__scale_offset_class_and_colour),
         cmocka_unit_test(dataset__points_voxels_and_labels_that_disagree),
+        cmocka_unit_test(kitti__sequences_with_labels_and_classes),
+        cmocka_unit_test(classes__have_their_parts_below_them),
         cmocka_unit_test(augmentation__is_a_function_of_its_key),
         cmocka_unit_test(loader__batches_are_a_function_of_epoch_and_batch),
     };

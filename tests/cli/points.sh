@@ -15,6 +15,12 @@ train: { epochs: 4, batch: 3, optimizer: adam, lr: 1e-2, loss: ce, seed: 3, chec
 YAML
 expect 0 train a.yaml --out one --quiet --json
 last_line 'j["epochs"] == 4 and j["steps"] == 12 and 0 < j["metric"]["mean_iou"] < 1'
+python3 - <<'PYTHON' || fail "memory grows from step to step"
+import json
+events = [json.loads(line) for line in open("one/log.jsonl")]
+start, end = ([r["used_bytes"] for r in e["per_rank"]] for e in events if e["event"] in ("start", "end"))
+assert start == end, (start, end)
+PYTHON
 cat >losses.py <<'PYTHON'
 import json, sys
 def losses(run):
