@@ -4,7 +4,7 @@ if(NOT WF_TESTS OR NOT WF_CMOCKA_FOUND OR NOT TARGET wf_test_support)
     return()
 endif()
 set(own ${PROJECT_SOURCE_DIR}/src/device/cuda/kernels.c ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse.c
-    ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse_ops.c)
+    ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse_ops.c ${PROJECT_SOURCE_DIR}/src/device/cuda/sparse_halo.c)
 wf_collect_table(cuda_own_kernels.c wf_kernel wf_cuda_kernels_ wf_cuda_own_kernels
                  device/cuda/kernels.h ${own})
 set(own_table ${PROJECT_BINARY_DIR}/generated/cuda_own_kernels.c)
@@ -79,6 +79,10 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     wf_cuda_test(test_cuda_sparse_ops_emulated cuda_sparse_ops.emulated
         tests/cuda/test_cuda_sparse_ops.c tests/cuda/emulated_device.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
+    wf_cuda_test(test_cuda_sparse_space_emulated cuda_sparse_space.emulated
+        tests/test_sparse_space.c tests/cuda/emulated_device.c tests/cuda/emulated.c ${own} ${own_table}
+        $<TARGET_OBJECTS:wf_emulated>)
+    target_compile_definitions(test_cuda_sparse_space_emulated PRIVATE WF_TEST_CUDA)
     wf_cuda_test(test_cuda_large_emulated cuda_large.emulated
         tests/cuda/test_cuda_large.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)

@@ -11,54 +11,6 @@
 namespace wf
 {
 
-/* --- places --- */
-
-/* A set of coordinates: rows of 1 + dims numbers. */
-struct Places {
-    const int32_t *at, *there;
-    int32_t dims, stride[WF_SPARSE_AXES];
-
-    __device__ const int32_t *row(int64_t r) const
-    {
-        return at + r * (1 + dims);
-    }
-    /* In the order of rows: negative, zero or positive; as wf_coords_compare() has it. */
-    __device__ int compare(const int32_t *a, const int32_t *b) const
-    {
-        uint32_t widest = 0, x = 0, y = 0;
-        if (a[0] != b[0])
-            return a[0] < b[0] ? -1 : 1;
-        for (int d = 0; d < dims; d++) {
-            const uint32_t p = (uint32_t)(a[1 + d] / stride[d]) ^ 0x80000000u;
-            const uint32_t q = (uint32_t)(b[1 + d] / stride[d]) ^ 0x80000000u;
-            const uint32_t differs = p ^ q;
-            if (!(widest < differs && widest < (widest ^ differs)))
-                continue;
-            widest = differs;
-            x = p;
-            y = q;
-        }
-        return (x > y) - (x < y);
-    }
-    /* How many rows are before it. */
-    __device__ int32_t before(const int32_t *place) const
-    {
-        int32_t low = 0, high = *there;
-        while (low < high) {
-            const int32_t middle = low + (high - low) / 2;
-            if (compare(row(middle), place) < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low;
-    }
-    __device__ bool has(int32_t r, const int32_t *place) const
-    {
-        return r < *there && compare(row(r), place) == 0;
-    }
-};
-
 static Places places_of(const struct wf_call *call, int input, int64_t dims, const int64_t stride[])
 {
     Places p = { wf_sparse_coords(&call->in[input]), call->rows + call->node->in[input]->set,
