@@ -99,6 +99,8 @@ static void find_touched(struct wf_run *run, int part)
         for (int o = 0; o < step->n_out; o++)
             if (step->out[o].buffer >= 0)
                 touches[step->out[o].buffer] = true;
+        if (run->calls[s].rows) /* all that work on rows look at how many there are */
+            touches[plan->values[plan->global->graph->rows->id].buffer] = true;
         const bool travels = step->kind == WF_STEP_FETCH_BEGIN;
         for (int i = 0; travels && i < plan->exchanges[step->which].n_messages; i++)
             touches[plan->exchanges[step->which].messages[i].slot.buffer] = true;

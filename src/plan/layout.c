@@ -216,6 +216,10 @@ static bool is_image(const struct wf_value *v)
 static bool check_points(const struct wf_graph *g, const struct wf_mesh *mesh, struct wf_err *err)
 {
     const struct wf_value *made_for = NULL;
+    if (mesh->at[WF_MESH_PIPE] > 1) /* how many rows a set has is known where it is made */
+        return wf_err_set(err, WF_ERR_FIT,
+                          "mesh: axis pipe is not supported by networks of points: use data and "
+                          "space");
     for (size_t i = 0; !made_for && i < g->n_values; i++)
         made_for = g->values[i]->kind == WF_INPUT && g->values[i]->per_rank ? g->values[i] : NULL;
     for (int a = WF_D; a < WF_C; a++) {

@@ -1,5 +1,6 @@
 /* All numbers of a step in a safetensors file, with the names and shapes that people outside know. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "ckpt/safetensors.h"
@@ -87,6 +88,12 @@ static void add(struct dump *d, const char *prefix, const struct wf_value *named
                            .user = s });
 }
 
+/* Positions of a micro-batch: of a sparse network its points. */
+static int64_t extent_of_pred(const struct wf_job *job)
+{
+    return job->net.logits->set ? job->points->n : job->net.logits->shape.at[WF_N];
+}
+
 static bool write_dump(const struct wf_stepper *stepper, const char *path, const float *pred,
                        float loss, struct wf_err *err)
 {
@@ -94,10 +101,10 @@ static bool write_dump(const struct wf_stepper *stepper, const char *path, const
     struct wf_arena arena = { 0 };
     struct dump d = { .writer = wf_safetensors_begin(), .arena = &arena, .stepper = stepper };
     int64_t shape[WF_AXES];
+    const bool is_image = !job->model->sparse && wf_model_is_dense(job->model, &job->config);
     const int rank =
-        wf_border_shape(job->net.logits->shape,
-                        wf_model_is_dense(job->model, &job->config) ? job->config.dims : 0, shape);
-    shape[0] *= wf_job_micro_batches(job);
+        wf_border_shape(job->net.logits->shape, is_image ? job->config.dims : 0, shape);
+    shape[0] = extent_of_pred(job) * wf_job_micro_batches(job);
     wf_safetensors_add(
         d.writer, &(struct wf_safetensors_item){ .name = "loss", .dtype = WF_F32, .data = &loss });
     wf_safetensors_add(
@@ -118,21 +125,46 @@ static bool write_dump(const struct wf_stepper *stepper, const char *path, const
     return ok;
 }
 
+/* Rows of ranks, one after the other, into the order of the points. */
+static void order_points(const struct wf_job *job, const float *rows, int micro, float *points)
+{
+    const struct wf_value *const v = job->net.logits;
+    const struct wf_rows *const r = &job->rows[micro];
+    const int64_t width = v->shape.at[WF_C];
+    for (int part = 0; part < r->parts; part++)
+        for (int64_t i = 0; i < wf_rows_count(r, part); i++)
+            memcpy(points + r->point[r->first[part] + i] * width,
+                   rows + (wf_split_point(v->shape.at[WF_N], r->parts, part) + i) * width,
+                   (size_t)width * sizeof *points);
+}
+
+/* Collective. The prediction of a micro-batch, whole on rank 0. */
+static bool gather_pred(const struct wf_stepper *s, int micro, float *to, struct wf_err *err)
+{
+    const struct wf_value *const logits = s->job->net.logits;
+    float *const rows =
+        to && logits->set ? wf_take((size_t)wf_shape_count(logits->shape) * sizeof *rows) : NULL;
+    wf_run_select(s->run, micro);
+    const bool ok = wf_gather(s->run, s->comm, logits, rows ? rows : to, err);
+    if (ok && rows)
+        order_points(s->job, rows, micro, to);
+    free(rows);
+    return ok;
+}
+
 bool wf_stepper_dump(const struct wf_stepper *stepper, const char *path, struct wf_err *err)
 {
     const bool writes = wf_comm_rank(stepper->comm) == 0;
     const struct wf_value *const logits = stepper->job->net.logits;
     const int micro = wf_job_micro_batches(stepper->job);
-    const size_t each = (size_t)wf_shape_count(logits->shape);
+    const size_t each = (size_t)(wf_shape_count(logits->shape) / logits->shape.at[WF_N] *
+                                 extent_of_pred(stepper->job));
     float *const pred = writes ? calloc((size_t)micro * each, sizeof *pred) : NULL;
     bool ok = !writes || pred || wf_err_set(err, WF_ERR_FIT, "no memory for the prediction");
     double loss = 0;
     ok = wf_comm_agree(stepper->comm, ok, err);
-    for (int m = 0; ok && m < micro; m++) {
-        wf_run_select(stepper->run, m);
-        ok = wf_gather(stepper->run, stepper->comm, logits, pred ? pred + (size_t)m * each : NULL,
-                       err);
-    }
+    for (int m = 0; ok && m < micro; m++)
+        ok = gather_pred(stepper, m, pred ? pred + (size_t)m * each : NULL, err);
     ok = ok && wf_stepper_loss(stepper, &loss, err);
     const bool whole = wf_run_is_whole(stepper->run);
     if (ok && writes) {

@@ -20,6 +20,47 @@ done
 points space=2x2 model.name=minkunet14 model.base=4 model.dims=2 data.size=2,2,64,64 data.points=600
 points space=2x1x2 model.name=minkunet14 model.base=4 data.size=2,2,32,16,32,4 data.points=300
 points space=2x1x1 model.name=minkunet14 model.base=4 data.size=2,3,40,40,40 data.points=900 train.accumulate=2
+# The prediction has the order of the points, whatever ranks have them; 4 dimensions as well as 3.
+python3 - <<'PYTHON'
+import io, random, struct, zipfile
+random.seed(3)
+def npy(kind, rows):
+    head = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])}), }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + b"".join(
+        struct.pack(f"<{len(r)}{kind}", *r) for r in rows)
+for dims in 3, 4:
+    places = random.sample(range(2 * 24 ** dims), 300)
+    coords = [[p // 24 ** dims] + [p // 24 ** d % 24 for d in range(dims)] for p in places]
+    features = [[random.uniform(-1, 1)] for _ in places]
+    turned = list(range(len(places)))[::-1]
+    for name, order in ("as_is", range(len(places))), ("turned", turned):
+        with zipfile.ZipFile(f"{name}{dims}.npz", "w") as z:
+            z.writestr("coords.npy", npy("i", [coords[i] for i in order]))
+            z.writestr("features.npy", npy("f", [features[i] for i in order]))
+PYTHON
+for dims in 3 4; do
+    for name in as_is turned; do
+        for mesh in data=2 space=2x2x1; do
+            expect 0 step --quiet --mesh $mesh --input $name$dims.npz --dump $name.$mesh model.name=minkunet14 \
+                model.base=2 model.dims=$dims train.loss=mse
+        done
+    done
+    python3 - <<'PYTHON' || fail "the order of predictions in $dims dimensions"
+import json, struct
+def pred(path):
+    with open(path, "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    lo, hi = head["pred"]["data_offsets"]
+    assert head["pred"]["shape"] == [300, 2], head["pred"]
+    return list(struct.iter_unpack("<2f", data[lo:hi]))
+whole = pred("as_is.data=2")
+for other in pred("as_is.space=2x2x1"), pred("turned.data=2")[::-1], pred("turned.space=2x2x1")[::-1]:
+    assert max(abs(a - b) for x, y in zip(whole, other) for a, b in zip(x, y)) < 1e-4
+PYTHON
+done
+expect 3 verify --mesh pipe=2 model.name=minkunet14 data.size=2,2,64,64,64 data.points=600
 expect 3 verify --mesh space=2x1x1 model.name=minkunet14 model.dims=2 data.size=2,2,64,64 data.points=600
 if [ -n "${launcher[*]}" ]; then
     "${launcher[@]}" -n 4 "$wf" verify --mesh data=2,space=2 --json --quiet model.name=minkunet14 model.base=4 \
