@@ -38,15 +38,16 @@ struct wf_kernel_map_attrs {
     int64_t cross; /* offsets along the axes only; kernels are odd and equal */
 };
 
-/* sparse_conv, x, w [K, Cout, Cin], [map], [b]: y[u] = sum over k of x[map[u, k]] w[k] + b. Without a map
- * K is 1 and rows stay where they are. */
+/* sparse_conv, x, w [K, Cout, Cin], [map], [b], [order]: y[u] = sum over k of x[map[u, k]] w[k] + b. Without a
+ * map K is 1 and rows stay where they are. `order` (map_order) is for kernels that take several rows at once. */
+enum { WF_SPARSE_CONV_ORDER = 4 }; /* input */
 struct wf_sparse_conv_attrs {
     int64_t back;     /* the sum is over Cout, for the gradient of x */
     int64_t mirrored; /* column k of the map is of the offset opposite to that of w[k] */
     int64_t reach;    /* of a cross kernel, for its order of offsets; 0: a hypercube */
 };
 
-extern const struct wf_op wf_op_coords_stride, wf_op_kernel_map, wf_op_sparse_conv,
+extern const struct wf_op wf_op_coords_stride, wf_op_kernel_map, wf_op_map_order, wf_op_sparse_conv,
     wf_op_sparse_conv_wgrad;
 
 /* --- coordinates on the host: packed rows of 1 + dims --- */
@@ -69,6 +70,8 @@ int64_t wf_kernel_map_count(const struct wf_kernel_map_attrs *a);
 /* Offset k, in steps, per axis. */
 void wf_kernel_map_offset(const struct wf_kernel_map_attrs *a, int64_t k,
                           int64_t offset[WF_SPARSE_AXES]);
+/* Which bits of a row's key a neighbour at offset k sets. */
+unsigned wf_map_order_bits(const struct wf_kernel_map_attrs *a, int64_t k);
 /* The weight that goes with column k of the map. */
 int64_t wf_sparse_conv_weight(const struct wf_sparse_conv_attrs *a, int64_t k, int64_t count);
 
@@ -95,6 +98,8 @@ struct wf_value *wf_sparse_find(const struct wf_graph *g, const struct wf_op *op
 /* The map, made once. */
 struct wf_value *wf_kernel_map(struct wf_graph *g, struct wf_value *in, struct wf_value *out,
                                const struct wf_kernel_map_attrs *a);
+/* Its rows, those with like neighbours together; made once. NULL of NULL. */
+struct wf_value *wf_map_order(struct wf_graph *g, struct wf_value *map);
 /* The map of the opposite direction, for gradients; `mirrored` where that is the map itself with its columns
  * mirrored. NULL of NULL. */
 struct wf_value *wf_kernel_map_back(struct wf_graph *g, struct wf_value *map, bool *mirrored);

@@ -11,7 +11,7 @@
 #include "ops/sparse.h"
 #include "ops/spatial.h"
 
-enum { X, W, MAP, B };
+enum { X, W, MAP, B, ORDER };
 
 static const struct wf_field fields[] = {
     WF_INT(wf_sparse_conv_attrs, back),
@@ -97,8 +97,9 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         struct wf_value *const map = wf_kernel_map_back(g, node->in[MAP], &mirrored);
         a.back = 1;
         a.mirrored = mirrored != (a.mirrored != 0);
-        dx[X] = wf_append(g, &wf_op_sparse_conv, node->name, "dx", &a, 4,
-                          (struct wf_value *[]){ dy[0], node->in[W], map, NULL });
+        dx[X] =
+            wf_append(g, &wf_op_sparse_conv, node->name, "dx", &a, 5,
+                      (struct wf_value *[]){ dy[0], node->in[W], map, NULL, wf_map_order(g, map) });
     }
 }
 
@@ -133,8 +134,8 @@ static void reference(const struct wf_call *call)
 
 static struct wf_region reads(const struct wf_node *node, int input, struct wf_region work)
 {
-    return input == X || input == MAP ? wf_sparse_reads(node, input, work)
-                                      : wf_shape_region(node->in[input]->shape);
+    return input == X || input == MAP || input == ORDER ? wf_sparse_reads(node, input, work)
+                                                        : wf_shape_region(node->in[input]->shape);
 }
 
 /* Of points on surfaces about a third of the offsets meet another. */
@@ -151,8 +152,8 @@ static double flops(const struct wf_node *node, struct wf_region work)
 
 const struct wf_op wf_op_sparse_conv = {
     .name = "sparse_conv",
-    .n_in = 4,
-    .n_optional = 2,
+    .n_in = 5,
+    .n_optional = 3,
     .flags = WF_OP_SETS,
     WF_ATTRS(wf_sparse_conv_attrs, fields),
     .infer = infer,

@@ -145,8 +145,10 @@ static struct wf_value *multiply(struct wf_graph *g, const struct wf_sparse *x,
     if (w && w->dtype != x->features->dtype)
         w = wf_cast(g, w, x->features->dtype);
     const struct wf_sparse_conv_attrs a = { .reach = c->cross ? or_one(c->kernel[0]) / 2 : 0 };
-    return wf_append(g, &wf_op_sparse_conv, c->name, suffix, &a, 4,
-                     (struct wf_value *[]){ x->features, w, map, b });
+    /* With few channels a kernel may do without the map, and so without its order. */
+    struct wf_value *const order = x->features->shape.at[WF_C] >= 8 ? wf_map_order(g, map) : NULL;
+    return wf_append(g, &wf_op_sparse_conv, c->name, suffix, &a, 5,
+                     (struct wf_value *[]){ x->features, w, map, b, order });
 }
 
 /* Products of the rank's own rows, and of those of other ranks: these travel meanwhile. */

@@ -89,6 +89,10 @@ inline int32_t atomicCAS(int32_t *at, int32_t expected, int32_t value)
         *at = value;
     return old;
 }
+inline int __ffsll(long long bits)
+{
+    return __builtin_ffsll(bits);
+}
 inline int __popcll(uint64_t bits)
 {
     return __builtin_popcountll(bits);

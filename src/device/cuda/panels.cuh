@@ -66,6 +66,9 @@ inline void copy_piece(char *to, const void *from, bool valid)
 inline void copies_commit(void)
 {
 }
+inline void shared_is_written(void)
+{
+}
 template <int Behind> void copies_wait(void)
 {
 }
@@ -133,6 +136,13 @@ __device__ inline void copy_piece(char *to, const void *from, bool valid)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
                  "r"(valid ? 16 : 0)
                  : "memory");
+}
+/* What this thread stored there is seen by products behind the next barrier. */
+__device__ inline void shared_is_written(void)
+{
+#ifdef WF_HAVE_HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 __device__ inline void copies_commit(void)
 {

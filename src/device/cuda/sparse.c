@@ -14,6 +14,14 @@ static bool alike(const struct wf_node *node)
     return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[1]->dtype;
 }
 
+/* The plain kernel takes rows as they come. */
+static bool skips_order(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    (void)node;
+    (void)maker;
+    return input == WF_SPARSE_CONV_ORDER;
+}
+
 static bool rows_conv(const struct wf_node *node)
 {
     return alike(node) && wf_cuda_rows_fit(node);
@@ -22,6 +30,22 @@ static bool rows_conv(const struct wf_node *node)
 static bool rows_wgrad(const struct wf_node *node)
 {
     return alike(node) && wf_cuda_rows_wgrad_fit(node);
+}
+
+static bool stem_conv(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_stem_fit(node);
+}
+
+static bool stem_wgrad(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_stem_wgrad_fit(node);
+}
+
+static bool fuses_map(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    (void)node;
+    return input == 2 && maker->op == &wf_op_kernel_map;
 }
 
 const struct wf_kernel wf_cuda_kernels_sparse[] = {
@@ -34,7 +58,11 @@ const struct wf_kernel wf_cuda_kernels_sparse[] = {
       .flags = WF_KERNEL_DENSE,
       .prepare = wf_cuda_kernel_map_prepare,
       .run = wf_cuda_kernel_map },
-    { .op = "sparse_conv", .accepts = alike, .run = wf_cuda_sparse_conv },
+    { .op = "map_order",
+      .flags = WF_KERNEL_DENSE,
+      .prepare = wf_cuda_map_order_prepare,
+      .run = wf_cuda_map_order },
+    { .op = "sparse_conv", .accepts = alike, .run = wf_cuda_sparse_conv, .fuses = skips_order },
     { .op = "sparse_conv_wgrad",
       .accepts = alike,
       .prepare = wf_cuda_sparse_wgrad_prepare,
@@ -49,5 +77,17 @@ const struct wf_kernel wf_cuda_kernels_sparse[] = {
       .accepts = rows_wgrad,
       .prepare = wf_cuda_rows_wgrad_prepare,
       .run = wf_cuda_rows_wgrad },
+    { .op = "sparse_conv",
+      .preference = 30,
+      .accepts = stem_conv,
+      .prepare = wf_cuda_rows_stem_prepare,
+      .run = wf_cuda_rows_stem,
+      .fuses = fuses_map },
+    { .op = "sparse_conv_wgrad",
+      .preference = 30,
+      .accepts = stem_wgrad,
+      .prepare = wf_cuda_rows_stem_wgrad_prepare,
+      .run = wf_cuda_rows_stem_wgrad,
+      .fuses = fuses_map },
     { 0 },
 };

@@ -27,6 +27,7 @@ inline Features features_of(const struct wf_view &view)
 struct Joins {
     const int32_t *map;   /* [row][count]; NULL: each row with itself */
     const int32_t *there; /* rows of the map */
+    const int32_t *order; /* the row that is taken as the i-th; NULL: as they lie */
     int32_t count, mirrored, reach;
 
     __device__ int32_t at(int64_t row, int k) const
@@ -48,7 +49,7 @@ struct Joins {
 inline Joins joins_of(const struct wf_call *call, int input, int64_t count)
 {
     const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)call->node->attrs;
-    return { (const int32_t *)call->in[input].data, rows_there(call), (int32_t)count,
+    return { (const int32_t *)call->in[input].data, rows_there(call), NULL, (int32_t)count,
              (int32_t)a->mirrored, (int32_t)a->reach };
 }
 

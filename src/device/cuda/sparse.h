@@ -13,6 +13,8 @@ bool wf_cuda_coords_stride_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_coords_stride(const struct wf_call *call);
 bool wf_cuda_kernel_map_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_kernel_map(const struct wf_call *call);
+bool wf_cuda_map_order_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_map_order(const struct wf_call *call);
 
 /* In builds for compute capability 9.0: 16 bits, whole pieces of 16 bytes, not too many offsets. */
 bool wf_cuda_rows_fit(const struct wf_node *node);
@@ -21,6 +23,14 @@ void wf_cuda_rows_conv(const struct wf_call *call);
 bool wf_cuda_rows_wgrad_fit(const struct wf_node *node);
 bool wf_cuda_rows_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_rows_wgrad(const struct wf_call *call);
+
+/* Few channels, a large kernel: the map is not made. */
+bool wf_cuda_rows_stem_fit(const struct wf_node *node);
+bool wf_cuda_rows_stem_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_rows_stem(const struct wf_call *call);
+bool wf_cuda_rows_stem_wgrad_fit(const struct wf_node *node);
+bool wf_cuda_rows_stem_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_rows_stem_wgrad(const struct wf_call *call);
 
 void wf_cuda_sparse_conv(const struct wf_call *call);
 bool wf_cuda_sparse_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);

@@ -12,11 +12,9 @@ namespace wf
 {
 
 enum {
-    ROWS = 2 * WARPS_ROWS,
-    ROW_THREADS = 256,
     DEEP = 64, /* channels of a panel */
-    STAGES = 4,
-    OFFSETS_MOST = 128,
+    OFFSETS_MOST = 128, MANY_OFFSETS = 27,
+    FEW_ROWS = 2 * WARPS_ROWS, MANY_ROWS = 4 * WARPS_ROWS, /* of a tile */
     BLOCKS = 132, /* multiprocessors */
     SPLITS_MOST = 8,
 };
@@ -31,29 +29,35 @@ struct RowsOf {
     int64_t rows;    /* capacity */
 };
 
-/* Which rows of x the tile reads, and the offsets that it has. */
-struct TileRows {
+/* Which rows of x a tile reads, and the offsets that it has. Two threads for each row. */
+template <int Rows> struct TileRows {
+    enum { THREADS_OF = 2 * Rows };
     int32_t is_there[OFFSETS_MOST], active[OFFSETS_MOST], n;
-    int32_t row[1]; /* [offset][ROWS + 1] */
+    int32_t own[Rows]; /* rows of y; -1: none */
+    int32_t row[1];    /* [offset][Rows + 1] */
 
     static int bytes(int64_t offsets)
     {
-        return (int)(sizeof(TileRows) + (size_t)offsets * (ROWS + 1) * sizeof(int32_t));
+        return (int)(sizeof(TileRows) + (size_t)offsets * (Rows + 1) * sizeof(int32_t));
     }
     __device__ void look(const Joins &joins, int64_t first, int64_t rows)
     {
-        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS)
+        for (int k = (int)threadIdx.x; k < joins.count; k += THREADS_OF)
             is_there[k] = 0;
+        for (int r = (int)threadIdx.x; r < Rows; r += THREADS_OF)
+            own[r] = first + r >= rows ? -1
+                     : joins.order     ? joins.order[first + r]
+                                       : (int32_t)(first + r);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < joins.count * ROWS; i += ROW_THREADS) {
+        for (int i = (int)threadIdx.x; i < joins.count * Rows; i += THREADS_OF) {
             const int r = i / joins.count, k = i - r * joins.count;
-            const int32_t from = first + r < rows ? joins.at(first + r, k) : -1;
-            row[k * (ROWS + 1) + r] = from;
+            const int32_t from = own[r] >= 0 ? joins.at(own[r], k) : -1;
+            row[k * (Rows + 1) + r] = from;
             if (from >= 0)
                 is_there[k] = 1;
         }
         __syncthreads();
-        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS) {
+        for (int k = (int)threadIdx.x; k < joins.count; k += THREADS_OF) {
             int before = 0;
             for (int j = 0; j < k; j++)
                 before += is_there[j];
@@ -66,23 +70,25 @@ struct TileRows {
     }
 };
 
-template <bool BK, int N> struct RowStage {
+template <bool BK, int N, int Rows> struct RowStage {
     enum {
-        A = ROWS * PANEL_ROW,
+        A = Rows * PANEL_ROW,
         B = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_BYTES : N * PANEL_ROW,
         BYTES = A + B
     };
 };
 
 /* Rows of x at one offset, DEEP channels from c on. */
-__device__ inline void gather(const RowsOf &f, const TileRows &tile, char *to, int k, int64_t c)
+template <int Rows>
+__device__ inline void gather(const RowsOf &f, const TileRows<Rows> &tile, char *to, int k,
+                              int64_t c)
 {
     const int p = (int)threadIdx.x % PIECE;
     const int64_t channel = c + p * PIECE;
 #pragma unroll
-    for (int i = 0; i < ROWS * PIECE / ROW_THREADS; i++) {
-        const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
-        const int32_t from = tile.row[k * (ROWS + 1) + r];
+    for (int i = 0; i < PIECE / 2; i++) {
+        const int r = (int)threadIdx.x / PIECE + i * (2 * Rows / PIECE);
+        const int32_t from = tile.row[k * (Rows + 1) + r];
         const bool valid = from >= 0 && channel < f.in;
         copy_piece(piece(to, r, p),
                    (const uint16_t *)f.x.data + (valid ? from * f.x.row + channel : 0), valid);
@@ -90,7 +96,7 @@ __device__ inline void gather(const RowsOf &f, const TileRows &tile, char *to, i
 }
 
 /* A weight's rows are filters: of the result, or with BK those that are summed over. */
-template <bool BK, int N>
+template <bool BK, int N, int Threads>
 __device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t c, int64_t column)
 {
     enum { PANELS = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS : 1, HEIGHT = BK ? DEEP : N };
@@ -100,8 +106,10 @@ __device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t 
 #pragma unroll
     for (int j = 0; j < PANELS; j++)
 #pragma unroll
-        for (int i = 0; i < HEIGHT * PIECE / ROW_THREADS; i++) {
-            const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
+        for (int i = 0; i < (HEIGHT * PIECE + Threads - 1) / Threads; i++) {
+            const int r = (int)threadIdx.x / PIECE + i * (Threads / PIECE);
+            if (HEIGHT * PIECE % Threads != 0 && r >= HEIGHT)
+                break;
             const int64_t row = (BK ? c : column) + r;
             const int64_t at = (BK ? column + j * PANEL_COLUMNS : c) + p * PIECE;
             const bool valid = row < height && at < width;
@@ -110,15 +118,20 @@ __device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t 
         }
 }
 
+/* Of the tile: where a thread's sums lie, of its upper or lower half. */
+__device__ inline int row_of_sum(int half)
+{
+    return (int)threadIdx.x / 32 * 16 + half * 8 + (int)threadIdx.x % 32 / 4;
+}
+
 template <class T, int N>
-__device__ inline void put_rows(const RowsOf &f, const float (&sum)[N / 2], int64_t first,
-                                int64_t rows, int64_t column)
+__device__ inline void put_rows(const RowsOf &f, const float (&sum)[N / 2], const int32_t *own,
+                                int64_t column)
 {
     const int q = (int)threadIdx.x % 4;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int64_t r =
-            first + (int)threadIdx.x / 32 * 16 + half * 8 + (int)threadIdx.x % 32 / 4;
+        const int32_t r = own[row_of_sum(half)];
 #pragma unroll
         for (int j = 0; j < N / 32; j++) {
             uint32_t v[4];
@@ -135,35 +148,35 @@ __device__ inline void put_rows(const RowsOf &f, const float (&sum)[N / 2], int6
             }
             turn_four(v);
             const int64_t c = column + (j * 4 + q) * PIECE;
-            if (r < rows && c < f.out)
+            if (r >= 0 && c < f.out)
                 *(uint4 *)f.y.at<T>(r, c) = uint4{ v[0], v[1], v[2], v[3] };
         }
     }
 }
 
 template <int N>
-__device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], int64_t first,
-                                int64_t rows, int64_t column)
+__device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], const int32_t *own,
+                                int64_t column)
 {
     float *const part = f.part + (int64_t)blockIdx.z * f.rows * f.out;
 #pragma unroll
     for (int i = 0; i < N / 2; i += 2) {
-        const int64_t r =
-            first + (int)threadIdx.x / 32 * 16 + i % 4 / 2 * 8 + (int)threadIdx.x % 32 / 4;
+        const int64_t r = own[row_of_sum(i % 4 / 2)];
         const int64_t c = column + i / 4 * PIECE + (int)threadIdx.x % 4 * 2;
-        if (r < rows && c < f.out)
+        if (r >= 0 && c < f.out)
             *(uint2 *)&part[r * f.out + c] =
                 uint2{ __float_as_uint(sum[i]), __float_as_uint(sum[i + 1]) };
     }
 }
 
-template <class T, bool BK, int N>
-__global__ void __launch_bounds__(ROW_THREADS) rows_product(const RowsOf f)
+template <class T, bool BK, int N, int Rows, int Stages>
+__global__ void __launch_bounds__(2 * Rows, Rows == FEW_ROWS && Stages == 3 ? 2 : 1)
+    rows_product(const RowsOf f)
 {
-    typedef RowStage<BK, N> Stage;
-    const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * ROWS;
+    typedef RowStage<BK, N, Rows> Stage;
+    const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * Rows;
     const int64_t column = (int64_t)blockIdx.y * N;
-    TileRows *const tile = (TileRows *)(shared_memory() + STAGES * Stage::BYTES);
+    TileRows<Rows> *const tile = (TileRows<Rows> *)(shared_memory() + Stages * Stage::BYTES);
     float sum[N / 2];
     if (first >= rows)
         return;
@@ -177,25 +190,26 @@ __global__ void __launch_bounds__(ROW_THREADS) rows_product(const RowsOf f)
             char *const to = shared_memory() + put * Stage::BYTES;
             const int k = tile->active[next];
             gather(f, *tile, to, k, next_channel);
-            bring_weights<BK, N>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
+            bring_weights<BK, N, 2 * Rows>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
             next_channel += DEEP;
             if (next_channel >= f.in) {
                 next_channel = 0;
                 next++;
             }
-            put = put + 1 == STAGES ? 0 : put + 1;
+            put = put + 1 == Stages ? 0 : put + 1;
         }
         copies_commit();
     };
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
-    for (int i = 0; i < STAGES - 2; i++)
+    for (int i = 0; i < Stages - 1; i++)
         fetch();
     for (int a = begin; a < end; a++)
         for (int64_t c = 0; c < f.in; c += DEEP) {
-            copies_wait<STAGES - 3>();
-            __syncthreads();
+            copies_wait<Stages - 2>();
+            products_wait<0>();
+            __syncthreads(); /* this stage is there, and the last one has been read */
             char *const at = shared_memory() + get * Stage::BYTES;
             const int steps = (int)smaller<int64_t>(DEEP / 16, (f.in - c + 15) / 16);
             products_begin();
@@ -203,15 +217,14 @@ __global__ void __launch_bounds__(ROW_THREADS) rows_product(const RowsOf f)
                 product<T, false, BK>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
                                       1);
             products_commit();
-            get = get + 1 == STAGES ? 0 : get + 1;
-            products_wait<1>();
+            get = get + 1 == Stages ? 0 : get + 1;
             fetch();
         }
     products_wait<0>();
     if (f.part)
-        put_part<N>(f, sum, first, rows, column);
+        put_part<N>(f, sum, tile->own, column);
     else
-        put_rows<T, N>(f, sum, first, rows, column);
+        put_rows<T, N>(f, sum, tile->own, column);
 }
 
 /* The sums of the splits, eight channels a thread. */
@@ -252,7 +265,7 @@ static int splits_of(const struct wf_node *node, int64_t rows)
     const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)node->attrs;
     const struct wf_shape &w = node->in[1]->shape;
     const int64_t out = w.at[a->back ? WF_C : WF_W];
-    const int64_t tiles = larger<int64_t>(1, ceil_div(rows, ROWS) * ceil_div(out, width_of(out)));
+    const int64_t tiles = larger<int64_t>(1, ceil_div(rows, FEW_ROWS) * ceil_div(out, width_of(out)));
     return (int)larger<int64_t>(1, smaller(smaller<int64_t>(SPLITS_MOST, w.at[WF_N] / 2), BLOCKS / tiles));
 }
 
@@ -268,17 +281,33 @@ template <class F> static void with_width(int width, F f)
         f(Int<128>());
 }
 
+/* False: not launched. */
+template <class T, bool BK, int N, int Rows, int Stages>
+static bool tiles_run(const struct wf_call *call, const RowsOf &f, int splits)
+{
+    const dim3 grid((unsigned)ceil_div(f.rows, Rows), (unsigned)ceil_div(f.out, N),
+                    (unsigned)splits);
+    const int bytes =
+        Stages * RowStage<BK, N, Rows>::BYTES + TileRows<Rows>::bytes(f.joins.count);
+    return launch_sharing(rows_product<T, BK, N, Rows, Stages>, grid, 2 * Rows, bytes,
+                          wf_cuda_stream(call), f);
+}
+
 template <class T, bool BK> static bool rows_run(const struct wf_call *call, const RowsOf &f)
 {
-    const int splits = f.part ? splits_of(call->node, f.rows) : 1, width = width_of(f.out);
-    const dim3 grid((unsigned)ceil_div(f.rows, ROWS), (unsigned)ceil_div(f.out, width),
-                    (unsigned)splits);
+    const int splits = f.part ? splits_of(call->node, f.rows) : 1;
+    static const char *const variant = getenv("WF_TRY") ? getenv("WF_TRY") : "a";
     bool ran = false;
-    with_width(width, [&](auto n) {
+    with_width(width_of(f.out), [&](auto n) {
         enum { N = decltype(n)::value };
-        const int bytes = STAGES * RowStage<BK, N>::BYTES + TileRows::bytes(f.joins.count);
-        ran = launch_sharing(rows_product<T, BK, N>, grid, ROW_THREADS, bytes,
-                             wf_cuda_stream(call), f);
+        if (f.joins.count > MANY_OFFSETS)
+            ran = tiles_run<T, BK, N, FEW_ROWS, 4>(call, f, splits);
+        else if (*variant == 'a')
+            ran = tiles_run<T, BK, N, FEW_ROWS, 3>(call, f, splits);
+        else if (*variant == 'c')
+            ran = tiles_run<T, BK, N, FEW_ROWS, 6>(call, f, splits);
+        else
+            ran = tiles_run<T, BK, N, MANY_ROWS, 4>(call, f, splits);
     });
     if (ran && splits > 1)
         launch(add_row_parts<T>, blocks_for(f.rows * f.out, THREADS * PIECE), THREADS,
@@ -322,6 +351,7 @@ void wf_cuda_rows_conv(const struct wf_call *call)
     f.w = (const char *)call->in[1].data;
     f.y = features_of(call->out[0]);
     f.joins = joins_of(call, 2, w.at[WF_N]);
+    f.joins.order = (const int32_t *)call->in[WF_SPARSE_CONV_ORDER].data;
     f.bias = table_of(call->in[3]);
     f.in = w.at[a->back ? WF_W : WF_C];
     f.out = w.at[a->back ? WF_C : WF_W];

@@ -14,7 +14,7 @@ enum {
     FILTERS = 2 * WARPS_ROWS, /* of a tile */
     PAIRS = 64,               /* of a panel */
     STAGES = 3,
-    WINDOW = 2048,            /* rows that are listed at once */
+    WINDOW = 1024,            /* rows that are listed at once */
     LISTED = WINDOW / WEIGHT_THREADS,
     BLOCKS_WANTED = 132 * 8,
 };
@@ -27,38 +27,57 @@ struct PairsOf {
     int32_t across, up;    /* tiles of channels and of filters */
 };
 
+/* A bit for each thread of the warp. */
+__device__ inline uint32_t warp_bits(bool mine)
+{
+#ifdef WF_CUDA_EMULATED
+    uint32_t bits = (uint32_t)mine << threadIdx.x % 32;
+    for (int m = 1; m < 32; m *= 2)
+        bits |= __shfl_xor_sync(0xffffffffu, bits, m);
+    return bits;
+#else
+    return __ballot_sync(0xffffffffu, mine);
+#endif
+}
+
 /* Rows of x and dy that are joined. */
 struct PairList {
     int32_t x[WINDOW], dy[WINDOW];
-    int32_t sums[2][WEIGHT_THREADS];
+    int32_t sums[WEIGHT_THREADS / 32];
 
     /* Those of rows [first, end), at most WINDOW; in order. Returns how many. */
     __device__ int fill(const Joins &joins, int64_t first, int64_t end, int k)
     {
         int32_t from[LISTED];
-        int mine = 0, now = 0;
-        const int64_t row = first + (int64_t)threadIdx.x * LISTED;
-#pragma unroll
-        for (int i = 0; i < LISTED; i++) {
-            from[i] = row + i < end ? joins.at(row + i, k) : -1;
-            mine += from[i] >= 0;
-        }
-        __syncthreads();
-        sums[0][threadIdx.x] = mine;
-        for (int m = 1; m < WEIGHT_THREADS; m *= 2, now ^= 1) {
-            __syncthreads();
-            sums[now ^ 1][threadIdx.x] =
-                sums[now][threadIdx.x] + ((int)threadIdx.x >= m ? sums[now][threadIdx.x - m] : 0);
-        }
-        __syncthreads();
-        int at = sums[now][threadIdx.x] - mine;
+        uint32_t bits[LISTED];
+        int mine = 0, at = 0, all = 0;
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+        const int64_t row = first + (int64_t)warp * (32 * LISTED) + lane;
 #pragma unroll
         for (int i = 0; i < LISTED; i++)
+            from[i] = row + i * 32 < end ? joins.at(row + i * 32, k) : -1;
+#pragma unroll
+        for (int i = 0; i < LISTED; i++) {
+            bits[i] = warp_bits(from[i] >= 0);
+            mine += __popcll(bits[i]);
+        }
+        __syncthreads(); /* the list has been read */
+        if (lane == 0)
+            sums[warp] = mine;
+        __syncthreads();
+        for (int w = 0; w < WEIGHT_THREADS / 32; w++) {
+            at += w < warp ? sums[w] : 0;
+            all += sums[w];
+        }
+#pragma unroll
+        for (int i = 0; i < LISTED; i++) {
+            const int place = at + __popcll(bits[i] & ((1u << lane) - 1));
             if (from[i] >= 0) {
-                x[at] = from[i];
-                dy[at++] = (int32_t)(row + i);
+                x[place] = from[i];
+                dy[place] = (int32_t)(row + i * 32);
             }
-        const int all = sums[now][WEIGHT_THREADS - 1];
+            at += __popcll(bits[i]);
+        }
         __syncthreads();
         return all;
     }
@@ -93,7 +112,7 @@ template <int N> struct PairStage {
 };
 
 template <class T, int N>
-__global__ void __launch_bounds__(WEIGHT_THREADS) pairs_product(const PairsOf f)
+__global__ void __launch_bounds__(WEIGHT_THREADS, 2) pairs_product(const PairsOf f)
 {
     typedef PairStage<N> Stage;
     PairList *const list = (PairList *)(shared_memory() + STAGES * Stage::BYTES);
@@ -120,11 +139,12 @@ __global__ void __launch_bounds__(WEIGHT_THREADS) pairs_product(const PairsOf f)
             }
             copies_commit();
         };
-        for (int i = 0; i < STAGES - 2; i++)
+        for (int i = 0; i < STAGES - 1; i++)
             fetch();
         for (int p = 0; p < n; p += PAIRS) {
-            copies_wait<STAGES - 3>();
-            __syncthreads();
+            copies_wait<STAGES - 2>();
+            products_wait<0>();
+            __syncthreads(); /* this stage is there, and the last one has been read */
             char *const at = shared_memory() + get * Stage::BYTES;
             products_begin();
 #pragma unroll
@@ -133,7 +153,6 @@ __global__ void __launch_bounds__(WEIGHT_THREADS) pairs_product(const PairsOf f)
                                        1);
             products_commit();
             get = get + 1 == STAGES ? 0 : get + 1;
-            products_wait<1>();
             fetch();
         }
         products_wait<0>();

@@ -7,8 +7,7 @@
 namespace wf
 {
 
-enum { TILE = 64, EACH = 4, DEEP = 16, TOGETHER = 64 /* offsets that are looked at at once */ };
-static_assert(TILE / EACH * (TILE / EACH) == THREADS, "a thread for each piece of a tile");
+enum { TILE = 64, NARROW = 16, LONG = 256, EACH = 4, DEEP = 16 };
 
 struct Plain {
     Features x, w, y; /* w: rows are (offset, filter), of the weight as it lies */
@@ -18,35 +17,38 @@ struct Plain {
     int32_t back;
 };
 
-struct PlainTiles {
-    float a[DEEP][TILE + 1], b[DEEP][TILE + 1];
+/* A thread for each EACH x EACH of the products of R rows and C columns. */
+template <int R, int C> struct PlainTiles {
+    static_assert(R / EACH * (C / EACH) == THREADS, "a thread for each piece of a tile");
+    float a[DEEP][R + 1], b[DEEP][C + 1];
 
     __device__ void multiply(float (&sum)[EACH][EACH]) const
     {
-        const int r = (int)threadIdx.x / (TILE / EACH), c = (int)threadIdx.x % (TILE / EACH);
+        const int r = (int)threadIdx.x / (C / EACH), c = (int)threadIdx.x % (C / EACH);
         for (int k = 0; k < DEEP; k++)
 #pragma unroll
             for (int i = 0; i < EACH; i++)
 #pragma unroll
                 for (int j = 0; j < EACH; j++)
                     sum[i][j] =
-                        fma_of(a[k][r * EACH + i], b[k][c + j * (TILE / EACH)], sum[i][j]);
+                        fma_of(a[k][r * EACH + i], b[k][c + j * (C / EACH)], sum[i][j]);
     }
 };
 
-/* The offsets [first, first + TOGETHER) of a tile of rows. */
-struct Present {
-    int32_t row[TOGETHER][TILE + 1];
+/* The offsets of a tile of R rows, some at once. */
+template <int R> struct Present {
+    enum { TOGETHER = 4096 / R };
+    int32_t row[TOGETHER][R + 1];
     int32_t is_there[TOGETHER], active[TOGETHER], n;
 
     __device__ void look(const Joins &joins, int64_t tile, int64_t rows, int first)
     {
-        const int count = smaller<int>(TOGETHER, joins.count - first);
+        const int count = smaller<int>((int)TOGETHER, joins.count - first);
         __syncthreads();
         for (int k = (int)threadIdx.x; k < TOGETHER; k += THREADS)
             is_there[k] = 0;
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < count * TILE; i += THREADS) {
+        for (int i = (int)threadIdx.x; i < count * R; i += THREADS) {
             const int r = i / count, k = i % count;
             row[k][r] = tile + r < rows ? joins.at(tile + r, first + k) : -1;
             if (row[k][r] >= 0)
@@ -66,27 +68,32 @@ struct Present {
     }
 };
 
-template <class T> __global__ void __launch_bounds__(THREADS) plain_conv(const Plain f)
+template <class T, int R, int C>
+__global__ void __launch_bounds__(THREADS) plain_conv(const Plain f)
 {
-    __shared__ Present present;
-    __shared__ PlainTiles tiles;
-    const int64_t rows = *f.joins.there, tile = (int64_t)blockIdx.x * TILE;
-    const int64_t column = (int64_t)blockIdx.y * TILE;
+    __shared__ Present<R> present;
+    __shared__ PlainTiles<R, C> tiles;
+    const int64_t rows = *f.joins.there, tile = (int64_t)blockIdx.x * R;
+    const int64_t column = (int64_t)blockIdx.y * C;
     float sum[EACH][EACH] = {};
     if (tile >= rows)
         return;
-    for (int first = 0; first < f.joins.count; first += TOGETHER) {
+    static_assert(THREADS % DEEP == 0, "a thread keeps its place along the sum");
+    const int k = (int)threadIdx.x % DEEP, in = (int)f.in;
+    for (int first = 0; first < f.joins.count; first += Present<R>::TOGETHER) {
         present.look(f.joins, tile, rows, first);
-        const int64_t deep = present.n * f.in;
-        for (int64_t k0 = 0; k0 < deep; k0 += DEEP) {
-            for (int i = (int)threadIdx.x; i < DEEP * TILE; i += THREADS) {
-                const int k = i % DEEP, r = i / DEEP;
-                const int64_t at = k0 + k, which = at / f.in, c = at - which * f.in;
-                const int32_t row = at < deep ? present.row[present.active[which]][r] : -1;
+        const int deep = present.n * in;
+        int which = k / in, c = k % in; /* of the offsets that are there, and the channel */
+        for (int k0 = 0; k0 < deep; k0 += DEEP) {
+            const int active = k0 + k < deep ? present.active[which] : -1;
+            for (int r = (int)threadIdx.x / DEEP; r < R; r += THREADS / DEEP) {
+                const int32_t row = active >= 0 ? present.row[active][r] : -1;
                 tiles.a[k][r] = row >= 0 ? to_arith(*f.x.at<T>(row, c)) : 0.0f;
+            }
+            const int64_t of = active >= 0 ? f.joins.weight(first + active) : 0;
+            for (int r = (int)threadIdx.x / DEEP; r < C; r += THREADS / DEEP) {
                 float w = 0;
-                if (at < deep && column + r < f.out) {
-                    const int64_t of = f.joins.weight(first + present.active[which]);
+                if (active >= 0 && column + r < f.out) {
                     const int64_t o = f.back ? c : column + r, n = f.back ? column + r : c;
                     w = to_arith(((const T *)f.w.data)[of * f.w.row + o * f.filter + n * f.w.step]);
                 }
@@ -95,15 +102,17 @@ template <class T> __global__ void __launch_bounds__(THREADS) plain_conv(const P
             __syncthreads();
             tiles.multiply(sum);
             __syncthreads();
+            for (c += DEEP; c >= in; c -= in)
+                which++;
         }
     }
-    const int64_t r = tile + (int64_t)threadIdx.x / (TILE / EACH) * EACH;
+    const int64_t r = tile + (int64_t)threadIdx.x / (C / EACH) * EACH;
     for (int i = 0; i < EACH && r + i < rows; i++)
         for (int j = 0; j < EACH; j++) {
-            const int64_t c = column + (int64_t)threadIdx.x % (TILE / EACH) + j * (TILE / EACH);
-            if (c < f.out)
-                *f.y.at<T>(r + i, c) = To<T>::from(
-                    sum[i][j] + (f.bias.data ? (float)f.bias.get(0, c) : 0.0f));
+            const int64_t o = column + (int64_t)threadIdx.x % (C / EACH) + j * (C / EACH);
+            if (o < f.out)
+                *f.y.at<T>(r + i, o) = To<T>::from(
+                    sum[i][j] + (f.bias.data ? (float)f.bias.get(0, o) : 0.0f));
         }
 }
 
@@ -116,36 +125,40 @@ struct PlainWeights {
     float *part;           /* [part][offset][out][in] */
 };
 
-template <class T> __global__ void __launch_bounds__(THREADS) plain_wgrad(const PlainWeights f)
+template <class T, int R, int C>
+__global__ void __launch_bounds__(THREADS) plain_wgrad(const PlainWeights f)
 {
-    __shared__ PlainTiles tiles;
-    const int64_t columns = f.joins.count * f.in, column = (int64_t)blockIdx.x * TILE;
-    const int64_t filter = (int64_t)blockIdx.y * TILE;
+    __shared__ PlainTiles<R, C> tiles;
+    const int64_t columns = f.joins.count * f.in, column = (int64_t)blockIdx.x * C;
+    const int64_t filter = (int64_t)blockIdx.y * R;
     const int64_t first = (int64_t)blockIdx.z * f.each;
     const int64_t end = smaller<int64_t>(*f.joins.there, first + f.each);
+    static_assert(THREADS % C == 0, "a thread keeps its column");
+    const int mine = (int)threadIdx.x % C, in = (int)f.in;
+    const bool valid = column + mine < columns;
+    const int offset = valid ? f.joins.weight((int)(column + mine) / in) : 0;
+    const int channel = (int)(column + mine) % in;
     float sum[EACH][EACH] = {};
     for (int64_t u = first; u < end; u += DEEP) {
-        for (int i = (int)threadIdx.x; i < DEEP * TILE; i += THREADS) {
-            const int k = i / TILE, c = i % TILE;
-            const int64_t row = u + k, j = column + c;
-            tiles.a[k][c] =
-                row < end && filter + c < f.out ? to_arith(*f.dy.at<T>(row, filter + c)) : 0.0f;
-            float x = 0;
-            if (row < end && j < columns) {
-                const int32_t from = f.joins.at(row, f.joins.weight((int)(j / f.in)));
-                x = from >= 0 ? to_arith(*f.x.at<T>(from, j % f.in)) : 0.0f;
-            }
-            tiles.b[k][c] = x;
+        for (int i = (int)threadIdx.x; i < DEEP * R; i += THREADS) {
+            const int k = i / R, c = i % R;
+            tiles.a[k][c] = u + k < end && filter + c < f.out
+                                ? to_arith(*f.dy.at<T>(u + k, filter + c))
+                                : 0.0f;
+        }
+        for (int k = (int)threadIdx.x / C; k < DEEP; k += THREADS / C) {
+            const int32_t from = valid && u + k < end ? f.joins.at(u + k, offset) : -1;
+            tiles.b[k][mine] = from >= 0 ? to_arith(*f.x.at<T>(from, channel)) : 0.0f;
         }
         __syncthreads();
         tiles.multiply(sum);
         __syncthreads();
     }
     float *const part = f.part + (int64_t)blockIdx.z * columns * f.out;
-    const int64_t o = filter + (int64_t)threadIdx.x / (TILE / EACH) * EACH;
+    const int64_t o = filter + (int64_t)threadIdx.x / (C / EACH) * EACH;
     for (int i = 0; i < EACH && o + i < f.out; i++)
         for (int j = 0; j < EACH; j++) {
-            const int64_t c = column + (int64_t)threadIdx.x % (TILE / EACH) + j * (TILE / EACH);
+            const int64_t c = column + (int64_t)threadIdx.x % (C / EACH) + j * (C / EACH);
             if (c < columns)
                 part[(c / f.in * f.out + o + i) * f.in + c % f.in] = sum[i][j];
         }
@@ -169,8 +182,9 @@ void add_weight_parts(const WeightParts &p, struct CUstream_st *stream)
 /* Rows of a part, so that the GPU is filled. */
 static int64_t rows_of_part(const struct wf_shape &dw, int64_t rows)
 {
-    const int64_t tiles =
-        ceil_div(dw.at[WF_N] * dw.at[WF_C], TILE) * ceil_div(dw.at[WF_W], TILE);
+    const bool narrow = dw.at[WF_W] <= NARROW;
+    const int64_t tiles = ceil_div(dw.at[WF_N] * dw.at[WF_C], narrow ? LONG : TILE) *
+                          ceil_div(dw.at[WF_W], narrow ? NARROW : TILE);
     const int64_t parts = larger<int64_t>(1, smaller(ceil_div(528, tiles), ceil_div(rows, 256)));
     return larger<int64_t>(1, ceil_div(rows, parts));
 }
@@ -196,9 +210,14 @@ void wf_cuda_sparse_conv(const struct wf_call *call)
     f.back = (int32_t)a->back;
     if (rows > 0)
         with_type(call->in[0].dtype, [&](auto t) {
-            launch(plain_conv<decltype(t)>,
-                   dim3((unsigned)ceil_div(rows, TILE), (unsigned)ceil_div(f.out, TILE)), THREADS,
-                   wf_cuda_stream(call), f);
+            typedef decltype(t) T;
+            if (f.out <= NARROW)
+                launch(plain_conv<T, LONG, NARROW>, dim3((unsigned)ceil_div(rows, LONG)), THREADS,
+                       wf_cuda_stream(call), f);
+            else
+                launch(plain_conv<T, TILE, TILE>,
+                       dim3((unsigned)ceil_div(rows, TILE), (unsigned)ceil_div(f.out, TILE)),
+                       THREADS, wf_cuda_stream(call), f);
         });
 }
 
@@ -230,10 +249,16 @@ void wf_cuda_sparse_wgrad(const struct wf_call *call)
         return;
     }
     with_type(call->in[0].dtype, [&](auto t) {
-        launch(plain_wgrad<decltype(t)>,
-               dim3((unsigned)ceil_div(f.joins.count * f.in, TILE),
-                    (unsigned)ceil_div(f.out, TILE), (unsigned)parts),
-               THREADS, stream, f);
+        typedef decltype(t) T;
+        const int64_t columns = f.joins.count * f.in;
+        if (f.out <= NARROW)
+            launch(plain_wgrad<T, NARROW, LONG>,
+                   dim3((unsigned)ceil_div(columns, LONG), 1, (unsigned)parts), THREADS, stream, f);
+        else
+            launch(plain_wgrad<T, TILE, TILE>,
+                   dim3((unsigned)ceil_div(columns, TILE), (unsigned)ceil_div(f.out, TILE),
+                        (unsigned)parts),
+                   THREADS, stream, f);
     });
     add_weight_parts({ f.part, (float *)call->out[0].data, wf_shape_count(dw), (int32_t)parts },
                      stream);
