@@ -102,3 +102,9 @@ static inline struct wf_sparse_tasks wf_sparse_tasks(const struct wf_sparse_prod
     t.groups = wf_ceil_div(p->out, t.width);
     return t;
 }
+
+/* Rows are listed offset by offset: their order does not matter. */
+static inline bool wf_sparse_skips_order(const struct wf_node *, int input, const struct wf_node *)
+{
+    return input == WF_SPARSE_CONV_ORDER;
+}

@@ -342,19 +342,13 @@ static bool wgrad_accepts(const struct wf_node *node)
     return wf_cpu_is_float(node->in[0]) && node->out[0]->dtype == WF_F32;
 }
 
-/* Rows are listed offset by offset: their order does not matter. */
-static bool skips_order(const struct wf_node *, int input, const struct wf_node *)
-{
-    return input == WF_SPARSE_CONV_ORDER;
-}
-
 const struct wf_kernel wf_cpu_kernels_sparse_conv[] = {
     { .op = "sparse_conv",
       .flags = WF_KERNEL_DENSE,
       .accepts = accepts,
       .prepare = conv_prepare,
       .run = conv_run,
-      .fuses = skips_order },
+      .fuses = wf_sparse_skips_order },
     { .op = "sparse_conv_wgrad",
       .flags = WF_KERNEL_DENSE,
       .accepts = wgrad_accepts,
