@@ -221,7 +221,7 @@ static struct geometry geometry_of(const struct wf_dnnl_problem *p)
  * or a maximum makes more of that). Up to this many channels they do not; beyond, the direct kernel
  * is taken, which adds in one order and is about as fast.
  */
-enum { BRGEMM_CHANNELS = 128 };
+enum { BRGEMM_CHANNELS = 128, SMALL_CHANNELS = 16 };
 
 /* Which of the library's implementations of a problem are asked for. */
 enum wanted { ANY, DIRECT, BRGEMM };
@@ -236,7 +236,8 @@ static const char *name_of(const_dnnl_primitive_desc_t desc)
 
 /* The implementations that were met before the one asked for. */
 struct met {
-    int skip; /* so many wanted ones are still passed over */
+    int skip;    /* so many wanted ones are still passed over */
+    bool no_amx; /* one with AMX is none */
     char last[64];
 };
 
@@ -246,7 +247,8 @@ static bool is_requested(const_dnnl_primitive_desc_t desc, enum wanted wanted, s
 {
     const char *const name = name_of(desc);
     const bool brgemm = strncmp(name, "brg", 3) == 0;
-    if (strcmp(name, met->last) == 0 || (wanted != ANY && brgemm != (wanted == BRGEMM)))
+    if (strcmp(name, met->last) == 0 || (wanted != ANY && brgemm != (wanted == BRGEMM)) ||
+        (met->no_amx && strstr(name, "amx")))
         return false;
     (void)snprintf(met->last, sizeof met->last, "%s", name);
     return met->skip-- == 0;
@@ -346,6 +348,8 @@ static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct des
     const struct geometry g = geometry_of(p);
     struct ask ask = { .lib = lib, .md = md, .g = &g };
     struct met met = { .skip = p->skip }, none = { 0 };
+    /* Of volumes with few channels oneDNN 2.6.3's brgemm with AMX uses tiles that it has not configured. */
+    met.no_amx = wf_dnnl_has_traps() && p->kernel[0] > 1 && p->in / p->groups < SMALL_CHANNELS;
     if (p->pass == WF_CONV_FORWARD) {
         const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
         dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &met);
