@@ -7,6 +7,9 @@
  */
 #include "device/cpu/dnnl.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,9 +85,24 @@ struct wf_dnnl_conv {
 
 /* --- engine and stream --- */
 
+/* Virtual machines may have AMX and not say how large its tiles are (CPUID leaf 0x1d). oneDNN then takes that for
+ * tiles of no size and ends by an illegal instruction. It must be told before it is asked anything. */
+static void avoid_unknown_tiles(void)
+{
+#ifdef __x86_64__
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const bool has_amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1u << 24);
+    const bool knows_tiles = __get_cpuid_count(0x1d, 1, &a, &b, &c, &d) && a != 0;
+    const bool is_set = getenv("ONEDNN_MAX_CPU_ISA") || getenv("DNNL_MAX_CPU_ISA");
+    if (has_amx && !knows_tiles && !is_set)
+        (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+#endif
+}
+
 struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err)
 {
     struct wf_dnnl *lib = calloc(1, sizeof *lib);
+    avoid_unknown_tiles();
     if (lib)
         lib->sizes_only = sizes_only;
     if (lib && dnnl_engine_create(&lib->engine, dnnl_cpu, 0) == dnnl_success &&
@@ -120,6 +138,7 @@ void wf_dnnl_spoil(struct wf_dnnl *lib, const char *name, int64_t swap)
 void wf_dnnl_about(char text[WF_DNNL_ABOUT])
 {
     const dnnl_version_t *const v = dnnl_version();
+    avoid_unknown_tiles();
     (void)snprintf(text, WF_DNNL_ABOUT,
                    "oneDNN %d.%d.%d %.8s, ISA %#x, L2 %ld, check %d:", v->major, v->minor, v->patch,
                    v->hash, (unsigned)dnnl_get_effective_cpu_isa(), sysconf(_SC_LEVEL2_CACHE_SIZE),
@@ -129,6 +148,7 @@ void wf_dnnl_about(char text[WF_DNNL_ABOUT])
 bool wf_dnnl_has_traps(void)
 {
     const unsigned amx = dnnl_cpu_isa_avx512_core_amx;
+    avoid_unknown_tiles();
     return dnnl_version()->major < 3 && ((unsigned)dnnl_get_effective_cpu_isa() & amx) == amx;
 }
 
@@ -221,7 +241,7 @@ static struct geometry geometry_of(const struct wf_dnnl_problem *p)
  * or a maximum makes more of that). Up to this many channels they do not; beyond, the direct kernel
  * is taken, which adds in one order and is about as fast.
  */
-enum { BRGEMM_CHANNELS = 128, SMALL_CHANNELS = 16 };
+enum { BRGEMM_CHANNELS = 128 };
 
 /* Which of the library's implementations of a problem are asked for. */
 enum wanted { ANY, DIRECT, BRGEMM };
@@ -236,8 +256,7 @@ static const char *name_of(const_dnnl_primitive_desc_t desc)
 
 /* The implementations that were met before the one asked for. */
 struct met {
-    int skip;    /* so many wanted ones are still passed over */
-    bool no_amx; /* one with AMX is none */
+    int skip; /* so many wanted ones are still passed over */
     char last[64];
 };
 
@@ -247,8 +266,7 @@ static bool is_requested(const_dnnl_primitive_desc_t desc, enum wanted wanted, s
 {
     const char *const name = name_of(desc);
     const bool brgemm = strncmp(name, "brg", 3) == 0;
-    if (strcmp(name, met->last) == 0 || (wanted != ANY && brgemm != (wanted == BRGEMM)) ||
-        (met->no_amx && strstr(name, "amx")))
+    if (strcmp(name, met->last) == 0 || (wanted != ANY && brgemm != (wanted == BRGEMM)))
         return false;
     (void)snprintf(met->last, sizeof met->last, "%s", name);
     return met->skip-- == 0;
@@ -348,8 +366,6 @@ static dnnl_primitive_desc_t desc_of(const struct wf_dnnl *lib, const struct des
     const struct geometry g = geometry_of(p);
     struct ask ask = { .lib = lib, .md = md, .g = &g };
     struct met met = { .skip = p->skip }, none = { 0 };
-    /* Of volumes with few channels oneDNN 2.6.3's brgemm with AMX uses tiles that it has not configured. */
-    met.no_amx = wf_dnnl_has_traps() && p->kernel[0] > 1 && p->in / p->groups < SMALL_CHANNELS;
     if (p->pass == WF_CONV_FORWARD) {
         const bool direct = p->in / p->groups > BRGEMM_CHANNELS;
         dnnl_primitive_desc_t desc = find_desc(&ask, direct ? DIRECT : ANY, &met);
