@@ -61,8 +61,7 @@ bool wf_exec_points_set(struct wf_exec_points *p, const struct wf_value *v, cons
     const struct wf_points_of_step points = {
         .dims = (int)width - 1, .n = n, .samples = wf_max(1, p->graph->samples), .coords = coords
     };
-    struct wf_points_cut cut = wf_points_cut(p->graph, NULL, points.dims);
-    cut.data = p->parts;
+    const struct wf_points_cut cut = wf_points_uncut(p->parts);
     wf_arena_release(&given->arena);
     *given = (struct given){ .n = n };
     if (!wf_rows_make(&given->arena, &points, &cut, &given->rows, err))

@@ -43,9 +43,10 @@ struct wf_cloud_batch {
     int64_t n_points, *row_points; /* [rows + 1]: where a row's begin */
     int32_t *point_labels, *point_voxels;
     double *point_at; /* [n_points][3] */
-    /* Set by wf_loader_options.arrange: voxels in the order that the rank has them in, and how many places each
-     * of so many coordinate sets takes. */
-    int64_t *order;
+    /* Set by wf_loader_options.arrange: voxels that the rank has, in its order, and how many; the box that they are in,
+     * where ranks cut the samples; and how many places each of so many coordinate sets takes. */
+    int64_t *order, here;
+    int32_t box[6];
     int64_t places[WF_CLOUD_SETS];
     size_t room_n, room_rows, room_points;
 };

@@ -298,11 +298,13 @@ bool wf_feed_take_normal(struct wf_feed *feed, const struct wf_checkpoint *c, st
     return true;
 }
 
-bool wf_feed_measure_rows(void *user, const struct wf_graph *g, int parts,
-                          int64_t capacities[WF_SETS + 1], struct wf_err *err)
+bool wf_feed_measure_rows(void *user, const struct wf_graph *g, int64_t capacities[WF_SETS + 1],
+                          struct wf_err *err)
 {
     struct wf_feed_rows *const r = user;
-    if (r->known_parts != parts && !wf_points_scan(r->feed, r->part, g, parts, r->known, err))
+    const struct wf_points_cut cut = wf_points_cut(g, r->feed->info->dims);
+    const int parts = wf_points_parts(&cut);
+    if (r->known_parts != parts && !wf_points_scan(r->feed, r->part, g, r->known, err))
         return false;
     r->known_parts = parts;
     for (int k = 1; k <= g->n_sets; k++)

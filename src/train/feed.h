@@ -59,7 +59,7 @@ struct wf_feed_rows {
     int known_parts;            /* what was found for so many ranks; 0: nothing yet */
     int64_t known[WF_SETS + 1];
 };
-[[nodiscard]] bool wf_feed_measure_rows(void *user, const struct wf_graph *g, int parts,
+[[nodiscard]] bool wf_feed_measure_rows(void *user, const struct wf_graph *g,
                                         int64_t capacities[WF_SETS + 1], struct wf_err *err);
 
 /* The training batch as N, C, spatial. */

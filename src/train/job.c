@@ -73,8 +73,7 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         c->capacities = job->capacities;
         c->n_capacities = WF_SETS + 1;
         c->samples = job->samples;
-        c->mesh[WF_N] = job->mesh.at[WF_MESH_DATA];
-        for (int a = WF_D; a < WF_C; a++)
+        for (int a = WF_N; a < WF_C; a++)
             c->mesh[a] = job->mesh.at[wf_mesh_axis_of((enum wf_axis)a)];
     }
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
@@ -192,19 +191,6 @@ const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job)
 
 /* --- the job --- */
 
-/* Of a dataset. */
-static bool measure_points(struct wf_job *job, struct wf_err *err)
-{
-    if (wf_mesh_size(&job->mesh) != job->mesh.at[WF_MESH_DATA])
-        return wf_err_set(
-            err, WF_ERR_FIT,
-            "mesh %s: points of a dataset are distributed along data only: use --mesh "
-            "data=%d",
-            wf_mesh_print(&job->arena, &job->mesh), job->ranks);
-    return job->files.measure(job->files.user, job->net.graph, job->mesh.at[WF_MESH_DATA],
-                              job->capacities, err);
-}
-
 static bool build_again(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     wf_graph_free(job->net.graph);
@@ -212,13 +198,8 @@ static bool build_again(struct wf_job *job, const struct wf_extents *size, struc
     return build_network(job, size, err);
 }
 
-static bool cuts_space(const struct wf_mesh *mesh)
-{
-    return mesh->at[WF_MESH_D] * mesh->at[WF_MESH_H] * mesh->at[WF_MESH_W] > 1;
-}
-
-/* The sets that the network makes are known when it is built, and for a mesh that cuts space when that is known; who
- * has how many points of each after that. So a sparse one is built twice, or three times. */
+/* The sets that the network makes are known when it is built for its mesh, which is chosen by a network; who has how
+ * many points of each after that. So a sparse one is built twice, or three times. */
 static bool find_network(struct wf_job *job, const struct wf_extents *size, struct wf_err *err)
 {
     const bool sparse = job->model->sparse;
@@ -228,9 +209,11 @@ static bool find_network(struct wf_job *job, const struct wf_extents *size, stru
         return false;
     if (!sparse)
         return true;
-    if (cuts_space(&job->mesh) && !build_again(job, size, err))
+    if (job->ranks > 1 && !build_again(job, size, err))
         return false;
-    if (!(job->files.measure ? measure_points(job, err) : wf_job_deal_points(job, err)))
+    if (!(job->files.measure
+              ? job->files.measure(job->files.user, job->net.graph, job->capacities, err)
+              : wf_job_deal_points(job, err)))
         return false;
     return build_again(job, size, err);
 }

@@ -33,10 +33,10 @@ struct wf_job_files {
     bool begun;         /* a checkpoint has the weights: model.weights is not read again */
     bool any_size;      /* planned also where memory.limit has no room for it */
     size_t beside;      /* bytes that each rank takes beside the step: validation's */
-    /* Of a sparse network, where points come from a dataset: rows of each set of the graph, for so many ranks along
-     * data; all of them together. */
-    bool (*measure)(void *user, const struct wf_graph *g, int parts,
-                    int64_t capacities[WF_SETS + 1], struct wf_err *err);
+    /* Of a sparse network, where points come from a dataset: rows of each set of the graph, of all ranks of
+     * the mesh that it was built for. */
+    bool (*measure)(void *user, const struct wf_graph *g, int64_t capacities[WF_SETS + 1],
+                    struct wf_err *err);
     void *user;
 };
 struct wf_run;

@@ -174,8 +174,7 @@ bool wf_job_deal_points(struct wf_job *job, struct wf_err *err)
 {
     const int micro = wf_job_micro_batches(job), dims = job->points->dims;
     const struct wf_graph *const g = job->net.graph;
-    const struct wf_points_cut cut = wf_points_cut(g, &job->mesh, dims);
-    const struct wf_points_cut whole = wf_points_cut(g, NULL, dims);
+    const struct wf_points_cut cut = wf_points_cut(g, dims), whole = wf_points_uncut(1);
     const int parts = wf_points_parts(&cut);
     int64_t(*const counts)[WF_SETS + 1] =
         wf_arena_take_array(&job->arena, (size_t)parts, sizeof *counts);

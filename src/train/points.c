@@ -21,13 +21,17 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-struct wf_points_cut wf_points_cut(const struct wf_graph *g, const struct wf_mesh *mesh, int dims)
+struct wf_points_cut wf_points_uncut(int data)
 {
-    struct wf_points_cut c = { .data = mesh ? mesh->at[WF_MESH_DATA] : 1 };
+    return (struct wf_points_cut){ data, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } };
+}
+
+struct wf_points_cut wf_points_cut(const struct wf_graph *g, int dims)
+{
+    struct wf_points_cut c = wf_points_uncut((int)wf_max(1, g->mesh[WF_N]));
     for (int axis = 0; axis < WF_HALO_AXES; axis++) {
         const int d = wf_halo_coordinate(axis, dims);
-        c.space[axis] = mesh ? mesh->at[WF_MESH_D + axis] : 1;
-        c.unit[axis] = c.width[axis] = 1;
+        c.space[axis] = (int)wf_max(1, g->mesh[WF_D + axis]);
         for (size_t i = 0; d >= 0 && i < g->n_nodes; i++) {
             const struct wf_node *const n = g->nodes[i];
             const struct wf_halo_attrs *const halo = n->attrs;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include "ops/halo.h"
-#include "plan/mesh.h"
 
 struct wf_points_of_step {
     int dims;
@@ -25,8 +24,10 @@ struct wf_points_cut {
     int64_t unit[WF_HALO_AXES];  /* cuts lie on multiples of it */
     int64_t width[WF_HALO_AXES]; /* a box between two others has it at least */
 };
-/* As the graph wants it on that mesh; without a mesh, on one rank. */
-struct wf_points_cut wf_points_cut(const struct wf_graph *g, const struct wf_mesh *mesh, int dims);
+/* As the graph wants it on the mesh that it was built for. */
+struct wf_points_cut wf_points_cut(const struct wf_graph *g, int dims);
+/* Whole samples, for so many ranks. */
+struct wf_points_cut wf_points_uncut(int data);
 static inline int wf_points_parts(const struct wf_points_cut *c)
 {
     return c->data * c->space[0] * c->space[1] * c->space[2];

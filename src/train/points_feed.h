@@ -25,6 +25,8 @@ struct wf_feed;
 struct wf_points_rank {
     const struct wf_graph *graph;
     int parts, part;               /* of the batch: ranks along data */
+    struct wf_points_cut cut;      /* of its rows into boxes, */
+    int box;                       /* of which it has this one; negative: the most of all counts */
     int64_t capacity[WF_SETS + 1]; /* of this rank */
 };
 struct wf_points_rank wf_points_rank(const struct wf_network *net, const struct wf_mesh *mesh,
@@ -37,16 +39,17 @@ bool wf_points_fit(const struct wf_points_rank *r, const struct wf_cloud_batch *
 
 /* Of the inputs of a step, on any device. */
 struct wf_points_hosts {
-    struct wf_host coords, features, target;
+    struct wf_host coords, features, target, boxes;
 };
 void wf_points_put(const struct wf_points_rank *r, struct wf_run *run, const struct wf_network *net,
                    const struct wf_cloud_batch *b, struct wf_points_hosts *h);
 void wf_points_hosts_release(struct wf_points_hosts *h);
 
-/* Capacities of all ranks together for batches of the part: rows of each set of the graph, for `parts` ranks. */
+/* Capacities of all ranks together for batches of the part: rows of each set of the graph, on the mesh that it was
+ * built for. */
 [[nodiscard]] bool wf_points_scan(const struct wf_feed *feed, enum wf_part part,
-                                  const struct wf_graph *g, int parts,
-                                  int64_t capacities[WF_SETS + 1], struct wf_err *err);
+                                  const struct wf_graph *g, int64_t capacities[WF_SETS + 1],
+                                  struct wf_err *err);
 /* Collective. Where a rank's batch does not fit: per set what all ranks together need, with a margin; larger than what
  * is in `needs`. */
 [[nodiscard]] bool wf_points_needs(const struct wf_points_rank *r, struct wf_comm *comm,

@@ -76,27 +76,36 @@ static void color_of(const struct wf_cloud_batch *b, int64_t point, float color[
         color[k] = b->channels >= 3 ? features[k] : (float)b->point_at[3 * point + 2];
 }
 
-/* What is said of each voxel here. */
+/* What is said of each voxel; -1: another rank has it. */
 static int32_t *said_of(const struct wf_cloud_batch *b, const struct wf_view *logits)
 {
     int32_t *const said = wf_take((size_t)(b->n + 1) * sizeof *said);
-    for (int64_t i = 0; i < b->n; i++) {
+    for (int64_t i = 0; i < b->n; i++)
+        said[i] = -1;
+    for (int64_t i = 0; i < b->here; i++) {
         const int64_t at[WF_AXES] = { logits->box.lo[WF_N] + i };
         said[b->order[i]] = wf_metrics_said(logits, at);
     }
     return said;
 }
 
+/* Of ranks that have boxes of one sample, the one whose box is the lowest. */
+static bool is_first(const struct wf_cloud_batch *b)
+{
+    return b->box[0] == INT32_MIN && b->box[2] == INT32_MIN && b->box[4] == INT32_MIN;
+}
+
+/* Such ranks draw the same dots. Pictures are added up, so each shows those that it has, and zeros elsewhere. */
 static void draw(struct wf_preview *p, const struct wf_cloud_batch *b, int64_t row,
                  const struct wf_network *network, const struct wf_view *logits)
 {
     const int64_t first = b->row_points[row], end = b->row_points[row + 1];
-    const bool dense = network->logits->set != 0;
+    const bool dense = network->logits->set != 0, first_box = is_first(b);
     struct frame f = frame_of(b, first, end);
     int32_t *const said = dense ? said_of(b, logits) : NULL;
     float back = 0;
     for (int i = 0; i < WF_PREVIEW_EDGE * WF_PREVIEW_EDGE; i++)
-        p->label[i] = p->guess[i] = -1;
+        p->label[i] = p->guess[i] = first_box ? -1 : 0;
     for (int64_t i = first; i < end; i++) {
         const bool counts = !network->has_ignore || b->point_labels[i] != network->ignore;
         struct dot d = { .label = counts ? (float)b->point_labels[i] : -1 };
@@ -104,12 +113,14 @@ static void draw(struct wf_preview *p, const struct wf_cloud_batch *b, int64_t r
         for (int k = 0; k < 3; k++)
             back = fminf(back, d.color[k]);
         d.guess = said ? (float)said[b->point_voxels[i]] : -1;
+        if (said ? d.guess < 0 : !first_box)
+            d = (struct dot){ 0 };
         paint(p, &f, b->point_at + 3 * i, &d);
     }
     for (int i = 0; i < WF_PREVIEW_EDGE * WF_PREVIEW_EDGE; i++)
-        for (int k = 0; k < 3 && isinf(f.near[i]); k++)
+        for (int k = 0; k < 3 && first_box && isinf(f.near[i]); k++)
             p->image[3 * i + k] = back;
-    if (!dense) { /* of the cloud, where a classifier's verdict is looked for */
+    if (!dense && first_box) { /* of the cloud, where a classifier's verdict is looked for */
         const int64_t at[WF_AXES] = { b->first + row };
         p->label[0] = (float)b->row_labels[row];
         p->guess[0] = (float)wf_metrics_said(logits, at);

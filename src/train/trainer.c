@@ -75,7 +75,7 @@ static bool fill_points(struct trainer *t, const struct wf_trainer_part *part, s
     const struct wf_cloud_batch *batch;
     if (!wf_loader_next_points(t->o->loader, &batch, err))
         return false;
-    t->voxels += batch->n;
+    t->voxels += batch->here;
     if (!wf_points_fit(part->points, batch))
         t->full = batch;
     else if (!t->full)

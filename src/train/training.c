@@ -113,8 +113,7 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
         return true;
     struct wf_shape shape;
     if (t->job->model->sparse) {
-        if (!wf_feed_measure_rows(&t->rows[1], t->job->net.graph, t->job->mesh.at[WF_MESH_DATA],
-                                  t->valid_rows, err) ||
+        if (!wf_feed_measure_rows(&t->rows[1], t->job->net.graph, t->valid_rows, err) ||
             !wf_job_network_rows(t->job, t->valid_rows, false, &t->valid, err))
             return false;
     } else if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path,

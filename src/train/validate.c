@@ -289,7 +289,9 @@ static void count_points(struct wf_validator *v, int64_t number)
     const struct wf_cloud_batch *const b = v->batch;
     const struct wf_view *const logits = &v->logits.view;
     int32_t *const said = wf_take((size_t)(b->n + 1) * sizeof *said);
-    for (int64_t i = 0; i < b->n; i++) {
+    for (int64_t i = 0; i < b->n; i++)
+        said[i] = -1; /* another rank has it */
+    for (int64_t i = 0; i < b->here; i++) {
         const int64_t at[WF_AXES] = { logits->box.lo[WF_N] + i };
         said[b->order[i]] = wf_metrics_said(logits, at);
         v->weights[number] += !net->has_ignore || b->labels[b->order[i]] != net->ignore;
@@ -297,7 +299,8 @@ static void count_points(struct wf_validator *v, int64_t number)
     for (int64_t row = 0; row < b->rows; row++) {
         wf_metrics_clear(&v->item);
         for (int64_t p = b->row_points[row]; p < b->row_points[row + 1]; p++)
-            if (!net->has_ignore || b->point_labels[p] != net->ignore)
+            if (said[b->point_voxels[p]] >= 0 &&
+                (!net->has_ignore || b->point_labels[p] != net->ignore))
                 wf_metrics_add_one(&v->item, b->point_labels[p], said[b->point_voxels[p]]);
         if (b->row_samples[row] < 0)
             continue;

@@ -33,6 +33,13 @@ PYTHON
 # 8 rooms in batches of 3 over 2 ranks; the mesh changes no number but by rounding.
 expect 0 train a.yaml --out two --mesh data=2 --quiet --json
 python3 losses.py one two 1e-3 || fail "data=2 trains another network"
+# Rooms cut into boxes, which differ from step to step.
+for mesh in space=2x1x1 data=2,space=2x1; do
+    expect 0 train a.yaml --out boxes --mesh $mesh --quiet --json
+    python3 losses.py one boxes 5e-3 || fail "$mesh trains another network"
+    [ -n "$(ls boxes/samples 2>/dev/null || ls boxes/*.png boxes/*/*.png 2>/dev/null)" ] || fail "$mesh draws nothing"
+    rm -r boxes
+done
 # A run that was stopped goes on with the same numbers.
 expect 0 train a.yaml --out stopped train.epochs=2 --quiet --json
 expect 0 train --resume stopped train.epochs=4 --quiet --json
@@ -41,12 +48,14 @@ python3 losses.py one stopped 0 || fail "a resumed run trains another network"
 # Scores count every point of the files, on any mesh.
 expect 0 eval one rooms --part valid --json
 cp out whole.json
-expect 0 eval one rooms --part valid --mesh data=2 --json
-python3 - <<'PYTHON' || fail "eval depends on the mesh"
+for mesh in data=2 space=2x2x1; do
+    expect 0 eval one rooms --part valid --mesh $mesh --json
+    python3 - <<'PYTHON' || fail "eval depends on the mesh: $mesh"
 import json
 a, b = json.load(open("whole.json")), json.load(open("out"))
 assert abs(a["loss"] - b["loss"]) < 1e-5 and abs(a["mean_iou"] - b["mean_iou"]) < 2e-3, (a, b)
 PYTHON
+done
 
 # Predictions: every point of the file, where it was, with the class that eval counts.
 expect 0 predict one rooms/val --out said --probabilities --json
