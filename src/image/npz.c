@@ -24,7 +24,7 @@ static uint64_t number(const unsigned char *at, int bytes)
     return value;
 }
 
-static bool is_record(const unsigned char *at, char a, char b)
+static bool is_record(const unsigned char *at, unsigned char a, unsigned char b)
 {
     return at[0] == 'P' && at[1] == 'K' && at[2] == a && at[3] == b;
 }

@@ -128,7 +128,7 @@ size_t wf_sample_convert(enum wf_sample sample, const void *src, size_t count, e
                          void *dst);
 
 /* --- rows of a file that is read sequentially, with the last ones kept --- */
-struct wf_rows {
+struct wf_raster_rows {
     int64_t count;
     size_t bytes; /* of one */
     bool seeks;   /* `next` may be called for any row */
@@ -140,11 +140,11 @@ struct wf_rows {
     int64_t slots, first, end;
 };
 /* Valid until the next call; NULL on failure. */
-const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err);
+const void *wf_raster_rows_get(struct wf_raster_rows *rows, int64_t row, struct wf_err *err);
 /* wf_raster_format.read of rows of whole pixels; `whole`: all of them, where they are in memory. */
-[[nodiscard]] bool wf_rows_put(struct wf_rows *rows, const unsigned char *whole,
-                               const struct wf_raster_job *job, struct wf_err *err);
-void wf_rows_release(struct wf_rows *rows);
+[[nodiscard]] bool wf_raster_rows_put(struct wf_raster_rows *rows, const unsigned char *whole,
+                                      const struct wf_raster_job *job, struct wf_err *err);
+void wf_raster_rows_release(struct wf_raster_rows *rows);
 
 /* --- libraries that leave by longjmp --- */
 struct wf_guard {

@@ -39,7 +39,7 @@ struct jpeg {
     void *dst;
     bool is_ink;
     unsigned char *ink; /* a row of CMYK */
-    struct wf_rows rows;
+    struct wf_raster_rows rows;
     unsigned char input[INPUT];
 };
 
@@ -251,7 +251,7 @@ static bool check_jpeg(struct wf_raster *r, struct wf_err *err)
     for (size_t i = 1; ok && !ends && i < tail; i++)
         ends = bytes[tail - i - 1] == 0xff && bytes[tail - i] == 0xd9;
     free(bytes);
-    return ok && (ends || wf_rows_get(&j->rows, j->rows.count - 1, err));
+    return ok && (ends || wf_raster_rows_get(&j->rows, j->rows.count - 1, err));
 }
 
 static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
@@ -275,10 +275,10 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
     r->stored = r->info.sample = WF_SAMPLE_U8;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
     r->info.in_order = true;
-    j->rows = (struct wf_rows){ .count = r->info.height,
-                                .bytes = (size_t)r->info.width * (size_t)r->info.channels,
-                                .next = next_row,
-                                .source = j };
+    j->rows = (struct wf_raster_rows){ .count = r->info.height,
+                                       .bytes = (size_t)r->info.width * (size_t)r->info.channels,
+                                       .next = next_row,
+                                       .source = j };
     read_density(j);
     read_orientation(j);
     j->is_ink = space == JCS_CMYK;
@@ -292,7 +292,7 @@ static bool open_jpeg(struct wf_raster *r, struct wf_err *err)
 static bool read_jpeg(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct jpeg *j = job->raster->state;
-    return wf_rows_put(&j->rows, NULL, job, err);
+    return wf_raster_rows_put(&j->rows, NULL, job, err);
 }
 
 static void close_jpeg(struct wf_raster *r)
@@ -302,7 +302,7 @@ static void close_jpeg(struct wf_raster *r)
         return;
     if (j->lib.mem)
         jpeg_destroy_decompress(&j->lib);
-    wf_rows_release(&j->rows);
+    wf_raster_rows_release(&j->rows);
     free(j->ink);
     free(j);
 }

@@ -22,7 +22,7 @@ struct png {
     uint64_t at; /* in the file */
     int64_t row; /* that libpng gives next; -1: it has to start again */
     void *dst;
-    struct wf_rows rows;
+    struct wf_raster_rows rows;
     bool interlaced;
     unsigned char *whole; /* interlaced files come only as a whole; decoded on the first read */
 };
@@ -255,7 +255,7 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     r->info.sample = r->stored;
     r->info.tile = WF_SHAPE(1, 1, 1, r->info.width, r->info.channels);
     r->info.in_order = true;
-    p->rows = (struct wf_rows){ .count = r->info.height, .next = next_row, .source = p };
+    p->rows = (struct wf_raster_rows){ .count = r->info.height, .next = next_row, .source = p };
     p->rows.bytes = (size_t)r->info.width * (size_t)r->info.channels * wf_sample_size(r->stored);
     r->info.alpha = png_get_color_type(p->png, p->info) & PNG_COLOR_MASK_ALPHA;
     if (!check_size(p, err))
@@ -269,7 +269,7 @@ static bool read_png(const struct wf_raster_job *job, struct wf_err *err)
     struct png *p = job->raster->state;
     if (p->interlaced && !p->whole && !decode_whole(p, err))
         return false;
-    return wf_rows_put(&p->rows, p->whole, job, err);
+    return wf_raster_rows_put(&p->rows, p->whole, job, err);
 }
 
 static void close_png(struct wf_raster *r)
@@ -279,7 +279,7 @@ static void close_png(struct wf_raster *r)
         return;
     if (p->png)
         png_destroy_read_struct(&p->png, &p->info, NULL);
-    wf_rows_release(&p->rows);
+    wf_raster_rows_release(&p->rows);
     free(p->whole);
     free(p);
 }

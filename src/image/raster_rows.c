@@ -5,7 +5,7 @@
 
 #include "image/raster_format.h"
 
-const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err)
+const void *wf_raster_rows_get(struct wf_raster_rows *rows, int64_t row, struct wf_err *err)
 {
     WF_BUG_ON(row < 0 || row >= rows->count || !rows->bytes, "row %lld", (long long)row);
     if (!rows->kept) {
@@ -36,13 +36,13 @@ const void *wf_rows_get(struct wf_rows *rows, int64_t row, struct wf_err *err)
     return rows->kept + (size_t)(row % rows->slots) * rows->bytes;
 }
 
-bool wf_rows_put(struct wf_rows *rows, const unsigned char *whole, const struct wf_raster_job *job,
-                 struct wf_err *err)
+bool wf_raster_rows_put(struct wf_raster_rows *rows, const unsigned char *whole,
+                        const struct wf_raster_job *job, struct wf_err *err)
 {
     const int64_t width = job->raster->info.width, channels = job->raster->info.channels;
     for (int64_t h = job->lo[WF_RASTER_H]; h < job->hi[WF_RASTER_H]; h++) {
         const struct wf_raster_block row = {
-            .data = whole ? whole + (size_t)h * rows->bytes : wf_rows_get(rows, h, err),
+            .data = whole ? whole + (size_t)h * rows->bytes : wf_raster_rows_get(rows, h, err),
             .lo = { [WF_RASTER_H] = h },
             .hi = { 1, h + 1, width, channels },
             .stride = { [WF_RASTER_W] = channels, [WF_RASTER_C] = 1 },
@@ -53,10 +53,10 @@ bool wf_rows_put(struct wf_rows *rows, const unsigned char *whole, const struct 
     return true;
 }
 
-void wf_rows_release(struct wf_rows *rows)
+void wf_raster_rows_release(struct wf_raster_rows *rows)
 {
     free(rows->kept);
-    *rows = (struct wf_rows){ 0 };
+    *rows = (struct wf_raster_rows){ 0 };
 }
 
 bool wf_guarded(struct wf_guard *guard, void (*step)(void *arg), void *arg)

@@ -316,7 +316,7 @@ static bool read_row(const struct wf_raster_job *job, int64_t d, int64_t h, int6
     if (!t->planes.raw && !enter_row(t, row, &strip, &sparse, err))
         return false;
     const struct wf_raster_block block = {
-        .data = sparse ? t->empty : wf_rows_get(&t->rows, row, err),
+        .data = sparse ? t->empty : wf_raster_rows_get(&t->rows, row, err),
         .lo = { d, h, 0, c },
         .hi = { d + 1, h + 1, l->width, c + each },
         .stride = { [WF_RASTER_W] = sparse ? 0 : each, [WF_RASTER_C] = sparse ? 0 : 1 },
@@ -447,7 +447,7 @@ static bool fill_rows(struct wf_tiff *t, int64_t pages, struct wf_err *err)
     if (l->tiled)
         return true;
     const int64_t count = t->planes.raw ? t->planes.depth * t->planes.layers : pages;
-    t->rows = (struct wf_rows){ .count = count * planes(l) * l->height, .seeks = true };
+    t->rows = (struct wf_raster_rows){ .count = count * planes(l) * l->height, .seeks = true };
     t->rows.bytes = (size_t)l->width * (size_t)wf_tiff_together(l) * wf_sample_size(r->stored);
     t->rows.next = t->planes.raw ? next_raw_row : next_row;
     t->rows.source = t;
@@ -500,7 +500,7 @@ static void close_tiff(struct wf_raster *r)
         return;
     if (t->tif)
         TIFFClose(t->tif);
-    wf_rows_release(&t->rows);
+    wf_raster_rows_release(&t->rows);
     free(t->pages);
     free(t->numbers);
     free(t->planes.pages);

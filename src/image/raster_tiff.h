@@ -34,13 +34,13 @@ struct wf_tiff {
     uint32_t *numbers;  /* of the pages in the file, including skipped ones */
     size_t room, rooms; /* of the two */
     struct wf_tiff_planes planes;
-    unsigned char empty[8]; /* a sample of a tile that was never written */
-    int64_t page;           /* libtiff's current one */
-    int64_t last_strip;     /* counted over pages and planes */
-    int64_t next;           /* row that libtiff returns next without seeking; -1: none */
-    struct wf_rows rows;    /* not tiled */
-    unsigned char *tile;    /* decoded */
-    unsigned char *bits;    /* packed samples of a row or tile, where they have fewer than 8 bits */
+    unsigned char empty[8];     /* a sample of a tile that was never written */
+    int64_t page;               /* libtiff's current one */
+    int64_t last_strip;         /* counted over pages and planes */
+    int64_t next;               /* row that libtiff returns next without seeking; -1: none */
+    struct wf_raster_rows rows; /* not tiled */
+    unsigned char *tile;        /* decoded */
+    unsigned char *bits; /* packed samples of a row or tile, where they have fewer than 8 bits */
 };
 
 /* The layout of libtiff's current directory. */

@@ -13,8 +13,10 @@ namespace wf
 
 enum {
     DEEP = 64, /* channels of a panel */
-    OFFSETS_MOST = 128, MANY_OFFSETS = 27,
-    FEW_ROWS = 2 * WARPS_ROWS, MANY_ROWS = 4 * WARPS_ROWS, /* of a tile */
+    OFFSETS_MOST = 128,
+    ROWS = 2 * WARPS_ROWS, /* of a tile */
+    ROW_THREADS = 2 * ROWS,
+    STAGES = 3, /* so that two blocks share a multiprocessor */
     BLOCKS = 132, /* multiprocessors */
     SPLITS_MOST = 8,
 };
@@ -30,34 +32,33 @@ struct RowsOf {
 };
 
 /* Which rows of x a tile reads, and the offsets that it has. Two threads for each row. */
-template <int Rows> struct TileRows {
-    enum { THREADS_OF = 2 * Rows };
+struct TileRows {
     int32_t is_there[OFFSETS_MOST], active[OFFSETS_MOST], n;
-    int32_t own[Rows]; /* rows of y; -1: none */
-    int32_t row[1];    /* [offset][Rows + 1] */
+    int32_t own[ROWS]; /* rows of y; -1: none */
+    int32_t row[1];    /* [offset][ROWS + 1] */
 
     static int bytes(int64_t offsets)
     {
-        return (int)(sizeof(TileRows) + (size_t)offsets * (Rows + 1) * sizeof(int32_t));
+        return (int)(sizeof(TileRows) + (size_t)offsets * (ROWS + 1) * sizeof(int32_t));
     }
     __device__ void look(const Joins &joins, int64_t first, int64_t rows)
     {
-        for (int k = (int)threadIdx.x; k < joins.count; k += THREADS_OF)
+        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS)
             is_there[k] = 0;
-        for (int r = (int)threadIdx.x; r < Rows; r += THREADS_OF)
+        for (int r = (int)threadIdx.x; r < ROWS; r += ROW_THREADS)
             own[r] = first + r >= rows ? -1
                      : joins.order     ? joins.order[first + r]
                                        : (int32_t)(first + r);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < joins.count * Rows; i += THREADS_OF) {
+        for (int i = (int)threadIdx.x; i < joins.count * ROWS; i += ROW_THREADS) {
             const int r = i / joins.count, k = i - r * joins.count;
             const int32_t from = own[r] >= 0 ? joins.at(own[r], k) : -1;
-            row[k * (Rows + 1) + r] = from;
+            row[k * (ROWS + 1) + r] = from;
             if (from >= 0)
                 is_there[k] = 1;
         }
         __syncthreads();
-        for (int k = (int)threadIdx.x; k < joins.count; k += THREADS_OF) {
+        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS) {
             int before = 0;
             for (int j = 0; j < k; j++)
                 before += is_there[j];
@@ -70,25 +71,24 @@ template <int Rows> struct TileRows {
     }
 };
 
-template <bool BK, int N, int Rows> struct RowStage {
+template <bool BK, int N> struct RowStage {
     enum {
-        A = Rows * PANEL_ROW,
+        A = ROWS * PANEL_ROW,
         B = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_BYTES : N * PANEL_ROW,
         BYTES = A + B
     };
 };
 
 /* Rows of x at one offset, DEEP channels from c on. */
-template <int Rows>
-__device__ inline void gather(const RowsOf &f, const TileRows<Rows> &tile, char *to, int k,
+__device__ inline void gather(const RowsOf &f, const TileRows &tile, char *to, int k,
                               int64_t c)
 {
     const int p = (int)threadIdx.x % PIECE;
     const int64_t channel = c + p * PIECE;
 #pragma unroll
     for (int i = 0; i < PIECE / 2; i++) {
-        const int r = (int)threadIdx.x / PIECE + i * (2 * Rows / PIECE);
-        const int32_t from = tile.row[k * (Rows + 1) + r];
+        const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
+        const int32_t from = tile.row[k * (ROWS + 1) + r];
         const bool valid = from >= 0 && channel < f.in;
         copy_piece(piece(to, r, p),
                    (const uint16_t *)f.x.data + (valid ? from * f.x.row + channel : 0), valid);
@@ -96,7 +96,7 @@ __device__ inline void gather(const RowsOf &f, const TileRows<Rows> &tile, char 
 }
 
 /* A weight's rows are filters: of the result, or with BK those that are summed over. */
-template <bool BK, int N, int Threads>
+template <bool BK, int N>
 __device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t c, int64_t column)
 {
     enum { PANELS = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS : 1, HEIGHT = BK ? DEEP : N };
@@ -106,9 +106,9 @@ __device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t 
 #pragma unroll
     for (int j = 0; j < PANELS; j++)
 #pragma unroll
-        for (int i = 0; i < (HEIGHT * PIECE + Threads - 1) / Threads; i++) {
-            const int r = (int)threadIdx.x / PIECE + i * (Threads / PIECE);
-            if (HEIGHT * PIECE % Threads != 0 && r >= HEIGHT)
+        for (int i = 0; i < (HEIGHT * PIECE + ROW_THREADS - 1) / ROW_THREADS; i++) {
+            const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
+            if (HEIGHT * PIECE % ROW_THREADS != 0 && r >= HEIGHT)
                 break;
             const int64_t row = (BK ? c : column) + r;
             const int64_t at = (BK ? column + j * PANEL_COLUMNS : c) + p * PIECE;
@@ -169,14 +169,14 @@ __device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], cons
     }
 }
 
-template <class T, bool BK, int N, int Rows, int Stages>
-__global__ void __launch_bounds__(2 * Rows, Rows == FEW_ROWS && Stages == 3 ? 2 : 1)
+template <class T, bool BK, int N>
+__global__ void __launch_bounds__(ROW_THREADS, 2)
     rows_product(const RowsOf f)
 {
-    typedef RowStage<BK, N, Rows> Stage;
-    const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * Rows;
+    typedef RowStage<BK, N> Stage;
+    const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * ROWS;
     const int64_t column = (int64_t)blockIdx.y * N;
-    TileRows<Rows> *const tile = (TileRows<Rows> *)(shared_memory() + Stages * Stage::BYTES);
+    TileRows *const tile = (TileRows *)(shared_memory() + STAGES * Stage::BYTES);
     float sum[N / 2];
     if (first >= rows)
         return;
@@ -190,24 +190,24 @@ __global__ void __launch_bounds__(2 * Rows, Rows == FEW_ROWS && Stages == 3 ? 2 
             char *const to = shared_memory() + put * Stage::BYTES;
             const int k = tile->active[next];
             gather(f, *tile, to, k, next_channel);
-            bring_weights<BK, N, 2 * Rows>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
+            bring_weights<BK, N>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
             next_channel += DEEP;
             if (next_channel >= f.in) {
                 next_channel = 0;
                 next++;
             }
-            put = put + 1 == Stages ? 0 : put + 1;
+            put = put + 1 == STAGES ? 0 : put + 1;
         }
         copies_commit();
     };
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
-    for (int i = 0; i < Stages - 1; i++)
+    for (int i = 0; i < STAGES - 1; i++)
         fetch();
     for (int a = begin; a < end; a++)
         for (int64_t c = 0; c < f.in; c += DEEP) {
-            copies_wait<Stages - 2>();
+            copies_wait<STAGES - 2>();
             products_wait<0>();
             __syncthreads(); /* this stage is there, and the last one has been read */
             char *const at = shared_memory() + get * Stage::BYTES;
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(2 * Rows, Rows == FEW_ROWS && Stages == 3 ? 2 
                 product<T, false, BK>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
                                       1);
             products_commit();
-            get = get + 1 == Stages ? 0 : get + 1;
+            get = get + 1 == STAGES ? 0 : get + 1;
             fetch();
         }
     products_wait<0>();
@@ -265,7 +265,7 @@ static int splits_of(const struct wf_node *node, int64_t rows)
     const struct wf_sparse_conv_attrs *a = (const struct wf_sparse_conv_attrs *)node->attrs;
     const struct wf_shape &w = node->in[1]->shape;
     const int64_t out = w.at[a->back ? WF_C : WF_W];
-    const int64_t tiles = larger<int64_t>(1, ceil_div(rows, FEW_ROWS) * ceil_div(out, width_of(out)));
+    const int64_t tiles = larger<int64_t>(1, ceil_div(rows, ROWS) * ceil_div(out, width_of(out)));
     return (int)larger<int64_t>(1, smaller(smaller<int64_t>(SPLITS_MOST, w.at[WF_N] / 2), BLOCKS / tiles));
 }
 
@@ -282,32 +282,24 @@ template <class F> static void with_width(int width, F f)
 }
 
 /* False: not launched. */
-template <class T, bool BK, int N, int Rows, int Stages>
+template <class T, bool BK, int N>
 static bool tiles_run(const struct wf_call *call, const RowsOf &f, int splits)
 {
-    const dim3 grid((unsigned)ceil_div(f.rows, Rows), (unsigned)ceil_div(f.out, N),
+    const dim3 grid((unsigned)ceil_div(f.rows, ROWS), (unsigned)ceil_div(f.out, N),
                     (unsigned)splits);
     const int bytes =
-        Stages * RowStage<BK, N, Rows>::BYTES + TileRows<Rows>::bytes(f.joins.count);
-    return launch_sharing(rows_product<T, BK, N, Rows, Stages>, grid, 2 * Rows, bytes,
+        STAGES * RowStage<BK, N>::BYTES + TileRows::bytes(f.joins.count);
+    return launch_sharing(rows_product<T, BK, N>, grid, ROW_THREADS, bytes,
                           wf_cuda_stream(call), f);
 }
 
 template <class T, bool BK> static bool rows_run(const struct wf_call *call, const RowsOf &f)
 {
     const int splits = f.part ? splits_of(call->node, f.rows) : 1;
-    static const char *const variant = getenv("WF_TRY") ? getenv("WF_TRY") : "a";
     bool ran = false;
     with_width(width_of(f.out), [&](auto n) {
         enum { N = decltype(n)::value };
-        if (f.joins.count > MANY_OFFSETS)
-            ran = tiles_run<T, BK, N, FEW_ROWS, 4>(call, f, splits);
-        else if (*variant == 'a')
-            ran = tiles_run<T, BK, N, FEW_ROWS, 3>(call, f, splits);
-        else if (*variant == 'c')
-            ran = tiles_run<T, BK, N, FEW_ROWS, 6>(call, f, splits);
-        else
-            ran = tiles_run<T, BK, N, MANY_ROWS, 4>(call, f, splits);
+        ran = tiles_run<T, BK, N>(call, f, splits);
     });
     if (ran && splits > 1)
         launch(add_row_parts<T>, blocks_for(f.rows * f.out, THREADS * PIECE), THREADS,

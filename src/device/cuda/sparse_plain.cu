@@ -7,7 +7,7 @@
 namespace wf
 {
 
-enum { TILE = 64, NARROW = 16, LONG = 256, EACH = 4, DEEP = 16 };
+enum { TILE = 64, NARROW = 16, LONG = 256, EACH = 4 };
 
 struct Plain {
     Features x, w, y; /* w: rows are (offset, filter), of the weight as it lies */
@@ -19,6 +19,7 @@ struct Plain {
 
 /* A thread for each EACH x EACH of the products of R rows and C columns. */
 template <int R, int C> struct PlainTiles {
+    enum { DEEP = R == C ? 16 : 32 }; /* of the sum, at once */
     static_assert(R / EACH * (C / EACH) == THREADS, "a thread for each piece of a tile");
     float a[DEEP][R + 1], b[DEEP][C + 1];
 
@@ -37,7 +38,7 @@ template <int R, int C> struct PlainTiles {
 
 /* The offsets of a tile of R rows, some at once. */
 template <int R> struct Present {
-    enum { TOGETHER = 4096 / R };
+    enum { TOGETHER = R == TILE ? 64 : 8 };
     int32_t row[TOGETHER][R + 1];
     int32_t is_there[TOGETHER], active[TOGETHER], n;
 
@@ -71,6 +72,7 @@ template <int R> struct Present {
 template <class T, int R, int C>
 __global__ void __launch_bounds__(THREADS) plain_conv(const Plain f)
 {
+    enum { DEEP = PlainTiles<R, C>::DEEP };
     __shared__ Present<R> present;
     __shared__ PlainTiles<R, C> tiles;
     const int64_t rows = *f.joins.there, tile = (int64_t)blockIdx.x * R;
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(THREADS) plain_conv(const Plain f)
     float sum[EACH][EACH] = {};
     if (tile >= rows)
         return;
-    static_assert(THREADS % DEEP == 0, "a thread keeps its place along the sum");
+    static_assert((int)THREADS % (int)DEEP == 0, "a thread keeps its place along the sum");
     const int k = (int)threadIdx.x % DEEP, in = (int)f.in;
     for (int first = 0; first < f.joins.count; first += Present<R>::TOGETHER) {
         present.look(f.joins, tile, rows, first);
@@ -128,6 +130,7 @@ struct PlainWeights {
 template <class T, int R, int C>
 __global__ void __launch_bounds__(THREADS) plain_wgrad(const PlainWeights f)
 {
+    enum { DEEP = PlainTiles<R, C>::DEEP };
     __shared__ PlainTiles<R, C> tiles;
     const int64_t columns = f.joins.count * f.in, column = (int64_t)blockIdx.x * C;
     const int64_t filter = (int64_t)blockIdx.y * R;
