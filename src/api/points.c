@@ -11,7 +11,7 @@
 /* Of one set that is given. */
 struct given {
     struct wf_arena arena;
-    struct wf_rows rows;
+    struct wf_points_rows rows;
     int32_t *coords;
     int64_t n;
     bool is_set;

@@ -55,7 +55,7 @@ struct wf_job {
     /* Of a sparse network, per micro-batch: its points, and who has them, on the mesh and on one rank. NULL: of a
      * dense one, or where they come from a dataset. */
     struct wf_points_of_step *points;
-    struct wf_rows *rows, *whole_rows;
+    struct wf_points_rows *rows, *whole_rows;
     int64_t capacities[WF_SETS + 1]; /* of all ranks together */
     int64_t samples;                 /* of a micro-batch */
     enum wf_target_kind target_kind;

@@ -127,7 +127,7 @@ bool wf_job_read_points(struct wf_job *job, struct wf_extents *size, struct wf_e
                         "'%s': coords of %" PRId64 " rows of %" PRId64 ", features of %" PRId64
                         ": wanted as many, at least one, and rows of 2 to 5 coordinates",
                         path, n, width, features.npy.shape[0]);
-    if (ok) {
+    if (ok && rows) {
         int64_t samples = 1;
         for (int64_t i = 0; i < n; i++)
             samples = wf_max(samples, (int64_t)((int32_t *)rows)[i * width] + 1);
@@ -178,8 +178,8 @@ bool wf_job_deal_points(struct wf_job *job, struct wf_err *err)
     const int parts = wf_points_parts(&cut);
     int64_t(*const counts)[WF_SETS + 1] =
         wf_arena_take_array(&job->arena, (size_t)parts, sizeof *counts);
-    job->rows = wf_arena_array(&job->arena, micro, struct wf_rows);
-    job->whole_rows = wf_arena_array(&job->arena, micro, struct wf_rows);
+    job->rows = wf_arena_array(&job->arena, micro, struct wf_points_rows);
+    job->whole_rows = wf_arena_array(&job->arena, micro, struct wf_points_rows);
     for (int m = 0; m < micro; m++) {
         const struct wf_points_of_step *const p = &job->points[m];
         if (!wf_rows_make(&job->arena, p, &cut, &job->rows[m], err) ||
@@ -206,7 +206,7 @@ int64_t wf_job_point(const struct wf_job *job, const struct wf_value *v, int mic
                      const struct wf_view *view, int64_t row)
 {
     const bool whole = wf_region_extent(view->box, WF_N) == v->shape.at[WF_N];
-    const struct wf_rows *const rows = whole ? &job->whole_rows[micro] : &job->rows[micro];
+    const struct wf_points_rows *const rows = whole ? &job->whole_rows[micro] : &job->rows[micro];
     const int part = wf_rows_part(rows, v, &view->box);
     const int64_t i = row - view->box.lo[WF_N];
     return i < wf_rows_count(rows, part) ? rows->point[rows->first[part] + i] : -1;
@@ -215,9 +215,9 @@ int64_t wf_job_point(const struct wf_job *job, const struct wf_value *v, int mic
 void wf_job_boxes(const struct wf_job *job, const struct wf_value *v, int micro,
                   const struct wf_view *view)
 {
-    const struct wf_rows *const rows = wf_region_equal(view->box, wf_shape_region(v->shape))
-                                           ? &job->whole_rows[micro]
-                                           : &job->rows[micro];
+    const struct wf_points_rows *const rows = wf_region_equal(view->box, wf_shape_region(v->shape))
+                                                  ? &job->whole_rows[micro]
+                                                  : &job->rows[micro];
     for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
         int64_t part = 0;
         for (int a = WF_N; a < WF_C && rows->parts > 1; a++)

@@ -13,6 +13,7 @@
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;
+    WF_BUG_ON(a < 1 || b < 1, "strides %" PRId64 " and %" PRId64, a, b);
     while (y) {
         const int64_t rest = x % y;
         x = y;
@@ -184,7 +185,7 @@ static void deal(const struct share *s, const struct wf_points_cut *c, int64_t *
 }
 
 bool wf_rows_make(struct wf_arena *arena, const struct wf_points_of_step *p,
-                  const struct wf_points_cut *cut, struct wf_rows *rows, struct wf_err *err)
+                  const struct wf_points_cut *cut, struct wf_points_rows *rows, struct wf_err *err)
 {
     const int parts = wf_points_parts(cut), boxes = parts / cut->data;
     int64_t *const order = wf_take((size_t)(p->n + 1) * sizeof *order);
@@ -207,7 +208,7 @@ bool wf_rows_make(struct wf_arena *arena, const struct wf_points_of_step *p,
     return ok;
 }
 
-int wf_rows_part(const struct wf_rows *rows, const struct wf_value *value,
+int wf_rows_part(const struct wf_points_rows *rows, const struct wf_value *value,
                  const struct wf_region *box)
 {
     /* Parts of the capacity differ by one row at most. */
@@ -219,7 +220,7 @@ int wf_rows_part(const struct wf_rows *rows, const struct wf_value *value,
 
 struct pass {
     const struct wf_graph *g;
-    const struct wf_rows *rows;
+    const struct wf_points_rows *rows;
     int dims, boxes; /* of a place along data */
     int32_t *(*made)[WF_SETS + 1];
     int64_t (*counts)[WF_SETS + 1];
@@ -303,7 +304,7 @@ static void make_input(const struct pass *p, const struct wf_points_of_step *poi
 }
 
 void wf_rows_sets(const struct wf_graph *g, const struct wf_points_of_step *points,
-                  const struct wf_points_cut *cut, const struct wf_rows *rows,
+                  const struct wf_points_cut *cut, const struct wf_points_rows *rows,
                   int64_t (*counts)[WF_SETS + 1])
 {
     struct pass p = { .g = g,

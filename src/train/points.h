@@ -4,7 +4,7 @@
  *
  * Ranks along `data` take whole samples; those along `space` cut these into boxes of the grid (ops/halo.h). Cuts
  * are the same for all samples of a place along data, chosen so that ranks have as many points as each other.
- * Within a rank rows are in Z order (ops/sparse.h). A prediction has the order of rows; struct wf_rows leads back to
+ * Within a rank rows are in Z order (ops/sparse.h). A prediction has the order of rows; struct wf_points_rows leads back to
  * the points.
  */
 #pragma once
@@ -34,7 +34,7 @@ static inline int wf_points_parts(const struct wf_points_cut *c)
 }
 
 /* Who has what. */
-struct wf_rows {
+struct wf_points_rows {
     int parts;
     int64_t *first; /* [parts + 1]: of the part in `point` */
     int64_t *point; /* [n], part after part in the order of their rows */
@@ -44,19 +44,19 @@ struct wf_rows {
 
 /* Lives in the arena. Fails where two points are in one place. */
 [[nodiscard]] bool wf_rows_make(struct wf_arena *arena, const struct wf_points_of_step *points,
-                                const struct wf_points_cut *cut, struct wf_rows *rows,
+                                const struct wf_points_cut *cut, struct wf_points_rows *rows,
                                 struct wf_err *err);
-static inline int64_t wf_rows_count(const struct wf_rows *rows, int part)
+static inline int64_t wf_rows_count(const struct wf_points_rows *rows, int part)
 {
     return rows->first[part + 1] - rows->first[part];
 }
 /* The part whose rows a view has, of a value of that set; the whole is one part. */
-int wf_rows_part(const struct wf_rows *rows, const struct wf_value *value,
+int wf_rows_part(const struct wf_points_rows *rows, const struct wf_value *value,
                  const struct wf_region *box);
 
 /* How many rows each set of the graph has on each part, and slots of boxes: counts[part][set]. */
 void wf_rows_sets(const struct wf_graph *g, const struct wf_points_of_step *points,
-                  const struct wf_points_cut *cut, const struct wf_rows *rows,
+                  const struct wf_points_cut *cut, const struct wf_points_rows *rows,
                   int64_t (*counts)[WF_SETS + 1]);
 /* Of rows of each set of all ranks together: fails where a batch norm in training has a single one. */
 [[nodiscard]] bool wf_rows_check(const struct wf_graph *g, const int64_t totals[WF_SETS + 1],

@@ -49,7 +49,7 @@ struct wf_points_rank wf_points_rank(const struct wf_network *net, const struct 
 }
 
 /* What the rank has: its box, or the most that any has. */
-static void take_box(const struct wf_points_rank *r, const struct wf_rows *rows,
+static void take_box(const struct wf_points_rank *r, const struct wf_points_rows *rows,
                      int64_t (*counts)[WF_SETS + 1], struct wf_cloud_batch *b)
 {
     const int box = r->box < 0 ? 0 : r->box;
@@ -73,7 +73,7 @@ bool wf_points_arrange(void *rank, struct wf_cloud_batch *b, struct wf_err *err)
                                          .samples = b->first + b->rows,
                                          .coords = b->coords,
                                          .features = b->features };
-    struct wf_rows rows;
+    struct wf_points_rows rows;
     const bool ok = wf_rows_make(&arena, &p, &r->cut, &rows, err);
     if (ok) {
         int64_t(*const counts)[WF_SETS + 1] =

@@ -129,7 +129,7 @@ static bool write_dump(const struct wf_stepper *stepper, const char *path, const
 static void order_points(const struct wf_job *job, const float *rows, int micro, float *points)
 {
     const struct wf_value *const v = job->net.logits;
-    const struct wf_rows *const r = &job->rows[micro];
+    const struct wf_points_rows *const r = &job->rows[micro];
     const int64_t width = v->shape.at[WF_C];
     for (int part = 0; part < r->parts; part++)
         for (int64_t i = 0; i < wf_rows_count(r, part); i++)
