@@ -280,6 +280,13 @@ static void mesh__other_than_that_of_the_graph_is_refused(void **state)
     assert_int_equal(err.code, WF_ERR_FIT);
     assert_non_null(strstr(err.text, "2 ranks along space W"));
     support_sparse_free(&c);
+    struct wf_mesh other;
+    assert_true(wf_mesh_parse("data=2,space=2", &other, &err));
+    err = (struct wf_err){ 0 };
+    c = support_sparse_build_on(0, &other, &err);
+    assert_null(wf_global_plan_new(c.g, &mesh, &options, &err));
+    assert_non_null(strstr(err.text, "1 ranks along data"));
+    support_sparse_free(&c);
 }
 
 /* --- the text --- */

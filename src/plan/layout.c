@@ -215,6 +215,7 @@ static bool is_image(const struct wf_value *v)
 /* Points are cut along space where the graph was built for the ranks there: it has the nodes that fetch others'. */
 static bool check_points(const struct wf_graph *g, const struct wf_mesh *mesh, struct wf_err *err)
 {
+    static const char *const names[WF_C] = { "data", "space D", "space H", "space W" };
     const struct wf_value *made_for = NULL;
     if (mesh->at[WF_MESH_PIPE] > 1) /* how many rows a set has is known where it is made */
         return wf_err_set(err, WF_ERR_FIT,
@@ -222,14 +223,14 @@ static bool check_points(const struct wf_graph *g, const struct wf_mesh *mesh, s
                           "space");
     for (size_t i = 0; !made_for && i < g->n_values; i++)
         made_for = g->values[i]->kind == WF_INPUT && g->values[i]->per_rank ? g->values[i] : NULL;
-    for (int a = WF_D; a < WF_C; a++) {
+    for (int a = made_for ? WF_N : WF_D; wf_mesh_size(mesh) > 1 && a < WF_C; a++) {
         const int parts = mesh->at[wf_mesh_axis_of((enum wf_axis)a)];
-        if (parts > 1 && (!made_for || made_for->shape.at[a] != parts))
-            return wf_err_set(
-                err, WF_ERR_FIT,
-                "mesh: %d ranks along space %c, but this graph of points was built for "
-                "%" PRId64 ": use data, or build it for that mesh",
-                parts, "NDHW"[a], made_for ? made_for->shape.at[a] : 1);
+        const int64_t wanted = made_for ? made_for->shape.at[a] : 1;
+        if (parts != wanted)
+            return wf_err_set(err, WF_ERR_FIT,
+                              "mesh: %d ranks along %s, but this graph of points was built for "
+                              "%" PRId64 ": use data, or build it for that mesh",
+                              parts, names[a], wanted);
     }
     return true;
 }

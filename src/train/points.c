@@ -91,6 +91,12 @@ static void find_cuts(const struct share *s, int d, int parts, int64_t unit, int
     free(count);
 }
 
+/* A cut beyond all places: what is behind it is empty. */
+static int32_t place_within(int64_t cut)
+{
+    return (int32_t)wf_max(INT32_MIN, wf_min(cut, INT32_MAX));
+}
+
 static void find_boxes(const struct share *s, const struct wf_points_cut *c,
                        int32_t (*box)[WF_HALO_BOXES])
 {
@@ -103,9 +109,8 @@ static void find_boxes(const struct share *s, const struct wf_points_cut *c,
         for (int part = 0; part < space[0] * space[1] * space[2]; part++) {
             const int below = part / (axis == 0 ? space[1] * space[2] : axis == 1 ? space[2] : 1);
             const int k = below % space[axis];
-            box[part][2 * axis] = k ? (int32_t)wf_min(cut[k - 1], INT32_MAX) : INT32_MIN;
-            box[part][2 * axis + 1] =
-                k + 1 < space[axis] ? (int32_t)wf_min(cut[k], INT32_MAX) : INT32_MAX;
+            box[part][2 * axis] = k ? place_within(cut[k - 1]) : INT32_MIN;
+            box[part][2 * axis + 1] = k + 1 < space[axis] ? place_within(cut[k]) : INT32_MAX;
         }
         free(cut);
     }
@@ -125,6 +130,8 @@ static bool is_in(const int32_t box[WF_HALO_BOXES], const int32_t *row, int dims
         const bool wide = axis < margin.axes;
         if (d < 0)
             continue;
+        if (box[2 * axis] == INT32_MAX) /* the one below has no end */
+            return false;
         if (box[2 * axis] > INT32_MIN &&
             row[1 + d] < box[2 * axis] - (wide ? margin.halo->below[axis] : 0))
             return false;

@@ -29,6 +29,11 @@ def npy(kind, rows):
     head += " " * (-(len(head) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + b"".join(
         struct.pack(f"<{len(r)}{kind}", *r) for r in rows)
+# Places at both ends of int32, and cuts that would lie beyond them.
+ends = [[0, s * (2 ** 31 - 1 - x) - (s < 0), y, 0] for s in (-1, 1) for x in range(9) for y in range(3)]
+with zipfile.ZipFile("ends.npz", "w") as z:
+    z.writestr("coords.npy", npy("i", ends))
+    z.writestr("features.npy", npy("f", [[random.uniform(-1, 1)] for _ in ends]))
 for dims in 3, 4:
     places = random.sample(range(2 * 24 ** dims), 300)
     coords = [[p // 24 ** dims] + [p // 24 ** d % 24 for d in range(dims)] for p in places]
@@ -39,6 +44,9 @@ for dims in 3, 4:
             z.writestr("coords.npy", npy("i", [coords[i] for i in order]))
             z.writestr("features.npy", npy("f", [features[i] for i in order]))
 PYTHON
+for mesh in space=1 space=2x1x1 space=3x2x1; do
+    expect 0 step --quiet --mesh $mesh --input ends.npz --dump ends.$mesh model.name=minkunet14 model.base=2 train.loss=mse
+done
 for dims in 3 4; do
     for name in as_is turned; do
         for mesh in data=2 space=2x2x1; do
@@ -48,13 +56,16 @@ for dims in 3 4; do
     done
     python3 - <<'PYTHON' || fail "the order of predictions in $dims dimensions"
 import json, struct
-def pred(path):
+def pred(path, points=300):
     with open(path, "rb") as f:
         head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         data = f.read()
     lo, hi = head["pred"]["data_offsets"]
-    assert head["pred"]["shape"] == [300, 2], head["pred"]
+    assert head["pred"]["shape"] == [points, 2], head["pred"]
     return list(struct.iter_unpack("<2f", data[lo:hi]))
+for mesh in "2x1x1", "3x2x1":
+    for x, y in zip(pred("ends.space=1", 54), pred(f"ends.space={mesh}", 54)):
+        assert max(abs(a - b) for a, b in zip(x, y)) < 1e-4
 whole = pred("as_is.data=2")
 for other in pred("as_is.space=2x2x1"), pred("turned.data=2")[::-1], pred("turned.space=2x2x1")[::-1]:
     assert max(abs(a - b) for x, y in zip(whole, other) for a, b in zip(x, y)) < 1e-4
