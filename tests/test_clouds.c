@@ -262,7 +262,7 @@ static void las__scale_offset_class_and_colour(void **state)
         unsigned char *const p = f + HEAD + i * RECORD;
         for (int k = 0; k < 3; k++)
             put(p + 4 * k, (uint64_t)(int64_t)(i ? -4 : 6), 4);
-        put(p + 12, (uint64_t)(1000 + i), 2);
+        put(p + 12, 1000 + (uint64_t)i, 2);
         p[15] = (unsigned char)(0xe0 | (2 + i)); /* flags above five bits of class */
         put(p + 20, 65535, 2);
     }
@@ -292,7 +292,8 @@ static void write_floor(const char *path)
     struct wf_err err = { 0 };
     for (int i = 0; i < N; i++) {
         at[3 * i] = 0.1 * (i % SIDE) + 0.05;
-        at[3 * i + 1] = 0.1 * (i / SIDE) + 0.05;
+        const int row = i / SIDE;
+        at[3 * i + 1] = 0.1 * row + 0.05;
         at[3 * i + 2] = 0.05;
         labels[i] = i % SIDE >= SIDE / 2;
         colors[3 * i] = (uint8_t)(i % 200);

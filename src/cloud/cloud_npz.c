@@ -72,10 +72,14 @@ static bool read_npy(const struct wf_infile *file, const struct wf_cloud_options
     if (ok && !o->header_only && c->n > 0) {
         ok = wf_cloud_take(c, file->name, err);
         struct target to[MOST] = { 0 };
-        for (int64_t k = 0; ok && k < width; k++)
-            to[k] = k < 3                   ? (struct target){ .at = c->at + k }
-                    : k - 3 == c->n_columns ? (struct target){ .labels = c->labels }
-                                            : (struct target){ .values = c->columns[k - 3].values };
+        for (int64_t k = 0; ok && k < width; k++) {
+            if (k < 3)
+                to[k].at = c->at + k;
+            else if (k - 3 == c->n_columns)
+                to[k].labels = c->labels;
+            else
+                to[k].values = c->columns[k - 3].values;
+        }
         ok = ok && read_rows(&a, file->name, (int)width, to, err);
     }
     wf_npy_close(&a);

@@ -67,9 +67,11 @@ static bool add_triangle(struct mesh *m, const int32_t t[3], struct wf_err *err)
     if (m->n == m->room) {
         m->room = 2 * m->room + 256;
         int32_t(*const tri)[3] = realloc(m->tri, (size_t)m->room * sizeof *tri);
-        m->tri = tri ? tri : m->tri;
+        if (tri)
+            m->tri = tri;
         double *const area = realloc(m->area, (size_t)m->room * sizeof *area);
-        m->area = area ? area : m->area;
+        if (area)
+            m->area = area;
         if (!tri || !area)
             return wf_err_set(err, WF_ERR_FIT, "'%s': no memory for its faces",
                               m->stream.file->name);

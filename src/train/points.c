@@ -19,7 +19,7 @@ static int64_t common_multiple(int64_t a, int64_t b)
         x = y;
         y = rest;
     }
-    return a / x * b;
+    return x > 0 ? a / x * b : 1;
 }
 
 struct wf_points_cut wf_points_uncut(int data)
@@ -42,6 +42,7 @@ struct wf_points_cut wf_points_cut(const struct wf_graph *g, int dims)
             if (n->op == &wf_op_halo_list)
                 c.width[axis] = wf_max(c.width[axis], wf_max(halo->below[axis], halo->above[axis]));
         }
+        c.unit[axis] = wf_max(1, c.unit[axis]);
         c.width[axis] = wf_ceil_div(c.width[axis], c.unit[axis]) * c.unit[axis];
     }
     return c;

@@ -151,7 +151,7 @@ static int64_t place_of(const struct wf_job *job, const struct wf_verify_tensor 
 static void export(const struct wf_job *job, const struct wf_verify_tensor *t,
                    const struct wf_view *view, float *whole)
 {
-    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
+    for (struct wf_cursor c = wf_cursor(view->box); whole && wf_cursor_next(&c);) {
         const int64_t place = place_of(job, t, view, c.at);
         if (place >= 0)
             whole[place] = (float)wf_view_at(view, c.at);

@@ -242,7 +242,7 @@ static void windows_make(struct windows *w, const struct index *x, const int64_t
     for (int p = 0; p < 1 << (x->bits * x->dims); p++) {
         struct window *const at = w->at + p * w->room;
         uint64_t places[NEAR] = { 0 };
-        int32_t which[NEAR], first = 0;
+        int32_t which[NEAR] = { 0 }, first = 0;
         int near, place;
         w->n[p] = 0;
         for (int64_t k = 0; k < w->count; k++) {

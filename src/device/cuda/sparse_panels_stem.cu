@@ -88,31 +88,17 @@ __device__ inline void spread_cube(const Stem &f, char *panels, int64_t row, int
     if (slot < 0)
         return;
     const uint64_t there = c.places[slot];
-    for (uint64_t left = there & window; left;) {
-        enum { AT_ONCE = 4 }; /* neighbours that are asked for before the first is there */
-        uint16_t x[AT_ONCE][STEM_CHANNELS];
-        int at[AT_ONCE];
+    for (uint64_t left = there & window; left; left &= left - 1) {
+        const int place = __ffsll((long long)left) - 1;
+        const int32_t neighbour = first + __popcll(there & ((UINT64_C(1) << place) - 1));
+        int k = 0;
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++, left &= left - 1) {
-            const int place = __ffsll((long long)left) - 1;
-            const int32_t neighbour =
-                first + __popcll(there & ((UINT64_C(1) << (place & 63)) - 1));
-            int k = 0;
-#pragma unroll
-            for (int d = Dims - 1; d >= 0; d--)
-                k = k * f.kernel[d] + low[d] + c.axis_of<Dims>(place, d);
-            at[j] = !left ? -1 : (f.mirrored ? f.count - 1 - k : k) * (int)f.in;
-#pragma unroll
-            for (int i = 0; i < STEM_CHANNELS; i++)
-                if (left && i < (int)f.in)
-                    x[j][i] = *f.x.at<uint16_t>(neighbour, i);
-        }
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
-#pragma unroll
-            for (int i = 0; i < STEM_CHANNELS; i++)
-                if (at[j] >= 0 && i < (int)f.in)
-                    *spread_at(panels, r, at[j] + i) = x[j][i];
+        for (int d = Dims - 1; d >= 0; d--)
+            k = k * f.kernel[d] + low[d] + c.axis_of<Dims>(place, d);
+        if (f.mirrored)
+            k = f.count - 1 - k;
+        for (int i = 0; i < (int)f.in; i++)
+            *spread_at(panels, r, k * (int)f.in + i) = *f.x.at<uint16_t>(neighbour, i);
     }
 }
 
