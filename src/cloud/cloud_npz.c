@@ -165,11 +165,16 @@ static bool read_member(const struct wf_npz *z, const char *path, const char *na
                         path, name, a.npy.rank > 0 ? a.npy.shape[0] : 0, a.npy.count, c->n, width);
     struct target to[3] = { 0 };
     wf_cloud_name(ours, name);
-    for (int k = 0; k < width; k++)
-        to[k] = is_at                        ? (struct target){ .at = c->at + k }
-                : g                          ? (struct target){ .values = column(c, g->columns[k]) }
-                : strcmp(ours, "label") == 0 ? (struct target){ .labels = c->labels }
-                                             : (struct target){ .values = column(c, ours) };
+    for (int k = 0; k < width; k++) {
+        if (is_at)
+            to[k].at = c->at + k;
+        else if (g)
+            to[k].values = column(c, g->columns[k]);
+        else if (strcmp(ours, "label") == 0)
+            to[k].labels = c->labels;
+        else
+            to[k].values = column(c, ours);
+    }
     ok = ok && read_rows(&a.npy, path, width, to, err);
     wf_npz_array_release(&a);
     return ok;
