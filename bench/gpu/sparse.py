@@ -3,7 +3,7 @@
     python3 bench/gpu/sparse.py --peers FOLDER [--widefield build/cuda/widefield]
 
 FOLDER has sparse_scene.py, which draws the rooms, and sparse_spconv.py, which is run between two rounds of ours where
-spconv is installed. Coordinates are new to both in every step: sets and kernel maps are made again.
+spconv is installed. Coordinates are new to both in every step: sets and kernel maps are made anew.
 """
 import argparse
 import json

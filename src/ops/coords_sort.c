@@ -1,5 +1,5 @@
 /*
- * Rows into Z order: by keys of interleaved bits where they fit into 64, dealt out as each axis needs them,
+ * Rows into Z order: by keys of interleaved bits where they fit into 64, as many for each axis as it needs,
  * and a radix sort; otherwise by comparing. Both give the same order.
  */
 

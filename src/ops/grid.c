@@ -221,7 +221,7 @@ int64_t wf_grid_rows(const struct wf_grid_attrs *a, const struct wf_view *image,
     return made;
 }
 
-/* Samples are dealt out as points are (train/points.h): the first ranks have one more. */
+/* Samples are distributed as points are (train/points.h): the first ranks have one more. */
 static int64_t first_sample(const struct wf_grid_attrs *a, int64_t parts, int64_t part)
 {
     return a->samples - wf_split_point(a->samples, parts, parts - part);
