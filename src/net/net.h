@@ -1,0 +1,110 @@
+/*
+ * A network as a list of layers without sizes: what a network file holds, what ONNX files and PyTorch modules
+ * become, what is drawn and exported. A built-in network is recorded as one.
+ *
+ *     struct wf_net *net = wf_net_new("tiny", 2, 3);
+ *     int x = wf_net_add(net, &(struct wf_layer){ .name = "first", .kind = wf_layer_kind("conv"), .n_in = 1,
+ *                                                 .in = (int[]){ WF_LAYER_IMAGE },
+ *                                                 .a = { .out = 8, .kernel = { 1, 3, 3 }, .pad_lo = ... } });
+ *     ok = wf_net_check(net, err);
+ *     logits = wf_net_build(graph, net, image);
+ *     wf_net_free(net);
+ *
+ * Layers are in execution order. A layer's inputs are indices of earlier ones, or WF_LAYER_IMAGE. Extents come
+ * from the image when the graph is built: an attribute never holds a size that follows from it; a layer that
+ * needs the extents of another result says `like`. Triples are { d, h, w }; along axes that the network does
+ * not have (dims < 3) kernels, strides and dilations are 1 and paddings 0.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "graph/graph.h"
+
+enum { WF_LAYER_IMAGE = -1, WF_LAYER_NONE = -2 };
+
+/* Attributes of all kinds; each kind reads those that its row in the table of kinds names, and a file may give
+ * no others. Zero is the default, as in the builder (widefield_graph.h). */
+struct wf_layer_attrs {
+    int64_t out; /* channels; of the last layer that sets the classes: 0 means model.classes */
+    int64_t kernel[3], stride[3], dilation[3], pad_lo[3], pad_hi[3], output_pad[3];
+    int64_t pad_mode;   /* enum wf_pad_mode */
+    int64_t groups;     /* 0: 1 */
+    int64_t bias;       /* 0 or 1 */
+    int64_t ceil;       /* poolings: a last window that only begins inside counts */
+    int64_t count_pad;  /* average pooling: zeros of the padding count */
+    int64_t act;        /* of a norm: enum wf_act behind it */
+    int64_t plain;      /* of a norm: no weight and bias */
+    int64_t mode;       /* of a resampling: enum wf_upsample_mode */
+    int64_t size[3];    /* of a resampling or adaptive pooling: extents; 0: by `scale`, or `like` */
+    int64_t from, to;   /* of a slice: along `axis`, from .. to - 1; negative: from the end; to 0: the end */
+    int64_t axis;       /* enum wf_layer_axis */
+    int64_t factor_int; /* pixel shuffle */
+    double scale[3];    /* of a resampling: result / source; 0: 1 */
+    double eps, momentum, slope, p, factor, offset, lo, hi;
+};
+enum wf_layer_axis { WF_LAYER_CHANNELS, WF_LAYER_DEPTH, WF_LAYER_HEIGHT, WF_LAYER_WIDTH };
+
+struct wf_layer {
+    const char *name; /* unique; the dotted path of its weights */
+    const struct wf_layer_kind *kind;
+    const char *weights; /* the path of another layer's weights, which it shares; NULL: its own */
+    bool frozen;         /* its weights are not trained */
+    int n_in;
+    const int *in;
+    int like; /* the result takes the extents of this layer's, or the image's; WF_LAYER_NONE */
+    struct wf_layer_attrs a;
+    int line, column; /* where a file has it; 0: nowhere */
+};
+
+/* A result that is used. The first head is the prediction; further ones have a loss of their own, which is
+ * added with their weight (deep supervision, auxiliary classifiers), and are not predicted. */
+struct wf_net_head {
+    int layer;
+    double weight;
+};
+
+struct wf_net {
+    struct wf_arena arena;
+    const char *name, *path; /* path: the file it was read from; NULL: none */
+    int dims;
+    int64_t in; /* channels of the image */
+    struct wf_layer *layers;
+    int n_layers, room_layers;
+    struct wf_net_head *heads;
+    int n_heads, room_heads;
+};
+
+/* What a layer of a kind is: the builder's functions by name. One table, in net/kinds*.c. */
+struct wf_layer_kind {
+    const char *name, *what;
+    int n_in;          /* exactly; negative: that many or more */
+    const char *takes; /* names of attributes, separated by spaces: "out kernel stride pad bias" */
+    const char *needs; /* those that must be given */
+    bool takes_like;
+    const char *weights; /* last parts of the names of its weights: "weight bias"; NULL: none */
+    struct wf_value *(*build)(struct wf_graph *g, const struct wf_net *net, const struct wf_layer *l,
+                              struct wf_value *const in[], const struct wf_value *like);
+};
+extern const struct wf_layer_kind *const wf_layer_kinds[]; /* ends with NULL */
+/* NULL: there is none. */
+const struct wf_layer_kind *wf_layer_kind(const char *name);
+
+struct wf_net *wf_net_new(const char *name, int dims, int64_t in);
+void wf_net_free(struct wf_net *net);
+/* Copies the layer with its texts; its index. */
+int wf_net_add(struct wf_net *net, const struct wf_layer *layer);
+void wf_net_add_head(struct wf_net *net, int layer, double weight);
+/* The index of the layer of that name, or WF_LAYER_NONE. */
+int wf_net_find(const struct wf_net *net, const char *name);
+/* Names, numbers of inputs, order, heads. */
+[[nodiscard]] bool wf_net_check(const struct wf_net *net, struct wf_err *err);
+
+/* A network file in YAML or JSON; errors have path, line and column. `text` is read under the name `path`. */
+[[nodiscard]] struct wf_net *wf_net_read(const char *path, struct wf_err *err);
+[[nodiscard]] struct wf_net *wf_net_parse(const char *text, const char *path, struct wf_err *err);
+/* As YAML, which wf_net_parse() reads back to the same network. */
+char *wf_net_print(struct wf_arena *arena, const struct wf_net *net);
+
+/* Adds the layers on an image and returns the result of the first head; `heads`, where not NULL, receives all. */
+struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
+                              struct wf_value *heads[]);
