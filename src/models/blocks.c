@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "ops/build.h"
+
 void wf_block_extents(int dims, int64_t extent, int64_t out[3])
 {
     for (int i = 0; i < 3; i++)
@@ -63,19 +65,7 @@ struct wf_value *wf_block_grow(struct wf_graph *g, struct wf_value *x, const str
     wf_block_extents(b->dims, 2, conv.kernel);
     wf_block_extents(b->dims, 2, conv.stride);
     x = wf_conv_transpose(g, x, &conv);
-    if (!x || !like)
-        return NULL;
-    int64_t lo[3], hi[3];
-    bool is_short = false;
-    for (int i = 0; i < 3; i++) {
-        const int64_t missing = like->shape.at[WF_D + i] - x->shape.at[WF_D + i];
-        lo[i] = missing / 2;
-        hi[i] = missing - lo[i];
-        is_short |= missing != 0;
-    }
-    if (is_short)
-        x = wf_pad(g, x, wf_arena_printf(&g->arena, "%s.pad", b->name), lo, hi, WF_PAD_ZERO);
-    return x;
+    return wf_fit(g, x, wf_arena_printf(&g->arena, "%s.pad", b->name), like, true);
 }
 
 struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_value *skip,

@@ -9,6 +9,7 @@
  * input may have any size, and the output has one score per pixel.
  */
 #include "models/blocks.h"
+#include "ops/build.h"
 
 enum { BLOCKS = 5 };
 
@@ -36,12 +37,8 @@ static struct wf_value *conv_relu(const struct fcn *f, struct wf_value *x, const
 static struct wf_value *pool(const struct fcn *f, struct wf_value *x, int64_t block)
 {
     struct wf_pool p = { .name = wf_arena_printf(&f->g->arena, "pool%d", (int)block) };
-    if (!x)
-        return NULL;
     wf_block_extents(f->c->dims, 2, p.kernel);
-    for (int i = 0; i < 3; i++)
-        p.pad_hi[i] = p.kernel[i] == 2 ? x->shape.at[WF_D + i] % 2 : 0;
-    return wf_max_pool(f->g, x, &p);
+    return wf_max_pool_ceil(f->g, x, &p);
 }
 
 /* Up by `factor` to the extents of `like`. */
@@ -49,16 +46,11 @@ static struct wf_value *up(const struct fcn *f, struct wf_value *x, const struct
                            const char *name, int64_t factor)
 {
     struct wf_conv conv = { .name = name, .out = f->c->classes };
-    if (!x || !like)
-        return NULL;
     wf_block_extents(f->c->dims, 2 * factor, conv.kernel);
     wf_block_extents(f->c->dims, factor, conv.stride);
-    for (int i = 3 - f->c->dims; i < 3; i++) {
-        const int64_t more = x->shape.at[WF_D + i] * factor - like->shape.at[WF_D + i];
-        conv.pad_lo[i] = factor / 2;
-        conv.pad_hi[i] = factor / 2 + more;
-    }
-    return wf_conv_transpose(f->g, x, &conv);
+    for (int i = 3 - f->c->dims; i < 3; i++)
+        conv.pad_lo[i] = conv.pad_hi[i] = factor / 2;
+    return wf_conv_transpose_like(f->g, x, &conv, like);
 }
 
 /* The body; pooled[i] is what pooling i + 1 gives. */

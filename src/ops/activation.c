@@ -12,8 +12,8 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-const char *const wf_act_names[] = { "none", "relu", "leaky", "sigmoid",
-                                     "tanh", "gelu", "silu",  NULL };
+const char *const wf_act_names[] = { "none", "relu", "leaky_relu", "sigmoid",
+                                     "tanh", "gelu", "silu",       NULL };
 static_assert(sizeof wf_act_names / sizeof *wf_act_names == WF_SILU + 2, "a name per activation");
 
 static const struct wf_field fields[] = {
@@ -137,7 +137,7 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 
 static const struct wf_case cases[] = {
     { .attrs = "act=relu", .in = "x[2,1,5,7,3]" },
-    { .attrs = "act=leaky slope=0.2", .in = "x[1,3,4,5,2]" },
+    { .attrs = "act=leaky_relu slope=0.2", .in = "x[1,3,4,5,2]" },
     { .attrs = "act=sigmoid", .in = "x[3,1,1,11,2]" },
     { .attrs = "act=tanh", .in = "x[2,1,3,5,1]" },
     { .attrs = "act=gelu", .in = "x[1,2,3,3,3]" },

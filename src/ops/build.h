@@ -3,6 +3,9 @@
 
 #include "graph/graph.h"
 
+/* Names of enum wf_pad_mode and enum wf_upsample_mode in texts; they end with NULL. */
+extern const char *const wf_pad_mode_names[], *const wf_upsample_mode_names[];
+
 /* The number in every element, on every rank. */
 struct wf_value *wf_fill(struct wf_graph *g, struct wf_shape shape, enum wf_dtype dtype,
                          double value);
@@ -14,3 +17,17 @@ struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x);
 /* The sum of contributions to one weight's gradient. */
 struct wf_value *wf_accumulate(struct wf_graph *g, const char *name, int n,
                                struct wf_value *const in[]);
+/* Calls the value, and the node that made it, otherwise; for what builders name themselves. */
+struct wf_value *wf_rename(struct wf_graph *g, struct wf_value *v, const char *name);
+
+/* --- amounts that follow from extents (like.c) --- */
+
+/* Zeros are added or positions cut off, around the image or at its end; x where there is nothing to do. */
+struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name,
+                        const struct wf_value *like, bool centred);
+/* Behind it more is cut off at the end, or less than a stride added, so that it has the extents of `like`. */
+struct wf_value *wf_conv_transpose_like(struct wf_graph *g, struct wf_value *x,
+                                        const struct wf_conv *c, const struct wf_value *like);
+/* A last window that only begins inside counts: PyTorch's ceil_mode. */
+struct wf_value *wf_max_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
+struct wf_value *wf_avg_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);

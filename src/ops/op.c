@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ops/build.h"
+
 const struct wf_op *wf_op_find(const char *name)
 {
     for (const struct wf_op *const *op = wf_op_table; *op; op++)
@@ -98,6 +100,16 @@ double wf_ref_get(const struct wf_view *v, const struct wf_shape *image, const i
 {
     int64_t offset;
     return wf_ref_locate(v, image, at, &offset) ? wf_dtype_get(v->dtype, v->data, offset) : 0;
+}
+
+struct wf_value *wf_rename(struct wf_graph *g, struct wf_value *v, const char *name)
+{
+    if (!v)
+        return NULL;
+    v->name = wf_arena_copy(&g->arena, name);
+    if (v->producer)
+        v->producer->name = v->name;
+    return v;
 }
 
 struct wf_value *wf_append(struct wf_graph *g, const struct wf_op *op, const char *of,

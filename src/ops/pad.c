@@ -12,14 +12,15 @@
  */
 #include <inttypes.h>
 
+#include "ops/build.h"
 #include "ops/spatial.h"
 
-static const char *const mode_names[] = { "zero", "reflect", "circular", "edge", NULL };
+const char *const wf_pad_mode_names[] = { "zero", "reflect", "circular", "edge", NULL };
 
 static const struct wf_field fields[] = {
     WF_INTS(wf_pad_attrs, lo, WF_AXES),
     WF_INTS(wf_pad_attrs, hi, WF_AXES),
-    WF_NAMED(wf_pad_attrs, mode, mode_names),
+    WF_NAMED(wf_pad_attrs, mode, wf_pad_mode_names),
     { 0 },
 };
 
@@ -38,7 +39,7 @@ static bool check_axis(const struct wf_pad_attrs *a, int axis, int64_t extent, s
         return wf_err_set(err, WF_ERR_USAGE,
                           "%s padding of %" PRId64 " and %" PRId64 " along axis %c is too much for "
                           "%" PRId64 " elements: at most %" PRId64,
-                          mode_names[a->mode], lo, hi, "NDHWC"[axis], extent, limit);
+                          wf_pad_mode_names[a->mode], lo, hi, "NDHWC"[axis], extent, limit);
     if (lo < -extent || hi < -extent || extent + lo + hi < 1)
         return wf_err_set(err, WF_ERR_USAGE,
                           "padding of %" PRId64 " and %" PRId64 " along axis %c leaves nothing of "

@@ -11,13 +11,14 @@
  */
 #include <inttypes.h>
 
+#include "ops/build.h"
 #include "ops/spatial.h"
 #include "ops/upsample.h"
 
-static const char *const mode_names[] = { "nearest", "linear", "linear_corners", NULL };
+const char *const wf_upsample_mode_names[] = { "nearest", "linear", "linear_corners", NULL };
 
 static const struct wf_field fields[] = {
-    WF_NAMED(wf_upsample_attrs, mode, mode_names),
+    WF_NAMED(wf_upsample_attrs, mode, wf_upsample_mode_names),
     WF_INTS(wf_upsample_attrs, extent, 3),
     { 0 },
 };
