@@ -67,7 +67,7 @@ _widefield() {
     bench) words='--steps --warmup --input --target --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
-    config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs man bash zsh fish' ;;
+    config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs networks man bash zsh fish' ;;
     help) verbs='data train eval predict plan verify step model bench check report config' ;;
     esac
     local IFS=$' \n'

@@ -87,6 +87,7 @@ complete -c widefield -n __fish_use_subcommand -f -a config -d 'print resolved v
 complete -c widefield -n '__fish_seen_subcommand_from config' -a show
 complete -c widefield -n '__fish_seen_subcommand_from config' -a schema
 complete -c widefield -n '__fish_seen_subcommand_from config' -a docs
+complete -c widefield -n '__fish_seen_subcommand_from config' -a networks
 complete -c widefield -n '__fish_seen_subcommand_from config' -a man
 complete -c widefield -n '__fish_seen_subcommand_from config' -a bash
 complete -c widefield -n '__fish_seen_subcommand_from config' -a zsh

@@ -224,21 +224,23 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     for (const struct wf_document *d = wf_documents; d->verb; d++)
         if (strcmp(verb, d->verb) == 0)
             return document(cli, d, err);
-    return wf_err_set(err, WF_ERR_USAGE,
-                      "'config' takes 'show CONFIG', 'schema', 'docs', 'man', 'bash', 'zsh' or "
-                      "'fish', got '%s'",
-                      verb);
+    return wf_err_set(
+        err, WF_ERR_USAGE,
+        "'config' takes 'show CONFIG', 'schema', 'docs', 'networks', 'man', 'bash', 'zsh' or "
+        "'fish', got '%s'",
+        verb);
 }
 
 const struct wf_command wf_command_config = {
     .name = "config",
     .summary = "print resolved values with their origin, or the schema of the config",
-    .usage = "config show [CONFIG] [key=value ...] | config schema | config docs | config man | "
-             "config bash | config zsh | config fish",
+    .usage =
+        "config show [CONFIG] [key=value ...] | config schema | config docs | config networks | "
+        "config man | config bash | config zsh | config fish",
     .notes =
         "Precedence: command line, environment, file, default. 'config schema --json' prints a JSON\n"
         "schema for editors. 'docs' and 'man' print all keys and commands as Markdown and as a manual\n"
-        "page. 'bash', 'zsh' and 'fish' print completions: eval \"$(widefield config bash)\"",
+        "page, 'networks' the form of network files. 'bash', 'zsh' and 'fish' print completions: eval \"$(widefield config bash)\"",
     .config_at = 2,
     .run = run,
 };

@@ -3,9 +3,13 @@
 #include <string.h>
 
 const struct wf_document wf_documents[] = {
-    { "docs", "docs/config.md", wf_docs_markdown },  { "man", "the manual page", wf_docs_man },
-    { "bash", "completion for bash", wf_docs_bash }, { "zsh", "completion for zsh", wf_docs_zsh },
-    { "fish", "completion for fish", wf_docs_fish }, { .verb = NULL },
+    { "docs", "docs/config.md", wf_docs_markdown },
+    { "networks", "docs/networks.md", wf_docs_networks },
+    { "man", "the manual page", wf_docs_man },
+    { "bash", "completion for bash", wf_docs_bash },
+    { "zsh", "completion for zsh", wf_docs_zsh },
+    { "fish", "completion for fish", wf_docs_fish },
+    { .verb = NULL },
 };
 
 /* --- common --- */

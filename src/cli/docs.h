@@ -1,7 +1,7 @@
 /*
  * Documents that are made from the tables of commands and options, so that they cannot lie.
  *
- * 'widefield config docs|man|bash|zsh|fish' prints one of them; the files in the repository are
+ * 'widefield config docs|networks|man|bash|zsh|fish' prints one of them; the files in the repository are
  * what these print, which 'scripts/lint-docs' looks after ('--fix' writes them).
  */
 #pragma once
@@ -23,6 +23,7 @@ const char *const *wf_docs_verbs(struct wf_arena *arena, const struct wf_command
 const char *wf_docs_section(struct wf_arena *arena, const struct wf_option *option);
 
 void wf_docs_markdown(struct wf_arena *arena, FILE *out);
+void wf_docs_networks(struct wf_arena *arena, FILE *out);
 void wf_docs_man(struct wf_arena *arena, FILE *out);
 void wf_docs_bash(struct wf_arena *arena, FILE *out);
 void wf_docs_zsh(struct wf_arena *arena, FILE *out);

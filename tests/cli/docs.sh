@@ -1,7 +1,7 @@
 # Files that the command generates from its own tables: manual page, config.md, completions.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
-for verb in docs man bash zsh fish; do
+for verb in docs networks man bash zsh fish; do
     expect 0 config $verb
     prints "Made by 'widefield config $verb'"
     [ ! -s err ] || fail "'config $verb' prints on stderr"
