@@ -60,6 +60,8 @@ WF_CHECK bool wf_options_set(struct wf_options *o, const char *key, const char *
 WF_CHECK bool wf_options_read_file(struct wf_options *o, const char *path, struct wf_err *err);
 /* The value as text; NULL where it is not set, or there is no such key. */
 const char *wf_options_value(const struct wf_options *o, const char *key);
+/* All keys, in the order of docs/config.md; NULL past the last. */
+const char *wf_options_key(int index);
 
 /* --- networks: those that the library has ---
  *
@@ -108,6 +110,9 @@ void wf_session_free(struct wf_session *s);
 /* This process among those of a launcher; 0 of 1 without one. */
 int wf_session_rank(const struct wf_session *s);
 int wf_session_size(const struct wf_session *s);
+/* Asks the call that another thread makes in this session now to end: it fails with WF_ERR_STOPPED, before its
+ * next step or rank. A trainer or exec whose step it was cannot be used any more. Any thread, any time. */
+void wf_session_stop(struct wf_session *s);
 /* Messages up to `level` go to `fn`; NULL: to stderr, as they do at first, up to WF_LOG_WARN. */
 void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn *fn, void *user);
 
@@ -276,6 +281,8 @@ WF_CHECK bool wf_trainer_step(struct wf_trainer *t, struct wf_step_info *info, s
  * the loss are the checkpoint's, other numbers NaN. */
 WF_CHECK bool wf_trainer_epoch(struct wf_trainer *t, struct wf_epoch_info *info,
                                struct wf_err *err);
+/* The epoch that ended last, for who steps; false: none has. */
+bool wf_trainer_last_epoch(const struct wf_trainer *t, struct wf_epoch_info *info);
 /* Scores of the weights as they are, on the validation part. */
 WF_CHECK bool wf_trainer_evaluate(struct wf_trainer *t, struct wf_scores_info *info,
                                   struct wf_err *err);

@@ -50,6 +50,11 @@ static void options__are_set_read_and_refused(void **state)
     assert_true(wf_options_set(o, "model.base", "8", &err));
     assert_string_equal(wf_options_value(o, "model.base"), "8");
     assert_null(wf_options_value(o, "model.bass"));
+    int keys = 0, found = 0;
+    for (const char *key; (key = wf_options_key(keys)); keys++)
+        found += strcmp(key, "model.base") == 0;
+    assert_int_equal(found, 1);
+    assert_null(wf_options_key(-1));
     assert_false(wf_options_set(o, "model.bass", "8", &err));
     assert_int_equal(err.code, WF_ERR_USAGE);
     assert_non_null(strstr(err.text, "model.base"));

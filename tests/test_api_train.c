@@ -311,8 +311,13 @@ static void trainer__writes_a_run_folder(void **state)
     struct wf_trainer *t = trainer_of(s, w.data, "run");
     struct wf_step_info step;
     struct wf_err err = WF_ZERO;
+    struct wf_epoch_info epoch;
+    assert_false(wf_trainer_last_epoch(t, &epoch));
     for (int i = 0; i < 3; i++)
         assert_true(wf_trainer_step(t, &step, &err));
+    assert_true(wf_trainer_last_epoch(t, &epoch));
+    assert_int_equal(epoch.epoch, 1);
+    assert_int_equal(epoch.step, 2);
     wf_trainer_free(t); /* in the middle of the second epoch */
     t = trainer_of(s, w.data, "run");
     assert_true(wf_trainer_step(t, &step, &err));

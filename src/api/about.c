@@ -21,6 +21,14 @@ const char *wf_options_value(const struct wf_options *o, const char *key)
     return wf_option_find(key) ? wf_options_text(o, key) : NULL;
 }
 
+const char *wf_options_key(int index)
+{
+    const struct wf_option *o = index >= 0 ? wf_option_next(NULL) : NULL;
+    for (int i = 0; o && i < index; i++)
+        o = wf_option_next(o);
+    return o ? o->key : NULL;
+}
+
 #ifndef WF_HAVE_FYAML
 static bool no_yaml(const char *name, struct wf_err *err)
 {

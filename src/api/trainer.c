@@ -240,6 +240,13 @@ bool wf_trainer_epoch(struct wf_trainer *t, struct wf_epoch_info *info, struct w
     return true;
 }
 
+bool wf_trainer_last_epoch(const struct wf_trainer *t, struct wf_epoch_info *info)
+{
+    *info = t->epoch;
+    info->ended = t->ended;
+    return t->epoch.epoch > 0;
+}
+
 /* --- what is asked between steps --- */
 
 struct question {
