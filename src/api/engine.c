@@ -27,8 +27,9 @@ struct wf_engine {
     pthread_cond_t changed;
     struct wf_launch *launch;
     const struct wf_watchdog_options *watch; /* until it has started */
-    struct call *posted;                     /* not taken yet */
-    struct call *current;                    /* ends when ranks are parked again (E2) */
+    struct wf_stop *stop;
+    struct call *posted;  /* not taken yet */
+    struct call *current; /* ends when ranks are parked again (E2) */
     bool stays, ends;
 };
 
@@ -155,6 +156,7 @@ bool wf_engine_park(struct wf_engine *e, void *rank, struct wf_comm *comm, int64
 
 static bool ask(struct wf_engine *e, struct call *c, struct wf_err *err)
 {
+    atomic_store(&e->stop->asked, false);
     (void)pthread_mutex_lock(&e->lock);
     e->posted = c;
     (void)pthread_cond_broadcast(&e->changed);
@@ -222,10 +224,10 @@ void wf_stay_end(struct wf_stay *stay)
 }
 
 struct wf_engine *wf_engine_new(struct wf_launch *launch, const struct wf_watchdog_options *watch,
-                                struct wf_err *err)
+                                struct wf_stop *stop, struct wf_err *err)
 {
     struct wf_engine *const e = wf_take_zeroed(1, sizeof *e);
-    *e = (struct wf_engine){ .launch = launch, .watch = watch };
+    *e = (struct wf_engine){ .launch = launch, .watch = watch, .stop = stop };
     (void)pthread_mutex_init(&e->lock, NULL);
     (void)pthread_cond_init(&e->changed, NULL);
     /* The thread looks at its own number, so it waits for the first call. */

@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include "base/stop.h"
 #include "train/launch.h"
 
 struct wf_engine;
@@ -26,10 +27,10 @@ typedef bool wf_engine_fn(void *arg, struct wf_err *err);
 /* Collective over the ranks that stay; its failure is theirs all, and they stay. */
 typedef bool wf_engine_collective(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err);
 
-/* Starts the thread, and MPI where a launcher asks for it. Launch is filled in and borrowed. NULL on
- * failure. */
+/* Starts the thread, and MPI where a launcher asks for it. Launch is filled in and borrowed. `stop` is of the
+ * call that runs: one that begins clears it. NULL on failure. */
 struct wf_engine *wf_engine_new(struct wf_launch *launch, const struct wf_watchdog_options *watch,
-                                struct wf_err *err);
+                                struct wf_stop *stop, struct wf_err *err);
 /* What stays has been ended before. */
 void wf_engine_free(struct wf_engine *e);
 

@@ -61,6 +61,7 @@ bool wf_session_settings(struct wf_session *s, const struct wf_own *own, struct 
     if (!wf_options_settings(o, settings, err))
         return false;
     settings->comm.watch.log = &s->log;
+    settings->comm.stop = &s->stop;
     if (own->network) {
         settings->model = &own->model;
         settings->config.own = own;
@@ -124,7 +125,7 @@ struct wf_session *wf_session_new(const struct wf_options *o, struct wf_err *err
                                       .build = build_own };
     struct wf_watchdog_options watch = wf_options_comm(s->options).watch;
     watch.log = &s->log;
-    s->engine = wf_engine_new(&s->launch, &watch, err);
+    s->engine = wf_engine_new(&s->launch, &watch, &s->stop, err);
     if (s->engine)
         return s;
     wf_session_free(s);
@@ -148,6 +149,11 @@ int wf_session_rank(const struct wf_session *s)
 int wf_session_size(const struct wf_session *s)
 {
     return s->launch.world ? wf_comm_size(s->launch.world) : 1;
+}
+
+void wf_session_stop(struct wf_session *s)
+{
+    atomic_store(&s->stop.asked, true);
 }
 
 void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn *fn, void *user)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/engine.h"
+#include "base/stop.h"
 #include "config/options_settings.h"
 #include "exec/run.h"
 #include "train/job.h"
@@ -22,6 +23,7 @@ struct wf_session {
     struct wf_launch launch;
     struct wf_engine *engine;
     struct wf_own own;
+    struct wf_stop stop;
 };
 
 struct wf_data {

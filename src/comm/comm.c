@@ -210,6 +210,7 @@ bool wf_comm_split(struct wf_comm *comm, int colour, struct wf_comm **sub, struc
     (*sub)->world_rank = comm->world_rank;
     (*sub)->world_size = comm->world_size;
     (*sub)->watch = comm->watch;
+    (*sub)->stop = comm->stop;
     (*sub)->place = comm->place;
     if (!comm->sums || wf_sums_attach(*sub, &comm->sums->options, comm->sums->flight, err))
         return true;

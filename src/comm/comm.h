@@ -179,7 +179,8 @@ struct wf_comm {
     int rank, size;
     int world_rank, world_size;
     struct wf_place place;
-    bool leaves_memory;     /* buffers in flight may be written after free() */
-    struct wf_sums *sums;   /* NULL: the vtable's only */
-    struct wf_watch *watch; /* records what this rank waits for; or NULL */
+    bool leaves_memory;         /* buffers in flight may be written after free() */
+    struct wf_sums *sums;       /* NULL: the vtable's only */
+    struct wf_watch *watch;     /* records what this rank waits for; or NULL */
+    const struct wf_stop *stop; /* looked at before each step; or NULL */
 };

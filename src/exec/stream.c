@@ -431,6 +431,7 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
     s->options = *options;
     s->comm = comm;
     s->self = wf_comm_self();
+    s->self->stop = comm->stop;
     if (prepare(s, err))
         return s;
     wf_stream_free(s);

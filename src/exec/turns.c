@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "comm/watch.h"
 #include "exec/run_inside.h"
 
@@ -386,6 +387,10 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
     const uint64_t first = run->step;
     const struct wf_turns *const turns = &run->plan->turns;
     bool ok = true;
+    if (wf_stop_asked(run->comm->stop, err)) {
+        wf_comm_abort(run->comm, err); /* others have seen it later, or will not */
+        return false;
+    }
     WF_BUG_ON(run->count > 1 && (!run->carry.sum || run->carry.has_begun),
               "%d micro-batches without room for their sum", run->count);
     run->started = wf_now();

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "ops/op.h"
 #include "plan/alike.h"
 
@@ -106,6 +107,8 @@ bool wf_fit_look(struct wf_fit *f, struct wf_err *err)
     wf_arena_release(&f->arena);
     f->arena = (struct wf_arena){ 0 };
     f->plan = NULL;
+    if (wf_stop_asked(f->full->options.stop, err))
+        return false;
     f->global = wf_global_plan_of_rank(make(f, err), f->rank, err);
     if (f->global)
         f->plan = wf_plan_estimate_lives(f->global, f->rank, &f->cache, err);

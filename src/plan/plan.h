@@ -46,6 +46,7 @@ struct wf_plan_options {
     /* Sums of gradients begin when this many bytes of them are made; 0: WF_BUCKET_BYTES; SIZE_MAX:
      * all of them at the end of the backward pass. */
     size_t bucket_bytes;
+    const struct wf_stop *stop; /* looked at between plans of ranks; or NULL */
     /* Bytes that a rank may take; 0: any number. The planner then recomputes results, the cheapest
      * first, until every rank fits (fit.h); what cannot be made to fit comes out as small as it gets.
      * `more` are bytes of each rank that no plan knows of, such as the optimiser's. */

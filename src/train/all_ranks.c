@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/stop.h"
 #include "plan/message_check.h"
 #include "plan/plan_cache.h"
 
@@ -38,6 +39,8 @@ static struct wf_rank_figures figures_of(const struct wf_plan *plan)
 static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cache,
                     struct wf_message_check *check, struct wf_err *err)
 {
+    if (wf_stop_asked(s->global->options.stop, err))
+        return false;
     struct wf_plan *const plan = wf_plan_estimate(s->global, rank, cache, err);
     if (!plan)
         return wf_err_wrap(err, "rank %d", rank);

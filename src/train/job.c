@@ -285,6 +285,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .no_overlap = s->comm.overlap == WF_OVERLAP_NEVER,
         .split_always = s->comm.overlap == WF_OVERLAP_ALWAYS,
         .bucket_bytes = s->comm.bucket,
+        .stop = s->comm.stop,
         .limit = s->limit,
         .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->net.graph)) +
                 wf_settings_workspace(s, job->device) + job->files.beside,
@@ -368,12 +369,14 @@ static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct start *const start = arg;
     if (start->dog)
         comm->watch = wf_watchdog_rank(start->dog, wf_comm_rank(comm));
+    comm->stop = start->job->settings.comm.stop;
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(start->job->threads); /* of this thread's teams only */
 #endif
     if (start->job->link.bytes_per_second <= 0)
         return start_body(start, comm, err);
     struct wf_comm *const slow = wf_comm_link_model(comm, &start->job->link);
+    slow->stop = comm->stop;
     const bool ok = start_body(start, slow, err);
     wf_comm_free(slow);
     return ok;

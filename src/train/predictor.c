@@ -155,6 +155,7 @@ static bool open_rank(const struct wf_file_predictor *p, struct wf_comm *comm,
 #ifdef WF_HAVE_OPENMP
     omp_set_num_threads(p->threads); /* of this thread's teams only */
 #endif
+    comm->stop = p->settings.comm.stop;
     return wf_settings_open(&p->settings, p->device, comm, context, err);
 }
 

@@ -113,6 +113,7 @@ struct wf_comm_settings {
     bool emulate;
     struct wf_watchdog_options watch; /* comm.warn_after, comm.timeout */
     struct wf_sum_options sums;       /* comm.allreduce, comm.precision, comm.node_ranks */
+    const struct wf_stop *stop;       /* a program's; NULL: none */
 };
 
 struct wf_settings {
