@@ -1,6 +1,10 @@
 # cmake --install BUILD --prefix PREFIX: library, header, command with manual page and completions,
 # pkg-config and CMake files.
 include(CMakePackageConfigHelpers)
+if(WF_PYTHON)   # one file under its soname: a wheel has no links
+    install(FILES $<TARGET_FILE:libwidefield_shared> DESTINATION widefield/lib COMPONENT python
+            RENAME libwidefield.so.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
 install(TARGETS ${WF_LIBRARIES} EXPORT widefield
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(WF_HAVE_COMMAND)

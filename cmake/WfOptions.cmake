@@ -14,6 +14,7 @@ option(WF_WERROR "warnings are errors" OFF)
 option(WF_COMMAND "build the command widefield (needs libfyaml)" ON)
 option(WF_SHARED "build libwidefield.so beside the static library" ON)
 option(WF_TESTS "build tests, examples and fuzz targets" ON)
+option(WF_PYTHON "install the library inside the Python package (pip does it)" OFF)
 option(WF_FUZZ "build fuzz/ as libFuzzer targets (clang only)" OFF)
 option(WF_CCACHE "compile through ccache when it is there" ON)
 

@@ -140,6 +140,29 @@ if(WF_SHARED AND NOT WF_SANITIZE)
         $<TARGET_FILE:libwidefield_shared> ${PROJECT_SOURCE_DIR})
 endif()
 
+# --- python/tests ---------------------------------------------------------------------
+# With the first Python that has numpy and pytest; on Debian the system's has them (scripts/deps).
+if(WF_SHARED AND NOT WF_SANITIZE AND WF_HAVE_COMMAND)
+    set(WF_PYTHON_PROGRAM "")
+    foreach(program python3 /usr/bin/python3)
+        execute_process(COMMAND ${program} -c "import numpy, pytest" RESULT_VARIABLE lacks
+                        OUTPUT_QUIET ERROR_QUIET)
+        if(lacks EQUAL 0 AND NOT WF_PYTHON_PROGRAM)
+            set(WF_PYTHON_PROGRAM ${program})
+        endif()
+    endforeach()
+    if(WF_PYTHON_PROGRAM)
+        wf_add_test(python 2 ${WF_PYTHON_PROGRAM} -m pytest -q -rs -p no:cacheprovider
+            ${PROJECT_SOURCE_DIR}/python/tests)
+        set_property(TEST python APPEND PROPERTY ENVIRONMENT
+            WIDEFIELD_LIBRARY=$<TARGET_FILE:libwidefield_shared> WIDEFIELD=$<TARGET_FILE:widefield>
+            PYTHONPATH=${PROJECT_SOURCE_DIR}/python PYTHONDONTWRITEBYTECODE=1 "MPIRUN=${mpirun_line}")
+    else()
+        message(STATUS "no Python with numpy and pytest (Debian packages 'python3-numpy', 'python3-pytest'): "
+                       "python/tests are not run")
+    endif()
+endif()
+
 # --- the installed tree -----------------------------------------------------------------
 if(WF_HAVE_COMMAND AND NOT WF_SANITIZE)
     wf_add_test(install 1 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR}
