@@ -104,13 +104,27 @@ struct wf_pool {
     bool exclude_pad; /* average: divide by the elements inside the image only */
 };
 
-enum wf_upsample_mode { WF_NEAREST, WF_LINEAR /* half-pixel centres */, WF_LINEAR_CORNERS };
+enum wf_upsample_mode {
+    WF_NEAREST,
+    WF_LINEAR, /* half-pixel centres */
+    WF_LINEAR_CORNERS
+};
 
 /* The largest, or the mean, of each window. */
 struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
 struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
 /* The mean over the whole image: [N, 1, 1, 1, C]. */
 struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const char *name);
+/* The mean over `axes`, a sum of enum wf_over, which become extent one. */
+enum wf_over {
+    WF_OVER_SAMPLES = 1,
+    WF_OVER_DEPTH = 2,
+    WF_OVER_HEIGHT = 4,
+    WF_OVER_WIDTH = 8,
+    WF_OVER_SPACE = 14,
+    WF_OVER_CHANNELS = 16
+};
+struct wf_value *wf_mean(struct wf_graph *g, struct wf_value *x, const char *name, unsigned axes);
 /* To the extents `out`. */
 struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
                              const int64_t out[3], enum wf_upsample_mode mode);
@@ -119,7 +133,31 @@ struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char 
  *
  * An activation is applied behind weight and bias. */
 
-enum wf_act { WF_ACT_NONE, WF_RELU, WF_LEAKY_RELU, WF_SIGMOID, WF_TANH, WF_GELU, WF_SILU };
+enum wf_act {
+    WF_ACT_NONE,
+    WF_RELU,
+    WF_LEAKY_RELU,
+    WF_SIGMOID,
+    WF_TANH,
+    WF_GELU,
+    WF_SILU,
+    WF_RELU6,
+    WF_ELU,          /* below 0: slope * (exp(x) - 1) */
+    WF_SELU,         /* self-normalising, with its own constants */
+    WF_HARD_SIGMOID, /* x / 6 + 1/2 within 0 and 1 */
+    WF_HARD_SWISH,   /* x times that */
+    WF_MISH,         /* x * tanh(log(1 + exp(x))) */
+    WF_SOFTPLUS,     /* log(1 + exp(slope * x)) / slope */
+    WF_GELU_TANH,    /* PyTorch's approximation of GELU by tanh */
+    WF_SOFTSIGN,     /* x / (1 + |x|) */
+    WF_LOG_SIGMOID,
+    WF_ABS,
+    WF_EXP,
+    WF_LOG,
+    WF_SQRT,
+    WF_RECIPROCAL,
+    WF_CLIP /* by wf_clip() */
+};
 
 struct wf_norm {
     const char *name;
@@ -145,17 +183,39 @@ struct wf_value *wf_layer_norm(struct wf_graph *g, struct wf_value *x, const str
 
 /* --- pointwise: element by element --- */
 
-/* `slope` is leaky ReLU's. */
+/* `slope` is leaky ReLU's, ELU's or softplus's; of the latter two 0 means 1. */
 struct wf_value *wf_activation(struct wf_graph *g, struct wf_value *x, const char *name,
                                enum wf_act act, double slope);
+/* x, at least `lo` and at most `hi`; either may be infinite. */
+struct wf_value *wf_clip(struct wf_graph *g, struct wf_value *x, const char *name, double lo,
+                         double hi);
+/* x, below 0 times a weight: one for each channel, or one for all. It begins with 0.25. */
+struct wf_value *wf_prelu(struct wf_graph *g, struct wf_value *x, const char *name,
+                          bool per_channel);
+/* Times a weight per channel, which begins with `initial` (layer scale); plus one, which begins with 0. */
+struct wf_value *wf_channel_scale(struct wf_graph *g, struct wf_value *x, const char *name,
+                                  double initial);
+struct wf_value *wf_channel_shift(struct wf_graph *g, struct wf_value *x, const char *name);
 /* Over the channels. */
 struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *name);
-/* In training, zeroes elements with probability `p`. */
+/* In training, zeroes elements with probability `p`; or whole channels of a sample; or whole samples (stochastic
+ * depth). What is left is scaled by 1 / (1 - p). */
 struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *name, double p);
-/* a + b, a * b, x * factor. */
+struct wf_value *wf_dropout_channels(struct wf_graph *g, struct wf_value *x, const char *name,
+                                     double p);
+struct wf_value *wf_dropout_samples(struct wf_graph *g, struct wf_value *x, const char *name,
+                                    double p);
+/* a + b, a - b, a * b; along axes where one of them has extent one it is broadcast, as in PyTorch: a vector
+ * [N, 1, 1, 1, C] or a map [N, D, H, W, 1] with an image. */
 struct wf_value *wf_add(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
+struct wf_value *wf_subtract(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
 struct wf_value *wf_multiply(struct wf_graph *g, struct wf_value *a, struct wf_value *b);
+/* x * factor, x + offset. */
 struct wf_value *wf_scale(struct wf_graph *g, struct wf_value *x, double factor);
+struct wf_value *wf_shift(struct wf_graph *g, struct wf_value *x, double offset);
+/* Axes of extent one to those of `shape`. */
+struct wf_value *wf_expand(struct wf_graph *g, struct wf_value *x, const char *name,
+                           struct wf_shape shape);
 /* Forward the identity, backward times -factor. */
 struct wf_value *wf_reverse_gradient(struct wf_graph *g, struct wf_value *x, double factor);
 /* To another element type. */
@@ -171,6 +231,9 @@ struct wf_value *wf_slice(struct wf_graph *g, struct wf_value *x, struct wf_regi
 /* Adds positions around the image; negative amounts crop. */
 struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name,
                         const int64_t lo[3], const int64_t hi[3], enum wf_pad_mode mode);
+/* Channels of zeros before and behind those of x; negative amounts cut off. */
+struct wf_value *wf_pad_channels(struct wf_graph *g, struct wf_value *x, const char *name,
+                                 int64_t before, int64_t behind);
 /* To another [C, D, H, W] per sample, in PyTorch's element order (C outermost, W innermost). */
 struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *name,
                             struct wf_shape shape);

@@ -9,6 +9,8 @@ static double initial(const struct wf_value *v, struct wf_random random, int64_t
         return 0.0;
     case WF_INIT_ONE:
         return 1.0;
+    case WF_INIT_VALUE:
+        return v->init_bound;
     case WF_INIT_UNIFORM:
         break;
     }

@@ -25,7 +25,12 @@ enum wf_value_kind {
     WF_STATE, /* kept from step to step but not trained: running statistics */
 };
 
-enum wf_init { WF_INIT_ZERO, WF_INIT_ONE, WF_INIT_UNIFORM /* within +-init_bound */ };
+enum wf_init {
+    WF_INIT_ZERO,
+    WF_INIT_ONE,
+    WF_INIT_UNIFORM, /* within +-init_bound */
+    WF_INIT_VALUE    /* init_bound */
+};
 
 struct wf_value {
     int id; /* index in graph->values */

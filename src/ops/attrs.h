@@ -31,13 +31,18 @@
  *   layernorm_grad  x, [w], dy                    dx
  *   layernorm_wgrad x, dy                         dw, db   sums over N D H W
  *   act             x                             y
- *   act_grad        r, dy                         dx       r is y for ReLU, leaky, sigmoid, tanh; else x
+ *   act_grad        r, dy                         dx       r is y where that shows the slope; else x
+ *   prelu           x, w                          y        w [1,1,1,1,C|1]
+ *   prelu_grad      x, w, dy                      dx
  *   softmax         x                             y        over C
  *   softmax_grad    y, dy                         dx
  *   argmax          x                             y        u8 or i32 [..,1]: the largest of C; not differentiable
  *   dropout         x                             y        also its own gradient
- *   add, multiply   a, b                          y
- *   scale           x                             y
+ *   add, multiply   a, b                          y        broadcast where one has extent 1
+ *   product_sum     a, [b]                        s        f64: sum of a * b over axes of N D H W
+ *   row_dot         a, [b]                        y        sum of a * b over C: [..,1]
+ *   expand          x                             y        axes of extent 1 to others
+ *   scale, shift    x                             y        times a number, plus a number
  *   reverse         x                             y        gradient reversal: forward the identity
  *   rsqrt           x                             y        1 / sqrt(max(x, 0) + eps)
  *   rsqrt_grad      x, dy                         dx
@@ -47,6 +52,10 @@
  *   slice           x                             y
  *   pad             x                             y        negative amounts crop
  *   pad_grad        dy                            dx       for modes other than zero
+ *   depth_to_space, space_to_depth  x             y        channels to positions, and back
+ *   channel_shuffle x                             y
+ *   channel_max     x                             y, index [..,1]: the largest of C; i32
+ *   channel_max_grad dy, index                    dx
  *   reshape         x                             y
  *   tile, untile    x                             y        subdomains to batch, and back
  *   accumulate      contributions                 y        their sum, a weight's gradient
@@ -90,6 +99,9 @@ struct wf_pool_attrs { /* maxpool, avgpool and their gradients */
     int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3];
     int64_t exclude_pad;
     int64_t extent[3]; /* gradients: of dx */
+    /* Adaptive: the windows along each axis, which share out the image; then the kernel is the largest of them, and
+     * stride and padding are not read. 0: by kernel and stride. */
+    int64_t bins[3];
 };
 
 struct wf_spread_attrs { /* global_pool, broadcast */
@@ -100,6 +112,8 @@ struct wf_spread_attrs { /* global_pool, broadcast */
 struct wf_upsample_attrs { /* upsample, upsample_grad */
     int64_t mode;          /* enum wf_upsample_mode */
     int64_t extent[3];     /* of the output of this node */
+    /* Of the upsampling: source positions per result position as a fraction; 0: as the extents are. */
+    int64_t step[3], steps[3];
 };
 
 struct wf_norm_attrs {  /* moments .. norm_wgrad, layernorm* */
@@ -122,7 +136,11 @@ struct wf_sum_rows_attrs {
 struct wf_act_attrs { /* act, act_grad */
     int64_t act;      /* enum wf_act */
     double slope;
+    double lo, hi; /* clip */
 };
+
+#define WF_SELU_SCALE 1.0507009873554804934
+#define WF_SELU_ALPHA 1.6732632423543772848
 
 struct wf_dropout_attrs {
     double p;       /* probability of zero; the rest is scaled by 1 / (1 - p) */
@@ -140,6 +158,27 @@ struct wf_rsqrt_attrs { /* rsqrt, rsqrt_grad */
 
 struct wf_scale_attrs { /* scale, reverse, center */
     double factor;
+};
+
+struct wf_shift_attrs {
+    double offset;
+};
+
+struct wf_reduce_attrs { /* product_sum */
+    int64_t over[5];     /* 1: over this axis; not over C */
+    int64_t below;       /* only where b is below 0 */
+};
+
+struct wf_expand_attrs {
+    int64_t shape[5];
+};
+
+struct wf_shuffle_attrs { /* depth_to_space, space_to_depth */
+    int64_t factor[3];
+};
+
+struct wf_groups_attrs { /* channel_shuffle, channel_max_grad */
+    int64_t groups;      /* channel_max_grad: channels of dx */
 };
 
 /* unit_rows: one over the length of a row; very short ones are not blown up. */

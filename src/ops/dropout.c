@@ -87,3 +87,29 @@ struct wf_value *wf_dropout(struct wf_graph *g, struct wf_value *x, const char *
                                             (int64_t)wf_random_stream(name ? name : "dropout") };
     return wf_append(g, &wf_op_dropout, name, NULL, &a, 1, &x);
 }
+
+/* Ones of this shape of which some are dropped: the mask of whole channels or samples. */
+static struct wf_value *drop_whole(struct wf_graph *g, struct wf_value *x, const char *name,
+                                   double p, struct wf_shape shape)
+{
+    if (!x || !g->options.training || p == 0)
+        return x;
+    const char *const label = name ? name : "dropout";
+    struct wf_value *const ones = wf_fill(g, shape, x->dtype, 1.0);
+    struct wf_value *const mask =
+        wf_dropout(g, ones, wf_arena_printf(&g->arena, "%s.mask", label), p);
+    return wf_rename(g, wf_multiply(g, x, mask), label);
+}
+
+struct wf_value *wf_dropout_channels(struct wf_graph *g, struct wf_value *x, const char *name,
+                                     double p)
+{
+    return x ? drop_whole(g, x, name, p, WF_SHAPE(x->shape.at[WF_N], 1, 1, 1, x->shape.at[WF_C]))
+             : NULL;
+}
+
+struct wf_value *wf_dropout_samples(struct wf_graph *g, struct wf_value *x, const char *name,
+                                    double p)
+{
+    return x ? drop_whole(g, x, name, p, WF_SHAPE(x->shape.at[WF_N], 1, 1, 1, 1)) : NULL;
+}

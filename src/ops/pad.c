@@ -202,6 +202,17 @@ struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name
     return wf_append(g, &wf_op_pad, name, NULL, &a, 1, &x);
 }
 
+struct wf_value *wf_pad_channels(struct wf_graph *g, struct wf_value *x, const char *name,
+                                 int64_t before, int64_t behind)
+{
+    const struct wf_pad_attrs a = { .lo = { [WF_C] = before },
+                                    .hi = { [WF_C] = behind },
+                                    .mode = WF_PAD_ZERO };
+    if (!x || (before == 0 && behind == 0))
+        return x;
+    return wf_append(g, &wf_op_pad, name, NULL, &a, 1, &x);
+}
+
 /* --- the gradient --- */
 
 static bool infer_grad(const struct wf_node *node, struct wf_err *err)

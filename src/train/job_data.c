@@ -39,6 +39,8 @@ static double initial_weight(const struct wf_value *v, struct wf_random r, uint6
         return 0;
     case WF_INIT_ONE:
         return 1;
+    case WF_INIT_VALUE:
+        return v->init_bound;
     case WF_INIT_UNIFORM:
         break;
     }

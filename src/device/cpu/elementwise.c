@@ -59,7 +59,7 @@ static void multiply_run(const struct wf_call *call)
     run_flat(call, multiply_body, NULL);
 }
 
-/* --- scale, reverse, cast --- */
+/* --- scale, shift, reverse, cast --- */
 
 static void scale_body(const struct wf_cpu_piece *piece, const void *context)
 {
@@ -79,6 +79,26 @@ static void scale_run(const struct wf_call *call)
     const struct wf_scale_attrs *a = call->node->attrs;
     const float factor = (float)a->factor;
     run_flat(call, scale_body, &factor);
+}
+
+static void shift_body(const struct wf_cpu_piece *piece, const void *context)
+{
+    const float offset = *(const float *)context;
+    float buffer[2][WF_CPU_BLOCK_MAX];
+    const float *x = wf_cpu_load(piece, 0, buffer[0]);
+    float *y = wf_cpu_dest(piece, 1, buffer[1]);
+    const int64_t n = wf_cpu_count(piece, 0);
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] + offset;
+    wf_cpu_store(piece, 1, y);
+}
+
+static void shift_run(const struct wf_call *call)
+{
+    const struct wf_shift_attrs *a = call->node->attrs;
+    const float offset = (float)a->offset;
+    run_flat(call, shift_body, &offset);
 }
 
 static void move_body(const struct wf_cpu_piece *piece, const void *)
@@ -170,6 +190,7 @@ const struct wf_kernel wf_cpu_kernels_elementwise[] = {
     { .op = "add", .accepts = accepts_same_shapes, .run = add_run },
     { .op = "multiply", .accepts = accepts_same_shapes, .run = multiply_run },
     { .op = "scale", .accepts = accepts_same_shapes, .run = scale_run },
+    { .op = "shift", .accepts = accepts_same_shapes, .run = shift_run },
     { .op = "reverse", .accepts = accepts_same_shapes, .run = move_run },
     { .op = "cast", .accepts = accepts_cast, .run = move_run },
     { .op = "dropout", .accepts = accepts_same_shapes, .run = dropout_run },

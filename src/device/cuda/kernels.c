@@ -34,6 +34,11 @@ static bool layernorm_grad(const struct wf_node *node)
     return wf_cuda_is_float(node->in[0]) && node->in[0]->dtype == node->in[2]->dtype;
 }
 
+static bool prelu_grad(const struct wf_node *node)
+{
+    return alike(node) && node->in[2]->dtype == node->in[0]->dtype;
+}
+
 static bool moves(const struct wf_node *node)
 {
     return node->in[0]->dtype == node->out[0]->dtype;
@@ -182,7 +187,13 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
     { .op = "act_grad", .run = wf_cuda_act_grad },
     { .op = "add", .run = wf_cuda_add },
     { .op = "multiply", .run = wf_cuda_multiply },
+    { .op = "expand", .run = wf_cuda_expand },
+    { .op = "prelu", .accepts = alike, .run = wf_cuda_prelu },
+    { .op = "prelu_grad", .accepts = prelu_grad, .run = wf_cuda_prelu_grad },
+    { .op = "product_sum", .prepare = wf_cuda_columns_prepare, .run = wf_cuda_product_sum },
+    { .op = "row_dot", .run = wf_cuda_row_dot },
     { .op = "scale", .run = wf_cuda_scale },
+    { .op = "shift", .run = wf_cuda_shift },
     { .op = "rsqrt", .run = wf_cuda_rsqrt },
     { .op = "rsqrt_grad", .run = wf_cuda_rsqrt_grad },
     { .op = "reverse", .run = wf_cuda_reverse },

@@ -56,15 +56,23 @@ void wf_cuda_untile(const struct wf_call *call);
 /* element by element: pointwise.cu */
 void wf_cuda_act(const struct wf_call *call);
 void wf_cuda_act_grad(const struct wf_call *call);
-void wf_cuda_add(const struct wf_call *call);
-void wf_cuda_multiply(const struct wf_call *call);
 void wf_cuda_scale(const struct wf_call *call);
+void wf_cuda_shift(const struct wf_call *call);
 void wf_cuda_rsqrt(const struct wf_call *call);
 void wf_cuda_rsqrt_grad(const struct wf_call *call);
 void wf_cuda_reverse(const struct wf_call *call);
 void wf_cuda_cast(const struct wf_call *call);
 void wf_cuda_dropout(const struct wf_call *call);
 void wf_cuda_sparse_dropout(const struct wf_call *call);
+
+/* broadcast: broadcast.cu */
+void wf_cuda_add(const struct wf_call *call);
+void wf_cuda_multiply(const struct wf_call *call);
+void wf_cuda_expand(const struct wf_call *call);
+void wf_cuda_prelu(const struct wf_call *call);
+void wf_cuda_prelu_grad(const struct wf_call *call);
+void wf_cuda_product_sum(const struct wf_call *call);
+void wf_cuda_row_dot(const struct wf_call *call);
 
 /* sums over the image, per channel: sums.cu, norm_sums.cu */
 bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *err);

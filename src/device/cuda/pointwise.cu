@@ -23,12 +23,26 @@ template <class G, int Inputs> struct Each {
     }
 };
 
-struct Act {
-    int act;
-    double slope;
+template <class A> __device__ A clip(A x, A lo, A hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+template <class A> __device__ A softplus(A x)
+{
+    return (x > 0 ? x : A(0)) + log1p(exp(x > 0 ? -x : x));
+}
+
+template <class A> __device__ A gelu_inner(A x)
+{
+    return A(0.79788456080286535588) * (x + A(0.044715) * x * x * x);
+}
+
+template <int Which> struct Act {
+    double slope, lo, hi;
     template <class A> __device__ A operator()(A x, A) const
     {
-        switch (act) {
+        switch (Which) {
         case WF_RELU:
             return x > 0 ? x : A(0);
         case WF_LEAKY_RELU:
@@ -41,51 +55,135 @@ struct Act {
             return A(0.5) * x * (A(1) + erf(x * A(0.70710678118654752440)));
         case WF_SILU:
             return x * sigmoid(x);
+        case WF_RELU6:
+            return clip(x, A(0), A(6));
+        case WF_CLIP:
+            return clip(x, A(lo), A(hi));
+        case WF_ELU:
+            return x > 0 ? x : A(slope) * expm1(x);
+        case WF_SELU:
+            return A(WF_SELU_SCALE) * (x > 0 ? x : A(WF_SELU_ALPHA) * expm1(x));
+        case WF_HARD_SIGMOID:
+            return clip(x / A(6) + A(0.5), A(0), A(1));
+        case WF_HARD_SWISH:
+            return x * clip(x / A(6) + A(0.5), A(0), A(1));
+        case WF_MISH:
+            return x * tanh(softplus(x));
+        case WF_SOFTPLUS:
+            return softplus(A(slope) * x) / A(slope);
+        case WF_GELU_TANH:
+            return A(0.5) * x * (A(1) + tanh(gelu_inner(x)));
+        case WF_SOFTSIGN:
+            return x / (A(1) + (x < 0 ? -x : x));
+        case WF_LOG_SIGMOID:
+            return -softplus(-x);
+        case WF_ABS:
+            return x < 0 ? -x : x;
+        case WF_EXP:
+            return exp(x);
+        case WF_LOG:
+            return log(x);
+        case WF_SQRT:
+            return sqrt(x);
+        case WF_RECIPROCAL:
+            return A(1) / x;
         default:
             return x;
         }
     }
 };
 
-/* The slope at r (y or x, as the operator has it) times dy. */
-struct ActGrad {
-    int act;
-    double slope;
+/* The slope at r (y or x, as the operator has it). */
+template <int Which> struct ActGrad {
+    double slope, lo, hi;
     template <class A> __device__ A operator()(A r, A dy) const
     {
-        switch (act) {
+        return Which == WF_ACT_NONE ? dy : dy * at(r);
+    }
+    template <class A> __device__ A rare(A r) const
+    {
+        switch (Which) {
+        case WF_MISH: {
+            const A t = tanh(softplus(r));
+            return t + r * (A(1) - t * t) * sigmoid(r);
+        }
+        case WF_GELU_TANH: {
+            const A t = tanh(gelu_inner(r));
+            return A(0.5) * (A(1) + t) + A(0.5) * r * (A(1) - t * t) * A(0.79788456080286535588) *
+                                             (A(1) + A(0.134145) * r * r);
+        }
+        case WF_SOFTPLUS:
+            return -expm1(-A(slope) * r);
+        case WF_SOFTSIGN:
+            return (A(1) - (r < 0 ? -r : r)) * (A(1) - (r < 0 ? -r : r));
+        case WF_LOG_SIGMOID:
+            return -expm1(r);
+        case WF_ABS:
+            return r > 0 ? A(1) : r < 0 ? A(-1) : A(0);
+        case WF_EXP:
+            return r;
+        case WF_LOG:
+            return A(1) / r;
+        case WF_SQRT:
+            return A(0.5) / r;
+        case WF_RECIPROCAL:
+            return -r * r;
+        default:
+            return A(1);
+        }
+    }
+    template <class A> __device__ A at(A r) const
+    {
+        switch (Which) {
         case WF_RELU:
-            return r > 0 ? dy : A(0) * dy;
+            return r > 0 ? A(1) : A(0);
         case WF_LEAKY_RELU:
-            return r > 0 ? dy : A(slope) * dy;
+            return r > 0 ? A(1) : A(slope);
         case WF_SIGMOID:
-            return dy * r * (A(1) - r);
+            return r * (A(1) - r);
         case WF_TANH:
-            return dy * (A(1) - r * r);
+            return A(1) - r * r;
         case WF_GELU:
-            return dy * (A(0.5) * (A(1) + erf(r * A(0.70710678118654752440))) +
-                         r * A(0.39894228040143267794) * exp(A(-0.5) * r * r));
+            return A(0.5) * (A(1) + erf(r * A(0.70710678118654752440))) +
+                   r * A(0.39894228040143267794) * exp(A(-0.5) * r * r);
         case WF_SILU: {
             const A s = sigmoid(r);
-            return dy * s * (A(1) + r * (A(1) - s));
+            return s * (A(1) + r * (A(1) - s));
         }
+        case WF_RELU6:
+            return r > 0 && r < A(6) ? A(1) : A(0);
+        case WF_CLIP:
+            return r > A(lo) && r < A(hi) ? A(1) : A(0);
+        case WF_ELU:
+            return r > 0 ? A(1) : r + A(slope);
+        case WF_SELU:
+            return r > 0 ? A(WF_SELU_SCALE) : r + A(WF_SELU_SCALE * WF_SELU_ALPHA);
+        case WF_HARD_SIGMOID:
+            return r > 0 && r < A(1) ? A(1.0 / 6.0) : A(0);
+        case WF_HARD_SWISH:
+            return r <= A(-3) ? A(0) : r < A(3) ? r / A(3) + A(0.5) : A(1);
         default:
-            return dy;
+            return rare(r);
         }
     }
 };
 
-struct Sum {
-    template <class A> __device__ A operator()(A a, A b) const
-    {
-        return a + b;
-    }
-};
+/* y[j] = G<act>(x[0][j], x[IN - 1][j]): which one is asked once for V elements, not for each. */
+template <template <int> class G, int Inputs> struct AnyAct {
+    enum { IN = Inputs, INDEXED = 0 };
+    int act;
+    double slope, lo, hi;
 
-struct Product {
-    template <class A> __device__ A operator()(A a, A b) const
+    template <class A, int V, int Which = WF_ACT_NONE>
+    __device__ void apply(const A (&x)[IN][V], int64_t index, A (&y)[V]) const
     {
-        return a * b;
+        if (act == Which) {
+            const G<Which> g = { slope, lo, hi };
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                y[j] = g(x[0][j], x[IN - 1][j]);
+        } else if constexpr (Which < WF_CLIP)
+            apply<A, V, Which + 1>(x, index, y);
     }
 };
 
@@ -94,6 +192,14 @@ struct Times {
     template <class A> __device__ A operator()(A x, A) const
     {
         return A(factor) * x;
+    }
+};
+
+struct Plus {
+    double offset;
+    template <class A> __device__ A operator()(A x, A) const
+    {
+        return x + A(offset);
     }
 };
 
@@ -268,29 +374,25 @@ void wf_cuda_sparse_dropout(const struct wf_call *call)
 void wf_cuda_act(const struct wf_call *call)
 {
     const struct wf_act_attrs *a = (const struct wf_act_attrs *)call->node->attrs;
-    pointwise_call(call, unary(Act{ (int)a->act, a->slope }));
+    pointwise_call(call, AnyAct<Act, 1>{ (int)a->act, a->slope, a->lo, a->hi });
 }
 
 void wf_cuda_act_grad(const struct wf_call *call)
 {
     const struct wf_act_attrs *a = (const struct wf_act_attrs *)call->node->attrs;
-    pointwise_call(call, binary(ActGrad{ (int)a->act, a->slope }));
-}
-
-void wf_cuda_add(const struct wf_call *call)
-{
-    pointwise_call(call, binary(Sum{}));
-}
-
-void wf_cuda_multiply(const struct wf_call *call)
-{
-    pointwise_call(call, binary(Product{}));
+    pointwise_call(call, AnyAct<ActGrad, 2>{ (int)a->act, a->slope, a->lo, a->hi });
 }
 
 void wf_cuda_scale(const struct wf_call *call)
 {
     const struct wf_scale_attrs *a = (const struct wf_scale_attrs *)call->node->attrs;
     pointwise_call(call, unary(Times{ a->factor }));
+}
+
+void wf_cuda_shift(const struct wf_call *call)
+{
+    const struct wf_shift_attrs *a = (const struct wf_shift_attrs *)call->node->attrs;
+    pointwise_call(call, unary(Plus{ a->offset }));
 }
 
 void wf_cuda_rsqrt(const struct wf_call *call)
