@@ -57,11 +57,17 @@ const struct wf_layer_attr wf_layer_attr_table[] = {
       AT(momentum), .least = 1e-300, .most = 1 },
     { "plain", "without weight and bias; default false", WF_ATTR_BOOL, AT(plain) },
     { "act", "activation behind it; default none", WF_ATTR_NAME, AT(act), wf_act_names },
-    { "slope", "below 0; default 0.01", WF_ATTR_REAL, AT(slope), .least = 1e-300, .most = 1e6 },
+    { "slope", "of leaky_relu below 0, default 0.01; of elu and softplus, default 1", WF_ATTR_REAL,
+      AT(slope), .least = 1e-300, .most = 1e6 },
     { "p", "probability that an element is zeroed in training", WF_ATTR_REAL, AT(p), .least = 0,
       .most = 0.999999 },
     { "factor", "the number that it is multiplied by", WF_ATTR_REAL, AT(factor), .least = -1e30,
       .most = 1e30 },
+    { "offset", "the number that is added", WF_ATTR_REAL, AT(offset), .least = -1e30,
+      .most = 1e30 },
+    { "lo", "the least value", WF_ATTR_REAL, AT(lo), .least = -1e30, .most = 1e30 },
+    { "hi", "the largest value", WF_ATTR_REAL, AT(hi), .least = -1e30, .most = 1e30 },
+    { "shared", "one weight for all channels; default false", WF_ATTR_BOOL, AT(shared) },
     { .name = NULL },
 };
 

@@ -44,6 +44,7 @@ struct wf_layer_attrs {
     int64_t from,
         to; /* of a slice: along `axis`, from .. to - 1; negative: from the end; to 0: the end */
     int64_t axis;       /* enum wf_layer_axis */
+    int64_t shared;     /* prelu: one weight for all channels */
     int64_t factor_int; /* pixel shuffle */
     double scale[3];    /* of a resampling: result / source; 0: 1 */
     double eps, momentum, slope, p, factor, offset, lo, hi;
