@@ -124,7 +124,10 @@ static bool prepare(struct wf_trainer *t, struct wf_err *err)
         !wf_options_take_settled(t->options, settings, info->path, err))
         return false;
     t->run.config = wf_options_yaml(&t->arena, t->options, false);
-    return true;
+    const struct wf_checkpoint *const c = t->folder.checkpoint;
+    return !c || !wf_checkpoint_info(c)->config || t->own.network ||
+           wf_options_same_network(t->options, wf_checkpoint_path(c), wf_checkpoint_info(c)->config,
+                                   err);
 }
 
 /* Collective under a launcher. The files that the command writes before it trains. */
@@ -134,6 +137,9 @@ static bool begin_folder(struct wf_trainer *t, struct wf_err *err)
         return false;
     const char *const mesh = wf_mesh_print(&t->arena, &t->run.job->mesh);
     bool ok = wf_options_set(t->options, "mesh", mesh, err);
+    if (ok && t->s->launch.is_root && wf_options_has_network(t->options) && !t->own.network)
+        ok = wf_write_text(wf_run_folder_file(&t->arena, &t->folder, "network.yaml"),
+                           wf_options_text(t->options, "model.network"), err);
     if (ok && t->s->launch.is_root)
         ok = wf_write_text(wf_run_folder_file(&t->arena, &t->folder, "config.yaml"),
                            wf_options_yaml(&t->arena, t->options, true), err);

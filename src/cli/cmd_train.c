@@ -83,7 +83,8 @@ static bool warn_of_changes(const struct train *t, struct wf_err *err)
                    fixed_keys[i], was ? was : "not set", is ? is : "not set");
     }
     wf_options_free(before);
-    return ok;
+    return ok && wf_options_same_network(t->cli->options, wf_checkpoint_path(c),
+                                         wf_checkpoint_info(c)->config, err);
 }
 
 /* Without a config, the run's own is taken: that of its folder, with the mesh, or the checkpoint's. */
@@ -191,8 +192,13 @@ static bool write_config(struct train *t, struct wf_err *err)
     struct wf_cli *const cli = t->cli;
     struct wf_arena *const arena = &cli->arena;
     t->run.config = wf_options_yaml(arena, cli->options, false);
+    const char *const network = wf_options_has_network(cli->options)
+                                    ? wf_options_text(cli->options, "model.network")
+                                    : NULL;
     return !cli->launch.is_root ||
            (wf_options_set(cli->options, "mesh", wf_mesh_print(arena, &t->run.job->mesh), err) &&
+            (!network ||
+             wf_write_text(wf_run_folder_file(arena, &t->folder, "network.yaml"), network, err)) &&
             wf_write_text(wf_run_folder_file(arena, &t->folder, "config.yaml"),
                           wf_options_yaml(arena, cli->options, true), err));
 }
@@ -341,8 +347,14 @@ static bool run_in_folder(struct train *t, struct wf_err *err)
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     struct train t = { .cli = cli };
+    struct wf_settings named;
+    const bool has_network = wf_options_has_network(cli->options);
+    if (has_network && !wf_options_settings(cli->options, &named, err))
+        return false;
     t.folder = (struct wf_run_folder){ .launch = cli->launch,
-                                       .model = wf_options_text(cli->options, "model.name") };
+                                       .model = has_network
+                                                    ? named.model->name
+                                                    : wf_options_text(cli->options, "model.name") };
     t.run = (struct wf_training){ .launch = cli->launch,
                                   .folder = &t.folder,
                                   .changed_data = wf_cli_flag(cli, "changed-data") != NULL,

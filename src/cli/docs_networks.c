@@ -37,7 +37,7 @@ static const char head[] =
     "| key | default | what |\n|---|---|---|\n"
     "| `name` | the file's | shown in reports |\n"
     "| `dims` | 2 | spatial dimensions: 1, 2 or 3; `model.dims`, where given, must be the same |\n"
-    "| `in` | 3 | channels of the image; likewise |\n"
+    "| `in` | `model.in`, or as the data has | channels of the image; likewise |\n"
     "| `classes` | | the default of `model.classes` |\n"
     "| `layers` | | the layers in the order in which they run: a layer reads earlier ones only |\n"
     "| `heads` | the last layer | results that are used: names, or `{ layer: aux, weight: 0.4 }` |\n\n"

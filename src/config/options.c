@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "net/net_model.h"
 #include "plan/mesh.h"
 
 /* --- finding --- */
@@ -431,6 +432,10 @@ void wf_options_free(struct wf_options *o)
 {
     if (!o)
         return;
+    for (struct wf_net_model *next; o->networks; o->networks = next) {
+        next = o->networks->next;
+        wf_net_model_free(o->networks);
+    }
     struct wf_arena arena = o->arena; /* the set itself lies in it */
     wf_arena_release(&arena);
 }

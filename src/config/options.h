@@ -49,10 +49,13 @@ struct wf_setting {
     int count;
 };
 
+struct wf_net_model; /* net/net_model.h */
+
 struct wf_options {
     struct wf_arena arena;
     struct wf_setting *settings; /* one per row, in their order */
     size_t count;
+    struct wf_net_model *networks; /* that settings were made with, the newest first */
 };
 
 /* Errors name the place, the key, the value and what is allowed (WF_ERR_USAGE); `name` is what they call

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/suggest.h"
 
-enum { FILE_BYTES_MAX = 1 << 20 }; /* a config; more is the wrong file */
+enum { FILE_BYTES_MAX = 8 << 20 }; /* a config with a network; more is the wrong file */
 
 struct reader {
     struct wf_options *options;

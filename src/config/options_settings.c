@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/clouds.h"
+#include "net/net_model.h"
 
 /* --- the network --- */
 
@@ -61,15 +63,129 @@ static bool find_own(struct wf_options *o, const struct wf_model *m, const void 
     return true;
 }
 
+/* Where a text of model.network came from that was read off a file, not given. */
+static const char file_mark[] = "network file ";
+
+/* The text of the network in place of a file, or NULL: the one that was given, if no later origin names another
+ * network; or the one that was read from the same file before. */
+static const char *network_text(const struct wf_options *o)
+{
+    const struct wf_setting *const name = wf_options_get(o, "model.name");
+    const struct wf_setting *const text = wf_options_get(o, "model.network");
+    const size_t n = sizeof file_mark - 1;
+    if (!text->is_set || text->origin < name->origin)
+        return NULL;
+    if (text->where && strncmp(text->where, file_mark, n) == 0 &&
+        strcmp(text->where + n, name->text) != 0)
+        return NULL;
+    return text->text;
+}
+
+/* A relative path is one of the current folder, or of the config's. */
+static const char *network_path(struct wf_options *o)
+{
+    const struct wf_setting *const name = wf_options_get(o, "model.name");
+    const char *const slash = name->origin == WF_FROM_FILE ? strrchr(name->where, '/') : NULL;
+    struct wf_err ignored = { 0 };
+    if (name->text[0] == '/' || !slash || wf_path_is_file(name->text, &ignored))
+        return name->text;
+    const char *const beside =
+        wf_arena_printf(&o->arena, "%.*s/%s", (int)(slash - name->where), name->where, name->text);
+    ignored = (struct wf_err){ 0 };
+    return wf_path_is_file(beside, &ignored) ? beside : name->text;
+}
+
+/* The text becomes a setting, and a text without a file gets a name, so that checkpoints have both. */
+static bool keep_network(struct wf_options *o, const struct wf_net_model *m, struct wf_err *err)
+{
+    const struct wf_setting *const name = wf_options_get(o, "model.name");
+    const struct wf_setting *const text = wf_options_get(o, "model.network");
+    const char *const file = wf_arena_printf(&o->arena, "%s.yaml", m->net->name);
+    const char *const mark = wf_arena_printf(&o->arena, "%s%s", file_mark, name->text);
+    const struct wf_option_source kept = {
+        .origin = name->origin, .where = mark, .items = &m->text, .count = 1
+    };
+    const struct wf_option_source named = {
+        .origin = text->origin, .where = text->where, .items = &file, .count = 1
+    };
+    if (wf_net_is_path(name->text))
+        return network_text(o) || wf_options_put(o, "model.network", &kept, err);
+    return wf_options_put(o, "model.name", &named, err);
+}
+
+static struct wf_net_model *read_network(struct wf_options *o, struct wf_err *err)
+{
+    const struct wf_setting *const name = wf_options_get(o, "model.name");
+    const char *const text = network_text(o);
+    if (text && !wf_net_is_path(name->text) && name->origin > WF_FROM_DEFAULT) {
+        (void)wf_err_set(err, WF_ERR_USAGE,
+                         "model.name is '%s', and model.network is another network: leave one out",
+                         name->text);
+        return NULL;
+    }
+    struct wf_net_model *const m = wf_net_model_new(
+        text ? wf_net_parse(text, wf_net_is_path(name->text) ? name->text : "model.network", err)
+             : wf_net_read(network_path(o), err),
+        err);
+    if (!m)
+        return NULL;
+    m->next = o->networks;
+    o->networks = m;
+    return keep_network(o, m, err) ? m : NULL;
+}
+
+bool wf_options_has_network(const struct wf_options *o)
+{
+    return wf_net_is_path(wf_options_text(o, "model.name")) || network_text(o);
+}
+
+bool wf_options_same_network(const struct wf_options *o, const char *checkpoint, const char *config,
+                             struct wf_err *err)
+{
+    struct wf_options *const before = wf_options_new();
+    bool ok = wf_options_read_text(before, checkpoint, config, err);
+    const char *const was = network_text(before), *const is = network_text(o);
+    if (ok && (was || is) && strcmp(was ? was : "", is ? is : "") != 0)
+        ok = wf_err_set(err, WF_ERR_USAGE,
+                        "the network '%s' is not that of the checkpoint '%s': give the old file "
+                        "back (network.yaml in the run's folder is a copy), or start a new run",
+                        wf_options_text(o, "model.name"), checkpoint);
+    wf_options_free(before);
+    return ok;
+}
+
+static bool refuse_onnx(const char *name, struct wf_err *err)
+{
+    const char *const end = strrchr(name, '.');
+    return !end || strcmp(end, ".onnx") != 0 ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "'%s' is an ONNX file: 'widefield model import' makes a network file of it",
+                      name);
+}
+
 static bool read_model(struct wf_options *o, struct wf_settings *s, struct wf_err *err)
 {
+    const char *const name = wf_options_text(o, "model.name");
     s->weights = wf_options_text(o, "model.weights");
     s->config = (struct wf_model_config){ .dims = (int)wf_options_int(o, "model.dims"),
                                           .in = wf_options_int(o, "model.in"),
                                           .classes = wf_options_int(o, "model.classes"),
                                           .base = wf_options_int(o, "model.base"),
                                           .depth = wf_options_int(o, "model.depth") };
-    s->model = wf_model_find(wf_options_text(o, "model.name"), err);
+    if (!refuse_onnx(name, err))
+        return false;
+    if (wf_options_has_network(o)) {
+        const struct wf_net_model *const m = read_network(o, err);
+        if (!m)
+            return false;
+        s->model = &m->model;
+        s->config.own = m;
+        s->config.dims = s->config.dims ? s->config.dims : m->net->dims;
+        s->config.in = s->config.in ? s->config.in : m->net->in;
+        s->config.classes = s->config.classes ? s->config.classes : m->classes;
+        return true;
+    }
+    s->model = wf_model_find(name, err);
     return s->model && find_own(o, s->model, &s->config.own, err);
 }
 

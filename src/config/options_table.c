@@ -21,8 +21,13 @@ static const char *const devices[] = { "cpu", "reference", "cuda", NULL };
 
 /* What all networks have; their own stand behind it (models/model.h). */
 static const struct wf_option model_rows[] = {
-    { "model.name", "the network; 'widefield model list' lists them", .type = WF_OPTION_TEXT,
-      .fallback = "unet" },
+    { "model.name",
+      "the network; 'widefield model list' lists them; or the path of a network file "
+      "(docs/networks.md)",
+      .type = WF_OPTION_TEXT, .fallback = "unet" },
+    { "model.network",
+      "the text of a network file in place of one; checkpoints hold that of the file they are of",
+      .type = WF_OPTION_TEXT, .unset = "read from the file that model.name names" },
     { "model.dims", "spatial dimensions", WF_OPTION_IN(INT, 1, 4),
       .unset = "from data.size, or the network's default" },
     { "model.in", "channels of the image", WF_OPTION_IN(INT, 1, 65536),

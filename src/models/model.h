@@ -49,6 +49,13 @@ struct wf_domain_parts {
     struct wf_value *head; /* logits: which domain is it; behind gradient reversal */
 };
 
+/* A result that has a loss of its own in training. */
+struct wf_model_head {
+    const char *name;
+    struct wf_value *logits;
+    double weight;
+};
+
 struct wf_model {
     const char *name, *what; /* `what`: a line for `widefield model list` */
     struct wf_model_config defaults;
@@ -61,6 +68,10 @@ struct wf_model {
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */
     struct wf_value *(*build)(struct wf_graph *g, const struct wf_model_config *c,
                               struct wf_value *x);
+    /* Of a network with several heads, in training: the same, and all heads, the prediction first, in the graph's
+     * arena; their number, 0 on failure. NULL: there is one. */
+    int (*build_heads)(struct wf_graph *g, const struct wf_model_config *c, struct wf_value *x,
+                       struct wf_model_head **heads);
     /* Of a network of several domains: how many, and all that it makes of an image of domain k, with
      * the first one's logits in `logits`; build() is then the part that predicts for the domain that its
      * options name (set_domain): its weights are where they are in training, and images and logits are

@@ -39,8 +39,8 @@ const struct wf_layer_attr wf_layer_attr_table[] = {
       "what the statistics are over in training: all of the batch, each subdomain (`tiles`), or "
       "each rank's part; default batch",
       WF_ATTR_NAME, AT(over), overs },
-    { "align", "where what is missing or too much goes; default centre", WF_ATTR_NAME, AT(align),
-      aligns },
+    { "align", "half is added or cut off at either side, or all at the end; default centre",
+      WF_ATTR_NAME, AT(align), aligns },
     { "mode", "how values between elements are found; default nearest", WF_ATTR_NAME, AT(mode),
       wf_upsample_mode_names },
     { "size", "extents of the result", WF_ATTR_INTS, AT(size), .least = 1, .most = COUNT_MAX },

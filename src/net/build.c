@@ -62,13 +62,36 @@ static struct wf_value *build_layer(struct wf_graph *g, const struct wf_net *net
     return y;
 }
 
+/* Marks the layers that so many heads are made of. */
+static bool *used_layers(struct wf_arena *arena, const struct wf_net *net, int heads)
+{
+    bool *const used = wf_arena_array(arena, net->n_layers, bool);
+    for (int i = 0; i < heads; i++)
+        used[net->heads[i].layer] = true;
+    for (int i = net->n_layers - 1; i >= 0; i--) {
+        const struct wf_layer *const l = &net->layers[i];
+        for (int k = 0; k < l->n_in && used[i]; k++)
+            if (l->in[k] >= 0)
+                used[l->in[k]] = true;
+        if (used[i] && l->like >= 0)
+            used[l->like] = true;
+    }
+    return used;
+}
+
 struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
                               struct wf_value *heads[])
 {
-    const struct wf_model_config c = { .dims = net->dims, .in = net->in };
+    const bool *const used = used_layers(&g->arena, net, heads ? net->n_heads : 1);
+    const struct wf_model_config c = { .dims = net->dims,
+                                       .in = net->in || !image ? net->in : image->shape.at[WF_C] };
     struct wf_value **const made = wf_arena_array(&g->arena, net->n_layers + 1, struct wf_value *);
     made[0] = wf_block_image(g, &c, image);
-    for (int i = 0; i < net->n_layers && made[0]; i++) {
+    if (!made[0])
+        return NULL;
+    for (int i = 0; i < net->n_layers; i++) {
+        if (!used[i])
+            continue;
         made[1 + i] = build_layer(g, net, i, made);
         if (!made[1 + i])
             return NULL;

@@ -71,6 +71,8 @@ const char *wf_layer_place(struct wf_arena *arena, const struct wf_net *net,
 
 /* --- the check --- */
 
+#define WORD "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
 static bool refuse(const struct wf_net *net, const struct wf_layer *l, struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
@@ -82,8 +84,7 @@ static bool refuse(const struct wf_net *net, const struct wf_layer *l, struct wf
 static bool check_name(const struct wf_net *net, int index, struct wf_err *err)
 {
     const char *const name = net->layers[index].name;
-    if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                    "0123456789_.-/")])
+    if (!*name || name[strspn(name, WORD "/")])
         return wf_err_set(err, WF_ERR_USAGE,
                           "a name has letters, digits and '_', '.', '-', '/' only");
     if (strcmp(name, "image") == 0)
@@ -147,9 +148,15 @@ bool wf_net_check(const struct wf_net *net, struct wf_err *err)
     if (net->dims < 1 || net->dims > 3)
         return wf_err_set(err, WF_ERR_USAGE, "%s: dims is %d, it must be 1, 2 or 3", path,
                           net->dims);
-    if (net->in < 1)
+    if (net->in < 0)
         return wf_err_set(err, WF_ERR_USAGE, "%s: in is %" PRId64 ", it must be at least 1", path,
                           net->in);
+    if (!*net->name || net->name[strspn(net->name, WORD)])
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "%s: the name '%s' is used for folders: letters, digits and '_', '.', '-' "
+            "only",
+            path, net->name);
     if (net->n_layers == 0)
         return wf_err_set(err, WF_ERR_USAGE, "%s: it has no layers", path);
     if (net->n_heads == 0)

@@ -98,7 +98,7 @@ struct wf_net {
     struct wf_arena arena;
     const char *name, *path; /* path: the file it was read from; NULL: none */
     int dims;
-    int64_t in;      /* channels of the image */
+    int64_t in;      /* channels of the image; 0: the job says it */
     int64_t classes; /* what `out: classes` is; 0: the job says it */
     struct wf_layer *layers;
     int n_layers;
@@ -151,6 +151,7 @@ const char *wf_layer_place(struct wf_arena *arena, const struct wf_net *net,
 int64_t wf_layer_out(const struct wf_net *net, const struct wf_layer *l);
 const char *wf_layer_weights(const struct wf_layer *l);
 
-/* Adds the layers on an image and returns the result of the first head; `heads`, where not NULL, receives all. */
+/* Adds the layers on an image and returns the result of the first head; `heads`, where not NULL, receives all.
+ * Layers that lead to no wanted head are left out. */
 struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
                               struct wf_value *heads[]);

@@ -190,7 +190,9 @@ char *wf_net_print(struct wf_arena *arena, const struct wf_net *net)
     struct wf_buffer b = { 0 };
     wf_buffer_text(&b, "name: ");
     put_text(&b, net->name);
-    wf_buffer_printf(&b, "\ndims: %d\nin: %" PRId64 "\n", net->dims, net->in);
+    wf_buffer_printf(&b, "\ndims: %d\n", net->dims);
+    if (net->in)
+        wf_buffer_printf(&b, "in: %" PRId64 "\n", net->in);
     if (net->classes)
         wf_buffer_printf(&b, "classes: %" PRId64 "\n", net->classes);
     wf_buffer_text(&b, "layers:\n");

@@ -1,6 +1,7 @@
 /* Network files, read through libfyaml, which knows where each scalar stands. */
 #include "net/read.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ static struct wf_net *parse(const char *text, size_t bytes, const char *path, st
 
 /* --- texts and places --- */
 
-const char *wf_reader_text(struct wf_reader *r, struct fy_node *node)
+const char *wf_net_reader_text(struct wf_net_reader *r, struct fy_node *node)
 {
     size_t length = 0;
     const char *const text = fy_node_get_scalar(node, &length);
@@ -111,7 +112,7 @@ static const struct fy_mark *mark_of(struct fy_node *node)
     return NULL;
 }
 
-bool wf_reader_refuse(struct wf_reader *r, struct fy_node *node, const char *format, ...)
+bool wf_net_reader_refuse(struct wf_net_reader *r, struct fy_node *node, const char *format, ...)
 {
     char text[sizeof r->err->text];
     va_list arguments;
@@ -140,11 +141,11 @@ static struct fy_node *find(struct fy_node *map, const char *key)
 }
 
 /* A single word. NULL: refused. */
-static const char *word(struct wf_reader *r, struct fy_node *node, const char *key)
+static const char *word(struct wf_net_reader *r, struct fy_node *node, const char *key)
 {
     if (is_scalar(node) && !fy_node_is_null(node) && fy_node_get_scalar_length(node) > 0)
-        return wf_reader_text(r, node);
-    (void)wf_reader_refuse(r, node, "'%s' takes one value", key);
+        return wf_net_reader_text(r, node);
+    (void)wf_net_reader_refuse(r, node, "'%s' takes one value", key);
     return NULL;
 }
 
@@ -162,7 +163,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int raw_find(const struct wf_reader *r, const char *name)
+static int raw_find(const struct wf_net_reader *r, const char *name)
 {
     const struct wf_raw_layer wanted = { .name = name }, *const key = &wanted;
     const struct wf_raw_layer *const *const found =
@@ -170,7 +171,7 @@ static int raw_find(const struct wf_reader *r, const char *name)
     return found ? (int)(*found - r->raw) : WF_LAYER_NONE;
 }
 
-static bool sort_names(struct wf_reader *r)
+static bool sort_names(struct wf_net_reader *r)
 {
     r->sorted = wf_arena_array(&r->arena, r->n_raw, const struct wf_raw_layer *);
     for (int i = 0; i < r->n_raw; i++)
@@ -181,15 +182,15 @@ static bool sort_names(struct wf_reader *r)
         if (strcmp(a->name, b->name) != 0)
             continue;
         const struct fy_mark *const mark = mark_of(a < b ? a->node : b->node);
-        return wf_reader_refuse(r, a < b ? b->node : a->node,
-                                "line %d has a layer '%s', too: rename one",
-                                mark ? mark->line + 1 : 0, a->name);
+        return wf_net_reader_refuse(r, a < b ? b->node : a->node,
+                                    "line %d has a layer '%s', too: rename one",
+                                    mark ? mark->line + 1 : 0, a->name);
     }
     return true;
 }
 
 /* Does the layer read `wanted`, directly or through others? As far as the file says. */
-static bool leads_to(struct wf_reader *r, int from, int wanted, bool *seen)
+static bool leads_to(struct wf_net_reader *r, int from, int wanted, bool *seen)
 {
     if (from == wanted)
         return true;
@@ -201,35 +202,37 @@ static bool leads_to(struct wf_reader *r, int from, int wanted, bool *seen)
         struct fy_node *const list = find(r->raw[from].node, keys[k]);
         if (!list && k == 0 && leads_to(r, from - 1, wanted, seen))
             return true;
-        if (is_scalar(list) && leads_to(r, raw_find(r, wf_reader_text(r, list)), wanted, seen))
+        if (is_scalar(list) && leads_to(r, raw_find(r, wf_net_reader_text(r, list)), wanted, seen))
             return true;
         void *iterator = NULL;
         for (struct fy_node *item; list && fy_node_is_sequence(list) &&
                                    (item = fy_node_sequence_iterate(list, &iterator));)
-            if (is_scalar(item) && leads_to(r, raw_find(r, wf_reader_text(r, item)), wanted, seen))
+            if (is_scalar(item) &&
+                leads_to(r, raw_find(r, wf_net_reader_text(r, item)), wanted, seen))
                 return true;
     }
     return false;
 }
 
-static bool refuse_later(struct wf_reader *r, struct fy_node *node, int later)
+static bool refuse_later(struct wf_net_reader *r, struct fy_node *node, int later)
 {
     const struct fy_mark *const mark = mark_of(r->raw[later].node);
     const int line = mark ? mark->line + 1 : 0;
     const char *const name = r->raw[later].name;
     if (later == r->index)
-        return wf_reader_refuse(r, node, "it reads itself: a cycle");
+        return wf_net_reader_refuse(r, node, "it reads itself: a cycle");
     if (leads_to(r, later, r->index, wf_arena_array(&r->arena, r->n_raw, bool)))
-        return wf_reader_refuse(r, node, "it reads '%s' of line %d, which is made of it: a cycle",
-                                name, line);
-    return wf_reader_refuse(r, node,
-                            "it reads '%s', which line %d defines later: layers run in the order "
-                            "of the file, move that one up",
-                            name, line);
+        return wf_net_reader_refuse(
+            r, node, "it reads '%s' of line %d, which is made of it: a cycle", name, line);
+    return wf_net_reader_refuse(
+        r, node,
+        "it reads '%s', which line %d defines later: layers run in the order "
+        "of the file, move that one up",
+        name, line);
 }
 
 /* The index of an earlier layer, or the image; WF_LAYER_NONE: refused. */
-static int earlier(struct wf_reader *r, struct fy_node *node, const char *key)
+static int earlier(struct wf_net_reader *r, struct fy_node *node, const char *key)
 {
     const char *const name = word(r, node, key);
     if (!name)
@@ -246,13 +249,13 @@ static int earlier(struct wf_reader *r, struct fy_node *node, const char *key)
     struct wf_suggest near = { .typed = name };
     for (int i = 0; i < r->index; i++)
         wf_suggest_offer(&near, r->raw[i].name);
-    (void)wf_reader_refuse(r, node, "'%s': there is no layer '%s'%s%s%s", key, name,
-                           near.best ? ": did you mean '" : "", near.best ? near.best : "",
-                           near.best ? "'?" : "");
+    (void)wf_net_reader_refuse(r, node, "'%s': there is no layer '%s'%s%s%s", key, name,
+                               near.best ? ": did you mean '" : "", near.best ? near.best : "",
+                               near.best ? "'?" : "");
     return WF_LAYER_NONE;
 }
 
-static bool read_inputs(struct wf_reader *r, struct fy_node *map, struct wf_layer *l)
+static bool read_inputs(struct wf_net_reader *r, struct fy_node *map, struct wf_layer *l)
 {
     struct fy_node *const node = find(map, "in");
     const int count = node && fy_node_is_sequence(node) ? fy_node_sequence_item_count(node) : 1;
@@ -273,11 +276,11 @@ static bool read_inputs(struct wf_reader *r, struct fy_node *map, struct wf_laye
     return true;
 }
 
-static bool read_kind(struct wf_reader *r, struct fy_node *map, struct wf_layer *l)
+static bool read_kind(struct wf_net_reader *r, struct fy_node *map, struct wf_layer *l)
 {
     struct fy_node *const node = find(map, "kind");
     if (!node)
-        return wf_reader_refuse(r, NULL, "'kind' is missing: docs/networks.md has all kinds");
+        return wf_net_reader_refuse(r, NULL, "'kind' is missing: docs/networks.md has all kinds");
     const char *const name = word(r, node, "kind");
     if (!name)
         return false;
@@ -287,12 +290,12 @@ static bool read_kind(struct wf_reader *r, struct fy_node *map, struct wf_layer 
     struct wf_suggest near = { .typed = name };
     for (const struct wf_layer_kind *const *k = wf_layer_kinds; *k; k++)
         wf_suggest_offer(&near, (*k)->name);
-    return wf_reader_refuse(r, node, "there is no kind '%s'%s%s%s", name,
-                            near.best ? ": did you mean '" : ": docs/networks.md has all kinds",
-                            near.best ? near.best : "", near.best ? "'?" : "");
+    return wf_net_reader_refuse(r, node, "there is no kind '%s'%s%s%s", name,
+                                near.best ? ": did you mean '" : ": docs/networks.md has all kinds",
+                                near.best ? near.best : "", near.best ? "'?" : "");
 }
 
-static bool refuse_attribute(struct wf_reader *r, struct fy_node *at, const char *name,
+static bool refuse_attribute(struct wf_net_reader *r, struct fy_node *at, const char *name,
                              const struct wf_layer_kind *kind)
 {
     struct wf_suggest near = { .typed = name };
@@ -303,23 +306,23 @@ static bool refuse_attribute(struct wf_reader *r, struct fy_node *at, const char
     for (int i = 0; layer_keys[i]; i++)
         wf_suggest_offer(&near, layer_keys[i]);
     if (near.best && strcmp(near.best, name) != 0 && !wf_layer_attr(name))
-        return wf_reader_refuse(r, at, "unknown key '%s': did you mean '%s'?", name, near.best);
-    return wf_reader_refuse(r, at, "%s has no '%s': it takes %s%s%s", kind->name, name,
-                            *list ? list : "no attributes", kind->takes_like ? " like" : "",
-                            kind->weights ? " weights frozen" : "");
+        return wf_net_reader_refuse(r, at, "unknown key '%s': did you mean '%s'?", name, near.best);
+    return wf_net_reader_refuse(r, at, "%s has no '%s': it takes %s%s%s", kind->name, name,
+                                *list ? list : "no attributes", kind->takes_like ? " like" : "",
+                                kind->weights ? " weights frozen" : "");
 }
 
 /* The keys of a layer but those that were read before. */
-static bool read_attributes(struct wf_reader *r, struct fy_node *map, struct wf_layer *l)
+static bool read_attributes(struct wf_net_reader *r, struct fy_node *map, struct wf_layer *l)
 {
     void *iterator = NULL;
     for (struct fy_node_pair *pair; (pair = fy_node_mapping_iterate(map, &iterator));) {
         struct fy_node *const key = fy_node_pair_key(pair), *const value = fy_node_pair_value(pair);
         if (!is_scalar(key))
-            return wf_reader_refuse(r, key, "a key is a plain word");
-        const char *const name = wf_reader_text(r, key);
+            return wf_net_reader_refuse(r, key, "a key is a plain word");
+        const char *const name = wf_net_reader_text(r, key);
         if (!value || fy_node_is_alias(value))
-            return wf_reader_refuse(r, key, "'%s' has no value; aliases are not read", name);
+            return wf_net_reader_refuse(r, key, "'%s' has no value; aliases are not read", name);
         bool general = false;
         for (int i = 0; layer_keys[i]; i++)
             general |= strcmp(name, layer_keys[i]) == 0;
@@ -328,23 +331,25 @@ static bool read_attributes(struct wf_reader *r, struct fy_node *map, struct wf_
         const struct wf_layer_attr *const a = wf_layer_attr(name);
         if (!a || !wf_layer_word_in(l->kind->takes, name))
             return refuse_attribute(r, key, name, l->kind);
-        if (!wf_reader_attribute(r, a, value, l))
+        if (!wf_net_reader_attribute(r, a, value, l))
             return false;
     }
     for (const struct wf_layer_attr *a = wf_layer_attr_table; a->name; a++)
         if (wf_layer_word_in(l->kind->needs, a->name) && strcmp(a->name, "out") != 0 &&
             !find(map, a->name))
-            return wf_reader_refuse(r, NULL, "%s needs '%s': %s", l->kind->name, a->name, a->what);
+            return wf_net_reader_refuse(r, NULL, "%s needs '%s': %s", l->kind->name, a->name,
+                                        a->what);
     return true;
 }
 
-static bool read_weights(struct wf_reader *r, struct fy_node *map, struct wf_layer *l)
+static bool read_weights(struct wf_net_reader *r, struct fy_node *map, struct wf_layer *l)
 {
     struct fy_node *const weights = find(map, "weights"), *const frozen = find(map, "frozen");
     if ((weights || frozen) && !l->kind->weights)
-        return wf_reader_refuse(r, weights ? weights : frozen, "%s has no weights: leave '%s' out",
-                                l->kind->name, weights ? "weights" : "frozen");
-    if (frozen && !wf_reader_bool(r, "frozen", frozen, &l->frozen))
+        return wf_net_reader_refuse(r, weights ? weights : frozen,
+                                    "%s has no weights: leave '%s' out", l->kind->name,
+                                    weights ? "weights" : "frozen");
+    if (frozen && !wf_net_reader_bool(r, "frozen", frozen, &l->frozen))
         return false;
     if (!weights)
         return true;
@@ -352,15 +357,15 @@ static bool read_weights(struct wf_reader *r, struct fy_node *map, struct wf_lay
     if (other == WF_LAYER_NONE)
         return false;
     if (other == WF_LAYER_IMAGE || r->net->layers[other].kind != l->kind)
-        return wf_reader_refuse(
+        return wf_net_reader_refuse(
             r, weights, "it shares the weights of '%s', which is %s: both must be %s",
-            wf_reader_text(r, weights), other < 0 ? "no layer" : r->net->layers[other].kind->name,
-            l->kind->name);
+            wf_net_reader_text(r, weights),
+            other < 0 ? "no layer" : r->net->layers[other].kind->name, l->kind->name);
     l->weights = wf_layer_weights(&r->net->layers[other]);
     return true;
 }
 
-static bool read_layer(struct wf_reader *r, int index)
+static bool read_layer(struct wf_net_reader *r, int index)
 {
     struct fy_node *const map = r->raw[index].node, *const like = find(map, "like");
     const struct fy_mark *const mark = mark_of(map);
@@ -385,20 +390,21 @@ static bool read_layer(struct wf_reader *r, int index)
 }
 
 /* All names first, so that a layer that is read too early can be told from one that is not there. */
-static bool read_layers(struct wf_reader *r, struct fy_node *list)
+static bool read_layers(struct wf_net_reader *r, struct fy_node *list)
 {
     if (!list || !fy_node_is_sequence(list) || fy_node_sequence_item_count(list) == 0)
-        return wf_reader_refuse(r, list, "'layers' is a list with a layer at least");
+        return wf_net_reader_refuse(r, list, "'layers' is a list with a layer at least");
     if (fy_node_sequence_item_count(list) > LAYERS_MAX)
-        return wf_reader_refuse(r, list, "more than %d layers", LAYERS_MAX);
+        return wf_net_reader_refuse(r, list, "more than %d layers", LAYERS_MAX);
     r->raw = wf_arena_array(&r->arena, fy_node_sequence_item_count(list), struct wf_raw_layer);
     void *iterator = NULL;
     for (struct fy_node *item; (item = fy_node_sequence_iterate(list, &iterator));) {
         if (!fy_node_is_mapping(item) || fy_node_is_alias(item))
-            return wf_reader_refuse(r, item, "a layer is written { name: ..., kind: ..., ... }");
+            return wf_net_reader_refuse(r, item,
+                                        "a layer is written { name: ..., kind: ..., ... }");
         struct fy_node *const name = find(item, "name");
         if (!name)
-            return wf_reader_refuse(r, item, "this layer has no 'name'");
+            return wf_net_reader_refuse(r, item, "this layer has no 'name'");
         const char *const text = word(r, name, "name");
         if (!text)
             return false;
@@ -415,7 +421,7 @@ static bool read_layers(struct wf_reader *r, struct fy_node *list)
 
 /* --- heads --- */
 
-static bool read_head(struct wf_reader *r, struct fy_node *node)
+static bool read_head(struct wf_net_reader *r, struct fy_node *node)
 {
     double weight = 1;
     struct fy_node *name = node;
@@ -423,28 +429,28 @@ static bool read_head(struct wf_reader *r, struct fy_node *node)
         void *iterator = NULL;
         for (struct fy_node_pair *pair; (pair = fy_node_mapping_iterate(node, &iterator));) {
             struct fy_node *const key = fy_node_pair_key(pair);
-            const char *const text = is_scalar(key) ? wf_reader_text(r, key) : "";
+            const char *const text = is_scalar(key) ? wf_net_reader_text(r, key) : "";
             if (strcmp(text, "layer") != 0 && strcmp(text, "weight") != 0)
-                return wf_reader_refuse(r, key, "a head has 'layer' and 'weight' only");
+                return wf_net_reader_refuse(r, key, "a head has 'layer' and 'weight' only");
         }
         name = find(node, "layer");
         struct fy_node *const number = find(node, "weight");
-        if (number && !wf_reader_real(r, "weight", number, 0, 1e6, &weight))
+        if (number && !wf_net_reader_real(r, "weight", number, 0, 1e6, &weight))
             return false;
         if (!name)
-            return wf_reader_refuse(r, node, "this head has no 'layer'");
+            return wf_net_reader_refuse(r, node, "this head has no 'layer'");
     }
     r->index = r->n_raw;
     const int layer = earlier(r, name, "heads");
     if (layer == WF_LAYER_NONE)
         return false;
     if (layer == WF_LAYER_IMAGE)
-        return wf_reader_refuse(r, name, "the image is no head");
+        return wf_net_reader_refuse(r, name, "the image is no head");
     wf_net_add_head(r->net, layer, weight);
     return true;
 }
 
-static bool read_heads(struct wf_reader *r, struct fy_node *list)
+static bool read_heads(struct wf_net_reader *r, struct fy_node *list)
 {
     if (!list) {
         wf_net_add_head(r->net, r->net->n_layers - 1, 1);
@@ -453,7 +459,7 @@ static bool read_heads(struct wf_reader *r, struct fy_node *list)
     if (!fy_node_is_sequence(list))
         return read_head(r, list);
     if (fy_node_sequence_item_count(list) == 0)
-        return wf_reader_refuse(r, NULL, "'heads' is empty: leave it out, or name a layer");
+        return wf_net_reader_refuse(r, NULL, "'heads' is empty: leave it out, or name a layer");
     void *iterator = NULL;
     for (struct fy_node *item; (item = fy_node_sequence_iterate(list, &iterator));)
         if (!read_head(r, item))
@@ -463,13 +469,13 @@ static bool read_heads(struct wf_reader *r, struct fy_node *list)
 
 /* --- the file --- */
 
-static bool read_keys(struct wf_reader *r, struct fy_node *root)
+static bool read_keys(struct wf_net_reader *r, struct fy_node *root)
 {
     static const char *const keys[] = { "name", "dims", "in", "classes", "layers", "heads", NULL };
     void *iterator = NULL;
     for (struct fy_node_pair *pair; (pair = fy_node_mapping_iterate(root, &iterator));) {
         struct fy_node *const key = fy_node_pair_key(pair);
-        const char *const name = is_scalar(key) ? wf_reader_text(r, key) : "";
+        const char *const name = is_scalar(key) ? wf_net_reader_text(r, key) : "";
         struct wf_suggest near = { .typed = name };
         bool known = false;
         for (int i = 0; keys[i]; i++) {
@@ -477,18 +483,19 @@ static bool read_keys(struct wf_reader *r, struct fy_node *root)
             wf_suggest_offer(&near, keys[i]);
         }
         if (!known)
-            return wf_reader_refuse(r, key, "unknown key '%s'%s%s%s", name,
-                                    near.best ? ": did you mean '"
-                                              : ": a network has name, dims, in, classes, layers, "
-                                                "heads",
-                                    near.best ? near.best : "", near.best ? "'?" : "");
+            return wf_net_reader_refuse(r, key, "unknown key '%s'%s%s%s", name,
+                                        near.best
+                                            ? ": did you mean '"
+                                            : ": a network has name, dims, in, classes, layers, "
+                                              "heads",
+                                        near.best ? near.best : "", near.best ? "'?" : "");
         if (!fy_node_pair_value(pair))
-            return wf_reader_refuse(r, key, "'%s' has no value", name);
+            return wf_net_reader_refuse(r, key, "'%s' has no value", name);
     }
     return true;
 }
 
-static bool read_root(struct wf_reader *r, struct fy_node *root)
+static bool read_root(struct wf_net_reader *r, struct fy_node *root)
 {
     struct wf_net *const net = r->net;
     if (!root || !fy_node_is_mapping(root))
@@ -503,16 +510,16 @@ static bool read_root(struct wf_reader *r, struct fy_node *root)
     if (name && !(net->name = word(r, name, "name")))
         return false;
     net->name = wf_arena_copy(&net->arena, net->name);
-    if ((dims && !wf_reader_int(r, "dims", dims, 1, 3, &n_dims)) ||
-        (in && !wf_reader_int(r, "in", in, 1, 1 << 20, &net->in)) ||
-        (classes && !wf_reader_int(r, "classes", classes, 1, 1 << 20, &net->classes)))
+    if ((dims && !wf_net_reader_int(r, "dims", dims, 1, 3, &n_dims)) ||
+        (in && !wf_net_reader_int(r, "in", in, 1, 1 << 20, &net->in)) ||
+        (classes && !wf_net_reader_int(r, "classes", classes, 1, 1 << 20, &net->classes)))
         return false;
     net->dims = (int)n_dims;
     return read_layers(r, find(root, "layers")) && read_heads(r, find(root, "heads")) &&
            wf_net_check(net, r->err);
 }
 
-static bool no_document(const struct wf_reader *r, struct fy_diag *diag)
+static bool no_document(const struct wf_net_reader *r, struct fy_diag *diag)
 {
     void *iterator = NULL;
     const struct fy_diag_error *const e = fy_diag_errors_iterate(diag, &iterator);
@@ -528,8 +535,15 @@ static const char *name_of(struct wf_arena *arena, const char *path)
 {
     const char *const slash = strrchr(path, '/'), *const file = slash ? slash + 1 : path;
     const char *const dot = strrchr(file, '.');
-    return wf_arena_printf(arena, "%.*s",
-                           (int)(dot && dot > file ? dot - file : (long)strlen(file)), file);
+    const size_t n = dot && dot > file ? (size_t)(dot - file) : strlen(file);
+    char *const name = wf_arena_take(arena, n + 2);
+    for (size_t i = 0; i < n; i++) {
+        const bool plain = isalnum((unsigned char)file[i]) || strchr("_.-", file[i]);
+        name[i] = '_';
+        if (plain)
+            name[i] = file[i];
+    }
+    return *name ? name : "network";
 }
 
 static struct wf_net *parse(const char *text, size_t bytes, const char *path, struct wf_err *err)
@@ -544,10 +558,10 @@ static struct wf_net *parse(const char *text, size_t bytes, const char *path, st
         return NULL;
     }
     fy_diag_set_collect_errors(diag, true);
-    struct wf_net *const net = wf_net_new("", 2, 3);
+    struct wf_net *const net = wf_net_new("", 2, 0);
     net->path = wf_arena_copy(&net->arena, path);
     net->name = name_of(&net->arena, path);
-    struct wf_reader r = { .net = net, .err = err };
+    struct wf_net_reader r = { .net = net, .err = err };
     const struct fy_parse_cfg parsing = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };
     struct fy_document *const document = fy_document_build_from_string(&parsing, text, bytes);
     const bool ok = document ? read_root(&r, fy_document_root(document)) : no_document(&r, diag);

@@ -14,7 +14,7 @@ struct wf_raw_layer {
     struct fy_node *node;
 };
 
-struct wf_reader {
+struct wf_net_reader {
     struct wf_net *net;
     struct wf_err *err;
     struct wf_arena arena; /* texts, until the file is read */
@@ -27,15 +27,16 @@ struct wf_reader {
 };
 
 /* Sets the error with file, line, column and layer; false. NULL: at the layer. */
-bool wf_reader_refuse(struct wf_reader *r, struct fy_node *node, const char *format, ...)
+bool wf_net_reader_refuse(struct wf_net_reader *r, struct fy_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-const char *wf_reader_text(struct wf_reader *r, struct fy_node *node);
-[[nodiscard]] bool wf_reader_int(struct wf_reader *r, const char *key, struct fy_node *node,
-                                 int64_t least, int64_t most, int64_t *value);
-[[nodiscard]] bool wf_reader_real(struct wf_reader *r, const char *key, struct fy_node *node,
-                                  double least, double most, double *value);
-[[nodiscard]] bool wf_reader_bool(struct wf_reader *r, const char *key, struct fy_node *node,
-                                  bool *value);
+const char *wf_net_reader_text(struct wf_net_reader *r, struct fy_node *node);
+[[nodiscard]] bool wf_net_reader_int(struct wf_net_reader *r, const char *key, struct fy_node *node,
+                                     int64_t least, int64_t most, int64_t *value);
+[[nodiscard]] bool wf_net_reader_real(struct wf_net_reader *r, const char *key,
+                                      struct fy_node *node, double least, double most,
+                                      double *value);
+[[nodiscard]] bool wf_net_reader_bool(struct wf_net_reader *r, const char *key,
+                                      struct fy_node *node, bool *value);
 /* Puts an attribute where it belongs. */
-[[nodiscard]] bool wf_reader_attribute(struct wf_reader *r, const struct wf_layer_attr *a,
-                                       struct fy_node *node, struct wf_layer *l);
+[[nodiscard]] bool wf_net_reader_attribute(struct wf_net_reader *r, const struct wf_layer_attr *a,
+                                           struct fy_node *node, struct wf_layer *l);

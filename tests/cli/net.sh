@@ -1,0 +1,93 @@
+# Network files: every command takes one where it takes a network, and checkpoints hold it.
+. "$SOURCE_DIR/tests/cli/common.bash"
+cp "$SOURCE_DIR/tests/cli/pictures.py" .
+python3 pictures.py set 8 48 40
+mkdir -p jobs
+cat >jobs/tiny.yaml <<'YAML'
+name: tiny
+dims: 2
+layers:
+  - { name: enc0.conv0, kind: conv, out: 8, kernel: 3, pad: 1 }
+  - { name: enc0.bn0, kind: batch_norm, act: relu }
+  - { name: pool, kind: max_pool, kernel: 2 }
+  - { name: enc1.conv0, kind: conv, out: 16, kernel: 3, pad: same }
+  - { name: enc1.bn0, kind: batch_norm, act: relu }
+  - { name: up, kind: upsample, like: enc0.bn0, mode: linear }
+  - { name: cat, kind: concat, in: [enc0.bn0, up] }
+  - { name: out, kind: conv, kernel: 1, bias: true } # as many channels as classes
+YAML
+cat >jobs/a.yaml <<'YAML'
+model: { name: tiny.yaml }
+data: { path: set, crop: [32, 32], augment: [flip], validation: 0.25, repeat: 2 }
+train: { epochs: 2, batch: 2, lr: 1e-2, samples: 2, checkpoint_seconds: 0 }
+YAML
+
+# --- looking at it ---
+expect 0 model show jobs/tiny.yaml --json
+# by hand: 8*3*9 + 16 + 16*8*9 + 32 + 2*24 + 2
+json 'j["name"] == "tiny" and j["parameters"] == 216 + 16 + 1152 + 32 + 48 + 2'
+json '"enc1.conv0.weight" in [t["name"] for t in j["tensors"]]'
+expect 0 model show jobs/tiny.yaml model.in=1 model.classes=5 --json
+json 'j["parameters"] == 72 + 16 + 1152 + 32 + 120 + 5'
+expect 0 plan jobs/a.yaml data.size=2,3,64,64 --mesh space=2x1 --json
+json 'j["ranks"] == 2 and j["parameters"] == 1466'
+for mesh in space=2x2 data=2 pipe=2; do
+    expect 0 verify jobs/a.yaml data.size=2,3,37,50 --mesh $mesh --json
+    json 'j["pass"] and j["ranks"] > 1'
+done
+expect 0 step jobs/a.yaml data.size=2,3,37,50 --dump step.safetensors
+expect 0 bench jobs/a.yaml data.size=1,3,64,64 --json
+json 'j["ms"] > 0'
+
+# --- training: a checkpoint needs the file no longer ---
+expect 0 train jobs/a.yaml --out run --json
+last_line 'j["epochs"] == 2 and j["run"] == "run"'
+[ -s run/network.yaml ] || fail "no copy of the network in the run folder"
+expect 0 model show run/network.yaml --json
+json 'j["parameters"] == 1466 and j["name"] == "tiny"'
+mv jobs/tiny.yaml kept.yaml
+image=$(ls set/images/* | head -1)
+expect 0 predict run "$image" --out predicted --quiet
+expect 0 eval run set --json
+json 'len(j["iou"]) == 2 or len(j["metric"]["iou"]) == 2'
+expect 0 report run
+# without a config the run's own is taken, with the network in it
+expect 0 train --resume run train.epochs=3 --json
+last_line 'j["epochs"] == 3'
+refused 2 train jobs/a.yaml --out other -- "tiny.yaml"
+
+# --- another network is another run ---
+sed 's/kernel: 2 }/kernel: 2, ceil: true }/' kept.yaml >jobs/tiny.yaml # the weights would fit
+refused 2 train jobs/a.yaml --out run --resume auto train.epochs=4 -- "is not that of the checkpoint"
+sed 's/# as many.*//; s/name: tiny/name:   tiny/' kept.yaml >jobs/tiny.yaml # the same, written otherwise
+expect 0 train jobs/a.yaml --out run --resume auto train.epochs=4 --json
+last_line 'j["epochs"] == 4'
+
+# --- what does not fit together ---
+refused 2 model show jobs/tiny.yaml model.dims=3 -- "dims"
+refused 2 model show jobs/tiny.yaml model.base=3 -- "model.base"
+refused 2 model show jobs/absent.yaml -- "cannot read network file 'jobs/absent.yaml'"
+refused 2 model show net.onnx -- "model import"
+sed 's/kernel: 1, bias/out: 3, kernel: 1, bias/' kept.yaml >three.yaml
+expect 0 model show three.yaml --json
+refused 2 model show three.yaml model.classes=2 -- "predicts 3 classes" "out: classes"
+sed 's/^dims: 2/dims: 2\nin: 4/' kept.yaml >four.yaml
+refused 2 model show four.yaml model.in=1 -- "takes 4 channels"
+sed '/kind: upsample/d; s/\[enc0.bn0, up\]/[enc1.bn0, enc1.bn0]/' kept.yaml >coarse.yaml
+refused 2 model show coarse.yaml -- "coarse.yaml:10:7: layer 'out'" "1 x 128 x 128" "like: image"
+sed 's/kind: concat, in: \[enc0.bn0, up\]/kind: add, in: [enc0.bn0, up]/' kept.yaml >add.yaml
+refused 2 model show add.yaml -- "add.yaml:10:7: layer 'cat'" "'enc0.bn0' (8 x " "'up' (16 x "
+sed 's/kind: max_pool/kind: maxpool/' kept.yaml >kind.yaml
+refused 2 model show kind.yaml -- "kind.yaml:6:25: layer 'pool': " "did you mean 'max_pool'?"
+
+# --- a classifier is seen as one ---
+cat >class.json <<'JSON'
+{ "layers": [
+  { "name": "conv", "kind": "conv", "out": 4, "kernel": 3, "stride": 2 },
+  { "name": "relu", "kind": "relu" },
+  { "name": "mean", "kind": "global_pool" },
+  { "name": "fc", "kind": "linear", "bias": true } ] }
+JSON
+expect 0 verify model.name=class.json data.size=4,3,32,32 --mesh space=2x1 --json
+json 'j["pass"]'
+expect 0 step model.name=class.json data.size=4,3,32,32 --dump class.safetensors
