@@ -10,6 +10,9 @@ endif()
 if(NOT WF_HAVE_DNNL)
     list(FILTER WF_SOURCES EXCLUDE REGEX "/src/device/cpu/dnnl[^/]*\\.c$")
 endif()
+if(NOT WF_HAVE_ONNX)
+    list(FILTER WF_SOURCES EXCLUDE REGEX "/src/onnx/[^/]*\\.c$")
+endif()
 if(NOT WF_HAVE_MPI)
     list(FILTER WF_SOURCES EXCLUDE REGEX "/src/comm/mpi[^/]*\\.c$")
 endif()
@@ -56,6 +59,18 @@ wf_embed(report_js.c wf_report_js ${PROJECT_SOURCE_DIR}/src/report/report.js)
 if(NOT WF_SOURCES)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/empty.c CONTENT "typedef int wf_empty;\n")
     list(APPEND WF_GENERATED ${PROJECT_BINARY_DIR}/generated/empty.c)
+endif()
+
+# The code of ONNX's messages; its style is not ours, so our warnings are not for it.
+if(WF_HAVE_ONNX)
+    set(messages ${PROJECT_BINARY_DIR}/generated/onnx.pb-c.c ${PROJECT_BINARY_DIR}/generated/onnx.pb-c.h)
+    add_custom_command(OUTPUT ${messages}
+        COMMAND ${WF_PROTOC_C} --proto_path=${PROJECT_SOURCE_DIR}/src/onnx
+                --c_out=${PROJECT_BINARY_DIR}/generated onnx.proto
+        DEPENDS ${PROJECT_SOURCE_DIR}/src/onnx/onnx.proto COMMENT "onnx.proto" VERBATIM)
+    set_source_files_properties(${PROJECT_BINARY_DIR}/generated/onnx.pb-c.c PROPERTIES COMPILE_OPTIONS -w)
+    target_include_directories(wf_deps SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
+    list(APPEND WF_GENERATED ${messages})
 endif()
 
 add_library(wf_objects OBJECT ${WF_SOURCES} ${WF_GENERATED})

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "config/options_settings.h"
+#include "cli/model_import.h"
 #include "cli/text.h"
 #include "tensor/border.h"
 
@@ -199,13 +200,25 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return list(cli, err);
     if (strcmp(verb, "show") == 0)
         return show(cli, err);
-    return wf_err_set(err, WF_ERR_USAGE, "'model' takes 'list' or 'show NAME', got '%s'",
+    if (strcmp(verb, "import") == 0)
+        return wf_cli_model_import(cli, err);
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "'model' takes 'list', 'show NAME' or 'import NET.onnx --out DIR', got '%s'",
                       verb[0] ? verb : "nothing");
 }
+
+static const struct wf_command_flag flags[] = {
+    { "out", "DIR", "import: the folder for net.yaml and weights.safetensors" },
+    { "outputs", "A,B", "import: the outputs to take as heads, the prediction first" },
+    { .name = NULL },
+};
 
 const struct wf_command wf_command_model = {
     .name = "model",
     .summary = "list the networks, or show one: parameters, tensors, FLOPs",
-    .usage = "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...]",
+    .usage =
+        "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...] | "
+        "model import NET.onnx --out DIR",
+    .flags = flags,
     .run = run,
 };

@@ -1,0 +1,88 @@
+/* Means and largest elements over whole axes. */
+#include <string.h>
+
+#include "onnx/inside.h"
+
+/* Adds the layer and takes the extents of all spatial axes, or of the channels, as 1. */
+static int pooled(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
+                  bool spatial)
+{
+    const int y = wf_onnx_add(im, node, kind, NULL, 1, &x);
+    for (int axis = spatial ? WF_ONNX_D : WF_ONNX_C; axis < (spatial ? WF_ONNX_AXES : WF_ONNX_D);
+         axis++)
+        im->layers[y].shape[axis] = wf_onnx_extent(1);
+    return y;
+}
+
+static bool global_pool(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const bool max = strcmp(node->op_type, "GlobalMaxPool") == 0;
+    const int x = wf_onnx_plain_in(im, node, 0, err);
+    return x != WF_LAYER_NONE &&
+           wf_onnx_done(im, node,
+                        pooled(im, node, max ? "global_max_pool" : "global_pool", x, true), 0);
+}
+
+/* Which axes of the layer the reduced axes of the view are: a bit for each that is whole; -1: others. */
+static int reduced_axes(const struct wf_onnx_import *im, const struct wf_onnx_value *v,
+                        const bool reduced[])
+{
+    int bits = 0;
+    for (int i = 0; i < v->view.rank; i++)
+        for (int k = 0; reduced[i] && k < v->view.axis[i].n; k++) {
+            const struct wf_onnx_atom *const atom = &v->view.axis[i].at[k];
+            if (!wf_onnx_extent_equal(im, atom->size, wf_onnx_shape(im, v->layer)[atom->axis]))
+                return -1;
+            bits |= 1 << atom->axis;
+        }
+    return bits;
+}
+
+static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *const v = wf_onnx_in(im, node, 0);
+    int n = 0;
+    int64_t axes[WF_ONNX_RANK];
+    if (!v || v->kind != WF_ONNX_FEATURES)
+        return wf_onnx_refuse(im, node, err, "it should reduce a result of the network");
+    const bool given = wf_onnx_ints(im, node, 1, "axes", WF_ONNX_RANK, &n, axes) && n > 0;
+    if (!given && wf_onnx_in(im, node, 1))
+        return wf_onnx_refuse(im, node, err, "its axes are not known");
+    bool reduced[WF_ONNX_RANK] = { 0 };
+    for (int i = 0; i < v->view.rank; i++) {
+        reduced[i] = !given;
+        for (int k = 0; k < n; k++)
+            reduced[i] |= (axes[k] < 0 ? axes[k] + v->view.rank : axes[k]) == i;
+    }
+    int spatial = 0;
+    for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
+        if (!wf_onnx_extent_is(im, wf_onnx_shape(im, v->layer)[axis], 1))
+            spatial |= 1 << axis;
+    const int bits = reduced_axes(im, v, reduced);
+    const bool max = strcmp(node->op_type, "ReduceMax") == 0;
+    int y = v->layer;
+    if (bits == spatial && bits)
+        y = pooled(im, node, max ? "global_max_pool" : "global_pool", v->layer, true);
+    else if (bits == 1 << WF_ONNX_C)
+        y = pooled(im, node, max ? "channel_max" : "channel_mean", v->layer, false);
+    else if (bits != 0)
+        return wf_onnx_refuse(im, node, err,
+                              "the rules are for all spatial axes, and for the channels");
+    struct wf_onnx_view view = { .rank = 0 };
+    const bool keep = wf_onnx_attr_int(node, "keepdims", 1);
+    for (int i = 0; i < v->view.rank; i++) {
+        if (!reduced[i])
+            view.axis[view.rank++] = v->view.axis[i];
+        else if (keep)
+            view.axis[view.rank++].n = 0;
+    }
+    return wf_onnx_done_view(im, node, y, &view);
+}
+
+const struct wf_onnx_rule_row wf_onnx_rules_reduce[] = {
+    { "GlobalAveragePool", global_pool },
+    { "GlobalMaxPool", global_pool },
+    { "ReduceMean", reduce },
+    { "ReduceMax", reduce },
+    { .op = NULL },
+};
