@@ -22,6 +22,7 @@ static void init_weight(const struct wf_view *view, const struct wf_value *v, ui
 {
     const struct wf_random random = wf_random(seed, wf_random_stream(v->name));
     const int64_t *e = v->shape.at;
+#pragma omp parallel for collapse(2) schedule(static) if (wf_shape_count(v->shape) > 1 << 14)
     for (int64_t n = 0; n < e[WF_N]; n++)
         for (int64_t c = 0; c < e[WF_C]; c++)
             for (int64_t d = 0; d < e[WF_D]; d++)

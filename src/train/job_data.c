@@ -32,38 +32,41 @@ static double random_target(const struct wf_job *job, struct wf_random r, uint64
     return (double)wf_random_normal(r, index);
 }
 
-static double initial_weight(const struct wf_value *v, struct wf_random r, uint64_t index)
-{
-    switch (v->init) {
-    case WF_INIT_ZERO:
-        return 0;
-    case WF_INIT_ONE:
-        return 1;
-    case WF_INIT_VALUE:
-        return v->init_bound;
-    case WF_INIT_UNIFORM:
-        break;
-    }
-    return (2 * (double)wf_random_uniform(r, index) - 1) * v->init_bound;
-}
-
 /* Of a micro-batch: where its samples begin among those of all. */
 static int64_t samples_before(const struct wf_value *v, int micro)
 {
     return micro * wf_shape_count(v->shape);
 }
 
+/* One row along W with its channels: elements are independent of each other, so rows are filled in parallel. */
+static void fill_random_row(const struct wf_job *job, const struct wf_value *v, int64_t before,
+                            const struct wf_view *view, struct wf_region row)
+{
+    const struct wf_random r = wf_random(job->settings.train.seed, wf_random_stream(v->name));
+    const bool is_target = v == job->net.target;
+    for (struct wf_cursor c = wf_cursor(row); wf_cursor_next(&c);) {
+        const uint64_t index = (uint64_t)(before + wf_outside_index(&v->shape, c.at));
+        wf_view_set(view, c.at,
+                    is_target ? random_target(job, r, index) : (double)wf_random_normal(r, index));
+    }
+}
+
 static void fill_random(const struct wf_job *job, const struct wf_value *v, int micro,
                         const struct wf_view *view)
 {
-    const struct wf_random r = wf_random(job->settings.train.seed, wf_random_stream(v->name));
-    for (struct wf_cursor c = wf_cursor(view->box); wf_cursor_next(&c);) {
-        const uint64_t index =
-            (uint64_t)(samples_before(v, micro) + wf_outside_index(&v->shape, c.at));
-        wf_view_set(view, c.at,
-                    v == job->net.target                ? random_target(job, r, index)
-                    : wf_network_is_image(&job->net, v) ? (double)wf_random_normal(r, index)
-                                                        : initial_weight(v, r, index));
+    const int64_t depth = wf_region_extent(view->box, WF_D);
+    const int64_t height = wf_region_extent(view->box, WF_H);
+    const int64_t rows = wf_region_extent(view->box, WF_N) * depth * height;
+    const int64_t before = samples_before(v, micro);
+#pragma omp parallel for schedule(static) if (wf_region_count(view->box) > 1 << 14)
+    for (int64_t i = 0; i < rows; i++) {
+        struct wf_region row = view->box;
+        row.lo[WF_N] += i / (depth * height);
+        row.lo[WF_D] += i / height % depth;
+        row.lo[WF_H] += i % height;
+        for (int axis = WF_N; axis <= WF_H; axis++)
+            row.hi[axis] = row.lo[axis] + 1;
+        fill_random_row(job, v, before, view, row);
     }
 }
 

@@ -76,9 +76,9 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask)
     memcpy(&value, &word, sizeof value);
     return value;
 }
-inline unsigned atomicAdd(unsigned *at, unsigned by)
+template <class T> T atomicAdd(T *at, T by)
 {
-    const unsigned old = *at;
+    const T old = *at;
     *at += by;
     return old;
 }

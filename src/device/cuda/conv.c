@@ -239,29 +239,37 @@ static bool prepare_own(struct wf_cuda_conv_step *s, struct wf_prepare *p, struc
     return true;
 }
 
+bool wf_cuda_conv_step_init(struct wf_cuda_conv_step *s, struct wf_cuda *cuda,
+                            const struct wf_prepare *p)
+{
+    *s = (struct wf_cuda_conv_step){ .cuda = cuda, .engine = WF_ENGINE_NONE };
+    const bool known = set_problem(s, p);
+    if (known)
+        lay_out(s);
+    if (!cuda)
+        return known;
+    s->problem.tf32 = cuda->tf32 && s->problem.dtype == WF_F32;
+    s->problem.deterministic = cuda->deterministic;
+    if (cuda->capability != 90)
+        s->problem.own = WF_ENGINE_NONE;
+    if (known)
+        s->engine_workspace = engine_workspace(s);
+    return known;
+}
+
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
     struct wf_cuda_conv_step *const s = wf_take_zeroed(1, sizeof *s);
-    s->engine = WF_ENGINE_NONE;
-    const bool known = set_problem(s, p);
+    const bool known = wf_cuda_conv_step_init(s, p->context ? wf_cuda_of(p->context) : NULL, p);
     if (!prepare_own(s, p, err)) {
         release(s);
         return false;
     }
-    if (known)
-        lay_out(s);
     if (!p->context) { /* a plan to look at */
         p->scratch_bytes = known && !p->exact ? s->at_workspace + likely_workspace : s->own_scratch;
         release(s);
         return true;
     }
-    s->cuda = wf_cuda_of(p->context);
-    s->problem.tf32 = s->cuda->tf32 && s->problem.dtype == WF_F32;
-    s->problem.deterministic = s->cuda->deterministic;
-    if (s->cuda->capability != 90)
-        s->problem.own = WF_ENGINE_NONE;
-    if (known)
-        s->engine_workspace = engine_workspace(s);
     if (known && !s->cuda->exact) /* cuDNN's sums depend on the extent */
         wf_cuda_conv_step_choose(s, p);
     if (!wf_cuda_well(s->cuda, err)) {

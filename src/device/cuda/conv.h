@@ -18,6 +18,10 @@ struct wf_cuda_conv_step {
     size_t image_bytes, weights_bytes, result_bytes;
 };
 
+/* The problem between these boxes and the places in the scratch, without a plan; false: not one for cuDNN. Without
+ * a device: what is known beforehand. */
+bool wf_cuda_conv_step_init(struct wf_cuda_conv_step *step, struct wf_cuda *cuda,
+                            const struct wf_prepare *prepare);
 /* Enqueues the step. */
 void wf_cuda_conv_step_run(struct wf_cuda_conv_step *step, const struct wf_call *call);
 /* Bytes of scratch with this plan. */

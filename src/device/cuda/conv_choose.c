@@ -6,18 +6,23 @@
  * (choices.h). Success is not correctness either: before a choice is kept, its result on noise, into
  * memory full of NaN, is held against our own kernel in some rows, as a whole and element by element. What
  * is wrong is passed over, and kept too, for people to see.
+ *
+ * A large problem is timed on some of its rows only: of 8192 x 8192 pixels cuDNN offers plans that take 30 s for a
+ * run where the best takes 12 ms. The check is always on the whole.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cuda/choices.h"
-#include "base/memory.h"
 #include "device/cuda/conv.h"
 #include "device/cuda/kernels.h"
 
 enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3, USUAL = 4 };
 /* Suggestions come with the likely best first: of large images not all of the others are tried. */
 static const double enough_seconds = 1.0;
+/* A problem of more than `whole_flops` is timed on rows of about `excerpt_flops`: some 0.5 ms of a good plan. */
+static const double whole_flops = 1e12, excerpt_flops = 3e11;
+enum { EXCERPT_ROWS = 8 };
 
 /* Memory like that of the step. */
 struct trial {
@@ -25,6 +30,7 @@ struct trial {
     const struct wf_prepare *prepare;
     struct wf_view in[3], out[1];
     void *memory, *scratch, *sample, *sample_scratch;
+    struct wf_cuda_distance *distance;
     size_t sample_bytes;
     cudaEvent_t before, after;
 };
@@ -80,7 +86,8 @@ static bool trial_init(struct trial *t, struct wf_cuda_conv_step *s, const struc
     t->sample_bytes = is_sum(t) ? wf_view_bytes(&p->out[0])
                                 : (size_t)wf_region_count(one) * wf_dtype_size(p->out[0].dtype);
     const size_t own = own_scratch(t), scratch = s->at_workspace + aligned(workspace);
-    total += bytes[3] + aligned(t->sample_bytes) + aligned(own) + aligned(scratch);
+    total += bytes[3] + aligned(t->sample_bytes) + aligned(own) + aligned(scratch) +
+             aligned(sizeof *t->distance);
     if (cudaMalloc(&t->memory, total) != cudaSuccess) {
         (void)cudaGetLastError();
         t->memory = NULL;
@@ -97,6 +104,7 @@ static bool trial_init(struct trial *t, struct wf_cuda_conv_step *s, const struc
     t->sample = at + bytes[3];
     t->sample_scratch = (char *)t->sample + aligned(t->sample_bytes);
     t->scratch = (char *)t->sample_scratch + aligned(own);
+    t->distance = (struct wf_cuda_distance *)((char *)t->scratch + aligned(scratch));
     return cudaEventCreate(&t->before) == cudaSuccess && cudaEventCreate(&t->after) == cudaSuccess;
 }
 
@@ -164,26 +172,6 @@ static double tolerance(const struct wf_cudnn_problem *p)
     return p->dtype == WF_BF16 ? 2e-2 : p->dtype == WF_F16 ? 4e-3 : p->tf32 ? 4e-3 : 1e-4;
 }
 
-/* norm(a - b) / norm(b) within the tolerance, and so each element, beside its own size by that of a usual
- * one: the errors of a sum are those of its terms. NaN is not. */
-static bool is_close(const void *a, const void *b, enum wf_dtype dtype, int64_t count,
-                     double tolerance_)
-{
-    double apart = 0, whole = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const double y = wf_dtype_get(dtype, b, i), d = wf_dtype_get(dtype, a, i) - y;
-        apart += d * d;
-        whole += y * y;
-    }
-    const double usual = USUAL * sqrt(whole / (double)(count ? count : 1));
-    bool ok = apart <= tolerance_ * tolerance_ * whole;
-    for (int64_t i = 0; ok && i < count; i++) {
-        const double y = wf_dtype_get(dtype, b, i);
-        ok = fabs(wf_dtype_get(dtype, a, i) - y) <= tolerance_ * (fabs(y) + usual);
-    }
-    return ok;
-}
-
 /* A sum is checked with all but one row of its image at zero. */
 static void mask(const struct trial *t, const struct wf_region *row)
 {
@@ -217,13 +205,16 @@ static void run_sample(const struct trial *t, const struct wf_region *row)
 /* Not run: nothing was compared, so nothing is known of its numbers. */
 enum outcome { RIGHT, WRONG, NOT_RUN };
 
-/* One sample on both; `host` has room for two of them. */
-static enum outcome check_sample(const struct trial *t, int index, char *host)
+/* One sample on both: norm(a - b) / norm(b) within the tolerance, and so each element, beside its own size by that
+ * of a usual one: the errors of a sum are those of its terms. */
+static enum outcome check_sample(const struct trial *t, int index)
 {
     struct wf_cuda *const cuda = t->step->cuda;
     const struct wf_call call = call_of(t);
     const struct wf_region row = sample_of(&t->prepare->work, index);
     const struct wf_view *const out = &t->out[0];
+    const double within = tolerance(&t->step->problem);
+    struct wf_cuda_distance d;
     if (is_sum(t))
         mask(t, &row);
     /* NaN in every float type. */
@@ -231,29 +222,31 @@ static enum outcome check_sample(const struct trial *t, int index, char *host)
     wf_cuda_conv_step_run(t->step, &call);
     run_sample(t, &row);
     const void *const made = is_sum(t) ? out->data : wf_view_part(*out, row).data;
+    wf_cuda_compare(&(struct wf_cuda_compare){
+        .a = made,
+        .b = t->sample,
+        .dtype = (int)out->dtype,
+        .count = (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
+        .tolerance = within,
+        .usual = USUAL,
+        .to = t->distance,
+        .stream = cuda->stream });
     ok = ok &&
-         cudaMemcpyAsync(host, made, t->sample_bytes, cudaMemcpyDeviceToHost, cuda->stream) ==
+         cudaMemcpyAsync(&d, t->distance, sizeof d, cudaMemcpyDeviceToHost, cuda->stream) ==
              cudaSuccess &&
-         cudaMemcpyAsync(host + t->sample_bytes, t->sample, t->sample_bytes, cudaMemcpyDeviceToHost,
-                         cuda->stream) == cudaSuccess &&
          cudaStreamSynchronize(cuda->stream) == cudaSuccess && cuda->failure.code == WF_OK;
     if (!ok)
         return NOT_RUN;
-    return is_close(host, host + t->sample_bytes, out->dtype,
-                    (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
-                    tolerance(&t->step->problem))
-               ? RIGHT
-               : WRONG;
+    /* NaN is not within anything. */
+    return d.apart <= within * within * d.whole && d.outside == 0 ? RIGHT : WRONG;
 }
 
 static enum outcome check_plan(const struct trial *t)
 {
-    char *const host = wf_take(2 * t->sample_bytes + 1);
     enum outcome outcome = RIGHT;
     fill(t);
     for (int i = 0; outcome == RIGHT && i < SAMPLES; i++)
-        outcome = check_sample(t, i, host);
-    free(host);
+        outcome = check_sample(t, i);
     return outcome;
 }
 
@@ -288,103 +281,244 @@ static bool is_long_sum(const struct wf_cudnn_problem *p)
            p->n * p->result[0] * p->result[1] * p->result[2] > long_sum;
 }
 
-/* Our own engine and plans of the candidates that fit the limit of memory. */
-static int make_plans(const struct wf_cuda_conv_step *s, struct wf_cudnn_graph *graph,
-                      struct tried list[MOST_TRIED])
+/* --- an excerpt of a large problem --- */
+
+/* A part of the problem: a few samples, and rows from the first on. */
+struct excerpt {
+    struct wf_cuda_conv_step step;
+    struct wf_prepare prepare;
+    struct wf_view in[3], out[1];
+};
+
+static double flops_of(const struct wf_cudnn_problem *p)
 {
-    struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
-    const int n = graph ? wf_cudnn_candidates(graph, choices, WF_CUDNN_CANDIDATES) : 0;
-    int made = 0;
-    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
-        list[made++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
-    const int most = made > 0 && is_long_sum(&s->problem) ? made
-                     : s->problem.bias                    ? made + 2
-                                                          : MOST_TRIED;
-    for (int i = 0; i < n && made < most; i++) {
-        struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, &choices[i]);
-        if (plan && wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)
-            list[made++] = (struct tried){ choices[i], plan, (double)INFINITY };
-        else
-            wf_cudnn_plan_free(plan);
-    }
-    return made;
+    double flops = 2.0 * (double)p->n * (double)p->in * (double)p->out / (double)p->groups;
+    for (int i = 0; i < WF_CUDNN_SPACE; i++)
+        flops *= (double)p->result[i] * (double)p->kernel[i];
+    return flops;
 }
 
-static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct tried list[], int n)
+static void shorten(struct wf_view *v, int axis, int64_t extent)
+{
+    struct wf_region box = v->box;
+    box.hi[axis] = wf_min(box.hi[axis], box.lo[axis] + extent);
+    *v = wf_view_dense(NULL, v->dtype, box);
+}
+
+/* So many places along an axis of space, and what they read; of a data gradient, what they alone make. */
+static void take_rows(struct excerpt *e, const struct wf_cudnn_problem *p, int axis, int64_t places)
+{
+    const int i = axis - WF_D;
+    const int64_t span = p->dilation[i] * (p->kernel[i] - 1) + 1;
+    const bool back = p->pass == WF_CONV_DATA;
+    struct wf_view *const image = back ? &e->out[0] : &e->in[0];
+    struct wf_view *const result = back                         ? &e->in[0]
+                                   : p->pass == WF_CONV_FORWARD ? &e->out[0]
+                                                                : &e->in[1];
+    shorten(result, axis, places);
+    shorten(image, axis,
+            back ? places * p->stride[i] - p->pad_lo[i]
+                 : (places - 1) * p->stride[i] + span - p->pad_lo[i]);
+    const struct wf_region *const work = back ? &image->box : &result->box;
+    e->prepare.work.hi[axis] = work->hi[axis];
+}
+
+static void take_samples(struct excerpt *e, const struct wf_cudnn_problem *p, int64_t samples)
+{
+    shorten(&e->in[0], WF_N, samples);
+    shorten(p->pass == WF_CONV_WEIGHTS ? &e->in[1] : &e->out[0], WF_N, samples);
+    e->prepare.work.hi[WF_N] = e->prepare.work.lo[WF_N] + samples;
+}
+
+/* False where the problem is not large, or has no rows to leave out. */
+static bool excerpt_init(struct excerpt *e, const struct wf_cuda_conv_step *s,
+                         const struct wf_prepare *p)
+{
+    const struct wf_cudnn_problem *const q = &s->problem;
+    double part = excerpt_flops / flops_of(q);
+    const int axis = q->result[0] > q->result[1] ? WF_D : WF_H;
+    const int64_t places = q->result[axis - WF_D];
+    if (flops_of(q) <= whole_flops || places <= EXCERPT_ROWS)
+        return false;
+    e->prepare = *p;
+    for (int k = 0; k < p->node->n_in; k++)
+        e->in[k] = p->in[k];
+    e->out[0] = p->out[0];
+    e->prepare.in = e->in;
+    e->prepare.out = e->out;
+    const int64_t samples = wf_max(1, (int64_t)((double)q->n * part));
+    part *= (double)q->n / (double)samples;
+    if (samples < q->n)
+        take_samples(e, q, samples);
+    if (part < 1)
+        take_rows(e, q, axis, wf_max(EXCERPT_ROWS, (int64_t)((double)places * part)));
+    if (!wf_cuda_conv_step_init(&e->step, s->cuda, &e->prepare))
+        return false;
+    e->step.problem.bias = q->bias;
+    e->step.problem.large = q->large;
+    return true;
+}
+
+/* --- the search --- */
+
+struct search {
+    struct wf_cuda_conv_step *step; /* for which one is searched */
+    const struct wf_prepare *prepare;
+    struct wf_cudnn_graph *graph;
+    struct excerpt excerpt; /* is timed in its place */
+    bool has_excerpt;
+    struct tried list[MOST_TRIED];
+    int n;
+    bool sure; /* all that were timed were compared */
+};
+
+/* NULL where it takes more memory than there may be. */
+static struct wf_cudnn_plan *small_plan(const struct wf_cuda_conv_step *s,
+                                        struct wf_cudnn_graph *graph,
+                                        const struct wf_cudnn_choice *choice)
+{
+    struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, choice);
+    if (!plan || wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)
+        return plan;
+    wf_cudnn_plan_free(plan);
+    return NULL;
+}
+
+/* Our own engine, and plans for what is timed. */
+static void make_plans(struct search *q)
+{
+    const struct wf_cuda_conv_step *const s = q->step;
+    struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
+    const int n = q->graph ? wf_cudnn_candidates(q->graph, choices, WF_CUDNN_CANDIDATES) : 0;
+    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
+        q->list[q->n++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
+    const int most = q->n > 0 && is_long_sum(&s->problem) ? q->n
+                     : s->problem.bias                    ? q->n + 1 /* compiled, in a second */
+                                                          : MOST_TRIED;
+    struct wf_cudnn_graph *const graph =
+        q->has_excerpt ? wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem) : q->graph;
+    for (int i = 0; graph && i < n && q->n < most; i++) {
+        struct wf_cudnn_plan *const plan = small_plan(s, graph, &choices[i]);
+        if (plan)
+            q->list[q->n++] = (struct tried){ choices[i], plan, (double)INFINITY };
+    }
+    if (q->has_excerpt)
+        wf_cudnn_graph_free(graph);
+}
+
+static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct search *q)
 {
     size_t most = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < q->n; i++) {
         const size_t workspace =
-            list[i].plan ? wf_cudnn_plan_workspace(list[i].plan) : s->engine_workspace;
+            q->list[i].plan ? wf_cudnn_plan_workspace(q->list[i].plan) : s->engine_workspace;
         most = workspace > most ? workspace : most;
     }
     return most;
 }
 
-/* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
- * memory to try them: the first. Not sure where one that was timed could not be compared. */
-static int try_plans(struct wf_cuda_conv_step *s, const struct wf_prepare *p, struct tried list[],
-                     int n, bool *sure)
+/* The fastest first. */
+static void time_plans(struct search *q, struct trial *t)
+{
+    double best = (double)INFINITY, spent = 0;
+    fill(t);
+    for (int i = 0; i < q->n && (spent < enough_seconds || !isfinite(best)); i++) {
+        take(t->step, &q->list[i]);
+        q->list[i].seconds = time_plan(t, best);
+        best = fmin(best, q->list[i].seconds);
+        spent += isfinite(q->list[i].seconds) ? TIMED_RUNS * q->list[i].seconds : 0;
+    }
+    qsort(q->list, (size_t)q->n, sizeof *q->list, by_seconds);
+}
+
+/* Times plans on the excerpt, and puts those of the whole problem in their place, of which `most` are made: the
+ * others are there for the case that one is wrong. */
+static bool time_excerpt(struct search *q)
 {
     struct trial t;
-    int found = -1;
-    const bool timed = trial_init(&t, s, p, most_workspace(s, list, n));
-    *sure = timed;
-    if (timed) {
-        fill(&t);
-        double best = (double)INFINITY, spent = 0;
-        for (int i = 0; i < n && (spent < enough_seconds || !isfinite(best)); i++) {
-            take(s, &list[i]);
-            list[i].seconds = time_plan(&t, best);
-            best = fmin(best, list[i].seconds);
-            spent += isfinite(list[i].seconds) ? TIMED_RUNS * list[i].seconds : 0;
-        }
-        qsort(list, (size_t)n, sizeof *list, by_seconds);
+    const bool timed = trial_init(&t, &q->excerpt.step, &q->excerpt.prepare,
+                                  most_workspace(&q->excerpt.step, q));
+    if (timed)
+        time_plans(q, &t);
+    trial_release(&t);
+    int kept = 0;
+    for (int i = 0; i < q->n; i++) {
+        struct tried *const one = &q->list[i];
+        const bool is_own = !one->plan;
+        wf_cudnn_plan_free(one->plan);
+        one->plan = is_own || kept >= 2 ? NULL : small_plan(q->step, q->graph, &one->choice);
+        if (is_own || one->plan)
+            q->list[kept++] = *one;
     }
-    for (int i = 0; i < n && found < 0; i++) {
-        take(s, &list[i]);
-        const bool runs = !timed || isfinite(list[i].seconds);
-        const enum outcome outcome = timed && runs ? check_plan(&t) : runs ? RIGHT : NOT_RUN;
-        *sure = *sure && (!runs || outcome != NOT_RUN);
+    q->n = kept;
+    return timed;
+}
+
+/* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
+ * memory to try them: the first. */
+static int try_plans(struct search *q)
+{
+    struct wf_cuda_conv_step *const s = q->step;
+    struct trial t;
+    int found = -1;
+    const bool excerpt_timed = q->has_excerpt && time_excerpt(q);
+    const bool fits = trial_init(&t, s, q->prepare, most_workspace(s, q));
+    if (fits && !q->has_excerpt)
+        time_plans(q, &t);
+    const bool timed = excerpt_timed || (fits && !q->has_excerpt);
+    q->sure = fits;
+    for (int i = 0; i < q->n && found < 0; i++) {
+        take(s, &q->list[i]);
+        const bool runs = !timed || isfinite(q->list[i].seconds);
+        const enum outcome outcome = fits && runs ? check_plan(&t) : runs ? RIGHT : NOT_RUN;
+        q->sure = q->sure && (!runs || outcome != NOT_RUN);
         if (outcome == RIGHT)
             found = i;
         if (outcome == WRONG) {
             s->wrong++;
-            wf_cuda_choice_put_wrong(s->cuda, &s->problem, &list[i].choice);
+            wf_cuda_choice_put_wrong(s->cuda, &s->problem, &q->list[i].choice);
         }
         s->cuda->failure = (struct wf_err){ 0 }; /* of a plan that is not taken */
         (void)cudaGetLastError();
     }
     trial_release(&t);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < q->n; i++)
         if (i != found)
-            wf_cudnn_plan_free(list[i].plan);
+            wf_cudnn_plan_free(q->list[i].plan);
     return found;
+}
+
+/* By trying; the choice is kept. */
+static void search(struct search *q)
+{
+    struct wf_cuda_conv_step *const s = q->step;
+    const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
+    q->has_excerpt = excerpt_init(&q->excerpt, s, q->prepare);
+    q->sure = q->graph != NULL;
+    make_plans(q);
+    const int found = q->n > 0 ? try_plans(q) : -1;
+    const struct tried *const one = found < 0 ? &none : &q->list[found];
+    take(s, one);
+    if (q->sure)
+        wf_cuda_choice_put(s->cuda, &s->problem, &one->choice);
+    if (q->sure && s->plan)
+        wf_cuda_choice_keep(s->cuda, &s->problem, &one->choice, s->plan);
 }
 
 /* True where there is one for the problem as it stands: then the step has it. */
 static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
-    struct tried list[MOST_TRIED] = { { .choice = { .engine = WF_ENGINE_NONE } } };
-    struct wf_cudnn_choice *const kept = &list[0].choice;
-    const bool known = wf_cuda_choice_find(s->cuda, &s->problem, kept) &&
-                       (kept->engine >= WF_ENGINE_NONE || kept->engine == s->problem.own);
-    const bool ours = known && kept->engine < 0; /* or none */
+    struct tried kept = { .choice = { .engine = WF_ENGINE_NONE } };
+    const bool known =
+        wf_cuda_choice_find(s->cuda, &s->problem, &kept.choice) &&
+        (kept.choice.engine >= WF_ENGINE_NONE || kept.choice.engine == s->problem.own);
+    const bool ours = known && kept.choice.engine < 0; /* or none */
     struct wf_cudnn_graph *const graph = ours ? NULL : wf_cudnn_graph_new(s->cuda, &s->problem);
-    list[0].plan = graph && known ? wf_cuda_choice_plan(s->cuda, graph, &s->problem, kept) : NULL;
-    take(s, &list[0]);
-    if (!ours && !s->plan) {
-        bool sure = graph != NULL;
-        const int n = make_plans(s, graph, list);
-        const int found = n > 0 ? try_plans(s, p, list, n, &sure) : -1;
-        const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
-        take(s, found < 0 ? &none : &list[found]);
-        if (sure)
-            wf_cuda_choice_put(s->cuda, &s->problem,
-                               found < 0 ? &none.choice : &list[found].choice);
-        if (sure && s->plan)
-            wf_cuda_choice_keep(s->cuda, &s->problem, &list[found].choice, s->plan);
-    }
+    kept.plan =
+        graph && known ? wf_cuda_choice_plan(s->cuda, graph, &s->problem, &kept.choice) : NULL;
+    take(s, &kept);
+    if (!ours && !s->plan)
+        search(&(struct search){ .step = s, .prepare = p, .graph = graph });
     wf_cudnn_graph_free(graph);
     return s->plan || s->engine != WF_ENGINE_NONE;
 }

@@ -38,6 +38,39 @@ template <class T> __global__ void noise_kernel(T *to, int64_t count, uint32_t s
     }
 }
 
+__global__ void clear_distance_kernel(struct wf_cuda_distance *d)
+{
+    d->apart = d->whole = 0;
+    d->outside = 0;
+}
+
+template <class T>
+__global__ void distance_kernel(const T *a, const T *b, int64_t count, struct wf_cuda_distance *d)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    double apart = 0, whole = 0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        const double y = (double)to_arith(b[i]), x = (double)to_arith(a[i]);
+        apart += (x - y) * (x - y);
+        whole += y * y;
+    }
+    atomicAdd(&d->apart, apart);
+    atomicAdd(&d->whole, whole);
+}
+
+template <class T>
+__global__ void outside_kernel(const T *a, const T *b, int64_t count, double tolerance, double usual,
+                               struct wf_cuda_distance *d)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    const double size = usual * sqrt(d->whole / (double)count);
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        const double y = (double)to_arith(b[i]), x = (double)to_arith(a[i]);
+        if (!(fabs(x - y) <= tolerance * (fabs(y) + size)))
+            atomicAdd(&d->outside, 1ull);
+    }
+}
+
 } // namespace wf
 
 using namespace wf;
@@ -77,5 +110,18 @@ extern "C" void wf_cuda_noise(void *to, int dtype, int64_t count, uint32_t seed,
         typedef decltype(zero) T;
         launch(noise_kernel<T>, dim3((unsigned)smaller(ceil_div(count, THREADS), most)), THREADS,
                stream, (T *)to, count, seed);
+    });
+}
+
+extern "C" void wf_cuda_compare(const struct wf_cuda_compare *c)
+{
+    const dim3 blocks((unsigned)smaller(ceil_div(c->count, THREADS), (int64_t)1 << 10));
+    launch(clear_distance_kernel, dim3(1), 1, c->stream, c->to);
+    with_type(c->dtype, [&](auto zero) {
+        typedef decltype(zero) T;
+        const T *const a = (const T *)c->a, *const b = (const T *)c->b;
+        launch(distance_kernel<T>, blocks, THREADS, c->stream, a, b, c->count, c->to);
+        launch(outside_kernel<T>, blocks, THREADS, c->stream, a, b, c->count, c->tolerance,
+               c->usual, c->to);
     });
 }

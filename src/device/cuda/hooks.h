@@ -21,6 +21,22 @@ void wf_cuda_add_bias(const struct wf_view *y, const float *bias, struct CUstrea
 /* Numbers between -1 and 1 that look drawn by lot, over packed floats. */
 void wf_cuda_noise(void *to, int dtype, int64_t count, uint32_t seed, struct CUstream_st *stream);
 
+/* How far a is from b: sums of squares of the difference and of b, and how many elements differ by more than the
+ * tolerance of (their size + `usual` times that of the mean one); NaN does. In device memory. */
+struct wf_cuda_distance {
+    double apart, whole;
+    unsigned long long outside;
+};
+struct wf_cuda_compare {
+    const void *a, *b; /* packed */
+    int dtype;
+    int64_t count;
+    double tolerance, usual;
+    struct wf_cuda_distance *to;
+    struct CUstream_st *stream;
+};
+void wf_cuda_compare(const struct wf_cuda_compare *c);
+
 #ifdef __cplusplus
 }
 #endif
