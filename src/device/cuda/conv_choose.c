@@ -20,8 +20,8 @@
 enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3, USUAL = 4 };
 /* Suggestions come with the likely best first: of large images not all of the others are tried. */
 static const double enough_seconds = 1.0;
-/* A problem of more than `whole_flops` is timed on rows of about `excerpt_flops`: some 0.5 ms of a good plan. */
-static const double whole_flops = 1e12, excerpt_flops = 3e11;
+/* A problem of more than `whole_flops` is timed on rows of about `excerpt_flops`: some 0.2 ms of a good plan. */
+static const double whole_flops = 1e12, excerpt_flops = 1e11;
 enum { EXCERPT_ROWS = 8 };
 
 /* Memory like that of the step. */
@@ -222,15 +222,15 @@ static enum outcome check_sample(const struct trial *t, int index)
     wf_cuda_conv_step_run(t->step, &call);
     run_sample(t, &row);
     const void *const made = is_sum(t) ? out->data : wf_view_part(*out, row).data;
-    wf_cuda_compare(&(struct wf_cuda_compare){
-        .a = made,
-        .b = t->sample,
-        .dtype = (int)out->dtype,
-        .count = (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
-        .tolerance = within,
-        .usual = USUAL,
-        .to = t->distance,
-        .stream = cuda->stream });
+    wf_cuda_compare(
+        &(struct wf_cuda_compare){ .a = made,
+                                   .b = t->sample,
+                                   .dtype = (int)out->dtype,
+                                   .count = (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
+                                   .tolerance = within,
+                                   .usual = USUAL,
+                                   .to = t->distance,
+                                   .stream = cuda->stream });
     ok = ok &&
          cudaMemcpyAsync(&d, t->distance, sizeof d, cudaMemcpyDeviceToHost, cuda->stream) ==
              cudaSuccess &&
@@ -384,7 +384,7 @@ static struct wf_cudnn_plan *small_plan(const struct wf_cuda_conv_step *s,
     return NULL;
 }
 
-/* Our own engine, and plans for what is timed. */
+/* Our own engine, and plans for what is timed: where there is no choice nothing is. */
 static void make_plans(struct search *q)
 {
     const struct wf_cuda_conv_step *const s = q->step;
@@ -395,6 +395,7 @@ static void make_plans(struct search *q)
     const int most = q->n > 0 && is_long_sum(&s->problem) ? q->n
                      : s->problem.bias                    ? q->n + 1 /* compiled, in a second */
                                                           : MOST_TRIED;
+    q->has_excerpt = wf_min(most, q->n + n) > 1 && excerpt_init(&q->excerpt, s, q->prepare);
     struct wf_cudnn_graph *const graph =
         q->has_excerpt ? wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem) : q->graph;
     for (int i = 0; graph && i < n && q->n < most; i++) {
@@ -436,8 +437,8 @@ static void time_plans(struct search *q, struct trial *t)
 static bool time_excerpt(struct search *q)
 {
     struct trial t;
-    const bool timed = trial_init(&t, &q->excerpt.step, &q->excerpt.prepare,
-                                  most_workspace(&q->excerpt.step, q));
+    const bool timed =
+        trial_init(&t, &q->excerpt.step, &q->excerpt.prepare, most_workspace(&q->excerpt.step, q));
     if (timed)
         time_plans(q, &t);
     trial_release(&t);
@@ -463,9 +464,9 @@ static int try_plans(struct search *q)
     int found = -1;
     const bool excerpt_timed = q->has_excerpt && time_excerpt(q);
     const bool fits = trial_init(&t, s, q->prepare, most_workspace(s, q));
-    if (fits && !q->has_excerpt)
+    const bool timed = excerpt_timed || (fits && !q->has_excerpt && q->n > 1);
+    if (timed && !excerpt_timed)
         time_plans(q, &t);
-    const bool timed = excerpt_timed || (fits && !q->has_excerpt);
     q->sure = fits;
     for (int i = 0; i < q->n && found < 0; i++) {
         take(s, &q->list[i]);
@@ -493,7 +494,6 @@ static void search(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
     const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
-    q->has_excerpt = excerpt_init(&q->excerpt, s, q->prepare);
     q->sure = q->graph != NULL;
     make_plans(q);
     const int found = q->n > 0 ? try_plans(q) : -1;
