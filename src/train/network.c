@@ -1,6 +1,7 @@
 #include "train/network.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/build.h"
 #include "ops/op.h"
@@ -125,6 +126,38 @@ static struct wf_value *build_loss(const struct wf_network_config *c, const stru
     return sum ? wf_scale(net->graph, sum, 1.0 / (double)count) : NULL;
 }
 
+/* The target at a head's own resolution: the nearest label of each of its positions, as in nnU-Net's deep
+ * supervision. By way of f32, which every device resamples, and which holds labels exactly up to 2^24. */
+static struct wf_value *target_at(const struct wf_network *net, const struct wf_model_head *h)
+{
+    struct wf_graph *const g = net->graph;
+    const int64_t *const extents = &h->logits->shape.at[WF_D];
+    if (memcmp(extents, &net->target->shape.at[WF_D], 3 * sizeof *extents) == 0)
+        return net->target;
+    return wf_cast(g,
+                   wf_upsample(g, wf_cast(g, net->target, WF_F32),
+                               wf_arena_printf(&g->arena, "%s.target", h->name), extents,
+                               WF_NEAREST),
+                   net->target->dtype);
+}
+
+/* Of several heads: the sum of their losses with their weights. */
+static struct wf_value *build_heads_loss(const struct wf_network_config *c,
+                                         const struct wf_network *net)
+{
+    struct wf_graph *const g = net->graph;
+    struct wf_value *sum = NULL;
+    for (int i = 0; i < net->n_heads && net->target; i++) {
+        const struct wf_model_head *const h = &net->heads[i];
+        struct wf_value *loss =
+            i == 0 ? build_loss(c, net) : build_losses(c, net, h->logits, target_at(net, h));
+        if (h->weight < 1 || h->weight > 1)
+            loss = wf_scale(g, loss, h->weight);
+        sum = sum ? wf_add(g, sum, loss) : loss;
+    }
+    return sum;
+}
+
 static bool build_backward(const struct wf_network_config *c, struct wf_network *net,
                            struct wf_err *err)
 {
@@ -161,13 +194,14 @@ static struct wf_value *build_task(const struct wf_network_config *c, struct wf_
     if (!wf_network_target(c, &kind, &net->graph->err))
         return NULL;
     build_target(c, kind, net);
-    return build_loss(c, net);
+    return net->n_heads > 1 ? build_heads_loss(c, net) : build_loss(c, net);
 }
 
 bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
                       struct wf_shape image, bool training, struct wf_err *err)
 {
     enum wf_target_kind kind;
+    struct wf_err ignored = { 0 };
     *net = (struct wf_network){ .has_ignore = c->has_ignore, .ignore = c->ignore };
     if (!wf_network_target(c, &kind, err))
         return false;
@@ -188,7 +222,12 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
     } else {
         struct wf_value *const x =
             c->compute == WF_F32 ? net->image : wf_cast(g, net->image, c->compute);
-        net->logits = c->model->build(g, &c->config, x);
+        if (training && c->model->build_heads)
+            net->n_heads = c->model->build_heads(g, &c->config, x, &net->heads);
+        if (net->n_heads)
+            net->logits = net->heads[0].logits;
+        else if (wf_graph_ok(g, &ignored))
+            net->logits = c->model->build(g, &c->config, x);
         g->domain = net->logits ? net->logits->producer->domain : 0; /* the loss goes there, too */
         net->loss = build_task(c, net);
         g->domain = 0;

@@ -58,6 +58,9 @@ struct wf_network {
     /* Of several: the weight of each loss, an input that may change from step to step; and the losses,
      * summed over the domains. */
     struct wf_value *weights[WF_ADAPTS], *task, *adapts[WF_ADAPTS];
+    /* In training, of a network with several: all, the first of `logits`; 0: there is that one. */
+    struct wf_model_head *heads;
+    int n_heads;
     /* The backward pass starts from this f32 scalar, an input; NULL: from one. */
     struct wf_value *start;
     bool has_classes; /* logits are of classes; otherwise they are numbers (mse) */

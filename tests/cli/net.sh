@@ -1,6 +1,6 @@
 # Network files: every command takes one where it takes a network, and checkpoints hold it.
 . "$SOURCE_DIR/tests/cli/common.bash"
-cp "$SOURCE_DIR/tests/cli/pictures.py" .
+cp "$SOURCE_DIR/tests/cli/pictures.py" "$SOURCE_DIR/tests/cli/tensors.py" .
 python3 pictures.py set 8 48 40
 mkdir -p jobs
 cat >jobs/tiny.yaml <<'YAML'
@@ -91,3 +91,48 @@ JSON
 expect 0 verify model.name=class.json data.size=4,3,32,32 --mesh space=2x1 --json
 json 'j["pass"]'
 expect 0 step model.name=class.json data.size=4,3,32,32 --dump class.safetensors
+
+# --- heads: the loss of a coarse one is that of a network on a coarse image, with every second label ---
+cat >heads.py <<'PYTHON'
+import random, sys
+from tensors import read_safetensors, write_npy as npy
+def tensors(path):
+    return {name: values for name, (_, values) in read_safetensors(path).items()}
+if sys.argv[1] == "make":
+    random.seed(1)
+    h, w = 8, 12
+    x = [[[[random.random() for _ in range(w)] for _ in range(h)] for _ in range(3)] for _ in range(2)]
+    y = [[[random.randrange(2) for _ in range(w)] for _ in range(h)] for _ in range(2)]
+    npy("x.npy", "<f4", (2, 3, h, w), [v for n in x for c in n for r in c for v in r])
+    npy("y.npy", "<i4", (2, h, w), [v for n in y for r in n for v in r])
+    npy("x2.npy", "<f4", (2, 3, h // 2, w // 2),
+        [(c[i][j] + c[i + 1][j] + c[i][j + 1] + c[i + 1][j + 1]) / 4
+         for n in x for c in n for i in range(0, h, 2) for j in range(0, w, 2)])
+    npy("y2.npy", "<i4", (2, h // 2, w // 2), [n[i][j] for n in y for i in range(0, h, 2) for j in range(0, w, 2)])
+else:
+    both, fine, coarse = (tensors(p) for p in sys.argv[2:5])
+    def near(a, b):
+        return all(abs(p - q) <= 1e-5 * max(abs(q), 1e-2) for p, q in zip(a, b))
+    assert near(both["loss"], [2 * fine["loss"][0] + 0.5 * coarse["loss"][0]]), (both["loss"], fine["loss"], coarse["loss"])
+    for name, factor, of in (("main", 2, fine), ("aux", 0.5, coarse)):
+        for part in ("weight", "bias"):
+            key = "grad.%s.%s" % (name, part)
+            assert any(v != 0 for v in both[key])
+            assert near(both[key], [factor * v for v in of[key]]), key
+PYTHON
+python3 heads.py make
+one='{ name: pool, kind: avg_pool, in: image, kernel: 2 }'
+echo "layers: [{ name: main, kind: conv, kernel: 1, bias: true }, $one, { name: aux, kind: conv, kernel: 1, bias: true }]
+heads: [{ layer: main, weight: 2 }, { layer: aux, weight: 0.5 }]" >both.yaml
+echo 'layers: [{ name: main, kind: conv, kernel: 1, bias: true }]' >fine.yaml
+echo 'layers: [{ name: aux, kind: conv, kernel: 1, bias: true }]' >coarse.yaml
+expect 0 step model.name=both.yaml --input x.npy --target y.npy --dump both.safetensors
+expect 0 step model.name=fine.yaml --input x.npy --target y.npy --dump fine.safetensors
+expect 0 step model.name=coarse.yaml --input x2.npy --target y2.npy --dump coarse.safetensors
+python3 heads.py compare both.safetensors fine.safetensors coarse.safetensors || fail "the losses of heads"
+for mesh in space=2x2 data=2; do
+    expect 0 verify model.name=both.yaml data.size=2,3,30,41 train.loss=ce+dice --mesh $mesh --json
+    json 'j["pass"]'
+done
+sed 's/layer: aux, weight: 0.5/layer: pool/; s/name: aux, kind: conv/&, out: classes/' both.yaml >unlike.yaml
+refused 2 verify model.name=unlike.yaml data.size=2,3,30,41 --mesh data=2 -- "head 'pool' has 3 channels, the first 2"
