@@ -355,6 +355,17 @@ static void release(struct wf_onnx_import *im)
     wf_arena_release(&im->arena);
 }
 
+/* "net" of "path/net.onnx". */
+static const char *short_name(struct wf_onnx_import *im)
+{
+    const char *const slash = strrchr(im->model->path, '/');
+    char *const name = wf_arena_copy(&im->arena, slash ? slash + 1 : im->model->path);
+    char *const dot = strrchr(name, '.');
+    if (dot && strcmp(dot, ".onnx") == 0)
+        *dot = 0;
+    return name[0] ? name : "network";
+}
+
 static struct wf_net *attempt(const struct wf_onnx_model *m, const Onnx__ValueInfoProto *image,
                               const char *outputs, int set, struct wf_onnx_report *report,
                               struct wf_err *err)
@@ -366,8 +377,7 @@ static struct wf_net *attempt(const struct wf_onnx_model *m, const Onnx__ValueIn
     if (ok)
         n_heads = find_heads(&im, outputs, heads, err);
     if (n_heads > 0) {
-        const char *const name = m->proto->graph->name;
-        net = wf_net_new(name && name[0] ? name : "network", im.dims, im.image[WF_ONNX_C].at[0]);
+        net = wf_net_new(short_name(&im), im.dims, im.image[WF_ONNX_C].at[0]);
         ok = wf_onnx_finish(&im, n_heads, heads, net, err);
     }
     if (net && !ok) {

@@ -57,15 +57,32 @@ static bool plain_act(struct wf_onnx_import *im, const Onnx__NodeProto *node, st
 static bool leaky_relu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     const double slope = wf_onnx_tidy(wf_onnx_attr_real(node, "alpha", 0.01));
-    return apply(im, node, "leaky_relu", &(struct wf_layer_attrs){ .slope = slope }, err);
+    if (slope < 0)
+        return wf_onnx_refuse(im, node, err, "a slope of %g: the rule is for 0 and above", slope);
+    return apply(im, node, slope > 0 ? "leaky_relu" : "relu",
+                 &(struct wf_layer_attrs){ .slope = slope }, err);
 }
 
 static bool elu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     const double alpha = wf_onnx_tidy(wf_onnx_attr_real(node, "alpha", 1));
-    if (alpha != 1 && strcmp(node->op_type, "Elu") == 0)
-        return wf_onnx_refuse(im, node, err, "the rule is for alpha 1, not %g", alpha);
-    return apply(im, node, strcmp(node->op_type, "Elu") == 0 ? "elu" : "selu", NULL, err);
+    const bool scaled = strcmp(node->op_type, "Selu") == 0;
+    const struct wf_layer_attrs a = { .slope = scaled || alpha == 1 ? 0 : alpha };
+    return apply(im, node, scaled ? "selu" : "elu", &a, err);
+}
+
+/* max(0, min(1, alpha * x + beta)) */
+static bool linear_clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, double alpha,
+                        double beta, struct wf_err *err)
+{
+    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    if (!v)
+        return false;
+    const struct wf_layer_attrs scale = { .factor = wf_onnx_tidy(alpha) },
+                                shift = { .offset = wf_onnx_tidy(beta) }, clip = { .hi = 1 };
+    int y = wf_onnx_add(im, node, "scale", &scale, 1, &v->layer);
+    y = wf_onnx_add(im, node, "shift", &shift, 1, &y);
+    return wf_onnx_done_view(im, node, wf_onnx_add(im, node, "clip", &clip, 1, &y), &v->view);
 }
 
 static bool hard_sigmoid(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
@@ -73,7 +90,7 @@ static bool hard_sigmoid(struct wf_onnx_import *im, const Onnx__NodeProto *node,
     const double alpha = wf_onnx_attr_real(node, "alpha", 0.2),
                  beta = wf_onnx_attr_real(node, "beta", 0.5);
     if (fabs(alpha - 1.0 / 6) > 1e-6 || fabs(beta - 0.5) > 1e-6)
-        return wf_onnx_refuse(im, node, err, "the rule is for max(0, min(1, x / 6 + 0.5))");
+        return linear_clip(im, node, alpha, beta, err);
     return apply(im, node, "hard_sigmoid", NULL, err);
 }
 
@@ -81,11 +98,7 @@ static bool gelu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 {
     char text[16];
     const char *const form = wf_onnx_attr_text(node, "approximate", "none", text, sizeof text);
-    if (strcmp(form, "none") != 0)
-        wf_onnx_note(
-            im,
-            "GELU in its tanh approximation becomes the exact one, which differs by up to 5e-4");
-    return apply(im, node, "gelu", NULL, err);
+    return apply(im, node, strcmp(form, "none") == 0 ? "gelu" : "gelu_tanh", NULL, err);
 }
 
 /* A number that is an input, or an attribute; `fallback` where there is none. */
@@ -100,14 +113,16 @@ static bool number_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, si
     return n && n->count == 1 && wf_onnx_number_is_fixed(im, n, 0, value);
 }
 
+static const double open_bound = 1e30; /* what a clip has where it has no bound */
+
 static bool clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     struct wf_layer_attrs a = { 0 };
-    if (!number_in(im, node, 1, -3.4e38, &a.lo) || !number_in(im, node, 2, 3.4e38, &a.hi))
+    if (!number_in(im, node, 1, -open_bound, &a.lo) || !number_in(im, node, 2, open_bound, &a.hi))
         return wf_onnx_refuse(im, node, err, "the bounds should be constants");
-    a.lo = wf_onnx_tidy(a.lo);
-    a.hi = wf_onnx_tidy(a.hi);
-    if (a.lo == 0 && a.hi >= 3.3e38)
+    a.lo = wf_onnx_tidy(fmax(a.lo, -open_bound));
+    a.hi = wf_onnx_tidy(fmin(a.hi, open_bound));
+    if (a.lo == 0 && a.hi >= open_bound)
         return apply(im, node, "relu", NULL, err);
     if (a.lo == 0 && a.hi == 6)
         return apply(im, node, "relu6", NULL, err);
@@ -158,7 +173,8 @@ static bool prelu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
     c = wf_onnx_constant_like(im, NULL, c, 1, &c->count, err);
     if (!c)
         return false;
-    const int y = wf_onnx_add(im, node, "prelu", NULL, 1, &x);
+    const int y =
+        wf_onnx_add(im, node, "prelu", &(struct wf_layer_attrs){ .shared = c->count == 1 }, 1, &x);
     wf_onnx_weight(im, y, "weight", c);
     return wf_onnx_done_view(im, node, y, &v->view);
 }
@@ -250,7 +266,7 @@ static int with_vector(struct wf_onnx_import *im, const Onnx__NodeProto *node, i
         wf_onnx_weight(im, y, part, c);
         return y;
     }
-    y = wf_onnx_add(im, node, adds ? "channel_bias" : "channel_scale", NULL, 1, &x);
+    y = wf_onnx_add(im, node, adds ? "channel_shift" : "channel_scale", NULL, 1, &x);
     im->layers[y].name = "";
     wf_onnx_weight(im, y, adds ? "bias" : "weight", c);
     return y;
@@ -453,7 +469,8 @@ static bool extreme(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
         double value;
         if (!v || v->kind != WF_ONNX_FEATURES || !number_in(im, node, 1 - i, 0, &value))
             continue;
-        const struct wf_layer_attrs a = { .lo = max ? value : -3.4e38, .hi = max ? 3.4e38 : value };
+        const struct wf_layer_attrs a = { .lo = max ? value : -open_bound,
+                                          .hi = max ? open_bound : value };
         const int y = wf_onnx_add(im, node, max && value == 0 ? "relu" : "clip",
                                   max && value == 0 ? NULL : &a, 1, &v->layer);
         return wf_onnx_done_view(im, node, y, &v->view);

@@ -3,15 +3,32 @@
 
 #include "onnx/inside.h"
 
-/* Adds the layer and takes the extents of all spatial axes, or of the channels, as 1. */
-static int pooled(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
-                  bool spatial)
+/* Adds the layer and takes the extents of all spatial axes as 1. */
+static int pooled(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x)
 {
     const int y = wf_onnx_add(im, node, kind, NULL, 1, &x);
-    for (int axis = spatial ? WF_ONNX_D : WF_ONNX_C; axis < (spatial ? WF_ONNX_AXES : WF_ONNX_D);
-         axis++)
+    for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
         im->layers[y].shape[axis] = wf_onnx_extent(1);
     return y;
+}
+
+/* The same of one axis. */
+static int along(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
+                 int axis)
+{
+    const int64_t which = axis == WF_ONNX_C ? WF_LAYER_CHANNELS : axis - WF_ONNX_D + WF_LAYER_DEPTH;
+    const int y = wf_onnx_add(im, node, kind, &(struct wf_layer_attrs){ .axis = which }, 1, &x);
+    im->layers[y].shape[axis] = wf_onnx_extent(1);
+    return y;
+}
+
+/* The only axis of the bits, or -1. */
+static int one_axis(int bits)
+{
+    for (int axis = 0; axis < WF_ONNX_AXES; axis++)
+        if (bits == 1 << axis)
+            return axis;
+    return -1;
 }
 
 static bool global_pool(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
@@ -19,8 +36,7 @@ static bool global_pool(struct wf_onnx_import *im, const Onnx__NodeProto *node, 
     const bool max = strcmp(node->op_type, "GlobalMaxPool") == 0;
     const int x = wf_onnx_plain_in(im, node, 0, err);
     return x != WF_LAYER_NONE &&
-           wf_onnx_done(im, node,
-                        pooled(im, node, max ? "global_max_pool" : "global_pool", x, true), 0);
+           wf_onnx_done(im, node, pooled(im, node, max ? "global_max_pool" : "global_pool", x), 0);
 }
 
 /* Which axes of the layer the reduced axes of the view are: a bit for each that is whole; -1: others. */
@@ -62,12 +78,12 @@ static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     const bool max = strcmp(node->op_type, "ReduceMax") == 0;
     int y = v->layer;
     if (bits == spatial && bits)
-        y = pooled(im, node, max ? "global_max_pool" : "global_pool", v->layer, true);
-    else if (bits == 1 << WF_ONNX_C)
-        y = pooled(im, node, max ? "channel_max" : "channel_mean", v->layer, false);
+        y = pooled(im, node, max ? "global_max_pool" : "global_pool", v->layer);
+    else if (one_axis(bits) >= WF_ONNX_C)
+        y = along(im, node, max ? "max" : "mean", v->layer, one_axis(bits));
     else if (bits != 0)
         return wf_onnx_refuse(im, node, err,
-                              "the rules are for all spatial axes, and for the channels");
+                              "the rules are for all spatial axes, and for one axis");
     struct wf_onnx_view view = { .rank = 0 };
     const bool keep = wf_onnx_attr_int(node, "keepdims", 1);
     for (int i = 0; i < v->view.rank; i++) {

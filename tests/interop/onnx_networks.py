@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Foreign networks through ONNX and back, compared with PyTorch in f64.
+
+    tests/interop/onnx_networks.py [--widefield build/widefield] [--work DIR] [--only import] [NAME ...]
+
+For each network: PyTorch's exporter with batch norm kept, 'widefield model import', one training step by
+'widefield step' (prediction and gradients against PyTorch in f64; dropout is off), 'widefield verify' on space=2x2
+and data=2, 'widefield export', and its result in onnxruntime against PyTorch in evaluation mode. A row of the table
+per network; figures are norm(a - b) / norm(b), of the worst tensor for gradients, with PyTorch's own f32 beside
+them. Needs torch, torchvision, segmentation_models_pytorch, monai, dynamic_network_architectures, onnx,
+onnxruntime, safetensors; it is no part of 'make test'.
+
+Names: the keys of NETS, or a group: five, torchvision, smp, monai, nnunet, all (default: five).
+"""
+import argparse
+import copy
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+
+warnings.filterwarnings("ignore")
+
+
+# --- the networks ---------------------------------------------------------------------------
+
+class Out(nn.Module):
+    """torchvision's segmentation networks return a dict."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x)["out"]
+
+
+def torchvision_net(name, **more):
+    import torchvision.models as models
+    if "segmentation" in name:
+        return Out(models.get_model(name.split("/")[1], weights=None, weights_backbone=None, num_classes=5, **more))
+    return models.get_model(name, weights=None, num_classes=7, **more)
+
+
+def smp_net(decoder, encoder, **more):
+    import segmentation_models_pytorch as smp
+    return getattr(smp, decoder)(encoder, encoder_weights=None, classes=4, **more)
+
+
+def monai_net(name, **more):
+    import monai.networks.nets as nets
+    return getattr(nets, name)(**more)
+
+
+def nnunet_net(kind, dims, norm="instance", **more):
+    from dynamic_network_architectures.architectures import unet
+    conv = {2: nn.Conv2d, 3: nn.Conv3d}[dims]
+    norms = {"instance": {2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}, "batch": {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}}
+    common = dict(conv_op=conv, kernel_sizes=3, strides=[1, 2, 2, 2], conv_bias=True, norm_op=norms[norm][dims],
+                  norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=nn.LeakyReLU, nonlin_kwargs={"inplace": True})
+    if kind == "ResidualEncoderUNet":
+        return unet.ResidualEncoderUNet(3, 4, [16, 32, 64, 64], n_blocks_per_stage=[1, 2, 2, 2], num_classes=4,
+                                        n_conv_per_stage_decoder=[1, 1, 1], **common, **more)
+    return unet.PlainConvUNet(3, 4, [16, 32, 64, 64], n_conv_per_stage=[2, 2, 2, 2], num_classes=4,
+                              n_conv_per_stage_decoder=[2, 2, 2], **common, **more)
+
+
+IMAGE = (2, 3, 96, 128)
+NETS = {}
+GROUPS = {"five": ["deeplabv3_resnet50", "unet_resnet34", "unet_efficientnet-b0", "monai_UNet", "monai_SegResNet",
+                   "nnunet_ResidualEncoderUNet"]}
+
+
+def add(group, name, make, shape=IMAGE):
+    NETS[name] = (make, shape)
+    GROUPS.setdefault(group, []).append(name)
+
+
+for _n in ["deeplabv3_resnet50", "deeplabv3_resnet101", "deeplabv3_mobilenet_v3_large", "fcn_resnet50", "fcn_resnet101",
+           "lraspp_mobilenet_v3_large"]:
+    add("torchvision", _n, lambda n=_n: torchvision_net("segmentation/" + n))
+for _n in ["resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "mobilenet_v2", "mobilenet_v3_small",
+           "mobilenet_v3_large", "efficientnet_b0", "efficientnet_v2_s", "densenet121", "regnet_y_400mf",
+           "regnet_x_400mf", "shufflenet_v2_x1_0", "mnasnet1_0", "squeezenet1_1", "convnext_tiny", "googlenet",
+           "inception_v3", "vgg11_bn", "alexnet"]:
+    _big = _n in ("vgg11_bn", "alexnet", "inception_v3")
+    _more = dict(init_weights=False, aux_logits=False) if _n in ("googlenet", "inception_v3") else {}
+    add("torchvision", _n, lambda n=_n, m=_more: torchvision_net(n, **m), (2, 3, 224, 224) if _big else (2, 3, 96, 96))
+for _e in ["resnet34", "efficientnet-b0", "resnet50", "mobilenet_v2", "densenet121", "se_resnext50_32x4d", "vgg16_bn",
+           "timm-regnety_002", "timm-efficientnet-b0", "xception", "dpn68", "inceptionv4", "resnext50_32x4d",
+           "tu-convnext_tiny", "tu-resnest14d", "tu-mobilenetv3_large_100", "tu-hrnet_w18_small", "timm-res2net50_26w_4s",
+           "timm-skresnet18", "timm-gernet_s", "mobileone_s0"]:
+    add("smp", f"unet_{_e}", lambda e=_e: smp_net("Unet", e))
+for _d in ["UnetPlusPlus", "FPN", "PSPNet", "DeepLabV3", "DeepLabV3Plus", "Linknet", "MAnet", "PAN", "UPerNet"]:
+    add("smp", f"{_d}_resnet18", lambda d=_d: smp_net(d, "resnet18"), (2, 3, 128, 192) if _d == "PAN" else IMAGE)
+add("smp", "unet_scse_resnet18", lambda: smp_net("Unet", "resnet18", decoder_attention_type="scse"))
+_unet = dict(spatial_dims=2, in_channels=3, out_channels=4, channels=(8, 16, 32, 64), strides=(2, 2, 2))
+add("monai", "monai_UNet", lambda: monai_net("UNet", num_res_units=2, **_unet))
+add("monai", "monai_UNet_batch", lambda: monai_net("UNet", num_res_units=1, norm="batch", act="relu", **_unet))
+add("monai", "monai_UNet_3d", lambda: monai_net("UNet", **{**_unet, "spatial_dims": 3}), (1, 3, 32, 32, 48))
+add("monai", "monai_SegResNet", lambda: monai_net("SegResNet", spatial_dims=2, init_filters=8, in_channels=3, out_channels=4))
+add("monai", "monai_SegResNet_3d", lambda: monai_net("SegResNet", spatial_dims=3, init_filters=8, in_channels=3,
+                                                    out_channels=4), (1, 3, 32, 32, 48))
+add("monai", "monai_BasicUNet", lambda: monai_net("BasicUNet", spatial_dims=2, in_channels=3, out_channels=4,
+                                                 features=(8, 8, 16, 32, 64, 8)))
+add("monai", "monai_DynUNet", lambda: monai_net("DynUNet", spatial_dims=2, in_channels=3, out_channels=4,
+                                               kernel_size=[3, 3, 3, 3], strides=[1, 2, 2, 2],
+                                               upsample_kernel_size=[2, 2, 2], filters=[8, 16, 32, 64]))
+add("monai", "monai_AttentionUnet", lambda: monai_net("AttentionUnet", **_unet))
+add("monai", "monai_VNet", lambda: monai_net("VNet", spatial_dims=2, in_channels=1, out_channels=4,
+                                            dropout_prob_down=None, dropout_prob_up=(None, None)), (2, 1, 96, 128))
+add("monai", "monai_HighResNet", lambda: monai_net("HighResNet", spatial_dims=2, in_channels=3, out_channels=4))
+add("monai", "monai_FlexibleUNet", lambda: monai_net("FlexibleUNet", in_channels=3, out_channels=4, backbone="resnet18",
+                                                    pretrained=False))
+add("monai", "monai_DenseNet121", lambda: monai_net("DenseNet121", spatial_dims=2, in_channels=3, out_channels=4))
+add("nnunet", "nnunet_ResidualEncoderUNet", lambda: nnunet_net("ResidualEncoderUNet", 2))
+add("nnunet", "nnunet_PlainConvUNet", lambda: nnunet_net("PlainConvUNet", 2))
+add("nnunet", "nnunet_ResidualEncoderUNet_3d", lambda: nnunet_net("ResidualEncoderUNet", 3), (1, 3, 32, 32, 48))
+add("nnunet", "nnunet_PlainConvUNet_batch", lambda: nnunet_net("PlainConvUNet", 2, norm="batch"))
+GROUPS["all"] = list(NETS)
+
+
+def make(name):
+    """The network in evaluation mode, without dropout, and with norms that are not the identity."""
+    torch.manual_seed(1)
+    net = NETS[name][0]()
+    for m in net.modules():
+        if isinstance(m, (nn.Dropout, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)) or type(m).__name__ in ("StochasticDepth", "DropPath"):
+            for key in ("p", "drop_prob"):
+                if hasattr(m, key):
+                    setattr(m, key, 0.0)
+        if hasattr(m, "_global_params"):
+            m._global_params = m._global_params._replace(drop_connect_rate=0)
+        if hasattr(m, "drop_rate"):
+            m.drop_rate = 0.0
+        if getattr(m, "running_mean", None) is not None:
+            m.running_mean.normal_(0, 0.1)
+            m.running_var.uniform_(0.5, 1.5)
+        if isinstance(m, nn.modules.batchnorm._NormBase) or isinstance(m, (nn.GroupNorm, nn.LayerNorm)):
+            if m.weight is not None:
+                nn.init.uniform_(m.weight, 0.5, 1.5)
+                nn.init.normal_(m.bias, 0, 0.1)
+    return net.eval()
+
+
+# --- one network ------------------------------------------------------------------------------
+
+def export(net, x, path, dynamo):
+    axes = {0: "n", **{2 + i: f"s{i}" for i in range(x.dim() - 2)}}
+    if dynamo:
+        shapes = ({i: torch.export.Dim.DYNAMIC for i in axes},)
+        torch.onnx.export(net, (x,), path, dynamo=True, optimize=False, verbose=False, input_names=["image"],
+                          dynamic_shapes=shapes)
+    else:
+        torch.onnx.export(net, (x,), path, dynamo=False, opset_version=17, do_constant_folding=False,
+                          training=torch.onnx.TrainingMode.PRESERVE, input_names=["image"],
+                          dynamic_axes={"image": axes})
+
+
+def relative(a, b):
+    return float((a.double() - b.double()).norm() / b.double().norm())
+
+
+def first(y):
+    return y[0] if isinstance(y, (list, tuple)) else y
+
+
+def torch_step(net, x, target, dtype):
+    net = copy.deepcopy(net).to(dtype).train()
+    y = first(net(x.to(dtype)))
+    loss = nn.functional.cross_entropy(y, target)
+    loss.backward()
+    return y.detach(), {n: p.grad for n, p in net.named_parameters() if p.grad is not None}
+
+
+def worst_gradient(ours, theirs):
+    """Tensors whose gradient is a rounding error of zero (a bias in front of a norm) are compared with the others' size."""
+    scale = max(float(g.double().norm() / g.numel() ** 0.5) for g in theirs.values())
+    rows = []
+    for name, g in theirs.items():
+        if name in ours:
+            floor = 1e-4 * scale * g.numel() ** 0.5
+            rows.append((float((ours[name].double() - g.double()).norm() / max(float(g.double().norm()), floor)), name))
+    return max(rows) if rows else (float("nan"), "")
+
+
+class Failed(Exception):
+    pass
+
+
+def call(args, *words):
+    done = subprocess.run([args.widefield, *words], capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:] or [done.stdout[-300:]]
+        raise Failed(lines[-1].replace("widefield: error: ", ""))
+    return done.stdout
+
+
+def step(args, row, net, x, folder):
+    from safetensors.torch import load_file
+    with torch.no_grad():
+        y = first(net(x))
+    target = torch.randint(0, y.shape[1], [y.shape[0], *y.shape[2:]], generator=torch.Generator().manual_seed(3))
+    np.save(f"{folder}/x.npy", x.numpy())
+    np.save(f"{folder}/y.npy", target.numpy().astype(np.int32))
+    call(args, "step", f"{folder}/job.yaml", "--weights", f"{folder}/weights.safetensors", "--input", f"{folder}/x.npy",
+         "--target", f"{folder}/y.npy", "--dump", f"{folder}/step.safetensors")
+    ours = load_file(f"{folder}/step.safetensors")
+    pred, grads = torch_step(net, x, target, torch.float64)
+    pred32, grads32 = torch_step(net, x, target, torch.float32)
+    row["forward"] = relative(ours["pred"].reshape(pred.shape), pred)
+    row["forward_f32"] = relative(pred32, pred)
+    strip = {re.sub(r"^net\.", "", n): g for n, g in grads.items()}
+    mine = {n[5:]: g for n, g in ours.items() if n.startswith("grad.")}
+    mine.update({re.sub(r"^net\.", "", n): g for n, g in list(mine.items())})
+    mine = {n: g.reshape(strip[n].shape) for n, g in mine.items() if n in strip and g.numel() == strip[n].numel()}
+    row["gradients"] = f"{len(mine)}/{len(strip)}"
+    row["grad"], row["worst"] = worst_gradient(mine, strip)
+    row["grad_f32"], _ = worst_gradient({re.sub(r"^net\.", "", n): g for n, g in grads32.items()}, strip)
+
+
+def back(args, row, net, x, folder):
+    import onnx
+    import onnxruntime
+    call(args, "export", f"{folder}/job.yaml", "--weights", f"{folder}/weights.safetensors", "--out", f"{folder}/back.onnx")
+    onnx.checker.check_model(f"{folder}/back.onnx", full_check=True)
+    session = onnxruntime.InferenceSession(f"{folder}/back.onnx", providers=["CPUExecutionProvider"])
+    got = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+    with torch.no_grad():
+        want = first(copy.deepcopy(net).double()(x.double()))
+    row["export"] = relative(got.reshape(want.shape), want)
+
+
+def job(folder, x):
+    size = ", ".join(str(n) for n in x.shape)
+    with open(f"{folder}/job.yaml", "w", encoding="utf8") as file:
+        file.write(f"model: {{ name: {folder}/net.yaml }}\ndata: {{ size: [{size}] }}\n"
+                   "train: { loss: ce, optimizer: sgd, lr: 0.01 }\n")
+
+
+def run(args, name, dynamo):
+    row = {"name": name, "exporter": "dynamo" if dynamo else "script"}
+    folder = os.path.join(args.work, name + (".dynamo" if dynamo else ""))
+    os.makedirs(folder, exist_ok=True)
+    try:
+        net = make(name)
+        x = torch.randn(NETS[name][1], generator=torch.Generator().manual_seed(2))
+        row["at"] = "torch.onnx.export"
+        if not (args.keep and os.path.exists(f"{folder}/net.onnx")):
+            export(net, x, f"{folder}/net.onnx", dynamo)
+        row["at"] = "import"
+        done = json.loads(call(args, "model", "import", f"{folder}/net.onnx", "--out", folder, "--json"))
+        row["layers"] = done["layers"]
+        job(folder, x)
+        if args.only != "import":
+            row["at"] = "step"
+            step(args, row, net, x, folder)
+            for mesh in [] if args.only == "step" else ["space=2x2", "data=2"]:
+                if mesh.startswith("space") and x.dim() == 5:
+                    mesh = "space=1x2x2"
+                if mesh == "data=2" and x.shape[0] < 2:
+                    continue
+                row["at"] = "verify " + mesh
+                found = json.loads(call(args, "verify", f"{folder}/job.yaml", "--mesh", mesh, "--json"))
+                row[mesh] = max(found[k] for k in ("loss_rel", "pred_rel", "grad_rel", "param_rel"))
+            if args.only != "step":
+                row["at"] = "export"
+                back(args, row, net, x, folder)
+        row["at"] = "done"
+    except Failed as error:
+        row["error"] = str(error)
+    except Exception as error:  # pylint: disable=broad-except
+        row["error"] = f"{type(error).__name__}: {str(error).strip()[:300]}"
+    return row
+
+
+def text(row):
+    def number(key):
+        return f"{row[key]:.1e}" if key in row else "-"
+    cells = [row["name"], row["exporter"], str(row.get("layers", "-")), number("forward"), number("forward_f32"), number("grad"),
+             number("grad_f32"), row.get("gradients", "-"), number("space=2x2" if "space=2x2" in row else "space=1x2x2"),
+             number("data=2"), number("export"), "" if row["at"] == "done" else f"{row['at']}: {row.get('error', '')[:400]}"]
+    return " | ".join(cells)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--widefield", default="build/widefield")
+    parser.add_argument("--work", default="/tmp/onnx_networks")
+    parser.add_argument("--only", choices=["import", "step"], help="no more than this")
+    parser.add_argument("--dynamo", action="store_true", help="PyTorch's newer exporter")
+    parser.add_argument("--keep", action="store_true", help="take net.onnx of an earlier run")
+    parser.add_argument("--json", help="rows to this file, too")
+    parser.add_argument("names", nargs="*", default=["five"])
+    args = parser.parse_args()
+    names = []
+    for word in args.names:
+        names += GROUPS.get(word) or fnmatch.filter(NETS, word)
+    print("network | exporter | layers | forward | (f32) | gradients | (f32) | tensors | space=2x2 | data=2 | export | failed at")
+    failed = 0
+    for name in names:
+        row = run(args, name, args.dynamo)
+        failed += row["at"] != "done"
+        print(text(row), flush=True)
+        if args.json:
+            with open(args.json, "a", encoding="utf8") as file:
+                file.write(json.dumps(row) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
