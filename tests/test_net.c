@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
-#include "models/model.h"
+#include "models/talk.h"
 #include "net/net.h"
+#include "net/record.h"
 #include "ops/build.h"
 #include "support.h"
 
@@ -256,6 +257,87 @@ static void build__pools_round_up_as_in_pytorch(void **state)
     }
 }
 
+/* --- built-in networks, written down --- */
+
+static char *model_text(struct wf_arena *arena, const struct wf_model *m,
+                        const struct wf_model_config *c, struct wf_shape image)
+{
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .training = true });
+    struct wf_err err = { 0 };
+    wf_graph_output(g, m->build(g, c, wf_input(g, "image", WF_F32, image)));
+    if (!wf_graph_ok(g, &err))
+        fail_msg("%s: %s", m->name, err.text);
+    char *const text = wf_graph_print(arena, g);
+    wf_graph_free(g);
+    return text;
+}
+
+/* Written down, printed, read: the same graph as the network's own, on images of two sizes. */
+static void assert_records(const struct wf_model *m, struct wf_model_config c)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err err = { 0 };
+    if (!wf_model_resolve(m, &c, &err))
+        fail_msg("%s: %s", m->name, err.text);
+    struct wf_net *const net = wf_net_record(m, &c, &err);
+    if (!net)
+        fail_msg("%s", err.text);
+    struct wf_net *const back = parsed(wf_net_print(&arena, net));
+    static const int64_t sides[] = { 96, 107 };
+    for (int i = 0; i < 2; i++) {
+        const int64_t side = sides[i];
+        const struct wf_shape image =
+            WF_SHAPE(2, c.dims > 2 ? side : 1, c.dims > 1 ? side + 32 : 1, side, c.in);
+        assert_string_equal(graph_text(&arena, back, image), model_text(&arena, m, &c, image));
+    }
+    wf_net_free(net);
+    wf_net_free(back);
+    wf_arena_release(&arena);
+}
+
+static void record__every_network_of_images(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (const struct wf_model *const *m = wf_model_table; *m; m++) {
+        if ((*m)->sparse || (*m)->domains || strcmp((*m)->name, "alexnet") == 0)
+            continue;
+        for (int dims = (*m)->dims_min; dims <= (*m)->dims_max; dims++, count++)
+            assert_records(*m, (struct wf_model_config){ .dims = dims, .classes = 3 });
+    }
+    assert_true(count >= 26);
+}
+
+static void record__subdomains_and_their_statistics(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    const struct wf_model *const m = wf_model_find("ddunet", &err);
+    for (int i = 0; i < 3; i++) {
+        struct wf_subdomains own = *(const struct wf_subdomains *)m->defaults.own;
+        own.tiles[1] = own.tiles[2] = 2;
+        own.statistics = (enum wf_statistics)i;
+        own.talk = (enum wf_talk)i;
+        assert_records(m, (struct wf_model_config){ .base = 8, .depth = 2, .own = &own });
+    }
+}
+
+static void record__refuses_what_has_no_form(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = { { "minkunet14", "of points" },
+                                            { "dsn", "several domains" },
+                                            { "alexnet", "network 'alexnet'" } };
+    for (int i = 0; i < 3; i++) {
+        struct wf_err err = { 0 };
+        const struct wf_model *const m = wf_model_find(names[i][0], &err);
+        struct wf_model_config c = { 0 };
+        assert_true(m && wf_model_resolve(m, &c, &err));
+        assert_null(wf_net_record(m, &c, &err));
+        assert_non_null(strstr(err.text, names[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +347,9 @@ int main(void)
         cmocka_unit_test(read__refuses_with_the_place),
         cmocka_unit_test(build__shapes_that_do_not_meet_are_both_named),
         cmocka_unit_test(build__pools_round_up_as_in_pytorch),
+        cmocka_unit_test(record__every_network_of_images),
+        cmocka_unit_test(record__subdomains_and_their_statistics),
+        cmocka_unit_test(record__refuses_what_has_no_form),
     };
     return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

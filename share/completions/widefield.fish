@@ -61,6 +61,10 @@ complete -c widefield -n '__fish_seen_subcommand_from step' -l threads -r -d 'Op
 complete -c widefield -n __fish_use_subcommand -f -a model -d 'list the networks, or show one: parameters, tensors, FLOPs'
 complete -c widefield -n '__fish_seen_subcommand_from model' -a list
 complete -c widefield -n '__fish_seen_subcommand_from model' -a show
+complete -c widefield -n '__fish_seen_subcommand_from model' -a import
+complete -c widefield -n '__fish_seen_subcommand_from model' -l net -d 'show: print it as a network file, to copy and change (docs/networks.md)'
+complete -c widefield -n '__fish_seen_subcommand_from model' -l out -r -d 'import: the folder for net.yaml and weights.safetensors'
+complete -c widefield -n '__fish_seen_subcommand_from model' -l outputs -r -d 'import: the outputs to take as heads, the prediction first'
 complete -c widefield -n __fish_use_subcommand -f -a bench -d 'time training steps: median step time, Mpx/s, peak and planned bytes'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'timed steps (5); rounds of \'allreduce\' (9)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l warmup -r -d 'untimed steps before them (2)'

@@ -7,6 +7,8 @@
 #include "config/options_settings.h"
 #include "cli/model_import.h"
 #include "cli/text.h"
+#include "net/net_model.h"
+#include "net/record.h"
 #include "tensor/border.h"
 
 /* --- list --- */
@@ -175,6 +177,20 @@ static void show_text(struct wf_cli *cli, const struct shown *s)
                  wf_text_extents(arena, s->count, s->size));
 }
 
+/* The network as a file has it: one of a file in normal form, a built-in one written down. */
+static bool show_net(struct wf_cli *cli, const struct shown *s, struct wf_err *err)
+{
+    const struct wf_net_model *const own =
+        wf_options_has_network(cli->options) ? s->config.own : NULL;
+    struct wf_net *const net = own ? NULL : wf_net_record(s->model, &s->config, err);
+    if (!own && !net)
+        return false;
+    if (cli->launch.is_root)
+        (void)fputs(wf_net_print(&cli->arena, own ? own->net : net), stdout);
+    wf_net_free(net);
+    return true;
+}
+
 static bool show(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->n_arguments > 2)
@@ -185,7 +201,9 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
         return false;
     struct shown s = { 0 };
     bool ok = build(cli, &s, err);
-    if (ok && cli->json)
+    if (ok && wf_cli_flag(cli, "net"))
+        ok = show_net(cli, &s, err);
+    else if (ok && cli->json)
         ok = show_json(cli, &s, err);
     else if (ok && cli->launch.is_root)
         show_text(cli, &s);
@@ -208,6 +226,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 }
 
 static const struct wf_command_flag flags[] = {
+    { "net", NULL, "show: print it as a network file, to copy and change (docs/networks.md)" },
     { "out", "DIR", "import: the folder for net.yaml and weights.safetensors" },
     { "outputs", "A,B", "import: the outputs to take as heads, the prediction first" },
     { .name = NULL },
@@ -217,8 +236,9 @@ const struct wf_command wf_command_model = {
     .name = "model",
     .summary = "list the networks, or show one: parameters, tensors, FLOPs",
     .usage =
-        "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...] | "
+        "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...] [--net] | "
         "model import NET.onnx --out DIR",
+    .notes = "NAME is a network of the list, or the path of a network file.",
     .flags = flags,
     .run = run,
 };

@@ -98,7 +98,10 @@ struct wf_graph {
     int64_t samples; /* of the batch whose points are rows; 0: 1 */
     /* Ranks along data and space (D, H, W) between which points are cut (ops/halo.h); 0: 1. */
     int64_t mesh[WF_C];
-    struct wf_err err; /* the first failure */
+    /* Builders whose amounts follow from extents note so (ops/build.h), where it is wanted. */
+    bool takes_notes;
+    struct wf_size_note *notes; /* newest first */
+    struct wf_err err;          /* the first failure */
 };
 
 struct wf_param_spec {

@@ -8,6 +8,7 @@
  * square.
  */
 #include "models/blocks.h"
+#include "ops/build.h"
 
 enum { BLOCKS = 4, MOST_LAYERS = 24 };
 static const int layers_of[BLOCKS] = { 6, 12, 24, 16 };
@@ -110,7 +111,7 @@ static struct wf_value *build_seg(struct wf_graph *g, const struct wf_model_conf
 {
     struct wf_value *const image = wf_block_image(g, c, x);
     x = wf_block_logits(g, features(g, c, image), "score", c->classes);
-    return x ? wf_upsample(g, x, "up", &image->shape.at[WF_D], WF_LINEAR) : NULL;
+    return wf_upsample_like(g, x, "up", image, WF_LINEAR);
 }
 
 const struct wf_model wf_model_densenet121 = {

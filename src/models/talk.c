@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "ops/build.h"
+
 static const char *const talks[] = { "coarsest", "levels", "alone", NULL }; /* enum wf_talk */
 static const char *const statistics[] = { "global", "tile", "rank", NULL }; /* enum wf_statistics */
 
@@ -69,7 +71,7 @@ struct wf_value *wf_subdomains_join(struct wf_graph *g, const struct wf_model_co
 {
     int64_t tiles[3];
     wf_subdomains_tiles(c, tiles);
-    return wf_untile(g, x, "untile", tiles, &image->shape.at[WF_D]);
+    return wf_untile_like(g, x, "untile", tiles, image);
 }
 
 struct wf_norm wf_talk_norm(const struct wf_model_config *c)
@@ -107,6 +109,13 @@ static struct wf_value *convolutions(struct wf_graph *g, const struct wf_model_c
     return x;
 }
 
+static struct wf_value *part_of(struct wf_graph *g, struct wf_value *x, struct wf_region part,
+                                const char *name)
+{
+    struct wf_value *const y = wf_slice(g, x, part);
+    return y == x ? x : wf_rename(g, y, name);
+}
+
 struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, struct wf_value *x,
                          const char *name)
 {
@@ -125,7 +134,7 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
                    name, channels, x->name, x->shape.at[WF_C]);
         return NULL;
     }
-    struct wf_value *y = wf_slice(g, x, shared);
+    struct wf_value *y = part_of(g, x, shared, wf_arena_printf(&g->arena, "%s.shared", name));
     if (s->talk != WF_TALK_ALONE)
         y = wf_untile(g, y, wf_arena_printf(&g->arena, "%s.untile", name), tiles, NULL);
     y = convolutions(g, c, y, name);
@@ -133,8 +142,9 @@ struct wf_value *wf_talk(struct wf_graph *g, const struct wf_model_config *c, st
         y = wf_tile(g, y, wf_arena_printf(&g->arena, "%s.tile", name), tiles);
     if (own.hi[WF_C] == 0)
         return y;
-    return wf_concat(g, wf_arena_printf(&g->arena, "%s.concat", name), 2,
-                     (struct wf_value *[]){ wf_slice(g, x, own), y });
+    return wf_concat(
+        g, wf_arena_printf(&g->arena, "%s.concat", name), 2,
+        (struct wf_value *[]){ part_of(g, x, own, wf_arena_printf(&g->arena, "%s.own", name)), y });
 }
 
 struct wf_value *wf_talk_level(struct wf_graph *g, const struct wf_model_config *c,

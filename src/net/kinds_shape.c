@@ -79,17 +79,17 @@ static struct wf_value *build_upsample(struct wf_graph *g, const struct wf_net *
                                        const struct wf_layer *l, struct wf_value *const in[],
                                        const struct wf_value *like)
 {
+    if (like)
+        return wf_upsample_like(g, in[0], l->name, like, (enum wf_upsample_mode)l->a.mode);
     int64_t out[3];
-    bool given = like;
+    bool given = false;
     for (int i = 0; i < 3; i++) {
         const int64_t extent = in[0]->shape.at[WF_D + i];
         out[i] = extent;
         if (i < 3 - net->dims)
             continue;
         given |= l->a.size[i] > 0 || l->a.scale[i] > 0;
-        if (like)
-            out[i] = like->shape.at[WF_D + i];
-        else if (l->a.size[i] > 0)
+        if (l->a.size[i] > 0)
             out[i] = l->a.size[i];
         else if (l->a.scale[i] > 0)
             out[i] = (int64_t)floor((double)extent * l->a.scale[i]);
@@ -226,7 +226,8 @@ static struct wf_value *build_untile(struct wf_graph *g, const struct wf_net *,
                                      const struct wf_layer *l, struct wf_value *const in[],
                                      const struct wf_value *like)
 {
-    return wf_untile(g, in[0], l->name, l->a.tiles, like ? &like->shape.at[WF_D] : NULL);
+    return like ? wf_untile_like(g, in[0], l->name, l->a.tiles, like)
+                : wf_untile(g, in[0], l->name, l->a.tiles, NULL);
 }
 
 const struct wf_layer_kind wf_layer_kind_untile = {

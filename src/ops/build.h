@@ -31,3 +31,15 @@ struct wf_value *wf_conv_transpose_like(struct wf_graph *g, struct wf_value *x,
 /* A last window that only begins inside counts: PyTorch's ceil_mode. */
 struct wf_value *wf_max_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
 struct wf_value *wf_avg_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
+struct wf_value *wf_upsample_like(struct wf_graph *g, struct wf_value *x, const char *name,
+                                  const struct wf_value *like, enum wf_upsample_mode mode);
+struct wf_value *wf_untile_like(struct wf_graph *g, struct wf_value *x, const char *name,
+                                const int64_t tiles[3], const struct wf_value *like);
+
+/* What they were given, for who wants to write the network down without sizes (net/record.c). */
+struct wf_size_note {
+    const struct wf_value *of, *like; /* the result; NULL: of ceil */
+    bool centred;                     /* fit */
+    int64_t pad_hi[3];                /* before they changed it */
+    struct wf_size_note *next;
+};

@@ -1,9 +1,22 @@
 /* Builders whose amounts follow from the extents of what they are given, so that a network that is written with
  * them holds no sizes. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/build.h"
 #include "ops/spatial.h"
+
+static struct wf_value *note(struct wf_graph *g, struct wf_value *y, struct wf_size_note n)
+{
+    if (!g->takes_notes || !y)
+        return y;
+    struct wf_size_note *const kept = wf_arena_one(&g->arena, struct wf_size_note);
+    *kept = n;
+    kept->of = y;
+    kept->next = g->notes;
+    g->notes = kept;
+    return y;
+}
 
 struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name,
                         const struct wf_value *like, bool centred)
@@ -18,7 +31,10 @@ struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name
         hi[i] = missing - lo[i];
         differs |= missing != 0;
     }
-    return differs ? wf_pad(g, x, name, lo, hi, WF_PAD_ZERO) : x;
+    if (!differs && !g->takes_notes)
+        return x;
+    return note(g, wf_pad(g, x, name, lo, hi, WF_PAD_ZERO),
+                (struct wf_size_note){ .like = like, .centred = centred });
 }
 
 /* The extent behind a transposed convolution, without output padding. */
@@ -48,7 +64,9 @@ struct wf_value *wf_conv_transpose_like(struct wf_graph *g, struct wf_value *x,
             return NULL;
         }
     }
-    return wf_conv_transpose(g, x, &fit);
+    struct wf_size_note n = { .like = like };
+    memcpy(n.pad_hi, c->pad_hi, sizeof n.pad_hi);
+    return note(g, wf_conv_transpose(g, x, &fit), n);
 }
 
 /* More padding at the end, so that the last window that begins inside counts. */
@@ -67,12 +85,19 @@ static struct wf_pool ceiled(const struct wf_value *x, const struct wf_pool *p)
     return more;
 }
 
+static struct wf_size_note ceil_note(const struct wf_pool *p)
+{
+    struct wf_size_note n = { .like = NULL };
+    memcpy(n.pad_hi, p->pad_hi, sizeof n.pad_hi);
+    return n;
+}
+
 struct wf_value *wf_max_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p)
 {
     if (!x)
         return NULL;
     const struct wf_pool more = ceiled(x, p);
-    return wf_max_pool(g, x, &more);
+    return note(g, wf_max_pool(g, x, &more), ceil_note(p));
 }
 
 struct wf_value *wf_avg_pool_ceil(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p)
@@ -80,5 +105,23 @@ struct wf_value *wf_avg_pool_ceil(struct wf_graph *g, struct wf_value *x, const 
     if (!x)
         return NULL;
     const struct wf_pool more = ceiled(x, p);
-    return wf_avg_pool(g, x, &more);
+    return note(g, wf_avg_pool(g, x, &more), ceil_note(p));
+}
+
+struct wf_value *wf_upsample_like(struct wf_graph *g, struct wf_value *x, const char *name,
+                                  const struct wf_value *like, enum wf_upsample_mode mode)
+{
+    if (!x || !like)
+        return NULL;
+    return note(g, wf_upsample(g, x, name, &like->shape.at[WF_D], mode),
+                (struct wf_size_note){ .like = like });
+}
+
+struct wf_value *wf_untile_like(struct wf_graph *g, struct wf_value *x, const char *name,
+                                const int64_t tiles[3], const struct wf_value *like)
+{
+    if (!x || !like)
+        return NULL;
+    return note(g, wf_untile(g, x, name, tiles, &like->shape.at[WF_D]),
+                (struct wf_size_note){ .like = like });
 }

@@ -80,6 +80,17 @@ refused 2 model show add.yaml -- "add.yaml:10:7: layer 'cat'" "'enc0.bn0' (8 x "
 sed 's/kind: max_pool/kind: maxpool/' kept.yaml >kind.yaml
 refused 2 model show kind.yaml -- "kind.yaml:6:25: layer 'pool': " "did you mean 'max_pool'?"
 
+# --- a built-in network as a file: the same tensors, the same numbers ---
+expect 0 model show unet model.base=4 model.depth=2 --net
+prints "  - { name: enc0.conv0, kind: conv, in: image, out: 4, kernel: 3, pad: 1 }" "heads: [out]"
+cp out unet.yaml
+"$wf" model show unet.yaml --net >again.yaml
+cmp unet.yaml again.yaml || fail "a network file is not printed as it was"
+expect 0 step model.base=4 model.depth=2 data.size=1,3,37,50 --dump built.safetensors
+expect 0 step model.name=unet.yaml data.size=1,3,37,50 --dump file.safetensors
+cmp built.safetensors file.safetensors || fail "the step of a built-in network and that of its file differ"
+refused 2 model show minkunet14 --net -- "network 'minkunet14' is of points"
+
 # --- a classifier is seen as one ---
 cat >class.json <<'JSON'
 { "layers": [
@@ -136,3 +147,6 @@ for mesh in space=2x2 data=2; do
 done
 sed 's/layer: aux, weight: 0.5/layer: pool/; s/name: aux, kind: conv/&, out: classes/' both.yaml >unlike.yaml
 refused 2 verify model.name=unlike.yaml data.size=2,3,30,41 --mesh data=2 -- "head 'pool' has 3 channels, the first 2"
+expect 0 train jobs/a.yaml model.name=both.yaml --out heads --quiet
+expect 0 predict heads "$image" --out heads-predicted --quiet
+expect 0 eval heads set --json
