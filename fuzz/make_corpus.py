@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy, fuzz/corpus/idx and fuzz/corpus/cloud: files as they should
+"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy, fuzz/corpus/idx, fuzz/corpus/cloud and fuzz/corpus/net: files as they should
 be, and files that lie. What the fuzzer found stands beside them as found-*. Needs no packages.
 
     python3 fuzz/make_corpus.py
@@ -294,7 +294,57 @@ def arrays():
         put("npy", name, data)
 
 
+def net():
+    """Network files: one layer of each kind, and files that lie."""
+    every = """name: every
+dims: 2
+in: 4
+classes: 3
+layers:
+  - { name: conv, kind: conv, in: image, out: 8, kernel: [3, 5], stride: 2, pad: [[1, 2], [2, 1]], groups: 2, bias: true }
+  - { name: norm, kind: batch_norm, act: leaky_relu, slope: 0.2, eps: 1e-3, momentum: 0.05 }
+  - { name: max, kind: max_pool, kernel: 3, stride: 2, pad: 1, ceil: true }
+  - { name: up, kind: upsample, like: norm, mode: linear }
+  - { name: cat, kind: concat, in: [norm, up] }
+  - { name: group, kind: group_norm, groups: 4, plain: true }
+  - { name: back, kind: conv_transpose, out: 8, kernel: 4, stride: 2, pad: 1, like: image }
+  - { name: part, kind: slice, from: -4 }
+  - { name: sum, kind: add, in: [part, image] }
+  - { name: drop, kind: dropout, p: 0.5 }
+  - { name: scaled, kind: scale, factor: -0.25 }
+  - { name: fitted, kind: fit, like: image, align: start }
+  - { name: out, kind: conv, kernel: 1, out: classes }
+heads: [out, { layer: out, weight: 0.5 }]
+"""
+    files = {
+        "good-every": every,
+        "good-json": '{"layers": [{"name": "a", "kind": "conv", "kernel": 1}]}',
+        "good-classes": "layers: [{ name: a, kind: global_pool }, { name: b, kind: linear }]",
+        "good-tiles": "dims: 3\nlayers: [{ name: a, kind: tile, tiles: [1, 2, 2] }, "
+                      "{ name: b, kind: untile, tiles: [1, 2, 2], like: image }]",
+        "good-shared": "in: 2\nlayers: [{ name: a, kind: conv, out: 2, kernel: 1, frozen: true }, "
+                       "{ name: b, kind: conv, out: 2, kernel: 1, weights: a }]",
+        "lie-nothing": "",
+        "lie-cycle": "layers: [{ name: a, kind: relu, in: b }, { name: b, kind: relu, in: a }]",
+        "lie-itself": "layers: [{ name: a, kind: relu, in: a }]",
+        "lie-later": "layers: [{ name: a, kind: relu, in: b }, { name: b, kind: relu, in: image }]",
+        "lie-kind": "layers: [{ name: a, kind: rellu }]",
+        "lie-twice": "layers: [{ name: a, kind: relu }, { name: a, kind: relu }]",
+        "lie-shapes": "layers: [{ name: a, kind: conv, out: 9, kernel: 5 }, { name: b, kind: add, in: [a, image] }]",
+        "lie-huge": "layers: [{ name: a, kind: conv, out: 1000000000, kernel: 1000000, pad: 1000000 }]",
+        "lie-huge-scale": "layers: [{ name: a, kind: upsample, scale: 1e6 }, { name: b, kind: upsample, scale: 1e6 }]",
+        "lie-number": "layers: [{ name: a, kind: conv, out: 99999999999999999999, kernel: 1 }]",
+        "lie-alias": "layers: [{ name: &a a, kind: conv, out: *a, kernel: 1 }]",
+        "lie-deep": "layers: " + "[" * 200,
+        "lie-heads": "layers: [{ name: a, kind: relu }]\nheads: [[a]]",
+        "lie-merge": "layers: [{ <<: { name: a }, kind: relu }]",
+    }
+    for name, text in files.items():
+        put("net", name, text.encode())
+
+
 safetensors()
 arrays()
 cloud()
 idx()
+net()
