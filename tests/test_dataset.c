@@ -15,42 +15,6 @@
 #include "support_scratch.h"
 
 /* What was read once comes from memory, in any window; numbers that are no bytes are read anew. */
-static void small_images__stay_in_memory_where_they_are_bytes(void **state)
-{
-    const float bytes[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 254, 255 };
-    const float reals[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9.5f, 10, 11 };
-    support_folder("small/a");
-    support_folder("small/b");
-    support_write("small/a/1.npy", &(struct support_picture){ .depth = 1,
-                                                              .height = 3,
-                                                              .width = 4,
-                                                              .channels = 1,
-                                                              .sample = WF_SAMPLE_F32,
-                                                              .data = bytes });
-    support_write("small/b/1.npy", &(struct support_picture){ .depth = 1,
-                                                              .height = 3,
-                                                              .width = 4,
-                                                              .channels = 1,
-                                                              .sample = WF_SAMPLE_F32,
-                                                              .data = reals });
-    struct wf_dataset *ds = support_open("small");
-    struct wf_err err = { 0 };
-    float got[12];
-    const struct wf_region corner = support_box(0, 0, 0, 1, 1, 1),
-                           part = support_box(0, 1, 1, 1, 3, 4);
-    for (int64_t s = 0; s < 2; s++)
-        assert_true(wf_dataset_read(ds, s, &corner, got, NULL, &err));
-    assert_true(wf_dataset_read(ds, 1, &part, got, NULL, &err));
-    assert_true(got[3] == 9.5f);
-    assert_int_equal(remove("small/a/1.npy"), 0);
-    assert_int_equal(remove("small/b/1.npy"), 0);
-    assert_true(wf_dataset_read(ds, 0, &part, got, NULL, &err));
-    const float want[] = { 5, 6, 7, 9, 254, 255 };
-    assert_memory_equal(got, want, sizeof want);
-    assert_false(wf_dataset_read(ds, 1, &part, got, NULL, &err));
-    wf_dataset_free(ds);
-}
-
 static void masks__of_0_and_255_become_0_and_1(void **state)
 {
     support_folder("two/images");
@@ -323,7 +287,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alpha__is_dropped_kept_or_taken_by_a_network),
-        cmocka_unit_test(small_images__stay_in_memory_where_they_are_bytes),
 #ifdef WF_HAVE_PNG
         cmocka_unit_test(masks__of_0_and_255_become_0_and_1),
         cmocka_unit_test(masks__in_colour_get_a_table_of_the_colours_found),

@@ -144,6 +144,7 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'data.repeat=' -d 'crops
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.balance=' -d 'choose a class first, then a crop that contains it'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.validation=' -d 'fraction of the images used for validation, where the dataset has no validation part'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'data.threads=' -d 'threads per rank that read ahead'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'data.cache=' -d 'memory for decoded images and labels, which later epochs take from there'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.epochs=' -d 'passes over the data'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.batch=' -d 'samples per pass'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'train.batch_is=' -d 'train.batch counts the samples of all ranks, or of each rank of mesh.data'

@@ -215,7 +215,9 @@ static struct wf_data_settings data_settings(const struct wf_options *o)
         .augment = (unsigned)wf_options_int(o, "data.augment"),
         .balance = wf_options_int(o, "data.balance") != 0,
         .validation = wf_options_real(o, "data.validation"),
-        .threads = (int)wf_options_int(o, "data.threads"),
+        .threads =
+            wf_options_is_set(o, "data.threads") ? (int)wf_options_int(o, "data.threads") : -1,
+        .cache = wf_options_is_set(o, "data.cache") ? wf_options_int(o, "data.cache") : -1,
         .domains = wf_options_get(o, "data.domains")->texts,
         .n_domains = wf_options_get(o, "data.domains")->count,
     };

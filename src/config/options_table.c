@@ -89,7 +89,10 @@ static const struct wf_option rows[] = {
       "fraction of the images used for validation, where the dataset has no validation part",
       WF_OPTION_IN(REAL, 0, 0.9), .fallback = "0.2" },
     { "data.threads", "threads per rank that read ahead", WF_OPTION_IN(INT, 0, 256),
-      .fallback = "1" },
+      .unset = "1; on a GPU 8, or one less than there are cores" },
+    { "data.cache", "memory for decoded images and labels, which later epochs take from there",
+      WF_OPTION_IN(BYTES, 0, 1e18),
+      .unset = "what is free, but for a quarter of all; 512MiB with memory.limit on the CPU" },
 
     { "train.epochs", "passes over the data", WF_OPTION_IN(INT, 1, COUNT_MAX), .fallback = "1" },
     { "train.batch", "samples per pass", WF_OPTION_IN(INT, 1, COUNT_MAX), .fallback = "1" },

@@ -106,27 +106,62 @@ static float tone(const struct wf_change_job *j, float value, int channel)
     return (value * j->scale[channel] + j->offset[channel]) * j->change->gain + j->change->shift;
 }
 
-static void copy_pixel(const struct wf_change_job *j, int64_t from, int64_t to)
+/* `count` pixels, whose sources are `step` apart. Inlined for each number of channels that is usual. */
+static inline __attribute__((always_inline)) void copy_run(const struct wf_change_job *j,
+                                                           int64_t from, int64_t step, int64_t to,
+                                                           int64_t count, int channels)
 {
-    for (int c = 0; j->out && c < j->channels; c++)
-        j->out[to * j->channels + c] = tone(j, j->pixels[from * j->channels + c], c);
-    if (j->out_labels)
-        j->out_labels[to] = j->labels[from];
+    const float *restrict const in = j->pixels + from * channels;
+    const float *restrict const scale = j->scale, *restrict const offset = j->offset;
+    float *restrict const out = j->out + to * channels;
+    const float gain = j->change->gain, shift = j->change->shift;
+    for (int64_t i = 0; i < count; i++)
+        for (int c = 0; c < channels; c++)
+            out[i * channels + c] =
+                (in[i * step * channels + c] * scale[c] + offset[c]) * gain + shift;
 }
 
+static void copy_pixels(const struct wf_change_job *j, int64_t from, int64_t step, int64_t to,
+                        int64_t count)
+{
+    if (j->out)
+        switch (j->channels) {
+        case 1:
+            copy_run(j, from, step, to, count, 1);
+            break;
+        case 3:
+            copy_run(j, from, step, to, count, 3);
+            break;
+        default:
+            copy_run(j, from, step, to, count, j->channels);
+        }
+    for (int64_t i = 0; j->out_labels && i < count; i++)
+        j->out_labels[to + i] = j->labels[from + i * step];
+}
+
+/* In squares: of a turned picture neighbours along W are rows apart in memory. */
 static void apply_plain(const struct wf_change_job *j, const struct map *m)
 {
-    int64_t stride[WF_AXES], step[WF_AXES] = { 0 }, start = 0, to = 0;
+    enum { SQUARE = 32 };
+    int64_t stride[WF_AXES], step[WF_AXES] = { 0 }, start = 0;
     strides_of(&j->source, stride);
     /* A step along an axis of the result is a step along one axis of the source. */
     for (int a = WF_D; a <= WF_W; a++) {
         step[m->from[a]] = m->sign[a] * stride[a];
         start += (m->base[a] + j->change->origin[a] - j->source.lo[a]) * stride[a];
     }
-    for (int64_t d = j->window.lo[WF_D]; d < j->window.hi[WF_D]; d++)
-        for (int64_t h = j->window.lo[WF_H]; h < j->window.hi[WF_H]; h++)
-            for (int64_t w = j->window.lo[WF_W]; w < j->window.hi[WF_W]; w++)
-                copy_pixel(j, start + d * step[WF_D] + h * step[WF_H] + w * step[WF_W], to++);
+    const struct wf_region *const w = &j->window;
+    const int64_t high = wf_region_extent(*w, WF_H), wide = wf_region_extent(*w, WF_W);
+    const int64_t run = step[WF_W] == 1 || step[WF_W] == -1 ? wide : SQUARE;
+    for (int64_t d = w->lo[WF_D]; d < w->hi[WF_D]; d++)
+        for (int64_t h0 = 0; h0 < high; h0 += SQUARE)
+            for (int64_t w0 = 0; w0 < wide; w0 += run)
+                for (int64_t h = h0; h < wf_min(high, h0 + SQUARE); h++)
+                    copy_pixels(j,
+                                start + d * step[WF_D] + (w->lo[WF_H] + h) * step[WF_H] +
+                                    (w->lo[WF_W] + w0) * step[WF_W],
+                                step[WF_W], ((d - w->lo[WF_D]) * high + h) * wide + w0,
+                                wf_min(run, wide - w0));
 }
 
 /* --- elastic --- */

@@ -184,6 +184,8 @@ static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha
         const bool same = i == 0 || memcmp(own, extent, sizeof own) == 0;
         const bool one = e->n_files == 1 || own[WF_C] == 1;
         memcpy(extent, own, sizeof own);
+        if (i == 0)
+            wf_keep_grid(info, e->grid[0]);
         if (i > 0) {
             wf_align_check_channel(ds, e, wf_raster_info(*first), info, e->files[i]);
             wf_raster_close(r);
@@ -236,6 +238,7 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e,
     else if (info->channels >= 3 && info->sample != WF_SAMPLE_U8)
         wf_dataset_problem(ds, e, "mask '%s' has colours of %s: colours of a mask have 8 bits",
                            e->sample.mask, wf_sample_name(info->sample));
+    wf_keep_grid(e->align ? wf_raster_info(image_file) : info, e->grid[1]);
     wf_raster_close(r);
     wf_arena_release(&arena);
     return e->sample.problem == NULL;
@@ -411,8 +414,8 @@ struct wf_dataset *wf_dataset_open(const char *path, const struct wf_dataset_opt
     ds->layout_given = options->layout != WF_LAYOUT_AUTO;
     const bool ok = open_all(ds, options, err);
     settle_texts(ds);
-    if (ok && ds->info.labels == WF_LABELS_IMAGE && !ds->info.is_cloud)
-        ds->keep = wf_keep_new(ds->info.samples);
+    if (ok && options->cache != 0 && !ds->info.is_cloud)
+        ds->keep = wf_keep_new(ds->info.samples, options->cache);
     if (ok)
         return ds;
     wf_dataset_free(ds);
@@ -424,7 +427,7 @@ void wf_dataset_free(struct wf_dataset *ds)
     if (!ds)
         return;
     free(ds->moved);
-    wf_keep_free(ds->keep, ds->info.samples);
+    wf_keep_free(ds->keep);
     free(ds->entries);
     free(ds->notes.items);
     free(ds->problems.items);

@@ -13,11 +13,10 @@
 #include "image/raster.h"
 
 enum {
-    WF_DATA_OPEN = 8,          /* files that a reader keeps open */
-    WF_DATA_SCAN = 64 << 20,   /* mask pixels read when a dataset is opened */
-    WF_DATA_PIECE = 4 << 20,   /* pixels of a piece that is read at once */
-    WF_DATA_WINDOW = 256,      /* side of the windows that large images are sampled by */
-    WF_DATA_SMALL = 256 << 10, /* numbers of an image that may be kept in memory */
+    WF_DATA_OPEN = 8,        /* files that a reader keeps open */
+    WF_DATA_SCAN = 64 << 20, /* mask pixels read when a dataset is opened */
+    WF_DATA_PIECE = 4 << 20, /* pixels of a piece that is read at once */
+    WF_DATA_WINDOW = 256,    /* side of the windows that large images are sampled by */
 };
 
 struct wf_texts {
@@ -46,6 +45,7 @@ struct wf_entry {
     int mask_channels;            /* that are read: 1 or 3 */
     const struct wf_align *align; /* NULL: the mask has the image's pixels */
     struct wf_nodata nodata;
+    int64_t grid[2][3]; /* of blocks that are kept in memory, of image and mask; 0: they are not */
     const void *pixels; /* of arrays, and of records that were unpacked */
     const void *labels; /* of arrays; NULL: none for each pixel */
 };
@@ -86,15 +86,29 @@ struct wf_dataset {
     int64_t points;    /* drawn on a mesh */
     bool noted_place, noted_system, noted_nodata, noted_mask;
     uint64_t *moved;      /* bytes that readers had read when they were freed; threads add to it */
-    struct wf_keep *keep; /* of a dataset with a label for each image; else NULL */
+    struct wf_keep *keep; /* NULL: nothing is kept */
 };
 
-/* --- small images kept in memory (keep.c), for all threads --- */
-struct wf_keep *wf_keep_new(int64_t samples);
-void wf_keep_free(struct wf_keep *keep, int64_t samples);
-/* The bytes of the whole image, or NULL; then `*is_asked` tells whether it should be offered. */
-const uint8_t *wf_keep_find(const struct wf_keep *keep, int64_t sample, bool *is_asked);
-void wf_keep_offer(struct wf_keep *keep, int64_t sample, const float *pixels, int64_t count);
+/* --- decoded images and labels kept in memory (keep.c), for all threads --- */
+/* At most `limit` bytes; negative: while enough memory is free. */
+struct wf_keep *wf_keep_new(int64_t samples, int64_t limit);
+void wf_keep_free(struct wf_keep *keep);
+int64_t wf_keep_bytes(const struct wf_keep *keep);
+/* Extents along D, H and W of the blocks in which a file is kept. */
+void wf_keep_grid(const struct wf_raster_info *info, int64_t grid[3]);
+/* What is read: the numbers of an image, or its labels. */
+struct wf_keep_source {
+    int64_t table;         /* twice the sample, and one more for labels */
+    bool is_labels;        /* int32_t, otherwise float */
+    const int64_t *extent; /* WF_AXES, of which D, H and W count */
+    const int64_t *grid;   /* three */
+    int64_t each;          /* numbers of a pixel */
+    /* Reads a window of it: dense, four bytes a number. */
+    bool (*read)(void *user, const struct wf_region *window, void *dst, struct wf_err *err);
+    void *user;
+};
+[[nodiscard]] bool wf_keep_read(struct wf_keep *keep, const struct wf_keep_source *source,
+                                const struct wf_region *window, void *dst, struct wf_err *err);
 
 /* --- arrays instead of files (layout_memory.c) --- */
 [[nodiscard]] bool wf_memory_list(struct wf_dataset *ds, struct wf_err *err);

@@ -269,55 +269,31 @@ static bool read_files(struct wf_reader *reader, const struct wf_entry *e,
     return ok && check_finite(e, window, image, err);
 }
 
-/* The part of a whole image that a window is. */
-static void cut_window(const struct wf_entry *e, const uint8_t *whole,
-                       const struct wf_region *window, float *image)
-{
-    const int64_t *const extent = e->sample.extent;
-    const int64_t run = wf_region_extent(*window, WF_W) * extent[WF_C];
-    for (int64_t d = window->lo[WF_D]; d < window->hi[WF_D]; d++)
-        for (int64_t h = window->lo[WF_H]; h < window->hi[WF_H]; h++) {
-            const uint8_t *const from =
-                whole + ((d * extent[WF_H] + h) * extent[WF_W] + window->lo[WF_W]) * extent[WF_C];
-            for (int64_t i = 0; i < run; i++)
-                *image++ = from[i];
-        }
-}
+/* A window of a sample, as what is kept reads it. */
+struct request {
+    struct wf_reader *reader;
+    int64_t sample;
+};
 
-/* Reads the whole image, for this time and for those that follow. */
-static bool offer_image(struct wf_reader *reader, int64_t sample, int64_t count, struct wf_err *err)
+static bool read_block(void *user, const struct wf_region *window, void *dst, struct wf_err *err)
 {
-    const struct wf_entry *const e = &reader->ds->entries[sample];
-    const struct wf_region all = wf_dataset_extent(reader->ds, sample);
-    float *const pixels = calloc((size_t)count, sizeof *pixels);
-    if (!pixels)
-        return wf_err_set(err, WF_ERR_FIT, "no memory for '%s'", e->sample.image);
-    const bool ok = read_files(reader, e, &all, pixels, err);
-    if (ok)
-        wf_keep_offer(reader->ds->keep, sample, pixels, count);
-    free(pixels);
-    return ok;
+    const struct request *const r = user;
+    return read_files(r->reader, &r->reader->ds->entries[r->sample], window, dst, err);
 }
 
 static bool read_image(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
                        float *image, struct wf_err *err)
 {
     const struct wf_entry *const e = &reader->ds->entries[sample];
-    const int64_t count = wf_region_count(wf_dataset_extent(reader->ds, sample));
-    bool is_asked = false;
-    const uint8_t *kept = NULL;
-    if (reader->ds->keep && count <= WF_DATA_SMALL) {
-        kept = wf_keep_find(reader->ds->keep, sample, &is_asked);
-        if (is_asked) {
-            if (!offer_image(reader, sample, count, err))
-                return false;
-            kept = wf_keep_find(reader->ds->keep, sample, &is_asked);
-        }
-    }
-    if (!kept)
+    if (!reader->ds->keep || e->grid[0][0] == 0)
         return read_files(reader, e, window, image, err);
-    cut_window(e, kept, window, image);
-    return true;
+    const struct wf_keep_source source = { .table = 2 * sample,
+                                           .extent = e->sample.extent,
+                                           .grid = e->grid[0],
+                                           .each = e->sample.extent[WF_C],
+                                           .read = read_block,
+                                           .user = &(struct request){ reader, sample } };
+    return wf_keep_read(reader->ds->keep, &source, window, image, err);
 }
 
 /* --- masks --- */
@@ -377,7 +353,7 @@ static bool hide_labels(struct wf_reader *reader, int64_t sample, const struct w
     float *const pixels = calloc((size_t)(count * channels), sizeof *pixels);
     if (!pixels)
         return wf_err_set(err, WF_ERR_FIT, "no memory for a window of %" PRId64 " pixels", count);
-    const bool ok = read_files(reader, e, window, pixels, err);
+    const bool ok = read_image(reader, sample, window, pixels, err);
     for (int64_t i = 0; ok && i < count; i++) {
         bool empty = true;
         for (int64_t c = 0; empty && c < channels; c++)
@@ -407,6 +383,29 @@ static bool refuse_value(const struct wf_dataset *ds, const struct wf_entry *e,
     return false;
 }
 
+static bool read_mask(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
+                      int32_t *labels, struct wf_err *err)
+{
+    const struct wf_dataset *const ds = reader->ds;
+    const struct wf_entry *const e = &ds->entries[sample];
+    int channels;
+    const int32_t *const raw =
+        wf_reader_mask(reader, sample, window, ds->info.codes == WF_CODES_COLORS, &channels, err);
+    if (!raw)
+        return false;
+    int64_t bad;
+    wf_codes_map(ds, channels, wf_window_pixels(window), raw, labels, &bad);
+    return (bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err)) &&
+           (!e->sample.has_nodata || hide_labels(reader, sample, window, labels, err));
+}
+
+static bool read_mask_block(void *user, const struct wf_region *window, void *dst,
+                            struct wf_err *err)
+{
+    const struct request *const r = user;
+    return read_mask(r->reader, r->sample, window, dst, err);
+}
+
 static bool read_labels(struct wf_reader *reader, int64_t sample, const struct wf_region *window,
                         int32_t *labels, struct wf_err *err)
 {
@@ -422,15 +421,16 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
     }
     if (!e->sample.mask)
         return wf_err_set(err, WF_ERR_INPUT, "image '%s' has no mask", e->sample.image);
-    int channels;
-    const int32_t *const raw =
-        wf_reader_mask(reader, sample, window, ds->info.codes == WF_CODES_COLORS, &channels, err);
-    if (!raw)
-        return false;
-    int64_t bad;
-    wf_codes_map(ds, channels, wf_window_pixels(window), raw, labels, &bad);
-    return (bad < 0 || refuse_value(ds, e, window, channels, raw, bad, err)) &&
-           (!e->sample.has_nodata || hide_labels(reader, sample, window, labels, err));
+    if (!ds->keep || e->grid[1][0] == 0)
+        return read_mask(reader, sample, window, labels, err);
+    const struct wf_keep_source source = { .table = 2 * sample + 1,
+                                           .is_labels = true,
+                                           .extent = e->sample.extent,
+                                           .grid = e->grid[1],
+                                           .each = 1,
+                                           .read = read_mask_block,
+                                           .user = &(struct request){ reader, sample } };
+    return wf_keep_read(ds->keep, &source, window, labels, err);
 }
 
 bool wf_reader_read(struct wf_reader *reader, int64_t sample, const struct wf_region *window,

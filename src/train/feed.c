@@ -115,6 +115,20 @@ static bool settle_model(struct wf_feed *feed, struct wf_err *err)
 
 /* --- sizes --- */
 
+static bool is_on_host(const struct wf_settings *s)
+{
+    return strcmp(s->device, "cuda") != 0;
+}
+
+/* A GPU takes more images in a second than one core can decode; on the CPU the cores compute. */
+static int read_ahead(const struct wf_settings *s)
+{
+    enum { MOST = 8 };
+    if (s->data.threads >= 0)
+        return s->data.threads;
+    return is_on_host(s) ? 1 : (int)wf_max(1, wf_min(MOST, wf_settings_cores() - 1));
+}
+
 static struct wf_loader_options base_options(const struct wf_feed *feed, enum wf_part part)
 {
     const struct wf_settings *const s = feed->settings;
@@ -124,7 +138,7 @@ static struct wf_loader_options base_options(const struct wf_feed *feed, enum wf
         .batch = wf_settings_batch(s),
         .normal = &feed->normal,
         .seed = s->train.seed,
-        .threads = s->data.threads,
+        .threads = read_ahead(s),
     };
 }
 
@@ -232,10 +246,14 @@ int wf_feed_other_class(const struct wf_dataset_info *data, const char *const na
 
 struct wf_dataset_options wf_feed_dataset_options(const struct wf_settings *s)
 {
+    /* Where the user counts bytes, pictures take few of them. */
+    static const int64_t modest = 512 << 20;
+    const bool counts = s->data.cache < 0 && s->limit > 0 && is_on_host(s);
     return (struct wf_dataset_options){ .layout = s->data.layout,
                                         .align = s->data.align,
                                         .alpha = s->data.alpha,
                                         .channels = s->config.in,
+                                        .cache = counts ? modest : s->data.cache,
                                         .features = s->data.features,
                                         .points = s->data.points };
 }

@@ -55,7 +55,8 @@ struct wf_data_settings {
     unsigned augment; /* set of WF_AUGMENT_* */
     bool balance;
     double validation;
-    int threads;
+    int threads;                /* negative: as the device needs */
+    int64_t cache;              /* bytes of decoded images; negative: while memory is free */
     const char *const *domains; /* a dataset of each; the first is the labelled one */
     int n_domains;
 };
