@@ -63,7 +63,7 @@ _widefield() {
     plan) words='--explain --rank --svg --sweep --sides --over --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
-    model) words='--net --out --outputs --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show import' ;;
+    model) words='--net --draw --out --outputs --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show import' ;;
     bench) words='--steps --warmup --input --target --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;

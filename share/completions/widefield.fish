@@ -63,6 +63,7 @@ complete -c widefield -n '__fish_seen_subcommand_from model' -a list
 complete -c widefield -n '__fish_seen_subcommand_from model' -a show
 complete -c widefield -n '__fish_seen_subcommand_from model' -a import
 complete -c widefield -n '__fish_seen_subcommand_from model' -l net -d 'show: print it as a network file, to copy and change (docs/networks.md)'
+complete -c widefield -n '__fish_seen_subcommand_from model' -l draw -r -d 'show: draw it into a file instead, on an image of data.size'
 complete -c widefield -n '__fish_seen_subcommand_from model' -l out -r -d 'import: the folder for net.yaml and weights.safetensors'
 complete -c widefield -n '__fish_seen_subcommand_from model' -l outputs -r -d 'import: the outputs to take as heads, the prediction first'
 complete -c widefield -n __fish_use_subcommand -f -a bench -d 'time training steps: median step time, Mpx/s, peak and planned bytes'

@@ -3,12 +3,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "config/options_settings.h"
 #include "cli/model_import.h"
 #include "cli/text.h"
 #include "net/net_model.h"
 #include "net/record.h"
+#include "report/net_drawing.h"
 #include "tensor/border.h"
 
 /* --- list --- */
@@ -177,18 +179,25 @@ static void show_text(struct wf_cli *cli, const struct shown *s)
                  wf_text_extents(arena, s->count, s->size));
 }
 
-/* The network as a file has it: one of a file in normal form, a built-in one written down. */
-static bool show_net(struct wf_cli *cli, const struct shown *s, struct wf_err *err)
+/* The network as a file has it: one of a file in normal form, a built-in one written down; and its drawing. */
+static bool show_net(struct wf_cli *cli, const struct shown *s, const char *svg, struct wf_err *err)
 {
-    const struct wf_net_model *const own =
-        wf_options_has_network(cli->options) ? s->config.own : NULL;
-    struct wf_net *const net = own ? NULL : wf_net_record(s->model, &s->config, err);
-    if (!own && !net)
+    const struct wf_net *const of_file = wf_net_of_model(s->model, &s->config);
+    struct wf_net *const written = of_file ? NULL : wf_net_record(s->model, &s->config, err);
+    if (!of_file && !written)
         return false;
-    if (cli->launch.is_root)
-        (void)fputs(wf_net_print(&cli->arena, own ? own->net : net), stdout);
-    wf_net_free(net);
-    return true;
+    struct wf_net net = of_file ? *of_file : *written;
+    bool ok = true;
+    if (cli->launch.is_root && !svg)
+        (void)fputs(wf_net_print(&cli->arena, &net), stdout);
+    if (cli->launch.is_root && svg) {
+        net.classes = s->config.classes;
+        const char *const text =
+            wf_net_svg(&cli->arena, &net, wf_extents_shape(s->count, s->size), err);
+        ok = text && wf_write_text(svg, text, err);
+    }
+    wf_net_free(written);
+    return ok;
 }
 
 static bool show(struct wf_cli *cli, struct wf_err *err)
@@ -201,8 +210,9 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
         return false;
     struct shown s = { 0 };
     bool ok = build(cli, &s, err);
-    if (ok && wf_cli_flag(cli, "net"))
-        ok = show_net(cli, &s, err);
+    const char *const svg = wf_cli_flag(cli, "draw");
+    if (ok && (svg || wf_cli_flag(cli, "net")))
+        ok = show_net(cli, &s, svg, err);
     else if (ok && cli->json)
         ok = show_json(cli, &s, err);
     else if (ok && cli->launch.is_root)
@@ -227,6 +237,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 static const struct wf_command_flag flags[] = {
     { "net", NULL, "show: print it as a network file, to copy and change (docs/networks.md)" },
+    { "draw", "FILE.svg", "show: draw it into a file instead, on an image of data.size" },
     { "out", "DIR", "import: the folder for net.yaml and weights.safetensors" },
     { "outputs", "A,B", "import: the outputs to take as heads, the prediction first" },
     { .name = NULL },
@@ -235,9 +246,9 @@ static const struct wf_command_flag flags[] = {
 const struct wf_command wf_command_model = {
     .name = "model",
     .summary = "list the networks, or show one: parameters, tensors, FLOPs",
-    .usage =
-        "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...] [--net] | "
-        "model import NET.onnx --out DIR",
+    .usage = "model list | model show NAME [model.base=32 model.dims=3 data.size=1,3,512,512 ...] "
+             "[--net | --draw FILE.svg] | "
+             "model import NET.onnx --out DIR",
     .notes = "NAME is a network of the list, or the path of a network file.",
     .flags = flags,
     .run = run,

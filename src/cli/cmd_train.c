@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
+#include "report/net_drawing.h"
 #include "report/report.h"
 #include "train/signals.h"
 #include "train/training.h"
@@ -185,6 +186,23 @@ static const struct wf_training_hooks hooks = {
     .stepped = stepped, .epoch_ended = epoch_ended, .stops = stops, .finished = draw_step
 };
 
+/* The network's drawing, and a copy of its file. */
+static bool write_network(const struct train *t, struct wf_err *err)
+{
+    struct wf_arena *const arena = &t->cli->arena;
+    const struct wf_job *const job = t->run.job;
+    const char *const svg =
+        job->net.image ? wf_model_svg(arena, job->model, &job->config, job->net.image->shape)
+                       : NULL;
+    const char *const text = wf_options_has_network(t->cli->options)
+                                 ? wf_options_text(t->cli->options, "model.network")
+                                 : NULL;
+    return (!svg ||
+            wf_write_text(wf_run_folder_file(arena, &t->folder, "network.svg"), svg, err)) &&
+           (!text ||
+            wf_write_text(wf_run_folder_file(arena, &t->folder, "network.yaml"), text, err));
+}
+
 /* The config that checkpoints keep, and the folder's, with the mesh that was chosen: so that the folder
  * alone says how to go on. */
 static bool write_config(struct train *t, struct wf_err *err)
@@ -192,13 +210,9 @@ static bool write_config(struct train *t, struct wf_err *err)
     struct wf_cli *const cli = t->cli;
     struct wf_arena *const arena = &cli->arena;
     t->run.config = wf_options_yaml(arena, cli->options, false);
-    const char *const network = wf_options_has_network(cli->options)
-                                    ? wf_options_text(cli->options, "model.network")
-                                    : NULL;
     return !cli->launch.is_root ||
            (wf_options_set(cli->options, "mesh", wf_mesh_print(arena, &t->run.job->mesh), err) &&
-            (!network ||
-             wf_write_text(wf_run_folder_file(arena, &t->folder, "network.yaml"), network, err)) &&
+            write_network(t, err) &&
             wf_write_text(wf_run_folder_file(arena, &t->folder, "config.yaml"),
                           wf_options_yaml(arena, cli->options, true), err));
 }

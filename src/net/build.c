@@ -79,10 +79,11 @@ static bool *used_layers(struct wf_arena *arena, const struct wf_net *net, int h
     return used;
 }
 
-struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
-                              struct wf_value *heads[])
+/* The results of all layers that are wanted, behind the image; NULL on failure. */
+static struct wf_value **build_layers(struct wf_graph *g, const struct wf_net *net,
+                                      struct wf_value *image, int heads)
 {
-    const bool *const used = used_layers(&g->arena, net, heads ? net->n_heads : 1);
+    const bool *const used = used_layers(&g->arena, net, heads);
     const struct wf_model_config c = { .dims = net->dims,
                                        .in = net->in || !image ? net->in : image->shape.at[WF_C] };
     struct wf_value **const made = wf_arena_array(&g->arena, net->n_layers + 1, struct wf_value *);
@@ -96,7 +97,29 @@ struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, stru
         if (!made[1 + i])
             return NULL;
     }
-    for (int i = 0; i < net->n_heads && heads; i++)
+    return made;
+}
+
+struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
+                              struct wf_value *heads[])
+{
+    struct wf_value *const *const made = build_layers(g, net, image, heads ? net->n_heads : 1);
+    for (int i = 0; i < net->n_heads && heads && made; i++)
         heads[i] = made[1 + net->heads[i].layer];
-    return made[1 + net->heads[0].layer];
+    return made ? made[1 + net->heads[0].layer] : NULL;
+}
+
+bool wf_net_shapes(const struct wf_net *net, struct wf_shape image, struct wf_shape shapes[],
+                   struct wf_err *err)
+{
+    struct wf_graph *const g = wf_graph_new(NULL);
+    struct wf_net one = *net;
+    one.classes = net->classes ? net->classes : 2;
+    struct wf_value *const *const made =
+        build_layers(g, &one, wf_input(g, "image", WF_F32, image), net->n_heads);
+    const bool ok = wf_graph_ok(g, err);
+    for (int i = 0; i < net->n_layers && ok; i++)
+        shapes[i] = made[1 + i] ? made[1 + i]->shape : (struct wf_shape){ 0 };
+    wf_graph_free(g);
+    return ok;
 }

@@ -155,3 +155,6 @@ const char *wf_layer_weights(const struct wf_layer *l);
  * Layers that lead to no wanted head are left out. */
 struct wf_value *wf_net_build(struct wf_graph *g, const struct wf_net *net, struct wf_value *image,
                               struct wf_value *heads[]);
+/* The shape of each layer's result on such an image; zeros where it leads to no head. */
+[[nodiscard]] bool wf_net_shapes(const struct wf_net *net, struct wf_shape image,
+                                 struct wf_shape shapes[], struct wf_err *err);

@@ -62,6 +62,11 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
     return y && (!of(c)->model.dense || check_extents(g, &net, x, y)) ? y : NULL;
 }
 
+const struct wf_net *wf_net_of_model(const struct wf_model *m, const struct wf_model_config *c)
+{
+    return m->build == build ? of(c)->net : NULL;
+}
+
 static int build_heads(struct wf_graph *g, const struct wf_model_config *c, struct wf_value *x,
                        struct wf_model_head **heads)
 {

@@ -23,3 +23,5 @@ bool wf_net_is_path(const char *name);
 /* Takes the network. Builds it for a trial, to see what it predicts. NULL on failure, and where net is NULL. */
 [[nodiscard]] struct wf_net_model *wf_net_model_new(struct wf_net *net, struct wf_err *err);
 void wf_net_model_free(struct wf_net_model *m);
+/* The network of a file, or NULL: it is another one. */
+const struct wf_net *wf_net_of_model(const struct wf_model *m, const struct wf_model_config *c);

@@ -23,10 +23,12 @@ enum {
     STRETCHES = 360, /* of a long series, two points each */
     RANK_ROWS = 64,
     CONFIG_BYTES = 65536,
-    IMAGE_BYTES = 1'000'000, /* of a PNG file */
+    CONFIG_FILE_BYTES = 8 << 20, /* with the text of a network, which is not shown */
+    IMAGE_BYTES = 1'000'000,     /* of a PNG file */
     SAMPLES_BYTES = 3'466'666,
     SAMPLES_MAX = 24,
     TIMELINE_BYTES = 900'000,
+    NETWORK_BYTES = 300'000,
     DOMAINS_MAX = 16,
     VIEWS_BYTES = 900'000, /* pictures of reconstructions */
 };
@@ -471,9 +473,16 @@ static void add_samples(struct wf_report_data *d, cJSON *to)
 static void add_config(struct wf_report_data *d, cJSON *to)
 {
     struct wf_buffer config = { 0 };
-    if (read_file(d, "config.yaml", CONFIG_BYTES, &config)) {
-        (void)cJSON_AddStringToObject(to, "config", config.data);
-        d->left -= ESCAPE * (int64_t)config.size;
+    if (read_file(d, "config.yaml", CONFIG_FILE_BYTES, &config)) {
+        char *const network = strstr(config.data, "\n  network: \"");
+        const char *const end = network ? strchr(network + 1, '\n') : NULL;
+        if (end) /* network.yaml is the one to read */
+            memmove(network, end, strlen(end) + 1);
+        const size_t size = strlen(config.data);
+        if (size <= CONFIG_BYTES) {
+            (void)cJSON_AddStringToObject(to, "config", config.data);
+            d->left -= ESCAPE * (int64_t)size;
+        }
     }
     wf_buffer_release(&config);
 }
@@ -505,6 +514,9 @@ cJSON *wf_data_json(struct wf_report_data *d)
     add_copy(d, json, "staleness", log->staleness, ITEMS_MAX);
     add_facts(d, json);
     /* One step of every rank, as the run drew it when it ended. */
+    cJSON *const network = picture(d, "network.svg", NETWORK_BYTES, "svg+xml", "<svg ");
+    if (network)
+        (void)cJSON_AddItemToObject(json, "network", network);
     cJSON *const timeline = picture(d, "timeline.svg", TIMELINE_BYTES, "svg+xml", "<svg ");
     if (timeline)
         (void)cJSON_AddItemToObject(json, "timeline", timeline);

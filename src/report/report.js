@@ -503,6 +503,14 @@
       !drawn && !run.mean_ms && make("p", "The log has no times."), staleness(), timeline());
   };
 
+  // --- the network ---
+
+  const network = () => run.network && section("network", "Network", make("div.card.scroll",
+    make("img.network", {
+      alt: "the layers of the network, by resolution from the image downwards, with its skips",
+      src: run.network,
+    })));
+
   // --- config and environment ---
 
   const factText = (v) => (typeof v === "boolean" ? (v ? "yes" : "no") : is(v) ? plain(v) : v);
@@ -517,9 +525,9 @@
   };
 
   const links = Object.entries(
-    { curves: "Curves", classes: "Classes", ...(list(run.domains).length && { domains: "Domains" }), samples: "Samples", memory: "Memory", time: "Time", setup: "Config" });
+    { curves: "Curves", classes: "Classes", ...(list(run.domains).length && { domains: "Domains" }), samples: "Samples", ...(run.network && { network: "Network" }), memory: "Memory", time: "Time", setup: "Config" });
   document.body.append(header(),
     make("nav", make("div", links.map(([id, name]) => make("a", { href: "#" + id }, name)))),
-    make("main", alerts(), figures(), curves(), classes(), domains(), samples(), memory(), time(), setup(),
+    make("main", alerts(), figures(), curves(), classes(), domains(), samples(), network(), memory(), time(), setup(),
       make("footer", `Written by widefield ${run.version} from log.jsonl; everything is in this file.`)));
 })();

@@ -91,6 +91,27 @@ expect 0 step model.name=unet.yaml data.size=1,3,37,50 --dump file.safetensors
 cmp built.safetensors file.safetensors || fail "the step of a built-in network and that of its file differ"
 refused 2 model show minkunet14 --net -- "network 'minkunet14' is of points"
 
+# --- the drawing: levels downwards, four skips of a U-Net, hundreds of layers in a few boxes ---
+cat >drawing.py <<'PYTHON'
+import sys, xml.etree.ElementTree as tree
+root = tree.parse(sys.argv[1]).getroot()
+name = lambda e: e.tag.split("}")[1]
+boxes = [e for e in root if name(e) == "rect" and e.get("rx")]
+skips = [e for e in root if name(e) == "path" and e.get("class") == "skip"]
+levels = {e.get("y") for e in boxes}
+print(len(boxes), len(skips), len(levels))
+assert all(float(e.get("x")) + float(e.get("width")) <= float(root.get("width")) for e in boxes)
+PYTHON
+expect 0 model show unet --draw unet.svg
+[ ! -s out ] || fail "the drawing is a file, and something is printed"
+# enc0..enc4, four times up and dec, out
+[ "$(python3 drawing.py unet.svg)" = "14 4 5" ] || fail "unet is drawn with $(python3 drawing.py unet.svg)"
+expect 0 model show densenet121_seg data.size=1,3,512,512 --draw dense.svg
+read -r boxes skips levels <<<"$(python3 drawing.py dense.svg)"
+[ "$boxes" -le 40 ] && [ "$boxes" -ge 8 ] && [ "$levels" = 6 ] || fail "densenet121_seg is drawn with $boxes $levels"
+grep -q '"network":"data:image/svg' run/report.html || fail "no drawing in the report"
+! grep -q 'kind: conv' run/report.html || fail "the text of the network is in the report's config"
+
 # --- a classifier is seen as one ---
 cat >class.json <<'JSON'
 { "layers": [
