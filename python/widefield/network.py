@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
 import tempfile
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from . import netfile, safetensors
-from ._native import lib
+from . import _calls, netfile, safetensors
+from ._native import F32, GraphOptions, Shape, lib
 from .errors import UsageError
 from .options import Options, from_keywords
 
@@ -110,6 +111,24 @@ class Network:
             options["model.weights"] = self._place() / WEIGHTS
         for key, value in from_keywords(self.options, "model").items():
             options[key] = value
+
+    def check(self, size: tuple[int, ...], training: bool = True) -> tuple[int, ...]:
+        """Builds it for images of this size (N, C, extents): the shape of the prediction. UsageError where layers do not
+        fit together; nothing runs."""
+        graph = lib.wf_graph_new(ctypes.byref(GraphOptions(training=training)))
+        options = Options()
+        self.apply(options)
+        try:
+            n, channels, *extents = size
+            shape = Shape((ctypes.c_int64 * 5)(n, *[1] * (3 - len(extents)), *extents, channels))
+            image = lib.wf_input(graph, b"image", F32, shape)
+            result = lib.wf_model_add(graph, image, options._handle)
+            _calls.finish(lib.wf_graph_ok, graph)
+            made = list(lib.wf_value_shape(result).at)
+            self.parameters: int = lib.wf_graph_parameters(graph, True)
+        finally:
+            lib.wf_graph_free(graph)
+        return (made[0], made[4], *made[4 - len(extents) : 4])
 
     def plan(self, size: tuple[int, ...], **options: Any) -> Any:
         """Memory, messages and time of a training step on images of this size (N, C, extents); nothing runs."""

@@ -1,0 +1,214 @@
+"""Rules of operations that move elements: concatenation, parts, borders, other shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from .torch_import import Translator, Value, same
+from .torch_rules import _image, rule
+
+AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+END = 2**63 - 1
+
+
+def _axis(t: Translator, x: Value, dim: int) -> str:
+    """The name of an axis of PyTorch's tensor."""
+    place = dim % len(x.shape)
+    if place == 0:
+        raise t.fail("it works along the batch")
+    if x.last:
+        place = 1 if place == len(x.shape) - 1 else place + 1
+    return "channels" if place == 1 else AXES[t.dims][place - 2]
+
+
+@rule("cat", "concat", "concatenate")
+def cat(t: Translator, tensors: Any, dim: int = 0) -> Value:
+    values = [x for x in tensors if isinstance(x, Value)]
+    if len(values) != len(tensors):
+        raise t.fail("it has an input that does not depend on the image")
+    if _axis(t, values[0], dim) != "channels":
+        raise t.fail("it is not along the channels")
+    if any(x.last != values[0].last for x in values):
+        raise t.fail("some of its inputs have the channels last")
+    return t.layer("concat", values, last=values[0].last)
+
+
+def _part(t: Translator, x: Value, axis: str, start: int, end: int, shape: Any) -> Value:
+    to = None if end >= END else end
+    return t.layer("slice", [x], last=x.last, axis=axis, shape=shape, **{"from": start or None, "to": to})
+
+
+@rule("slice", "narrow")
+def slice_(
+    t: Translator, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1, length: Any = None
+) -> Value:
+    whole = x.shape[dim % len(x.shape)] if isinstance(x, Value) else None
+    if not isinstance(x, Value):
+        raise t.fail("its input does not depend on the image")
+    first, last = t.number(start) or 0, t.number(end) if end is not None else END
+    if length is not None:
+        last = t.number(length) if first == 0 else first + t.number(length)
+    if step != 1:
+        raise t.fail("it takes every n-th element")
+    if first == 0 and (isinstance(last, int) and last >= END or same(last, whole)):
+        return x
+    axis = _axis(t, x, dim)
+    if isinstance(first, int) and isinstance(last, int):
+        return _part(t, x, axis, first, last, t.shape())
+    # To the size of another value, from the beginning: what is too much is cut off at the end.
+    like = t.find_like(Value("", t.shape(), x.last).extents)
+    if first == 0 and axis != "channels" and like is not None:
+        return t.layer("fit", [x], last=x.last, align="start", like=like)
+    raise t.fail("it cuts at a position that depends on the size of the image")
+
+
+def _parts(t: Translator, x: Value, dim: int, sizes: list[int]) -> list[Value]:
+    axis = _axis(t, x, dim)
+    place = dim % len(x.shape)
+    found, at = [], 0
+    for size in sizes:
+        shape = tuple(size if i == place else n for i, n in enumerate(x.shape))
+        found.append(_part(t, x, axis, at, at + size, shape))
+        at += size
+    return found
+
+
+def _length(t: Translator, x: Value, dim: int) -> int:
+    return int(t.constant(x.shape[dim % len(x.shape)], "length"))
+
+
+@rule("chunk")
+def chunk(t: Translator, x: Any, chunks: int, dim: int = 0) -> list[Value]:
+    length = _length(t, x, dim)
+    size = -(-length // chunks)
+    return _parts(t, x, dim, [min(size, length - at) for at in range(0, length, size)])
+
+
+@rule("split", "split_with_sizes")
+def split(t: Translator, x: Any, dim: int = 0, **sizes: Any) -> list[Value]:
+    given = sizes.get("split_sizes", sizes.get("split_size"))
+    if isinstance(given, list):
+        return _parts(t, x, dim, [int(t.constant(n, "size")) for n in given])
+    length, size = _length(t, x, dim), int(t.constant(given, "size"))
+    return _parts(t, x, dim, [min(size, length - at) for at in range(0, length, size)])
+
+
+@rule("unbind")
+def unbind(t: Translator, **_: Any) -> Value:
+    raise t.fail("it takes an axis away")
+
+
+MODES = {"constant": None, "reflect": "reflect", "replicate": "edge", "circular": "circular"}
+
+
+@rule("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d")
+def pad(t: Translator, x: Any, pad: Any = None, mode: str = "constant", value: Any = None, **rest: Any) -> Value:
+    amounts = [t.number(n) for n in (pad if pad is not None else rest["padding"])]
+    name = str(t.node.target)
+    mode = "reflect" if "reflection" in name else "replicate" if "replication" in name else mode
+    image = _image(t, x)
+    if value not in (None, 0, 0.0):
+        raise t.fail(f"it pads with {value}: zeros can be had")
+    if len(amounts) > 2 * t.dims:
+        raise t.fail("it pads channels or the batch")
+    if all(isinstance(n, int) for n in amounts):
+        if not any(amounts):
+            return image
+        pairs = [[amounts[i], amounts[i + 1]] for i in range(0, len(amounts), 2)]  # the last axis first
+        pairs += [[0, 0]] * (t.dims - len(pairs))
+        return t.layer("pad", [image], pad=pairs[::-1], pad_mode=MODES[mode])
+    # To the size of another value: as much before as behind, or all behind.
+    like = t.find_like(t.shape()[2:])
+    if like is None or mode != "constant":
+        raise t.fail("it pads by amounts that depend on the size of the image")
+    return t.layer("fit", [image], align=_alignment(t, amounts), like=like)
+
+
+def _alignment(t: Translator, amounts: list[Any]) -> str:
+    """Where what is missing goes, from the amounts before and behind."""
+    before, behind = amounts[0::2], amounts[1::2]
+    if all(same(n, 0) for n in before):
+        return "start"
+    # Half before, rounded down, the rest behind: n // 2 and n - n // 2.
+    if all(same(b, (b + h) // 2) for b, h in zip(before, behind)):
+        return "centre"
+    raise t.fail("it pads neither by half on each side nor at the end")
+
+
+# --- other shapes ---
+
+
+def _reshaped(t: Translator, x: Value) -> Value:
+    """view(), reshape(), flatten() and their like: to a vector, and between a vector and an image of one position."""
+    shape = t.shape()
+    if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(shape, x.shape)):
+        return x
+    ones = all(same(n, 1) for n in x.extents)
+    if len(shape) == 2 and same(shape[0], x.shape[0]):
+        if ones or len(x.shape) == 2:
+            return dataclasses.replace(x, shape=shape, last=False)
+        if x.last:
+            raise t.fail("it flattens an image with the channels last")
+        return t.layer("flatten", [x])
+    if ones and len(shape) == t.dims + 2 and same(shape[1], x.channels) and all(same(n, 1) for n in shape[2:]):
+        return dataclasses.replace(x, shape=shape, last=False)
+    raise t.fail(f"from shape {tuple(x.shape)} to {tuple(shape)}: only images to vectors can be had")
+
+
+@rule("flatten", "view", "reshape", "unsqueeze", "squeeze", "_unsafe_view", "unflatten")
+def reshape(t: Translator, x: Any, **_: Any) -> Value:
+    if not isinstance(x, Value):
+        raise t.fail("its input does not depend on the image")
+    if t.node.meta.get("val") is not None and "squeeze" in str(t.node.target):
+        return _squeezed(t, x)
+    return _reshaped(t, x)
+
+
+def _squeezed(t: Translator, x: Value) -> Value:
+    """Axes of one are added or taken away: a vector and an image of one position are the same."""
+    shape = t.shape()
+    kept = [n for n in shape if not same(n, 1)]
+    mine = [n for n in x.shape if not same(n, 1)]
+    if len(kept) == len(mine) and all(same(a, b) for a, b in zip(kept, mine)) and 1 <= len(shape) <= t.dims + 2:
+        return dataclasses.replace(x, shape=shape, last=False)
+    raise t.fail("it changes more than axes of one")
+
+
+@rule("permute", "transpose", "movedim")
+def permute(t: Translator, x: Any, **arguments: Any) -> Value:
+    axes = len(x.shape)
+    order = _order(t, axes, arguments)
+    first, last = list(range(axes)), [0, *range(2, axes), 1]
+    back = [0, axes - 1, *range(1, axes - 1)]
+    if order == first:
+        return x
+    if order == last and not x.last:
+        return dataclasses.replace(x, shape=t.shape(), last=True)
+    if order == back and x.last:
+        return dataclasses.replace(x, shape=t.shape(), last=False)
+    raise t.fail("it neither moves the channels to the end nor back")
+
+
+def _order(t: Translator, axes: int, arguments: dict[str, Any]) -> list[int]:
+    if "dims" in arguments:
+        return [int(n) % axes for n in arguments["dims"]]
+    order = list(range(axes))
+    if "dim0" in arguments:
+        a, b = int(arguments["dim0"]) % axes, int(arguments["dim1"]) % axes
+        order[a], order[b] = order[b], order[a]
+        return order
+    raise t.fail("it moves axes")
+
+
+@rule("contiguous", "clone", "alias", "detach", "to", "_to_copy", "lift_fresh_copy", "type_as", "float")
+def identity(t: Translator, x: Any, **_: Any) -> Any:
+    return x
+
+
+@rule("expand", "expand_as")
+def expand(t: Translator, x: Any, **_: Any) -> Value:
+    """Sums and products repeat what has one element along an axis by themselves."""
+    if isinstance(x, Value) and all(same(n, 1) for n in x.extents) and same(t.shape()[1], x.channels):
+        return x
+    raise t.fail("it repeats something else than an image of one position")
