@@ -50,19 +50,77 @@ class Parameter:
     shape: tuple[int, ...]
 
 
-def same(a: Any, b: Any) -> bool:
-    """Two extents are equal for every size of the image."""
+@dataclasses.dataclass(eq=False)
+class Noise:
+    """0 or 1 for each sample, 1 with probability `p`: what stochastic depth multiplies with. `divided`: by `p`."""
+
+    p: float
+    divided: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Uniform:
+    """A number for each sample between `low` and `low` + 1: drop connect draws such, and rounds down."""
+
+    low: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Values side by side along a new first axis."""
+
+    values: tuple[Value, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """An image whose channels are seen as groups, [N, groups, C / groups, ...], or the other way round."""
+
+    image: Value
+    groups: int
+    swapped: bool = False
+
+
+# Sizes of images at which symbolic extents are compared: all remainders of 64, and some far ones. Networks have
+# extents of divisions by powers of two, which sympy does not tell apart by itself. The second list is of images that
+# every network takes: modules that refuse others have extents that are equal there only.
+POINTS = (*range(640, 704), 1023, 2049, 4095, 8190, 99991)
+EVEN = (640, 704, 1280, 4096, 8192)
+_seen: dict[tuple[Any, bool], tuple[Any, ...]] = {}
+
+
+def _numbers(x: Any, even: bool) -> tuple[Any, ...]:
+    """An extent at all points, or as it is where it has no symbols."""
+    points = EVEN if even else POINTS
+    if isinstance(x, int):
+        return (x,) * len(points)
+    expression = getattr(getattr(x, "node", None), "expr", x)
+    key = (expression, even)
+    if key not in _seen:
+        symbols = sorted(getattr(expression, "free_symbols", ()), key=str)
+        # Other factors for other axes, so that height and width are not taken for each other.
+        _seen[key] = tuple(
+            int(expression.xreplace({s: _integer(p * (1, 3, 5, 7)[i % 4]) for i, s in enumerate(symbols)}).doit())
+            if symbols else int(expression)
+            for p in points
+        )  # fmt: skip
+    return (tuple(str(s) for s in sorted(getattr(expression, "free_symbols", ()), key=str)), *_seen[key])
+
+
+def _integer(n: int) -> Any:
+    import sympy
+
+    return sympy.Integer(n)
+
+
+def same(a: Any, b: Any, even: bool = False) -> bool:
+    """Two extents are equal for every size of the image, or for every `even` one."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    left, right = (getattr(getattr(x, "node", None), "expr", x) for x in (a, b))
-    if left == right:
-        return True
-    try:
-        import sympy
-
-        return bool(sympy.simplify(left - right) == 0)
-    except (TypeError, AttributeError, ValueError):
-        return False
+    if isinstance(a, int) or isinstance(b, int):
+        left, right = ((x,) if isinstance(x, int) else set(_numbers(x, even)[1:]) for x in (a, b))
+        return set(left) == set(right)
+    return _numbers(a, even) == _numbers(b, even)
 
 
 class Translator:
@@ -179,14 +237,19 @@ class Translator:
         frozen = True if attributes.pop("frozen", False) or not trained else None
         return self.layer(kind, inputs, name=name, frozen=frozen, **attributes)
 
+    def made_by(self, value: Value) -> dict[str, Any] | None:
+        """The layer that makes a value; None: it is the image."""
+        return next((layer for layer in reversed(self.layers) if layer["name"] == value.layer), None)
+
     # --- sizes ---
 
     def find_like(self, extents: Sequence[Any]) -> str | None:
         """The first value that always has these extents."""
-        for value in self.made:
-            mine = value.extents
-            if len(mine) == len(extents) and all(same(a, b) for a, b in zip(mine, extents)):
-                return value.layer
+        for even in (False, True):
+            for value in self.made:
+                mine = value.extents
+                if len(mine) == len(extents) and all(same(a, b, even) for a, b in zip(mine, extents)):
+                    return value.layer
         return None
 
     def number(self, x: Any) -> Any:

@@ -19,32 +19,35 @@ WEIGHTS = ("conv", "conv_transpose", "linear", "batch_norm", "instance_norm", "g
 class Layers(nn.Module):
     """Runs the layers of a network file in their order. Modules under dotted names hold the weights."""
 
-    def __init__(self, spec: Mapping[str, Any], classes: int | None = None) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], classes: int | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
         super().__init__()
-        self.dims = int(spec.get("dims", 2))
-        self.layers = [dict(layer) for layer in spec["layers"]]
-        self.classes = classes
-        names = [layer["name"] for layer in self.layers]
+        self._dims = int(spec.get("dims", 2))
+        self._layers = [dict(layer) for layer in spec["layers"]]
+        self._classes = classes
+        self._shapes = shapes or {}  # of weights that are known: the channels behind `flatten` are found there
+        names = [layer["name"] for layer in self._layers]
         given = spec.get("heads") or [names[-1]]
-        self.heads = [head["layer"] if isinstance(head, Mapping) else head for head in given]
-        for i, layer in enumerate(self.layers):
+        self._heads = [head["layer"] if isinstance(head, Mapping) else head for head in given]
+        for i, layer in enumerate(self._layers):
             layer.setdefault("in", names[i - 1] if i else "image")
         channels = {"image": int(spec.get("in", 3))}
-        for layer in self.layers:
+        for layer in self._layers:
             channels[layer["name"]] = self._declare(layer, channels)
 
     # --- weights ---
 
     def _numbers(self, layer: Mapping[str, Any], key: str, usual: Any) -> list[Any]:
         value = layer.get(key, usual)
-        return list(value) if isinstance(value, (list, tuple)) else [value] * self.dims
+        return list(value) if isinstance(value, (list, tuple)) else [value] * self._dims
 
     def _out(self, layer: Mapping[str, Any]) -> int:
         out = layer.get("out", "classes")
         if out == "classes":
-            if self.classes is None:
+            if self._classes is None:
                 raise UsageError(f"layer '{layer['name']}' has as many channels as there are classes: give classes=")
-            return self.classes
+            return self._classes
         return int(out)
 
     def _declare(self, layer: Mapping[str, Any], channels: Mapping[str, int]) -> int:
@@ -55,6 +58,8 @@ class Layers(nn.Module):
         out = into
         if kind in ("conv", "conv_transpose", "linear"):
             out = self._out(layer)
+            known = self._shapes.get(f"{layer.get('weights', layer['name'])}.weight")
+            into = known[1] if known is not None and kind == "linear" else into
             kernel = self._numbers(layer, "kernel", 1) if kind != "linear" else []
             groups = int(layer.get("groups", 1))
             pair = (into, out // groups) if kind == "conv_transpose" else (out, into // groups)
@@ -65,13 +70,15 @@ class Layers(nn.Module):
         elif kind.endswith("_norm") and not layer.get("plain"):
             tensors = {"weight": torch.ones(into), "bias": torch.zeros(into)}
         elif kind == "prelu":
-            tensors["weight"] = torch.full((int(layer.get("out", 1)),), 0.25)
-        elif kind in ("channel_scale", "channel_shift"):
-            tensors["weight"] = torch.ones(into) if kind == "channel_scale" else torch.zeros(into)
+            tensors["weight"] = torch.full((1 if layer.get("shared") else into,), 0.25)
+        elif kind == "channel_scale":
+            tensors["weight"] = torch.full((into,), float(layer.get("factor", 1)))
+        elif kind == "channel_shift":
+            tensors["bias"] = torch.zeros(into)
         elif kind == "concat":
             out = sum(channels[name] for name in inputs)
         else:
-            out = _channels(layer, into, channels, self.dims)
+            out = _channels(layer, into, channels, self._dims)
         if "weights" not in layer:
             self._register(layer, tensors)
         return out
@@ -95,7 +102,7 @@ class Layers(nn.Module):
         for name, tensor in buffers.items():
             holder.register_buffer(name, tensor)
 
-    def tensor(self, layer: Mapping[str, Any], part: str) -> Any:
+    def _tensor(self, layer: Mapping[str, Any], part: str) -> Any:
         """A weight of the layer, or None."""
         holder: Any = self
         for name in layer.get("weights", layer["name"]).split("."):
@@ -109,14 +116,14 @@ class Layers(nn.Module):
     def forward(self, image: Any) -> Any:
         """The prediction; with further heads a list of all."""
         values = {"image": image}
-        for layer in self.layers:
+        for layer in self._layers:
             run = RUN.get(layer["kind"])
             if run is None:
                 raise UnsupportedError(f"layer '{layer['name']}': kind '{layer['kind']}' has no PyTorch form yet")
             inputs = [values[name] for name in _inputs(layer)]
             like = values[layer["like"]] if "like" in layer else None
             values[layer["name"]] = run(self, layer, inputs, like)
-        heads = [values[name] for name in self.heads]
+        heads = [values[name] for name in self._heads]
         return heads[0] if len(heads) == 1 else heads
 
 
@@ -131,9 +138,11 @@ def _channels(layer: Mapping[str, Any], into: int, channels: Mapping[str, int], 
     if kind in ("pixel_shuffle", "pixel_unshuffle"):
         factor = int(layer["factor"]) ** dims
         return into // factor if kind == "pixel_shuffle" else into * factor
-    if kind in ("channel_mean", "channel_max"):
+    if kind in ("mean", "max") and layer.get("axis", "channels") == "channels":
         return 1
-    if kind in ("add", "multiply"):
+    if kind == "pad_channels":
+        return into + int(layer.get("from", 0)) + int(layer.get("to", 0))
+    if kind in ("add", "multiply", "subtract"):
         return max(channels[name] for name in _inputs(layer))
     return into
 
@@ -151,12 +160,12 @@ def _padded(m: Layers, layer: Mapping[str, Any], x: Any) -> tuple[Any, list[int]
     if pad == "same":
         pairs = [[d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2] for k, d in zip(kernel, dilation)]
     else:
-        given = list(pad) if isinstance(pad, list) else [pad] * m.dims
+        given = list(pad) if isinstance(pad, list) else [pad] * m._dims
         pairs = [list(p) if isinstance(p, (list, tuple)) else [p, p] for p in given]
     mode = layer.get("pad_mode", "zero")
     if mode == "zero" and all(lo == hi for lo, hi in pairs):
         return x, [lo for lo, _ in pairs]
-    return _pad(x, pairs, mode), [0] * m.dims
+    return _pad(x, pairs, mode), [0] * m._dims
 
 
 def _pad(x: Any, pairs: Sequence[Sequence[int]], mode: str) -> Any:
@@ -165,19 +174,19 @@ def _pad(x: Any, pairs: Sequence[Sequence[int]], mode: str) -> Any:
 
 
 def _as_image(m: Layers, x: Any) -> Any:
-    return x if x.dim() == m.dims + 2 else x.reshape(*x.shape[:2], *[1] * m.dims)
+    return x if x.dim() == m._dims + 2 else x.reshape(*x.shape[:2], *[1] * m._dims)
 
 
 def _conv(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
     x, pad = _padded(m, layer, _as_image(m, inputs[0]))
-    run = (F.conv1d, F.conv2d, F.conv3d)[m.dims - 1]
-    return run(x, m.tensor(layer, "weight"), m.tensor(layer, "bias"), m._numbers(layer, "stride", 1), pad,
+    run = (F.conv1d, F.conv2d, F.conv3d)[m._dims - 1]
+    return run(x, m._tensor(layer, "weight"), m._tensor(layer, "bias"), m._numbers(layer, "stride", 1), pad,
                m._numbers(layer, "dilation", 1), int(layer.get("groups", 1)))  # fmt: skip
 
 
 def _conv_transpose(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], like: Any) -> Any:
-    run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[m.dims - 1]
-    y = run(inputs[0], m.tensor(layer, "weight"), m.tensor(layer, "bias"), m._numbers(layer, "stride", 1),
+    run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[m._dims - 1]
+    y = run(inputs[0], m._tensor(layer, "weight"), m._tensor(layer, "bias"), m._numbers(layer, "stride", 1),
             m._numbers(layer, "pad", 0), m._numbers(layer, "output_pad", 0), int(layer.get("groups", 1)),
             m._numbers(layer, "dilation", 1))  # fmt: skip
     return y if like is None else _crop(y, like.shape[2:])
@@ -188,7 +197,7 @@ def _crop(x: Any, extents: Sequence[int]) -> Any:
 
 
 def _linear(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
-    return F.linear(inputs[0].flatten(1), m.tensor(layer, "weight"), m.tensor(layer, "bias"))
+    return F.linear(inputs[0].flatten(1), m._tensor(layer, "weight"), m._tensor(layer, "bias"))
 
 
 def _act(name: str, layer: Mapping[str, Any], x: Any) -> Any:
@@ -196,6 +205,8 @@ def _act(name: str, layer: Mapping[str, Any], x: Any) -> Any:
         return F.leaky_relu(x, layer.get("slope", 0.01))
     if name == "elu":
         return F.elu(x, layer.get("slope", 1.0))
+    if name == "softplus":
+        return F.softplus(x, layer.get("slope", 1.0))
     if name == "clip":
         return torch.clamp(x, layer["lo"], layer["hi"])
     return ACTIVATIONS[name](x)
@@ -204,15 +215,17 @@ def _act(name: str, layer: Mapping[str, Any], x: Any) -> Any:
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "none": lambda x: x, "relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": F.gelu, "silu": F.silu,
     "mish": F.mish, "hard_swish": F.hardswish, "hard_sigmoid": F.hardsigmoid, "relu6": F.relu6,
-    "softplus": F.softplus, "exp": torch.exp, "abs": torch.abs,
+    "exp": torch.exp, "abs": torch.abs, "selu": F.selu, "softsign": F.softsign, "log_sigmoid": F.logsigmoid,
+    "log": torch.log, "sqrt": torch.sqrt, "reciprocal": torch.reciprocal,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }  # fmt: skip
 
 
 def _norm(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
     x, kind = inputs[0], layer["kind"]
-    weight, bias, eps = m.tensor(layer, "weight"), m.tensor(layer, "bias"), layer.get("eps", 1e-5)
+    weight, bias, eps = m._tensor(layer, "weight"), m._tensor(layer, "bias"), layer.get("eps", 1e-5)
     if kind == "batch_norm":
-        mean, var = m.tensor(layer, "running_mean"), m.tensor(layer, "running_var")
+        mean, var = m._tensor(layer, "running_mean"), m._tensor(layer, "running_var")
         y = F.batch_norm(x, mean, var, weight, bias, m.training and not layer.get("frozen"),
                          layer.get("momentum", 0.1), eps)  # fmt: skip
     elif kind == "instance_norm":
@@ -229,14 +242,14 @@ def _pool(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any
     stride, pad = m._numbers(layer, "stride", kernel), m._numbers(layer, "pad", 0)
     stride = kernel if "stride" not in layer else stride
     if layer["kind"] == "max_pool":
-        return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[m.dims - 1](inputs[0], kernel, stride, pad, 1, ceil)
-    run = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[m.dims - 1]
+        return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[m._dims - 1](inputs[0], kernel, stride, pad, 1, ceil)
+    run = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[m._dims - 1]
     return run(inputs[0], kernel, stride, pad, ceil, bool(layer.get("count_pad")))
 
 
 def _adaptive(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
     average = layer["kind"] in ("global_pool", "adaptive_avg_pool")
-    name = f"adaptive_{'avg' if average else 'max'}_pool{m.dims}d"
+    name = f"adaptive_{'avg' if average else 'max'}_pool{m._dims}d"
     return getattr(F, name)(inputs[0], m._numbers(layer, "size", 1))
 
 
@@ -245,7 +258,7 @@ def _upsample(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], like: 
     if mode.startswith(("linear", "cubic")):
         corners = mode.endswith("_corners")
         base = {"linear": ("linear", "bilinear", "trilinear"), "cubic": ("", "bicubic", "")}[mode.split("_")[0]]
-        mode = base[m.dims - 1]
+        mode = base[m._dims - 1]
     mode = mode.replace("nearest_exact", "nearest-exact")
     x = _as_image(m, inputs[0])
     if like is not None:
@@ -262,16 +275,25 @@ def _fit(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], like: Any) 
     return _pad(inputs[0], [[b, n - b] for b, n in zip(before, missing)], "zero")
 
 
+def _axis(m: Layers, layer: Mapping[str, Any]) -> int:
+    axes = ["channels", *("depth", "height", "width")[3 - m._dims :]]
+    return 1 + axes.index(layer.get("axis", "channels"))
+
+
 def _slice(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
-    axes = ["channels", *("depth", "height", "width")[3 - m.dims :]]
-    place = 1 + axes.index(layer.get("axis", "channels"))
+    place = _axis(m, layer)
     part = slice(layer.get("from", 0), layer.get("to"))
     return inputs[0][(slice(None),) * place + (part,)]
 
 
 def _dropout(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
-    run = F.dropout2d if layer.get("over") == "channel" else F.dropout
-    return run(inputs[0], layer["p"], m.training)
+    x, p = inputs[0], layer["p"]
+    if layer["kind"] == "dropout_channels":
+        return F.dropout2d(x, p, m.training)
+    if layer["kind"] == "dropout":
+        return F.dropout(x, p, m.training)
+    keep = torch.ones(x.shape[0], *[1] * (x.dim() - 1), dtype=x.dtype, device=x.device)
+    return x * F.dropout(keep, p, m.training)
 
 
 def _combine(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
@@ -279,13 +301,14 @@ def _combine(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: 
     full = [x if x.dim() == most else _as_image(m, x) for x in inputs]
     result = full[0]
     for x in full[1:]:
-        result = result + x if layer["kind"] == "add" else result * x
+        result = result * x if layer["kind"] == "multiply" else result + x if layer["kind"] == "add" else result - x
     return result
 
 
 def _channelwise(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], _like: Any) -> Any:
-    weight = m.tensor(layer, "weight").reshape(-1, *[1] * (inputs[0].dim() - 2))
-    return inputs[0] * weight if layer["kind"] == "channel_scale" else inputs[0] + weight
+    scales = layer["kind"] == "channel_scale"
+    weight = m._tensor(layer, "weight" if scales else "bias").reshape(-1, *[1] * (inputs[0].dim() - 2))
+    return inputs[0] * weight if scales else inputs[0] + weight
 
 
 def _simple(run: Callable[[Mapping[str, Any], Any], Any]) -> Run:
@@ -296,27 +319,30 @@ RUN: dict[str, Run] = {
     "conv": _conv, "conv_transpose": _conv_transpose, "linear": _linear, "batch_norm": _norm, "instance_norm": _norm,
     "group_norm": _norm, "layer_norm": _norm, "max_pool": _pool, "avg_pool": _pool, "global_pool": _adaptive,
     "global_max_pool": _adaptive, "adaptive_avg_pool": _adaptive, "adaptive_max_pool": _adaptive,
-    "upsample": _upsample, "fit": _fit, "slice": _slice, "dropout": _dropout, "add": _combine, "multiply": _combine,
+    "upsample": _upsample, "fit": _fit, "slice": _slice, "dropout": _dropout, "dropout_channels": _dropout,
+    "dropout_samples": _dropout, "add": _combine, "multiply": _combine, "subtract": _combine,
     "channel_scale": _channelwise, "channel_shift": _channelwise,
-    "prelu": lambda m, layer, inputs, like: F.prelu(inputs[0], m.tensor(layer, "weight")),
+    "prelu": lambda m, layer, inputs, like: F.prelu(inputs[0], m._tensor(layer, "weight")),
     "pad": lambda m, layer, inputs, like: _pad_layer(m, layer, inputs[0]),
     "concat": lambda m, layer, inputs, like: torch.cat(list(inputs), 1),
     "scale": _simple(lambda layer, x: x * layer["factor"]),
     "shift": _simple(lambda layer, x: x + layer["offset"]),
+    "pad_channels": lambda m, layer, inputs, like: F.pad(
+        inputs[0], [0, 0] * m._dims + [int(layer.get("from", 0)), int(layer.get("to", 0))]),
     "softmax": _simple(lambda layer, x: torch.softmax(x, 1)),
     "flatten": _simple(lambda layer, x: x.flatten(1)),
     "pixel_shuffle": _simple(lambda layer, x: F.pixel_shuffle(x, int(layer["factor"]))),
     "pixel_unshuffle": _simple(lambda layer, x: F.pixel_unshuffle(x, int(layer["factor"]))),
     "channel_shuffle": _simple(lambda layer, x: F.channel_shuffle(x, int(layer["groups"]))),
-    "channel_mean": _simple(lambda layer, x: x.mean(1, keepdim=True)),
-    "channel_max": _simple(lambda layer, x: x.amax(1, keepdim=True)),
+    "mean": lambda m, layer, inputs, like: inputs[0].mean(_axis(m, layer), keepdim=True),
+    "max": lambda m, layer, inputs, like: inputs[0].amax(_axis(m, layer), keepdim=True),
     **{name: _simple(lambda layer, x: _act(layer["kind"], layer, x))
-       for name in (*ACTIVATIONS, "leaky_relu", "elu", "clip")},
+       for name in (*ACTIVATIONS, "leaky_relu", "elu", "softplus", "clip")},
 }  # fmt: skip
 
 
 def _pad_layer(m: Layers, layer: Mapping[str, Any], x: Any) -> Any:
-    given = layer["pad"] if isinstance(layer["pad"], list) else [layer["pad"]] * m.dims
+    given = layer["pad"] if isinstance(layer["pad"], list) else [layer["pad"]] * m._dims
     pairs = [list(p) if isinstance(p, (list, tuple)) else [p, p] for p in given]
     return _pad(x, pairs, layer.get("pad_mode", "zero"))
 
@@ -326,4 +352,5 @@ def module_of(network: Network) -> Layers:
     spec = network.spec
     if spec is None:
         spec = network.layers()
-    return Layers(spec, network.options.get("classes"))
+    shapes = {name: array.shape for name, array in (network.weights or {}).items()}
+    return Layers(spec, network.options.get("classes"), shapes)

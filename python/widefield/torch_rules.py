@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Callable
 
-from .torch_import import Parameter, Translator, Value, same
+from .torch_import import Noise, Parameter, Stack, Translator, Uniform, Value, same
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -53,6 +53,10 @@ def apply(t: Translator, node: Any) -> None:
         raise t.fail("there is no rule for it; write this part with layers that docs/python.md lists")
     result = RULES[plain](t, **arguments)
     t.values[node] = result
+    if plain != name and isinstance(first, Noise):
+        for other, value in list(t.values.items()):
+            if value is first:
+                t.values[other] = result
     if plain != name and isinstance(first, Value):
         # In place: whoever reads the old value from here on sees the new one.
         for other, value in list(t.values.items()):
@@ -224,7 +228,8 @@ def layer_norm(
 
 @rule("prelu")
 def prelu(t: Translator, x: Any, weight: Any) -> Value:
-    return t.weighted("prelu", [_image(t, x)], {"weight": weight})
+    shared = _bool(isinstance(weight, Parameter) and weight.shape == (1,) and x.channels != 1)
+    return t.weighted("prelu", [_image(t, x)], {"weight": weight}, shared=shared)
 
 
 # --- activations ---
@@ -241,7 +246,8 @@ def _plain(kind: str) -> Rule:
 
 for _name, _kind in {
     "relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "silu": "silu", "mish": "mish", "hardswish": "hard_swish",
-    "hardsigmoid": "hard_sigmoid", "relu6": "relu6", "exp": "exp", "abs": "abs",
+    "hardsigmoid": "hard_sigmoid", "relu6": "relu6", "exp": "exp", "abs": "abs", "selu": "selu", "log": "log",
+    "sqrt": "sqrt", "reciprocal": "reciprocal", "log_sigmoid": "log_sigmoid", "softsign": "softsign",
 }.items():  # fmt: skip
     RULES[_name] = _plain(_kind)
 
@@ -253,23 +259,19 @@ def leaky_relu(t: Translator, x: Any, negative_slope: float) -> Value:
 
 @rule("gelu")
 def gelu(t: Translator, x: Any, approximate: str) -> Value:
-    if approximate != "none":
-        raise t.fail(f"approximate='{approximate}': use the exact one")
-    return t.layer("gelu", [x], last=x.last)
+    return t.layer("gelu" if approximate == "none" else "gelu_tanh", [x], last=x.last)
 
 
 @rule("elu")
 def elu(t: Translator, x: Any, alpha: float, scale: float, input_scale: float) -> Value:
     if scale != 1 or input_scale != 1:
-        raise t.fail("SELU and CELU have no layer: use ELU")
+        raise t.fail("its scales are not 1")
     return t.layer("elu", [x], last=x.last, slope=float(alpha) if alpha != 1 else None)
 
 
 @rule("softplus")
 def softplus(t: Translator, x: Any, beta: float, threshold: float) -> Value:
-    if beta != 1:
-        raise t.fail(f"beta={beta}: use 1")
-    return t.layer("softplus", [x], last=x.last)
+    return t.layer("softplus", [x], last=x.last, slope=float(beta) if beta != 1 else None)
 
 
 @rule("hardtanh", "clamp")
@@ -279,6 +281,8 @@ def clip(t: Translator, x: Any, min_val: Any = None, max_val: Any = None, **boun
         return t.layer("relu", [x], last=x.last)
     if lo is None or hi is None:
         raise t.fail("it has one bound only")
+    if (lo, hi) == (0, 6):
+        return t.layer("relu6", [x], last=x.last)
     return t.layer("clip", [x], last=x.last, lo=float(lo), hi=float(hi))
 
 
@@ -296,12 +300,55 @@ def softmax(t: Translator, x: Any, dim: int, **_: Any) -> Value:
 
 
 @rule("dropout", "feature_dropout")
-def dropout(t: Translator, input: Any, p: float, train: bool) -> Value:
+def dropout(t: Translator, p: float, train: bool, **rest: Any) -> Value:
+    input = rest.get("input", rest.get("x"))
     if not train or p == 0:
         return input
-    if "feature" in str(t.node.target):
-        return t.layer("dropout", [input], last=input.last, p=float(p), over="channel")
-    return t.layer("dropout", [input], last=input.last, p=float(p))
+    kind = "dropout_channels" if "feature" in str(t.node.target) else "dropout"
+    return t.layer(kind, [input], last=input.last, p=float(p))
+
+
+# Stochastic depth is written out in modules: a number of 0 or 1 for each sample, drawn and divided by its probability.
+
+
+@rule("empty", "new_empty")
+def empty(t: Translator, **_: Any) -> Noise | None:
+    shape = t.shape()
+    if any(same(n, 0) for n in shape):
+        return None
+    if any(n != 1 for n in shape[1:]):
+        raise t.fail("it makes a tensor that is not one number for each sample")
+    return Noise(1.0)
+
+
+@rule("bernoulli")
+def bernoulli(t: Translator, x: Any, p: Any = None, **_: Any) -> Noise:
+    if not isinstance(x, Noise) or not _is_number(p):
+        raise t.fail("it draws other numbers than 0 or 1 for each sample")
+    return Noise(float(p))
+
+
+@rule("rand")
+def rand(t: Translator, **_: Any) -> Uniform:
+    empty(t)
+    return Uniform()
+
+
+@rule("floor")
+def floor(t: Translator, x: Any) -> Noise:
+    if not isinstance(x, Uniform) or not 0 < x.low < 1:
+        raise t.fail("there is no rule for it")
+    return Noise(x.low)
+
+
+def _drop_samples(t: Translator, x: Value, noise: Noise) -> Value:
+    """The layer divides by the probability: where the module has divided the image by it, that is taken back."""
+    made = t.made_by(x)
+    if not noise.divided:
+        if made is None or made["kind"] != "scale" or abs(made["factor"] * noise.p - 1) > 1e-6:
+            raise t.fail("it drops samples without a division by the probability that they are kept")
+        x = Value(made["in"], x.shape, x.last)
+    return t.layer("dropout_samples", [x], last=x.last, p=1 - noise.p)
 
 
 # --- poolings ---
@@ -373,27 +420,29 @@ def _spatial(x: Value) -> set[int]:
 
 
 def _reduce(t: Translator, x: Value, dim: Any, spatial: str, channels: str) -> Value:
+    if not isinstance(x, Value):
+        raise t.fail("its input does not depend on the image")
     axes = _axes(x, dim) if dim is not None else set()
     if axes == _spatial(x) and axes:
         return t.layer(spatial, [x])
     if axes == {len(x.shape) - 1 if x.last else 1}:
-        return t.layer(channels, [x], last=x.last)
+        return t.layer(channels, [x], last=x.last, axis="channels")
     raise t.fail("it is neither over the image nor over the channels")
 
 
 @rule("mean")
 def mean(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    return _reduce(t, x, dim, "global_pool", "channel_mean")
+    return _reduce(t, x, dim, "global_pool", "mean")
 
 
 @rule("amax")
 def amax(t: Translator, x: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return _reduce(t, x, dim, "global_max_pool", "channel_max")
+    return _reduce(t, x, dim, "global_max_pool", "max")
 
 
 @rule("max")
 def max_over(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> list[Any]:
-    return [_reduce(t, x, dim, "global_max_pool", "channel_max"), None]
+    return [_reduce(t, x, dim, "global_max_pool", "max"), None]
 
 
 # --- resampling ---
@@ -414,7 +463,7 @@ def _to_size(t: Translator, image: Value, wanted: list[Any]) -> dict[str, Any]:
     if like is not None:
         return {"like": like}
     for factor in (2, 4, 8, 16, 32):
-        if all(same(n, factor * m) for n, m in zip(wanted, image.extents)):
+        if all(same(n, factor * m, even=True) for n, m in zip(wanted, image.extents)):
             return {"scale": [float(factor)] * t.dims}
     return {"size": [int(t.constant(n, "size")) for n in wanted]}
 
@@ -487,8 +536,10 @@ def _with_parameter(t: Translator, kind: str, x: Value, parameter: Parameter) ->
     count = full[axis]
     if count not in (1, x.channels):
         raise t.fail(f"a parameter of {count} numbers for {x.channels} channels")
-    name = "channel_scale" if kind == "multiply" else "channel_shift"
-    return t.weighted(name, [x], {"weight": parameter}, shapes={"weight": (count,)}, last=x.last)
+    if count != x.channels:
+        raise t.fail(f"a parameter of one number for {x.channels} channels: give it one for each")
+    name, part = ("channel_scale", "weight") if kind == "multiply" else ("channel_shift", "bias")
+    return t.weighted(name, [x], {part: parameter}, shapes={part: (count,)}, last=x.last)
 
 
 def _scaled(t: Translator, x: Any, factor: float) -> Any:
@@ -502,11 +553,16 @@ def _scaled(t: Translator, x: Any, factor: float) -> Any:
 
 
 def _shifted(t: Translator, x: Value, offset: float) -> Value:
+    if not isinstance(x, Value):
+        raise t.fail("its input does not depend on the image")
     return x if offset == 0 else t.layer("shift", [x], last=x.last, offset=float(offset))
 
 
 @rule("add")
-def add(t: Translator, x: Any, other: Any, alpha: Any = 1) -> Value:
+def add(t: Translator, x: Any, other: Any, alpha: Any = 1) -> Any:
+    if isinstance(other, Uniform) or isinstance(x, Uniform):
+        drawn, low = (x, other) if isinstance(x, Uniform) else (other, x)
+        return Uniform(drawn.low + t.constant(low, "bound"))
     if _is_number(other):
         return _shifted(t, x, other * alpha)
     if _is_number(x):
@@ -516,6 +572,8 @@ def add(t: Translator, x: Any, other: Any, alpha: Any = 1) -> Value:
 
 @rule("sub")
 def sub(t: Translator, x: Any, other: Any, alpha: Any = 1) -> Value:
+    if isinstance(x, Value) and isinstance(other, Value) and alpha == 1:
+        return _pair(t, "subtract", x, other)
     return add(t, x, other, -alpha)
 
 
@@ -526,6 +584,10 @@ def rsub(t: Translator, x: Any, other: Any, alpha: Any = 1) -> Value:
 
 @rule("mul")
 def mul(t: Translator, x: Any, other: Any) -> Value:
+    if isinstance(other, Noise) and isinstance(x, Value):
+        return _drop_samples(t, x, other)
+    if isinstance(x, Noise):
+        return mul(t, other, x)
     if _is_number(other):
         return _scaled(t, x, other)
     if _is_number(x):
@@ -534,10 +596,19 @@ def mul(t: Translator, x: Any, other: Any) -> Value:
 
 
 @rule("div")
-def div(t: Translator, x: Any, other: Any, rounding_mode: Any = None) -> Value:
+def div(t: Translator, x: Any, other: Any, rounding_mode: Any = None) -> Any:
+    if isinstance(x, Noise) and other == x.p:
+        return Noise(x.p, divided=True)
     if not _is_number(other) or rounding_mode is not None:
         raise t.fail("it divides by a tensor")
     return _scaled(t, x, 1 / other)
+
+
+@rule("sum")
+def sum_(t: Translator, x: Any, dim: Any = None, **_: Any) -> Value:
+    if not isinstance(x, Stack) or dim not in (0, [0]):
+        raise t.fail("there is no rule for it, but for torch.stack(...).sum(0)")
+    return t.layer("add", x.values, last=x.values[0].last)
 
 
 @rule("neg")

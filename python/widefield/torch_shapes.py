@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .torch_import import Translator, Value, same
+from .torch_import import Grouped, Parameter, Stack, Translator, Value, same
 from .torch_rules import _image, rule
 
 AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -25,13 +25,28 @@ def _axis(t: Translator, x: Value, dim: int) -> str:
 @rule("cat", "concat", "concatenate")
 def cat(t: Translator, tensors: Any, dim: int = 0) -> Value:
     values = [x for x in tensors if isinstance(x, Value)]
-    if len(values) != len(tensors):
+    if len(values) + list(tensors).count(None) != len(tensors):  # None: without elements
         raise t.fail("it has an input that does not depend on the image")
     if _axis(t, values[0], dim) != "channels":
         raise t.fail("it is not along the channels")
     if any(x.last != values[0].last for x in values):
         raise t.fail("some of its inputs have the channels last")
     return t.layer("concat", values, last=values[0].last)
+
+
+@rule("stack")
+def stack(t: Translator, tensors: Any, dim: int = 0) -> Stack:
+    if dim != 0 or not all(isinstance(x, Value) for x in tensors):
+        raise t.fail("it is not along a new first axis")
+    return Stack(tuple(tensors))
+
+
+@rule("repeat", "tile")
+def repeat(t: Translator, x: Any, repeats: Any = None, dims: Any = None) -> Value:
+    counts = list(repeats if repeats is not None else dims)
+    if x.last or len(counts) != len(x.shape) or any(n != 1 for i, n in enumerate(counts) if i != 1):
+        raise t.fail("it repeats something else than channels")
+    return t.layer("concat", [x] * int(counts[1]))
 
 
 def _part(t: Translator, x: Value, axis: str, start: int, end: int, shape: Any) -> Value:
@@ -111,7 +126,7 @@ def pad(t: Translator, x: Any, pad: Any = None, mode: str = "constant", value: A
     if value not in (None, 0, 0.0):
         raise t.fail(f"it pads with {value}: zeros can be had")
     if len(amounts) > 2 * t.dims:
-        raise t.fail("it pads channels or the batch")
+        return _pad_channels(t, image, amounts, mode)
     if all(isinstance(n, int) for n in amounts):
         if not any(amounts):
             return image
@@ -123,6 +138,14 @@ def pad(t: Translator, x: Any, pad: Any = None, mode: str = "constant", value: A
     if like is None or mode != "constant":
         raise t.fail("it pads by amounts that depend on the size of the image")
     return t.layer("fit", [image], align=_alignment(t, amounts), like=like)
+
+
+def _pad_channels(t: Translator, image: Value, amounts: list[Any], mode: str) -> Value:
+    others = amounts[: 2 * t.dims] + amounts[2 * t.dims + 2 :]
+    if any(not same(n, 0) for n in others) or mode != "constant":
+        raise t.fail("it pads channels and positions at once, or the batch")
+    before, behind = (int(t.constant(n, "padding")) for n in amounts[2 * t.dims : 2 * t.dims + 2])
+    return t.layer("pad_channels", [image], **{"from": before or None, "to": behind or None})
 
 
 def _alignment(t: Translator, amounts: list[Any]) -> str:
@@ -139,7 +162,13 @@ def _alignment(t: Translator, amounts: list[Any]) -> str:
 # --- other shapes ---
 
 
-def _reshaped(t: Translator, x: Value) -> Value:
+def _ungrouped(t: Translator, x: Grouped) -> Value:
+    if len(t.shape()) != len(x.image.shape) or not x.swapped:
+        raise t.fail("channels in groups are not exchanged and joined again")
+    return t.layer("channel_shuffle", [x.image], groups=x.groups)
+
+
+def _reshaped(t: Translator, x: Value) -> Any:
     """view(), reshape(), flatten() and their like: to a vector, and between a vector and an image of one position."""
     shape = t.shape()
     if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(shape, x.shape)):
@@ -153,11 +182,17 @@ def _reshaped(t: Translator, x: Value) -> Value:
         return t.layer("flatten", [x])
     if ones and len(shape) == t.dims + 2 and same(shape[1], x.channels) and all(same(n, 1) for n in shape[2:]):
         return dataclasses.replace(x, shape=shape, last=False)
+    if len(shape) == len(x.shape) + 1 and not x.last and all(same(a, b) for a, b in zip(shape[3:], x.shape[2:])):
+        return Grouped(x, int(t.constant(shape[1], "groups")))
     raise t.fail(f"from shape {tuple(x.shape)} to {tuple(shape)}: only images to vectors can be had")
 
 
 @rule("flatten", "view", "reshape", "unsqueeze", "squeeze", "_unsafe_view", "unflatten")
-def reshape(t: Translator, x: Any, **_: Any) -> Value:
+def reshape(t: Translator, x: Any, **_: Any) -> Any:
+    if isinstance(x, Parameter):
+        return dataclasses.replace(x, shape=tuple(int(n) for n in t.shape()))
+    if isinstance(x, Grouped):
+        return _ungrouped(t, x)
     if not isinstance(x, Value):
         raise t.fail("its input does not depend on the image")
     if t.node.meta.get("val") is not None and "squeeze" in str(t.node.target):
@@ -176,7 +211,12 @@ def _squeezed(t: Translator, x: Value) -> Value:
 
 
 @rule("permute", "transpose", "movedim")
-def permute(t: Translator, x: Any, **arguments: Any) -> Value:
+def permute(t: Translator, x: Any, **arguments: Any) -> Any:
+    if isinstance(x, Grouped):
+        axes = len(x.image.shape) + 1
+        if x.swapped or _order(t, axes, arguments) != [0, 2, 1, *range(3, axes)]:
+            raise t.fail("it moves groups of channels")
+        return dataclasses.replace(x, swapped=True)
     axes = len(x.shape)
     order = _order(t, axes, arguments)
     first, last = list(range(axes)), [0, *range(2, axes), 1]
