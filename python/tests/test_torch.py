@@ -172,7 +172,9 @@ class Call(nn.Module):
         self.function = function
 
     def forward(self, x):
-        return self.function(self.conv(x))
+        y = self.function(self.conv(x))
+        # A network file's prediction has the extents of the image, or one position.
+        return y if y.dim() == 2 else F.interpolate(y, size=x.shape[2:])
 
 
 FUNCTIONS = {

@@ -73,6 +73,14 @@ class Stack:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cropped:
+    """An image of which a part is taken whose extents become another value's when other axes are cut too."""
+
+    image: Value
+    shape: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Grouped:
     """An image whose channels are seen as groups, [N, groups, C / groups, ...], or the other way round."""
 

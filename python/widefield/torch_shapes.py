@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .torch_import import Grouped, Parameter, Stack, Translator, Value, same
+from .torch_import import Cropped, Grouped, Parameter, Stack, Translator, Value, same
 from .torch_rules import _image, rule
 
 AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -57,10 +57,10 @@ def _part(t: Translator, x: Value, axis: str, start: int, end: int, shape: Any) 
 @rule("slice", "narrow")
 def slice_(
     t: Translator, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1, length: Any = None
-) -> Value:
-    whole = x.shape[dim % len(x.shape)] if isinstance(x, Value) else None
-    if not isinstance(x, Value):
+) -> Any:
+    if not isinstance(x, (Value, Cropped)):
         raise t.fail("its input does not depend on the image")
+    whole = x.shape[dim % len(x.shape)]
     first, last = t.number(start) or 0, t.number(end) if end is not None else END
     if length is not None:
         last = t.number(length) if first == 0 else first + t.number(length)
@@ -68,14 +68,17 @@ def slice_(
         raise t.fail("it takes every n-th element")
     if first == 0 and (isinstance(last, int) and last >= END or same(last, whole)):
         return x
-    axis = _axis(t, x, dim)
-    if isinstance(first, int) and isinstance(last, int):
+    image = x.image if isinstance(x, Cropped) else x
+    axis = _axis(t, image, dim)
+    if isinstance(first, int) and isinstance(last, int) and isinstance(x, Value):
         return _part(t, x, axis, first, last, t.shape())
     # To the size of another value, from the beginning: what is too much is cut off at the end.
-    like = t.find_like(Value("", t.shape(), x.last).extents)
-    if first == 0 and axis != "channels" and like is not None:
-        return t.layer("fit", [x], last=x.last, align="start", like=like)
-    raise t.fail("it cuts at a position that depends on the size of the image")
+    like = t.find_like(Value("", t.shape(), image.last).extents)
+    if first != 0 or axis == "channels":
+        raise t.fail("it cuts at a position that depends on the size of the image")
+    if like is None:
+        return Cropped(image, t.shape())
+    return t.layer("fit", [image], last=image.last, align="start", like=like)
 
 
 def _parts(t: Translator, x: Value, dim: int, sizes: list[int]) -> list[Value]:

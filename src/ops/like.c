@@ -27,7 +27,8 @@ struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name
     bool differs = false;
     for (int i = 0; i < 3; i++) {
         const int64_t missing = like->shape.at[WF_D + i] - x->shape.at[WF_D + i];
-        lo[i] = centred ? missing / 2 : 0;
+        /* Half of it, rounded down also below 0, as Python's missing // 2. */
+        lo[i] = centred ? (missing - (missing < 0 && missing % 2 != 0)) / 2 : 0;
         hi[i] = missing - lo[i];
         differs |= missing != 0;
     }
