@@ -1,3 +1,4 @@
+/* needs: COMMAND */
 /* Networks as lists of layers: built, read, printed, refused. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "config/options_settings.h"
 #include "models/talk.h"
 #include "net/net.h"
 #include "net/record.h"
@@ -338,6 +340,49 @@ static void record__refuses_what_has_no_form(void **state)
     }
 }
 
+/* --- as an option --- */
+
+static void options__hold_the_network_itself(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    struct wf_arena arena = { 0 };
+    struct wf_options *const o = wf_options_new(), *const back = wf_options_new();
+    struct wf_settings s;
+    assert_true(wf_options_set(o, "model.network",
+                               "name: own\nlayers: [{ name: a, kind: conv, kernel: 1 }]", &err));
+    if (!wf_options_settings(o, &s, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(s.model->name, "own");
+    assert_string_equal(wf_options_text(o, "model.name"), "own.yaml");
+    /* What a checkpoint keeps is enough: there is no file. */
+    assert_true(wf_options_read_text(back, "checkpoint", wf_options_yaml(&arena, o, false), &err));
+    if (!wf_options_settings(back, &s, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(s.model->name, "own");
+    /* A name on the command line replaces it. */
+    assert_true(wf_options_argue(back, "model.name", "unet", &err));
+    assert_true(wf_options_settings(back, &s, &err));
+    assert_string_equal(s.model->name, "unet");
+    wf_options_free(o);
+    wf_options_free(back);
+    wf_arena_release(&arena);
+}
+
+static void options__refuse_two_networks(void **state)
+{
+    (void)state;
+    struct wf_err err = { 0 };
+    struct wf_options *const o = wf_options_new();
+    struct wf_settings s;
+    assert_true(wf_options_set(o, "model.name", "unet", &err));
+    assert_true(
+        wf_options_set(o, "model.network", "layers: [{ name: a, kind: conv, kernel: 1 }]", &err));
+    assert_false(wf_options_settings(o, &s, &err));
+    assert_non_null(strstr(err.text, "leave one out"));
+    wf_options_free(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +395,8 @@ int main(void)
         cmocka_unit_test(record__every_network_of_images),
         cmocka_unit_test(record__subdomains_and_their_statistics),
         cmocka_unit_test(record__refuses_what_has_no_form),
+        cmocka_unit_test(options__hold_the_network_itself),
+        cmocka_unit_test(options__refuse_two_networks),
     };
     return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

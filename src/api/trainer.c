@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "exec/holders.h"
+#include "report/net_drawing.h"
 #include "report/report.h"
 #include "tensor/border.h"
 
@@ -130,6 +131,18 @@ static bool prepare(struct wf_trainer *t, struct wf_err *err)
                                    err);
 }
 
+/* The network's drawing, and a copy of its file. */
+static bool write_network(struct wf_trainer *t, struct wf_err *err)
+{
+    const struct wf_job *const job = t->run.job;
+    const struct wf_value *const image = job->net.image;
+    const bool is_file = wf_options_has_network(t->options) && !t->own.network;
+    return wf_network_write(t->folder.path,
+                            image ? wf_model_svg(&t->arena, job->model, &job->config, image->shape)
+                                  : NULL,
+                            is_file ? wf_options_text(t->options, "model.network") : NULL, err);
+}
+
 /* Collective under a launcher. The files that the command writes before it trains. */
 static bool begin_folder(struct wf_trainer *t, struct wf_err *err)
 {
@@ -137,9 +150,8 @@ static bool begin_folder(struct wf_trainer *t, struct wf_err *err)
         return false;
     const char *const mesh = wf_mesh_print(&t->arena, &t->run.job->mesh);
     bool ok = wf_options_set(t->options, "mesh", mesh, err);
-    if (ok && t->s->launch.is_root && wf_options_has_network(t->options) && !t->own.network)
-        ok = wf_write_text(wf_run_folder_file(&t->arena, &t->folder, "network.yaml"),
-                           wf_options_text(t->options, "model.network"), err);
+    if (ok && t->s->launch.is_root)
+        ok = write_network(t, err);
     if (ok && t->s->launch.is_root)
         ok = wf_write_text(wf_run_folder_file(&t->arena, &t->folder, "config.yaml"),
                            wf_options_yaml(&t->arena, t->options, true), err);

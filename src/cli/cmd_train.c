@@ -189,18 +189,13 @@ static const struct wf_training_hooks hooks = {
 /* The network's drawing, and a copy of its file. */
 static bool write_network(const struct train *t, struct wf_err *err)
 {
-    struct wf_arena *const arena = &t->cli->arena;
     const struct wf_job *const job = t->run.job;
-    const char *const svg =
-        job->net.image ? wf_model_svg(arena, job->model, &job->config, job->net.image->shape)
-                       : NULL;
-    const char *const text = wf_options_has_network(t->cli->options)
-                                 ? wf_options_text(t->cli->options, "model.network")
-                                 : NULL;
-    return (!svg ||
-            wf_write_text(wf_run_folder_file(arena, &t->folder, "network.svg"), svg, err)) &&
-           (!text ||
-            wf_write_text(wf_run_folder_file(arena, &t->folder, "network.yaml"), text, err));
+    const struct wf_value *const image = job->net.image;
+    const bool is_file = wf_options_has_network(t->cli->options);
+    return wf_network_write(
+        t->folder.path,
+        image ? wf_model_svg(&t->cli->arena, job->model, &job->config, image->shape) : NULL,
+        is_file ? wf_options_text(t->cli->options, "model.network") : NULL, err);
 }
 
 /* The config that checkpoints keep, and the folder's, with the mesh that was chosen: so that the folder

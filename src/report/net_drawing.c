@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "net/net_model.h"
 #include "net/record.h"
 #include "report/net_groups.h"
@@ -281,4 +282,14 @@ char *wf_model_svg(struct wf_arena *arena, const struct wf_model *m,
     }
     wf_net_free(written);
     return svg;
+}
+
+bool wf_network_write(const char *folder, const char *svg, const char *text, struct wf_err *err)
+{
+    struct wf_arena arena = { 0 };
+    const bool ok =
+        (!svg || wf_write_text(wf_arena_printf(&arena, "%s/network.svg", folder), svg, err)) &&
+        (!text || wf_write_text(wf_arena_printf(&arena, "%s/network.yaml", folder), text, err));
+    wf_arena_release(&arena);
+    return ok;
 }

@@ -17,3 +17,6 @@
 /* Of a job's network, built in or of a file, on images of that shape; NULL where it has no form as a network file. */
 char *wf_model_svg(struct wf_arena *arena, const struct wf_model *m,
                    const struct wf_model_config *c, struct wf_shape image);
+/* Into a run folder: the drawing as network.svg, and `text`, unless NULL, as network.yaml. */
+[[nodiscard]] bool wf_network_write(const char *folder, const char *svg, const char *text,
+                                    struct wf_err *err);
