@@ -107,14 +107,25 @@ struct wf_pool {
 enum wf_upsample_mode {
     WF_NEAREST,
     WF_LINEAR, /* half-pixel centres */
-    WF_LINEAR_CORNERS
+    WF_LINEAR_CORNERS,
+    WF_NEAREST_EXACT, /* half-pixel centres */
+    WF_CUBIC,         /* of 4 elements (a = -0.75), half-pixel centres */
+    WF_CUBIC_CORNERS
 };
 
 /* The largest, or the mean, of each window. */
 struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
 struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struct wf_pool *p);
-/* The mean over the whole image: [N, 1, 1, 1, C]. */
+/* The mean, or the largest, over the whole image: [N, 1, 1, 1, C]. */
 struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const char *name);
+struct wf_value *wf_global_max_pool(struct wf_graph *g, struct wf_value *x, const char *name);
+/* To the extents `out`, by windows from floor(i * in / out) to ceil((i + 1) * in / out). */
+struct wf_value *wf_adaptive_avg_pool(struct wf_graph *g, struct wf_value *x, const char *name,
+                                      const int64_t out[3]);
+struct wf_value *wf_adaptive_max_pool(struct wf_graph *g, struct wf_value *x, const char *name,
+                                      const int64_t out[3]);
+/* The largest channel of each position: [N, D, H, W, 1]. */
+struct wf_value *wf_max_channels(struct wf_graph *g, struct wf_value *x, const char *name);
 /* The mean over `axes`, a sum of enum wf_over, which become extent one. */
 enum wf_over {
     WF_OVER_SAMPLES = 1,
@@ -128,6 +139,10 @@ struct wf_value *wf_mean(struct wf_graph *g, struct wf_value *x, const char *nam
 /* To the extents `out`. */
 struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char *name,
                              const int64_t out[3], enum wf_upsample_mode mode);
+/* By scales (result / source), to extents of floor(in * scale). Sources are found by the scales, not by the extents, as
+ * PyTorch does with a scale_factor. */
+struct wf_value *wf_upsample_by(struct wf_graph *g, struct wf_value *x, const char *name,
+                                const double scale[3], enum wf_upsample_mode mode);
 
 /* --- normalisation: to mean 0 and deviation 1 ---
  *
@@ -234,6 +249,14 @@ struct wf_value *wf_pad(struct wf_graph *g, struct wf_value *x, const char *name
 /* Channels of zeros before and behind those of x; negative amounts cut off. */
 struct wf_value *wf_pad_channels(struct wf_graph *g, struct wf_value *x, const char *name,
                                  int64_t before, int64_t behind);
+/* Channels to positions, `factor` along each axis, and back: PyTorch's pixel shuffle and unshuffle. */
+struct wf_value *wf_pixel_shuffle(struct wf_graph *g, struct wf_value *x, const char *name,
+                                  const int64_t factor[3]);
+struct wf_value *wf_pixel_unshuffle(struct wf_graph *g, struct wf_value *x, const char *name,
+                                    const int64_t factor[3]);
+/* Channel g * n + i becomes channel i * groups + g. */
+struct wf_value *wf_channel_shuffle(struct wf_graph *g, struct wf_value *x, const char *name,
+                                    int64_t groups);
 /* To another [C, D, H, W] per sample, in PyTorch's element order (C outermost, W innermost). */
 struct wf_value *wf_reshape(struct wf_graph *g, struct wf_value *x, const char *name,
                             struct wf_shape shape);

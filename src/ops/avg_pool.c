@@ -42,6 +42,9 @@ static const struct wf_case cases[] = {
     { .attrs = "kernel=[2,2,2] stride=[2,2,2] pad_hi=[1,0,1] exclude_pad=1", .in = "x[1,3,5,7,2]" },
     { .attrs = "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
       .in = "x[1,3,7,5,2]" },
+    { .attrs = "kernel=[1,3,4] stride=[1,1,1] exclude_pad=1 bins=[1,3,2]", .in = "x[2,1,7,8,3]" },
+    { .attrs = "kernel=[2,2,3] stride=[1,1,1] exclude_pad=1 bins=[2,4,7]", .in = "x[1,3,5,9,2]" },
+    { .attrs = "kernel=[1,1,1] stride=[1,1,1] exclude_pad=1 bins=[1,6,10]", .in = "x[1,1,3,5,2]" },
     { 0 },
 };
 
@@ -49,6 +52,7 @@ const struct wf_op wf_op_avgpool = {
     .name = "avgpool",
     .n_in = 1,
     .flags = WF_OP_SHIFTS,
+    .is_fixed = wf_pool_is_fixed,
     WF_ATTRS(wf_pool_attrs, wf_pool_fields),
     .infer = wf_pool_infer,
     .grad = grad,
@@ -61,6 +65,17 @@ struct wf_value *wf_avg_pool(struct wf_graph *g, struct wf_value *x, const struc
 {
     const struct wf_pool_attrs a = wf_pool_resolve(p);
     return wf_append(g, &wf_op_avgpool, p->name, NULL, &a, 1, &x);
+}
+
+struct wf_value *wf_adaptive_avg_pool(struct wf_graph *g, struct wf_value *x, const char *name,
+                                      const int64_t out[3])
+{
+    if (!x)
+        return NULL;
+    if (out[0] == 1 && out[1] == 1 && out[2] == 1)
+        return wf_global_pool(g, x, name);
+    const struct wf_pool_attrs a = wf_pool_adaptive(x, out);
+    return wf_append(g, &wf_op_avgpool, name, NULL, &a, 1, &x);
 }
 
 /* --- the gradient --- */

@@ -31,12 +31,13 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
 }
 
 /* Where the image's element p stands in the window at o. */
-static int64_t place(const struct wf_pool_attrs *a, const int64_t o[WF_AXES],
-                     const int64_t p[WF_AXES])
+static int64_t place(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                     const int64_t o[WF_AXES], const int64_t p[WF_AXES])
 {
     int64_t k = 0;
     for (int i = 0; i < WF_SPACE; i++)
-        k = k * a->kernel[i] + p[WF_D + i] - (o[WF_D + i] * a->stride[i] - a->pad_lo[i]);
+        k = k * a->kernel[i] + p[WF_D + i] -
+            wf_pool_window(a, i, image->at[WF_D + i], o[WF_D + i]).lo;
     return k;
 }
 
@@ -51,7 +52,7 @@ static void reference(const struct wf_call *call)
             const double v = wf_ref_get(&call->in[0], x, p.at);
             if (where < 0 || v > best || isnan(v)) {
                 best = v;
-                where = place(a, c.at, p.at);
+                where = place(a, x, c.at, p.at);
             }
         }
         wf_view_set(&call->out[0], c.at, best);
@@ -80,6 +81,9 @@ static const struct wf_case cases[] = {
     { .attrs = "kernel=[2,2,2] stride=[2,2,2]", .in = "x[1,4,5,6,8]", .build = beside },
     { .attrs = "kernel=[1,3,3] stride=[1,2,1]", .in = "x[1,1,7,6,2]", .build = beside },
     { .attrs = "kernel=[1,17,17] stride=[1,2,1] pad_lo=[0,1,0]", .in = "x[1,1,18,18,1]" },
+    { .attrs = "kernel=[1,3,4] stride=[1,1,1] bins=[1,3,2]", .in = "x[2,1,7,8,3]" },
+    { .attrs = "kernel=[2,2,3] stride=[1,1,1] bins=[2,4,7]", .in = "x[1,3,5,9,2]" },
+    { .attrs = "kernel=[1,1,1] stride=[1,1,1] bins=[1,6,10]", .in = "x[1,1,3,5,2]" },
     { 0 },
 };
 
@@ -93,6 +97,7 @@ const struct wf_op wf_op_maxpool = {
     .n_in = 1,
     .n_out = 2,
     .flags = WF_OP_SHIFTS,
+    .is_fixed = wf_pool_is_fixed,
     WF_ATTRS(wf_pool_attrs, wf_pool_fields),
     .infer = infer,
     .grad = grad,
@@ -106,6 +111,34 @@ struct wf_value *wf_max_pool(struct wf_graph *g, struct wf_value *x, const struc
 {
     const struct wf_pool_attrs a = wf_pool_resolve(p);
     return wf_append(g, &wf_op_maxpool, p->name, NULL, &a, 1, &x);
+}
+
+struct wf_value *wf_adaptive_max_pool(struct wf_graph *g, struct wf_value *x, const char *name,
+                                      const int64_t out[3])
+{
+    if (!x)
+        return NULL;
+    const struct wf_pool_attrs a = wf_pool_adaptive(x, out);
+    return wf_append(g, &wf_op_maxpool, name, NULL, &a, 1, &x);
+}
+
+/* A maximum of maxima: windows of eight until the image is small, so that a rank fetches a small one. */
+struct wf_value *wf_global_max_pool(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    enum { SMALL = 16, STEP = 8 };
+    bool small = false;
+    while (x && !small) {
+        struct wf_pool p = { .name = name };
+        small = true;
+        for (int i = 0; i < WF_SPACE; i++)
+            small = small && x->shape.at[WF_D + i] <= SMALL;
+        for (int i = 0; i < WF_SPACE; i++) {
+            const int64_t extent = x->shape.at[WF_D + i];
+            p.kernel[i] = small ? extent : wf_min(extent, STEP);
+        }
+        x = small ? wf_max_pool(g, x, &p) : wf_max_pool_ceil(g, x, &p);
+    }
+    return x;
 }
 
 /* --- the gradient --- */
@@ -133,12 +166,12 @@ static struct wf_region reads_grad(const struct wf_node *node, int input, struct
 static void reference_grad(const struct wf_call *call)
 {
     const struct wf_pool_attrs *a = call->node->attrs;
-    const struct wf_shape *dy = &call->node->in[0]->shape;
+    const struct wf_shape *dy = &call->node->in[0]->shape, *dx = &call->node->out[0]->shape;
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
         double sum = call->in[PLUS].data ? wf_view_at(&call->in[PLUS], c.at) : 0.0;
         for (struct wf_cursor o = wf_cursor(wf_pool_touching(call->node, c.at));
              wf_cursor_next(&o);)
-            if ((int64_t)wf_ref_get(&call->in[1], dy, o.at) == place(a, o.at, c.at))
+            if ((int64_t)wf_ref_get(&call->in[1], dy, o.at) == place(a, dx, o.at, c.at))
                 sum += wf_ref_get(&call->in[0], dy, o.at);
         wf_view_set(&call->out[0], c.at, sum);
     }

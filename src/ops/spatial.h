@@ -58,7 +58,11 @@ void wf_conv_grad(struct wf_graph *g, const struct wf_node *node, struct wf_valu
                   const bool wanted[], struct wf_value *dx[]);
 struct wf_region wf_conv_reads(const struct wf_node *node, int input, struct wf_region work);
 
-struct wf_windows wf_pool_windows(const struct wf_pool_attrs *a);
+/* Along one axis of an image of that extent: the positions under the result's window `at`, padding included; and the
+ * windows that touch positions [lo, hi). */
+struct wf_range wf_pool_window(const struct wf_pool_attrs *a, int axis, int64_t image, int64_t at);
+struct wf_range wf_pool_touched(const struct wf_pool_attrs *a, int axis, int64_t image, int64_t lo,
+                                int64_t hi);
 /* Fills the shape of a pooling's result. */
 bool wf_pool_infer(const struct wf_node *node, struct wf_err *err);
 /* The gradients: the shape of dx from attrs, checked against dy. */
@@ -78,6 +82,10 @@ static inline void wf_set_extent(int64_t extent[WF_SPACE], const struct wf_value
 }
 /* Attributes of a layer, zeros filled in. */
 struct wf_pool_attrs wf_pool_resolve(const struct wf_pool *p);
+/* Windows of an adaptive pooling go by the extents. */
+bool wf_pool_is_fixed(const struct wf_node *node);
+/* Of an adaptive pooling of x to these extents. */
+struct wf_pool_attrs wf_pool_adaptive(const struct wf_value *x, const int64_t out[3]);
 
 /* The dtype of a sum over many elements: 16 bit types sum into f32. */
 enum wf_dtype wf_sum_dtype(enum wf_dtype dtype);

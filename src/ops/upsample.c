@@ -1,25 +1,33 @@
 /*
- * upsample: another extent by the nearest element or by linear interpolation; either direction.
+ * upsample: another extent by the nearest element or by linear or cubic interpolation; either direction.
  *
  *     nearest         source of i is floor(i * in / out)
+ *     nearest_exact   floor((i + 1/2) * in / out)
  *     linear          half-pixel centres: (i + 1/2) * in / out - 1/2, not below 0 (PyTorch's
  *                     align_corners=False)
  *     linear_corners  i * (in - 1) / (out - 1): first meets first and last meets last
+ *     cubic, cubic_corners  at the same places, of four elements; past the border the one at it
  *
- * Along each axis an output takes at most two neighbours, found in whole numbers: a tile computes
- * the same weights as the whole image. upsample_grad is the adjoint.
+ * Instead of in / out a scale may be given, as the fraction step / steps. Along each axis the elements that
+ * are taken are found in whole numbers: a tile computes the same weights as the whole image.
+ * upsample_grad is the adjoint.
  */
 #include <inttypes.h>
+#include <math.h>
 
 #include "ops/build.h"
 #include "ops/spatial.h"
 #include "ops/upsample.h"
 
-const char *const wf_upsample_mode_names[] = { "nearest", "linear", "linear_corners", NULL };
+const char *const wf_upsample_mode_names[] = {
+    "nearest", "linear", "linear_corners", "nearest_exact", "cubic", "cubic_corners", NULL
+};
 
 static const struct wf_field fields[] = {
     WF_NAMED(wf_upsample_attrs, mode, wf_upsample_mode_names),
     WF_INTS(wf_upsample_attrs, extent, 3),
+    WF_INTS(wf_upsample_attrs, step, 3),
+    WF_INTS(wf_upsample_attrs, steps, 3),
     { 0 },
 };
 
@@ -35,20 +43,25 @@ static struct wf_up_axis axis_of(const struct wf_node *node, int i)
     const struct wf_upsample_attrs *a = node->attrs;
     const int64_t given = node->in[0]->shape.at[WF_D + i], made = node->out[0]->shape.at[WF_D + i];
     const bool back = node->op == &wf_op_upsample_grad;
-    return (struct wf_up_axis){ a->mode, back ? made : given, back ? given : made };
+    return wf_up_axis(a, i, back ? made : given, back ? given : made);
 }
 
 static bool infer(const struct wf_node *node, struct wf_err *err)
 {
     const struct wf_upsample_attrs *a = node->attrs;
     struct wf_shape *y = &node->out[0]->shape;
-    if (a->mode < WF_NEAREST || a->mode > WF_LINEAR_CORNERS)
+    if (a->mode < WF_NEAREST || a->mode > WF_CUBIC_CORNERS)
         return wf_err_set(err, WF_ERR_USAGE, "there is no mode %" PRId64, a->mode);
     for (int i = 0; i < WF_SPACE; i++) {
         if (a->extent[i] < 1 || a->extent[i] > INT64_C(1) << 30)
             return wf_err_set(err, WF_ERR_USAGE,
                               "the result's extent along %c is %" PRId64 ": it must be at least 1",
                               "DHW"[i], a -> extent[i]);
+        if (a->step[i] < 0 || a->steps[i] < 0 || a->step[i] > INT32_MAX ||
+            a->steps[i] > INT32_MAX || (a->step[i] > 0) != (a->steps[i] > 0))
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "a step of %" PRId64 " / %" PRId64 " along %c: both must be above 0",
+                              a->step[i], a->steps[i], "DHW"[i]);
         y->at[WF_D + i] = a->extent[i];
     }
     return true;
@@ -80,18 +93,17 @@ static void reference(const struct wf_call *call)
     for (int i = 0; i < WF_SPACE; i++)
         axes[i] = axis_of(call->node, i);
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        struct wf_region near = wf_region_at(c.at); /* one or two neighbours along each axis */
-        struct wf_up_source s[WF_SPACE];
+        struct wf_region near = wf_region_at(c.at); /* up to four neighbours along each axis */
         for (int i = 0; i < WF_SPACE; i++) {
-            s[i] = wf_up_source(axes[i], c.at[WF_D + i]);
-            near.lo[WF_D + i] = s[i].first;
-            near.hi[WF_D + i] = s[i].second + 1;
+            const struct wf_up_source s = wf_up_source(axes[i], c.at[WF_D + i]);
+            near.lo[WF_D + i] = s.first;
+            near.hi[WF_D + i] = s.second + 1;
         }
         double sum = 0;
         for (struct wf_cursor p = wf_cursor(near); wf_cursor_next(&p);) {
             double weight = 1;
             for (int i = 0; i < WF_SPACE; i++)
-                weight *= p.at[WF_D + i] == s[i].first ? 1 - s[i].t : s[i].t;
+                weight *= wf_up_share(axes[i], c.at[WF_D + i], p.at[WF_D + i]);
             sum += weight * wf_ref_get(&call->in[0], x, p.at);
         }
         wf_view_set(&call->out[0], c.at, sum);
@@ -108,13 +120,26 @@ static const struct wf_case cases[] = {
     { .attrs = "mode=linear_corners extent=[1,9,1]", .in = "x[1,1,5,3,2]" },
     { .attrs = "mode=linear_corners extent=[3,7,8]", .in = "x[1,2,4,5,1]" },
     { .attrs = "mode=nearest extent=[5,2,6]", .in = "x[1,2,3,4,2]" },
+    { .attrs = "mode=nearest_exact extent=[1,7,10]", .in = "x[1,1,3,4,2]" },
+    { .attrs = "mode=nearest_exact extent=[2,3,2]", .in = "x[1,3,5,7,2]" },
+    { .attrs = "mode=cubic extent=[1,8,11]", .in = "x[1,1,4,5,2]" },
+    { .attrs = "mode=cubic extent=[1,3,4]", .in = "x[2,1,7,9,2]" },
+    { .attrs = "mode=cubic extent=[3,4,2]", .in = "x[1,2,1,3,1]" },
+    { .attrs = "mode=cubic_corners extent=[1,9,7]", .in = "x[1,1,5,4,2]" },
+    { .attrs = "mode=linear extent=[1,7,7] step=[1,2,2] steps=[1,3,3]", .in = "x[1,1,5,5,2]" },
+    { .attrs = "mode=nearest extent=[1,7,3] step=[1,2,3] steps=[1,3,2]", .in = "x[1,1,5,5,2]" },
+    { .attrs = "mode=cubic extent=[1,2,7] step=[1,2,2] steps=[1,1,3]", .in = "x[1,1,5,5,2]" },
+    { .attrs = "mode=nearest_exact extent=[1,2,7] step=[1,2,2] steps=[1,1,3]",
+      .in = "x[2,1,5,5,1]" },
     { 0 },
 };
 
-/* With corners the extents are to each other as in - 1 to out - 1. */
+/* With corners the extents are to each other as in - 1 to out - 1, with steps as they say. */
 static bool is_fixed(const struct wf_node *node)
 {
-    return ((const struct wf_upsample_attrs *)node->attrs)->mode == WF_LINEAR_CORNERS;
+    const struct wf_upsample_attrs *a = node->attrs;
+    return a->mode == WF_LINEAR_CORNERS || a->mode == WF_CUBIC_CORNERS || a->steps[0] ||
+           a->steps[1] || a->steps[2];
 }
 
 const struct wf_op wf_op_upsample = {
@@ -134,6 +159,48 @@ struct wf_value *wf_upsample(struct wf_graph *g, struct wf_value *x, const char 
                              const int64_t out[3], enum wf_upsample_mode mode)
 {
     const struct wf_upsample_attrs a = { .mode = mode, .extent = { out[0], out[1], out[2] } };
+    return wf_append(g, &wf_op_upsample, name, NULL, &a, 1, &x);
+}
+
+/* 1 / scale as a fraction of small numbers: the best of the continued fraction's. */
+static void fraction_of(double value, int64_t *step, int64_t *steps)
+{
+    enum { MOST = 1 << 20 };
+    int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
+    double rest = value;
+    for (int i = 0; i < 40; i++) {
+        const int64_t whole = (int64_t)floor(rest);
+        const int64_t p = whole * p1 + p0, q = whole * q1 + q0;
+        if (q > MOST || p > MOST)
+            break;
+        p0 = p1, q0 = q1, p1 = p, q1 = q;
+        if (fabs(value - (double)p / (double)q) < 1e-13 * value || rest == (double)whole)
+            break;
+        rest = 1.0 / (rest - (double)whole);
+    }
+    *step = p1;
+    *steps = q1;
+}
+
+struct wf_value *wf_upsample_by(struct wf_graph *g, struct wf_value *x, const char *name,
+                                const double scale[3], enum wf_upsample_mode mode)
+{
+    if (!x)
+        return NULL;
+    struct wf_upsample_attrs a = { .mode = mode };
+    for (int i = 0; i < WF_SPACE; i++) {
+        const int64_t extent = x->shape.at[WF_D + i];
+        const double by = scale[i] > 0 ? scale[i] : 1.0;
+        if (by < 1e-5 || by > 1e5) {
+            wf_err_set(&g->err, WF_ERR_USAGE, "layer '%s': a scale of %g along %c: use 1e-5 to 1e5",
+                       name, by, "DHW"[i]);
+            return NULL;
+        }
+        a.extent[i] = (int64_t)floor((double)extent * by);
+        fraction_of(1.0 / by, &a.step[i], &a.steps[i]);
+        if (a.step[i] * a.extent[i] == extent * a.steps[i]) /* as the extents are, too */
+            a.step[i] = a.steps[i] = 0;
+    }
     return wf_append(g, &wf_op_upsample, name, NULL, &a, 1, &x);
 }
 

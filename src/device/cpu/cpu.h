@@ -172,6 +172,8 @@ struct wf_cpu_line {
 struct wf_cpu_lines wf_cpu_lines(struct wf_region work, int64_t block);
 struct wf_cpu_line wf_cpu_line_at(const struct wf_cpu_lines *lines, int64_t index);
 struct wf_cpu_place wf_cpu_line_place(const struct wf_view *view, struct wf_cpu_line line);
+/* The view's channels [lo, hi). */
+struct wf_view wf_cpu_channels(const struct wf_view *view, int64_t lo, int64_t hi);
 void wf_cpu_line_store_int(const struct wf_view *view, struct wf_cpu_line line,
                            const int32_t *values);
 

@@ -43,6 +43,14 @@ struct wf_cpu_place wf_cpu_line_place(const struct wf_view *v, struct wf_cpu_lin
     return p;
 }
 
+struct wf_view wf_cpu_channels(const struct wf_view *view, int64_t lo, int64_t hi)
+{
+    struct wf_region box = view->box;
+    box.lo[WF_C] = lo;
+    box.hi[WF_C] = hi;
+    return wf_view_part(*view, box);
+}
+
 const float *wf_cpu_place_load(struct wf_cpu_place p, float *buffer)
 {
     if (p.packed && p.dtype == WF_F32)

@@ -1,7 +1,7 @@
 /*
  * Upsampling and its gradient, line by line, axis by axis.
  *
- * Forward mixes the two or four rows that a line comes from, then goes along W. The gradient first
+ * Forward mixes the rows that a line comes from, then goes along W. The gradient first
  * adds the rows of dy that take from a line of dx, then gathers along W. Many channels are taken in
  * slices, so that what a line reads fits a buffer. Where they come from is
  * ops/upsample.h's to say.
@@ -27,7 +27,7 @@ static struct wf_range taken_by(struct wf_up_axis a, int64_t lo, int64_t hi)
 /* Positions of the read side under `block` positions of the written side, at most. */
 static int64_t under(int64_t block, int64_t ratio)
 {
-    return (block + 2) * ratio + 2;
+    return (block + 4) * ratio + 4;
 }
 
 static struct job job_of(const struct wf_call *call, bool backward)
@@ -37,8 +37,7 @@ static struct job job_of(const struct wf_call *call, bool backward)
     for (int i = 0; i < WF_SPACE; i++) {
         const int64_t given = call->node->in[0]->shape.at[WF_D + i];
         const int64_t made = call->node->out[0]->shape.at[WF_D + i];
-        j.axis[i] =
-            (struct wf_up_axis){ a->mode, backward ? made : given, backward ? given : made };
+        j.axis[i] = wf_up_axis(a, i, backward ? made : given, backward ? given : made);
     }
     WF_BUG_ON(j.channels < 1, "%lld channels", (long long)j.channels);
     const int64_t ratio =
@@ -76,6 +75,13 @@ static void add_line(const struct wf_view *view, struct wf_cpu_line line, float 
     }
 }
 
+static void add_scaled(const float *from, float factor, int64_t n, float *to)
+{
+    WF_SIMD
+    for (int64_t i = 0; i < n; i++)
+        to[i] += factor * from[i];
+}
+
 /* The rows of x that line `out` lies between, mixed; or the row itself when there is one. */
 static const float *mix_rows(const struct job *j, const struct wf_view *x, struct wf_cpu_line out,
                              struct wf_range along, float *acc)
@@ -87,12 +93,19 @@ static const float *mix_rows(const struct job *j, const struct wf_view *x, struc
         return wf_cpu_place_load(wf_cpu_line_place(x, in), acc);
     for (in.d = d.first; in.d <= d.second; in.d++)
         for (in.h = h.first; in.h <= h.second; in.h++) {
-            const float td = (float)d.t, th = (float)h.t;
-            const float factor =
-                (in.d == d.first ? 1.0f - td : td) * (in.h == h.first ? 1.0f - th : th);
+            const float factor = (float)wf_up_share(j->axis[0], out.d, in.d) *
+                                 (float)wf_up_share(j->axis[1], out.h, in.h);
             add_line(x, in, factor, in.d == d.first && in.h == h.first, acc);
         }
     return acc;
+}
+
+/* What element p counts in result o, whose source is `s`. */
+static float weight_of(struct wf_up_axis a, struct wf_up_source s, int64_t o, int64_t p)
+{
+    if (wf_up_is_cubic(a.mode))
+        return (float)wf_up_share(a, o, p);
+    return p == s.first ? 1.0f - (float)s.t : (float)s.t;
 }
 
 static void forward_line(const struct job *j, const struct wf_view *x, const struct wf_view *y,
@@ -113,6 +126,13 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
             memcpy(at, a, (size_t)channels * sizeof *at);
             continue;
         }
+        if (wf_up_is_cubic(j->axis[2].mode)) {
+            memset(at, 0, (size_t)channels * sizeof *at);
+            for (int64_t p = s.first; p <= s.second; p++)
+                add_scaled(mixed + (p - along.lo) * channels, weight_of(j->axis[2], s, o, p),
+                           channels, at);
+            continue;
+        }
         const float t = (float)s.t, rest = 1.0f - t;
         WF_SIMD
         for (int64_t c = 0; c < channels; c++)
@@ -120,13 +140,6 @@ static void forward_line(const struct job *j, const struct wf_view *x, const str
                     t * b[c];
     }
     wf_cpu_place_store(wf_cpu_line_place(y, out), to);
-}
-
-static void add_scaled(const float *from, float factor, int64_t n, float *to)
-{
-    WF_SIMD
-    for (int64_t i = 0; i < n; i++)
-        to[i] += factor * from[i];
 }
 
 static void backward_line(const struct job *j, const struct wf_view *dy, const struct wf_view *dx,
@@ -150,20 +163,11 @@ static void backward_line(const struct job *j, const struct wf_view *dy, const s
     for (int64_t o = along.lo; o < along.hi; o++) {
         const struct wf_up_source s = wf_up_source(j->axis[2], o);
         const float *from = acc + (o - along.lo) * channels;
-        if (s.first >= out.w0 && s.first < out.w1)
-            add_scaled(from, 1.0f - (float)s.t, channels, to + (s.first - out.w0) * channels);
-        if (s.second != s.first && s.second >= out.w0 && s.second < out.w1)
-            add_scaled(from, (float)s.t, channels, to + (s.second - out.w0) * channels);
+        for (int64_t p = wf_max(s.first, out.w0); p <= s.second && p < out.w1; p++)
+            add_scaled(from, weight_of(j->axis[2], s, o, p), channels,
+                       to + (p - out.w0) * channels);
     }
     wf_cpu_place_store(wf_cpu_line_place(dx, out), to);
-}
-
-static struct wf_view channel_slice(const struct wf_view *view, int64_t lo, int64_t hi)
-{
-    struct wf_region box = view->box;
-    box.lo[WF_C] = lo;
-    box.hi[WF_C] = hi;
-    return wf_view_part(*view, box);
 }
 
 static void run(const struct wf_call *call, bool backward)
@@ -174,8 +178,8 @@ static void run(const struct wf_call *call, bool backward)
     WF_PARALLEL_FOR
     for (int64_t i = 0; i < j.lines.count * j.slices; i++) {
         const int64_t lo = i % j.slices * j.slice, hi = wf_min(lo + j.slice, j.channels);
-        const struct wf_view in = channel_slice(&call->in[0], lo, hi);
-        const struct wf_view out = channel_slice(&call->out[0], lo, hi);
+        const struct wf_view in = wf_cpu_channels(&call->in[0], lo, hi);
+        const struct wf_view out = wf_cpu_channels(&call->out[0], lo, hi);
         const struct wf_cpu_line line = wf_cpu_line_at(&j.lines, i / j.slices);
         if (backward)
             backward_line(&j, &in, &out, line);

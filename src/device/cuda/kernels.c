@@ -61,7 +61,7 @@ static bool is_plain_pool(const struct wf_pool_attrs *a, const struct wf_shape *
                           const struct wf_shape *pooled)
 {
     for (int i = 0; i < 3; i++)
-        if (a->stride[i] != a->kernel[i] || a->pad_lo[i] != 0 ||
+        if (a->bins[i] || a->stride[i] != a->kernel[i] || a->pad_lo[i] != 0 ||
             pooled->at[WF_D + i] * a->stride[i] > image->at[WF_D + i])
             return false;
     return a->kernel[0] <= 2 && a->kernel[1] == 2 && a->kernel[2] == 2;
@@ -180,6 +180,11 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
     { .op = "pad_grad", .accepts = alike, .run = wf_cuda_pad_grad },
     { .op = "tile", .accepts = moves, .run = wf_cuda_tile },
     { .op = "untile", .accepts = moves, .run = wf_cuda_untile },
+    { .op = "depth_to_space", .accepts = moves, .run = wf_cuda_depth_to_space },
+    { .op = "space_to_depth", .accepts = moves, .run = wf_cuda_space_to_depth },
+    { .op = "channel_shuffle", .accepts = moves, .run = wf_cuda_channel_shuffle },
+    { .op = "channel_max", .accepts = alike, .run = wf_cuda_channel_max },
+    { .op = "channel_max_grad", .accepts = alike, .run = wf_cuda_channel_max_grad },
     { .op = "upsample", .accepts = alike, .run = wf_cuda_upsample },
     { .op = "upsample_grad", .accepts = alike, .run = wf_cuda_upsample_grad },
     { .op = "broadcast", .accepts = alike, .run = wf_cuda_broadcast },

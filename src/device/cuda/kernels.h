@@ -53,6 +53,13 @@ void wf_cuda_broadcast(const struct wf_call *call);
 void wf_cuda_tile(const struct wf_call *call);
 void wf_cuda_untile(const struct wf_call *call);
 
+/* channels: shuffle.cu */
+void wf_cuda_depth_to_space(const struct wf_call *call);
+void wf_cuda_space_to_depth(const struct wf_call *call);
+void wf_cuda_channel_shuffle(const struct wf_call *call);
+void wf_cuda_channel_max(const struct wf_call *call);
+void wf_cuda_channel_max_grad(const struct wf_call *call);
+
 /* element by element: pointwise.cu */
 void wf_cuda_act(const struct wf_call *call);
 void wf_cuda_act_grad(const struct wf_call *call);

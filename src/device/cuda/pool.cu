@@ -12,15 +12,22 @@ namespace wf
 
 struct Window {
     int64_t kernel[3], stride[3], pad[3], image[3], count[3]; /* count: windows */
+    int32_t adaptive; /* windows share out the image, see wf_pool_window() */
+
+    __device__ int64_t first(int i, int64_t o) const
+    {
+        return adaptive ? o * image[i] / count[i] : o * stride[i] - pad[i];
+    }
 
     /* The part of the window at o that lies in the image. */
     __device__ void inside(const int64_t o[3], int64_t lo[3], int64_t hi[3]) const
     {
 #pragma unroll
         for (int i = 0; i < 3; i++) {
-            const int64_t first = o[i] * stride[i] - pad[i];
-            lo[i] = larger<int64_t>(0, first);
-            hi[i] = smaller(image[i], first + kernel[i]);
+            const int64_t from = first(i, o[i]);
+            lo[i] = larger<int64_t>(0, from);
+            hi[i] = adaptive ? ceil_div((o[i] + 1) * image[i], count[i])
+                             : smaller(image[i], from + kernel[i]);
         }
     }
     /* The windows that have p. */
@@ -32,6 +39,10 @@ struct Window {
             const int64_t before = at - kernel[i] + stride[i];
             lo[i] = before > 0 ? before / stride[i] : 0;
             hi[i] = smaller(count[i], at / stride[i] + 1);
+            if (adaptive) {
+                lo[i] = p[i] * count[i] / image[i];
+                hi[i] = ceil_div((p[i] + 1) * count[i], image[i]);
+            }
         }
     }
     __device__ int place(const int64_t o[3], const int64_t p[3]) const
@@ -39,7 +50,7 @@ struct Window {
         int64_t k = 0;
 #pragma unroll
         for (int i = 0; i < 3; i++)
-            k = k * kernel[i] + p[i] - (o[i] * stride[i] - pad[i]);
+            k = k * kernel[i] + p[i] - first(i, o[i]);
         return (int)k;
     }
 };
@@ -205,6 +216,7 @@ static Window window_of(const struct wf_call *call, const struct wf_shape &image
 {
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)call->node->attrs;
     Window w;
+    w.adaptive = a->bins[0] > 0;
     for (int i = 0; i < 3; i++) {
         w.kernel[i] = a->kernel[i];
         w.stride[i] = a->stride[i];
@@ -218,6 +230,8 @@ static Window window_of(const struct wf_call *call, const struct wf_shape &image
 /* 1 or 2: Deep of the kernels for plain windows; 0: neither. */
 static int plain(const Window &w)
 {
+    if (w.adaptive)
+        return 0;
     for (int i = 0; i < 3; i++)
         if (w.stride[i] != w.kernel[i] || w.pad[i] != 0 || w.count[i] * w.stride[i] > w.image[i])
             return 0;

@@ -141,23 +141,28 @@ struct UpAxis {
     /* A range of results that has all that take p, and a few more at its ends. */
     __device__ void taken_by(int64_t p, int64_t *lo, int64_t *hi) const
     {
-        const int64_t in = at.in, out = at.out;
-        if (at.mode == WF_NEAREST) {
-            *lo = p * out / in;
-            *hi = ((p + 1) * out + in - 1) / in;
-        } else if (at.mode == WF_LINEAR) {
-            *lo = floor_div((2 * p - 1) * out - in, 2 * in);
-            *hi = floor_div((2 * p + 3) * out - in, 2 * in) + 2;
-        } else if (in == 1) {
+        const int64_t step = at.step, steps = at.steps;
+        const int64_t reach = wf_up_is_cubic(at.mode) ? 2 : 1; /* elements on either side */
+        const bool corners = at.mode == WF_LINEAR_CORNERS || at.mode == WF_CUBIC_CORNERS;
+        if (step == 0) { /* one element, with corners */
             *lo = 0;
-            *hi = out;
+            *hi = at.out;
+        } else if (at.mode == WF_NEAREST) {
+            *lo = p * steps / step;
+            *hi = ((p + 1) * steps + step - 1) / step;
+        } else if (at.mode == WF_NEAREST_EXACT) {
+            *lo = floor_div(2 * p * steps - step, 2 * step);
+            *hi = floor_div(2 * (p + 1) * steps - step, 2 * step) + 2;
+        } else if (!corners) {
+            *lo = floor_div((2 * (p - reach) + 1) * steps - step, 2 * step);
+            *hi = floor_div((2 * (p + reach) + 1) * steps - step, 2 * step) + 2;
         } else {
-            *lo = floor_div((p - 1) * (out - 1), in - 1);
-            *hi = floor_div((p + 1) * (out - 1), in - 1) + 2;
+            *lo = floor_div((p - reach) * steps, step);
+            *hi = floor_div((p + reach) * steps, step) + 2;
         }
-        /* The last element also stands for what would lie behind it. */
-        *lo = larger<int64_t>(0, *lo);
-        *hi = p == in - 1 ? out : smaller(out, *hi);
+        /* The first and the last element also stand for what would lie past them. */
+        *lo = p == 0 ? 0 : larger<int64_t>(0, *lo);
+        *hi = p == at.in - 1 ? at.out : smaller(at.out, *hi);
     }
 };
 
@@ -185,6 +190,34 @@ struct Upsample {
             }
             if (taken)
                 sum.add(element<T>(x, at.n, p, at.c), weight);
+        }
+        sum.store(element<T>(y, at.n, at.x, at.c));
+    }
+};
+
+/* All elements from the first to the last that are taken. */
+struct UpsampleCubic {
+    Image x, y;
+    UpAxis axis[3];
+
+    template <class T, int V> __device__ void run(const Place &at) const
+    {
+        int64_t lo[3], hi[3], p[3];
+        Sum<T, V> sum;
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            const struct wf_up_source s = wf_up_source(axis[i].at, at.x[i]);
+            lo[i] = s.first;
+            hi[i] = s.second;
+        }
+        for (p[0] = lo[0]; p[0] <= hi[0]; p[0]++) {
+            const strict<T> d = (strict<T>)wf_up_share(axis[0].at, at.x[0], p[0]);
+            for (p[1] = lo[1]; p[1] <= hi[1]; p[1]++) {
+                const strict<T> h = d * (strict<T>)wf_up_share(axis[1].at, at.x[1], p[1]);
+                for (p[2] = lo[2]; p[2] <= hi[2]; p[2]++)
+                    sum.add(element<T>(x, at.n, p, at.c),
+                            h * (strict<T>)wf_up_share(axis[2].at, at.x[2], p[2]));
+            }
         }
         sum.store(element<T>(y, at.n, at.x, at.c));
     }
@@ -250,7 +283,7 @@ static U upsample_of(const struct wf_call *call, const struct wf_shape &in,
     const struct wf_upsample_attrs *a = (const struct wf_upsample_attrs *)call->node->attrs;
     U u = { image_of(call->in[0]), image_of(call->out[0]), {} };
     for (int i = 0; i < 3; i++)
-        u.axis[i] = UpAxis{ { a->mode, in.at[WF_D + i], out.at[WF_D + i] } };
+        u.axis[i] = UpAxis{ wf_up_axis(a, i, in.at[WF_D + i], out.at[WF_D + i]) };
     return u;
 }
 
@@ -302,7 +335,12 @@ void wf_cuda_untile(const struct wf_call *call)
 void wf_cuda_upsample(const struct wf_call *call)
 {
     const struct wf_node *node = call->node;
-    in_and_out(call, upsample_of<Upsample>(call, node->in[0]->shape, node->out[0]->shape));
+    const struct wf_upsample_attrs *a = (const struct wf_upsample_attrs *)node->attrs;
+    const struct wf_shape &in = node->in[0]->shape, &out = node->out[0]->shape;
+    if (wf_up_is_cubic(a->mode))
+        in_and_out(call, upsample_of<UpsampleCubic>(call, in, out));
+    else
+        in_and_out(call, upsample_of<Upsample>(call, in, out));
 }
 
 void wf_cuda_upsample_grad(const struct wf_call *call)
