@@ -1,6 +1,5 @@
 /* Kinds of layers that pool, resample, move or join. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "net/net.h"
@@ -82,19 +81,18 @@ static struct wf_value *build_upsample(struct wf_graph *g, const struct wf_net *
     if (like)
         return wf_upsample_like(g, in[0], l->name, like, (enum wf_upsample_mode)l->a.mode);
     int64_t out[3];
-    bool given = false;
+    double scale[3];
+    bool sizes = false, scales = false;
     for (int i = 0; i < 3; i++) {
-        const int64_t extent = in[0]->shape.at[WF_D + i];
-        out[i] = extent;
-        if (i < 3 - net->dims)
-            continue;
-        given |= l->a.size[i] > 0 || l->a.scale[i] > 0;
-        if (l->a.size[i] > 0)
-            out[i] = l->a.size[i];
-        else if (l->a.scale[i] > 0)
-            out[i] = (int64_t)floor((double)extent * l->a.scale[i]);
+        const bool has = i >= 3 - net->dims;
+        scale[i] = has && l->a.scale[i] > 0 ? l->a.scale[i] : 1.0;
+        out[i] = has && l->a.size[i] > 0 ? l->a.size[i] : in[0]->shape.at[WF_D + i];
+        sizes |= has && l->a.size[i] > 0;
+        scales |= has && l->a.scale[i] > 0;
     }
-    if (!given) {
+    if (scales && !sizes)
+        return wf_upsample_by(g, in[0], l->name, scale, (enum wf_upsample_mode)l->a.mode);
+    if (!sizes) {
         wf_err_set(&g->err, WF_ERR_USAGE, "to which extents? give 'like', 'scale' or 'size'");
         return NULL;
     }

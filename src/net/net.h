@@ -43,11 +43,11 @@ struct wf_layer_attrs {
     int64_t size[3];   /* of a resampling or adaptive pooling: extents; 0: by `scale`, or `like` */
     int64_t from,
         to; /* of a slice: along `axis`, from .. to - 1; negative: from the end; to 0: the end */
-    int64_t axis;       /* enum wf_layer_axis */
-    int64_t shared;     /* prelu: one weight for all channels */
-    int64_t factor_int; /* pixel shuffle */
-    double scale[3];    /* of a resampling: result / source; 0: 1 */
-    double eps, momentum, slope, p, factor, offset, lo, hi;
+    int64_t axis;    /* enum wf_layer_axis */
+    int64_t shared;  /* prelu: one weight for all channels */
+    double scale[3]; /* of a resampling: result / source; 0: 1 */
+    double eps, momentum, slope, p, offset, lo, hi;
+    double factor; /* also of a pixel shuffle: positions along each axis */
 };
 enum wf_layer_axis { WF_LAYER_CHANNELS, WF_LAYER_DEPTH, WF_LAYER_HEIGHT, WF_LAYER_WIDTH };
 enum wf_layer_over { WF_LAYER_OVER_BATCH, WF_LAYER_OVER_TILE, WF_LAYER_OVER_RANK };

@@ -452,7 +452,7 @@ static bool depth_to_space(struct wf_onnx_import *im, const Onnx__NodeProto *nod
         x = wf_onnx_add(im, node, "channel_shuffle", &(struct wf_layer_attrs){ .groups = r * r }, 1,
                         &x);
     int y = wf_onnx_add(im, node, up ? "pixel_shuffle" : "pixel_unshuffle",
-                        &(struct wf_layer_attrs){ .factor_int = r }, 1, &x);
+                        &(struct wf_layer_attrs){ .factor = (double)r }, 1, &x);
     im->layers[y].shape[WF_ONNX_C] = wf_onnx_extent(up ? channels / (r * r) : channels * r * r);
     for (int axis = WF_ONNX_H; axis <= WF_ONNX_W; axis++)
         for (int p = 0; p < im->probes; p++) {

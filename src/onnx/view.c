@@ -303,7 +303,7 @@ static int move(struct wf_onnx_import *im, const Onnx__NodeProto *node,
         layer = add_shuffle(im, node, layer, groups_inner);
     }
     const int y = wf_onnx_add(im, node, unshuffles ? "pixel_unshuffle" : "pixel_shuffle",
-                              &(struct wf_layer_attrs){ .factor_int = r }, 1, &layer);
+                              &(struct wf_layer_attrs){ .factor = (double)r }, 1, &layer);
     for (int i = 0; i < v->view.rank; i++)
         if (i > 0)
             im->layers[y].shape[i == 1 ? WF_ONNX_C : WF_ONNX_AXES - im->dims + i - 2] =
