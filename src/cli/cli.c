@@ -29,6 +29,7 @@ const struct wf_command *const wf_commands[] = {
     &wf_command_verify,
     &wf_command_step,
     &wf_command_model,
+    &wf_command_export,
     &wf_command_bench,
     &wf_command_check,
     &wf_command_report,

@@ -90,7 +90,7 @@ struct wf_job *wf_cli_job(const struct wf_cli *cli, const struct wf_job_files *f
 
 extern const struct wf_command wf_command_data, wf_command_train, wf_command_eval,
     wf_command_predict, wf_command_plan, wf_command_verify, wf_command_step, wf_command_model,
-    wf_command_bench, wf_command_check, wf_command_report, wf_command_config;
+    wf_command_bench, wf_command_check, wf_command_report, wf_command_config, wf_command_export;
 extern const struct wf_command *const wf_commands[]; /* ends with NULL */
 /* Flags that every subcommand takes and that are no key; ends with a NULL name. */
 extern const struct wf_command_flag wf_plain_flags[];

@@ -72,7 +72,7 @@ def nnunet_net(kind, dims, norm="instance", **more):
                               n_conv_per_stage_decoder=[2, 2, 2], **common, **more)
 
 
-IMAGE = (2, 3, 96, 128)
+IMAGE = (2, 3, 128, 192)
 NETS = {}
 GROUPS = {"five": ["deeplabv3_resnet50", "unet_resnet34", "unet_efficientnet-b0", "monai_UNet", "monai_SegResNet",
                    "nnunet_ResidualEncoderUNet"]}
@@ -99,7 +99,7 @@ for _e in ["resnet34", "efficientnet-b0", "resnet50", "mobilenet_v2", "densenet1
            "timm-skresnet18", "timm-gernet_s", "mobileone_s0"]:
     add("smp", f"unet_{_e}", lambda e=_e: smp_net("Unet", e))
 for _d in ["UnetPlusPlus", "FPN", "PSPNet", "DeepLabV3", "DeepLabV3Plus", "Linknet", "MAnet", "PAN", "UPerNet"]:
-    add("smp", f"{_d}_resnet18", lambda d=_d: smp_net(d, "resnet18"), (2, 3, 128, 192) if _d == "PAN" else IMAGE)
+    add("smp", f"{_d}_resnet18", lambda d=_d: smp_net(d, "resnet18"))
 add("smp", "unet_scse_resnet18", lambda: smp_net("Unet", "resnet18", decoder_attention_type="scse"))
 _unet = dict(spatial_dims=2, in_channels=3, out_channels=4, channels=(8, 16, 32, 64), strides=(2, 2, 2))
 add("monai", "monai_UNet", lambda: monai_net("UNet", num_res_units=2, **_unet))
@@ -128,7 +128,11 @@ GROUPS["all"] = list(NETS)
 
 
 def make(name):
-    """The network in evaluation mode, without dropout, and with norms that are not the identity."""
+    """The network in evaluation mode, without dropout, and with norms that are not the identity.
+
+    A network with random weights doubles rounding errors every few layers: PyTorch's own gradients in f32 are
+    then wrong by several percent. Norms with a small weight and a positive bias, as training makes them in residual
+    networks, keep most activations off their kinks, so that a comparison has digits left."""
     torch.manual_seed(1)
     net = NETS[name][0]()
     for m in net.modules():
@@ -138,15 +142,16 @@ def make(name):
                     setattr(m, key, 0.0)
         if hasattr(m, "_global_params"):
             m._global_params = m._global_params._replace(drop_connect_rate=0)
-        if hasattr(m, "drop_rate"):
-            m.drop_rate = 0.0
+        for key in ("drop_rate", "_drop_connect_rate"):
+            if hasattr(m, key):
+                setattr(m, key, 0.0)
         if getattr(m, "running_mean", None) is not None:
             m.running_mean.normal_(0, 0.1)
             m.running_var.uniform_(0.5, 1.5)
         if isinstance(m, nn.modules.batchnorm._NormBase) or isinstance(m, (nn.GroupNorm, nn.LayerNorm)):
             if m.weight is not None:
-                nn.init.uniform_(m.weight, 0.5, 1.5)
-                nn.init.normal_(m.bias, 0, 0.1)
+                nn.init.uniform_(m.weight, 0.05, 0.2)
+                nn.init.uniform_(m.bias, 0.2, 0.5)
     return net.eval()
 
 
@@ -186,7 +191,7 @@ def worst_gradient(ours, theirs):
     rows = []
     for name, g in theirs.items():
         if name in ours:
-            floor = 1e-4 * scale * g.numel() ** 0.5
+            floor = 1e-3 * scale * g.numel() ** 0.5
             rows.append((float((ours[name].double() - g.double()).norm() / max(float(g.double().norm()), floor)), name))
     return max(rows) if rows else (float("nan"), "")
 
@@ -207,7 +212,10 @@ def step(args, row, net, x, folder):
     from safetensors.torch import load_file
     with torch.no_grad():
         y = first(net(x))
-    target = torch.randint(0, y.shape[1], [y.shape[0], *y.shape[2:]], generator=torch.Generator().manual_seed(3))
+    # One class per sample: gradients of a random target would cancel to what rounding leaves.
+    target = torch.zeros([y.shape[0], *y.shape[2:]], dtype=torch.long)
+    for i in range(y.shape[0]):
+        target[i] = i % y.shape[1]
     np.save(f"{folder}/x.npy", x.numpy())
     np.save(f"{folder}/y.npy", target.numpy().astype(np.int32))
     call(args, "step", f"{folder}/job.yaml", "--weights", f"{folder}/weights.safetensors", "--input", f"{folder}/x.npy",
