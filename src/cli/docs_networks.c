@@ -87,9 +87,7 @@ static void print_attribute(FILE *out, const struct wf_layer_attr *a)
         [WF_ATTR_REALS] = "a number, or a list with one for each axis",
         [WF_ATTR_BOOL] = "`true` or `false`",
         [WF_ATTR_OUT] = "a whole number, or `classes`",
-        [WF_ATTR_PAD] =
-            "a whole number, a list with one for each axis, a list of `[before, behind]`, "
-            "or `same`",
+        [WF_ATTR_PAD] = "a whole number, a list, a list of `[before, behind]`, or `same`",
     };
     (void)fprintf(out, "| `%s` | %s | ", a->name, a->what);
     if (a->type != WF_ATTR_NAME)
