@@ -239,7 +239,7 @@ static const char *pixel_shuffle(struct wf_onnx_writer *w, const char *out, bool
 {
     (void)vector;
     const int dims = dims_of(w);
-    const int64_t r = w->layer->a.factor_int;
+    const int64_t r = (int64_t)w->layer->a.factor;
     const char *const x = wf_onnx_input(w, 0);
     int64_t channels = wf_onnx_channels(w), first[5] = { 0 }, perm[8] = { 0, 1 };
     for (int i = 0; i < dims; i++)
@@ -266,7 +266,7 @@ static const char *pixel_unshuffle(struct wf_onnx_writer *w, const char *out, bo
 {
     (void)vector;
     const int dims = dims_of(w);
-    const int64_t r = w->layer->a.factor_int, channels = wf_onnx_channels(w);
+    const int64_t r = (int64_t)w->layer->a.factor, channels = wf_onnx_channels(w);
     const char *const x = wf_onnx_input(w, 0), *const small = scaled_extents(w, x, "Div", r);
     const char *parts[7];
     int64_t perm[8] = { 0, 1 }, all = channels;
