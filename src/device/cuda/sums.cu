@@ -148,11 +148,12 @@ using namespace wf;
 
 bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *)
 {
-    const int64_t samples = larger<int64_t>(1, p->work.hi[WF_N] - p->work.lo[WF_N]);
+    /* A table for each sample, or one: rows of points are as many samples, with one table. */
+    const bool by_sample = p->node->out[0]->shape.at[WF_N] > 1;
+    const int64_t samples =
+        by_sample ? larger<int64_t>(1, p->work.hi[WF_N] - p->work.lo[WF_N]) : 1;
     const int64_t channels = p->node->in[p->node->op->over]->shape.at[WF_C];
-    const size_t together = sums_scratch(1, channels, KINDS);
-    const size_t apart = sums_scratch(samples, channels, KINDS);
-    p->scratch_bytes = larger(together, apart);
+    p->scratch_bytes = larger(sums_scratch(1, channels, KINDS), sums_scratch(samples, channels, KINDS));
     return true;
 }
 
