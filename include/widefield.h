@@ -73,6 +73,9 @@ const char *wf_model_name(int index);
 const char *wf_model_about(int index);
 /* Adds the options' network to a graph, on `image`; its logits, or NULL (see wf_graph_ok()). */
 struct wf_value *wf_model_add(struct wf_graph *g, struct wf_value *image, struct wf_options *o);
+/* The options' network as the text of a network file (docs/networks.md), also of one of the library's; free it
+ * with wf_text_free(). */
+WF_CHECK char *wf_model_text(struct wf_options *o, struct wf_err *err);
 
 /* --- devices: those of this machine ---
  *

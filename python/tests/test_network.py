@@ -36,6 +36,16 @@ def test_networks_of_the_library_by_name():
         widefield.Network("unet").save("nowhere")
 
 
+def test_a_network_of_the_library_as_layers():
+    unet = widefield.Network("unet", base=4, depth=2, classes=5)
+    spec = unet.layers()
+    copy = widefield.Network("mine", spec=spec, classes=5)
+    assert copy.check((1, 3, 32, 48)) == (1, 5, 32, 48)
+    unet.check((1, 3, 32, 48))
+    assert copy.parameters == unet.parameters
+    assert netfile.parse(netfile.text(spec)) == spec
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

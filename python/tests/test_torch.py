@@ -131,6 +131,20 @@ def test_saved_networks_are_loaded(module, tmp_path):
     assert network.check((1, 1, 30, 30)) == (1, 2, 30, 30)
 
 
+def test_a_network_of_the_library_in_pytorch(squares):
+    """Trained here, and predicted by the module that is made of its layers."""
+    images, labels = squares
+    network = widefield.Network("unet", base=4, depth=2, classes=2, **{"in": 1})
+    data = widefield.Data.from_arrays(images, labels, raw=True)
+    with widefield.Trainer(network, data, epochs=1, batch=2) as trainer:
+        trainer.fit(progress=False)
+        ours = trainer.predictor().predict(images[0], probabilities=True).probabilities
+        module = trainer.to_torch().eval()
+    with torch.no_grad():
+        theirs = torch.softmax(module(torch.from_numpy(images[:1])), 1)[0].numpy()
+    assert np.allclose(ours, theirs, atol=1e-5)
+
+
 def test_the_modes_of_the_module_stay(module):
     module.eval()
     module.down[1].train()

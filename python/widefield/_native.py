@@ -192,6 +192,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wf_model_name": (c_char_p, [c_int]),
     "wf_model_about": (c_char_p, [c_int]),
     "wf_model_add": (_handle, [_handle, _handle, _handle]),
+    "wf_model_text": (c_void_p, [_handle, _err]),
     "wf_graph_new": (_handle, [POINTER(GraphOptions)]),
     "wf_graph_free": (None, [_handle]),
     "wf_graph_ok": (c_bool, [_handle, _err]),

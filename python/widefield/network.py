@@ -130,6 +130,20 @@ class Network:
             lib.wf_graph_free(graph)
         return (made[0], made[4], *made[4 - len(extents) : 4])
 
+    def layers(self) -> dict[str, Any]:
+        """Its list of layers, also of a network of the library: what `spec` of another one may be made from.
+
+        >>> Network("unet", base=4, depth=1, classes=2).layers()["layers"][0]["name"]
+        'enc0.conv0'
+        """
+        options = Options()
+        self.apply(options)
+        text = _calls.finish(lib.wf_model_text, options._handle)
+        try:
+            return netfile.parse(ctypes.string_at(text).decode())
+        finally:
+            lib.wf_text_free(text)
+
     def plan(self, size: tuple[int, ...], **options: Any) -> Any:
         """Memory, messages and time of a training step on images of this size (N, C, extents); nothing runs."""
         from .session import Session

@@ -3,7 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "config/options_settings.h"
+#include "net/net_model.h"
+#include "net/record.h"
 #include "train/device.h"
 #ifdef WF_HAVE_CUDA
 #include "device/cuda/about.h"
@@ -79,6 +82,22 @@ struct wf_value *wf_model_add(struct wf_graph *g, struct wf_value *image, struct
     config.in = config.in ? config.in : image->shape.at[WF_C];
     config.dims = config.dims ? config.dims : image->border_dims;
     return wf_model_resolve(s.model, &config, &g->err) ? s.model->build(g, &config, image) : NULL;
+}
+
+char *wf_model_text(struct wf_options *o, struct wf_err *err)
+{
+    struct wf_settings s;
+    if (!wf_options_settings(o, &s, err) || !wf_model_resolve(s.model, &s.config, err))
+        return NULL;
+    const struct wf_net *const of_file = wf_net_of_model(s.model, &s.config);
+    struct wf_net *const written = of_file ? NULL : wf_net_record(s.model, &s.config, err);
+    if (!of_file && !written)
+        return NULL;
+    struct wf_arena arena = { 0 };
+    char *const text = wf_take_text(wf_net_print(&arena, of_file ? of_file : written));
+    wf_arena_release(&arena);
+    wf_net_free(written);
+    return text;
 }
 
 /* --- devices --- */
