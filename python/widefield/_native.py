@@ -245,7 +245,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 lib = open_library()
 for _name, (_result, _arguments) in FUNCTIONS.items():
-    _function = getattr(lib, _name)
+    try:
+        _function = getattr(lib, _name)
+    except AttributeError:
+        raise ImportError(f"'{lib._name}' has no {_name}(): it is older than this package; build it again") from None
     _function.restype = _result
     _function.argtypes = _arguments
 

@@ -40,7 +40,7 @@ def write(path: str | os.PathLike[str], spec: Mapping[str, Any]) -> None:
 
 # --- reading: what wf_net_print() writes, a layer on each line; the library reads all other YAML ---
 
-TOKEN = re.compile(r'\s*(?:([\[\]{},])|("(?:\\.|[^"\\])*")|([^\[\]{},"\s][^\[\]{},]*))')
+TOKEN = re.compile(r'\s*(?:([\[\]{},])|("(?:\\.|[^"\\])*")|([^\[\]{},"\s][^\[\]{},"]*))')
 
 
 def _scalar(word: str) -> Any:

@@ -52,7 +52,7 @@ _widefield() {
         return
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'data train eval predict plan verify step model bench check report config help --help --version' -- "$cur"))
+        COMPREPLY=($(compgen -W 'data train eval predict plan verify step model export bench check report config help --help --version' -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -64,11 +64,12 @@ _widefield() {
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     step) words='--weights --input --target --dump --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     model) words='--net --draw --out --outputs --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show import' ;;
+    export) words='--out --weights --without-normalisation --json --quiet --help --version' ;;
     bench) words='--steps --warmup --input --target --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     check) words='--json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs networks man bash zsh fish' ;;
-    help) verbs='data train eval predict plan verify step model bench check report config' ;;
+    help) verbs='data train eval predict plan verify step model export bench check report config' ;;
     esac
     local IFS=$' \n'
     if [[ $cur == -* ]]; then
