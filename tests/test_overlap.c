@@ -148,9 +148,10 @@ static void split__happens_where_the_link_is_slow(void **state)
     (void)state;
     int64_t made;
     struct plans fast = make("space=2x1", (struct wf_plan_options){ 0 });
-    struct plans slow = make("space=2x1", (struct wf_plan_options){ .link_bytes_per_second = 1e3 });
+    struct plans slow =
+        make("space=2x1", (struct wf_plan_options){ .links.bytes_per_second = 1e3 });
     struct plans never = make(
-        "space=2x1", (struct wf_plan_options){ .link_bytes_per_second = 1e3, .no_overlap = true });
+        "space=2x1", (struct wf_plan_options){ .links.bytes_per_second = 1e3, .no_overlap = true });
     assert_int_equal(parts_of(fast.at[0], "conv", "b", &made), 1);
     assert_int_equal(parts_of(slow.at[0], "conv", "b", &made), 2);
     assert_int_equal(parts_of(never.at[0], "conv", "b", &made), 1);

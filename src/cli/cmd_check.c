@@ -1,4 +1,4 @@
-/* check: what this machine has. Nothing runs, and nothing that is missing is a failure. */
+/* check: what this machine has. Nothing runs but for --calibrate, and nothing that is missing is a failure. */
 #include <cjson/cJSON.h>
 #include <libfyaml.h>
 #include <sched.h>
@@ -15,6 +15,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
+#include "cli/check.h"
 #include "cli/cli.h"
 #include "train/device.h"
 #include "train/job.h"
@@ -244,6 +245,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     if (cli->n_arguments > 0)
         return wf_err_set(err, WF_ERR_USAGE, "'check' takes no '%s'", cli->arguments[0]);
+    if (wf_cli_flag(cli, "calibrate"))
+        return wf_check_calibrate(cli, err);
     struct facts f = { .arena = &cli->arena };
     add_devices(&f);
     add_compute(&f);
@@ -265,9 +268,21 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     return true;
 }
 
+static const struct wf_command_flag flags[] = {
+    { "calibrate", NULL,
+      "measure kernels and links of --device for the cost model; takes minutes" },
+    { "out", "FILE", "with --calibrate: where to write, in place of the folder of run.cache" },
+    { .name = NULL },
+};
+
 const struct wf_command wf_command_check = {
     .name = "check",
     .summary = "print what this machine has: devices, MPI, image formats, libraries",
-    .usage = "check [--json]",
+    .usage = "check [--calibrate [--device NAME] [--out FILE]] [--json]",
+    .notes =
+        "With --calibrate small networks run a few steps each, and what their kernels took is kept\n"
+        "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"
+        "with figures that are shipped for the device. Let the machine be idle meanwhile.",
+    .flags = flags,
     .run = run,
 };

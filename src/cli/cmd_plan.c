@@ -7,11 +7,15 @@
 #include "base/file.h"
 #include "base/median.h"
 #include "cli/cli.h"
+#include "config/options_settings.h"
+#include "cli/scaling.h"
 #include "cli/sweep.h"
 #include "ckpt/snapshot.h"
 #include "cli/text.h"
 #include "device/device.h"
 #include "train/all_ranks.h"
+#include "train/foresight.h"
+#include "train/training.h"
 #include "plan/plan_cache.h"
 #include "report/explain.h"
 #include "report/grid.h"
@@ -20,7 +24,9 @@
 struct look {
     struct wf_cli *cli;
     const struct wf_job *job;
+    const struct wf_training *training; /* with a dataset; NULL: a step alone */
     struct wf_all_ranks *all;
+    struct wf_foresight foresight;
     int64_t explained; /* rank */
     char *steps;       /* NULL: not asked for */
 };
@@ -47,9 +53,10 @@ static bool explain(struct look *look, struct wf_err *err)
 static bool look_init(struct look *look, struct wf_err *err)
 {
     look->all = wf_all_ranks_new(look->job->global, err);
-    if (!look->all || !wf_cli_flag(look->cli, "explain"))
-        return look->all != NULL;
-    return explain(look, err);
+    if (!look->all ||
+        !wf_foresight_init(&look->foresight, look->job, look->all, look->training, err))
+        return false;
+    return !wf_cli_flag(look->cli, "explain") || explain(look, err);
 }
 
 static size_t param_bytes(const struct wf_job *job, const struct wf_rank_figures *r)
@@ -94,6 +101,22 @@ static void add_strips(cJSON *json, const struct wf_global_plan *s)
     }
 }
 
+static void add_foresight(cJSON *json, const struct look *look)
+{
+    const struct wf_foresight *const f = &look->foresight;
+    const struct wf_figures *const figures = look->job->figures;
+    cJSON_AddNumberToObject(json, "step_seconds", f->step_seconds);
+    if (look->training) {
+        cJSON_AddNumberToObject(json, "epoch_steps", (double)f->steps);
+        cJSON_AddNumberToObject(json, "epoch_seconds", f->epoch_seconds);
+        cJSON_AddNumberToObject(json, "validation_seconds", f->validation_seconds);
+    }
+    cJSON_AddNumberToObject(json, "bytes_with_validation", (double)f->bytes_with_validation);
+    cJSON_AddNumberToObject(json, "process_bytes", (double)f->host_bytes);
+    if (figures)
+        cJSON_AddStringToObject(json, "figures", wf_figures_machine(figures));
+}
+
 static bool print_json(const struct look *look, struct wf_err *err)
 {
     const struct wf_job *const job = look->job;
@@ -122,6 +145,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
         cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));
         cJSON_AddNumberToObject(one, "host_bytes", i == 0 ? (double)host_bytes(job) : 0);
+        cJSON_AddNumberToObject(one, "bytes_with_validation", (double)look->foresight.bytes[i]);
         cJSON_AddNumberToObject(one, "fetch_bytes", (double)r->fetch_bytes);
         cJSON_AddNumberToObject(one, "send_bytes", (double)r->send_bytes);
         cJSON_AddNumberToObject(one, "reduce_bytes", (double)r->reduce_bytes);
@@ -134,7 +158,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "references", r->references);
         cJSON_AddItemToArray(all, one);
     }
-    cJSON_AddNumberToObject(json, "step_seconds", look->all->seconds);
+    add_foresight(json, look);
     cJSON_AddNumberToObject(json, "micro_batches", wf_job_micro_batches(job));
     if (job->mesh.at[WF_MESH_PIPE] > 1)
         cJSON_AddNumberToObject(json, "bubble", wf_all_ranks_bubble(look->all));
@@ -312,15 +336,37 @@ static void print_recomputed(const struct look *look)
             count > 0 ? "" : "\n", items, s->n_strips);
 }
 
+static void print_epoch(const struct look *look)
+{
+    const struct wf_foresight *const f = &look->foresight;
+    struct wf_arena *const arena = &look->cli->arena;
+    if (look->training)
+        (void)printf("an epoch: %s steps, about %s, of which validation %s\n",
+                     wf_text_count(arena, f->steps), wf_text_seconds(arena, f->epoch_seconds),
+                     wf_text_seconds(arena, f->validation_seconds));
+    if (look->training)
+        (void)printf("memory: %s a rank at most with validation, and %s the process with %s\n",
+                     wf_text_bytes(arena, (double)f->bytes_with_validation),
+                     wf_text_bytes(arena, (double)f->host_bytes),
+                     wf_device_is_host(look->job->device) && !look->job->launch.world
+                         ? wf_text_ranks(arena, look->job->ranks)
+                         : "one rank");
+}
+
 static void print_text(const struct look *look)
 {
     const struct wf_job *const job = look->job;
     struct wf_arena *const arena = &look->cli->arena;
     (void)printf("%s\n", title_of(arena, job));
-    (void)printf("%s parameters, %s a step, about %s\n\n",
+    (void)printf("%s parameters, %s a step, about %s",
                  wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
                  wf_text_flops(arena, wf_job_flops(job)),
-                 wf_text_seconds(arena, look->all->seconds));
+                 wf_text_seconds(arena, look->foresight.step_seconds));
+    if (job->figures)
+        (void)printf(" (figures of %s)", wf_figures_machine(job->figures));
+    (void)printf("\n");
+    print_epoch(look);
+    (void)printf("\n");
     if (job->mesh.at[WF_MESH_PIPE] > 1)
         (void)printf(
             "%d stages, %d micro-batches, %s: a stage waits %.0f%% of the time (its bubble)\n\n",
@@ -395,18 +441,48 @@ static bool print(const struct look *look, struct wf_err *err)
     return true;
 }
 
+/* One rank can make the plans of all. */
+static bool look_at(struct wf_cli *cli, const struct wf_job *job,
+                    const struct wf_training *training, struct wf_err *err)
+{
+    if (!cli->launch.is_root)
+        return true;
+    struct look look = { .cli = cli, .job = job, .training = training };
+    const bool ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
+                    look_init(&look, err) && print(&look, err);
+    wf_foresight_release(&look.foresight);
+    wf_all_ranks_free(look.all);
+    return ok;
+}
+
+/* With a dataset: as 'train' would plan it, before it makes its folder. */
+static bool run_with_data(struct wf_cli *cli, const char *path, struct wf_err *err)
+{
+    struct wf_training training = { .launch = cli->launch, .is_planned_only = true };
+    struct wf_run_folder folder = { .launch = cli->launch };
+    training.folder = &folder;
+    bool ok = wf_options_settings(cli->options, &training.settings, err);
+    if (ok) {
+        folder.model = training.settings.model->name;
+        ok = wf_training_prepare(&training, path, err);
+    }
+    ok = ok && look_at(cli, training.job, &training, err);
+    ok = wf_launch_agree(&cli->launch, ok, err);
+    wf_training_release(&training);
+    return ok;
+}
+
 static bool run(struct wf_cli *cli, struct wf_err *err)
 {
     if (wf_cli_flag(cli, "sweep"))
         return wf_sweep_run(cli, NULL, err);
-    struct wf_job *const job = wf_cli_job(cli, &(struct wf_job_files){ 0 }, err);
-    bool ok = job != NULL;
-    if (ok && cli->launch.is_root) { /* one rank can make the plans of all */
-        struct look look = { .cli = cli, .job = job };
-        ok = wf_cli_flag_int(cli, "rank", 0, job->ranks - 1, &look.explained, err) &&
-             look_init(&look, err) && print(&look, err);
-        wf_all_ranks_free(look.all);
-    }
+    if (wf_cli_flag(cli, "scaling"))
+        return wf_plan_scaling(cli, err);
+    const char *const path = wf_options_text(cli->options, "data.path");
+    if (path && !wf_options_is_set(cli->options, "data.size"))
+        return run_with_data(cli, path, err);
+    struct wf_job *const job = wf_cli_job(cli, &(struct wf_job_files){ .on_paper = true }, err);
+    bool ok = job && look_at(cli, job, NULL, err);
     ok = wf_launch_agree(&cli->launch, ok, err);
     wf_job_free(job);
     return ok;
@@ -417,6 +493,8 @@ static const struct wf_command_flag flags[] = {
     { "rank", "R", "the rank to explain (0)" },
     { "svg", "FILE", "a picture: the grid with bytes, halo and time; with --sweep its curves" },
     WF_SWEEP_FLAGS,
+    { "scaling", "LIST",
+      "time, memory and efficiency on these numbers of devices, such as 1,8,64,1024" },
     { .name = NULL },
 };
 
@@ -424,10 +502,13 @@ const struct wf_command wf_command_plan = {
     .name = "plan",
     .summary = "plan without running: bytes per rank, steps, messages and predicted time",
     .usage =
-        "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--svg FILE] [--sweep] [--json]",
+        "plan CONFIG [key=value ...] [--mesh AXES] [--explain] [--svg FILE] [--sweep] [--scaling LIST] "
+        "[--json]",
     .notes =
         "--sweep plans images of several sides over several numbers of ranks (--sides, --over), with the\n"
-        "mesh that the cost model chooses for each. With memory.limit, results are recomputed in the\n"
+        "mesh that the cost model chooses for each. --scaling plans the same step over several numbers of\n"
+        "devices, on meshes of data, space and pipe, in nodes as the keys of 'cluster' say. With data.path\n"
+        "the plan is that of 'train', with an epoch and validation. With memory.limit, results are recomputed in the\n"
         "backward pass and layers run in strips until every rank fits. If no plan fits, the exit status\n"
         "is 3 and the message names a limit or mesh that does.",
     .flags = flags,

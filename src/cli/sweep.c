@@ -92,7 +92,8 @@ static bool make_point(const struct sweep *s, int ranks, int64_t side, struct wf
     };
     struct wf_job_files files = { .count = 2 + s->config.dims,
                                   .size = { 1, s->config.in },
-                                  .any_size = true };
+                                  .any_size = true,
+                                  .on_paper = !s->measure };
     for (int i = 0; i < s->config.dims; i++)
         files.size[2 + i] = side;
     char text[16];

@@ -242,9 +242,12 @@ static const struct wf_option rows[] = {
       WF_OPTION_IN(BYTES, 1, 1e18), .fallback = "4MiB" },
     { "comm.bandwidth",
       "bytes per second between two ranks, for the cost model: --mesh auto, plan, overlap",
-      WF_OPTION_IN(BYTES, 1, 1e15), .unset = "of the device: cpu 5e9" },
+      WF_OPTION_IN(BYTES, 1, 1e15),
+      .unset =
+          "as measured ('check --calibrate'), or of the device: cpu 5e9; with cluster.node 5e10" },
     { "comm.latency", "microseconds per message, for the cost model",
-      WF_OPTION_IN(REAL, 0.001, 1e9), .unset = "of the device: cpu 5" },
+      WF_OPTION_IN(REAL, 0.001, 1e9),
+      .unset = "as measured, or of the device: cpu 5; with cluster.node 20" },
     { "comm.emulate",
       "for measurements on one machine: delay messages between ranks by comm.latency and "
       "comm.bandwidth",
@@ -263,6 +266,15 @@ static const struct wf_option rows[] = {
       WF_OPTION_OF(NAME, sum_precisions), .fallback = "f32" },
     { "comm.node_ranks", "neighbouring ranks that count as one machine for comm.allreduce",
       WF_OPTION_IN(INT, 1, 1 << 20), .unset = "the ranks that share memory" },
+
+    { "cluster.node",
+      "devices of a node, for the cost model: they have cluster.link_* among them, and nodes have "
+      "comm.bandwidth and comm.latency between them, for each device",
+      WF_OPTION_IN(INT, 1, 1 << 20), .unset = "all are connected alike" },
+    { "cluster.link_bandwidth", "bytes per second between two devices of a node, each way",
+      WF_OPTION_IN(BYTES, 1, 1e15), .unset = "of the device: cuda 2e11" },
+    { "cluster.link_latency", "microseconds per message between two devices of a node",
+      WF_OPTION_IN(REAL, 0.001, 1e9), .unset = "of the device: cuda 10" },
 
     { "run.device", "device that computes; 'reference' runs the slow reference kernels",
       WF_OPTION_OF(NAME, devices), .fallback = "cpu" },

@@ -129,7 +129,7 @@ static void read_file(struct wf_choices *c)
 }
 
 /* Makes the folders above the file. */
-static void make_folders(const char *path)
+void wf_choices_make_folder(const char *path)
 {
     struct wf_arena arena = { 0 };
     char *const copy = wf_arena_copy(&arena, path);
@@ -175,7 +175,7 @@ static void write_file(struct wf_choices *c)
 {
     if (!c->changed || !c->path)
         return;
-    make_folders(c->path);
+    wf_choices_make_folder(c->path);
     const int lock = lock_file(c);
     replace_file(c);
     if (lock >= 0)
@@ -190,10 +190,15 @@ static const char *usual_path(struct wf_arena *arena)
     return home && home[0] ? wf_arena_printf(arena, "%s/.cache/widefield/kernels", home) : NULL;
 }
 
+const char *wf_choices_path(struct wf_arena *arena, const char *path)
+{
+    return !path ? usual_path(arena) : path[0] ? wf_arena_copy(arena, path) : NULL;
+}
+
 struct wf_choices *wf_choices_new(const char *path)
 {
     struct wf_choices *const c = wf_take_zeroed(1, sizeof *c);
-    c->path = !path ? usual_path(&c->arena) : path[0] ? wf_arena_copy(&c->arena, path) : NULL;
+    c->path = wf_choices_path(&c->arena, path);
     read_file(c);
     return c;
 }
@@ -255,7 +260,7 @@ void wf_choices_store(const struct wf_choices *c, const char *key, const void *d
     struct wf_err ignored = { 0 };
     if (!c->path)
         return;
-    make_folders(c->path);
+    wf_choices_make_folder(c->path);
     const char *const name = wf_arena_printf(&arena, "%s.long", c->path);
     (void)mkdir(name, 0777);
     if (count_files(name) < WF_CHOICES_LONG) {

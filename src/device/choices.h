@@ -24,6 +24,11 @@ enum { WF_CHOICES_KEPT = 10'000 }; /* lines of the file, at most */
 
 struct wf_choices;
 
+/* Where the file is, `path` as below; NULL: there is none. */
+struct wf_arena;
+const char *wf_choices_path(struct wf_arena *arena, const char *path);
+/* Makes the folders that a file of that path lies in, where it can. */
+void wf_choices_make_folder(const char *path);
 /* `path` NULL: widefield/kernels in $XDG_CACHE_HOME or ~/.cache; "": no file. */
 struct wf_choices *wf_choices_new(const char *path);
 void wf_choices_free(struct wf_choices *choices); /* writes what is new; NULL is fine */

@@ -74,6 +74,13 @@ size_t wf_optim_bytes(const struct wf_optim_options *o, size_t count)
     return (size_t)(wf_optim_states(o) + o->accumulates) * count * sizeof(float);
 }
 
+struct wf_load wf_optim_load(const struct wf_optim_options *options, size_t count)
+{
+    /* Weights and states are read and written; gradients are read twice, the first time for their norm. */
+    const double bytes = (double)(count * sizeof(float)) * (4 + 2 * wf_optim_states(options));
+    return wf_cost_update_load((double)count, bytes);
+}
+
 /* --- making --- */
 
 static int pieces_of(const struct wf_update_tensor *t)

@@ -54,6 +54,9 @@ int wf_optim_states(const struct wf_optim_options *options);
 /* Bytes that `count` elements need: part of the planned memory. */
 size_t wf_optim_bytes(const struct wf_optim_options *options, size_t count);
 
+/* What an update of so many elements is to the cost model (plan/figures.h). */
+struct wf_load wf_optim_load(const struct wf_optim_options *options, size_t count);
+
 /* For the parameters of a run. NULL when there is no memory. */
 struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const struct wf_run *run,
                               struct wf_err *err);

@@ -56,7 +56,8 @@ static void add_move(struct wf_planner *p, enum wf_step_kind kind, const struct 
     s->out = wf_arena_one(&p->plan->arena, struct wf_slot);
     s->in[0] = from;
     s->out[0] = to;
-    s->seconds = wf_cost_copy(p->plan->global, (double)wf_view_bytes(&to.view));
+    s->load = wf_cost_copy_load((double)wf_view_bytes(&to.view));
+    s->seconds = wf_cost_load(&p->plan->global->costs, &s->load);
 }
 
 void wf_planner_add_copy(struct wf_planner *p, const struct wf_node *node, struct wf_slot to,
@@ -202,7 +203,8 @@ static void emit_kernel(struct wf_planner *p, int item, struct wf_region work)
         s->kernel = p->device->fallback;
     else if ((it->kernel->flags & WF_KERNEL_DENSE) && !wf_op_sums_over(n))
         s->out[0] = wf_slot_part(&s->out[0], work);
-    s->seconds = wf_cost_kernel(p, item, work);
+    s->load = wf_cost_kernel_load(p, item, work);
+    s->seconds = wf_cost_load(&p->plan->global->costs, &s->load);
 }
 
 void wf_planner_emit_item(struct wf_planner *p, int item, struct wf_region work)

@@ -29,6 +29,7 @@
  */
 #pragma once
 
+#include "plan/figures.h"
 #include "plan/geometry.h"
 #include "plan/target.h"
 #include "plan/turns.h"
@@ -51,8 +52,11 @@ struct wf_plan_options {
      * first, until every rank fits (fit.h); what cannot be made to fit comes out as small as it gets.
      * `more` are bytes of each rank that no plan knows of, such as the optimiser's. */
     size_t limit, more;
-    /* What the ranks are connected by, for the cost estimate; 0: as the device says. */
-    double link_bytes_per_second, link_seconds;
+    /* For the cost estimate: what the ranks are connected by (zeros: as the device says), and what
+     * kernels take on the machine (figures.h; NULL: not known), which is borrowed. */
+    struct wf_links links;
+    const struct wf_figures *figures;
+    bool tf32; /* as wf_device_options.tf32 */
     bool
         exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
@@ -160,7 +164,8 @@ struct wf_step {
     int scratch; /* buffer, or -1 */
     void *prepared;
     const char *implementation;
-    double seconds; /* estimate */
+    struct wf_load load; /* what the estimate is made of */
+    double seconds;      /* estimate */
     /* communication: index into exchanges or sums */
     int which;
 };
@@ -253,6 +258,10 @@ struct wf_plan *wf_plan_estimate_on(const struct wf_global_plan *global, int ran
 /* The same without the device: primitives of external libraries are not checked. */
 struct wf_plan *wf_plan_estimate(const struct wf_global_plan *global, int rank,
                                  struct wf_plan_cache *cache, struct wf_err *err);
+
+/* Loads of what is no operator, for figures and estimates (cost.c): a copy, and an optimiser's sweep. */
+struct wf_load wf_cost_copy_load(double bytes);
+struct wf_load wf_cost_update_load(double weights, double bytes);
 
 /* Seconds of a step on ranks that wait for each other, estimated (together.c): plans of some ranks of a global
  * plan. Other ranks are taken to have what is waited for. */

@@ -90,9 +90,10 @@ double wf_pack_seconds(const struct wf_planner *p, const struct wf_step *s);
 
 /* cost.c: seconds, all of them estimates. */
 struct wf_costs wf_costs_of(const struct wf_plan_options *options);
-double wf_cost_kernel(const struct wf_planner *p, int item, struct wf_region work);
+double wf_cost_load(const struct wf_costs *costs, const struct wf_load *load);
+struct wf_load wf_cost_kernel_load(const struct wf_planner *p, int item, struct wf_region work);
 double wf_cost_copy(const struct wf_global_plan *global, double bytes);
-double wf_cost_exchange(const struct wf_global_plan *global, const struct wf_exchange *x);
+double wf_cost_exchange(const struct wf_global_plan *global, int rank, const struct wf_exchange *x);
 double wf_cost_sum(const struct wf_global_plan *global, const struct wf_sum *sum);
 /* Fills the plan's seconds: the whole step, with communication in parallel to computation. */
 void wf_cost_plan(struct wf_plan *plan);

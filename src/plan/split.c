@@ -239,7 +239,7 @@ static void follow(struct wf_planner *p, const struct wf_step *s)
     if (s->kind == WF_STEP_FETCH_BEGIN) {
         const struct wf_exchange *const x = &plan->exchanges[s->which];
         p->exchange[x->instance] = s->which;
-        p->arrives[x->instance] = p->clock + wf_cost_exchange(plan->global, x);
+        p->arrives[x->instance] = p->clock + wf_cost_exchange(plan->global, plan->rank, x);
     } else if (s->kind == WF_STEP_FETCH_END) {
         const int instance = plan->exchanges[s->which].instance;
         p->exchange[instance] = -1;

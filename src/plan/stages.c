@@ -40,17 +40,6 @@ static double value_bytes(const struct wf_value *v)
     return (double)wf_shape_count(v->shape) * (double)wf_dtype_size(v->dtype);
 }
 
-static double node_seconds(const struct cutter *c, const struct wf_node *n)
-{
-    double bytes = 0;
-    for (int k = 0; k < n->n_in; k++)
-        bytes += n->in[k] ? value_bytes(n->in[k]) : 0;
-    for (int o = 0; o < n->n_out; o++)
-        bytes += value_bytes(n->out[o]);
-    const double flops = wf_op_flops(n, wf_shape_region(wf_op_domain(n)->shape));
-    return fmax(flops / c->costs->flops_per_second, bytes / c->costs->bytes_per_second);
-}
-
 static const struct wf_node *producer(const struct wf_node *n, int input)
 {
     return n->in[input] ? n->in[input]->producer : NULL;
@@ -80,7 +69,7 @@ static void find_levels(struct cutter *c)
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *const n = g->nodes[i];
         if (!n->backward || n->of >= 0)
-            c->seconds[n->backward ? n->of : n->id] += node_seconds(c, n);
+            c->seconds[n->backward ? n->of : n->id] += wf_cost_node(c->costs, n);
     }
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct wf_node *const n = g->nodes[i];
@@ -195,7 +184,7 @@ static void find_places(struct cutter *c)
         /* There and back: its gradient is as large. */
         for (int i = from && !c->pulled[from->id] ? c->place[from->id] + 1 : c->n; i <= last[v];
              i++)
-            c->crossing[i] += 2 * value_bytes(value) / c->costs->link_bytes_per_second;
+            c->crossing[i] += 2 * value_bytes(value) / c->costs->links.bytes_per_second;
     }
     for (int i = 1; i < c->n;
          i++) /* equal levels stay together, as what is collected and its sum */

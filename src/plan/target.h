@@ -88,15 +88,30 @@ struct wf_kernel {
     void (*release)(void *prepared); /* NULL: nothing to release */
 };
 
+struct wf_figures;          /* plan/figures.h */
 struct wf_updater;          /* device/update.h */
 struct wf_device_transport; /* comm/device_transport.h */
 struct wf_comm;
 
+/* What ranks are connected by, each way. Ranks of one machine (node) may have a faster link among them. */
+struct wf_links {
+    double bytes_per_second, seconds;
+    int node_ranks; /* neighbouring ranks that have the following among them; 0: none has */
+    double node_bytes_per_second, node_seconds;
+};
+
 /* Speeds that the cost estimate reckons with. */
 struct wf_costs {
-    double flops_per_second, bytes_per_second;  /* of a rank */
-    double link_bytes_per_second, link_seconds; /* between two ranks, each way */
+    double flops_per_second, bytes_per_second; /* of a rank */
+    struct wf_links links;
+    /* What kernels took on such a machine, on so many threads; NULL: not known. */
+    const struct wf_figures *figures;
+    int threads;
+    bool tf32;
 };
+
+/* Seconds of a node on all of its image by one rank (cost.c). */
+double wf_cost_node(const struct wf_costs *costs, const struct wf_node *node);
 
 enum { WF_WIDEN_CHANNELS = 16 };
 

@@ -85,7 +85,7 @@ static bool advance(const struct clocks *all, struct clock *c)
         c->now = until + step->seconds;
         if (step->kind == WF_STEP_FETCH_BEGIN) {
             const struct wf_exchange *const x = &c->plan->exchanges[step->which];
-            c->link = fmax(c->now, c->link) + wf_cost_exchange(c->plan->global, x);
+            c->link = fmax(c->now, c->link) + wf_cost_exchange(c->plan->global, c->plan->rank, x);
             c->fetched[step->which] = c->link;
         } else if (step->kind == WF_STEP_SUM_BEGIN) {
             const struct wf_sum *const sum = &c->plan->sums[step->which];

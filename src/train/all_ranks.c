@@ -36,7 +36,8 @@ static struct wf_rank_figures figures_of(const struct wf_plan *plan)
     return r;
 }
 
-static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cache,
+/* Plans a rank, as number `at` of those that are planned. */
+static bool look_at(struct wf_all_ranks *s, int at, int rank, struct wf_plan_cache *cache,
                     struct wf_message_check *check, struct wf_err *err)
 {
     if (wf_stop_asked(s->global->options.stop, err))
@@ -44,30 +45,33 @@ static bool look_at(struct wf_all_ranks *s, int rank, struct wf_plan_cache *cach
     struct wf_plan *const plan = wf_plan_estimate(s->global, rank, cache, err);
     if (!plan)
         return wf_err_wrap(err, "rank %d", rank);
-    s->ranks[rank] = figures_of(plan);
+    s->ranks[at] = figures_of(plan);
     for (int i = 0; i < s->global->stages.n_segments; i++) {
         s->work[i] = fmax(s->work[i], plan->parts[wf_part_work(i)].seconds);
         s->travel[i] = fmax(s->travel[i], plan->parts[wf_part_transfers(i)].seconds);
     }
-    wf_message_check_add(check, plan);
+    if (check)
+        wf_message_check_add(check, plan);
     wf_plan_free(plan);
     return true;
 }
 
-struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err)
+/* These ranks, or all (NULL). */
+static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global, const int ranks[],
+                                          int count, struct wf_err *err)
 {
     struct wf_all_ranks *const s = wf_take_zeroed(1, sizeof *s);
     s->global = global;
-    s->n_ranks = global->geometry.n_ranks;
+    s->n_ranks = count;
     s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
     s->work = wf_arena_array(&s->arena, global->stages.n_segments, double);
     s->travel = wf_arena_array(&s->arena, global->stages.n_segments, double);
     struct wf_plan_cache cache = { 0 };
     struct wf_message_check check = { 0 };
     bool ok = true;
-    for (int r = 0; ok && r < s->n_ranks; r++)
-        ok = look_at(s, r, &cache, &check, err);
-    ok = ok && wf_message_check_run(&check, &global->geometry.groups, err);
+    for (int i = 0; ok && i < count; i++)
+        ok = look_at(s, i, ranks ? ranks[i] : i, &cache, ranks ? NULL : &check, err);
+    ok = ok && (ranks || wf_message_check_run(&check, &global->geometry.groups, err));
     wf_message_check_release(&check);
     wf_plan_cache_release(&cache);
     if (ok) {
@@ -79,6 +83,39 @@ struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struc
     }
     wf_all_ranks_free(s);
     return NULL;
+}
+
+struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err)
+{
+    return look_at_ranks(global, NULL, global->geometry.n_ranks, err);
+}
+
+static void add_rank(int ranks[], int *count, int rank)
+{
+    for (int i = 0; i < *count; i++)
+        if (ranks[i] == rank)
+            return;
+    ranks[(*count)++] = rank;
+}
+
+struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, struct wf_err *err)
+{
+    const struct wf_mesh *const mesh = &global->mesh;
+    const int stages = mesh->at[WF_MESH_PIPE], workers = mesh->at[WF_MESH_DOMAIN];
+    struct wf_arena arena = { 0 };
+    int *const ranks = wf_arena_array(&arena, 3 * stages * workers, int);
+    int count = 0, at[WF_MESH_AXES];
+    for (int i = 0; i < stages * workers; i++)
+        for (int place = 0; place < 3; place++) {
+            for (int a = 0; a < WF_MESH_AXES; a++)
+                at[a] = place * (mesh->at[a] - 1) / 2;
+            at[WF_MESH_PIPE] = i % stages;
+            at[WF_MESH_DOMAIN] = i / stages;
+            add_rank(ranks, &count, wf_mesh_rank(mesh, at));
+        }
+    struct wf_all_ranks *const s = look_at_ranks(global, ranks, count, err);
+    wf_arena_release(&arena);
+    return s;
 }
 
 double wf_all_ranks_bubble(const struct wf_all_ranks *all)

@@ -27,7 +27,7 @@ struct wf_all_ranks {
     struct wf_arena arena;
     const struct wf_global_plan *global;
     struct wf_rank_figures *ranks;
-    int n_ranks;
+    int n_ranks; /* that were planned */
     /* A step with all its micro-batches, where stages take turns and wait for each other: its seconds, and of
      * each stage the part of them in which it does nothing (its bubble). */
     double seconds, *bubbles;
@@ -38,4 +38,7 @@ double wf_all_ranks_bubble(const struct wf_all_ranks *all);
 
 /* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. */
 struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
+/* The same for some typical ranks alone, in no order: of each stage and worker along domain its first, its last and the
+ * one in the middle. Messages are not checked. */
+struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, struct wf_err *err);
 void wf_all_ranks_free(struct wf_all_ranks *all);

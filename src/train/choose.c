@@ -15,11 +15,6 @@ enum {
     MOST_RANKS = 2048, /* where advice stops to look */
 };
 
-struct candidate {
-    struct wf_mesh mesh;
-    double thumb; /* the less the better */
-};
-
 /* --- candidates --- */
 
 static struct wf_shape image_of(const struct wf_graph *g)
@@ -49,7 +44,7 @@ static double rule_of_thumb(const struct wf_shape *image, const struct wf_mesh *
 
 static int by_thumb(const void *a, const void *b)
 {
-    const struct candidate *const x = a, *const y = b;
+    const struct wf_mesh_candidate *const x = a, *const y = b;
     if (x->thumb != y->thumb)
         return x->thumb < y->thumb ? -1 : 1;
     for (int i = 0; i < WF_MESH_AXES; i++) /* fewer cuts along the inner axes: they cost copies */
@@ -58,13 +53,10 @@ static int by_thumb(const void *a, const void *b)
     return 0;
 }
 
-struct candidates {
-    struct candidate *at;
-    size_t count, room;
-};
-
-/* All ways to cut images of this shape over so many ranks, beside workers along domain. */
-static void list_cuts(struct candidates *list, const struct wf_shape *image, int ranks, int domain)
+/* All ways to cut images of this shape over so many ranks, beside workers along domain and stages along pipe. What
+ * stages take longer than an equal part each is `waits`. */
+static void list_cuts(struct wf_mesh_candidates *list, const struct wf_shape *image, int ranks,
+                      int domain, int pipe, double waits)
 {
     for (int data = 1; data <= ranks && data <= image->at[WF_N]; data++)
         for (int d = 1; ranks % data == 0 && d <= ranks / data && d <= image->at[WF_D]; d++)
@@ -72,20 +64,34 @@ static void list_cuts(struct candidates *list, const struct wf_shape *image, int
                 const int w = ranks / data / d / h;
                 if (data * d * h * w != ranks || h > image->at[WF_H] || w > image->at[WF_W])
                     continue;
-                const struct wf_mesh mesh = { { data, domain, 1, d, h, w } };
+                const struct wf_mesh mesh = { { data, domain, pipe, d, h, w } };
                 WF_GROW(list->at, list->room, list->count);
-                list->at[list->count++] = (struct candidate){ mesh, rule_of_thumb(image, &mesh) };
+                list->at[list->count++] =
+                    (struct wf_mesh_candidate){ mesh, waits * rule_of_thumb(image, &mesh) / pipe };
             }
 }
 
 /* All candidates, the most promising first. */
-static struct candidates list_candidates(const struct wf_shape *image, int ranks,
-                                         const struct wf_layout_options *layout)
+static struct wf_mesh_candidates list_candidates(const struct wf_shape *image, int ranks,
+                                                 const struct wf_layout_options *layout)
 {
-    struct candidates list = { 0 };
+    struct wf_mesh_candidates list = { 0 };
     for (int domain = 1; domain <= wf_max(1, layout->n_domains); domain++)
         if (ranks % domain == 0)
-            list_cuts(&list, image, ranks / domain, domain);
+            list_cuts(&list, image, ranks / domain, domain, 1, 1);
+    if (list.count > 0)
+        qsort(list.at, list.count, sizeof *list.at, by_thumb);
+    return list;
+}
+
+struct wf_mesh_candidates wf_mesh_candidates(const struct wf_graph *g, int ranks, int pipe_most,
+                                             int micro_batches)
+{
+    const struct wf_shape image = image_of(g);
+    struct wf_mesh_candidates list = { 0 };
+    for (int pipe = 1; pipe <= pipe_most && pipe <= ranks; pipe++)
+        if (ranks % pipe == 0)
+            list_cuts(&list, &image, ranks / pipe, 1, pipe, 1 + (pipe - 1.0) / micro_batches);
     if (list.count > 0)
         qsort(list.at, list.count, sizeof *list.at, by_thumb);
     return list;
@@ -233,7 +239,7 @@ static struct wf_choice best_of(const struct wf_graph *g, const struct wf_plan_o
                                 const struct wf_choose *ask, int most, struct wf_err *err)
 {
     const struct wf_shape image = image_of(g);
-    const struct candidates list = list_candidates(&image, ask->ranks, &options->layout);
+    const struct wf_mesh_candidates list = list_candidates(&image, ask->ranks, &options->layout);
     struct wf_choice best = { 0 };
     if (list.count == 1 && !ask->limit &&
         !ask->domains) { /* nothing to choose: whoever plans it says what it takes */

@@ -37,6 +37,19 @@ struct wf_choice {
                                   const struct wf_choose *ask, struct wf_choice *choice,
                                   struct wf_err *err);
 
+/* All meshes of data, space and up to so many stages (pipe) that cut the graph's images over so many ranks, the
+ * most promising first, by a rule of thumb. `at` is to be freed. */
+struct wf_mesh_candidate {
+    struct wf_mesh mesh;
+    double thumb; /* the less the better */
+};
+struct wf_mesh_candidates {
+    struct wf_mesh_candidate *at;
+    size_t count, room;
+};
+struct wf_mesh_candidates wf_mesh_candidates(const struct wf_graph *g, int ranks, int pipe_most,
+                                             int micro_batches);
+
 /* The placement of domains on a mesh that is given; `tried` is the number of them that were compared. */
 [[nodiscard]] bool wf_mesh_place(const struct wf_graph *g, const struct wf_plan_options *options,
                                  const struct wf_choose *ask, const struct wf_mesh *mesh,

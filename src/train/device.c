@@ -5,6 +5,15 @@
 
 #include "base/units.h"
 
+const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, struct wf_err *err)
+{
+#ifndef WF_HAVE_CUDA
+    if (strcmp(s->device, wf_device_paper_cuda.name) == 0)
+        return &wf_device_paper_cuda;
+#endif
+    return wf_settings_device(s, err);
+}
+
 const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err)
 {
     const char *const name = s->device;

@@ -6,6 +6,8 @@
 
 /* NULL where this build has not got it. */
 const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err);
+/* The same for plans that are looked at only: also one that is not in this build. */
+const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, struct wf_err *err);
 /* The element type of activations; tf32 is f32 on a device that has the mode. */
 [[nodiscard]] bool wf_settings_compute(const struct wf_settings *s, const struct wf_device *device,
                                        enum wf_dtype *compute, struct wf_err *err);

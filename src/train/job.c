@@ -13,6 +13,7 @@
 #include "comm/watch.h"
 #include "train/device.h"
 #include "train/domains.h"
+#include "train/machine.h"
 
 /* --- size and network --- */
 
@@ -221,8 +222,10 @@ static bool find_network(struct wf_job *job, const struct wf_extents *size, stru
 static bool job_init(struct wf_job *job, struct wf_err *err)
 {
     struct wf_extents size = { 0 };
-    job->device = wf_settings_device(&job->settings, err);
+    job->device =
+        (job->files.on_paper ? wf_settings_plan_device : wf_settings_device)(&job->settings, err);
     if (!job->device || !find_size(job, &size, err) ||
+        !wf_machine_figures(&job->launch, &job->settings, job->device, &job->figures, err) ||
         !wf_settings_config(&job->settings, size.count, size.at, &job->config, err) ||
         !find_network(job, &size, err))
         return false;
@@ -269,11 +272,47 @@ void wf_job_free(struct wf_job *job)
     wf_safetensors_free(job->weights);
     wf_global_plan_free(job->global);
     wf_graph_free(job->net.graph);
+    wf_figures_free(job->figures);
     wf_arena_release(&job->arena);
     free(job);
 }
 
 /* --- what it plans and learns with --- */
+
+/* Between nodes whose network is not described: 400 Gbit/s for each device. */
+static const struct wf_links network = { .bytes_per_second = 5e10, .seconds = 20e-6 };
+
+/* What is given, then what was measured, then what the device says (zeros). */
+static struct wf_links links_of(const struct wf_job *job)
+{
+    const struct wf_comm_settings *const comm = &job->settings.comm;
+    const struct wf_cluster_settings *const cluster = &job->settings.cluster;
+    const struct wf_links *const own = &job->device->cost.links;
+    struct wf_links links = { 0 };
+    struct wf_figures_link measured;
+    if (job->figures && wf_figures_link(job->figures, wf_job_transport(job), &measured)) {
+        links.bytes_per_second = measured.bytes_per_second;
+        links.seconds = measured.seconds;
+    }
+    if (cluster->node > 0) {
+        links.node_ranks = cluster->node;
+        links.node_bytes_per_second =
+            cluster->link_bandwidth > 0 ? cluster->link_bandwidth : own->bytes_per_second;
+        links.node_seconds = cluster->link_latency > 0 ? cluster->link_latency : own->seconds;
+        links.bytes_per_second = network.bytes_per_second;
+        links.seconds = network.seconds;
+    }
+    if (comm->bandwidth > 0)
+        links.bytes_per_second = comm->bandwidth;
+    if (comm->latency > 0)
+        links.seconds = comm->latency;
+    return links;
+}
+
+const char *wf_job_transport(const struct wf_job *job)
+{
+    return !wf_device_is_host(job->device) ? "nccl" : job->launch.world ? "mpi" : "threads";
+}
 
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
 {
@@ -289,8 +328,9 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .limit = s->limit,
         .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->net.graph)) +
                 wf_settings_workspace(s, job->device) + job->files.beside,
-        .link_bytes_per_second = s->comm.bandwidth,
-        .link_seconds = s->comm.latency,
+        .links = links_of(job),
+        .figures = job->figures,
+        .tf32 = s->train.precision == WF_PRECISION_TF32,
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
         .ahead = s->train.accumulate <= 1,
         .layout = wf_domains_layout(&job->domains),
@@ -358,6 +398,15 @@ struct start {
     struct wf_watchdog *dog; /* of ranks that are threads */
 };
 
+void wf_job_use_threads(const struct wf_job *job)
+{
+#ifdef WF_HAVE_OPENMP
+    omp_set_num_threads(job->threads); /* of this thread's teams only */
+#else
+    (void)job;
+#endif
+}
+
 static bool start_body(const struct start *start, struct wf_comm *comm, struct wf_err *err)
 {
     return wf_comm_set_sums(comm, &start->job->settings.comm.sums, err) &&
@@ -370,9 +419,7 @@ static bool start_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     if (start->dog)
         comm->watch = wf_watchdog_rank(start->dog, wf_comm_rank(comm));
     comm->stop = start->job->settings.comm.stop;
-#ifdef WF_HAVE_OPENMP
-    omp_set_num_threads(start->job->threads); /* of this thread's teams only */
-#endif
+    wf_job_use_threads(start->job);
     if (start->job->link.bytes_per_second <= 0)
         return start_body(start, comm, err);
     struct wf_comm *const slow = wf_comm_link_model(comm, &start->job->link);

@@ -31,6 +31,7 @@ struct wf_job_files {
     int64_t size[WF_EXTENTS];
     bool keeps_outputs; /* predictions of all micro-batches are read after a step */
     bool begun;         /* a checkpoint has the weights: model.weights is not read again */
+    bool on_paper;      /* it is never run: the device need not be in this build */
     bool any_size;      /* planned also where memory.limit has no room for it */
     size_t beside;      /* bytes that each rank takes beside the step: validation's */
     /* Of a sparse network, where points come from a dataset: rows of each set of the graph, of all ranks of
@@ -62,7 +63,9 @@ struct wf_job {
     struct wf_mesh mesh;
     struct wf_domains domains;
     int ranks, threads; /* of the mesh; threads of each rank */
-    int workers;        /* parts of mesh.data that train on batches of their own; 0: all on one */
+    struct wf_figures
+        *figures; /* of the machine that it is planned for (train/machine.h); or NULL */
+    int workers;  /* parts of mesh.data that train on batches of their own; 0: all on one */
     struct wf_global_plan
         *global; /* of this mesh; made early, so that a bad mesh is refused early */
     const struct wf_device *device;
@@ -73,6 +76,9 @@ struct wf_job {
 struct wf_job *wf_job_new(const struct wf_launch *launch, const struct wf_settings *settings,
                           const struct wf_job_files *files, struct wf_err *err);
 void wf_job_free(struct wf_job *job);
+
+/* The calling thread's teams have the job's number of threads from now on. */
+void wf_job_use_threads(const struct wf_job *job);
 
 /* The job's network on images of another shape: with gradients for an epoch's last batch, without for
  * validation (see wf_network_build()). */
@@ -97,6 +103,9 @@ void wf_job_free(struct wf_job *job);
 /* Refuses a global plan of this job that memory.limit has no room for, and says what would have. */
 [[nodiscard]] bool wf_job_check_limit(const struct wf_job *job, const struct wf_global_plan *global,
                                       struct wf_err *err);
+
+/* By what its ranks are connected: "threads", "mpi", "nccl". */
+const char *wf_job_transport(const struct wf_job *job);
 
 /* The plan options of this job. */
 struct wf_plan_options wf_job_plan_options(const struct wf_job *job);

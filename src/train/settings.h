@@ -117,6 +117,12 @@ struct wf_comm_settings {
     const struct wf_stop *stop;       /* a program's; NULL: none */
 };
 
+/* The machines that a plan is for; zeros: all ranks are connected alike. */
+struct wf_cluster_settings {
+    int node;                            /* cluster.node: devices of a node */
+    double link_bandwidth, link_latency; /* among them: bytes a second, seconds */
+};
+
 struct wf_settings {
     const struct wf_model *model;
     struct wf_model_config config; /* zeros: as the data has, or the network's own */
@@ -126,6 +132,7 @@ struct wf_settings {
     struct wf_mesh_settings mesh;
     struct wf_pipe_settings pipe;
     struct wf_comm_settings comm;
+    struct wf_cluster_settings cluster;
     const char *device;      /* run.device */
     int threads;             /* run.threads; 0: OMP_NUM_THREADS, or cores / ranks */
     enum wf_repeats repeats; /* run.deterministic */

@@ -278,11 +278,12 @@ static void measure_by(struct wf_training *t, struct wf_job_files *files)
 
 bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err *err)
 {
-    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL };
+    struct wf_job_files files = { .begun = t->folder->checkpoint != NULL,
+                                  .on_paper = t->is_planned_only };
     struct wf_times *const times = &t->times;
     (void)wf_times_lap(times, WF_TIME_STARTUP);
     if (!wf_feed_open(&t->feed, &t->launch, &t->settings, path, WF_PART_VALID, err) ||
-        !wf_targets_check(&t->settings, err) || !take_data(t, err))
+        !wf_targets_check(&t->settings, err) || (!t->is_planned_only && !take_data(t, err)))
         return false;
     wf_feed_size(&t->feed, &files);
     measure_by(t, &files);
@@ -298,7 +299,7 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
         return false;
     plan_snapshot(t);
     times->plan += wf_times_lap(times, WF_TIME_STARTUP);
-    ok = take_checkpoint(t, err);
+    ok = t->is_planned_only || take_checkpoint(t, err);
     times->data += wf_times_lap(times, WF_TIME_STARTUP);
     return ok;
 }

@@ -49,7 +49,8 @@ struct wf_training {
     struct wf_settings settings;  /* unset values are filled in from the data */
     struct wf_run_folder *folder; /* that is not made: nothing is written */
     const char *config;           /* all settings as text, which checkpoints keep */
-    bool changed_data;            /* go on though the dataset is not the checkpoint's */
+    bool is_planned_only; /* it is never run: what would be measured of the data is left out */
+    bool changed_data;    /* go on though the dataset is not the checkpoint's */
     const struct wf_training_hooks *hooks;
     void *user;
     /* results */

@@ -46,7 +46,6 @@ const struct wf_device wf_device_cuda = {
     .memory = { .alloc = take, .free = give_back, .copy = copy, .add = add },
     .cost = { .flops_per_second = 1e9,
               .bytes_per_second = 1e9,
-              .link_bytes_per_second = 5e9,
-              .link_seconds = 5e-6 },
+              .links = { .bytes_per_second = 5e9, .seconds = 5e-6 } },
     .threads = 1,
 };

@@ -118,8 +118,7 @@ const struct wf_device wf_device_cpu = {
     .memory = { .alloc = take, .free = give_back, .copy = copy, .add = add },
     .cost = { .flops_per_second = 2e11,
               .bytes_per_second = 2e10,
-              .link_bytes_per_second = 5e9,
-              .link_seconds = 5e-6 },
+              .links = { .bytes_per_second = 5e9, .seconds = 5e-6 } },
     .threads = 2,
 };
 
@@ -131,7 +130,6 @@ const struct wf_device wf_device_reference = {
     .memory = { .alloc = take, .free = give_back, .copy = copy, .add = add },
     .cost = { .flops_per_second = 1e8,
               .bytes_per_second = 2e10,
-              .link_bytes_per_second = 5e9,
-              .link_seconds = 5e-6 },
+              .links = { .bytes_per_second = 5e9, .seconds = 5e-6 } },
     .threads = 2,
 };

@@ -14,21 +14,13 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/cuda/accepts.h"
 #include "device/cuda/hopper.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"
 
 enum { EIGHT = 8 };
 static const double LARGE_FLOPS = 1e10; /* some tens of microseconds */
-/* Where no device is at hand: what the plans of a U-Net asked for at most. */
-static const size_t likely_workspace = (size_t)2 << 20;
-
-static bool accepts(const struct wf_node *node)
-{
-    const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
-    return wf_cuda_is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
-           (!bias || bias->dtype == WF_F32);
-}
 
 /* --- the problem --- */
 
@@ -266,7 +258,8 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
         return false;
     }
     if (!p->context) { /* a plan to look at */
-        p->scratch_bytes = known && !p->exact ? s->at_workspace + likely_workspace : s->own_scratch;
+        p->scratch_bytes =
+            known && !p->exact ? s->at_workspace + WF_CUDNN_LIKELY_WORKSPACE : s->own_scratch;
         release(s);
         return true;
     }
@@ -403,7 +396,7 @@ static void run(const struct wf_call *call)
 }
 
 const struct wf_kernel wf_cuda_kernels_conv[] = {
-    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 10, .accepts = accepts,
+    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 10, .accepts = wf_cudnn_accepts,
                    .prepare = prepare, .run = run, .release = release),
     { 0 },
 };

@@ -569,5 +569,5 @@ const struct wf_device wf_device_cuda = {
         .mark = mark,
         .marks = marks,
     },
-    .cost = { .flops_per_second = 4e14, .bytes_per_second = 3e12, .link_bytes_per_second = 2e11, .link_seconds = 1e-5 },
+    .cost = WF_CUDA_COST,
 };

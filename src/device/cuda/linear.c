@@ -15,6 +15,7 @@
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
 #include "device/conv_pass.h"
+#include "device/cuda/accepts.h"
 #include "device/cuda/kernels.h"
 
 struct linear {
@@ -26,22 +27,6 @@ struct linear {
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
 };
-
-static bool is_pixel(const struct wf_value *v)
-{
-    return v->shape.at[WF_D] == 1 && v->shape.at[WF_H] == 1 && v->shape.at[WF_W] == 1;
-}
-
-static bool accepts(const struct wf_node *node)
-{
-    const struct wf_conv_attrs *const a = node->attrs;
-    const struct wf_value *const bias = node->n_in > 2 ? node->in[2] : NULL;
-    const bool plain = a->groups == 1 && a->pad_lo[0] + a->pad_lo[1] + a->pad_lo[2] == 0 &&
-                       a->pad_hi[0] + a->pad_hi[1] + a->pad_hi[2] == 0;
-    return plain && wf_cuda_is_float(node->in[0]) && node->in[1]->dtype == node->in[0]->dtype &&
-           is_pixel(node->in[0]) && is_pixel(node->in[1]) && is_pixel(node->out[0]) &&
-           (!bias || bias->dtype == WF_F32);
-}
 
 static cudaDataType_t type_of(enum wf_dtype dtype)
 {
@@ -189,7 +174,7 @@ static void run(const struct wf_call *call)
 }
 
 const struct wf_kernel wf_cuda_kernels_linear[] = {
-    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 20, .accepts = accepts,
+    WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 20, .accepts = wf_cublas_accepts,
                    .prepare = prepare, .run = run, .release = release),
     { 0 },
 };

@@ -1,0 +1,421 @@
+#include "train/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "base/memory.h"
+#include "models/blocks.h"
+#include "train/device.h"
+#include "train/machine.h"
+#include "train/stepper.h"
+
+/* --- the networks --- */
+
+/* A layer of any kernel between two others: [1x1, norm], [layer, norm], 1x1. */
+struct layer {
+    int64_t in, out, kernel, stride, groups;
+    bool sample_norm, residual;
+};
+
+static struct wf_value *norm_relu(struct wf_graph *g, struct wf_value *x, const char *name,
+                                  bool sample)
+{
+    return (sample ? wf_instance_norm
+                   : wf_batch_norm)(g, x, &(struct wf_norm){ .name = name, .act = WF_RELU });
+}
+
+static struct wf_value *build_layer(struct wf_graph *g, const struct wf_model_config *c,
+                                    struct wf_value *x)
+{
+    const struct layer *const l = c->own;
+    x = wf_block_image(g, c, x);
+    if (!x)
+        return NULL;
+    const struct wf_shape whole = wf_value_shape(x);
+    x = wf_conv(g, x, &(struct wf_conv){ .name = "first", .out = l->in, .dims = c->dims });
+    x = norm_relu(g, x, "norm0", l->sample_norm);
+    struct wf_value *const before = x;
+    struct wf_conv conv = { .name = "layer", .out = l->out, .same = true, .groups = l->groups };
+    wf_block_extents(c->dims, l->kernel, conv.kernel);
+    wf_block_extents(c->dims, l->stride, conv.stride);
+    x = norm_relu(g, wf_conv(g, x, &conv), "norm1", l->sample_norm);
+    if (l->residual)
+        x = wf_activation(g, wf_add(g, x, before), "sum", WF_RELU, 0.0);
+    if (l->stride > 1)
+        x = wf_upsample(g, x, "up", &whole.at[WF_D], WF_LINEAR);
+    return wf_block_logits(g, x, "last", c->classes);
+}
+
+static const struct wf_model layer_model = {
+    .name = "calibration",
+    .defaults = { .dims = 2, .in = 3, .classes = 2 },
+    .dims_min = 1,
+    .dims_max = 3,
+    .dense = true,
+    .build = build_layer,
+};
+
+struct trial {
+    const char *model; /* NULL: a layer */
+    int dims;
+    int64_t base, depth, n, in, extent, points;
+    struct layer layer;
+};
+
+/* Networks of `model list`, small: levels of a U-Net of many widths, and layers that others have. */
+static const struct trial trials[] = {
+    { "unet", 2, 8, 1, 1, 3, 128, 0, { 0 } },
+    { "unet", 2, 8, 1, 1, 1, 384, 0, { 0 } },
+    { "unet", 2, 16, 1, 2, 3, 96, 0, { 0 } },
+    { "unet", 2, 16, 1, 1, 1, 320, 0, { 0 } },
+    { "unet", 2, 24, 1, 1, 3, 160, 0, { 0 } },
+    { "unet", 2, 32, 1, 2, 3, 48, 0, { 0 } },
+    { "unet", 2, 32, 1, 1, 3, 176, 0, { 0 } },
+    { "unet", 2, 32, 1, 1, 3, 448, 0, { 0 } },
+    { "unet", 2, 48, 1, 1, 3, 112, 0, { 0 } },
+    { "unet", 2, 64, 1, 2, 3, 32, 0, { 0 } },
+    { "unet", 2, 64, 1, 1, 3, 112, 0, { 0 } },
+    { "unet", 2, 64, 1, 1, 1, 288, 0, { 0 } },
+    { "unet", 2, 96, 1, 1, 3, 56, 0, { 0 } },
+    { "unet", 2, 128, 1, 2, 3, 16, 0, { 0 } },
+    { "unet", 2, 128, 1, 1, 3, 56, 0, { 0 } },
+    { "unet", 2, 128, 1, 1, 3, 136, 0, { 0 } },
+    { "unet", 2, 256, 1, 2, 3, 12, 0, { 0 } },
+    { "unet", 2, 256, 1, 1, 3, 32, 0, { 0 } },
+    { "unet", 2, 256, 1, 1, 3, 72, 0, { 0 } },
+    { "unet", 2, 512, 1, 1, 3, 8, 0, { 0 } },
+    { "unet", 2, 512, 1, 1, 3, 32, 0, { 0 } },
+    { "unet", 3, 8, 1, 1, 1, 28, 0, { 0 } },
+    { "unet", 3, 8, 1, 1, 1, 64, 0, { 0 } },
+    { "unet", 3, 16, 1, 1, 1, 20, 0, { 0 } },
+    { "unet", 3, 16, 1, 1, 1, 44, 0, { 0 } },
+    { "unet", 3, 32, 1, 1, 1, 16, 0, { 0 } },
+    { "unet", 3, 32, 1, 1, 1, 32, 0, { 0 } },
+    { "unet", 3, 64, 1, 1, 1, 10, 0, { 0 } },
+    { "unet", 3, 64, 1, 1, 1, 20, 0, { 0 } },
+    { "unet", 3, 128, 1, 1, 1, 8, 0, { 0 } },
+    { "unet", 3, 128, 1, 1, 1, 12, 0, { 0 } },
+    { "unet", 1, 16, 1, 2, 1, 8192, 0, { 0 } },
+    { "unet", 1, 32, 1, 1, 1, 65536, 0, { 0 } },
+    { "unet", 1, 64, 2, 2, 1, 4096, 0, { 0 } },
+    { "cnn2d", 2, 0, 0, 8, 3, 48, 0, { 0 } },
+    { "alexnet", 2, 0, 0, 4, 3, 224, 0, { 0 } },
+    { "alexnet_cifar", 2, 0, 0, 16, 3, 32, 0, { 0 } },
+    { "densenet121", 2, 0, 0, 2, 3, 96, 0, { 0 } },
+    { "densenet121", 2, 0, 0, 4, 3, 160, 0, { 0 } },
+    { "ddunet", 2, 16, 2, 1, 3, 128, 0, { 0 } },
+    { "ddunet_resnet18", 2, 0, 0, 1, 3, 192, 0, { 0 } },
+    { "dsn", 2, 0, 0, 16, 3, 32, 0, { 0 } },
+    { "dsn_conv", 2, 0, 0, 4, 3, 48, 0, { 0 } },
+    { "minkunet14", 3, 0, 0, 1, 3, 48, 3000, { 0 } },
+    { "minkunet14", 3, 0, 0, 1, 3, 96, 20000, { 0 } },
+    { "minkresnet", 3, 0, 0, 2, 3, 64, 4000, { 0 } },
+    { NULL, 2, 0, 0, 1, 3, 64, 0, { 64, 256, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 1, 3, 64, 0, { 256, 64, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 4, 3, 28, 0, { 256, 128, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 4, 3, 14, 0, { 512, 128, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 4, 3, 14, 0, { 1024, 256, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 4, 3, 7, 0, { 2048, 512, 1, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 1, 3, 128, 0, { 128, 32, 3, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 1, 3, 96, 0, { 32, 32, 5, 1, 1, true, true } },
+    { NULL, 2, 0, 0, 1, 3, 64, 0, { 64, 64, 7, 1, 1, true, true } },
+    { NULL, 2, 0, 0, 1, 3, 6, 0, { 512, 768, 7, 1, 1, false, false } },
+    { NULL, 2, 0, 0, 1, 3, 128, 0, { 64, 64, 3, 1, 1, true, true } },
+    { NULL, 2, 0, 0, 2, 3, 128, 0, { 32, 64, 3, 2, 1, false, false } },
+    { NULL, 2, 0, 0, 2, 3, 64, 0, { 128, 256, 3, 2, 1, false, false } },
+    { NULL, 2, 0, 0, 2, 3, 64, 0, { 64, 128, 1, 2, 1, false, false } },
+    { NULL, 2, 0, 0, 1, 3, 128, 0, { 64, 64, 3, 1, 64, false, true } },
+    { NULL, 2, 0, 0, 2, 3, 32, 0, { 384, 384, 3, 1, 384, false, true } },
+    { NULL, 2, 0, 0, 1, 3, 64, 0, { 128, 128, 3, 1, 8, false, true } },
+    { NULL, 3, 0, 0, 1, 1, 32, 0, { 32, 32, 3, 1, 1, true, true } },
+    { NULL, 3, 0, 0, 1, 1, 32, 0, { 32, 64, 3, 2, 1, true, false } },
+};
+enum { TRIALS = sizeof trials / sizeof trials[0], STEPS_LEAST = 3, STEPS_MOST = 40 };
+static const double seconds_each = 0.2; /* that a trial's steps are repeated, at least */
+static const double slow = 0.2;         /* a step: it is not timed on one core as well */
+
+/* --- one of them --- */
+
+struct session {
+    const struct wf_calibrate *ask;
+    struct wf_figures *figures;
+    struct wf_settings settings; /* of the trial under way */
+    struct wf_job *job;
+    int threads;
+    double whole; /* seconds of a step of the trial */
+    double seconds[2]
+                  [TRIALS]; /* per precision of the host: a step with all cores; 0: not timed yet */
+    /* What steps take beside kernels and update, of each trial: for a line through them. */
+    double rest[4 * TRIALS], kernels[4 * TRIALS];
+    int n_rest;
+};
+
+static void set_trial(struct session *s, const struct trial *t, enum wf_precision precision,
+                      struct wf_err *err)
+{
+    struct wf_settings *const to = &s->settings;
+    *to = *s->ask->settings;
+    to->model = t->model ? wf_model_find(t->model, err) : &layer_model;
+    to->config = (struct wf_model_config){ .dims = t->dims, .base = t->base, .depth = t->depth };
+    if (!t->model)
+        to->config.own = &t->layer;
+    to->data.size = (struct wf_extents){ .count = 2 + t->dims, .at = { t->n, t->in } };
+    for (int i = 0; i < t->dims; i++)
+        to->data.size.at[2 + i] = t->extent;
+    to->data.points = t->points;
+    to->train.precision = precision;
+    to->train.accumulate = 1;
+    to->threads = s->threads;
+    to->mesh = (struct wf_mesh_settings){ .is_given = true, .mesh = wf_mesh_one() };
+    to->limit = 0;
+}
+
+/* The least seconds of each of the plan's steps so far; then of the whole step, and of the update. */
+struct least {
+    double *each, whole, update;
+};
+
+static bool time_update(struct wf_stepper *stepper, double *least, struct wf_err *err)
+{
+    float *const grads = wf_run_grads(stepper->run);
+    const double start = wf_now();
+    const double squares = wf_optim_squares(stepper->optim, grads);
+    wf_optim_update(stepper->optim, wf_run_params(stepper->run), grads,
+                    isfinite(squares) ? 1e-6 : 0);
+    if (!wf_run_wait(stepper->run, err))
+        return false;
+    *least = fmin(*least, wf_now() - start);
+    return true;
+}
+
+/* A step as a training makes it, and on a device with a clock of its own one that it times. */
+static bool time_step(struct wf_stepper *stepper, struct least *least, struct wf_err *err)
+{
+    double seconds, waiting;
+    if (!wf_stepper_time(stepper, &seconds, &waiting, err))
+        return false;
+    least->whole = fmin(least->whole, seconds);
+    if (!wf_device_is_host(stepper->job->device)) {
+        wf_run_set_profiled(stepper->run, true);
+        const bool ok = wf_stepper_step(stepper, err) && wf_run_wait(stepper->run, err);
+        wf_run_set_profiled(stepper->run, false);
+        if (!ok)
+            return false;
+    }
+    const double *const now = wf_run_step_seconds(stepper->run);
+    for (int i = 0; i < stepper->plan->n_steps; i++)
+        least->each[i] = fmin(least->each[i], now[i]);
+    return time_update(stepper, &least->update, err);
+}
+
+static void keep_rows(struct session *s, const struct wf_stepper *stepper,
+                      const struct least *least)
+{
+    double sum = 0;
+    int count = 0;
+    const int threads = wf_device_is_host(s->job->device) ? s->threads : 1;
+    for (int i = 0; i < stepper->plan->n_steps; i++) {
+        const struct wf_step *const step = &stepper->plan->steps[i];
+        sum += least->each[i];
+        count++;
+        if (step->load.name)
+            wf_figures_add(s->figures, threads, &step->load, least->each[i]);
+    }
+    s->whole = least->whole;
+    const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
+    wf_figures_add(s->figures, threads, &update, least->update);
+    if (s->n_rest < 4 * TRIALS) {
+        s->rest[s->n_rest] = least->whole - sum - least->update;
+        s->kernels[s->n_rest++] = count;
+    }
+}
+
+/* Ranks run beside each other, each for itself: they meet between steps only, so that cores are busy. */
+static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct session *const s = arg;
+    struct wf_comm *const self = wf_comm_self();
+    struct wf_stepper stepper = { 0 };
+    struct wf_arena arena = { 0 };
+    struct least least = { .whole = INFINITY, .update = INFINITY };
+    wf_job_use_threads(s->job);
+    bool ok = wf_stepper_init(&stepper, s->job, self, NULL, err);
+    if (ok) {
+        least.each = wf_arena_array(&arena, stepper.plan->n_steps + 1, double);
+        for (int i = 0; i < stepper.plan->n_steps; i++)
+            least.each[i] = INFINITY;
+    }
+    ok = wf_comm_agree(comm, ok && wf_stepper_step(&stepper, err), err); /* warms up */
+    double start = wf_now(), busy = 0;
+    for (int i = 0; ok && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each); i++) {
+        ok = time_step(&stepper, &least, err);
+        busy = wf_now() - start;
+        if (ok) /* all go on, or none */
+            ok = wf_comm_sum(comm, &busy, 1, WF_F64, err);
+        busy /= wf_comm_size(comm);
+        ok = wf_comm_agree(comm, ok, err);
+    }
+    if (ok && wf_comm_rank(comm) == 0)
+        keep_rows(s, &stepper, &least);
+    wf_stepper_release(&stepper);
+    wf_comm_free(self);
+    wf_arena_release(&arena);
+    return ok;
+}
+
+static bool run_trial(struct session *s, const struct trial *t, enum wf_precision precision,
+                      int ranks, struct wf_err *err)
+{
+    s->whole = 0;
+    set_trial(s, t, precision, err);
+    if (!s->settings.model)
+        return false;
+    s->job = wf_job_new(s->ask->launch, &s->settings, &(struct wf_job_files){ 0 }, err);
+    const bool ok = s->job && wf_comm_threads_run(ranks, time_rank, s, err);
+    wf_job_free(s->job);
+    s->job = NULL;
+    return ok || wf_err_wrap(err, "'%s', %s", t->model ? t->model : "layer",
+                             wf_precision_names[precision]);
+}
+
+/* --- all of them --- */
+
+/* On the host what is beside kernels does not depend on them. On a GPU it does: kernels that were timed one by one
+ * take longer, or shorter, than those of a recorded step: rest = beside + between * kernels, by least squares. */
+static void keep_rest(struct session *s)
+{
+    if (s->threads > 0) {
+        const double beside = s->n_rest > 0 ? fmax(0, wf_median(s->rest, s->n_rest)) : 0;
+        wf_figures_add_step(s->figures, s->threads, 0, beside);
+        s->n_rest = 0;
+        return;
+    }
+    double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (int i = 0; i < s->n_rest; i++) {
+        n++;
+        x += s->kernels[i];
+        y += s->rest[i];
+        xx += s->kernels[i] * s->kernels[i];
+        xy += s->kernels[i] * s->rest[i];
+    }
+    const double spread = n * xx - x * x;
+    const double between = spread > 0 ? (n * xy - x * y) / spread : 0;
+    wf_figures_add_step(s->figures, 1, between, n > 0 ? (y - between * x) / n : 0);
+    s->n_rest = 0;
+}
+
+static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
+{
+    static const enum wf_precision on_host[] = { WF_PRECISION_F32, WF_PRECISION_BF16 };
+    static const enum wf_precision on_gpu[] = { WF_PRECISION_BF16, WF_PRECISION_F32,
+                                                WF_PRECISION_TF32, WF_PRECISION_F16 };
+    const bool host = s->threads > 0;
+    const int count = host ? 2 : 4;
+    for (int p = 0; p < count; p++)
+        for (int i = 0; i < TRIALS; i++) {
+            const enum wf_precision precision = host ? on_host[p] : on_gpu[p];
+            if (s->ask->progress)
+                s->ask->progress(s->ask->user,
+                                 from + (to - from) * (p * TRIALS + i) / (count * TRIALS),
+                                 trials[i].model ? trials[i].model : "layers");
+            if (host && s->seconds[p][i] > slow)
+                continue;
+            if (!run_trial(s, &trials[i], precision, ranks, err))
+                return false;
+            if (host)
+                s->seconds[p][i] = s->whole;
+        }
+    keep_rest(s);
+    return true;
+}
+
+/* --- links --- */
+
+enum { LINK_SMALL = 64, LINK_LARGE = 4 << 20, LINK_ROUNDS = 30 };
+
+/* Collective. The least seconds in which ranks exchange so many bytes in pairs. */
+static bool time_exchange(struct wf_comm *comm, size_t bytes, char *memory, double *least,
+                          struct wf_err *err)
+{
+    const int peer = wf_comm_rank(comm) ^ 1;
+    const struct wf_message messages[] = {
+        { .peer = peer, .tag = 1, .bytes = bytes, .send = memory },
+        { .peer = peer, .tag = 1, .bytes = bytes, .recv = memory + LINK_LARGE },
+    };
+    const int count = peer < wf_comm_size(comm) ? 2 : 0;
+    *least = INFINITY;
+    for (int i = 0; i < LINK_ROUNDS; i++) {
+        struct wf_request *request;
+        if (!wf_comm_barrier(comm, err))
+            return false;
+        const double start = wf_now();
+        if (!wf_comm_exchange_begin(comm, count, messages, &request, err) ||
+            !wf_comm_exchange_end(comm, request, err))
+            return false;
+        *least = fmin(*least, wf_now() - start);
+    }
+    return true;
+}
+
+bool wf_calibrate_link(struct wf_comm *comm, struct wf_figures_link *link, struct wf_err *err)
+{
+    char *const memory = wf_take_zeroed(2, LINK_LARGE);
+    double small, large;
+    const bool ok = time_exchange(comm, LINK_SMALL, memory, &small, err) &&
+                    time_exchange(comm, LINK_LARGE, memory, &large, err);
+    free(memory);
+    if (ok)
+        *link = (struct wf_figures_link){ LINK_LARGE / fmax(large - small, 1e-7), small };
+    return ok;
+}
+
+struct link_ask {
+    struct wf_figures_link link;
+};
+
+static bool link_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    struct wf_figures_link link;
+    if (!wf_calibrate_link(comm, &link, err))
+        return false;
+    if (wf_comm_rank(comm) == 0)
+        ((struct link_ask *)arg)->link = link;
+    return true;
+}
+
+struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err)
+{
+    const struct wf_device *const device = wf_settings_device(c->settings, err);
+    if (!device)
+        return NULL;
+    struct session *const s = wf_take_zeroed(1, sizeof *s);
+    struct wf_arena arena = { 0 };
+    const double peak[3] = { device->cost.flops_per_second, device->cost.bytes_per_second, 1e-6 };
+    const bool host = wf_device_is_host(device);
+    const int cores = host ? wf_settings_cores() : 1;
+    s->ask = c;
+    s->figures = wf_figures_new(device->name, wf_machine_about(&arena, device), peak);
+    struct link_ask link = { 0 };
+    bool ok = true;
+    if (cores > 1) {
+        ok = wf_comm_threads_run(2, link_rank, &link, err);
+        wf_figures_add_link(s->figures, "threads", &link.link);
+    }
+    s->threads = host ? cores : 0;
+    ok = ok && run_trials(s, 1, 0, cores > 1 ? 0.5 : 1, err);
+    if (ok && cores > 1) {
+        s->threads = 1;
+        ok = run_trials(s, cores, 0.5, 1, err);
+    }
+    struct wf_figures *const figures = s->figures;
+    free(s);
+    wf_arena_release(&arena);
+    if (ok) {
+        wf_figures_seal(figures);
+        return figures;
+    }
+    wf_figures_free(figures);
+    return NULL;
+}

@@ -1,0 +1,144 @@
+#include "train/foresight.h"
+
+#include <math.h>
+
+#include "ckpt/snapshot.h"
+#include "plan/plan_cache.h"
+#include "train/training.h"
+
+double wf_foresight_step(const struct wf_job *job, double seconds, size_t weights, int kernels)
+{
+    if (!job->figures)
+        return seconds;
+    const int threads = wf_device_is_host(job->device) ? job->threads : 1;
+    const struct wf_load update = wf_optim_load(&job->settings.train.optim, weights);
+    return fmax(0, seconds + wf_figures_seconds(job->figures, threads, &update, NULL) +
+                       wf_figures_step(job->figures, threads, kernels));
+}
+
+/* The plans of all ranks once more, of another batch or of validation: what they take beside the step's. */
+struct beside {
+    double seconds;      /* of a pass of the slowest rank */
+    size_t *arena, *own; /* per rank: its arena, and weights of its own */
+};
+
+static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *global,
+                        struct beside *b, struct wf_err *err)
+{
+    const int ranks = global->geometry.n_ranks;
+    struct wf_plan_cache cache = { 0 };
+    bool ok = true;
+    *b = (struct beside){ .arena = wf_arena_array(arena, ranks, size_t),
+                          .own = wf_arena_array(arena, ranks, size_t) };
+    for (int r = 0; ok && r < ranks; r++) {
+        struct wf_plan *const plan = wf_plan_estimate(global, r, &cache, err);
+        ok = plan != NULL;
+        if (!ok)
+            break;
+        b->seconds = fmax(b->seconds, plan->seconds);
+        b->arena[r] = plan->arena_bytes;
+        b->own[r] = wf_plan_param_bytes(plan);
+        wf_plan_free(plan);
+    }
+    wf_plan_cache_release(&cache);
+    return ok;
+}
+
+static bool count_batches(const struct wf_training *t, struct wf_loader_options options,
+                          int64_t *count, struct wf_err *err)
+{
+    options.threads = 0;
+    options.balance = false; /* costs a look at all masks */
+    options.normal = NULL;   /* not known yet */
+    struct wf_loader *const loader = wf_loader_new(t->feed.dataset, &options, err);
+    *count = loader ? wf_loader_batches(loader) : 0;
+    wf_loader_free(loader);
+    return loader != NULL;
+}
+
+static bool add_validation(struct wf_foresight *f, const struct wf_training *t, struct wf_err *err)
+{
+    struct beside b;
+    if (!t->valid_global)
+        return true;
+    if (!look_beside(&f->arena, t->valid_global, &b, err) ||
+        !count_batches(t, wf_feed_valid_loader(&t->feed, &t->valid), &f->valid_steps, err))
+        return false;
+    f->validation_seconds = (double)f->valid_steps * b.seconds;
+    for (int r = 0; r < t->job->ranks; r++)
+        f->bytes[r] += b.arena[r] + b.own[r];
+    return true;
+}
+
+/* It borrows the arena of the others where that is large enough, unless inputs of both are there at once. */
+static bool add_rest(struct wf_foresight *f, const struct wf_all_ranks *all,
+                     const struct wf_training *t, struct wf_err *err)
+{
+    struct beside b;
+    const bool apart = t->settings.train.accumulate > 1;
+    if (!t->rest_global)
+        return true;
+    if (!look_beside(&f->arena, t->rest_global, &b, err))
+        return false;
+    for (int r = 0; r < t->job->ranks; r++)
+        f->bytes[r] += apart || b.arena[r] > all->ranks[r].arena_bytes ? b.arena[r] : 0;
+    return true;
+}
+
+static bool add_training(struct wf_foresight *f, const struct wf_job *job,
+                         const struct wf_all_ranks *all, const struct wf_training *t,
+                         struct wf_err *err)
+{
+    int64_t batches;
+    if (!count_batches(t, wf_feed_loader(&t->feed, &job->net), &batches, err) ||
+        !add_validation(f, t, err) || !add_rest(f, all, t, err))
+        return false;
+    const int64_t every = wf_max(t->settings.train.validate_every, 1);
+    f->steps = wf_ceil_div(batches, wf_job_micro_batches(job));
+    f->epoch_seconds = (double)f->steps * f->step_seconds + f->validation_seconds / (double)every;
+    if (wf_device_is_host(job->device))
+        f->bytes[0] += t->snapshot_bytes;
+    return true;
+}
+
+/* On the CPU ranks that are threads share a process; each GPU has one of its own. */
+static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
+                         const struct wf_all_ranks *all, const struct wf_training *t)
+{
+    const bool host = wf_device_is_host(job->device);
+    const int ranks = host && !job->launch.world ? job->ranks : 1;
+    size_t bytes = WF_HOST_PROCESS_BYTES + (size_t)ranks * WF_HOST_RANK_BYTES;
+    for (int r = 0; r < ranks; r++)
+        bytes += (host ? f->bytes[r] : 0) + (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
+    return bytes + (!host && t ? t->snapshot_bytes : 0);
+}
+
+bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
+                       const struct wf_all_ranks *all, const struct wf_training *training,
+                       struct wf_err *err)
+{
+    size_t weights = 0;
+    int steps = 0;
+    *f = (struct wf_foresight){ 0 };
+    f->bytes = wf_arena_array(&f->arena, all->n_ranks, size_t);
+    for (int r = 0; r < all->n_ranks; r++) {
+        const struct wf_rank_figures *const rank = &all->ranks[r];
+        f->bytes[r] =
+            rank->arena_bytes + rank->weight_bytes + wf_job_optim_bytes(job, rank->param_count);
+        weights = rank->param_count > weights ? rank->param_count : weights;
+        steps = rank->steps > steps ? rank->steps : steps;
+    }
+    f->step_seconds = wf_foresight_step(job, all->seconds, weights, steps);
+    if (training && !add_training(f, job, all, training, err))
+        return false;
+    for (int r = 0; r < all->n_ranks; r++)
+        f->bytes_with_validation =
+            f->bytes[r] > f->bytes_with_validation ? f->bytes[r] : f->bytes_with_validation;
+    f->host_bytes = host_bytes(f, job, all, training);
+    return true;
+}
+
+void wf_foresight_release(struct wf_foresight *f)
+{
+    wf_arena_release(&f->arena);
+}

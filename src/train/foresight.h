@@ -1,0 +1,44 @@
+/*
+ * Foresight: what a training will take, from its plans and the figures of the machine (train/machine.h).
+ * Nothing runs.
+ *
+ * Time: a step is the plan of all ranks with the update behind it; an epoch is its steps and its validation,
+ * without waiting for input and without checkpoints, which are written beside it. Memory: what each rank holds
+ * of its device while it trains: step, weights, optimiser, validation, the smaller last batch, and on the CPU
+ * the snapshot that rank 0 keeps for checkpoints. A process takes more of the host: its program and libraries,
+ * the plans of its ranks, their stacks and primitives; see WF_HOST_BYTES.
+ */
+#pragma once
+
+#include "train/all_ranks.h"
+#include "train/job.h"
+
+struct wf_training;
+
+/* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, and of each step
+ * of its plans. Measured: docs/scaling.md. */
+enum {
+    WF_HOST_PROCESS_BYTES = 48 << 20,
+    WF_HOST_RANK_BYTES = 4 << 20,
+    WF_HOST_STEP_BYTES = 12 << 10,
+};
+
+struct wf_foresight {
+    struct wf_arena arena;
+    double step_seconds;
+    /* Of an epoch, where there is a dataset; else 0. */
+    int64_t steps, valid_steps;
+    double validation_seconds, epoch_seconds;
+    size_t *bytes;                /* per rank: of its device */
+    size_t bytes_with_validation; /* of the rank that takes most */
+    size_t host_bytes;            /* of a process with all ranks, or on a GPU with one of them */
+};
+
+/* `training` is prepared; NULL: a step alone. */
+[[nodiscard]] bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
+                                     const struct wf_all_ranks *all,
+                                     const struct wf_training *training, struct wf_err *err);
+void wf_foresight_release(struct wf_foresight *f);
+
+/* A step of a plan whose ranks take `seconds`, with the update of so many weights behind it. */
+double wf_foresight_step(const struct wf_job *job, double seconds, size_t weights, int kernels);
