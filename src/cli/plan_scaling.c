@@ -12,7 +12,9 @@
 #include "report/curves.h"
 #include "train/foresight.h"
 
-enum { SHOWN = 4 }; /* meshes of each number of devices, for people */
+enum {
+    SHOWN = 2
+}; /* meshes of each number of devices, for people; and of other mixtures of axes the best */
 
 struct study {
     struct wf_cli *cli;
@@ -77,6 +79,15 @@ static const char *title_of(const struct study *s)
                            wf_precision_names[job->settings.train.precision]);
 }
 
+/* Whether a row is among the first, or has axes that none before it has. */
+static bool is_shown(const struct wf_scaling *p, int row)
+{
+    bool seen = false;
+    for (int k = 0; k < row; k++)
+        seen = seen || wf_scaling_kind(&p->rows[k].mesh) == wf_scaling_kind(&p->rows[row].mesh);
+    return row < SHOWN || !seen;
+}
+
 static void print_table(const struct study *s)
 {
     struct wf_arena *const arena = &s->cli->arena;
@@ -87,8 +98,10 @@ static void print_table(const struct study *s)
                                    ">memory", ">fetched", ">summed", "" });
     for (int i = 0; i < s->devices.count; i++) {
         const struct wf_scaling *const p = &s->points[i];
-        for (int k = 0; k < p->n_rows && k < SHOWN; k++) {
+        for (int k = 0; k < p->n_rows; k++) {
             const struct wf_scaling_row *const row = &p->rows[k];
+            if (!is_shown(p, k))
+                continue;
             wf_table_row(&t, 9,
                          (const char *[]){
                              k == 0 ? wf_text_count(arena, p->devices) : "",

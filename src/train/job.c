@@ -329,7 +329,8 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->net.graph)) +
                 wf_settings_workspace(s, job->device) + job->files.beside,
         .links = links_of(job),
-        .figures = job->figures,
+        /* What is measured decides where a plan splits, and so the order of sums. */
+        .figures = s->repeats == WF_REPEATS_NEARLY ? job->figures : NULL,
         .tf32 = s->train.precision == WF_PRECISION_TF32,
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
         .ahead = s->train.accumulate <= 1,

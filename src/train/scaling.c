@@ -13,8 +13,7 @@ enum {
     KINDS = 8, /* sets of axes: data, pipe, space */
 };
 
-/* Which of data, pipe and space are cut. */
-static int kind_of(const struct wf_mesh *m)
+int wf_scaling_kind(const struct wf_mesh *m)
 {
     const int space = m->at[WF_MESH_D] * m->at[WF_MESH_H] * m->at[WF_MESH_W];
     return (m->at[WF_MESH_DATA] > 1) + 2 * (m->at[WF_MESH_PIPE] > 1) + 4 * (space > 1);
@@ -26,7 +25,7 @@ static int pick(const struct wf_mesh_candidates *list, struct wf_mesh picked[WF_
     bool seen[KINDS] = { false };
     int n = 0;
     for (size_t i = 0; i < list->count && n < WF_SCALING_ROWS; i++) {
-        const int kind = kind_of(&list->at[i].mesh);
+        const int kind = wf_scaling_kind(&list->at[i].mesh);
         if (n >= BEST && seen[kind])
             continue;
         seen[kind] = true;

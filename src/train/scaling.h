@@ -32,5 +32,7 @@ struct wf_scaling {
     int n_rows;
 };
 
+/* Which of data (1), pipe (2) and space (4) a mesh cuts. */
+int wf_scaling_kind(const struct wf_mesh *mesh);
 /* Fails with WF_ERR_FIT where no mesh of so many devices can be. */
 [[nodiscard]] bool wf_scaling_run(struct wf_scaling *s, struct wf_err *err);
