@@ -368,11 +368,30 @@ static bool settle(struct wf_loader *l, const struct wf_view *image, const struc
     return start(l, err);
 }
 
+/* By several threads where there is much: one takes longer for a large batch than a GPU for a step. */
+static void put_dense(const struct wf_view *view, const void *from)
+{
+    enum { PIECE = 1 << 20 };
+    const int64_t bytes = (int64_t)wf_view_bytes(view);
+#pragma omp parallel for schedule(static) if (bytes > 8 * PIECE)
+    for (int64_t at = 0; at < bytes; at += PIECE)
+        memcpy((char *)view->data + at, (const char *)from + at, (size_t)wf_min(PIECE, bytes - at));
+}
+
+/* Elements of the view's own type, dense over its box. */
+static void put_same(const struct wf_view *view, void *from)
+{
+    const struct wf_view dense = wf_view_dense(from, view->dtype, view->box);
+    if (wf_view_is_dense(view))
+        put_dense(view, from);
+    else
+        wf_view_copy(view, &dense);
+}
+
 static void put_image(const struct wf_view *view, float *from)
 {
     if (view->dtype == WF_F32) {
-        const struct wf_view dense = wf_view_dense(from, WF_F32, view->box);
-        wf_view_copy(view, &dense);
+        put_same(view, from);
         return;
     }
     const struct wf_region b = view->box;
@@ -386,11 +405,15 @@ static void put_image(const struct wf_view *view, float *from)
 
 /* A pixel that does not count has the label that says so in all channels, unless that is a 0 or 1 like
  * those of the others. */
-static void put_target(const struct wf_view *view, const int32_t *from, const int32_t *ignore)
+static void put_target(const struct wf_view *view, int32_t *from, const int32_t *ignore)
 {
     const struct wf_region b = view->box;
     const bool direct = wf_region_extent(b, WF_C) == 1 && b.lo[WF_C] == 0;
     const bool tells = ignore && *ignore != 0 && *ignore != 1;
+    if (direct && view->dtype == WF_I32) {
+        put_same(view, from);
+        return;
+    }
     for (int64_t n = b.lo[WF_N]; n < b.hi[WF_N]; n++)
         for (int64_t d = b.lo[WF_D]; d < b.hi[WF_D]; d++)
             for (int64_t h = b.lo[WF_H]; h < b.hi[WF_H]; h++)

@@ -432,8 +432,7 @@ static void time_plans(struct search *q, struct trial *t)
     qsort(q->list, (size_t)q->n, sizeof *q->list, by_seconds);
 }
 
-/* Times plans on the excerpt, and puts those of the whole problem in their place, of which `most` are made: the
- * others are there for the case that one is wrong. */
+/* Times plans on the excerpt, and lets go of them: those for the whole are made when their turn comes. */
 static bool time_excerpt(struct search *q)
 {
     struct trial t;
@@ -442,17 +441,19 @@ static bool time_excerpt(struct search *q)
     if (timed)
         time_plans(q, &t);
     trial_release(&t);
-    int kept = 0;
     for (int i = 0; i < q->n; i++) {
-        struct tried *const one = &q->list[i];
-        const bool is_own = !one->plan;
-        wf_cudnn_plan_free(one->plan);
-        one->plan = is_own || kept >= 2 ? NULL : small_plan(q->step, q->graph, &one->choice);
-        if (is_own || one->plan)
-            q->list[kept++] = *one;
+        wf_cudnn_plan_free(q->list[i].plan);
+        q->list[i].plan = NULL;
     }
-    q->n = kept;
     return timed;
+}
+
+/* A plan for the whole problem, where there is none yet and the engine is cuDNN's. */
+static bool has_plan(struct search *q, struct tried *one)
+{
+    if (one->choice.engine >= 0 && !one->plan)
+        one->plan = small_plan(q->step, q->graph, &one->choice);
+    return one->choice.engine < 0 || one->plan;
 }
 
 /* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
@@ -463,12 +464,15 @@ static int try_plans(struct search *q)
     struct trial t;
     int found = -1;
     const bool excerpt_timed = q->has_excerpt && time_excerpt(q);
-    const bool fits = trial_init(&t, s, q->prepare, most_workspace(s, q));
+    const bool fits =
+        trial_init(&t, s, q->prepare, q->has_excerpt ? s->cuda->workspace : most_workspace(s, q));
     const bool timed = excerpt_timed || (fits && !q->has_excerpt && q->n > 1);
     if (timed && !excerpt_timed)
         time_plans(q, &t);
     q->sure = fits;
     for (int i = 0; i < q->n && found < 0; i++) {
+        if (!has_plan(q, &q->list[i]))
+            continue;
         take(s, &q->list[i]);
         const bool runs = !timed || isfinite(q->list[i].seconds);
         const enum outcome outcome = fits && runs ? check_plan(&t) : runs ? RIGHT : NOT_RUN;

@@ -14,6 +14,11 @@
 #define HERE(function) function
 #endif
 
+static bool of_weight(const struct wf_node *node)
+{
+    return node->in[0]->kind == WF_PARAM;
+}
+
 /* Kernels that compute in the image's own type. */
 static bool floats(const struct wf_node *node)
 {
@@ -215,6 +220,12 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
     { .op = "rsqrt_grad", .run = HERE(wf_cuda_rsqrt_grad) },
     { .op = "reverse", .run = HERE(wf_cuda_reverse) },
     { .op = "cast", .run = HERE(wf_cuda_cast) },
+    /* Copies of weights are as large as the weights, and take microseconds. */
+    { .op = "cast",
+      .flags = WF_KERNEL_CHEAP,
+      .preference = 1,
+      .accepts = of_weight,
+      .run = HERE(wf_cuda_cast) },
     { .op = "dropout", .run = HERE(wf_cuda_dropout) },
     { .op = "moments",
       .accepts = floats,
