@@ -102,6 +102,25 @@ static const struct support_larger larger[] = {
     { "upsample", { .attrs = "mode=linear extent=[1,5,30]", .in = "x[1,1,9,400,9]" } },
     { "concat", { .attrs = "", .in = "x[1,1,30,41,7] x[1,1,30,41,32] x[1,1,30,41,1]" } },
     { "add", { .attrs = "", .in = "x[1,1,37,41,33] x[1,1,37,41,33]" } },
+    { "add", { .attrs = "", .in = "x[2,1,37,41,33] x[2,1,1,1,33]" } },
+    { "multiply", { .attrs = "", .in = "x[2,1,37,41,40] x[2,1,1,1,40]" } },
+    { "multiply", { .attrs = "", .in = "x[1,1,37,41,24] p[24]" } },
+    { "multiply", { .attrs = "", .in = "x[1,1,37,41,40] x[1,1,37,41,1]" } },
+    { "multiply", { .attrs = "", .in = "x[3,1,37,5,2] x[3,1,1,1,1]" } },
+    { "row_dot", { .attrs = "", .in = "x[1,1,37,21,70] x[1,1,37,21,70]" } },
+    { "prelu", { .attrs = "", .in = "x[2,1,37,21,40] p[40]" } },
+    { "prelu", { .attrs = "", .in = "x[1,1,37,21,33] p[1]" } },
+    { "act", { .attrs = "act=mish", .in = "x[1,1,37,41,8]" } },
+    { "act", { .attrs = "act=hard_swish", .in = "x[1,1,37,41,8]" } },
+    { "avgpool",
+      { .attrs = "kernel=[1,12,14] stride=[1,1,1] exclude_pad=1 bins=[1,3,3]",
+        .in = "x[1,1,34,40,600]" } },
+    { "maxpool",
+      { .attrs = "kernel=[1,12,14] stride=[1,1,1] bins=[1,3,3]", .in = "x[1,1,34,40,72]" } },
+    { "upsample", { .attrs = "mode=cubic extent=[1,24,67]", .in = "x[1,1,12,35,40]" } },
+    { "depth_to_space", { .attrs = "factor=[1,2,2]", .in = "x[1,1,9,11,64]" } },
+    { "channel_shuffle", { .attrs = "groups=4", .in = "x[1,1,9,41,64]" } },
+    { "channel_max", { .attrs = "", .in = "x[1,1,9,41,72]" } },
     { "act", { .attrs = "act=tanh", .in = "x[1,1,37,41,7]" } },
     { "act", { .attrs = "act=sigmoid", .in = "x[9000]" } },
     { "softmax", { .attrs = "", .in = "x[1,1,17,41,21]" } },
@@ -152,7 +171,10 @@ static void activations__agree_at_the_ends_of_the_range(void **state)
         1e-30, 1e-3, 0.6, 0.63,  17.5, 87.4,   88.5,   200,   3e38,   NAN
     };
     enum { COUNT = sizeof at / sizeof *at };
-    static const enum wf_act acts[] = { WF_LEAKY_RELU, WF_SIGMOID, WF_TANH, WF_SILU, WF_GELU };
+    static const enum wf_act acts[] = { WF_LEAKY_RELU, WF_SIGMOID,     WF_TANH,     WF_SILU,
+                                        WF_GELU,       WF_RELU6,       WF_ELU,      WF_SELU,
+                                        WF_HARD_SWISH, WF_MISH,        WF_SOFTPLUS, WF_HARD_SIGMOID,
+                                        WF_SOFTSIGN,   WF_LOG_SIGMOID, WF_ABS };
     for (size_t k = 0; k < sizeof acts / sizeof *acts; k++) {
         struct wf_err err = { 0 };
         struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = true });

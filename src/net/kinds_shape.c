@@ -42,12 +42,7 @@ static struct wf_value *build_avg_pool(struct wf_graph *g, const struct wf_net *
     bool pads = false;
     for (int i = 0; i < 3; i++)
         pads |= p.pad_lo[i] || p.pad_hi[i];
-    if (l->a.ceil && l->a.count_pad && pads) {
-        wf_err_set(&g->err, WF_ERR_USAGE,
-                   "'count_pad' with 'ceil' is not supported: leave one out");
-        return NULL;
-    }
-    p.exclude_pad = (p.exclude_pad && pads) || l->a.ceil;
+    p.exclude_pad = p.exclude_pad && (pads || l->a.ceil);
     return l->a.ceil ? wf_avg_pool_ceil(g, in[0], &p) : wf_avg_pool(g, in[0], &p);
 }
 

@@ -98,6 +98,7 @@ struct wf_conv_attrs { /* conv, convt, conv_wgrad: always those of the convoluti
 struct wf_pool_attrs { /* maxpool, avgpool and their gradients */
     int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3];
     int64_t exclude_pad;
+    int64_t past[3];   /* of pad_hi: positions that no mean counts, padding or not (ceil_mode) */
     int64_t extent[3]; /* gradients: of dx */
     /* Adaptive: the windows along each axis, which share out the image; then the kernel is the largest of them, and
      * stride and padding are not read. 0: by kernel and stride. */

@@ -12,14 +12,6 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
     dx[0] = wf_append(g, &wf_op_avgpool_grad, node->name, "dx", &a, 1, dy);
 }
 
-/* What the window at `at` divides by. */
-static double divisor(const struct wf_pool_attrs *a, const struct wf_shape *image,
-                      const int64_t at[WF_AXES])
-{
-    return (double)(a->exclude_pad ? wf_region_count(wf_pool_inside(a, image, at))
-                                   : a->kernel[0] * a->kernel[1] * a->kernel[2]);
-}
-
 static void reference(const struct wf_call *call)
 {
     const struct wf_pool_attrs *a = call->node->attrs;
@@ -28,7 +20,7 @@ static void reference(const struct wf_call *call)
         double sum = 0;
         for (struct wf_cursor p = wf_cursor(wf_pool_inside(a, x, c.at)); wf_cursor_next(&p);)
             sum += wf_ref_get(&call->in[0], x, p.at);
-        wf_view_set(&call->out[0], c.at, sum / divisor(a, x, c.at));
+        wf_view_set(&call->out[0], c.at, sum / (double)wf_pool_count(a, x, &c.at[WF_D]));
     }
 }
 
@@ -42,6 +34,8 @@ static const struct wf_case cases[] = {
     { .attrs = "kernel=[2,2,2] stride=[2,2,2] pad_hi=[1,0,1] exclude_pad=1", .in = "x[1,3,5,7,2]" },
     { .attrs = "kernel=[3,2,1] stride=[1,3,2] pad_lo=[1,0,0] pad_hi=[1,1,0]",
       .in = "x[1,3,7,5,2]" },
+    { .attrs = "kernel=[1,3,3] stride=[1,2,2] pad_lo=[0,1,1] pad_hi=[0,2,1] past=[0,1,0]",
+      .in = "x[1,1,6,7,2]" },
     { .attrs = "kernel=[1,3,4] stride=[1,1,1] exclude_pad=1 bins=[1,3,2]", .in = "x[2,1,7,8,3]" },
     { .attrs = "kernel=[2,2,3] stride=[1,1,1] exclude_pad=1 bins=[2,4,7]", .in = "x[1,3,5,9,2]" },
     { .attrs = "kernel=[1,1,1] stride=[1,1,1] exclude_pad=1 bins=[1,6,10]", .in = "x[1,1,3,5,2]" },
@@ -88,7 +82,7 @@ static void reference_grad(const struct wf_call *call)
         double sum = 0;
         for (struct wf_cursor o = wf_cursor(wf_pool_touching(call->node, c.at));
              wf_cursor_next(&o);)
-            sum += wf_ref_get(&call->in[0], dy, o.at) / divisor(a, dx, o.at);
+            sum += wf_ref_get(&call->in[0], dy, o.at) / (double)wf_pool_count(a, dx, &o.at[WF_D]);
         wf_view_set(&call->out[0], c.at, sum);
     }
 }

@@ -106,7 +106,10 @@ struct wf_value *wf_avg_pool_ceil(struct wf_graph *g, struct wf_value *x, const 
     if (!x)
         return NULL;
     const struct wf_pool more = ceiled(x, p);
-    return note(g, wf_avg_pool(g, x, &more), ceil_note(p));
+    struct wf_pool_attrs a = wf_pool_resolve(&more);
+    for (int i = 0; i < 3; i++)
+        a.past[i] = more.pad_hi[i] - p->pad_hi[i];
+    return note(g, wf_append(g, &wf_op_avgpool, p->name, NULL, &a, 1, &x), ceil_note(p));
 }
 
 struct wf_value *wf_upsample_like(struct wf_graph *g, struct wf_value *x, const char *name,

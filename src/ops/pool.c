@@ -4,10 +4,15 @@
 #include "ops/spatial.h"
 
 const struct wf_field wf_pool_fields[] = {
-    WF_INTS(wf_pool_attrs, kernel, 3),  WF_INTS(wf_pool_attrs, stride, 3),
-    WF_INTS(wf_pool_attrs, pad_lo, 3),  WF_INTS(wf_pool_attrs, pad_hi, 3),
-    WF_INT(wf_pool_attrs, exclude_pad), WF_INTS(wf_pool_attrs, extent, 3),
-    WF_INTS(wf_pool_attrs, bins, 3),    { 0 },
+    WF_INTS(wf_pool_attrs, kernel, 3),
+    WF_INTS(wf_pool_attrs, stride, 3),
+    WF_INTS(wf_pool_attrs, pad_lo, 3),
+    WF_INTS(wf_pool_attrs, pad_hi, 3),
+    WF_INT(wf_pool_attrs, exclude_pad),
+    WF_INTS(wf_pool_attrs, past, 3),
+    WF_INTS(wf_pool_attrs, extent, 3),
+    WF_INTS(wf_pool_attrs, bins, 3),
+    { 0 },
 };
 
 struct wf_range wf_pool_window(const struct wf_pool_attrs *a, int axis, int64_t image, int64_t at)
@@ -168,6 +173,19 @@ struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[W
 {
     return wf_region_intersect(wf_pool_grad_reads(node, 0, wf_region_at(at)),
                                wf_shape_region(node->in[0]->shape));
+}
+
+int64_t wf_pool_count(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                      const int64_t at[3])
+{
+    int64_t count = 1;
+    for (int i = 0; i < WF_SPACE; i++) {
+        const int64_t extent = image->at[WF_D + i];
+        const struct wf_range w = wf_pool_window(a, i, extent, at[i]);
+        count *= a->exclude_pad ? wf_min(w.hi, extent) - wf_max(w.lo, 0)
+                                : wf_min(w.hi, extent + a->pad_hi[i] - a->past[i]) - w.lo;
+    }
+    return count;
 }
 
 bool wf_pool_is_fixed(const struct wf_node *node)

@@ -72,6 +72,9 @@ struct wf_region wf_pool_grad_reads(const struct wf_node *node, int input, struc
 /* The part of the image under the window of the result's element `at`. */
 struct wf_region wf_pool_inside(const struct wf_pool_attrs *a, const struct wf_shape *image,
                                 const int64_t at[WF_AXES]);
+/* What the mean of the window at `at` { d, h, w } divides by. */
+int64_t wf_pool_count(const struct wf_pool_attrs *a, const struct wf_shape *image,
+                      const int64_t at[3]);
 /* The elements of dy whose windows touch the image's element `at`, of a gradient node. */
 struct wf_region wf_pool_touching(const struct wf_node *node, const int64_t at[WF_AXES]);
 /* The extents of an image, for gradients that must know them. */

@@ -74,7 +74,7 @@ static inline float softplus(float x)
 /* tanh(softplus(x)) by n / (n + 2) with n = e^x (e^x + 2). */
 static inline float mish_factor(float x)
 {
-    const float e = wf_cpu_exp(clip(x, -80.0f, 20.0f)), n = e * (e + 2.0f);
+    const float e = wf_cpu_exp(wf_cpu_select(x > 20.0f, 20.0f, x)), n = e * (e + 2.0f);
     return n / (n + 2.0f);
 }
 

@@ -73,12 +73,7 @@ static struct wf_range window(const struct job *j, int axis, int64_t at)
 /* One over the number of elements that the window at (d, h, w) averages. */
 static float share(const struct job *j, int64_t d, int64_t h, int64_t w)
 {
-    const struct wf_pool_attrs *a = j->attrs;
-    double count = (double)(a->kernel[0] * a->kernel[1] * a->kernel[2]);
-    if (a->exclude_pad)
-        count = (double)wf_region_count(
-            wf_pool_inside(a, &j->image, (const int64_t[WF_AXES]){ 0, d, h, w, 0 }));
-    return (float)(1.0 / count);
+    return (float)(1.0 / (double)wf_pool_count(j->attrs, &j->image, (const int64_t[]){ d, h, w }));
 }
 
 /* --- forward --- */

@@ -177,14 +177,20 @@ struct AvgPool {
     Image x, y;
     Window window;
     int exclude;
+    int64_t end[3]; /* without `exclude`: of what counts */
 
+    /* As wf_pool_count() has it. */
     __device__ double share(const int64_t o[3]) const
     {
-        int64_t lo[3], hi[3];
-        if (!exclude)
-            return 1.0 / (double)(window.kernel[0] * window.kernel[1] * window.kernel[2]);
-        window.inside(o, lo, hi);
-        return 1.0 / (double)((hi[0] - lo[0]) * (hi[1] - lo[1]) * (hi[2] - lo[2]));
+        int64_t lo[3], hi[3], count = 1;
+        if (exclude)
+            window.inside(o, lo, hi);
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            const int64_t first = window.first(i, o[i]);
+            count *= exclude ? hi[i] - lo[i] : smaller(first + window.kernel[i], end[i]) - first;
+        }
+        return 1.0 / (double)count;
     }
     template <class T, int V> __device__ void run(const Place &at) const
     {
@@ -334,7 +340,10 @@ void wf_cuda_maxpool_grad(const struct wf_call *call)
 static AvgPool avg_of(const struct wf_call *call, const Window &w)
 {
     const struct wf_pool_attrs *a = (const struct wf_pool_attrs *)call->node->attrs;
-    return AvgPool{ image_of(call->in[0]), image_of(call->out[0]), w, (int)a->exclude_pad };
+    AvgPool p = { image_of(call->in[0]), image_of(call->out[0]), w, (int)a->exclude_pad, {} };
+    for (int i = 0; i < 3; i++)
+        p.end[i] = w.image[i] + a->pad_hi[i] - a->past[i];
+    return p;
 }
 
 void wf_cuda_avgpool(const struct wf_call *call)
