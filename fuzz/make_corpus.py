@@ -338,9 +338,12 @@ heads: [out, { layer: out, weight: 0.5 }]
         "lie-deep": "layers: " + "[" * 200,
         "lie-heads": "layers: [{ name: a, kind: relu }]\nheads: [[a]]",
         "lie-merge": "layers: [{ <<: { name: a }, kind: relu }]",
+        "lie-directive": "%YAML 1.2\n",
+        "lie-tag": "%TAG ! x\n---\nlayers: [{ name: !a a, kind: relu }]",
     }
     for name, text in files.items():
         put("net", name, text.encode())
+    put("net", "found-hang-directive", b"%\x80")
 
 
 safetensors()

@@ -134,6 +134,7 @@ static void file__errors_tell_line_and_column(void **state)
     REFUSED(wf_options_read_text(o, "a.yaml", "- a\n- b\n", &err), "a.yaml");
     REFUSED(wf_options_read_text(o, "a.yaml", "model: { base: 3, base: 4 }\n", &err), "a.yaml:1:");
     REFUSED(wf_options_read_text(o, "a.yaml", "model: { base: &x 3, depth: *x }\n", &err), "alias");
+    REFUSED(wf_options_read_text(o, "a.yaml", "%\x80", &err), "UTF-8");
     wf_options_free(o);
 }
 

@@ -271,7 +271,8 @@ def _upsample(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], like: 
 def _fit(m: Layers, layer: Mapping[str, Any], inputs: Sequence[Any], like: Any) -> Any:
     """Zeros added or positions cut off."""
     missing = [w - n for w, n in zip(like.shape[2:], inputs[0].shape[2:])]
-    before = [n // 2 if layer.get("align", "centre") == "centre" else 0 for n in missing]
+    front = {"centre": lambda n: n // 2, "start": lambda n: 0, "cut_end": lambda n: max(n, 0) // 2}
+    before = [front[layer.get("align", "centre")](n) for n in missing]
     return _pad(inputs[0], [[b, n - b] for b, n in zip(before, missing)], "zero")
 
 

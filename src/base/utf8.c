@@ -24,6 +24,14 @@ size_t wf_utf8_character(const char *text, size_t left)
     return wrong ? 0 : n;
 }
 
+size_t wf_utf8_valid(const char *text, size_t bytes)
+{
+    size_t at = 0;
+    for (size_t n; at < bytes && (n = wf_utf8_character(text + at, bytes - at)); at += n)
+        ;
+    return at;
+}
+
 uint32_t wf_utf8_code(const char *text, size_t bytes)
 {
     const unsigned char *const at = (const unsigned char *)text;

@@ -8,6 +8,8 @@
 /* Bytes of the character at `text`, of which `left` > 0 bytes remain; 0 if it is invalid: overlong,
  * a surrogate, beyond the last code point, or truncated. */
 size_t wf_utf8_character(const char *text, size_t left);
+/* Bytes of `text` in front of the first that is invalid; `bytes`: all are right. */
+size_t wf_utf8_valid(const char *text, size_t bytes);
 /* The code point of such a character. */
 uint32_t wf_utf8_code(const char *text, size_t bytes);
 /* Whether it is a control character: C0, DEL, C1, line separators, and those that change the

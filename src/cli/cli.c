@@ -21,20 +21,13 @@
 #include "comm/comm.h"
 
 const struct wf_command *const wf_commands[] = {
-    &wf_command_data,
-    &wf_command_train,
-    &wf_command_eval,
-    &wf_command_predict,
-    &wf_command_plan,
-    &wf_command_verify,
-    &wf_command_step,
-    &wf_command_model,
-    &wf_command_export,
-    &wf_command_bench,
-    &wf_command_check,
-    &wf_command_report,
-    &wf_command_config,
-    NULL,
+    &wf_command_data,   &wf_command_train,
+    &wf_command_eval,   &wf_command_predict,
+    &wf_command_plan,   &wf_command_verify,
+    &wf_command_step,   &wf_command_model,
+    &wf_command_export, &wf_command_bench,
+    &wf_command_check,  &wf_command_report,
+    &wf_command_config, NULL,
 };
 
 const struct wf_command_flag wf_plain_flags[] = {

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 
 enum { FILE_BYTES_MAX = 8 << 20 }; /* a config with a network; more is the wrong file */
 
@@ -184,6 +185,9 @@ bool wf_options_read_text(struct wf_options *o, const char *name, const char *te
                           struct wf_err *err)
 {
     const struct reader r = { .options = o, .name = wf_arena_copy(&o->arena, name) };
+    const size_t bytes = strlen(text);
+    if (wf_utf8_valid(text, bytes) != bytes) /* libfyaml 0.7 loops for ever on some of these */
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is not text in UTF-8: save it so", name);
     struct fy_diag_cfg config;
     fy_diag_cfg_default(&config);
     config.fp = NULL;

@@ -5,8 +5,6 @@
  *
  * model.base is the channels of the first convolution (64); the others follow from it.
  */
-#include <inttypes.h>
-
 #include "models/blocks.h"
 
 enum { CONVS = 5, POOLED = 6 /* extent of the map in front of alexnet's linear layers */ };
@@ -47,34 +45,6 @@ static struct wf_value *features(struct wf_graph *g, const struct wf_model_confi
     return x;
 }
 
-/* PyTorch's adaptive average pooling to 6 x 6, for the extents where its windows are all equal: a
- * multiple of 6 is averaged, a divisor repeated. */
-static struct wf_value *adapt(struct wf_graph *g, struct wf_value *x)
-{
-    if (!x)
-        return NULL;
-    struct wf_pool mean = { .name = "avgpool.mean", .kernel = { 1, 1, 1 } };
-    int64_t out[3] = { 1, POOLED, POOLED };
-    bool is_mean = false, is_repeated = false;
-    for (int i = 1; i < 3; i++) {
-        const int64_t extent = x->shape.at[WF_D + i];
-        if (extent % POOLED != 0 && POOLED % extent != 0) {
-            wf_err_set(&g->err, WF_ERR_USAGE,
-                       "the last map is %" PRId64 " x %" PRId64
-                       ", its linear layers take 6 x 6: use images of 224 x 224 (or others whose "
-                       "last map's extents are multiples or divisors of 6)",
-                       x->shape.at[WF_H], x->shape.at[WF_W]);
-            return NULL;
-        }
-        mean.kernel[i] = extent > POOLED ? extent / POOLED : 1;
-        is_mean |= extent > POOLED;
-        is_repeated |= extent < POOLED;
-    }
-    if (is_mean)
-        x = wf_avg_pool(g, x, &mean);
-    return is_repeated ? wf_upsample(g, x, "avgpool", out, WF_NEAREST) : x;
-}
-
 /* Dropout in front, ReLU behind. */
 static struct wf_value *hidden(struct wf_graph *g, const struct wf_model_config *c,
                                struct wf_value *x, int number)
@@ -92,7 +62,8 @@ static struct wf_value *build(struct wf_graph *g, const struct wf_model_config *
         { 0, 1, 11, 4, 2, true }, { 3, 3, 5, 1, 2, true },  { 6, 6, 3, 1, 1, false },
         { 8, 4, 3, 1, 1, false }, { 10, 4, 3, 1, 1, true },
     };
-    x = adapt(g, features(g, c, wf_block_image(g, c, x), layers, 3));
+    x = features(g, c, wf_block_image(g, c, x), layers, 3);
+    x = wf_adaptive_avg_pool(g, x, "avgpool", (const int64_t[]){ 1, POOLED, POOLED });
     x = wf_flatten(g, x, "flatten");
     x = hidden(g, c, hidden(g, c, x, 1), 4);
     return wf_linear(g, x, "classifier.6", c->classes, true);

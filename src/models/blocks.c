@@ -65,7 +65,7 @@ struct wf_value *wf_block_grow(struct wf_graph *g, struct wf_value *x, const str
     wf_block_extents(b->dims, 2, conv.kernel);
     wf_block_extents(b->dims, 2, conv.stride);
     x = wf_conv_transpose(g, x, &conv);
-    return wf_fit(g, x, wf_arena_printf(&g->arena, "%s.pad", b->name), like, true);
+    return wf_fit(g, x, wf_arena_printf(&g->arena, "%s.pad", b->name), like, WF_FIT_CUT_END);
 }
 
 struct wf_value *wf_block_up(struct wf_graph *g, struct wf_value *x, struct wf_value *skip,

@@ -10,7 +10,7 @@
 
 static const char *const axes[] = { "channels", "depth", "height", "width", NULL };
 static const char *const overs[] = { "batch", "tile", "rank", NULL };
-static const char *const aligns[] = { "centre", "start", NULL };
+static const char *const aligns[] = { "centre", "start", "cut_end", NULL };
 
 const struct wf_layer_attr wf_layer_attr_table[] = {
     { "out", "channels of the result; `classes`: as many as the job has classes", WF_ATTR_OUT,
@@ -39,7 +39,8 @@ const struct wf_layer_attr wf_layer_attr_table[] = {
       "what the statistics are over in training: all of the batch, each subdomain (`tiles`), or "
       "each rank's part; default batch",
       WF_ATTR_NAME, AT(over), overs },
-    { "align", "half is added or cut off at either side, or all at the end; default centre",
+    { "align",
+      "half is added or cut off at either side, all of it at the end (`start`), or zeros at either side and cuts at the end (`cut_end`); default centre",
       WF_ATTR_NAME, AT(align), aligns },
     { "mode", "how values between elements are found; default nearest", WF_ATTR_NAME, AT(mode),
       wf_upsample_mode_names },

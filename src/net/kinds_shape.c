@@ -110,7 +110,7 @@ static struct wf_value *build_fit(struct wf_graph *g, const struct wf_net *,
         wf_err_set(&g->err, WF_ERR_USAGE, "'like' is missing: name the layer of these extents");
         return NULL;
     }
-    return wf_fit(g, in[0], l->name, like, l->a.align == WF_LAYER_CENTRE);
+    return wf_fit(g, in[0], l->name, like, (enum wf_fit_align)l->a.align);
 }
 
 const struct wf_layer_kind wf_layer_kind_fit = {

@@ -51,7 +51,7 @@ struct wf_layer_attrs {
 };
 enum wf_layer_axis { WF_LAYER_CHANNELS, WF_LAYER_DEPTH, WF_LAYER_HEIGHT, WF_LAYER_WIDTH };
 enum wf_layer_over { WF_LAYER_OVER_BATCH, WF_LAYER_OVER_TILE, WF_LAYER_OVER_RANK };
-enum wf_layer_align { WF_LAYER_CENTRE, WF_LAYER_START };
+enum wf_layer_align { WF_LAYER_CENTRE, WF_LAYER_START, WF_LAYER_CUT_END }; /* enum wf_fit_align */
 
 /* How an attribute is written in a file, and where it is in the structure. */
 enum wf_layer_attr_type {

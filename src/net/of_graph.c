@@ -81,6 +81,11 @@ static void take_pool(struct recorder *r, const struct wf_node *node, struct wf_
     const struct wf_pool_attrs *const a = node->attrs;
     const struct wf_size_note *const note = note_of(r, node);
     const bool mean = strcmp(node->op->name, "avgpool") == 0;
+    if (a->bins[0] > 0) {
+        l->kind = wf_layer_kind(mean ? "adaptive_avg_pool" : "adaptive_max_pool");
+        memcpy(l->a.size, a->bins, sizeof a->bins);
+        return;
+    }
     l->kind = wf_layer_kind(mean ? "avg_pool" : "max_pool");
     memcpy(l->a.kernel, a->kernel, sizeof a->kernel);
     if (memcmp(a->stride, a->kernel, sizeof a->stride) != 0)
@@ -191,7 +196,7 @@ static void take_pad(struct recorder *r, const struct wf_node *node, struct wf_l
     l->kind = wf_layer_kind(note ? "fit" : "pad");
     if (note) {
         l->like = r->layer_of[note->like->id];
-        l->a.align = note->centred ? WF_LAYER_CENTRE : WF_LAYER_START;
+        l->a.align = note->align;
         return;
     }
     memcpy(l->a.pad_lo, &a->lo[WF_D], sizeof l->a.pad_lo);

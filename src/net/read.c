@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 
 /* More is the wrong file. */
 enum { FILE_BYTES_MAX = 4 << 20 };
@@ -549,6 +550,10 @@ static const char *name_of(struct wf_arena *arena, const char *path)
 static struct wf_net *parse(const char *text, size_t bytes, const char *path, struct wf_err *err)
 {
     struct fy_diag_cfg config;
+    if (wf_utf8_valid(text, bytes) != bytes) { /* libfyaml 0.7 loops for ever on some of these */
+        (void)wf_err_set(err, WF_ERR_USAGE, "'%s' is not text in UTF-8: save it so", path);
+        return NULL;
+    }
     fy_diag_cfg_default(&config);
     config.fp = NULL;
     config.colorize = false;

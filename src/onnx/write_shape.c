@@ -127,6 +127,24 @@ static const char *padded(struct wf_onnx_writer *w, const char *out, const char 
     return y;
 }
 
+/* What goes in front, of all that is missing. Division of integers truncates. */
+static const char *front_of(struct wf_onnx_writer *w, const char *missing)
+{
+    const enum wf_layer_align align = (enum wf_layer_align)w->layer->a.align;
+    const char *even = missing;
+    const char *const part =
+        wf_onnx_int_list(w, 1, (int64_t[]){ align == WF_LAYER_START ? INT64_MAX : 2 });
+    if (align == WF_LAYER_CUT_END)
+        even = wf_onnx_emit(w, "Max", NULL, 2,
+                            (const char *[]){ missing, wf_onnx_int_list(w, 1, (int64_t[]){ 0 }) });
+    else if (align == WF_LAYER_CENTRE) /* down also below 0: a remainder has the divisor's sign */
+        even = wf_onnx_emit(
+            w, "Sub", NULL, 2,
+            (const char *[]){ missing,
+                              wf_onnx_emit(w, "Mod", NULL, 2, (const char *[]){ missing, part }) });
+    return wf_onnx_emit(w, "Div", NULL, 2, (const char *[]){ even, part });
+}
+
 static const char *fit(struct wf_onnx_writer *w, const char *out, bool *vector)
 {
     (void)vector;
@@ -135,10 +153,7 @@ static const char *fit(struct wf_onnx_writer *w, const char *out, bool *vector)
     const char *const to = wf_onnx_extents_of(w, wf_onnx_image_of(w, w->layer->like));
     const char *const none = wf_onnx_int_list(w, 2, (int64_t[]){ 0, 0 });
     const char *const missing = wf_onnx_emit(w, "Sub", NULL, 2, (const char *[]){ to, from });
-    /* Division of integers truncates, as ours does. */
-    const bool centred = w->layer->a.align == WF_LAYER_CENTRE;
-    const char *const part = wf_onnx_int_list(w, 1, (int64_t[]){ centred ? 2 : INT64_MAX });
-    const char *const lo = wf_onnx_emit(w, "Div", NULL, 2, (const char *[]){ missing, part });
+    const char *const lo = front_of(w, missing);
     const char *const hi = wf_onnx_emit(w, "Sub", NULL, 2, (const char *[]){ missing, lo });
     const char *const all =
         wf_onnx_emit(w, "Concat", NULL, 4, (const char *[]){ none, lo, none, hi });

@@ -22,9 +22,14 @@ struct wf_value *wf_rename(struct wf_graph *g, struct wf_value *v, const char *n
 
 /* --- amounts that follow from extents (like.c) --- */
 
-/* Zeros are added or positions cut off, around the image or at its end; x where there is nothing to do. */
+enum wf_fit_align {
+    WF_FIT_CENTRE,  /* half in front, rounded down also below 0, as Python's missing // 2 */
+    WF_FIT_START,   /* all at the end */
+    WF_FIT_CUT_END, /* zeros as with the centre; what is too much is cut off at the end */
+};
+/* Zeros are added or positions cut off; x where there is nothing to do. */
 struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name,
-                        const struct wf_value *like, bool centred);
+                        const struct wf_value *like, enum wf_fit_align align);
 /* Behind it more is cut off at the end, or less than a stride added, so that it has the extents of `like`. */
 struct wf_value *wf_conv_transpose_like(struct wf_graph *g, struct wf_value *x,
                                         const struct wf_conv *c, const struct wf_value *like);
@@ -39,7 +44,7 @@ struct wf_value *wf_untile_like(struct wf_graph *g, struct wf_value *x, const ch
 /* What they were given, for who wants to write the network down without sizes (net/record.c). */
 struct wf_size_note {
     const struct wf_value *of, *like; /* the result; NULL: of ceil */
-    bool centred;                     /* fit */
+    enum wf_fit_align align;          /* fit */
     int64_t pad_hi[3];                /* before they changed it */
     struct wf_size_note *next;
 };

@@ -19,7 +19,7 @@ static struct wf_value *note(struct wf_graph *g, struct wf_value *y, struct wf_s
 }
 
 struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name,
-                        const struct wf_value *like, bool centred)
+                        const struct wf_value *like, enum wf_fit_align align)
 {
     if (!x || !like)
         return NULL;
@@ -27,15 +27,16 @@ struct wf_value *wf_fit(struct wf_graph *g, struct wf_value *x, const char *name
     bool differs = false;
     for (int i = 0; i < 3; i++) {
         const int64_t missing = like->shape.at[WF_D + i] - x->shape.at[WF_D + i];
-        /* Half of it, rounded down also below 0, as Python's missing // 2. */
-        lo[i] = centred ? (missing - (missing < 0 && missing % 2 != 0)) / 2 : 0;
+        lo[i] = align == WF_FIT_CENTRE    ? wf_floor_div(missing, 2)
+                : align == WF_FIT_CUT_END ? wf_max(missing, 0) / 2
+                                          : 0;
         hi[i] = missing - lo[i];
         differs |= missing != 0;
     }
     if (!differs && !g->takes_notes)
         return x;
     return note(g, wf_pad(g, x, name, lo, hi, WF_PAD_ZERO),
-                (struct wf_size_note){ .like = like, .centred = centred });
+                (struct wf_size_note){ .like = like, .align = align });
 }
 
 /* The extent behind a transposed convolution, without output padding. */

@@ -28,8 +28,9 @@ static const struct family {
     const char *kinds, *what, *colour;
 } families[] = {
     { "conv linear matmul", "convolution, linear", "#2b6cb0" },
-    { "conv_transpose upsample pixel_shuffle", "transposed, upsample", "#2f855a" },
-    { "max_pool avg_pool global_pool adaptive_pool", "pooling", "#c05621" },
+    { "conv_transpose upsample pixel_shuffle pixel_unshuffle", "transposed, upsample", "#2f855a" },
+    { "max_pool avg_pool global_pool adaptive_avg_pool adaptive_max_pool global_max_pool",
+      "pooling", "#c05621" },
     { "batch_norm instance_norm group_norm layer_norm", "normalisation", "#805ad5" },
     { "concat add multiply", "join", "#b83280" },
     { "", "other", "#718096" },
