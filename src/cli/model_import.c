@@ -52,6 +52,12 @@ static bool print(struct wf_cli *cli, const struct imported *i, struct wf_err *e
 
 static bool write(struct wf_cli *cli, const char *folder, struct imported *i, struct wf_err *err)
 {
+    char *const part = wf_arena_copy(&cli->arena, folder);
+    for (char *slash = strchr(part + 1, '/'); part[0] && slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        (void)mkdir(part, 0777); /* the last one tells */
+        *slash = '/';
+    }
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return wf_err_set(err, WF_ERR_INPUT, "'%s': cannot make this folder: %s", folder,
                           wf_file_reason(errno));

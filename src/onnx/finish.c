@@ -201,11 +201,12 @@ static const char *node_path(struct wf_onnx_import *im, const struct wf_onnx_lay
     return *path ? path : l->kind;
 }
 
-static bool is_taken(const struct wf_onnx_import *im, int upto, const char *name)
+/* By another layer than this one; an empty name by none. */
+static bool is_taken(const struct wf_onnx_import *im, int layer, const char *name)
 {
     bool taken = strcmp(name, "image") == 0;
-    for (int i = 0; i < upto && !taken; i++)
-        taken = im->layers[i].alive && strcmp(im->layers[i].name, name) == 0;
+    for (int i = 0; i < (int)im->n_layers && name[0] && !taken; i++)
+        taken = i != layer && im->layers[i].alive && strcmp(im->layers[i].name, name) == 0;
     return taken;
 }
 
@@ -228,22 +229,28 @@ static int weights_of(const struct wf_onnx_import *im, int layer)
     return WF_LAYER_NONE;
 }
 
+static const char *unique(struct wf_onnx_import *im, int layer, const char *name)
+{
+    const char *other = name;
+    for (int k = 2; is_taken(im, layer, other); k++)
+        other = wf_arena_printf(&im->arena, "%s_%d", name, k);
+    return other;
+}
+
+/* Layers with weights first, so that their names are not taken; then the others by their nodes. */
 static void name_layers(struct wf_onnx_import *im)
 {
     for (int i = 0; i < (int)im->n_layers; i++) {
         struct wf_onnx_layer *const l = &im->layers[i];
-        if (!l->alive)
-            continue;
-        const int other = weights_of(im, i);
+        const int other = l->alive ? weights_of(im, i) : WF_LAYER_NONE;
         if (other != WF_LAYER_NONE)
             l->shares = im->layers[other].name;
-        const char *name =
-            l->shares || !l->name[0] || is_taken(im, i, l->name) ? node_path(im, l) : l->name;
-        const char *unique = name;
-        for (int k = 2; is_taken(im, i, unique); k++)
-            unique = wf_arena_printf(&im->arena, "%s_%d", name, k);
-        l->name = unique;
+        if (l->shares || !l->alive || is_taken(im, i, l->name))
+            l->name = "";
     }
+    for (int i = 0; i < (int)im->n_layers; i++)
+        if (im->layers[i].alive && !im->layers[i].name[0])
+            im->layers[i].name = unique(im, i, node_path(im, &im->layers[i]));
 }
 
 /* --- what the user should know --- */

@@ -133,7 +133,9 @@ bool wf_onnx_node(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
         if (!v)
             return wf_onnx_refuse(im, node, err, "nothing before it makes its input '%s'",
                                   node->input[i]);
-        features |= v->kind == WF_ONNX_FEATURES;
+        /* Of the second input of CastLike only the type is read. */
+        if (i == 0 || strcmp(node->op_type, "CastLike") != 0)
+            features |= v->kind == WF_ONNX_FEATURES || v->kind == WF_ONNX_LIST;
     }
     if (features) {
         wf_onnx_rule *const rule = features_rule(node->op_type);

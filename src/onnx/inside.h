@@ -5,7 +5,7 @@
  *
  *   constant   floats of the file: weights
  *   numbers    few numbers that are known: constants, and all arithmetic on shapes
- *   features   the result of a layer, seen through a view
+ *   features   the result of a layer, seen through a view; or a list of them
  *
  * Sizes are free in our networks, but the operators that ONNX uses to handle them (Shape, Gather, Div,
  * Concat, ...) are not. So shapes are followed for a few images at once, of different extents: an extent is a
@@ -78,7 +78,7 @@ struct wf_onnx_numbers {
     struct wf_onnx_origin *from; /* count of them */
 };
 
-enum wf_onnx_value_kind { WF_ONNX_CONSTANT, WF_ONNX_NUMBER, WF_ONNX_FEATURES };
+enum wf_onnx_value_kind { WF_ONNX_CONSTANT, WF_ONNX_NUMBER, WF_ONNX_FEATURES, WF_ONNX_LIST };
 
 struct wf_onnx_value {
     const char *name;
@@ -87,6 +87,8 @@ struct wf_onnx_value {
     struct wf_onnx_numbers *numbers;
     int layer; /* WF_LAYER_IMAGE, or an index of wf_onnx_import.layers */
     struct wf_onnx_view view;
+    struct wf_onnx_value *parts; /* of a list: features */
+    int n_parts;
 };
 
 enum { WF_ONNX_WEIGHTS = 4 };

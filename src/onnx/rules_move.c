@@ -179,6 +179,14 @@ static bool squeeze(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
 
 /* --- concat, split, slice --- */
 
+/* A view of an image whose channels are shuffled is made plain, once for all that take parts of it. */
+static bool unshuffled(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                       struct wf_onnx_value *v, struct wf_err *err)
+{
+    const bool whole = v->view.rank != 2 + im->dims || v->view.axis[1].n < 2;
+    return whole || wf_onnx_plain(im, node, v, err) != WF_LAYER_NONE;
+}
+
 /* The axis of the node's attribute, which must be all channels of the value. */
 static bool channel_axis(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                          const struct wf_onnx_value *v, int64_t fallback, int *axis,
@@ -252,37 +260,89 @@ static int channel_part(struct wf_onnx_import *im, const Onnx__NodeProto *node, 
     return y;
 }
 
+/* The part of v from `at` along the axis of its channels, as a value. */
+static struct wf_onnx_value channel_value(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                                          const struct wf_onnx_value *v, int axis, int64_t at,
+                                          int64_t size)
+{
+    struct wf_onnx_value part = *v;
+    part.layer = channel_part(im, node, v->layer, at, at + size);
+    part.view.axis[axis] = wf_onnx_view(im, part.layer, 2).axis[1];
+    return part;
+}
+
+/* How a node splits `all` channels into *n parts: by its input or attribute, or evenly. */
+static bool split_sizes(struct wf_onnx_import *im, const Onnx__NodeProto *node, int64_t all, int *n,
+                        int64_t sizes[WF_ONNX_IN], struct wf_err *err)
+{
+    const bool to_list = strcmp(node->op_type, "SplitToSequence") == 0;
+    const struct wf_onnx_numbers *const given = wf_onnx_numbers(im, wf_onnx_in(im, node, 1));
+    int64_t each = to_list ? 1 : (all + (int64_t)node->n_output - 1) / (int64_t)node->n_output;
+    const bool listed = wf_onnx_ints(im, node, 1, "split", WF_ONNX_IN, n, sizes);
+    if (!listed || (to_list && given && given->rank == 0)) {
+        each = listed ? sizes[0] : each;
+        if (each < 1 || (all + each - 1) / each > WF_ONNX_IN)
+            return wf_onnx_refuse(im, node, err, "parts of %" PRId64 " of %" PRId64 " channels",
+                                  each, all);
+        *n = (int)((all + each - 1) / each);
+        for (int i = 0; i < *n; i++)
+            sizes[i] = i + 1 < *n ? each : all - i * each;
+    }
+    int64_t sum = 0;
+    for (int i = 0; i < *n; i++) {
+        if (sizes[i] < 1 || sizes[i] > all)
+            return wf_onnx_refuse(im, node, err, "a part of %" PRId64 " channels", sizes[i]);
+        sum += sizes[i];
+    }
+    return sum == all ||
+           wf_onnx_refuse(im, node, err, "parts of %" PRId64 " channels do not fit", all);
+}
+
 static bool split(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const found = features(im, node, err);
+    struct wf_onnx_value *const found = features(im, node, err);
     int axis, n = 0;
     int64_t sizes[WF_ONNX_IN], at = 0;
-    if (!found || !channel_axis(im, node, found, 0, &axis, err))
+    if (!found || !unshuffled(im, node, found, err) ||
+        !channel_axis(im, node, found, 0, &axis, err))
         return false;
-    const struct wf_onnx_value v = *found; /* outputs may move it */
-    const int64_t all = wf_onnx_shape(im, v.layer)[WF_ONNX_C].at[0];
-    if (node->n_output > WF_ONNX_IN || node->n_output == 0)
-        return wf_onnx_refuse(im, node, err, "%zu outputs", node->n_output);
-    if (!wf_onnx_ints(im, node, 1, "split", WF_ONNX_IN, &n, sizes)) {
-        n = (int)node->n_output;
-        for (int i = 0; i < n; i++)
-            sizes[i] = (all + n - 1) / n;
-        sizes[n - 1] = all - (n - 1) * sizes[0];
+    const struct wf_onnx_value v = *found;
+    if (node->n_output == 0 ||
+        !split_sizes(im, node, wf_onnx_shape(im, v.layer)[WF_ONNX_C].at[0], &n, sizes, err))
+        return node->n_output == 0;
+    const bool to_list = strcmp(node->op_type, "SplitToSequence") == 0;
+    struct wf_onnx_value *const list = to_list ? wf_onnx_out(im, node, 0) : NULL;
+    if (list) {
+        list->kind = WF_ONNX_LIST;
+        list->n_parts = n;
+        list->parts = wf_arena_array(&im->arena, n, struct wf_onnx_value);
     }
-    for (int i = 0; i < n && (size_t)i < node->n_output; i++) {
-        if (sizes[i] < 1 || sizes[i] > all - at)
-            return wf_onnx_refuse(im, node, err, "parts of %" PRId64 " channels do not fit", all);
-        const int y = channel_part(im, node, v.layer, at, at + sizes[i]);
+    for (int i = 0; i < n; i++) {
+        struct wf_onnx_value *const out = list      ? &list->parts[i]
+                                          : to_list ? NULL
+                                                    : wf_onnx_out(im, node, (size_t)i);
+        if (out) {
+            const char *const name = out->name;
+            *out = channel_value(im, node, &v, axis, at, sizes[i]);
+            out->name = name;
+        }
         at += sizes[i];
-        struct wf_onnx_value *const out = wf_onnx_out(im, node, (size_t)i);
-        if (!out)
-            continue;
-        out->kind = WF_ONNX_FEATURES;
-        out->layer = y;
-        out->view = v.view;
-        out->view.axis[axis] = wf_onnx_view(im, y, 2).axis[1];
     }
     return true;
+}
+
+static bool sequence_at(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *const list = wf_onnx_in(im, node, 0);
+    int n = 0;
+    int64_t index = 0;
+    if (!list || list->kind != WF_ONNX_LIST || !wf_onnx_ints(im, node, 1, NULL, 1, &n, &index) ||
+        n != 1)
+        return wf_onnx_refuse(im, node, err, "the rule is for a known part of a list");
+    index += index < 0 ? list->n_parts : 0;
+    if (index < 0 || index >= list->n_parts)
+        return wf_onnx_refuse(im, node, err, "the list has %d parts", list->n_parts);
+    return wf_onnx_done_view(im, node, list->parts[index].layer, &list->parts[index].view);
 }
 
 /* One axis of a slice, as begin and end for each probe. */
@@ -374,8 +434,8 @@ static bool cut(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
 
 static bool slice(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const found = features(im, node, err);
-    if (!found)
+    struct wf_onnx_value *const found = features(im, node, err);
+    if (!found || !unshuffled(im, node, found, err))
         return false;
     const struct wf_onnx_numbers *const from = wf_onnx_numbers(im, wf_onnx_in(im, node, 1)),
                                         *const to = wf_onnx_numbers(im, wf_onnx_in(im, node, 2));
@@ -471,6 +531,7 @@ static bool depth_to_space(struct wf_onnx_import *im, const Onnx__NodeProto *nod
 const struct wf_onnx_rule_row wf_onnx_rules_move[] = {
     { "Identity", pass },
     { "Cast", pass },
+    { "CastLike", pass },
     { "Shape", shape },
     { "Reshape", reshape },
     { "Flatten", flatten },
@@ -479,6 +540,8 @@ const struct wf_onnx_rule_row wf_onnx_rules_move[] = {
     { "Squeeze", squeeze },
     { "Concat", concat },
     { "Split", split },
+    { "SplitToSequence", split },
+    { "SequenceAt", sequence_at },
     { "Slice", slice },
     { "Gather", gather },
     { "DepthToSpace", depth_to_space },

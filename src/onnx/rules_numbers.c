@@ -260,7 +260,11 @@ static bool where(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
 static bool cast(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     wf_onnx_nums *const a = wf_onnx_nums_in(im, node, 0);
-    const bool whole = wf_onnx_type_is_whole((int)wf_onnx_attr_int(node, "to", WF_ONNX_FLOAT));
+    bool whole = wf_onnx_type_is_whole((int)wf_onnx_attr_int(node, "to", WF_ONNX_FLOAT));
+    if (strcmp(node->op_type, "CastLike") == 0) {
+        const struct wf_onnx_value *const like = wf_onnx_in(im, node, 1);
+        whole = like && like->kind == WF_ONNX_NUMBER && like->numbers->is_whole;
+    }
     struct wf_onnx_numbers *const y = a ? wf_onnx_numbers_new(im, whole, a->rank, a->shape) : NULL;
     if (!y)
         return a ? wf_onnx_nums_too_many(im, node, err) : wf_onnx_nums_unknown(im, node, err);
@@ -360,16 +364,39 @@ static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
 }
 
 const struct wf_onnx_rule_row wf_onnx_rules_numbers[] = {
-    { "Add", binary },       { "Sub", binary },         { "Mul", binary },
-    { "Div", binary },       { "Mod", binary },         { "Min", binary },
-    { "Max", binary },       { "Pow", binary },         { "Equal", binary },
-    { "Less", binary },      { "LessOrEqual", binary }, { "Greater", binary },
-    { "And", binary },       { "Or", binary },          { "GreaterOrEqual", binary },
-    { "Neg", unary },        { "Abs", unary },          { "Floor", unary },
-    { "Ceil", unary },       { "Round", unary },        { "Sqrt", unary },
-    { "Not", unary },        { "Reciprocal", unary },   { "Exp", unary },
-    { "Where", where },      { "Cast", cast },          { "ConstantOfShape", constant_of_shape },
-    { "Range", range },      { "Shape", shape },        { "ReduceProd", reduce },
-    { "ReduceSum", reduce }, { "ReduceMax", reduce },   { "ReduceMin", reduce },
+    { "Add", binary },
+    { "Sub", binary },
+    { "Mul", binary },
+    { "Div", binary },
+    { "Mod", binary },
+    { "Min", binary },
+    { "Max", binary },
+    { "Pow", binary },
+    { "Equal", binary },
+    { "Less", binary },
+    { "LessOrEqual", binary },
+    { "Greater", binary },
+    { "And", binary },
+    { "Or", binary },
+    { "GreaterOrEqual", binary },
+    { "Neg", unary },
+    { "Abs", unary },
+    { "Floor", unary },
+    { "Ceil", unary },
+    { "Round", unary },
+    { "Sqrt", unary },
+    { "Not", unary },
+    { "Reciprocal", unary },
+    { "Exp", unary },
+    { "Where", where },
+    { "Cast", cast },
+    { "CastLike", cast },
+    { "ConstantOfShape", constant_of_shape },
+    { "Range", range },
+    { "Shape", shape },
+    { "ReduceProd", reduce },
+    { "ReduceSum", reduce },
+    { "ReduceMax", reduce },
+    { "ReduceMin", reduce },
     { .op = NULL },
 };

@@ -400,6 +400,32 @@ static int as_activation(struct wf_onnx_import *im, const Onnx__NodeProto *node,
     return scaled(im, node, wf_onnx_add(im, node, kind, NULL, 1, &x), factor * before);
 }
 
+/* The channels' mean of a layer's input: that input, or WF_LAYER_NONE. */
+static int channel_mean_of(const struct wf_onnx_import *im, int layer)
+{
+    return wf_onnx_is(im, layer, "mean") && attrs(im, layer)->axis == WF_LAYER_CHANNELS
+               ? input(im, layer)
+               : WF_LAYER_NONE;
+}
+
+/* (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps), as layer norm was written before it was an operator. */
+static int as_layer_norm(struct wf_onnx_import *im, const Onnx__NodeProto *node, int centred,
+                         int deviation)
+{
+    if (!wf_onnx_is(im, centred, "subtract") || !wf_onnx_is(im, deviation, "sqrt") ||
+        !wf_onnx_is(im, input(im, deviation), "shift"))
+        return WF_LAYER_NONE;
+    const int x = im->layers[centred].in[0], shift = input(im, deviation);
+    const int square = channel_mean_of(im, input(im, shift));
+    if (channel_mean_of(im, im->layers[centred].in[1]) != x ||
+        !wf_onnx_is(im, square, "multiply") || im->layers[square].in[0] != centred ||
+        im->layers[square].in[1] != centred)
+        return WF_LAYER_NONE;
+    const double eps = attrs(im, shift)->offset;
+    const struct wf_layer_attrs a = { .eps = near(eps, 1e-5) ? 0 : eps };
+    return wf_onnx_add(im, node, "layer_norm", &a, 1, &x);
+}
+
 /* The view of a result, where axes of extent one are broadcast. */
 static bool joined_view(const struct wf_onnx_import *im, const struct wf_onnx_view *a,
                         const struct wf_onnx_view *b, struct wf_onnx_view *y)
@@ -445,10 +471,12 @@ static bool binary(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
         y = as_activation(im, node, a->layer, b->layer);
         if (y == WF_LAYER_NONE)
             y = as_activation(im, node, b->layer, a->layer);
-        if (y != WF_LAYER_NONE)
-            return wf_onnx_done_view(im, node, y, &view);
     }
     int in[] = { a->layer, b->layer };
+    if (op == DIVIDE)
+        y = as_layer_norm(im, node, a->layer, b->layer);
+    if (y != WF_LAYER_NONE)
+        return wf_onnx_done_view(im, node, y, &view);
     if (op == DIVIDE)
         in[1] = wf_onnx_add(im, node, "reciprocal", NULL, 1, &b->layer);
     y = wf_onnx_add(im, node,
@@ -496,7 +524,32 @@ static bool power(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
     return wf_onnx_done_view(im, node, wf_onnx_add(im, node, "multiply", NULL, 2, in), &v->view);
 }
 
+/* x > number: no layer has it, but softplus is written with it. */
+static bool greater(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    struct wf_layer_attrs a = { 0 };
+    if (!number_in(im, node, 1, 0, &a.offset))
+        return wf_onnx_refuse(im, node, err, "the rule is for a comparison with a number");
+    return apply(im, node, "greater", &a, err);
+}
+
+/* x where it is large, else log(1 + exp(x)): the softplus that it is anyway. */
+static bool where(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *const condition = features_in(im, node, 0, err),
+                                      *const x = features_in(im, node, 1, err),
+                                      *const y = features_in(im, node, 2, err);
+    if (!condition || !x || !y)
+        return false;
+    if (wf_onnx_is(im, condition->layer, "greater") && wf_onnx_is(im, y->layer, "softplus") &&
+        input(im, y->layer) == x->layer && input(im, condition->layer) == x->layer)
+        return wf_onnx_done_view(im, node, y->layer, &y->view);
+    return wf_onnx_refuse(im, node, err, "a choice by the values of an image has no rule");
+}
+
 const struct wf_onnx_rule_row wf_onnx_rules_pointwise[] = {
+    { "Greater", greater },
+    { "Where", where },
     { "Relu", plain_act },
     { "Sigmoid", plain_act },
     { "Tanh", plain_act },

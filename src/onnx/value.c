@@ -260,7 +260,7 @@ bool wf_onnx_initialise(struct wf_onnx_import *im, struct wf_onnx_value *v,
 struct wf_onnx_constant *wf_onnx_constant(struct wf_onnx_import *im, struct wf_onnx_value *v,
                                           struct wf_err *err)
 {
-    if (!v || v->kind == WF_ONNX_FEATURES)
+    if (!v || v->kind == WF_ONNX_FEATURES || v->kind == WF_ONNX_LIST)
         return NULL;
     if (v->constant)
         return wf_onnx_load(im, v->constant, err) ? v->constant : NULL;
@@ -325,12 +325,14 @@ bool wf_onnx_done(struct wf_onnx_import *im, const Onnx__NodeProto *node, int la
     return wf_onnx_done_view(im, node, layer, &view);
 }
 
-/* "encoder.conv1" of "encoder.conv1.weight"; NULL where an exporter made the name up. */
+/* "encoder.conv1" of "encoder.conv1.weight"; a parameter that is no module's ("block.layer_scale") whole; NULL where
+ * an exporter made the name up ("onnx::Mul_123", "val_7", "v7"). */
 static const char *path_of(struct wf_onnx_import *im, const char *name, const char *part)
 {
     const size_t n = strlen(name), k = strlen(part);
-    if (n < k + 2 || name[n - k - 1] != '.' || strcmp(name + n - k, part) != 0)
-        return NULL;
+    const bool ends = n >= k + 2 && name[n - k - 1] == '.' && strcmp(name + n - k, part) == 0;
+    if (!ends)
+        return name[0] && strchr(name, '.') && !strpbrk(name, ":/") ? name : NULL;
     char *const path = wf_arena_copy(&im->arena, name);
     path[n - k - 1] = 0;
     return path;
