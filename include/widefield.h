@@ -114,7 +114,7 @@ void wf_session_free(struct wf_session *s);
 int wf_session_rank(const struct wf_session *s);
 int wf_session_size(const struct wf_session *s);
 /* Asks the call that another thread makes in this session now to end: it fails with WF_ERR_STOPPED, before its
- * next step or rank. A trainer or exec whose step it was cannot be used any more. Any thread, any time. */
+ * next layer or rank (on a GPU: step). A trainer or exec whose step it was cannot be used any more. Any thread, any time. */
 void wf_session_stop(struct wf_session *s);
 /* Messages up to `level` go to `fn`; NULL: to stderr, as they do at first, up to WF_LOG_WARN. */
 void wf_session_on_log(struct wf_session *s, enum wf_log_level level, wf_log_fn *fn, void *user);

@@ -101,6 +101,46 @@ def test_a_training_step_has_pytorchs_gradients(module, mesh):
             assert np.allclose(after[name], tensor.numpy(), atol=1e-4), name
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_loss_of_ones_own_by_exec(module, training):
+    """The sum of cubes, whose gradient is given to the backward pass."""
+    network = widefield.from_torch(module, (1, 1, 48, 48))
+    x = numbers(2, 1, 20, 28)
+    with widefield.Session(network, mesh="space=2x1") as session:
+        with widefield.Exec(session, x.shape, training=training, gradients=True) as function:
+            y = function.forward(x)
+            gradients = function.backward(3 * y**2)
+            assert set(function.weights) == set(network.weights)
+            assert all(function.weights[n].shape == a.shape for n, a in network.weights.items())
+    double = copy.deepcopy(module).double().train(training)
+    image = x.double().requires_grad_()
+    expected = double(image)
+    (expected**3).sum().backward()
+    assert np.allclose(y, expected.detach().numpy(), atol=1e-5)
+    wanted = {"image": image.grad, **{name: p.grad for name, p in double.named_parameters()}}
+    assert set(wanted) == set(gradients)
+    for name, tensor in wanted.items():
+        difference = np.linalg.norm(gradients[name] - tensor.numpy()) / (np.linalg.norm(tensor.numpy()) + 1e-6)
+        assert difference < 1e-4, (name, difference)
+
+
+def test_exec_of_a_classifier():
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3))
+    network = widefield.from_torch(module, (1, 2, 16, 16))
+    x = numbers(4, 2, 16, 16)
+    with widefield.Session(network) as session, widefield.Exec(session, x.shape, gradients=True) as function:
+        y = function.forward(x)
+        gradients = function.backward(np.ones(function.shape))
+        with pytest.raises(widefield.UsageError, match="give"):
+            function.forward(x[:2])
+    found = module(x)
+    found.sum().backward()
+    assert np.allclose(y.reshape(4, 3), found.detach().numpy(), atol=1e-5)
+    assert np.allclose(gradients["4.weight"], module[4].weight.grad.numpy(), atol=1e-4)
+    assert np.allclose(gradients["0.weight"], module[0].weight.grad.numpy(), atol=1e-4)
+
+
 def test_verify_of_a_module_on_a_mesh(module):
     network = widefield.from_torch(module, (1, 1, 48, 48))
     assert network.verify((2, 1, 40, 44), mesh="space=2x2")

@@ -2,6 +2,7 @@ import os
 import re
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -130,6 +131,31 @@ def test_ctrl_c_comes_behind_a_step_and_fit_goes_on(network, data):
         assert 3 <= done <= 4
         trainer.fit(epochs=1, progress=False)
         assert len(trainer.history.losses) > done
+
+
+def test_a_second_ctrl_c_stops_a_step_in_its_middle():
+    images = np.random.default_rng(1).normal(size=(1, 1, 512, 512)).astype(np.float32)
+    with widefield.Data.from_arrays(images, (images[:, 0] > 0).astype(np.uint8)) as data:
+        options = {"epochs": 9, "data_validation": 0, "mesh": "space=2x1"}
+        with widefield.Trainer(widefield.Network("unet", base=8), data, **options) as trainer:
+            trainer.step()
+            began = time.monotonic()
+            trainer.step()
+            whole = time.monotonic() - began
+
+            def interrupt():
+                for _ in range(2):
+                    time.sleep(whole / 10)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            thread = threading.Thread(target=interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                trainer.step()
+            thread.join()
+            # A step that had gone to its end would have left the trainer whole.
+            with pytest.raises(widefield.StoppedError, match="stopped on request"):
+                trainer.step()
 
 
 def test_training_in_another_thread(network, data):

@@ -21,6 +21,7 @@ from . import errors, safetensors
 from ._native import lib as _lib
 from .data import Data
 from .errors import Error, FailedError, FitError, InputError, StoppedError, UnsupportedError, UsageError
+from .graph import Exec
 from .network import Network, models
 from .options import Options
 from .predictor import Prediction, Predictor, predict
@@ -38,7 +39,7 @@ def from_torch(module, example, **options):  # type: ignore[no-untyped-def]
 
 
 __all__ = [
-    "Callback", "Data", "Device", "Epoch", "Error", "FailedError", "FitError", "History", "InputError", "Network",
+    "Callback", "Data", "Device", "Epoch", "Error", "Exec", "FailedError", "FitError", "History", "InputError", "Network",
     "Options", "Plan", "Prediction", "Predictor", "Scores", "Session", "Step", "StoppedError", "Trainer",
     "UnsupportedError", "UsageError", "Verification", "Weights", "devices", "errors", "from_torch", "models", "plan",
     "predict", "safetensors", "verify",

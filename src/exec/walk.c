@@ -2,6 +2,7 @@
 #include "exec/run_inside.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "comm/watch.h"
 
 static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
@@ -152,6 +153,10 @@ bool wf_run_walk(struct wf_run *run, int first, int end, struct wf_err *err)
 {
     for (int s = first; s < end; s++) {
         const struct wf_step *step = &run->plan->steps[s];
+        if (wf_stop_asked(run->comm->stop, err)) {
+            wf_comm_abort(run->comm, err);
+            return false;
+        }
         if (run->profiled)
             run->device->stream.mark(run->context, s);
         run->step_starts[s] = wf_now() - run->started;
