@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy, fuzz/corpus/idx, fuzz/corpus/cloud and fuzz/corpus/net: files as they should
+"""Writes the hand-made part of fuzz/corpus/safetensors, fuzz/corpus/npy, fuzz/corpus/idx, fuzz/corpus/cloud, fuzz/corpus/net
+and fuzz/corpus/onnx: files as they should
 be, and files that lie. What the fuzzer found stands beside them as found-*. Needs no packages.
 
     python3 fuzz/make_corpus.py
@@ -346,8 +347,89 @@ heads: [out, { layer: out, weight: 0.5 }]
     put("net", "found-hang-directive", b"%\x80")
 
 
+def field(number, value):
+    """A field of a protobuf message: an integer, a float (fixed32), or bytes and text."""
+    def varint(n):
+        n &= (1 << 64) - 1
+        out = b""
+        while n > 127:
+            out += bytes([n & 127 | 128])
+            n >>= 7
+        return out + bytes([n])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def onnx():
+    """ONNX files: ModelProto and what is in it, by the field numbers of the standard."""
+    def node(op, inputs, outputs, attributes=b"", name="n"):
+        return field(1, b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) +
+                     field(3, name) + field(4, op) + attributes)
+
+    def attribute(name, **value):
+        kinds = {"f": 2, "i": 3, "s": 4, "t": 5, "g": 6}
+        lists = {"ints": 8}
+        return field(5, field(1, name) + b"".join(field(kinds[k], v) for k, v in value.items() if k in kinds) +
+                     b"".join(field(lists[k], i) for k, v in value.items() if k in lists for i in v))
+
+    def tensor(name, dims, data=None, kind=1):
+        raw = b"" if data is None else field(9, data)
+        return b"".join(field(1, d) for d in dims) + field(2, kind) + field(8, name) + raw
+
+    def value(name, dims):
+        shape = b"".join(field(1, field(1, d) if isinstance(d, int) else field(2, d)) for d in dims)
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+    def model(nodes, tensors=(), dims=("n", 2, "h", "w"), opset=18, output="y"):
+        graph = b"".join(nodes) + b"".join(field(5, t) for t in tensors) + field(11, value("x", dims)) + \
+            field(12, field(1, output))
+        return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, opset))
+
+    weight = tensor("w", [3, 2, 1, 1], struct.pack("<6f", *range(6)))
+    ints = lambda name, values: tensor(name, [len(values)], struct.pack(f"<{len(values)}q", *values), 7)
+    conv = node("Conv", ["x", "w"], ["y"])
+    whole = model([conv], [weight])
+    deep = b""
+    for _ in range(500):
+        deep = node("If", ["c"], ["y"], attribute("then_branch", g=deep))
+    sizes = [node("Shape", ["x"], ["s"]), node("Div", ["s", "two"], ["half"]),
+             node("Resize", ["x", "", "", "half"], ["y"], attribute("mode", s="linear"))]
+    files = {
+        "good-conv": whole,
+        "good-resize": model(sizes, [ints("two", [1, 1, 2, 2])]),
+        "good-gelu": model([node("Div", ["x", "r"], ["a"]), node("Erf", ["a"], ["b"]), node("Add", ["b", "one"], ["c"]),
+                            node("Mul", ["x", "c"], ["d"]), node("Mul", ["d", "half"], ["y"])],
+                           [tensor(n, [], struct.pack("<f", v)) for n, v in (("r", 2 ** 0.5), ("one", 1), ("half", 0.5))]),
+        "good-shuffle": model([node("Reshape", ["x", "s"], ["a"]), node("Transpose", ["a"], ["b"], attribute("perm", ints=[0, 2, 1, 3, 4])),
+                               node("Reshape", ["b", "t"], ["y"])], [ints("s", [0, 2, 4, 16, 16]), ints("t", [0, 8, 16, 16])], (2, 8, 16, 16)),
+        "lie-nothing": b"",
+        "lie-cut": whole[:-20],
+        "lie-no-graph": field(1, 8) + field(8, field(2, 18)),
+        "lie-nested": model([deep]),
+        "lie-bytes": model([conv], [tensor("w", [3, 2, 1, 1], b"1234")]),
+        "lie-huge": model([conv], [tensor("w", [1 << 40, 1 << 40], b"1234")]),
+        "lie-negative": model([conv], [tensor("w", [-3, 2, 1, 1], b"1234")]),
+        "lie-itself": model([node("Relu", ["y"], ["y"])]),
+        "lie-expand": model([node("ConstantOfShape", ["s"], ["a"]), node("Add", ["x", "a"], ["y"])], [ints("s", [1 << 40, 9])]),
+        "lie-many": model([node("Range", ["z", "m", "o"], [f"a{i}"]) for i in range(600)] + [conv],
+                          [weight, tensor("z", [], struct.pack("<q", 0), 7), tensor("m", [], struct.pack("<q", 4095), 7),
+                           tensor("o", [], struct.pack("<q", 1), 7)]),
+        "lie-reshape": model([node("Reshape", ["x", "s"], ["y"])], [ints("s", [-1, -1, 0, 1 << 62])]),
+        "lie-pads": model([node("Pad", ["x", "p"], ["y"])], [ints("p", [0, 0, -(1 << 40), 0, 0, 0, 1 << 40, 0])]),
+        "lie-stride": model([node("Conv", ["x", "w"], ["y"], attribute("strides", ints=[0, -1]))], [weight]),
+        "lie-slice": model([node("Slice", ["x", "a", "b"], ["y"])], [ints("a", [0, -(1 << 63)]), ints("b", [(1 << 63) - 1, -1])]),
+    }
+    for name, data in files.items():
+        put("onnx", name, data)
+
+
 safetensors()
 arrays()
 cloud()
 idx()
 net()
+onnx()

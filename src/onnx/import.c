@@ -285,12 +285,12 @@ static bool set_image(struct wf_onnx_import *im, const Onnx__ValueInfoProto *ima
 static int head_layer(struct wf_onnx_import *im, const char *name, struct wf_err *err)
 {
     struct wf_onnx_value *const v = wf_onnx_find(im, name);
-    if (!v || v->kind != WF_ONNX_FEATURES || v->layer < 0) {
+    bool whole = v && v->kind == WF_ONNX_FEATURES && v->view.rank >= 2 && v->layer >= 0;
+    if (!v || v->kind != WF_ONNX_FEATURES) {
         (void)wf_err_set(err, WF_ERR_INPUT, "'%s': output '%s' is not made by its nodes",
                          im->model->path, name);
         return WF_LAYER_NONE;
     }
-    bool whole = v->view.rank >= 2;
     for (int i = 0; i < v->view.rank; i++) {
         const struct wf_onnx_axis *const axis = &v->view.axis[i];
         whole &=
@@ -300,7 +300,11 @@ static int head_layer(struct wf_onnx_import *im, const char *name, struct wf_err
         return v->layer;
     const Onnx__NodeProto output = { .name = wf_arena_copy(&im->arena, v->name),
                                      .op_type = wf_arena_copy(&im->arena, "output") };
-    return wf_onnx_plain(im, &output, v, err);
+    const int layer = wf_onnx_plain(im, &output, v, err);
+    if (layer == WF_LAYER_IMAGE)
+        (void)wf_err_set(err, WF_ERR_INPUT, "'%s': output '%s' is the image itself",
+                         im->model->path, name);
+    return layer == WF_LAYER_IMAGE ? WF_LAYER_NONE : layer;
 }
 
 static bool has_word(const char *list, const char *word)

@@ -69,7 +69,8 @@ struct wf_onnx_origin {
     int layer, axis; /* the extent is this layer's along this axis */
 };
 
-enum { WF_ONNX_NUMBERS = 4096 };
+/* Numbers of one value, and of all together: a small file cannot ask for much memory. */
+enum { WF_ONNX_NUMBERS = 4096, WF_ONNX_NUMBERS_IN_ALL = 1 << 21 };
 struct wf_onnx_numbers {
     bool is_whole; /* division truncates */
     int rank;
@@ -125,6 +126,7 @@ struct wf_onnx_import {
     struct wf_onnx_layer *layers;
     size_t n_layers, room_layers;
     struct wf_onnx_constant *constants;
+    int64_t n_numbers;            /* of all values so far */
     Onnx__GraphProto **subgraphs; /* that were followed, to be freed */
     size_t n_subgraphs, room_subgraphs;
     int depth; /* of subgraphs */

@@ -42,6 +42,8 @@ static bool shape(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
     to = to > rank ? rank : to;
     struct wf_onnx_numbers *const y =
         wf_onnx_numbers_new(im, true, 1, (int64_t[]){ to > from ? to - from : 0 });
+    if (!y)
+        return wf_onnx_refuse(im, node, err, "the file has too much arithmetic on shapes");
     for (int64_t i = 0; i < y->count; i++) {
         const struct wf_onnx_axis *const axis = &v->view.axis[from + i];
         const struct wf_onnx_extent extent = wf_onnx_axis_extent(im, axis);

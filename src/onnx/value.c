@@ -135,6 +135,9 @@ struct wf_onnx_numbers *wf_onnx_numbers_new(struct wf_onnx_import *im, bool is_w
             n->count > WF_ONNX_NUMBERS)
             return NULL;
     }
+    im->n_numbers += n->count + 1;
+    if (im->n_numbers > WF_ONNX_NUMBERS_IN_ALL)
+        return NULL;
     n->at = wf_arena_take_array(&im->arena, (size_t)n->count, sizeof *n->at);
     n->from = wf_arena_array(&im->arena, n->count, struct wf_onnx_origin);
     return n;
@@ -149,7 +152,7 @@ const struct wf_onnx_numbers *wf_onnx_numbers(struct wf_onnx_import *im, struct 
     if (c->count > WF_ONNX_NUMBERS || !wf_onnx_load(im, c, &ignored))
         return NULL;
     v->numbers = wf_onnx_numbers_new(im, false, c->rank, c->shape);
-    for (int64_t i = 0; i < c->count; i++)
+    for (int64_t i = 0; v->numbers && i < c->count; i++)
         for (int p = 0; p < WF_ONNX_PROBES; p++)
             v->numbers->at[i][p] = (double)c->data[i];
     return v->numbers;
