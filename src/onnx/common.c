@@ -75,7 +75,7 @@ int wf_onnx_layer_like(const struct wf_onnx_import *im, const struct wf_onnx_ext
     if (has_extents(im, WF_LAYER_IMAGE, extents))
         return WF_LAYER_IMAGE;
     for (int i = (int)im->n_layers - 1; i >= 0; i--)
-        if (has_extents(im, i, extents))
+        if (has_extents(im, i, extents) && !wf_onnx_is(im, i, "empty"))
             return i;
     return WF_LAYER_NONE;
 }

@@ -298,9 +298,12 @@ static int head_layer(struct wf_onnx_import *im, const char *name, struct wf_err
     }
     if (whole)
         return v->layer;
-    const Onnx__NodeProto output = { .name = wf_arena_copy(&im->arena, v->name),
-                                     .op_type = wf_arena_copy(&im->arena, "output") };
-    const int layer = wf_onnx_plain(im, &output, v, err);
+    /* Layers keep the node that they were made for. */
+    Onnx__NodeProto *const output = wf_arena_one(&im->arena, Onnx__NodeProto);
+    onnx__node_proto__init(output);
+    output->name = wf_arena_copy(&im->arena, v->name);
+    output->op_type = wf_arena_copy(&im->arena, "output");
+    const int layer = wf_onnx_plain(im, output, v, err);
     if (layer == WF_LAYER_IMAGE)
         (void)wf_err_set(err, WF_ERR_INPUT, "'%s': output '%s' is the image itself",
                          im->model->path, name);

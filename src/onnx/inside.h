@@ -89,7 +89,7 @@ struct wf_onnx_value {
     int layer; /* WF_LAYER_IMAGE, or an index of wf_onnx_import.layers */
     struct wf_onnx_view view;
     struct wf_onnx_value *parts; /* of a list: features */
-    int n_parts;
+    int n_parts, list_axis;      /* the axis that they are stacked along */
 };
 
 enum { WF_ONNX_WEIGHTS = 4 };

@@ -203,19 +203,56 @@ static bool channel_axis(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                           "the rule is for the axis of the channels, not axis %" PRId64, a);
 }
 
+/* Inputs along an axis that they do not have: a list, which a sum over that axis takes apart again. */
+static bool stack(struct wf_onnx_import *im, const Onnx__NodeProto *node, bool *is_one)
+{
+    const struct wf_onnx_value *const first = wf_onnx_in(im, node, 0);
+    int64_t axis = wf_onnx_attr_int(node, "axis", 1);
+    *is_one = first && first->kind == WF_ONNX_FEATURES && first->view.rank > 2 + im->dims;
+    axis += *is_one && axis < 0 ? first->view.rank : 0;
+    *is_one = *is_one && axis >= 0 && axis < first->view.rank;
+    for (size_t i = 0; *is_one && i < node->n_input; i++) {
+        const struct wf_onnx_value *const v = wf_onnx_in(im, node, i);
+        *is_one = v && v->kind == WF_ONNX_FEATURES && v->view.axis[axis].n == 0 &&
+                  wf_onnx_view_equal(im, &v->view, &first->view);
+    }
+    struct wf_onnx_value *const list = *is_one ? wf_onnx_out(im, node, 0) : NULL;
+    if (!list)
+        return true;
+    list->kind = WF_ONNX_LIST;
+    list->list_axis = (int)axis;
+    list->n_parts = (int)node->n_input;
+    list->parts = wf_arena_array(&im->arena, list->n_parts, struct wf_onnx_value);
+    for (int i = 0; i < list->n_parts; i++)
+        list->parts[i] = *wf_onnx_in(im, node, (size_t)i);
+    return true;
+}
+
+/* Is the input an image without channels? */
+static bool is_empty(const struct wf_onnx_import *im, const Onnx__NodeProto *node, size_t i)
+{
+    const struct wf_onnx_value *const v = wf_onnx_in(im, node, i);
+    return v && v->kind == WF_ONNX_FEATURES && wf_onnx_is(im, v->layer, "empty");
+}
+
 static bool concat(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    int in[WF_ONNX_IN], axis = 0, first_axis = 0;
+    int in[WF_ONNX_IN], axis = 0, n = 0;
     struct wf_onnx_extent channels = wf_onnx_extent(0);
     if (node->n_input > WF_ONNX_IN)
         return wf_onnx_refuse(im, node, err, "%zu inputs, at most %d are read", node->n_input,
                               WF_ONNX_IN);
+    bool is_stack;
+    if (!stack(im, node, &is_stack) || is_stack)
+        return true;
     struct wf_onnx_view view = { .rank = 0 };
     for (size_t i = 0; i < node->n_input; i++) {
         struct wf_onnx_value *const v = wf_onnx_in(im, node, i);
         if (!v || v->kind != WF_ONNX_FEATURES)
             return wf_onnx_refuse(im, node, err, "input '%s' is no result of the network",
                                   node->input[i]);
+        if (is_empty(im, node, i))
+            continue;
         int64_t at = wf_onnx_attr_int(node, "axis", 1);
         at += at < 0 ? v->view.rank : 0;
         if (at == 1 && v->view.rank == 2 + im->dims &&
@@ -225,23 +262,19 @@ static bool concat(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
             return false;
         for (int p = 0; p < WF_ONNX_PROBES; p++)
             channels.at[p] += wf_onnx_shape(im, v->layer)[WF_ONNX_C].at[p];
-        in[i] = v->layer;
         struct wf_onnx_view other = v->view;
         other.axis[axis].n = 0;
-        if (i == 0) {
-            view = other;
-            first_axis = axis;
-        } else if (axis != first_axis || !wf_onnx_view_equal(im, &view, &other)) {
+        if (n > 0 && !wf_onnx_view_equal(im, &view, &other))
             return wf_onnx_refuse(im, node, err,
                                   "inputs '%s' and '%s' have different extents for some images",
                                   node->input[0], node->input[i]);
-        }
+        view = other;
+        in[n++] = v->layer;
     }
-    if (node->n_input == 0)
+    if (n == 0)
         return wf_onnx_refuse(im, node, err, "it has no inputs");
-    const int y =
-        node->n_input == 1 ? in[0] : wf_onnx_add(im, node, "concat", NULL, (int)node->n_input, in);
-    if (node->n_input > 1)
+    const int y = n == 1 ? in[0] : wf_onnx_add(im, node, "concat", NULL, n, in);
+    if (n > 1)
         im->layers[y].shape[WF_ONNX_C] = channels;
     view.axis[axis] = wf_onnx_view(im, y, 2).axis[1];
     return wf_onnx_done_view(im, node, y, &view);

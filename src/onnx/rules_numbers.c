@@ -279,13 +279,32 @@ static bool cast(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 
 /* --- making --- */
 
+/* An image without channels: a place holder that encoders return for a level they do not have. Only its extents are
+ * read, and concatenations leave it out. */
+static bool empty_image(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    wf_onnx_nums *const n = wf_onnx_nums_in(im, node, 0);
+    double channels;
+    if (!n || n->count != 2 + im->dims || !wf_onnx_number_is_fixed(im, n, 1, &channels) ||
+        channels != 0)
+        return wf_onnx_nums_unknown(im, node, err);
+    const int image = WF_LAYER_IMAGE;
+    const int y = wf_onnx_add(im, node, "empty", NULL, 1, &image);
+    for (int p = 0; p < WF_ONNX_PROBES; p++) {
+        im->layers[y].shape[WF_ONNX_C].at[p] = 0;
+        for (int i = 0; i < im->dims; i++)
+            im->layers[y].shape[WF_ONNX_AXES - im->dims + i].at[p] = (int64_t)n->at[2 + i][p];
+    }
+    return wf_onnx_done(im, node, y, 0);
+}
+
 static bool constant_of_shape(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                               struct wf_err *err)
 {
     int rank;
     int64_t shape[WF_ONNX_RANK];
     if (!wf_onnx_ints(im, node, 0, NULL, WF_ONNX_RANK, &rank, shape))
-        return wf_onnx_nums_unknown(im, node, err);
+        return empty_image(im, node, err);
     const Onnx__AttributeProto *const a = wf_onnx_attr(node, "value");
     struct wf_onnx_value value = { .name = "value" };
     if (a && a->t && !wf_onnx_initialise(im, &value, a->t, err))

@@ -54,11 +54,38 @@ static int reduced_axes(const struct wf_onnx_import *im, const struct wf_onnx_va
     return bits;
 }
 
+/* The sum or mean over the axis that values were stacked along is that of the values. */
+static bool reduce_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *const list = wf_onnx_in(im, node, 0);
+    int n = 0, in[WF_ONNX_IN];
+    int64_t axis = -1;
+    if (!list || list->kind != WF_ONNX_LIST || list->n_parts < 1 ||
+        !wf_onnx_ints(im, node, 1, "axes", 1, &n, &axis) || n != 1 ||
+        (axis < 0 ? axis + list->parts[0].view.rank : axis) != list->list_axis)
+        return wf_onnx_refuse(im, node, err, "the rule is for a sum of values that were stacked");
+    for (int i = 0; i < list->n_parts; i++)
+        in[i] = list->parts[i].layer;
+    struct wf_onnx_view view = list->parts[0].view;
+    if (!wf_onnx_attr_int(node, "keepdims", 1)) {
+        for (int i = list->list_axis; i + 1 < view.rank; i++)
+            view.axis[i] = view.axis[i + 1];
+        view.rank--;
+    }
+    int y = list->n_parts == 1 ? in[0] : wf_onnx_add(im, node, "add", NULL, list->n_parts, in);
+    if (strcmp(node->op_type, "ReduceMean") == 0)
+        y = wf_onnx_add(im, node, "scale",
+                        &(struct wf_layer_attrs){ .factor = 1.0 / list->n_parts }, 1, &y);
+    return wf_onnx_done_view(im, node, y, &view);
+}
+
 static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     const struct wf_onnx_value *const v = wf_onnx_in(im, node, 0);
     int n = 0;
     int64_t axes[WF_ONNX_RANK];
+    if (v && v->kind == WF_ONNX_LIST && strcmp(node->op_type, "ReduceMean") == 0)
+        return reduce_sum(im, node, err);
     if (!v || v->kind != WF_ONNX_FEATURES)
         return wf_onnx_refuse(im, node, err, "it should reduce a result of the network");
     const bool given = wf_onnx_ints(im, node, 1, "axes", WF_ONNX_RANK, &n, axes) && n > 0;
@@ -96,9 +123,7 @@ static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
 }
 
 const struct wf_onnx_rule_row wf_onnx_rules_reduce[] = {
-    { "GlobalAveragePool", global_pool },
-    { "GlobalMaxPool", global_pool },
-    { "ReduceMean", reduce },
-    { "ReduceMax", reduce },
-    { .op = NULL },
+    { "ReduceSum", reduce_sum },      { "GlobalAveragePool", global_pool },
+    { "GlobalMaxPool", global_pool }, { "ReduceMean", reduce },
+    { "ReduceMax", reduce },          { .op = NULL },
 };

@@ -34,7 +34,7 @@ static int origin(const struct wf_onnx_import *im, const struct wf_onnx_numbers 
     for (int i = 0; i < im->dims; i++) {
         const struct wf_onnx_origin *const from = &sizes->from[sizes->count - im->dims + i];
         if (!from->known || from->axis != WF_ONNX_AXES - im->dims + i ||
-            (i > 0 && from->layer != layer))
+            (i > 0 && from->layer != layer) || wf_onnx_is(im, from->layer, "empty"))
             return WF_LAYER_NONE;
         layer = from->layer;
         if (!wf_onnx_extent_equal(im, wf_onnx_shape(im, layer)[from->axis], to[3 - im->dims + i]))

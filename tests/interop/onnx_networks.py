@@ -99,7 +99,8 @@ for _e in ["resnet34", "efficientnet-b0", "resnet50", "mobilenet_v2", "densenet1
            "timm-skresnet18", "timm-gernet_s", "mobileone_s0"]:
     add("smp", f"unet_{_e}", lambda e=_e: smp_net("Unet", e))
 for _d in ["UnetPlusPlus", "FPN", "PSPNet", "DeepLabV3", "DeepLabV3Plus", "Linknet", "MAnet", "PAN", "UPerNet"]:
-    add("smp", f"{_d}_resnet18", lambda d=_d: smp_net(d, "resnet18"))
+    add("smp", f"{_d}_resnet18", lambda d=_d: smp_net(d, "resnet18"),
+        (2, 3, 192, 384) if _d in ("PSPNet", "UPerNet") else IMAGE)  # poolings to 6 positions
 add("smp", "unet_scse_resnet18", lambda: smp_net("Unet", "resnet18", decoder_attention_type="scse"))
 _unet = dict(spatial_dims=2, in_channels=3, out_channels=4, channels=(8, 16, 32, 64), strides=(2, 2, 2))
 add("monai", "monai_UNet", lambda: monai_net("UNet", num_res_units=2, **_unet))
