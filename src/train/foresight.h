@@ -18,9 +18,9 @@ struct wf_training;
 /* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, and of each step
  * of its plans. Measured: docs/scaling.md. */
 enum {
-    WF_HOST_PROCESS_BYTES = 48 << 20,
-    WF_HOST_RANK_BYTES = 4 << 20,
-    WF_HOST_STEP_BYTES = 12 << 10,
+    WF_HOST_PROCESS_BYTES = 32 << 20,
+    WF_HOST_RANK_BYTES = 1 << 20,
+    WF_HOST_STEP_BYTES = 10 << 10,
 };
 
 struct wf_foresight {
