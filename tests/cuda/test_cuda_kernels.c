@@ -140,6 +140,23 @@ static const struct support_larger larger[] = {
     { "conv",
       { .attrs = "stride=[1,2,1] dilation=[1,1,1] pad_lo=[0,1,0] pad_hi=[0,0,0] groups=2",
         .in = "x[2,1,40,23,6] p[4,1,2,2,3] -" } },
+    /* Every channel a group: several positions at once, strides, dilations, all three axes. */
+    { "conv",
+      { .attrs = "stride=[1,1,1] dilation=[1,1,1] pad_lo=[0,3,3] pad_hi=[0,3,3] groups=40",
+        .in = "x[2,1,12,21,40] p[40,1,7,7,1] p[40]" } },
+    { "conv",
+      { .attrs = "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,2] pad_hi=[0,2,2] groups=72",
+        .in = "x[1,1,12,13,72] p[72,1,3,5,1] -" } },
+    { "conv",
+      { .attrs = "stride=[1,1,2] dilation=[1,3,2] pad_lo=[0,3,2] pad_hi=[0,3,2] groups=9",
+        .in = "x[1,1,12,13,9] p[9,1,3,3,1] p[9]" } },
+    { "conv",
+      { .attrs = "stride=[1,1,1] dilation=[1,1,1] pad_lo=[1,1,0] pad_hi=[1,1,2] groups=16",
+        .in = "x[1,3,5,7,16] p[16,3,3,3,1] p[16]" } },
+    { "convt",
+      { .attrs =
+            "stride=[1,2,2] dilation=[1,1,1] pad_lo=[0,1,1] pad_hi=[0,1,1] groups=8 extent=[1,10,14]",
+        .in = "x[2,1,5,7,8] p[8,1,4,4,1] p[8]" } },
     /* Windows side by side: more than a tile of rows, of columns, of k; patches in all three axes. */
     { "convt",
       { .attrs =

@@ -8,6 +8,8 @@
  */
 #include "device/cuda/device.cuh"
 
+#include "device/cuda/depthwise.h"
+
 namespace wf
 {
 
@@ -354,15 +356,29 @@ template <class T> static void weight_run(const struct wf_call *call)
 
 using namespace wf;
 
+/* Those kernels do not shorten their factors. */
+static bool is_depthwise(const struct wf_call *call, const struct wf_value *weights)
+{
+    return !wf_cuda_tf32(call) && wf_cuda_is_depthwise(call->node, &weights->shape);
+}
+
 void wf_cuda_conv(const struct wf_call *call)
 {
-    if (!is_empty(call->work))
+    if (is_empty(call->work))
+        return;
+    if (is_depthwise(call, call->node->in[1]))
+        wf_cuda_depthwise(call, false);
+    else
         with_type(call->in[0].dtype, [&](auto t) { forward_run<decltype(t), false>(call); });
 }
 
 void wf_cuda_convt(const struct wf_call *call)
 {
-    if (!is_empty(call->work))
+    if (is_empty(call->work))
+        return;
+    if (is_depthwise(call, call->node->in[1]))
+        wf_cuda_depthwise(call, true);
+    else
         with_type(call->in[0].dtype, [&](auto t) { forward_run<decltype(t), true>(call); });
 }
 
@@ -371,6 +387,8 @@ bool wf_cuda_conv_wgrad_prepare(struct wf_prepare *p, struct wf_err *)
     p->scratch_bytes =
         (size_t)(weight_parts(p->node, p->work) * wf_shape_count(p->node->out[0]->shape)) *
         sizeof(double);
+    if (wf_cuda_is_depthwise(p->node, &p->node->out[0]->shape))
+        p->scratch_bytes = larger(p->scratch_bytes, wf_cuda_depthwise_wgrad_scratch(p));
     return true;
 }
 
@@ -378,6 +396,8 @@ void wf_cuda_conv_wgrad(const struct wf_call *call)
 {
     if (is_empty(call->work))
         wf_cuda_set(&call->out[0], 0.0, wf_cuda_stream(call));
+    else if (is_depthwise(call, call->node->out[0]))
+        wf_cuda_depthwise_wgrad(call);
     else
         with_type(call->in[0].dtype, [&](auto t) { weight_run<decltype(t)>(call); });
 }
