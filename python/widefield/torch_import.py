@@ -204,7 +204,7 @@ class Translator:
         **attributes: Any,
     ) -> Value:  # fmt: skip
         """Adds one; attributes that are None are left out."""
-        made = {"name": name or self.free_name(), "kind": kind}
+        made: dict[str, Any] = {"name": name or self.free_name(), "kind": kind}
         names = [value.layer for value in inputs]
         made["in"] = names[0] if len(names) == 1 else names
         made.update({key: value for key, value in attributes.items() if value is not None})

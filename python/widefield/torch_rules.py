@@ -301,7 +301,7 @@ def softmax(t: Translator, x: Any, dim: int, **_: Any) -> Value:
 
 @rule("dropout", "feature_dropout")
 def dropout(t: Translator, p: float, train: bool, **rest: Any) -> Value:
-    input = rest.get("input", rest.get("x"))
+    input: Any = rest.get("input", rest.get("x"))
     if not train or p == 0:
         return input
     kind = "dropout_channels" if "feature" in str(t.node.target) else "dropout"

@@ -51,7 +51,8 @@ def repeat(t: Translator, x: Any, repeats: Any = None, dims: Any = None) -> Valu
 
 def _part(t: Translator, x: Value, axis: str, start: int, end: int, shape: Any) -> Value:
     to = None if end >= END else end
-    return t.layer("slice", [x], last=x.last, axis=axis, shape=shape, **{"from": start or None, "to": to})
+    bounds: dict[str, Any] = {"from": start or None, "to": to}  # `from` is a word of Python's
+    return t.layer("slice", [x], last=x.last, axis=axis, shape=shape, **bounds)
 
 
 @rule("slice", "narrow")
@@ -148,7 +149,8 @@ def _pad_channels(t: Translator, image: Value, amounts: list[Any], mode: str) ->
     if any(not same(n, 0) for n in others) or mode != "constant":
         raise t.fail("it pads channels and positions at once, or the batch")
     before, behind = (int(t.constant(n, "padding")) for n in amounts[2 * t.dims : 2 * t.dims + 2])
-    return t.layer("pad_channels", [image], **{"from": before or None, "to": behind or None})
+    bounds: dict[str, Any] = {"from": before or None, "to": behind or None}
+    return t.layer("pad_channels", [image], **bounds)
 
 
 def _alignment(t: Translator, amounts: list[Any]) -> str:
