@@ -20,8 +20,12 @@
 enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3, USUAL = 4 };
 /* Suggestions come with the likely best first: of large images not all of the others are tried. */
 static const double enough_seconds = 1.0;
-/* A problem of more than `whole_flops` is timed on rows of about `excerpt_flops`: some 0.2 ms of a good plan. */
-static const double whole_flops = 1e12, excerpt_flops = 1e11;
+/* A problem of more than `whole` operations is timed on rows of about `excerpt`: 0.1 ms of a good plan, 1 ms without
+ * tensor cores. */
+struct excerpt_flops {
+    double whole, excerpt;
+};
+static const struct excerpt_flops of_tensor_cores = { 1e12, 5e10 }, of_others = { 5e10, 2e10 };
 enum { EXCERPT_ROWS = 8 };
 
 /* Memory like that of the step. */
@@ -205,21 +209,32 @@ static void run_sample(const struct trial *t, const struct wf_region *row)
 /* Not run: nothing was compared, so nothing is known of its numbers. */
 enum outcome { RIGHT, WRONG, NOT_RUN };
 
-/* One sample on both: norm(a - b) / norm(b) within the tolerance, and so each element, beside its own size by that
+/* Into memory full of NaN. */
+static bool run_plan(const struct trial *t)
+{
+    struct wf_cuda *const cuda = t->step->cuda;
+    const struct wf_view *const out = &t->out[0];
+    const struct wf_call call = call_of(t);
+    const bool ok =
+        cudaMemsetAsync(out->data, 0xff, wf_view_bytes(out), cuda->stream) == cudaSuccess;
+    wf_cuda_conv_step_run(t->step, &call);
+    return ok;
+}
+
+/* One sample of both: norm(a - b) / norm(b) within the tolerance, and so each element, beside its own size by that
  * of a usual one: the errors of a sum are those of its terms. */
 static enum outcome check_sample(const struct trial *t, int index)
 {
     struct wf_cuda *const cuda = t->step->cuda;
-    const struct wf_call call = call_of(t);
     const struct wf_region row = sample_of(&t->prepare->work, index);
     const struct wf_view *const out = &t->out[0];
     const double within = tolerance(&t->step->problem);
     struct wf_cuda_distance d;
-    if (is_sum(t))
+    bool ok = true;
+    if (is_sum(t)) {
         mask(t, &row);
-    /* NaN in every float type. */
-    bool ok = cudaMemsetAsync(out->data, 0xff, wf_view_bytes(out), cuda->stream) == cudaSuccess;
-    wf_cuda_conv_step_run(t->step, &call);
+        ok = run_plan(t);
+    }
     run_sample(t, &row);
     const void *const made = is_sum(t) ? out->data : wf_view_part(*out, row).data;
     wf_cuda_compare(
@@ -243,8 +258,8 @@ static enum outcome check_sample(const struct trial *t, int index)
 
 static enum outcome check_plan(const struct trial *t)
 {
-    enum outcome outcome = RIGHT;
     fill(t);
+    enum outcome outcome = is_sum(t) || run_plan(t) ? RIGHT : NOT_RUN;
     for (int i = 0; outcome == RIGHT && i < SAMPLES; i++)
         outcome = check_sample(t, i);
     return outcome;
@@ -335,10 +350,11 @@ static bool excerpt_init(struct excerpt *e, const struct wf_cuda_conv_step *s,
                          const struct wf_prepare *p)
 {
     const struct wf_cudnn_problem *const q = &s->problem;
-    double part = excerpt_flops / flops_of(q);
+    const struct excerpt_flops limit = q->dtype == WF_F32 && !q->tf32 ? of_others : of_tensor_cores;
+    double part = limit.excerpt / flops_of(q);
     const int axis = q->result[0] > q->result[1] ? WF_D : WF_H;
     const int64_t places = q->result[axis - WF_D];
-    if (flops_of(q) <= whole_flops || places <= EXCERPT_ROWS)
+    if (flops_of(q) <= limit.whole || places <= EXCERPT_ROWS)
         return false;
     e->prepare = *p;
     for (int k = 0; k < p->node->n_in; k++)
@@ -384,6 +400,14 @@ static struct wf_cudnn_plan *small_plan(const struct wf_cuda_conv_step *s,
     return NULL;
 }
 
+/* Past 2^31 elements cuDNN's kernels were at best as fast as ours, and others took a thousand times as long. */
+static bool is_wide(const struct wf_cudnn_problem *p)
+{
+    const int64_t *const a = p->image, *const b = p->result;
+    return p->n * a[0] * a[1] * a[2] * p->in > INT32_MAX ||
+           p->n * b[0] * b[1] * b[2] * p->out > INT32_MAX;
+}
+
 /* Our own engine, and plans for what is timed: where there is no choice nothing is. */
 static void make_plans(struct search *q)
 {
@@ -392,9 +416,10 @@ static void make_plans(struct search *q)
     const int n = q->graph ? wf_cudnn_candidates(q->graph, choices, WF_CUDNN_CANDIDATES) : 0;
     if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
         q->list[q->n++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
-    const int most = q->n > 0 && is_long_sum(&s->problem) ? q->n
-                     : s->problem.bias                    ? q->n + 1 /* compiled, in a second */
-                                                          : MOST_TRIED;
+    const bool own_only = q->n > 0 && (is_long_sum(&s->problem) || is_wide(&s->problem));
+    const int most = own_only          ? q->n
+                     : s->problem.bias ? q->n + 1 /* compiled, in a second */
+                                       : MOST_TRIED;
     q->has_excerpt = wf_min(most, q->n + n) > 1 && excerpt_init(&q->excerpt, s, q->prepare);
     struct wf_cudnn_graph *const graph =
         q->has_excerpt ? wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem) : q->graph;
