@@ -418,6 +418,8 @@ def onnx():
         "lie-many": model([node("Range", ["z", "m", "o"], [f"a{i}"]) for i in range(600)] + [conv],
                           [weight, tensor("z", [], struct.pack("<q", 0), 7), tensor("m", [], struct.pack("<q", 4095), 7),
                            tensor("o", [], struct.pack("<q", 1), 7)]),
+        "lie-perm": model([node("Transpose", ["s"], ["t"], attribute("perm", ints=[0, 0])), conv],
+                          [weight, tensor("s", [2, 2], struct.pack("<4q", 1, 2, 3, 4), 7)]),
         "lie-reshape": model([node("Reshape", ["x", "s"], ["y"])], [ints("s", [-1, -1, 0, 1 << 62])]),
         "lie-pads": model([node("Pad", ["x", "p"], ["y"])], [ints("p", [0, 0, -(1 << 40), 0, 0, 0, 1 << 40, 0])]),
         "lie-stride": model([node("Conv", ["x", "w"], ["y"], attribute("strides", ints=[0, -1]))], [weight]),

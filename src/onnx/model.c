@@ -377,9 +377,9 @@ bool wf_onnx_tensor_floats(const struct wf_onnx_model *m, const Onnx__TensorProt
     float *const to = ok ? malloc((size_t)(count ? count : 1) * sizeof *to) : NULL;
     if (ok && !to)
         ok = no_memory(m, t, err);
-    if (ok && t->data_type == WF_ONNX_FLOAT && b.at)
+    if (to && t->data_type == WF_ONNX_FLOAT && b.at)
         memcpy(to, b.at, (size_t)count * sizeof *to);
-    else if (ok)
+    else if (to)
         for (int64_t i = 0; i < count; i++)
             to[i] = (float)element(t, &b, i);
     free(b.owned);
@@ -396,7 +396,7 @@ bool wf_onnx_tensor_numbers(const struct wf_onnx_model *m, const Onnx__TensorPro
     double *const to = ok ? malloc((size_t)(count ? count : 1) * sizeof *to) : NULL;
     if (ok && !to)
         ok = no_memory(m, t, err);
-    for (int64_t i = 0; ok && i < count; i++)
+    for (int64_t i = 0; to && i < count; i++)
         to[i] = element(t, &b, i);
     free(b.owned);
     *values = to;

@@ -157,7 +157,7 @@ static bool layer_norm(struct wf_onnx_import *im, const Onnx__NodeProto *node, s
     struct wf_onnx_constant *const weight = vector_in(im, node, 1, channels, err), *bias = NULL;
     if (weight && node->n_input > 2 && node->input[2][0])
         bias = vector_in(im, node, 2, channels, err);
-    if (err->code != WF_OK)
+    if (!weight || err->code != WF_OK)
         return false;
     const int y = wf_onnx_add(im, node, "layer_norm", &a, 1, &v->layer);
     affine(im, y, weight, bias);

@@ -64,7 +64,7 @@ void wf_onnx_nums_strides(int rank, const int64_t shape[], int64_t stride[])
 /* The element of `from` that broadcasts to element i of a result of that shape. */
 int64_t wf_onnx_nums_index(int rank, const int64_t shape[], int64_t i, wf_onnx_nums *from)
 {
-    int64_t stride[WF_ONNX_RANK], index = 0;
+    int64_t stride[WF_ONNX_RANK] = { 0 }, index = 0;
     wf_onnx_nums_strides(from->rank, from->shape, stride);
     for (int axis = rank - 1; axis >= 0; axis--) {
         const int mine = axis - (rank - from->rank);

@@ -91,12 +91,14 @@ static bool transpose(struct wf_onnx_import *im, const Onnx__NodeProto *node, st
     const Onnx__AttributeProto *const perm = wf_onnx_attr(node, "perm");
     if (!a || (perm && perm->n_ints != (size_t)a->rank))
         return wf_onnx_nums_unknown(im, node, err);
-    int64_t extents[WF_ONNX_RANK], stride[WF_ONNX_RANK], step[WF_ONNX_RANK];
+    int64_t extents[WF_ONNX_RANK], stride[WF_ONNX_RANK] = { 0 }, step[WF_ONNX_RANK];
+    bool seen[WF_ONNX_RANK] = { 0 };
     wf_onnx_nums_strides(a->rank, a->shape, stride);
     for (int i = 0; i < a->rank; i++) {
         const int64_t from = perm ? perm->ints[i] : a->rank - 1 - i;
-        if (from < 0 || from >= a->rank)
+        if (from < 0 || from >= a->rank || seen[from])
             return wf_onnx_nums_unknown(im, node, err);
+        seen[from] = true;
         extents[i] = a->shape[from];
         step[i] = stride[from];
     }
@@ -185,15 +187,15 @@ static struct wf_onnx_numbers *part(struct wf_onnx_import *im, wf_onnx_nums *a, 
     int64_t extents[WF_ONNX_RANK], inner = 1;
     memcpy(extents, a->shape, sizeof extents);
     extents[axis] = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
-    extents[axis] = clamp(extents[axis], 0, extent);
+    const int64_t kept = clamp(extents[axis], 0, extent);
+    extents[axis] = kept;
     for (int64_t i = axis + 1; i < a->rank; i++)
         inner *= a->shape[i];
     struct wf_onnx_numbers *const y = wf_onnx_numbers_new(im, a->is_whole, a->rank, extents);
-    for (int64_t i = 0; y && i < y->count; i++)
-        wf_onnx_nums_copy(
-            y, i, a,
-            (i / inner / extents[axis] * extent + from + i / inner % extents[axis] * step) * inner +
-                i % inner);
+    for (int64_t i = 0; y && kept > 0 && i < y->count; i++)
+        wf_onnx_nums_copy(y, i, a,
+                          (i / inner / kept * extent + from + i / inner % kept * step) * inner +
+                              i % inner);
     return y;
 }
 

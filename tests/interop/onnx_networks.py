@@ -85,7 +85,8 @@ def add(group, name, make, shape=IMAGE):
 
 for _n in ["deeplabv3_resnet50", "deeplabv3_resnet101", "deeplabv3_mobilenet_v3_large", "fcn_resnet50", "fcn_resnet101",
            "lraspp_mobilenet_v3_large"]:
-    add("torchvision", _n, lambda n=_n: torchvision_net("segmentation/" + n))
+    # DeepLab's norm behind global pooling is over as many numbers as there are samples
+    add("torchvision", _n, lambda n=_n: torchvision_net("segmentation/" + n), (4, 3, 97, 129))
 for _n in ["resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "mobilenet_v2", "mobilenet_v3_small",
            "mobilenet_v3_large", "efficientnet_b0", "efficientnet_v2_s", "densenet121", "regnet_y_400mf",
            "regnet_x_400mf", "shufflenet_v2_x1_0", "mnasnet1_0", "squeezenet1_1", "convnext_tiny", "googlenet",
@@ -115,8 +116,6 @@ add("monai", "monai_DynUNet", lambda: monai_net("DynUNet", spatial_dims=2, in_ch
                                                kernel_size=[3, 3, 3, 3], strides=[1, 2, 2, 2],
                                                upsample_kernel_size=[2, 2, 2], filters=[8, 16, 32, 64]))
 add("monai", "monai_AttentionUnet", lambda: monai_net("AttentionUnet", **_unet))
-add("monai", "monai_VNet", lambda: monai_net("VNet", spatial_dims=2, in_channels=1, out_channels=4,
-                                            dropout_prob_down=None, dropout_prob_up=(None, None)), (2, 1, 96, 128))
 add("monai", "monai_HighResNet", lambda: monai_net("HighResNet", spatial_dims=2, in_channels=3, out_channels=4))
 add("monai", "monai_FlexibleUNet", lambda: monai_net("FlexibleUNet", in_channels=3, out_channels=4, backbone="resnet18",
                                                     pretrained=False))
