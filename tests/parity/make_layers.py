@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Layers of network files by PyTorch in double precision, for tests/test_layers.c.
 
-    make_layers.py FILE.safetensors
+    make_layers.py FILE.safetensors            writes the file
+    make_layers.py --check FILE.safetensors    compares it with what PyTorch makes now
 
 For each case the metadata has the network (`net.<case>`) and the shape of its image (`shape.<case>`); tensors are the
 result (`<case>.y`), the image's gradient (`<case>.dx`) and those of weights (`<case>.grad.<weight>`). What goes in is not
@@ -13,6 +14,7 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 
@@ -132,16 +134,31 @@ def run(name):
     return {key: t.detach().numpy().astype(np.float32) for key, t in tensors.items()}, metadata
 
 
-def main():
+def make():
     tensors, metadata = {}, {"cases": " ".join(CASES)}
     for name in CASES:
         more, about = run(name)
         tensors |= more
         metadata |= about
-    save_file(tensors, sys.argv[1], metadata)
+    return tensors, metadata
+
+
+def check(path):
+    tensors, metadata = make()
+    with safe_open(path, "np") as file:
+        if file.metadata() != metadata or set(file.keys()) != set(tensors):
+            sys.exit(f"{path}: other cases than make_layers.py has")
+        for name, fresh in tensors.items():
+            if not np.allclose(file.get_tensor(name), fresh, rtol=1e-6, atol=1e-7):
+                sys.exit(f"{path}: '{name}' is not what PyTorch makes")
+    print(f"{path}: {len(tensors)} tensors as PyTorch makes them")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) == 3 and sys.argv[1] == "--check":
+        check(sys.argv[2])
+    elif len(sys.argv) == 2:
+        made, about_all = make()
+        save_file(made, sys.argv[1], about_all)
+    else:
         sys.exit(__doc__)
-    main()
