@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="no PyTorch here: tests of from_torch() are left out")
+torch = pytest.importorskip("torch", "2.6", reason="no PyTorch 2.6 here: tests of from_torch() are left out")
 F = torch.nn.functional
 nn = torch.nn
 

@@ -470,6 +470,8 @@ def from_torch(module: Any, example: Any, *, name: str | None = None, heads: Any
     """
     import torch
 
+    if not hasattr(torch, "export") or not hasattr(torch.export.Dim, "AUTO"):
+        raise UsageError(f"from_torch() needs PyTorch 2.6 or newer, this is {torch.__version__}")
     tensor = _as_example(example)
     module = module.to("cpu") if any(p.device.type != "cpu" for p in module.parameters()) else module
     modes = _modes(module)
