@@ -126,7 +126,7 @@ bool wf_onnx_constant_rule(struct wf_onnx_import *im, const Onnx__NodeProto *nod
     struct wf_onnx_value *const v = wf_onnx_in(im, node, 0);
     const char *const op = node->op_type;
     const bool keeps =
-        strcmp(op, "Identity") == 0 ||
+        strcmp(op, "Identity") == 0 || strcmp(op, "CastLike") == 0 ||
         (strcmp(op, "Cast") == 0 && wf_onnx_type_is_float((int)wf_onnx_attr_int(node, "to", 0)));
     const bool squeezes = strcmp(op, "Squeeze") == 0 || strcmp(op, "Unsqueeze") == 0;
     *found = v && v->kind == WF_ONNX_CONSTANT &&

@@ -126,6 +126,12 @@ static bool bias_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, int6
     *bias = weight_in(im, node, 2, err);
     if (!*bias)
         return false;
+    /* Zeros that an exporter put in where the layer has none. */
+    const size_t n = strlen((*bias)->name);
+    if ((n < 5 || strcmp((*bias)->name + n - 5, ".bias") != 0) && wf_onnx_constant_is(*bias, 0)) {
+        *bias = NULL;
+        return true;
+    }
     if ((*bias)->count != count)
         return wf_onnx_refuse(im, node, err,
                               "bias '%s' has %" PRId64 " elements, the result %" PRId64 " channels",

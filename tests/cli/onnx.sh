@@ -73,6 +73,12 @@ grep -q 'name: norm, kind: batch_norm, act: relu' unet/net.yaml || fail "no acti
 grep -q 'kind: upsample, mode: linear_corners, scale: 2' volume/net.yaml || fail "no scale"
 [ "$(wc -l <unet/net.yaml)" -eq "$(wc -l <unet-dynamo/net.yaml)" ] || fail "two exporters, two networks"
 
+# weights keep their names, and a bias of zeros that the exporter put in is none
+for name in mixed mixed-dynamo; do
+    grep -q 'name: norm, kind: group_norm, groups: 2' $name/net.yaml || fail "names of $name"
+done
+grep -q 'name: first, kind: conv, in: image, out: 4, kernel: 3, pad: 1 }' unet-dynamo/net.yaml || fail "a bias"
+
 # cut over ranks, and at other extents
 for mesh in space=2x2 data=2; do
     expect 0 verify unet/job.yaml data.size=2,3,33,46 --mesh $mesh --json
