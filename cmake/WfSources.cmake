@@ -57,6 +57,7 @@ wf_collect_table(layer_kinds.c wf_layer_kind wf_layer_kind_ wf_layer_kinds net/n
 wf_embed(report_css.c wf_report_css ${PROJECT_SOURCE_DIR}/src/report/report.css)
 wf_embed(report_js.c wf_report_js ${PROJECT_SOURCE_DIR}/src/report/report.js)
 wf_embed(figures_cpu.c wf_figures_cpu ${PROJECT_SOURCE_DIR}/share/figures/cpu.txt)
+wf_embed(figures_cuda.c wf_figures_cuda ${PROJECT_SOURCE_DIR}/share/figures/cuda.txt)
 
 if(NOT WF_SOURCES)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/empty.c CONTENT "typedef int wf_empty;\n")

@@ -291,9 +291,10 @@ bool wf_figures_link(const struct wf_figures *f, const char *transport,
 
 void wf_figures_thin(struct wf_figures *f, double tolerance)
 {
-    const double most = log2(1 + tolerance);
+    const double short_seconds = 100 * f->peak[2]; /* of a step they are a small part */
     for (size_t i = f->n_rows; i-- > 0;) {
         const struct row *const r = &f->rows[i];
+        const double most = log2(1 + (r->seconds < short_seconds ? 4 : 1) * tolerance);
         const struct kind *kind = f->kinds;
         while (!(r >= kind->first && r < kind->first + kind->count))
             kind++;

@@ -6,7 +6,7 @@
  * without waiting for input and without checkpoints, which are written beside it. Memory: what each rank holds
  * of its device while it trains: step, weights, optimiser, validation, the smaller last batch, and on the CPU
  * the snapshot that rank 0 keeps for checkpoints. A process takes more of the host: its program and libraries,
- * the plans of its ranks, their stacks and primitives; see WF_HOST_BYTES.
+ * the plans of its ranks, their stacks and primitives; see WF_HOST_PROCESS_BYTES.
  */
 #pragma once
 
@@ -16,7 +16,8 @@
 struct wf_training;
 
 /* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, and of each step
- * of its plans. Measured: docs/scaling.md. */
+ * of its plans, as measured. The first run on a machine takes up to 256 MiB more while it checks primitives of
+ * external libraries. */
 enum {
     WF_HOST_PROCESS_BYTES = 32 << 20,
     WF_HOST_RANK_BYTES = 1 << 20,

@@ -15,12 +15,12 @@
 
 enum { FILE_MOST = 64 << 20 };
 
-/* Made by the build from share/figures/. */
-extern const char wf_figures_cpu[];
+/* Made by the build from share/figures/: what 'check --calibrate --out' wrote. A table without kernels is none. */
+extern const char wf_figures_cpu[], wf_figures_cuda[];
 
 static const struct {
     const char *device, *text;
-} shipped[] = { { "cpu", wf_figures_cpu } };
+} shipped[] = { { "cpu", wf_figures_cpu }, { "cuda", wf_figures_cuda } };
 
 /* --- which machine it is --- */
 
@@ -113,6 +113,10 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
     if (ok && text && *text) {
         *figures = wf_figures_parse(text, from, err);
         ok = *figures != NULL;
+        if (ok && wf_figures_count(*figures) == 0) {
+            wf_figures_free(*figures);
+            *figures = NULL;
+        }
     }
     free(own);
     wf_arena_release(&arena);
