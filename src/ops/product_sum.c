@@ -88,16 +88,24 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
         dx[1] = wf_sum_to(g, node->name, wf_multiply(g, a, d), NULL, b);
 }
 
+/* Sums over samples are weights' gradients, whole on every rank: what layers read is an image again. */
+static struct wf_value *times_sum(struct wf_graph *g, struct wf_value *const in[],
+                                  const void *attrs)
+{
+    struct wf_value *const s = wf_append(g, &wf_op_product_sum, "sum", NULL, attrs, 2, in);
+    return s ? wf_multiply(g, in[0], wf_cast(g, s, in[0]->dtype)) : NULL;
+}
+
 static const struct wf_case cases[] = {
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,7,3] x[2,1,5,7,3]" },
-    { .attrs = "over=[1,1,1,1,0]", .in = "x[2,3,4,5,2] x[2,3,4,5,2]" },
-    { .attrs = "over=[1,1,1,1,0]", .in = "x[3,1,4,5,4] -" },
-    { .attrs = "over=[0,0,1,0,0]", .in = "x[2,1,5,7,2] -" },
-    { .attrs = "over=[0,0,0,1,0]", .in = "x[1,2,5,6,2] x[1,2,5,6,2]" },
-    { .attrs = "over=[1,0,0,0,0]", .in = "x[3,1,4,5,2] x[3,1,4,5,2]" },
+    { .attrs = "over=[1,1,1,1,0]", .in = "x[2,3,4,5,2] x[2,3,4,5,2]", .build = times_sum },
+    { .attrs = "over=[1,1,1,1,0]", .in = "x[3,1,4,5,4] -", .build = times_sum },
+    { .attrs = "over=[0,0,1,0,0]", .in = "p[2,1,5,7,2] -" },
+    { .attrs = "over=[0,0,0,1,0]", .in = "p[1,2,5,6,2] p[1,2,5,6,2]" },
+    { .attrs = "over=[1,0,0,0,0]", .in = "p[3,1,4,5,2] p[3,1,4,5,2]" },
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,7,3] x[2,1,5,7,1]" },
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,4,3] x[2,1,1,1,3]" },
-    { .attrs = "over=[1,1,1,1,0] below=1", .in = "X[2,1,5,7,3] X[2,1,5,7,3]" },
+    { .attrs = "over=[1,1,1,1,0] below=1", .in = "X[2,1,5,7,3] X[2,1,5,7,3]", .build = times_sum },
     { 0 },
 };
 
