@@ -6,6 +6,11 @@
 It needs torch, and of torchvision, segmentation_models_pytorch, monai and dynamic_network_architectures those whose
 networks are asked for. A line for each: the largest relative difference of the prediction (running statistics) and of the
 gradients of all weights (batch statistics, dropout off), for the sum of squares of the result.
+
+ok: prediction within 1e-5 and all gradients within 1e-4. near: gradients are beyond 1e-4, but within four times what
+rounding does to PyTorch's own (see compare()); this is weaker evidence, and not the 1e-4 that is asked for. BAD: neither.
+
+--smooth puts SiLU in place of every nn.ReLU, so that no activation has a bend for rounding to carry it over.
 --verify compares a cut step with a whole one as well, --quick translates and compares the translation in PyTorch only.
 """
 
@@ -92,6 +97,15 @@ def still(module):
     return module
 
 
+def smooth(module):
+    """SiLU in place of ReLU, wherever that is a module."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.ReLU):
+            setattr(module, name, nn.SiLU())
+        else:
+            smooth(child)
+
+
 def first(result):
     """The prediction among what forward() returns."""
     if isinstance(result, dict):
@@ -110,9 +124,20 @@ def gradients(module, x):
     return {name: p.grad.double().numpy() for name, p in module.named_parameters() if p.grad is not None}
 
 
+def shaken(module, seed):
+    """A copy with weights that differ by about 1e-6 of themselves."""
+    copied = copy.deepcopy(module)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in copied.parameters():
+            p.mul_(1 + 1e-6 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return copied
+
+
 def compare(module, network, size):
-    """Differences of the prediction and of gradients, and those of PyTorch's own gradients in float32: batch norms over few
-    positions, as small images have them in deep levels, magnify rounding."""
+    """Differences of the prediction and of gradients, and the usual ones: of PyTorch in float32, and in float64 with weights
+    that are rounded otherwise (by 1e-6). An activation that rounding carries over its bend changes gradients in steps, and
+    batch norms over few positions, as small images have them in deep levels, magnify it."""
     x = torch.randn(*size, generator=torch.Generator().manual_seed(3))
     double = copy.deepcopy(module).double().eval()
     with torch.no_grad():
@@ -123,13 +148,14 @@ def compare(module, network, size):
         with widefield.Exec(session, size, training=True, gradients=True) as function:
             y = function.forward(x)
             found = function.backward(2 * y)
-    theirs, single = gradients(double, x.double()), gradients(copy.deepcopy(module), x)
+    others = [gradients(copy.deepcopy(module), x)] + [gradients(shaken(double, seed), x.double()) for seed in range(3)]
+    theirs = gradients(double, x.double())
     names = {network.torch_names.get(name, name): name for name in found}
     most = max(np.linalg.norm(g) for g in theirs.values())
     # A bias before a normalisation has a gradient of 0 but for rounding.
     counted = [name for name, g in theirs.items() if name in names and np.linalg.norm(g) > 1e-7 * most]
     ours = {name: apart(found[names[name]].reshape(theirs[name].shape), theirs[name]) for name in counted}
-    usual = {name: apart(single[name], theirs[name]) for name in counted}
+    usual = {name: max(apart(other[name], theirs[name]) for other in others) for name in counted}
     ratio = max(ours[name] / max(usual[name], 2.5e-5) for name in counted)
     return forward, ratio, [float(np.median(list(d.values()))) for d in (ours, usual)], max(ours.values())
 
@@ -138,7 +164,7 @@ def main():
     warnings.filterwarnings("ignore")
     logging.getLogger("widefield").setLevel(logging.ERROR)
     wanted = [word for word in sys.argv[1:] if not word.startswith("-")]
-    passed = tried = 0
+    passed = nearly = tried = 0
     for name, (make, size) in cases().items():
         if wanted and not any(word in name for word in wanted):
             continue
@@ -147,24 +173,28 @@ def main():
         began = time.monotonic()
         try:
             module = still(make())
+            if "--smooth" in sys.argv:
+                smooth(module)
             network = widefield.from_torch(module, size)
             text = f"{len(network.spec['layers'])} layers"
-            ok = True
+            ok, near = True, False
             if "--quick" not in sys.argv:
                 forward, ratio, (median, usual), most = compare(module, network, size)
-                ok = forward < 1e-5 and ratio < 4  # of a weight's difference: 1e-4, or four times PyTorch's in float32
+                ok = forward < 1e-5 and most < 1e-4
+                near = forward < 1e-5 and ratio < 4
                 text += f", forward {forward:.1e}, gradients at most {most:.1e}, half below {median:.1e}"
-                text += f" (PyTorch in float32 {usual:.1e}; ratio {ratio:.1f})"
+                text += f" (PyTorch rounded {usual:.1e}; ratio {ratio:.1f})"
             if "--verify" in sys.argv:
                 cut = "space=" + "x".join(["2"] * (len(size) - 2))
                 checks = [network.verify(size, mesh=mesh) for mesh in (cut, "data=2")]
-                ok = ok and all(checks)
+                ok, near = ok and all(checks), near and all(checks)
                 text += f", verify {[f'{c.gradients:.0e}' for c in checks]}"
         except widefield.Error as error:
-            ok, text = False, f"{type(error).__name__}: {error}"
+            ok, near, text = False, False, f"{type(error).__name__}: {error}"
         passed += ok
-        print(f"{'ok ' if ok else 'BAD'} {name:32} {text}, {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{passed} of {tried}")
+        nearly += near and not ok
+        print(f"{'ok  ' if ok else 'near' if near else 'BAD '} {name:32} {text}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{passed} of {tried} ok, {nearly} near")
     return 0 if passed == tried else 1
 
 
