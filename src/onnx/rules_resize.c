@@ -230,6 +230,7 @@ static bool expand(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
 struct pad {
     struct wf_onnx_extent lo[3], hi[3];
     bool fixed, none;
+    int64_t channels[2]; /* before and behind */
 };
 
 static bool read_pads(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct pad *pad,
@@ -251,8 +252,14 @@ static bool read_pads(struct wf_onnx_import *im, const Onnx__NodeProto *node, st
         for (int p = 0; p < im->probes; p++) {
             const int64_t lo = (int64_t)n->at[i][p], hi = (int64_t)n->at[half + i][p];
             pad->none &= lo == 0 && hi == 0;
-            if (axis < 2 && (lo || hi))
-                return wf_onnx_refuse(im, node, err, "the rule is for spatial axes");
+            if (axis == 1 && p == 0) {
+                pad->channels[0] = lo;
+                pad->channels[1] = hi;
+            }
+            if (axis < 1 ? lo || hi
+                         : axis == 1 && (lo != pad->channels[0] || hi != pad->channels[1] ||
+                                         lo < 0 || hi < 0))
+                return wf_onnx_refuse(im, node, err, "the rule is for channels and spatial axes");
             if (axis < 2 || axis >= rank)
                 continue;
             pad->lo[3 - im->dims + axis - 2].at[p] = lo;
@@ -304,6 +311,17 @@ static bool pad(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
     if (constant && fill && fill->count > 0 &&
         (!wf_onnx_number_is_fixed(im, fill, 0, &value) || value != 0))
         return wf_onnx_refuse(im, node, err, "padding with %g has no rule, only with 0", value);
+    if (pad.channels[0] || pad.channels[1]) {
+        for (int i = 0; i < 3; i++)
+            pad.fixed &= pad.lo[i].at[0] == 0 && pad.hi[i].at[0] == 0;
+        if (!pad.fixed || !constant)
+            return wf_onnx_refuse(im, node, err, "channels are padded with zeros, and alone");
+        const struct wf_layer_attrs more = { .from = pad.channels[0], .to = pad.channels[1] };
+        const int y = wf_onnx_add(im, node, "pad_channels", &more, 1, &x);
+        for (int p = 0; p < WF_ONNX_PROBES; p++)
+            im->layers[y].shape[WF_ONNX_C].at[p] += more.from + more.to;
+        return wf_onnx_done(im, node, y, 0);
+    }
     if (!pad.fixed)
         return constant ? pad_like(im, node, x, &pad, err)
                         : wf_onnx_refuse(im, node, err, "how much is padded depends on the image");
