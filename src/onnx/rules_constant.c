@@ -47,7 +47,7 @@ static bool reshape(struct wf_onnx_import *im, const Onnx__NodeProto *node,
     if (!wf_onnx_ints(im, node, 1, NULL, WF_ONNX_RANK, &rank, shape))
         return wf_onnx_refuse(im, node, err, "its shape is not known");
     for (int i = 0; i < rank; i++) {
-        if (shape[i] == 0 && i < c->rank)
+        if (i < c->rank && shape[i] == 0)
             shape[i] = c->shape[i];
         if (shape[i] < 0)
             open = i;
@@ -91,7 +91,7 @@ static bool transpose(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                       const struct wf_onnx_constant *c, struct wf_err *err)
 {
     const Onnx__AttributeProto *const perm = wf_onnx_attr(node, "perm");
-    int64_t shape[WF_ONNX_RANK], step[WF_ONNX_RANK], stride[WF_ONNX_RANK], n = 1;
+    int64_t shape[WF_ONNX_RANK], step[WF_ONNX_RANK] = { 0 }, stride[WF_ONNX_RANK], n = 1;
     bool seen[WF_ONNX_RANK] = { 0 };
     for (int i = c->rank - 1; i >= 0; i--) {
         stride[i] = n;

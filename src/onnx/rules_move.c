@@ -86,7 +86,7 @@ static bool reshape(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
                                          &all);
         for (int i = 0; i < (int)n->count; i++) {
             extents[i].at[p] = (int64_t)n->at[i][p];
-            if (extents[i].at[p] == 0 && i < v->view.rank)
+            if (i < v->view.rank && extents[i].at[p] == 0)
                 extents[i].at[p] = wf_onnx_axis_extent(im, &v->view.axis[i]).at[p];
             if (extents[i].at[p] < 0)
                 open = i;

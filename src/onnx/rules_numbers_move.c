@@ -31,7 +31,7 @@ static bool reshape(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
     if (!a || !wf_onnx_ints(im, node, 1, NULL, WF_ONNX_RANK, &rank, extents))
         return wf_onnx_nums_unknown(im, node, err);
     for (int i = 0; i < rank; i++) {
-        if (extents[i] == 0 && i < a->rank && !wf_onnx_attr_int(node, "allowzero", 0))
+        if (i < a->rank && extents[i] == 0 && !wf_onnx_attr_int(node, "allowzero", 0))
             extents[i] = a->shape[i];
         if (extents[i] < 0)
             free_axis = i;
@@ -181,12 +181,13 @@ static struct wf_onnx_numbers *part(struct wf_onnx_import *im, wf_onnx_nums *a, 
                                     int64_t from, int64_t to, int64_t step)
 {
     const int64_t extent = a->shape[axis];
+    WF_BUG_ON(step == 0, "a step of nothing along axis %d", (int)axis);
     from = clamp(from < 0 ? from + extent : from, 0, step > 0 ? extent : extent - 1);
     to = to < 0 ? to + extent : to;
     to = step > 0 ? clamp(to, 0, extent) : clamp(to, -1, extent);
     int64_t extents[WF_ONNX_RANK], inner = 1;
     memcpy(extents, a->shape, sizeof extents);
-    extents[axis] = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
+    extents[axis] = step > 0 ? (to - from + step - 1) / step : (to - from + step + 1) / step;
     const int64_t kept = clamp(extents[axis], 0, extent);
     extents[axis] = kept;
     for (int64_t i = axis + 1; i < a->rank; i++)

@@ -59,7 +59,8 @@ static const char *conv(struct wf_onnx_writer *w, const char *out, bool *vector)
     put_axes(w, "kernel_shape", a->kernel, 1);
     put_axes(w, "strides", a->stride, 1);
     put_axes(w, "dilations", a->dilation, 1);
-    put_pads(w, pads_before ? &(struct wf_layer_attrs){ 0 } : a);
+    static const struct wf_layer_attrs no_pads;
+    put_pads(w, pads_before ? &no_pads : a);
     wf_onnx_put_int(w, "group", a->groups ? a->groups : 1);
     return y;
 }

@@ -144,6 +144,7 @@ struct session {
     struct wf_settings settings; /* of the trial under way */
     struct wf_job *job;
     int threads;
+    int64_t grow; /* images are so many times as wide as the trials say, volumes half as much */
     double whole; /* seconds of a step of the trial */
     double seconds[2]
                   [TRIALS]; /* per precision of the host: a step with all cores; 0: not timed yet */
@@ -163,7 +164,7 @@ static void set_trial(struct session *s, const struct trial *t, enum wf_precisio
         to->config.own = &t->layer;
     to->data.size = (struct wf_extents){ .count = 2 + t->dims, .at = { t->n, t->in } };
     for (int i = 0; i < t->dims; i++)
-        to->data.size.at[2 + i] = t->extent;
+        to->data.size.at[2 + i] = t->extent * (t->dims == 3 ? (s->grow + 1) / 2 : s->grow);
     to->data.points = t->points;
     to->train.precision = precision;
     to->train.accumulate = 1;
@@ -324,14 +325,13 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
                 s->ask->progress(s->ask->user,
                                  from + (to - from) * (p * TRIALS + i) / (count * TRIALS),
                                  trials[i].model ? trials[i].model : "layers");
-            if (host && s->seconds[p][i] > slow)
+            if ((host && s->seconds[p][i] > slow) || (s->grow > 1 && trials[i].points))
                 continue;
             if (!run_trial(s, &trials[i], precision, ranks, err))
                 return false;
             if (host)
                 s->seconds[p][i] = s->whole;
         }
-    keep_rest(s);
     return true;
 }
 
@@ -408,10 +408,17 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
         wf_figures_add_link(s->figures, "threads", &link.link);
     }
     s->threads = host ? cores : 0;
-    ok = ok && run_trials(s, 1, 0, cores > 1 ? 0.5 : 1, err);
+    s->grow = 1;
+    ok = ok && run_trials(s, 1, 0, cores > 1 || !host ? 0.5 : 1, err);
+    if (ok && !host) { /* a GPU is not filled by what fills a core */
+        s->grow = 4;
+        ok = run_trials(s, 1, 0.5, 1, err);
+    }
+    keep_rest(s);
     if (ok && cores > 1) {
         s->threads = 1;
         ok = run_trials(s, cores, 0.5, 1, err);
+        keep_rest(s);
     }
     struct wf_figures *const figures = s->figures;
     free(s);
