@@ -65,11 +65,12 @@ void wf_onnx_nums_strides(int rank, const int64_t shape[], int64_t stride[])
 int64_t wf_onnx_nums_index(int rank, const int64_t shape[], int64_t i, wf_onnx_nums *from)
 {
     int64_t stride[WF_ONNX_RANK] = { 0 }, index = 0;
+    WF_BUG_ON(rank > WF_ONNX_RANK, "%d axes", rank);
     wf_onnx_nums_strides(from->rank, from->shape, stride);
     for (int axis = rank - 1; axis >= 0; axis--) {
         const int mine = axis - (rank - from->rank);
-        const int64_t at = i % shape[axis];
-        i /= shape[axis];
+        const int64_t extent = shape[axis] > 0 ? shape[axis] : 1, at = i % extent;
+        i /= extent;
         if (mine >= 0 && from->shape[mine] != 1)
             index += at * stride[mine];
     }
@@ -79,6 +80,7 @@ int64_t wf_onnx_nums_index(int rank, const int64_t shape[], int64_t i, wf_onnx_n
 bool wf_onnx_nums_shape(wf_onnx_nums *a, wf_onnx_nums *b, int *rank, int64_t shape[])
 {
     *rank = a->rank > b->rank ? a->rank : b->rank;
+    WF_BUG_ON(*rank > WF_ONNX_RANK, "%d axes", *rank);
     for (int i = 0; i < *rank; i++) {
         const int ia = i - (*rank - a->rank), ib = i - (*rank - b->rank);
         const int64_t ea = ia < 0 ? 1 : a->shape[ia], eb = ib < 0 ? 1 : b->shape[ib];
@@ -169,7 +171,7 @@ static bool binary(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     wf_onnx_nums *const a = wf_onnx_nums_in(im, node, 0), *const b = wf_onnx_nums_in(im, node, 1);
     const int op = name_in(binary_names, node->op_type);
     int rank;
-    int64_t shape[WF_ONNX_RANK];
+    int64_t shape[WF_ONNX_RANK] = { 0 };
     if (!a || !b || node->n_input != 2 || !wf_onnx_nums_shape(a, b, &rank, shape))
         return wf_onnx_nums_unknown(im, node, err);
     const bool whole = a->is_whole && b->is_whole;
@@ -233,7 +235,7 @@ static bool where(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
     wf_onnx_nums *const c = wf_onnx_nums_in(im, node, 0), *const a = wf_onnx_nums_in(im, node, 1),
                         *const b = wf_onnx_nums_in(im, node, 2);
     int rank;
-    int64_t shape[WF_ONNX_RANK];
+    int64_t shape[WF_ONNX_RANK] = { 0 };
     if (!a || !b || !c || !wf_onnx_nums_shape(a, b, &rank, shape))
         return wf_onnx_nums_unknown(im, node, err);
     struct wf_onnx_numbers both = { .rank = rank };
@@ -302,7 +304,7 @@ static bool constant_of_shape(struct wf_onnx_import *im, const Onnx__NodeProto *
                               struct wf_err *err)
 {
     int rank;
-    int64_t shape[WF_ONNX_RANK];
+    int64_t shape[WF_ONNX_RANK] = { 0 };
     if (!wf_onnx_ints(im, node, 0, NULL, WF_ONNX_RANK, &rank, shape))
         return empty_image(im, node, err);
     const Onnx__AttributeProto *const a = wf_onnx_attr(node, "value");

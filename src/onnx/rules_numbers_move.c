@@ -91,8 +91,10 @@ static bool transpose(struct wf_onnx_import *im, const Onnx__NodeProto *node, st
     const Onnx__AttributeProto *const perm = wf_onnx_attr(node, "perm");
     if (!a || (perm && perm->n_ints != (size_t)a->rank))
         return wf_onnx_nums_unknown(im, node, err);
-    int64_t extents[WF_ONNX_RANK], stride[WF_ONNX_RANK] = { 0 }, step[WF_ONNX_RANK];
+    int64_t extents[WF_ONNX_RANK] = { 0 }, stride[WF_ONNX_RANK] = { 0 };
+    int64_t step[WF_ONNX_RANK] = { 0 };
     bool seen[WF_ONNX_RANK] = { 0 };
+    WF_BUG_ON(a->rank > WF_ONNX_RANK, "%d axes", a->rank);
     wf_onnx_nums_strides(a->rank, a->shape, stride);
     for (int i = 0; i < a->rank; i++) {
         const int64_t from = perm ? perm->ints[i] : a->rank - 1 - i;
@@ -108,8 +110,9 @@ static bool transpose(struct wf_onnx_import *im, const Onnx__NodeProto *node, st
     for (int64_t i = 0; i < y->count; i++) {
         int64_t index = 0;
         for (int64_t axis = a->rank - 1, left = i; axis >= 0; axis--) {
-            index += left % extents[axis] * step[axis];
-            left /= extents[axis];
+            const int64_t extent = extents[axis] > 0 ? extents[axis] : 1;
+            index += left % extent * step[axis];
+            left /= extent;
         }
         wf_onnx_nums_copy(y, i, a, index);
     }

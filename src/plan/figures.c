@@ -147,7 +147,10 @@ static int by_load(const void *a, const void *b)
 
 static bool is_same_load(const struct row *a, const struct row *b)
 {
-    return by_kind(a, b) == 0 && memcmp(a->load.log, b->load.log, sizeof a->load.log) == 0;
+    bool same = by_kind(a, b) == 0;
+    for (int i = 0; same && i < WF_LOAD_AXES; i++)
+        same = a->load.log[i] == b->load.log[i];
+    return same;
 }
 
 void wf_figures_seal(struct wf_figures *f)

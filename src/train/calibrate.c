@@ -254,7 +254,8 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     }
     ok = wf_comm_agree(comm, ok && wf_stepper_step(&stepper, err), err); /* warms up */
     double start = wf_now(), busy = 0;
-    for (int i = 0; ok && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each); i++) {
+    for (int i = 0; ok && least.each && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each);
+         i++) {
         ok = time_step(&stepper, &least, err);
         busy = wf_now() - start;
         if (ok) /* all go on, or none */
@@ -262,7 +263,7 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
         busy /= wf_comm_size(comm);
         ok = wf_comm_agree(comm, ok, err);
     }
-    if (ok && wf_comm_rank(comm) == 0)
+    if (ok && least.each && wf_comm_rank(comm) == 0)
         keep_rows(s, &stepper, &least);
     wf_stepper_release(&stepper);
     wf_comm_free(self);
