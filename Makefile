@@ -30,7 +30,7 @@ test:           ## install what is missing, build, run every test
 lint:           ## format, generated docs, clang-tidy, cppcheck and the rules of the architecture
 	@scripts/deps lint
 	$(call build,build,release)
-	@scripts/lint
+	@scripts/lint $(CHECKS)
 
 demo:           ## install what is missing, build, show what it does
 	@scripts/deps
