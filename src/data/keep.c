@@ -30,7 +30,7 @@ struct block {
 static const struct block refused;
 
 struct table {
-    const struct block **blocks; /* NULL: not asked for yet */
+    const struct block **blocks; /* NULL: nothing was read yet */
 };
 
 struct wf_keep {

@@ -39,7 +39,7 @@ enum wf_load_axis {
 
 struct wf_load {
     const char *name;        /* the operator's, or one of those below; compared as pointers */
-    const char *fused;       /* the operator's that computes an input on the way; or NULL */
+    const char *fused;       /* the operator's that is fused into it; or NULL */
     const char *type;        /* of the image: wf_load_type() */
     float log[WF_LOAD_AXES]; /* log2 of the extents */
     double flops, bytes;

@@ -1,4 +1,4 @@
-/* Nodes that cuDNN and cuBLASLt are asked for; no CUDA header is needed to read it. */
+/* Nodes that cuDNN and cuBLASLt may run; no CUDA header is needed to read it. */
 #pragma once
 
 #include "device/cuda/kernels.h"
@@ -25,5 +25,5 @@ static inline bool wf_cublas_accepts(const struct wf_node *node)
            wf_cublas_is_pixel(node->in[1]) && wf_cublas_is_pixel(node->out[0]);
 }
 
-/* Where no device is at hand: what the plans of a U-Net asked for at most. */
+/* Where no device is at hand: the largest workspace of the plans of a U-Net. */
 enum { WF_CUDNN_LIKELY_WORKSPACE = 2 << 20 };
