@@ -171,9 +171,9 @@ const struct wf_layer_kind wf_layer_kind_layer_norm = {
 
 /* --- activations, each a kind of its own --- */
 
-static struct wf_value *build_act(struct wf_graph *g, const struct wf_net *,
-                                  const struct wf_layer *l, struct wf_value *const in[],
-                                  const struct wf_value *)
+struct wf_value *wf_layer_build_act(struct wf_graph *g, const struct wf_net *,
+                                    const struct wf_layer *l, struct wf_value *const in[],
+                                    const struct wf_value *)
 {
     int act = 0;
     while (strcmp(wf_act_names[act], l->kind->name) != 0)
@@ -185,36 +185,36 @@ static struct wf_value *build_act(struct wf_graph *g, const struct wf_net *,
 const struct wf_layer_kind wf_layer_kind_relu = {
     .name = "relu",
     .what = "the larger of x and 0",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_leaky_relu = {
     .name = "leaky_relu",
     .what = "x, below 0 times `slope`",
     .takes = "slope",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_sigmoid = {
     .name = "sigmoid",
     .what = "1 / (1 + exp(-x))",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_tanh = {
     .name = "tanh",
     .what = "the hyperbolic tangent",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_gelu = {
     .name = "gelu",
     .what = "x times the normal distribution's probability of less than x",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_silu = {
     .name = "silu",
     .what = "x * sigmoid(x)",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };

@@ -1,114 +1,102 @@
 /* Kinds of layers that go element by element, or over the channels of a position: further activations, weights per
  * channel, arithmetic. */
 #include <math.h>
-#include <string.h>
 
 #include "net/net.h"
-#include "ops/activation.h"
 #include "ops/build.h"
 
 /* --- activations, each a kind of its own --- */
 
-static struct wf_value *build_act(struct wf_graph *g, const struct wf_net *,
-                                  const struct wf_layer *l, struct wf_value *const in[],
-                                  const struct wf_value *)
-{
-    int act = 0;
-    while (strcmp(wf_act_names[act], l->kind->name) != 0)
-        act++;
-    return wf_activation(g, in[0], l->name, (enum wf_act)act, l->a.slope);
-}
-
 const struct wf_layer_kind wf_layer_kind_relu6 = {
     .name = "relu6",
     .what = "x, at least 0 and at most 6",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_elu = {
     .name = "elu",
     .what = "x, below 0 `slope` * (exp(x) - 1)",
     .takes = "slope",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_selu = {
     .name = "selu",
     .what = "self-normalising, with its own constants",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_hard_sigmoid = {
     .name = "hard_sigmoid",
     .what = "x / 6 + 1/2, at least 0 and at most 1",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_hard_swish = {
     .name = "hard_swish",
     .what = "x * hard_sigmoid(x)",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_mish = {
     .name = "mish",
     .what = "x * tanh(softplus(x))",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_softplus = {
     .name = "softplus",
     .what = "log(1 + exp(`slope` * x)) / `slope`",
     .takes = "slope",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_gelu_tanh = {
     .name = "gelu_tanh",
     .what = "gelu by PyTorch's approximation with tanh",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_softsign = {
     .name = "softsign",
     .what = "x / (1 + |x|)",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_log_sigmoid = {
     .name = "log_sigmoid",
     .what = "the logarithm of sigmoid(x)",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_abs = {
     .name = "abs",
     .what = "the absolute value",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_exp = {
     .name = "exp",
     .what = "the exponential",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_log = {
     .name = "log",
     .what = "the natural logarithm",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_sqrt = {
     .name = "sqrt",
     .what = "the square root",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 const struct wf_layer_kind wf_layer_kind_reciprocal = {
     .name = "reciprocal",
     .what = "1 / x",
-    .build = build_act,
+    .build = wf_layer_build_act,
 };
 
 static struct wf_value *build_clip(struct wf_graph *g, const struct wf_net *,

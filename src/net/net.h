@@ -126,6 +126,10 @@ extern const struct wf_layer_kind
 bool wf_layer_word_in(const char *list, const char *word);
 /* NULL: there is none. */
 const struct wf_layer_kind *wf_layer_kind(const char *name);
+/* The layer of a kind that has an activation's name (kinds.c). */
+struct wf_value *wf_layer_build_act(struct wf_graph *g, const struct wf_net *net,
+                                    const struct wf_layer *l, struct wf_value *const in[],
+                                    const struct wf_value *like);
 
 struct wf_net *wf_net_new(const char *name, int dims, int64_t in);
 void wf_net_free(struct wf_net *net);
