@@ -66,7 +66,7 @@ struct job {
     int64_t windows;   /* found */
     int passes;
     int64_t plans;
-    size_t bytes;
+    size_t bytes, kept;
 };
 
 static void start(struct job *job, struct wf_graph *g, struct wf_value *y)
@@ -145,6 +145,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         job->passes = wf_stream_passes(s);
         job->bytes = wf_stream_bytes(s);
         job->plans = wf_stream_plans(s);
+        job->kept = wf_stream_kept(s);
     }
     wf_stream_free(s);
     return ok;
@@ -406,6 +407,14 @@ static void norms_that_look_at_the_whole_image__get_it_in_passes(void **state)
         expect_same(&job, 1, instance ? "instance norm" : "group norm");
         assert_int_equal(job.passes, 2);
         expect_same(&job, 2, "on two ranks");
+        assert_int_equal(job.kept, 0);
+        for (int64_t room = 1; room < 1 << 20; room *= 8) { /* some of it, all of it */
+            job.options.keep = (size_t)room;
+            expect_same(&job, 1 + (int)(room % 3), "with results kept between passes");
+            assert_true(job.kept <= (size_t)room);
+        }
+        /* Both layers, while the second pass runs. */
+        assert_int_equal(job.kept, (50 * 66 + 25 * 33) * 8 * sizeof(float));
         finish(&job);
     }
 }

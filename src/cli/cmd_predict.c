@@ -241,6 +241,7 @@ static cJSON *to_json(const struct predict *p, const struct wf_prediction *one,
     }
     cJSON_AddNumberToObject(j, "window_bytes", (double)result->bytes);
     cJSON_AddNumberToObject(j, "host_bytes", (double)result->host_bytes);
+    cJSON_AddNumberToObject(j, "kept_bytes", (double)result->kept_bytes);
     cJSON_AddNumberToObject(j, "halo", result->halo);
     cJSON_AddNumberToObject(j, "seconds", result->seconds);
     cJSON_AddNumberToObject(j, "ready_seconds", result->ready_seconds);
@@ -476,6 +477,8 @@ const struct wf_command wf_command_predict = {
         "a NIfTI image the output is NIfTI (x_classes.nii.gz for x.nii.gz) with its affine, voxel sizes\n"
         "and units. The result is that of the whole image at once. Memory is bounded by memory.limit\n"
         "(default 1GiB, on a GPU what is free). PNG has no f32, so probabilities are then written as TIFF.\n"
+        "Networks with norms over the whole image go over it once for each of them and keep what lies between in\n"
+        "host memory: half of what is free, or of memory.limit on the CPU.\n"
         "The share of halo work is that of pixels computed for more than one window. With --ranks N or a\n"
         "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,

@@ -9,10 +9,8 @@
 
 /* --- stages --- */
 
-/* The stage that ends in these values, of equal extents, the first with most channels; what was given so
- * far is given. */
-static bool stage_init(const struct wf_stream *s, struct wf_stream_stage *t, int n_outputs,
-                       struct wf_value *const outputs[], struct wf_err *err)
+void wf_stream_stage_cut(const struct wf_stream *s, struct wf_stream_stage *t, int n_outputs,
+                         struct wf_value *const outputs[])
 {
     struct wf_arena arena = { 0 };
     struct wf_value **given = wf_arena_array(&arena, s->n_given + 1, struct wf_value *);
@@ -24,14 +22,23 @@ static bool stage_init(const struct wf_stream *s, struct wf_stream_stage *t, int
     };
     t->graph = wf_graph_cut(s->graph, &cut, t->map);
     wf_arena_release(&arena);
-    if (!wf_graph_ok(t->graph, err))
-        return false;
     for (size_t i = 0; i < t->graph->n_nodes; i++) {
         const struct wf_node *n = t->graph->nodes[i];
         t->flops += wf_op_flops(n, wf_shape_region(wf_op_domain(n)->shape));
     }
+}
+
+bool wf_stream_stage_init(const struct wf_stream *s, struct wf_stream_stage *t, int n_outputs,
+                          struct wf_value *const outputs[], struct wf_err *err)
+{
+    wf_stream_stage_cut(s, t, n_outputs, outputs);
+    if (!wf_graph_ok(t->graph, err))
+        return false;
     const struct wf_node *n = t->map[outputs[0]->id]->producer; /* none where it was given */
-    return wf_stream_choose_grid(s, t, n ? wf_op_domain(n)->shape : outputs[0]->shape, err);
+    struct wf_shape whole = n ? wf_op_domain(n)->shape : outputs[0]->shape;
+    for (int i = 1; i < n_outputs; i++)
+        whole.at[WF_C] = wf_max(whole.at[WF_C], outputs[i]->shape.at[WF_C]);
+    return wf_stream_choose_grid(s, t, whole, err);
 }
 
 static void kind_release(struct wf_stream_kind *k)
@@ -42,7 +49,7 @@ static void kind_release(struct wf_stream_kind *k)
     *k = (struct wf_stream_kind){ 0 };
 }
 
-static void stage_release(struct wf_stream_stage *t)
+void wf_stream_stage_release(struct wf_stream_stage *t)
 {
     for (int i = t->n_kinds - 1; i >= 0; i--) /* the first lends to the others */
         kind_release(&t->kinds[i]);
@@ -190,17 +197,19 @@ static void fill_given(struct wf_stream *s, const struct wf_stream_stage *t)
 {
     for (int i = 0; i < s->n_given; i++) {
         const struct wf_value *v = t->map[s->given[i].value->id];
-        const double *from = s->given[i].data;
         if (!v)
             continue;
         wf_run_map(t->kind->run, v, &s->host);
         if (!s->host.view.data)
             continue;
         const struct wf_view view = placed(t, v, s->host.view);
-        const struct wf_view all =
-            wf_view_dense((void *)(uintptr_t)from, WF_F64, wf_shape_region(v->shape));
-        for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);)
-            wf_view_set(&view, c.at, wf_view_at(&all, c.at));
+        const struct wf_view all = wf_stream_given_view(&s->given[i]);
+        const struct wf_view part = wf_view_part(all, view.box);
+        if (part.dtype == view.dtype)
+            wf_view_copy(&view, &part);
+        else
+            for (struct wf_cursor c = wf_cursor(view.box); wf_cursor_next(&c);)
+                wf_view_set(&view, c.at, wf_view_at(&part, c.at));
         wf_host_put(&s->host);
     }
 }
@@ -268,8 +277,8 @@ static void count_done(struct wf_stream *s, const struct wf_stream_stage *t)
         s->options.progress(s->options.user, s->done < s->total ? s->done / s->total : 1.0);
 }
 
-static bool stage_run(struct wf_stream *s, struct wf_stream_stage *t, int64_t index,
-                      struct wf_err *err)
+bool wf_stream_stage_run(struct wf_stream *s, struct wf_stream_stage *t, int64_t index,
+                         struct wf_err *err)
 {
     if (!turn_to_cell(s, t, index, err))
         return false;
@@ -280,87 +289,13 @@ static bool stage_run(struct wf_stream *s, struct wf_stream_stage *t, int64_t in
     return true;
 }
 
-/* --- sums over the image --- */
-
-/* It adds up over axes that windows cut. */
-static bool is_over_image(const struct wf_node *n)
-{
-    const unsigned over = wf_op_sums_over(n);
-    const struct wf_value *domain = wf_op_domain(n);
-    for (int a = 0; a < WF_C; a++)
-        if ((over & WF_AXIS(a)) && domain->shape.at[a] > 1 && !domain->replicated)
-            return true;
-    return false;
-}
-
-/* Collective. All windows of a sum, added up over windows and ranks in f64. */
-static bool take_sum(struct wf_stream *s, struct wf_stream_stage *t, const struct wf_node *n,
-                     struct wf_err *err)
-{
-    struct wf_stream_given *const given = &s->given[s->n_given];
-    for (int o = 0; o < n->n_out; o++)
-        given[o] = (struct wf_stream_given){
-            n->out[o], wf_arena_array(&s->arena, wf_shape_count(n->out[o]->shape), double)
-        };
-    bool ok = true;
-    for (int64_t i = wf_comm_rank(s->comm); ok && i < wf_window_grid_count(&t->grid);
-         i += wf_comm_size(s->comm)) {
-        ok = stage_run(s, t, i, err);
-        for (int o = 0; ok && o < n->n_out; o++) {
-            ok = wf_run_get(t->kind->run, t->map[n->out[o]->id], &s->host, err);
-            const struct wf_view part = s->host.view;
-            const struct wf_view sum =
-                wf_view_dense(given[o].data, WF_F64, wf_shape_region(n->out[o]->shape));
-            for (struct wf_cursor c = wf_cursor(part.box); ok && wf_cursor_next(&c);)
-                wf_view_set(&sum, c.at, wf_view_at(&sum, c.at) + wf_view_at(&part, c.at));
-        }
-    }
-    ok = wf_comm_agree(s->comm, ok, err);
-    for (int o = 0; ok && o < n->n_out; o++) {
-        ok = wf_comm_sum(s->comm, given[o].data, (size_t)wf_shape_count(n->out[o]->shape), WF_F64,
-                         err);
-    }
-    s->n_given += n->n_out;
-    return ok;
-}
-
-/* The sums over the image that the output depends on, in order. */
-static int find_sums(struct wf_stream *s, const struct wf_node **sums)
-{
-    int count = 0;
-    for (size_t i = 0; i < s->graph->n_nodes; i++) {
-        const struct wf_node *n = s->graph->nodes[i];
-        bool needed = false;
-        for (int o = 0; o < n->n_out; o++)
-            needed |= s->last.map[n->out[o]->id] != NULL;
-        if (needed && is_over_image(n))
-            sums[count++] = n;
-    }
-    return count;
-}
-
-/* Collective. */
-static bool take_sums(struct wf_stream *s, const struct wf_node *const sums[], int n_sums,
-                      struct wf_err *err)
-{
-    for (int i = 0; i < n_sums; i++) {
-        struct wf_stream_stage t;
-        const bool ok = stage_init(s, &t, sums[i]->n_out, sums[i]->out, err);
-        const bool all = wf_comm_agree(s->comm, ok, err) && take_sum(s, &t, sums[i], err);
-        stage_release(&t);
-        if (!all)
-            return wf_err_wrap(err, "layer '%s' looks at the whole image", sums[i]->name);
-    }
-    return true;
-}
-
 /* One window for all, where that fits: sums need no pass of their own then. Without sums a device may do better
  * with several. */
 static bool try_whole(struct wf_stream *s, struct wf_err *err)
 {
     const size_t limit = s->options.limit;
     s->options.limit = 0;
-    const bool ok = stage_init(s, &s->last, s->n_outputs, s->outputs, err);
+    const bool ok = wf_stream_stage_init(s, &s->last, s->n_outputs, s->outputs, err);
     s->options.limit = limit;
     return ok;
 }
@@ -399,21 +334,15 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
     s->total = s->last.flops;
     const struct wf_node **sums =
         wf_arena_array(&s->arena, s->graph->n_nodes + 1, const struct wf_node *);
-    const int n_sums = find_sums(s, sums);
+    const int n_sums = wf_stream_find_sums(s, sums);
     if (whole && (n_sums > 0 || wf_device_is_host(s->options.plan.device) || !s->options.limit))
         return true;
     s->passes = n_sums;
-    int outs = 0;
-    for (int i = 0; i < s->passes; i++) {
-        outs += sums[i]->n_out;
-        s->total += s->last.flops * (i + 1) / (s->passes + 1); /* about so far does each pass go */
-    }
-    s->given = wf_arena_array(&s->arena, outs + 1, struct wf_stream_given);
-    if (!take_sums(s, sums, s->passes, err))
+    if (!wf_stream_take_sums(s, sums, err))
         return false;
-    stage_release(&s->last);
+    wf_stream_stage_release(&s->last);
     return wf_comm_agree(s->comm,
-                         stage_init(s, &s->last, s->n_outputs, s->outputs, err) &&
+                         wf_stream_stage_init(s, &s->last, s->n_outputs, s->outputs, err) &&
                              settle_edges(s, &s->last, err),
                          err);
 }
@@ -445,8 +374,10 @@ void wf_stream_free(struct wf_stream *s)
     wf_host_release(&s->host);
     for (int i = 0; i < s->n_outputs; i++)
         wf_host_release(&s->made[i]);
+    for (int i = 0; i < s->n_given; i++)
+        free(s->given[i].data);
     s->options.plan.device->memory.free(s->options.context, s->sent, s->sent_bytes);
-    stage_release(&s->last);
+    wf_stream_stage_release(&s->last);
     wf_comm_free(s->self);
     wf_arena_release(&s->arena);
     free(s);
@@ -496,6 +427,11 @@ size_t wf_stream_bytes(const struct wf_stream *s)
     return s->most_bytes;
 }
 
+size_t wf_stream_kept(const struct wf_stream *s)
+{
+    return s->most_kept;
+}
+
 /* The window's part of a view over what was computed for it. */
 static struct wf_view cut_to_cell(const struct wf_stream *s, int output, int64_t index,
                                   struct wf_view view)
@@ -515,7 +451,7 @@ static bool name_window(const struct wf_stream *s, int64_t index, struct wf_err 
 
 bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], struct wf_err *err)
 {
-    if (!stage_run(s, &s->last, index, err))
+    if (!wf_stream_stage_run(s, &s->last, index, err))
         return name_window(s, index, err);
     for (int i = 0; i < s->n_outputs; i++) {
         const struct wf_value *const v = s->last.map[s->outputs[i]->id];

@@ -9,8 +9,10 @@
  *
  * Sums over the image (norms over all of it, global pooling) cannot be computed in one window. If
  * the image needs more than one, each such sum is computed first, in a pass of its own over windows
- * of its input, and is an input from then on. So a network with k of them runs k + 1 times, each
- * time a little further.
+ * of its input, and is an input from then on. What a pass computes and a later one reads is kept in host
+ * memory, as far as options.keep allows, so that together the passes are one run through the network. What
+ * is not kept is computed anew: without any a network with k sums runs k + 1 times, each time a little
+ * further.
  *
  *     struct wf_stream *s = wf_stream_new(g, 1, &probabilities, &options, comm, &err);     Collective.
  *     for (int64_t i = wf_comm_rank(comm); i < wf_stream_windows(s); i += wf_comm_size(comm)) {
@@ -44,6 +46,9 @@ struct wf_stream_options {
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
     int slots; /* inputs and outputs that the caller keeps in host memory: where that is the device's
                 * they are within the limit */
+    size_t
+        keep; /* bytes of host memory for results between passes; the least of the ranks' counts */
+    bool keeps_within_limit; /* they are taken from the limit, of which they are less */
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
                               * All 0: as large as the limit allows */
     int64_t most[WF_AXES];   /* upper bound of a chosen window; 0: none */
@@ -81,6 +86,8 @@ int64_t wf_stream_most_read(const struct wf_stream *s, const struct wf_value *in
 double wf_stream_halo(const struct wf_stream *s);
 /* Most bytes that a window needed so far, weights included. */
 size_t wf_stream_bytes(const struct wf_stream *s);
+/* Most bytes that were kept between passes. */
+size_t wf_stream_kept(const struct wf_stream *s);
 
 /* Another image of the same shape begins; only where there are no passes for sums. */
 void wf_stream_restart(struct wf_stream *s);

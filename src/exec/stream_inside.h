@@ -1,4 +1,5 @@
-/* Inside a stream: exec/stream.c runs it, exec/stream_choose.c sizes its windows. */
+/* Inside a stream: exec/stream.c runs it, exec/stream_choose.c sizes its windows, exec/stream_sums.c makes sums
+ * over the image. */
 #pragma once
 
 #include "exec/stream.h"
@@ -29,11 +30,20 @@ struct wf_stream_stage {
     struct wf_stream_kind *kind;
 };
 
-/* A result of a sum over the image, once it was taken. */
+/* A result of an earlier pass: of a sum over the image, or one that was kept. */
 struct wf_stream_given {
     struct wf_value *value; /* of the stream's graph */
-    double *data;           /* in the order of the value's elements */
+    void *data;             /* dense; NULL: it was not made yet, or nothing reads it any more */
+    enum wf_dtype dtype;    /* f64 of a sum, that of the value otherwise */
+    bool is_kept;           /* not of a sum */
+    int last;               /* the pass that reads it last */
 };
+
+/* Over the whole image. */
+static inline struct wf_view wf_stream_given_view(const struct wf_stream_given *g)
+{
+    return wf_view_dense(g->data, g->dtype, wf_shape_region(g->value->shape));
+}
 
 struct wf_stream {
     struct wf_arena arena;
@@ -53,7 +63,27 @@ struct wf_stream {
     double done, total;   /* flops of all stages */
     double whole, worked; /* flops of the last one's windows, and what was computed for them */
     size_t most_bytes;
+    size_t most_kept; /* bytes in host memory, of results between passes */
 };
+
+/* The part of the graph that ends in these values; what was given so far is given. */
+void wf_stream_stage_cut(const struct wf_stream *s, struct wf_stream_stage *t, int n_outputs,
+                         struct wf_value *const outputs[]);
+/* And its grid. The values are of equal extents but for their channels, or the first are those of a sum
+ * over such an extent. */
+[[nodiscard]] bool wf_stream_stage_init(const struct wf_stream *s, struct wf_stream_stage *t,
+                                        int n_outputs, struct wf_value *const outputs[],
+                                        struct wf_err *err);
+void wf_stream_stage_release(struct wf_stream_stage *t);
+/* One window of it, from the inputs to its outputs. */
+[[nodiscard]] bool wf_stream_stage_run(struct wf_stream *s, struct wf_stream_stage *t,
+                                       int64_t index, struct wf_err *err);
+
+/* exec/stream_sums.c: the sums over the image that the output depends on, in order. */
+int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums);
+/* Collective. Makes s->given of s->passes sums. */
+[[nodiscard]] bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[],
+                                       struct wf_err *err);
 
 struct wf_stream_need {
     size_t bytes; /* beside the weights */

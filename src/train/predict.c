@@ -119,6 +119,7 @@ static void note(const struct predictor *d, struct wf_predict_image *i)
     result->passes = wf_stream_passes(s);
     result->bytes = wf_stream_bytes(s);
     result->host_bytes = d->host_bytes;
+    result->kept_bytes = wf_stream_kept(s);
     result->halo = wf_stream_halo(s);
     for (int a = 0; a < WF_AXES; a++)
         result->window[a] = wf_region_extent(first, (enum wf_axis)a);

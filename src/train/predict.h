@@ -41,7 +41,9 @@ struct wf_prediction {
     struct wf_plan_options plan;
     struct wf_context *context; /* of the device */
     size_t limit;               /* bytes of memory for this rank, weights included; 0: no limit */
-    int64_t window[WF_AXES];    /* extents of a window; all 0: as the limit allows */
+    size_t
+        keep; /* bytes of host memory for results between passes; 0: half of the limit, and within it */
+    int64_t window[WF_AXES]; /* extents of a window; all 0: as the limit allows */
     void *user;
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
     /* Called on rank 0; or NULL. */
@@ -54,6 +56,7 @@ struct wf_predicted {
     int passes;              /* over the image for sums, before the last one */
     size_t bytes;            /* used by a window of this rank, weights included */
     size_t host_bytes;       /* taken in host memory for windows on their way, by this rank */
+    size_t kept_bytes;       /* likewise for results between passes over the image */
     double halo;             /* part of the work that was done for more than one window, 0 to 1 */
     double seconds;          /* until the files had their names */
     double ready_seconds;    /* of these: until the first window was read, for plans and kernels */

@@ -80,11 +80,16 @@ bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
     o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
     const size_t weights = weight_bytes(p->graph);
     const size_t bands = wf_device_is_host(p->plan.device) ? p->limit / 8 : 0;
+    o->keep = p->keep;
     if (!p->limit)
         return true;
     if (p->limit < weights + 2 * bands)
         return refuse_weights(weights, p->limit, err);
     o->limit = p->limit - weights - bands;
+    if (!o->keep) {
+        o->keep = o->limit / 2;
+        o->keeps_within_limit = true;
+    }
     if (!bands)
         return true;
     o->slots = slots;

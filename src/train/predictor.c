@@ -7,6 +7,7 @@
 #include <omp.h>
 #endif
 
+#include "base/free_memory.h"
 #include "data/picture.h"
 #include "ops/build.h"
 #include "train/device.h"
@@ -148,6 +149,15 @@ static size_t find_limit(const struct wf_file_predictor *p, struct wf_comm *comm
     return (room - room / 16) / (size_t)wf_comm_local_size(comm);
 }
 
+/* Host memory for results between passes over an image: half of what is free, shared by the ranks of the machine,
+ * unless memory.limit is for the host's. */
+static size_t find_room(const struct wf_file_predictor *p, struct wf_comm *comm)
+{
+    if (p->settings.limit && wf_device_is_host(p->device))
+        return 0;
+    return wf_free_memory().free / 2 / (size_t)wf_comm_local_size(comm);
+}
+
 /* Collective. The rank's thread and its device, as all of them are. */
 static bool open_rank(const struct wf_file_predictor *p, struct wf_comm *comm,
                       struct wf_context **context, struct wf_err *err)
@@ -171,7 +181,8 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     one.progress = show_progress;
     bool ok = open_rank(c->p, comm, &one.context, err);
     if (ok)
-        one.limit = find_limit(c->p, comm, one.context, one.limit);
+        one.limit = find_limit(c->p, comm, one.context, one.limit),
+        one.keep = find_room(c->p, comm);
     ok = ok && wf_predict(first ? c->arena : &arena, &one, comm, first ? c->result : &other, err);
     wf_device_close(one.context);
     wf_arena_release(&arena);
@@ -193,7 +204,7 @@ bool wf_file_predictor_run(const struct wf_file_predictor *p, const struct wf_pr
 struct rank {
     const struct call *call;
     struct wf_context *context;
-    size_t limit;
+    size_t limit, keep;
     size_t at, done; /* files that were opened, that are done */
     struct wf_shape shape;
     struct wf_prediction last;
@@ -251,6 +262,7 @@ static bool next_file(void *user, struct wf_prediction *one, bool *more, struct 
     one->progress = show_rank_progress;
     one->context = r->context;
     one->limit = one->limit ? one->limit : r->limit;
+    one->keep = r->keep;
     if (!look_at(r->call->p, files->paths[r->at], &shape, one, err) ||
         !renew_graph(r, shape, one, err))
         return false;
@@ -280,7 +292,7 @@ static bool files_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct wf_predictions all = { .user = &r, .next = next_file, .done = file_done };
     bool ok = open_rank(c->p, comm, &r.context, err);
     if (ok)
-        r.limit = find_limit(c->p, comm, r.context, 0);
+        r.limit = find_limit(c->p, comm, r.context, 0), r.keep = find_room(c->p, comm);
     ok = ok && wf_predict_all(&all, comm, err);
     wf_graph_free(r.last.graph);
     wf_graph_free(r.before);
