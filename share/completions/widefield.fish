@@ -26,6 +26,8 @@ complete -c widefield -n '__fish_seen_subcommand_from predict' -l probabilities 
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l overlay -d 'also write the image with the classes drawn over it'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l format -r -d 'tiff, nifti, png or npy; default: nifti for NIfTI images, else tiff'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l window -r -d 'size of a window; default: as large as memory.limit allows'
+complete -c widefield -n '__fish_seen_subcommand_from predict' -l blend -d 'not the result of the whole image: overlapping windows of the size of training\'s crops, blended'
+complete -c widefield -n '__fish_seen_subcommand_from predict' -l overlap -r -d 'with --blend: what a window shares with the next; default 0.5'
 complete -c widefield -n __fish_use_subcommand -f -a plan -d 'plan without running: bytes per rank, steps, messages and predicted time'
 complete -c widefield -n '__fish_seen_subcommand_from plan' -l explain -d 'print the steps of a rank'
 complete -c widefield -n '__fish_seen_subcommand_from plan' -l rank -r -d 'the rank to explain (0)'

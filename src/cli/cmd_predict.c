@@ -183,6 +183,25 @@ static bool find_window(struct predict *p, int64_t extents[WF_AXES], struct wf_e
     return true;
 }
 
+/* --blend: how much windows overlap. */
+static bool find_blend(struct predict *p, struct wf_prediction *each, struct wf_err *err)
+{
+    const char *const overlap = wf_cli_flag(p->cli, "overlap");
+    each->is_blended = wf_cli_flag(p->cli, "blend") != NULL;
+    each->overlap = 0.5;
+    if (!overlap)
+        return true;
+    char *end;
+    each->overlap = strtod(overlap, &end);
+    if (*end || end == overlap || !(each->overlap >= 0 && each->overlap < 1))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "option '--overlap': '%s' is no part of a window: use 0 to 0.9", overlap);
+    return each->is_blended ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "option '--overlap' is for --blend: windows that are parts "
+                      "of the whole image have no overlap to choose");
+}
+
 /* --- one image --- */
 
 /* The files that are asked for. */
@@ -224,6 +243,7 @@ static cJSON *to_json(const struct predict *p, const struct wf_prediction *one,
         cJSON_AddItemToArray(window, cJSON_CreateNumber((double)result->window[a]));
     }
     cJSON_AddNumberToObject(j, "windows", (double)result->windows);
+    cJSON_AddBoolToObject(j, "exact", !one->is_blended);
     cJSON_AddNumberToObject(j, "passes", result->passes + 1);
     if (one->classes)
         cJSON_AddStringToObject(j, "classes", one->classes);
@@ -263,12 +283,18 @@ static bool print(const struct predict *p, const struct wf_prediction *one,
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
     const double seconds = result->seconds - result->ready_seconds;
-    (void)printf("%s: %s in %" PRId64 " window%s of %s (halo %.0f%%), %s after %s of preparation, "
-                 "%.3g Mpx/s\n",
+    const char *const parts =
+        one->is_blended
+            ? wf_arena_printf(
+                  arena, "windows of %s, blended: not the result of the whole image",
+                  wf_text_extents(arena, axes, &one->window_image->shape.at[WF_C - axes]))
+            : wf_arena_printf(arena, "%" PRId64 " window%s of %s (halo %.0f%%)", result->windows,
+                              result->windows == 1 ? "" : "s",
+                              wf_text_extents(arena, axes, &result->window[WF_C - axes]),
+                              100 * result->halo);
+    (void)printf("%s: %s in %s, %s after %s of preparation, %.3g Mpx/s\n",
                  wf_text_shown(arena, one->path),
-                 wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), result->windows,
-                 result->windows == 1 ? "" : "s",
-                 wf_text_extents(arena, axes, &result->window[WF_C - axes]), 100 * result->halo,
+                 wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), parts,
                  wf_text_seconds(arena, seconds), wf_text_seconds(arena, result->ready_seconds),
                  pixels_of(one) / seconds / 1e6);
     const char *const files[] = { one->classes, one->values, one->overlay };
@@ -435,7 +461,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         .user = &p, .open = name_files, .progress = show_progress, .done = image_done
     };
     p.bar.shown = p.start;
-    bool ok = find_window(&p, files.each.window, err) && prepare(&p, err) &&
+    bool ok = find_window(&p, files.each.window, err) && find_blend(&p, &files.each, err) &&
+              prepare(&p, err) &&
               wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
                                   wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);
@@ -461,6 +488,9 @@ static const struct wf_command_flag flags[] = {
     { "overlay", NULL, "also write the image with the classes drawn over it" },
     { "format", "NAME", "tiff, nifti, png or npy; default: nifti for NIfTI images, else tiff" },
     { "window", "HxW", "size of a window; default: as large as memory.limit allows" },
+    { "blend", NULL,
+      "not the result of the whole image: overlapping windows of the size of training's crops, blended" },
+    { "overlap", "PART", "with --blend: what a window shares with the next; default 0.5" },
     { .name = NULL },
 };
 
@@ -479,6 +509,9 @@ const struct wf_command wf_command_predict = {
         "(default 1GiB, on a GPU what is free). PNG has no f32, so probabilities are then written as TIFF.\n"
         "Networks with norms over the whole image go over it once for each of them and keep what lies between in\n"
         "host memory: half of what is free, or of memory.limit on the CPU.\n"
+        "With --blend each window is computed as an image of its own, as crops are in training, and counts most\n"
+        "in its middle: for networks whose answer depends on the size of what they see. The result is not that\n"
+        "of the whole image, and 'exact' in the JSON says so.\n"
         "The share of halo work is that of pixels computed for more than one window. With --ranks N or a\n"
         "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,

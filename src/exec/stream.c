@@ -230,15 +230,11 @@ static bool fill_inputs(struct wf_stream *s, const struct wf_stream_stage *t, st
 
 /* An input from the host's memory, where it may be overwritten as soon as this returns: beside the window
  * that is being computed, where the device can. */
-static bool send_input(struct wf_stream *s, const struct wf_stream_stage *t,
-                       const struct wf_stream_work *work, struct wf_err *err)
+bool wf_stream_send_input(struct wf_stream *s, struct wf_view there,
+                          const struct wf_stream_work *work, struct wf_err *err)
 {
     const struct wf_device *const device = s->options.plan.device;
     struct wf_context *const context = s->options.context;
-    const struct wf_value *const v = t->map[work->value->id];
-    if (!v) /* all that is read of it is in sums */
-        return true;
-    const struct wf_view there = placed(t, v, wf_run_view(t->kind->run, v));
     const enum wf_dtype dtype = work->input.dtype;
     const size_t bytes = wf_view_bytes(&work->input);
     if (!device->transfer.send) {
@@ -271,7 +267,9 @@ static bool turn_to_cell(struct wf_stream *s, struct wf_stream_stage *t, int64_t
 
 static void count_done(struct wf_stream *s, const struct wf_stream_stage *t)
 {
-    const int64_t mine = wf_ceil_div(wf_window_grid_count(&t->grid), wf_comm_size(s->comm));
+    const int64_t count =
+        s->blender ? wf_blender_bands(s->blender) : wf_window_grid_count(&t->grid);
+    const int64_t mine = wf_ceil_div(count, wf_comm_size(s->comm));
     s->done += t->flops / (double)mine;
     if (s->options.progress)
         s->options.progress(s->options.user, s->done < s->total ? s->done / s->total : 1.0);
@@ -361,7 +359,7 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
     s->comm = comm;
     s->self = wf_comm_self();
     s->self->stop = comm->stop;
-    if (prepare(s, err))
+    if (options->blend ? wf_comm_agree(comm, wf_stream_blend_init(s, err), err) : prepare(s, err))
         return s;
     wf_stream_free(s);
     return NULL;
@@ -378,6 +376,8 @@ void wf_stream_free(struct wf_stream *s)
         free(s->given[i].data);
     s->options.plan.device->memory.free(s->options.context, s->sent, s->sent_bytes);
     wf_stream_stage_release(&s->last);
+    wf_host_give(s->options.plan.device, s->options.context, s->crop);
+    wf_blender_free(s->blender);
     wf_comm_free(s->self);
     wf_arena_release(&s->arena);
     free(s);
@@ -385,12 +385,13 @@ void wf_stream_free(struct wf_stream *s)
 
 int64_t wf_stream_windows(const struct wf_stream *s)
 {
-    return wf_window_grid_count(&s->last.grid);
+    return s->blender ? wf_blender_bands(s->blender) : wf_window_grid_count(&s->last.grid);
 }
 
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index)
 {
-    return wf_window_grid_cell(&s->last.grid, index);
+    return s->blender ? wf_blender_band(s->blender, index)
+                      : wf_window_grid_cell(&s->last.grid, index);
 }
 
 int wf_stream_passes(const struct wf_stream *s)
@@ -408,6 +409,10 @@ int64_t wf_stream_most_read(const struct wf_stream *s, const struct wf_value *in
 {
     const struct wf_stream_stage *const t = &s->last;
     int64_t most = 0;
+    for (int64_t i = 0; s->blender && i < wf_blender_bands(s->blender); i++)
+        most = wf_max(most, wf_region_count(wf_stream_blend_reads(s, i)));
+    if (s->blender)
+        return most;
     for (int i = 0; i < t->n_kinds && t->map[input->id]; i++) {
         const struct wf_global_plan *const global = t->kinds[i].global;
         const int64_t count = wf_region_count(wf_geometry_box(
@@ -471,6 +476,10 @@ void wf_stream_restart(struct wf_stream *s)
 bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
                      struct wf_region *box, struct wf_err *err)
 {
+    if (s->blender) {
+        *box = wf_stream_blend_reads(s, index);
+        return true;
+    }
     if (!turn_to_cell(s, &s->last, index, err))
         return name_window(s, index, err);
     const struct wf_value *const v = s->last.map[input->id];
@@ -483,10 +492,15 @@ bool wf_stream_begin(struct wf_stream *s, int64_t index, struct wf_stream_work *
 {
     const struct wf_device *const device = s->options.plan.device;
     struct wf_stream_stage *const t = &s->last;
+    if (s->blender)
+        return wf_stream_blend_run(s, index, work, err) || name_window(s, index, err);
     if (!turn_to_cell(s, t, index, err))
         return name_window(s, index, err);
     fill_given(s, t);
-    if (!send_input(s, t, work, err) || !wf_run_step(t->kind->run, err))
+    const struct wf_value *const image = t->map[work->value->id]; /* NULL: only sums read it */
+    const struct wf_view there =
+        image ? placed(t, image, wf_run_view(t->kind->run, image)) : (struct wf_view){ 0 };
+    if ((image && !wf_stream_send_input(s, there, work, err)) || !wf_run_step(t->kind->run, err))
         return name_window(s, index, err);
     for (int i = 0; i < s->n_outputs; i++) {
         const struct wf_value *const v = t->map[s->outputs[i]->id];

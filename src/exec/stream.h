@@ -28,6 +28,8 @@
  *     wf_stream_begin(s, i, &work, &err)                      work.input may be filled again
  *     wf_stream_end(s, &work, &err)                           work.outputs are there
  *
+ * With options.blend windows overlap and are blended, and a window is what is called a band there.
+ *
  * Windows share no edge: each element of the output is in exactly one. The last axis is the
  * fastest.
  */
@@ -38,6 +40,16 @@
 struct wf_stream;
 
 enum { WF_STREAM_OUTPUTS = 2 };
+
+/* Overlapping windows, each an image of its own: the graph is that of a window, or of N of them, its input is
+ * filled from an image of these extents, and what the stream makes is the blended output (exec/blend.h), in bands
+ * over the whole width. */
+struct wf_stream_blend {
+    struct wf_shape whole; /* of the image; channels as its input */
+    int64_t step[WF_AXES]; /* from one window to the next, along D, H, W */
+    /* Makes the caller's outputs (wf_stream_work) of the graph's output at so many pixels. */
+    void (*finish)(void *user, const float *blended, int64_t pixels, void *const outputs[]);
+};
 
 struct wf_stream_options {
     struct wf_plan_options plan; /* the window is not read */
@@ -54,6 +66,8 @@ struct wf_stream_options {
     int64_t most[WF_AXES];   /* upper bound of a chosen window; 0: none */
     int64_t tile;            /* a window that does not span H or W has a multiple of
                               * wf_stream_tile(tile, its extent) there; 0: any */
+    const struct wf_stream_blend
+        *blend; /* NULL: windows are parts of the whole; read by wf_stream_new() */
     void *user;
     /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);

@@ -2,6 +2,7 @@
  * over the image. */
 #pragma once
 
+#include "exec/blend.h"
 #include "exec/stream.h"
 #include "exec/window_grid.h"
 
@@ -63,6 +64,9 @@ struct wf_stream {
     double done, total;   /* flops of all stages */
     double whole, worked; /* flops of the last one's windows, and what was computed for them */
     size_t most_bytes;
+    struct wf_blender *blender; /* NULL: windows are parts of the whole */
+    struct wf_stream_blend blend;
+    void *crop;       /* a window of the image for the device */
     size_t most_kept; /* bytes in host memory, of results between passes */
 };
 
@@ -78,6 +82,16 @@ void wf_stream_stage_release(struct wf_stream_stage *t);
 /* One window of it, from the inputs to its outputs. */
 [[nodiscard]] bool wf_stream_stage_run(struct wf_stream *s, struct wf_stream_stage *t,
                                        int64_t index, struct wf_err *err);
+
+/* An input from the host's memory into a view on the device. */
+[[nodiscard]] bool wf_stream_send_input(struct wf_stream *s, struct wf_view there,
+                                        const struct wf_stream_work *work, struct wf_err *err);
+
+/* exec/stream_blend.c: with options.blend. */
+[[nodiscard]] bool wf_stream_blend_init(struct wf_stream *s, struct wf_err *err);
+struct wf_region wf_stream_blend_reads(const struct wf_stream *s, int64_t band);
+[[nodiscard]] bool wf_stream_blend_run(struct wf_stream *s, int64_t band,
+                                       const struct wf_stream_work *work, struct wf_err *err);
 
 /* exec/stream_sums.c: the sums over the image that the output depends on, in order. */
 int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums);

@@ -90,6 +90,12 @@ static void progress(void *user, double part)
         p->progress(p->user, p, part);
 }
 
+static void finish_blended(void *user, const float *logits, int64_t pixels, void *const outputs[])
+{
+    const struct predictor *const d = user;
+    wf_predict_network_finish(&d->net, current(d)->p.predicts, logits, pixels, outputs);
+}
+
 /* Collective. */
 static bool make_network(struct predictor *d, const struct wf_predict_image *i, struct wf_err *err)
 {
@@ -104,7 +110,13 @@ static bool make_network(struct predictor *d, const struct wf_predict_image *i, 
         wf_predict_network_build(&d->net, i, err) && wf_predict_network_share(i, d->slots, &o, err);
     if (!wf_comm_agree(d->comm, ok, err))
         return false;
-    d->net.stream = wf_stream_new(d->net.graph, d->net.n_outputs, d->net.outputs, &o, d->comm, err);
+    struct wf_stream_blend blend = { .whole = i->p.image->shape, .finish = finish_blended };
+    memcpy(blend.step, i->p.step, sizeof blend.step);
+    if (i->p.window_image)
+        o.blend = &blend;
+    d->net.stream =
+        o.blend ? wf_stream_new(i->p.graph, 1, &i->p.window_logits, &o, d->comm, err)
+                : wf_stream_new(d->net.graph, d->net.n_outputs, d->net.outputs, &o, d->comm, err);
     return d->net.stream != NULL;
 }
 

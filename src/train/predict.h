@@ -44,6 +44,12 @@ struct wf_prediction {
     size_t
         keep; /* bytes of host memory for results between passes; 0: half of the limit, and within it */
     int64_t window[WF_AXES]; /* extents of a window; all 0: as the limit allows */
+    /* Overlapping windows that are blended (exec/blend.h), in place of the numbers of the whole image: `image` and
+     * `logits` only say what the extents are, and these are the network of a window, or of N of them. */
+    bool is_blended;
+    double overlap; /* part of a window that it shares with the next, 0 to less than 1 */
+    struct wf_value *window_image, *window_logits; /* of the graph; set as it is built */
+    int64_t step[WF_AXES];                         /* from one window to the next; likewise */
     void *user;
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
     /* Called on rank 0; or NULL. */

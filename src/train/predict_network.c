@@ -1,5 +1,6 @@
 #include "train/predict_network.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -23,8 +24,8 @@ bool wf_predict_network_build(struct wf_predict_network *net, const struct wf_pr
     struct wf_value **const map = wf_take_zeroed(p->graph->n_values, sizeof *map);
     *net =
         (struct wf_predict_network){ .of = p->graph, .graph = wf_graph_cut(p->graph, &cut, map) };
-    struct wf_value *const logits = map[p->logits->id];
-    net->image = map[p->image->id];
+    struct wf_value *const logits = net->logits = map[p->logits->id];
+    net->image = p->window_image ? p->image : map[p->image->id];
     free(map);
     if (wf_predict_image_wants_values(i))
         net->outputs[net->n_outputs++] = net->values = add_values(net->graph, p->predicts, logits);
@@ -33,6 +34,55 @@ bool wf_predict_network_build(struct wf_predict_network *net, const struct wf_pr
             wf_argmax(net->graph, logits, wf_predict_image_labels(i), "predicted.classes");
     return wf_graph_ok(net->graph, err);
 }
+
+/* --- blended windows --- */
+
+static void write_label(void *labels, enum wf_dtype dtype, int64_t at, int64_t label)
+{
+    if (dtype == WF_U8)
+        ((uint8_t *)labels)[at] = (uint8_t)label;
+    else
+        ((int32_t *)labels)[at] = (int32_t)label;
+}
+
+/* As argmax: the first of the largest; of one channel 1 where it is positive. */
+static int64_t label_of(const float *x, int64_t channels)
+{
+    int64_t best = channels == 1 && x[0] > 0;
+    for (int64_t c = 1; c < channels; c++)
+        if (x[c] > x[best])
+            best = c;
+    return best;
+}
+
+static void probabilities_of(const float *x, int64_t channels, enum wf_predicts predicts, float *to)
+{
+    double most = (double)x[0], sum = 0;
+    for (int64_t c = 1; c < channels; c++)
+        most = fmax(most, (double)x[c]);
+    for (int64_t c = 0; c < channels; c++)
+        sum += exp((double)x[c] - most);
+    for (int64_t c = 0; c < channels; c++)
+        to[c] = predicts == WF_PREDICTS_CLASSES  ? (float)(exp((double)x[c] - most) / sum)
+                : predicts == WF_PREDICTS_BINARY ? (float)(1 / (1 + exp(-(double)x[c])))
+                                                 : x[c];
+}
+
+void wf_predict_network_finish(const struct wf_predict_network *net, enum wf_predicts predicts,
+                               const float *logits, int64_t pixels, void *const outputs[])
+{
+    const int64_t channels = net->logits->shape.at[WF_C];
+    float *const values = net->values ? outputs[0] : NULL;
+    void *const labels = net->labels ? outputs[net->n_outputs - 1] : NULL;
+    for (int64_t i = 0; i < pixels; i++, logits += channels) {
+        if (labels)
+            write_label(labels, net->labels->dtype, i, label_of(logits, channels));
+        if (values)
+            probabilities_of(logits, channels, predicts, values + i * channels);
+    }
+}
+
+/* --- all --- */
 
 bool wf_predict_network_fits(const struct wf_predict_network *net, const struct wf_predict_image *i)
 {

@@ -7,7 +7,8 @@
 struct wf_predict_network {
     const struct wf_graph *of; /* the prediction's; NULL: none yet */
     struct wf_graph *graph;
-    struct wf_value *image, *labels, *values; /* outputs: NULL if not wanted */
+    struct wf_value *image, *logits;
+    struct wf_value *labels, *values; /* outputs: NULL if not wanted */
     struct wf_value *outputs[WF_STREAM_OUTPUTS];
     int n_outputs;
     struct wf_stream *stream;
@@ -18,6 +19,9 @@ struct wf_predict_network {
 [[nodiscard]] bool wf_predict_network_build(struct wf_predict_network *net,
                                             const struct wf_predict_image *i, struct wf_err *err);
 void wf_predict_network_release(struct wf_predict_network *net);
+/* Outputs of blended logits, [pixels][channels], which the device does not make. */
+void wf_predict_network_finish(const struct wf_predict_network *net, enum wf_predicts predicts,
+                               const float *logits, int64_t pixels, void *const outputs[]);
 /* Whether it does for the image as it is, plans and all. */
 bool wf_predict_network_fits(const struct wf_predict_network *net,
                              const struct wf_predict_image *i);

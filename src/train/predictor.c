@@ -1,7 +1,9 @@
 #include "train/predictor.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
+#include <string.h>
 
 #ifdef WF_HAVE_OPENMP
 #include <omp.h>
@@ -56,18 +58,77 @@ bool wf_file_predictor_init(struct wf_file_predictor *p, struct wf_err *err)
            find_ranks(p, err);
 }
 
+static struct wf_value *build_network(const struct wf_file_predictor *p, struct wf_graph *g,
+                                      struct wf_value *image)
+{
+    struct wf_value *const x = p->compute == WF_F32 ? image : wf_cast(g, image, p->compute);
+    struct wf_value *const logits = p->settings.model->build(g, &p->config, x);
+    return logits && logits->dtype != WF_F32 ? wf_cast(g, logits, WF_F32) : logits;
+}
+
+/* Small windows go several at a time through a GPU. */
+enum { BATCH_PIXELS = 1 << 21, BATCH_MOST = 16 };
+
+/* Extents of a window of an image of that shape: as was asked for, else those of the crops in training. */
+static bool find_window(const struct wf_file_predictor *p, struct wf_shape *shape,
+                        const int64_t asked[WF_AXES], struct wf_err *err)
+{
+    const struct wf_extents *const crop = &p->settings.data.crop;
+    int64_t extents[WF_AXES] = { 0 }, pixels = 1;
+    bool known = false;
+    for (int i = 0; i < crop->count; i++)
+        extents[WF_C - crop->count + i] = crop->at[i];
+    for (int a = WF_D; a < WF_C; a++)
+        known |= asked[a] > 0;
+    if (known)
+        memcpy(extents, asked, sizeof extents);
+    if (!known && crop->count == 0)
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "the network was trained on whole images, so there is no size of windows to "
+            "blend: give --window HxW, or leave out --blend");
+    for (int a = WF_D; a < WF_C; a++) {
+        shape->at[a] = extents[a] > 0 ? wf_min(extents[a], shape->at[a]) : shape->at[a];
+        pixels *= shape->at[a];
+    }
+    shape->at[WF_N] =
+        wf_device_is_host(p->device) ? 1 : wf_min(BATCH_MOST, wf_max(1, BATCH_PIXELS / pixels));
+    return true;
+}
+
+/* The image and its logits only say how large they are. */
+static bool build_blended(const struct wf_file_predictor *p, struct wf_graph *g,
+                          struct wf_prediction *one, struct wf_err *err)
+{
+    struct wf_shape shape = one->image->shape;
+    if (!wf_model_is_dense(p->settings.model, &p->config))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "'%s' has one prediction for an image: leave out --blend",
+                          p->settings.model->name);
+    if (!find_window(p, &shape, one->window, err))
+        return false;
+    for (int a = WF_D; a < WF_C; a++)
+        one->step[a] = wf_max(1, (int64_t)llround((double)shape.at[a] * (1 - one->overlap)));
+    one->window_image = wf_input(g, "image", WF_F32, shape);
+    one->window_logits = build_network(p, g, one->window_image);
+    if (!wf_graph_ok(g, err))
+        return false;
+    shape = one->image->shape;
+    shape.at[WF_C] = one->window_logits->shape.at[WF_C];
+    one->logits = wf_input(g, "logits of all", WF_F32, shape);
+    return wf_graph_ok(g, err);
+}
+
 static bool build_graph(const struct wf_file_predictor *p, struct wf_shape shape,
                         struct wf_prediction *one, struct wf_err *err)
 {
     struct wf_graph *const g =
         wf_graph_new(&(struct wf_graph_options){ .training = false, .compute = p->compute });
     one->graph = g;
-    one->image = wf_input(g, "image", WF_F32, shape);
-    struct wf_value *const x =
-        p->compute == WF_F32 ? one->image : wf_cast(g, one->image, p->compute);
-    one->logits = p->settings.model->build(g, &p->config, x);
-    if (one->logits && one->logits->dtype != WF_F32)
-        one->logits = wf_cast(g, one->logits, WF_F32);
+    one->image = wf_input(g, one->is_blended ? "image of all" : "image", WF_F32, shape);
+    if (one->is_blended)
+        return build_blended(p, g, one, err);
+    one->logits = build_network(p, g, one->image);
     return wf_graph_ok(g, err);
 }
 
@@ -236,6 +297,9 @@ static bool renew_graph(struct rank *r, struct wf_shape shape, struct wf_predict
         one->graph = r->last.graph;
         one->image = r->last.image;
         one->logits = r->last.logits;
+        one->window_image = r->last.window_image;
+        one->window_logits = r->last.window_logits;
+        memcpy(one->step, r->last.step, sizeof one->step);
         return true;
     }
     wf_graph_free(r->before);
