@@ -58,7 +58,7 @@ _widefield() {
     case ${COMP_WORDS[1]} in
     data) words='--out --count --size --tile --domain --fonts --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' synth inspect' ;;
     train) words='--out --resume --changed-data --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
-    eval) words='--part --json --quiet --help --version' ;;
+    eval) words='--part --whole --json --quiet --help --version' ;;
     predict) words='--out --probabilities --overlay --format --window --blend --overlap --json --quiet --help --version' ;;
     plan) words='--explain --rank --svg --sweep --sides --over --scaling --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
     verify) words='--tolerance --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;

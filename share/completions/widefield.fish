@@ -20,6 +20,7 @@ complete -c widefield -n '__fish_seen_subcommand_from train' -l seed -r -d 'seed
 complete -c widefield -n '__fish_seen_subcommand_from train' -l threads -r -d 'OpenMP threads per rank'
 complete -c widefield -n __fish_use_subcommand -f -a eval -d 'evaluate a checkpoint on a dataset: loss and per-class IoU, Dice, accuracy'
 complete -c widefield -n '__fish_seen_subcommand_from eval' -l part -r -d 'train, valid or all: which part of the data, split as in training (all)'
+complete -c widefield -n '__fish_seen_subcommand_from eval' -l whole -d 'whole images of any size as predict sees them, in windows; default: as training validates'
 complete -c widefield -n __fish_use_subcommand -f -a predict -d 'run a trained network on images of any size, in windows, without seams'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l out -r -d 'folder for the results; created if missing'
 complete -c widefield -n '__fish_seen_subcommand_from predict' -l probabilities -d 'also write the probabilities of all classes (f32)'

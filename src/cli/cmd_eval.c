@@ -138,7 +138,8 @@ static bool evaluate(struct eval *v, int at, struct wf_err *err)
     struct wf_cli *const cli = v->cli;
     struct wf_evaluation e = { .launch = cli->launch,
                                .checkpoint = v->checkpoint,
-                               .part = v->part };
+                               .part = v->part,
+                               .whole = wf_cli_flag(cli, "whole") != NULL };
     bool ok = v->n_paths == 1 || wf_options_set(cli->options, "model.domain",
                                                 wf_arena_printf(&cli->arena, "%d", at), err);
     ok = ok && wf_options_settings(cli->options, &e.settings, err);
@@ -178,6 +179,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
 
 static const struct wf_command_flag flags[] = {
     { "part", "NAME", "train, valid or all: which part of the data, split as in training (all)" },
+    { "whole", NULL,
+      "whole images of any size as predict sees them, in windows; default: as training validates" },
     { .name = NULL },
 };
 

@@ -459,6 +459,39 @@ bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const stru
     return true;
 }
 
+int64_t wf_loader_samples(const struct wf_loader *l)
+{
+    return l->n_samples;
+}
+
+int64_t wf_loader_sample(const struct wf_loader *l, int64_t index)
+{
+    return l->samples[index];
+}
+
+bool wf_loader_read(struct wf_loader *l, int64_t sample, const struct wf_view *image,
+                    const struct wf_view *target, struct wf_err *err)
+{
+    struct wf_region box = wanted(image), labels = wanted(target);
+    one_channel(&labels);
+    float *const pixels = malloc((size_t)(wf_region_count(box) + 1) * sizeof *pixels);
+    int32_t *const marks = malloc((size_t)(wf_region_count(labels) + 1) * sizeof *marks);
+    bool ok = pixels && marks ? true : wf_err_set(err, WF_ERR_FIT, "no memory for a window");
+    if (ok && !wf_region_is_empty(box)) {
+        ok = wf_loader_fill_part(l, sample, &box, pixels, NULL, err);
+        if (ok)
+            put_image(image, pixels);
+    }
+    if (ok && !wf_region_is_empty(labels)) {
+        ok = wf_loader_fill_part(l, sample, &labels, NULL, marks, err);
+        if (ok)
+            put_target(target, marks, l->options.has_ignore ? &l->options.ignore : NULL);
+    }
+    free(pixels);
+    free(marks);
+    return ok;
+}
+
 bool wf_loader_next_points(struct wf_loader *l, const struct wf_cloud_batch **batch,
                            struct wf_err *err)
 {

@@ -115,6 +115,15 @@ void wf_loader_announce_rest(struct wf_loader *loader, const struct wf_view *ima
 [[nodiscard]] bool wf_loader_next(struct wf_loader *loader, const struct wf_view *image,
                                   const struct wf_view *target, struct wf_err *err);
 
+/* Samples of the part, by their number in the dataset. */
+int64_t wf_loader_samples(const struct wf_loader *loader);
+int64_t wf_loader_sample(const struct wf_loader *loader, int64_t index);
+/* Any part of an image, normalised, and of its labels, as in wf_loader_next(); boxes are of the whole image, and either view
+ * may be NULL. Beside the batches, by the calling thread. */
+[[nodiscard]] bool wf_loader_read(struct wf_loader *loader, int64_t sample,
+                                  const struct wf_view *image, const struct wf_view *target,
+                                  struct wf_err *err);
+
 /* The same of point clouds: the next batch, valid until the next call. */
 [[nodiscard]] bool wf_loader_next_points(struct wf_loader *loader,
                                          const struct wf_cloud_batch **batch, struct wf_err *err);

@@ -219,6 +219,14 @@ static bool fill_part(const struct wf_loader *l, struct wf_reader *reader,
     return ok;
 }
 
+bool wf_loader_fill_part(const struct wf_loader *l, int64_t sample, const struct wf_region *box,
+                         float *image, int32_t *labels, struct wf_err *err)
+{
+    struct wf_draw all = { .sample = sample, .change = { .gain = 1 } };
+    memcpy(all.crop, wf_dataset_sample(l->ds, sample)->extent, sizeof all.crop);
+    return fill_part(l, l->reader, &all, box, image, labels, err);
+}
+
 static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, int32_t *labels,
                        int64_t count, struct wf_err *err)
 {

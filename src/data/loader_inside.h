@@ -67,6 +67,10 @@ static inline bool wf_loader_is_cloud(const struct wf_loader *l)
 
 /* Crops that cover a sample along an axis. */
 int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
+/* Part of an image, or of its labels, as it is but for normalisation; by the loader's own reader. */
+[[nodiscard]] bool wf_loader_fill_part(const struct wf_loader *l, int64_t sample,
+                                       const struct wf_region *box, float *image, int32_t *labels,
+                                       struct wf_err *err);
 /* Prepares the batch of the slot's ticket; failures are in its err. Changes only slot and
  * reader. */
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,

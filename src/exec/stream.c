@@ -37,7 +37,8 @@ bool wf_stream_stage_init(const struct wf_stream *s, struct wf_stream_stage *t, 
     const struct wf_node *n = t->map[outputs[0]->id]->producer; /* none where it was given */
     struct wf_shape whole = n ? wf_op_domain(n)->shape : outputs[0]->shape;
     for (int i = 1; i < n_outputs; i++)
-        whole.at[WF_C] = wf_max(whole.at[WF_C], outputs[i]->shape.at[WF_C]);
+        if (!outputs[i]->producer || !wf_op_sums_over(outputs[i]->producer))
+            whole.at[WF_C] = wf_max(whole.at[WF_C], outputs[i]->shape.at[WF_C]);
     return wf_stream_choose_grid(s, t, whole, err);
 }
 
@@ -293,7 +294,7 @@ static bool try_whole(struct wf_stream *s, struct wf_err *err)
 {
     const size_t limit = s->options.limit;
     s->options.limit = 0;
-    const bool ok = wf_stream_stage_init(s, &s->last, s->n_outputs, s->outputs, err);
+    const bool ok = wf_stream_stage_init(s, &s->last, s->n_ends, s->ends, err);
     s->options.limit = limit;
     return ok;
 }
@@ -326,7 +327,7 @@ static bool fits_whole(const struct wf_stream *s, bool *fits, struct wf_err *err
 static bool prepare(struct wf_stream *s, struct wf_err *err)
 {
     bool whole = false;
-    const bool ok = try_whole(s, err) && fits_whole(s, &whole, err);
+    const bool ok = wf_stream_find_ends(s, err) && try_whole(s, err) && fits_whole(s, &whole, err);
     if (!wf_comm_agree(s->comm, ok, err))
         return false;
     s->total = s->last.flops;
@@ -340,8 +341,8 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
         return false;
     wf_stream_stage_release(&s->last);
     return wf_comm_agree(s->comm,
-                         wf_stream_stage_init(s, &s->last, s->n_outputs, s->outputs, err) &&
-                             settle_edges(s, &s->last, err),
+                         wf_stream_stage_init(s, &s->last, s->n_ends, s->ends, err) &&
+                             (s->options.number || settle_edges(s, &s->last, err)),
                          err);
 }
 
@@ -359,7 +360,8 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
     s->comm = comm;
     s->self = wf_comm_self();
     s->self->stop = comm->stop;
-    if (options->blend ? wf_comm_agree(comm, wf_stream_blend_init(s, err), err) : prepare(s, err))
+    if (options->blend ? wf_comm_agree(comm, wf_stream_blend_init(s, err), err)
+                       : prepare(s, err) && wf_stream_begin_number(s, err))
         return s;
     wf_stream_free(s);
     return NULL;
@@ -372,7 +374,8 @@ void wf_stream_free(struct wf_stream *s)
     wf_host_release(&s->host);
     for (int i = 0; i < s->n_outputs; i++)
         wf_host_release(&s->made[i]);
-    for (int i = 0; i < s->n_given; i++)
+    const int made = s->ends ? s->n_given + s->n_ends - s->n_outputs : 0;
+    for (int i = 0; s->given && i < made; i++)
         free(s->given[i].data);
     s->options.plan.device->memory.free(s->options.context, s->sent, s->sent_bytes);
     wf_stream_stage_release(&s->last);
@@ -456,7 +459,7 @@ static bool name_window(const struct wf_stream *s, int64_t index, struct wf_err 
 
 bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], struct wf_err *err)
 {
-    if (!wf_stream_stage_run(s, &s->last, index, err))
+    if (!wf_stream_stage_run(s, &s->last, index, err) || !wf_stream_add_number(s, err))
         return name_window(s, index, err);
     for (int i = 0; i < s->n_outputs; i++) {
         const struct wf_value *const v = s->last.map[s->outputs[i]->id];

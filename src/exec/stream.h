@@ -68,6 +68,9 @@ struct wf_stream_options {
                               * wf_stream_tile(tile, its extent) there; 0: any */
     const struct wf_stream_blend
         *blend; /* NULL: windows are parts of the whole; read by wf_stream_new() */
+    /* A number that is made of sums over the image, such as a loss: they are added up as windows of the outputs run
+     * (wf_stream_run()), and wf_stream_number() makes it of them. NULL: none. */
+    struct wf_value *number;
     void *user;
     /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
@@ -129,3 +132,6 @@ struct wf_stream_work {
 /* Runs one window; `parts` are the outputs over it, valid until the next call. */
 [[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[],
                                  struct wf_err *err);
+
+/* Collective. options.number, once every window has run on some rank. */
+[[nodiscard]] bool wf_stream_number(struct wf_stream *s, double *number, struct wf_err *err);

@@ -51,6 +51,9 @@ struct wf_stream {
     const struct wf_graph *graph;
     struct wf_value *outputs[WF_STREAM_OUTPUTS];
     int n_outputs;
+    /* What the last stage computes: the outputs, and the sums of options.number. */
+    struct wf_value **ends;
+    int n_ends;
     struct wf_stream_options options;
     struct wf_comm *comm, *self;
     struct wf_stream_given *given;
@@ -93,11 +96,18 @@ struct wf_region wf_stream_blend_reads(const struct wf_stream *s, int64_t band);
 [[nodiscard]] bool wf_stream_blend_run(struct wf_stream *s, int64_t band,
                                        const struct wf_stream_work *work, struct wf_err *err);
 
-/* exec/stream_sums.c: the sums over the image that the output depends on, in order. */
+/* exec/stream_sums.c. Sets s->ends. */
+[[nodiscard]] bool wf_stream_find_ends(struct wf_stream *s, struct wf_err *err);
+/* The sums over the image that the outputs depend on, in order. */
 int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums);
 /* Collective. Makes s->given of s->passes sums. */
 [[nodiscard]] bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[],
                                        struct wf_err *err);
+
+/* Room for the sums of options.number, once there are passes no more. */
+[[nodiscard]] bool wf_stream_begin_number(struct wf_stream *s, struct wf_err *err);
+/* Adds a window's part of them. */
+[[nodiscard]] bool wf_stream_add_number(struct wf_stream *s, struct wf_err *err);
 
 struct wf_stream_need {
     size_t bytes; /* beside the weights */

@@ -37,12 +37,63 @@ static bool is_computed(struct wf_value *const map[], const struct wf_node *n)
     return false;
 }
 
+static bool is_end(const struct wf_stream *s, const struct wf_value *v)
+{
+    for (int i = 0; i < s->n_ends; i++)
+        if (s->ends[i] == v)
+            return true;
+    return false;
+}
+
+/* The number's sums are over extents of the output, and none of another: then a window of the output has a part of
+ * each. */
+static bool check_end(const struct wf_stream *s, const struct wf_node *n, struct wf_err *err)
+{
+    const struct wf_shape *const domain = &wf_op_domain(n)->shape, *const y = &s->outputs[0]->shape;
+    struct wf_stream_stage t;
+    bool ok = true;
+    wf_stream_stage_cut(s, &t, n->n_out, n->out);
+    for (int i = s->n_outputs; i < s->n_ends; i++)
+        ok = ok && !t.map[s->ends[i]->id];
+    wf_stream_stage_release(&t);
+    for (int a = 0; a < WF_C; a++)
+        ok = ok && domain->at[a] == y->at[a];
+    return ok ||
+           wf_err_set(err, WF_ERR_USAGE,
+                      "layer '%s' is no sum over the output: it cannot be added up in windows",
+                      n->name);
+}
+
+bool wf_stream_find_ends(struct wf_stream *s, struct wf_err *err)
+{
+    struct wf_stream_stage outputs, number;
+    s->ends = wf_arena_array(&s->arena, s->graph->n_values + WF_STREAM_OUTPUTS, struct wf_value *);
+    for (int o = 0; o < s->n_outputs; o++)
+        s->ends[s->n_ends++] = s->outputs[o];
+    if (!s->options.number)
+        return true;
+    wf_stream_stage_cut(s, &outputs, s->n_outputs, s->outputs);
+    wf_stream_stage_cut(s, &number, 1, &s->options.number);
+    bool ok = true;
+    for (size_t i = 0; i < s->graph->n_nodes; i++) {
+        const struct wf_node *const n = s->graph->nodes[i];
+        if (!is_computed(number.map, n) || is_computed(outputs.map, n) || !is_over_image(n))
+            continue;
+        ok = ok && check_end(s, n, err);
+        for (int o = 0; o < n->n_out; o++)
+            s->ends[s->n_ends++] = n->out[o];
+    }
+    wf_stream_stage_release(&outputs);
+    wf_stream_stage_release(&number);
+    return ok;
+}
+
 int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums)
 {
     int count = 0;
     for (size_t i = 0; i < s->graph->n_nodes; i++) {
         const struct wf_node *const n = s->graph->nodes[i];
-        if (is_computed(s->last.map, n) && is_over_image(n))
+        if (is_computed(s->last.map, n) && is_over_image(n) && !is_end(s, n->out[0]))
             sums[count++] = n;
     }
     return count;
@@ -116,8 +167,8 @@ static void find_readers(struct wf_stream *s, const struct wf_node *const sums[]
     for (int i = pass; i < s->passes; i++)
         for (int o = 0; o < sums[i]->n_out; o++)
             ends[n++] = sums[i]->out[o];
-    for (int o = 0; o < s->n_outputs; o++)
-        ends[n++] = s->outputs[o];
+    for (int o = 0; o < s->n_ends; o++)
+        ends[n++] = s->ends[o];
     wf_stream_stage_cut(s, &t, n, ends);
     for (int i = 0; i < s->n_given; i++)
         if (t.map[s->given[i].value->id])
@@ -171,7 +222,7 @@ static void lay_out(struct wf_stream *s, const struct wf_node *const sums[], str
     if (s->options.keeps_within_limit && s->options.limit)
         s->options.limit -= s->most_kept;
     struct wf_stream_stage t;
-    wf_stream_stage_cut(s, &t, s->n_outputs, s->outputs);
+    wf_stream_stage_cut(s, &t, s->n_ends, s->ends);
     s->total += t.flops;
     wf_stream_stage_release(&t);
 }
@@ -311,4 +362,52 @@ bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[]
         give_memory(s, i);
     }
     return true;
+}
+
+/* --- a number beside the outputs --- */
+
+static int count_sums(const struct wf_stream *s)
+{
+    return s->n_ends - s->n_outputs;
+}
+
+bool wf_stream_begin_number(struct wf_stream *s, struct wf_err *err)
+{
+    const struct pass p = { .before = s->n_given, .made = count_sums(s) };
+    if (p.made == 0)
+        return true;
+    if (!s->given)
+        s->given = wf_arena_array(&s->arena, s->graph->n_values + 1, struct wf_stream_given);
+    for (int i = s->n_outputs; i < s->n_ends; i++)
+        give(s, s->ends[i], false);
+    const bool ok = take_memory(s, &p, err);
+    s->n_given = p.before; /* until all windows have run nobody reads them */
+    return wf_comm_agree(s->comm, ok, err);
+}
+
+bool wf_stream_add_number(struct wf_stream *s, struct wf_err *err)
+{
+    for (int i = 0; i < count_sums(s); i++)
+        if (!collect(s, &s->last, &s->given[s->n_given + i], err))
+            return false;
+    return true;
+}
+
+bool wf_stream_number(struct wf_stream *s, double *number, struct wf_err *err)
+{
+    struct wf_stream_stage t;
+    bool ok = true;
+    for (int i = 0; ok && i < count_sums(s); i++) {
+        const struct wf_stream_given *const g = &s->given[s->n_given + i];
+        ok = wf_comm_sum(s->comm, g->data, (size_t)wf_shape_count(g->value->shape), WF_F64, err);
+    }
+    if (!ok)
+        return false;
+    s->n_given += count_sums(s);
+    ok = wf_stream_stage_init(s, &t, 1, &s->options.number, err) &&
+         wf_stream_stage_run(s, &t, 0, err) &&
+         wf_run_get_number(t.kind->run, t.map[s->options.number->id], 0, number, err);
+    wf_stream_stage_release(&t);
+    s->n_given -= count_sums(s);
+    return wf_comm_agree(s->comm, ok, err);
 }

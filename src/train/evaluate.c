@@ -102,10 +102,18 @@ static bool make_job(struct wf_evaluation *e, const char *path, struct wf_err *e
         files.measure = wf_feed_measure_rows;
         files.user = &e->rows;
     }
+    const size_t limit = e->settings.limit;
+    if (e->whole) /* it is for windows, not for the step that the job is planned for */
+        e->settings.limit = 0;
     e->job = wf_job_new(&e->launch, &e->settings, &files, err);
+    e->settings.limit = limit;
     struct wf_shape shape;
     if (!e->job)
         return false;
+    if (e->whole && !wf_model_is_dense(e->job->model, &e->job->config))
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "'%s' has one prediction for an image, or for points: leave out --whole",
+                          e->job->model->name);
     if (e->job->model->sparse) {
         if (!wf_job_network_rows(e->job, e->job->capacities, false, &e->net, err))
             return false;
@@ -113,6 +121,8 @@ static bool make_job(struct wf_evaluation *e, const char *path, struct wf_err *e
                !wf_job_network(e->job, shape, false, &e->net, err)) {
         return false;
     }
+    if (e->whole)
+        return true;
     struct wf_plan_options options = wf_job_plan_options(e->job);
     options.pipe.micro_batches = 1;
     options.pipe.keeps_outputs = true;
@@ -141,7 +151,8 @@ static bool prepare(struct wf_evaluation *e, const char *path, struct wf_err *er
 bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err)
 {
     bool ok = prepare(e, path, err);
-    ok = wf_launch_agree(&e->launch, ok, err) && wf_job_run(e->job, eval_rank, e, err);
+    ok = wf_launch_agree(&e->launch, ok, err) &&
+         wf_job_run(e->job, e->whole ? wf_evaluate_whole : eval_rank, e, err);
     while (ok && e->is_full) { /* a batch has more points than those that were counted */
         forget_job(e);
         e->is_full = false;

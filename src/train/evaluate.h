@@ -6,6 +6,9 @@
  *     ... e.loss, e.scores on rank 0 ...
  *     wf_evaluation_release(&e);
  *
+ * With `whole` images of any size are scored as predict sees them, in windows with the numbers of the whole image
+ * (exec/stream.h); otherwise as validation during training does, whole or in crops.
+ *
  * The settings are those of the checkpoint's config. The data may be other than it was trained on; its
  * normalisation stays that of the training.
  */
@@ -19,6 +22,7 @@ struct wf_evaluation {
     struct wf_settings settings; /* unset values are filled in from the data */
     const struct wf_checkpoint *checkpoint;
     enum wf_part part;
+    bool whole;
     /* results */
     struct wf_feed feed;
     struct wf_job *job;
@@ -33,4 +37,6 @@ struct wf_evaluation {
 };
 
 [[nodiscard]] bool wf_evaluate(struct wf_evaluation *e, const char *path, struct wf_err *err);
+/* wf_rank_body of `whole`, of a struct wf_evaluation (evaluate_whole.c). */
+[[nodiscard]] bool wf_evaluate_whole(struct wf_comm *comm, void *arg, struct wf_err *err);
 void wf_evaluation_release(struct wf_evaluation *e);

@@ -99,7 +99,7 @@ void wf_predict_network_release(struct wf_predict_network *net)
     *net = (struct wf_predict_network){ 0 };
 }
 
-static size_t weight_bytes(const struct wf_graph *g)
+size_t wf_predict_weight_bytes(const struct wf_graph *g)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < g->n_values; i++)
@@ -128,7 +128,7 @@ bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
     const struct wf_prediction *const p = &i->p;
     const size_t packed = wf_mosaic_pack_bytes(&i->files);
     o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
-    const size_t weights = weight_bytes(p->graph);
+    const size_t weights = wf_predict_weight_bytes(p->graph);
     const size_t bands = wf_device_is_host(p->plan.device) ? p->limit / 8 : 0;
     o->keep = p->keep;
     if (!p->limit)

@@ -162,10 +162,6 @@ static void settle(const struct wf_file_predictor *p, struct wf_prediction *one)
     one->mean = p->info->channels ? p->info->mean : NULL;
     one->deviation = p->info->channels ? p->info->deviation : NULL;
     one->plan = (struct wf_plan_options){ .device = p->device, .threads = p->threads };
-    if (p->settings.limit || wf_device_is_host(p->device)) {
-        const size_t limit = p->settings.limit ? p->settings.limit : DEFAULT_LIMIT;
-        one->limit = limit / (size_t)(p->launch.world ? 1 : p->ranks);
-    }
 }
 
 bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape shape,
@@ -199,24 +195,19 @@ static void show_progress(void *user, const struct wf_prediction *one, double pa
         c->one->progress(c->one->user, one, part);
 }
 
-/* Where a GPU's memory has no limit by the settings, it is what is free, but for some that kernels and
- * recordings take, shared by the ranks of the machine. */
-static size_t find_limit(const struct wf_file_predictor *p, struct wf_comm *comm,
-                         struct wf_context *context, size_t limit)
+void wf_window_memory(const struct wf_settings *settings, const struct wf_launch *launch,
+                      const struct wf_device *device, struct wf_comm *comm,
+                      struct wf_context *context, size_t *limit, size_t *keep)
 {
-    if (limit || !p->device->memory.room)
-        return limit;
-    const size_t room = p->device->memory.room(context);
-    return (room - room / 16) / (size_t)wf_comm_local_size(comm);
-}
-
-/* Host memory for results between passes over an image: half of what is free, shared by the ranks of the machine,
- * unless memory.limit is for the host's. */
-static size_t find_room(const struct wf_file_predictor *p, struct wf_comm *comm)
-{
-    if (p->settings.limit && wf_device_is_host(p->device))
-        return 0;
-    return wf_free_memory().free / 2 / (size_t)wf_comm_local_size(comm);
+    const bool host = wf_device_is_host(device);
+    const size_t here = (size_t)wf_comm_local_size(comm);
+    const size_t room = device->memory.room ? device->memory.room(context) : 0;
+    if (settings->limit || host)
+        *limit = (settings->limit ? settings->limit : DEFAULT_LIMIT) /
+                 (size_t)(launch->world ? 1 : wf_comm_size(comm));
+    else
+        *limit = (room - room / 16) / here; /* kernels and recordings take some */
+    *keep = settings->limit && host ? 0 : wf_free_memory().free / 2 / here;
 }
 
 /* Collective. The rank's thread and its device, as all of them are. */
@@ -242,8 +233,8 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     one.progress = show_progress;
     bool ok = open_rank(c->p, comm, &one.context, err);
     if (ok)
-        one.limit = find_limit(c->p, comm, one.context, one.limit),
-        one.keep = find_room(c->p, comm);
+        wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, one.context,
+                         &one.limit, &one.keep);
     ok = ok && wf_predict(first ? c->arena : &arena, &one, comm, first ? c->result : &other, err);
     wf_device_close(one.context);
     wf_arena_release(&arena);
@@ -325,7 +316,7 @@ static bool next_file(void *user, struct wf_prediction *one, bool *more, struct 
     one->weights = load_rank_weights;
     one->progress = show_rank_progress;
     one->context = r->context;
-    one->limit = one->limit ? one->limit : r->limit;
+    one->limit = r->limit;
     one->keep = r->keep;
     if (!look_at(r->call->p, files->paths[r->at], &shape, one, err) ||
         !renew_graph(r, shape, one, err))
@@ -356,7 +347,8 @@ static bool files_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct wf_predictions all = { .user = &r, .next = next_file, .done = file_done };
     bool ok = open_rank(c->p, comm, &r.context, err);
     if (ok)
-        r.limit = find_limit(c->p, comm, r.context, 0), r.keep = find_room(c->p, comm);
+        wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, r.context, &r.limit,
+                         &r.keep);
     ok = ok && wf_predict_all(&all, comm, err);
     wf_graph_free(r.last.graph);
     wf_graph_free(r.before);
