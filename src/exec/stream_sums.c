@@ -37,9 +37,10 @@ static bool is_computed(struct wf_value *const map[], const struct wf_node *n)
     return false;
 }
 
-static bool is_end(const struct wf_stream *s, const struct wf_value *v)
+/* Of options.number: added up with the windows of the outputs, not before them. */
+static bool is_of_number(const struct wf_stream *s, const struct wf_value *v)
 {
-    for (int i = 0; i < s->n_ends; i++)
+    for (int i = s->n_outputs; i < s->n_ends; i++)
         if (s->ends[i] == v)
             return true;
     return false;
@@ -93,7 +94,7 @@ int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums)
     int count = 0;
     for (size_t i = 0; i < s->graph->n_nodes; i++) {
         const struct wf_node *const n = s->graph->nodes[i];
-        if (is_computed(s->last.map, n) && is_over_image(n) && !is_end(s, n->out[0]))
+        if (is_computed(s->last.map, n) && is_over_image(n) && !is_of_number(s, n->out[0]))
             sums[count++] = n;
     }
     return count;
