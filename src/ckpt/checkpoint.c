@@ -185,21 +185,22 @@ static bool check_hash(const struct wf_safetensors *file, const char *path,
     const char *const want = wf_safetensors_metadata(file, WF_CHECKPOINT_HASH_KEY);
     if (!want)
         return damaged(path, "has no checksum", err);
+    int64_t most = 1;
+    for (int64_t i = 0; i < wf_safetensors_count(file); i++) {
+        const struct wf_safetensor *const t = wf_safetensors_at(file, i);
+        if (t->dtype != WF_F32)
+            return damaged(path, "has a tensor that is not f32", err);
+        most = t->count > most ? t->count : most;
+    }
+    float *const buffer =
+        malloc((size_t)most * sizeof *buffer); /* once: new pages cost more than reading */
+    if (!buffer)
+        return wf_err_set(err, WF_ERR_FIT, "'%s': no memory for a tensor of %zu bytes", path,
+                          (size_t)most * sizeof *buffer);
     XXH64_state_t *const hash = hash_begin(texts);
-    float *buffer = NULL;
     bool ok = true;
     for (int64_t i = 0; ok && i < wf_safetensors_count(file); i++) {
         const struct wf_safetensor *const t = wf_safetensors_at(file, i);
-        if (t->dtype != WF_F32) {
-            ok = damaged(path, "has a tensor that is not f32", err);
-            break;
-        }
-        float *const grown = realloc(buffer, (size_t)(t->count ? t->count : 1) * sizeof *buffer);
-        if (!grown) {
-            ok = wf_err_set(err, WF_ERR_FIT, "'%s': no memory for '%s'", path, t->name);
-            break;
-        }
-        buffer = grown;
         ok = wf_safetensors_read(file, t, WF_F32, buffer, err);
         if (ok)
             hash_tensor(hash, t->name, t->rank, t->shape, buffer);

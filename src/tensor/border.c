@@ -38,20 +38,21 @@ bool wf_border_inside(int rank, const int64_t outside[], struct wf_shape *shape,
     return true;
 }
 
-/* rows x columns -> columns x rows. In squares: one of the two sides is always read or written
- * across, and a square keeps its cache lines until they are used up. */
+/* rows x columns -> columns x rows. In blocks that stay in the cache until their lines are used up: squares, or, where one
+ * side is as short as a kernel is, all of that side, so that writing runs along memory. */
 static void transpose(int64_t rows, int64_t columns, const float *from, float *to)
 {
-    enum { SIDE = 32 };
+    enum { SIDE = 32, LONG = 512 };
     if (rows == 1 || columns == 1) {
         memcpy(to, from, (size_t)(rows * columns) * sizeof *to);
         return;
     }
-    for (int64_t r0 = 0; r0 < rows; r0 += SIDE)
-        for (int64_t c0 = 0; c0 < columns; c0 += SIDE) {
-            const int64_t r1 = wf_min(rows, r0 + SIDE), c1 = wf_min(columns, c0 + SIDE);
-            for (int64_t r = r0; r < r1; r++)
-                for (int64_t c = c0; c < c1; c++)
+    const int64_t wide = rows <= SIDE ? LONG : SIDE, high = columns <= SIDE ? LONG : SIDE;
+    for (int64_t r0 = 0; r0 < rows; r0 += high)
+        for (int64_t c0 = 0; c0 < columns; c0 += wide) {
+            const int64_t r1 = wf_min(rows, r0 + high), c1 = wf_min(columns, c0 + wide);
+            for (int64_t c = c0; c < c1; c++)
+                for (int64_t r = r0; r < r1; r++)
                     to[c * rows + r] = from[r * columns + c];
         }
 }
@@ -60,6 +61,7 @@ static void each_image(struct wf_shape shape, bool out, const float *from, float
 {
     const int64_t pixels = shape.at[WF_D] * shape.at[WF_H] * shape.at[WF_W];
     const int64_t channels = shape.at[WF_C], step = pixels * channels;
+#pragma omp parallel for schedule(static) if (shape.at[WF_N] * step > 1 << 20)
     for (int64_t n = 0; n < shape.at[WF_N]; n++)
         transpose(out ? pixels : channels, out ? channels : pixels, from + n * step, to + n * step);
 }
