@@ -193,7 +193,7 @@ static bool find_blend(struct predict *p, struct wf_prediction *each, struct wf_
         return true;
     char *end;
     each->overlap = strtod(overlap, &end);
-    if (*end || end == overlap || !(each->overlap >= 0 && each->overlap < 1))
+    if (*end || end == overlap || !(each->overlap >= 0 && each->overlap <= 0.9))
         return wf_err_set(err, WF_ERR_USAGE,
                           "option '--overlap': '%s' is no part of a window: use 0 to 0.9", overlap);
     return each->is_blended ||
@@ -283,15 +283,11 @@ static bool print(const struct predict *p, const struct wf_prediction *one,
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
     const double seconds = result->seconds - result->ready_seconds;
-    const char *const parts =
-        one->is_blended
-            ? wf_arena_printf(
-                  arena, "windows of %s, blended: not the result of the whole image",
-                  wf_text_extents(arena, axes, &one->window_image->shape.at[WF_C - axes]))
-            : wf_arena_printf(arena, "%" PRId64 " window%s of %s (halo %.0f%%)", result->windows,
-                              result->windows == 1 ? "" : "s",
-                              wf_text_extents(arena, axes, &result->window[WF_C - axes]),
-                              100 * result->halo);
+    const char *const parts = wf_arena_printf(
+        arena, "%" PRId64 " window%s of %s (%s %.0f%%)", result->windows,
+        result->windows == 1 ? "" : "s", wf_text_extents(arena, axes, &result->window[WF_C - axes]),
+        one->is_blended ? "blended, not the result of the whole image; overlap" : "halo",
+        100 * result->halo);
     (void)printf("%s: %s in %s, %s after %s of preparation, %.3g Mpx/s\n",
                  wf_text_shown(arena, one->path),
                  wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), parts,

@@ -120,20 +120,15 @@ struct wf_region wf_blender_band(const struct wf_blender *b, int64_t band)
 
 int64_t wf_blender_first(const struct wf_blender *b, int64_t band)
 {
-    const struct wf_region r = wf_blender_band(b, band);
-    int64_t row = 0;
-    while (place_of(b, b->axis, row) + b->window.at[b->axis] <= r.lo[b->axis])
-        row++;
-    return row;
+    const int64_t lo = wf_blender_band(b, band).lo[b->axis], window = b->window.at[b->axis];
+    const int64_t row = lo < window ? 0 : (lo - window) / b->step[b->axis] + 1;
+    return wf_min(row, b->count[b->axis] - 1);
 }
 
 int64_t wf_blender_last(const struct wf_blender *b, int64_t band)
 {
-    const struct wf_region r = wf_blender_band(b, band);
-    int64_t row = b->count[b->axis] - 1;
-    while (place_of(b, b->axis, row) >= r.hi[b->axis])
-        row--;
-    return row;
+    const int64_t hi = wf_blender_band(b, band).hi[b->axis], row = b->count[b->axis] - 1;
+    return place_of(b, b->axis, row) < hi ? row : wf_ceil_div(hi, b->step[b->axis]) - 1;
 }
 
 /* Pixels of the image at one position of the axis of rows. */

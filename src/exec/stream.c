@@ -391,6 +391,15 @@ int64_t wf_stream_windows(const struct wf_stream *s)
     return s->blender ? wf_blender_bands(s->blender) : wf_window_grid_count(&s->last.grid);
 }
 
+int64_t wf_stream_computed(const struct wf_stream *s, int64_t extents[WF_AXES])
+{
+    const struct wf_region first = wf_stream_window(s, 0);
+    for (int a = 0; a < WF_AXES; a++)
+        extents[a] =
+            s->blender ? s->outputs[0]->shape.at[a] : wf_region_extent(first, (enum wf_axis)a);
+    return s->blender ? wf_blender_count(s->blender) : wf_stream_windows(s);
+}
+
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index)
 {
     return s->blender ? wf_blender_band(s->blender, index)
@@ -472,7 +481,7 @@ bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], s
 
 void wf_stream_restart(struct wf_stream *s)
 {
-    WF_BUG_ON(s->passes > 0, "%d sums are those of another image", s->passes);
+    WF_BUG_ON(s->passes > 0 || s->options.number, "%d sums are those of another image", s->passes);
     s->done = 0;
 }
 

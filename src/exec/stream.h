@@ -11,7 +11,7 @@
  * the image needs more than one, each such sum is computed first, in a pass of its own over windows
  * of its input, and is an input from then on. What a pass computes and a later one reads is kept in host
  * memory, as far as options.keep allows, so that together the passes are one run through the network. What
- * is not kept is computed anew: without any a network with k sums runs k + 1 times, each time a little
+ * is not kept is recomputed: without any a network with k sums runs k + 1 times, each time a little
  * further.
  *
  *     struct wf_stream *s = wf_stream_new(g, 1, &probabilities, &options, comm, &err);     Collective.
@@ -92,6 +92,8 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
 void wf_stream_free(struct wf_stream *s);
 
 int64_t wf_stream_windows(const struct wf_stream *s);
+/* Windows that are computed, and their extents (of the first): with options.blend those that are blended. */
+int64_t wf_stream_computed(const struct wf_stream *s, int64_t extents[WF_AXES]);
 struct wf_region wf_stream_window(const struct wf_stream *s, int64_t index);
 /* Number of sums over the image that were computed in a pass of their own. */
 int wf_stream_passes(const struct wf_stream *s);
@@ -133,5 +135,5 @@ struct wf_stream_work {
 [[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[],
                                  struct wf_err *err);
 
-/* Collective. options.number, once every window has run on some rank. */
+/* Collective. options.number, once every window has run on some rank; once for an image. */
 [[nodiscard]] bool wf_stream_number(struct wf_stream *s, double *number, struct wf_err *err);

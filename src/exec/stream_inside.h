@@ -54,6 +54,7 @@ struct wf_stream {
     /* What the last stage computes: the outputs, and the sums of options.number. */
     struct wf_value **ends;
     int n_ends;
+    bool has_number; /* options.number was made */
     struct wf_stream_options options;
     struct wf_comm *comm, *self;
     struct wf_stream_given *given;

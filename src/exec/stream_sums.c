@@ -4,7 +4,7 @@
  * All passes are laid out before the first one runs: s->given lists what each of them makes, first the
  * sum's results, then what is kept for later passes, and a pass is given what stands before. A value is
  * kept if the pass computes it on the extents of its sum, and something that no pass has computed yet
- * reads it. Values of other extents are computed anew from those: they are what lies between two
+ * reads it. Values of other extents are recomputed from those: they are what lies between two
  * levels of a network, such as a pooling.
  */
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static bool check_end(const struct wf_stream *s, const struct wf_node *n, struct
         ok = ok && domain->at[a] == y->at[a];
     return ok ||
            wf_err_set(err, WF_ERR_USAGE,
-                      "layer '%s' is no sum over the output: it cannot be added up in windows",
+                      "layer '%s' is no sum over the output, so it cannot be added up in windows: "
+                      "evaluate without --whole",
                       n->name);
 }
 
@@ -259,7 +260,7 @@ static bool take_memory(struct wf_stream *s, const struct pass *p, struct wf_err
     return true;
 }
 
-static void give_memory(struct wf_stream *s, int pass)
+static void release_unread(struct wf_stream *s, int pass)
 {
     for (int i = 0; i < s->n_given; i++)
         if (s->given[i].data && s->given[i].last <= pass && s->given[i].is_kept) {
@@ -360,7 +361,7 @@ bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[]
     for (int i = 0; i < s->passes; i++) {
         if (!run_pass(s, &passes[i], err))
             return false;
-        give_memory(s, i);
+        release_unread(s, i);
     }
     return true;
 }
@@ -398,6 +399,8 @@ bool wf_stream_number(struct wf_stream *s, double *number, struct wf_err *err)
 {
     struct wf_stream_stage t;
     bool ok = true;
+    WF_BUG_ON(s->has_number, "the sums of an image are added up over ranks twice");
+    s->has_number = true;
     for (int i = 0; ok && i < count_sums(s); i++) {
         const struct wf_stream_given *const g = &s->given[s->n_given + i];
         ok = wf_comm_sum(s->comm, g->data, (size_t)wf_shape_count(g->value->shape), WF_F64, err);

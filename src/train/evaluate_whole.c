@@ -2,11 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "exec/stream.h"
 #include "train/device.h"
 #include "train/evaluate.h"
-#include "train/predict_network.h"
-#include "train/predictor.h"
+#include "train/window_memory.h"
 
 struct whole {
     struct wf_evaluation *e;
@@ -14,7 +12,7 @@ struct whole {
     struct wf_context *context;
     struct wf_loader *loader;
     struct wf_metrics all, one; /* of all images; of the one at hand */
-    size_t limit, keep;
+    struct wf_window_memory memory;
     int64_t sample; /* at hand */
     struct wf_network net;
     double loss, weight; /* of the images so far */
@@ -35,30 +33,23 @@ static bool fill(void *user, const struct wf_value *input, const struct wf_view 
     return wf_loader_read(w->loader, w->sample, image ? view : NULL, image ? NULL : view, err);
 }
 
+/* Collective. */
 static struct wf_stream *start(struct whole *w, struct wf_err *err)
 {
     const struct wf_plan_options plan = wf_job_plan_options(w->e->job);
-    const size_t weights = wf_predict_weight_bytes(w->net.graph);
-    if (w->limit && w->limit <= weights) {
-        (void)wf_err_set(err, WF_ERR_FIT,
-                         "the weights take %zu bytes and memory.limit is %zu: raise it", weights,
-                         w->limit);
-        return NULL;
-    }
-    const size_t limit = w->limit ? w->limit - weights : 0;
-    const struct wf_stream_options options = {
+    struct wf_stream_options options = {
         .plan = { .device = plan.device, .threads = plan.threads },
         .context = w->context,
-        .limit = limit,
         .slots = 1,
-        .keep = w->keep ? w->keep : limit / 2,
-        .keeps_within_limit = w->keep == 0,
         .number = w->net.loss,
         .user = w,
         .weights = load_weights,
         .fill = fill,
     };
-    return wf_stream_new(w->net.graph, 1, &w->net.logits, &options, w->comm, err);
+    const bool fits = wf_window_memory_share(&w->memory, w->net.graph, 0, &options, err);
+    return wf_comm_agree(w->comm, fits, err)
+               ? wf_stream_new(w->net.graph, 1, &w->net.logits, &options, w->comm, err)
+               : NULL;
 }
 
 /* The window's logits against the labels under it. */
@@ -154,8 +145,8 @@ bool wf_evaluate_whole(struct wf_comm *comm, void *arg, struct wf_err *err)
     bool ok = wf_comm_agree(comm, w.loader != NULL, err) && w.loader &&
               wf_settings_open(&w.e->settings, w.e->job->device, comm, &w.context, err);
     if (ok) {
-        wf_window_memory(&w.e->settings, &w.e->launch, w.e->job->device, comm, w.context, &w.limit,
-                         &w.keep);
+        w.memory =
+            wf_window_memory(&w.e->settings, &w.e->launch, w.e->job->device, comm, w.context);
         ok = score_all(&w, err);
     }
     wf_device_close(w.context);

@@ -125,16 +125,13 @@ static bool make_network(struct predictor *d, const struct wf_predict_image *i, 
 static void note(const struct predictor *d, struct wf_predict_image *i)
 {
     const struct wf_stream *const s = d->net.stream;
-    const struct wf_region first = wf_stream_window(s, 0);
     struct wf_predicted *const result = &i->result;
-    result->windows = wf_stream_windows(s);
+    result->windows = wf_stream_computed(s, result->window);
     result->passes = wf_stream_passes(s);
     result->bytes = wf_stream_bytes(s);
     result->host_bytes = d->host_bytes;
     result->kept_bytes = wf_stream_kept(s);
     result->halo = wf_stream_halo(s);
-    for (int a = 0; a < WF_AXES; a++)
-        result->window[a] = wf_region_extent(first, (enum wf_axis)a);
 }
 
 /* Images whose files have their names, in order. */

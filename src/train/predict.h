@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "exec/stream.h"
+#include "train/window_memory.h"
 
 /* The meaning of the logits. */
 enum wf_predicts {
@@ -39,15 +39,13 @@ struct wf_prediction {
     const double *mean, *deviation; /* per channel: x becomes (x - mean) / deviation; or NULL */
     const char *classes, *values, *overlay; /* files to write, or NULL */
     struct wf_plan_options plan;
-    struct wf_context *context; /* of the device */
-    size_t limit;               /* bytes of memory for this rank, weights included; 0: no limit */
-    size_t
-        keep; /* bytes of host memory for results between passes; 0: half of the limit, and within it */
-    int64_t window[WF_AXES]; /* extents of a window; all 0: as the limit allows */
+    struct wf_context *context;     /* of the device */
+    struct wf_window_memory memory; /* of this rank */
+    int64_t window[WF_AXES];        /* extents of a window; all 0: as the limit allows */
     /* Overlapping windows that are blended (exec/blend.h), in place of the numbers of the whole image: `image` and
      * `logits` only say what the extents are, and these are the network of a window, or of N of them. */
     bool is_blended;
-    double overlap; /* part of a window that it shares with the next, 0 to less than 1 */
+    double overlap; /* part of a window that it shares with the next, 0 to 0.9 */
     struct wf_value *window_image, *window_logits; /* of the graph; set as it is built */
     int64_t step[WF_AXES];                         /* from one window to the next; likewise */
     void *user;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "ops/build.h"
 
 static struct wf_value *add_values(struct wf_graph *g, enum wf_predicts predicts,
@@ -99,27 +98,6 @@ void wf_predict_network_release(struct wf_predict_network *net)
     *net = (struct wf_predict_network){ 0 };
 }
 
-size_t wf_predict_weight_bytes(const struct wf_graph *g)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (g->values[i]->kind == WF_PARAM || g->values[i]->kind == WF_STATE)
-            bytes += (size_t)wf_shape_count(g->values[i]->shape) * sizeof(float) + 64;
-    return bytes;
-}
-
-static bool refuse_weights(size_t weights, size_t limit, struct wf_err *err)
-{
-    struct wf_arena arena = { 0 };
-    (void)wf_err_set(err, WF_ERR_FIT,
-                     "the weights take %s and memory.limit is %s for each rank: raise it to "
-                     "%zuMiB at least",
-                     wf_text_bytes(&arena, (double)weights), wf_text_bytes(&arena, (double)limit),
-                     (weights >> 19) + 2);
-    wf_arena_release(&arena);
-    return false;
-}
-
 /* An eighth of the host's memory is for the files' bands. Windows are made of whole tiles where files
  * are. */
 bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
@@ -128,18 +106,9 @@ bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
     const struct wf_prediction *const p = &i->p;
     const size_t packed = wf_mosaic_pack_bytes(&i->files);
     o->tile = p->per_pixel && packed ? WF_PREDICT_TILE : 0;
-    const size_t weights = wf_predict_weight_bytes(p->graph);
-    const size_t bands = wf_device_is_host(p->plan.device) ? p->limit / 8 : 0;
-    o->keep = p->keep;
-    if (!p->limit)
-        return true;
-    if (p->limit < weights + 2 * bands)
-        return refuse_weights(weights, p->limit, err);
-    o->limit = p->limit - weights - bands;
-    if (!o->keep) {
-        o->keep = o->limit / 2;
-        o->keeps_within_limit = true;
-    }
+    const size_t bands = wf_device_is_host(p->plan.device) ? p->memory.limit / 8 : 0;
+    if (!wf_window_memory_share(&p->memory, p->graph, bands, o, err))
+        return false;
     if (!bands)
         return true;
     o->slots = slots;

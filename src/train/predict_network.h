@@ -1,4 +1,4 @@
-/* What the device runs for a prediction. */
+/* What the device runs for a prediction. Not for anybody else than train/predict.c. */
 #pragma once
 
 #include "train/predict_image.h"
@@ -25,8 +25,6 @@ void wf_predict_network_finish(const struct wf_predict_network *net, enum wf_pre
 /* Whether it does for the image as it is, plans and all. */
 bool wf_predict_network_fits(const struct wf_predict_network *net,
                              const struct wf_predict_image *i);
-/* What the weights of a graph take, about. */
-size_t wf_predict_weight_bytes(const struct wf_graph *g);
 /* How its windows may use the memory, with so many slots in the pipeline. */
 [[nodiscard]] bool wf_predict_network_share(const struct wf_predict_image *i, int slots,
                                             struct wf_stream_options *o, struct wf_err *err);

@@ -9,12 +9,9 @@
 #include <omp.h>
 #endif
 
-#include "base/free_memory.h"
 #include "data/picture.h"
 #include "ops/build.h"
 #include "train/device.h"
-
-enum { DEFAULT_LIMIT = 1 << 30 };
 
 static enum wf_predicts find_predicts(const struct wf_file_predictor *p)
 {
@@ -195,21 +192,6 @@ static void show_progress(void *user, const struct wf_prediction *one, double pa
         c->one->progress(c->one->user, one, part);
 }
 
-void wf_window_memory(const struct wf_settings *settings, const struct wf_launch *launch,
-                      const struct wf_device *device, struct wf_comm *comm,
-                      struct wf_context *context, size_t *limit, size_t *keep)
-{
-    const bool host = wf_device_is_host(device);
-    const size_t here = (size_t)wf_comm_local_size(comm);
-    const size_t room = device->memory.room ? device->memory.room(context) : 0;
-    if (settings->limit || host)
-        *limit = (settings->limit ? settings->limit : DEFAULT_LIMIT) /
-                 (size_t)(launch->world ? 1 : wf_comm_size(comm));
-    else
-        *limit = (room - room / 16) / here; /* kernels and recordings take some */
-    *keep = settings->limit && host ? 0 : wf_free_memory().free / 2 / here;
-}
-
 /* Collective. The rank's thread and its device, as all of them are. */
 static bool open_rank(const struct wf_file_predictor *p, struct wf_comm *comm,
                       struct wf_context **context, struct wf_err *err)
@@ -256,7 +238,7 @@ bool wf_file_predictor_run(const struct wf_file_predictor *p, const struct wf_pr
 struct rank {
     const struct call *call;
     struct wf_context *context;
-    size_t limit, keep;
+    struct wf_window_memory memory;
     size_t at, done; /* files that were opened, that are done */
     struct wf_shape shape;
     struct wf_prediction last;
@@ -316,8 +298,7 @@ static bool next_file(void *user, struct wf_prediction *one, bool *more, struct 
     one->weights = load_rank_weights;
     one->progress = show_rank_progress;
     one->context = r->context;
-    one->limit = r->limit;
-    one->keep = r->keep;
+    one->memory = r->memory;
     if (!look_at(r->call->p, files->paths[r->at], &shape, one, err) ||
         !renew_graph(r, shape, one, err))
         return false;
@@ -347,8 +328,7 @@ static bool files_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     const struct wf_predictions all = { .user = &r, .next = next_file, .done = file_done };
     bool ok = open_rank(c->p, comm, &r.context, err);
     if (ok)
-        wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, r.context, &r.limit,
-                         &r.keep);
+        r.memory = wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, r.context);
     ok = ok && wf_predict_all(&all, comm, err);
     wf_graph_free(r.last.graph);
     wf_graph_free(r.before);

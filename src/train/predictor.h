@@ -49,12 +49,6 @@ struct wf_file_predictor {
                                          const struct wf_prediction *one, struct wf_arena *arena,
                                          struct wf_predicted *result, struct wf_err *err);
 
-/* Memory of a rank for windows of images: bytes with the weights, by memory.limit, and what is free on a GPU without one;
- * and bytes of host memory for results between passes over an image, 0 where they are in the limit (train/predict.h). */
-void wf_window_memory(const struct wf_settings *settings, const struct wf_launch *launch,
-                      const struct wf_device *device, struct wf_comm *comm,
-                      struct wf_context *context, size_t *limit, size_t *keep);
-
 /* Several files, one after the other. */
 struct wf_file_predictions {
     const char *const *paths;
