@@ -23,12 +23,26 @@ enum {
     PIECE = 8,                    /* columns that are moved at once */
     WARPS_ROWS = 64,              /* of a product of four warps */
     WARPS_COLUMNS = 128,
+    SHARED_MOST = 227 << 10, /* bytes of a block */
 };
 
 /* Where piece `p` of a row lies. Panels begin at multiples of 1024 bytes. */
 __device__ inline char *piece(char *panel, int row, int p)
 {
     return panel + row * PANEL_ROW + ((p ^ (row & 7)) << 4);
+}
+
+/* A bit for each thread of the warp. */
+__device__ inline uint32_t warp_bits(bool mine)
+{
+#ifdef WF_CUDA_EMULATED
+    uint32_t bits = (uint32_t)mine << threadIdx.x % 32;
+    for (int m = 1; m < 32; m *= 2)
+        bits |= __shfl_xor_sync(0xffffffffu, bits, m);
+    return bits;
+#else
+    return __ballot_sync(0xffffffffu, mine);
+#endif
 }
 
 /* Exchanges words within four threads: v[i] becomes the word of thread i for the block that has this
@@ -49,7 +63,7 @@ __device__ inline void turn_four(uint32_t (&v)[4])
 
 #ifdef WF_CUDA_EMULATED
 
-enum { PANELS_HERE = 1, SHARED_MOST = 227 << 10 };
+enum { PANELS_HERE = 1 };
 
 inline char *shared_memory(void)
 {
@@ -79,6 +93,9 @@ inline void products_commit(void)
 {
 }
 template <int Behind> void products_wait(void)
+{
+}
+template <int N> void sums_stay(float (&)[N])
 {
 }
 
@@ -207,6 +224,9 @@ __device__ inline void products_commit(void)
 {
 }
 template <int Behind> __device__ inline void products_wait(void)
+{
+}
+template <int N> __device__ inline void sums_stay(float (&)[N])
 {
 }
 template <class T, bool AK, bool BK, int D>

@@ -16,8 +16,10 @@ enum {
     OFFSETS_MOST = 128,
     ROWS = 2 * WARPS_ROWS, /* of a tile */
     ROW_THREADS = 2 * ROWS,
-    STAGES = 3, /* so that two blocks share a multiprocessor */
-    BLOCKS = 132, /* multiprocessors */
+    STAGES = 3,      /* so that two blocks share a multiprocessor */
+    STAGES_DEEP = 6, /* where it has one block only */
+    BLOCKS = 132,    /* multiprocessors */
+    LOOKS = 8,       /* at the map, at once */
     SPLITS_MOST = 8,
 };
 
@@ -50,22 +52,36 @@ struct TileRows {
                      : joins.order     ? joins.order[first + r]
                                        : (int32_t)(first + r);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < joins.count * ROWS; i += ROW_THREADS) {
-            const int r = i / joins.count, k = i - r * joins.count;
-            const int32_t from = own[r] >= 0 ? joins.at(own[r], k) : -1;
-            row[k * (ROWS + 1) + r] = from;
-            if (from >= 0)
-                is_there[k] = 1;
+        const int r = (int)threadIdx.x / 2;
+        const int32_t mine = own[r];
+        for (int first_k = (int)threadIdx.x % 2; first_k < joins.count; first_k += 2 * LOOKS) {
+            int32_t from[LOOKS]; /* none waits for another */
+#pragma unroll
+            for (int i = 0; i < LOOKS; i++) {
+                const int k = first_k + 2 * i;
+                from[i] = mine >= 0 && k < joins.count ? joins.at(mine, k) : -1;
+            }
+#pragma unroll
+            for (int i = 0; i < LOOKS; i++) {
+                const int k = first_k + 2 * i;
+                if (k < joins.count)
+                    row[k * (ROWS + 1) + r] = from[i];
+                if (from[i] >= 0)
+                    is_there[k] = 1;
+            }
         }
         __syncthreads();
-        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS) {
+        if (threadIdx.x < 32) {
             int before = 0;
-            for (int j = 0; j < k; j++)
-                before += is_there[j];
-            if (is_there[k])
-                active[before] = k;
-            if (k == joins.count - 1)
-                n = before + is_there[k];
+            for (int k = (int)threadIdx.x; k - (int)threadIdx.x < joins.count; k += 32) {
+                const bool present = k < joins.count && is_there[k];
+                const uint32_t bits = warp_bits(present);
+                if (present)
+                    active[before + __popcll(bits & ((1u << threadIdx.x) - 1))] = k;
+                before += __popcll(bits);
+            }
+            if (threadIdx.x == 0)
+                n = before;
         }
         __syncthreads();
     }
@@ -169,14 +185,14 @@ __device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], cons
     }
 }
 
-template <class T, bool BK, int N>
-__global__ void __launch_bounds__(ROW_THREADS, 2)
+template <class T, bool BK, int N, int S>
+__global__ void __launch_bounds__(ROW_THREADS, S < STAGES_DEEP ? 2 : 1)
     rows_product(const RowsOf f)
 {
     typedef RowStage<BK, N> Stage;
     const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * ROWS;
     const int64_t column = (int64_t)blockIdx.y * N;
-    TileRows *const tile = (TileRows *)(shared_memory() + STAGES * Stage::BYTES);
+    TileRows *const tile = (TileRows *)(shared_memory() + S * Stage::BYTES);
     float sum[N / 2];
     if (first >= rows)
         return;
@@ -196,18 +212,18 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
                 next_channel = 0;
                 next++;
             }
-            put = put + 1 == STAGES ? 0 : put + 1;
+            put = put + 1 == S ? 0 : put + 1;
         }
         copies_commit();
     };
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
-    for (int i = 0; i < STAGES - 1; i++)
+    for (int i = 0; i < S - 1; i++)
         fetch();
     for (int a = begin; a < end; a++)
         for (int64_t c = 0; c < f.in; c += DEEP) {
-            copies_wait<STAGES - 2>();
+            copies_wait<S - 2>();
             products_wait<0>();
             __syncthreads(); /* this stage is there, and the last one has been read */
             char *const at = shared_memory() + get * Stage::BYTES;
@@ -217,7 +233,7 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
                 product<T, false, BK>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
                                       1);
             products_commit();
-            get = get + 1 == STAGES ? 0 : get + 1;
+            get = get + 1 == S ? 0 : get + 1;
             fetch();
         }
     products_wait<0>();
@@ -287,10 +303,13 @@ static bool tiles_run(const struct wf_call *call, const RowsOf &f, int splits)
 {
     const dim3 grid((unsigned)ceil_div(f.rows, ROWS), (unsigned)ceil_div(f.out, N),
                     (unsigned)splits);
-    const int bytes =
-        STAGES * RowStage<BK, N>::BYTES + TileRows::bytes(f.joins.count);
-    return launch_sharing(rows_product<T, BK, N>, grid, ROW_THREADS, bytes,
-                          wf_cuda_stream(call), f);
+    const int own = TileRows::bytes(f.joins.count), stage = RowStage<BK, N>::BYTES;
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    if (grid.x * grid.y * grid.z <= BLOCKS && STAGES_DEEP * stage + own <= SHARED_MOST)
+        return launch_sharing(rows_product<T, BK, N, STAGES_DEEP>, grid, ROW_THREADS,
+                              STAGES_DEEP * stage + own, stream, f);
+    return launch_sharing(rows_product<T, BK, N, STAGES>, grid, ROW_THREADS, STAGES * stage + own,
+                          stream, f);
 }
 
 template <class T, bool BK> static bool rows_run(const struct wf_call *call, const RowsOf &f)

@@ -141,10 +141,10 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
     }
 }
 
-/* Depth units from p on: all loads first, then their sum. Units are taken from the last to the
- * first: what the kernel before has written last is still in the cache, and what is read last here is
- * what the next kernel, which goes the other way, reads first. */
-template <int Depth, bool Fast, class F, class A, int Sums, int V>
+/* Depth units from p on, or with Some those of them that there are: all loads first, then their sum. Units are taken
+ * from the last to the first: what the kernel before has written last is still in the cache, and what is read
+ * last here is what the next kernel, which goes the other way, reads first. */
+template <int Depth, bool Fast, bool Some, class F, class A, int Sums, int V>
 __device__ inline void add_units(const Columns &g, const Lane &lane, const F &f, int64_t p,
                                  A (&sum)[Sums][V])
 {
@@ -154,13 +154,16 @@ __device__ inline void add_units(const Columns &g, const Lane &lane, const F &f,
     for (int d = 0; d < Depth; d++) {
         const int64_t unit = last - (p + d * lane.stride);
         Offset<Fast> offset[F::IN];
+        if (Some && unit < 0)
+            continue;
         f.template at<Fast>(g, lane, unit, offset);
         f.template load<Fast>(g, offset, unit, x[d]);
     }
     loads_come_first();
 #pragma unroll
     for (int d = 0; d < Depth; d++)
-        f.add(x[d], sum);
+        if (!Some || last - (p + d * lane.stride) >= 0)
+            f.add(x[d], sum);
 }
 
 /* At most `rounds` times Depth units; p moves on. */
@@ -170,11 +173,12 @@ __device__ inline void add_some(const Columns &g, const Lane &lane, const F &f, 
 {
     const int64_t count = f.count(g);
     for (; rounds > 0 && p + (Depth - 1) * lane.stride < count; rounds--) {
-        add_units<Depth, Fast>(g, lane, f, p, sum);
+        add_units<Depth, Fast, false>(g, lane, f, p, sum);
         p += lane.stride * Depth;
     }
-    for (; rounds > 0 && p < count; p += lane.stride)
-        add_units<1, Fast>(g, lane, f, p, sum);
+    enum { REST = Depth > 4 ? Depth / 2 : Depth }; /* one by one each would wait for the memory */
+    for (; rounds > 0 && p < count; p += lane.stride * REST)
+        add_units<REST, Fast, true>(g, lane, f, p, sum);
 }
 
 template <class T, int Depth, bool Fast, class F, int Sums, int V>
