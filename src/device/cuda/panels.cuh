@@ -45,6 +45,16 @@ __device__ inline uint32_t warp_bits(bool mine)
 #endif
 }
 
+/* A number that the warp's threads have in common, and that the compiler then knows to be so. */
+__device__ inline int same_in_warp(int x)
+{
+#ifdef WF_CUDA_EMULATED
+    return x;
+#else
+    return __shfl_sync(0xffffffffu, x, 0);
+#endif
+}
+
 /* Exchanges words within four threads: v[i] becomes the word of thread i for the block that has this
  * thread's number. */
 __device__ inline void turn_four(uint32_t (&v)[4])
@@ -206,8 +216,9 @@ template <class T, bool AK, bool BK, int D>
 __device__ inline void product(float (&d)[D], char *a, char *b, int k, int add)
 {
     static_assert(D == 64 || D == 48 || D == 32 || D == 16, "a width that there is");
-    const uint64_t x = matrix_of(a + k * (AK ? 16 * PANEL_ROW : 32));
-    const uint64_t y = matrix_of(b + k * (BK ? 16 * PANEL_ROW : 32));
+    /* Descriptors count in 16 bytes, and shared memory ends before their field for it does. */
+    const uint64_t x = matrix_of(a) + (uint64_t)(k * (AK ? PANEL_ROW : 2));
+    const uint64_t y = matrix_of(b) + (uint64_t)(k * (BK ? PANEL_ROW : 2));
     if constexpr (std::is_same<T, bf16>::value) {
         WF_PRODUCT("bf16");
     } else {

@@ -80,25 +80,46 @@ struct PairList {
     }
 };
 
-/* 64 of the listed rows, counted from `base`, some panels of channels from c on. */
-template <int Panels, class Row>
-__device__ inline void gather_pairs(const Features &m, char *to, const Row *rows, int64_t base,
-                                    int first, int n, int64_t c, int64_t channels)
-{
-    const int p = (int)threadIdx.x % PIECE;
+/* What a thread copies for each stage: its piece of some of the listed rows, in some panels of channels. What does not
+ * depend on the stage is found once. */
+template <int Panels> struct PairCopies {
+    enum {
+        TOGETHER = WEIGHT_THREADS / PIECE, /* rows that are copied at once */
+        APART = TOGETHER * PANEL_ROW,
+    };
+    static_assert(TOGETHER % 8 == 0, "rows of one thread are exchanged alike");
+    const char *from; /* its piece of row 0 */
+    int32_t row, first, at; /* bytes of a row; its first row in a panel, and where that is */
+    uint32_t valid;         /* a bit for each panel that has its channels */
+
+    __device__ PairCopies(const Features &m, int channel, int channels)
+    {
+        const int p = (int)threadIdx.x % PIECE;
+        first = (int)threadIdx.x / PIECE;
+        at = first * PANEL_ROW + ((p ^ (first & 7)) << 4);
+        row = (int)m.row * 2;
+        from = (const char *)m.data + (channel + p * PIECE) * 2;
+        valid = 0;
+        for (int j = 0; j < Panels; j++)
+            if (channel + j * PANEL_COLUMNS + p * PIECE < channels)
+                valid |= 1u << j;
+    }
+    /* Rows from the `next`-th of the list on, of which there are n. */
+    template <class Row>
+    __device__ void fetch(char *to, const char *base, const Row *rows, int next, int n) const
+    {
 #pragma unroll
-    for (int i = 0; i < PAIRS * PIECE / WEIGHT_THREADS; i++) {
-        const int r = (int)threadIdx.x / PIECE + i * (WEIGHT_THREADS / PIECE);
-        const int64_t from = first + r < n ? (base + rows[first + r]) * m.row : -1;
+        for (int i = 0; i < PAIRS / TOGETHER; i++) {
+            const int r = next + first + i * TOGETHER;
+            const bool there = r < n;
+            const char *const row_at = base + (int64_t)(int32_t)rows[there ? r : 0] * row;
 #pragma unroll
-        for (int j = 0; j < Panels; j++) {
-            const int64_t channel = c + j * PANEL_COLUMNS + p * PIECE;
-            const bool valid = from >= 0 && channel < channels;
-            copy_piece(piece(to + j * PANEL_BYTES, r, p),
-                       (const uint16_t *)m.data + (valid ? from + channel : 0), valid);
+            for (int j = 0; j < Panels; j++)
+                copy_piece(to + j * PANEL_BYTES + at + i * APART, row_at + j * PANEL_ROW,
+                           there && (valid >> j & 1));
         }
     }
-}
+};
 
 template <int N> struct PairStage {
     enum {
@@ -122,17 +143,21 @@ __global__ void __launch_bounds__(WEIGHT_THREADS, 2) pairs_product(const PairsOf
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
+    const PairCopies<FILTERS / PANEL_COLUMNS> up(f.dy, (int)filter, (int)f.out);
+    const PairCopies<Stage::PANELS> down(f.x, (int)column, (int)f.in);
+    const int of_warps = same_in_warp((int)threadIdx.x / 128);
     int32_t from[LISTED];
     PairList::look(f.joins, first, end, column_of_map, from);
     for (int64_t row = first; row < end; row += WINDOW) {
         const int n = list->fill(from);
         PairList::look(f.joins, row + WINDOW, end, column_of_map, from); /* comes meanwhile */
+        const char *const window = up.from + row * up.row;
         int next = 0, put = 0, get = 0;
         const auto fetch = [&] {
             if (next < n) {
                 char *const to = shared_memory() + put * Stage::BYTES;
-                gather_pairs<FILTERS / PANEL_COLUMNS>(f.dy, to, list->dy, row, next, n, filter, f.out);
-                gather_pairs<Stage::PANELS>(f.x, to + Stage::A, list->x, 0, next, n, column, f.in);
+                up.fetch(to, window, list->dy, next, n);
+                down.fetch(to + Stage::A, down.from, list->x, next, n);
                 next += PAIRS;
                 put = put + 1 == STAGES ? 0 : put + 1;
             }
@@ -148,7 +173,7 @@ __global__ void __launch_bounds__(WEIGHT_THREADS, 2) pairs_product(const PairsOf
             products_begin();
 #pragma unroll
             for (int k = 0; k < PAIRS / 16; k++)
-                product<T, true, true>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
+                product<T, true, true>(sum, at + of_warps * PANEL_BYTES, at + Stage::A, k,
                                        1);
             products_commit();
             get = get + 1 == STAGES ? 0 : get + 1;

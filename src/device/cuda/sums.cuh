@@ -91,28 +91,28 @@ __global__ void __launch_bounds__(SUM_THREADS)
     add_parts<Sums, V>(g, out, blocks, shared);
 }
 
-/* True in the block that ends last among those of this row and these channels. */
+/* True in the block that ends last among those of this row and these channels. One thread's fences are for all that the
+ * block's barriers order before and behind them. */
 __device__ inline bool ends_last(const Parts &out)
 {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
         unsigned *ticket = out.tickets + blockIdx.z * gridDim.y + blockIdx.y;
+        __threadfence();
         last = atomicAdd(ticket, 1u) == gridDim.x - 1;
         if (last)
             *ticket = 0;
+        __threadfence();
     }
     __syncthreads();
-    if (last)
-        __threadfence();
     return last;
 }
 
-/* The threads' sums of the block -> its part. */
+/* The threads' sums of the block -> its part; or, of a block that is `alone`, the result. */
 template <int Sums, int V>
 __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sums][V],
-                         double *shared)
+                         double *shared, bool alone)
 {
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
     const int width = Sums * V * g.across;
@@ -135,7 +135,9 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
         double sum = 0;
         for (int w = 0; w < (int)blockDim.x / 32; w++)
             sum += shared[w * width + k];
-        if (c < g.channels)
+        if (c < g.channels && alone)
+            put_sum(g, out, kind, c, sum);
+        else if (c < g.channels)
             out.part[(((int64_t)blockIdx.z * gridDim.x + blockIdx.x) * Sums + kind) * g.channels +
                      c] = sum;
     }
@@ -219,8 +221,9 @@ __global__ void __launch_bounds__(F::MOST_THREADS)
         add_all<T, DEPTH, Fast>(g, lane, f, total);
         f.end(g, lane, row, total);
     }
-    put_part<SUMS, V>(g, out, total, shared);
-    if (out.tickets && ends_last(out))
+    const bool alone = out.tickets && gridDim.x == 1;
+    put_part<SUMS, V>(g, out, total, shared, alone);
+    if (out.tickets && !alone && ends_last(out))
         add_parts<SUMS, V>(g, out, (int)gridDim.x, shared);
 }
 
@@ -233,9 +236,13 @@ template <class F> int sums_threads(const Columns &g)
                                                                 : (int)F::MOST_THREADS;
 }
 
+/* Where two blocks would do, one does without adding up what they have. */
 template <class F> dim3 sums_grid(const Columns &g)
 {
-    return columns_grid(g, sums_threads<F>(g), F::DEPTH, MULTIPROCESSORS);
+    dim3 grid = columns_grid(g, sums_threads<F>(g), F::DEPTH, MULTIPROCESSORS);
+    if (grid.x == 2)
+        grid.x = 1;
+    return grid;
 }
 
 /* Bytes of the parts for tables of `rows` rows and `channels` channels, however memory lies. */
