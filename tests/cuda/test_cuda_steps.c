@@ -2,8 +2,8 @@
  * Steps of a network of points on a GPU, with another number of points in each: recorded, where they run in
  * branches, they have the bits of steps that run one by one; memory stays as it was; the host only enqueues.
  *
- * WF_STEPS=N takes so many steps (40), WF_POINTS=N so many points at most. It prints the time that the host takes for
- * a step.
+ * WF_STEPS=N takes so many steps (40), WF_POINTS=N so many points at most, WF_NETWORKS=N the first of the networks. It
+ * prints the time that the host takes for a step.
  */
 #include <malloc.h>
 #include <math.h>
@@ -218,9 +218,15 @@ static void steps_of(const char *name, enum wf_dtype compute)
 static void steps__in_branches_have_the_bits_of_steps_in_order(void **state)
 {
     (void)state;
-    steps_of("minkunet14", WF_F16);
-    steps_of("minkunet34c", WF_BF16);
-    steps_of("minkunet14", WF_F32);
+    static const struct {
+        const char *name;
+        enum wf_dtype compute;
+    } networks[] = { { "minkunet14", WF_F16 },
+                     { "minkunet34c", WF_BF16 },
+                     { "minkunet14", WF_F32 } };
+    const int64_t n = setting("WF_NETWORKS", 3);
+    for (int64_t i = 0; i < n && i < 3; i++)
+        steps_of(networks[i].name, networks[i].compute);
 }
 
 int main(void)
