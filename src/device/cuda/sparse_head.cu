@@ -190,7 +190,7 @@ void wf_cuda_rows_head_conv(const struct wf_call *call)
     f.out = w.at[WF_W];
     if (rows < 1)
         return;
-    if (!takes_many(a->back ? f.y : f.x) || f.bias.data && a->back) {
+    if (!takes_many(a->back ? f.y : f.x) || (f.bias.data && a->back)) {
         wf_cuda_sparse_conv(call);
         return;
     }
