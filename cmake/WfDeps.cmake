@@ -3,9 +3,9 @@
 # static library can be used without finding each of them again.
 find_package(PkgConfig REQUIRED)
 add_library(wf_deps INTERFACE)
-set(WF_LINK m)            # what a user of the static library links as well
+set(WF_LINK m ${CMAKE_DL_LIBS})   # what a user of the static library links as well
 set(WF_PC_REQUIRES "")    # the same for pkg-config, where a library has a .pc
-set(WF_PC_LIBS "-lm")     # and where it has none
+set(WF_PC_LIBS "-lm -ldl")     # and where it has none
 set(WF_NOTES "")          # "NAME|state" for the closing summary
 
 find_package(Threads REQUIRED)

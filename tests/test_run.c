@@ -17,8 +17,10 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "device/device.h"
+#include "exec/waits.h"
 #include "models/model.h"
 #include "ops/build.h"
 #include "ops/sparse.h"
@@ -296,6 +298,66 @@ static void step__of_points_takes_no_memory_and_repeats_itself(void **state)
     }
 }
 
+/* The steps of a part, the next one drawn among those that wait for none. Returns how often it was another one than
+ * the plan's next. */
+static int walk_in_another_order(struct wf_run *run, int part, struct wf_random r)
+{
+    struct wf_err err = { 0 };
+    struct wf_arena arena = { 0 };
+    const struct wf_waits *const w = wf_waits_find(run, part, &arena);
+    const int n = run->plan->parts[part].end - w->first;
+    bool *const done = wf_arena_array(&arena, n + 1, bool);
+    int *const ready = wf_arena_array(&arena, n + 1, int), others = 0;
+    for (int i = 0; i < n; i++) {
+        int count = 0;
+        for (int s = 0; s < n; s++) {
+            bool waits = done[s];
+            for (int k = w->begin[s]; k < w->begin[s + 1]; k++) {
+                assert_true(w->after[k] < s);
+                waits = waits || !done[w->after[k]];
+            }
+            if (!waits)
+                ready[count++] = s;
+        }
+        assert_true(count > 0);
+        const int s = ready[wf_random_below(r, (uint64_t)i, (uint32_t)count)];
+        others += s != ready[0];
+        done[s] = true;
+        assert_true(wf_run_walk(run, w->first + s, w->first + s + 1, &err));
+    }
+    wf_arena_release(&arena);
+    return others;
+}
+
+static void steps__have_the_same_bits_in_every_order_that_waits(void **state)
+{
+    (void)state;
+    static const enum wf_dtype dtypes[] = { WF_F32, WF_BF16 };
+    for (int d = 0; d < 2; d++) {
+        struct trainee a = points_new(dtypes[d]), b = points_new(dtypes[d]);
+        struct wf_err err = { 0 };
+        int others = 0;
+        for (int i = 0; i < 6; i++) {
+            const struct wf_random r = wf_random((uint64_t)i, wf_random_stream("order"));
+            points_fill(&a, i);
+            points_fill(&b, i);
+            assert_true(wf_run_step(a.run, &err));
+            b.run->started = wf_now();
+            for (int part = 0; part < b.plan->n_parts; part++)
+                if (b.plan->parts[part].first < b.plan->parts[part].end)
+                    others += walk_in_another_order(b.run, part, r);
+            assert_true(loss_of(&a) == loss_of(&b));
+            assert_memory_equal(wf_run_grads(a.run), wf_run_grads(b.run),
+                                wf_run_param_count(a.run) * sizeof(float));
+            assert_memory_equal(wf_run_states(a.run), wf_run_states(b.run),
+                                wf_run_state_count(a.run) * sizeof(float));
+        }
+        assert_true(others > 100); /* it was another order */
+        trainee_free(&a);
+        trainee_free(&b);
+    }
+}
+
 struct broken {
     struct wf_graph *g;
     struct wf_mesh mesh;
@@ -387,6 +449,7 @@ int main(void)
         cmocka_unit_test(step__lowers_the_loss_with_every_rule),
         cmocka_unit_test(step__gives_the_same_bits_twice),
         cmocka_unit_test(step__of_points_takes_no_memory_and_repeats_itself),
+        cmocka_unit_test(steps__have_the_same_bits_in_every_order_that_waits),
         cmocka_unit_test(step__that_fails_on_one_rank_leaves_no_message_in_freed_memory),
         cmocka_unit_test(optim__rules_follow_their_formulas),
     };

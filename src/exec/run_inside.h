@@ -45,9 +45,11 @@ struct wf_run {
         *transport;            /* for buffers that are not in host memory; sums follow exchanges */
     struct wf_run_part *parts; /* of the plan's list */
     bool profiled;             /* the device marks each step */
-    int micro;                 /* the micro-batch whose slots the pointers are of */
-    int selected;              /* the one whose inputs and outputs are looked at from outside */
-    int count;                 /* micro-batches of the next step */
+    const struct wf_waits
+        *waits;   /* while steps are recorded that may run beside each other; or NULL */
+    int micro;    /* the micro-batch whose slots the pointers are of */
+    int selected; /* the one whose inputs and outputs are looked at from outside */
+    int count;    /* micro-batches of the next step */
     struct wf_run_carry carry;
     bool *is_held;      /* per sum: it was not begun, for the gradients are kept */
     int *pending_micro; /* per exchange: of which micro-batch that is */

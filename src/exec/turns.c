@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "comm/watch.h"
-#include "exec/run_inside.h"
+#include "exec/waits.h"
 
 /* --- making --- */
 
@@ -283,7 +283,15 @@ static bool run_part(struct wf_run *run, int part, struct wf_err *err)
     const bool records = p->may_record && !p->is_plain && !run->profiled && p->passes > 0;
     if (records && !*recording && run->device->stream.record(run->context)) {
         struct wf_err own = { 0 };
+        struct wf_arena arena = { 0 };
+        if (wf_plan_branches(run->plan))
+            run->waits = wf_waits_find(run, part, &arena);
         const bool ok = wf_run_walk(run, steps->first, steps->end, &own);
+        if (run->waits)
+            run->device->stream.branch(run->context, steps->end - steps->first, run->waits->ends,
+                                       run->waits->n_ends);
+        run->waits = NULL;
+        wf_arena_release(&arena);
         *recording = run->device->stream.recorded(run->context);
         if (!ok) {
             *err = own;

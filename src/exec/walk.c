@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "comm/watch.h"
+#include "exec/waits.h"
 
 static bool fetch_begin(struct wf_run *run, int x, struct wf_err *err)
 {
@@ -149,6 +150,15 @@ bool wf_run_end_pending(struct wf_run *run, int exchange, struct wf_err *err)
     return fetch_end(run, exchange, err);
 }
 
+/* The step is recorded behind those that it waits for. */
+static void branch(const struct wf_run *run, int s)
+{
+    const struct wf_waits *const w = run->waits;
+    const int *const begin = &w->begin[s - w->first];
+    run->device->stream.branch(run->context, s - w->first, w->after + begin[0],
+                               begin[1] - begin[0]);
+}
+
 bool wf_run_walk(struct wf_run *run, int first, int end, struct wf_err *err)
 {
     for (int s = first; s < end; s++) {
@@ -159,6 +169,8 @@ bool wf_run_walk(struct wf_run *run, int first, int end, struct wf_err *err)
         }
         if (run->profiled)
             run->device->stream.mark(run->context, s);
+        if (run->waits)
+            branch(run, s);
         run->step_starts[s] = wf_now() - run->started;
         if (wf_step_computes(step)) {
             compute(run, s);

@@ -149,37 +149,100 @@ size_t wf_memory_live(int n, const size_t bytes[], const int first[], const int 
     return most;
 }
 
-size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
-                      size_t offset[])
+/* Tries orders until the height is no more than `enough`; returns the least. */
+static size_t pack_best(struct packing *p, size_t enough, size_t offset[])
 {
     static int (*const orders[])(const void *, const void *, void *) = { by_peak, by_life,
                                                                          by_size };
+    size_t best = SIZE_MAX;
+    for (size_t o = 0; o < sizeof orders / sizeof *orders && best > enough; o++) {
+        qsort_r(p->order, (size_t)p->n, sizeof *p->order, orders[o], p);
+        for (int i = 0; i < TRIES && best > enough; i++) {
+            int top;
+            const size_t height = pack(p, &top);
+            if (height < best) {
+                best = height;
+                memcpy(offset, p->offset, (size_t)p->n * sizeof *offset);
+            }
+            promote(p, top);
+        }
+    }
+    return best;
+}
+
+static struct packing packing_of(struct wf_arena *arena, int n, const size_t bytes[],
+                                 const int first[], const int last[])
+{
+    struct packing p = { .n = n, .bytes = bytes, .first = first, .last = last };
+    p.order = wf_arena_array(arena, n, int);
+    p.placed = wf_arena_array(arena, n, int);
+    p.offset = wf_arena_array(arena, n, size_t);
+    for (int i = 0; i < n; i++)
+        p.order[i] = i;
+    return p;
+}
+
+static int last_of_all(int n, const int last[])
+{
+    int steps = 0;
+    for (int i = 0; i < n; i++)
+        steps = last[i] > steps ? last[i] : steps;
+    return steps;
+}
+
+size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
+                      size_t offset[])
+{
     if (n == 0)
         return 0;
     struct wf_arena arena = { 0 };
-    struct packing p = { .n = n, .bytes = bytes, .first = first, .last = last };
-    p.order = wf_arena_array(&arena, n, int);
-    p.placed = wf_arena_array(&arena, n, int);
-    p.offset = wf_arena_array(&arena, n, size_t);
-    int steps = 0;
-    for (int i = 0; i < n; i++) {
-        p.order[i] = i;
-        steps = last[i] > steps ? last[i] : steps;
-    }
-    const size_t bound = wf_memory_live(n, bytes, first, last, steps, &p.peak);
-    size_t best = SIZE_MAX;
-    for (size_t o = 0; o < sizeof orders / sizeof *orders && best > bound; o++) {
-        qsort_r(p.order, (size_t)n, sizeof *p.order, orders[o], &p);
-        for (int i = 0; i < TRIES && best > bound; i++) {
-            int top;
-            const size_t height = pack(&p, &top);
-            if (height < best) {
-                best = height;
-                memcpy(offset, p.offset, (size_t)n * sizeof *offset);
-            }
-            promote(&p, top);
-        }
-    }
+    struct packing p = packing_of(&arena, n, bytes, first, last);
+    const size_t bound = wf_memory_live(n, bytes, first, last, last_of_all(n, last), &p.peak);
+    const size_t best = pack_best(&p, bound, offset);
     wf_arena_release(&arena);
     return best;
+}
+
+/* Lives that go on for up to `more` steps while less than `room` bytes are live; small buffers first. */
+static void lengthen(const struct packing *p, int steps, int more, size_t room, int later[])
+{
+    size_t *const live = wf_take_zeroed((size_t)steps + 2, sizeof *live);
+    for (int i = 0; i < p->n; i++) {
+        later[i] = p->last[i];
+        for (int s = p->first[i]; s <= p->last[i]; s++)
+            live[s] += wf_memory_round_up(p->bytes[i]);
+    }
+    for (int k = p->n; k-- > 0;) { /* the order is that of size, the largest first */
+        const int i = p->order[k];
+        const size_t need = wf_memory_round_up(p->bytes[i]);
+        while (later[i] < steps && later[i] < p->last[i] + more &&
+               live[later[i] + 1] + need <= room)
+            live[++later[i]] += need;
+    }
+    free(live);
+}
+
+void wf_memory_spread(int n, const size_t bytes[], const int first[], const int last[],
+                      size_t height, size_t offset[])
+{
+    static const struct {
+        int more;
+        double room;
+    } tries[] = { { 48, 0.96 }, { 32, 0.93 }, { 24, 0.9 }, { 16, 0.85 }, { 8, 0.8 } };
+    struct wf_arena arena = { 0 };
+    int *const later = wf_arena_array(&arena, n + 1, int);
+    size_t *const found = wf_arena_array(&arena, n + 1, size_t);
+    const int steps = last_of_all(n, last);
+    bool fits = false;
+    for (size_t t = 0; n > 0 && !fits && t < sizeof tries / sizeof *tries; t++) {
+        struct packing p = packing_of(&arena, n, bytes, first, last);
+        qsort_r(p.order, (size_t)n, sizeof *p.order, by_size, &p);
+        lengthen(&p, steps, tries[t].more, (size_t)(tries[t].room * (double)height), later);
+        p.last = later;
+        (void)wf_memory_live(n, bytes, first, later, steps, &p.peak);
+        fits = pack_best(&p, height, found) <= height;
+        if (fits)
+            memcpy(offset, found, (size_t)n * sizeof *offset);
+    }
+    wf_arena_release(&arena);
 }

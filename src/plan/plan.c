@@ -381,7 +381,7 @@ static struct lives gather_lives(struct wf_arena *arena, const struct wf_plan *p
 
 /* Offsets, and behind them the arena's bytes; from the plan cache where a rank had the same lives. */
 static const size_t *pack_lives(struct wf_arena *arena, struct wf_plan_cache *cache,
-                                const struct lives *l)
+                                const struct lives *l, bool branches)
 {
     const size_t n = (size_t)l->n;
     if (cache) {
@@ -396,6 +396,8 @@ static const size_t *pack_lives(struct wf_arena *arena, struct wf_plan_cache *ca
     size_t *const offset = cache ? wf_plan_cache_put(cache, (n + 1) * sizeof *offset)
                                  : wf_arena_array(arena, n + 1, size_t);
     offset[n] = wf_memory_pack(l->n, l->bytes, l->first, l->last, offset);
+    if (branches)
+        wf_memory_spread(l->n, l->bytes, l->first, l->last, offset[n], offset);
     return offset;
 }
 
@@ -403,7 +405,7 @@ static void pack_arena(struct wf_plan *plan, struct wf_plan_cache *cache)
 {
     struct wf_arena scratch = { 0 };
     const struct lives l = gather_lives(&scratch, plan);
-    const size_t *const offset = pack_lives(&scratch, cache, &l);
+    const size_t *const offset = pack_lives(&scratch, cache, &l, wf_plan_branches(plan));
     plan->arena_bytes = offset[l.n];
     plan->live_bytes = wf_memory_live(l.n, l.bytes, l.first, l.last, plan->n_steps, NULL);
     plan->store_bytes[WF_STORE_ARENA] = plan->arena_bytes;
@@ -592,6 +594,16 @@ void wf_plan_free(struct wf_plan *plan)
     free(plan->sums);
     wf_arena_release(&plan->arena);
     free(plan);
+}
+
+bool wf_plan_branches(const struct wf_plan *plan)
+{
+    if (!plan->global->options.device->stream.branch || !plan->global->graph->rows)
+        return false;
+    for (int s = 0; s < plan->n_steps; s++)
+        if (!wf_step_computes(&plan->steps[s]))
+            return false;
+    return true;
 }
 
 size_t wf_plan_param_bytes(const struct wf_plan *plan)

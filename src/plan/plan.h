@@ -280,6 +280,10 @@ size_t wf_global_plan_least_bytes(const struct wf_global_plan *global, int rank)
 /* Bytes outside the arena: parameters, gradients, states. */
 size_t wf_plan_param_bytes(const struct wf_plan *plan);
 
+/* Whether the steps of a recording run in branches instead of one after the other (target.h): of networks of points,
+ * whose coarse levels do not fill a device, where no step waits for other ranks. */
+bool wf_plan_branches(const struct wf_plan *plan);
+
 /* Elements of the parameters' store of a rank that holds them all. */
 size_t wf_plan_weight_count(const struct wf_graph *g);
 
@@ -290,6 +294,10 @@ size_t wf_plan_weight_count(const struct wf_graph *g);
 /* Offsets for intervals that share one store: returns the bytes needed, fills offset[]. */
 size_t wf_memory_pack(int n, const size_t bytes[], const int first[], const int last[],
                       size_t offset[]);
+/* Other offsets in the same bytes (`height`): where there is room, memory that is given back is not taken anew for some
+ * steps. So steps that may run beside each other seldom wait for memory only. */
+void wf_memory_spread(int n, const size_t bytes[], const int first[], const int last[],
+                      size_t height, size_t offset[]);
 /* To the boundary on which a buffer of the arena begins. */
 size_t wf_memory_round_up(size_t bytes);
 /* Most bytes live at once; *peak (or NULL): the first step at which that is so. */

@@ -155,6 +155,8 @@ struct wf_device_transfer {
                       struct wf_device_transport **transport, struct wf_err *err);
 };
 
+enum { WF_BRANCH_WINDOW = 64 };
+
 /* The order of the work on a device that only enqueues. All NULL where calls do the work. */
 struct wf_device_stream {
     bool (*synchronize)(struct wf_context *context, struct wf_err *err);
@@ -170,6 +172,10 @@ struct wf_device_stream {
     void *(*recorded)(struct wf_context *context);
     void (*replay)(struct wf_context *context, void *recording);
     void (*forget)(struct wf_context *context, void *recording);
+    /* While recording: what follows is number `step` (0, 1, ...), and waits for the work of these earlier ones only
+     * instead of all before it; among what they wait for is the one WF_BRANCH_WINDOW before it. In a recording
+     * either all work has a number or none. NULL: work stays in order. */
+    void (*branch)(struct wf_context *context, int step, const int after[], int count);
     /* A time mark in the order of the work; marks() waits and gives the seconds between marks
      * i and i + 1 for i < count - 1. */
     void (*mark)(struct wf_context *context, int index);

@@ -321,6 +321,26 @@ static const struct layer layers[] = {
       .stride = 1,
       .is_first = true },
     { .dims = 3, .points = 2500, .side = 18, .in = 8, .out = 8, .kernel = 2, .stride = 1 },
+    /* More tiles than multiprocessors. */
+    { .dims = 3, .points = 17200, .side = 34, .in = 8, .out = 8, .kernel = 2, .stride = 1 },
+    /* Few filters on each row. */
+    { .dims = 3,
+      .points = 700,
+      .side = 12,
+      .in = 96,
+      .out = 4,
+      .kernel = 1,
+      .stride = 1,
+      .bias = true },
+    { .dims = 3, .points = 300, .side = 9, .in = 40, .out = 5, .kernel = 1, .stride = 1 },
+    { .dims = 2,
+      .points = 130,
+      .side = 19,
+      .in = 264,
+      .out = 20,
+      .kernel = 1,
+      .stride = 1,
+      .bias = true },
 };
 
 static void layers_of(enum wf_dtype dtype)

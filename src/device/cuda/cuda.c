@@ -117,7 +117,7 @@ static bool make_event(struct wf_cuda *cuda, cudaEvent_t *event)
 
 static bool make_handles(struct wf_cuda *cuda)
 {
-    const size_t tickets = WF_CUDA_TICKETS * sizeof *cuda->tickets;
+    const size_t tickets = (size_t)WF_BRANCH_WINDOW * WF_CUDA_TICKETS * sizeof *cuda->tickets;
     return wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
                       "making a stream") &&
            wf_cuda_ok(cuda, cudaStreamCreateWithFlags(&cuda->ahead, cudaStreamNonBlocking),
@@ -407,50 +407,6 @@ static bool kept(struct wf_context *context, struct wf_err *err)
     return wf_cuda_well(cuda, err);
 }
 
-/* --- recordings --- */
-
-static bool record(struct wf_context *context)
-{
-    struct wf_cuda *const cuda = wf_cuda_of(context);
-    if (cuda->failure.code != WF_OK ||
-        cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    return true;
-}
-
-/* A library that cannot be captured makes the recording fail; the step is then run as it is. */
-static void *recorded(struct wf_context *context)
-{
-    struct wf_cuda *const cuda = wf_cuda_of(context);
-    cudaGraph_t graph = NULL;
-    cudaGraphExec_t made = NULL;
-    const bool ok = cudaStreamEndCapture(cuda->stream, &graph) == cudaSuccess && graph &&
-                    cuda->failure.code == WF_OK &&
-                    cudaGraphInstantiate(&made, graph, 0) == cudaSuccess;
-    if (graph)
-        (void)cudaGraphDestroy(graph);
-    if (ok)
-        return made;
-    (void)cudaGetLastError();
-    cuda->failure = (struct wf_err){ 0 };
-    return NULL;
-}
-
-static void replay(struct wf_context *context, void *recording)
-{
-    struct wf_cuda *const cuda = wf_cuda_of(context);
-    (void)wf_cuda_ok(cuda, cudaGraphLaunch(recording, cuda->stream), "starting a step");
-}
-
-static void forget(struct wf_context *context, void *recording)
-{
-    struct wf_cuda *const cuda = wf_cuda_of(context);
-    (void)cudaStreamSynchronize(cuda->stream); /* it may still be running */
-    (void)wf_cuda_ok(cuda, cudaGraphExecDestroy(recording), "forgetting a step");
-}
-
 /* --- time --- */
 
 static void mark(struct wf_context *context, int index)
@@ -492,7 +448,8 @@ struct CUstream_st *wf_cuda_stream(const struct wf_call *call)
 
 unsigned *wf_cuda_tickets(const struct wf_call *call)
 {
-    return wf_cuda_of(call->context)->tickets;
+    const struct wf_cuda *const cuda = wf_cuda_of(call->context);
+    return cuda->tickets + (ptrdiff_t)cuda->bank * WF_CUDA_TICKETS;
 }
 
 bool wf_cuda_tf32(const struct wf_call *call)
@@ -562,10 +519,11 @@ const struct wf_device wf_device_cuda = {
         .reach = reach,
         .start = start,
         .ran = ran,
-        .record = record,
-        .recorded = recorded,
-        .replay = replay,
-        .forget = forget,
+        .record = wf_cuda_record,
+        .recorded = wf_cuda_recorded,
+        .replay = wf_cuda_replay,
+        .forget = wf_cuda_forget,
+        .branch = wf_cuda_branch,
         .mark = mark,
         .marks = marks,
     },

@@ -40,8 +40,12 @@ struct wf_cuda {
     bool keeps;              /* since the last kept() */
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
-    unsigned *tickets; /* zeroed counters, see wf_cuda_tickets() */
-    char *small;       /* host memory in WF_CUDA_SMALL blocks for numbers: taking more waits */
+    unsigned *
+        tickets; /* zeroed counters, see wf_cuda_tickets(): WF_BRANCH_WINDOW banks of WF_CUDA_TICKETS,
+                        * because kernels that run beside each other have counters of their own */
+    int bank;    /* of what is enqueued now */
+    struct wf_cuda_branches *branches; /* of a recording (record.c) */
+    char *small; /* host memory in WF_CUDA_SMALL blocks for numbers: taking more waits */
     bool small_taken[WF_CUDA_SMALLS];
     uint64_t *step; /* the number of the step that runs, in device memory */
     cudaEvent_t *marks;
@@ -61,3 +65,10 @@ bool wf_cudnn_ok(struct wf_cuda *cuda, cudnnStatus_t status, const char *what);
 bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what);
 /* The noted failure as an error; true where there is none. */
 [[nodiscard]] bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err);
+
+/* record.c: wf_device_stream has what they do. */
+bool wf_cuda_record(struct wf_context *context);
+void *wf_cuda_recorded(struct wf_context *context);
+void wf_cuda_replay(struct wf_context *context, void *recording);
+void wf_cuda_forget(struct wf_context *context, void *recording);
+void wf_cuda_branch(struct wf_context *context, int step, const int after[], int count);

@@ -23,12 +23,36 @@ enum {
     PIECE = 8,                    /* columns that are moved at once */
     WARPS_ROWS = 64,              /* of a product of four warps */
     WARPS_COLUMNS = 128,
+    SHARED_MOST = 227 << 10, /* bytes of a block */
 };
 
 /* Where piece `p` of a row lies. Panels begin at multiples of 1024 bytes. */
 __device__ inline char *piece(char *panel, int row, int p)
 {
     return panel + row * PANEL_ROW + ((p ^ (row & 7)) << 4);
+}
+
+/* A bit for each thread of the warp. */
+__device__ inline uint32_t warp_bits(bool mine)
+{
+#ifdef WF_CUDA_EMULATED
+    uint32_t bits = (uint32_t)mine << threadIdx.x % 32;
+    for (int m = 1; m < 32; m *= 2)
+        bits |= __shfl_xor_sync(0xffffffffu, bits, m);
+    return bits;
+#else
+    return __ballot_sync(0xffffffffu, mine);
+#endif
+}
+
+/* A number that the warp's threads have in common, and that the compiler then knows to be so. */
+__device__ inline int same_in_warp(int x)
+{
+#ifdef WF_CUDA_EMULATED
+    return x;
+#else
+    return __shfl_sync(0xffffffffu, x, 0);
+#endif
 }
 
 /* Exchanges words within four threads: v[i] becomes the word of thread i for the block that has this
@@ -49,7 +73,7 @@ __device__ inline void turn_four(uint32_t (&v)[4])
 
 #ifdef WF_CUDA_EMULATED
 
-enum { PANELS_HERE = 1, SHARED_MOST = 227 << 10 };
+enum { PANELS_HERE = 1 };
 
 inline char *shared_memory(void)
 {
@@ -79,6 +103,9 @@ inline void products_commit(void)
 {
 }
 template <int Behind> void products_wait(void)
+{
+}
+template <int N> void sums_stay(float (&)[N])
 {
 }
 
@@ -189,8 +216,9 @@ template <class T, bool AK, bool BK, int D>
 __device__ inline void product(float (&d)[D], char *a, char *b, int k, int add)
 {
     static_assert(D == 64 || D == 48 || D == 32 || D == 16, "a width that there is");
-    const uint64_t x = matrix_of(a + k * (AK ? 16 * PANEL_ROW : 32));
-    const uint64_t y = matrix_of(b + k * (BK ? 16 * PANEL_ROW : 32));
+    /* Descriptors count in 16 bytes, and shared memory ends before their field for it does. */
+    const uint64_t x = matrix_of(a) + (uint64_t)(k * (AK ? PANEL_ROW : 2));
+    const uint64_t y = matrix_of(b) + (uint64_t)(k * (BK ? PANEL_ROW : 2));
     if constexpr (std::is_same<T, bf16>::value) {
         WF_PRODUCT("bf16");
     } else {
@@ -207,6 +235,9 @@ __device__ inline void products_commit(void)
 {
 }
 template <int Behind> __device__ inline void products_wait(void)
+{
+}
+template <int N> __device__ inline void sums_stay(float (&)[N])
 {
 }
 template <class T, bool AK, bool BK, int D>

@@ -42,6 +42,16 @@ static bool stem_wgrad(const struct wf_node *node)
     return alike(node) && wf_cuda_rows_stem_wgrad_fit(node);
 }
 
+static bool head_conv(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_head_fit(node);
+}
+
+static bool head_wgrad(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_rows_head_wgrad_fit(node);
+}
+
 static bool fuses_map(const struct wf_node *node, int input, const struct wf_node *maker)
 {
     (void)node;
@@ -67,6 +77,16 @@ const struct wf_kernel wf_cuda_kernels_sparse[] = {
       .accepts = alike,
       .prepare = wf_cuda_sparse_wgrad_prepare,
       .run = wf_cuda_sparse_wgrad },
+    { .op = "sparse_conv",
+      .preference = 10,
+      .accepts = head_conv,
+      .run = wf_cuda_rows_head_conv,
+      .fuses = skips_order },
+    { .op = "sparse_conv_wgrad",
+      .preference = 10,
+      .accepts = head_wgrad,
+      .prepare = wf_cuda_rows_head_wgrad_prepare,
+      .run = wf_cuda_rows_head_wgrad },
     { .op = "sparse_conv",
       .preference = 20,
       .accepts = rows_conv,

@@ -32,6 +32,13 @@ bool wf_cuda_rows_stem_wgrad_fit(const struct wf_node *node);
 bool wf_cuda_rows_stem_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_rows_stem_wgrad(const struct wf_call *call);
 
+/* Each row with itself, by few filters. */
+bool wf_cuda_rows_head_fit(const struct wf_node *node);
+void wf_cuda_rows_head_conv(const struct wf_call *call);
+bool wf_cuda_rows_head_wgrad_fit(const struct wf_node *node);
+bool wf_cuda_rows_head_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_rows_head_wgrad(const struct wf_call *call);
+
 void wf_cuda_sparse_conv(const struct wf_call *call);
 bool wf_cuda_sparse_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_sparse_wgrad(const struct wf_call *call);

@@ -16,8 +16,11 @@ enum {
     OFFSETS_MOST = 128,
     ROWS = 2 * WARPS_ROWS, /* of a tile */
     ROW_THREADS = 2 * ROWS,
-    STAGES = 3, /* so that two blocks share a multiprocessor */
-    BLOCKS = 132, /* multiprocessors */
+    TOGETHER = ROW_THREADS / PIECE, /* rows that are copied at once, a piece by each thread */
+    STAGES = 3,      /* so that two blocks share a multiprocessor */
+    STAGES_DEEP = 6, /* where it has one block only */
+    BLOCKS = 132,    /* multiprocessors */
+    LOOKS = 8,       /* at the map, at once */
     SPLITS_MOST = 8,
 };
 
@@ -33,7 +36,8 @@ struct RowsOf {
 
 /* Which rows of x a tile reads, and the offsets that it has. Two threads for each row. */
 struct TileRows {
-    int32_t is_there[OFFSETS_MOST], active[OFFSETS_MOST], n;
+    int32_t is_there[OFFSETS_MOST], n;
+    int32_t active[OFFSETS_MOST], weight[OFFSETS_MOST]; /* columns of the map; offsets of the weight */
     int32_t own[ROWS]; /* rows of y; -1: none */
     int32_t row[1];    /* [offset][ROWS + 1] */
 
@@ -50,22 +54,39 @@ struct TileRows {
                      : joins.order     ? joins.order[first + r]
                                        : (int32_t)(first + r);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < joins.count * ROWS; i += ROW_THREADS) {
-            const int r = i / joins.count, k = i - r * joins.count;
-            const int32_t from = own[r] >= 0 ? joins.at(own[r], k) : -1;
-            row[k * (ROWS + 1) + r] = from;
-            if (from >= 0)
-                is_there[k] = 1;
+        const int r = (int)threadIdx.x / 2;
+        const int32_t mine = own[r];
+        for (int first_k = (int)threadIdx.x % 2; first_k < joins.count; first_k += 2 * LOOKS) {
+            int32_t from[LOOKS]; /* none waits for another */
+#pragma unroll
+            for (int i = 0; i < LOOKS; i++) {
+                const int k = first_k + 2 * i;
+                from[i] = mine >= 0 && k < joins.count ? joins.at(mine, k) : -1;
+            }
+#pragma unroll
+            for (int i = 0; i < LOOKS; i++) {
+                const int k = first_k + 2 * i;
+                if (k < joins.count)
+                    row[k * (ROWS + 1) + r] = from[i];
+                if (from[i] >= 0)
+                    is_there[k] = 1;
+            }
         }
         __syncthreads();
-        for (int k = (int)threadIdx.x; k < joins.count; k += ROW_THREADS) {
+        if (threadIdx.x < 32) {
             int before = 0;
-            for (int j = 0; j < k; j++)
-                before += is_there[j];
-            if (is_there[k])
-                active[before] = k;
-            if (k == joins.count - 1)
-                n = before + is_there[k];
+            for (int k = (int)threadIdx.x; k - (int)threadIdx.x < joins.count; k += 32) {
+                const bool present = k < joins.count && is_there[k];
+                const uint32_t bits = warp_bits(present);
+                const int at = before + (int)__popcll(bits & ((1u << threadIdx.x) - 1));
+                if (present) {
+                    active[at] = k;
+                    weight[at] = joins.weight(k);
+                }
+                before += __popcll(bits);
+            }
+            if (threadIdx.x == 0)
+                n = before;
         }
         __syncthreads();
     }
@@ -79,44 +100,81 @@ template <bool BK, int N> struct RowStage {
     };
 };
 
-/* Rows of x at one offset, DEEP channels from c on. */
-__device__ inline void gather(const RowsOf &f, const TileRows &tile, char *to, int k,
-                              int64_t c)
-{
-    const int p = (int)threadIdx.x % PIECE;
-    const int64_t channel = c + p * PIECE;
-#pragma unroll
-    for (int i = 0; i < PIECE / 2; i++) {
-        const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
-        const int32_t from = tile.row[k * (ROWS + 1) + r];
-        const bool valid = from >= 0 && channel < f.in;
-        copy_piece(piece(to, r, p),
-                   (const uint16_t *)f.x.data + (valid ? from * f.x.row + channel : 0), valid);
-    }
-}
+/*
+ * What a thread copies for each stage: its piece of some rows of x, and of some rows of the weight. These are filters:
+ * of the result, or with BK those that are summed over. What does not depend on the stage is found once: a stage takes
+ * less time than 64-bit products for each piece would.
+ */
+template <bool BK, int N> struct RowCopies {
+    enum {
+        PANELS = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS : 1,
+        PASSES = (BK ? (int)DEEP : N) / TOGETHER,
+        GATHERED = ROWS / TOGETHER,
+        APART = TOGETHER * PANEL_ROW, /* bytes in a panel between rows of one thread */
+    };
+    static_assert(TOGETHER % 8 == 0, "rows of one thread are exchanged alike");
+    const char *x, *w; /* its pieces of row 0, and of its first row of the weight */
+    int32_t x_row, w_row, w_offset, w_step; /* bytes: of a row; of the weight's; of an offset; APART */
+    int32_t at;                             /* in a panel */
+    int32_t first, left, rows_left;         /* its first row; channels and rows of the weight from there on */
+    uint32_t valid; /* a bit for each row of the weight (BK: each panel) that there is */
+    const char *from[GATHERED], *weight; /* at the offset that is copied */
+    uint32_t there;                      /* a bit for each of `from` */
 
-/* A weight's rows are filters: of the result, or with BK those that are summed over. */
-template <bool BK, int N>
-__device__ inline void bring_weights(const RowsOf &f, char *to, int of, int64_t c, int64_t column)
-{
-    enum { PANELS = BK ? (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS : 1, HEIGHT = BK ? DEEP : N };
-    const int p = (int)threadIdx.x % PIECE;
-    const int64_t width = BK ? f.out : f.in, height = BK ? f.in : f.out;
-    const uint16_t *const w = (const uint16_t *)f.w + (int64_t)of * f.in * f.out;
+    __device__ RowCopies(const RowsOf &f, int column)
+    {
+        const int p = (int)threadIdx.x % PIECE, in = (int)f.in, out = (int)f.out;
+        const int width = BK ? out : in;
+        first = (int)threadIdx.x / PIECE;
+        at = first * PANEL_ROW + ((p ^ (first & 7)) << 4);
+        left = in - p * PIECE;
+        rows_left = in - first;
+        x_row = (int)f.x.row * 2;
+        w_row = width * 2;
+        w_offset = in * out * 2;
+        w_step = TOGETHER * w_row;
+        x = (const char *)f.x.data + p * PIECE * 2;
+        w = f.w + (int64_t)(BK ? first : column + first) * w_row + ((BK ? column : 0) + p * PIECE) * 2;
+        valid = 0;
+        for (int i = 0; i < (BK ? (int)PANELS : (int)PASSES); i++)
+            if (BK ? column + i * PANEL_COLUMNS + p * PIECE < out : column + first + i * TOGETHER < out)
+                valid |= 1u << i;
+    }
+    /* From now on rows at the offset that is the a-th of the tile. */
+    __device__ void take(const TileRows &tile, int a)
+    {
+        const int32_t *const rows = tile.row + tile.active[a] * (ROWS + 1) + first;
+        weight = w + (int64_t)tile.weight[a] * w_offset;
+        there = 0;
 #pragma unroll
-    for (int j = 0; j < PANELS; j++)
-#pragma unroll
-        for (int i = 0; i < (HEIGHT * PIECE + ROW_THREADS - 1) / ROW_THREADS; i++) {
-            const int r = (int)threadIdx.x / PIECE + i * (ROW_THREADS / PIECE);
-            if (HEIGHT * PIECE % ROW_THREADS != 0 && r >= HEIGHT)
-                break;
-            const int64_t row = (BK ? c : column) + r;
-            const int64_t at = (BK ? column + j * PANEL_COLUMNS : c) + p * PIECE;
-            const bool valid = row < height && at < width;
-            copy_piece(piece(to + j * PANEL_BYTES, r, p), w + (valid ? row * width + at : 0),
-                       valid);
+        for (int i = 0; i < GATHERED; i++) {
+            const int32_t row = rows[i * TOGETHER];
+            from[i] = x + (int64_t)row * x_row;
+            there |= row >= 0 ? 1u << i : 0;
         }
-}
+    }
+    /* DEEP channels from c on, and then those behind them. */
+    __device__ void fetch(char *to, int c)
+    {
+        char *const to_weight = to + RowStage<BK, N>::A + at;
+        const bool inside = c < left;
+#pragma unroll
+        for (int i = 0; i < GATHERED; i++) {
+            copy_piece(to + at + i * APART, from[i], inside && (there >> i & 1));
+            from[i] += DEEP * 2;
+        }
+#pragma unroll
+        for (int i = 0; i < PASSES; i++)
+#pragma unroll
+            for (int j = 0; j < PANELS; j++) {
+                const bool is_there = BK ? c + i * TOGETHER < rows_left && (valid >> j & 1)
+                                         : inside && (valid >> i & 1);
+                copy_piece(to_weight + j * PANEL_BYTES + i * APART,
+                           weight + i * (int64_t)w_step + j * PANEL_ROW, is_there);
+            }
+        weight += BK ? DEEP * w_row : DEEP * 2;
+    }
+};
 
 /* Of the tile: where a thread's sums lie, of its upper or lower half. */
 __device__ inline int row_of_sum(int half)
@@ -169,58 +227,59 @@ __device__ inline void put_part(const RowsOf &f, const float (&sum)[N / 2], cons
     }
 }
 
-template <class T, bool BK, int N>
-__global__ void __launch_bounds__(ROW_THREADS, 2)
-    rows_product(const RowsOf f)
+/* S: stages. */
+template <class T, bool BK, int N, int S>
+__global__ void __launch_bounds__(ROW_THREADS, S < STAGES_DEEP ? 2 : 1) rows_product(const RowsOf f)
 {
     typedef RowStage<BK, N> Stage;
     const int64_t rows = *f.joins.there, first = (int64_t)blockIdx.x * ROWS;
     const int64_t column = (int64_t)blockIdx.y * N;
-    TileRows *const tile = (TileRows *)(shared_memory() + STAGES * Stage::BYTES);
+    TileRows *const tile = (TileRows *)(shared_memory() + S * Stage::BYTES);
     float sum[N / 2];
     if (first >= rows)
         return;
     tile->look(f.joins, first, rows);
+    RowCopies<BK, N> copies(f, (int)column);
     const int begin = tile->n * (int)blockIdx.z / (int)gridDim.z;
     const int end = tile->n * ((int)blockIdx.z + 1) / (int)gridDim.z;
-    int next = begin, put = 0, get = 0;
-    int64_t next_channel = 0;
+    const int in = (int)f.in, of_warps = same_in_warp((int)threadIdx.x / 128);
+    int next = begin, next_channel = 0, put = 0, get = 0;
     const auto fetch = [&] {
         if (next < end) {
-            char *const to = shared_memory() + put * Stage::BYTES;
-            const int k = tile->active[next];
-            gather(f, *tile, to, k, next_channel);
-            bring_weights<BK, N>(f, to + Stage::A, f.joins.weight(k), next_channel, column);
+            if (next_channel == 0)
+                copies.take(*tile, next);
+            copies.fetch(shared_memory() + put * Stage::BYTES, next_channel);
             next_channel += DEEP;
-            if (next_channel >= f.in) {
+            if (next_channel >= in) {
                 next_channel = 0;
                 next++;
             }
-            put = put + 1 == STAGES ? 0 : put + 1;
+            put = put + 1 == S ? 0 : put + 1;
         }
         copies_commit();
     };
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
-    for (int i = 0; i < STAGES - 1; i++)
+    for (int i = 0; i < S - 1; i++)
         fetch();
-    for (int a = begin; a < end; a++)
-        for (int64_t c = 0; c < f.in; c += DEEP) {
-            copies_wait<STAGES - 2>();
-            products_wait<0>();
-            __syncthreads(); /* this stage is there, and the last one has been read */
-            char *const at = shared_memory() + get * Stage::BYTES;
-            const int steps = (int)smaller<int64_t>(DEEP / 16, (f.in - c + 15) / 16);
-            products_begin();
-            for (int k = 0; k < steps; k++)
-                product<T, false, BK>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
-                                      1);
-            products_commit();
-            get = get + 1 == STAGES ? 0 : get + 1;
-            fetch();
-        }
-    products_wait<0>();
+    for (int left = (end - begin) * ((in + DEEP - 1) / DEEP); left > 0; left--) {
+        copies_wait<S - 2>();
+        __syncthreads(); /* this stage is there, and the last one has been read */
+        char *const at = shared_memory() + get * Stage::BYTES;
+        sums_stay(sum);
+        products_begin();
+        /* All columns, of the last panel zeros, too: products that depend on a condition, or are under way
+         * where a loop ends, would wait for each other. */
+#pragma unroll
+        for (int k = 0; k < DEEP / 16; k++)
+            product<T, false, BK>(sum, at + of_warps * PANEL_BYTES, at + Stage::A, k, 1);
+        products_commit();
+        get = get + 1 == S ? 0 : get + 1;
+        fetch();
+        products_wait<0>();
+        sums_stay(sum);
+    }
     if (f.part)
         put_part<N>(f, sum, tile->own, column);
     else
@@ -287,10 +346,13 @@ static bool tiles_run(const struct wf_call *call, const RowsOf &f, int splits)
 {
     const dim3 grid((unsigned)ceil_div(f.rows, ROWS), (unsigned)ceil_div(f.out, N),
                     (unsigned)splits);
-    const int bytes =
-        STAGES * RowStage<BK, N>::BYTES + TileRows::bytes(f.joins.count);
-    return launch_sharing(rows_product<T, BK, N>, grid, ROW_THREADS, bytes,
-                          wf_cuda_stream(call), f);
+    const int own = TileRows::bytes(f.joins.count), stage = RowStage<BK, N>::BYTES;
+    struct CUstream_st *const stream = wf_cuda_stream(call);
+    if (grid.x * grid.y * grid.z <= BLOCKS && STAGES_DEEP * stage + own <= SHARED_MOST)
+        return launch_sharing(rows_product<T, BK, N, STAGES_DEEP>, grid, ROW_THREADS,
+                              STAGES_DEEP * stage + own, stream, f);
+    return launch_sharing(rows_product<T, BK, N, STAGES>, grid, ROW_THREADS, STAGES * stage + own,
+                          stream, f);
 }
 
 template <class T, bool BK> static bool rows_run(const struct wf_call *call, const RowsOf &f)
@@ -321,7 +383,8 @@ bool wf_cuda_rows_fit(const struct wf_node *node)
 {
     const struct wf_shape &w = node->in[1]->shape;
     return PANELS_HERE && gpu_has_panels() && wf_dtype_size(node->in[0]->dtype) == 2 &&
-           w.at[WF_C] % PIECE == 0 && w.at[WF_W] % PIECE == 0 && w.at[WF_N] <= OFFSETS_MOST;
+           w.at[WF_C] % PIECE == 0 && w.at[WF_W] % PIECE == 0 && w.at[WF_N] <= OFFSETS_MOST &&
+           w.at[WF_C] * w.at[WF_W] <= INT32_MAX / 4;
 }
 
 bool wf_cuda_rows_prepare(struct wf_prepare *p, struct wf_err *)

@@ -1,8 +1,8 @@
 /*
  * First layers of sparse networks: a large kernel on few channels of 16 bits. Most offsets lead nowhere, so there is
  * no map (kernel_map is fused into these kernels): for each row the cubes around it are looked up in an index
- * (sparse_index.cuh), and what is there is spread out in shared memory as panels of (offset, channel),
- * zeros elsewhere. The products are those of plain matrices (panels.cuh). Blocks go on from tile to
+ * (sparse_index.cuh). What is there is listed, so that the warp's threads share it evenly, and spread out in shared memory
+ * as panels of (offset, channel), zeros elsewhere. The products are those of plain matrices (panels.cuh). Blocks go on from tile to
  * tile.
  */
 #include "device/cuda/panels.cuh"
@@ -19,6 +19,8 @@ enum {
     STEM_FILTERS = 64,
     STEM_BLOCKS = 132 * 2,
     CUBES_MOST = 27, /* around a row */
+    STEM_LISTED = 128, /* neighbours that a warp lists at once */
+    STEM_PLACES = 64,  /* of a cube */
 };
 
 struct Stem {
@@ -33,13 +35,13 @@ struct Stem {
     int32_t kernel[WF_SPARSE_AXES];
 };
 
-/* Element (row, column) of the spread out rows. */
-__device__ inline uint16_t *spread_at(char *panels, int row, int column)
-{
-    return (uint16_t *)piece(panels + column / PANEL_COLUMNS * PANEL_BYTES, row,
-                             column % PANEL_COLUMNS / PIECE) +
-           column % PIECE;
-}
+/* Neighbours of the rows of a warp. */
+struct StemLists {
+    int32_t row[STEM_THREADS / 32][STEM_LISTED];
+    uint32_t where[STEM_THREADS / 32][STEM_LISTED]; /* column of the panels, and from bit 16 on their row */
+    unsigned count[STEM_THREADS / 32];
+    int32_t column[STEM_PLACES]; /* of a place, from that of its cube on */
+};
 
 /* The places of a cube whose coordinate along an axis is in [lo, hi). */
 template <int Dims> __device__ inline uint64_t slab(int d, int lo, int hi)
@@ -64,13 +66,19 @@ template <int Dims> __device__ inline uint64_t slab(int d, int lo, int hi)
 }
 
 /* What one of the cubes around a row has for it. */
-template <int Dims>
-__device__ inline void spread_cube(const Stem &f, char *panels, int64_t row, int r, int which)
+struct StemCube {
+    uint64_t left, there; /* places: that are to be listed, all */
+    int32_t first, column;
+};
+
+template <int Dims> __device__ inline StemCube find_cube(const Stem &f, int64_t row, int which)
 {
-    enum { BITS = 6 / Dims, WIDE = 1 << BITS };
+    enum { BITS = 6 / Dims };
     const Cubes &c = f.cubes;
-    int32_t cube[BATCH_AND_AXES], low[Dims], first;
+    int32_t cube[BATCH_AND_AXES], step = f.mirrored ? -(int32_t)f.in : (int32_t)f.in;
+    StemCube found = {};
     uint64_t window = ~UINT64_C(0);
+    found.column = f.mirrored ? (f.count - 1) * (int32_t)f.in : 0;
     cube[0] = c.rows[row * (1 + Dims)];
 #pragma unroll
     for (int d = 0; d < Dims; d++) {
@@ -79,51 +87,104 @@ __device__ inline void spread_cube(const Stem &f, char *panels, int64_t row, int
         const int64_t mine = from + which % f.around;
         which /= f.around;
         if (mine > to || mine != (int32_t)mine)
-            return;
+            return found;
         cube[1 + d] = (int32_t)mine;
-        low[d] = (int32_t)((mine << BITS) - ((int64_t)at - reach)); /* of the cube, in the kernel */
-        window &= slab<Dims>(d, -low[d], f.kernel[d] - low[d]);
+        const int32_t low = (int32_t)((mine << BITS) - ((int64_t)at - reach)); /* in the kernel */
+        window &= slab<Dims>(d, -low, f.kernel[d] - low);
+        found.column += low * step;
+        step *= f.kernel[d];
     }
-    const int64_t slot = c.find<Dims>(cube, &first);
+    const int64_t slot = c.find<Dims>(cube, &found.first);
     if (slot < 0)
-        return;
-    const uint64_t there = c.places[slot];
-    for (uint64_t left = there & window; left; left &= left - 1) {
-        const int place = __ffsll((long long)left) - 1;
-        const int32_t neighbour = first + __popcll(there & ((UINT64_C(1) << place) - 1));
-        int k = 0;
-#pragma unroll
-        for (int d = Dims - 1; d >= 0; d--)
-            k = k * f.kernel[d] + low[d] + c.axis_of<Dims>(place, d);
-        if (f.mirrored)
-            k = f.count - 1 - k;
-        for (int i = 0; i < (int)f.in; i++)
-            *spread_at(panels, r, k * (int)f.in + i) = *f.x.at<uint16_t>(neighbour, i);
+        return found;
+    found.there = c.places[slot];
+    found.left = found.there & window;
+    return found;
+}
+
+/* Lists what there is room for. */
+__device__ inline void list_cube(StemLists &lists, StemCube &cube, int r)
+{
+    const int warp = (int)threadIdx.x / 32;
+    unsigned e = cube.left ? atomicAdd(&lists.count[warp], (unsigned)__popcll(cube.left)) : 0;
+    for (; cube.left && e < STEM_LISTED; e++, cube.left &= cube.left - 1) {
+        const int place = __ffsll((long long)cube.left) - 1;
+        lists.row[warp][e] = cube.first + __popcll(cube.there & ((UINT64_C(1) << place) - 1));
+        lists.where[warp][e] = (uint32_t)(cube.column + lists.column[place]) | (uint32_t)r << 16;
+    }
+}
+
+/* The channels of what is listed, into the panels. */
+__device__ inline void put_listed(const Stem &f, const StemLists &lists, char *panels)
+{
+    const int warp = (int)threadIdx.x / 32, in = (int)f.in;
+    const int n = smaller<int>(STEM_LISTED, (int)lists.count[warp]);
+    for (int e = (int)threadIdx.x % 32; e < n; e += 32) {
+        const uint32_t where = lists.where[warp][e], row = where >> 16, turned = (row & 7) << 4;
+        const uint16_t *const x = f.x.at<uint16_t>(lists.row[warp][e], 0);
+        char *const to = panels + row * PANEL_ROW;
+        for (int i = 0; i < in; i++) {
+            const uint32_t column = (where & 0xffff) + i;
+            *(uint16_t *)(to + column / PANEL_COLUMNS * PANEL_BYTES +
+                          (column % PANEL_COLUMNS * 2 ^ turned)) = x[i * f.x.step];
+        }
     }
 }
 
 /* Rows [first, first + STEM_ROWS). */
 template <int Dims>
-__device__ inline void spread(const Stem &f, char *panels, int64_t first, int64_t rows)
+__device__ inline void spread(const Stem &f, StemLists &lists, char *panels, int64_t first,
+                              int64_t rows)
 {
+    const int warp = (int)threadIdx.x / 32;
     int cubes = 1;
     for (int d = 0; d < Dims; d++)
         cubes *= f.around;
     for (int i = (int)threadIdx.x; i < f.panels * (PANEL_BYTES / 16); i += STEM_THREADS)
         ((uint4 *)panels)[i] = uint4{ 0, 0, 0, 0 };
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < STEM_ROWS * cubes; i += STEM_THREADS)
-        if (first + i / cubes < rows)
-            spread_cube<Dims>(f, panels, first + i / cubes, i / cubes, i % cubes);
+    for (int i = (int)threadIdx.x; i < STEM_ROWS * cubes; i += STEM_THREADS) { /* by whole warps */
+        const int r = i / cubes;
+        StemCube cube = {};
+        if (first + r < rows)
+            cube = find_cube<Dims>(f, first + r, i % cubes);
+        while (warp_bits(cube.left != 0)) {
+            if (threadIdx.x % 32 == 0)
+                lists.count[warp] = 0;
+            __syncwarp();
+            list_cube(lists, cube, r);
+            __syncwarp();
+            put_listed(f, lists, panels);
+            __syncwarp();
+        }
+    }
     shared_is_written();
     __syncthreads();
+}
+
+/* Once, before rows are spread out; a barrier follows. */
+template <int Dims> __device__ inline void begin_lists(const Stem &f, StemLists &lists)
+{
+    enum { PLACES = 1 << 6 / Dims * Dims };
+    static_assert((int)PLACES <= (int)STEM_PLACES, "a cube has so many places");
+    const int place = (int)threadIdx.x;
+    if (place >= PLACES)
+        return;
+    int32_t column = 0, step = f.mirrored ? -(int32_t)f.in : (int32_t)f.in;
+    for (int d = 0; d < Dims; d++) {
+        column += f.cubes.axis_of<Dims>(place, d) * step;
+        step *= f.kernel[d];
+    }
+    lists.column[place] = column;
 }
 
 template <class T, int Dims, int N>
 __global__ void __launch_bounds__(STEM_THREADS, 2) stem_product(const Stem f)
 {
+    __shared__ StemLists lists;
     char *const panels = shared_memory(), *const weights = panels + f.panels * PANEL_BYTES;
     const int64_t rows = *f.cubes.there;
+    begin_lists<Dims>(f, lists);
     for (int i = (int)threadIdx.x; i < f.panels * N * PANEL_COLUMNS; i += STEM_THREADS) {
         const int column = i % (f.panels * PANEL_COLUMNS), n = i / (f.panels * PANEL_COLUMNS);
         const int k = column / (int)f.in, c = column % (int)f.in;
@@ -134,12 +195,13 @@ __global__ void __launch_bounds__(STEM_THREADS, 2) stem_product(const Stem f)
     }
     for (int64_t first = (int64_t)blockIdx.x * STEM_ROWS; first < rows;
          first += (int64_t)gridDim.x * STEM_ROWS) {
-        spread<Dims>(f, panels, first, rows);
+        spread<Dims>(f, lists, panels, first, rows);
         if (threadIdx.x < 128) {
             float sum[N / 2];
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 sum[i] = 0;
+            sums_stay(sum);
             products_begin();
             for (int p = 0; p < f.panels; p++)
 #pragma unroll
@@ -168,8 +230,10 @@ template <class T, int Dims>
 __global__ void __launch_bounds__(STEM_THREADS) stem_pairs(const Stem f)
 {
     enum { WAYS = STEM_THREADS / 128, MINE = STEM_PANELS / WAYS };
+    __shared__ StemLists lists;
     char *const panels = shared_memory(), *const up = panels + f.panels * PANEL_BYTES;
     const int64_t rows = *f.cubes.there;
+    begin_lists<Dims>(f, lists);
     const int way = (int)threadIdx.x / 128;
     float sum[MINE][32];
 #pragma unroll
@@ -188,15 +252,22 @@ __global__ void __launch_bounds__(STEM_THREADS) stem_pairs(const Stem f)
                        valid);
         }
         copies_commit();
+        spread<Dims>(f, lists, panels, first, rows);
         copies_wait<0>();
-        spread<Dims>(f, panels, first, rows);
-        products_begin();
+        __syncthreads();
 #pragma unroll
         for (int p = 0; p < MINE; p++)
-            if (WAYS * p + way < f.panels)
+            sums_stay(sum[p]);
+        products_begin();
 #pragma unroll
-                for (int k = 0; k < STEM_ROWS / 16; k++)
-                    product<T, true, true>(sum[p], up, panels + (WAYS * p + way) * PANEL_BYTES, k, 1);
+        for (int p = 0; p < MINE; p++) {
+            /* Where there are fewer panels the last one is taken for nothing: products that depend on a
+             * condition would wait for each other. */
+            const int panel = smaller(WAYS * p + way, f.panels - 1);
+#pragma unroll
+            for (int k = 0; k < STEM_ROWS / 16; k++)
+                product<T, true, true>(sum[p], up, panels + panel * PANEL_BYTES, k, 1);
+        }
         products_commit();
         products_wait<0>();
         __syncthreads();

@@ -14,9 +14,10 @@ enum {
     FILTERS = 2 * WARPS_ROWS, /* of a tile */
     PAIRS = 64,               /* of a panel */
     STAGES = 3,
-    WINDOW = 1024,            /* rows that are listed at once */
+    WINDOW = 2048,            /* rows that are listed at once */
     LISTED = WINDOW / WEIGHT_THREADS,
     BLOCKS_WANTED = 132 * 8,
+    ROWS_LEAST = 512, /* of a part */
 };
 
 struct PairsOf {
@@ -27,35 +28,31 @@ struct PairsOf {
     int32_t across, up;    /* tiles of channels and of filters */
 };
 
-/* A bit for each thread of the warp. */
-__device__ inline uint32_t warp_bits(bool mine)
-{
-#ifdef WF_CUDA_EMULATED
-    uint32_t bits = (uint32_t)mine << threadIdx.x % 32;
-    for (int m = 1; m < 32; m *= 2)
-        bits |= __shfl_xor_sync(0xffffffffu, bits, m);
-    return bits;
-#else
-    return __ballot_sync(0xffffffffu, mine);
-#endif
-}
-
 /* Rows of x and dy that are joined. */
 struct PairList {
-    int32_t x[WINDOW], dy[WINDOW];
+    int32_t x[WINDOW];
+    uint16_t dy[WINDOW]; /* from the window's first row on */
     int32_t sums[WEIGHT_THREADS / 32];
 
-    /* Those of rows [first, end), at most WINDOW; in order. Returns how many. */
-    __device__ int fill(const Joins &joins, int64_t first, int64_t end, int k)
+    /* Of the window's rows this thread looks at one in every 32. */
+    static __device__ int place(int i)
     {
-        int32_t from[LISTED];
+        return (int)threadIdx.x / 32 * (32 * LISTED) + i * 32 + (int)threadIdx.x % 32;
+    }
+    /* What rows [first, end), at most WINDOW, are joined with. */
+    static __device__ void look(const Joins &joins, int64_t first, int64_t end, int k,
+                                int32_t (&from)[LISTED])
+    {
+#pragma unroll
+        for (int i = 0; i < LISTED; i++)
+            from[i] = first + place(i) < end ? joins.at(first + place(i), k) : -1;
+    }
+    /* Lists them in order; returns how many there are. */
+    __device__ int fill(const int32_t (&from)[LISTED])
+    {
         uint32_t bits[LISTED];
         int mine = 0, at = 0, all = 0;
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-        const int64_t row = first + (int64_t)warp * (32 * LISTED) + lane;
-#pragma unroll
-        for (int i = 0; i < LISTED; i++)
-            from[i] = row + i * 32 < end ? joins.at(row + i * 32, k) : -1;
 #pragma unroll
         for (int i = 0; i < LISTED; i++) {
             bits[i] = warp_bits(from[i] >= 0);
@@ -71,10 +68,10 @@ struct PairList {
         }
 #pragma unroll
         for (int i = 0; i < LISTED; i++) {
-            const int place = at + __popcll(bits[i] & ((1u << lane) - 1));
+            const int to = at + __popcll(bits[i] & ((1u << lane) - 1));
             if (from[i] >= 0) {
-                x[place] = from[i];
-                dy[place] = (int32_t)(row + i * 32);
+                x[to] = from[i];
+                dy[to] = (uint16_t)place(i);
             }
             at += __popcll(bits[i]);
         }
@@ -83,25 +80,46 @@ struct PairList {
     }
 };
 
-/* 64 of the listed rows, some panels of channels from c on. */
-template <int Panels>
-__device__ inline void gather_pairs(const Features &m, char *to, const int32_t *rows, int first,
-                                    int n, int64_t c, int64_t channels)
-{
-    const int p = (int)threadIdx.x % PIECE;
+/* What a thread copies for each stage: its piece of some of the listed rows, in some panels of channels. What does not
+ * depend on the stage is found once. */
+template <int Panels> struct PairCopies {
+    enum {
+        TOGETHER = WEIGHT_THREADS / PIECE, /* rows that are copied at once */
+        APART = TOGETHER * PANEL_ROW,
+    };
+    static_assert(TOGETHER % 8 == 0, "rows of one thread are exchanged alike");
+    const char *from; /* its piece of row 0 */
+    int32_t row, first, at; /* bytes of a row; its first row in a panel, and where that is */
+    uint32_t valid;         /* a bit for each panel that has its channels */
+
+    __device__ PairCopies(const Features &m, int channel, int channels)
+    {
+        const int p = (int)threadIdx.x % PIECE;
+        first = (int)threadIdx.x / PIECE;
+        at = first * PANEL_ROW + ((p ^ (first & 7)) << 4);
+        row = (int)m.row * 2;
+        from = (const char *)m.data + (channel + p * PIECE) * 2;
+        valid = 0;
+        for (int j = 0; j < Panels; j++)
+            if (channel + j * PANEL_COLUMNS + p * PIECE < channels)
+                valid |= 1u << j;
+    }
+    /* Rows from the `next`-th of the list on, of which there are n. */
+    template <class Row>
+    __device__ void fetch(char *to, const char *base, const Row *rows, int next, int n) const
+    {
 #pragma unroll
-    for (int i = 0; i < PAIRS * PIECE / WEIGHT_THREADS; i++) {
-        const int r = (int)threadIdx.x / PIECE + i * (WEIGHT_THREADS / PIECE);
-        const int64_t from = first + r < n ? rows[first + r] * m.row : -1;
+        for (int i = 0; i < PAIRS / TOGETHER; i++) {
+            const int r = next + first + i * TOGETHER;
+            const bool there = r < n;
+            const char *const row_at = base + (int64_t)(int32_t)rows[there ? r : 0] * row;
 #pragma unroll
-        for (int j = 0; j < Panels; j++) {
-            const int64_t channel = c + j * PANEL_COLUMNS + p * PIECE;
-            const bool valid = from >= 0 && channel < channels;
-            copy_piece(piece(to + j * PANEL_BYTES, r, p),
-                       (const uint16_t *)m.data + (valid ? from + channel : 0), valid);
+            for (int j = 0; j < Panels; j++)
+                copy_piece(to + j * PANEL_BYTES + at + i * APART, row_at + j * PANEL_ROW,
+                           there && (valid >> j & 1));
         }
     }
-}
+};
 
 template <int N> struct PairStage {
     enum {
@@ -125,15 +143,21 @@ __global__ void __launch_bounds__(WEIGHT_THREADS, 2) pairs_product(const PairsOf
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         sum[i] = 0;
+    const PairCopies<FILTERS / PANEL_COLUMNS> up(f.dy, (int)filter, (int)f.out);
+    const PairCopies<Stage::PANELS> down(f.x, (int)column, (int)f.in);
+    const int of_warps = same_in_warp((int)threadIdx.x / 128);
+    int32_t from[LISTED];
+    PairList::look(f.joins, first, end, column_of_map, from);
     for (int64_t row = first; row < end; row += WINDOW) {
-        const int n =
-            list->fill(f.joins, row, smaller<int64_t>(end, row + WINDOW), column_of_map);
+        const int n = list->fill(from);
+        PairList::look(f.joins, row + WINDOW, end, column_of_map, from); /* comes meanwhile */
+        const char *const window = up.from + row * up.row;
         int next = 0, put = 0, get = 0;
         const auto fetch = [&] {
             if (next < n) {
                 char *const to = shared_memory() + put * Stage::BYTES;
-                gather_pairs<FILTERS / PANEL_COLUMNS>(f.dy, to, list->dy, next, n, filter, f.out);
-                gather_pairs<Stage::PANELS>(f.x, to + Stage::A, list->x, next, n, column, f.in);
+                up.fetch(to, window, list->dy, next, n);
+                down.fetch(to + Stage::A, down.from, list->x, next, n);
                 next += PAIRS;
                 put = put + 1 == STAGES ? 0 : put + 1;
             }
@@ -143,19 +167,20 @@ __global__ void __launch_bounds__(WEIGHT_THREADS, 2) pairs_product(const PairsOf
             fetch();
         for (int p = 0; p < n; p += PAIRS) {
             copies_wait<STAGES - 2>();
-            products_wait<0>();
             __syncthreads(); /* this stage is there, and the last one has been read */
             char *const at = shared_memory() + get * Stage::BYTES;
+            sums_stay(sum);
             products_begin();
 #pragma unroll
             for (int k = 0; k < PAIRS / 16; k++)
-                product<T, true, true>(sum, at + threadIdx.x / 128 * PANEL_BYTES, at + Stage::A, k,
+                product<T, true, true>(sum, at + of_warps * PANEL_BYTES, at + Stage::A, k,
                                        1);
             products_commit();
             get = get + 1 == STAGES ? 0 : get + 1;
             fetch();
+            products_wait<0>(); /* here: where loops end, sums that are under way would wait for each other */
+            sums_stay(sum);
         }
-        products_wait<0>();
     }
     float *const part =
         f.part + ((int64_t)blockIdx.y * f.joins.count + of) * f.out * f.in;
@@ -181,7 +206,7 @@ static int64_t rows_of_part(const struct wf_shape &dw, int64_t rows)
     const int64_t tiles =
         dw.at[WF_N] * ceil_div(dw.at[WF_C], width_of(dw.at[WF_C])) * ceil_div(dw.at[WF_W], FILTERS);
     const int64_t parts =
-        larger<int64_t>(1, smaller(ceil_div(BLOCKS_WANTED, tiles), ceil_div(rows, WINDOW / 2)));
+        larger<int64_t>(1, smaller(ceil_div(BLOCKS_WANTED, tiles), ceil_div(rows, ROWS_LEAST)));
     return larger<int64_t>(1, ceil_div(rows, parts));
 }
 
@@ -247,8 +272,8 @@ void wf_cuda_rows_wgrad(const struct wf_call *call)
     f.across = (int32_t)ceil_div(f.in, width_of(f.in));
     f.up = (int32_t)ceil_div(f.out, FILTERS);
     f.each = rows_of_part(dw, rows);
-    f.part = (float *)call->scratch;
     const int64_t parts = ceil_div(rows, f.each);
+    f.part = parts > 1 ? (float *)call->scratch : (float *)call->out[0].data;
     bool ran = false;
     if (rows > 0 && takes_pieces(f.x) && takes_pieces(f.dy))
         with_type(call->in[0].dtype, [&](auto t) {
@@ -256,9 +281,9 @@ void wf_cuda_rows_wgrad(const struct wf_call *call)
             if constexpr (sizeof(T) == 2)
                 ran = pairs_run<T>(call, f, parts);
         });
-    if (ran)
+    if (ran && parts > 1)
         add_weight_parts({ f.part, (float *)call->out[0].data, wf_shape_count(dw), (int32_t)parts },
                          wf_cuda_stream(call));
-    else
+    else if (!ran)
         wf_cuda_sparse_wgrad(call);
 }

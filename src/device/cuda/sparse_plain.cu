@@ -167,19 +167,58 @@ __global__ void __launch_bounds__(THREADS) plain_wgrad(const PlainWeights f)
         }
 }
 
-__global__ void __launch_bounds__(THREADS) weight_parts_add(const WeightParts p)
+/* V neighbours of the sum a thread; `ways` threads share the parts, where there are few sums. */
+template <int V>
+__global__ void __launch_bounds__(THREADS) weight_parts_add(const WeightParts p, const int ways)
 {
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    double sum = 0;
-    for (int s = 0; i < p.count && s < p.parts; s++)
-        sum += (double)p.part[s * p.count + i];
-    if (i < p.count)
-        p.to[i] = (float)sum;
+    enum { AT_ONCE = 8 };
+    __shared__ double shared[V][THREADS];
+    const int units = THREADS / ways, way = (int)threadIdx.x / units;
+    const int64_t i = ((int64_t)blockIdx.x * units + threadIdx.x % units) * V;
+    double sum[V] = {};
+    for (int s = way; i < p.count && s < p.parts; s += AT_ONCE * ways) {
+        Vec<float, V> part[AT_ONCE] = {};
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (s + j * ways < p.parts)
+                part[j].load(p.part + (s + j * ways) * p.count + i);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                sum[v] += s + j * ways < p.parts ? (double)part[j].at(v) : 0.0;
+    }
+    if (ways > 1) {
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            shared[v][threadIdx.x] = sum[v];
+        __syncthreads();
+        for (int w = 1; way == 0 && w < ways; w++)
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                sum[v] += shared[v][w * units + threadIdx.x];
+    }
+    if (way > 0 || i >= p.count)
+        return;
+    Vec<float, V> to;
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        to.put(v, (float)sum[v]);
+    to.store(p.to + i);
 }
 
 void add_weight_parts(const WeightParts &p, struct CUstream_st *stream)
 {
-    launch(weight_parts_add, blocks_for(p.count, THREADS), THREADS, stream, p);
+    enum { FULL = 132 * 4 * THREADS };
+    const int v = p.count % 4 == 0 && (uintptr_t)p.part % 16 == 0 && (uintptr_t)p.to % 16 == 0 ? 4 : 1;
+    int ways = 1;
+    while (ways < 16 && 2 * ways <= p.parts && p.count / v * ways < FULL)
+        ways *= 2;
+    const dim3 grid = blocks_for(p.count, v * (THREADS / ways));
+    if (v == 4)
+        launch(weight_parts_add<4>, grid, THREADS, stream, p, ways);
+    else
+        launch(weight_parts_add<1>, grid, THREADS, stream, p, ways);
 }
 
 /* Rows of a part, so that the GPU is filled. */

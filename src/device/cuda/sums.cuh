@@ -91,28 +91,28 @@ __global__ void __launch_bounds__(SUM_THREADS)
     add_parts<Sums, V>(g, out, blocks, shared);
 }
 
-/* True in the block that ends last among those of this row and these channels. */
+/* True in the block that ends last among those of this row and these channels. One thread's fences are for all that the
+ * block's barriers order before and behind them. */
 __device__ inline bool ends_last(const Parts &out)
 {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
         unsigned *ticket = out.tickets + blockIdx.z * gridDim.y + blockIdx.y;
+        __threadfence();
         last = atomicAdd(ticket, 1u) == gridDim.x - 1;
         if (last)
             *ticket = 0;
+        __threadfence();
     }
     __syncthreads();
-    if (last)
-        __threadfence();
     return last;
 }
 
-/* The threads' sums of the block -> its part. */
+/* The threads' sums of the block -> its part; or, of a block that is `alone`, the result. */
 template <int Sums, int V>
 __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sums][V],
-                         double *shared)
+                         double *shared, bool alone)
 {
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
     const int width = Sums * V * g.across;
@@ -135,16 +135,18 @@ __device__ void put_part(const Columns &g, const Parts &out, double (&total)[Sum
         double sum = 0;
         for (int w = 0; w < (int)blockDim.x / 32; w++)
             sum += shared[w * width + k];
-        if (c < g.channels)
+        if (c < g.channels && alone)
+            put_sum(g, out, kind, c, sum);
+        else if (c < g.channels)
             out.part[(((int64_t)blockIdx.z * gridDim.x + blockIdx.x) * Sums + kind) * g.channels +
                      c] = sum;
     }
 }
 
-/* Depth units from p on: all loads first, then their sum. Units are taken from the last to the
- * first: what the kernel before has written last is still in the cache, and what is read last here is
- * what the next kernel, which goes the other way, reads first. */
-template <int Depth, bool Fast, class F, class A, int Sums, int V>
+/* Depth units from p on, or with Some those of them that there are: all loads first, then their sum. Units are taken
+ * from the last to the first: what the kernel before has written last is still in the cache, and what is read
+ * last here is what the next kernel, which goes the other way, reads first. */
+template <int Depth, bool Fast, bool Some, class F, class A, int Sums, int V>
 __device__ inline void add_units(const Columns &g, const Lane &lane, const F &f, int64_t p,
                                  A (&sum)[Sums][V])
 {
@@ -154,13 +156,16 @@ __device__ inline void add_units(const Columns &g, const Lane &lane, const F &f,
     for (int d = 0; d < Depth; d++) {
         const int64_t unit = last - (p + d * lane.stride);
         Offset<Fast> offset[F::IN];
+        if (Some && unit < 0)
+            continue;
         f.template at<Fast>(g, lane, unit, offset);
         f.template load<Fast>(g, offset, unit, x[d]);
     }
     loads_come_first();
 #pragma unroll
     for (int d = 0; d < Depth; d++)
-        f.add(x[d], sum);
+        if (!Some || last - (p + d * lane.stride) >= 0)
+            f.add(x[d], sum);
 }
 
 /* At most `rounds` times Depth units; p moves on. */
@@ -170,11 +175,12 @@ __device__ inline void add_some(const Columns &g, const Lane &lane, const F &f, 
 {
     const int64_t count = f.count(g);
     for (; rounds > 0 && p + (Depth - 1) * lane.stride < count; rounds--) {
-        add_units<Depth, Fast>(g, lane, f, p, sum);
+        add_units<Depth, Fast, false>(g, lane, f, p, sum);
         p += lane.stride * Depth;
     }
-    for (; rounds > 0 && p < count; p += lane.stride)
-        add_units<1, Fast>(g, lane, f, p, sum);
+    enum { REST = Depth > 4 ? Depth / 2 : Depth }; /* one by one each would wait for the memory */
+    for (; rounds > 0 && p < count; p += lane.stride * REST)
+        add_units<REST, Fast, true>(g, lane, f, p, sum);
 }
 
 template <class T, int Depth, bool Fast, class F, int Sums, int V>
@@ -215,8 +221,9 @@ __global__ void __launch_bounds__(F::MOST_THREADS)
         add_all<T, DEPTH, Fast>(g, lane, f, total);
         f.end(g, lane, row, total);
     }
-    put_part<SUMS, V>(g, out, total, shared);
-    if (out.tickets && ends_last(out))
+    const bool alone = out.tickets && gridDim.x == 1;
+    put_part<SUMS, V>(g, out, total, shared, alone);
+    if (out.tickets && !alone && ends_last(out))
         add_parts<SUMS, V>(g, out, (int)gridDim.x, shared);
 }
 
@@ -229,9 +236,13 @@ template <class F> int sums_threads(const Columns &g)
                                                                 : (int)F::MOST_THREADS;
 }
 
+/* Where two blocks would do, one does without adding up what they have. */
 template <class F> dim3 sums_grid(const Columns &g)
 {
-    return columns_grid(g, sums_threads<F>(g), F::DEPTH, MULTIPROCESSORS);
+    dim3 grid = columns_grid(g, sums_threads<F>(g), F::DEPTH, MULTIPROCESSORS);
+    if (grid.x == 2)
+        grid.x = 1;
+    return grid;
 }
 
 /* Bytes of the parts for tables of `rows` rows and `channels` channels, however memory lies. */
