@@ -287,7 +287,7 @@ static bool run_part(struct wf_run *run, int part, struct wf_err *err)
         if (wf_plan_branches(run->plan))
             run->waits = wf_waits_find(run, part, &arena);
         const bool ok = wf_run_walk(run, steps->first, steps->end, &own);
-        if (run->waits)
+        if (run->waits && ok) /* a walk that was stopped is not kept */
             run->device->stream.branch(run->context, steps->end - steps->first, run->waits->ends,
                                        run->waits->n_ends);
         run->waits = NULL;

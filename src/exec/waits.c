@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "ops/op.h"
 
 /* What a step touches: bytes of memory, or the count of a set. */
 struct touched {
@@ -49,6 +50,8 @@ static void add_counts(struct list *l, const int32_t *rows, const struct wf_node
     for (int o = 0; o < node->n_out; o++)
         if (node->out[o]->set)
             add(l, (const char *)&rows[node->out[o]->set], sizeof *rows, makes);
+    if (wf_op_domain(node)->set) /* kernels that sum ask for its rows */
+        add(l, (const char *)&rows[wf_op_domain(node)->set], sizeof *rows, false);
 }
 
 static void add_step(const struct wf_run *run, struct list *l, int s)
@@ -87,7 +90,7 @@ static int find_after(const struct list *l, const int *begin, int s, uint64_t *b
 {
     uint64_t *const mine = before + (size_t)s * words;
     int n = 0;
-    for (int t = s - 1; t >= 0; t--) {
+    for (int t = s - 1; t >= 0; t--) { /* the one WF_BRANCH_WINDOW before it in any case: target.h */
         if (has(mine, t) ||
             (t != s - WF_BRANCH_WINDOW && !meet(l->at + begin[s], begin[s + 1] - begin[s],
                                                 l->at + begin[t], begin[t + 1] - begin[t])))

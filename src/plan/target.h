@@ -155,6 +155,8 @@ struct wf_device_transfer {
                       struct wf_device_transport **transport, struct wf_err *err);
 };
 
+/* Of steps that are recorded in branches, two that are so far apart never run beside each other: a device may give
+ * what its kernels share (counters of blocks that have ended) to steps in turn, so many sets of it. */
 enum { WF_BRANCH_WINDOW = 64 };
 
 /* The order of the work on a device that only enqueues. All NULL where calls do the work. */
