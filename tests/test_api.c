@@ -170,6 +170,19 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     assert_true(wf_exec_get(e, "grad.twice.weight", &gradient, 1, &err));
     /* d/dw mean((w x)^2) = 2 w mean(x^2) */
     assert_true(fabs((double)gradient - 4 * squares / 24) < 1e-3);
+    /* In the device's memory, which is the host's here: the same numbers. */
+    float again[24] = { 0 };
+    for (int i = 0; i < 24; i++)
+        in[i] = (float)(i * i);
+    assert_true(wf_exec_put_device(e, "x", in, 24, &err) && wf_exec_step(e, &err));
+    assert_true(wf_exec_get_device(e, output, again, 24, &err));
+    assert_true(wf_exec_get(e, output, out, 24, &err));
+    for (int i = 0; i < 24; i++)
+        assert_true(again[i] == 2 * in[i] && out[i] == again[i]);
+    assert_false(wf_exec_put_device(e, "x", in, 23, &err));
+    err = (struct wf_err){ 0 };
+    assert_false(wf_exec_get_device(e, "nothing", out, 24, &err));
+    err = (struct wf_err){ 0 };
     /* What is wrong is said, and the exec goes on. */
     assert_false(wf_exec_put(e, "x", in, 23, &err));
     assert_non_null(strstr(err.text, "24"));

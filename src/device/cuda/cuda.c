@@ -302,6 +302,25 @@ static void add(struct wf_context *context, const struct wf_view *dst, const str
     launched(cuda, "adding up");
 }
 
+static bool adopt(struct wf_context *context, const void *memory, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    struct cudaPointerAttributes found;
+    cudaError_t status = cudaPointerGetAttributes(&found, memory);
+    if (status == cudaSuccess && (found.type == cudaMemoryTypeHost ||
+                                  found.type == cudaMemoryTypeUnregistered))
+        return wf_err_set(err, WF_ERR_USAGE, "the array is in host memory, not on GPU %d",
+                          cuda->ordinal);
+    if (status == cudaSuccess && found.type == cudaMemoryTypeDevice &&
+        found.device != cuda->ordinal)
+        return wf_err_set(err, WF_ERR_USAGE, "the array is on GPU %d, and the rank on GPU %d",
+                          found.device, cuda->ordinal);
+    if (status == cudaSuccess)
+        status = cudaStreamSynchronize(cudaStreamLegacy);
+    return status == cudaSuccess || wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s",
+                                               cudaGetErrorString(status));
+}
+
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
 {
     struct wf_cuda *const cuda = wf_cuda_of(context);
@@ -540,7 +559,12 @@ const struct wf_device wf_device_cuda = {
     .updater = &wf_cuda_updater,
     .open = open_device,
     .close = close_device,
-    .memory = { .alloc = take, .free = give_back, .room = room, .copy = copy, .add = add },
+    .memory = { .alloc = take,
+                .free = give_back,
+                .room = room,
+                .copy = copy,
+                .add = add,
+                .adopt = adopt },
     .transfer = {
         .put = put,
         .send = send,
