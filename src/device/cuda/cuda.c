@@ -178,6 +178,18 @@ static void close_device(struct wf_context *context)
     free(cuda);
 }
 
+/* Another library of the process, such as PyTorch, may have loaded a cuDNN of its own before. */
+static bool check_cudnn(struct wf_err *err)
+{
+    const size_t major = 10000, minor = 100, loaded = cudnnGetVersion(), built = CUDNN_VERSION;
+    return (loaded / major == built / major && loaded / minor >= built / minor) ||
+           wf_err_set(err, WF_ERR_FAILED,
+                      "cuDNN %zu.%zu is loaded, and this build needs %zu.%zu or a newer %zu.x: if another library "
+                      "of the program brought it, load Widefield first, or use --device cpu",
+                      loaded / major, loaded % major / minor, built / major, built % major / minor,
+                      built / major);
+}
+
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_take_zeroed(1, sizeof *cuda);
@@ -187,7 +199,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->tf32 = options->tf32;
     cuda->path = options->path;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
-    bool ok = choose_gpu(cuda, options->local_rank, err);
+    bool ok = choose_gpu(cuda, options->local_rank, err) && check_cudnn(err);
     if (ok)
         ok = make_handles(cuda) || wf_cuda_well(cuda, err);
     if (ok) {
