@@ -27,8 +27,9 @@ static struct wf_value *build_matmul(struct wf_graph *g, const struct wf_net *,
 
 const struct wf_layer_kind wf_layer_kind_matmul = {
     .name = "matmul",
-    .what = "the product of two images as matrices, rows being positions and columns channels; `tn`: of extents `size` "
-            "or `like`",
+    .what =
+        "the product of two images as matrices, rows being positions and columns channels; `tn`: of extents `size` "
+        "or `like`",
     .n_in = 2,
     .takes = "form size",
     .takes_like = true,
@@ -48,7 +49,8 @@ static struct wf_value *build_transpose(struct wf_graph *g, const struct wf_net 
 
 const struct wf_layer_kind wf_layer_kind_transpose = {
     .name = "transpose",
-    .what = "positions to channels, and channels to positions: in one row, or of extents `size` or `like`",
+    .what =
+        "positions to channels, and channels to positions: in one row, or of extents `size` or `like`",
     .takes = "size",
     .takes_like = true,
     .build = build_transpose,

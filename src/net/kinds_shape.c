@@ -191,16 +191,16 @@ static struct wf_value *build_reshape(struct wf_graph *g, const struct wf_net *n
         shape.at[WF_D + i] = extents[i];
         positions *= extents[i];
     }
-    shape.at[WF_C] = l->a.out
-                         ? wf_layer_out(net, l)
-                         : wf_shape_count(in[0]->shape) / in[0]->shape.at[WF_N] / positions;
+    shape.at[WF_C] = l->a.out ? wf_layer_out(net, l)
+                              : wf_shape_count(in[0]->shape) / in[0]->shape.at[WF_N] / positions;
     return wf_reshape(g, in[0], l->name, shape);
 }
 
 const struct wf_layer_kind wf_layer_kind_reshape = {
     .name = "reshape",
-    .what = "to extents `size`, or `like` another layer, and `out` channels, or as many as follow, in PyTorch's order "
-            "of elements",
+    .what =
+        "to extents `size`, or `like` another layer, and `out` channels, or as many as follow, in PyTorch's order "
+        "of elements",
     .takes = "out size",
     .takes_like = true,
     .build = build_reshape,

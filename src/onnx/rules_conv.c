@@ -262,7 +262,8 @@ static bool matmul(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     if (v && m && v->kind == WF_ONNX_FEATURES && m->kind == WF_ONNX_FEATURES)
         return wf_onnx_product(im, node, err);
     if (!v || !m || v->kind != WF_ONNX_FEATURES)
-        return wf_onnx_refuse(im, node, err, "the rule is for a result of the network times a constant");
+        return wf_onnx_refuse(im, node, err,
+                              "the rule is for a result of the network times a constant");
     if (v->view.rank == 2 && wf_onnx_plain(im, node, v, err) == WF_LAYER_NONE)
         return false;
     struct wf_onnx_constant *w = weight_in(im, node, 1, err);

@@ -61,7 +61,8 @@ static bool is_row(const struct wf_onnx_import *im, int layer)
 
 bool wf_onnx_product(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const a = wf_onnx_in(im, node, 0), *const b = wf_onnx_in(im, node, 1);
+    const struct wf_onnx_value *const a = wf_onnx_in(im, node, 0), *const b =
+                                                                       wf_onnx_in(im, node, 1);
     const enum arrangement of_a = arrangement_of(im, a), of_b = arrangement_of(im, b);
     if (of_a == NEITHER || of_b == NEITHER || a->view.rank != b->view.rank)
         return wf_onnx_refuse(im, node, err,
@@ -71,7 +72,8 @@ bool wf_onnx_product(struct wf_onnx_import *im, const Onnx__NodeProto *node, str
      * which is a vector then, and where only the second's positions are an image's, not a row of channels. */
     const bool column = of_a == TURNED && of_b == PLAIN &&
                         wf_onnx_extent_is(im, wf_onnx_shape(im, b->layer)[WF_ONNX_C], 1);
-    const bool image = of_a == PLAIN && of_b == TURNED && is_row(im, a->layer) && !is_row(im, b->layer);
+    const bool image =
+        of_a == PLAIN && of_b == TURNED && is_row(im, a->layer) && !is_row(im, b->layer);
     const bool turned = (of_a == TURNED && of_b == TURNED) || column || image;
     const int in[] = { turned ? b->layer : a->layer, turned ? a->layer : b->layer };
     struct wf_layer_attrs attrs = { .form = of_a == of_b     ? WF_MATMUL_NN
@@ -79,9 +81,8 @@ bool wf_onnx_product(struct wf_onnx_import *im, const Onnx__NodeProto *node, str
                                                              : WF_MATMUL_NT };
     const struct wf_onnx_extent *const left = wf_onnx_shape(im, in[0]);
     struct wf_onnx_extent extents[3] = { left[WF_ONNX_D], left[WF_ONNX_H], left[WF_ONNX_W] };
-    const struct wf_onnx_extent channels = attrs.form == WF_MATMUL_NT
-                                               ? positions(im, in[1])
-                                               : wf_onnx_shape(im, in[1])[WF_ONNX_C];
+    const struct wf_onnx_extent channels =
+        attrs.form == WF_MATMUL_NT ? positions(im, in[1]) : wf_onnx_shape(im, in[1])[WF_ONNX_C];
     if (attrs.form == WF_MATMUL_TN) {
         extents[0] = extents[1] = wf_onnx_extent(1);
         extents[2] = left[WF_ONNX_C];
@@ -116,8 +117,7 @@ static int channels_first(struct wf_onnx_import *im, const Onnx__NodeProto *node
     if (how != PLAIN)
         return how == TURNED || wf_onnx_is_plain(im, v) ? v->layer : WF_LAYER_NONE;
     const struct wf_onnx_extent *const x = wf_onnx_shape(im, v->layer);
-    const struct wf_onnx_extent extents[3] = { wf_onnx_extent(1), wf_onnx_extent(1),
-                                               x[WF_ONNX_C] },
+    const struct wf_onnx_extent extents[3] = { wf_onnx_extent(1), wf_onnx_extent(1), x[WF_ONNX_C] },
                                 channels = positions(im, v->layer);
     const int layer = v->layer, y = wf_onnx_add(im, node, "transpose", NULL, 1, &layer);
     set_shape(im, y, extents, channels);
@@ -201,7 +201,8 @@ bool wf_onnx_softmax_parts(struct wf_onnx_import *im, const Onnx__NodeProto *nod
     struct wf_layer_attrs a = { .out = n, .size = { 1, 1, each } };
     const struct wf_onnx_extent extents[3] = { wf_onnx_extent(1), wf_onnx_extent(1),
                                                wf_onnx_extent(each) },
-                                one[3] = { wf_onnx_extent(1), wf_onnx_extent(1), wf_onnx_extent(1) };
+                                one[3] = { wf_onnx_extent(1), wf_onnx_extent(1),
+                                           wf_onnx_extent(1) };
     int x = wf_onnx_add(im, node, "reshape", &a, 1, &v->layer);
     set_shape(im, x, extents, wf_onnx_extent(n));
     x = wf_onnx_add(im, node, "softmax", NULL, 1, &x);

@@ -65,7 +65,8 @@ static bool shape(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
 }
 
 /* Positions of an image taken for digits of another extent: of some images only, where the extents happen to divide. */
-static bool splits_space(const struct wf_onnx_import *im, int layer, const struct wf_onnx_view *view)
+static bool splits_space(const struct wf_onnx_import *im, int layer,
+                         const struct wf_onnx_view *view)
 {
     for (int i = 0; i < view->rank; i++)
         for (int k = 0; k < view->axis[i].n; k++) {

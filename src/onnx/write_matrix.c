@@ -8,9 +8,8 @@
 static const char *columns(struct wf_onnx_writer *w, int k)
 {
     const int64_t shape[] = { 0, w->values[1 + w->layer->in[k]]->shape.at[WF_C], -1 };
-    return wf_onnx_emit(
-        w, "Reshape", NULL, 2,
-        (const char *[]){ wf_onnx_input(w, k), wf_onnx_int_list(w, 3, shape) });
+    return wf_onnx_emit(w, "Reshape", NULL, 2,
+                        (const char *[]){ wf_onnx_input(w, k), wf_onnx_int_list(w, 3, shape) });
 }
 
 static const char *turned(struct wf_onnx_writer *w, const char *x)

@@ -41,8 +41,8 @@ static bool meet(const struct wf_node *node, struct wf_err *err)
     if (left == right)
         return true;
     return wf_err_set(err, WF_ERR_USAGE,
-                      "'%s' has %" PRId64 " %s and '%s' %" PRId64 " %s: they must be equal", a->name,
-                      left, of_a ? "positions" : "channels", b->name, right,
+                      "'%s' has %" PRId64 " %s and '%s' %" PRId64 " %s: they must be equal",
+                      a->name, left, of_a ? "positions" : "channels", b->name, right,
                       of_b ? "positions" : "channels");
 }
 
@@ -101,13 +101,13 @@ static double element(const struct wf_view *v, const struct wf_shape *s, int64_t
 static void reference(const struct wf_call *call)
 {
     const struct wf_matmul_attrs *const attrs = call->node->attrs;
-    const struct wf_shape *const a = &call->node->in[0]->shape, *const b = &call->node->in[1]->shape;
+    const struct wf_shape *const a = &call->node->in[0]->shape, *const b =
+                                                                    &call->node->in[1]->shape;
     const struct wf_shape *const y = &call->node->out[0]->shape;
     const bool by_rows = attrs->form == WF_MATMUL_TN, turned = attrs->form == WF_MATMUL_NT;
     const int64_t terms = by_rows ? positions(a) : a->at[WF_C];
     for (struct wf_cursor c = wf_cursor(call->work); wf_cursor_next(&c);) {
-        const int64_t row =
-            (c.at[WF_D] * y->at[WF_H] + c.at[WF_H]) * y->at[WF_W] + c.at[WF_W];
+        const int64_t row = (c.at[WF_D] * y->at[WF_H] + c.at[WF_H]) * y->at[WF_W] + c.at[WF_W];
         double sum = 0;
         for (int64_t k = 0; k < terms; k++) {
             const int64_t of_a[] = { by_rows ? k : row, by_rows ? row : k };
@@ -188,7 +188,7 @@ struct wf_value *wf_matmul(struct wf_graph *g, struct wf_value *a, struct wf_val
     struct wf_matmul_attrs attrs = { .form = form };
     for (int i = 0; extent && i < 3; i++)
         attrs.extent[i] = extent[i];
-    return a && b ? wf_append(g, &wf_op_matmul, name, NULL, &attrs, 2,
-                              (struct wf_value *[]){ a, b })
-                  : NULL;
+    return a && b
+               ? wf_append(g, &wf_op_matmul, name, NULL, &attrs, 2, (struct wf_value *[]){ a, b })
+               : NULL;
 }

@@ -40,8 +40,9 @@ static void grad(struct wf_graph *g, const struct wf_node *node, struct wf_value
                  const bool[], struct wf_value *dx[])
 {
     static const int64_t back[] = { WF_RESHAPE_PLAIN, WF_RESHAPE_TO, WF_RESHAPE_FROM };
-    struct wf_reshape_attrs a = { .turned =
-                                      back[((const struct wf_reshape_attrs *)node->attrs)->turned] };
+    struct wf_reshape_attrs a = {
+        .turned = back[((const struct wf_reshape_attrs *)node->attrs)->turned]
+    };
     for (int i = 0; i < WF_AXES; i++)
         a.shape[i] = node->in[0]->shape.at[i];
     dx[0] = wf_append(g, &wf_op_reshape, node->name, "dx", &a, 1, dy);

@@ -99,8 +99,8 @@ static void make_row(const struct wf_call *call, const int64_t at[WF_AXES])
     const struct matrix b = { &call->in[1], &call->node->in[1]->shape, at[WF_N] };
     const bool turned = attrs->form == WF_MATMUL_TN;
     const int64_t row = (at[WF_D] * y->at[WF_H] + at[WF_H]) * y->at[WF_W] + at[WF_W];
-    const int64_t terms = turned ? a.shape->at[WF_D] * a.shape->at[WF_H] * a.shape->at[WF_W]
-                                 : a.shape->at[WF_C];
+    const int64_t terms =
+        turned ? a.shape->at[WF_D] * a.shape->at[WF_H] * a.shape->at[WF_W] : a.shape->at[WF_C];
     for (int64_t c = call->work.lo[WF_C]; c < call->work.hi[WF_C]; c += COLUMNS) {
         const int64_t n = wf_min(call->work.hi[WF_C] - c, COLUMNS);
         double sum[COLUMNS];

@@ -183,11 +183,12 @@ static bool check_cudnn(struct wf_err *err)
 {
     const size_t major = 10000, minor = 100, loaded = cudnnGetVersion(), built = CUDNN_VERSION;
     return (loaded / major == built / major && loaded / minor >= built / minor) ||
-           wf_err_set(err, WF_ERR_FAILED,
-                      "cuDNN %zu.%zu is loaded, and this build needs %zu.%zu or a newer %zu.x: if another library "
-                      "of the program brought it, load Widefield first, or use --device cpu",
-                      loaded / major, loaded % major / minor, built / major, built % major / minor,
-                      built / major);
+           wf_err_set(
+               err, WF_ERR_FAILED,
+               "cuDNN %zu.%zu is loaded, and this build needs %zu.%zu or a newer %zu.x: if another library "
+               "of the program brought it, load Widefield first, or use --device cpu",
+               loaded / major, loaded % major / minor, built / major, built % major / minor,
+               built / major);
 }
 
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
@@ -319,8 +320,8 @@ static bool adopt(struct wf_context *context, const void *memory, struct wf_err 
     struct wf_cuda *const cuda = wf_cuda_of(context);
     struct cudaPointerAttributes found;
     cudaError_t status = cudaPointerGetAttributes(&found, memory);
-    if (status == cudaSuccess && (found.type == cudaMemoryTypeHost ||
-                                  found.type == cudaMemoryTypeUnregistered))
+    if (status == cudaSuccess &&
+        (found.type == cudaMemoryTypeHost || found.type == cudaMemoryTypeUnregistered))
         return wf_err_set(err, WF_ERR_USAGE, "the array is in host memory, not on GPU %d",
                           cuda->ordinal);
     if (status == cudaSuccess && found.type == cudaMemoryTypeDevice &&
@@ -329,8 +330,8 @@ static bool adopt(struct wf_context *context, const void *memory, struct wf_err 
                           found.device, cuda->ordinal);
     if (status == cudaSuccess)
         status = cudaStreamSynchronize(cudaStreamLegacy);
-    return status == cudaSuccess || wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s",
-                                               cudaGetErrorString(status));
+    return status == cudaSuccess ||
+           wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s", cudaGetErrorString(status));
 }
 
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)

@@ -16,8 +16,8 @@ struct Matrix {
         int64_t line, at[3];
         w.divide(row, &line, &at[2]);
         h.divide(line, &at[0], &at[1]);
-        return to_strict(((const T *)image.data)[image.at(n, at[0], at[1], at[2]) +
-                                                 column * image.stride[WF_C]]);
+        return to_strict((
+            (const T *)image.data)[image.at(n, at[0], at[1], at[2]) + column * image.stride[WF_C]]);
     }
 };
 
@@ -26,7 +26,7 @@ struct Product {
     Image y;
     int form; /* enum wf_matmul_form */
     int64_t terms, lo[WF_AXES], rows, columns;
-    Divisor work[3];        /* extents of the work */
+    Divisor work[3];          /* extents of the work */
     int64_t image_h, image_w; /* of y */
 };
 
@@ -57,13 +57,14 @@ template <class T> __global__ void __launch_bounds__(THREADS) product(const Prod
         for (int e = 0; e < EACH; e++) {
             const int row = y + e * ROWS;
             const int64_t k = k0 + x, other = k0 + row;
-            const bool has = number[e] >= 0 && k < p.terms, has_b = column < p.columns && other < p.terms;
-            left[row][x] = !has                        ? (strict<T>)0
+            const bool has = number[e] >= 0 && k < p.terms,
+                       has_b = column < p.columns && other < p.terms;
+            left[row][x] = !has                     ? (strict<T>)0
                            : p.form == WF_MATMUL_TN ? p.a.get<T>(n, k, number[e])
-                                                       : p.a.get<T>(n, number[e], k);
-            right[row][x] = !has_b                     ? (strict<T>)0
+                                                    : p.a.get<T>(n, number[e], k);
+            right[row][x] = !has_b                   ? (strict<T>)0
                             : p.form == WF_MATMUL_NT ? p.b.get<T>(n, c, other)
-                                                        : p.b.get<T>(n, other, c);
+                                                     : p.b.get<T>(n, other, c);
         }
         __syncthreads();
         for (int k = 0; k < SIDE; k++) {
@@ -101,8 +102,7 @@ void wf_cuda_matmul(const struct wf_call *call)
     p.b = matrix_of(call->in[1], b);
     p.y = image_of(call->out[0]);
     p.form = (int)attrs->form;
-    p.terms =
-        attrs->form == WF_MATMUL_TN ? a.at[WF_D] * a.at[WF_H] * a.at[WF_W] : a.at[WF_C];
+    p.terms = attrs->form == WF_MATMUL_TN ? a.at[WF_D] * a.at[WF_H] * a.at[WF_W] : a.at[WF_C];
     p.rows = work.at[WF_D] * work.at[WF_H] * work.at[WF_W];
     p.columns = work.at[WF_C];
     p.image_h = y.at[WF_H];
