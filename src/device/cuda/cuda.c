@@ -178,17 +178,16 @@ static void close_device(struct wf_context *context)
     free(cuda);
 }
 
-/* Another library of the process, such as PyTorch, may have loaded a cuDNN of its own before. */
+/* Another library of the process, such as PyTorch, may have loaded a cuDNN of its own before. Within a major version
+ * older ones work, too: what they lack is refused where it is asked for. */
 static bool check_cudnn(struct wf_err *err)
 {
     const size_t major = 10000, minor = 100, loaded = cudnnGetVersion(), built = CUDNN_VERSION;
-    return (loaded / major == built / major && loaded / minor >= built / minor) ||
-           wf_err_set(
-               err, WF_ERR_FAILED,
-               "cuDNN %zu.%zu is loaded, and this build needs %zu.%zu or a newer %zu.x: if another library "
-               "of the program brought it, load Widefield first, or use --device cpu",
-               loaded / major, loaded % major / minor, built / major, built % major / minor,
-               built / major);
+    return loaded / major == built / major ||
+           wf_err_set(err, WF_ERR_FAILED,
+                      "cuDNN %zu.%zu is loaded, and this build is for %zu.x: if another library of "
+                      "the program brought it, load Widefield first, or use --device cpu",
+                      loaded / major, loaded % major / minor, built / major);
 }
 
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
