@@ -192,6 +192,13 @@ WF_CHECK bool wf_exec_step(struct wf_exec *x, struct wf_err *err);
 /* A copy of an output, weight, state or gradient. */
 WF_CHECK bool wf_exec_get(struct wf_exec *x, const char *name, float *array, size_t count,
                           struct wf_err *err);
+/* The same between the ranks and an array in the memory of their device, in one copy there: on a GPU the array of
+ * another library, all ranks on that GPU. What was issued to CUDA's default stream before is waited for, and the
+ * copy is complete on return. The array is read (put) or written (get); get does not work under a launcher. */
+WF_CHECK bool wf_exec_put_device(struct wf_exec *x, const char *name, float *array, size_t count,
+                                 struct wf_err *err);
+WF_CHECK bool wf_exec_get_device(struct wf_exec *x, const char *name, float *array, size_t count,
+                                 struct wf_err *err);
 
 /* --- data: images with labels, from disk or from memory ---
  *

@@ -170,6 +170,19 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     assert_true(wf_exec_get(e, "grad.twice.weight", &gradient, 1, &err));
     /* d/dw mean((w x)^2) = 2 w mean(x^2) */
     assert_true(fabs((double)gradient - 4 * squares / 24) < 1e-3);
+    /* In the device's memory, which is the host's here: the same numbers. */
+    float again[24] = { 0 };
+    for (int i = 0; i < 24; i++)
+        in[i] = (float)(i * i);
+    assert_true(wf_exec_put_device(e, "x", in, 24, &err) && wf_exec_step(e, &err));
+    assert_true(wf_exec_get_device(e, output, again, 24, &err));
+    assert_true(wf_exec_get(e, output, out, 24, &err));
+    for (int i = 0; i < 24; i++)
+        assert_true(again[i] == 2 * in[i] && out[i] == again[i]);
+    assert_false(wf_exec_put_device(e, "x", in, 23, &err));
+    err = (struct wf_err){ 0 };
+    assert_false(wf_exec_get_device(e, "nothing", out, 24, &err));
+    err = (struct wf_err){ 0 };
     /* What is wrong is said, and the exec goes on. */
     assert_false(wf_exec_put(e, "x", in, 23, &err));
     assert_non_null(strstr(err.text, "24"));
@@ -186,6 +199,23 @@ static void exec__runs_a_graph_on_a_mesh(void **state)
     wf_exec_free(e);
     wf_graph_free(g);
     wf_session_free(s);
+}
+
+/* Subdomains are a batch, but their positions are not one another's. */
+static void mean__over_subdomains_that_keeps_positions_is_refused(void **state)
+{
+    struct wf_err err = WF_ZERO;
+    for (int space = 0; space < 2; space++) {
+        struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .training = false });
+        struct wf_value *x = wf_input(g, "x", WF_F32, wf_shape_make(2, 1, 8, 8, 3));
+        x = wf_tile(g, x, "tile", (const int64_t[]){ 1, 2, 2 });
+        x = wf_mean(g, x, "mean", WF_OVER_SAMPLES | (space ? WF_OVER_SPACE : 0));
+        assert_true(wf_graph_ok(g, &err) == (space == 1));
+        if (!space)
+            assert_non_null(strstr(err.text, "layer 'mean': a mean over subdomains"));
+        err = (struct wf_err){ 0 };
+        wf_graph_free(g);
+    }
 }
 
 /* The batch is that of the image, also behind a number; a mesh that the graph has no use for is refused. */
@@ -284,6 +314,7 @@ int main(void)
         cmocka_unit_test(plan__what_does_not_fit_is_an_error),
         cmocka_unit_test(verify__a_cut_step_is_the_whole_one),
         cmocka_unit_test(exec__runs_a_graph_on_a_mesh),
+        cmocka_unit_test(mean__over_subdomains_that_keeps_positions_is_refused),
         cmocka_unit_test(exec__takes_the_batch_of_the_image),
         cmocka_unit_test(graph__has_a_builder_for_everything),
         cmocka_unit_test(exec__a_network_of_the_library_in_an_own_graph),

@@ -43,20 +43,58 @@ static const struct net nets[] = {
     { "unet", { .base = 2, .depth = 2, .dims = 3, .in = 1 }, { { 1, 16, 20, 16, 1 } }, WF_F32 },
     { "unet", { .base = 4, .depth = 3, .dims = 1, .in = 2 }, { { 2, 1, 1, 400, 2 } }, WF_F32 },
 };
+static const struct net of_means = { NULL, { .in = 3 }, { { 4, 1, 24, 20, 3 } }, WF_F32 };
 
-static struct wf_graph *build(const struct net *net)
+/* Means over samples, one axis of space and all of the batch, with layers on them: sums that leave an image, and one
+ * that every rank has whole. */
+static struct wf_value *build_means(struct wf_graph *g, struct wf_value *x)
+{
+    struct wf_conv c = { .name = "first",
+                         .out = 8,
+                         .kernel = { 1, 3, 3 },
+                         .pad_lo = { 0, 1, 1 },
+                         .pad_hi = { 0, 1, 1 } };
+    static const struct {
+        const char *mean, *layer;
+        unsigned over;
+    } means[] = {
+        { "mean0", "layer0", WF_OVER_SAMPLES },
+        { "mean1", "layer1", WF_OVER_HEIGHT },
+        { "mean2", "layer2", WF_OVER_SAMPLES | WF_OVER_SPACE },
+        { "mean3", "layer3", WF_OVER_SAMPLES | WF_OVER_WIDTH },
+    };
+    x = wf_conv(g, x, &c);
+    for (size_t i = 0; i < sizeof means / sizeof means[0]; i++) {
+        const bool vector = means[i].over == (WF_OVER_SAMPLES | WF_OVER_SPACE);
+        struct wf_value *const mean = wf_mean(g, x, means[i].mean, means[i].over);
+        c.name = means[i].layer;
+        x = wf_add(g, x, vector ? wf_linear(g, mean, c.name, 8, true) : wf_conv(g, mean, &c));
+    }
+    c.name = "last";
+    c.out = 2;
+    return wf_conv(g, x, &c);
+}
+
+static struct wf_value *build_model(struct wf_graph *g, const struct net *net,
+                                    struct wf_value *image)
 {
     struct wf_err err = { 0 };
     const struct wf_model *m = wf_model_find(net->model, &err);
     struct wf_model_config config = net->config;
     assert_true(m && wf_model_resolve(m, &config, &err));
+    return m->build(g, &config, image);
+}
+
+static struct wf_graph *build(const struct net *net)
+{
+    struct wf_err err = { 0 };
     struct wf_graph *g =
         wf_graph_new(&(struct wf_graph_options){ .training = true, .compute = net->compute });
     struct wf_shape labels = net->image;
     labels.at[WF_C] = 1;
     struct wf_value *image = wf_input(g, "image", WF_F32, net->image);
     struct wf_value *target = wf_input(g, "target", WF_I32, labels);
-    struct wf_value *y = m->build(g, &config, image);
+    struct wf_value *y = net->model ? build_model(g, net, image) : build_means(g, image);
     y = wf_dropout(g, y, "drop", 0.25); /* the same mask each time that it is made */
     struct wf_value *loss = wf_cross_entropy(g, y, target, &(struct wf_loss){ .name = "loss" });
     wf_graph_output(g, loss);
@@ -133,20 +171,32 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-static struct wf_global_plan *global_of(const struct wf_graph *g, const char *mesh_text,
-                                        const struct wf_device *device, size_t limit)
+static struct wf_global_plan *plan_with(const struct wf_graph *g, const char *mesh_text,
+                                        const struct wf_plan_options *options)
 {
     struct wf_err err = { 0 };
     struct wf_mesh mesh;
     assert_true(wf_mesh_parse(mesh_text, &mesh, &err));
-    struct wf_global_plan *const s = wf_global_plan_new(
-        g, &mesh,
-        &(struct wf_plan_options){
-            .device = device, .limit = limit, .more = 100, .check_passes = true },
-        &err);
+    struct wf_global_plan *const s = wf_global_plan_new(g, &mesh, options, &err);
     if (!s)
         fail_msg("%s: %s", mesh_text, err.text);
     return s;
+}
+
+static struct wf_global_plan *global_of(const struct wf_graph *g, const char *mesh,
+                                        const struct wf_device *device, size_t limit)
+{
+    return plan_with(g, mesh,
+                     &(struct wf_plan_options){
+                         .device = device, .limit = limit, .more = 100, .check_passes = true });
+}
+
+static struct wf_global_plan *strips_of(const struct wf_graph *g, const char *mesh,
+                                        const struct wf_device *device)
+{
+    return plan_with(
+        g, mesh,
+        &(struct wf_plan_options){ .device = device, .strip_always = true, .check_passes = true });
 }
 
 /* Bytes that no recomputation saves: weights, gradients, states and what the options add. */
@@ -207,6 +257,29 @@ static void limit__gives_the_same_numbers_with_the_cpu_kernels(void **state)
         run_both(&nets[i], meshes[i], &wf_device_cpu, &strips);
     run_both(&nets[1], "space=1", &wf_device_cpu, &strips);
     assert_true(strips > 0);
+}
+
+/* Wherever there can be strips: they leave out sums over samples or one axis, which leave an image, and sums of what is
+ * replicated. */
+static void strips__give_the_same_numbers_behind_means_over_samples_and_axes(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = { "space=1", "space=2x1", "data=2,space=2" };
+    static const struct wf_device *const devices[] = { &wf_device_cpu, &wf_device_reference };
+    for (size_t i = 0; i < 2 * (sizeof meshes / sizeof *meshes); i++) {
+        const char *const mesh = meshes[i / 2];
+        struct wf_err err = { 0 };
+        struct wf_graph *const g = build(&of_means);
+        struct job job = { .g = g,
+                           .plain = global_of(g, mesh, devices[i % 2], 0),
+                           .fitted = strips_of(g, mesh, devices[i % 2]) };
+        assert_true(job.fitted->n_strips > 0);
+        if (!wf_comm_threads_run(wf_mesh_size(&job.fitted->mesh), body, &job, &err))
+            fail_msg("mesh %s, %s: %s", mesh, devices[i % 2]->name, err.text);
+        wf_global_plan_free(job.fitted);
+        wf_global_plan_free(job.plain);
+        wf_graph_free(g);
+    }
 }
 
 static void limit__that_nothing_fits_into_is_refused_with_the_smallest_that_would_do(void **state)
@@ -312,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limit__gives_the_same_numbers_with_reference_kernels),
         cmocka_unit_test(limit__gives_the_same_numbers_with_the_cpu_kernels),
+        cmocka_unit_test(strips__give_the_same_numbers_behind_means_over_samples_and_axes),
         cmocka_unit_test(limit__that_nothing_fits_into_is_refused_with_the_smallest_that_would_do),
         cmocka_unit_test(limit__costs_more_the_smaller_it_is),
         cmocka_unit_test(limit__is_kept_by_every_rank),

@@ -5,9 +5,11 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import widefield
+from widefield import arrays
 
 
 def test_plan_has_memory_and_messages_of_a_cut_step():
@@ -91,3 +93,34 @@ def test_a_stop_ends_the_call_of_another_thread():
             time.sleep(0.2)
             widefield.session.lib.wf_session_stop(session.handle)
         assert "stopped on request" in str(caught[0])
+
+
+class OnGpu:
+    """Host memory that says it is a GPU's, to see what is asked of a producer."""
+
+    def __init__(self, array):
+        self.array, self.streams = array, []
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        return self.array.__dlpack__()
+
+
+def test_an_array_of_a_gpu_is_taken_where_it_is_behind_its_stream():
+    memory = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    given = OnGpu(memory)
+    assert arrays.is_on_gpu(given) and not arrays.is_on_gpu(memory)
+    there = arrays.DeviceArray(given)
+    assert (there.pointer, there.shape, there.size) == (memory.ctypes.data, (2, 3, 4), 24)
+    assert given.streams == [1]  # CUDA's default stream, which the library waits for
+    part = arrays.DeviceArray(OnGpu(memory[1:]))
+    assert part.pointer == memory[1:].ctypes.data and part.size == 12
+    for wrong in (memory[:, :, ::2], memory.astype(np.float64)):
+        with pytest.raises(widefield.UsageError, match="contiguous|float32"):
+            arrays.DeviceArray(OnGpu(wrong))
+    with widefield.Session("unet", base=4, depth=1) as session, widefield.Exec(session, (1, 3, 16, 16)) as function:
+        with pytest.raises(widefield.UsageError, match="host memory"):  # on the CPU it has to come through the host
+            function.forward(given)

@@ -220,6 +220,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wf_exec_put": (c_bool, [_handle, c_char_p, c_void_p, c_size_t, _err]),
     "wf_exec_step": (c_bool, [_handle, _err]),
     "wf_exec_get": (c_bool, [_handle, c_char_p, c_void_p, c_size_t, _err]),
+    "wf_exec_put_device": (c_bool, [_handle, c_char_p, c_void_p, c_size_t, _err]),
+    "wf_exec_get_device": (c_bool, [_handle, c_char_p, c_void_p, c_size_t, _err]),
     "wf_data_open": (_handle, [c_char_p, _handle, _err]),
     "wf_data_arrays": (_handle, [POINTER(Arrays), _err]),
     "wf_data_free": (None, [_handle]),

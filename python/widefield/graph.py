@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _calls, session as _session
 from ._native import AXES, F32, GraphOptions, Shape, lib
-from .arrays import as_dtype, pointer
+from .arrays import DeviceArray, as_dtype, empty_like, is_on_gpu, pointer
 from .errors import UsageError
 from .network import Network
 from .session import Session
@@ -43,6 +43,10 @@ class Exec:
 
     `training`: batch statistics and dropout; otherwise running statistics. With `gradients` there is a backward pass.
     Arrays are whole, float32, numpy's or any with __dlpack__. A session has one exec or one trainer at a time.
+
+    With `device="cuda"` and ranks on one GPU, tensors of that GPU are taken where they are and results come back as
+    tensors there: one copy on the GPU each way, ordered behind the producer's stream. Elsewhere they go through host
+    memory, and results are numpy's.
     """
 
     def __init__(
@@ -97,35 +101,48 @@ class Exec:
         """Weights and running statistics by name: copies; assigning sets one."""
         return self._weights
 
+    def _stays_on_gpu(self, array: Any) -> bool:
+        return is_on_gpu(array) and self.session.options["run.device"] == "cuda" and self.session.size == 1
+
     def _put(self, name: bytes, array: Any, shape: tuple[int, ...], what: str) -> None:
+        if self._stays_on_gpu(array):
+            there = DeviceArray(array)
+            if there.size != int(np.prod(shape)):
+                raise UsageError(f"{what} of shape {there.shape}: give {shape}")
+            _calls.finish(lib.wf_exec_put_device, self.handle, name, there.pointer, there.size)
+            return
         given = as_dtype(array, np.float32)
         if given.size != int(np.prod(shape)):
             raise UsageError(f"{what} of shape {given.shape}: give {shape}")
         _calls.finish(lib.wf_exec_put, self.handle, name, pointer(given), given.size)
 
-    def _get(self, name: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    def _get(self, name: bytes, shape: tuple[int, ...], like: Any = None) -> Any:
+        if like is not None and self._stays_on_gpu(like):
+            there = DeviceArray(empty_like(like, shape))
+            _calls.finish(lib.wf_exec_get_device, self.handle, name, there.pointer, there.size)
+            return there.array
         array = np.empty(shape, np.float32)
         _calls.finish(lib.wf_exec_get, self.handle, name, pointer(array), array.size)
         return array
 
-    def forward(self, image: Any) -> np.ndarray:
-        """The network's result for a batch of images."""
+    def forward(self, image: Any) -> Any:
+        """The network's result for a batch of images: numpy's, or a tensor on the GPU where the images are one."""
         self._put(b"image", image, self.size, "images")
         if self._image_gradient is not None:
             self._put(b"gradient", np.zeros(self.shape, np.float32), self.shape, "a gradient")
         _calls.call(self.session.handle, lib.wf_exec_step, self.handle)
-        return self._get(self._result, self.shape)
+        return self._get(self._result, self.shape, image)
 
-    def backward(self, gradient: Any) -> dict[str, np.ndarray]:
+    def backward(self, gradient: Any) -> dict[str, Any]:
         """Gradients of a loss whose gradient by the last result is given: of all weights by name, and of the "image". The
         forward pass runs again with it."""
         if self._image_gradient is None:
             raise UsageError("this exec has no backward pass: make it with gradients=True")
         self._put(b"gradient", gradient, self.shape, "a gradient")
         _calls.call(self.session.handle, lib.wf_exec_step, self.handle)
-        found = {"image": self._get(self._image_gradient, self.size)}
+        found = {"image": self._get(self._image_gradient, self.size, gradient)}
         for name, shape in self._weights.trained():
-            found[name] = self._get(b"grad." + name.encode(), shape)
+            found[name] = self._get(b"grad." + name.encode(), shape, gradient)
         return found
 
     def close(self) -> None:

@@ -111,6 +111,7 @@ struct transfer {
     struct wf_value *value, *batch;
     const float *from;
     float *to;
+    bool to_array; /* copy_rank() */
     const struct wf_exec_points *points;
 };
 
@@ -123,6 +124,13 @@ static bool put_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err 
     else
         wf_tensor_put(rank, t->value, t->from);
     return true;
+}
+
+static bool copy_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
+{
+    const struct transfer *const t = arg;
+    const bool ok = wf_tensor_copy(rank, t->value, t->to, t->to_array, err);
+    return wf_comm_agree(comm, ok, err);
 }
 
 static bool place_rank(void *rank, struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -177,6 +185,34 @@ bool wf_exec_put(struct wf_exec *x, const char *name, const float *array, size_t
     const bool ok = t.value && t.value->set ? wf_exec_points_size(x->points, t.value, count, err)
                                             : wf_tensor_check(t.value, name, count, err);
     return ok && wf_stay_order(&x->stay, put_rank, &t, err);
+}
+
+/* Arrays of points are in the order of the program, which ranks do not have. */
+static bool copy_device(struct wf_exec *x, struct transfer *t, const char *name, size_t count,
+                        struct wf_err *err)
+{
+    if (t->value && t->value->set)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is of points: give it in host memory", name);
+    return wf_tensor_check(t->value, name, count, err) &&
+           wf_stay_order(&x->stay, copy_rank, t, err);
+}
+
+bool wf_exec_put_device(struct wf_exec *x, const char *name, float *array, size_t count,
+                        struct wf_err *err)
+{
+    return copy_device(x, &(struct transfer){ .value = find(x, name, false), .to = array }, name,
+                       count, err);
+}
+
+bool wf_exec_get_device(struct wf_exec *x, const char *name, float *array, size_t count,
+                        struct wf_err *err)
+{
+    struct transfer t = { .value = find(x, name, true), .to = array, .to_array = true };
+    if (x->s->launch.world)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "'%s': under a launcher a process has a part only: use wf_exec_get()",
+                          name);
+    return copy_device(x, &t, name, count, err);
 }
 
 bool wf_exec_put_points(struct wf_exec *x, const char *name, const int32_t *coords, size_t points,

@@ -47,6 +47,9 @@ void wf_session_place(const struct wf_session *s, struct wf_options *o);
                                    struct wf_err *err);
 /* This rank's part of the array. */
 void wf_tensor_put(struct wf_run *run, const struct wf_value *v, const float *array);
+/* Between the rank's part and an array in its device's memory, by the device. */
+[[nodiscard]] bool wf_tensor_copy(struct wf_run *run, const struct wf_value *v, float *array,
+                                  bool to_array, struct wf_err *err);
 /* Collective. The array is the same one where ranks are threads, and each process's own under a launcher,
  * where all get it. */
 [[nodiscard]] bool wf_tensor_get(const struct wf_session *s, const struct wf_run *run,

@@ -25,6 +25,39 @@ void wf_tensor_put(struct wf_run *run, const struct wf_value *v, const float *ar
     wf_host_release(&host);
 }
 
+/* The array, in the order of PyTorch, as a view. */
+static struct wf_view outside(const struct wf_value *v, float *array)
+{
+    struct wf_view all = { .data = array, .dtype = WF_F32, .box = wf_shape_region(v->shape) };
+    static const int order[] = { WF_W, WF_H, WF_D, WF_C, WF_N }; /* innermost first */
+    int64_t stride = 1;
+    for (int i = 0; i < WF_AXES; i++) {
+        all.stride[order[i]] = stride;
+        stride *= v->shape.at[order[i]];
+    }
+    return all;
+}
+
+bool wf_tensor_copy(struct wf_run *run, const struct wf_value *v, float *array, bool to_array,
+                    struct wf_err *err)
+{
+    const struct wf_device *const device = wf_run_device(run);
+    struct wf_context *const context = wf_run_context(run);
+    struct wf_view mine = to_array ? wf_run_owned(run, v) : wf_run_view(run, v);
+    if (!mine.data || wf_region_is_empty(mine.box))
+        return true;
+    if (mine.dtype != WF_F32)
+        return wf_err_set(err, WF_ERR_USAGE, "'%s' is of %s there: arrays on a device are f32",
+                          v->name, wf_dtype_name(mine.dtype));
+    if (device->memory.adopt && !device->memory.adopt(context, array, err))
+        return false;
+    const struct wf_view all = outside(v, array);
+    mine = wf_view_part(mine, wf_region_intersect(mine.box, all.box));
+    const struct wf_view part = wf_view_part(all, mine.box);
+    device->memory.copy(context, to_array ? &part : &mine, to_array ? &mine : &part);
+    return wf_run_wait(run, err);
+}
+
 bool wf_tensor_get(const struct wf_session *s, const struct wf_run *run, struct wf_comm *comm,
                    const struct wf_value *v, float *array, struct wf_err *err)
 {

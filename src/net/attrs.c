@@ -69,6 +69,8 @@ const struct wf_layer_attr wf_layer_attr_table[] = {
       .most = 1e30 },
     { "lo", "the least value", WF_ATTR_REAL, AT(lo), .least = -1e30, .most = 1e30 },
     { "hi", "the largest value", WF_ATTR_REAL, AT(hi), .least = -1e30, .most = 1e30 },
+    { "form", "which of the two matrices is transposed: the second, none, the first; default nt",
+      WF_ATTR_NAME, AT(form), wf_matmul_form_names },
     { "shared", "one weight for all channels; default false", WF_ATTR_BOOL, AT(shared) },
     { .name = NULL },
 };

@@ -181,20 +181,28 @@ const struct wf_layer_kind wf_layer_kind_flatten = {
 
 static struct wf_value *build_reshape(struct wf_graph *g, const struct wf_net *net,
                                       const struct wf_layer *l, struct wf_value *const in[],
-                                      const struct wf_value *)
+                                      const struct wf_value *like)
 {
     struct wf_shape shape = in[0]->shape;
-    shape.at[WF_C] = wf_layer_out(net, l);
-    for (int i = 0; i < 3; i++)
-        shape.at[WF_D + i] = l->a.size[i] ? l->a.size[i] : 1;
+    int64_t extents[3], positions = 1;
+    if (!wf_layer_extents(g, l, like, extents))
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        shape.at[WF_D + i] = extents[i];
+        positions *= extents[i];
+    }
+    shape.at[WF_C] = l->a.out ? wf_layer_out(net, l)
+                              : wf_shape_count(in[0]->shape) / in[0]->shape.at[WF_N] / positions;
     return wf_reshape(g, in[0], l->name, shape);
 }
 
 const struct wf_layer_kind wf_layer_kind_reshape = {
     .name = "reshape",
-    .what = "to `out` channels of extents `size`, in PyTorch's order of elements",
+    .what =
+        "to extents `size`, or `like` another layer, and `out` channels, or as many as follow, in PyTorch's order "
+        "of elements",
     .takes = "out size",
-    .needs = "out size",
+    .takes_like = true,
     .build = build_reshape,
 };
 

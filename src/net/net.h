@@ -44,6 +44,7 @@ struct wf_layer_attrs {
     int64_t from,
         to; /* of a slice: along `axis`, from .. to - 1; negative: from the end; to 0: the end */
     int64_t axis;    /* enum wf_layer_axis */
+    int64_t form;    /* enum wf_matmul_form */
     int64_t shared;  /* prelu: one weight for all channels */
     double scale[3]; /* of a resampling: result / source; 0: 1 */
     double eps, momentum, slope, p, offset, lo, hi;
@@ -126,6 +127,9 @@ extern const struct wf_layer_kind
 bool wf_layer_word_in(const char *list, const char *word);
 /* NULL: there is none. */
 const struct wf_layer_kind *wf_layer_kind(const char *name);
+/* The extents that `like` or `size` say; false, with the graph's error, where neither is given. */
+[[nodiscard]] bool wf_layer_extents(struct wf_graph *g, const struct wf_layer *l,
+                                    const struct wf_value *like, int64_t extents[3]);
 /* The layer of a kind that has an activation's name (kinds.c). */
 struct wf_value *wf_layer_build_act(struct wf_graph *g, const struct wf_net *net,
                                     const struct wf_layer *l, struct wf_value *const in[],

@@ -17,6 +17,7 @@ static wf_onnx_write *find(const char *kind)
         wf_onnx_writes_weights,
         wf_onnx_writes_pointwise,
         wf_onnx_writes_shape,
+        wf_onnx_writes_matrix,
     };
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         for (const struct wf_onnx_write_row *row = tables[i]; row->kind; row++)

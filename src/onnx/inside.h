@@ -204,6 +204,7 @@ void wf_onnx_view_normalise(const struct wf_onnx_import *im, struct wf_onnx_view
 /* To other extents, as Reshape does; false where the atoms cannot be split so. */
 bool wf_onnx_view_reshape(const struct wf_onnx_import *im, const struct wf_onnx_view *from,
                           int rank, const struct wf_onnx_extent extents[], struct wf_onnx_view *to);
+bool wf_onnx_is_plain(const struct wf_onnx_import *im, const struct wf_onnx_value *v);
 /* Makes the view plain, by layers that move elements where it is not (pixel shuffle, flatten, ...): the
  * layer, or WF_LAYER_NONE on error. */
 int wf_onnx_plain(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_onnx_value *v,
@@ -270,6 +271,19 @@ struct wf_onnx_constant *wf_onnx_constant_fill(struct wf_onnx_import *im, const 
 int wf_onnx_copy(struct wf_onnx_import *im, const Onnx__NodeProto *node, int layer);
 /* A layer, or the image, whose spatial extents are these (D, H, W) for all probes; WF_LAYER_NONE: none. */
 int wf_onnx_layer_like(const struct wf_onnx_import *im, const struct wf_onnx_extent extents[3]);
+/* Of rules_matrix.c: a product of two features; a reshape that moves elements, as layers (WF_LAYER_NONE: no rule). */
+[[nodiscard]] bool wf_onnx_product(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                                   struct wf_err *err);
+int wf_onnx_reshaped(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                     const struct wf_onnx_value *v, int rank, const struct wf_onnx_extent to[]);
+/* Where the axis says which of equal parts of the channels: the parts as a list along it, and a vector's softmax over
+ * them. False: it says something else. */
+bool wf_onnx_unstack(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                     const struct wf_onnx_value *v, int axis, struct wf_onnx_value *list);
+bool wf_onnx_softmax_parts(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                           const struct wf_onnx_value *v, int axis, int *y);
+/* Is the axis all elements of a sample? */
+bool wf_onnx_is_sample(const struct wf_onnx_import *im, const struct wf_onnx_value *v, int axis);
 /* Adds a layer of one input that makes other extents, those of `like`. */
 int wf_onnx_add_like(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind,
                      const struct wf_layer_attrs *a, int x, int like);

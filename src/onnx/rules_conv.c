@@ -259,9 +259,11 @@ static bool gemm(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 static bool matmul(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     struct wf_onnx_value *const v = wf_onnx_in(im, node, 0), *const m = wf_onnx_in(im, node, 1);
-    if (!v || !m || v->kind != WF_ONNX_FEATURES || m->kind == WF_ONNX_FEATURES)
+    if (v && m && v->kind == WF_ONNX_FEATURES && m->kind == WF_ONNX_FEATURES)
+        return wf_onnx_product(im, node, err);
+    if (!v || !m || v->kind != WF_ONNX_FEATURES)
         return wf_onnx_refuse(im, node, err,
-                              "a product of two results of the network (attention) has no rule");
+                              "the rule is for a result of the network times a constant");
     if (v->view.rank == 2 && wf_onnx_plain(im, node, v, err) == WF_LAYER_NONE)
         return false;
     struct wf_onnx_constant *w = weight_in(im, node, 1, err);

@@ -31,7 +31,9 @@ static bool pass(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 
 static bool shape(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features(im, node, err);
+    const struct wf_onnx_value *const in = wf_onnx_in(im, node, 0);
+    const bool stacked = in && in->kind == WF_ONNX_LIST && in->n_parts > 0;
+    const struct wf_onnx_value *const v = stacked ? &in->parts[0] : features(im, node, err);
     if (!v)
         return false;
     const int rank = v->view.rank;
@@ -46,7 +48,9 @@ static bool shape(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
         return wf_onnx_refuse(im, node, err, "the file has too much arithmetic on shapes");
     for (int64_t i = 0; i < y->count; i++) {
         const struct wf_onnx_axis *const axis = &v->view.axis[from + i];
-        const struct wf_onnx_extent extent = wf_onnx_axis_extent(im, axis);
+        const struct wf_onnx_extent extent = stacked && from + i == in->list_axis
+                                                 ? wf_onnx_extent(in->n_parts)
+                                                 : wf_onnx_axis_extent(im, axis);
         for (int p = 0; p < WF_ONNX_PROBES; p++)
             y->at[i][p] = (double)extent.at[p];
         if (axis->n == 1 && wf_onnx_axis_is(im, axis, v->layer, axis->at[0].axis))
@@ -60,12 +64,32 @@ static bool shape(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct
     return true;
 }
 
+/* Positions of an image taken for digits of another extent: of some images only, where the extents happen to divide. */
+static bool splits_space(const struct wf_onnx_import *im, int layer,
+                         const struct wf_onnx_view *view)
+{
+    for (int i = 0; i < view->rank; i++)
+        for (int k = 0; k < view->axis[i].n; k++) {
+            const struct wf_onnx_atom *const atom = &view->axis[i].at[k];
+            if (atom->axis >= WF_ONNX_D &&
+                !wf_onnx_extent_equal(im, atom->size, wf_onnx_shape(im, layer)[atom->axis]))
+                return true;
+        }
+    return false;
+}
+
 static bool to_extents(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                        const struct wf_onnx_value *v, int rank,
                        const struct wf_onnx_extent extents[], struct wf_err *err)
 {
     struct wf_onnx_view view;
-    if (!wf_onnx_view_reshape(im, &v->view, rank, extents, &view))
+    const bool moves = !wf_onnx_view_reshape(im, &v->view, rank, extents, &view);
+    const int y = moves || splits_space(im, v->layer, &view)
+                      ? wf_onnx_reshaped(im, node, v, rank, extents)
+                      : WF_LAYER_NONE;
+    if (y != WF_LAYER_NONE)
+        return wf_onnx_done(im, node, y, rank);
+    if (moves)
         return wf_onnx_refuse(im, node, err,
                               "no rule for a reshape that neither splits nor joins whole axes");
     return wf_onnx_done_view(im, node, v->layer, &view);
@@ -276,6 +300,36 @@ static bool concat(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     const int y = n == 1 ? in[0] : wf_onnx_add(im, node, "concat", NULL, n, in);
     if (n > 1)
         im->layers[y].shape[WF_ONNX_C] = channels;
+    view.axis[axis] = wf_onnx_view(im, y, 2).axis[1];
+    return wf_onnx_done_view(im, node, y, &view);
+}
+
+/* Copies of the channels side by side. */
+static bool tile(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *const v = features(im, node, err);
+    int n, in[WF_ONNX_IN], axis = 0;
+    int64_t times[WF_ONNX_RANK], copies = 1;
+    if (!v)
+        return false;
+    if (!wf_onnx_ints(im, node, 1, NULL, WF_ONNX_RANK, &n, times) || n != v->view.rank)
+        return wf_onnx_refuse(im, node, err, "its numbers of copies are not known");
+    for (int i = 0; i < n; i++) {
+        const bool channels = i == 1 && v->view.rank == 2 + im->dims && wf_onnx_is_plain(im, v);
+        if (times[i] != 1 && (!channels || times[i] < 1 || times[i] > WF_ONNX_IN))
+            return wf_onnx_refuse(im, node, err, "the rule is for up to %d copies of the channels",
+                                  WF_ONNX_IN);
+        copies = times[i] != 1 ? times[i] : copies;
+        axis = times[i] != 1 ? i : axis;
+    }
+    if (copies == 1)
+        return wf_onnx_done_view(im, node, v->layer, &v->view);
+    for (int i = 0; i < (int)copies; i++)
+        in[i] = v->layer;
+    struct wf_onnx_view view = v->view;
+    const int y = wf_onnx_add(im, node, "concat", NULL, (int)copies, in);
+    for (int p = 0; p < WF_ONNX_PROBES; p++)
+        im->layers[y].shape[WF_ONNX_C].at[p] *= copies;
     view.axis[axis] = wf_onnx_view(im, y, 2).axis[1];
     return wf_onnx_done_view(im, node, y, &view);
 }
@@ -570,6 +624,7 @@ const struct wf_onnx_rule_row wf_onnx_rules_move[] = {
     { "Shape", shape },
     { "Reshape", reshape },
     { "Flatten", flatten },
+    { "Tile", tile },
     { "Transpose", transpose },
     { "Unsqueeze", unsqueeze },
     { "Squeeze", squeeze },

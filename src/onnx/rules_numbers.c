@@ -188,6 +188,30 @@ static bool binary(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     return true;
 }
 
+/* Bounds that are left out are open. */
+static bool clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    wf_onnx_nums *const a = wf_onnx_nums_in(im, node, 0);
+    struct wf_onnx_numbers *const y =
+        a ? wf_onnx_numbers_new(im, a->is_whole, a->rank, a->shape) : NULL;
+    if (!y)
+        return a ? wf_onnx_nums_too_many(im, node, err) : wf_onnx_nums_unknown(im, node, err);
+    for (int64_t i = 0; i < y->count; i++)
+        wf_onnx_nums_copy(y, i, a, i);
+    for (size_t k = 1; k < node->n_input && k < 3; k++) {
+        wf_onnx_nums *const bound = wf_onnx_nums_in(im, node, k);
+        if (!node->input[k][0])
+            continue;
+        if (!bound || bound->count != 1)
+            return wf_onnx_nums_unknown(im, node, err);
+        for (int64_t i = 0; i < y->count; i++)
+            for (int p = 0; p < WF_ONNX_PROBES; p++)
+                y->at[i][p] = binary_of(k == 1 ? MAX : MIN, y->at[i][p], bound->at[0][p], false);
+    }
+    (void)wf_onnx_nums_out(im, node, 0, y);
+    return true;
+}
+
 static const char *const unary_names[] = { "Neg",  "Abs", "Floor",      "Ceil", "Round",
                                            "Sqrt", "Not", "Reciprocal", "Exp",  NULL };
 
@@ -400,6 +424,7 @@ const struct wf_onnx_rule_row wf_onnx_rules_numbers[] = {
     { "And", binary },
     { "Or", binary },
     { "GreaterOrEqual", binary },
+    { "Clip", clip },
     { "Neg", unary },
     { "Abs", unary },
     { "Floor", unary },

@@ -150,9 +150,18 @@ static bool softmax(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
         return false;
     int64_t axis = wf_onnx_attr_int(node, "axis", -1);
     axis += axis < 0 ? v->view.rank : 0;
-    if (axis < 0 || axis >= v->view.rank ||
-        !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C))
-        return wf_onnx_refuse(im, node, err, "the rule is for the axis of the channels");
+    const bool plain = strcmp(node->op_type, "Softmax") == 0;
+    const bool exists = axis >= 0 && axis < v->view.rank;
+    int y;
+    if (exists && plain && wf_onnx_softmax_parts(im, node, v, (int)axis, &y))
+        return wf_onnx_done_view(im, node, y, &v->view);
+    if (exists && !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C) && plain &&
+        wf_onnx_is_sample(im, v, (int)axis))
+        return apply(im, node, "softmax_sample", NULL, err);
+    if (!exists || !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C))
+        return wf_onnx_refuse(im, node, err,
+                              "the rules are for the axis of the channels, for equal parts of a "
+                              "vector, and for all elements of a sample");
     return apply(im, node, strcmp(node->op_type, "Softmax") == 0 ? "softmax" : "log_softmax", NULL,
                  err);
 }
@@ -450,11 +459,46 @@ static void broadcast_shape(struct wf_onnx_import *im, int layer, int other)
             im->layers[layer].shape[i] = wf_onnx_shape(im, other)[i];
 }
 
+/* Values that were stacked, times what has as many equal parts of channels along that axis (selective kernels). */
+static bool list_product(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                         const struct wf_onnx_value *list, const struct wf_onnx_value *v,
+                         struct wf_err *err)
+{
+    struct wf_onnx_value parts;
+    if (operation_of(node) != MULTIPLY || v->kind != WF_ONNX_FEATURES ||
+        list->list_axis >= v->view.rank || list->parts[0].view.rank != v->view.rank ||
+        !wf_onnx_unstack(im, node, v, list->list_axis, &parts) || parts.n_parts != list->n_parts)
+        return wf_onnx_refuse(im, node, err,
+                              "the rule for values that were stacked is for a product with as many "
+                              "parts of channels");
+    struct wf_onnx_value *const out = wf_onnx_out(im, node, 0);
+    for (int i = 0; i < parts.n_parts; i++) {
+        const struct wf_onnx_value *const a = &list->parts[i], *const b = &parts.parts[i];
+        struct wf_onnx_view view;
+        if (!joined_view(im, &a->view, &b->view, &view))
+            return wf_onnx_refuse(im, node, err, "its inputs do not have the same extents");
+        const int y = wf_onnx_add(im, node, "multiply", NULL, 2, (int[]){ a->layer, b->layer });
+        broadcast_shape(im, y, b->layer);
+        parts.parts[i].layer = y;
+        parts.parts[i].view = view;
+    }
+    if (out) {
+        out->kind = WF_ONNX_LIST;
+        out->parts = parts.parts;
+        out->n_parts = parts.n_parts;
+        out->list_axis = parts.list_axis;
+    }
+    return true;
+}
+
 static bool binary(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     struct wf_onnx_value *const a = wf_onnx_in(im, node, 0), *const b = wf_onnx_in(im, node, 1);
     if (!a || !b || node->n_input != 2)
         return wf_onnx_refuse(im, node, err, "it should have two inputs");
+    if (a->kind == WF_ONNX_LIST || b->kind == WF_ONNX_LIST)
+        return list_product(im, node, a->kind == WF_ONNX_LIST ? a : b,
+                            a->kind == WF_ONNX_LIST ? b : a, err);
     if (a->kind != WF_ONNX_FEATURES)
         return with_constant(im, node, b, a, true, err);
     if (b->kind != WF_ONNX_FEATURES)

@@ -55,15 +55,10 @@ static int reduced_axes(const struct wf_onnx_import *im, const struct wf_onnx_va
 }
 
 /* The sum or mean over the axis that values were stacked along is that of the values. */
-static bool reduce_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+static bool list_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                     const struct wf_onnx_value *list)
 {
-    const struct wf_onnx_value *const list = wf_onnx_in(im, node, 0);
-    int n = 0, in[WF_ONNX_IN];
-    int64_t axis = -1;
-    if (!list || list->kind != WF_ONNX_LIST || list->n_parts < 1 ||
-        !wf_onnx_ints(im, node, 1, "axes", 1, &n, &axis) || n != 1 ||
-        (axis < 0 ? axis + list->parts[0].view.rank : axis) != list->list_axis)
-        return wf_onnx_refuse(im, node, err, "the rule is for a sum of values that were stacked");
+    int in[WF_ONNX_IN];
     for (int i = 0; i < list->n_parts; i++)
         in[i] = list->parts[i].layer;
     struct wf_onnx_view view = list->parts[0].view;
@@ -77,6 +72,26 @@ static bool reduce_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node, s
         y = wf_onnx_add(im, node, "scale",
                         &(struct wf_layer_attrs){ .factor = 1.0 / list->n_parts }, 1, &y);
     return wf_onnx_done_view(im, node, y, &view);
+}
+
+static bool reduce_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+{
+    const struct wf_onnx_value *v = wf_onnx_in(im, node, 0);
+    struct wf_onnx_value parts;
+    int n = 0;
+    int64_t axis = -1;
+    const bool known = v && wf_onnx_ints(im, node, 1, "axes", 1, &n, &axis) && n == 1;
+    if (known && v->kind == WF_ONNX_FEATURES) {
+        axis += axis < 0 ? v->view.rank : 0;
+        if (axis >= 0 && axis < v->view.rank && wf_onnx_unstack(im, node, v, (int)axis, &parts))
+            return list_sum(im, node, &parts);
+    }
+    if (!known || v->kind != WF_ONNX_LIST || v->n_parts < 1 ||
+        (axis < 0 ? axis + v->parts[0].view.rank : axis) != v->list_axis)
+        return wf_onnx_refuse(im, node, err,
+                              "the rules are for a sum of values that were stacked, and for one "
+                              "over equal parts of the channels");
+    return list_sum(im, node, v);
 }
 
 static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)

@@ -160,7 +160,7 @@ bool wf_onnx_view_reshape(const struct wf_onnx_import *im, const struct wf_onnx_
 
 /* --- to a plain view --- */
 
-static bool is_plain(const struct wf_onnx_import *im, const struct wf_onnx_value *v)
+bool wf_onnx_is_plain(const struct wf_onnx_import *im, const struct wf_onnx_value *v)
 {
     const struct wf_onnx_view *const view = &v->view;
     if (view->rank < 2 || view->rank > 2 + im->dims)
@@ -314,7 +314,7 @@ static int move(struct wf_onnx_import *im, const Onnx__NodeProto *node,
 int wf_onnx_plain(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_onnx_value *v,
                   struct wf_err *err)
 {
-    if (is_plain(im, v))
+    if (wf_onnx_is_plain(im, v))
         return v->layer;
     if (v->view.rank >= 2 && wf_onnx_axis_is(im, &v->view.axis[0], v->layer, WF_ONNX_N)) {
         const int y = move(im, node, v);

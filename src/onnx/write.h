@@ -60,7 +60,7 @@ struct wf_onnx_write_row {
     wf_onnx_write *write;
 };
 extern const struct wf_onnx_write_row wf_onnx_writes_weights[], wf_onnx_writes_pointwise[],
-    wf_onnx_writes_shape[]; /* each ends with a NULL kind */
+    wf_onnx_writes_shape[], wf_onnx_writes_matrix[]; /* each ends with a NULL kind */
 /* The activation of that name on x. */
 const char *wf_onnx_write_act(struct wf_onnx_writer *w, const char *act, const char *x,
                               const char *out);

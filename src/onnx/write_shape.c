@@ -201,10 +201,19 @@ static const char *flatten(struct wf_onnx_writer *w, const char *out, bool *vect
     return wf_onnx_emit(w, "Flatten", out, 1, &x);
 }
 
+static const char *mixed_shape(struct wf_onnx_writer *w, int n, const char *const parts[]);
+
 static const char *reshape(struct wf_onnx_writer *w, const char *out, bool *vector)
 {
     (void)vector;
     const int dims = dims_of(w);
+    if (w->layer->like != WF_LAYER_NONE) {
+        const char *const to = wf_onnx_extents_of(w, wf_onnx_image_of(w, w->layer->like));
+        const char *const lead = wf_onnx_int_list(w, 2, (int64_t[]){ 0, -1 });
+        return wf_onnx_emit(w, "Reshape", out, 2,
+                            (const char *[]){ w->names[1 + w->layer->in[0]],
+                                              mixed_shape(w, 2, (const char *[]){ lead, to }) });
+    }
     int64_t shape[5] = { 0, wf_layer_out(w->e->net, w->layer) };
     for (int i = 0; i < dims; i++)
         shape[2 + i] = w->layer->a.size[3 - dims + i] ? w->layer->a.size[3 - dims + i] : 1;

@@ -41,6 +41,7 @@
  *   add, multiply   a, b                          y        broadcast where one has extent 1
  *   product_sum     a, [b]                        s        f64: sum of a * b over axes of N D H W
  *   row_dot         a, [b]                        y        sum of a * b over C: [..,1]
+ *   matmul          a, b                          y        per sample; rows are positions, columns channels
  *   expand          x                             y        axes of extent 1 to others
  *   scale, shift    x                             y        times a number, plus a number
  *   reverse         x                             y        gradient reversal: forward the identity
@@ -56,7 +57,7 @@
  *   channel_shuffle x                             y
  *   channel_max     x                             y, index [..,1]: the largest of C; i32
  *   channel_max_grad dy, index                    dx
- *   reshape         x                             y
+ *   reshape         x                             y        in PyTorch's order, or channels innermost
  *   tile, untile    x                             y        subdomains to batch, and back
  *   accumulate      contributions                 y        their sum, a weight's gradient
  *   sum_rows        x [N,1,1,1,k]                 y        rows added up with a period
@@ -170,6 +171,11 @@ struct wf_reduce_attrs { /* product_sum */
     int64_t below;       /* only where b is below 0 */
 };
 
+struct wf_matmul_attrs {
+    int64_t form;      /* enum wf_matmul_form */
+    int64_t extent[3]; /* tn: of y */
+};
+
 struct wf_expand_attrs {
     int64_t shape[5];
 };
@@ -209,7 +215,10 @@ struct wf_pad_attrs {     /* pad, pad_grad */
 
 struct wf_reshape_attrs {
     int64_t shape[5]; /* N is kept */
+    int64_t turned;   /* enum wf_reshape_turned */
 };
+/* Which side's elements are taken with the channels innermost instead of outermost. */
+enum wf_reshape_turned { WF_RESHAPE_PLAIN, WF_RESHAPE_FROM, WF_RESHAPE_TO };
 
 struct wf_tile_attrs { /* tile, untile */
     int64_t tiles[3];  /* subdomains along each axis */

@@ -12,6 +12,20 @@ struct wf_value *wf_fill(struct wf_graph *g, struct wf_shape shape, enum wf_dtyp
 /* The class of each position, u8 or i32, of one channel: the largest of x's channels, or x > 0 where it has one. */
 struct wf_value *wf_argmax(struct wf_graph *g, struct wf_value *x, enum wf_dtype dtype,
                            const char *name);
+/* The product of two images as matrices, for each sample: rows are positions, columns channels (matmul.c). */
+enum wf_matmul_form {
+    WF_MATMUL_NT, /* by the second transposed */
+    WF_MATMUL_NN,
+    WF_MATMUL_TN, /* of the first transposed; `extent`: of the result, else not read */
+};
+extern const char *const wf_matmul_form_names[]; /* ends with NULL */
+struct wf_value *wf_matmul(struct wf_graph *g, struct wf_value *a, struct wf_value *b,
+                           const char *name, enum wf_matmul_form form, const int64_t extent[3]);
+/* Positions to channels, and channels to positions of these extents. */
+struct wf_value *wf_transpose(struct wf_graph *g, struct wf_value *x, const char *name,
+                              const int64_t extent[3]);
+/* Exponentials that sum to 1 over channels and positions of each sample. */
+struct wf_value *wf_softmax_sample(struct wf_graph *g, struct wf_value *x, const char *name);
 /* An image as a weight: whole on every rank. */
 struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x);
 /* The sum of contributions to one weight's gradient. */

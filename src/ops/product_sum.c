@@ -3,6 +3,7 @@
  * of a. b may be broadcast. With `below` only elements count whose b is below 0: the gradient of PReLU's weight.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/attrs.h"
 #include "ops/build.h"
@@ -99,9 +100,9 @@ static struct wf_value *times_sum(struct wf_graph *g, struct wf_value *const in[
 static const struct wf_case cases[] = {
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,7,3] x[2,1,5,7,3]" },
     { .attrs = "over=[1,1,1,1,0]", .in = "x[2,3,4,5,2] x[2,3,4,5,2]", .build = times_sum },
-    { .attrs = "over=[1,1,1,1,0]", .in = "x[3,1,4,5,4] -", .build = times_sum },
-    { .attrs = "over=[0,0,1,0,0]", .in = "p[2,1,5,7,2] -", .build = times_sum },
-    { .attrs = "over=[0,0,0,1,0]", .in = "p[1,2,5,6,2] p[1,2,5,6,2]", .build = times_sum },
+    { .attrs = "over=[1,1,1,1,0]", .in = "x[3,1,4,5,4] -" },
+    { .attrs = "over=[0,0,1,0,0]", .in = "x[2,1,5,7,2] -" },
+    { .attrs = "over=[0,0,0,1,0]", .in = "x[1,2,5,6,2] x[1,2,5,6,2]" },
     { .attrs = "over=[1,0,0,0,0]", .in = "p[3,1,4,5,2] p[3,1,4,5,2]", .build = times_sum },
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,7,3] x[2,1,5,7,1]" },
     { .attrs = "over=[0,1,1,1,0]", .in = "x[2,1,5,4,3] x[2,1,1,1,3]" },
@@ -124,6 +125,16 @@ const struct wf_op wf_op_product_sum = {
     .cases = cases,
 };
 
+/* Does the batch hold subdomains of images? */
+static bool is_tiled(const struct wf_value *x)
+{
+    for (const struct wf_node *n = x->producer; n;
+         n = n->n_in && n->in[0] ? n->in[0]->producer : NULL)
+        if (strcmp(n->op->name, "tile") == 0 || strcmp(n->op->name, "untile") == 0)
+            return n->op->name[0] == 't';
+    return false;
+}
+
 struct wf_value *wf_mean(struct wf_graph *g, struct wf_value *x, const char *name, unsigned axes)
 {
     if (!x)
@@ -136,6 +147,16 @@ struct wf_value *wf_mean(struct wf_graph *g, struct wf_value *x, const char *nam
         count *= over ? (double)x->shape.at[i] : 1;
         a.over[i] = over && i != WF_C;
         positions |= a.over[i];
+    }
+    const bool keeps = x->shape.at[WF_D] * x->shape.at[WF_H] * x->shape.at[WF_W] > 1 &&
+                       (axes & WF_OVER_SPACE) != WF_OVER_SPACE;
+    if (a.over[WF_N] && keeps && is_tiled(x)) {
+        wf_err_set(
+            &g->err, WF_ERR_USAGE,
+            "layer '%s': a mean over subdomains that keeps their positions mixes parts of the image that "
+            "ranks hold apart: untile first, or take the mean over space, too",
+            name);
+        return NULL;
     }
     struct wf_value *y = x;
     if (positions)

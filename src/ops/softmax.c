@@ -84,3 +84,18 @@ struct wf_value *wf_softmax(struct wf_graph *g, struct wf_value *x, const char *
 {
     return wf_append(g, &wf_op_softmax, name, NULL, NULL, 1, &x);
 }
+
+/* By operators that there are: the largest is subtracted first, which changes nothing but that no exponential
+ * overflows, so nothing flows back through it. */
+struct wf_value *wf_softmax_sample(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    if (!x)
+        return NULL;
+    const double count = (double)wf_shape_count(x->shape) / (double)x->shape.at[WF_N];
+    struct wf_value *const top = wf_global_max_pool(g, wf_max_channels(g, x, name), name);
+    struct wf_value *const less = wf_scale(g, wf_reverse_gradient(g, top, 0), -1);
+    struct wf_value *const e = wf_activation(g, wf_add(g, x, less), name, WF_EXP, 0);
+    struct wf_value *const sum =
+        wf_scale(g, wf_mean(g, e, name, WF_OVER_SPACE | WF_OVER_CHANNELS), count);
+    return wf_multiply(g, e, wf_activation(g, sum, name, WF_RECIPROCAL, 0));
+}

@@ -65,12 +65,22 @@ static bool begins_behind(const struct wf_global_plan *global, const struct wf_s
                                    wf_op_sums_over(global->program->items[maker].node));
 }
 
+/* S4. */
+static bool may_sum(const struct wf_strips *s, const struct wf_node *node)
+{
+    const struct wf_value *const over = wf_op_domain(node);
+    const unsigned sums = wf_op_sums_over(node);
+    bool ok = (sums & WF_AXIS(s->axis)) && !(node->op->flags & WF_OP_WHOLE) && !over->replicated;
+    for (int a = WF_D; a < WF_C; a++)
+        ok = ok && (over->shape.at[a] == 1 || (sums & WF_AXIS(a)));
+    return ok;
+}
+
 static bool may_take_part(const struct wf_global_plan *global, const struct wf_strips *s, int item)
 {
     const struct wf_program *const p = global->program;
     const struct wf_item *const it = &p->items[item];
-    const unsigned sums = wf_op_sums_over(it->node);
-    if (sums && (!(sums & WF_AXIS(s->axis)) || (it->node->op->flags & WF_OP_WHOLE)))
+    if (wf_op_sums_over(it->node) && !may_sum(s, it->node))
         return false;
     const bool fused = p->instances[it->out[0]].is_fused; /* its readers read what it reads */
     for (int k = 0; k < it->node->n_in; k++) {

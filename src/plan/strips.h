@@ -18,6 +18,9 @@
  *     the first strip, and reads nothing that is produced in strips. If it reads a sum that is
  *     produced among them (a bias' gradient, summed in f64, becomes f32) it runs after the last
  *     strip, and only items of the same kind read its result.
+ * S4. A sum in strips is over the axis and over all of space, of an image: its result is small, and whole on every
+ *     rank. One that leaves an image (over samples or one axis only) runs outside of strips, and so does one of what
+ *     is replicated, of which ranks without a part would have an empty box.
  */
 #pragma once
 

@@ -125,6 +125,9 @@ struct wf_device_memory {
     void (*copy)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
     /* dst += src, same dtype, both packed. */
     void (*add)(struct wf_context *context, const struct wf_view *dst, const struct wf_view *src);
+    /* Memory of the program that kernels are to read or write: fails where it is not this device's. What was in the
+     * program's default stream has ended then. NULL: host memory. */
+    bool (*adopt)(struct wf_context *context, const void *memory, struct wf_err *err);
 };
 
 /* Between host and device: same dtype and extents, the host's side packed. All NULL where the

@@ -62,6 +62,7 @@ one_step unet unet 3 2 3 8 12
 one_step unet-dynamo unet 3 2 3 8 12
 one_step mixed mixed 3 2 3 8 12
 one_step mixed-dynamo mixed 3 2 3 8 12
+one_step attention attention 3 2 3 8 12
 one_step classifier classifier -5 2 3 8 12
 one_step volume volume 2 1 1 4 6 8
 one_step external volume 2 1 1 4 6 8
@@ -79,9 +80,14 @@ for name in mixed mixed-dynamo; do
 done
 grep -q 'name: first, kind: conv, in: image, out: 4, kernel: 3, pad: 1 }' unet-dynamo/net.yaml || fail "a bias"
 
+grep -q 'kind: matmul' attention/net.yaml || fail "attention without a product"
+grep -q 'kind: reshape, like: ' attention/net.yaml || fail "a reshape that fixes extents"
+
 # cut over ranks, and at other extents
 for mesh in space=2x2 data=2; do
     expect 0 verify unet/job.yaml data.size=2,3,33,46 --mesh $mesh --json
+    json 'j["pass"] and j["ranks"] > 1'
+    expect 0 verify attention/job.yaml data.size=2,3,17,22 --mesh $mesh --json
     json 'j["pass"] and j["ranks"] > 1'
 done
 

@@ -116,6 +116,54 @@ class Volume(nn.Module):
         return self.out(torch.cat([x, y], 1))
 
 
+class Attention(nn.Module):
+    """Products of all positions with all positions, over channels too; a reshape that mixes positions and channels
+    (as smp's MAnet); weights of equal parts of the channels (split attention, selective kernels); copies of channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.queries, self.keys, self.values = nn.Conv2d(8, 3, 1), nn.Conv2d(8, 3, 1), nn.Conv2d(8, 8, 1)
+        self.branches = nn.ModuleList([nn.Conv2d(8, 4, 3, padding=d, dilation=d) for d in (1, 2)])
+        self.choice = nn.Conv2d(4, 8, 1)
+        self.parts = nn.Conv2d(4, 8, 1)
+        self.out = nn.Conv2d(8, 3, 1)
+
+    def positions(self, x):
+        q, k, v = (f(x).flatten(2) for f in (self.queries, self.keys, self.values))
+        return (torch.softmax(q.transpose(1, 2) @ k, -1) @ v.transpose(1, 2)).transpose(1, 2).reshape(x.shape)
+
+    def mixed(self, x):
+        n, c, h, w = x.shape
+        q, k, v = (f(x).flatten(2) for f in (self.queries, self.keys, self.values))
+        scores = q.transpose(1, 2) @ k
+        scores = torch.softmax(scores.view(n, -1), 1).view(n, h * w, h * w)
+        return (scores @ v.transpose(1, 2)).reshape(n, c, h, w)
+
+    def channels(self, x):
+        flat = x.flatten(2)
+        return (torch.softmax(flat @ flat.transpose(1, 2) / 10, -1) @ flat).reshape(x.shape)
+
+    def selective(self, x):
+        x = torch.stack([f(x) for f in self.branches], 1)
+        weights = self.choice(x.sum(1).mean((2, 3), keepdim=True))
+        weights = torch.softmax(weights.view(x.shape[0], 2, 4, 1, 1), 1)
+        return (x * weights).sum(1)
+
+    def split(self, x):
+        n, _, h, w = x.shape
+        x = self.parts(x).reshape(n, 2, 4, h, w)
+        weights = torch.softmax(x.mean((3, 4), keepdim=True).reshape(n, 8, 1, 1).view(n, 2, 4, 1, 1), 1)
+        return (x * weights).sum(1)
+
+    def forward(self, image):
+        x = F.silu(self.norm(self.first(image)))
+        x = x + self.positions(x) + 3 * self.mixed(x) + self.channels(x)
+        x = self.split(self.selective(x)).repeat(1, 2, 1, 1)
+        return F.interpolate(self.out(x), size=image.shape[2:], mode="bilinear", align_corners=False)
+
+
 def make(kind):
     torch.manual_seed(4)
     net = kind()
@@ -227,6 +275,7 @@ def main():
             ("unet-dynamo", UNet, SHAPE, {"dynamo": True, "opset_version": 20}),
             ("mixed", Mixed, SHAPE, {"opset_version": 13}),
             ("mixed-dynamo", Mixed, SHAPE, {"dynamo": True, "opset_version": 21}),
+            ("attention", Attention, SHAPE, {"opset_version": 17}),
             ("classifier", Classifier, SHAPE, {"opset_version": 17, "fixed": True}),
             ("volume", Volume, (1, 1, 4, 6, 8), {"opset_version": 18, "dynamo": True})]:
         net, x = make(kind), image(shape)

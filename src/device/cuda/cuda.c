@@ -178,6 +178,18 @@ static void close_device(struct wf_context *context)
     free(cuda);
 }
 
+/* Another library of the process, such as PyTorch, may have loaded a cuDNN of its own before. Within a major version
+ * older ones work, too: what they lack is refused where it is asked for. */
+static bool check_cudnn(struct wf_err *err)
+{
+    const size_t major = 10000, minor = 100, loaded = cudnnGetVersion(), built = CUDNN_VERSION;
+    return loaded / major == built / major ||
+           wf_err_set(err, WF_ERR_FAILED,
+                      "cuDNN %zu.%zu is loaded, and this build is for %zu.x: if another library of "
+                      "the program brought it, load Widefield first, or use --device cpu",
+                      loaded / major, loaded % major / minor, built / major);
+}
+
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_take_zeroed(1, sizeof *cuda);
@@ -187,7 +199,7 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->tf32 = options->tf32;
     cuda->path = options->path;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
-    bool ok = choose_gpu(cuda, options->local_rank, err);
+    bool ok = choose_gpu(cuda, options->local_rank, err) && check_cudnn(err);
     if (ok)
         ok = make_handles(cuda) || wf_cuda_well(cuda, err);
     if (ok) {
@@ -300,6 +312,25 @@ static void add(struct wf_context *context, const struct wf_view *dst, const str
     struct wf_cuda *const cuda = wf_cuda_of(context);
     wf_cuda_add_to(dst, src, cuda->stream);
     launched(cuda, "adding up");
+}
+
+static bool adopt(struct wf_context *context, const void *memory, struct wf_err *err)
+{
+    struct wf_cuda *const cuda = wf_cuda_of(context);
+    struct cudaPointerAttributes found;
+    cudaError_t status = cudaPointerGetAttributes(&found, memory);
+    if (status == cudaSuccess &&
+        (found.type == cudaMemoryTypeHost || found.type == cudaMemoryTypeUnregistered))
+        return wf_err_set(err, WF_ERR_USAGE, "the array is in host memory, not on GPU %d",
+                          cuda->ordinal);
+    if (status == cudaSuccess && found.type == cudaMemoryTypeDevice &&
+        found.device != cuda->ordinal)
+        return wf_err_set(err, WF_ERR_USAGE, "the array is on GPU %d, and the rank on GPU %d",
+                          found.device, cuda->ordinal);
+    if (status == cudaSuccess)
+        status = cudaStreamSynchronize(cudaStreamLegacy);
+    return status == cudaSuccess ||
+           wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s", cudaGetErrorString(status));
 }
 
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)
@@ -497,7 +528,12 @@ const struct wf_device wf_device_cuda = {
     .updater = &wf_cuda_updater,
     .open = open_device,
     .close = close_device,
-    .memory = { .alloc = take, .free = give_back, .room = room, .copy = copy, .add = add },
+    .memory = { .alloc = take,
+                .free = give_back,
+                .room = room,
+                .copy = copy,
+                .add = add,
+                .adopt = adopt },
     .transfer = {
         .put = put,
         .send = send,

@@ -170,6 +170,11 @@ static bool norm_grad_fuses(const struct wf_node *node, int input, const struct 
            is_head(maker, &maker->in[1]->shape);
 }
 
+static bool matmul(const struct wf_node *node)
+{
+    return alike(node) && node->in[0]->shape.at[WF_N] <= 65535; /* blocks along z */
+}
+
 #ifndef WF_ON_PAPER
 void (*const wf_cuda_conv_own[])(const struct wf_call *call) = { wf_cuda_conv, wf_cuda_convt,
                                                                  wf_cuda_conv_wgrad };
@@ -213,6 +218,7 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
     { .op = "product_sum",
       .prepare = HERE(wf_cuda_columns_prepare),
       .run = HERE(wf_cuda_product_sum) },
+    { .op = "matmul", .accepts = matmul, .run = HERE(wf_cuda_matmul) },
     { .op = "row_dot", .run = HERE(wf_cuda_row_dot) },
     { .op = "scale", .run = HERE(wf_cuda_scale) },
     { .op = "shift", .run = HERE(wf_cuda_shift) },

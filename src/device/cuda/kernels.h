@@ -81,6 +81,9 @@ void wf_cuda_prelu_grad(const struct wf_call *call);
 void wf_cuda_product_sum(const struct wf_call *call);
 void wf_cuda_row_dot(const struct wf_call *call);
 
+/* matmul.cu */
+void wf_cuda_matmul(const struct wf_call *call);
+
 /* sums over the image, per channel: sums.cu, norm_sums.cu */
 bool wf_cuda_columns_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_moments(const struct wf_call *call);

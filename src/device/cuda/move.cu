@@ -144,6 +144,7 @@ struct Reshape {
     Divisor work[WF_AXES];   /* extents of the work */
     Divisor inside[WF_AXES]; /* extents of x */
     int64_t extent[WF_AXES]; /* of y */
+    int turned;              /* enum wf_reshape_turned */
 };
 
 template <class W> __global__ void __launch_bounds__(THREADS) reshape(const Reshape r)
@@ -158,22 +159,32 @@ template <class W> __global__ void __launch_bounds__(THREADS) reshape(const Resh
             r.work[a].divide(rest, &rest, &at[a]);
         at[a] += r.lo[a];
     }
-    /* PyTorch's order: C, D, H, W from outermost to innermost. */
-    const int order[4] = { WF_C, WF_D, WF_H, WF_W };
     int64_t to = r.to.base, from = r.from.base + at[WF_N] * r.from.stride[WF_N];
 #pragma unroll
     for (int a = 0; a < WF_AXES; a++)
         to += at[a] * r.to.stride[a];
+    /* PyTorch's order is C, D, H, W from outermost to innermost; turned it is D, H, W, C. */
+    if (r.turned != WF_RESHAPE_TO)
+        index = at[WF_C];
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-        index = index * r.extent[order[k]] + at[order[k]];
-#pragma unroll
-    for (int k = 3; k >= 0; k--) {
-        int64_t place = index;
-        if (k > 0)
-            r.inside[order[k]].divide(index, &index, &place);
-        from += place * r.from.stride[order[k]];
+    for (int a = WF_D; a < WF_C; a++)
+        index = index * r.extent[a] + at[a];
+    if (r.turned == WF_RESHAPE_TO)
+        index = index * r.extent[WF_C] + at[WF_C];
+    if (r.turned == WF_RESHAPE_FROM) {
+        int64_t place;
+        r.inside[WF_C].divide(index, &index, &place);
+        from += place * r.from.stride[WF_C];
     }
+#pragma unroll
+    for (int a = WF_W; a >= WF_D; a--) {
+        int64_t place = index;
+        if (a > WF_D || r.turned != WF_RESHAPE_FROM)
+            r.inside[a].divide(index, &index, &place);
+        from += place * r.from.stride[a];
+    }
+    if (r.turned != WF_RESHAPE_FROM)
+        from += index * r.from.stride[WF_C];
     ((W *)r.to.data)[to] = ((const W *)r.from.data)[from];
 }
 
@@ -316,7 +327,7 @@ void wf_cuda_reshape(const struct wf_call *call)
     const struct wf_shape &x = call->node->in[0]->shape, &y = call->node->out[0]->shape;
     const struct wf_shape work = extents(call->work);
     Reshape r = {
-        image_of(call->out[0]), image_of(call->in[0]), {}, wf_shape_count(work), {}, {}, {}
+        image_of(call->out[0]), image_of(call->in[0]), {}, wf_shape_count(work), {}, {}, {}, 0
     };
     for (int a = 0; a < WF_AXES; a++) {
         r.lo[a] = call->work.lo[a];
@@ -324,6 +335,7 @@ void wf_cuda_reshape(const struct wf_call *call)
         r.inside[a] = divisor(x.at[a], wf_shape_count(x));
         r.extent[a] = y.at[a];
     }
+    r.turned = (int)((const struct wf_reshape_attrs *)call->node->attrs)->turned;
     with_word((int)size_of(call->out[0].dtype), [&](auto w) {
         launch(reshape<decltype(w)>, blocks_for(r.count, THREADS), THREADS, wf_cuda_stream(call),
                r);
