@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,7 +25,7 @@ from ._native import AXES, F32, GraphOptions, Shape, lib
 from .arrays import DeviceArray, as_dtype, empty_like, is_on_gpu, pointer
 from .errors import UsageError
 from .network import Network
-from .session import Session
+from .session import Session, devices
 
 
 def _shape(size: tuple[int, ...]) -> Shape:
@@ -36,6 +37,12 @@ def _shape(size: tuple[int, ...]) -> Shape:
 def _size(shape: Shape, axes: int) -> tuple[int, ...]:
     at = list(shape.at)
     return (at[0], at[4], *at[4 - (axes - 2) : 4])
+
+
+@functools.cache
+def _has_one_gpu() -> bool:
+    """Ranks on several GPUs take parts of an array that only one of them reaches: it goes through host memory then."""
+    return sum(device.name.startswith("cuda") for device in devices()) == 1
 
 
 class Exec:
@@ -102,7 +109,8 @@ class Exec:
         return self._weights
 
     def _stays_on_gpu(self, array: Any) -> bool:
-        return is_on_gpu(array) and self.session.options["run.device"] == "cuda" and self.session.size == 1
+        return (is_on_gpu(array) and self.session.options["run.device"] == "cuda" and self.session.size == 1
+                and _has_one_gpu())
 
     def _put(self, name: bytes, array: Any, shape: tuple[int, ...], what: str) -> None:
         if self._stays_on_gpu(array):

@@ -214,7 +214,7 @@ static const char *reshape(struct wf_onnx_writer *w, const char *out, bool *vect
                             (const char *[]){ w->names[1 + w->layer->in[0]],
                                               mixed_shape(w, 2, (const char *[]){ lead, to }) });
     }
-    int64_t shape[5] = { 0, wf_layer_out(w->e->net, w->layer) };
+    int64_t shape[5] = { 0, w->layer->a.out ? wf_layer_out(w->e->net, w->layer) : -1 };
     for (int i = 0; i < dims; i++)
         shape[2 + i] = w->layer->a.size[3 - dims + i] ? w->layer->a.size[3 - dims + i] : 1;
     const char *const x = w->names[1 + w->layer->in[0]];

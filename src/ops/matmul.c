@@ -59,6 +59,11 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
                           b->shape.at[WF_N], wf_dtype_name(b->dtype));
     if (!meet(node, err))
         return false;
+    for (int i = WF_D; i < WF_C && attrs->form == WF_MATMUL_TN; i++)
+        if (a->shape.at[i] != b->shape.at[i]) /* gradients would have the other's extents */
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "'%s' and '%s' are of different extents: reshape one of them", a->name,
+                              b->name);
     y->at[WF_C] = attrs->form == WF_MATMUL_NT ? positions(&b->shape) : b->shape.at[WF_C];
     if (attrs->form == WF_MATMUL_TN) {
         for (int i = 0; i < 3; i++)
@@ -164,7 +169,7 @@ static const struct wf_case cases[] = {
     { .attrs = "form=nt", .in = "x[1,2,5,7,3] x[1,2,5,7,3]" },
     { .attrs = "form=nn", .in = "x[2,1,5,3,6] x[2,1,2,3,4]" },
     { .attrs = "form=nn", .in = "x[1,1,7,5,70] x[1,1,10,7,40]" },
-    { .attrs = "form=tn extent=[1,2,3]", .in = "x[2,1,3,4,6] x[2,1,4,3,2]" },
+    { .attrs = "form=tn extent=[1,2,3]", .in = "x[2,1,3,4,6] x[2,1,3,4,2]" },
     { .attrs = "form=tn extent=[2,1,5]", .in = "x[1,1,9,8,10] x[1,1,9,8,3]" },
     { .attrs = "form=nt", .in = "x[3,1,1,1,9] x[3,1,1,1,9]" },
     { 0 },

@@ -95,7 +95,12 @@ struct wf_value *wf_softmax_sample(struct wf_graph *g, struct wf_value *x, const
     struct wf_value *const top = wf_global_max_pool(g, wf_max_channels(g, x, name), name);
     struct wf_value *const less = wf_scale(g, wf_reverse_gradient(g, top, 0), -1);
     struct wf_value *const e = wf_activation(g, wf_add(g, x, less), name, WF_EXP, 0);
+    /* In f32: a sum over an image is past what f16 holds. */
+    const bool wide = x->dtype == WF_F32 || x->dtype == WF_F64;
+    struct wf_value *const terms = wide ? e : wf_cast(g, e, WF_F32);
     struct wf_value *const sum =
-        wf_scale(g, wf_mean(g, e, name, WF_OVER_SPACE | WF_OVER_CHANNELS), count);
-    return wf_multiply(g, e, wf_activation(g, sum, name, WF_RECIPROCAL, 0));
+        wf_scale(g, wf_mean(g, terms, name, WF_OVER_SPACE | WF_OVER_CHANNELS), count);
+    struct wf_value *const y =
+        wf_multiply(g, terms, wf_activation(g, sum, name, WF_RECIPROCAL, 0));
+    return wide ? y : wf_cast(g, y, x->dtype);
 }

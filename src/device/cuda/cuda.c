@@ -329,8 +329,10 @@ static bool adopt(struct wf_context *context, const void *memory, struct wf_err 
                           found.device, cuda->ordinal);
     if (status == cudaSuccess)
         status = cudaStreamSynchronize(cudaStreamLegacy);
-    return status == cudaSuccess ||
-           wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s", cudaGetErrorString(status));
+    if (status == cudaSuccess)
+        return true;
+    (void)cudaGetLastError(); /* or the next kernel would be blamed */
+    return wf_err_set(err, WF_ERR_FAILED, "an array on the GPU: %s", cudaGetErrorString(status));
 }
 
 static void put(struct wf_context *context, const struct wf_view *dst, const struct wf_view *host)

@@ -172,7 +172,9 @@ static bool norm_grad_fuses(const struct wf_node *node, int input, const struct 
 
 static bool matmul(const struct wf_node *node)
 {
-    return alike(node) && node->in[0]->shape.at[WF_N] <= 65535; /* blocks along z */
+    const int64_t most = 65535; /* blocks along y and z */
+    return alike(node) && node->in[0]->shape.at[WF_N] <= most &&
+           node->out[0]->shape.at[WF_C] <= 32 * most;
 }
 
 #ifndef WF_ON_PAPER
