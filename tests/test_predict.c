@@ -317,12 +317,12 @@ static void windows__equal_the_whole_image_in_every_format(void **state)
         }
     /* By a limit on the memory, and without one: one window. */
     memset(job.p.window, 0, sizeof job.p.window);
-    job.p.limit = (size_t)3 << 20;
+    job.p.memory.limit = (size_t)3 << 20;
     predict(&job, 1);
     assert_true(job.result.windows > 2);
-    assert_true(job.result.bytes <= job.p.limit);
+    assert_true(job.result.bytes <= job.p.memory.limit);
     check_files(&job);
-    job.p.limit = 0;
+    job.p.memory.limit = 0;
     predict(&job, 2);
     assert_int_equal(job.result.windows, 1);
     check_files(&job);
@@ -355,9 +355,9 @@ static void windows__on_a_device_with_memory_of_its_own(void **state)
         assert_true(job.result.halo > 0 && job.result.halo < 1 && job.result.host_bytes > 0);
         /* By throughput: bands, with the limit of the device's memory. */
         memset(job.p.window, 0, sizeof job.p.window);
-        job.p.limit = (size_t)3 << 20;
+        job.p.memory.limit = (size_t)3 << 20;
         predict(&job, 1);
-        assert_true(job.result.windows > 2 && job.result.bytes <= job.p.limit);
+        assert_true(job.result.windows > 2 && job.result.bytes <= job.p.memory.limit);
         check_files(&job);
         finish(&job);
     }
@@ -511,7 +511,7 @@ static void failures__leave_no_file(void **state)
     /* Less memory than the weights need. */
     err = (struct wf_err){ 0 };
     job.p.classes = "fits_not.tif";
-    job.p.limit = 3000;
+    job.p.memory.limit = 3000;
     assert_false(wf_comm_threads_run(2, body, &job, &err));
     assert_int_equal(err.code, WF_ERR_FIT);
     assert_non_null(strstr(err.text, "memory.limit"));

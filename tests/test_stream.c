@@ -67,6 +67,7 @@ struct job {
     int passes;
     int64_t plans;
     size_t bytes, kept;
+    double number, want_number; /* options.number */
 };
 
 static void start(struct job *job, struct wf_graph *g, struct wf_value *y)
@@ -117,6 +118,8 @@ static void run_whole(struct job *job)
     assert_true(wf_run_step(run, &err));
     const struct wf_view from = wf_run_view(run, job->y), to = dense(job, job->want);
     wf_view_copy(&to, &from);
+    if (job->options.number)
+        assert_true(wf_run_get_number(run, job->options.number, 0, &job->want_number, &err));
     wf_run_free(run);
     wf_comm_free(self);
     wf_plan_free(plan);
@@ -140,7 +143,11 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         const struct wf_view to = wf_view_part(dense(job, job->got), part.box);
         wf_view_copy(&to, &part);
     }
+    double number = 0;
+    if (job->options.number)
+        ok = wf_comm_agree(comm, ok, err) && wf_stream_number(s, &number, err);
     if (wf_comm_rank(comm) == 0) {
+        job->number = number;
         job->windows = wf_stream_windows(s);
         job->passes = wf_stream_passes(s);
         job->bytes = wf_stream_bytes(s);
@@ -420,6 +427,36 @@ static void norms_that_look_at_the_whole_image__get_it_in_passes(void **state)
     }
 }
 
+/* The mean of squares of what the windows gave, with norms over the whole image before it. */
+static void number__is_made_of_sums_that_windows_add_up(void **state)
+{
+    (void)state;
+    for (int norms = 0; norms < 2; norms++) {
+        struct wf_graph *g = wf_graph_new(&(struct wf_graph_options){ .training = false });
+        struct wf_value *const x = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 50, 66, 3));
+        const struct wf_conv conv = {
+            .name = "only", .out = 2, .kernel = { 1, 3, 3 }, .same = true
+        };
+        struct wf_value *const y = norms ? norm_net(g, x, true) : wf_conv(g, x, &conv);
+        struct wf_value *const target = wf_input(g, "target", WF_F32, y->shape);
+        struct wf_value *const loss = wf_mse(g, y, target, &(struct wf_loss){ .name = "loss" });
+        struct job job;
+        start(&job, g, y);
+        wf_graph_output(g, loss);
+        job.options.number = loss;
+        run_whole(&job);
+        set_window(&job, 0, 16, 24);
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            job.options.keep = ranks == 2 ? 0 : 1 << 20;
+            expect_same(&job, ranks, "with a loss");
+            assert_true(job.windows > 4 && job.passes == 2 * norms);
+            assert_true(job.want_number > 1e-3);
+            assert_true(fabs(job.number - job.want_number) <= 1e-6 * job.want_number);
+        }
+        finish(&job);
+    }
+}
+
 /* Weights of a resampling depend on where a pixel lies in the whole image, not in its window. */
 static void resampling_and_reflecting_borders__know_where_they_are(void **state)
 {
@@ -570,6 +607,7 @@ int main(void)
         cmocka_unit_test(huge_image__costs_its_window_only),
         cmocka_unit_test(classifier__its_mean_is_taken_in_a_pass_over_windows),
         cmocka_unit_test(norms_that_look_at_the_whole_image__get_it_in_passes),
+        cmocka_unit_test(number__is_made_of_sums_that_windows_add_up),
         cmocka_unit_test(resampling_and_reflecting_borders__know_where_they_are),
         cmocka_unit_test(every_operator__in_windows_is_as_whole),
         cmocka_unit_test(failing_input__is_an_error_on_every_rank),

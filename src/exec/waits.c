@@ -90,7 +90,8 @@ static int find_after(const struct list *l, const int *begin, int s, uint64_t *b
 {
     uint64_t *const mine = before + (size_t)s * words;
     int n = 0;
-    for (int t = s - 1; t >= 0; t--) { /* the one WF_BRANCH_WINDOW before it in any case: target.h */
+    for (int t = s - 1; t >= 0;
+         t--) { /* the one WF_BRANCH_WINDOW before it in any case: target.h */
         if (has(mine, t) ||
             (t != s - WF_BRANCH_WINDOW && !meet(l->at + begin[s], begin[s + 1] - begin[s],
                                                 l->at + begin[t], begin[t + 1] - begin[t])))

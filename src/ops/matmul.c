@@ -62,8 +62,8 @@ static bool infer(const struct wf_node *node, struct wf_err *err)
     for (int i = WF_D; i < WF_C && attrs->form == WF_MATMUL_TN; i++)
         if (a->shape.at[i] != b->shape.at[i]) /* gradients would have the other's extents */
             return wf_err_set(err, WF_ERR_USAGE,
-                              "'%s' and '%s' are of different extents: reshape one of them", a->name,
-                              b->name);
+                              "'%s' and '%s' are of different extents: reshape one of them",
+                              a->name, b->name);
     y->at[WF_C] = attrs->form == WF_MATMUL_NT ? positions(&b->shape) : b->shape.at[WF_C];
     if (attrs->form == WF_MATMUL_TN) {
         for (int i = 0; i < 3; i++)

@@ -100,7 +100,6 @@ struct wf_value *wf_softmax_sample(struct wf_graph *g, struct wf_value *x, const
     struct wf_value *const terms = wide ? e : wf_cast(g, e, WF_F32);
     struct wf_value *const sum =
         wf_scale(g, wf_mean(g, terms, name, WF_OVER_SPACE | WF_OVER_CHANNELS), count);
-    struct wf_value *const y =
-        wf_multiply(g, terms, wf_activation(g, sum, name, WF_RECIPROCAL, 0));
+    struct wf_value *const y = wf_multiply(g, terms, wf_activation(g, sum, name, WF_RECIPROCAL, 0));
     return wide ? y : wf_cast(g, y, x->dtype);
 }

@@ -215,8 +215,8 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     one.progress = show_progress;
     bool ok = open_rank(c->p, comm, &one.context, err);
     if (ok)
-        wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, one.context,
-                         &one.limit, &one.keep);
+        one.memory =
+            wf_window_memory(&c->p->settings, &c->p->launch, c->p->device, comm, one.context);
     ok = ok && wf_predict(first ? c->arena : &arena, &one, comm, first ? c->result : &other, err);
     wf_device_close(one.context);
     wf_arena_release(&arena);
