@@ -72,8 +72,11 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     struct wf_bar bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) };
     const double start = wf_now();
     struct wf_figures *const figures = wf_calibrate(
-        &(struct wf_calibrate){
-            .launch = &cli->launch, .settings = &settings, .progress = show, .user = &bar },
+        &(struct wf_calibrate){ .launch = &cli->launch,
+                                .settings = &settings,
+                                .one_precision = wf_options_is_set(cli->options, "train.precision"),
+                                .progress = show,
+                                .user = &bar },
         err);
     wf_bar_clear(&bar);
     if (!figures)

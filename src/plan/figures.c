@@ -311,6 +311,23 @@ void wf_figures_thin(struct wf_figures *f, double tolerance)
 
 /* --- as text --- */
 
+static void add_load(struct wf_buffer *b, const struct wf_load *load)
+{
+    wf_buffer_printf(b, "%s %s %s", load->name, load->type, load->fused ? load->fused : "-");
+    for (int a = 0; a < WF_LOAD_AXES; a++)
+        wf_buffer_printf(b, " %.4g", exp2((double)load->log[a]));
+    wf_buffer_printf(b, " %.4g", load->bytes);
+}
+
+const char *wf_load_print(struct wf_arena *arena, const struct wf_load *load)
+{
+    struct wf_buffer b = { 0 };
+    add_load(&b, load);
+    const char *const text = wf_arena_copy(arena, b.data);
+    wf_buffer_release(&b);
+    return text;
+}
+
 char *wf_figures_print(struct wf_arena *arena, const struct wf_figures *f)
 {
     struct wf_buffer b = { 0 };
@@ -324,11 +341,9 @@ char *wf_figures_print(struct wf_arena *arena, const struct wf_figures *f)
                          f->steps[i].beside);
     for (size_t i = 0; i < f->n_rows; i++) {
         const struct row *const r = &f->rows[i];
-        wf_buffer_printf(&b, "kernel %d %s %s %s", r->threads, r->load.name, r->load.type,
-                         r->load.fused ? r->load.fused : "-");
-        for (int a = 0; a < WF_LOAD_AXES; a++)
-            wf_buffer_printf(&b, " %.4g", exp2((double)r->load.log[a]));
-        wf_buffer_printf(&b, " %.4g %.4g\n", r->load.bytes, r->seconds);
+        wf_buffer_printf(&b, "kernel %d ", r->threads);
+        add_load(&b, &r->load);
+        wf_buffer_printf(&b, " %.4g\n", r->seconds);
     }
     char *const text = wf_arena_copy(arena, b.data);
     wf_buffer_release(&b);

@@ -51,6 +51,8 @@ extern const char wf_load_copy[], wf_load_update[];
 /* "f32", "bf16", ...; with `tf32` that in place of f32. */
 const char *wf_load_type(enum wf_dtype dtype, bool tf32);
 void wf_load_set(struct wf_load *load, const double at[WF_LOAD_AXES]);
+/* As in a line of a table: "conv f32 - 65536 256 64 64 73728 1 3.36e+07". */
+const char *wf_load_print(struct wf_arena *arena, const struct wf_load *load);
 
 struct wf_figures_link {
     double bytes_per_second, seconds;
