@@ -5,8 +5,9 @@
  * operator, its type, and a few extents of its work. Figures are a table of loads that were measured
  * (train/calibrate.h), or shipped with the program for machines that we measured (wf_figures_shipped).
  * The seconds of another load follow from those of its kind that lie nearest, by the logarithms of
- * their extents: not seconds are interpolated, but how far they are from what arithmetic and memory
- * traffic would take at the speeds of the table's head ("peak").
+ * their extents: not seconds are interpolated, but how far they are from plain ones: a constant, operations and
+ * bytes, each at a speed that suits the kind's rows best, or for a kind of few rows at the speeds of the table's
+ * head ("peak").
  *
  * The text form is read and written, a line for each:
  *
