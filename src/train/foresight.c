@@ -23,7 +23,7 @@ struct beside {
 };
 
 static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *global,
-                        struct beside *b, struct wf_err *err)
+                        struct wf_context *context, struct beside *b, struct wf_err *err)
 {
     const int ranks = global->geometry.n_ranks;
     struct wf_plan_cache cache = { 0 };
@@ -31,7 +31,7 @@ static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *glo
     *b = (struct beside){ .arena = wf_arena_array(arena, ranks, size_t),
                           .own = wf_arena_array(arena, ranks, size_t) };
     for (int r = 0; ok && r < ranks; r++) {
-        struct wf_plan *const plan = wf_plan_estimate(global, r, &cache, err);
+        struct wf_plan *const plan = wf_plan_estimate_on(global, r, context, &cache, err);
         ok = plan != NULL;
         if (!ok)
             break;
@@ -56,12 +56,13 @@ static bool count_batches(const struct wf_training *t, struct wf_loader_options 
     return loader != NULL;
 }
 
-static bool add_validation(struct wf_foresight *f, const struct wf_training *t, struct wf_err *err)
+static bool add_validation(struct wf_foresight *f, const struct wf_all_ranks *all,
+                           const struct wf_training *t, struct wf_err *err)
 {
     struct beside b;
     if (!t->valid_global)
         return true;
-    if (!look_beside(&f->arena, t->valid_global, &b, err) ||
+    if (!look_beside(&f->arena, t->valid_global, all->context, &b, err) ||
         !count_batches(t, wf_feed_valid_loader(&t->feed, &t->valid), &f->valid_steps, err))
         return false;
     f->validation_seconds = (double)f->valid_steps * b.seconds;
@@ -78,7 +79,7 @@ static bool add_rest(struct wf_foresight *f, const struct wf_all_ranks *all,
     const bool apart = t->settings.train.accumulate > 1;
     if (!t->rest_global)
         return true;
-    if (!look_beside(&f->arena, t->rest_global, &b, err))
+    if (!look_beside(&f->arena, t->rest_global, all->context, &b, err))
         return false;
     for (int r = 0; r < t->job->ranks; r++)
         f->bytes[r] += apart || b.arena[r] > all->ranks[r].arena_bytes ? b.arena[r] : 0;
@@ -91,7 +92,7 @@ static bool add_training(struct wf_foresight *f, const struct wf_job *job,
 {
     int64_t batches;
     if (!count_batches(t, wf_feed_loader(&t->feed, &job->net), &batches, err) ||
-        !add_validation(f, t, err) || !add_rest(f, all, t, err))
+        !add_validation(f, all, t, err) || !add_rest(f, all, t, err))
         return false;
     const int64_t every = wf_max(t->settings.train.validate_every, 1);
     f->steps = wf_ceil_div(batches, wf_job_micro_batches(job));
