@@ -20,6 +20,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/dnnl.h"
@@ -203,7 +204,11 @@ static void place(struct operand *o, char **at)
 
 static bool allocate(struct sample *s)
 {
-    s->memory = s->bytes <= most_bytes ? aligned_alloc(64, s->bytes) : NULL;
+    s->memory = NULL;
+    if (s->bytes <= most_bytes) /* not by malloc(), which would keep pieces of this size for ever */
+        s->memory =
+            mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    s->memory = s->memory == MAP_FAILED ? NULL : s->memory;
     if (!s->memory)
         return false;
     char *at = s->memory;
@@ -550,7 +555,8 @@ bool wf_dnnl_conv_compare(struct wf_dnnl *lib, struct wf_dnnl_conv *conv,
     describe(&s, alike ? &small : p, alike ? other : conv);
     *sure = allocate(&s);
     const bool right = !*sure || run_and_compare(&s);
-    free(s.memory);
+    if (s.memory)
+        (void)munmap(s.memory, s.bytes);
     wf_dnnl_conv_free(other);
     return right;
 }
