@@ -20,6 +20,7 @@ struct wf_figures_kind {
     const struct wf_figures_row *first;
     int count;
     double terms[WF_FIGURES_TERMS]; /* plain seconds, to which measured ones are compared */
+    double most;                    /* plain seconds of the largest row */
 };
 
 /* Where a load lies among others of its kind. */

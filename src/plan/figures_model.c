@@ -114,15 +114,10 @@ static double try_terms(const struct fit *fit, unsigned mask, double terms[WF_FI
 }
 
 /* The terms, none negative, with the least squares of relative errors. */
-void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
+static void find_terms(struct wf_figures_kind *kind)
 {
     struct fit fit;
     double least = INFINITY, terms[WF_FIGURES_TERMS];
-    kind->terms[0] = peak[2];
-    kind->terms[1] = 1 / peak[0];
-    kind->terms[2] = 1 / peak[1];
-    if (kind->count < ENOUGH)
-        return;
     fit_init(&fit, kind);
     for (unsigned mask = 1; mask < 1u << WF_FIGURES_TERMS; mask++) {
         const double left = try_terms(&fit, mask, terms);
@@ -131,6 +126,17 @@ void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
             memcpy(kind->terms, terms, sizeof kind->terms);
         }
     }
+}
+
+void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
+{
+    kind->terms[0] = peak[2];
+    kind->terms[1] = 1 / peak[0];
+    kind->terms[2] = 1 / peak[1];
+    if (kind->count >= ENOUGH)
+        find_terms(kind);
+    for (const struct wf_figures_row *r = kind->first; r < kind->first + kind->count; r++)
+        kind->most = fmax(kind->most, plain_seconds(kind, &r->load));
 }
 
 /* --- the rest --- */
@@ -232,9 +238,15 @@ static double excess_of(const struct wf_figures_kind *kind, const struct wf_load
     return mean + result;
 }
 
+/* What is larger than all that was measured takes as much longer: a part of it fills the machine already. */
 double wf_figures_kind_seconds(const struct wf_figures_kind *kind, const struct wf_load *load)
 {
-    return plain_seconds(kind, load) * exp2(excess_of(kind, load, NULL));
+    const double times = fmax(1, plain_seconds(kind, load) / kind->most);
+    struct wf_load part = *load;
+    part.flops /= times;
+    part.bytes /= times;
+    part.log[WF_LOAD_PIXELS] -= (float)log2(times);
+    return times * plain_seconds(kind, &part) * exp2(excess_of(kind, &part, NULL));
 }
 
 /* --- fewer rows --- */
