@@ -74,7 +74,9 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     struct wf_figures *const figures = wf_calibrate(
         &(struct wf_calibrate){ .launch = &cli->launch,
                                 .settings = &settings,
-                                .one_precision = wf_options_is_set(cli->options, "train.precision"),
+                                .one_precision =
+                                    wf_options_get(cli->options, "train.precision")->origin !=
+                                    WF_FROM_DEFAULT,
                                 .progress = show,
                                 .user = &bar },
         err);

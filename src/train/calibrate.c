@@ -231,15 +231,17 @@ static void keep_rest(struct session *s)
     s->n_rest = 0;
 }
 
-/* In which order types are measured; half: with every second trial. f16 has the kernels of bf16. */
+/* In which order types are measured, and for how many seconds at most: what is left then follows from what was measured.
+ * Kernels without tensor cores take long to choose. f16 has the kernels of bf16. */
 struct pass {
     enum wf_precision precision;
-    bool half;
+    double seconds;
 };
-static const struct pass on_host[] = { { WF_PRECISION_F32, false }, { WF_PRECISION_BF16, false } };
-static const struct pass on_gpu[] = { { WF_PRECISION_BF16, false },
-                                      { WF_PRECISION_F32, true },
-                                      { WF_PRECISION_TF32, true } };
+static const struct pass on_host[] = { { WF_PRECISION_F32, INFINITY },
+                                       { WF_PRECISION_BF16, INFINITY } };
+static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 150 },
+                                      { WF_PRECISION_TF32, 60 },
+                                      { WF_PRECISION_F32, 60 } };
 
 static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
 {
@@ -248,7 +250,8 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
     const int count = host ? 2 : 3;
     const struct wf_trials list = wf_trials(host);
     const struct wf_calibrate *const ask = s->ask;
-    for (int p = 0; p < count; p++)
+    for (int p = 0; p < count; p++) {
+        const double start = wf_now();
         for (int i = 0; i < list.count; i++) {
             const struct wf_trial *const t = &list.at[i];
             if (ask->progress)
@@ -256,13 +259,14 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
                               from + (to - from) * (p * list.count + i) / (count * list.count),
                               t->model ? t->model : "layers");
             if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
-                (passes[p].half && i % 2 == 1) || (host && s->seconds[p][i] > slow))
+                wf_now() - start > passes[p].seconds || (host && s->seconds[p][i] > slow))
                 continue;
             if (!run_trial(s, t, passes[p].precision, ranks, err))
                 return false;
             if (host)
                 s->seconds[p][i] = s->whole;
         }
+    }
     return true;
 }
 
