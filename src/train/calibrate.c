@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/median.h"
 #include "base/memory.h"
 #include "models/blocks.h"
 #include "train/device.h"
@@ -52,9 +51,10 @@ static const struct wf_model layer_model = {
     .build = build_layer,
 };
 
-enum { TRIALS = WF_TRIALS, STEPS_LEAST = 3, STEPS_MOST = 40 };
-static const double seconds_each = 0.2; /* that a trial's steps are repeated, at least */
-static const double slow = 0.2;         /* a step: it is not timed on one core as well */
+/* On a CPU all is run in two rounds: who else is at work in one of them may not be in the other. */
+enum { TRIALS = WF_TRIALS, STEPS_LEAST = 2, STEPS_MOST = 40, ROUNDS = 2 };
+static const double seconds_each = 0.1; /* that a trial's steps are repeated, at least */
+static const double slow = 0.5;         /* a step: it is not timed on one core as well */
 
 /* --- one of them --- */
 
@@ -64,9 +64,8 @@ struct session {
     struct wf_settings settings; /* of the trial under way */
     struct wf_job *job;
     int threads;
-    double whole; /* seconds of a step of the trial */
-    double seconds[2]
-                  [TRIALS]; /* per precision of the host: a step with all cores; 0: not timed yet */
+    double whole;              /* seconds of a step of the trial */
+    double seconds[2][TRIALS]; /* per precision of the host: a step with all cores */
     /* What steps take beside kernels and update, of each trial: for a line through them. */
     double rest[4 * TRIALS], kernels[4 * TRIALS];
     int n_rest;
@@ -139,9 +138,10 @@ static void keep_rows(struct session *s, const struct wf_stepper *stepper,
     const int threads = host ? s->threads : 1;
     for (int i = 0; i < count; i++)
         sum += least->each[i];
-    /* The least of each kernel comes from different steps: together they take less than any step does. */
+    /* The least of each kernel comes from different steps: together they take less than any step does. Much less is a
+     * machine that others use, which is not theirs. */
     const double steps = least->whole - least->update;
-    const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 2) : 1;
+    const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 1.1) : 1;
     for (int i = 0; i < count; i++)
         if (stepper->plan->steps[i].load.name)
             wf_figures_add(s->figures, threads, &stepper->plan->steps[i].load,
@@ -150,7 +150,7 @@ static void keep_rows(struct session *s, const struct wf_stepper *stepper,
     s->whole = least->whole;
     const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
     wf_figures_add(s->figures, threads, &update, least->update);
-    if (s->n_rest < 4 * TRIALS) {
+    if (!host && s->n_rest < 4 * TRIALS) {
         s->rest[s->n_rest] = least->whole - sum - least->update;
         s->kernels[s->n_rest++] = count;
     }
@@ -207,16 +207,10 @@ static bool run_trial(struct session *s, const struct wf_trial *t, enum wf_preci
 
 /* --- all of them --- */
 
-/* On the host what is beside kernels does not depend on them. On a GPU it does: kernels that were timed one by one
- * take longer, or shorter, than those of a recorded step: rest = beside + between * kernels, by least squares. */
+/* On the host a step is its kernels. On a GPU kernels that were timed one by one take longer, or shorter, than those of
+ * a recorded step: rest = beside + between * kernels, by least squares. */
 static void keep_rest(struct session *s)
 {
-    if (s->threads > 0) {
-        const double beside = s->n_rest > 0 ? fmax(0, wf_median(s->rest, s->n_rest)) : 0;
-        wf_figures_add_step(s->figures, s->threads, 0, beside);
-        s->n_rest = 0;
-        return;
-    }
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (int i = 0; i < s->n_rest; i++) {
         n++;
@@ -228,7 +222,6 @@ static void keep_rest(struct session *s)
     const double spread = n * xx - x * x;
     const double between = spread > 0 ? (n * xy - x * y) / spread : 0;
     wf_figures_add_step(s->figures, 1, between, n > 0 ? (y - between * x) / n : 0);
-    s->n_rest = 0;
 }
 
 /* In which order types are measured, and for how many seconds at most: what is left then follows from what was measured.
@@ -259,15 +252,26 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
                               from + (to - from) * (p * list.count + i) / (count * list.count),
                               t->model ? t->model : "layers");
             if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
-                wf_now() - start > passes[p].seconds || (host && s->seconds[p][i] > slow))
+                wf_now() - start > passes[p].seconds || (ranks > 1 && s->seconds[p][i] > slow))
                 continue;
             if (!run_trial(s, t, passes[p].precision, ranks, err))
                 return false;
-            if (host)
+            if (host && ranks == 1)
                 s->seconds[p][i] = s->whole;
         }
     }
     return true;
+}
+
+/* With all cores for one rank, and on a host with more with one for each of as many ranks. */
+static bool run_round(struct session *s, int cores, double from, double to, struct wf_err *err)
+{
+    const double middle = cores > 1 ? (from + to) / 2 : to;
+    s->threads = cores;
+    if (!run_trials(s, 1, from, middle, err))
+        return false;
+    s->threads = 1;
+    return cores <= 1 || run_trials(s, cores, middle, to, err);
 }
 
 /* --- links --- */
@@ -342,14 +346,11 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
         ok = wf_comm_threads_run(2, link_rank, &link, err);
         wf_figures_add_link(s->figures, "threads", &link.link);
     }
-    s->threads = host ? cores : 0;
-    ok = ok && run_trials(s, 1, 0, cores > 1 ? 0.5 : 1, err);
-    keep_rest(s);
-    if (ok && cores > 1) {
-        s->threads = 1;
-        ok = run_trials(s, cores, 0.5, 1, err);
+    const int rounds = host ? ROUNDS : 1;
+    for (int i = 0; ok && i < rounds; i++)
+        ok = run_round(s, host ? cores : 0, (double)i / rounds, (i + 1.0) / rounds, err);
+    if (!host)
         keep_rest(s);
-    }
     struct wf_figures *const figures = s->figures;
     free(s);
     wf_arena_release(&arena);
