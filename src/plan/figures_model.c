@@ -6,6 +6,7 @@
  * so it follows from the nearest rows, by kriging.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/figures_inside.h"
@@ -251,27 +252,49 @@ double wf_figures_kind_seconds(const struct wf_figures_kind *kind, const struct 
 
 /* --- fewer rows --- */
 
-/* By how much the row is off when it follows from the others in use. */
-static double error_of(const struct wf_figures_kind *kind, int row, const bool *unused)
+/* How far the row is off when it follows from those in use, over how far it may be. */
+static double error_of(const struct wf_figures_kind *kind, int row, double tolerance,
+                       double short_seconds, const bool *unused)
 {
     const struct wf_figures_row *const r = &kind->first[row];
-    return fabs(excess_of(kind, &r->load, unused) - excess_of_row(kind, r));
+    const double most = log2(1 + (r->seconds < short_seconds ? 2 : 1) * tolerance);
+    return fabs(excess_of(kind, &r->load, unused) - excess_of_row(kind, r)) / most;
 }
 
+struct wrong {
+    double error;
+    int row;
+};
+
+static int worst_first(const void *a, const void *b)
+{
+    const struct wrong *const x = a, *const y = b;
+    return (x->error < y->error) - (x->error > y->error);
+}
+
+/* From few rows to more: those that follow worst from the ones before are taken, some at a time. */
 void wf_figures_kind_thin(const struct wf_figures_kind *kind, double tolerance,
                           double short_seconds, bool *unused)
 {
-    int left = kind->count;
-    for (int pass = 0; pass < 2; pass++)
+    struct wf_arena arena = { 0 };
+    struct wrong *const list = wf_arena_array(&arena, kind->count, struct wrong);
+    int used = 0, n = kind->count;
+    for (int i = 0; i < kind->count; i++) {
+        unused[i] = i % (kind->count / ENOUGH + 1) != 0;
+        used += !unused[i];
+    }
+    while (n > 0) {
+        n = 0;
         for (int i = 0; i < kind->count; i++) {
-            const double most =
-                log2(1 + (kind->first[i].seconds < short_seconds ? 4 : 1) * tolerance);
-            if (pass == 1) { /* those that others were left out beside */
-                unused[i] = unused[i] && error_of(kind, i, unused) <= 1.5 * most;
-                continue;
-            }
-            unused[i] = true;
-            unused[i] = left > ENOUGH && error_of(kind, i, unused) <= most;
-            left -= unused[i];
+            const double error =
+                unused[i] ? error_of(kind, i, tolerance, short_seconds, unused) : 0;
+            if (error > 1)
+                list[n++] = (struct wrong){ error, i };
         }
+        qsort(list, (size_t)n, sizeof *list, worst_first);
+        for (int i = 0; i < n && i <= used / 16; i++)
+            unused[list[i].row] = false;
+        used += n > used / 16 + 1 ? used / 16 + 1 : n;
+    }
+    wf_arena_release(&arena);
 }
