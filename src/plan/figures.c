@@ -241,7 +241,10 @@ void wf_figures_thin(struct wf_figures *f, double tolerance)
     size_t kept = 0;
     bool *const unused = wf_arena_array(&arena, f->n_rows + 1, bool);
     for (size_t i = 0; i < f->n_kinds; i++)
-        wf_figures_kind_thin(&f->kinds[i], tolerance, short_seconds,
+        wf_figures_thin_kind(&(struct wf_figures_thin){ .kind = &f->kinds[i],
+                                                        .peak = f->peak,
+                                                        .tolerance = tolerance,
+                                                        .short_seconds = short_seconds },
                              &unused[f->kinds[i].first - f->rows]);
     for (size_t i = 0; i < f->n_rows; i++)
         if (!unused[i])

@@ -29,7 +29,11 @@ void wf_figures_place(const struct wf_load *load, float at[WF_FIGURES_AXES]);
 void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3]);
 /* Seconds of a load as they follow from the kind's rows. */
 double wf_figures_kind_seconds(const struct wf_figures_kind *kind, const struct wf_load *load);
-/* Marks rows that follow from the others to this part of their seconds; those below `short_seconds` to four times
+/* Marks rows that follow from the others to this part of their seconds; those below `short_seconds` to twice
  * that. */
-void wf_figures_kind_thin(const struct wf_figures_kind *kind, double tolerance,
-                          double short_seconds, bool *unused);
+struct wf_figures_thin {
+    const struct wf_figures_kind *kind;
+    const double *peak; /* of the table */
+    double tolerance, short_seconds;
+};
+void wf_figures_thin_kind(const struct wf_figures_thin *t, bool *unused);

@@ -155,15 +155,15 @@ static float distance(const float a[WF_FIGURES_AXES], const float b[WF_FIGURES_A
     return sum;
 }
 
-/* The nearest rows of a kind that are in use. */
+/* The nearest rows of a kind. */
 static int find_near(const struct wf_figures_kind *kind, const float at[WF_FIGURES_AXES],
-                     const bool *unused, struct near near[NEAREST])
+                     struct near near[NEAREST])
 {
     int n = 0;
     for (int i = 0; i < kind->count; i++) {
         const struct wf_figures_row *const r = &kind->first[i];
         const float d = distance(r->at, at);
-        if ((unused && unused[i]) || (n == NEAREST && d >= near[n - 1].distance))
+        if (n == NEAREST && d >= near[n - 1].distance)
             continue;
         int to = n < NEAREST ? n++ : n - 1;
         for (; to > 0 && near[to - 1].distance > d; to--)
@@ -211,14 +211,13 @@ static double excess_of_row(const struct wf_figures_kind *kind, const struct wf_
 
 /* log2 of the seconds over plain ones, from the nearest rows by ordinary kriging: each counts by how alike it is, and
  * rows that are like each other share their say. Far from all it is their mean. */
-static double excess_of(const struct wf_figures_kind *kind, const struct wf_load *load,
-                        const bool *unused)
+static double excess_of(const struct wf_figures_kind *kind, const struct wf_load *load)
 {
     struct near near[NEAREST];
     float at[WF_FIGURES_AXES];
     double a[NEAREST][NEAREST], x[NEAREST][2], ones = 0, sum = 0, result = 0;
     wf_figures_place(load, at);
-    const int n = find_near(kind, at, unused, near);
+    const int n = find_near(kind, at, near);
     if (n > 0 && near[0].distance < 1e-9f) /* it was measured */
         return excess_of_row(kind, near[0].row);
     for (int i = 0; i < n; i++) {
@@ -247,22 +246,13 @@ double wf_figures_kind_seconds(const struct wf_figures_kind *kind, const struct 
     part.flops /= times;
     part.bytes /= times;
     part.log[WF_LOAD_PIXELS] -= (float)log2(times);
-    return times * plain_seconds(kind, &part) * exp2(excess_of(kind, &part, NULL));
+    return times * plain_seconds(kind, &part) * exp2(excess_of(kind, &part));
 }
 
 /* --- fewer rows --- */
 
-/* How far the row is off when it follows from those in use, over how far it may be. */
-static double error_of(const struct wf_figures_kind *kind, int row, double tolerance,
-                       double short_seconds, const bool *unused)
-{
-    const struct wf_figures_row *const r = &kind->first[row];
-    const double most = log2(1 + (r->seconds < short_seconds ? 2 : 1) * tolerance);
-    return fabs(excess_of(kind, &r->load, unused) - excess_of_row(kind, r)) / most;
-}
-
 struct wrong {
-    double error;
+    double error; /* over how far it may be off */
     int row;
 };
 
@@ -272,29 +262,46 @@ static int worst_first(const void *a, const void *b)
     return (x->error < y->error) - (x->error > y->error);
 }
 
+/* Rows that do not follow from those in use, the worst first. */
+static int find_wrong(const struct wf_figures_thin *t, const bool *unused,
+                      struct wf_figures_row *use, struct wrong *list)
+{
+    const struct wf_figures_kind *const all = t->kind;
+    struct wf_figures_kind some = { .first = use };
+    int n = 0;
+    for (int i = 0; i < all->count; i++)
+        if (!unused[i])
+            use[some.count++] = all->first[i];
+    wf_figures_fit(&some, t->peak);
+    for (int i = 0; i < all->count; i++) {
+        const struct wf_figures_row *const r = &all->first[i];
+        const double most = log2(1 + (r->seconds < t->short_seconds ? 2 : 1) * t->tolerance);
+        const double error =
+            unused[i] ? fabs(log2(wf_figures_kind_seconds(&some, &r->load) / r->seconds)) : 0;
+        if (error > most)
+            list[n++] = (struct wrong){ error / most, i };
+    }
+    qsort(list, (size_t)n, sizeof *list, worst_first);
+    return n;
+}
+
 /* From few rows to more: those that follow worst from the ones before are taken, some at a time. */
-void wf_figures_kind_thin(const struct wf_figures_kind *kind, double tolerance,
-                          double short_seconds, bool *unused)
+void wf_figures_thin_kind(const struct wf_figures_thin *t, bool *unused)
 {
     struct wf_arena arena = { 0 };
-    struct wrong *const list = wf_arena_array(&arena, kind->count, struct wrong);
-    int used = 0, n = kind->count;
-    for (int i = 0; i < kind->count; i++) {
-        unused[i] = i % (kind->count / ENOUGH + 1) != 0;
+    const int count = t->kind->count;
+    struct wrong *const list = wf_arena_array(&arena, count, struct wrong);
+    struct wf_figures_row *const use = wf_arena_array(&arena, count, struct wf_figures_row);
+    int used = 0, n;
+    for (int i = 0; i < count; i++) {
+        unused[i] = i % (count / ENOUGH + 1) != 0;
         used += !unused[i];
     }
-    while (n > 0) {
-        n = 0;
-        for (int i = 0; i < kind->count; i++) {
-            const double error =
-                unused[i] ? error_of(kind, i, tolerance, short_seconds, unused) : 0;
-            if (error > 1)
-                list[n++] = (struct wrong){ error, i };
-        }
-        qsort(list, (size_t)n, sizeof *list, worst_first);
-        for (int i = 0; i < n && i <= used / 16; i++)
+    while ((n = find_wrong(t, unused, use, list)) > 0) {
+        const int some = n < used / 16 + 1 ? n : used / 16 + 1;
+        for (int i = 0; i < some; i++)
             unused[list[i].row] = false;
-        used += n > used / 16 + 1 ? used / 16 + 1 : n;
+        used += some;
     }
     wf_arena_release(&arena);
 }
