@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -129,6 +130,36 @@ static bool time_step(struct wf_stepper *stepper, struct least *least, struct wf
     return time_update(stepper, &least->update, err);
 }
 
+static bool is_same_load(const struct wf_load *a, const struct wf_load *b)
+{
+    return a->name == b->name && a->type == b->type && a->fused == b->fused &&
+           memcmp(a->log, b->log, sizeof a->log) == 0;
+}
+
+/* The same load may occur often in a step, here with its images in a cache and there without: the mean counts. */
+static void keep_loads(struct session *s, const struct wf_stepper *stepper, const double *seconds,
+                       double share)
+{
+    const struct wf_plan *const plan = stepper->plan;
+    const int threads = wf_device_is_host(s->job->device) ? s->threads : 1;
+    struct wf_arena arena = { 0 };
+    bool *const kept = wf_arena_array(&arena, plan->n_steps + 1, bool);
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_load *const load = &plan->steps[i].load;
+        double sum = 0;
+        int n = 0;
+        for (int k = i; load->name && !kept[i] && k < plan->n_steps; k++)
+            if (plan->steps[k].load.name && is_same_load(load, &plan->steps[k].load)) {
+                sum += seconds[k];
+                n++;
+                kept[k] = k > i;
+            }
+        if (n > 0)
+            wf_figures_add(s->figures, threads, load, share * sum / n);
+    }
+    wf_arena_release(&arena);
+}
+
 static void keep_rows(struct session *s, const struct wf_stepper *stepper,
                       const struct least *least)
 {
@@ -142,10 +173,7 @@ static void keep_rows(struct session *s, const struct wf_stepper *stepper,
      * machine that others use, which is not theirs. */
     const double steps = least->whole - least->update;
     const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 1.1) : 1;
-    for (int i = 0; i < count; i++)
-        if (stepper->plan->steps[i].load.name)
-            wf_figures_add(s->figures, threads, &stepper->plan->steps[i].load,
-                           share * least->each[i]);
+    keep_loads(s, stepper, least->each, share);
     sum *= share;
     s->whole = least->whole;
     const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
