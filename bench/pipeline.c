@@ -114,7 +114,7 @@ static bool measure(const struct wf_graph *g, int stages, enum wf_pipe_schedule 
         .pipe = { .schedule = schedule, .micro_batches = MICRO },
     };
     struct wf_global_plan *const global = wf_global_plan_new(g, &mesh, &options, err);
-    struct wf_all_ranks *const all = global ? wf_all_ranks_new(global, err) : NULL;
+    struct wf_all_ranks *const all = global ? wf_all_ranks_new(global, NULL, err) : NULL;
     struct job job = { .global = global };
     const bool ok = all && wf_comm_threads_run(stages, body, &job, err);
     if (ok)

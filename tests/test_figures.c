@@ -84,6 +84,76 @@ static void figures__a_load_of_an_unknown_kind_takes_its_arithmetic(void **)
     wf_figures_free(f);
 }
 
+/* Of more work than any that was measured: as many times as long as the largest. */
+static void figures__beyond_the_largest_load_time_grows_with_the_work(void **)
+{
+    struct wf_figures *const f = two_loads();
+    const struct wf_load huge = conv(65536 * 1000.0, 8);
+    assert_near(wf_figures_seconds(f, 2, &huge, NULL), 2 * 65536e-9 * 1000);
+    wf_figures_free(f);
+}
+
+/* f16 has bf16's kernels, tf32 f32's where there are no others. */
+static void figures__types_stand_in_for_each_other(void **)
+{
+    struct wf_figures *const f = two_loads();
+    struct wf_load load = conv(65536, 8);
+    bool known = false;
+    load.type = wf_load_type(WF_F32, true);
+    assert_near(wf_figures_seconds(f, 2, &load, &known), 2 * 65536e-9);
+    assert_true(known);
+    load.type = wf_load_type(WF_BF16, false);
+    wf_figures_add(f, 2, &load, 1e-5);
+    wf_figures_seal(f);
+    load.type = wf_load_type(WF_F16, false);
+    assert_near(wf_figures_seconds(f, 2, &load, &known), 1e-5);
+    assert_true(known);
+    wf_figures_free(f);
+}
+
+/* 20 ns for each position and 3 us for a kernel: what was not measured follows, whatever its size. */
+static void figures__a_constant_and_a_speed_are_found(void **)
+{
+    enum { COUNT = 12 };
+    struct wf_figures *const f = wf_figures_new("cpu", "test", peak);
+    for (int i = 0; i < COUNT; i++) {
+        const struct wf_load load = conv(64 << i, 8);
+        wf_figures_add(f, 1, &load, 3e-6 + 20e-9 * (64 << i));
+    }
+    wf_figures_seal(f);
+    const struct wf_load small = conv(8, 8), between = conv(3000, 8), large = conv(1e9, 8);
+    assert_near(wf_figures_seconds(f, 1, &small, NULL), 3e-6 + 20e-9 * 8);
+    assert_near(wf_figures_seconds(f, 1, &between, NULL), 3e-6 + 20e-9 * 3000);
+    const double seconds = wf_figures_seconds(f, 1, &large, NULL);
+    assert_true(fabs(seconds - 20) < 0.1);
+    wf_figures_free(f);
+}
+
+/* Products of single channels are other kernels than those of all with all: slow ones do not spoil their neighbours. */
+static void figures__depthwise_products_are_apart(void **)
+{
+    enum { COUNT = 10 };
+    struct wf_figures *const f = wf_figures_new("cpu", "test", peak);
+    for (int i = 0; i < COUNT; i++) {
+        struct wf_load dense = conv(1024 << i, 16), depth = dense;
+        dense.flops = 9 * 2 * 256 * (1024.0 * (1 << i)); /* 3 x 3, 16 to 16 channels */
+        depth.flops = 9 * 2 * 16 * (1024.0 * (1 << i));
+        dense.log[WF_LOAD_EACH] = (float)log2(9 * 2 * 256);
+        depth.log[WF_LOAD_EACH] = (float)log2(9 * 2 * 16);
+        wf_figures_add(f, 1, &dense, dense.flops / peak[0]);
+        if (i != 5)
+            wf_figures_add(f, 1, &depth, 30 * depth.flops / peak[0]);
+    }
+    wf_figures_seal(f);
+    struct wf_load ask = conv(1024 << 5, 16);
+    ask.flops = 9 * 2 * 16 * 32768.0;
+    ask.log[WF_LOAD_EACH] = (float)log2(9 * 2 * 16);
+    const double seconds = wf_figures_seconds(f, 1, &ask, NULL), right = 30 * ask.flops / peak[0];
+    if (fabs(seconds / right - 1) > 0.1)
+        fail_msg("%g, expected %g", seconds, right);
+    wf_figures_free(f);
+}
+
 static void figures__the_least_of_two_measurements_counts(void **)
 {
     struct wf_figures *const f = wf_figures_new("cpu", "test", peak);
@@ -163,6 +233,11 @@ static void figures__thin_keeps_what_does_not_follow(void **)
     wf_figures_seal(f);
     wf_figures_thin(f, 0.05);
     assert_true(wf_figures_count(f) < COUNT);
+    for (int i = 0; i < COUNT; i++) { /* and all follow to what was asked for */
+        const struct wf_load load = conv(1024 << (i / 2), i % 2 ? 8 : 16);
+        const double right = load.flops / peak[0] * (i == ODD ? 9 : 3);
+        assert_true(fabs(log2(wf_figures_seconds(f, 1, &load, NULL) / right)) <= log2(1.05));
+    }
     const struct wf_load odd = conv(1024 << (ODD / 2), 8);
     assert_near(wf_figures_seconds(f, 1, &odd, NULL), 9 * odd.flops / peak[0]);
     wf_figures_free(f);
@@ -242,6 +317,10 @@ int main(void)
         cmocka_unit_test(figures__between_two_loads_lies_their_geometric_mean),
         cmocka_unit_test(figures__other_numbers_of_threads_scale),
         cmocka_unit_test(figures__a_load_of_an_unknown_kind_takes_its_arithmetic),
+        cmocka_unit_test(figures__beyond_the_largest_load_time_grows_with_the_work),
+        cmocka_unit_test(figures__types_stand_in_for_each_other),
+        cmocka_unit_test(figures__a_constant_and_a_speed_are_found),
+        cmocka_unit_test(figures__depthwise_products_are_apart),
         cmocka_unit_test(figures__the_least_of_two_measurements_counts),
         cmocka_unit_test(figures__text_reads_back),
         cmocka_unit_test(figures__a_bad_line_is_named),

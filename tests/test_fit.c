@@ -350,7 +350,7 @@ static bool is_kept_by_every_rank(uint64_t seed)
     const size_t limit = weights + arena / 100 * (50 + wf_random_below(r, 5, 51));
     struct wf_global_plan *const s = global_of(g, mesh, &wf_device_cpu, limit);
     struct wf_err err = { 0 };
-    struct wf_all_ranks *const all = wf_all_ranks_new(s, &err);
+    struct wf_all_ranks *const all = wf_all_ranks_new(s, NULL, &err);
     assert_non_null(all);
     size_t most = 0;
     for (int i = 0; i < all->n_ranks; i++)

@@ -79,7 +79,7 @@ complete -c widefield -n '__fish_seen_subcommand_from bench' -l steps -r -d 'tim
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l warmup -r -d 'untimed steps before them (2)'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l input -r -d 'image [N, C, *spatial], or points (.npz), instead of random data'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l target -r -d 'class map [N, *spatial], or a class per point'
-complete -c widefield -n '__fish_seen_subcommand_from bench' -l profile -d 'also print the time of the last step by operator'
+complete -c widefield -n '__fish_seen_subcommand_from bench' -l profile -d 'also print a step\'s time by operator, beside what was foretold; with --json by kernel'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l overlap -d 'time the step with and without overlap of communication, in turns'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l timeline -r -d 'write the last step of every rank: a picture (.svg) or Chrome\'s trace format'
 complete -c widefield -n '__fish_seen_subcommand_from bench' -l sweep -d 'bytes per rank against the side of the image, for several numbers of ranks'

@@ -215,7 +215,7 @@ static bool answer_plan(struct question *q, struct wf_job *job, struct wf_err *e
                                    .parameters = wf_graph_parameters(job->net.graph, false),
                                    .flops = wf_job_flops(job) };
     (void)snprintf(info->mesh, sizeof info->mesh, "%s", wf_mesh_print(&job->arena, &job->mesh));
-    struct wf_all_ranks *const all = wf_all_ranks_new(job->global, err);
+    struct wf_all_ranks *const all = wf_all_ranks_new(job->global, NULL, err);
     if (!all)
         return false;
     const int micro = wf_job_micro_batches(job);

@@ -15,7 +15,7 @@
 #include "train/device.h"
 #include "train/machine.h"
 
-static const double tolerance = 0.12; /* of kernels that are left out of what is shipped */
+static const double tolerance = 0.15; /* of kernels that are left out of what is shipped */
 
 static void show(void *user, double part, const char *what)
 {
@@ -72,8 +72,13 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     struct wf_bar bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) };
     const double start = wf_now();
     struct wf_figures *const figures = wf_calibrate(
-        &(struct wf_calibrate){
-            .launch = &cli->launch, .settings = &settings, .progress = show, .user = &bar },
+        &(struct wf_calibrate){ .launch = &cli->launch,
+                                .settings = &settings,
+                                .one_precision =
+                                    wf_options_get(cli->options, "train.precision")->origin !=
+                                    WF_FROM_DEFAULT,
+                                .progress = show,
+                                .user = &bar },
         err);
     wf_bar_clear(&bar);
     if (!figures)

@@ -5,96 +5,14 @@
 #include <sys/resource.h>
 
 #include "cli/bench.h"
+#include "cli/bench_profile.h"
 #include "cli/cli.h"
 #include "train/stepper.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
-#include "ops/op.h"
 
-/* --- where a step's time went: the seconds of a plan's steps, added up by operator --- */
-
-enum { PROFILE_MAX = 96 };
-
-struct profile_row {
-    const char *name; /* an operator, "copy", "fetch" or "sum" */
-    int count;
-    double seconds;
-};
-
-struct profile {
-    int n;
-    struct profile_row rows[PROFILE_MAX]; /* slowest first */
-};
-
-static const char *label(const struct wf_step *s)
-{
-    switch (s->kind) {
-    case WF_STEP_KERNEL:
-        return s->node->op->name;
-    case WF_STEP_COPY:
-        return "copy";
-    case WF_STEP_ADD:
-        return "add strips";
-    case WF_STEP_FETCH_BEGIN:
-    case WF_STEP_FETCH_END:
-        return "fetch";
-    case WF_STEP_SUM_BEGIN:
-    case WF_STEP_SUM_END:
-        break;
-    }
-    return "sum";
-}
-
-static int slowest_first(const void *a, const void *b)
-{
-    const struct profile_row *x = a, *y = b;
-    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
-}
-
-static void profile_fill(struct profile *p, const struct wf_run *run)
-{
-    const struct wf_plan *plan = wf_run_plan(run);
-    const double *seconds = wf_run_step_seconds(run);
-    p->n = 0;
-    for (int s = 0; s < plan->n_steps; s++) {
-        const char *name = label(&plan->steps[s]);
-        int i = 0;
-        while (i < p->n && strcmp(p->rows[i].name, name) != 0)
-            i++;
-        WF_BUG_ON(i == PROFILE_MAX, "more than %d operators", i);
-        if (i == p->n) {
-            p->n++;
-            p->rows[i].name = name;
-            p->rows[i].count = 0;
-            p->rows[i].seconds = 0;
-        }
-        p->rows[i].count++;
-        p->rows[i].seconds += seconds[s];
-    }
-    qsort(p->rows, (size_t)p->n, sizeof p->rows[0], slowest_first);
-}
-
-static void profile_print(const struct profile *p, struct wf_arena *arena)
-{
-    double total = 0;
-    for (int i = 0; i < p->n; i++)
-        total += p->rows[i].seconds;
-    (void)printf("  %-16s %6s %10s %7s\n", "operator", "steps", "time", "share");
-    for (int i = 0; i < p->n; i++)
-        (void)printf("  %-16s %6d %10s %6.1f%%\n", p->rows[i].name, p->rows[i].count,
-                     wf_text_seconds(arena, p->rows[i].seconds),
-                     100.0 * p->rows[i].seconds / (total > 0 ? total : 1));
-}
-
-static void profile_add_json(const struct profile *p, cJSON *json)
-{
-    cJSON *const by = cJSON_AddObjectToObject(json, "by_operator");
-    for (int i = 0; i < p->n; i++)
-        cJSON_AddNumberToObject(by, p->rows[i].name, 1e3 * p->rows[i].seconds);
-}
-
-/* --- a step --- */
+enum { PROFILED = 3 }; /* steps, on a device that times them itself */
 
 struct bench {
     struct wf_cli *cli;
@@ -105,8 +23,8 @@ struct bench {
     double bubble;        /* the part of the time in which a rank waits, the mean over ranks */
     double planned, peak; /* bytes, of the rank that needs most */
     bool profile;
-    struct profile by_operator; /* of the last step */
-    const char *timeline;       /* the file it goes to, or NULL */
+    struct wf_bench_profile by_kernel;
+    const char *timeline; /* the file it goes to, or NULL */
 };
 
 /* Collective. The largest of all ranks' values. */
@@ -124,9 +42,11 @@ static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
 }
 
 /* Seconds of the steps, in three rows: the step, its computing, its waiting for others. */
-static bool time_steps(const struct bench *bench, struct wf_stepper *stepper, double *rows,
+static bool time_steps(struct bench *bench, struct wf_stepper *stepper, double *rows,
                        struct wf_err *err)
 {
+    const bool root = wf_comm_rank(stepper->comm) == 0,
+               host = wf_device_is_host(bench->job->device);
     const int64_t n = bench->steps;
     for (int64_t i = -bench->warmup; i < n; i++) {
         double seconds, waiting;
@@ -137,17 +57,24 @@ static bool time_steps(const struct bench *bench, struct wf_stepper *stepper, do
         rows[i] = seconds;
         rows[2 * n + i] = waiting;
         rows[n + i] = rows[i] - rows[2 * n + i];
+        if (bench->profile && root && host)
+            wf_bench_profile_add(&bench->by_kernel, stepper->run);
     }
     return true;
 }
 
-/* One more step, which a device with a clock of its own times step by step. */
-static bool run_profiled(struct wf_stepper *stepper, struct wf_err *err)
+/* More steps, which a device with a clock of its own times kernel by kernel. */
+static bool run_profiled(struct bench *bench, struct wf_stepper *stepper, struct wf_err *err)
 {
+    bool ok = true;
     if (wf_device_is_host(stepper->job->device))
         return true;
     wf_run_set_profiled(stepper->run, true);
-    const bool ok = wf_stepper_step(stepper, err) && wf_run_wait(stepper->run, err);
+    for (int i = 0; ok && i < PROFILED; i++) {
+        ok = wf_stepper_step(stepper, err) && wf_run_wait(stepper->run, err);
+        if (ok && wf_comm_rank(stepper->comm) == 0)
+            wf_bench_profile_add(&bench->by_kernel, stepper->run);
+    }
     wf_run_set_profiled(stepper->run, false);
     return ok;
 }
@@ -157,8 +84,8 @@ static bool measure(struct bench *bench, struct wf_stepper *stepper, struct wf_e
     const int64_t n = bench->steps;
     struct wf_arena arena = { 0 };
     double *const rows = wf_arena_array(&arena, 3 * n, double);
-    bool ok =
-        time_steps(bench, stepper, rows, err) && (!bench->profile || run_profiled(stepper, err));
+    bool ok = time_steps(bench, stepper, rows, err) &&
+              (!bench->profile || run_profiled(bench, stepper, err));
     double compute = 0, comm = 0, seconds = 0;
     if (ok) {
         seconds = wf_median(rows, n);
@@ -180,7 +107,8 @@ static bool measure(struct bench *bench, struct wf_stepper *stepper, struct wf_e
         bench->bubble = bubble;
         bench->planned = planned;
         bench->peak = peak;
-        profile_fill(&bench->by_operator, stepper->run);
+        if (bench->profile)
+            wf_bench_profile_close(&bench->by_kernel, stepper->plan);
     }
     return ok;
 }
@@ -235,7 +163,7 @@ static double rss_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? 1024.0 * (double)usage.ru_maxrss : 0;
 }
 
-static bool print(const struct bench *b, struct wf_err *err)
+static bool print(struct bench *b, struct wf_err *err)
 {
     const struct wf_job *const job = b->job;
     const struct wf_shape *const s = &job->net.image->shape;
@@ -263,7 +191,7 @@ static bool print(const struct bench *b, struct wf_err *err)
         cJSON_AddNumberToObject(json, "rss_bytes", rss_bytes());
         wf_job_add_link(job, json);
         if (b->profile)
-            profile_add_json(&b->by_operator, json);
+            wf_bench_profile_json(&b->by_kernel, json);
         return wf_cli_print_json(b->cli, json, err);
     }
     struct wf_arena *const arena = &b->cli->arena;
@@ -284,7 +212,7 @@ static bool print(const struct bench *b, struct wf_err *err)
                  wf_text_bytes(arena, b->planned), wf_text_bytes(arena, b->peak),
                  wf_text_bytes(arena, rss_bytes()));
     if (b->profile)
-        profile_print(&b->by_operator, arena);
+        wf_bench_profile_print(&b->by_kernel, arena);
     return true;
 }
 
@@ -318,6 +246,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     bool ok = bench.job && wf_job_run(bench.job, bench_rank, &bench, err);
     if (ok && cli->launch.is_root)
         ok = print(&bench, err);
+    wf_bench_profile_release(&bench.by_kernel);
     wf_job_free(bench.job);
     return ok;
 }
@@ -327,7 +256,8 @@ static const struct wf_command_flag flags[] = {
     { "warmup", "N", "untimed steps before them (2)" },
     { "input", "X.npy", "image [N, C, *spatial], or points (.npz), instead of random data" },
     { "target", "Y.npy", "class map [N, *spatial], or a class per point" },
-    { "profile", NULL, "also print the time of the last step by operator" },
+    { "profile", NULL,
+      "also print a step's time by operator, beside what was foretold; with --json by kernel" },
     { "overlap", NULL, "time the step with and without overlap of communication, in turns" },
     { "timeline", "FILE",
       "write the last step of every rank: a picture (.svg) or Chrome's trace format" },

@@ -278,7 +278,7 @@ static const struct wf_command_flag flags[] = {
 const struct wf_command wf_command_check = {
     .name = "check",
     .summary = "print what this machine has: devices, MPI, image formats, libraries",
-    .usage = "check [--calibrate [--device NAME] [--out FILE]] [--json]",
+    .usage = "check [--calibrate [--device NAME] [--precision TYPE] [--out FILE]] [--json]",
     .notes =
         "With --calibrate small networks run a few steps each, and what their kernels took is kept\n"
         "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"

@@ -14,6 +14,7 @@
 #include "cli/text.h"
 #include "device/device.h"
 #include "train/all_ranks.h"
+#include "train/device.h"
 #include "train/foresight.h"
 #include "train/training.h"
 #include "plan/plan_cache.h"
@@ -25,6 +26,7 @@ struct look {
     struct wf_cli *cli;
     const struct wf_job *job;
     const struct wf_training *training; /* with a dataset; NULL: a step alone */
+    struct wf_context *context;         /* of a GPU, where there is one; or NULL */
     struct wf_all_ranks *all;
     struct wf_foresight foresight;
     int64_t explained; /* rank */
@@ -50,9 +52,21 @@ static bool explain(struct look *look, struct wf_err *err)
     return look->steps != NULL;
 }
 
+/* A GPU knows which kernels were chosen there. Without one their scratch is estimated. */
+static void open_gpu(struct look *look)
+{
+    const struct wf_job *const job = look->job;
+    struct wf_err ignored = { 0 };
+    struct wf_device_options options = wf_settings_device_options(&job->settings, job->device);
+    if (job->device->open && !wf_device_is_host(job->device) &&
+        !wf_device_open(job->device, &options, &look->context, &ignored))
+        look->context = NULL;
+}
+
 static bool look_init(struct look *look, struct wf_err *err)
 {
-    look->all = wf_all_ranks_new(look->job->global, err);
+    open_gpu(look);
+    look->all = wf_all_ranks_new(look->job->global, look->context, err);
     if (!look->all ||
         !wf_foresight_init(&look->foresight, look->job, look->all, look->training, err))
         return false;
@@ -452,6 +466,7 @@ static bool look_at(struct wf_cli *cli, const struct wf_job *job,
                     look_init(&look, err) && print(&look, err);
     wf_foresight_release(&look.foresight);
     wf_all_ranks_free(look.all);
+    wf_device_close(look.context);
     return ok;
 }
 

@@ -165,6 +165,7 @@ static bool find_one(struct study *s, struct wf_err *err)
     const struct wf_plan_options plan = wf_job_plan_options(s->job);
     struct wf_plan_options free_of_limit = plan;
     free_of_limit.limit = 0;
+    free_of_limit.rough = true;
     const struct wf_mesh mesh = wf_mesh_one();
     struct wf_global_plan *const global =
         wf_global_plan_new(s->job->net.graph, &mesh, &free_of_limit, err);

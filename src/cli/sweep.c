@@ -65,7 +65,7 @@ static bool fits_here(const struct wf_options *o, const struct wf_sweep_point *p
 static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_sweep_point *p,
                        struct wf_err *err)
 {
-    struct wf_all_ranks *const all = wf_all_ranks_new(job->global, err);
+    struct wf_all_ranks *const all = wf_all_ranks_new(job->global, NULL, err);
     if (!all)
         return false;
     p->mesh = wf_mesh_print(&s->cli->arena, &job->mesh);

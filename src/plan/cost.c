@@ -56,7 +56,9 @@ double wf_cost_load(const struct wf_costs *costs, const struct wf_load *load)
 
 static struct wf_load flat_load(const char *name, double count, double bytes)
 {
-    struct wf_load load = { .name = name, .type = wf_dtype_name(WF_F32), .bytes = bytes };
+    struct wf_load load = {
+        .name = name, .type = wf_dtype_name(WF_F32), .flops = count, .bytes = bytes
+    };
     wf_load_set(&load, (double[WF_LOAD_AXES]){ count, 1, 1, 1, 1, 1 });
     return load;
 }

@@ -1,4 +1,4 @@
-#include "plan/figures.h"
+#include "plan/figures_inside.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include "ops/op.h"
 
 enum {
-    NEAREST = 6, /* loads that an estimate is taken from */
     LINKS = 8,
     THREADS = 16, /* numbers of threads that were measured */
     WORD = 64,
@@ -18,19 +17,6 @@ enum {
 };
 
 const char wf_load_copy[] = "copy", wf_load_update[] = "update";
-
-struct row {
-    struct wf_load load;
-    int threads;
-    double seconds;
-    float excess; /* log2 of the seconds over those of arithmetic and traffic alone */
-};
-
-/* Rows of one kind: operator, type, fused input, threads. */
-struct kind {
-    const struct row *first;
-    int count;
-};
 
 struct wf_figures {
     char device[WORD], machine[TEXT];
@@ -45,14 +31,11 @@ struct wf_figures {
         double between, beside;
     } steps[THREADS];
     int n_steps;
-    struct row *rows; /* by kind */
+    struct wf_figures_row *rows; /* by kind */
     size_t n_rows, room;
-    struct kind *kinds;
+    struct wf_figures_kind *kinds;
     size_t n_kinds;
 };
-
-/* Distances along the axes, such that each measured load follows best from the others. */
-static const float scale[WF_LOAD_AXES] = { 0.8f, 0.5f, 1.0f, 1.0f, 0.8f, 0.8f };
 
 /* --- loads --- */
 
@@ -65,12 +48,6 @@ void wf_load_set(struct wf_load *load, const double at[WF_LOAD_AXES])
 {
     for (int a = 0; a < WF_LOAD_AXES; a++)
         load->log[a] = (float)log2(fmax(at[a], 1e-6));
-}
-
-/* Arithmetic and traffic alone. */
-static double plain_seconds(const struct wf_figures *f, const struct wf_load *load)
-{
-    return f->peak[2] + fmax(load->flops / f->peak[0], load->bytes / f->peak[1]);
 }
 
 /* --- making a table --- */
@@ -96,12 +73,12 @@ void wf_figures_free(struct wf_figures *figures)
 void wf_figures_add(struct wf_figures *f, int threads, const struct wf_load *load, double seconds)
 {
     WF_GROW(f->rows, f->room, f->n_rows);
-    f->rows[f->n_rows++] = (struct row){
+    f->rows[f->n_rows++] = (struct wf_figures_row){
         .load = *load,
         .threads = threads,
-        .seconds = seconds,
-        .excess = (float)log2(fmax(seconds, 1e-9) / plain_seconds(f, load)),
+        .seconds = fmax(seconds, 1e-9),
     };
+    wf_figures_place(load, f->rows[f->n_rows - 1].at);
 }
 
 void wf_figures_add_step(struct wf_figures *f, int threads, double between, double beside)
@@ -127,7 +104,7 @@ static int by_name(const char *a, const char *b)
     return strcmp(a ? a : "", b ? b : "");
 }
 
-static int by_kind(const struct row *a, const struct row *b)
+static int by_kind(const struct wf_figures_row *a, const struct wf_figures_row *b)
 {
     int by = by_name(a->load.name, b->load.name);
     by = by ? by : by_name(a->load.type, b->load.type);
@@ -137,7 +114,7 @@ static int by_kind(const struct row *a, const struct row *b)
 
 static int by_load(const void *a, const void *b)
 {
-    const struct row *const x = a, *const y = b;
+    const struct wf_figures_row *const x = a, *const y = b;
     const int by = by_kind(x, y);
     for (int i = 0; !by && i < WF_LOAD_AXES; i++)
         if (x->load.log[i] != y->load.log[i])
@@ -145,7 +122,7 @@ static int by_load(const void *a, const void *b)
     return by ? by : (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-static bool is_same_load(const struct row *a, const struct row *b)
+static bool is_same_load(const struct wf_figures_row *a, const struct wf_figures_row *b)
 {
     bool same = by_kind(a, b) == 0;
     for (int i = 0; same && i < WF_LOAD_AXES; i++)
@@ -168,10 +145,12 @@ void wf_figures_seal(struct wf_figures *f)
     for (size_t i = 0; i < f->n_rows; i++) {
         if (i == 0 || by_kind(&f->rows[i - 1], &f->rows[i]) != 0) {
             WF_GROW(f->kinds, room, f->n_kinds);
-            f->kinds[f->n_kinds++] = (struct kind){ &f->rows[i], 0 };
+            f->kinds[f->n_kinds++] = (struct wf_figures_kind){ .first = &f->rows[i] };
         }
         f->kinds[f->n_kinds - 1].count++;
     }
+    for (size_t i = 0; i < f->n_kinds; i++)
+        wf_figures_fit(&f->kinds[i], f->peak);
 }
 
 const char *wf_figures_device(const struct wf_figures *figures)
@@ -191,66 +170,30 @@ int wf_figures_count(const struct wf_figures *figures)
 
 /* --- asking it --- */
 
-struct near {
-    float distance;
-    const struct row *row;
-};
-
-static float distance(const struct wf_load *a, const struct wf_load *b)
+/* Types with the same kernels, or nearly so: where one was not measured the other counts. */
+static const char *stand_in(const char *type)
 {
-    float sum = 0;
-    for (int i = 0; i < WF_LOAD_AXES; i++) {
-        const float d = scale[i] * (a->log[i] - b->log[i]);
-        sum += d * d;
-    }
-    return sum;
+    const char *const f16 = wf_load_type(WF_F16, false), *const bf16 = wf_load_type(WF_BF16, false);
+    if (type == wf_load_type(WF_F32, true))
+        return wf_load_type(WF_F32, false);
+    return type == f16 ? bf16 : type == bf16 ? f16 : type;
 }
 
-/* The nearest rows of a kind, but for `without`. */
-static int find_near(const struct kind *kind, const struct wf_load *load, const struct row *without,
-                     struct near near[NEAREST])
+/* Of the load's kind: its type before one that stands in, the same fused input before none, and of the numbers of
+ * threads that were measured the nearest. NULL: there is none. */
+static const struct wf_figures_kind *find_kind(const struct wf_figures *f, int threads,
+                                               const struct wf_load *load)
 {
-    int n = 0;
-    for (const struct row *r = kind->first; r < kind->first + kind->count; r++) {
-        const float d = distance(&r->load, load);
-        if (r == without || (n == NEAREST && d >= near[n - 1].distance))
-            continue;
-        int at = n < NEAREST ? n++ : n - 1;
-        for (; at > 0 && near[at - 1].distance > d; at--)
-            near[at] = near[at - 1];
-        near[at] = (struct near){ d, r };
-    }
-    return n;
-}
-
-/* log2 of the seconds over plain ones: the mean of the nearest, the nearer the more. */
-static double excess_of(const struct kind *kind, const struct wf_load *load,
-                        const struct row *without)
-{
-    struct near near[NEAREST];
-    const int n = find_near(kind, load, without, near);
-    double sum = 0, weights = 0;
-    for (int i = 0; i < n; i++) {
-        const double weight = 1 / ((double)near[i].distance + 1e-3);
-        sum += weight * weight * (double)near[i].row->excess;
-        weights += weight * weight;
-    }
-    return weights > 0 ? sum / weights : 0;
-}
-
-/* Of the load's kind: the same fused input before none, and of the numbers of threads that were measured the
- * nearest. NULL: there is none. */
-static const struct kind *find_kind(const struct wf_figures *f, int threads,
-                                    const struct wf_load *load)
-{
-    const struct kind *best = NULL;
+    const struct wf_figures_kind *best = NULL;
+    const char *const other = stand_in(load->type);
     double least = 0;
     for (size_t i = 0; i < f->n_kinds; i++) {
-        const struct row *const r = f->kinds[i].first;
-        if (r->load.name != load->name || r->load.type != load->type)
+        const struct wf_figures_row *const r = f->kinds[i].first;
+        const bool same = r->load.type == load->type;
+        if (r->load.name != load->name || (!same && r->load.type != other))
             continue;
-        const double off =
-            fabs(log2((double)r->threads / threads)) + (r->load.fused == load->fused ? 0 : 100);
+        const double off = fabs(log2((double)r->threads / threads)) +
+                           (r->load.fused == load->fused ? 0 : 100) + (same ? 0 : 1000);
         if (!best || off < least) {
             best = &f->kinds[i];
             least = off;
@@ -262,14 +205,13 @@ static const struct kind *find_kind(const struct wf_figures *f, int threads,
 double wf_figures_seconds(const struct wf_figures *f, int threads, const struct wf_load *load,
                           bool *known)
 {
-    const struct kind *const kind = find_kind(f, threads > 0 ? threads : 1, load);
-    const double plain = plain_seconds(f, load);
+    const struct wf_figures_kind *const kind = find_kind(f, threads > 0 ? threads : 1, load);
     if (known)
         *known = kind != NULL;
-    if (!kind)
-        return plain;
+    if (!kind) /* arithmetic and traffic alone */
+        return f->peak[2] + fmax(load->flops / f->peak[0], load->bytes / f->peak[1]);
     const double share = (double)kind->first->threads / (threads > 0 ? threads : 1);
-    return plain * exp2(excess_of(kind, load, NULL)) * share;
+    return share * wf_figures_kind_seconds(kind, load);
 }
 
 double wf_figures_step(const struct wf_figures *f, int threads, int kernels)
@@ -295,21 +237,41 @@ bool wf_figures_link(const struct wf_figures *f, const char *transport,
 void wf_figures_thin(struct wf_figures *f, double tolerance)
 {
     const double short_seconds = 100 * f->peak[2]; /* of a step they are a small part */
-    for (size_t i = f->n_rows; i-- > 0;) {
-        const struct row *const r = &f->rows[i];
-        const double most = log2(1 + (r->seconds < short_seconds ? 4 : 1) * tolerance);
-        const struct kind *kind = f->kinds;
-        while (!(r >= kind->first && r < kind->first + kind->count))
-            kind++;
-        if (kind->count <= NEAREST || fabs(excess_of(kind, &r->load, r) - (double)r->excess) > most)
-            continue;
-        memmove(&f->rows[i], &f->rows[i + 1], (f->n_rows - i - 1) * sizeof *f->rows);
-        f->n_rows--;
-        wf_figures_seal(f);
-    }
+    struct wf_arena arena = { 0 };
+    size_t kept = 0;
+    bool *const unused = wf_arena_array(&arena, f->n_rows + 1, bool);
+    for (size_t i = 0; i < f->n_kinds; i++)
+        wf_figures_thin_kind(&(struct wf_figures_thin){ .kind = &f->kinds[i],
+                                                        .peak = f->peak,
+                                                        .tolerance = tolerance,
+                                                        .short_seconds = short_seconds },
+                             &unused[f->kinds[i].first - f->rows]);
+    for (size_t i = 0; i < f->n_rows; i++)
+        if (!unused[i])
+            f->rows[kept++] = f->rows[i];
+    f->n_rows = kept;
+    wf_arena_release(&arena);
+    wf_figures_seal(f);
 }
 
 /* --- as text --- */
+
+static void add_load(struct wf_buffer *b, const struct wf_load *load)
+{
+    wf_buffer_printf(b, "%s %s %s", load->name, load->type, load->fused ? load->fused : "-");
+    for (int a = 0; a < WF_LOAD_AXES; a++)
+        wf_buffer_printf(b, " %.4g", exp2((double)load->log[a]));
+    wf_buffer_printf(b, " %.4g", load->bytes);
+}
+
+const char *wf_load_print(struct wf_arena *arena, const struct wf_load *load)
+{
+    struct wf_buffer b = { 0 };
+    add_load(&b, load);
+    const char *const text = wf_arena_copy(arena, b.data);
+    wf_buffer_release(&b);
+    return text;
+}
 
 char *wf_figures_print(struct wf_arena *arena, const struct wf_figures *f)
 {
@@ -323,12 +285,10 @@ char *wf_figures_print(struct wf_arena *arena, const struct wf_figures *f)
         wf_buffer_printf(&b, "step %d %.4g %.4g\n", f->steps[i].threads, f->steps[i].between,
                          f->steps[i].beside);
     for (size_t i = 0; i < f->n_rows; i++) {
-        const struct row *const r = &f->rows[i];
-        wf_buffer_printf(&b, "kernel %d %s %s %s", r->threads, r->load.name, r->load.type,
-                         r->load.fused ? r->load.fused : "-");
-        for (int a = 0; a < WF_LOAD_AXES; a++)
-            wf_buffer_printf(&b, " %.4g", exp2((double)r->load.log[a]));
-        wf_buffer_printf(&b, " %.4g %.4g\n", r->load.bytes, r->seconds);
+        const struct wf_figures_row *const r = &f->rows[i];
+        wf_buffer_printf(&b, "kernel %d ", r->threads);
+        add_load(&b, &r->load);
+        wf_buffer_printf(&b, " %.4g\n", r->seconds);
     }
     char *const text = wf_arena_copy(arena, b.data);
     wf_buffer_release(&b);

@@ -5,8 +5,9 @@
  * operator, its type, and a few extents of its work. Figures are a table of loads that were measured
  * (train/calibrate.h), or shipped with the program for machines that we measured (wf_figures_shipped).
  * The seconds of another load follow from those of its kind that lie nearest, by the logarithms of
- * their extents: not seconds are interpolated, but how far they are from what arithmetic and memory
- * traffic would take at the speeds of the table's head ("peak").
+ * their extents: not seconds are interpolated, but how far they are from plain ones: a constant, operations and
+ * bytes, each at a speed that suits the kind's rows best, or for a kind of few rows at the speeds of the table's
+ * head ("peak").
  *
  * The text form is read and written, a line for each:
  *
@@ -51,6 +52,8 @@ extern const char wf_load_copy[], wf_load_update[];
 /* "f32", "bf16", ...; with `tf32` that in place of f32. */
 const char *wf_load_type(enum wf_dtype dtype, bool tf32);
 void wf_load_set(struct wf_load *load, const double at[WF_LOAD_AXES]);
+/* As in a line of a table: "conv f32 - 65536 256 64 64 73728 1 3.36e+07". */
+const char *wf_load_print(struct wf_arena *arena, const struct wf_load *load);
 
 struct wf_figures_link {
     double bytes_per_second, seconds;

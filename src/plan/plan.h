@@ -59,6 +59,8 @@ struct wf_plan_options {
     bool tf32; /* as wf_device_options.tf32 */
     bool
         exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
+    /* Estimates do not ask libraries for the scratch of kernels, which takes long for large images. */
+    bool rough;
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what

@@ -114,6 +114,7 @@ static bool call_prepare(struct wf_planner *p, const struct wf_step *s, struct w
                                  .threads = p->threads,
                                  .sizes_only = p->cache != NULL,
                                  .exact = p->options->exact,
+                                 .rough = p->cache && p->options->rough,
                                  .context = p->plan->context };
     const bool ok = s->kernel->prepare(prep, err);
     wf_arena_release(&arena);

@@ -56,6 +56,7 @@ struct wf_prepare {
     const struct wf_view *in, *out;
     int threads;
     bool sizes_only, exact; /* wf_device_options.exact */
+    bool rough;             /* with sizes_only: about how much will do */
     /* NULL where a plan is made without the device at hand: what cannot be known is estimated then, and
      * on a device that is not the host the plan cannot be run. With a context primitives of external
      * libraries are checked even for a plan of sizes only. */

@@ -42,7 +42,7 @@ static bool look_at(struct wf_all_ranks *s, int at, int rank, struct wf_plan_cac
 {
     if (wf_stop_asked(s->global->options.stop, err))
         return false;
-    struct wf_plan *const plan = wf_plan_estimate(s->global, rank, cache, err);
+    struct wf_plan *const plan = wf_plan_estimate_on(s->global, rank, s->context, cache, err);
     if (!plan)
         return wf_err_wrap(err, "rank %d", rank);
     s->ranks[at] = figures_of(plan);
@@ -57,11 +57,13 @@ static bool look_at(struct wf_all_ranks *s, int at, int rank, struct wf_plan_cac
 }
 
 /* These ranks, or all (NULL). */
-static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global, const int ranks[],
-                                          int count, struct wf_err *err)
+static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global,
+                                          struct wf_context *context, const int ranks[], int count,
+                                          struct wf_err *err)
 {
     struct wf_all_ranks *const s = wf_take_zeroed(1, sizeof *s);
     s->global = global;
+    s->context = context;
     s->n_ranks = count;
     s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
     s->work = wf_arena_array(&s->arena, global->stages.n_segments, double);
@@ -85,9 +87,10 @@ static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global, c
     return NULL;
 }
 
-struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err)
+struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global,
+                                      struct wf_context *context, struct wf_err *err)
 {
-    return look_at_ranks(global, NULL, global->geometry.n_ranks, err);
+    return look_at_ranks(global, context, NULL, global->geometry.n_ranks, err);
 }
 
 static void add_rank(int ranks[], int *count, int rank)
@@ -113,7 +116,7 @@ struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, s
             at[WF_MESH_DOMAIN] = i / stages;
             add_rank(ranks, &count, wf_mesh_rank(mesh, at));
         }
-    struct wf_all_ranks *const s = look_at_ranks(global, ranks, count, err);
+    struct wf_all_ranks *const s = look_at_ranks(global, NULL, ranks, count, err);
     wf_arena_release(&arena);
     return s;
 }

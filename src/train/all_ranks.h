@@ -5,7 +5,7 @@
  * are kept, and the latter are compared over all ranks at the end (I4 to I6). So thousands of ranks
  * take the memory of one plan and a short list each.
  *
- *     struct wf_all_ranks *s = wf_all_ranks_new(global, &err);
+ *     struct wf_all_ranks *s = wf_all_ranks_new(global, NULL, &err);
  *     printf("rank 7: %zu bytes\n", s->ranks[7].arena_bytes);
  *     wf_all_ranks_free(s);
  */
@@ -26,6 +26,7 @@ struct wf_rank_figures {
 struct wf_all_ranks {
     struct wf_arena arena;
     const struct wf_global_plan *global;
+    struct wf_context *context; /* that they were planned with; or NULL */
     struct wf_rank_figures *ranks;
     int n_ranks; /* that were planned */
     /* A step with all its micro-batches, where stages take turns and wait for each other: its seconds, and of
@@ -36,8 +37,10 @@ struct wf_all_ranks {
 /* The mean over the stages. */
 double wf_all_ranks_bubble(const struct wf_all_ranks *all);
 
-/* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. */
-struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global, struct wf_err *err);
+/* Plans all ranks of the global plan; NULL if one cannot be planned or the message check fails. With a context of
+ * a GPU the scratch of kernels is that of what was chosen for them, where it was; without one (NULL) it is estimated. */
+struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global,
+                                      struct wf_context *context, struct wf_err *err);
 /* The same for some typical ranks alone, in no order: of each stage and worker along domain its first, its last and the
  * one in the middle. Messages are not checked. */
 struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, struct wf_err *err);

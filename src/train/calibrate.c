@@ -2,22 +2,17 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
-#include "base/median.h"
 #include "base/memory.h"
 #include "models/blocks.h"
 #include "train/device.h"
 #include "train/machine.h"
+#include "train/calibrate_trials.h"
 #include "train/stepper.h"
 
 /* --- the networks --- */
-
-/* A layer of any kernel between two others: [1x1, norm], [layer, norm], 1x1. */
-struct layer {
-    int64_t in, out, kernel, stride, groups;
-    bool sample_norm, residual;
-};
 
 static struct wf_value *norm_relu(struct wf_graph *g, struct wf_value *x, const char *name,
                                   bool sample)
@@ -29,7 +24,7 @@ static struct wf_value *norm_relu(struct wf_graph *g, struct wf_value *x, const 
 static struct wf_value *build_layer(struct wf_graph *g, const struct wf_model_config *c,
                                     struct wf_value *x)
 {
-    const struct layer *const l = c->own;
+    const struct wf_trial_layer *const l = c->own;
     x = wf_block_image(g, c, x);
     if (!x)
         return NULL;
@@ -57,84 +52,10 @@ static const struct wf_model layer_model = {
     .build = build_layer,
 };
 
-struct trial {
-    const char *model; /* NULL: a layer */
-    int dims;
-    int64_t base, depth, n, in, extent, points;
-    struct layer layer;
-};
-
-/* Networks of `model list`, small: levels of a U-Net of many widths, and layers that others have. */
-static const struct trial trials[] = {
-    { "unet", 2, 8, 1, 1, 3, 128, 0, { 0 } },
-    { "unet", 2, 8, 1, 1, 1, 384, 0, { 0 } },
-    { "unet", 2, 16, 1, 2, 3, 96, 0, { 0 } },
-    { "unet", 2, 16, 1, 1, 1, 320, 0, { 0 } },
-    { "unet", 2, 24, 1, 1, 3, 160, 0, { 0 } },
-    { "unet", 2, 32, 1, 2, 3, 48, 0, { 0 } },
-    { "unet", 2, 32, 1, 1, 3, 176, 0, { 0 } },
-    { "unet", 2, 32, 1, 1, 3, 448, 0, { 0 } },
-    { "unet", 2, 48, 1, 1, 3, 112, 0, { 0 } },
-    { "unet", 2, 64, 1, 2, 3, 32, 0, { 0 } },
-    { "unet", 2, 64, 1, 1, 3, 112, 0, { 0 } },
-    { "unet", 2, 64, 1, 1, 1, 288, 0, { 0 } },
-    { "unet", 2, 96, 1, 1, 3, 56, 0, { 0 } },
-    { "unet", 2, 128, 1, 2, 3, 16, 0, { 0 } },
-    { "unet", 2, 128, 1, 1, 3, 56, 0, { 0 } },
-    { "unet", 2, 128, 1, 1, 3, 136, 0, { 0 } },
-    { "unet", 2, 256, 1, 2, 3, 12, 0, { 0 } },
-    { "unet", 2, 256, 1, 1, 3, 32, 0, { 0 } },
-    { "unet", 2, 256, 1, 1, 3, 72, 0, { 0 } },
-    { "unet", 2, 512, 1, 1, 3, 8, 0, { 0 } },
-    { "unet", 2, 512, 1, 1, 3, 32, 0, { 0 } },
-    { "unet", 3, 8, 1, 1, 1, 28, 0, { 0 } },
-    { "unet", 3, 8, 1, 1, 1, 64, 0, { 0 } },
-    { "unet", 3, 16, 1, 1, 1, 20, 0, { 0 } },
-    { "unet", 3, 16, 1, 1, 1, 44, 0, { 0 } },
-    { "unet", 3, 32, 1, 1, 1, 16, 0, { 0 } },
-    { "unet", 3, 32, 1, 1, 1, 32, 0, { 0 } },
-    { "unet", 3, 64, 1, 1, 1, 10, 0, { 0 } },
-    { "unet", 3, 64, 1, 1, 1, 20, 0, { 0 } },
-    { "unet", 3, 128, 1, 1, 1, 8, 0, { 0 } },
-    { "unet", 3, 128, 1, 1, 1, 12, 0, { 0 } },
-    { "unet", 1, 16, 1, 2, 1, 8192, 0, { 0 } },
-    { "unet", 1, 32, 1, 1, 1, 65536, 0, { 0 } },
-    { "unet", 1, 64, 2, 2, 1, 4096, 0, { 0 } },
-    { "cnn2d", 2, 0, 0, 8, 3, 48, 0, { 0 } },
-    { "alexnet", 2, 0, 0, 4, 3, 224, 0, { 0 } },
-    { "alexnet_cifar", 2, 0, 0, 16, 3, 32, 0, { 0 } },
-    { "densenet121", 2, 0, 0, 2, 3, 96, 0, { 0 } },
-    { "densenet121", 2, 0, 0, 4, 3, 160, 0, { 0 } },
-    { "ddunet", 2, 16, 2, 1, 3, 128, 0, { 0 } },
-    { "ddunet_resnet18", 2, 0, 0, 1, 3, 192, 0, { 0 } },
-    { "dsn", 2, 0, 0, 16, 3, 32, 0, { 0 } },
-    { "dsn_conv", 2, 0, 0, 4, 3, 48, 0, { 0 } },
-    { "minkunet14", 3, 0, 0, 1, 3, 48, 3000, { 0 } },
-    { "minkunet14", 3, 0, 0, 1, 3, 96, 20000, { 0 } },
-    { "minkresnet", 3, 0, 0, 2, 3, 64, 4000, { 0 } },
-    { NULL, 2, 0, 0, 1, 3, 64, 0, { 64, 256, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 1, 3, 64, 0, { 256, 64, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 4, 3, 28, 0, { 256, 128, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 4, 3, 14, 0, { 512, 128, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 4, 3, 14, 0, { 1024, 256, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 4, 3, 7, 0, { 2048, 512, 1, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 1, 3, 128, 0, { 128, 32, 3, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 1, 3, 96, 0, { 32, 32, 5, 1, 1, true, true } },
-    { NULL, 2, 0, 0, 1, 3, 64, 0, { 64, 64, 7, 1, 1, true, true } },
-    { NULL, 2, 0, 0, 1, 3, 6, 0, { 512, 768, 7, 1, 1, false, false } },
-    { NULL, 2, 0, 0, 1, 3, 128, 0, { 64, 64, 3, 1, 1, true, true } },
-    { NULL, 2, 0, 0, 2, 3, 128, 0, { 32, 64, 3, 2, 1, false, false } },
-    { NULL, 2, 0, 0, 2, 3, 64, 0, { 128, 256, 3, 2, 1, false, false } },
-    { NULL, 2, 0, 0, 2, 3, 64, 0, { 64, 128, 1, 2, 1, false, false } },
-    { NULL, 2, 0, 0, 1, 3, 128, 0, { 64, 64, 3, 1, 64, false, true } },
-    { NULL, 2, 0, 0, 2, 3, 32, 0, { 384, 384, 3, 1, 384, false, true } },
-    { NULL, 2, 0, 0, 1, 3, 64, 0, { 128, 128, 3, 1, 8, false, true } },
-    { NULL, 3, 0, 0, 1, 1, 32, 0, { 32, 32, 3, 1, 1, true, true } },
-    { NULL, 3, 0, 0, 1, 1, 32, 0, { 32, 64, 3, 2, 1, true, false } },
-};
-enum { TRIALS = sizeof trials / sizeof trials[0], STEPS_LEAST = 3, STEPS_MOST = 40 };
-static const double seconds_each = 0.2; /* that a trial's steps are repeated, at least */
-static const double slow = 0.2;         /* a step: it is not timed on one core as well */
+/* On a CPU all is run in two rounds: who else is at work in one of them may not be in the other. */
+enum { TRIALS = WF_TRIALS, STEPS_LEAST = 2, STEPS_MOST = 40, ROUNDS = 2 };
+static const double seconds_each = 0.1; /* that a trial's steps are repeated, at least */
+static const double slow = 0.5;         /* a step: it is not timed on one core as well */
 
 /* --- one of them --- */
 
@@ -144,16 +65,14 @@ struct session {
     struct wf_settings settings; /* of the trial under way */
     struct wf_job *job;
     int threads;
-    int64_t grow; /* images are so many times as wide as the trials say, volumes half as much */
-    double whole; /* seconds of a step of the trial */
-    double seconds[2]
-                  [TRIALS]; /* per precision of the host: a step with all cores; 0: not timed yet */
+    double whole;              /* seconds of a step of the trial */
+    double seconds[2][TRIALS]; /* per precision of the host: a step with all cores */
     /* What steps take beside kernels and update, of each trial: for a line through them. */
     double rest[4 * TRIALS], kernels[4 * TRIALS];
     int n_rest;
 };
 
-static void set_trial(struct session *s, const struct trial *t, enum wf_precision precision,
+static void set_trial(struct session *s, const struct wf_trial *t, enum wf_precision precision,
                       struct wf_err *err)
 {
     struct wf_settings *const to = &s->settings;
@@ -164,7 +83,7 @@ static void set_trial(struct session *s, const struct trial *t, enum wf_precisio
         to->config.own = &t->layer;
     to->data.size = (struct wf_extents){ .count = 2 + t->dims, .at = { t->n, t->in } };
     for (int i = 0; i < t->dims; i++)
-        to->data.size.at[2 + i] = t->extent * (t->dims == 3 ? (s->grow + 1) / 2 : s->grow);
+        to->data.size.at[2 + i] = t->extent;
     to->data.points = t->points;
     to->train.precision = precision;
     to->train.accumulate = 1;
@@ -211,6 +130,36 @@ static bool time_step(struct wf_stepper *stepper, struct least *least, struct wf
     return time_update(stepper, &least->update, err);
 }
 
+static bool is_same_load(const struct wf_load *a, const struct wf_load *b)
+{
+    return a->name == b->name && a->type == b->type && a->fused == b->fused &&
+           memcmp(a->log, b->log, sizeof a->log) == 0;
+}
+
+/* The same load may occur often in a step, here with its images in a cache and there without: the mean counts. */
+static void keep_loads(struct session *s, const struct wf_stepper *stepper, const double *seconds,
+                       double share)
+{
+    const struct wf_plan *const plan = stepper->plan;
+    const int threads = wf_device_is_host(s->job->device) ? s->threads : 1;
+    struct wf_arena arena = { 0 };
+    bool *const kept = wf_arena_array(&arena, plan->n_steps + 1, bool);
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_load *const load = &plan->steps[i].load;
+        double sum = 0;
+        int n = 0;
+        for (int k = i; load->name && !kept[i] && k < plan->n_steps; k++)
+            if (plan->steps[k].load.name && is_same_load(load, &plan->steps[k].load)) {
+                sum += seconds[k];
+                n++;
+                kept[k] = k > i;
+            }
+        if (n > 0)
+            wf_figures_add(s->figures, threads, load, share * sum / n);
+    }
+    wf_arena_release(&arena);
+}
+
 static void keep_rows(struct session *s, const struct wf_stepper *stepper,
                       const struct least *least)
 {
@@ -220,18 +169,16 @@ static void keep_rows(struct session *s, const struct wf_stepper *stepper,
     const int threads = host ? s->threads : 1;
     for (int i = 0; i < count; i++)
         sum += least->each[i];
-    /* The least of each kernel comes from different steps: together they take less than any step does. */
+    /* The least of each kernel comes from different steps: together they take less than any step does. Much less is a
+     * machine that others use, which is not theirs. */
     const double steps = least->whole - least->update;
-    const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 2) : 1;
-    for (int i = 0; i < count; i++)
-        if (stepper->plan->steps[i].load.name)
-            wf_figures_add(s->figures, threads, &stepper->plan->steps[i].load,
-                           share * least->each[i]);
+    const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 1.1) : 1;
+    keep_loads(s, stepper, least->each, share);
     sum *= share;
     s->whole = least->whole;
     const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
     wf_figures_add(s->figures, threads, &update, least->update);
-    if (s->n_rest < 4 * TRIALS) {
+    if (!host && s->n_rest < 4 * TRIALS) {
         s->rest[s->n_rest] = least->whole - sum - least->update;
         s->kernels[s->n_rest++] = count;
     }
@@ -271,7 +218,7 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-static bool run_trial(struct session *s, const struct trial *t, enum wf_precision precision,
+static bool run_trial(struct session *s, const struct wf_trial *t, enum wf_precision precision,
                       int ranks, struct wf_err *err)
 {
     s->whole = 0;
@@ -288,16 +235,10 @@ static bool run_trial(struct session *s, const struct trial *t, enum wf_precisio
 
 /* --- all of them --- */
 
-/* On the host what is beside kernels does not depend on them. On a GPU it does: kernels that were timed one by one
- * take longer, or shorter, than those of a recorded step: rest = beside + between * kernels, by least squares. */
+/* On the host a step is its kernels. On a GPU kernels that were timed one by one take longer, or shorter, than those of
+ * a recorded step: rest = beside + between * kernels, by least squares. */
 static void keep_rest(struct session *s)
 {
-    if (s->threads > 0) {
-        const double beside = s->n_rest > 0 ? fmax(0, wf_median(s->rest, s->n_rest)) : 0;
-        wf_figures_add_step(s->figures, s->threads, 0, beside);
-        s->n_rest = 0;
-        return;
-    }
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (int i = 0; i < s->n_rest; i++) {
         n++;
@@ -309,31 +250,56 @@ static void keep_rest(struct session *s)
     const double spread = n * xx - x * x;
     const double between = spread > 0 ? (n * xy - x * y) / spread : 0;
     wf_figures_add_step(s->figures, 1, between, n > 0 ? (y - between * x) / n : 0);
-    s->n_rest = 0;
 }
+
+/* In which order types are measured, and for how many seconds at most: what is left then follows from what was measured.
+ * Kernels without tensor cores take long to choose. f16 has the kernels of bf16. */
+struct pass {
+    enum wf_precision precision;
+    double seconds;
+};
+static const struct pass on_host[] = { { WF_PRECISION_F32, INFINITY },
+                                       { WF_PRECISION_BF16, INFINITY } };
+static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 150 },
+                                      { WF_PRECISION_TF32, 60 },
+                                      { WF_PRECISION_F32, 60 } };
 
 static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
 {
-    static const enum wf_precision on_host[] = { WF_PRECISION_F32, WF_PRECISION_BF16 };
-    static const enum wf_precision on_gpu[] = { WF_PRECISION_BF16, WF_PRECISION_F32,
-                                                WF_PRECISION_TF32, WF_PRECISION_F16 };
     const bool host = s->threads > 0;
-    const int count = host ? 2 : 4;
-    for (int p = 0; p < count; p++)
-        for (int i = 0; i < TRIALS; i++) {
-            const enum wf_precision precision = host ? on_host[p] : on_gpu[p];
-            if (s->ask->progress)
-                s->ask->progress(s->ask->user,
-                                 from + (to - from) * (p * TRIALS + i) / (count * TRIALS),
-                                 trials[i].model ? trials[i].model : "layers");
-            if ((host && s->seconds[p][i] > slow) || (s->grow > 1 && trials[i].points))
+    const struct pass *const passes = host ? on_host : on_gpu;
+    const int count = host ? 2 : 3;
+    const struct wf_trials list = wf_trials(host);
+    const struct wf_calibrate *const ask = s->ask;
+    for (int p = 0; p < count; p++) {
+        const double start = wf_now();
+        for (int i = 0; i < list.count; i++) {
+            const struct wf_trial *const t = &list.at[i];
+            if (ask->progress)
+                ask->progress(ask->user,
+                              from + (to - from) * (p * list.count + i) / (count * list.count),
+                              t->model ? t->model : "layers");
+            if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
+                wf_now() - start > passes[p].seconds || (ranks > 1 && s->seconds[p][i] > slow))
                 continue;
-            if (!run_trial(s, &trials[i], precision, ranks, err))
+            if (!run_trial(s, t, passes[p].precision, ranks, err))
                 return false;
-            if (host)
+            if (host && ranks == 1)
                 s->seconds[p][i] = s->whole;
         }
+    }
     return true;
+}
+
+/* With all cores for one rank, and on a host with more with one for each of as many ranks. */
+static bool run_round(struct session *s, int cores, double from, double to, struct wf_err *err)
+{
+    const double middle = cores > 1 ? (from + to) / 2 : to;
+    s->threads = cores;
+    if (!run_trials(s, 1, from, middle, err))
+        return false;
+    s->threads = 1;
+    return cores <= 1 || run_trials(s, cores, middle, to, err);
 }
 
 /* --- links --- */
@@ -408,19 +374,11 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
         ok = wf_comm_threads_run(2, link_rank, &link, err);
         wf_figures_add_link(s->figures, "threads", &link.link);
     }
-    s->threads = host ? cores : 0;
-    s->grow = 1;
-    ok = ok && run_trials(s, 1, 0, cores > 1 || !host ? 0.5 : 1, err);
-    if (ok && !host) { /* a GPU is not filled by what fills a core */
-        s->grow = 4;
-        ok = run_trials(s, 1, 0.5, 1, err);
-    }
-    keep_rest(s);
-    if (ok && cores > 1) {
-        s->threads = 1;
-        ok = run_trials(s, cores, 0.5, 1, err);
+    const int rounds = host ? ROUNDS : 1;
+    for (int i = 0; ok && i < rounds; i++)
+        ok = run_round(s, host ? cores : 0, (double)i / rounds, (i + 1.0) / rounds, err);
+    if (!host)
         keep_rest(s);
-    }
     struct wf_figures *const figures = s->figures;
     free(s);
     wf_arena_release(&arena);

@@ -15,6 +15,7 @@
 struct wf_calibrate {
     const struct wf_launch *launch;     /* without a launcher */
     const struct wf_settings *settings; /* device, cache and deterministic are read */
+    bool one_precision;                 /* of all only that of the settings */
     /* Called now and then, by one thread; NULL: nobody listens. */
     void (*progress)(void *user, double part, const char *what);
     void *user;

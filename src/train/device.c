@@ -56,10 +56,10 @@ size_t wf_settings_workspace(const struct wf_settings *s, const struct wf_device
     return limit / 128 < least ? least : limit / 128 > most ? most : limit / 128;
 }
 
-bool wf_settings_open(const struct wf_settings *s, const struct wf_device *device,
-                      struct wf_comm *comm, struct wf_context **context, struct wf_err *err)
+struct wf_device_options wf_settings_device_options(const struct wf_settings *s,
+                                                    const struct wf_device *device)
 {
-    struct wf_device_options options = {
+    return (struct wf_device_options){
         .deterministic = s->repeats != WF_REPEATS_NEARLY,
         .exact = s->repeats == WF_REPEATS_ON_ANY_MESH,
         .tf32 = s->train.precision == WF_PRECISION_TF32,
@@ -67,6 +67,12 @@ bool wf_settings_open(const struct wf_settings *s, const struct wf_device *devic
         .path = s->comm.path,
         .cache = s->cache,
     };
+}
+
+bool wf_settings_open(const struct wf_settings *s, const struct wf_device *device,
+                      struct wf_comm *comm, struct wf_context **context, struct wf_err *err)
+{
+    struct wf_device_options options = wf_settings_device_options(s, device);
     options.local_rank = wf_comm_local_rank(comm);
     const bool ok = wf_device_open(device, &options, context, err);
     return wf_comm_agree(comm, ok, err);

@@ -17,6 +17,10 @@ const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, str
  * estimate. */
 size_t wf_settings_workspace(const struct wf_settings *s, const struct wf_device *device);
 
+/* How a rank opens it; the first of its machine, unless it says otherwise. */
+struct wf_device_options wf_settings_device_options(const struct wf_settings *s,
+                                                    const struct wf_device *device);
+
 /* Bytes of memory that this machine has. */
 double wf_machine_bytes(void);
 

@@ -6,6 +6,10 @@
 #include "plan/plan_cache.h"
 #include "train/training.h"
 
+enum {
+    READING = 3
+}; /* copies of a sample while threads read, cut out and augment it, as measured */
+
 double wf_foresight_step(const struct wf_job *job, double seconds, size_t weights, int kernels)
 {
     if (!job->figures)
@@ -23,7 +27,7 @@ struct beside {
 };
 
 static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *global,
-                        struct beside *b, struct wf_err *err)
+                        struct wf_context *context, struct beside *b, struct wf_err *err)
 {
     const int ranks = global->geometry.n_ranks;
     struct wf_plan_cache cache = { 0 };
@@ -31,7 +35,7 @@ static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *glo
     *b = (struct beside){ .arena = wf_arena_array(arena, ranks, size_t),
                           .own = wf_arena_array(arena, ranks, size_t) };
     for (int r = 0; ok && r < ranks; r++) {
-        struct wf_plan *const plan = wf_plan_estimate(global, r, &cache, err);
+        struct wf_plan *const plan = wf_plan_estimate_on(global, r, context, &cache, err);
         ok = plan != NULL;
         if (!ok)
             break;
@@ -44,25 +48,38 @@ static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *glo
     return ok;
 }
 
-static bool count_batches(const struct wf_training *t, struct wf_loader_options options,
-                          int64_t *count, struct wf_err *err)
+/* Batches that are read ahead, and behind them what it takes to read and change a sample. */
+static size_t loader_bytes(const struct wf_loader *loader, int threads)
 {
+    const struct wf_shape s = wf_loader_shape(loader);
+    const size_t pixel = (size_t)s.at[WF_C] * sizeof(float) + sizeof(int32_t);
+    const size_t sample = (size_t)(s.at[WF_D] * s.at[WF_H] * s.at[WF_W]) * pixel;
+    return sample * ((size_t)s.at[WF_N] * (size_t)(threads + 1) + (threads > 0 ? READING : 1));
+}
+
+static bool count_batches(struct wf_foresight *f, const struct wf_training *t,
+                          struct wf_loader_options options, int64_t *count, struct wf_err *err)
+{
+    const int threads = options.threads;
     options.threads = 0;
     options.balance = false; /* costs a look at all masks */
     options.normal = NULL;   /* not known yet */
     struct wf_loader *const loader = wf_loader_new(t->feed.dataset, &options, err);
     *count = loader ? wf_loader_batches(loader) : 0;
+    if (loader && !wf_dataset_info(t->feed.dataset)->is_cloud)
+        f->input_bytes += loader_bytes(loader, threads);
     wf_loader_free(loader);
     return loader != NULL;
 }
 
-static bool add_validation(struct wf_foresight *f, const struct wf_training *t, struct wf_err *err)
+static bool add_validation(struct wf_foresight *f, const struct wf_all_ranks *all,
+                           const struct wf_training *t, struct wf_err *err)
 {
     struct beside b;
     if (!t->valid_global)
         return true;
-    if (!look_beside(&f->arena, t->valid_global, &b, err) ||
-        !count_batches(t, wf_feed_valid_loader(&t->feed, &t->valid), &f->valid_steps, err))
+    if (!look_beside(&f->arena, t->valid_global, all->context, &b, err) ||
+        !count_batches(f, t, wf_feed_valid_loader(&t->feed, &t->valid), &f->valid_steps, err))
         return false;
     f->validation_seconds = (double)f->valid_steps * b.seconds;
     for (int r = 0; r < t->job->ranks; r++)
@@ -78,11 +95,27 @@ static bool add_rest(struct wf_foresight *f, const struct wf_all_ranks *all,
     const bool apart = t->settings.train.accumulate > 1;
     if (!t->rest_global)
         return true;
-    if (!look_beside(&f->arena, t->rest_global, &b, err))
+    if (!look_beside(&f->arena, t->rest_global, all->context, &b, err))
         return false;
     for (int r = 0; r < t->job->ranks; r++)
         f->bytes[r] += apart || b.arena[r] > all->ranks[r].arena_bytes ? b.arena[r] : 0;
     return true;
+}
+
+/* Decoded images, of bytes, that stay in memory; and the largest of them as validation and pictures have it. */
+static size_t image_bytes(const struct wf_training *t)
+{
+    const struct wf_dataset_info *const info = wf_dataset_info(t->feed.dataset);
+    const int64_t limit = t->settings.data.cache;
+    size_t all = 0, most = 0;
+    for (int64_t i = 0; !info->is_cloud && i < info->samples; i++) {
+        const struct wf_region r = wf_dataset_extent(t->feed.dataset, i);
+        const size_t numbers = (size_t)wf_region_count(r);
+        const size_t pixels = numbers / (size_t)wf_max(info->channels, 1);
+        all += numbers + pixels;
+        most = wf_max(most, (numbers + pixels * (1 + (size_t)info->n_classes)) * sizeof(float));
+    }
+    return (limit >= 0 && all > (size_t)limit ? (size_t)limit : all) + (t->valid_global ? most : 0);
 }
 
 static bool add_training(struct wf_foresight *f, const struct wf_job *job,
@@ -90,12 +123,13 @@ static bool add_training(struct wf_foresight *f, const struct wf_job *job,
                          struct wf_err *err)
 {
     int64_t batches;
-    if (!count_batches(t, wf_feed_loader(&t->feed, &job->net), &batches, err) ||
-        !add_validation(f, t, err) || !add_rest(f, all, t, err))
+    if (!count_batches(f, t, wf_feed_loader(&t->feed, &job->net), &batches, err) ||
+        !add_validation(f, all, t, err) || !add_rest(f, all, t, err))
         return false;
     const int64_t every = wf_max(t->settings.train.validate_every, 1);
     f->steps = wf_ceil_div(batches, wf_job_micro_batches(job));
     f->epoch_seconds = (double)f->steps * f->step_seconds + f->validation_seconds / (double)every;
+    f->input_bytes += image_bytes(t);
     if (wf_device_is_host(job->device))
         f->bytes[0] += t->snapshot_bytes;
     return true;
@@ -110,7 +144,7 @@ static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
     size_t bytes = WF_HOST_PROCESS_BYTES + (size_t)ranks * WF_HOST_RANK_BYTES;
     for (int r = 0; r < ranks; r++)
         bytes += (host ? f->bytes[r] : 0) + (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
-    return bytes + (!host && t ? t->snapshot_bytes : 0);
+    return bytes + f->input_bytes + (!host && t ? t->snapshot_bytes : 0);
 }
 
 bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,

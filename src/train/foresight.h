@@ -6,7 +6,8 @@
  * without waiting for input and without checkpoints, which are written beside it. Memory: what each rank holds
  * of its device while it trains: step, weights, optimiser, validation, the smaller last batch, and on the CPU
  * the snapshot that rank 0 keeps for checkpoints. A process takes more of the host: its program and libraries,
- * the plans of its ranks, their stacks and primitives; see WF_HOST_PROCESS_BYTES.
+ * the plans of its ranks, their stacks and primitives, batches that are read ahead and decoded images that stay in
+ * memory (data.cache).
  */
 #pragma once
 
@@ -16,12 +17,11 @@
 struct wf_training;
 
 /* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, and of each step
- * of its plans, as measured. The first run on a machine takes up to 256 MiB more while it checks primitives of
- * external libraries. */
+ * of its plans, as measured. */
 enum {
-    WF_HOST_PROCESS_BYTES = 32 << 20,
+    WF_HOST_PROCESS_BYTES = 24 << 20,
     WF_HOST_RANK_BYTES = 1 << 20,
-    WF_HOST_STEP_BYTES = 10 << 10,
+    WF_HOST_STEP_BYTES = 7 << 10,
 };
 
 struct wf_foresight {
@@ -32,6 +32,7 @@ struct wf_foresight {
     double validation_seconds, epoch_seconds;
     size_t *bytes;                /* per rank: of its device */
     size_t bytes_with_validation; /* of the rank that takes most */
+    size_t input_bytes;           /* of the host: batches read ahead, decoded images */
     size_t host_bytes;            /* of a process with all ranks, or on a GPU with one of them */
 };
 

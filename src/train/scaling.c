@@ -37,7 +37,8 @@ static int pick(const struct wf_mesh_candidates *list, struct wf_mesh picked[WF_
 static bool plan_row(const struct wf_scaling *s, struct wf_scaling_row *row, struct wf_err *err)
 {
     const struct wf_job *const job = s->job;
-    const struct wf_plan_options options = wf_job_plan_options(job);
+    struct wf_plan_options options = wf_job_plan_options(job);
+    options.rough = true;
     struct wf_global_plan *const global =
         wf_global_plan_new(job->net.graph, &row->mesh, &options, err);
     struct wf_all_ranks *const all = global ? wf_all_ranks_typical(global, err) : NULL;

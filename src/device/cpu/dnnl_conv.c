@@ -147,8 +147,21 @@ bool wf_dnnl_prepare(struct wf_prepare *p, const struct wf_dnnl_options *options
     return true;
 }
 
+/* Weights as the primitive wants them; gradients of weights once more for each thread, in f32. */
+static size_t rough_scratch(const struct wf_prepare *p)
+{
+    const bool sums = wf_op_sums_over(p->node) != 0;
+    const struct wf_value *const w = sums ? p->node->out[0] : p->node->in[1];
+    const size_t count = (size_t)wf_shape_count(w->shape);
+    return count * (sums ? sizeof(float) * (size_t)wf_max(p->threads, 1) : wf_dtype_size(w->dtype));
+}
+
 static bool prepare(struct wf_prepare *p, struct wf_err *err)
 {
+    if (p->rough) {
+        p->scratch_bytes = rough_scratch(p);
+        return true;
+    }
     const struct wf_dnnl_options options = { .traps = wf_dnnl_has_traps() };
     return wf_dnnl_prepare(p, &options, err);
 }

@@ -257,13 +257,15 @@ static bool prepare(struct wf_prepare *p, struct wf_err *err)
         release(s);
         return false;
     }
-    if (!p->context) { /* a plan to look at */
-        p->scratch_bytes =
-            known && !p->exact ? s->at_workspace + WF_CUDNN_LIKELY_WORKSPACE : s->own_scratch;
+    const bool exact = s->cuda ? s->cuda->exact : p->exact;
+    const bool chooses = known && !exact; /* cuDNN's sums depend on the extent */
+    if (!p->context || (p->sizes_only && chooses && !wf_cuda_conv_step_recall(s, p))) {
+        /* A plan to look at, of what was never chosen. */
+        p->scratch_bytes = chooses ? s->at_workspace + WF_CUDNN_LIKELY_WORKSPACE : s->own_scratch;
         release(s);
         return true;
     }
-    if (known && !s->cuda->exact) /* cuDNN's sums depend on the extent */
+    if (chooses && !p->sizes_only)
         wf_cuda_conv_step_choose(s, p);
     if (!wf_cuda_well(s->cuda, err)) {
         release(s);

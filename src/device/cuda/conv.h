@@ -30,3 +30,5 @@ size_t wf_cuda_conv_step_scratch(const struct wf_cuda_conv_step *step);
 /* conv_choose.c: finds the step's plan or engine, in the cache or by trying; leaves them NULL and NONE
  * where there is none that is right. */
 void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *step, const struct wf_prepare *prepare);
+/* The same without trying: false where it was never chosen. */
+bool wf_cuda_conv_step_recall(struct wf_cuda_conv_step *step, const struct wf_prepare *prepare);

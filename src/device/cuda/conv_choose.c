@@ -534,13 +534,17 @@ static void search(struct search *q)
         wf_cuda_choice_keep(s->cuda, &s->problem, &one->choice, s->plan);
 }
 
+static bool find_choice(const struct wf_cuda_conv_step *s, struct wf_cudnn_choice *choice)
+{
+    return wf_cuda_choice_find(s->cuda, &s->problem, choice) &&
+           (choice->engine >= WF_ENGINE_NONE || choice->engine == s->problem.own);
+}
+
 /* True where there is one for the problem as it stands: then the step has it. */
 static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
     struct tried kept = { .choice = { .engine = WF_ENGINE_NONE } };
-    const bool known =
-        wf_cuda_choice_find(s->cuda, &s->problem, &kept.choice) &&
-        (kept.choice.engine >= WF_ENGINE_NONE || kept.choice.engine == s->problem.own);
+    const bool known = find_choice(s, &kept.choice);
     const bool ours = known && kept.choice.engine < 0; /* or none */
     struct wf_cudnn_graph *const graph = ours ? NULL : wf_cudnn_graph_new(s->cuda, &s->problem);
     kept.plan =
@@ -552,14 +556,36 @@ static bool find_plan(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
     return s->plan || s->engine != WF_ENGINE_NONE;
 }
 
+/* The bias inside the kernel where cuDNN can, unless what is made has to be cropped first. */
+static bool takes_bias(const struct wf_cuda_conv_step *s)
+{
+    const struct wf_cudnn_problem *const q = &s->problem;
+    const bool cropped = q->pass == WF_CONV_DATA ? q->in != s->in : q->out != s->out;
+    return s->bias && !cropped && q->large;
+}
+
+bool wf_cuda_conv_step_recall(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
+{
+    struct wf_cudnn_choice choice;
+    if (s->cuda->failure.code != WF_OK)
+        return false;
+    s->problem.bias = takes_bias(s);
+    if (!find_choice(s, &choice))
+        return false;
+    if (find_plan(s, p) || !s->problem.bias)
+        return true;
+    s->problem.bias = false;
+    if (!find_choice(s, &choice))
+        return false;
+    (void)find_plan(s, p);
+    return true;
+}
+
 void wf_cuda_conv_step_choose(struct wf_cuda_conv_step *s, const struct wf_prepare *p)
 {
     if (s->cuda->failure.code != WF_OK)
         return;
-    /* The bias inside the kernel where cuDNN can, unless what is made has to be cropped first. */
-    const struct wf_cudnn_problem *const q = &s->problem;
-    const bool cropped = q->pass == WF_CONV_DATA ? q->in != s->in : q->out != s->out;
-    s->problem.bias = s->bias && !cropped && q->large;
+    s->problem.bias = takes_bias(s);
     if (!find_plan(s, p) && s->problem.bias) {
         s->problem.bias = false;
         (void)find_plan(s, p);
