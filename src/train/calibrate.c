@@ -380,6 +380,9 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
     if (!host)
         keep_rest(s);
     struct wf_figures *const figures = s->figures;
+    if (ok && wf_figures_count(figures) == 0)
+        ok = wf_err_set(err, WF_ERR_USAGE, "no kernels of --precision %s are measured on device %s",
+                        wf_precision_names[c->settings->train.precision], device->name);
     free(s);
     wf_arena_release(&arena);
     if (ok) {

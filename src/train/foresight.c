@@ -16,8 +16,10 @@ double wf_foresight_step(const struct wf_job *job, double seconds, size_t weight
         return seconds;
     const int threads = wf_device_is_host(job->device) ? job->threads : 1;
     const struct wf_load update = wf_optim_load(&job->settings.train.optim, weights);
-    return fmax(0, seconds + wf_figures_seconds(job->figures, threads, &update, NULL) +
-                       wf_figures_step(job->figures, threads, kernels));
+    const double least = 0.25; /* of kernels timed one by one: a recording saves no more */
+    return fmax(least * seconds, seconds +
+                                     wf_figures_seconds(job->figures, threads, &update, NULL) +
+                                     wf_figures_step(job->figures, threads, kernels));
 }
 
 /* The plans of all ranks once more, of another batch or of validation: what they take beside the step's. */
