@@ -58,7 +58,7 @@ static int reduced_axes(const struct wf_onnx_import *im, const struct wf_onnx_va
 static bool list_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                      const struct wf_onnx_value *list)
 {
-    int in[WF_ONNX_IN];
+    int in[WF_ONNX_IN] = { 0 };
     for (int i = 0; i < list->n_parts; i++)
         in[i] = list->parts[i].layer;
     struct wf_onnx_view view = list->parts[0].view;

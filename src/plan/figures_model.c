@@ -91,7 +91,7 @@ static void fit_init(struct fit *fit, const struct wf_figures_kind *kind)
 /* With the terms of `mask` alone: the sum of squares of what is left, or infinity where a term were negative. */
 static double try_terms(const struct fit *fit, unsigned mask, double terms[WF_FIGURES_TERMS])
 {
-    int which[WF_FIGURES_TERMS], n = 0;
+    int which[WF_FIGURES_TERMS] = { 0 }, n = 0;
     double a[WF_FIGURES_TERMS][WF_FIGURES_TERMS + 1], x[WF_FIGURES_TERMS], left = fit->count;
     for (int i = 0; i < WF_FIGURES_TERMS; i++)
         if (mask & 1u << i)
