@@ -152,7 +152,10 @@ static bool step(struct wf_comm *comm, void *arg, struct wf_err *err)
         if (r.b.g->values[i]->kind == WF_INPUT)
             fill(r.run, r.b.g->values[i]);
     double loss = 0;
-    ok = ok && wf_learner_step(&learner, r.run, NULL, err) && compare(o, &r.b, r.run, comm, err) &&
+    ok = ok && wf_learner_step(&learner, r.run, NULL, err);
+    if (ok)
+        wf_learner_settle(&learner, r.run);
+    ok = ok && compare(o, &r.b, r.run, comm, err) &&
          wf_run_get_number(r.run, r.b.loss, 0, &loss, err);
     for (int k = 0; ok && k < wf_comm_size(comm); k++)
         ok =

@@ -133,8 +133,10 @@ static bool train(struct trainee *t, bool with_trouble, double *first, double *l
         if (trouble != NONE && !with_trouble)
             continue;
         fill(t, trouble == PIXEL && me);
-        if (!wf_learner_step(&t->learner, t->run, NULL, err) ||
-            !is(t->learner.skipped, trouble != NONE, "skipped", err))
+        if (!wf_learner_step(&t->learner, t->run, NULL, err))
+            return wf_err_wrap(err, "step %d", t->step);
+        wf_learner_settle(&t->learner, t->run);
+        if (!is(t->learner.skipped, trouble != NONE, "skipped", err))
             return wf_err_wrap(err, "step %d", t->step);
         const double loss = wf_dtype_get(WF_F32, wf_run_view(t->run, t->loss).data, 0);
         if (t->step < 10 && trouble == NONE)

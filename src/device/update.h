@@ -82,12 +82,14 @@ struct wf_update {
     float correct1, correct2; /* 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float *param;
     const float *grad;
+    /* In the device's memory, instead of `scale`; not finite: nothing is touched. NULL: `scale` it is. */
+    const float *factor;
     float *state[WF_UPDATE_STATES]; /* NULL: the rule has none */
 };
 
 struct wf_context;
 
-/* All slots are there. `prepared` is what prepare() made for a layout, which may go afterwards. */
+/* `prepared` is what prepare() made for a layout, which may go afterwards. */
 struct wf_updater {
     /* NULL: no memory. The context is the device's (plan/target.h). */
     void *(*prepare)(struct wf_context *context, const struct wf_update_layout *layout);
@@ -96,6 +98,11 @@ struct wf_updater {
      * where the device failed. The result is there on return: a device waits for its earlier work. */
     double (*squares)(void *prepared, const float *grad);
     void (*update)(void *prepared, const struct wf_update *u);
+    /* Optional, both: squares() and update() without waiting. The gradient, times u->scale, is clipped to a norm
+     * of `clip` (0: any), and nothing is touched where the sum of squares is not finite. It is read afterwards;
+     * that waits for the sum, not for the update. */
+    void (*update_clipped)(void *prepared, const struct wf_update *u, double clip);
+    double (*read_squares)(void *prepared);
 };
 
 extern const struct wf_updater wf_cpu_updater;

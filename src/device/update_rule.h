@@ -27,6 +27,12 @@
     X(WF_LAMB, 2)                                                                                  \
     X(WF_LARS, 1)
 
+/* What the gradient is multiplied by: `scale`, and what brings its norm down to `clip` (0: any), as PyTorch does it. */
+WF_ON_BOTH double wf_update_factor(double squares, double scale, double clip)
+{
+    return clip > 0 ? scale * fmin(1.0, clip / (sqrt(squares) * scale + 1e-6)) : scale;
+}
+
 /* The numbers of a step for one tensor. */
 struct wf_rule {
     struct wf_update u;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/update_rule.h"
 
 const char *const wf_optim_names[] = {
     [WF_SGD] = "sgd",         [WF_MOMENTUM] = "momentum", [WF_NESTEROV] = "nesterov",
@@ -210,11 +211,12 @@ double wf_optim_squares(struct wf_optim *o, const float *grads)
     return o->device->updater->squares(o->counted ? o->counted : o->prepared, grads);
 }
 
-void wf_optim_update(struct wf_optim *o, float *params, const float *grads, double scale)
+/* The numbers of the next update. */
+static struct wf_update next(struct wf_optim *o, float *params, const float *grads, double scale)
 {
     const struct wf_optim_options *const p = &o->options;
     const double t = (double)++o->step;
-    const struct wf_update update = {
+    return (struct wf_update){
         .rule = p->rule,
         .scale = (float)scale,
         .lr = (float)o->lr,
@@ -232,5 +234,36 @@ void wf_optim_update(struct wf_optim *o, float *params, const float *grads, doub
         .grad = grads,
         .state = { o->states[0], o->states[1] },
     };
+}
+
+void wf_optim_update(struct wf_optim *o, float *params, const float *grads, double scale)
+{
+    const struct wf_update update = next(o, params, grads, scale);
     o->device->updater->update(o->prepared, &update);
+}
+
+void wf_optim_update_clipped(struct wf_optim *o, float *params, const float *grads, double scale,
+                             double clip)
+{
+    const struct wf_updater *const updater = o->device->updater;
+    WF_BUG_ON(o->counted, "a norm of all ranks is clipped by them");
+    if (updater->update_clipped) {
+        const struct wf_update update = next(o, params, grads, scale);
+        updater->update_clipped(o->prepared, &update, clip);
+        return;
+    }
+    o->squares = updater->squares(o->prepared, grads);
+    const struct wf_update update =
+        next(o, params, grads, wf_update_factor(o->squares, scale, clip));
+    if (isfinite(o->squares))
+        updater->update(o->prepared, &update);
+}
+
+double wf_optim_read(struct wf_optim *o)
+{
+    const struct wf_updater *const updater = o->device->updater;
+    const double squares = updater->read_squares ? updater->read_squares(o->prepared) : o->squares;
+    if (!isfinite(squares)) /* it was none */
+        o->step--;
+    return squares;
 }

@@ -41,6 +41,7 @@ struct wf_optim {
     float *states[WF_UPDATE_STATES];
     float *sum;   /* of micro-batches' gradients (wf_run_carry); NULL unless options.accumulates */
     int64_t step; /* updates done */
+    double squares; /* of the last update, on devices that wait for it */
     int n_tensors;
     void *prepared; /* the device's */
     void *counted; /* likewise, of the tensors that this rank counts in a norm; NULL: all of them */
@@ -72,3 +73,8 @@ void wf_optim_free(struct wf_optim *optim);
 double wf_optim_squares(struct wf_optim *optim, const float *grads);
 /* One update with `scale` times the gradients. */
 void wf_optim_update(struct wf_optim *optim, float *params, const float *grads, double scale);
+/* Likewise, with gradients clipped to a norm of `clip` (0: any) and no update where one is not finite. A device that
+ * can does not wait for anything; wf_optim_read() afterwards gives the sum of squares. */
+void wf_optim_update_clipped(struct wf_optim *optim, float *params, const float *grads,
+                             double scale, double clip);
+double wf_optim_read(struct wf_optim *optim);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/update_rule.h"
+
 /* --- states --- */
 
 static struct wf_view flat(float *data, size_t count)
@@ -75,6 +77,7 @@ bool wf_learner_pass(struct wf_learner *l, const struct wf_learner_pass *pass, s
     float *const sum = l->options.optim->sum;
     WF_BUG_ON(pass->several && (!sum || !l->options.start || !pass->shares),
               "several micro-batches without a sum or a start");
+    wf_learner_settle(l, run);
     if (!l->has_begun)
         copy_states(l, run, false);
     put_starts(l, pass);
@@ -125,28 +128,43 @@ static bool update_elsewhere(struct wf_learner *l, struct wf_run *run, float *gr
     return true;
 }
 
+/* What the host keeps of an update. */
+static void note(struct wf_learner *l, struct wf_run *run, double squares)
+{
+    l->skipped = !isfinite(squares);
+    l->norm = sqrt(squares) / l->scaler.scale;
+    l->waits = false;
+    wf_scaler_update(&l->scaler, !l->skipped);
+    if (l->skipped)
+        copy_states(l, run, true);
+}
+
+void wf_learner_settle(struct wf_learner *l, struct wf_run *run)
+{
+    if (l->waits)
+        note(l, run, wf_optim_read(l->options.optim));
+}
+
 bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err)
 {
     struct wf_optim *const optim = l->options.optim;
-    float *const grads = wf_run_grads(run);
+    float *const grads = wf_run_grads(run), *const params = wf_run_params(run);
     WF_BUG_ON(!l->has_begun, "an update without a pass");
-    double scale = 1 / l->scaler.scale;
+    const double scale = 1 / l->scaler.scale;
     if (l->options.worker)
         return update_elsewhere(l, run, grads, scale, err);
+    l->has_begun = false;
+    if (wf_comm_size(l->options.comm) == 1) {
+        wf_optim_update_clipped(optim, params, grads, scale, l->options.clip);
+        l->waits = true;
+        return true;
+    }
     double squares = wf_optim_squares(optim, grads);
     if (!agree(l, &squares, err))
         return false;
-    l->skipped = isnan(squares);
-    l->norm = sqrt(squares) * scale;
-    l->has_begun = false;
-    wf_scaler_update(&l->scaler, !l->skipped);
-    if (l->skipped) {
-        copy_states(l, run, true);
-        return true;
-    }
-    if (l->options.clip > 0) /* as PyTorch has it */
-        scale *= fmin(1, l->options.clip / (l->norm + 1e-6));
-    wf_optim_update(optim, wf_run_params(run), grads, scale);
+    if (isfinite(squares))
+        wf_optim_update(optim, params, grads, wf_update_factor(squares, scale, l->options.clip));
+    note(l, run, squares);
     return true;
 }
 

@@ -7,10 +7,12 @@
  *
  *     ok = wf_learner_pass(&learner, &pass, err);                      or several runs' micro-batches,
  *     ok = wf_learner_update(&learner, run, err);                      and one update
+ *     wf_learner_settle(&learner, run);                                learner.skipped and .norm are known
  *     wf_learner_release(&learner);
  *
  * A gradient that is not finite on any rank skips the update on all of them: weights, optimiser and
- * states (running statistics) are as before the step, and learner.skipped is set. Every rank
+ * states (running statistics) are as before the step, and learner.skipped is set. On one rank a device that can
+ * decides this itself, so that nobody waits in a step. Every rank
  * computes the same update, because every rank has the same gradients.
  */
 #pragma once
@@ -54,8 +56,9 @@ struct wf_learner {
     bool has_begun; /* a step: passes were made since the last update */
     float *states;  /* as they were before the first of them */
     size_t n_states;
-    bool last; /* with a server: a synchronisation follows the next update */
-    /* the last update */
+    bool last;  /* with a server: a synchronisation follows the next update */
+    bool waits; /* the last update is not settled */
+    /* the last update, when settled */
     bool skipped;
     double norm; /* of the gradient, before clipping */
 };
@@ -69,6 +72,8 @@ void wf_learner_release(struct wf_learner *l);
                                    struct wf_err *err);
 /* Collective. From the gradients of the passes since the last one. */
 [[nodiscard]] bool wf_learner_update(struct wf_learner *l, struct wf_run *run, struct wf_err *err);
+/* Waits for the norm of the last update's gradient. The next pass does it too. */
+void wf_learner_settle(struct wf_learner *l, struct wf_run *run);
 /* Collective. All micro-batches of the run; shares may be NULL where there is one. */
 [[nodiscard]] bool wf_learner_step(struct wf_learner *l, struct wf_run *run,
                                    const struct wf_share shares[], struct wf_err *err);

@@ -115,6 +115,7 @@ bool wf_stepper_step(struct wf_stepper *s, struct wf_err *err)
     };
     if (!wf_reduction_shares(&job->net, s->run, &options, s->shares, err))
         return false;
+    wf_learner_settle(&s->learner, s->run);
     s->scale = s->learner.scaler.scale;
     return wf_learner_step(&s->learner, s->run, s->shares, err);
 }

@@ -432,6 +432,7 @@ static bool update(struct trainer *t, struct wf_err *err)
     settle(t);
     if (!wf_learner_update(l, t->o->full.run, err))
         return false;
+    wf_learner_settle(l, t->o->full.run);
     t->sum.seconds += wf_now() - start;
     t->sum.comm += l->options.worker ? wf_now() - start : 0;
     const double loss = t->sum.weight > 0 ? t->sum.loss / t->sum.weight : 0;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "device/cuda/kernels.h"
+#include "device/update_rule.h"
 #include "device/device.h"
 #include "gpu.h"
 #include "ops/attrs.h"
@@ -306,8 +307,23 @@ static void layout_free(const struct wf_cuda_layout *at)
     gpu_free(at->ratios);
 }
 
-/* Three steps of one rule on the CPU and on the GPU. */
-static void check_rule(enum wf_optim_rule rule, bool second)
+/* A gradient that is not finite comes between: the GPU, which finds the factor itself, touches nothing. */
+static void update_spoilt(const struct wf_cuda_layout *at, const struct wf_update *g, double *sum,
+                          float *factor, float *grad)
+{
+    const float right = grad[1033];
+    grad[1033] = INFINITY;
+    gpu_put((void *)(uintptr_t)g->grad, grad, STORE * sizeof(float));
+    wf_cuda_squares(at, g->grad, sum, gpu_stream());
+    wf_cuda_factor(sum, 0.5, 1, factor, gpu_stream());
+    wf_cuda_update(at, g, gpu_stream());
+    assert_true(gpu_finish());
+    grad[1033] = right;
+    gpu_put((void *)(uintptr_t)g->grad, grad, STORE * sizeof(float));
+}
+
+/* Three steps of one rule on the CPU and on the GPU; with gradients clipped, unless clip is 0. */
+static void check_rule(enum wf_optim_rule rule, bool second, double clip)
 {
     struct stores cpu, got;
     stores_fill(&cpu);
@@ -338,7 +354,19 @@ static void check_rule(enum wf_optim_rule rule, bool second)
     g.grad = on_gpu_store[1];
     g.state[0] = on_gpu_store[2];
     g.state[1] = two ? on_gpu_store[3] : NULL;
+    double *const sum = gpu_alloc(sizeof *sum);
+    float *const factor = gpu_alloc(sizeof *factor);
+    if (clip > 0) {
+        u.scale = (float)wf_update_factor(wf_cpu_updater.squares(prepared, cpu.grad), 0.5, clip);
+        assert_true(u.scale < 0.5f);
+        g.factor = factor;
+    }
     for (int step = 1; step <= STEPS; step++) {
+        if (clip > 0) {
+            update_spoilt(&at, &g, sum, factor, cpu.grad);
+            wf_cuda_squares(&at, g.grad, sum, gpu_stream());
+            wf_cuda_factor(sum, 0.5, clip, factor, gpu_stream());
+        }
         u.correct1 = g.correct1 = (float)(1 / (1 - pow(0.9, step)));
         u.correct2 = g.correct2 = (float)(1 / sqrt(1 - pow(0.99, step)));
         wf_cpu_updater.update(prepared, &u);
@@ -352,6 +380,8 @@ static void check_rule(enum wf_optim_rule rule, bool second)
                      (double)cpu.param[i]);
     for (int k = 0; k < 4; k++)
         gpu_free(on_gpu_store[k]);
+    gpu_free(sum);
+    gpu_free(factor);
     wf_cpu_updater.release(prepared);
     layout_free(&at);
     stores_free(&cpu);
@@ -361,8 +391,9 @@ static void check_rule(enum wf_optim_rule rule, bool second)
 static void updates__equal_those_of_the_cpu(void **state)
 {
     for (int rule = 0; rule < WF_OPTIM_RULES; rule++)
-        check_rule((enum wf_optim_rule)rule, false);
-    check_rule(WF_RMSPROP, true);
+        for (int clip = 0; clip < 2; clip++)
+            check_rule((enum wf_optim_rule)rule, false, clip);
+    check_rule(WF_RMSPROP, true, 0);
 }
 
 /* Sums and squares go over tensors and leave out the gaps; what is not finite shows. */

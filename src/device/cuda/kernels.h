@@ -182,6 +182,9 @@ struct wf_cuda_layout {
 /* The sweeps of struct wf_updater, without waiting: the sum of squares goes to `sum` on the device. */
 void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double *sum,
                      struct CUstream_st *stream);
+/* What a gradient of that sum is multiplied by (wf_update_factor), on the device; NaN: the sum is not finite. */
+void wf_cuda_factor(const double *sum, double scale, double clip, float *factor,
+                    struct CUstream_st *stream);
 void wf_cuda_update(const struct wf_cuda_layout *at, const struct wf_update *u,
                     struct CUstream_st *stream);
 

@@ -14,6 +14,8 @@ struct prepared {
     void *tensors, *pieces; /* of the layout, to be given back */
     double *sum;            /* in device memory */
     double *seen;           /* in host memory that the GPU copies to */
+    float *factor;          /* in device memory: of the gradient */
+    cudaEvent_t copied;     /* `seen` is there */
 };
 
 static void release(void *made)
@@ -28,6 +30,9 @@ static void release(void *made)
     (void)cudaFree(p->layout.ratios);
     (void)cudaFree(p->sum);
     (void)cudaFreeHost(p->seen);
+    (void)cudaFree(p->factor);
+    if (p->copied)
+        (void)cudaEventDestroy(p->copied);
     free(p);
 }
 
@@ -65,25 +70,39 @@ static void *prepare(struct wf_context *context, const struct wf_update_layout *
         .ratios = take(p, NULL, tensors * sizeof(float)),
     };
     p->sum = take(p, NULL, sizeof *p->sum);
-    if (p->tensors && p->pieces && p->layout.sums && p->layout.ratios && p->sum &&
+    p->factor = take(p, NULL, sizeof *p->factor);
+    if (p->tensors && p->pieces && p->layout.sums && p->layout.ratios && p->sum && p->factor &&
+        cudaEventCreateWithFlags(&p->copied, cudaEventDisableTiming) == cudaSuccess &&
         cudaHostAlloc((void **)&p->seen, sizeof *p->seen, 0) == cudaSuccess)
         return p;
     release(p);
     return NULL;
 }
 
-static double squares(void *made, const float *grad)
+static void enqueue_squares(const struct prepared *p, const float *grad)
 {
-    const struct prepared *const p = made;
+    static const char what[] = "norm of the gradient";
     struct wf_cuda *const cuda = p->cuda;
     wf_cuda_squares(&p->layout, grad, p->sum, cuda->stream);
-    const bool ok = wf_cuda_ok(cuda, cudaGetLastError(), "norm of the gradient") &&
-                    wf_cuda_ok(cuda,
-                               cudaMemcpyAsync(p->seen, p->sum, sizeof *p->seen,
-                                               cudaMemcpyDeviceToHost, cuda->stream),
-                               "norm of the gradient") &&
-                    wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "running");
-    return ok ? *p->seen : (double)NAN;
+    *p->seen = (double)NAN; /* what is read where a call fails */
+    (void)(wf_cuda_ok(cuda, cudaGetLastError(), what) &&
+           wf_cuda_ok(cuda,
+                      cudaMemcpyAsync(p->seen, p->sum, sizeof *p->seen, cudaMemcpyDeviceToHost,
+                                      cuda->stream),
+                      what) &&
+           wf_cuda_ok(cuda, cudaEventRecord(p->copied, cuda->stream), what));
+}
+
+static double read_squares(void *made)
+{
+    const struct prepared *const p = made;
+    return wf_cuda_ok(p->cuda, cudaEventSynchronize(p->copied), "running") ? *p->seen : (double)NAN;
+}
+
+static double squares(void *made, const float *grad)
+{
+    enqueue_squares(made, grad);
+    return read_squares(made);
 }
 
 static void update(void *made, const struct wf_update *u)
@@ -93,9 +112,21 @@ static void update(void *made, const struct wf_update *u)
     (void)wf_cuda_ok(p->cuda, cudaGetLastError(), "updating the weights");
 }
 
+static void update_clipped(void *made, const struct wf_update *u, double clip)
+{
+    const struct prepared *const p = made;
+    struct wf_update own = *u;
+    own.factor = p->factor;
+    enqueue_squares(p, u->grad);
+    wf_cuda_factor(p->sum, (double)u->scale, clip, p->factor, p->cuda->stream);
+    update(made, &own);
+}
+
 const struct wf_updater wf_cuda_updater = {
     .prepare = prepare,
     .release = release,
     .squares = squares,
     .update = update,
+    .update_clipped = update_clipped,
+    .read_squares = read_squares,
 };

@@ -15,7 +15,13 @@ struct Sweep {
         struct wf_rule r = { u, 0, 0 };
         r.decay = at.tensors[tensor].decays ? r.u.decay : 0.0f;
         r.ratio = at.ratios[tensor];
+        if (u.factor)
+            r.u.scale = *u.factor;
         return r;
+    }
+    __device__ bool is_skipped() const
+    {
+        return u.factor && !isfinite(*u.factor);
     }
 };
 
@@ -50,6 +56,8 @@ template <int N> __device__ void write(float *to, int64_t i, const float (&x)[N]
 template <int Kind, bool First, bool Second>
 __global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
 {
+    if (s.is_skipped())
+        return;
     const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
     const struct wf_rule r = s.rule(piece.tensor);
     over_piece(piece, [&](int64_t i, auto n) {
@@ -80,6 +88,8 @@ __global__ void __launch_bounds__(THREADS) sweep(const Sweep s)
 /* Squares of each piece's parameters, and of its gradients (LARS) or updates (LAMB). */
 template <bool Lamb> __global__ void __launch_bounds__(THREADS) norms(const Sweep s)
 {
+    if (s.is_skipped())
+        return;
     const struct wf_update_piece piece = s.at.pieces[blockIdx.x];
     const struct wf_rule r = s.rule(piece.tensor);
     double sum[2] = {};
@@ -161,6 +171,11 @@ __global__ void __launch_bounds__(THREADS)
         *result = sum[0];
 }
 
+__global__ void find_factor(const double *sum, double scale, double clip, float *factor)
+{
+    *factor = isfinite(*sum) ? (float)wf_update_factor(*sum, scale, clip) : NAN;
+}
+
 template <int Kind, bool First, bool Second>
 static void sweep_run(const Sweep &s, struct CUstream_st *stream)
 {
@@ -187,6 +202,12 @@ void wf_cuda_squares(const struct wf_cuda_layout *at, const float *grad, double 
     if (at->n_pieces > 0)
         launch(squares, dim3((unsigned)at->n_pieces), THREADS, stream, *at, grad);
     launch(add_squares, dim3(1), THREADS, stream, *at, sum);
+}
+
+void wf_cuda_factor(const double *sum, double scale, double clip, float *factor,
+                    struct CUstream_st *stream)
+{
+    launch(find_factor, dim3(1), 1, stream, sum, scale, clip, factor);
 }
 
 #define SWEEP(rule, states)                                                                        \
