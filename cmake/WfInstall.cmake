@@ -4,9 +4,15 @@ include(CMakePackageConfigHelpers)
 if(WF_PYTHON)   # one file under its soname: a wheel has no links
     install(FILES $<TARGET_FILE:libwidefield_shared> DESTINATION widefield/lib COMPONENT python
             RENAME libwidefield.so.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    if(WF_HAVE_MPI)
+        install(FILES $<TARGET_FILE:libwidefield_mpi> DESTINATION widefield/lib COMPONENT python)
+    endif()
 endif()
 install(TARGETS ${WF_LIBRARIES} EXPORT widefield
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(WF_HAVE_MPI)   # where mpi_open.c looks
+    install(TARGETS libwidefield_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(WF_HAVE_COMMAND)
     install(TARGETS widefield RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     # Made by the command itself and kept in the repository: scripts/lint-docs.

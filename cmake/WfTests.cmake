@@ -12,6 +12,7 @@ if(NOT WF_TESTS)
 endif()
 set(WF_TEST_ENV
     OMP_NUM_THREADS=2
+    WF_MPI_MODULE=$<$<BOOL:${WF_HAVE_MPI}>:${PROJECT_BINARY_DIR}/libwidefield-mpi.so>   # not beside tests/
     OMP_WAIT_POLICY=passive                 # ranks outnumber cores here: do not spin
     XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/scratch/cache   # verdicts on primitives
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -60,6 +61,9 @@ if(NOT WF_CMOCKA_FOUND)
 endif()
 add_library(wf_test_flags INTERFACE)
 target_compile_options(wf_test_flags INTERFACE -Wno-unused-parameter)   # cmocka's void **state
+if(WF_HAVE_MPI)
+    target_compile_definitions(wf_test_flags INTERFACE WF_HAVE_MPI)
+endif()
 if(sources AND support)
     add_library(wf_test_support OBJECT ${support})
     target_include_directories(wf_test_support PRIVATE

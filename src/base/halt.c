@@ -18,6 +18,7 @@ static const char *files[FILES];                         /* arch-ok: the process
 static struct {
     const char *who;
     void (*tell)(const char *text);
+    void (*instead)(const char *text);
 } listener; /* arch-ok: the process's end */
 
 void wf_halt_tell(const char *who, void (*tell)(const char *text))
@@ -25,6 +26,13 @@ void wf_halt_tell(const char *who, void (*tell)(const char *text))
     (void)pthread_mutex_lock(&lock);
     listener.who = who;
     listener.tell = tell;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void wf_halt_to(void (*halt)(const char *text))
+{
+    (void)pthread_mutex_lock(&lock);
+    listener.instead = halt;
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -85,6 +93,8 @@ void wf_halt(const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (listener.instead)
+        listener.instead(text);
     (void)pthread_mutex_lock(&lock); /* for good: nothing is added any more */
     for (int i = 0; i < FILES; i++)
         if (files[i])

@@ -15,6 +15,9 @@ void wf_halt(const char *format, ...) __attribute__((noreturn, format(printf, 1,
  * ends; it gets ten seconds. Borrowed until another call; NULL: nobody. */
 void wf_halt_tell(const char *who, void (*tell)(const char *text));
 
+/* A module with a copy of this file passes its text on to the program's wf_halt(). */
+void wf_halt_to(void (*halt)(const char *text));
+
 /* From now on wf_halt() removes this file; until wf_halt_keep() the caller keeps the
  * text unchanged. The list is short: files beyond it are left to wf_folder_sweep(). */
 void wf_halt_remove(const char *path);

@@ -440,12 +440,6 @@ static bool dispatch(struct wf_cli *cli, bool parsed, struct wf_err *err)
     return flush_stdout(err) && ok;
 }
 
-/* The others wait for this rank, or will. */
-static void end_all_ranks(const char *)
-{
-    wf_comm_mpi_end_all(wf_err_exit_status(WF_ERR_FIT));
-}
-
 int wf_cli_main(int argc, char **argv)
 {
     struct wf_cli cli = { .began = wf_now(), .log.level = WF_LOG_INFO };
@@ -459,7 +453,7 @@ int wf_cli_main(int argc, char **argv)
     char name[32] = "";
     if (cli.launch.world) {
         (void)snprintf(name, sizeof name, "rank %d: ", wf_comm_rank(cli.launch.world));
-        wf_halt_tell(name, end_all_ranks);
+        wf_halt_tell(name, cli.launch.world->vtable->end_all); /* the others wait for this rank */
     }
     if (ok && argc > 1 && answer(&cli, argc, argv)) {
         ok = flush_stdout(&err);

@@ -8,9 +8,6 @@
 #ifdef WF_HAVE_OPENMP
 #include <omp.h>
 #endif
-#ifdef WF_HAVE_MPI
-#include <mpi.h>
-#endif
 #ifdef WF_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #endif
@@ -21,6 +18,7 @@
 #include "train/job.h"
 #include "cli/text.h"
 #include "comm/comm.h"
+#include "comm/mpi.h"
 #include "device/choices.h"
 #ifdef WF_HAVE_DNNL
 #include "device/cpu/dnnl.h"
@@ -88,7 +86,7 @@ static const char *not_on_cuda(struct wf_arena *arena)
 static void add_gpus(struct facts *f)
 {
 #ifdef WF_HAVE_CUDA
-    char text[256];
+    char text[512];
     const int count = wf_cuda_about_count(text, sizeof text);
     if (count == 0)
         add(f, "device", "cuda", false, wf_arena_copy(f->arena, text));
@@ -105,6 +103,10 @@ static void add_gpus(struct facts *f)
     add(f, "compute", "CUDA", true,
         wf_arena_printf(f->arena, "%s, kernels of cuDNN that were wrong and are not used: %zu",
                         text, wrong));
+    const bool cudnn = wf_cuda_about_cudnn(text, sizeof text);
+    add(f, "compute", "cuDNN", cudnn, wf_arena_copy(f->arena, text));
+    const bool cublas = wf_cuda_about_cublas(text, sizeof text);
+    add(f, "compute", "cuBLASLt", cublas, wf_arena_copy(f->arena, text));
     add(f, "compute", "not on CUDA", true, not_on_cuda(f->arena));
 #else
     add(f, "device", "cuda", false, "not in this build: build it with 'make cuda'");
@@ -156,23 +158,15 @@ static void add_compute(struct facts *f)
 static void add_comm(struct facts *f)
 {
     add(f, "comm", "threads", true, "ranks as threads of one process (--ranks, --mesh)");
-#ifdef WF_HAVE_MPI
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    if (MPI_Get_library_version(text, &length) != MPI_SUCCESS)
-        length = 0;
-    text[length] = '\0';
-    text[strcspn(text, ",\n\t")] = '\0';
-    add(f, "comm", "MPI", true,
-        wf_arena_printf(f->arena, "%s%s", text,
-                        wf_comm_mpi_launched() ? ", and a launcher has started us" : ""));
-#else
-    add(f, "comm", "MPI", false, "not in this build: install libopenmpi-dev and configure again");
-#endif
+    char text[512];
+    struct wf_err err = { 0 };
+    const bool mpi = wf_comm_mpi_about(text, sizeof text, &err);
+    add(f, "comm", "MPI", mpi,
+        wf_arena_printf(f->arena, "%s%s", mpi ? text : err.text,
+                        mpi && wf_comm_mpi_launched() ? ", and a launcher has started us" : ""));
 #ifdef WF_HAVE_NCCL
-    char nccl[32];
-    wf_nccl_version(nccl, sizeof nccl);
-    add(f, "comm", "NCCL", true, wf_arena_copy(f->arena, nccl));
+    const bool nccl = wf_nccl_about(text, sizeof text);
+    add(f, "comm", "NCCL", nccl, wf_arena_copy(f->arena, text));
 #else
     add(f, "comm", "NCCL", false, "not in this build");
 #endif

@@ -341,22 +341,3 @@ bool wf_comm_mpi_launched(void)
 {
     return wf_comm_launched_size() > 0;
 }
-
-#ifndef WF_HAVE_MPI
-struct wf_comm *wf_comm_mpi(struct wf_err *err)
-{
-    (void)wf_err_set(
-        err, WF_ERR_USAGE,
-        "this widefield was built without MPI: run it without mpirun or srun (ranks are "
-        "then threads), or build it with an MPI library installed (libopenmpi-dev)");
-    return NULL;
-}
-
-void wf_comm_mpi_finish(void)
-{
-}
-
-void wf_comm_mpi_end_all(int)
-{
-}
-#endif

@@ -142,13 +142,10 @@ bool wf_comm_mpi_launched(void);
 int wf_comm_launched_rank(void);
 /* Tasks of the Slurm job whose shell or script started this process; 0: none did. */
 int wf_comm_slurm_tasks(void);
-/* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL with an error where the
- * build has no MPI. wf_comm_mpi_finish() ends MPI at the end of main. */
+/* Collective. A private duplicate of MPI_COMM_WORLD; initialises MPI. NULL with an error where there is
+ * no MPI (mpi.h). wf_comm_mpi_finish() ends MPI at the end of main. */
 struct wf_comm *wf_comm_mpi(struct wf_err *err);
 void wf_comm_mpi_finish(void);
-/* Ends all processes of the launcher with this status, where MPI runs; may return where it does
- * not. */
-void wf_comm_mpi_end_all(int status);
 
 /* --- for implementations: required slots first --- */
 struct wf_comm_vtable {
@@ -169,6 +166,8 @@ struct wf_comm_vtable {
                               struct wf_err *);
     bool sums_past; /* its own sums bypass the link model: they are for setting up only */
     void (*progress)(struct wf_comm *); /* optional */
+    /* For wf_halt_tell(): ends all processes of the world with the status of WF_ERR_FIT. Optional. */
+    void (*end_all)(const char *text);
 };
 struct wf_place {
     int node; /* lowest rank of the world on this machine */

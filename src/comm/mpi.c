@@ -1,11 +1,15 @@
 /* Ranks as processes under mpirun or srun: the slots, and the life of a comm. See mpi_wait.h. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* dladdr */
 #include "comm/mpi.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "base/halt.h"
 #include "base/memory.h"
 #include "comm/blame.h"
 #include "comm/mpi_wait.h"
@@ -160,6 +164,20 @@ static void progress(struct wf_comm *base)
 
 /* --- life --- */
 
+static bool runs(void)
+{
+    int initialized = 0, finalized = 0;
+    return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized &&
+           MPI_Finalized(&finalized) == MPI_SUCCESS && !finalized;
+}
+
+/* Called where there is no memory any more. */
+static void end_all(const char *)
+{
+    if (runs())
+        (void)MPI_Abort(MPI_COMM_WORLD, wf_err_exit_status(WF_ERR_FIT));
+}
+
 static bool split(struct wf_comm *base, int colour, struct wf_comm **sub, struct wf_err *err);
 static void free_comm(struct wf_comm *base);
 
@@ -176,6 +194,7 @@ static const struct wf_comm_vtable mpi_vtable = {
     .abort = wf_mpi_abort,
     .free = free_comm,
     .progress = progress,
+    .end_all = end_all,
 };
 
 /* Takes over `mpi`. */
@@ -306,7 +325,7 @@ static int find_place(struct wf_comm *base)
     return code;
 }
 
-struct wf_comm *wf_comm_mpi(struct wf_err *err)
+static struct wf_comm *comm_mpi(struct wf_err *err)
 {
     if (!initialise(err))
         return NULL;
@@ -341,28 +360,37 @@ struct wf_comm *wf_comm_mpi(struct wf_err *err)
     return &comm->base;
 }
 
-void wf_comm_mpi_set_piece(struct wf_comm *comm, size_t bytes)
+static void set_piece(struct wf_comm *comm, size_t bytes)
 {
     WF_BUG_ON(comm->vtable != &mpi_vtable, "a comm of kind '%s'", comm->vtable->name);
     WF_BUG_ON(bytes == 0 || bytes % 8 != 0 || bytes > INT_MAX, "pieces of %zu bytes", bytes);
     ((struct wf_mpi_comm *)comm)->piece = bytes;
 }
 
-static bool runs(void)
-{
-    int initialized = 0, finalized = 0;
-    return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized &&
-           MPI_Finalized(&finalized) == MPI_SUCCESS && !finalized;
-}
-
-void wf_comm_mpi_finish(void)
+static void finish(void)
 {
     if (runs())
         (void)MPI_Finalize();
 }
 
-void wf_comm_mpi_end_all(int status)
+static void about(char *text, size_t room)
 {
-    if (runs())
-        (void)MPI_Abort(MPI_COMM_WORLD, status);
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS)
+        length = 0;
+    version[length] = '\0';
+    version[strcspn(version, ",\n\t")] = '\0';
+    Dl_info from;
+    const bool known = dladdr(__extension__(void *) MPI_Get_library_version, &from) != 0;
+    (void)snprintf(text, room, "%s, %s", version, known ? from.dli_fname : "linked statically");
 }
+
+__attribute__((visibility("default"))) const struct wf_mpi_module wf_mpi_module = {
+    .version = WF_VERSION_STRING,
+    .comm = comm_mpi,
+    .finish = finish,
+    .set_piece = set_piece,
+    .about = about,
+    .halt_to = wf_halt_to,
+};

@@ -6,8 +6,25 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/library.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
+
+#define FUNCTIONS(F)                                                                               \
+    F(ncclGetVersion)                                                                              \
+    F(ncclGetErrorString)                                                                          \
+    F(ncclGetUniqueId)                                                                             \
+    F(ncclCommInitRank)                                                                            \
+    F(ncclCommAbort)                                                                               \
+    F(ncclGroupStart)                                                                              \
+    F(ncclGroupEnd)                                                                                \
+    F(ncclSend)                                                                                    \
+    F(ncclRecv)                                                                                    \
+    F(ncclAllReduce)
+
+struct functions {
+    FUNCTIONS(WF_LIBRARY_POINTER)
+};
 
 struct group {
     const struct wf_comm *comm;
@@ -16,6 +33,7 @@ struct group {
 
 struct nccl {
     struct wf_device_transport base; /* first */
+    struct functions f;
     struct wf_cuda *cuda;
     struct wf_comm *comm;
     struct group *groups; /* the first is the world */
@@ -26,17 +44,37 @@ struct nccl {
     int count;
 };
 
-void wf_nccl_version(char *text, size_t room)
+static bool open_nccl(struct functions *f, struct wf_err *err)
 {
-    int v = 0;
-    (void)ncclGetVersion(&v);
-    (void)snprintf(text, room, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    static const char *const names[] = { FUNCTIONS(WF_LIBRARY_NAME) NULL };
+    static const struct wf_library library = {
+        .title = "NCCL 2",
+        .soname = "libnccl.so.2",
+        .install = "NVIDIA's package libnccl2 (pip: nvidia-nccl-cu13)",
+    };
+    return wf_library_open(&library, names, f, err);
 }
 
-static bool check(ncclResult_t status, const char *what, struct wf_err *err)
+bool wf_nccl_about(char *text, size_t room)
+{
+    struct functions f;
+    struct wf_err err = { 0 };
+    const bool ok = open_nccl(&f, &err);
+    int v = 0;
+    if (ok)
+        (void)f.ncclGetVersion(&v);
+    if (ok)
+        (void)snprintf(text, room, "%d.%d.%d, %s", v / 10000, v / 100 % 100, v % 100,
+                       wf_library_path(&f));
+    else
+        (void)snprintf(text, room, "%s", err.text);
+    return ok;
+}
+
+static bool check(const struct nccl *n, ncclResult_t status, const char *what, struct wf_err *err)
 {
     return status == ncclSuccess ||
-           wf_err_set(err, WF_ERR_FAILED, "NCCL: %s: %s", what, ncclGetErrorString(status));
+           wf_err_set(err, WF_ERR_FAILED, "NCCL: %s: %s", what, n->f.ncclGetErrorString(status));
 }
 
 /* --- starting --- */
@@ -46,13 +84,13 @@ static bool start(struct nccl *n, struct wf_comm *comm, struct wf_err *err)
 {
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
-    bool ok = wf_comm_rank(comm) != 0 || check(ncclGetUniqueId(&id), "making an id", err);
+    bool ok = wf_comm_rank(comm) != 0 || check(n, n->f.ncclGetUniqueId(&id), "making an id", err);
     if (!wf_comm_agree(comm, ok, err) || !wf_comm_broadcast(comm, 0, &id, sizeof id, err))
         return false;
     WF_GROW(n->groups, n->room_groups, (size_t)n->n_groups);
     struct group *const g = &n->groups[n->n_groups];
     *g = (struct group){ .comm = comm };
-    ok = check(ncclCommInitRank(&g->nccl, wf_comm_size(comm), id, wf_comm_rank(comm)),
+    ok = check(n, n->f.ncclCommInitRank(&g->nccl, wf_comm_size(comm), id, wf_comm_rank(comm)),
                "joining the other ranks", err);
     n->n_groups += g->nccl != NULL;
     return wf_comm_agree(comm, ok, err);
@@ -100,7 +138,7 @@ static void nccl_free(struct wf_device_transport *base)
     if (n->stream)
         (void)cudaStreamSynchronize(n->stream);
     for (int i = n->n_groups - 1; i >= 0; i--)
-        (void)ncclCommAbort(n->groups[i].nccl); /* also where a peer is gone */
+        (void)n->f.ncclCommAbort(n->groups[i].nccl); /* also where a peer is gone */
     for (int i = 0; i < n->count; i++)
         if (n->done[i])
             (void)cudaEventDestroy(n->done[i]);
@@ -135,16 +173,17 @@ static bool nccl_exchange(struct wf_device_transport *base, int number, int coun
     const ncclComm_t nccl = n->groups[0].nccl;
     if (!follow(n))
         return wf_cuda_well(n->cuda, err);
-    bool ok = check(ncclGroupStart(), "sending", err);
+    bool ok = check(n, n->f.ncclGroupStart(), "sending", err);
     for (int i = 0; ok && i < count; i++) {
         const struct wf_message *const m = &messages[i];
         if (m->bytes == 0)
             continue;
-        ok = check(m->send ? ncclSend(m->send, m->bytes, ncclInt8, m->peer, nccl, n->stream)
-                           : ncclRecv(m->recv, m->bytes, ncclInt8, m->peer, nccl, n->stream),
+        ok = check(n,
+                   m->send ? n->f.ncclSend(m->send, m->bytes, ncclInt8, m->peer, nccl, n->stream)
+                           : n->f.ncclRecv(m->recv, m->bytes, ncclInt8, m->peer, nccl, n->stream),
                    "sending", err);
     }
-    ok = check(ncclGroupEnd(), "sending", err) && ok;
+    ok = check(n, n->f.ncclGroupEnd(), "sending", err) && ok;
     return ok && finish(n, number, err);
 }
 
@@ -163,8 +202,9 @@ static bool nccl_sum(struct wf_device_transport *base, int number,
         return false;
     if (!follow(n))
         return wf_cuda_well(n->cuda, err);
-    return check(ncclAllReduce(sum->data, sum->data, sum->count, types[sum->dtype], ncclSum, nccl,
-                               n->stream),
+    return check(n,
+                 n->f.ncclAllReduce(sum->data, sum->data, sum->count, types[sum->dtype], ncclSum,
+                                    nccl, n->stream),
                  "adding up", err) &&
            finish(n, number, err);
 }
@@ -210,9 +250,18 @@ bool wf_nccl_device_transport(struct wf_context *context, struct wf_comm *comm, 
         if (!apart)
             return true;
     }
+    struct functions f;
+    struct wf_err lacks = { 0 };
+    if (!wf_comm_agree(comm, open_nccl(&f, &lacks), &lacks)) {
+        if (cuda->path == WF_DEVICE_PATH_AUTO)
+            return true;
+        *err = lacks;
+        return wf_err_wrap(err, "comm.device=nccl");
+    }
     struct nccl *const n = wf_take_zeroed(1, sizeof *n);
     n->base.vtable = &vtable;
     n->base.records = true;
+    n->f = f;
     n->cuda = cuda;
     n->comm = comm;
     n->count = count;

@@ -1,9 +1,10 @@
 #include "device/cuda/about.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <cudnn.h>
 #include <stdio.h>
+
+#include "base/err.h"
+#include "device/cuda/libraries.h"
 
 int wf_cuda_about_count(char *why, size_t room)
 {
@@ -44,9 +45,35 @@ void wf_cuda_about_versions(char *text, size_t room)
     int runtime = 0, driver = 0;
     (void)cudaRuntimeGetVersion(&runtime);
     (void)cudaDriverGetVersion(&driver);
-    const size_t cudnn = cudnnGetVersion(), blas = cublasLtGetVersion();
-    (void)snprintf(text, room, "%d.%d, driver for %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu",
-                   runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10,
-                   cudnn / 10000, cudnn / 100 % 100, cudnn % 100, blas / 10000, blas / 100 % 100,
-                   blas % 100);
+    (void)snprintf(text, room, "%d.%d, driver for %d.%d", runtime / 1000, runtime % 1000 / 10,
+                   driver / 1000, driver % 1000 / 10);
+}
+
+static bool print_library(size_t v, const void *table, char *text, size_t room)
+{
+    (void)snprintf(text, room, "%zu.%zu.%zu, %s", v / 10000, v / 100 % 100, v % 100,
+                   wf_library_path(table));
+    return true;
+}
+
+static bool print_why(const struct wf_err *err, char *text, size_t room)
+{
+    (void)snprintf(text, room, "%s", err->text);
+    return false;
+}
+
+bool wf_cuda_about_cudnn(char *text, size_t room)
+{
+    struct wf_cudnn dnn;
+    struct wf_err err = { 0 };
+    return wf_cudnn_open(&dnn, &err) ? print_library(dnn.cudnnGetVersion(), &dnn, text, room)
+                                     : print_why(&err, text, room);
+}
+
+bool wf_cuda_about_cublas(char *text, size_t room)
+{
+    struct wf_cublas lt;
+    struct wf_err err = { 0 };
+    return wf_cublas_open(&lt, &err) ? print_library(lt.cublasLtGetVersion(), &lt, text, room)
+                                     : print_why(&err, text, room);
 }

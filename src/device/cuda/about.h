@@ -9,5 +9,8 @@ int wf_cuda_about_count(char *why, size_t room);
 void wf_cuda_about_gpu(int ordinal, char *text, size_t room);
 /* Bytes of its memory, and those that are free; 0: it does not answer. */
 void wf_cuda_about_memory(int ordinal, size_t *bytes, size_t *avail);
-/* Versions of driver, runtime, cuDNN and cuBLASLt. */
+/* Versions of runtime and driver. */
 void wf_cuda_about_versions(char *text, size_t room);
+/* "9.14.0, /usr/lib/libcudnn.so.9", or false with what to install. */
+bool wf_cuda_about_cudnn(char *text, size_t room);
+bool wf_cuda_about_cublas(char *text, size_t room);

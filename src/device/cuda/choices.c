@@ -68,7 +68,7 @@ static void print_key(const struct wf_cuda *cuda, const struct wf_cudnn_problem 
                       char key[WF_CHOICE_KEY])
 {
     const int at = snprintf(key, WF_CHOICE_KEY, "%s, cuDNN %zu, at most %zu bytes: ", cuda->name,
-                            cudnnGetVersion(), cuda->workspace);
+                            cuda->dnn.cudnnGetVersion(), cuda->workspace);
     wf_cudnn_problem_print(problem, key + at, (size_t)(WF_CHOICE_KEY - at));
 }
 

@@ -39,7 +39,8 @@ bool wf_cudnn_ok(struct wf_cuda *cuda, cudnnStatus_t status, const char *what)
     if (status == CUDNN_STATUS_SUCCESS)
         return true;
     const bool memory = status == CUDNN_STATUS_ALLOC_FAILED;
-    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what, cudnnGetErrorString(status));
+    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what,
+                cuda->dnn.cudnnGetErrorString(status));
 }
 
 bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what)
@@ -47,7 +48,8 @@ bool wf_cublas_ok(struct wf_cuda *cuda, cublasStatus_t status, const char *what)
     if (status == CUBLAS_STATUS_SUCCESS)
         return true;
     const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
-    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what, cublasLtGetStatusString(status));
+    return fail(cuda, memory ? WF_ERR_FIT : WF_ERR_FAILED, what,
+                cuda->lt.cublasLtGetStatusString(status));
 }
 
 bool wf_cuda_well(const struct wf_cuda *cuda, struct wf_err *err)
@@ -138,9 +140,10 @@ static bool make_handles(struct wf_cuda *cuda)
                       "memory of kernels") &&
            wf_cuda_ok(cuda, cudaMemsetAsync(cuda->step, 0, sizeof *cuda->step, cuda->stream),
                       "memory of kernels") &&
-           wf_cudnn_ok(cuda, cudnnCreate(&cuda->cudnn), "starting cuDNN") &&
-           wf_cudnn_ok(cuda, cudnnSetStream(cuda->cudnn, cuda->stream), "starting cuDNN") &&
-           wf_cublas_ok(cuda, cublasLtCreate(&cuda->blas), "starting cuBLASLt") &&
+           wf_cudnn_ok(cuda, cuda->dnn.cudnnCreate(&cuda->cudnn), "starting cuDNN") &&
+           wf_cudnn_ok(cuda, cuda->dnn.cudnnSetStream(cuda->cudnn, cuda->stream),
+                       "starting cuDNN") &&
+           wf_cublas_ok(cuda, cuda->lt.cublasLtCreate(&cuda->blas), "starting cuBLASLt") &&
            wf_cuda_ok(cuda, cudaStreamSynchronize(cuda->stream), "starting");
 }
 
@@ -156,9 +159,9 @@ static void close_device(struct wf_context *context)
         (void)cudaStreamSynchronize(cuda->aside);
     wf_choices_free(cuda->choices);
     if (cuda->blas)
-        (void)cublasLtDestroy(cuda->blas);
+        (void)cuda->lt.cublasLtDestroy(cuda->blas);
     if (cuda->cudnn)
-        (void)cudnnDestroy(cuda->cudnn);
+        (void)cuda->dnn.cudnnDestroy(cuda->cudnn);
     for (int i = 0; i < cuda->n_marks; i++)
         (void)cudaEventDestroy(cuda->marks[i]);
     free(cuda->marks);
@@ -178,18 +181,6 @@ static void close_device(struct wf_context *context)
     free(cuda);
 }
 
-/* Another library of the process, such as PyTorch, may have loaded a cuDNN of its own before. Within a major version
- * older ones work, too: what they lack is refused where it is asked for. */
-static bool check_cudnn(struct wf_err *err)
-{
-    const size_t major = 10000, minor = 100, loaded = cudnnGetVersion(), built = CUDNN_VERSION;
-    return loaded / major == built / major ||
-           wf_err_set(err, WF_ERR_FAILED,
-                      "cuDNN %zu.%zu is loaded, and this build is for %zu.x: if another library of "
-                      "the program brought it, load Widefield first, or use --device cpu",
-                      loaded / major, loaded % major / minor, built / major);
-}
-
 static struct wf_context *open_device(const struct wf_device_options *options, struct wf_err *err)
 {
     struct wf_cuda *const cuda = wf_take_zeroed(1, sizeof *cuda);
@@ -199,7 +190,8 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->tf32 = options->tf32;
     cuda->path = options->path;
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
-    bool ok = choose_gpu(cuda, options->local_rank, err) && check_cudnn(err);
+    bool ok = choose_gpu(cuda, options->local_rank, err) && wf_cudnn_open(&cuda->dnn, err) &&
+              wf_cublas_open(&cuda->lt, err);
     if (ok)
         ok = make_handles(cuda) || wf_cuda_well(cuda, err);
     if (ok) {

@@ -14,11 +14,10 @@
  */
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <cudnn.h>
 
 #include "device/cuda/hooks.h"
+#include "device/cuda/libraries.h"
 
 enum { WF_CUDA_SMALLS = 16, WF_CUDA_SMALL = 1024 };
 
@@ -38,6 +37,8 @@ struct wf_cuda {
     cudaStream_t aside;      /* of keep() */
     cudaEvent_t from, upto;  /* what is kept: on `stream`; what was copied of it: on `aside` */
     bool keeps;              /* since the last kept() */
+    struct wf_cudnn dnn;
+    struct wf_cublas lt;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
     unsigned *

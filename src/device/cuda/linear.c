@@ -38,50 +38,53 @@ static void release(void *prepared)
     struct linear *const l = prepared;
     if (!l)
         return;
+    const struct wf_cublas *const lt = &l->cuda->lt;
     if (l->product)
-        (void)cublasLtMatmulDescDestroy(l->product);
+        (void)lt->cublasLtMatmulDescDestroy(l->product);
     if (l->a)
-        (void)cublasLtMatrixLayoutDestroy(l->a);
+        (void)lt->cublasLtMatrixLayoutDestroy(l->a);
     if (l->b)
-        (void)cublasLtMatrixLayoutDestroy(l->b);
+        (void)lt->cublasLtMatrixLayoutDestroy(l->b);
     if (l->d)
-        (void)cublasLtMatrixLayoutDestroy(l->d);
+        (void)lt->cublasLtMatrixLayoutDestroy(l->d);
     free(l);
 }
 
-static bool layout(cublasLtMatrixLayout_t *to, enum wf_dtype dtype, int64_t rows, int64_t columns)
+static bool layout(const struct wf_cublas *lt, cublasLtMatrixLayout_t *to, enum wf_dtype dtype,
+                   int64_t rows, int64_t columns)
 {
-    return cublasLtMatrixLayoutCreate(to, type_of(dtype), (uint64_t)rows, (uint64_t)columns,
-                                      rows) == CUBLAS_STATUS_SUCCESS;
+    return lt->cublasLtMatrixLayoutCreate(to, type_of(dtype), (uint64_t)rows, (uint64_t)columns,
+                                          rows) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* D = op(A) op(B), as the table on top says. */
 static bool describe(struct linear *l, enum wf_dtype dtype, enum wf_dtype to)
 {
+    const struct wf_cublas *const lt = &l->cuda->lt;
     const cublasComputeType_t compute =
         dtype == WF_F32 && l->cuda->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
     const cublasOperation_t of_a = l->pass == WF_CONV_FORWARD ? transposed : plain;
     const cublasOperation_t of_b = l->pass == WF_CONV_WEIGHTS ? transposed : plain;
-    if (cublasLtMatmulDescCreate(&l->product, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
-        cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSA, &of_a,
-                                       sizeof of_a) != CUBLAS_STATUS_SUCCESS ||
-        cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSB, &of_b,
-                                       sizeof of_b) != CUBLAS_STATUS_SUCCESS)
+    if (lt->cublasLtMatmulDescCreate(&l->product, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
+        lt->cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSA, &of_a,
+                                           sizeof of_a) != CUBLAS_STATUS_SUCCESS ||
+        lt->cublasLtMatmulDescSetAttribute(l->product, CUBLASLT_MATMUL_DESC_TRANSB, &of_b,
+                                           sizeof of_b) != CUBLAS_STATUS_SUCCESS)
         return false;
     const int64_t n = l->n, in = l->in, out = l->out;
     if (l->pass == WF_CONV_FORWARD)
-        return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, in, n) &&
-               layout(&l->d, to, out, n);
+        return layout(lt, &l->a, dtype, in, out) && layout(lt, &l->b, dtype, in, n) &&
+               layout(lt, &l->d, to, out, n);
     if (l->pass == WF_CONV_DATA)
-        return layout(&l->a, dtype, in, out) && layout(&l->b, dtype, out, n) &&
-               layout(&l->d, to, in, n);
-    return layout(&l->a, dtype, in, n) && layout(&l->b, dtype, out, n) &&
-           layout(&l->d, to, in, out);
+        return layout(lt, &l->a, dtype, in, out) && layout(lt, &l->b, dtype, out, n) &&
+               layout(lt, &l->d, to, in, n);
+    return layout(lt, &l->a, dtype, in, n) && layout(lt, &l->b, dtype, out, n) &&
+           layout(lt, &l->d, to, in, out);
 }
 
 /* Buffers begin on boundaries of 64 bytes; cuBLASLt would believe 256. */
-static bool set_alignments(cublasLtMatmulPreference_t preference)
+static bool set_alignments(const struct wf_cublas *lt, cublasLtMatmulPreference_t preference)
 {
     static const cublasLtMatmulPreferenceAttributes_t names[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -90,27 +93,29 @@ static bool set_alignments(cublasLtMatmulPreference_t preference)
     const uint32_t bytes = 16;
     bool ok = true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        ok = ok && cublasLtMatmulPreferenceSetAttribute(preference, names[i], &bytes,
-                                                        sizeof bytes) == CUBLAS_STATUS_SUCCESS;
+        ok = ok && lt->cublasLtMatmulPreferenceSetAttribute(preference, names[i], &bytes,
+                                                            sizeof bytes) == CUBLAS_STATUS_SUCCESS;
     return ok;
 }
 
 static bool choose(struct linear *l)
 {
+    const struct wf_cublas *const lt = &l->cuda->lt;
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     const size_t most = l->cuda->workspace;
-    bool ok =
-        cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &most, sizeof most) == CUBLAS_STATUS_SUCCESS &&
-        set_alignments(preference) &&
-        cublasLtMatmulAlgoGetHeuristic(l->cuda->blas, l->product, l->a, l->b, l->d, l->d,
-                                       preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS &&
-        count == 1;
+    bool ok = lt->cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
+              lt->cublasLtMatmulPreferenceSetAttribute(
+                  preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most) ==
+                  CUBLAS_STATUS_SUCCESS &&
+              set_alignments(lt, preference) &&
+              lt->cublasLtMatmulAlgoGetHeuristic(l->cuda->blas, l->product, l->a, l->b, l->d, l->d,
+                                                 preference, 1, &found,
+                                                 &count) == CUBLAS_STATUS_SUCCESS &&
+              count == 1;
     if (preference)
-        (void)cublasLtMatmulPreferenceDestroy(preference);
+        (void)lt->cublasLtMatmulPreferenceDestroy(preference);
     if (ok) {
         l->algorithm = found.algo;
         l->workspace = found.workspaceSize;
@@ -159,15 +164,16 @@ static void run(const struct wf_call *call)
         wf_cuda_conv_own[l->pass](call);
         return;
     }
+    const struct wf_cublas *const lt = &l->cuda->lt;
     const float one = 1.0f, zero = 0.0f;
     const uintptr_t base = (uintptr_t)call->scratch;
     void *const workspace = l->workspace ? (void *)((base + 255) / 256 * 256) : NULL;
     const void *const a = l->pass == WF_CONV_WEIGHTS ? call->in[0].data : call->in[1].data;
     const void *const b = l->pass == WF_CONV_WEIGHTS ? call->in[1].data : call->in[0].data;
     (void)wf_cublas_ok(l->cuda,
-                       cublasLtMatmul(l->cuda->blas, l->product, &one, a, l->a, b, l->b, &zero,
-                                      call->out[0].data, l->d, call->out[0].data, l->d,
-                                      &l->algorithm, workspace, l->workspace, l->cuda->stream),
+                       lt->cublasLtMatmul(l->cuda->blas, l->product, &one, a, l->a, b, l->b, &zero,
+                                          call->out[0].data, l->d, call->out[0].data, l->d,
+                                          &l->algorithm, workspace, l->workspace, l->cuda->stream),
                        call->node->name);
     if (l->pass != WF_CONV_WEIGHTS && call->in[2].data)
         wf_cuda_add_bias(&call->out[0], call->in[2].data, l->cuda->stream);
