@@ -145,6 +145,15 @@ if(WF_SHARED AND NOT WF_SANITIZE)
         $<TARGET_FILE:libwidefield_shared> ${PROJECT_SOURCE_DIR})
 endif()
 
+# --- libraries that are opened at run time ------------------------------------------------
+if(WF_HAVE_COMMAND)
+    set(files $<TARGET_FILE:widefield>)
+    if(WF_SHARED)
+        list(APPEND files $<TARGET_FILE:libwidefield_shared>)
+    endif()
+    wf_add_test(needed 1 ${WF_BASH} ${PROJECT_SOURCE_DIR}/tests/needed.sh ${files})
+endif()
+
 # --- python/tests ---------------------------------------------------------------------
 # With the first Python that has numpy and pytest; on Debian the system's has them (scripts/deps).
 if(WF_SHARED AND NOT WF_SANITIZE AND WF_HAVE_COMMAND)

@@ -27,11 +27,6 @@ PACKAGES = {
     "libprotobuf-c.so": "libprotobuf-c1",
     "libdnnl.so": "libdnnl2",
     "libgomp.so": "libgomp1",
-    "libmpi.so": "libopenmpi3",
-    "libcudart.so": "the CUDA toolkit",
-    "libcudnn.so": "cuDNN 9",
-    "libcublasLt.so": "the CUDA toolkit",
-    "libnccl.so": "NCCL 2",
 }
 
 

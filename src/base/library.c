@@ -9,22 +9,19 @@
 
 #include "base/err.h"
 
-static void *open_in(const char *folder, const char *soname)
-{
-    char path[PATH_MAX];
-    if (!folder || snprintf(path, sizeof path, "%s/lib64/%s", folder, soname) >= PATH_MAX)
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
 static void *open_library(const char *soname)
 {
-    void *found =
-        dlopen(soname, RTLD_NOW | RTLD_LOCAL); /* also one that is loaded, by its soname */
-    const char *const folders[] = { getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda" };
-    for (size_t i = 0; !found && i < sizeof folders / sizeof *folders; i++)
-        found = open_in(folders[i], soname);
-    return found;
+    void *const found = dlopen(soname, RTLD_NOW | RTLD_LOCAL); /* also one that is loaded */
+    if (found)
+        return found;
+    const char *folder = getenv("CUDA_HOME");
+    if (!folder)
+        folder = getenv("CUDA_PATH");
+    if (!folder)
+        folder = "/usr/local/cuda";
+    char path[PATH_MAX];
+    const int length = snprintf(path, sizeof path, "%s/lib64/%s", folder, soname);
+    return length < PATH_MAX ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
 bool wf_library_open(const struct wf_library *library, const char *const names[], void *table,

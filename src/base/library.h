@@ -25,7 +25,7 @@ struct wf_library {
 #define WF_LIBRARY_NAME(function) #function,
 
 /* Fills `table` with the functions of `names`, which ends with NULL. One that is in the process already
- * (PyTorch brings its own) is taken; then the system's is looked for, then the CUDA toolkit's folder.
+ * (PyTorch brings its own) is taken; then the system's is looked for, then CUDA_HOME/lib64.
  * It stays open: libraries of this kind keep threads and handlers. */
 [[nodiscard]] bool wf_library_open(const struct wf_library *library, const char *const names[],
                                    void *table, struct wf_err *err);

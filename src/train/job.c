@@ -10,6 +10,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "ckpt/safetensors.h"
+#ifdef WF_HAVE_NCCL
+#include "comm/nccl.h"
+#endif
 #include "comm/watch.h"
 #include "train/device.h"
 #include "train/domains.h"
@@ -181,6 +184,19 @@ static bool find_link(struct wf_job *job, struct wf_err *err)
     return true;
 }
 
+/* With comm.device=auto a run goes on without NCCL, through host memory, which is slow. */
+static void warn_of_nccl(const struct wf_job *job)
+{
+#ifdef WF_HAVE_NCCL
+    char text[512];
+    if (job->launch.is_root && !wf_device_is_host(job->device) && job->ranks > 1 &&
+        job->settings.comm.path == WF_DEVICE_PATH_AUTO && !wf_nccl_about(text, sizeof text))
+        wf_log(job->launch.log, WF_LOG_WARN, "GPU buffers go through host memory: %s", text);
+#else
+    (void)job;
+#endif
+}
+
 const char *wf_job_link_text(struct wf_arena *arena, const struct wf_job *job)
 {
     if (job->link.bytes_per_second <= 0)
@@ -238,6 +254,7 @@ static bool job_init(struct wf_job *job, struct wf_err *err)
                           wf_sync_names[job->files.sync], job->device->name);
     if (!find_link(job, err))
         return false;
+    warn_of_nccl(job);
     job->global = wf_global_plan_new(job->net.graph, &mesh, &options, err);
     return job->global && (job->files.any_size || wf_job_check_limit(job, job->global, err));
 }
