@@ -229,7 +229,7 @@ static const struct wf_option rows[] = {
 
     { "comm.device",
       "how GPU buffers reach other ranks: directly by NCCL, or through host memory; auto: "
-      "NCCL if every rank has its own GPU",
+      "NCCL if it is installed and every rank has its own GPU",
       WF_OPTION_OF(NAME, wf_device_transport_names), .fallback = "auto" },
     { "comm.overlap",
       "overlap of communication and computation: 'auto' splits a layer into inner part and "
