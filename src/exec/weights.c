@@ -2,7 +2,7 @@
 #include "base/random.h"
 #include "exec/run.h"
 
-enum { ROW = 64 }; /* elements drawn at a time */
+enum { ROW = 256 }; /* elements drawn at a time */
 
 /* Elements in the order (n, c, d, h, w), which numbers follow, from `first` on. */
 static void draw(const struct wf_value *v, struct wf_random random, int64_t first, int64_t count,
@@ -32,20 +32,23 @@ static void init_weight(const struct wf_view *view, const struct wf_value *v, ui
 {
     const struct wf_random random = wf_random(seed, wf_random_stream(v->name));
     const int64_t *e = v->shape.at;
-    const int64_t taps = e[WF_D] * e[WF_H] * e[WF_W];
+    const int64_t taps = e[WF_D] * e[WF_H] * e[WF_W], all = e[WF_C] * taps;
 #pragma omp parallel for collapse(2) schedule(static) if (wf_shape_count(v->shape) > 1 << 14)
     for (int64_t n = 0; n < e[WF_N]; n++)
-        for (int64_t c = 0; c < e[WF_C]; c++)
-            for (int64_t tap = 0; tap < taps; tap += ROW) {
-                double values[ROW];
-                const int64_t count = wf_min(ROW, taps - tap);
-                draw(v, random, (n * e[WF_C] + c) * taps + tap, count, values);
-                for (int64_t i = 0; i < count; i++) {
-                    const int64_t at = tap + i;
-                    wf_view_put(view, n, at / (e[WF_H] * e[WF_W]), at / e[WF_W] % e[WF_H],
-                                at % e[WF_W], c, values[i]);
-                }
+        for (int64_t first = 0; first < all; first += ROW) {
+            double values[ROW];
+            const int64_t count = wf_min(ROW, all - first), tap = first % taps;
+            int64_t c = first / taps, d = tap / (e[WF_H] * e[WF_W]), h = tap / e[WF_W] % e[WF_H];
+            int64_t w = tap % e[WF_W];
+            draw(v, random, n * all + first, count, values);
+            for (int64_t i = 0; i < count; i++) {
+                wf_view_put(view, n, d, h, w, c, values[i]);
+                w = w + 1 < e[WF_W] ? w + 1 : 0;
+                h = w > 0 ? h : h + 1 < e[WF_H] ? h + 1 : 0;
+                d = w > 0 || h > 0 ? d : d + 1 < e[WF_D] ? d + 1 : 0;
+                c += w == 0 && h == 0 && d == 0;
             }
+        }
 }
 
 void wf_run_init_weights(struct wf_run *run, uint64_t seed)
