@@ -30,6 +30,16 @@ float wf_random_uniform(struct wf_random r, uint64_t index)
     return (float)(wf_random_bits(r, index) >> 8) * 0x1p-24f;
 }
 
+void wf_random_uniforms(struct wf_random r, uint64_t first, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count;) {
+        const uint64_t index = first + (uint64_t)i;
+        const philox4x32_ctr_t w = words(r, index >> 2);
+        for (uint64_t at = index & 3; at < 4 && i < count; at++)
+            out[i++] = (float)(w.v[at] >> 8) * 0x1p-24f;
+    }
+}
+
 float wf_random_normal(struct wf_random r, uint64_t index)
 {
     const philox4x32_ctr_t w = words(r, index >> 1);

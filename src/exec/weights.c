@@ -2,36 +2,53 @@
 #include "base/random.h"
 #include "exec/run.h"
 
-static double initial(const struct wf_value *v, struct wf_random random, int64_t element)
+enum { ROW = 256 }; /* elements drawn at a time */
+
+/* Elements in the order (n, c, d, h, w), which numbers follow, from `first` on. */
+static void draw(const struct wf_value *v, struct wf_random random, int64_t first, int64_t count,
+                 double values[ROW])
 {
-    switch (v->init) {
-    case WF_INIT_ZERO:
-        return 0.0;
-    case WF_INIT_ONE:
-        return 1.0;
-    case WF_INIT_VALUE:
-        return v->init_bound;
-    case WF_INIT_UNIFORM:
-        break;
-    }
-    const double u = (double)wf_random_uniform(random, (uint64_t)element);
-    return (2.0 * u - 1.0) * v->init_bound;
+    float uniform[ROW] = { 0 };
+    if (v->init == WF_INIT_UNIFORM)
+        wf_random_uniforms(random, (uint64_t)first, count, uniform);
+    for (int64_t i = 0; i < count; i++)
+        switch (v->init) {
+        case WF_INIT_ZERO:
+            values[i] = 0.0;
+            break;
+        case WF_INIT_ONE:
+            values[i] = 1.0;
+            break;
+        case WF_INIT_VALUE:
+            values[i] = v->init_bound;
+            break;
+        case WF_INIT_UNIFORM:
+            values[i] = (2.0 * (double)uniform[i] - 1.0) * v->init_bound;
+            break;
+        }
 }
 
 static void init_weight(const struct wf_view *view, const struct wf_value *v, uint64_t seed)
 {
     const struct wf_random random = wf_random(seed, wf_random_stream(v->name));
     const int64_t *e = v->shape.at;
+    const int64_t taps = e[WF_D] * e[WF_H] * e[WF_W], all = e[WF_C] * taps;
 #pragma omp parallel for collapse(2) schedule(static) if (wf_shape_count(v->shape) > 1 << 14)
     for (int64_t n = 0; n < e[WF_N]; n++)
-        for (int64_t c = 0; c < e[WF_C]; c++)
-            for (int64_t d = 0; d < e[WF_D]; d++)
-                for (int64_t h = 0; h < e[WF_H]; h++)
-                    for (int64_t w = 0; w < e[WF_W]; w++) {
-                        const int64_t element =
-                            (((n * e[WF_C] + c) * e[WF_D] + d) * e[WF_H] + h) * e[WF_W] + w;
-                        wf_view_put(view, n, d, h, w, c, initial(v, random, element));
-                    }
+        for (int64_t first = 0; first < all; first += ROW) {
+            double values[ROW];
+            const int64_t count = wf_min(ROW, all - first), tap = first % taps;
+            int64_t c = first / taps, d = tap / (e[WF_H] * e[WF_W]), h = tap / e[WF_W] % e[WF_H];
+            int64_t w = tap % e[WF_W];
+            draw(v, random, n * all + first, count, values);
+            for (int64_t i = 0; i < count; i++) {
+                wf_view_put(view, n, d, h, w, c, values[i]);
+                w = w + 1 < e[WF_W] ? w + 1 : 0;
+                h = w > 0 ? h : h + 1 < e[WF_H] ? h + 1 : 0;
+                d = w > 0 || h > 0 ? d : d + 1 < e[WF_D] ? d + 1 : 0;
+                c += w == 0 && h == 0 && d == 0;
+            }
+        }
 }
 
 void wf_run_init_weights(struct wf_run *run, uint64_t seed)

@@ -37,6 +37,7 @@ enum {
     KEPT_ROWS = 16,             /* fewer rows leave the same rest of these */
     FEW_ROWS = 4,               /* in place of them where channels are many; not along W */
     MUCH = 10,                  /* times as much work as wanted */
+    ALONE = 1 << 15,            /* elements: below, one thread is as fast */
 };
 static const double small_products = 1e8;           /* of the primitive: some milliseconds */
 static const double slow_products = 1e6;            /* of one that is a reference itself */
@@ -44,12 +45,19 @@ static const size_t most_bytes = (size_t)128 << 20; /* 3x3 from 1024 to 1024 cha
 
 /* --- random numbers --- */
 
-static uint64_t draw(uint64_t *state)
+static const uint64_t draw_step = 0x9e3779b97f4a7c15u;
+
+static uint64_t draw_at(uint64_t state)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u); /* splitmix64 */
+    uint64_t z = state; /* splitmix64 */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+static uint64_t draw(uint64_t *state)
+{
+    return draw_at(*state += draw_step);
 }
 
 static int64_t draw_below(uint64_t *state, int64_t n)
@@ -200,9 +208,14 @@ static char *take(char **at, size_t bytes)
     return data;
 }
 
+/* Only the guards are written: an operand's own bytes all follow, by several threads. */
 static void place(struct operand *o, char **at)
 {
-    o->data = take(at, operand_bytes(o));
+    const size_t bytes = operand_bytes(o);
+    o->data = *at + GUARD;
+    memset(*at, GUARD_BYTE, GUARD);
+    memset(o->data + bytes, GUARD_BYTE, guarded(bytes) - GUARD - bytes);
+    *at += guarded(bytes);
     o->values = (int8_t *)*at;
     *at += lines((size_t)o->count);
 }
@@ -252,29 +265,45 @@ static bool guards_are_intact(const struct sample *s)
 
 static void put_values(const struct operand *o)
 {
-    if (o->dtype == WF_F32)
-        for (int64_t i = 0; i < o->count; i++)
-            ((float *)(void *)o->data)[i] = o->values[i];
-    else
-        for (int64_t i = 0; i < o->count; i++)
-            ((uint16_t *)(void *)o->data)[i] = wf_f32_to_bf16(o->values[i]);
+    const int8_t *const values = o->values;
+    const int64_t count = o->count;
+    float *const f32 = (float *)(void *)o->data;
+    uint16_t *const bf16 = (uint16_t *)(void *)o->data;
+    if (o->dtype == WF_F32) {
+#pragma omp parallel for simd schedule(static) if (count > ALONE)
+        for (int64_t i = 0; i < count; i++)
+            f32[i] = values[i];
+        return;
+    }
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < count; i++)
+        bf16[i] = wf_f32_to_bf16(values[i]);
 }
 
 /* Values up to `most`, this part of them not zero. */
 static void fill(struct sample *s, struct operand *o, int most, double density)
 {
     const uint64_t kept = (uint64_t)(density * 65536);
-    for (int64_t i = 0; i < o->count; i++) {
-        const uint64_t bits = draw(&s->random);
-        o->values[i] = (bits & 0xffff) < kept ? draw_value(bits >> 16, most) : 0;
+    const uint64_t first = s->random + draw_step;
+    int8_t *const values = o->values;
+    const int64_t count = o->count;
+#pragma omp parallel for simd schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t bits = draw_at(first + (uint64_t)i * draw_step);
+        values[i] = (bits & 0xffff) < kept ? draw_value(bits >> 16, most) : 0;
     }
+    s->random += (uint64_t)count * draw_step;
     put_values(o);
 }
 
 /* NaN in both types. */
 static void fill_result(const struct operand *o)
 {
-    memset(o->data, 0xff, operand_bytes(o));
+    enum { PART = 1 << 20 }; /* bytes; parts are first touched by the threads that fill them */
+    const int64_t bytes = (int64_t)operand_bytes(o);
+#pragma omp parallel for schedule(static) if (bytes > PART)
+    for (int64_t at = 0; at < bytes; at += PART)
+        memset(o->data + at, 0xff, (size_t)wf_min(PART, bytes - at));
 }
 
 /* C1 */
@@ -301,9 +330,11 @@ static void combine(struct sample *s)
     const int64_t groups = s->p->groups, in = s->in / groups, out = s->out / groups;
     const int64_t read = forward ? s->in : s->out;
     memset(s->combined, 0, (size_t)(s->taps * read) * sizeof(double));
-    const int8_t *w = s->weights.values; /* (out, taps, in / groups) */
-    for (int64_t o = 0; o < s->out; o++)
-        for (int64_t tap = 0; tap < s->taps; tap++, w += in) {
+    const int64_t all = s->out, taps = s->taps;
+#pragma omp parallel for schedule(static) if (s->weights.count > ALONE)
+    for (int64_t tap = 0; tap < taps; tap++)
+        for (int64_t o = 0; o < all; o++) {
+            const int8_t *const w = s->weights.values + (o * taps + tap) * in; /* (out, taps, in) */
             double *const to = s->combined + tap * read;
             const int64_t first = o / out * in;
             for (int64_t i = 0; forward && i < in; i++)
@@ -437,8 +468,7 @@ static void keep_fewer(struct sample *s)
     if (all <= some)
         return;
     int8_t *const kept = s->dst.values;
-    for (int64_t i = 0; i < s->dst.count; i++)
-        kept[i] = 0;
+    memset(kept, 0, (size_t)s->dst.count);
     for (int64_t k = 0; k < some; k++) {
         int64_t at = draw_near_ends(&s->random, s->p->batch);
         for (int a = 0; a < 3; a++)
@@ -471,8 +501,10 @@ static bool gradient_is_right(struct sample *s)
             add_position(s, at, s->dst.values + i * s->out, of_group);
     }
     const float *const dw = (const float *)(const void *)s->weights.data;
-    for (int64_t o = 0; o < s->out; o++) /* C1: exact in any order, so nothing may be left */
-        for (int64_t tap = 0; tap < s->taps; tap++) {
+    const int64_t taps = s->taps, all_out = s->out;
+#pragma omp parallel for schedule(static) if (s->weights.count > ALONE)
+    for (int64_t tap = 0; tap < taps; tap++) /* C1: exact in any order, so nothing may be left */
+        for (int64_t o = 0; o < all_out; o++) {
             const float *const got = dw + (o * s->taps + tap) * in;
             double *const left = s->combined + tap * s->in + o / out * in;
             for (int64_t i = 0; i < in; i++)
@@ -490,12 +522,14 @@ static bool gradient_is_right(struct sample *s)
 static bool are_integers(const struct operand *o)
 {
     const float most = o->dtype == WF_F32 ? EXACT_32 : EXACT_16;
-    bool ok = true;
-    for (int64_t i = 0; i < o->count; i++) {
+    const int64_t count = o->count;
+    int64_t wrong = 0;
+#pragma omp parallel for schedule(static) reduction(+ : wrong) if (count > ALONE)
+    for (int64_t i = 0; i < count; i++) {
         const float v = (float)element(o, i);
-        ok = ok && v >= -most && v <= most && (float)(int32_t)v == v;
+        wrong += !(v >= -most && v <= most && (float)(int32_t)v == v);
     }
-    return ok;
+    return wrong == 0;
 }
 
 /* False where oneDNN refuses. */
