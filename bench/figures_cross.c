@@ -2,11 +2,13 @@
  * How well figures foretell what was not measured: kernels of each pair of channel counts from all others.
  *
  *     build/bench/figures_cross FILE...
+ *     build/bench/figures_cross --thin 0.05 FILE > share/figures/cpu.txt
  *
  * FILE is what 'check --calibrate' wrote, or one of share/figures/. Rows of a kind with the same channels are left
  * out together, as of a network whose width the calibration does not have, and foretold from the kind's other rows.
  * A line for each kind with most seconds: its part of all seconds, the mean of |log2(foretold / measured)| and of the
  * ratio, both weighted by seconds, for all rows and for those whose channels are no multiples of 16.
+ * With --thin it prints the table without rows that follow from the others to this part, as tables are shipped.
  */
 #include <math.h>
 #include <stdio.h>
@@ -106,9 +108,18 @@ static void cross(const struct wf_figures *figures)
     (void)printf("\n");
 }
 
+static void print_thin(struct wf_figures *figures, double tolerance)
+{
+    struct wf_arena arena = { 0 };
+    wf_figures_thin(figures, tolerance);
+    (void)fputs(wf_figures_print(&arena, figures), stdout);
+    wf_arena_release(&arena);
+}
+
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
+    const bool thin = argc > 2 && strcmp(argv[1], "--thin") == 0;
+    for (int i = thin ? 3 : 1; i < argc; i++) {
         struct wf_err err = { 0 };
         FILE *const file = fopen(argv[i], "rb");
         enum { MOST = 64 << 20 };
@@ -116,7 +127,9 @@ int main(int argc, char **argv)
         struct wf_figures *figures = NULL;
         if (file && text && fread(text, 1, MOST, file) > 0)
             figures = wf_figures_parse(text, argv[i], &err);
-        if (figures)
+        if (figures && thin)
+            print_thin(figures, strtod(argv[2], NULL));
+        else if (figures)
             cross(figures);
         else
             (void)fprintf(stderr, "'%s': %s\n", argv[i], err.text);

@@ -16,8 +16,6 @@
 #include "train/device.h"
 #include "train/machine.h"
 
-static const double tolerance = 0.15; /* of kernels that are left out of what is shipped */
-
 struct watch {
     struct wf_bar bar;
     const char *path;
@@ -107,8 +105,6 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     wf_bar_clear(&watch.bar);
     if (!figures)
         return wf_err_wrap(err, "calibration");
-    if (given && wf_cli_flag(cli, "thin"))
-        wf_figures_thin(figures, tolerance);
     const bool ok = wf_write_text(path, wf_figures_print(&cli->arena, figures), err) &&
                     report(cli, figures, path, wf_now() - start, err);
     wf_figures_free(figures);

@@ -272,7 +272,6 @@ static const struct wf_command_flag flags[] = {
     { "calibrate", NULL,
       "measure kernels and links of --device for the cost model; takes minutes" },
     { "out", "FILE", "with --calibrate: where to write, in place of the folder of run.cache" },
-    { "thin", NULL, "with --out: without kernels that follow from others, as figures are shipped" },
     { "seconds", "N", "with --calibrate: end after about so many, with what was measured by then" },
     { .name = NULL },
 };
@@ -281,7 +280,7 @@ const struct wf_command wf_command_check = {
     .name = "check",
     .summary = "print what this machine has: devices, MPI, image formats, libraries",
     .usage = "check [--calibrate [--device NAME] [--precision TYPE] [--seconds N]\n"
-             "                 [--out FILE [--thin]]] [--json]",
+             "                 [--out FILE]] [--json]",
     .notes =
         "With --calibrate small networks run a few steps each, and what their kernels took is kept\n"
         "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"

@@ -297,7 +297,7 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
     const struct wf_calibrate *const ask = s->ask;
     /* The time that is given is shared by types as the usual time is; one alone has all of it. */
     const double stretch = ask->seconds <= 0    ? 1
-                           : ask->one_precision ? INFINITY
+                           : ask->one_precision ? (double)INFINITY
                                                 : ask->seconds / all_on_gpu;
     for (int p = 0; p < count; p++) {
         const double start = wf_now();
