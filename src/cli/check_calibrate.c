@@ -1,5 +1,6 @@
 /* check --calibrate: measures what kernels and links take here, and keeps it for the cost model. */
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,13 +16,25 @@
 #include "train/device.h"
 #include "train/machine.h"
 
-static const double tolerance = 0.15; /* of kernels that are left out of what is shipped */
+struct watch {
+    struct wf_bar bar;
+    const char *path;
+};
 
 static void show(void *user, double part, const char *what)
 {
-    struct wf_bar *const bar = user;
+    struct wf_bar *const bar = &((struct watch *)user)->bar;
     if (wf_bar_is_due(bar))
         wf_bar_show(bar, part, what);
+}
+
+/* All rows; a failure is met again at the end. */
+static void keep(void *user, const struct wf_figures *figures)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err ignored = { 0 };
+    (void)wf_write_text(((struct watch *)user)->path, wf_figures_print(&arena, figures), &ignored);
+    wf_arena_release(&arena);
 }
 
 static bool report(struct wf_cli *cli, const struct wf_figures *figures, const char *path,
@@ -69,7 +82,14 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     if (!path)
         return wf_err_set(err, WF_ERR_USAGE,
                           "run.cache is empty, so there is no place for figures: give --out FILE");
-    struct wf_bar bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) };
+    double most = 0;
+    const char *const limit = wf_cli_flag(cli, "seconds");
+    if (limit && (sscanf(limit, "%lf", &most) != 1 || !(most > 0))) // NOLINT(cert-err34-c)
+        return wf_err_set(err, WF_ERR_USAGE, "--seconds is a number above 0, not '%s'", limit);
+    if (!given)
+        wf_choices_make_folder(path);
+    struct watch watch = { .bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) },
+                           .path = path };
     const double start = wf_now();
     struct wf_figures *const figures = wf_calibrate(
         &(struct wf_calibrate){ .launch = &cli->launch,
@@ -77,16 +97,14 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
                                 .one_precision =
                                     wf_options_get(cli->options, "train.precision")->origin !=
                                     WF_FROM_DEFAULT,
+                                .seconds = most,
                                 .progress = show,
-                                .user = &bar },
+                                .keep = keep,
+                                .user = &watch },
         err);
-    wf_bar_clear(&bar);
+    wf_bar_clear(&watch.bar);
     if (!figures)
         return wf_err_wrap(err, "calibration");
-    if (given)
-        wf_figures_thin(figures, tolerance);
-    if (!given)
-        wf_choices_make_folder(path);
     const bool ok = wf_write_text(path, wf_figures_print(&cli->arena, figures), err) &&
                     report(cli, figures, path, wf_now() - start, err);
     wf_figures_free(figures);

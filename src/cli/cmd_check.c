@@ -266,17 +266,20 @@ static const struct wf_command_flag flags[] = {
     { "calibrate", NULL,
       "measure kernels and links of --device for the cost model; takes minutes" },
     { "out", "FILE", "with --calibrate: where to write, in place of the folder of run.cache" },
+    { "seconds", "N", "with --calibrate: end after about so many, with what was measured by then" },
     { .name = NULL },
 };
 
 const struct wf_command wf_command_check = {
     .name = "check",
     .summary = "print what this machine has: devices, MPI, image formats, libraries",
-    .usage = "check [--calibrate [--device NAME] [--precision TYPE] [--out FILE]] [--json]",
+    .usage = "check [--calibrate [--device NAME] [--precision TYPE] [--seconds N]\n"
+             "                 [--out FILE]] [--json]",
     .notes =
         "With --calibrate small networks run a few steps each, and what their kernels took is kept\n"
         "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"
-        "with figures that are shipped for the device. Let the machine be idle meanwhile.",
+        "with figures that are shipped for the device. Let the machine be idle meanwhile. The file is written\n"
+        "as kernels are measured, so a run that is cut off is of use.",
     .flags = flags,
     .run = run,
 };

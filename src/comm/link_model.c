@@ -14,9 +14,9 @@
 enum {
     TAG_BROADCAST = 32001, /* past the callers' */
     PACKET_BYTES = 9000,   /* a large frame of Ethernet */
-    LOOKS_AWAKE = 100,
+    LOOKS_AWAKE = 1000,
 };
-static const long nap_nanoseconds = 50'000;
+static const long nap_nanoseconds = 20'000;
 
 /* One rank's, in all its comms. */
 struct line {

@@ -83,11 +83,15 @@ void wf_figures_add(struct wf_figures *f, int threads, const struct wf_load *loa
 
 void wf_figures_add_step(struct wf_figures *f, int threads, double between, double beside)
 {
-    if (f->n_steps == THREADS)
+    int at = 0;
+    while (at < f->n_steps && f->steps[at].threads != threads)
+        at++;
+    if (at == THREADS)
         return;
-    f->steps[f->n_steps].threads = threads;
-    f->steps[f->n_steps].between = between;
-    f->steps[f->n_steps++].beside = beside;
+    f->steps[at].threads = threads;
+    f->steps[at].between = between;
+    f->steps[at].beside = beside;
+    f->n_steps = at == f->n_steps ? at + 1 : f->n_steps;
 }
 
 void wf_figures_add_link(struct wf_figures *f, const char *transport,
@@ -161,6 +165,17 @@ const char *wf_figures_device(const struct wf_figures *figures)
 const char *wf_figures_machine(const struct wf_figures *figures)
 {
     return figures->machine;
+}
+
+const struct wf_figures_kind *wf_figures_kinds(const struct wf_figures *figures, size_t *count)
+{
+    *count = figures->n_kinds;
+    return figures->kinds;
+}
+
+const double *wf_figures_peak(const struct wf_figures *figures)
+{
+    return figures->peak;
 }
 
 int wf_figures_count(const struct wf_figures *figures)

@@ -72,6 +72,7 @@ char *wf_figures_print(struct wf_arena *arena, const struct wf_figures *figures)
  * wf_figures_seal() only. */
 void wf_figures_add(struct wf_figures *figures, int threads, const struct wf_load *load,
                     double seconds);
+/* In place of what was added for as many threads. */
 void wf_figures_add_step(struct wf_figures *figures, int threads, double between, double beside);
 void wf_figures_add_link(struct wf_figures *figures, const char *transport,
                          const struct wf_figures_link *link);

@@ -1,10 +1,11 @@
-/* A table of figures as figures.c keeps it and figures_model.c foretells from it; for these two only. */
+/* A table of figures as figures.c keeps it and figures_model.c foretells from it; for these two, and for
+ * bench/figures_cross.c. */
 #pragma once
 
 #include "plan/figures.h"
 
 enum {
-    WF_FIGURES_AXES = WF_LOAD_AXES + 1,
+    WF_FIGURES_AXES = WF_LOAD_AXES + 3,
     WF_FIGURES_TERMS = 3, /* of plain seconds: one, operations, bytes */
 };
 
@@ -22,6 +23,10 @@ struct wf_figures_kind {
     double terms[WF_FIGURES_TERMS]; /* plain seconds, to which measured ones are compared */
     double most;                    /* plain seconds of the largest row */
 };
+
+/* All kinds of a sealed table, and the speeds of its head. */
+const struct wf_figures_kind *wf_figures_kinds(const struct wf_figures *figures, size_t *count);
+const double *wf_figures_peak(const struct wf_figures *figures);
 
 /* Where a load lies among others of its kind. */
 void wf_figures_place(const struct wf_load *load, float at[WF_FIGURES_AXES]);

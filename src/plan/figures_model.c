@@ -14,15 +14,28 @@
 enum {
     NEAREST = 16, /* loads that an estimate is taken from */
     ENOUGH = 8,   /* loads of a kind, for terms of its own */
+    TILE = 32,    /* channels that kernels take at once */
+    FEW = 5,
 };
 
 /* How far along an axis loads of a kind are alike, in powers of two; and how much of what differs is chance. Chosen
  * such that kernels of networks that were measured on two machines follow best from those of others. */
-static const float reach[WF_FIGURES_AXES] = { 9, 15, 7.5f, 7.5f, 9, 9, 1 };
+static const float reach[WF_FIGURES_AXES] = { 9, 15, 7.5f, 7.5f, 9, 9, 1, 4, 4 };
 static const double chance = 0.015;
 
-/* The last axis is 0 for products of all channels with all, and up to 2 for those of groups and for no products: these
- * are other kernels, however many their operations. */
+/* By how many powers of two channels miss a multiple of TILE; 0 also for fewer than FEW, which all miss it. */
+static float uneven(float log_channels)
+{
+    const long channels = lrint(exp2((double)log_channels));
+    int misses = 0;
+    for (long tile = TILE; channels >= FEW && tile > 1 && channels % tile != 0; tile /= 2)
+        misses++;
+    return (float)misses;
+}
+
+/* The axis behind a load's own is 0 for products of all channels with all, and up to 2 for those of groups and for no products: these
+ * are other kernels, however many their operations. The last two are how channels suit vectors and tiles: 24 are not
+ * between 16 and 32. */
 void wf_figures_place(const struct wf_load *load, float at[WF_FIGURES_AXES])
 {
     const float sparse =
@@ -30,6 +43,8 @@ void wf_figures_place(const struct wf_load *load, float at[WF_FIGURES_AXES])
     for (int a = 0; a < WF_LOAD_AXES; a++)
         at[a] = load->log[a] / reach[a];
     at[WF_LOAD_AXES] = fminf(fmaxf(sparse, 0), 2) / reach[WF_LOAD_AXES];
+    for (int i = 0; i < 2; i++)
+        at[WF_LOAD_AXES + 1 + i] = uneven(load->log[WF_LOAD_IN + i]) / reach[WF_LOAD_AXES + 1 + i];
 }
 
 static double plain_seconds(const struct wf_figures_kind *kind, const struct wf_load *load)

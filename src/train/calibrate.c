@@ -55,6 +55,7 @@ static const struct wf_model layer_model = {
 /* On a CPU all is run in two rounds: who else is at work in one of them may not be in the other. */
 enum { TRIALS = WF_TRIALS, STEPS_LEAST = 2, STEPS_MOST = 40, ROUNDS = 2 };
 static const double seconds_each = 0.1; /* that a trial's steps are repeated, at least */
+static const double keep_every = 5;     /* seconds, that what was measured is handed out */
 static const double slow = 0.5;         /* a step: it is not timed on one core as well */
 
 /* --- one of them --- */
@@ -67,8 +68,11 @@ struct session {
     int threads;
     double whole;              /* seconds of a step of the trial */
     double seconds[2][TRIALS]; /* per precision of the host: a step with all cores */
-    /* What steps take beside kernels and update, of each trial: for a line through them. */
-    double rest[4 * TRIALS], kernels[4 * TRIALS];
+    double start, kept;        /* when it began, and when rows were last handed out */
+    /* What steps took, and their kernels and update alone, of each trial: for a line through them. */
+    struct rest {
+        double whole, kernels, sum;
+    } rest[4 * TRIALS];
     int n_rest;
 };
 
@@ -179,8 +183,7 @@ static void keep_rows(struct session *s, const struct wf_stepper *stepper,
     const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
     wf_figures_add(s->figures, threads, &update, least->update);
     if (!host && s->n_rest < 4 * TRIALS) {
-        s->rest[s->n_rest] = least->whole - sum - least->update;
-        s->kernels[s->n_rest++] = count;
+        s->rest[s->n_rest++] = (struct rest){ least->whole, count, sum + least->update };
     }
 }
 
@@ -236,20 +239,40 @@ static bool run_trial(struct session *s, const struct wf_trial *t, enum wf_preci
 /* --- all of them --- */
 
 /* On the host a step is its kernels. On a GPU kernels that were timed one by one take longer, or shorter, than those of
- * a recorded step: rest = beside + between * kernels, by least squares. */
+ * a recorded step, whose branches run side by side: rest = beside + between * kernels, by least squares of what a step is
+ * off by in parts of it, so that small steps count as much as large ones. */
 static void keep_rest(struct session *s)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (int i = 0; i < s->n_rest; i++) {
-        n++;
-        x += s->kernels[i];
-        y += s->rest[i];
-        xx += s->kernels[i] * s->kernels[i];
-        xy += s->kernels[i] * s->rest[i];
+        const struct rest *const r = &s->rest[i];
+        const double weight = 1 / (r->whole * r->whole), rest = r->whole - r->sum;
+        n += weight;
+        x += weight * r->kernels;
+        y += weight * rest;
+        xx += weight * r->kernels * r->kernels;
+        xy += weight * r->kernels * rest;
     }
     const double spread = n * xx - x * x;
     const double between = spread > 0 ? (n * xy - x * y) / spread : 0;
     wf_figures_add_step(s->figures, 1, between, n > 0 ? (y - between * x) / n : 0);
+}
+
+/* A run that is cut off is of use so. */
+static void hand_out(struct session *s)
+{
+    const struct wf_calibrate *const ask = s->ask;
+    if (!ask->keep || wf_now() - s->kept < keep_every)
+        return;
+    if (s->threads == 0)
+        keep_rest(s);
+    ask->keep(ask->user, s->figures);
+    s->kept = wf_now();
+}
+
+static bool is_over(const struct session *s)
+{
+    return s->ask->seconds > 0 && wf_now() - s->start > s->ask->seconds;
 }
 
 /* In which order types are measured, and for how many seconds at most: what is left then follows from what was measured.
@@ -260,9 +283,10 @@ struct pass {
 };
 static const struct pass on_host[] = { { WF_PRECISION_F32, INFINITY },
                                        { WF_PRECISION_BF16, INFINITY } };
-static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 210 },
-                                      { WF_PRECISION_TF32, 75 },
-                                      { WF_PRECISION_F32, 75 } };
+static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 180 },
+                                      { WF_PRECISION_TF32, 90 },
+                                      { WF_PRECISION_F32, 90 } };
+static const double all_on_gpu = 360;
 
 static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
 {
@@ -271,6 +295,10 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
     const int count = host ? 2 : 3;
     const struct wf_trials list = wf_trials(host);
     const struct wf_calibrate *const ask = s->ask;
+    /* The time that is given is shared by types as the usual time is; one alone has all of it. */
+    const double stretch = ask->seconds <= 0    ? 1
+                           : ask->one_precision ? (double)INFINITY
+                                                : ask->seconds / all_on_gpu;
     for (int p = 0; p < count; p++) {
         const double start = wf_now();
         for (int i = 0; i < list.count; i++) {
@@ -280,12 +308,14 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
                               from + (to - from) * (p * list.count + i) / (count * list.count),
                               t->model ? t->model : "layers");
             if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
-                wf_now() - start > passes[p].seconds || (ranks > 1 && s->seconds[p][i] > slow))
+                wf_now() - start > (host ? 1 : stretch) * passes[p].seconds || is_over(s) ||
+                (ranks > 1 && s->seconds[p][i] > slow))
                 continue;
             if (!run_trial(s, t, passes[p].precision, ranks, err))
                 return false;
             if (host && ranks == 1)
                 s->seconds[p][i] = s->whole;
+            hand_out(s);
         }
     }
     return true;
@@ -367,6 +397,7 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
     const bool host = wf_device_is_host(device);
     const int cores = host ? wf_settings_cores() : 1;
     s->ask = c;
+    s->start = s->kept = wf_now();
     s->figures = wf_figures_new(device->name, wf_machine_about(&arena, device), peak);
     struct link_ask link = { 0 };
     bool ok = true;

@@ -16,8 +16,11 @@ struct wf_calibrate {
     const struct wf_launch *launch;     /* without a launcher */
     const struct wf_settings *settings; /* device, cache and deterministic are read */
     bool one_precision;                 /* of all only that of the settings */
+    double seconds;                     /* after which it ends with what it has; 0: as it likes */
     /* Called now and then, by one thread; NULL: nobody listens. */
     void (*progress)(void *user, double part, const char *what);
+    /* Called with what was measured so far, every few seconds; NULL: nobody listens. */
+    void (*keep)(void *user, const struct wf_figures *figures);
     void *user;
 };
 

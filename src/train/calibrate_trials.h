@@ -20,7 +20,7 @@ struct wf_trial {
     struct wf_trial_layer layer;
 };
 
-enum { WF_TRIALS = 96 }; /* at most */
+enum { WF_TRIALS = 128 }; /* at most */
 
 struct wf_trials {
     const struct wf_trial *at;
