@@ -47,9 +47,8 @@ static const size_t most_bytes = (size_t)128 << 20; /* 3x3 from 1024 to 1024 cha
 
 static const uint64_t draw_step = 0x9e3779b97f4a7c15u;
 
-static uint64_t draw_at(uint64_t state)
+static uint64_t draw_at(uint64_t z) /* splitmix64 */
 {
-    uint64_t z = state; /* splitmix64 */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -266,17 +265,16 @@ static bool guards_are_intact(const struct sample *s)
 static void put_values(const struct operand *o)
 {
     const int8_t *const values = o->values;
-    const int64_t count = o->count;
     float *const f32 = (float *)(void *)o->data;
     uint16_t *const bf16 = (uint16_t *)(void *)o->data;
     if (o->dtype == WF_F32) {
-#pragma omp parallel for simd schedule(static) if (count > ALONE)
-        for (int64_t i = 0; i < count; i++)
+#pragma omp parallel for simd schedule(static) if (o->count > ALONE)
+        for (int64_t i = 0; i < o->count; i++)
             f32[i] = values[i];
         return;
     }
-#pragma omp parallel for schedule(static) if (count > ALONE)
-    for (int64_t i = 0; i < count; i++)
+#pragma omp parallel for schedule(static) if (o->count > ALONE)
+    for (int64_t i = 0; i < o->count; i++)
         bf16[i] = wf_f32_to_bf16(values[i]);
 }
 
@@ -286,13 +284,12 @@ static void fill(struct sample *s, struct operand *o, int most, double density)
     const uint64_t kept = (uint64_t)(density * 65536);
     const uint64_t first = s->random + draw_step;
     int8_t *const values = o->values;
-    const int64_t count = o->count;
-#pragma omp parallel for simd schedule(static) if (count > ALONE)
-    for (int64_t i = 0; i < count; i++) {
+#pragma omp parallel for simd schedule(static) if (o->count > ALONE)
+    for (int64_t i = 0; i < o->count; i++) {
         const uint64_t bits = draw_at(first + (uint64_t)i * draw_step);
         values[i] = (bits & 0xffff) < kept ? draw_value(bits >> 16, most) : 0;
     }
-    s->random += (uint64_t)count * draw_step;
+    s->random += (uint64_t)o->count * draw_step;
     put_values(o);
 }
 
@@ -522,10 +519,9 @@ static bool gradient_is_right(struct sample *s)
 static bool are_integers(const struct operand *o)
 {
     const float most = o->dtype == WF_F32 ? EXACT_32 : EXACT_16;
-    const int64_t count = o->count;
     int64_t wrong = 0;
-#pragma omp parallel for schedule(static) reduction(+ : wrong) if (count > ALONE)
-    for (int64_t i = 0; i < count; i++) {
+#pragma omp parallel for schedule(static) reduction(+ : wrong) if (o->count > ALONE)
+    for (int64_t i = 0; i < o->count; i++) {
         const float v = (float)element(o, i);
         wrong += !(v >= -most && v <= most && (float)(int32_t)v == v);
     }
