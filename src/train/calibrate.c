@@ -283,9 +283,9 @@ struct pass {
 };
 static const struct pass on_host[] = { { WF_PRECISION_F32, INFINITY },
                                        { WF_PRECISION_BF16, INFINITY } };
-static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 180 },
-                                      { WF_PRECISION_TF32, 90 },
-                                      { WF_PRECISION_F32, 90 } };
+static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 210 },
+                                      { WF_PRECISION_TF32, 75 },
+                                      { WF_PRECISION_F32, 75 } };
 static const double all_on_gpu = 360;
 
 static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
