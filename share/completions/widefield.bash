@@ -66,7 +66,7 @@ _widefield() {
     model) words='--net --draw --out --outputs --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' list show import' ;;
     export) words='--out --weights --without-normalisation --json --quiet --help --version' ;;
     bench) words='--steps --warmup --input --target --profile --overlap --timeline --sweep --sides --over --svg --scaling --out --ranks --mesh --device --precision --seed --threads --json --quiet --help --version' ;;
-    check) words='--calibrate --out --json --quiet --help --version' ;;
+    check) words='--calibrate --out --seconds --json --quiet --help --version' ;;
     report) words='--json --quiet --help --version' ;;
     config) words='--ranks --mesh --device --precision --seed --threads --json --quiet --help --version'; ((COMP_CWORD == 2)) && verbs=' show schema docs networks man bash zsh fish' ;;
     help) verbs='data train eval predict plan verify step model export bench check report config' ;;

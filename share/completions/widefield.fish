@@ -97,6 +97,7 @@ complete -c widefield -n '__fish_seen_subcommand_from bench' -l threads -r -d 'O
 complete -c widefield -n __fish_use_subcommand -f -a check -d 'print what this machine has: devices, MPI, image formats, libraries'
 complete -c widefield -n '__fish_seen_subcommand_from check' -l calibrate -d 'measure kernels and links of --device for the cost model; takes minutes'
 complete -c widefield -n '__fish_seen_subcommand_from check' -l out -r -d 'with --calibrate: where to write, in place of the folder of run.cache'
+complete -c widefield -n '__fish_seen_subcommand_from check' -l seconds -r -d 'with --calibrate: end after about so many, with what was measured by then'
 complete -c widefield -n __fish_use_subcommand -f -a report -d 'write the report of a run, finished or not, and print its path'
 complete -c widefield -n __fish_use_subcommand -f -a config -d 'print resolved values with their origin, or the schema of the config'
 complete -c widefield -n '__fish_seen_subcommand_from config' -a show
