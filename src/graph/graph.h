@@ -98,6 +98,9 @@ struct wf_graph {
     int64_t samples; /* of the batch whose points are rows; 0: 1 */
     /* Ranks along data and space (D, H, W) between which points are cut (ops/halo.h); 0: 1. */
     int64_t mesh[WF_C];
+    /* Convolutions of points add up a rank's rows and others' in one order, so that results do not depend on the mesh:
+     * slower, for they wait for those of others. */
+    bool joins_halos;
     /* Builders whose amounts follow from extents note so (ops/build.h), where it is wanted. */
     bool takes_notes;
     struct wf_size_note *notes; /* newest first */

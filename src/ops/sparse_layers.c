@@ -9,6 +9,7 @@
 #include "ops/build.h"
 #include "ops/halo.h"
 #include "ops/sparse.h"
+#include "ops/sparse_ops.h"
 
 struct wf_value *wf_sparse_find(const struct wf_graph *g, const struct wf_op *op, const void *attrs,
                                 int n_in, struct wf_value *const in[])
@@ -151,11 +152,26 @@ static struct wf_value *multiply(struct wf_graph *g, const struct wf_sparse *x,
                      (struct wf_value *[]){ x->features, w, map, b, order });
 }
 
+/* In one sum over the rank's own rows and those of other ranks. */
+static struct wf_value *convolve_joined(struct wf_graph *g, const struct wf_sparse *x,
+                                        struct wf_value *onto, const struct wf_sparse_conv *c,
+                                        const struct wf_kernel_map_attrs *a, int64_t fan)
+{
+    const struct wf_sparse halo = wf_halo(g, x, a);
+    const struct wf_sparse all =
+        halo.features ? wf_sparse_union(g, *x, halo, wf_arena_printf(&g->arena, "%s.halo", c->name))
+                      : *x;
+    struct wf_value *const map = wf_kernel_map(g, all.coords, onto, a);
+    return map && all.features ? multiply(g, &all, c, map, fan, NULL) : NULL;
+}
+
 /* Products of the rank's own rows, and of those of other ranks: these travel meanwhile. */
 static struct wf_value *convolve(struct wf_graph *g, const struct wf_sparse *x,
                                  struct wf_value *onto, const struct wf_sparse_conv *c,
                                  const struct wf_kernel_map_attrs *a, int64_t fan)
 {
+    if (g->joins_halos)
+        return convolve_joined(g, x, onto, c, a, fan);
     struct wf_value *const map = wf_kernel_map(g, x->coords, onto, a);
     struct wf_sparse_conv others = *c;
     if (!map)

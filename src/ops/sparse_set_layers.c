@@ -50,6 +50,18 @@ static struct wf_value *make_set(struct wf_graph *g, const struct wf_op *op, con
     return wf_append(g, op, name, "coords", a, op->n_in, in);
 }
 
+/* One that there is, of the same two sets. */
+static struct wf_value *find_union(const struct wf_graph *g, const struct wf_sparse *a,
+                                   const struct wf_sparse *b)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const struct wf_node *const n = g->nodes[i];
+        if (n->op == &wf_op_coords_union && n->in[0] == a->coords && n->in[1] == b->coords)
+            return n->out[0];
+    }
+    return NULL;
+}
+
 struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct wf_sparse b,
                                  const char *name)
 {
@@ -67,9 +79,11 @@ struct wf_sparse wf_sparse_union(struct wf_graph *g, struct wf_sparse a, struct 
         return y;
     }
     struct wf_coords_set_attrs attrs = attrs_of(&a);
-    y.coords = make_set(g, &wf_op_coords_union, name, &attrs,
-                        a.coords->shape.at[WF_N] + b.coords->shape.at[WF_N],
-                        (struct wf_value *[]){ a.coords, b.coords });
+    y.coords = find_union(g, &a, &b);
+    if (!y.coords)
+        y.coords = make_set(g, &wf_op_coords_union, name, &attrs,
+                            a.coords->shape.at[WF_N] + b.coords->shape.at[WF_N],
+                            (struct wf_value *[]){ a.coords, b.coords });
     if (y.coords)
         y.features =
             wf_add(g, follow(g, a.features, &a, &y, wf_arena_printf(&g->arena, "%s.a", name)),

@@ -79,6 +79,7 @@ static bool network_config(const struct wf_job *job, struct wf_network_config *c
         c->samples = job->samples;
         for (int a = WF_N; a < WF_C; a++)
             c->mesh[a] = job->mesh.at[wf_mesh_axis_of((enum wf_axis)a)];
+        c->joins_halos = job->settings.repeats == WF_REPEATS_ON_ANY_MESH;
     }
     if (!wf_settings_compute(&job->settings, job->device, &c->compute, err))
         return false;

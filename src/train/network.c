@@ -215,6 +215,7 @@ bool wf_network_build(struct wf_network *net, const struct wf_network_config *c,
     g->n_capacities = c->n_capacities;
     g->samples = c->samples;
     memcpy(g->mesh, c->mesh, sizeof g->mesh);
+    g->joins_halos = c->joins_halos;
     net->has_classes = kind != WF_TARGET_REAL;
     wf_network_build_images(net, c, image, training ? wf_model_domains(c->model, &c->config) : 1);
     if (net->domains > 1) {

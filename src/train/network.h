@@ -47,6 +47,7 @@ struct wf_network_config {
     int n_capacities;
     int64_t samples;    /* of the batch */
     int64_t mesh[WF_C]; /* of a sparse network: ranks along data and space */
+    bool joins_halos;   /* likewise, see struct wf_graph */
 };
 
 struct wf_network {

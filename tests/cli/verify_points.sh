@@ -17,6 +17,8 @@ for mesh in space=2x1x1 space=2x2x1 space=1x1x3 data=2,space=2 space=2x2x2; do
     points $mesh model.name=minkunet14 model.base=4 data.size=2,3,40,40,40 data.points=1500
     points $mesh model.name=minkresnet model.base=4 model.blocks=1,1,1 data.size=2,3,48,48,48 data.points=1500
 done
+# Of full width: millions of ReLUs, of which none may turn, so the forward pass has to agree in every bit.
+on_threads space=2x1x1 model.name=minkresnet data.size=2,3,48,48,48 data.points=1500
 points space=2x2 model.name=minkunet14 model.base=4 model.dims=2 data.size=2,2,64,64 data.points=600
 points space=2x1x2 model.name=minkunet14 model.base=4 data.size=2,2,32,16,32,4 data.points=300
 points space=2x1x1 model.name=minkunet14 model.base=4 data.size=2,3,40,40,40 data.points=900 train.accumulate=2
