@@ -19,6 +19,7 @@
 #include "config/options_settings.h"
 #include "cli/text.h"
 #include "comm/comm.h"
+#include "train/device.h"
 
 const struct wf_command *const wf_commands[] = {
     &wf_command_data,   &wf_command_train,
@@ -436,7 +437,13 @@ static bool dispatch(struct wf_cli *cli, bool parsed, struct wf_err *err)
 {
     if (!wf_launch_agree(&cli->launch, parsed, err) || (cli->launch.world && !same(cli, err)))
         return false;
+    struct wf_device_warmup warmup = { 0 };
+    struct wf_comm *const world = cli->launch.world;
+    if (cli->command->opens_device)
+        wf_device_warmup_begin(&warmup, wf_options_text(cli->options, "run.device"),
+                               world ? wf_comm_local_rank(world) : 0);
     const bool ok = cli->command->run(cli, err);
+    wf_device_warmup_end(&warmup);
     return flush_stdout(err) && ok;
 }
 

@@ -281,5 +281,6 @@ const struct wf_command wf_command_bench = {
     .word = "allreduce",
     .flags = flags,
     .config_at = 1,
+    .opens_device = true,
     .run = run,
 };

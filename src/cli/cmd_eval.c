@@ -193,5 +193,6 @@ const struct wf_command wf_command_eval = {
         "the checkpoint's config. train.validate_on chooses whole images or crops.\n"
         "A network of several domains takes one dataset for each of them, or none: those of data.domains.",
     .flags = flags,
+    .opens_device = true,
     .run = run,
 };

@@ -511,5 +511,6 @@ const struct wf_command wf_command_predict = {
         "The share of halo work is that of pixels computed for more than one window. With --ranks N or a\n"
         "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,
+    .opens_device = true,
     .run = run,
 };

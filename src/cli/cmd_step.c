@@ -83,5 +83,6 @@ const struct wf_command wf_command_step = {
     .notes = "Parameters and states are written as they are after the update.",
     .flags = flags,
     .config_at = 1,
+    .opens_device = true,
     .run = run,
 };

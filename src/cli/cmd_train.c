@@ -399,5 +399,6 @@ const struct wf_command wf_command_train = {
         "On the same mesh a resumed run gives the same numbers, bit for bit, as one that never stopped.",
     .flags = flags,
     .config_at = 1,
+    .opens_device = true,
     .run = run,
 };

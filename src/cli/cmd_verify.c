@@ -129,5 +129,6 @@ const struct wf_command wf_command_verify = {
         "is 1 if a tensor differs by more than tolerance and rounding.",
     .flags = flags,
     .config_at = 1,
+    .opens_device = true,
     .run = run,
 };

@@ -193,6 +193,8 @@ struct wf_device {
     /* NULL: it has no context. */
     struct wf_context *(*open)(const struct wf_device_options *options, struct wf_err *err);
     void (*close)(struct wf_context *context);
+    /* What takes long of open(), on any thread before it; NULL: nothing does. What fails is left to open(). */
+    void (*warm)(int local_rank);
 
     /* Never NULL on a CPU: the last resort is the operator's reference kernel. NULL: the device
      * cannot run the node, which is an error when the plan is made. */

@@ -14,9 +14,8 @@ const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, str
     return wf_settings_device(s, err);
 }
 
-const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err)
+static const struct wf_device *find_device(const char *name)
 {
-    const char *const name = s->device;
     static const struct wf_device *const devices[] = {
         &wf_device_cpu,
         &wf_device_reference,
@@ -27,11 +26,39 @@ const struct wf_device *wf_settings_device(const struct wf_settings *s, struct w
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
         if (strcmp(name, devices[i]->name) == 0)
             return devices[i];
+    return NULL;
+}
+
+const struct wf_device *wf_settings_device(const struct wf_settings *s, struct wf_err *err)
+{
+    const struct wf_device *const device = find_device(s->device);
+    if (device)
+        return device;
     (void)wf_err_set(err, WF_ERR_USAGE,
                      "device '%s' is not in this build: build it with 'make cuda', or use "
                      "--device cpu",
-                     name);
+                     s->device);
     return NULL;
+}
+
+static void *warm(void *arg)
+{
+    const struct wf_device_warmup *const w = arg;
+    w->device->warm(w->local_rank);
+    return NULL;
+}
+
+void wf_device_warmup_begin(struct wf_device_warmup *w, const char *name, int local_rank)
+{
+    *w = (struct wf_device_warmup){ .device = find_device(name), .local_rank = local_rank };
+    w->runs = w->device && w->device->warm && pthread_create(&w->thread, NULL, warm, w) == 0;
+}
+
+void wf_device_warmup_end(struct wf_device_warmup *w)
+{
+    if (w->runs)
+        (void)pthread_join(w->thread, NULL);
+    w->runs = false;
 }
 
 bool wf_settings_compute(const struct wf_settings *s, const struct wf_device *device,

@@ -1,6 +1,8 @@
 /* The device of the settings, and how a rank opens it and plans on it. */
 #pragma once
 
+#include <pthread.h>
+
 #include "plan/plan.h"
 #include "train/settings.h"
 
@@ -23,6 +25,18 @@ struct wf_device_options wf_settings_device_options(const struct wf_settings *s,
 
 /* Bytes of memory that this machine has. */
 double wf_machine_bytes(void);
+
+/* A device that is made ready beside other work, such as the reading of files: the context of a GPU takes 0.2 s.
+ * What fails is reported where a rank opens the device. */
+struct wf_device_warmup {
+    const struct wf_device *device;
+    int local_rank;
+    pthread_t thread;
+    bool runs;
+};
+/* By its name; nothing happens where this build has not got it. */
+void wf_device_warmup_begin(struct wf_device_warmup *w, const char *name, int local_rank);
+void wf_device_warmup_end(struct wf_device_warmup *w);
 
 /* Collective. Each rank opens its device; fails on all where it fails on one. The caller closes it
  * (wf_device_close) after everything that ran on it. */

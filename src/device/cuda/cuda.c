@@ -111,6 +111,15 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
     return true;
 }
 
+/* The context and the libraries are the process's, so open_device() finds them. */
+static void warm_device(int local_rank)
+{
+    struct wf_cuda cuda = { 0 };
+    struct wf_err ignored = { 0 };
+    (void)!(choose_gpu(&cuda, local_rank, &ignored) && wf_cudnn_open(&cuda.dnn, &ignored) &&
+            wf_cublas_open(&cuda.lt, &ignored));
+}
+
 static bool make_event(struct wf_cuda *cuda, cudaEvent_t *event)
 {
     return wf_cuda_ok(cuda, cudaEventCreateWithFlags(event, cudaEventDisableTiming),
@@ -522,6 +531,7 @@ const struct wf_device wf_device_cuda = {
     .updater = &wf_cuda_updater,
     .open = open_device,
     .close = close_device,
+    .warm = warm_device,
     .memory = { .alloc = take,
                 .free = give_back,
                 .room = room,
