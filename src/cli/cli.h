@@ -30,8 +30,8 @@ struct wf_command {
     const char *name, *summary, *usage;
     const char *notes;                   /* more for --help, or NULL */
     const struct wf_command_flag *flags; /* ends with a NULL name; or NULL */
-    int config_at;    /* which argument without '=' is the config file, from 1; 0: none */
-    const char *word; /* what may stand there instead, for a task of its own; or NULL */
+    int config_at;     /* which argument without '=' is the config file, from 1; 0: none */
+    const char *word;  /* what may stand there instead, for a task of its own; or NULL */
     bool opens_device; /* it is made ready while the command reads its files */
     bool (*run)(struct wf_cli *cli, struct wf_err *err);
 };
