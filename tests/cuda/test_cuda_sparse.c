@@ -28,6 +28,8 @@ enum { SPARE = 77 };
 struct layer {
     int64_t points, side, in, out, kernel, stride;
     bool transposed, bias, cross;
+    bool tf32; /* on the GPU; what is multiplied is of that type if it is not `full` */
+    bool full;
     bool is_first; /* the gradient of x is not wanted, so the map may be fused into its readers */
     int dims;
 };
@@ -112,8 +114,18 @@ static int32_t *points_of(const struct layer *l)
     return rows;
 }
 
+/* With eleven bits, where products are to be exact in tf32. */
+static double drawn(const struct layer *l, struct wf_random r, uint64_t i)
+{
+    const double x = (double)wf_random_normal(r, i);
+    int exponent;
+    const double bits = frexp(x, &exponent);
+    return l->tf32 && !l->full ? ldexp(rint(ldexp(bits, 11)), exponent - 11) : x;
+}
+
 /* What is not there must not be read: coordinates far away, features that are not numbers. */
-static void fill(struct wf_run *run, const struct wf_value *v, const int32_t *coords, int64_t rows)
+static void fill(struct wf_run *run, const struct layer *l, const struct wf_value *v,
+                 const int32_t *coords, int64_t rows)
 {
     const struct wf_random r = wf_random(5, wf_random_stream(v->name));
     const int64_t width = wf_shape_count(v->shape) / v->shape.at[WF_N];
@@ -123,7 +135,7 @@ static void fill(struct wf_run *run, const struct wf_value *v, const int32_t *co
     for (struct wf_cursor c = wf_cursor(host.view.box); wf_cursor_next(&c); i++) {
         const bool there = !v->set || i < rows * width;
         const double number = coords  ? (there ? coords[i] : 1e6)
-                              : there ? (double)wf_random_normal(r, (uint64_t)i)
+                              : there ? drawn(l, r, (uint64_t)i)
                                       : (double)NAN;
         wf_view_set(&host.view, c.at, number);
     }
@@ -166,7 +178,9 @@ static struct results run_on(const struct network *n, const struct layer *l,
     struct wf_context *context = NULL;
     const struct wf_mesh one = wf_mesh_one();
     struct wf_comm *const comm = wf_comm_self();
-    const struct wf_device_options options = { .deterministic = true, .cache = "" };
+    const struct wf_device_options options = { .deterministic = true,
+                                               .tf32 = l->tf32,
+                                               .cache = "" };
     if (!wf_device_open(device, &options, &context, &err))
         fail_msg("%s", err.text);
     struct wf_global_plan *const global = wf_global_plan_new(
@@ -175,11 +189,11 @@ static struct results run_on(const struct network *n, const struct layer *l,
     struct wf_run *const run = plan ? wf_run_new(plan, comm, 1, &err) : NULL;
     if (!run)
         fail_msg("%s", err.text);
-    fill(run, n->x.coords, coords, l->points);
-    fill(run, n->input, NULL, l->points);
+    fill(run, l, n->x.coords, coords, l->points);
+    fill(run, l, n->input, NULL, l->points);
     for (size_t i = 0; i < n->g->n_values; i++)
         if (n->g->values[i]->kind == WF_PARAM)
-            fill(run, n->g->values[i], NULL, 0);
+            fill(run, l, n->g->values[i], NULL, 0);
     int32_t rows[WF_SETS + 1] = { 0, (int32_t)l->points };
     int64_t counts[3] = { 0, l->points, l->points };
     if (!l->transposed && n->y.coords != n->x.coords) {
@@ -188,7 +202,7 @@ static struct results run_on(const struct network *n, const struct layer *l,
         free(made);
     }
     wf_run_put(run, n->g->rows, rows);
-    fill(run, n->dy, NULL, n->y.coords == n->x.coords || l->transposed ? l->points : counts[2]);
+    fill(run, l, n->dy, NULL, n->y.coords == n->x.coords || l->transposed ? l->points : counts[2]);
     if (!wf_run_step(run, &err))
         fail_msg("%s", err.text);
     const struct wf_value *const w = parameter(n->g, "layer.weight");
@@ -225,11 +239,17 @@ static void compare(const char *what, const struct layer *l, const float *got, c
 
 static void check(const struct layer *l, enum wf_dtype dtype)
 {
-    const double made = dtype == WF_F32 ? 1e-5 : 1e-2, summed = dtype == WF_F32 ? 1e-5 : 1e-3;
+    const bool rounds = l->tf32 && (l->full || l->transposed); /* after the first of two layers */
+    const double made = rounds            ? 2e-3
+                        : dtype == WF_F32 ? 1e-5
+                                          : 1e-2,
+                 summed = rounds || dtype != WF_F32 ? 1e-3 : 1e-5;
     const struct network n = build(l, dtype);
     int32_t *const coords = points_of(l);
     struct results want = run_on(&n, l, &wf_device_reference, coords);
+    gpu_shorten(l->tf32);
     struct results got = run_on(&n, l, &wf_device_cuda, coords);
+    gpu_shorten(false);
     assert_memory_equal(got.coords, want.coords,
                         (size_t)(want.rows * (1 + l->dims)) * sizeof *want.coords);
     compare("y", l, got.y, want.y, want.rows * l->out, made);
@@ -355,6 +375,19 @@ static void layers__have_the_numbers_of_the_reference_in_f32(void **state)
     layers_of(WF_F32);
 }
 
+/* Factors that tf32 holds: only sums round. Others are rounded to it. */
+static void layers__have_the_numbers_of_the_reference_in_tf32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (int full = 0; full < 2; full++) {
+            struct layer l = layers[i];
+            l.tf32 = true;
+            l.full = full;
+            check(&l, WF_F32);
+        }
+}
+
 static void layers__have_the_numbers_of_the_reference_in_bf16(void **state)
 {
     (void)state;
@@ -371,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers__have_the_numbers_of_the_reference_in_f32),
+        cmocka_unit_test(layers__have_the_numbers_of_the_reference_in_tf32),
         cmocka_unit_test(layers__have_the_numbers_of_the_reference_in_bf16),
         cmocka_unit_test(layers__have_the_numbers_of_the_reference_in_f16),
     };

@@ -21,15 +21,33 @@ enum {
     PANEL_ROW = 128,              /* bytes */
     PANEL_BYTES = 64 * PANEL_ROW, /* of 64 rows: panels may be longer */
     PIECE = 8,                    /* columns that are moved at once */
+    PIECE_BYTES = 16,
+    PANEL_PIECES = PANEL_ROW / PIECE_BYTES,
     WARPS_ROWS = 64,              /* of a product of four warps */
     WARPS_COLUMNS = 128,
     SHARED_MOST = 227 << 10, /* bytes of a block */
 };
 
+/* Columns of type T that are moved at once. */
+template <class T> __host__ __device__ constexpr int piece_of()
+{
+    return PIECE_BYTES / (int)sizeof(T);
+}
+
 /* Where piece `p` of a row lies. Panels begin at multiples of 1024 bytes. */
+__host__ __device__ constexpr int place_along(int row, int p)
+{
+    return row * PANEL_ROW + ((p ^ (row & 7)) << 4);
+}
+/* The same for a panel whose rows are summed over. With words of 32 bits (words.cuh) a warp reads two pieces of each of
+ * four rows at once. */
+template <class T> __host__ __device__ constexpr int place_across(int row, int p)
+{
+    return sizeof(T) == 4 ? row * PANEL_ROW + ((p ^ ((row & 3) << 1)) << 4) : place_along(row, p);
+}
 __device__ inline char *piece(char *panel, int row, int p)
 {
-    return panel + row * PANEL_ROW + ((p ^ (row & 7)) << 4);
+    return panel + place_along(row, p);
 }
 
 /* A bit for each thread of the warp. */

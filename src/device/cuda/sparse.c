@@ -32,6 +32,16 @@ static bool rows_wgrad(const struct wf_node *node)
     return alike(node) && wf_cuda_rows_wgrad_fit(node);
 }
 
+static bool words_conv(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_words_fit(node);
+}
+
+static bool words_wgrad(const struct wf_node *node)
+{
+    return alike(node) && wf_cuda_words_wgrad_fit(node);
+}
+
 static bool stem_conv(const struct wf_node *node)
 {
     return alike(node) && wf_cuda_rows_stem_fit(node);
@@ -97,6 +107,16 @@ const struct wf_kernel wf_cuda_kernels_sparse[] = {
       .accepts = rows_wgrad,
       .prepare = wf_cuda_rows_wgrad_prepare,
       .run = wf_cuda_rows_wgrad },
+    { .op = "sparse_conv",
+      .preference = 5,
+      .accepts = words_conv,
+      .prepare = wf_cuda_rows_prepare,
+      .run = wf_cuda_words_conv },
+    { .op = "sparse_conv_wgrad",
+      .preference = 5,
+      .accepts = words_wgrad,
+      .prepare = wf_cuda_words_wgrad_prepare,
+      .run = wf_cuda_words_wgrad },
     { .op = "sparse_conv",
       .preference = 30,
       .accepts = stem_conv,

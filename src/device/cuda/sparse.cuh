@@ -23,6 +23,12 @@ inline Features features_of(const struct wf_view &view)
     return { view.data, view.stride[WF_N], view.stride[WF_C] };
 }
 
+/* Whether pieces of 16 bytes may be moved. */
+template <class T> bool takes_pieces(const Features &m)
+{
+    return m.step == 1 && m.row * (int64_t)sizeof(T) % 16 == 0 && (uintptr_t)m.data % 16 == 0;
+}
+
 /* Which rows are joined, and by which weight. */
 struct Joins {
     const int32_t *map;   /* [row][count]; NULL: each row with itself */
@@ -121,6 +127,24 @@ struct Places {
         return r < *there && compare(row(r), place) == 0;
     }
 };
+
+/* Columns of a tile, of so many that are wanted. */
+inline int width_of(int64_t out)
+{
+    return out <= 32 ? 32 : out <= 64 ? 64 : out % 128 == 0 ? 128 : out % 96 == 0 ? 96 : 128;
+}
+
+template <class F> void with_width(int width, F f)
+{
+    if (width == 32)
+        f(Int<32>());
+    else if (width == 64)
+        f(Int<64>());
+    else if (width == 96)
+        f(Int<96>());
+    else
+        f(Int<128>());
+}
 
 /* The parts of a weight's gradient, added in order. */
 struct WeightParts {

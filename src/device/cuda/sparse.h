@@ -1,5 +1,5 @@
 /* Sparse tensors on a GPU, as C sees them: the coordinate pass (sparse_map.cu), products of rows by tensor cores
- * (sparse_conv.cu, sparse_wgrad.cu) and of any kind (sparse_plain.cu). Used as the kernels of kernels.h are. */
+ * (sparse_panels_*.cu, in f32 sparse_words_*.cu) and of any kind (sparse_plain.cu). Used as the kernels of kernels.h are. */
 #pragma once
 
 #include "ops/sparse.h"
@@ -23,6 +23,13 @@ void wf_cuda_rows_conv(const struct wf_call *call);
 bool wf_cuda_rows_wgrad_fit(const struct wf_node *node);
 bool wf_cuda_rows_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
 void wf_cuda_rows_wgrad(const struct wf_call *call);
+
+/* f32, whole pieces of 16 bytes, not too many offsets; prepared as the former. */
+bool wf_cuda_words_fit(const struct wf_node *node);
+void wf_cuda_words_conv(const struct wf_call *call);
+bool wf_cuda_words_wgrad_fit(const struct wf_node *node);
+bool wf_cuda_words_wgrad_prepare(struct wf_prepare *p, struct wf_err *err);
+void wf_cuda_words_wgrad(const struct wf_call *call);
 
 /* Few channels, a large kernel: the map is not made. */
 bool wf_cuda_rows_stem_fit(const struct wf_node *node);
