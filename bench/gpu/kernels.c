@@ -247,18 +247,21 @@ static void time_copies(struct bench *b, int64_t extent, int64_t channels, enum 
     check(cudaFree(wide.data), "memory");
 }
 
-static void time_fit(struct bench *b, int64_t extent, enum wf_dtype dtype, const char *level)
+/* Channels padded, and cropped, as convolutions in 16 bits need it. */
+static void time_fit(struct bench *b, int64_t extent, enum wf_dtype dtype, int64_t from, int64_t to)
 {
-    const struct wf_region three = wf_shape_region(WF_SHAPE(1, 1, extent, extent, 3));
-    const struct wf_region eight = wf_shape_region(WF_SHAPE(1, 1, extent, extent, 8));
-    struct pair p = { .from = wf_view_dense(NULL, dtype, three),
-                      .to = wf_view_dense(NULL, dtype, eight),
+    const struct wf_region source = wf_shape_region(WF_SHAPE(1, 1, extent, extent, from));
+    const struct wf_region fitted = wf_shape_region(WF_SHAPE(1, 1, extent, extent, to));
+    struct pair p = { .from = wf_view_dense(NULL, dtype, source),
+                      .to = wf_view_dense(NULL, dtype, fitted),
                       .stream = b->cuda->stream };
+    char level[64];
+    (void)snprintf(level, sizeof level, "%lld to %lld", (long long)from, (long long)to);
     p.from.data = take(wf_view_bytes(&p.from));
     p.to.data = take(wf_view_bytes(&p.to));
     fill(&p.from);
     const double bytes = (double)wf_view_bytes(&p.from) + (double)wf_view_bytes(&p.to);
-    report(b, "pad 3 to 8", level, seconds(b, run_fit, &p), bytes);
+    report(b, from < to ? "pad channels" : "crop channels", level, seconds(b, run_fit, &p), bytes);
     check(cudaFree(p.from.data), "memory");
     check(cudaFree(p.to.data), "memory");
 }
@@ -344,7 +347,9 @@ int main(int argc, char **argv)
         time_graph(&b, build_level(side, channels, dtype), level, i + 1 < LEVELS ? 4 : 2);
         if (i == 0) {
             time_graph(&b, build_ends(side, dtype), "2 classes", 0);
-            time_fit(&b, side, dtype, "3 channels");
+            time_fit(&b, side, dtype, 3, 8);
+            time_fit(&b, side, dtype, 20, 24);
+            time_fit(&b, side, dtype, 24, 20);
         }
     }
     b.copy = memory;

@@ -127,6 +127,7 @@ static void add_foresight(cJSON *json, const struct look *look)
     }
     cJSON_AddNumberToObject(json, "bytes_with_validation", (double)f->bytes_with_validation);
     cJSON_AddNumberToObject(json, "process_bytes", (double)f->host_bytes);
+    cJSON_AddNumberToObject(json, "library_bytes", (double)f->library_bytes);
     if (figures)
         cJSON_AddStringToObject(json, "figures", wf_figures_machine(figures));
 }
@@ -358,13 +359,23 @@ static void print_epoch(const struct look *look)
         (void)printf("an epoch: %s steps, about %s, of which validation %s\n",
                      wf_text_count(arena, f->steps), wf_text_seconds(arena, f->epoch_seconds),
                      wf_text_seconds(arena, f->validation_seconds));
-    if (look->training)
+}
+
+static void print_memory(const struct look *look)
+{
+    const struct wf_foresight *const f = &look->foresight;
+    struct wf_arena *const arena = &look->cli->arena;
+    const char *const most = wf_text_bytes(arena, (double)f->bytes_with_validation);
+    const char *const process = wf_text_bytes(arena, (double)f->host_bytes);
+    if (f->library_bytes > 0)
+        (void)printf("memory: %s of a GPU at most%s, and %s of the host for its process, of which "
+                     "its libraries take about %s\n",
+                     most, look->training ? " with validation" : "", process,
+                     wf_text_bytes(arena, (double)f->library_bytes));
+    else if (look->training)
         (void)printf("memory: %s a rank at most with validation, and %s the process with %s\n",
-                     wf_text_bytes(arena, (double)f->bytes_with_validation),
-                     wf_text_bytes(arena, (double)f->host_bytes),
-                     wf_device_is_host(look->job->device) && !look->job->launch.world
-                         ? wf_text_ranks(arena, look->job->ranks)
-                         : "one rank");
+                     most, process,
+                     look->job->launch.world ? "one rank" : wf_text_ranks(arena, look->job->ranks));
 }
 
 static void print_text(const struct look *look)
@@ -380,6 +391,7 @@ static void print_text(const struct look *look)
         (void)printf(" (figures of %s)", wf_figures_machine(job->figures));
     (void)printf("\n");
     print_epoch(look);
+    print_memory(look);
     (void)printf("\n");
     if (job->mesh.at[WF_MESH_PIPE] > 1)
         (void)printf(

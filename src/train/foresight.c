@@ -137,16 +137,35 @@ static bool add_training(struct wf_foresight *f, const struct wf_job *job,
     return true;
 }
 
+/* On their way to a GPU: the largest weight when it is initialised, then a rank's part of the inputs. */
+static size_t passing_bytes(const struct wf_job *job)
+{
+    const struct wf_graph *const g = job->net.graph;
+    const size_t parts = (size_t)(job->ranks / job->mesh.at[WF_MESH_PIPE]);
+    size_t weight = 0, inputs = 0;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        const size_t bytes = (size_t)wf_shape_count(v->shape) * wf_dtype_size(v->dtype);
+        if (v->kind == WF_PARAM)
+            weight = bytes > weight ? bytes : weight;
+        else if (v->kind == WF_INPUT)
+            inputs += bytes / parts;
+    }
+    return weight > inputs ? weight : inputs;
+}
+
 /* On the CPU ranks that are threads share a process; each GPU has one of its own. */
 static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
                          const struct wf_all_ranks *all, const struct wf_training *t)
 {
     const bool host = wf_device_is_host(job->device);
     const int ranks = host && !job->launch.world ? job->ranks : 1;
-    size_t bytes = WF_HOST_PROCESS_BYTES + (size_t)ranks * WF_HOST_RANK_BYTES;
+    size_t bytes = WF_HOST_PROCESS_BYTES + (size_t)ranks * WF_HOST_RANK_BYTES + f->input_bytes;
     for (int r = 0; r < ranks; r++)
         bytes += (host ? f->bytes[r] : 0) + (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
-    return bytes + f->input_bytes + (!host && t ? t->snapshot_bytes : 0);
+    if (!host)
+        bytes += f->library_bytes + passing_bytes(job) + (t ? t->snapshot_bytes : 0);
+    return bytes;
 }
 
 bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
@@ -170,6 +189,7 @@ bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
     for (int r = 0; r < all->n_ranks; r++)
         f->bytes_with_validation =
             f->bytes[r] > f->bytes_with_validation ? f->bytes[r] : f->bytes_with_validation;
+    f->library_bytes = wf_device_is_host(job->device) ? 0 : WF_HOST_GPU_BYTES;
     f->host_bytes = host_bytes(f, job, all, training);
     return true;
 }

@@ -7,7 +7,7 @@
  * of its device while it trains: step, weights, optimiser, validation, the smaller last batch, and on the CPU
  * the snapshot that rank 0 keeps for checkpoints. A process takes more of the host: its program and libraries,
  * the plans of its ranks, their stacks and primitives, batches that are read ahead and decoded images that stay in
- * memory (data.cache).
+ * memory (data.cache). On a GPU the libraries take most of it, and weights and inputs pass through the host.
  */
 #pragma once
 
@@ -16,12 +16,13 @@
 
 struct wf_training;
 
-/* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, and of each step
- * of its plans, as measured. */
+/* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, of each step of its
+ * plans, and of a GPU's context, cuDNN and cuBLASLt, as measured. */
 enum {
     WF_HOST_PROCESS_BYTES = 24 << 20,
     WF_HOST_RANK_BYTES = 1 << 20,
     WF_HOST_STEP_BYTES = 7 << 10,
+    WF_HOST_GPU_BYTES = 640 << 20,
 };
 
 struct wf_foresight {
@@ -34,6 +35,7 @@ struct wf_foresight {
     size_t bytes_with_validation; /* of the rank that takes most */
     size_t input_bytes;           /* of the host: batches read ahead, decoded images */
     size_t host_bytes;            /* of a process with all ranks, or on a GPU with one of them */
+    size_t library_bytes;         /* of host_bytes: WF_HOST_GPU_BYTES, on a CPU 0 */
 };
 
 /* `training` is prepared; NULL: a step alone. */

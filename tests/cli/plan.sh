@@ -21,6 +21,15 @@ adam=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["par
 expect 0 plan a.yaml --mesh data=2,space=2x3 train.optimizer=sgd --json
 json "j['per_rank'][0]['param_bytes'] < $adam"
 
+# on a GPU the process takes host memory for its libraries, and for inputs on their way: images of f32, labels of i32
+expect 0 plan a.yaml --json
+json 'j["library_bytes"] == 0 and j["process_bytes"] > j["bytes_with_validation"]'
+expect 0 plan a.yaml data.size=2,3,512,512 --device cuda --json
+json 'j["library_bytes"] == 640 << 20'
+json '(3 + 1) * 4 * 2 * 512**2 < j["process_bytes"] - j["library_bytes"] - (25 << 20) < 1.5 * (3 + 1) * 4 * 2 * 512**2'
+expect 0 plan a.yaml --device cuda
+prints "of which its libraries take about 640 MiB"
+
 # half the image needs about half the memory
 expect 0 plan a.yaml data.size=1,3,256,256 --json
 whole=$(python3 -c 'import json; print(json.load(open("out"))["per_rank"][0]["arena_bytes"])')

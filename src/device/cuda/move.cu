@@ -122,18 +122,24 @@ __global__ void __launch_bounds__(THREADS) fit(const Fit f)
     any_put(f.to.dtype, f.to.data, to, inside ? any_get(f.from.dtype, f.from.data, from) : 0.0);
 }
 
-/* Images of few channels padded to 8 of 16 bits: one position and one store of 16 bytes a thread. */
+/* Channels padded to whole vectors of 16 bytes, one of which a thread stores: a position has so many
+ * words in `from`, so many vectors in `to`. */
+template <class W>
 __global__ void __launch_bounds__(THREADS)
-    fit_channels(const uint16_t *from, int channels, uint16_t *to, int64_t positions)
+    pad_channels(const W *from, const int words, W *to, const Divisor vectors, const int64_t count)
 {
+    enum { N = 16 / sizeof(W) };
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= positions)
+    int64_t position, vector;
+    if (i >= count)
         return;
-    Vec<uint16_t, 8> out;
+    vectors.divide(i, &position, &vector);
+    const int first = (int)vector * N;
+    Vec<W, N> out;
 #pragma unroll
-    for (int c = 0; c < 8; c++)
-        out.put(c, c < channels ? from[i * channels + c] : (uint16_t)0);
-    out.store(to + i * 8);
+    for (int k = 0; k < N; k++)
+        out.put(k, first + k < words ? from[position * words + first + k] : W());
+    out.store(to + i * N);
 }
 
 /* --- reshape --- */
@@ -252,15 +258,30 @@ void wf_cuda_set(const struct wf_view *dst, double value, struct CUstream_st *st
         set_box(extents(dst->box), side_at(*dst, dst->box.lo), value, stream);
 }
 
-static bool few_channels(const struct wf_view *dst, const struct wf_view *src)
+/* The bytes that a thread of pad_channels() reads at once; 0 where that is not what is asked for. */
+static int padding_word(const struct wf_view *dst, const struct wf_view *src)
 {
     const struct wf_shape to = extents(dst->box), from = extents(src->box);
+    const int64_t size = (int64_t)size_of(dst->dtype), bytes = from.at[WF_C] * size;
     for (int a = 0; a < WF_C; a++)
         if (to.at[a] != from.at[a])
+            return 0;
+    if (dst->dtype != src->dtype || to.at[WF_C] <= from.at[WF_C] || to.at[WF_C] * size % 16 != 0 ||
+        !wf_view_is_dense(dst) || !wf_view_is_dense(src) || (uintptr_t)dst->data % 16 != 0)
+        return 0;
+    int word = 16;
+    while (bytes % word != 0 || (uintptr_t)src->data % (size_t)word != 0)
+        word /= 2;
+    return word;
+}
+
+static bool is_crop(const struct wf_view *dst, const struct wf_view *src)
+{
+    const struct wf_shape to = extents(dst->box), from = extents(src->box);
+    for (int a = 0; a < WF_AXES; a++)
+        if (to.at[a] > from.at[a])
             return false;
-    return dst->dtype == src->dtype && size_of(dst->dtype) == 2 && to.at[WF_C] == 8 &&
-           from.at[WF_C] < 8 && wf_view_is_dense(dst) && wf_view_is_dense(src) &&
-           (uintptr_t)dst->data % 16 == 0;
+    return dst->dtype == src->dtype;
 }
 
 void wf_cuda_fit(const struct wf_view *dst, const struct wf_view *src, struct CUstream_st *stream)
@@ -268,10 +289,20 @@ void wf_cuda_fit(const struct wf_view *dst, const struct wf_view *src, struct CU
     if (is_empty(dst->box))
         return;
     const struct wf_shape to = extents(dst->box), from = extents(src->box);
-    const int64_t count = wf_shape_count(to);
-    if (few_channels(dst, src)) {
-        launch(fit_channels, blocks_for(count / 8, THREADS), THREADS, stream,
-               (const uint16_t *)src->data, (int)from.at[WF_C], (uint16_t *)dst->data, count / 8);
+    const int64_t count = wf_shape_count(to), size = (int64_t)size_of(dst->dtype);
+    if (is_crop(dst, src)) {
+        copy_box(to, side_at(*src, src->box.lo), side_at(*dst, dst->box.lo), stream);
+        return;
+    }
+    const int word = padding_word(dst, src);
+    if (word > 0) {
+        const int64_t vectors = count * size / 16;
+        with_word(word, [&](auto w) {
+            typedef decltype(w) W;
+            launch(pad_channels<W>, blocks_for(vectors, THREADS), THREADS, stream,
+                   (const W *)src->data, (int)(from.at[WF_C] * size / word), (W *)dst->data,
+                   divisor(to.at[WF_C] * size / 16, vectors), vectors);
+        });
         return;
     }
     Fit f = { image_of(*dst), image_of(*src), {}, {}, count };
