@@ -160,10 +160,33 @@ static double input_bytes(const struct wf_planner *p, int item, int k, struct wf
     return bytes;
 }
 
+/* Of an item whose fused input is most of its work, such as a convolution that is normalised at once: the load of that. */
+static bool has_load_of_fused(const struct wf_planner *p, int item, struct wf_region work,
+                              struct wf_load *load)
+{
+    enum { MOST = 16 };
+    const struct wf_item *const it = &p->program->items[item];
+    const double own = wf_op_flops(it->node, work);
+    for (int k = 0; k < it->node->n_in; k++) {
+        if (it->in[k] < 0 || !p->program->instances[it->in[k]].is_fused)
+            continue;
+        const int maker = p->program->instances[it->in[k]].maker;
+        const struct wf_region box = wf_planner_reads(p, item, k, work);
+        if (wf_op_flops(p->program->items[maker].node, box) > MOST * own) {
+            *load = wf_cost_kernel_load(p, maker, box);
+            return true;
+        }
+    }
+    return false;
+}
+
 struct wf_load wf_cost_kernel_load(const struct wf_planner *p, int item, struct wf_region work)
 {
     const struct wf_node *n = p->program->items[item].node;
-    struct wf_load load = load_of(n, work, p->plan->global->costs.tf32);
+    struct wf_load load;
+    if (has_load_of_fused(p, item, work, &load))
+        return load;
+    load = load_of(n, work, p->plan->global->costs.tf32);
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k])
             load.bytes += input_bytes(p, item, k, work, &load);

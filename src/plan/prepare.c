@@ -177,6 +177,9 @@ bool wf_planner_prepare(struct wf_planner *p, struct wf_err *err)
         if (s->kind != WF_STEP_KERNEL)
             continue;
         p->plan->flops += wf_op_flops(s->node, s->work);
+        for (int f = 0; f < s->n_fused; f++)
+            p->plan->flops +=
+                wf_op_flops(s->fuses[f].node, wf_op_reads(s->node, s->fuses[f].input, s->work));
         if (!prepare(p, s, err))
             return false;
     }

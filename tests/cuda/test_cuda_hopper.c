@@ -189,6 +189,81 @@ static void tiled__equals_the_kernel_for_any_problem(void **state)
         }
 }
 
+/* The norm of a convolution, with or without a weight and a bias, against the two kernels one after the other. */
+static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act act, bool affine)
+{
+    struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .compute = dtype });
+    const struct wf_node *const conv = node_of(g, p, dtype);
+    const int64_t c = p->out;
+    struct wf_value *tables[3] = { wf_input(g, "s", WF_F32, WF_SHAPE(1, 1, 1, 1, 2 * c)),
+                                   wf_input(g, "weight", WF_F32, WF_SHAPE(1, 1, 1, 1, c)),
+                                   wf_input(g, "bias", WF_F32, WF_SHAPE(1, 1, 1, 1, c)) };
+    for (int i = 0; i < 3; i++)
+        tables[i]->replicated = true;
+    struct wf_value *of[4] = { conv->out[0], tables[0], affine ? tables[1] : NULL,
+                               affine ? tables[2] : NULL };
+    const struct wf_norm_attrs a = { .groups = c, .fixed = 1, .act = act, .slope = 0.1 };
+    const struct wf_node *const norm = wf_node_add(g, wf_op_find("norm"), "n", &a, 4, of);
+    assert_non_null(norm);
+    assert_true(wf_cuda_tiled_norm_fits(norm, conv));
+    struct wf_region work = wf_shape_region(conv->out[0]->shape);
+    for (int axis = WF_H; axis <= WF_W; axis++) {
+        work.lo[axis] += p->cut;
+        work.hi[axis] -= p->cut;
+    }
+    const struct wf_region image = wf_shape_region(conv->in[0]->shape);
+    const struct wf_region reads = wf_region_intersect(wf_op_reads(conv, 0, work), image);
+    struct wf_view x[3] = { noise(dtype, reads, 1),
+                            noise(dtype, wf_shape_region(conv->in[1]->shape), 2) };
+    if (p->bias)
+        x[2] = noise(WF_F32, wf_shape_region(conv->in[2]->shape), 3);
+    struct wf_view in[4] = { 0 };
+    for (int i = 0; i < (affine ? 3 : 1); i++)
+        in[1 + i] = noise(WF_F32, wf_shape_region(tables[i]->shape), 4 + (uint32_t)i);
+    struct result got = result_new(dtype, work), raw = result_new(dtype, work),
+                  want = result_new(dtype, work);
+    struct wf_fused_input fused[4] = { { conv, x } };
+    struct wf_call call = { .node = norm,
+                            .work = work,
+                            .in = in,
+                            .out = &got.view,
+                            .fused = fused,
+                            .context = gpu_context() };
+    assert_true(wf_cuda_tiled_norm(&call));
+    result_take(&got);
+    wf_cuda_conv(&(struct wf_call){
+        .node = conv, .work = work, .in = x, .out = &raw.view, .context = gpu_context() });
+    in[0] = raw.view;
+    call.fused = NULL;
+    call.out = &want.view;
+    wf_cuda_norm(&call);
+    result_take(&want);
+    compare(p, &got, &want);
+    result_free(&got);
+    result_free(&raw);
+    result_free(&want);
+    for (int i = 0; i < 2 + p->bias; i++)
+        gpu_free(x[i].data);
+    for (int i = 0; i < (affine ? 3 : 1); i++)
+        gpu_free(in[1 + i].data);
+    wf_graph_free(g);
+}
+
+static void tiled__normalises(void **state)
+{
+    static const struct problem problems[] = {
+        { .n = 2, .d = 1, .h = 70, .w = 45, .in = 64, .out = 64, .pad = { 1, 1 } },
+        { .n = 1, .d = 1, .h = 300, .w = 517, .in = 64, .out = 128, .pad = { 1, 1 }, .cut = 3 },
+        { .n = 2, .d = 1, .h = 200, .w = 133, .in = 128, .out = 64, .pad = { 0, 1 }, .bias = true },
+    };
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        check_norm(&problems[i], WF_BF16, WF_RELU, true);
+        check_norm(&problems[i], WF_F16, WF_RELU, false);
+        check_norm(&problems[i], WF_BF16, WF_LEAKY_RELU, true);
+        check_norm(&problems[i], WF_F16, WF_ACT_NONE, true);
+    }
+}
+
 static bool run_stem(const struct wf_call *call, bool back)
 {
     assert_false(back);
@@ -349,6 +424,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
+        cmocka_unit_test(tiled__normalises),
         cmocka_unit_test(stem__equals_the_kernel_for_any_problem),
         cmocka_unit_test(volume__equals_the_kernel_for_any_problem),
         cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),

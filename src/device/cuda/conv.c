@@ -397,7 +397,51 @@ static void run(const struct wf_call *call)
     wf_cuda_conv_step_run(call->prepared, call);
 }
 
+#ifdef WF_HAVE_HOPPER
+
+/* --- norms of convolutions, where their statistics are fixed --- */
+
+/* Without a GPU a plan is made as if there were one that has these kernels. */
+static bool gpu_is_hopper(void)
+{
+    int device, major;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
+        return major == 9;
+    (void)cudaGetLastError();
+    return true;
+}
+
+static bool fuses_conv(const struct wf_node *node, int input, const struct wf_node *maker)
+{
+    return input == 0 && wf_cuda_tiled_norm_fits(node, maker) && gpu_is_hopper();
+}
+
+static bool norm_of_conv(const struct wf_node *node)
+{
+    const struct wf_node *const maker = node->in[0]->producer;
+    return maker && fuses_conv(node, 0, maker);
+}
+
+/* The convolution may have other readers, and is then in memory. */
+static void run_norm(const struct wf_call *call)
+{
+    if (!call->fused || !call->fused[0].node)
+        wf_cuda_norm(call);
+    else if (!wf_cuda_tiled_norm(call))
+        (void)wf_cuda_ok(wf_cuda_of(call->context), cudaErrorInvalidValue, call->node->name);
+}
+
+#endif
+
 const struct wf_kernel wf_cuda_kernels_conv[] = {
+#ifdef WF_HAVE_HOPPER
+    { .op = "norm",
+      .preference = 10,
+      .accepts = norm_of_conv,
+      .run = run_norm,
+      .fuses = fuses_conv },
+#endif
     WF_CONV_PASSES(.flags = WF_KERNEL_DENSE, .preference = 10, .accepts = wf_cudnn_accepts,
                    .prepare = prepare, .run = run, .release = release),
     { 0 },

@@ -16,6 +16,9 @@ extern "C" {
 /* conv and (back) convt, 3 x 3 from 64 or 128 channels: hopper_tiled.cu */
 bool wf_cuda_tiled_fits(const struct wf_node *node);
 bool wf_cuda_tiled(const struct wf_call *call, bool back);
+/* A norm that is computed with the convolution of its input (wf_call.fused), which is not made then. */
+bool wf_cuda_tiled_norm_fits(const struct wf_node *norm, const struct wf_node *conv);
+bool wf_cuda_tiled_norm(const struct wf_call *call);
 /* conv, 3 x 3 from at most 8 channels, packed: hopper_stem.cu */
 bool wf_cuda_stem_fits(const struct wf_node *node);
 bool wf_cuda_stem(const struct wf_call *call);

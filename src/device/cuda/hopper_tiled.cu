@@ -15,6 +15,7 @@
  * T2. A stage is free when the products that read it are done; its 4 arrivals are a team's warps.
  */
 #include "device/cuda/hopper.cuh"
+#include "device/cuda/norm.cuh"
 
 namespace wf
 {
@@ -37,6 +38,7 @@ enum {
 struct Tiled {
     CUtensorMap x, w, y;
     const float *bias;
+    Norm norm; /* of the results, where they are normalised too */
     int32_t tiles, extent[4]; /* of y in tiles: W, H, D, N */
     int32_t halo[2];          /* x at (0, 0) of a tile's stage, against y: W, H */
     int32_t blocks, pieces;   /* of 64 filters; of Depth channels */
@@ -138,10 +140,38 @@ __device__ inline void multiply(const Tiled &f, const Places<Depth> &p, int c, i
     products_commit();
 }
 
+/* What becomes of a sum of one of a thread's two filters. */
+template <bool Normalises> struct Finish {
+    float mean[2], scale[2], bias[2], below;
+
+    __device__ Finish(const Tiled &f, int filter)
+    {
+        for (int i = 0; i < 2; i++) {
+            const int c = filter + i * 8;
+            const float own = f.bias ? f.bias[c] : 0.0f;
+            bias[i] = own;
+            if constexpr (Normalises) {
+                float rstd, weight;
+                f.norm.load(0, c, &mean[i], &rstd, &weight, &bias[i]);
+                mean[i] -= own;
+                scale[i] = rstd * weight;
+            }
+        }
+        below = (float)f.norm.below;
+    }
+    __device__ float of(float x, int i) const
+    {
+        if constexpr (!Normalises)
+            return x + bias[i];
+        const float z = fma_of(x - mean[i], scale[i], bias[i]);
+        return z > 0 ? z : z * below;
+    }
+};
+
 /* The results of a tile: rows of the product are filters, and an image's are positions. */
-template <class T, int Depth>
+template <class T, int Depth, class F>
 __device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (&tile)[4],
-                             const float (&d)[128], int *buffer)
+                             const float (&d)[128], const F &finish, int *buffer)
 {
     enum { STORES = Piece<Depth>::STORES };
     const int team = (int)threadIdx.x / TEAM, warp = (int)threadIdx.x % TEAM / 32;
@@ -149,10 +179,6 @@ __device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (
     /* The row that this lane gives to store_transposed(): two positions apart 8, two eighths. */
     const int row = lane % 8 + lane / 16 * 8, eighth = warp * 2 + lane / 8 % 2;
     const uint32_t place = row * 128 + ((eighth ^ row % 8) << 4);
-    float bias[2] = { 0, 0 };
-    if (f.bias)
-        for (int i = 0; i < 2; i++)
-            bias[i] = f.bias[filter + warp * 16 + lane / 4 + i * 8];
 #pragma unroll
     for (int g = 0; g < TILE_H / STORED; g++) {
         const uint32_t to = p.stores + (team * STORES + *buffer) * STORE_BYTES;
@@ -162,10 +188,10 @@ __device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (
 #pragma unroll
         for (int j = 0; j < STORED; j += 2) {
             const float *const e = d + (g * STORED + j) * 4;
-            const uint32_t v[4] = { pair_of(T(), e[0] + bias[0], e[1] + bias[0]),
-                                    pair_of(T(), e[2] + bias[1], e[3] + bias[1]),
-                                    pair_of(T(), e[4] + bias[0], e[5] + bias[0]),
-                                    pair_of(T(), e[6] + bias[1], e[7] + bias[1]) };
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = pair_of(T(), finish.of(e[2 * i], i % 2), finish.of(e[2 * i + 1], i % 2));
             store_transposed(to + j * TILE_W * 128 + place, v);
         }
         shared_written();
@@ -178,9 +204,12 @@ __device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (
 }
 
 /* A team's tiles: every second one of the block's. */
-template <class T, bool Back, int Depth>
+template <class T, bool Back, int Depth, bool Normalises>
 __device__ void compute(const Tiled &f, const Places<Depth> &p)
 {
+    const Finish<Normalises> finish(f, (int)blockIdx.x % f.blocks * FILTERS +
+                                           (int)threadIdx.x % TEAM / 32 * 16 +
+                                           (int)threadIdx.x % 32 / 4);
     const int team = (int)threadIdx.x / TEAM, step = (int)gridDim.x / f.blocks;
     const bool leads = threadIdx.x % TEAM == 0, first_lane = threadIdx.x % 32 == 0;
     int buffer = 0, turns = 0;
@@ -208,13 +237,13 @@ __device__ void compute(const Tiled &f, const Places<Depth> &p)
         sums_stay(d);
         if (first_lane)
             barrier_arrive(p.empty + 8 * before);
-        write<T, Depth>(f, p, tile, d, &buffer);
+        write<T, Depth>(f, p, tile, d, finish, &buffer);
     }
     if (leads)
         box_stores_done();
 }
 
-template <class T, bool Back, int Depth>
+template <class T, bool Back, int Depth, bool Normalises>
 __global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled f)
 {
     extern __shared__ uint8_t memory[];
@@ -232,14 +261,14 @@ __global__ void __launch_bounds__(BLOCK, 1) tiled(const __grid_constant__ Tiled 
     }
     __syncthreads();
     if (threadIdx.x < 2 * TEAM)
-        compute<T, Back, Depth>(f, p);
+        compute<T, Back, Depth, Normalises>(f, p);
     else if (threadIdx.x == 2 * TEAM)
         fetch<Back, Depth>(f, p);
 }
 
 /* --- the host's side --- */
 
-template <class T, bool Back, int Depth>
+template <class T, bool Back, int Depth, bool Normalises>
 static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled &f)
 {
     const int swizzle = Depth == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
@@ -255,14 +284,15 @@ static bool run_tiled(const struct wf_call *call, const struct wf_view &y, Tiled
     const int bytes = Piece<Depth>::shared_bytes(f.pieces);
     const int most = multiprocessors / f.blocks > 0 ? multiprocessors / f.blocks : 1;
     const unsigned grid = (unsigned)(f.blocks * smaller(most, (int)f.tiles));
-    if (cudaFuncSetAttribute(tiled<T, Back, Depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             bytes) != cudaSuccess)
+    if (cudaFuncSetAttribute(tiled<T, Back, Depth, Normalises>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
         return false;
-    tiled<T, Back, Depth><<<grid, BLOCK, (size_t)bytes, wf_cuda_stream(call)>>>(f);
+    tiled<T, Back, Depth, Normalises><<<grid, BLOCK, (size_t)bytes, wf_cuda_stream(call)>>>(f);
     return cudaPeekAtLastError() == cudaSuccess;
 }
 
-template <class T, bool Back> static bool run_depth(const struct wf_call *call)
+/* With a norm of the results or without. */
+template <class T, bool Back, bool Normalises>
+static bool run_depth(const struct wf_call *call, const Norm &norm)
 {
     const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)call->node->attrs;
     const struct wf_view y = wf_view_part(call->out[0], call->work);
@@ -281,9 +311,11 @@ template <class T, bool Back> static bool run_depth(const struct wf_call *call)
     }
     f.tiles = (int32_t)tiles;
     f.bias = (const float *)call->in[2].data;
+    f.norm = norm;
     f.blocks = (int32_t)((y.box.hi[WF_C] - y.box.lo[WF_C]) / FILTERS);
-    return call->node->in[0]->shape.at[WF_C] == 64 ? run_tiled<T, Back, 64>(call, y, f)
-                                                   : run_tiled<T, Back, 32>(call, y, f);
+    return call->node->in[0]->shape.at[WF_C] == 64
+               ? run_tiled<T, Back, 64, Normalises>(call, y, f)
+               : run_tiled<T, Back, 32, Normalises>(call, y, f);
 }
 
 } // namespace wf
@@ -310,6 +342,32 @@ bool wf_cuda_tiled(const struct wf_call *call, bool back)
     if (is_empty(call->work))
         return true;
     if (call->in[0].dtype == WF_BF16)
-        return back ? run_depth<bf16, true>(call) : run_depth<bf16, false>(call);
-    return back ? run_depth<f16, true>(call) : run_depth<f16, false>(call);
+        return back ? run_depth<bf16, true, false>(call, {}) : run_depth<bf16, false, false>(call, {});
+    return back ? run_depth<f16, true, false>(call, {}) : run_depth<f16, false, false>(call, {});
+}
+
+/* One of fixed statistics for each channel. */
+bool wf_cuda_tiled_norm_fits(const struct wf_node *norm, const struct wf_node *conv)
+{
+    const struct wf_norm_attrs *const a = (const struct wf_norm_attrs *)norm->attrs;
+    for (int i = S; i <= B; i++)
+        if (norm->in[i] && norm->in[i]->dtype != WF_F32)
+            return false;
+    return a->fixed && !a->per_sample && a->groups == norm->in[X]->shape.at[WF_C] &&
+           norm->out[0]->dtype == conv->out[0]->dtype && strcmp(conv->op->name, "conv") == 0 &&
+           wf_cuda_tiled_fits(conv);
+}
+
+bool wf_cuda_tiled_norm(const struct wf_call *call)
+{
+    const struct wf_fused_input &conv = call->fused[X];
+    const Norm norm = norm_of(call->node, call->in);
+    struct wf_call made = *call;
+    if (is_empty(call->work))
+        return true;
+    made.node = conv.node;
+    made.in = conv.in;
+    made.fused = NULL;
+    return conv.in[0].dtype == WF_BF16 ? run_depth<bf16, false, true>(&made, norm)
+                                       : run_depth<f16, false, true>(&made, norm);
 }
