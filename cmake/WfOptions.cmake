@@ -1,5 +1,5 @@
 # Each WF_WITH_* is AUTO (used when found), ON (must be found) or OFF.
-foreach(feature DNNL OPENMP MPI PNG JPEG TIFF ZLIB EXPAT FREETYPE ONNX)
+foreach(feature DNNL OPENMP MPI PNG DEFLATE JPEG TIFF ZLIB EXPAT FREETYPE ONNX)
     set(WF_WITH_${feature} AUTO CACHE STRING "AUTO, ON or OFF")
     set_property(CACHE WF_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
 endforeach()

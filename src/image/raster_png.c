@@ -1,8 +1,10 @@
-/* PNG, row by row through libpng. Bits are unpacked to bytes, nothing else is changed. */
+/* PNG, row by row through libpng. Bits are unpacked to bytes, nothing else is changed. Pixels of small files are inflated
+ * at once, where libdeflate is there (png_inflate.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/png_inflate.h"
 #include "image/raster_exif.h"
 #include "image/raster_format.h"
 
@@ -25,7 +27,11 @@ struct png {
     struct wf_raster_rows rows;
     bool interlaced;
     unsigned char *whole; /* interlaced files come only as a whole; decoded on the first read */
+    struct wf_png_inflated inflated; /* in place of the file's pixels; or nothing */
 };
+
+/* Of a file that is inflated at once, with all threads that read at the same time in mind. */
+enum { INFLATED_MAX = 16 << 20 };
 
 static void on_error(png_structp png, png_const_charp message)
 {
@@ -39,8 +45,13 @@ static void on_warning(png_structp, png_const_charp)
 static void on_read(png_structp png, png_bytep dst, size_t bytes)
 {
     struct png *p = png_get_io_ptr(png);
+    const struct wf_png_inflated *const in = &p->inflated;
     struct wf_err err = { 0 };
-    if (!wf_infile_read(&p->raster->file, p->at, dst, bytes, &err))
+    if (in->data && p->at >= in->from) {
+        if (p->at - in->from + bytes > in->bytes)
+            png_error(png, "it ends too early");
+        memcpy(dst, in->data + (p->at - in->from), bytes);
+    } else if (!wf_infile_read(&p->raster->file, p->at, dst, bytes, &err))
         png_error(png, "it ends too early");
     p->at += bytes;
 }
@@ -57,6 +68,11 @@ static void start(void *arg)
     png_set_user_limits(p->png, INT32_MAX, INT32_MAX);
     png_set_chunk_malloc_max(p->png, 1 << 20);
     png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, unwanted, sizeof unwanted / 5);
+    if (p->inflated.data) { /* checksums were verified */
+        png_set_crc_action(p->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
+        (void)png_set_option(p->png, PNG_IGNORE_ADLER32, PNG_OPTION_ON);
+        png_set_compression_buffer_size(p->png, 1 << 16);
+    }
     png_read_info(p->png, p->info);
     if (png_get_bit_depth(p->png, p->info) < 8)
         png_set_packing(p->png);
@@ -124,19 +140,23 @@ static bool next_row(void *source, int64_t row, void *dst, struct wf_err *err)
     return ok;
 }
 
+/* A row as it is compressed: before unpacking, with its filter. */
+static uint64_t row_bytes(const struct png *p)
+{
+    const uint64_t bits =
+        (uint64_t)png_get_bit_depth(p->png, p->info) * png_get_channels(p->png, p->info);
+    return ((uint64_t)p->raster->info.width * bits + 7) / 8 + 1;
+}
+
 static bool check_size(struct png *p, struct wf_err *err)
 {
     const struct wf_raster *r = p->raster;
-    /* Before unpacking, as it is compressed. */
-    const uint64_t bits =
-        (uint64_t)png_get_bit_depth(p->png, p->info) * png_get_channels(p->png, p->info);
-    const uint64_t row = ((uint64_t)r->info.width * bits + 7) / 8 + 1;
     if (p->rows.bytes > WF_RASTER_ROW_MAX)
         return wf_raster_refuse(r, err,
                                 "rows of %zu bytes, at most %d are read: write it as a tiled "
                                 "TIFF",
                                 p->rows.bytes, (int)WF_RASTER_ROW_MAX);
-    if (row * (uint64_t)r->info.height / WF_DEFLATE_RATIO > r->file.size)
+    if (row_bytes(p) * (uint64_t)r->info.height / WF_DEFLATE_RATIO > r->file.size)
         return wf_raster_refuse(r, err,
                                 "%" PRId64 " x %" PRId64 " pixels cannot be packed into %" PRIu64
                                 " bytes: it is cut short or its header lies, copy it again",
@@ -264,9 +284,27 @@ static bool open_png(struct wf_raster *r, struct wf_err *err)
     return walk(r, false, &r->orientation, err);
 }
 
+/* Before the first row. */
+static bool inflate(struct png *p, struct wf_err *err)
+{
+#ifdef WF_HAVE_DEFLATE
+    const uint64_t raw = row_bytes(p) * (uint64_t)p->rows.count;
+    if (p->row == 0 && !p->inflated.data && !p->interlaced && raw <= INFLATED_MAX &&
+        p->raster->file.size <= 2 * (uint64_t)INFLATED_MAX &&
+        wf_png_inflate(&p->inflated, &p->raster->file, raw))
+        return restart(p, err);
+#else
+    (void)p;
+    (void)err;
+#endif
+    return true;
+}
+
 static bool read_png(const struct wf_raster_job *job, struct wf_err *err)
 {
     struct png *p = job->raster->state;
+    if (!inflate(p, err))
+        return false;
     if (p->interlaced && !p->whole && !decode_whole(p, err))
         return false;
     return wf_raster_rows_put(&p->rows, p->whole, job, err);
@@ -281,6 +319,7 @@ static void close_png(struct wf_raster *r)
         png_destroy_read_struct(&p->png, &p->info, NULL);
     wf_raster_rows_release(&p->rows);
     free(p->whole);
+    free(p->inflated.data);
     free(p);
 }
 
