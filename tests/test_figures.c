@@ -28,6 +28,18 @@ static struct wf_load conv(double pixels, double channels)
     return load;
 }
 
+/* A 3x3 convolution of a square. */
+static struct wf_load dense(double size, double channels)
+{
+    struct wf_load load = { .name = wf_op_find("conv")->name,
+                            .type = wf_load_type(WF_F32, false),
+                            .bytes = 8 * size * size * channels };
+    const double each = 18 * channels * channels;
+    load.flops = size * size * each;
+    wf_load_set(&load, (double[WF_LOAD_AXES]){ size * size, size, channels, channels, each, 1 });
+    return load;
+}
+
 static struct wf_figures *two_loads(void)
 {
     struct wf_figures *const f = wf_figures_new("cpu", "test", peak);
@@ -151,6 +163,23 @@ static void figures__depthwise_products_are_apart(void **)
     const double seconds = wf_figures_seconds(f, 1, &ask, NULL), right = 30 * ask.flops / peak[0];
     if (fabs(seconds / right - 1) > 0.1)
         fail_msg("%g, expected %g", seconds, right);
+    wf_figures_free(f);
+}
+
+/* Of products of all channels with all, at 1e12 operations a second, but one forty times slower. */
+static void figures__a_bad_kernel_stands_for_its_own_load(void **)
+{
+    struct wf_figures *const f = wf_figures_new("cuda", "test", peak);
+    for (int size = 64; size <= 1024; size *= 2)
+        for (double channels = 32; channels <= 256; channels *= 2) {
+            const struct wf_load load = dense(size, channels);
+            const bool bad = size == 512 && channels == 64;
+            wf_figures_add(f, 1, &load, (bad ? 40 : 1) * load.flops / 1e12);
+        }
+    wf_figures_seal(f);
+    const struct wf_load bad = dense(512, 64), beside = dense(520, 64);
+    assert_near(wf_figures_seconds(f, 1, &bad, NULL), 40 * bad.flops / 1e12);
+    assert_near(wf_figures_seconds(f, 1, &beside, NULL), beside.flops / 1e12);
     wf_figures_free(f);
 }
 
@@ -321,6 +350,7 @@ int main(void)
         cmocka_unit_test(figures__types_stand_in_for_each_other),
         cmocka_unit_test(figures__a_constant_and_a_speed_are_found),
         cmocka_unit_test(figures__depthwise_products_are_apart),
+        cmocka_unit_test(figures__a_bad_kernel_stands_for_its_own_load),
         cmocka_unit_test(figures__the_least_of_two_measurements_counts),
         cmocka_unit_test(figures__text_reads_back),
         cmocka_unit_test(figures__a_bad_line_is_named),

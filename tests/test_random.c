@@ -75,6 +75,24 @@ static void numbers__do_not_depend_on_the_order_of_asking(void **state)
     }
 }
 
+static void uniforms__are_those_asked_for_one_by_one(void **state)
+{
+    (void)state;
+    enum { COUNT = 333 };
+    /* Also across the end of the counter's first word. */
+    const uint64_t firsts[] = { 0, 1, 2, 7, 1000003, ((uint64_t)1 << 34) - 130 };
+    const struct wf_random r = wf_random(0x123456789abcdef0u, wf_random_stream("a"));
+    for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
+        for (int64_t count = COUNT; count > COUNT - 80; count--) {
+            float all[COUNT + 1] = { 0 };
+            all[count] = 2;
+            wf_random_uniforms(r, firsts[f], count, all);
+            for (int64_t i = 0; i < count; i++)
+                assert_true(all[i] == wf_random_uniform(r, firsts[f] + (uint64_t)i));
+            assert_true(all[count] == 2);
+        }
+}
+
 static void uniform__lies_in_range_with_the_right_moments(void **state)
 {
     const struct wf_random r = wf_random(1, 2);
@@ -160,6 +178,7 @@ int main(void)
         cmocka_unit_test(philox__gives_the_published_answers),
         cmocka_unit_test(bits__are_philox_of_index_stream_and_seed),
         cmocka_unit_test(numbers__do_not_depend_on_the_order_of_asking),
+        cmocka_unit_test(uniforms__are_those_asked_for_one_by_one),
         cmocka_unit_test(uniform__lies_in_range_with_the_right_moments),
         cmocka_unit_test(normal__has_the_moments_of_the_standard_normal),
         cmocka_unit_test(below__covers_its_range_evenly),

@@ -30,14 +30,45 @@ float wf_random_uniform(struct wf_random r, uint64_t index)
     return (float)(wf_random_bits(r, index) >> 8) * 0x1p-24f;
 }
 
+enum { LANES = 16 };
+
+/* words() of LANES counters from `index` on, side by side for vectors: out[word][lane]. */
+static void words_side_by_side(struct wf_random r, uint64_t index, uint32_t out[4][LANES])
+{
+    uint32_t k0 = (uint32_t)r.seed, k1 = (uint32_t)(r.seed >> 32);
+    for (uint32_t i = 0; i < LANES; i++) {
+        out[0][i] = (uint32_t)(index + i);
+        out[1][i] = (uint32_t)((index + i) >> 32);
+        out[2][i] = (uint32_t)r.stream;
+        out[3][i] = (uint32_t)(r.stream >> 32);
+    }
+    for (int round = 0; round < PHILOX4x32_DEFAULT_ROUNDS; round++) {
+        for (int i = 0; i < LANES; i++) {
+            const uint64_t a = (uint64_t)PHILOX_M4x32_0 * out[0][i];
+            const uint64_t b = (uint64_t)PHILOX_M4x32_1 * out[2][i];
+            out[0][i] = (uint32_t)(b >> 32) ^ out[1][i] ^ k0;
+            out[2][i] = (uint32_t)(a >> 32) ^ out[3][i] ^ k1;
+            out[1][i] = (uint32_t)b;
+            out[3][i] = (uint32_t)a;
+        }
+        k0 += PHILOX_W32_0;
+        k1 += PHILOX_W32_1;
+    }
+}
+
 void wf_random_uniforms(struct wf_random r, uint64_t first, int64_t count, float *out)
 {
-    for (int64_t i = 0; i < count;) {
-        const uint64_t index = first + (uint64_t)i;
-        const philox4x32_ctr_t w = words(r, index >> 2);
-        for (uint64_t at = index & 3; at < 4 && i < count; at++)
-            out[i++] = (float)(w.v[at] >> 8) * 0x1p-24f;
+    int64_t i = 0;
+    for (; i < count && (first + (uint64_t)i) % 4 != 0; i++)
+        out[i] = wf_random_uniform(r, first + (uint64_t)i);
+    for (; i + 4 * LANES <= count; i += 4 * LANES) {
+        uint32_t w[4][LANES];
+        words_side_by_side(r, (first + (uint64_t)i) / 4, w);
+        for (int k = 0; k < 4 * LANES; k++)
+            out[i + k] = (float)(w[k % 4][k / 4] >> 8) * 0x1p-24f;
     }
+    for (; i < count; i++)
+        out[i] = wf_random_uniform(r, first + (uint64_t)i);
 }
 
 float wf_random_normal(struct wf_random r, uint64_t index)

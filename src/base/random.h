@@ -27,7 +27,7 @@ uint64_t wf_random_stream(const char *name);
 uint32_t wf_random_bits(struct wf_random r, uint64_t index);
 /* In [0, 1), 24 bits. */
 float wf_random_uniform(struct wf_random r, uint64_t index);
-/* The same for `count` indices from `first` on, at a quarter of the work. */
+/* The same for `count` indices from `first` on, side by side. */
 void wf_random_uniforms(struct wf_random r, uint64_t first, int64_t count, float *out);
 /* Standard normal, by Box-Muller on two words of the same counter. */
 float wf_random_normal(struct wf_random r, uint64_t index);

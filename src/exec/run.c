@@ -171,9 +171,11 @@ static char *find_borrowed(const struct wf_run *lender, const struct wf_plan_buf
     const struct wf_value *v = like < g->n_values ? g->values[like] : NULL;
     if (!v || v->kind != b->weight->kind || strcmp(v->name, b->weight->name) != 0)
         v = wf_graph_find(g, b->weight->name);
-    WF_BUG_ON(!v || !lender->store[b->store] || !wf_shape_equal(v->shape, b->weight->shape) ||
-                  lender->plan->values[v->id].buffer < 0,
+    const int buffer = v ? lender->plan->values[v->id].buffer : -1;
+    WF_BUG_ON(buffer < 0 || !lender->store[b->store] || !wf_shape_equal(v->shape, b->weight->shape),
               "the other run holds no '%s' of that shape", b->weight->name);
+    if (lender->borrowed)
+        return lender->borrowed[buffer];
     return lender->store[b->store] + lender->plan->param_at[v->id] * sizeof(float);
 }
 
@@ -245,6 +247,12 @@ struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *pl
                                  struct wf_err *err)
 {
     return run_new(plan, lender->comm, lender->seed, lender, apart, err);
+}
+
+struct wf_run *wf_run_new_alone(struct wf_run *lender, const struct wf_plan *plan,
+                                struct wf_comm *self, struct wf_err *err)
+{
+    return run_new(plan, self, lender->seed, lender, false, err);
 }
 
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)

@@ -33,6 +33,9 @@ struct wf_run *wf_run_new(const struct wf_plan *plan, struct wf_comm *comm, uint
  * on failure, on every rank. */
 struct wf_run *wf_run_new_beside(struct wf_run *lender, const struct wf_plan *plan, bool apart,
                                  struct wf_err *err);
+/* The same of a plan for one rank, whoever the lender runs with; it holds all weights that the plan has. */
+struct wf_run *wf_run_new_alone(struct wf_run *lender, const struct wf_plan *plan,
+                                struct wf_comm *self, struct wf_err *err);
 /* Weights, gradients and states only, for a server, which takes no steps. Its plan may be any
  * rank's. */
 struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err);

@@ -65,9 +65,10 @@ void wf_stream_stage_release(struct wf_stream_stage *t)
 static bool start_run(struct wf_stream *s, struct wf_stream_stage *t, struct wf_stream_kind *k,
                       struct wf_err *err)
 {
-    k->run = k == t->kinds ? wf_run_new(k->plan, s->self, 0, err)
-                           : wf_run_new_beside(t->kinds[0].run, k->plan, false, err);
-    return k->run && (k != t->kinds || s->options.weights(s->options.user, k->run, err));
+    struct wf_run *const lender = k == t->kinds ? s->options.lender : t->kinds[0].run;
+    k->run = lender ? wf_run_new_alone(lender, k->plan, s->self, err)
+                    : wf_run_new(k->plan, s->self, 0, err);
+    return k->run && (lender || s->options.weights(s->options.user, k->run, err));
 }
 
 /* Windows that were begun are computed: what is released now may be in the device's queue. */
@@ -323,20 +324,30 @@ static bool fits_whole(const struct wf_stream *s, bool *fits, struct wf_err *err
     return true;
 }
 
+/* The last stage is one window for all, where that does (`*whole`); otherwise `sums` come before it. */
+static bool find_passes(struct wf_stream *s, const struct wf_node ***sums, bool *whole,
+                        struct wf_err *err)
+{
+    if (!wf_stream_find_ends(s, err) || !try_whole(s, err) || !fits_whole(s, whole, err))
+        return false;
+    s->total = s->last.flops;
+    *sums = wf_arena_array(&s->arena, s->graph->n_nodes + 1, const struct wf_node *);
+    const int n_sums = wf_stream_find_sums(s, *sums);
+    *whole =
+        *whole && (n_sums > 0 || wf_device_is_host(s->options.plan.device) || !s->options.limit);
+    s->passes = *whole ? 0 : n_sums;
+    return true;
+}
+
 /* Collective. */
 static bool prepare(struct wf_stream *s, struct wf_err *err)
 {
     bool whole = false;
-    const bool ok = wf_stream_find_ends(s, err) && try_whole(s, err) && fits_whole(s, &whole, err);
-    if (!wf_comm_agree(s->comm, ok, err))
+    const struct wf_node **sums = NULL;
+    if (!wf_comm_agree(s->comm, find_passes(s, &sums, &whole, err), err))
         return false;
-    s->total = s->last.flops;
-    const struct wf_node **sums =
-        wf_arena_array(&s->arena, s->graph->n_nodes + 1, const struct wf_node *);
-    const int n_sums = wf_stream_find_sums(s, sums);
-    if (whole && (n_sums > 0 || wf_device_is_host(s->options.plan.device) || !s->options.limit))
+    if (whole)
         return true;
-    s->passes = n_sums;
     if (!wf_stream_take_sums(s, sums, err))
         return false;
     wf_stream_stage_release(&s->last);
@@ -344,6 +355,48 @@ static bool prepare(struct wf_stream *s, struct wf_err *err)
                          wf_stream_stage_init(s, &s->last, s->n_ends, s->ends, err) &&
                              (s->options.number || settle_edges(s, &s->last, err)),
                          err);
+}
+
+static bool estimate_window(const struct wf_stream *s, double *seconds, struct wf_err *err)
+{
+    const struct wf_stream_stage *const t = &s->last;
+    struct wf_plan_options options = s->options.plan;
+    const struct wf_region window = middle_window(t);
+    const struct wf_mesh one = wf_mesh_one();
+    options.window = &window;
+    struct wf_global_plan *const global = wf_global_plan_new(t->graph, &one, &options, err);
+    struct wf_plan *const plan = global ? wf_plan_estimate(global, 0, NULL, err) : NULL;
+    const bool ok = plan != NULL;
+    if (ok)
+        *seconds = plan->seconds;
+    wf_plan_free(plan);
+    wf_global_plan_free(global);
+    return ok;
+}
+
+bool wf_stream_estimate(struct wf_stream_estimate *e, const struct wf_graph *g,
+                        struct wf_value *output, const struct wf_stream_options *options,
+                        struct wf_err *err)
+{
+    struct wf_stream s = { .graph = g, .outputs = { output }, .n_outputs = 1, .options = *options };
+    const struct wf_node **sums = NULL;
+    bool whole = false, ok = find_passes(&s, &sums, &whole, err);
+    *e = (struct wf_stream_estimate){ 0 };
+    if (ok && !whole) {
+        wf_stream_lay_out(&s, sums);
+        wf_stream_stage_release(&s.last);
+        ok = wf_stream_stage_init(&s, &s.last, s.n_ends, s.ends, err);
+    }
+    ok = ok && estimate_window(&s, &e->seconds, err);
+    if (ok) {
+        e->windows = wf_window_grid_count(&s.last.grid);
+        /* Windows of the passes before it take as long for their operations. */
+        e->seconds *= (double)e->windows * (s.last.flops > 0 ? s.total / s.last.flops : 1);
+        e->kept = s.most_kept;
+    }
+    wf_stream_stage_release(&s.last);
+    wf_arena_release(&s.arena);
+    return ok;
 }
 
 struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value *const outputs[],
@@ -481,8 +534,9 @@ bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[], s
 
 void wf_stream_restart(struct wf_stream *s)
 {
-    WF_BUG_ON(s->passes > 0 || s->options.number, "%d sums are those of another image", s->passes);
+    WF_BUG_ON(s->passes > 0, "%d sums are those of another image", s->passes);
     s->done = 0;
+    wf_stream_restart_number(s);
 }
 
 bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,

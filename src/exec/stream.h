@@ -71,8 +71,12 @@ struct wf_stream_options {
     /* A number that is made of sums over the image, such as a loss: they are added up as windows of the outputs run
      * (wf_stream_run()), and wf_stream_number() makes it of them. NULL: none. */
     struct wf_value *number;
+    /* Whose weights the windows have, and whose arena where that is large enough: `limit` is what it is then. It
+     * has all weights and waits meanwhile. NULL: they have their own. */
+    struct wf_run *lender;
     void *user;
-    /* Fills parameters and states of a new run; by name, because parts of the graph are run too. */
+    /* Without a lender: fills parameters and states of a new run; by name, because parts of the graph are run
+     * too. */
     bool (*weights)(void *user, struct wf_run *run, struct wf_err *err);
     /* Fills the box of an input, known by its name. */
     bool (*fill)(void *user, const struct wf_value *input, const struct wf_view *view,
@@ -111,6 +115,17 @@ size_t wf_stream_kept(const struct wf_stream *s);
 /* Another image of the same shape begins; only where there are no passes for sums. */
 void wf_stream_restart(struct wf_stream *s);
 
+/* What a stream of one output would take, on paper: its inputs, context and lender are not looked at. */
+struct wf_stream_estimate {
+    int64_t windows;
+    double seconds; /* of all windows and passes on one rank */
+    size_t kept;    /* bytes between passes */
+};
+/* Fails as wf_stream_new() would. */
+[[nodiscard]] bool wf_stream_estimate(struct wf_stream_estimate *e, const struct wf_graph *g,
+                                      struct wf_value *output,
+                                      const struct wf_stream_options *options, struct wf_err *err);
+
 /* What a window reads of an input. */
 [[nodiscard]] bool wf_stream_reads(struct wf_stream *s, int64_t index, const struct wf_value *input,
                                    struct wf_region *box, struct wf_err *err);
@@ -135,5 +150,5 @@ struct wf_stream_work {
 [[nodiscard]] bool wf_stream_run(struct wf_stream *s, int64_t index, struct wf_view parts[],
                                  struct wf_err *err);
 
-/* Collective. options.number, once every window has run on some rank; once for an image. */
+/* Collective. options.number, once every window has run on some rank; once for an image (wf_stream_restart()). */
 [[nodiscard]] bool wf_stream_number(struct wf_stream *s, double *number, struct wf_err *err);

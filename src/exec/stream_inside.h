@@ -105,8 +105,13 @@ int wf_stream_find_sums(const struct wf_stream *s, const struct wf_node **sums);
 [[nodiscard]] bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[],
                                        struct wf_err *err);
 
+/* What is kept between s->passes sums, on paper: sets s->total and s->most_kept. */
+void wf_stream_lay_out(struct wf_stream *s, const struct wf_node *const sums[]);
+
 /* Room for the sums of options.number, once there are passes no more. */
 [[nodiscard]] bool wf_stream_begin_number(struct wf_stream *s, struct wf_err *err);
+/* From nothing again, for another image. */
+void wf_stream_restart_number(struct wf_stream *s);
 /* Adds a window's part of them. */
 [[nodiscard]] bool wf_stream_add_number(struct wf_stream *s, struct wf_err *err);
 

@@ -8,6 +8,7 @@
  * levels of a network, such as a pooling.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "exec/stream_inside.h"
@@ -229,6 +230,11 @@ static void lay_out(struct wf_stream *s, const struct wf_node *const sums[], str
     wf_stream_stage_release(&t);
 }
 
+void wf_stream_lay_out(struct wf_stream *s, const struct wf_node *const sums[])
+{
+    lay_out(s, sums, wf_arena_array(&s->arena, s->passes + 1, struct pass));
+}
+
 /* Collective. All ranks keep the same. */
 static bool agree_on_room(struct wf_stream *s, struct wf_err *err)
 {
@@ -385,6 +391,14 @@ bool wf_stream_begin_number(struct wf_stream *s, struct wf_err *err)
     const bool ok = take_memory(s, &p, err);
     s->n_given = p.before; /* until all windows have run nobody reads them */
     return wf_comm_agree(s->comm, ok, err);
+}
+
+void wf_stream_restart_number(struct wf_stream *s)
+{
+    for (int i = s->n_given; i < s->n_given + count_sums(s); i++)
+        memset(s->given[i].data, 0,
+               (size_t)wf_shape_count(s->given[i].value->shape) * wf_dtype_size(s->given[i].dtype));
+    s->has_number = false;
 }
 
 bool wf_stream_add_number(struct wf_stream *s, struct wf_err *err)

@@ -42,7 +42,10 @@ static void init_weight(const struct wf_view *view, const struct wf_value *v, ui
             int64_t w = tap % e[WF_W];
             draw(v, random, n * all + first, count, values);
             for (int64_t i = 0; i < count; i++) {
-                wf_view_put(view, n, d, h, w, c, values[i]);
+                if (view->dtype == WF_F32)
+                    ((float *)view->data)[wf_view_offset(view, n, d, h, w, c)] = (float)values[i];
+                else
+                    wf_view_put(view, n, d, h, w, c, values[i]);
                 w = w + 1 < e[WF_W] ? w + 1 : 0;
                 h = w > 0 ? h : h + 1 < e[WF_H] ? h + 1 : 0;
                 d = w > 0 || h > 0 ? d : d + 1 < e[WF_D] ? d + 1 : 0;

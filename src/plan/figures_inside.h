@@ -7,6 +7,7 @@
 enum {
     WF_FIGURES_AXES = WF_LOAD_AXES + 3,
     WF_FIGURES_TERMS = 3, /* of plain seconds: one, operations, bytes */
+    WF_FIGURES_APART = 32,
 };
 
 struct wf_figures_row {
@@ -22,6 +23,10 @@ struct wf_figures_kind {
     int count;
     double terms[WF_FIGURES_TERMS]; /* plain seconds, to which measured ones are compared */
     double most;                    /* plain seconds of the largest row */
+    /* Rows much slower than those around them: of a problem for which a library has a bad kernel only. They stand
+     * for their own load and for no other. */
+    const struct wf_figures_row *apart[WF_FIGURES_APART];
+    int n_apart;
 };
 
 /* All kinds of a sealed table, and the speeds of its head. */

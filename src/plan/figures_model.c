@@ -22,6 +22,8 @@ enum {
  * such that kernels of networks that were measured on two machines follow best from those of others. */
 static const float reach[WF_FIGURES_AXES] = { 9, 15, 7.5f, 7.5f, 9, 9, 1, 4, 4 };
 static const double chance = 0.015;
+/* By how many powers of two a row is slower than follows from the others, to be none that they follow from. */
+static const double apart = 4;
 
 /* By how many powers of two channels miss a multiple of TILE; 0 also for fewer than FEW, which all miss it. */
 static float uneven(float log_channels)
@@ -76,6 +78,14 @@ static bool solve_terms(int n, double a[WF_FIGURES_TERMS][WF_FIGURES_TERMS + 1],
     return true;
 }
 
+static bool is_apart(const struct wf_figures_kind *kind, const struct wf_figures_row *row)
+{
+    for (int i = 0; i < kind->n_apart; i++)
+        if (kind->apart[i] == row)
+            return true;
+    return false;
+}
+
 /* Sums of products over a kind's rows, of each term's seconds over those measured, and of the latter over themselves: 1.
  * Units are those of the mean row, so that all are alike. */
 struct fit {
@@ -85,14 +95,16 @@ struct fit {
 
 static void fit_init(struct fit *fit, const struct wf_figures_kind *kind)
 {
-    *fit = (struct fit){ .count = kind->count };
+    *fit = (struct fit){ .count = kind->count - kind->n_apart };
     for (int pass = 0; pass < 2; pass++)
         for (const struct wf_figures_row *r = kind->first; r < kind->first + kind->count; r++) {
+            if (is_apart(kind, r))
+                continue;
             double part[WF_FIGURES_TERMS] = { 1 / r->seconds, r->load.flops / r->seconds,
                                               r->load.bytes / r->seconds };
             for (int i = 0; i < WF_FIGURES_TERMS; i++) {
                 if (pass == 0) {
-                    fit->unit[i] += part[i] / kind->count;
+                    fit->unit[i] += part[i] / fit->count;
                     continue;
                 }
                 part[i] /= fit->unit[i] > 0 ? fit->unit[i] : 1;
@@ -144,23 +156,14 @@ static void find_terms(struct wf_figures_kind *kind)
     }
 }
 
-void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
-{
-    kind->terms[0] = peak[2];
-    kind->terms[1] = 1 / peak[0];
-    kind->terms[2] = 1 / peak[1];
-    if (kind->count >= ENOUGH)
-        find_terms(kind);
-    for (const struct wf_figures_row *r = kind->first; r < kind->first + kind->count; r++)
-        kind->most = fmax(kind->most, plain_seconds(kind, &r->load));
-}
-
 /* --- the rest --- */
 
 struct near {
     float distance; /* its square */
     const struct wf_figures_row *row;
 };
+
+static const float same = 1e-9f; /* what is nearer is the same load */
 
 static float distance(const float a[WF_FIGURES_AXES], const float b[WF_FIGURES_AXES])
 {
@@ -170,14 +173,16 @@ static float distance(const float a[WF_FIGURES_AXES], const float b[WF_FIGURES_A
     return sum;
 }
 
-/* The nearest rows of a kind. */
+/* The nearest rows of a kind, but for one of them. */
 static int find_near(const struct wf_figures_kind *kind, const float at[WF_FIGURES_AXES],
-                     struct near near[NEAREST])
+                     const struct wf_figures_row *without, struct near near[NEAREST])
 {
     int n = 0;
     for (int i = 0; i < kind->count; i++) {
         const struct wf_figures_row *const r = &kind->first[i];
         const float d = distance(r->at, at);
+        if (r == without || (kind->n_apart > 0 && d >= same && is_apart(kind, r)))
+            continue;
         if (n == NEAREST && d >= near[n - 1].distance)
             continue;
         int to = n < NEAREST ? n++ : n - 1;
@@ -226,15 +231,10 @@ static double excess_of_row(const struct wf_figures_kind *kind, const struct wf_
 
 /* log2 of the seconds over plain ones, from the nearest rows by ordinary kriging: each counts by how alike it is, and
  * rows that are like each other share their say. Far from all it is their mean. */
-static double excess_of(const struct wf_figures_kind *kind, const struct wf_load *load)
+static double excess_of_near(const struct wf_figures_kind *kind, int n,
+                             const struct near near[NEAREST])
 {
-    struct near near[NEAREST];
-    float at[WF_FIGURES_AXES];
     double a[NEAREST][NEAREST], x[NEAREST][2], ones = 0, sum = 0, result = 0;
-    wf_figures_place(load, at);
-    const int n = find_near(kind, at, near);
-    if (n > 0 && near[0].distance < 1e-9f) /* it was measured */
-        return excess_of_row(kind, near[0].row);
     for (int i = 0; i < n; i++) {
         const struct wf_figures_row *const r = near[i].row;
         for (int j = 0; j <= i; j++)
@@ -251,6 +251,63 @@ static double excess_of(const struct wf_figures_kind *kind, const struct wf_load
     for (int i = 0; i < n; i++)
         result += likeness(near[i].distance) * (x[i][0] - mean * x[i][1]);
     return mean + result;
+}
+
+static double excess_of(const struct wf_figures_kind *kind, const struct wf_load *load)
+{
+    struct near near[NEAREST];
+    float at[WF_FIGURES_AXES];
+    wf_figures_place(load, at);
+    const int n = find_near(kind, at, NULL, near);
+    if (n > 0 && near[0].distance < same) /* it was measured */
+        return excess_of_row(kind, near[0].row);
+    return excess_of_near(kind, n, near);
+}
+
+/* --- rows apart --- */
+
+/* By how much it is slower than follows from the others. */
+static double slower_by(const struct wf_figures_kind *kind, const struct wf_figures_row *r)
+{
+    struct near near[NEAREST];
+    const int n = find_near(kind, r->at, r, near);
+    return n == NEAREST ? excess_of_row(kind, r) - excess_of_near(kind, n, near) : 0;
+}
+
+/* The slowest first: those around it are looked at without it. Products of groups, and what has none, are other kernels
+ * of which there may be one row. */
+static void find_apart(struct wf_figures_kind *kind)
+{
+    while (kind->n_apart < WF_FIGURES_APART) {
+        const struct wf_figures_row *worst = NULL;
+        double most = apart;
+        for (const struct wf_figures_row *r = kind->first; r < kind->first + kind->count; r++) {
+            if (r->at[WF_LOAD_AXES] > 0 || excess_of_row(kind, r) < apart || is_apart(kind, r))
+                continue;
+            const double by = slower_by(kind, r);
+            worst = by > most ? r : worst;
+            most = fmax(by, most);
+        }
+        if (!worst)
+            return;
+        kind->apart[kind->n_apart++] = worst;
+    }
+}
+
+void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
+{
+    kind->terms[0] = peak[2];
+    kind->terms[1] = 1 / peak[0];
+    kind->terms[2] = 1 / peak[1];
+    kind->n_apart = 0;
+    if (kind->count >= ENOUGH) {
+        find_terms(kind);
+        find_apart(kind);
+        if (kind->n_apart > 0)
+            find_terms(kind);
+    }
+    for (const struct wf_figures_row *r = kind->first; r < kind->first + kind->count; r++)
+        kind->most = fmax(kind->most, plain_seconds(kind, &r->load));
 }
 
 /* What is larger than all that was measured takes as much longer: a part of it fills the machine already. */

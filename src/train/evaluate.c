@@ -5,6 +5,7 @@
 
 #include "train/device.h"
 #include "train/validate.h"
+#include "train/whole.h"
 
 static bool eval_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
@@ -124,9 +125,17 @@ static bool make_job(struct wf_evaluation *e, const char *path, struct wf_err *e
     if (e->whole)
         return true;
     struct wf_plan_options options = wf_job_plan_options(e->job);
+    options.more = wf_settings_workspace(&e->settings, e->job->device); /* nothing is learnt */
     options.pipe.micro_batches = 1;
     options.pipe.keeps_outputs = true;
     e->global = wf_global_plan_new(e->net.graph, &e->job->mesh, &options, err);
+    if (limit && e->global && e->global->bytes > limit &&
+        wf_whole_may_stand_in(e->job, &e->feed, &e->net)) {
+        wf_global_plan_free(e->global);
+        e->global = NULL;
+        e->whole = true;
+        return true;
+    }
     return e->global != NULL;
 }
 

@@ -7,7 +7,8 @@
  *     wf_evaluation_release(&e);
  *
  * With `whole` images of any size are scored as predict sees them, in windows with the numbers of the whole image
- * (exec/stream.h); otherwise as validation during training does, whole or in crops.
+ * (exec/stream.h); otherwise as validation during training does, whole or in crops, and in windows too where a whole
+ * image does not fit into memory.limit.
  *
  * The settings are those of the checkpoint's config. The data may be other than it was trained on; its
  * normalisation stays that of the training.
@@ -22,7 +23,7 @@ struct wf_evaluation {
     struct wf_settings settings; /* unset values are filled in from the data */
     const struct wf_checkpoint *checkpoint;
     enum wf_part part;
-    bool whole;
+    bool whole; /* set where the images do not fit */
     /* results */
     struct wf_feed feed;
     struct wf_job *job;

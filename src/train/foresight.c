@@ -78,6 +78,15 @@ static bool add_validation(struct wf_foresight *f, const struct wf_all_ranks *al
                            const struct wf_training *t, struct wf_err *err)
 {
     struct beside b;
+    if (t->windows.used) {
+        const struct wf_stream_estimate *const e = &t->windows.of_image;
+        f->valid_steps = t->feed.parts[WF_PART_VALID];
+        f->validation_seconds = (double)f->valid_steps * e->seconds *
+                                (double)wf_ceil_div(e->windows, t->job->ranks) / (double)e->windows;
+        for (int r = 0; r < t->job->ranks; r++)
+            f->bytes[r] += e->kept;
+        return true;
+    }
     if (!t->valid_global)
         return true;
     if (!look_beside(&f->arena, t->valid_global, all->context, &b, err) ||
@@ -117,7 +126,7 @@ static size_t image_bytes(const struct wf_training *t)
         all += numbers + pixels;
         most = wf_max(most, (numbers + pixels * (1 + (size_t)info->n_classes)) * sizeof(float));
     }
-    return (limit >= 0 && all > (size_t)limit ? (size_t)limit : all) + (t->valid_global ? most : 0);
+    return (limit >= 0 && all > (size_t)limit ? (size_t)limit : all) + (t->valid.graph ? most : 0);
 }
 
 static bool add_training(struct wf_foresight *f, const struct wf_job *job,

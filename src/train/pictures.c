@@ -53,10 +53,15 @@ static bool log_sample(struct wf_training *t, const struct wf_preview *p, int64_
 }
 
 /* Collective. */
-static bool make_preview(const struct wf_training *t, const struct wf_validator *validator,
-                         int64_t row, struct wf_preview *p, struct wf_comm *comm,
+static bool make_preview(const struct wf_training *t, struct wf_validator *validator,
+                         int64_t sample, struct wf_preview *p, struct wf_comm *comm,
                          struct wf_err *err)
 {
+    int64_t row = 0;
+    if (wf_validator_whole(validator))
+        return wf_preview_whole(p, wf_validator_whole(validator), sample, err);
+    if (!wf_validator_show(validator, sample, &row, err))
+        return false;
     if (!t->job->model->sparse)
         return wf_preview_make(p, wf_validator_own_run(validator), &t->valid, row, comm, err);
     const struct wf_shown_points shown = wf_validator_points(validator);
@@ -72,10 +77,8 @@ bool wf_pictures_samples(struct wf_training *t, struct wf_validator *validator,
     count = wf_min(count, t->settings.train.samples);
     bool ok = true;
     for (int64_t i = 0; ok && i < count; i++) {
-        int64_t row = 0;
         struct wf_preview p = { 0 };
-        ok = wf_validator_show(validator, worst[i].sample, &row, err) &&
-             make_preview(t, validator, row, &p, comm, err);
+        ok = make_preview(t, validator, worst[i].sample, &p, comm, err);
         bool written = true;
         if (ok && wf_comm_rank(comm) == 0)
             written = log_sample(t, &p, i, &worst[i], err);

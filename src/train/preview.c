@@ -9,6 +9,7 @@
 #include "image/raster.h"
 #include "train/color.h"
 #include "train/validate.h"
+#include "train/whole.h"
 
 /* --- making --- */
 
@@ -119,6 +120,32 @@ bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
 {
     const struct grid g = begin(p, &network->image->shape, row);
     return add_up(p, paint(p, run, network, &g, err), comm, err);
+}
+
+struct painter {
+    struct wf_preview *p;
+    struct wf_shape whole; /* of the image */
+    struct grid grid;
+};
+
+static void paint_window(void *user, const struct wf_view *image, const struct wf_view *target,
+                         const struct wf_view *logits)
+{
+    const struct painter *const at = user;
+    const int64_t slice = at->grid.slice;
+    if (slice < image->box.lo[WF_D] || slice >= image->box.hi[WF_D])
+        return;
+    paint_image(at->p, image, &at->grid);
+    paint_classes(at->p->label, at->p, target, &at->whole, &at->grid, 0.5);
+    paint_classes(at->p->guess, at->p, logits, &at->whole, &at->grid, 0);
+}
+
+bool wf_preview_whole(struct wf_preview *p, struct wf_whole *whole, int64_t sample,
+                      struct wf_err *err)
+{
+    struct painter at = { .p = p, .whole = wf_whole_shape(whole, sample) };
+    at.grid = begin(p, &at.whole, 0);
+    return add_up(p, wf_whole_show(whole, sample, paint_window, &at, err), whole->comm, err);
 }
 
 bool wf_preview_value(struct wf_preview *p, const struct wf_run *run, const struct wf_value *value,

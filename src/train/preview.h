@@ -22,6 +22,10 @@ struct wf_preview {
 [[nodiscard]] bool wf_preview_make(struct wf_preview *p, const struct wf_run *run,
                                    const struct wf_network *network, int64_t row,
                                    struct wf_comm *comm, struct wf_err *err);
+/* Collective. Of an image that is scored in windows. */
+struct wf_whole;
+[[nodiscard]] bool wf_preview_whole(struct wf_preview *p, struct wf_whole *whole, int64_t sample,
+                                    struct wf_err *err);
 /* Collective. Of one value instead, as large as the image: no label and no prediction. */
 [[nodiscard]] bool wf_preview_value(struct wf_preview *p, const struct wf_run *run,
                                     const struct wf_value *value, int64_t row, struct wf_comm *comm,

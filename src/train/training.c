@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "train/device.h"
+#include "train/whole.h"
 
 /* --- the dataset --- */
 
@@ -107,6 +109,11 @@ static bool take_checkpoint(struct wf_training *t, struct wf_err *err)
 
 /* --- getting ready --- */
 
+struct wf_loader_options wf_training_valid_loader(const struct wf_training *t)
+{
+    return (t->windows.used ? wf_whole_loader : wf_feed_valid_loader)(&t->feed, &t->valid);
+}
+
 static bool make_validation(struct wf_training *t, struct wf_err *err)
 {
     if (t->feed.parts[WF_PART_VALID] == 0)
@@ -117,12 +124,18 @@ static bool make_validation(struct wf_training *t, struct wf_err *err)
             !wf_job_network_rows(t->job, t->valid_rows, false, &t->valid, err))
             return false;
     } else if (!wf_feed_valid_shape(&t->feed, &t->job->mesh, t->feed.whole, t->feed.info->path,
-                                    &shape, err) ||
-               !wf_job_network_for(t->job, shape, 0, &t->valid, err)) {
+                                    &shape, err)) {
         return false;
+    } else {
+        if (t->windows.used)
+            shape.at[WF_N] = 1;
+        if (!wf_job_network_for(t->job, shape, 0, &t->valid, err))
+            return false;
     }
-    if (!wf_feed_check(t->feed.dataset, wf_feed_valid_loader(&t->feed, &t->valid), err))
+    if (!wf_feed_check(t->feed.dataset, wf_training_valid_loader(t), err))
         return wf_err_wrap(err, "validation");
+    if (t->windows.used)
+        return true;
     struct wf_plan_options options = wf_job_plan_options(t->job);
     options.more = wf_settings_workspace(&t->settings, t->job->device); /* nothing is learnt */
     options.pipe = wf_job_pipe_like(t->job);
@@ -221,6 +234,68 @@ static size_t bytes_beside(const struct wf_training *t)
     return (t->valid_global ? t->valid_global->bytes : 0) + rest_bytes(t);
 }
 
+/* The least that a rank has for a step. */
+static bool find_arena(const struct wf_training *t, size_t *least, struct wf_err *err)
+{
+    struct wf_plan_cache cache = { 0 };
+    bool ok = true;
+    for (int r = 0; ok && r < t->job->global->geometry.n_ranks; r++) {
+        struct wf_plan *const plan = wf_plan_estimate(t->job->global, r, &cache, err);
+        ok = plan != NULL;
+        if (ok && (r == 0 || plan->arena_bytes < *least))
+            *least = plan->arena_bytes;
+        wf_plan_free(plan);
+    }
+    wf_plan_cache_release(&cache);
+    return ok;
+}
+
+static bool may_use_windows(const struct wf_training *t)
+{
+    return t->valid.graph && wf_whole_may_stand_in(t->job, &t->feed, &t->valid);
+}
+
+static bool find_windows(struct wf_training *t, struct wf_err *err)
+{
+    struct wf_windows *const w = &t->windows;
+    struct wf_stream_options options = wf_whole_stream(t->job);
+    const bool host = wf_device_is_host(t->job->device);
+    const size_t held = t->job->global->bytes + rest_bytes(t);
+    if (!find_arena(t, &w->limit, err))
+        return false;
+    w->keep = host ? t->settings.limit - held : wf_free_memory().free / 2 / (size_t)t->job->ranks;
+    options.number = t->valid.loss;
+    options.limit = w->limit;
+    options.keep = w->keep;
+    return wf_stream_estimate(&w->of_image, t->valid.graph, t->valid.logits, &options, err) ||
+           wf_err_wrap(err, "validation in windows");
+}
+
+/* The step is planned as if there were no validation, which goes on in its memory. */
+static bool turn_to_windows(struct wf_training *t, struct wf_job_files *files, size_t rest,
+                            struct wf_err *err)
+{
+    *err = (struct wf_err){ 0 };
+    files->beside = rest;
+    t->windows.used = true;
+    forget_job(t);
+    if (!make_job(t, files, err) || !make_validation(t, err) || !make_rest(t, err))
+        return wf_err_wrap(err, "with validation in windows");
+    if (!may_use_windows(t) || rest_bytes(t) > rest)
+        return wf_err_set(
+            err, WF_ERR_FIT,
+            "a whole image of validation does not fit beside the step in memory.limit, "
+            "and the mesh has no windows for it: give a mesh without pipe (--mesh), or "
+            "use train.validate_on=crop");
+    if (!find_windows(t, err))
+        return false;
+    if (t->launch.is_root)
+        wf_log(t->launch.log, WF_LOG_INFO,
+               "validation: whole images in %lld windows, in the memory of the step (memory.limit)",
+               (long long)t->windows.of_image.windows);
+    return true;
+}
+
 /* Validation has memory of its own, and so has the last batch of several. Where memory.limit has no room for
  * them, the step is planned again with less: on another mesh perhaps, so they are too. */
 static bool make_room(struct wf_training *t, struct wf_job_files *files, struct wf_err *err)
@@ -228,23 +303,32 @@ static bool make_room(struct wf_training *t, struct wf_job_files *files, struct 
     const size_t limit = t->settings.limit, beside = limit ? bytes_beside(t) : 0;
     if (beside == 0 || t->job->global->bytes + beside <= limit)
         return true;
+    const bool windows = may_use_windows(t);
+    const size_t rest = rest_bytes(t);
     files->beside = beside;
+    files->any_size = windows; /* what would have room is not looked for then */
     forget_job(t);
-    if (!make_job(t, files, err) || !make_validation(t, err) || !make_rest(t, err))
+    const bool ok = make_job(t, files, err) && make_validation(t, err) && make_rest(t, err);
+    files->any_size = false;
+    if (ok && bytes_beside(t) <= beside && t->job->global->bytes <= limit)
+        return true;
+    if (windows && (ok || err->code == WF_ERR_FIT))
+        return turn_to_windows(t, files, rest, err);
+    if (!ok)
         return wf_err_wrap(err, "with %zu bytes for validation and the last batch", beside);
-    return bytes_beside(t) <= beside ||
-           wf_err_set(
-               err, WF_ERR_FIT,
-               "validation and the last batch need %zu bytes beside the step's, and memory.limit is "
-               "%zu: raise it, give the mesh (--mesh), or use train.validate_on=crop",
-               bytes_beside(t), limit);
+    return wf_err_set(
+        err, WF_ERR_FIT,
+        "validation and the last batch need %zu bytes beside the step's, and memory.limit is "
+        "%zu: raise it, give the mesh (--mesh), or use train.validate_on=crop",
+        bytes_beside(t), limit);
 }
 
 /* A snapshot for saves beside the training is no reason to recompute: without room for it, saves wait. */
 static void plan_snapshot(struct wf_training *t)
 {
     const size_t limit = wf_device_is_host(t->job->device) ? t->settings.limit : 0;
-    const size_t held = t->job->global->bytes + (t->valid_global ? t->valid_global->bytes : 0);
+    const size_t held = t->job->global->bytes + t->windows.of_image.kept +
+                        (t->valid_global ? t->valid_global->bytes : 0);
     const size_t bytes =
         wf_snapshot_bytes(t->job->net.graph, wf_optim_states(&t->settings.train.optim));
     t->snapshot_bytes = limit && held + bytes > limit ? 0 : bytes;
@@ -357,6 +441,24 @@ bool wf_training_begin(struct wf_training *t, struct wf_err *err)
 }
 
 /* --- what is said of it --- */
+
+struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
+                                           const struct wf_position *at)
+{
+    return (struct wf_checkpoint_info){
+        .config = t->config,
+        .at = *at,
+        .seed = t->job->settings.train.seed,
+        .channels = t->feed.normal.channels,
+        .mean = t->feed.normal.mean,
+        .deviation = t->feed.normal.std,
+        .classes = t->feed.classes,
+        .class_names = t->feed.class_names,
+        .data = t->data,
+        .n_targets = t->targets.n,
+        .targets = t->targets_data,
+    };
+}
 
 cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
 {

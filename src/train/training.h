@@ -15,6 +15,7 @@
 #pragma once
 
 #include "data/fingerprint.h"
+#include "exec/stream.h"
 #include "train/carry.h"
 #include "train/feed.h"
 #include "train/journal.h"
@@ -58,8 +59,15 @@ struct wf_training {
     struct wf_feed feed;
     struct wf_targets targets;
     struct wf_job *job;
-    struct wf_network valid; /* graph NULL: no validation part */
-    struct wf_global_plan *valid_global;
+    struct wf_network valid;             /* graph NULL: no validation part */
+    struct wf_global_plan *valid_global; /* NULL: there is none, or whole images go in windows */
+    /* Validation of whole images in windows, where one does not fit beside the step: in the memory of the step. */
+    struct wf_windows {
+        bool used;
+        size_t limit,
+            keep; /* bytes of a window; between passes over an image, where memory.limit has room */
+        struct wf_stream_estimate of_image;
+    } windows;
     struct wf_network
         rest; /* for the epoch's last batch, where that is smaller; graph NULL: never */
     struct wf_global_plan *rest_global;
@@ -99,6 +107,9 @@ void wf_training_release(struct wf_training *t);
 /* What a checkpoint of it says. */
 struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
                                            const struct wf_position *at);
+
+/* Of the validation part. */
+struct wf_loader_options wf_training_valid_loader(const struct wf_training *t);
 
 /* What all took, for the log and for --json. */
 struct cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks);

@@ -25,6 +25,7 @@ struct rank {
     struct wf_plan *rest_plan; /* of the smaller batch at an epoch's end */
     struct wf_run *rest_run;
     struct wf_loader *loader, *valid_loader;
+    struct wf_whole whole;                       /* of validation in windows */
     struct wf_points_rank points, valid_points;  /* of point clouds */
     struct wf_loader **targets, **valid_targets; /* of each target domain; or NULL */
     struct wf_validator *validator;              /* the first domain's, and behind it the others */
@@ -69,24 +70,6 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct
     return wf_journal_epoch(t->journal, report, err) &&
            (!report->is_best || !report->validated || !t->valid.has_classes ||
             log_confusion(t, wf_validator_metrics(report->validated), report->epoch + 1, err));
-}
-
-struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
-                                           const struct wf_position *at)
-{
-    return (struct wf_checkpoint_info){
-        .config = t->config,
-        .at = *at,
-        .seed = t->job->settings.train.seed,
-        .channels = t->feed.normal.channels,
-        .mean = t->feed.normal.mean,
-        .deviation = t->feed.normal.std,
-        .classes = t->feed.classes,
-        .class_names = t->feed.class_names,
-        .data = t->data,
-        .n_targets = t->targets.n,
-        .targets = t->targets_data,
-    };
 }
 
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
@@ -224,7 +207,7 @@ static bool make_loaders(struct rank *r, struct wf_err *err)
         ok = r->valid_targets[k] != NULL;
     }
     if (ok && t->valid.graph) {
-        options = wf_feed_valid_loader(&t->feed, &t->valid);
+        options = wf_training_valid_loader(t);
         if (sparse) {
             r->valid_points = wf_points_rank(&t->valid, &t->job->mesh, me);
             wf_points_ask(&r->valid_points, &options);
@@ -253,6 +236,18 @@ static bool make_validators(struct rank *r, struct wf_err *err)
                                             .seed = t->job->settings.train.seed,
                                             .stops = stops,
                                             .user = t };
+    if (t->windows.used) {
+        r->whole = (struct wf_whole){ .job = t->job,
+                                      .feed = &t->feed,
+                                      .comm = r->comm,
+                                      .context = r->full.context,
+                                      .loader = r->valid_loader,
+                                      .memory = { t->windows.limit, t->windows.keep, false },
+                                      .lender = r->full.run };
+        options.whole = &r->whole;
+        options.loader = NULL;
+        options.lender = r->full.run;
+    }
     r->validator = wf_validator_new(&options, err);
     bool ok = r->validator != NULL;
     for (int k = 0; ok && k < t->targets.n; k++) {
@@ -288,6 +283,7 @@ static void release(struct rank *r)
 {
     wf_saver_release(&r->saver);
     wf_validator_free(r->validator);
+    wf_whole_release(&r->whole);
     wf_loader_free(r->valid_loader);
     for (int k = 0; r->targets && k < r->t->targets.n; k++) {
         wf_loader_free(r->targets[k]);
@@ -326,6 +322,11 @@ static int64_t bytes_read(const struct rank *r)
 /* What validation takes beside the step: planned, and in fact. */
 static void add_validators(const struct rank *r, struct wf_rank_use *use)
 {
+    if (r->t->windows.used) {
+        use->planned += (int64_t)r->t->windows.of_image.kept;
+        use->held += (int64_t)wf_whole_bytes(&r->whole);
+        return;
+    }
     for (const struct wf_validator *v = r->validator; v; v = wf_validator_next(v)) {
         const struct wf_run *const run = wf_validator_own_run(v);
         const struct wf_plan *const plan = wf_run_plan(run);

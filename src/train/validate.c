@@ -41,6 +41,10 @@ static bool is_dense(const struct wf_network *net)
 /* Collective. Ranks without a loader go through as many batches. */
 static bool count_batches(struct wf_validator *v, struct wf_err *err)
 {
+    if (v->options.whole) {
+        v->batches = wf_loader_samples(v->options.whole->loader);
+        return true;
+    }
     const bool loads = v->options.loader != NULL;
     int64_t sums[] = { loads, loads ? wf_loader_batches(v->options.loader) : 0 };
     if (!wf_comm_sum(v->options.comm, sums, 2, WF_I64, err))
@@ -54,6 +58,8 @@ static bool count_batches(struct wf_validator *v, struct wf_err *err)
 static bool make_run(struct wf_validator *v, struct wf_err *err)
 {
     const struct wf_validator_options *const o = &v->options;
+    if (o->whole)
+        return true;
     v->plan = wf_plan_new_on(o->global, wf_comm_rank(o->comm), o->context, err);
     if (!wf_comm_agree(o->comm, v->plan != NULL, err))
         return false;
@@ -125,6 +131,11 @@ const struct wf_validator *wf_validator_next(const struct wf_validator *v)
 struct wf_run *wf_validator_own_run(const struct wf_validator *v)
 {
     return v->run;
+}
+
+struct wf_whole *wf_validator_whole(const struct wf_validator *v)
+{
+    return v->options.whole;
 }
 
 /* All weights and states by name; both runs share their device, and a rank that uses one here has it there. */
@@ -360,6 +371,34 @@ static bool must_stop(const struct wf_validator *v, bool *stop, struct wf_err *e
     return true;
 }
 
+static bool go_over_batch(struct wf_validator *v, int64_t b, struct wf_err *err)
+{
+    if (!load(v, b, err) || !wf_run_step(v->run, err))
+        return false;
+    const bool ok = wf_run_get_number(v->run, v->options.network->loss, 0, &v->losses[b], err) &&
+                    count(v, b, err);
+    if (!ok)
+        wf_comm_abort(v->options.comm, err); /* the others go on to the next batch */
+    return ok;
+}
+
+/* What is counted of all ranks at once is rank 0's. */
+static bool go_over_image(struct wf_validator *v, int64_t b, struct wf_err *err)
+{
+    struct wf_whole_score score;
+    const int64_t sample = wf_loader_sample(v->options.whole->loader, b);
+    if (!wf_whole_score(v->options.whole, sample, &v->item, &score, err))
+        return false;
+    v->losses[b] = score.loss;
+    if (wf_comm_rank(v->options.comm) != 0)
+        return true;
+    v->weights[b] = score.weight;
+    wf_metrics_add(&v->metrics, &v->item);
+    if (v->options.network->has_classes)
+        tally(v, sample);
+    return true;
+}
+
 static bool go_over(struct wf_validator *v, struct wf_err *err)
 {
     if (v->options.loader)
@@ -370,15 +409,8 @@ static bool go_over(struct wf_validator *v, struct wf_err *err)
             return false;
         if (stop)
             return wf_err_set(err, WF_ERR_STOPPED, "stopped during validation");
-        if (!load(v, b, err) || !wf_run_step(v->run, err))
+        if (!(v->options.whole ? go_over_image : go_over_batch)(v, b, err))
             return false;
-        const bool ok =
-            wf_run_get_number(v->run, v->options.network->loss, 0, &v->losses[b], err) &&
-            count(v, b, err);
-        if (!ok) {
-            wf_comm_abort(v->options.comm, err); /* the others go on to the next batch */
-            return false;
-        }
     }
     return true;
 }

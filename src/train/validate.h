@@ -13,6 +13,8 @@
  *     struct wf_scores s = wf_scores(&arena, wf_validator_metrics(v));
  *     wf_validator_free(v);
  *
+ * Images that do not fit as one go through in windows (train/whole.h), each a batch of its own.
+ *
  * A network of several domains has a validator for each that has labels: the first one's, and those of the
  * targets behind it (wf_validator_append), which run and are freed with it. What picks the best epoch is the
  * first one's metric.
@@ -24,18 +26,21 @@
 #include "train/metrics.h"
 #include "train/network.h"
 #include "train/points_feed.h"
+#include "train/whole.h"
 
 struct wf_validator_options {
     struct wf_comm *comm;
-    const struct wf_network *network;    /* in inference mode */
-    const struct wf_global_plan *global; /* of its graph; shared by ranks that are threads */
-    struct wf_context *context;          /* of the device */
+    const struct wf_network *network; /* in inference mode */
+    const struct wf_global_plan
+        *global; /* of its graph; shared by ranks that are threads; NULL: in windows */
+    struct wf_context *context; /* of the device */
     struct wf_loader *loader; /* this rank's, or NULL where it has no images and no labels; all are
                                * borrowed until the validator is freed */
     const struct wf_points_rank *points; /* of point clouds; NULL: of images */
-    int64_t samples;                     /* of the dataset: scores are kept for each */
-    int domain;                          /* whose images it sees */
-    struct wf_run *lender; /* whose weights and memory it uses; NULL: it has its own */
+    struct wf_whole *whole; /* in windows, in place of the loader; borrowed. NULL: at once */
+    int64_t samples;        /* of the dataset: scores are kept for each */
+    int domain;             /* whose images it sees */
+    struct wf_run *lender;  /* whose weights and memory it uses; NULL: it has its own */
     uint64_t seed;
     /* Called between batches, on every rank; if any returns true, all stop. NULL: never. */
     bool (*stops)(void *user);
@@ -48,7 +53,9 @@ struct wf_validator;
 struct wf_validator *wf_validator_new(const struct wf_validator_options *options,
                                       struct wf_err *err);
 void wf_validator_free(struct wf_validator *v);
+/* NULL: of one that goes in windows. */
 struct wf_run *wf_validator_own_run(const struct wf_validator *v);
+struct wf_whole *wf_validator_whole(const struct wf_validator *v);
 
 /* Behind the last of `v`; and what is behind one of them, or NULL. */
 void wf_validator_append(struct wf_validator *v, struct wf_validator *last);
