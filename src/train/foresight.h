@@ -22,7 +22,7 @@ enum {
     WF_HOST_PROCESS_BYTES = 24 << 20,
     WF_HOST_RANK_BYTES = 1 << 20,
     WF_HOST_STEP_BYTES = 7 << 10,
-    WF_HOST_GPU_BYTES = 640 << 20,
+    WF_HOST_GPU_BYTES = 768 << 20,
 };
 
 struct wf_foresight {
