@@ -369,7 +369,7 @@ static void print_memory(const struct look *look)
     const char *const process = wf_text_bytes(arena, (double)f->host_bytes);
     if (f->library_bytes > 0)
         (void)printf("memory: %s of a GPU at most%s, and %s of the host for its process, of which "
-                     "its libraries take about %s\n",
+                     "its libraries take at most some %s\n",
                      most, look->training ? " with validation" : "", process,
                      wf_text_bytes(arena, (double)f->library_bytes));
     else if (look->training)
