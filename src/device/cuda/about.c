@@ -29,6 +29,16 @@ void wf_cuda_about_gpu(int ordinal, char *text, size_t room)
                    (double)p.totalGlobalMem / (1 << 30), p.multiProcessorCount, p.major, p.minor);
 }
 
+int wf_cuda_about_major(void)
+{
+    int device, major;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
+        return major;
+    (void)cudaGetLastError();
+    return 9;
+}
+
 void wf_cuda_about_memory(int ordinal, size_t *bytes, size_t *avail)
 {
     int before = 0;

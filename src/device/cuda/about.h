@@ -4,6 +4,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* How many GPUs can be used; with none, `why` says why. */
 int wf_cuda_about_count(char *why, size_t room);
 void wf_cuda_about_gpu(int ordinal, char *text, size_t room);
@@ -14,3 +18,10 @@ void wf_cuda_about_versions(char *text, size_t room);
 /* "9.14.0, /usr/lib/libcudnn.so.9", or false with what to install. */
 bool wf_cuda_about_cudnn(char *text, size_t room);
 bool wf_cuda_about_cublas(char *text, size_t room);
+/* Of the GPU that is used, its compute capability before the point; without one 9: a plan is made as if it had all
+ * kernels. */
+int wf_cuda_about_major(void);
+
+#ifdef __cplusplus
+}
+#endif

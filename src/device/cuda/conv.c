@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/cuda/about.h"
 #include "device/cuda/accepts.h"
 #include "device/cuda/hopper.h"
 #include "device/cuda/kernels.h"
@@ -401,20 +402,9 @@ static void run(const struct wf_call *call)
 
 /* --- norms of convolutions, where their statistics are fixed --- */
 
-/* Without a GPU a plan is made as if there were one that has these kernels. */
-static bool gpu_is_hopper(void)
-{
-    int device, major;
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
-        return major == 9;
-    (void)cudaGetLastError();
-    return true;
-}
-
 static bool fuses_conv(const struct wf_node *node, int input, const struct wf_node *maker)
 {
-    return input == 0 && wf_cuda_tiled_norm_fits(node, maker) && gpu_is_hopper();
+    return input == 0 && wf_cuda_tiled_norm_fits(node, maker) && wf_cuda_about_major() == 9;
 }
 
 static bool norm_of_conv(const struct wf_node *node)

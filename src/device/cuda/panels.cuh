@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "device/cuda/about.h"
 #include "device/cuda/device.cuh"
 #ifdef WF_HAVE_HOPPER
 #include "device/cuda/hopper.cuh"
@@ -264,16 +265,10 @@ __device__ inline void product(float (&)[D], char *, char *, int, int)
 }
 #endif
 
-/* In a build for several kinds of GPU, on one of another kind: false. Without a GPU a plan is made as if
- * there were one. */
+/* In a build for several kinds of GPU, on one of another kind: false. */
 inline bool gpu_has_panels(void)
 {
-    int device, major;
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
-        return major == 9;
-    (void)cudaGetLastError();
-    return true;
+    return wf_cuda_about_major() == 9;
 }
 
 /* False and nothing launched where the kernel is not for this GPU after all. */

@@ -69,15 +69,10 @@ inline void words_along(uint32_t (&v)[4], char *panel, int rows, int pieces, int
 
 #else
 
-/* On a GPU of another kind a kernel is not launched; without one a plan is made as if there were one. */
+/* On a GPU of another kind a kernel is not launched. */
 inline bool gpu_has_words(void)
 {
-    int device, major;
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
-        return major >= 8;
-    (void)cudaGetLastError();
-    return true;
+    return wf_cuda_about_major() >= 8;
 }
 
 /* d[16 x 8] += a[16 x 8] b[8 x 8] */
