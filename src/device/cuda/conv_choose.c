@@ -320,20 +320,18 @@ static void shorten(struct wf_view *v, int axis, int64_t extent)
     *v = wf_view_dense(NULL, v->dtype, box);
 }
 
-/* So many places along an axis of space, and what they read; of a data gradient, what they alone make. */
+/* So many places along an axis of space, of an image that is as much smaller: with the padding of the whole at both
+ * ends, without which cuDNN has other kernels, or none. */
 static void take_rows(struct excerpt *e, const struct wf_cudnn_problem *p, int axis, int64_t places)
 {
     const int i = axis - WF_D;
-    const int64_t span = p->dilation[i] * (p->kernel[i] - 1) + 1;
     const bool back = p->pass == WF_CONV_DATA;
     struct wf_view *const image = back ? &e->out[0] : &e->in[0];
     struct wf_view *const result = back                         ? &e->in[0]
                                    : p->pass == WF_CONV_FORWARD ? &e->out[0]
                                                                 : &e->in[1];
     shorten(result, axis, places);
-    shorten(image, axis,
-            back ? places * p->stride[i] - p->pad_lo[i]
-                 : (places - 1) * p->stride[i] + span - p->pad_lo[i]);
+    shorten(image, axis, p->image[i] - (p->result[i] - places) * p->stride[i]);
     const struct wf_region *const work = back ? &image->box : &result->box;
     e->prepare.work.hi[axis] = work->hi[axis];
 }
@@ -408,6 +406,16 @@ static bool is_wide(const struct wf_cudnn_problem *p)
            p->n * b[0] * b[1] * b[2] * p->out > INT32_MAX;
 }
 
+static void add_plans(struct search *q, struct wf_cudnn_graph *graph, int n,
+                      const struct wf_cudnn_choice choices[], int most)
+{
+    for (int i = 0; graph && i < n && q->n < most; i++) {
+        struct wf_cudnn_plan *const plan = small_plan(q->step, graph, &choices[i]);
+        if (plan)
+            q->list[q->n++] = (struct tried){ choices[i], plan, (double)INFINITY };
+    }
+}
+
 /* Our own engine, and plans for what is timed: where there is no choice nothing is. */
 static void make_plans(struct search *q)
 {
@@ -421,15 +429,15 @@ static void make_plans(struct search *q)
                      : s->problem.bias ? q->n + 1 /* compiled, in a second */
                                        : MOST_TRIED;
     q->has_excerpt = wf_min(most, q->n + n) > 1 && excerpt_init(&q->excerpt, s, q->prepare);
-    struct wf_cudnn_graph *const graph =
-        q->has_excerpt ? wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem) : q->graph;
-    for (int i = 0; graph && i < n && q->n < most; i++) {
-        struct wf_cudnn_plan *const plan = small_plan(s, graph, &choices[i]);
-        if (plan)
-            q->list[q->n++] = (struct tried){ choices[i], plan, (double)INFINITY };
-    }
-    if (q->has_excerpt)
+    const int ours = q->n;
+    if (q->has_excerpt) {
+        struct wf_cudnn_graph *const graph = wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem);
+        add_plans(q, graph, n, choices, most);
         wf_cudnn_graph_free(graph);
+        q->has_excerpt = q->n > ours; /* else the library has none for the excerpt */
+    }
+    if (!q->has_excerpt)
+        add_plans(q, q->graph, n, choices, most);
 }
 
 static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct search *q)
@@ -457,7 +465,8 @@ static void time_plans(struct search *q, struct trial *t)
     qsort(q->list, (size_t)q->n, sizeof *q->list, by_seconds);
 }
 
-/* Times plans on the excerpt, and lets go of them: those for the whole are made when their turn comes. */
+/* Times plans on the excerpt, and lets go of them: those for the whole are made when their turn comes. False where none
+ * ran. */
 static bool time_excerpt(struct search *q)
 {
     struct trial t;
@@ -470,7 +479,7 @@ static bool time_excerpt(struct search *q)
         wf_cudnn_plan_free(q->list[i].plan);
         q->list[i].plan = NULL;
     }
-    return timed;
+    return timed && isfinite(q->list[0].seconds);
 }
 
 /* A plan for the whole problem, where there is none yet and the engine is cuDNN's. */
