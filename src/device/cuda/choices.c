@@ -64,11 +64,15 @@ void wf_cudnn_problem_print(const struct wf_cudnn_problem *p, char *text, size_t
         at += print_triple(text + at, room - (size_t)at, triples[i].letter, triples[i].values);
 }
 
+/* How it was chosen. 2: parts of large problems are padded as the whole. */
+enum { WAY = 2 };
+
 static void print_key(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                       char key[WF_CHOICE_KEY])
 {
-    const int at = snprintf(key, WF_CHOICE_KEY, "%s, cuDNN %zu, at most %zu bytes: ", cuda->name,
-                            cuda->dnn.cudnnGetVersion(), cuda->workspace);
+    const int at =
+        snprintf(key, WF_CHOICE_KEY, "%s, cuDNN %zu, way %d, at most %zu bytes: ", cuda->name,
+                 cuda->dnn.cudnnGetVersion(), (int)WAY, cuda->workspace);
     wf_cudnn_problem_print(problem, key + at, (size_t)(WF_CHOICE_KEY - at));
 }
 
