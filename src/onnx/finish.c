@@ -193,9 +193,7 @@ static const char *node_path(struct wf_onnx_import *im, const struct wf_onnx_lay
         before = part;
         part = next;
     }
-    for (char *c = path; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", *c))
-            *c = '_';
+    path = wf_onnx_plain_name(im, path);
     while (*path == '.' || *path == '-')
         path++;
     return *path ? path : l->kind;
@@ -240,17 +238,23 @@ static const char *unique(struct wf_onnx_import *im, int layer, const char *name
 /* Layers with weights first, so that their names are not taken; then the others by their nodes. */
 static void name_layers(struct wf_onnx_import *im)
 {
+    int *const owners = wf_arena_array(&im->arena, im->n_layers, int);
     for (int i = 0; i < (int)im->n_layers; i++) {
         struct wf_onnx_layer *const l = &im->layers[i];
-        const int other = l->alive ? weights_of(im, i) : WF_LAYER_NONE;
-        if (other != WF_LAYER_NONE)
-            l->shares = im->layers[other].name;
-        if (l->shares || !l->alive || is_taken(im, i, l->name))
+        owners[i] = l->alive ? weights_of(im, i) : WF_LAYER_NONE;
+        l->shares = owners[i] == WF_LAYER_NONE ? NULL : "";
+        if (l->shares || !l->alive)
             l->name = "";
     }
     for (int i = 0; i < (int)im->n_layers; i++)
+        if (is_taken(im, i, im->layers[i].name))
+            im->layers[i].name = "";
+    for (int i = 0; i < (int)im->n_layers; i++)
         if (im->layers[i].alive && !im->layers[i].name[0])
             im->layers[i].name = unique(im, i, node_path(im, &im->layers[i]));
+    for (int i = 0; i < (int)im->n_layers; i++)
+        if (owners[i] != WF_LAYER_NONE)
+            im->layers[i].shares = im->layers[owners[i]].name;
 }
 
 /* --- what the user should know --- */
@@ -291,6 +295,9 @@ static bool add_layer(struct wf_onnx_import *im, struct wf_net *net, int index, 
 {
     const struct wf_onnx_layer *const l = &im->layers[index];
     const struct wf_layer_kind *const kind = wf_layer_kind(l->kind);
+    if (wf_onnx_is(im, index, "cropped"))
+        return wf_onnx_refuse(im, l->node, err,
+                              "it cuts to extents that are those of no earlier layer");
     if (!kind)
         return wf_onnx_refuse(im, l->node, err,
                               "it needs a layer of the kind '%s', which there is not; 'widefield "
