@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Foreign networks through ONNX and back, compared with PyTorch in f64.
 
-    tests/interop/onnx_networks.py [--widefield build/widefield] [--device cuda] [--work DIR] [--only import] [NAME ...]
+    tests/interop/onnx_networks.py [--widefield build/widefield] [--device cuda] [--work DIR] [--only import] [--smooth] [NAME ...]
 
 For each network: PyTorch's exporter with batch norm kept, 'widefield model import', one training step by
 'widefield step' (prediction and gradients against PyTorch in f64; dropout is off), 'widefield verify' on space=2x2
@@ -158,7 +158,20 @@ add("nnunet", "nnunet_PlainConvUNet_batch", lambda: nnunet_net("PlainConvUNet", 
 GROUPS["all"] = list(NETS)
 
 
-def make(name):
+def without_kinks(net):
+    """SiLU in place of ReLU and its kin, means in place of largest elements: rounding then cannot make a gradient jump."""
+    kinks = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardswish, nn.Hardsigmoid)
+    for name, child in net.named_children():
+        if isinstance(child, kinks):
+            setattr(net, name, nn.SiLU())
+        elif isinstance(child, (nn.MaxPool2d, nn.MaxPool3d)):
+            pool = nn.AvgPool2d if isinstance(child, nn.MaxPool2d) else nn.AvgPool3d
+            setattr(net, name, pool(child.kernel_size, child.stride, child.padding, child.ceil_mode, count_include_pad=False))
+        else:
+            without_kinks(child)
+
+
+def make(name, smooth=False):
     """The network in evaluation mode, without dropout, and with norms that are not the identity.
 
     A network with random weights doubles rounding errors every few layers: PyTorch's own gradients in f32 are
@@ -182,7 +195,11 @@ def make(name):
         if isinstance(m, nn.modules.batchnorm._NormBase) or isinstance(m, (nn.GroupNorm, nn.LayerNorm)):
             if m.weight is not None:
                 nn.init.uniform_(m.weight, 0.05, 0.2)
+            if m.bias is not None:
                 nn.init.uniform_(m.bias, 0.2, 0.5)
+    if smooth:
+        nn.functional.relu = lambda x, inplace=False: nn.functional.silu(x)  # DenseNet and GoogLeNet call the function
+        without_kinks(net)
     return net.eval()
 
 
@@ -256,6 +273,8 @@ def one_step(args, net, x, folder):
     pred32, grads32 = torch_step(net, x, target, torch.float32)
     row = {"forward": relative(ours["pred"].reshape(pred.shape), pred), "forward_f32": relative(pred32, pred)}
     mine = {n[5:]: g for n, g in ours.items() if n.startswith("grad.")}
+    # A parameter that is no module's has a layer of its own: block.gamma is block.gamma.weight.
+    mine.update({n.rpartition(".")[0]: g for n, g in list(mine.items()) if n not in grads})
     mine = {n: g.reshape(grads[n].shape) for n, g in mine.items() if n in grads and g.numel() == grads[n].numel()}
     row["gradients"] = f"{len(mine)}/{len(grads)}"
     row["grad"], row["worst"] = worst_gradient(mine, grads)
@@ -309,7 +328,7 @@ def run(args, name, dynamo):
     folder = os.path.join(args.work, name + (".dynamo" if dynamo else ""))
     os.makedirs(folder, exist_ok=True)
     try:
-        net = make(name)
+        net = make(name, args.smooth)
         x = image(NETS[name][1], 2)
         row["at"] = "torch.onnx.export"
         if not (args.keep and os.path.exists(f"{folder}/net.onnx")):
@@ -360,6 +379,7 @@ def main():
     parser.add_argument("--work", default="/tmp/onnx_networks")
     parser.add_argument("--only", choices=["import", "step"], help="no more than this")
     parser.add_argument("--dynamo", action="store_true", help="PyTorch's newer exporter")
+    parser.add_argument("--smooth", action="store_true", help="networks without kinks, so that one image is enough")
     parser.add_argument("--keep", action="store_true", help="take net.onnx of an earlier run")
     parser.add_argument("--json", help="rows to this file, too")
     parser.add_argument("names", nargs="*", default=["five"])
