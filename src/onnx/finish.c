@@ -199,11 +199,11 @@ static const char *node_path(struct wf_onnx_import *im, const struct wf_onnx_lay
     return *path ? path : l->kind;
 }
 
-/* By another layer than this one; an empty name by none. */
-static bool is_taken(const struct wf_onnx_import *im, int layer, const char *name)
+/* By another one of the first n layers; an empty name by none. */
+static bool is_taken(const struct wf_onnx_import *im, int layer, int n, const char *name)
 {
     bool taken = strcmp(name, "image") == 0;
-    for (int i = 0; i < (int)im->n_layers && name[0] && !taken; i++)
+    for (int i = 0; i < n && name[0] && !taken; i++)
         taken = i != layer && im->layers[i].alive && strcmp(im->layers[i].name, name) == 0;
     return taken;
 }
@@ -230,7 +230,7 @@ static int weights_of(const struct wf_onnx_import *im, int layer)
 static const char *unique(struct wf_onnx_import *im, int layer, const char *name)
 {
     const char *other = name;
-    for (int k = 2; is_taken(im, layer, other); k++)
+    for (int k = 2; is_taken(im, layer, (int)im->n_layers, other); k++)
         other = wf_arena_printf(&im->arena, "%s_%d", name, k);
     return other;
 }
@@ -247,7 +247,7 @@ static void name_layers(struct wf_onnx_import *im)
             l->name = "";
     }
     for (int i = 0; i < (int)im->n_layers; i++)
-        if (is_taken(im, i, im->layers[i].name))
+        if (is_taken(im, i, i, im->layers[i].name))
             im->layers[i].name = "";
     for (int i = 0; i < (int)im->n_layers; i++)
         if (im->layers[i].alive && !im->layers[i].name[0])

@@ -238,9 +238,9 @@ static const char *free_part(const struct wf_onnx_import *im, int layer, bool ad
  * that exporters make up ("onnx::Mul_12", "val_3"). */
 static bool is_parameter(const struct wf_onnx_constant *c)
 {
-    const bool path = strchr(c->name, '.') || !strpbrk(c->name, "0123456789");
     const bool initialiser = c->proto && c->proto->name && strcmp(c->proto->name, c->name) == 0;
-    return initialiser && c->name[0] && path && !strpbrk(c->name, ":/");
+    const bool plain = initialiser && c->name[0] && !strpbrk(c->name, "0123456789");
+    return (strchr(c->name, '.') || plain) && !strpbrk(c->name, ":/");
 }
 
 /* x + c or x * c; c has an element for each channel, or one for all. */

@@ -175,8 +175,9 @@ class Gates(nn.Module):
         self.again = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU())
         self.along = nn.Conv1d(1, 1, 3, padding=1, bias=False)
         self.layer = nn.LayerNorm([8, 1, 1])
-        self.scales = nn.ParameterDict({"gain": nn.Parameter(torch.tensor([0.7])), "offset": nn.Parameter(torch.tensor(0.2)),
-                                        "grn": nn.Parameter(torch.full((1, 8, 1, 1), 0.3))})
+        # Exporters join the equal ones.
+        self.scales = nn.ParameterDict({"gain": nn.Parameter(torch.tensor([0.7])), "gain2": nn.Parameter(torch.tensor([0.7])),
+                                        "offset": nn.Parameter(torch.tensor(0.2)), "grn": nn.Parameter(torch.full((1, 8, 1, 1), 0.3))})
         self.out = nn.Conv2d(16, 6, 1)
 
     def forward(self, image):
@@ -185,7 +186,7 @@ class Gates(nn.Module):
         gate = self.excite(F.silu(self.squeeze(x.mean((2, 3), True)))) + self.excite(F.silu(self.squeeze(x.amax((2, 3), True))))
         row = self.along(x.mean((2, 3)).unsqueeze(1)).transpose(1, 2).unsqueeze(-1)
         x = x * torch.sigmoid(gate + row) + self.layer(x.sum((2, 3), True))
-        x = x + self.scales["gain"] * self.again(x + self.scales["offset"]) + self.again(2 * x)
+        x = x + self.scales["gain"] * self.again(x + self.scales["offset"]) + self.scales["gain2"] * self.again(2 * x)
         length = torch.norm(x, p=2, dim=(2, 3), keepdim=True)
         x = x + self.scales["grn"] * x * (length / (length.mean(1, keepdim=True) + 1e-6))
         low = F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=float("-inf")), 2, stride=1)
@@ -252,7 +253,7 @@ def strip(path):
     for node in model.graph.node:
         for names in (node.input, node.output):
             for i, name in enumerate(names):
-                if name and name not in kept and not name.endswith((".weight", ".bias", ".running_mean", ".running_var")):
+                if name and name not in kept and ("." not in name or "/" in name):  # else it is the path of a weight
                     names[i] = short.setdefault(name, f"v{len(short)}")
     model.graph.doc_string = model.doc_string = ""
     onnx.save(model, path)
