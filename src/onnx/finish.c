@@ -235,6 +235,18 @@ static const char *unique(struct wf_onnx_import *im, int layer, const char *name
     return other;
 }
 
+/* A name for a layer that has none: the whole path of its only weight, where a layer of the same module has the module's
+ * (a product and a sum of one module), or its node's. */
+static const char *free_path(struct wf_onnx_import *im, int layer)
+{
+    const struct wf_onnx_layer *const l = &im->layers[layer];
+    const char *const path = l->n_weights == 1 && !l->shares ? l->weights[0].constant->name : "";
+    return strchr(path, '.') && !strpbrk(path, ":/") &&
+                   !is_taken(im, layer, (int)im->n_layers, path)
+               ? wf_onnx_plain_name(im, path)
+               : node_path(im, l);
+}
+
 /* Layers with weights first, so that their names are not taken; then the others by their nodes. */
 static void name_layers(struct wf_onnx_import *im)
 {
@@ -251,7 +263,7 @@ static void name_layers(struct wf_onnx_import *im)
             im->layers[i].name = "";
     for (int i = 0; i < (int)im->n_layers; i++)
         if (im->layers[i].alive && !im->layers[i].name[0])
-            im->layers[i].name = unique(im, i, node_path(im, &im->layers[i]));
+            im->layers[i].name = unique(im, i, free_path(im, i));
     for (int i = 0; i < (int)im->n_layers; i++)
         if (owners[i] != WF_LAYER_NONE)
             im->layers[i].shares = im->layers[owners[i]].name;
