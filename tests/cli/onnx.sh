@@ -97,6 +97,12 @@ for mesh in space=2x2 data=2; do
     json 'j["pass"] and j["ranks"] > 1'
 done
 
+# every second position of odd extents makes images that do not meet
+expect 0 model import "$files/gates.onnx" --out gates
+grep -q "multiples of 64" err || fail "no warning of the extents that it takes"
+expect 0 model import "$files/odd.onnx" --out odd
+! grep -q "multiples of" out err || fail "odd.onnx takes any extents"
+
 # modules that are used twice share their weights; a file of fixed extents says which
 for layer in squeeze excite again.0 again.1; do
     [ "$(grep -c "weights: $layer[ ,]" gates/net.yaml)" = 1 ] || fail "the weights of $layer: $(cat gates/net.yaml)"
