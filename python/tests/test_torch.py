@@ -330,6 +330,20 @@ def test_parameters_of_ones_own(mesh):
         assert np.linalg.norm(found - wanted) <= 1e-4 * max(np.linalg.norm(wanted), 1e-2), name
 
 
+def test_a_norm_without_a_bias():
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.LayerNorm(4, bias=False)
+            nn.init.uniform_(self.norm.weight, 0.5, 2)
+
+        def forward(self, x):
+            return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    network = same_as_torch(Norm(), (1, 3, 16, 16))
+    assert set(network.weights) == {"conv.weight", "conv.bias", "norm.weight"}
+
+
 def test_sizes_that_a_module_fixes():
     """Odd extents make PyTorch fix the padding: the network is tried at them."""
 

@@ -204,7 +204,12 @@ def linear(t: Translator, input: Any, weight: Any, bias: Any) -> Value:
 def _affine(t: Translator, kind: str, x: Value, tensors: dict[str, Any], **attributes: Any) -> Value:
     plain = tensors.get("weight") is None and tensors.get("bias") is None
     if not plain and (tensors.get("weight") is None or tensors.get("bias") is None):
-        raise t.fail("it has a weight without a bias, or the other way round: give it both or none")
+        if tensors.get("weight") is None or kind == "batch_norm":
+            raise t.fail("it has a weight without a bias, or the other way round: give it both or none")
+        weight = tensors["weight"]
+        name = t.unique(f"{weight.target.rpartition('.')[0]}.plain") if isinstance(weight, Parameter) else None
+        y = t.layer(kind, [x], name=name, plain=True, last=x.last, **attributes)
+        return t.weighted("channel_scale", [y], {"weight": weight}, last=x.last)
     return t.weighted(kind, [x], tensors, plain=_bool(plain), last=x.last, **attributes)
 
 

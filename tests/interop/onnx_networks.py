@@ -10,7 +10,7 @@ per network; figures are norm(a - b) / norm(b), of the worst tensor for gradient
 them, and the images that were tried. Needs torch, torchvision, segmentation_models_pytorch, monai, dynamic_network_architectures, onnx,
 onnxruntime, safetensors; it is no part of 'make test'.
 
-Names: the keys of NETS, or a group: five, torchvision, smp, monai, nnunet, all (default: five).
+Names: the keys of NETS, or a group: five, torchvision, smp, monai, nnunet, all, more (default: five).
 """
 import argparse
 import copy
@@ -156,6 +156,23 @@ add("nnunet", "nnunet_ResidualEncoderUNet_3d", lambda: nnunet_net("ResidualEncod
 add("nnunet", "nnunet_PlainConvUNet_3d", lambda: nnunet_net("PlainConvUNet", 3), (1, 3, 32, 32, 48))
 add("nnunet", "nnunet_PlainConvUNet_batch", lambda: nnunet_net("PlainConvUNet", 2, norm="batch"))
 GROUPS["all"] = list(NETS)
+for _n in ["r3d_18", "mc3_18", "r2plus1d_18"]:
+    add("more", _n, lambda n=_n: torchvision_net(n), (2, 3, 8, 48, 48))
+for _d in ["UnetPlusPlus", "FPN", "PSPNet", "Linknet", "MAnet", "UPerNet", "Segformer"]:
+    for _e in ["mobilenet_v2", "densenet121", "timm-regnety_002", "se_resnet50", "tu-convnext_atto"]:
+        add("more", f"{_d}_{_e}", lambda d=_d, e=_e: smp_net(d, e), (2, 3, 192, 384) if _d in ("PSPNet", "UPerNet") else IMAGE)
+for _e in ["resnet50d", "resnetrs50", "resnetblur18", "ecaresnet50t", "seresnet33ts", "gcresnet50t", "cs3darknet_s",
+           "cspresnext50", "regnetz_b16", "repvgg_b0", "fastvit_t8", "repghostnet_050", "ghostnetv2_100", "hgnetv2_b0",
+           "hrnet_w18", "res2net50_26w_4s", "resnest26d", "skresnext50_32x4d", "starnet_s1", "mobilenetv4_conv_medium",
+           "mixnet_s", "efficientnet_es", "fbnetv3_b", "poolformer_s12", "inception_next_atto", "mambaout_femto",
+           "repvit_m0_9", "rdnet_tiny", "convformer_s18"]:
+    add("more", f"unet_tu-{_e}", lambda e=_e: smp_net("Unet", f"tu-{e}"))
+for _m in ["BasicUNet", "SegResNet", "DynUNet"]:
+    _sizes = {"BasicUNet": dict(features=(8, 8, 16, 32, 64, 8), upsample="pixelshuffle"),
+              "SegResNet": dict(init_filters=8, upsample_mode="pixelshuffle"),
+              "DynUNet": dict(kernel_size=[3, 3, 3], strides=[1, 2, 2], upsample_kernel_size=[2, 2], filters=[8, 16, 32],
+                              norm_name=("group", {"num_groups": 4}), act_name="prelu")}[_m]
+    add("more", f"monai_{_m}_2", lambda m=_m, s=_sizes: monai_net(m, spatial_dims=2, in_channels=3, out_channels=4, **s))
 
 
 def without_kinks(net):
@@ -186,7 +203,7 @@ def make(name, smooth=False):
                     setattr(m, key, 0.0)
         if hasattr(m, "_global_params"):
             m._global_params = m._global_params._replace(drop_connect_rate=0)
-        for key in ("drop_rate", "_drop_connect_rate"):
+        for key in ("drop_rate", "drop_connect_rate", "_drop_connect_rate"):
             if hasattr(m, key):
                 setattr(m, key, 0.0)
         if getattr(m, "running_mean", None) is not None:
