@@ -315,6 +315,7 @@ def test_parameters_of_ones_own(mesh):
     network = widefield.from_torch(module, (1, 3, 32, 32))
     frozen = [layer["kind"] for layer in network.spec["layers"] if layer.get("frozen")]
     assert frozen == ["channel_shift", "channel_scale"]  # the buffers
+    assert {"along.weight", "squeeze.weight", "again.1.running_mean"} <= set(network.weights)
     double = copy.deepcopy(module).double().train()
     expected = double(x.double())
     (expected**2).sum().backward()
@@ -324,6 +325,8 @@ def test_parameters_of_ones_own(mesh):
             y = function.forward(x)
             gradients = function.backward(2 * y)
     assert np.allclose(y, expected.detach().numpy(), atol=1e-5)
+    again = network.to_torch(copy.deepcopy(module))
+    assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), module.state_dict().values()))
     names = {network.torch_names.get(name, name): name for name in gradients}
     for name, parameter in double.named_parameters():
         found, wanted = gradients[names[name]].reshape(parameter.shape), parameter.grad.numpy()

@@ -257,7 +257,9 @@ class Translator:
             trained = trained or bool(getattr(tensor, "requires_grad", False))
             array = tensor.detach().cpu().float().numpy()
             self.weights[f"{name}.{part}"] = array.reshape((shapes or {}).get(part, array.shape)).copy()
-            if parameter.target != f"{name}.{part}":
+            if parameter.target not in self.program.state_dict:  # computed of a buffer, or a constant of forward()
+                self.torch_names[f"{name}.{part}"] = ""
+            elif parameter.target != f"{name}.{part}":
                 self.torch_names[f"{name}.{part}"] = parameter.target
         # Running statistics alone have nothing to train, and are still of batches in training.
         fixed = not trained and any(not part.startswith("running_") for part in given)

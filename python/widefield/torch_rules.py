@@ -162,7 +162,7 @@ def _along_channels(
         raise t.fail("along an axis of an image there is one for vectors only, with one filter that keeps their length")
     ones = [1] * (t.dims - 1)
     shape = (x.shape[0], 1, *ones, x.channels)
-    row = t.layer("transpose", [x], shape=shape)
+    row = t.layer("transpose", [x], name=t.unique(f"{weight.target.rpartition('.')[0]}.row"), shape=shape)
     y = t.weighted("conv", [row], {"weight": weight, "bias": bias}, shapes={"weight": (1, 1, *ones, size)}, shape=shape,
                    out=1, kernel=[*ones, size], pad=[*[0] * (t.dims - 1), size // 2], bias=_bool(bias is not None))  # fmt: skip
     return t.layer("transpose", [y], last=True)
