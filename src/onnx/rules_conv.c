@@ -158,13 +158,21 @@ static bool conv_along_channels(struct wf_onnx_import *im, const Onnx__NodeProto
         return false;
     for (int i = 0; i < 3; i++)
         a.kernel[i] = a.stride[i] = a.dilation[i] = 1;
-    a.kernel[2] = w->shape[w->rank - 1];
+    a.kernel[2] = w->rank == 3 ? w->shape[2] : 0;
+    bool plain =
+        strcmp(wf_onnx_attr_text(node, "auto_pad", "NOTSET", (char[16]){ 0 }, 16), "NOTSET") == 0;
+    static const char *const steps[] = { "strides", "dilations" };
+    for (int i = 0; i < 2; i++) {
+        const Onnx__AttributeProto *const s = wf_onnx_attr(node, steps[i]);
+        plain = plain && (!s || s->n_ints == 0 || (s->n_ints == 1 && s->ints[0] == 1));
+    }
     for (int i = 0; pads && pads->n_ints == 2 && i < 2; i++)
         *(i ? &a.pad_hi[2] : &a.pad_lo[2]) = pads->ints[i];
-    if (w->rank != 3 || w->count != a.kernel[2] || a.pad_lo[2] + a.pad_hi[2] != a.kernel[2] - 1 ||
-        a.pad_lo[2] < 0 || a.pad_hi[2] < 0)
+    if (!plain || !a.kernel[2] || w->count != a.kernel[2] ||
+        a.pad_lo[2] + a.pad_hi[2] != a.kernel[2] - 1 || a.pad_lo[2] < 0 || a.pad_hi[2] < 0)
         return wf_onnx_refuse(
-            im, node, err, "the rule along the channels is for one filter that keeps their number");
+            im, node, err,
+            "the rule along the channels is for one filter that keeps their number, without steps");
     int64_t shape[] = { 1, 1, 1, 1, 1 };
     shape[1 + im->dims] = a.kernel[2];
     w = wf_onnx_constant_like(im, NULL, w, 2 + im->dims, shape, err);
