@@ -90,13 +90,14 @@ static void print__reads_back_to_the_same_text(void **state)
     struct wf_arena arena = { 0 };
     static const char *const texts[] = {
         small_unet,
-        "{\"dims\": 3, \"in\": 1, \"layers\": [{\"name\": \"a\", \"kind\": \"conv\", \"out\": 2,"
+        "{\"dims\": 3, \"in\": 1, \"size\": [8, 12, 16], \"layers\": [{\"name\": \"a\", \"kind\": \"conv\", \"out\": 2,"
         " \"kernel\": [1, 3, 3], \"pad\": [[0, 0], [1, 2], [2, 1]], \"stride\": [1, 2, 2]},"
         " {\"name\": \"b\", \"kind\": \"conv\", \"in\": \"image\", \"out\": 2, \"kernel\": [1, 3, 3],"
         " \"pad\": [[0, 0], [1, 2], [2, 1]], \"stride\": [1, 2, 2], \"weights\": \"a\","
         " \"frozen\": true},"
         " {\"name\": \"c\", \"kind\": \"add\", \"in\": [\"a\", \"b\"]},"
         " {\"name\": \"d\", \"kind\": \"upsample\", \"scale\": [1, 1.5, 2], \"mode\": \"linear\"},"
+        " {\"name\": \"s\", \"kind\": \"channel_scale\", \"shared\": true},"
         " {\"name\": \"e\", \"kind\": \"scale\", \"factor\": 0.1},"
         " {\"name\": \"out\", \"kind\": \"conv\", \"kernel\": 1, \"out\": \"classes\"}],"
         " \"heads\": [\"out\", {\"layer\": \"e\", \"weight\": 0.4}], \"classes\": 7}",
@@ -122,12 +123,14 @@ static void build__shares_and_freezes_weights(void **state)
         parsed("{ in: 4, layers: ["
                "{ name: a, kind: conv, out: 4, kernel: 3, pad: 1, frozen: true },"
                "{ name: b, kind: conv, out: 4, kernel: 3, pad: 1, weights: a },"
+               "{ name: s, kind: channel_scale, shared: true },"
+               "{ name: t, kind: channel_shift },"
                "{ name: c, kind: conv, out: 2, kernel: 1 } ] }");
     struct wf_graph *const g = wf_graph_new(&(struct wf_graph_options){ .training = true });
     struct wf_value *const image = wf_input(g, "image", WF_F32, WF_SHAPE(1, 1, 8, 8, 4));
     assert_non_null(wf_net_build(g, net, image, NULL));
-    assert_int_equal(wf_graph_parameters(g, true), 4 * 4 * 9 + 2 * 4);
-    assert_int_equal(wf_graph_parameters(g, false), 2 * 4);
+    assert_int_equal(wf_graph_parameters(g, true), 4 * 4 * 9 + 1 + 4 + 2 * 4);
+    assert_int_equal(wf_graph_parameters(g, false), 1 + 4 + 2 * 4);
     assert_non_null(wf_graph_find(g, "b"));
     assert_null(wf_graph_find(g, "b.weight"));
     wf_graph_free(g);
@@ -342,6 +345,32 @@ static void record__refuses_what_has_no_form(void **state)
 
 /* --- as an option --- */
 
+/* 13 positions behind a padding of one and no other extent: none of the squares that are tried. */
+static void options__try_a_network_of_one_size_at_it(void **state)
+{
+    (void)state;
+    static const char layers[] = "layers: [{ name: a, kind: conv, out: 2, kernel: 1 },"
+                                 " { name: half, kind: max_pool, kernel: 2 },"
+                                 " { name: up, kind: upsample, scale: 2 },"
+                                 " { name: p, kind: pad, pad: [[0, 1], [0, 1]] },"
+                                 " { name: b, kind: concat, in: [a, p] },"
+                                 " { name: c, kind: conv, out: classes, kernel: 1 }]";
+    for (int i = 0; i < 2; i++) {
+        struct wf_err err = { 0 };
+        struct wf_options *const o = wf_options_new();
+        struct wf_settings s;
+        char text[512];
+        (void)snprintf(text, sizeof text, "name: odd\n%s%s", i ? "size: [9, 13]\n" : "", layers);
+        assert_true(wf_options_set(o, "model.network", text, &err));
+        assert_int_equal(wf_options_settings(o, &s, &err), i);
+        if (i)
+            assert_true(s.model->dense);
+        else
+            assert_non_null(strstr(err.text, "'p'"));
+        wf_options_free(o);
+    }
+}
+
 static void options__hold_the_network_itself(void **state)
 {
     (void)state;
@@ -395,6 +424,7 @@ int main(void)
         cmocka_unit_test(record__every_network_of_images),
         cmocka_unit_test(record__subdomains_and_their_statistics),
         cmocka_unit_test(record__refuses_what_has_no_form),
+        cmocka_unit_test(options__try_a_network_of_one_size_at_it),
         cmocka_unit_test(options__hold_the_network_itself),
         cmocka_unit_test(options__refuse_two_networks),
     };

@@ -249,6 +249,21 @@ FUNCTIONS = {
     "channels_last": lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (8,)).permute(0, 3, 1, 2),
     "pad_channels": lambda x: F.pad(x, (0, 0, 0, 0, 1, 2)), "stack": lambda x: torch.stack([x, F.relu(x)]).sum(0),
     "narrow_like": lambda x: F.interpolate(x, scale_factor=3)[:, :, : x.shape[2], : x.shape[3]],
+    "above": lambda x: x.clamp(min=-0.2), "below": lambda x: torch.clamp(x, max=0.3), "glu": lambda x: F.glu(x, 1),
+    "celu": lambda x: F.celu(x, 0.6), "power": lambda x: (x.abs() + 0.1) ** 1.5 + x**3 + x.square() - (2 + x.abs()).pow(-2),
+    "larger": lambda x: torch.max(x[:, :4], x[:, 4:]), "smaller": lambda x: torch.minimum(x[:, :4], x[:, 4:]),
+    "log_softmax": lambda x: F.log_softmax(20 * x, 1), "divide": lambda x: x / (1 + x.abs()),
+    "sums": lambda x: x * torch.sigmoid(x.sum((2, 3), keepdim=True) / 99) + x.sum(1, keepdim=True) + x.mean((1, 2, 3), True),
+    "along": lambda x: x - x.mean(2, keepdim=True) + x.amax(3, keepdim=True), "normalise": lambda x: F.normalize(x, dim=1),
+    "lengths": lambda x: x * torch.linalg.vector_norm(x, dim=(2, 3), keepdim=True),
+    "rms": lambda x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-5), "deviation": lambda x: x / (x.std(1, keepdim=True) + 1),
+    "by_hand": lambda x: (x - x.mean((2, 3), True)) / torch.sqrt(x.var((2, 3), keepdim=True, unbiased=False) + 1e-5),
+    "strided": lambda x: torch.cat([x[..., ::2, ::2], x[..., 1::2, ::2], x[..., ::2, 1::2], x[..., 1::2, 1::2]], 1),
+    "spread": lambda x: torch.cat([x, F.adaptive_avg_pool2d(x, 1).expand(-1, -1, *x.shape[2:])], 1),
+    "spread_by_repeat": lambda x: torch.cat([x, F.adaptive_avg_pool2d(x, 1).repeat(1, 2, *x.shape[2:])], 1),
+    "pad_with": lambda x: F.pad(x, (1, 2, 0, 1), value=0.75), "stack_mean": lambda x: torch.stack([x, 2 * x], 1).mean(1),
+    "blocks": lambda x: x.reshape(x.shape[0], 2, 2, 2, *x.shape[2:]).permute(0, 1, 4, 2, 5, 3).reshape(
+        x.shape[0], 2, 2 * x.shape[2], 2 * x.shape[3]),
 }  # fmt: skip
 
 
@@ -263,6 +278,91 @@ def test_other_dimensions(dims):
     conv, norm, pool, up = kinds[dims]
     module = nn.Sequential(conv(3, 4, 3, padding="same"), norm(4), nn.ReLU(), pool(2), conv(4, 6, 3, padding=1), up(6, 2, 2, 2))
     same_as_torch(module, (1, 3, *[16] * dims))
+
+
+class Gates(nn.Module):
+    """What has parameters of its own: one number, numbers of a buffer, a filter along the channels, statistics without
+    weights, and modules that are used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1))
+        self.register_buffer("deviation", torch.tensor([0.2, 0.3, 0.4]).view(1, 3, 1, 1))
+        self.first, self.norm = nn.Conv2d(3, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, affine=False)
+        self.along = nn.Conv1d(1, 1, 3, padding=1, bias=False)
+        self.squeeze, self.excite = nn.Conv2d(6, 2, 1, bias=False), nn.Conv2d(2, 6, 1, bias=False)
+        self.again = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6))
+        self.gain, self.offset = nn.Parameter(torch.tensor([0.7])), nn.Parameter(torch.tensor(0.2))
+        self.gamma, self.beta = nn.Parameter(torch.full((1, 6, 1, 1), 0.3)), nn.Parameter(torch.zeros(1, 6, 1, 1))
+        self.out = nn.Conv2d(6, 2, 1)
+
+    def forward(self, x):
+        x = F.silu(self.norm(self.first((x - self.mean) / self.deviation)))
+        row = F.adaptive_avg_pool2d(x, 1).squeeze(-1).transpose(-1, -2)
+        x = x * torch.sigmoid(self.along(row).transpose(-1, -2).unsqueeze(-1)).expand_as(x)
+        x = x + self.excite(F.silu(self.squeeze(x.mean((2, 3), True)))) + self.excite(F.silu(self.squeeze(x.amax((2, 3), True))))
+        x = x + self.gain * self.again(x + self.offset) + self.again(2 * x)
+        length = torch.norm(x, p=2, dim=(2, 3), keepdim=True)
+        x = torch.addcmul(self.beta, self.gamma, x * (length / (length.mean(1, keepdim=True) + 1e-6))) + x
+        return self.out(x)
+
+
+@pytest.mark.parametrize("mesh", [None, "space=2x1", "data=2"])
+def test_parameters_of_ones_own(mesh):
+    """A step by the library, whose statistics are of the batch."""
+    torch.manual_seed(5)
+    module, x = Gates(), numbers(2, 3, 20, 28)
+    network = widefield.from_torch(module, (1, 3, 32, 32))
+    frozen = [layer["kind"] for layer in network.spec["layers"] if layer.get("frozen")]
+    assert frozen == ["channel_shift", "channel_scale"]  # the buffers
+    assert {"along.weight", "squeeze.weight", "again.1.running_mean"} <= set(network.weights)
+    double = copy.deepcopy(module).double().train()
+    expected = double(x.double())
+    (expected**2).sum().backward()
+    options = {} if mesh is None else {"mesh": mesh}
+    with widefield.Session(network, **options) as session:
+        with widefield.Exec(session, x.shape, training=True, gradients=True) as function:
+            y = function.forward(x)
+            gradients = function.backward(2 * y)
+    assert np.allclose(y, expected.detach().numpy(), atol=1e-5)
+    again = network.to_torch(copy.deepcopy(module))
+    assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), module.state_dict().values()))
+    names = {network.torch_names.get(name, name): name for name in gradients}
+    for name, parameter in double.named_parameters():
+        found, wanted = gradients[names[name]].reshape(parameter.shape), parameter.grad.numpy()
+        assert np.linalg.norm(found - wanted) <= 1e-4 * max(np.linalg.norm(wanted), 1e-2), name
+
+
+def test_a_norm_without_a_bias():
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.LayerNorm(4, bias=False)
+            nn.init.uniform_(self.norm.weight, 0.5, 2)
+
+        def forward(self, x):
+            return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    network = same_as_torch(Norm(), (1, 3, 16, 16))
+    assert set(network.weights) == {"conv.weight", "conv.bias", "norm.weight"}
+
+
+def test_sizes_that_a_module_fixes():
+    """Odd extents make PyTorch fix the padding: the network is tried at them."""
+
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(6, 2, 3, padding=1)
+
+        def forward(self, x):
+            small = F.interpolate(F.max_pool2d(x, 2), scale_factor=2)
+            if x.shape[2] % 2 == 1 and x.shape[3] % 2 == 1:
+                small = F.pad(small, (0, 1, 0, 1), mode="replicate")
+            return self.conv(torch.cat([x, small], 1))
+
+    network = widefield.from_torch(Odd(), (2, 3, 17, 23))
+    assert network.check((2, 3, 17, 23)) == (2, 2, 17, 23)
 
 
 def test_an_in_place_change_is_seen_by_all_readers():
@@ -322,7 +422,9 @@ def test_heads_of_a_dict(module):
         (lambda x: x.sort(1)[0], "sort", "no rule"),
         (lambda x: x.roll(3, 2), "roll", "no rule"),
         (lambda x: torch.cat([x, x], 2), "cat", "not along the channels"),
-        (lambda x: x[:, :, ::2], "slice", "every n-th"),
+        (lambda x: x.unflatten(1, (2, 4)).softmax(1).flatten(1, 2), "softmax", "parts of one in another order"),
+        (lambda x: x[:, ::2], "slice", "along an axis of the image"),
+        (lambda x: F.pad(x, (1, 1), value=float("-inf")), "pad", "inf"),
         (lambda x: F.max_pool2d(x, 3, dilation=2), "max_pool2d", "dilation"),
     ],
 )

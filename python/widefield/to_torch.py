@@ -21,6 +21,8 @@ def load_weights(network: Network, module: Any, weights: Mapping[str, Any]) -> A
     with torch.no_grad():
         for name in weights:
             target = network.torch_names.get(name, name)
+            if not target:  # no weight of the module
+                continue
             if target not in state:
                 missing.append(name)
                 continue

@@ -7,10 +7,11 @@ is found, and the layer is `like` it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,15 @@ class Uniform:
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Values side by side along a new first axis."""
+    """Values side by side along a new axis."""
 
     values: tuple[Value, ...]
+    axis: int = 0
+
+    def is_along(self, dim: Any) -> bool:
+        """A dim of a reduction: this axis alone."""
+        dims = dim if isinstance(dim, (list, tuple)) else [dim]
+        return len(dims) == 1 and dims[0] is not None and dims[0] % (len(self.values[0].shape) + 1) == self.axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +94,16 @@ class Grouped:
     image: Value
     groups: int
     swapped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """An image whose channels are seen as channels of blocks of positions, [N, C / f^d, f, ..., *extents], or `moved`: each
+    f behind its extent."""
+
+    image: Value
+    factor: int
+    moved: bool = False
 
 
 # Sizes of images at which symbolic extents are compared: all remainders of 64, and some far ones. Networks have
@@ -240,9 +257,13 @@ class Translator:
             trained = trained or bool(getattr(tensor, "requires_grad", False))
             array = tensor.detach().cpu().float().numpy()
             self.weights[f"{name}.{part}"] = array.reshape((shapes or {}).get(part, array.shape)).copy()
-            if parameter.target != f"{name}.{part}":
+            if parameter.target not in self.program.state_dict:  # computed of a buffer, or a constant of forward()
+                self.torch_names[f"{name}.{part}"] = ""
+            elif parameter.target != f"{name}.{part}":
                 self.torch_names[f"{name}.{part}"] = parameter.target
-        frozen = True if attributes.pop("frozen", False) or not trained else None
+        # Running statistics alone have nothing to train, and are still of batches in training.
+        fixed = not trained and any(not part.startswith("running_") for part in given)
+        frozen = True if attributes.pop("frozen", False) or fixed else None
         return self.layer(kind, inputs, name=name, frozen=frozen, **attributes)
 
     def made_by(self, value: Value) -> dict[str, Any] | None:
@@ -369,6 +390,20 @@ def _modes(module: Any) -> list[tuple[Any, bool]]:
     return [(m, m.training) for m in module.modules()]
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's reports of sizes that it cannot follow: what comes of them is an error of ours."""
+    loggers = [logging.getLogger(f"torch.{name}") for name in ("fx.experimental.symbolic_shapes", "_subclasses.fake_tensor")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
 def export(module: Any, example: Any) -> Any:
     """The module's operations in training, with symbols for batch and extents where it allows them."""
     import torch
@@ -478,7 +513,7 @@ def from_torch(module: Any, example: Any, *, name: str | None = None, heads: Any
     try:
         if not module.training:
             module.train()
-        with torch.no_grad():
+        with torch.no_grad(), _quiet():
             program = export(module, tensor)
     finally:
         for part, mode in modes:
@@ -500,7 +535,8 @@ def _network(t: Translator, heads: Mapping[str, float], example: Any, name: str)
     if len(entries) == 1 and entries[0]["weight"] == 1.0:
         entries = [entries[0]["layer"]]
     weights = {key: array for key, array in t.weights.items() if key.rpartition(".")[0] in used}
-    spec = {"name": name, "dims": t.dims, "in": int(example.shape[1]), "layers": layers, "heads": entries}
+    spec = {"name": name, "dims": t.dims, "in": int(example.shape[1]), "size": list(example.shape[2:]), "layers": layers,
+            "heads": entries}  # fmt: skip
     network = Network(name, spec=spec, weights=weights)
     network.torch_names = {key: target for key, target in t.torch_names.items() if key in weights}
     return network

@@ -72,9 +72,9 @@ class Layers(nn.Module):
         elif kind == "prelu":
             tensors["weight"] = torch.full((1 if layer.get("shared") else into,), 0.25)
         elif kind == "channel_scale":
-            tensors["weight"] = torch.full((into,), float(layer.get("factor", 1)))
+            tensors["weight"] = torch.full((1 if layer.get("shared") else into,), float(layer.get("factor", 1)))
         elif kind == "channel_shift":
-            tensors["bias"] = torch.zeros(into)
+            tensors["bias"] = torch.zeros(1 if layer.get("shared") else into)
         elif kind == "concat":
             out = sum(channels[name] for name in inputs)
         else:
@@ -335,6 +335,7 @@ RUN: dict[str, Run] = {
     "pixel_shuffle": _simple(lambda layer, x: F.pixel_shuffle(x, int(layer["factor"]))),
     "pixel_unshuffle": _simple(lambda layer, x: F.pixel_unshuffle(x, int(layer["factor"]))),
     "channel_shuffle": _simple(lambda layer, x: F.channel_shuffle(x, int(layer["groups"]))),
+    "global_sum": lambda m, layer, inputs, like: inputs[0].sum(list(range(2, 2 + m._dims)), keepdim=True),
     "mean": lambda m, layer, inputs, like: inputs[0].mean(_axis(m, layer), keepdim=True),
     "max": lambda m, layer, inputs, like: inputs[0].amax(_axis(m, layer), keepdim=True),
     **{name: _simple(lambda layer, x: _act(layer["kind"], layer, x))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Callable
 
-from .torch_import import Noise, Parameter, Translator, Value, same
+from .torch_import import Noise, Parameter, Stack, Translator, Value, same
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -48,10 +48,14 @@ def apply(t: Translator, node: Any) -> None:
     plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     first = next(iter(arguments.values()), None)
     if isinstance(first, Parameter) and name.endswith("_"):
-        return  # num_batches_tracked += 1
+        t.values[node] = first  # num_batches_tracked += 1
+        return
     if plain not in RULES:
         raise t.fail("there is no rule for it; write this part with layers that docs/python.md lists")
-    result = RULES[plain](t, **arguments)
+    try:
+        result = RULES[plain](t, **arguments)
+    except AttributeError as cause:  # a rule for images was given another form of one
+        raise t.fail(f"its input is no image here, but parts of one in another order ({cause})") from cause
     t.values[node] = result
     if plain != name and isinstance(first, Noise):
         for other, value in list(t.values.items()):
@@ -130,9 +134,11 @@ def _same_padding(kernel: list[int], dilation: list[int]) -> list[list[int]]:
 
 @rule("conv1d", "conv2d", "conv3d")
 def conv(t: Translator, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Value:
-    x = _image(t, input)
     if not isinstance(weight, Parameter):
         raise t.fail("its weight is computed, not a parameter of the module")
+    if len(weight.shape) == 3 and t.dims > 1 and isinstance(input, Value):
+        return _along_channels(t, input, weight, bias, stride, padding, dilation)
+    x = _image(t, input)
     kernel = list(weight.shape[2:])
     spread = _list(t, dilation, "dilation")
     if isinstance(padding, str):
@@ -144,6 +150,22 @@ def conv(t: Translator, input: Any, weight: Any, bias: Any, stride: Any, padding
         stride=_unless(_list(t, stride, "stride"), 1), pad=pad, dilation=_unless(spread, 1),
         groups=groups if groups != 1 else None, bias=_bool(bias is not None),
     )  # fmt: skip
+
+
+def _along_channels(
+    t: Translator, x: Value, weight: Parameter, bias: Any, stride: Any, padding: Any, dilation: Any
+) -> Value:  # fmt: skip
+    """Along the channels of a vector, [N, 1, C]: in a row of as many positions (efficient channel attention)."""
+    size = weight.shape[2]
+    keeps = size % 2 and tuple(weight.shape[:2]) == (1, 1) and (padding == "same" or list(padding) == [size // 2])
+    if not x.last or not all(same(n, 1) for n in x.extents) or not keeps or [*stride, *dilation] != [1, 1]:
+        raise t.fail("along an axis of an image there is one for vectors only, with one filter that keeps their length")
+    ones = [1] * (t.dims - 1)
+    shape = (x.shape[0], 1, *ones, x.channels)
+    row = t.layer("transpose", [x], name=t.unique(f"{weight.target.rpartition('.')[0]}.row"), shape=shape)
+    y = t.weighted("conv", [row], {"weight": weight, "bias": bias}, shapes={"weight": (1, 1, *ones, size)}, shape=shape,
+                   out=1, kernel=[*ones, size], pad=[*[0] * (t.dims - 1), size // 2], bias=_bool(bias is not None))  # fmt: skip
+    return t.layer("transpose", [y], last=True)
 
 
 @rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -182,7 +204,12 @@ def linear(t: Translator, input: Any, weight: Any, bias: Any) -> Value:
 def _affine(t: Translator, kind: str, x: Value, tensors: dict[str, Any], **attributes: Any) -> Value:
     plain = tensors.get("weight") is None and tensors.get("bias") is None
     if not plain and (tensors.get("weight") is None or tensors.get("bias") is None):
-        raise t.fail("it has a weight without a bias, or the other way round: give it both or none")
+        if tensors.get("weight") is None or kind == "batch_norm":
+            raise t.fail("it has a weight without a bias, or the other way round: give it both or none")
+        weight = tensors["weight"]
+        name = t.unique(f"{weight.target.rpartition('.')[0]}.plain") if isinstance(weight, Parameter) else None
+        y = t.layer(kind, [x], name=name, plain=True, last=x.last, **attributes)
+        return t.weighted("channel_scale", [y], {"weight": weight}, last=x.last)
     return t.weighted(kind, [x], tensors, plain=_bool(plain), last=x.last, **attributes)
 
 
@@ -274,13 +301,17 @@ def softplus(t: Translator, x: Any, beta: float, threshold: float) -> Value:
     return t.layer("softplus", [x], last=x.last, slope=float(beta) if beta != 1 else None)
 
 
+OPEN = 1e30  # where a clip has no bound
+
+
 @rule("hardtanh", "clamp")
 def clip(t: Translator, x: Any, min_val: Any = None, max_val: Any = None, **bounds: Any) -> Value:
     lo, hi = bounds.get("min", min_val), bounds.get("max", max_val)
     if lo == 0 and hi is None:
         return t.layer("relu", [x], last=x.last)
-    if lo is None or hi is None:
-        raise t.fail("it has one bound only")
+    if not all(bound is None or isinstance(bound, (int, float)) for bound in (lo, hi)):
+        raise t.fail("its bounds are no numbers")
+    lo, hi = (-OPEN if lo is None else lo), (OPEN if hi is None else hi)
     if (lo, hi) == (0, 6):
         return t.layer("relu6", [x], last=x.last)
     return t.layer("clip", [x], last=x.last, lo=float(lo), hi=float(hi))
@@ -293,8 +324,7 @@ def clamp_min(t: Translator, x: Any, min: float) -> Value:
 
 @rule("softmax", "_softmax")
 def softmax(t: Translator, x: Any, dim: int, **_: Any) -> Value:
-    axis = len(x.shape) - 1 if x.last else 1
-    if dim % len(x.shape) != axis:
+    if _axes(x, dim) != {_channels(x)}:
         raise t.fail("it is not over the channels")
     return t.layer("softmax", [x], last=x.last)
 
@@ -349,11 +379,11 @@ def _adaptive(t: Translator, kind: str, x: Any, output_size: Any) -> Value:
     sizes = [t.number(n) for n in (output_size if isinstance(output_size, (list, tuple)) else [output_size])]
     sizes = sizes * t.dims if len(sizes) == 1 else sizes
     image = _image(t, x)
+    if all(same(n, 1) for n in sizes):
+        return t.layer("global_pool" if kind == "adaptive_avg_pool" else "global_max_pool", [image])
     if all(same(n, m) for n, m in zip(sizes, image.extents)):
         return image
     numbers = [int(t.constant(n, "output size")) for n in sizes]
-    if all(n == 1 for n in numbers):
-        return t.layer("global_pool" if kind == "adaptive_avg_pool" else "global_max_pool", [image])
     return t.layer(kind, [image], size=numbers)
 
 
@@ -376,30 +406,51 @@ def _spatial(x: Value) -> set[int]:
     return set(range(1, len(x.shape) - 1)) if x.last else set(range(2, len(x.shape)))
 
 
-def _reduce(t: Translator, x: Value, dim: Any, spatial: str, channels: str) -> Value:
+def _channels(x: Value) -> int:
+    return len(x.shape) - 1 if x.last else 1
+
+
+def reduced(t: Translator, x: Any, dim: Any, keepdim: bool, spatial: str, along: str) -> Value:
+    """Over all spatial axes by the layer `spatial`, over single axes by `along`; a sum is the mean of the channels times
+    their number."""
     if not isinstance(x, Value):
         raise t.fail("its input does not depend on the image")
     axes = _axes(x, dim) if dim is not None else set()
-    if axes == _spatial(x) and axes:
-        return t.layer(spatial, [x])
-    if axes == {len(x.shape) - 1 if x.last else 1}:
-        return t.layer(channels, [x], last=x.last, axis="channels")
-    raise t.fail("it is neither over the image nor over the channels")
+    places = _spatial(x)
+    left, y, shape = set(axes), x, list(x.shape)
+    if not axes or 0 in axes:
+        raise t.fail("it is not over the axes of each image")
+    for axis in axes:
+        shape[axis] = 1
+    if places and places <= axes:
+        y = t.layer(spatial, [y], shape=shape, last=x.last)
+        left -= places
+    for axis in sorted(left):
+        where = "channels" if axis == _channels(x) else ("depth", "height", "width")[3 - t.dims + sorted(places).index(axis)]
+        y = t.layer("mean" if along == "sum" else along, [y], shape=shape, last=x.last, axis=where)
+        if along == "sum":
+            y = t.layer("scale", [y], shape=shape, last=x.last, factor=float(t.constant(x.shape[axis], "extent")))
+    kept = shape if keepdim else [n for i, n in enumerate(shape) if i not in axes]
+    return Value(y.layer, tuple(kept), x.last and len(kept) > 2)
 
 
 @rule("mean")
 def mean(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    return _reduce(t, x, dim, "global_pool", "mean")
+    if isinstance(x, Stack) and x.is_along(dim):
+        return scaled(t, t.layer("add", x.values, last=x.values[0].last), 1 / len(x.values))
+    return reduced(t, x, dim, keepdim, "global_pool", "mean")
 
 
 @rule("amax")
 def amax(t: Translator, x: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return _reduce(t, x, dim, "global_max_pool", "max")
+    return reduced(t, x, dim, keepdim, "global_max_pool", "max")
 
 
 @rule("max")
-def max_over(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> list[Any]:
-    return [_reduce(t, x, dim, "global_max_pool", "max"), None]
+def max_over(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
+    if other is not None:
+        return larger(t, x, other)
+    return [reduced(t, x, dim, keepdim, "global_max_pool", "max"), None]
 
 
 # --- resampling ---
@@ -466,4 +517,5 @@ def channel_shuffle(t: Translator, x: Any, groups: int) -> Value:
 
 # --- more rules ---
 
-from . import torch_arithmetic, torch_shapes  # noqa: E402,F401: they register theirs
+from . import torch_shapes  # noqa: E402,F401: it registers its own
+from .torch_arithmetic import larger, scaled  # noqa: E402

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
-from .torch_import import Cropped, Grouped, Parameter, Stack, Translator, Value, same
+from .torch_import import Blocks, Cropped, Grouped, Parameter, Stack, Translator, Value, same
 from .torch_rules import _image, rule
 
 AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -36,17 +37,22 @@ def cat(t: Translator, tensors: Any, dim: int = 0) -> Value:
 
 @rule("stack")
 def stack(t: Translator, tensors: Any, dim: int = 0) -> Stack:
-    if dim != 0 or not all(isinstance(x, Value) for x in tensors):
-        raise t.fail("it is not along a new first axis")
-    return Stack(tuple(tensors))
+    if not all(isinstance(x, Value) for x in tensors):
+        raise t.fail("it has an input that does not depend on the image")
+    return Stack(tuple(tensors), dim % (len(tensors[0].shape) + 1))
 
 
 @rule("repeat", "tile")
 def repeat(t: Translator, x: Any, repeats: Any = None, dims: Any = None) -> Value:
     counts = list(repeats if repeats is not None else dims)
-    if x.last or len(counts) != len(x.shape) or any(n != 1 for i, n in enumerate(counts) if i != 1):
-        raise t.fail("it repeats something else than channels")
-    return t.layer("concat", [x] * int(counts[1]))
+    if x.last or len(counts) != len(x.shape) or not same(counts[0], 1):
+        raise t.fail("it repeats something else than channels or positions")
+    if all(same(n, 1) for n in x.extents) and not all(same(n, 1) for n in counts[2:]):
+        x = _spread(t, x, [*x.shape[:2], *t.shape()[2:]])
+    elif any(not same(n, 1) for n in counts[2:]):
+        raise t.fail("it repeats an image of more than one position")
+    copies = int(t.constant(counts[1], "number of copies"))
+    return x if copies == 1 else t.layer("concat", [x] * copies)
 
 
 def _part(t: Translator, x: Value, axis: str, start: int, end: int, shape: Any) -> Value:
@@ -66,7 +72,7 @@ def slice_(
     if length is not None:
         last = t.number(length) if first == 0 else first + t.number(length)
     if step != 1:
-        raise t.fail("it takes every n-th element")
+        return _strided(t, x, dim, first, last, int(t.constant(step, "step")))
     if first == 0 and (isinstance(last, int) and last >= END or same(last, whole)):
         return x
     image = x.image if isinstance(x, Cropped) else x
@@ -82,6 +88,19 @@ def slice_(
     return t.layer("fit", [image], last=image.last, align="start", like=like)
 
 
+def _strided(t: Translator, x: Any, dim: int, first: Any, last: Any, step: int) -> Value:
+    """Every n-th position along a spatial axis: the mean of windows of one."""
+    whole = _image(t, x).shape[dim % len(x.shape)]
+    axis = _axis(t, x, dim)
+    if axis == "channels" or not isinstance(first, int) or not (isinstance(last, int) and last >= END or same(last, whole)):
+        raise t.fail("steps can be had along an axis of the image, to its end")
+    if first:
+        shape = tuple(whole - first if i == dim % len(x.shape) else n for i, n in enumerate(x.shape))
+        x = _part(t, x, axis, first, END, shape)
+    stride = [step if name == axis else 1 for name in AXES[t.dims]]
+    return t.layer("avg_pool", [x], kernel=[1] * t.dims, stride=stride)
+
+
 def _parts(t: Translator, x: Value, dim: int, sizes: list[int]) -> list[Value]:
     axis = _axis(t, x, dim)
     place = dim % len(x.shape)
@@ -91,6 +110,11 @@ def _parts(t: Translator, x: Value, dim: int, sizes: list[int]) -> list[Value]:
         found.append(_part(t, x, axis, at, at + size, shape))
         at += size
     return found
+
+
+def split_in_two(t: Translator, x: Any, dim: int) -> list[Value]:
+    half = _length(t, x, dim) // 2
+    return _parts(t, x, dim, [half, half])
 
 
 def _length(t: Translator, x: Value, dim: int) -> int:
@@ -128,20 +152,31 @@ def pad(t: Translator, x: Any, pad: Any = None, mode: str = "constant", value: A
     mode = "reflect" if "reflection" in name else "replicate" if "replication" in name else mode
     image = _image(t, x)
     if value not in (None, 0, 0.0):
-        raise t.fail(f"it pads with {value}: zeros can be had")
+        return _pad_with(t, image, amounts, float(value))
     if len(amounts) > 2 * t.dims:
         return _pad_channels(t, image, amounts, mode)
     if all(isinstance(n, int) for n in amounts):
-        if not any(amounts):
-            return image
-        pairs = [[amounts[i], amounts[i + 1]] for i in range(0, len(amounts), 2)]  # the last axis first
-        pairs += [[0, 0]] * (t.dims - len(pairs))
-        return t.layer("pad", [image], pad=pairs[::-1], pad_mode=MODES[mode])
+        return t.layer("pad", [image], pad=_pairs(t, amounts), pad_mode=MODES[mode]) if any(amounts) else image
     # To the size of another value: as much before as behind, or all behind.
     like = t.find_like(t.shape()[2:])
     if like is None or mode != "constant":
         raise t.fail("it pads by amounts that depend on the size of the image")
     return t.layer("fit", [image], align=_alignment(t, amounts), like=like)
+
+
+def _pairs(t: Translator, amounts: list[int]) -> list[list[int]]:
+    """Before and behind, for each axis: PyTorch has the last axis first."""
+    pairs = [[amounts[i], amounts[i + 1]] for i in range(0, len(amounts), 2)]
+    pairs += [[0, 0]] * (t.dims - len(pairs))
+    return pairs[::-1]
+
+
+def _pad_with(t: Translator, image: Value, amounts: list[Any], number: float) -> Value:
+    """Zeros around the image less the number, which is added again."""
+    if len(amounts) > 2 * t.dims or not all(isinstance(n, int) for n in amounts) or math.isinf(number):
+        raise t.fail(f"it pads with {number}: that can be had for fixed amounts around the image, and numbers")
+    less = t.layer("shift", [image], offset=-number, shape=image.shape)
+    return t.layer("shift", [t.layer("pad", [less], pad=_pairs(t, amounts))], offset=number)
 
 
 def _pad_channels(t: Translator, image: Value, amounts: list[Any], mode: str) -> Value:
@@ -187,9 +222,23 @@ def _reshaped(t: Translator, x: Value) -> Any:
         return t.layer("flatten", [x])
     if ones and len(shape) == t.dims + 2 and same(shape[1], x.channels) and all(same(n, 1) for n in shape[2:]):
         return dataclasses.replace(x, shape=shape, last=False)
+    if ones and len(shape) == 3 and same(shape[1], 1) and same(shape[2], x.channels):
+        return dataclasses.replace(x, shape=shape, last=True)
     if len(shape) == len(x.shape) + 1 and not x.last and all(same(a, b) for a, b in zip(shape[3:], x.shape[2:])):
         return Grouped(x, int(t.constant(shape[1], "groups")))
+    factor = shape[2] if len(shape) == 2 + 2 * t.dims else 0
+    blocks = (*[factor] * t.dims, *x.shape[2:]) if isinstance(factor, int) and factor > 1 and not x.last else ()
+    if blocks and all(same(a, b) for a, b in zip(shape[2:], blocks)) and same(shape[1] * factor**t.dims, x.channels):
+        return Blocks(x, factor)
     raise t.fail(f"from shape {tuple(x.shape)} to {tuple(shape)}: only images to vectors can be had")
+
+
+def _unblocked(t: Translator, x: Blocks) -> Value:
+    shape, extents = t.shape(), x.image.extents
+    joined = len(shape) == len(x.image.shape) and all(same(a, x.factor * b) for a, b in zip(shape[2:], extents))
+    if not x.moved or not joined:
+        raise t.fail("blocks of positions are not joined as pixel_shuffle() does")
+    return t.layer("pixel_shuffle", [x.image], factor=x.factor)
 
 
 @rule("flatten", "view", "reshape", "unsqueeze", "squeeze", "_unsafe_view", "unflatten")
@@ -198,6 +247,8 @@ def reshape(t: Translator, x: Any, **_: Any) -> Any:
         return dataclasses.replace(x, shape=tuple(int(n) for n in t.shape()))
     if isinstance(x, Grouped):
         return _ungrouped(t, x)
+    if isinstance(x, Blocks):
+        return _unblocked(t, x)
     if not isinstance(x, Value):
         raise t.fail("its input does not depend on the image")
     if t.node.meta.get("val") is not None and "squeeze" in str(t.node.target):
@@ -222,6 +273,11 @@ def permute(t: Translator, x: Any, **arguments: Any) -> Any:
         if x.swapped or _order(t, axes, arguments) != [0, 2, 1, *range(3, axes)]:
             raise t.fail("it moves groups of channels")
         return dataclasses.replace(x, swapped=True)
+    if isinstance(x, Blocks):
+        pairs = [n for i in range(t.dims) for n in (2 + t.dims + i, 2 + i)]
+        if x.moved or _order(t, 2 + 2 * t.dims, arguments) != [0, 1, *pairs]:
+            raise t.fail("it moves blocks of positions otherwise than pixel_shuffle()")
+        return dataclasses.replace(x, moved=True)
     axes = len(x.shape)
     order = _order(t, axes, arguments)
     first, last = list(range(axes)), [0, *range(2, axes), 1]
@@ -251,9 +307,29 @@ def identity(t: Translator, x: Any, **_: Any) -> Any:
     return x
 
 
+def _spread(t: Translator, x: Value, shape: Any) -> Value:
+    """One position copied to the extents of an image."""
+    like = t.find_like(shape[2:])
+    sizes: dict[str, Any] = {"like": like}
+    if like is None:
+        sizes = {"size": [int(t.constant(n, "size")) for n in shape[2:]]}
+    return t.layer("upsample", [x], shape=shape, mode="nearest", **sizes)
+
+
+BROADCAST = ("add", "sub", "mul", "div", "rsub", "maximum", "minimum")
+
+
 @rule("expand", "expand_as")
 def expand(t: Translator, x: Any, **_: Any) -> Value:
-    """Sums and products repeat what has one element along an axis by themselves."""
-    if isinstance(x, Value) and all(same(n, 1) for n in x.extents) and same(t.shape()[1], x.channels):
+    """Sums and products repeat what has one element along an axis by themselves; for others it is copied."""
+    shape = t.shape()
+    if not isinstance(x, Value) or len(shape) != len(x.shape):
+        raise t.fail("it repeats something else than an image")
+    if all(same(a, b) for a, b in zip(shape, x.shape)):
         return x
-    raise t.fail("it repeats something else than an image of one position")
+    users = {str(getattr(user.target, "_schema", user.target).name).partition("::")[2].rstrip("_") for user in t.node.users}
+    if users <= set(BROADCAST):
+        return x
+    if x.last or not same(shape[1], x.channels) or not all(same(n, 1) for n in x.extents):
+        raise t.fail("it repeats something else than one position")
+    return _spread(t, x, shape)

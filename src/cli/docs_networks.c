@@ -39,6 +39,8 @@ static const char head[] =
     "| `dims` | 2 | spatial dimensions: 1, 2 or 3; `model.dims`, where given, must be the same |\n"
     "| `in` | `model.in`, or as the data has | channels of the image; likewise |\n"
     "| `classes` | | the default of `model.classes` |\n"
+    "| `size` | | extents of an image that it takes: for a network that takes none of the squares that are tried, "
+    "64, 224, 256, 512 and 1024 |\n"
     "| `layers` | | the layers in the order in which they run: a layer reads earlier ones only |\n"
     "| `heads` | the last layer | results that are used: names, or `{ layer: aux, weight: 0.4 }` |\n\n"
     "The first head is the prediction. Further heads count in the loss of a training step only, each with its\n"

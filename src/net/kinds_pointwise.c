@@ -136,13 +136,17 @@ static struct wf_value *build_channel_scale(struct wf_graph *g, const struct wf_
                                             const struct wf_value *)
 {
     const double initial = l->a.factor != 0 ? l->a.factor : 1.0;
-    return wf_rename(g, wf_channel_scale(g, in[0], wf_layer_weights(l), initial), l->name);
+    struct wf_value *const y = l->a.shared
+                                   ? wf_shared_scale(g, in[0], wf_layer_weights(l), initial)
+                                   : wf_channel_scale(g, in[0], wf_layer_weights(l), initial);
+    return wf_rename(g, y, l->name);
 }
 
 const struct wf_layer_kind wf_layer_kind_channel_scale = {
     .name = "channel_scale",
-    .what = "times a weight for each channel, which begins with `factor`; default 1",
-    .takes = "factor",
+    .what =
+        "times a weight for each channel, or with `shared` one for all, which begins with `factor`; default 1",
+    .takes = "factor shared",
     .weights = "weight",
     .build = build_channel_scale,
 };
@@ -151,12 +155,15 @@ static struct wf_value *build_channel_shift(struct wf_graph *g, const struct wf_
                                             const struct wf_layer *l, struct wf_value *const in[],
                                             const struct wf_value *)
 {
-    return wf_rename(g, wf_channel_shift(g, in[0], wf_layer_weights(l)), l->name);
+    struct wf_value *const y = l->a.shared ? wf_shared_shift(g, in[0], wf_layer_weights(l))
+                                           : wf_channel_shift(g, in[0], wf_layer_weights(l));
+    return wf_rename(g, y, l->name);
 }
 
 const struct wf_layer_kind wf_layer_kind_channel_shift = {
     .name = "channel_shift",
-    .what = "plus a weight for each channel",
+    .what = "plus a weight for each channel, or with `shared` one for all",
+    .takes = "shared",
     .weights = "bias",
     .build = build_channel_shift,
 };

@@ -67,6 +67,19 @@ const struct wf_layer_kind wf_layer_kind_global_pool = {
     .build = build_global_pool,
 };
 
+static struct wf_value *build_global_sum(struct wf_graph *g, const struct wf_net *,
+                                         const struct wf_layer *l, struct wf_value *const in[],
+                                         const struct wf_value *)
+{
+    return wf_global_sum(g, in[0], l->name);
+}
+
+const struct wf_layer_kind wf_layer_kind_global_sum = {
+    .name = "global_sum",
+    .what = "the sum over the whole image, a vector",
+    .build = build_global_sum,
+};
+
 /* --- extents --- */
 
 static struct wf_value *build_upsample(struct wf_graph *g, const struct wf_net *net,

@@ -101,6 +101,7 @@ struct wf_net {
     int dims;
     int64_t in;      /* channels of the image; 0: the job says it */
     int64_t classes; /* what `out: classes` is; 0: the job says it */
+    int64_t size[3]; /* extents (D, H, W) of an image that it takes, for trials; 0: not known */
     struct wf_layer *layers;
     int n_layers;
     struct wf_net_head *heads;

@@ -128,6 +128,7 @@ struct trial {
     bool is_vector;
 };
 
+/* On an image of that side; 0: of the network's `size`. */
 static bool try_build(const struct wf_net *net, int64_t side, int64_t classes, struct trial *trial,
                       struct wf_err *err)
 {
@@ -136,7 +137,7 @@ static bool try_build(const struct wf_net *net, int64_t side, int64_t classes, s
     one.in = net->in ? net->in : 3;
     struct wf_shape shape = WF_SHAPE(1, 1, 1, 1, one.in);
     for (int i = 0; i < net->dims; i++)
-        shape.at[WF_W - i] = side;
+        shape.at[WF_W - i] = side ? side : net->size[2 - i];
     struct wf_graph *const g = wf_graph_new(NULL);
     const struct wf_value *const y =
         wf_net_build(g, &one, wf_input(g, "image", WF_F32, shape), NULL);
@@ -150,13 +151,12 @@ static bool try_build(const struct wf_net *net, int64_t side, int64_t classes, s
     return ok;
 }
 
-/* On larger and larger images: a deep network refuses a small one. A network that is made for one size refuses
- * most; then the kinds of its layers tell. */
+/* On an image of its `size`, or on larger and larger ones: a deep network refuses a small one. */
 static bool look(struct wf_net_model *m, struct wf_err *err)
 {
-    static const int64_t sides[] = { 64, 224, 256, 512, 1024 };
+    static const int64_t sides[] = { 0, 64, 224, 256, 512, 1024 }; /* 0: its own `size` */
     struct trial a = { 0 }, b = { 0 };
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+    for (size_t i = m->net->size[2] ? 0 : 1; i < sizeof sides / sizeof *sides; i++) {
         *err = (struct wf_err){ 0 };
         if (!try_build(m->net, sides[i], 2, &a, err) || !try_build(m->net, sides[i], 3, &b, err))
             continue;

@@ -51,7 +51,8 @@ static bool all_equal(const int64_t *v, int n)
     return true;
 }
 
-static void put_ints(struct wf_buffer *b, const char *name, const int64_t value[3], int dims)
+static void put_ints(struct wf_buffer *b, const char *before, const char *name,
+                     const int64_t value[3], int dims)
 {
     const int64_t *const v = value + 3 - dims;
     int64_t any = 0;
@@ -59,7 +60,7 @@ static void put_ints(struct wf_buffer *b, const char *name, const int64_t value[
         any |= v[i];
     if (!any)
         return;
-    wf_buffer_printf(b, ", %s: ", name);
+    wf_buffer_printf(b, "%s%s: ", before, name);
     if (all_equal(v, dims)) {
         wf_buffer_printf(b, "%" PRId64, v[0]);
         return;
@@ -91,7 +92,7 @@ static void put_pad(struct wf_buffer *b, const struct wf_layer_attrs *a, int dim
 {
     const int64_t *const lo = a->pad_lo + 3 - dims, *const hi = a->pad_hi + 3 - dims;
     if (memcmp(a->pad_lo, a->pad_hi, sizeof a->pad_lo) == 0) {
-        put_ints(b, "pad", a->pad_lo, dims);
+        put_ints(b, ", ", "pad", a->pad_lo, dims);
         return;
     }
     for (int i = 0; i < dims; i++)
@@ -115,7 +116,7 @@ static void put_attribute(struct wf_buffer *b, const struct wf_net *net, const s
             wf_buffer_printf(b, ", %s: %" PRId64, t->name, number);
         return;
     case WF_ATTR_INTS:
-        put_ints(b, t->name, at, net->dims);
+        put_ints(b, ", ", t->name, at, net->dims);
         return;
     case WF_ATTR_REAL:
         if (real < 0 || real > 0 || wf_layer_word_in(l->kind->needs, t->name)) {
@@ -195,7 +196,8 @@ char *wf_net_print(struct wf_arena *arena, const struct wf_net *net)
         wf_buffer_printf(&b, "in: %" PRId64 "\n", net->in);
     if (net->classes)
         wf_buffer_printf(&b, "classes: %" PRId64 "\n", net->classes);
-    wf_buffer_text(&b, "layers:\n");
+    put_ints(&b, "", "size", net->size, net->dims);
+    wf_buffer_text(&b, net->size[2] ? "\nlayers:\n" : "layers:\n");
     for (int i = 0; i < net->n_layers; i++)
         put_layer(&b, net, i);
     put_heads(&b, net);

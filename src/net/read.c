@@ -472,7 +472,8 @@ static bool read_heads(struct wf_net_reader *r, struct fy_node *list)
 
 static bool read_keys(struct wf_net_reader *r, struct fy_node *root)
 {
-    static const char *const keys[] = { "name", "dims", "in", "classes", "layers", "heads", NULL };
+    static const char *const keys[] = { "name", "dims",   "in",    "classes",
+                                        "size", "layers", "heads", NULL };
     void *iterator = NULL;
     for (struct fy_node_pair *pair; (pair = fy_node_mapping_iterate(root, &iterator));) {
         struct fy_node *const key = fy_node_pair_key(pair);
@@ -487,8 +488,8 @@ static bool read_keys(struct wf_net_reader *r, struct fy_node *root)
             return wf_net_reader_refuse(r, key, "unknown key '%s'%s%s%s", name,
                                         near.best
                                             ? ": did you mean '"
-                                            : ": a network has name, dims, in, classes, layers, "
-                                              "heads",
+                                            : ": a network has name, dims, in, classes, size, "
+                                              "layers, heads",
                                         near.best ? near.best : "", near.best ? "'?" : "");
         if (!fy_node_pair_value(pair))
             return wf_net_reader_refuse(r, key, "'%s' has no value", name);
@@ -507,6 +508,8 @@ static bool read_root(struct wf_net_reader *r, struct fy_node *root)
         return false;
     struct fy_node *const name = find(root, "name"), *const dims = find(root, "dims");
     struct fy_node *const in = find(root, "in"), *const classes = find(root, "classes");
+    struct fy_node *const size = find(root, "size");
+    struct wf_layer trial = { 0 };
     int64_t n_dims = 2;
     if (name && !(net->name = word(r, name, "name")))
         return false;
@@ -516,6 +519,9 @@ static bool read_root(struct wf_net_reader *r, struct fy_node *root)
         (classes && !wf_net_reader_int(r, "classes", classes, 1, 1 << 20, &net->classes)))
         return false;
     net->dims = (int)n_dims;
+    if (size && !wf_net_reader_attribute(r, wf_layer_attr("size"), size, &trial))
+        return false;
+    memcpy(net->size, trial.a.size, sizeof net->size);
     return read_layers(r, find(root, "layers")) && read_heads(r, find(root, "heads")) &&
            wf_net_check(net, r->err);
 }

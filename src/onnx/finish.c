@@ -193,19 +193,17 @@ static const char *node_path(struct wf_onnx_import *im, const struct wf_onnx_lay
         before = part;
         part = next;
     }
-    for (char *c = path; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", *c))
-            *c = '_';
+    path = wf_onnx_plain_name(im, path);
     while (*path == '.' || *path == '-')
         path++;
     return *path ? path : l->kind;
 }
 
-/* By another layer than this one; an empty name by none. */
-static bool is_taken(const struct wf_onnx_import *im, int layer, const char *name)
+/* By another one of the first n layers; an empty name by none. */
+static bool is_taken(const struct wf_onnx_import *im, int layer, int n, const char *name)
 {
     bool taken = strcmp(name, "image") == 0;
-    for (int i = 0; i < (int)im->n_layers && name[0] && !taken; i++)
+    for (int i = 0; i < n && name[0] && !taken; i++)
         taken = i != layer && im->layers[i].alive && strcmp(im->layers[i].name, name) == 0;
     return taken;
 }
@@ -232,25 +230,43 @@ static int weights_of(const struct wf_onnx_import *im, int layer)
 static const char *unique(struct wf_onnx_import *im, int layer, const char *name)
 {
     const char *other = name;
-    for (int k = 2; is_taken(im, layer, other); k++)
+    for (int k = 2; is_taken(im, layer, (int)im->n_layers, other); k++)
         other = wf_arena_printf(&im->arena, "%s_%d", name, k);
     return other;
+}
+
+/* A name for a layer that has none: the whole path of its only weight, where a layer of the same module has the module's
+ * (a product and a sum of one module), or its node's. */
+static const char *free_path(struct wf_onnx_import *im, int layer)
+{
+    const struct wf_onnx_layer *const l = &im->layers[layer];
+    const char *const path = l->n_weights == 1 && !l->shares ? l->weights[0].constant->name : "";
+    return strchr(path, '.') && !strpbrk(path, ":/") &&
+                   !is_taken(im, layer, (int)im->n_layers, path)
+               ? wf_onnx_plain_name(im, path)
+               : node_path(im, l);
 }
 
 /* Layers with weights first, so that their names are not taken; then the others by their nodes. */
 static void name_layers(struct wf_onnx_import *im)
 {
+    int *const owners = wf_arena_array(&im->arena, im->n_layers, int);
     for (int i = 0; i < (int)im->n_layers; i++) {
         struct wf_onnx_layer *const l = &im->layers[i];
-        const int other = l->alive ? weights_of(im, i) : WF_LAYER_NONE;
-        if (other != WF_LAYER_NONE)
-            l->shares = im->layers[other].name;
-        if (l->shares || !l->alive || is_taken(im, i, l->name))
+        owners[i] = l->alive ? weights_of(im, i) : WF_LAYER_NONE;
+        l->shares = owners[i] == WF_LAYER_NONE ? NULL : "";
+        if (l->shares || !l->alive)
             l->name = "";
     }
     for (int i = 0; i < (int)im->n_layers; i++)
+        if (is_taken(im, i, i, im->layers[i].name))
+            im->layers[i].name = "";
+    for (int i = 0; i < (int)im->n_layers; i++)
         if (im->layers[i].alive && !im->layers[i].name[0])
-            im->layers[i].name = unique(im, i, node_path(im, &im->layers[i]));
+            im->layers[i].name = unique(im, i, free_path(im, i));
+    for (int i = 0; i < (int)im->n_layers; i++)
+        if (owners[i] != WF_LAYER_NONE)
+            im->layers[i].shares = im->layers[owners[i]].name;
 }
 
 /* --- what the user should know --- */
@@ -291,6 +307,9 @@ static bool add_layer(struct wf_onnx_import *im, struct wf_net *net, int index, 
 {
     const struct wf_onnx_layer *const l = &im->layers[index];
     const struct wf_layer_kind *const kind = wf_layer_kind(l->kind);
+    if (wf_onnx_is(im, index, "cropped"))
+        return wf_onnx_refuse(im, l->node, err,
+                              "it cuts to extents that are those of no earlier layer");
     if (!kind)
         return wf_onnx_refuse(im, l->node, err,
                               "it needs a layer of the kind '%s', which there is not; 'widefield "

@@ -21,8 +21,8 @@ static const struct wf_onnx_rule_row *find_rule(const struct wf_onnx_rule_row *r
 static wf_onnx_rule *features_rule(const char *op)
 {
     static const struct wf_onnx_rule_row *const tables[] = {
-        wf_onnx_rules_conv, wf_onnx_rules_norm,   wf_onnx_rules_pointwise,
-        wf_onnx_rules_move, wf_onnx_rules_resize, wf_onnx_rules_reduce,
+        wf_onnx_rules_conv,   wf_onnx_rules_norm,   wf_onnx_rules_pointwise, wf_onnx_rules_move,
+        wf_onnx_rules_resize, wf_onnx_rules_reduce, wf_onnx_rules_composed,  wf_onnx_rules_parts,
     };
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         const struct wf_onnx_rule_row *const row = find_rule(tables[i], op);
@@ -111,6 +111,16 @@ static bool no_rule(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
     if (strstr(node->op_type, "Quantize") || strstr(node->op_type, "Integer"))
         return wf_onnx_refuse(im, node, err,
                               "quantised networks have no rule: import the one it was made of");
+    bool weights = node->n_input > 0;
+    for (size_t i = 0; i < node->n_input; i++) {
+        const struct wf_onnx_value *const v = wf_onnx_find(im, node->input[i]);
+        weights = weights && v && v->kind != WF_ONNX_FEATURES && v->kind != WF_ONNX_LIST;
+    }
+    if (weights)
+        return wf_onnx_refuse(im, node, err,
+                              "a weight that is computed from others (weight norm, spectral norm, "
+                              "standardised weights) has no rule: remove that before the export, "
+                              "or export with do_constant_folding=True, which makes it plain");
     return wf_onnx_refuse(im, node, err,
                           "there is no rule for this operator: replace it in the network and "
                           "export again, or write the network as a file (docs/networks.md)");
@@ -221,13 +231,20 @@ static int64_t channels_of_conv(const struct wf_onnx_model *m, const char *image
     return 0;
 }
 
-/* Images that shapes are followed for: of odd extents first, which tell roundings apart; then of multiples of 64
- * and of 512, for networks that take no others. */
+/* Images that shapes are followed for: first of extents that differ in their remainders by 2, 4, ... 32, rounded up or
+ * down, so that what is cut off or added by a remainder is no fixed number; then of multiples of 64 and of 512, for
+ * networks that take no others. */
 enum { SETS = 3 };
 static const int64_t probe_extents[SETS][3][WF_ONNX_PROBES] = {
-    { { 1151, 1409, 1621 }, { 1021, 1277, 1531 }, { 1103, 1361, 1597 } },
-    { { 1152, 1600, 2112 }, { 1088, 1344, 1728 }, { 1216, 1472, 1984 } },
-    { { 2560, 3584, 1024 }, { 1536, 5632, 3072 }, { 6656, 2048, 4608 } },
+    { { 1151, 1410, 1621, 1272, 1345 },
+      { 1021, 1284, 1531, 1166, 1411 },
+      { 1103, 1362, 1597, 1226, 1489 } },
+    { { 1152, 1600, 2112, 1280, 1856 },
+      { 1088, 1344, 1728, 2240, 1408 },
+      { 1216, 1472, 1984, 2368, 1536 } },
+    { { 2560, 3584, 1024, 4096, 7168 },
+      { 1536, 5632, 3072, 2048, 6144 },
+      { 6656, 2048, 4608, 3584, 5120 } },
 };
 
 static bool set_image(struct wf_onnx_import *im, const Onnx__ValueInfoProto *image, int set,
@@ -256,7 +273,7 @@ static bool set_image(struct wf_onnx_import *im, const Onnx__ValueInfoProto *ima
     im->image[WF_ONNX_C] = wf_onnx_extent(channels);
     const int64_t samples = fixed_dim(t, 0);
     im->image[WF_ONNX_N] =
-        samples ? wf_onnx_extent(samples) : (struct wf_onnx_extent){ { 2, 3, 5 } };
+        samples ? wf_onnx_extent(samples) : (struct wf_onnx_extent){ { 2, 3, 5, 7, 11 } };
     for (int i = 0; i < im->dims; i++) {
         const int64_t extent = fixed_dim(t, (size_t)(last ? 1 + i : 2 + i));
         const int axis = WF_ONNX_AXES - im->dims + i;
@@ -385,8 +402,16 @@ static struct wf_net *attempt(const struct wf_onnx_model *m, const Onnx__ValueIn
     bool ok = set_image(&im, image, set, err) && wf_onnx_graph(&im, m->proto->graph, err);
     if (ok)
         n_heads = find_heads(&im, outputs, heads, err);
+    static const char *const multiples[SETS] = { "", "64", "512" };
+    if (n_heads > 0 && set > 0 && !im.fixed)
+        wf_onnx_note(&im,
+                     "its shapes can be followed for images whose extents are multiples of %s: on "
+                     "others the network is refused, or may pad otherwise than the file",
+                     multiples[set]);
     if (n_heads > 0) {
         net = wf_net_new(short_name(&im), im.dims, im.image[WF_ONNX_C].at[0]);
+        for (int i = 0; im.fixed && i < im.dims; i++)
+            net->size[2 - i] = im.image[WF_ONNX_W - i].at[0];
         ok = wf_onnx_finish(&im, n_heads, heads, net, err);
     }
     if (net && !ok) {

@@ -29,7 +29,7 @@
 #include "onnx/import.h"
 #include "onnx/model.h"
 
-enum { WF_ONNX_PROBES = 3, WF_ONNX_ATOMS = 5, WF_ONNX_IN = 64 };
+enum { WF_ONNX_PROBES = 5, WF_ONNX_ATOMS = 5, WF_ONNX_IN = 64 };
 
 /* The axes of a layer. */
 enum wf_onnx_axis_name { WF_ONNX_N, WF_ONNX_C, WF_ONNX_D, WF_ONNX_H, WF_ONNX_W, WF_ONNX_AXES };
@@ -209,6 +209,8 @@ bool wf_onnx_is_plain(const struct wf_onnx_import *im, const struct wf_onnx_valu
  * layer, or WF_LAYER_NONE on error. */
 int wf_onnx_plain(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_onnx_value *v,
                   struct wf_err *err);
+/* A vector as a row of positions of one channel, or such a row as a vector. */
+int wf_onnx_turn_row(struct wf_onnx_import *im, const Onnx__NodeProto *node, int layer);
 /* The input as a plain layer; WF_LAYER_NONE on error, also where it is no features. */
 int wf_onnx_plain_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, size_t index,
                      struct wf_err *err);
@@ -226,6 +228,8 @@ bool wf_onnx_done_view(struct wf_onnx_import *im, const Onnx__NodeProto *node, i
 /* Gives the layer a weight, and the name of its initialiser where it has none yet. */
 void wf_onnx_weight(struct wf_onnx_import *im, int layer, const char *part,
                     struct wf_onnx_constant *c);
+/* The name with '_' for what names of layers do not have. */
+char *wf_onnx_plain_name(struct wf_onnx_import *im, const char *name);
 struct wf_onnx_layer *wf_onnx_layer(const struct wf_onnx_import *im, int layer);
 bool wf_onnx_is(const struct wf_onnx_import *im, int layer, const char *kind);
 
@@ -240,7 +244,7 @@ struct wf_onnx_rule_row {
 /* Each ends with a NULL name. */
 extern const struct wf_onnx_rule_row wf_onnx_rules_numbers[], wf_onnx_rules_numbers_move[],
     wf_onnx_rules_conv[], wf_onnx_rules_norm[], wf_onnx_rules_pointwise[], wf_onnx_rules_move[],
-    wf_onnx_rules_resize[], wf_onnx_rules_reduce[];
+    wf_onnx_rules_resize[], wf_onnx_rules_reduce[], wf_onnx_rules_composed[], wf_onnx_rules_parts[];
 /* Reshapes and transpositions of constants; `*found`: it was one. */
 [[nodiscard]] bool wf_onnx_constant_rule(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                                          bool *found, struct wf_err *err);
@@ -255,6 +259,23 @@ extern const struct wf_onnx_rule_row wf_onnx_rules_numbers[], wf_onnx_rules_numb
                                   struct wf_net *net, struct wf_err *err);
 
 /* --- shared by rules --- */
+
+/* An input that must be a result; NULL, with the error, where it is none. */
+struct wf_onnx_value *wf_onnx_features_in(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                                          size_t index, struct wf_err *err);
+/* A number that is an input; `fallback` where it is left out. False: it is not known. */
+bool wf_onnx_number_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, size_t index,
+                       double fallback, double *value);
+static const double wf_onnx_open = 1e30; /* what a clip has where it has no bound */
+/* The axis of the node's attribute, which must be all channels of the value. */
+bool wf_onnx_channel_axis(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                          const struct wf_onnx_value *v, int64_t fallback, int *axis,
+                          struct wf_err *err);
+/* Expand, and Tile of one position: it is copied to the extents of another layer. */
+wf_onnx_rule wf_onnx_expand;
+/* Adds a mean or largest element along one axis of the layer. */
+int wf_onnx_along(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
+                  int axis);
 
 /* A float attribute as the decimal number that was meant: 1e-05, not 9.99999974e-06. */
 double wf_onnx_tidy(double value);

@@ -3,16 +3,12 @@
 
 #include "onnx/inside.h"
 
-/* The result is called as its output where that is the path of a weight, otherwise it keeps its name. */
+/* The result is called as its output where that is the path of a parameter (exporters join equal tensors, and give the
+ * others' names to copies), otherwise it keeps its name. */
 static const char *name_of(const Onnx__NodeProto *node, const struct wf_onnx_constant *from)
 {
-    static const char *const parts[] = { ".weight", ".bias", ".running_mean", ".running_var" };
     const char *const name = node->n_output > 0 ? node->output[0] : "";
-    const char *const dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof parts / sizeof parts[0]; i++)
-        if (strcmp(dot, parts[i]) == 0)
-            return name;
-    return from->name;
+    return strchr(name, '.') && !strpbrk(name, ":/") ? name : from->name;
 }
 
 static bool done(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_onnx_constant *c)

@@ -139,9 +139,63 @@ static bool bias_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, int6
     return true;
 }
 
+static bool is_vector(const struct wf_onnx_import *im, int layer)
+{
+    bool yes = true;
+    for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
+        yes = yes && wf_onnx_extent_is(im, wf_onnx_shape(im, layer)[axis], 1);
+    return yes;
+}
+
+/* A convolution along the channels of a vector, seen as [N, 1, C]: one in a row of as many positions. */
+static bool conv_along_channels(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                                const struct wf_onnx_value *v, struct wf_err *err)
+{
+    struct wf_onnx_constant *w = weight_in(im, node, 1, err), *b;
+    const Onnx__AttributeProto *const pads = wf_onnx_attr(node, "pads");
+    struct wf_layer_attrs a = { .out = 1, .groups = 1 };
+    if (!w || !bias_in(im, node, 1, &b, err))
+        return false;
+    for (int i = 0; i < 3; i++)
+        a.kernel[i] = a.stride[i] = a.dilation[i] = 1;
+    a.kernel[2] = w->rank == 3 ? w->shape[2] : 0;
+    bool plain =
+        strcmp(wf_onnx_attr_text(node, "auto_pad", "NOTSET", (char[16]){ 0 }, 16), "NOTSET") == 0;
+    static const char *const steps[] = { "strides", "dilations" };
+    for (int i = 0; i < 2; i++) {
+        const Onnx__AttributeProto *const s = wf_onnx_attr(node, steps[i]);
+        plain = plain && (!s || s->n_ints == 0 || (s->n_ints == 1 && s->ints[0] == 1));
+    }
+    for (int i = 0; pads && pads->n_ints == 2 && i < 2; i++)
+        *(i ? &a.pad_hi[2] : &a.pad_lo[2]) = pads->ints[i];
+    if (!plain || !a.kernel[2] || w->count != a.kernel[2] ||
+        a.pad_lo[2] + a.pad_hi[2] != a.kernel[2] - 1 || a.pad_lo[2] < 0 || a.pad_hi[2] < 0)
+        return wf_onnx_refuse(
+            im, node, err,
+            "the rule along the channels is for one filter that keeps their number, without steps");
+    int64_t shape[] = { 1, 1, 1, 1, 1 };
+    shape[1 + im->dims] = a.kernel[2];
+    w = wf_onnx_constant_like(im, NULL, w, 2 + im->dims, shape, err);
+    if (!w)
+        return false;
+    const int row = wf_onnx_turn_row(im, node, v->layer);
+    const int y = wf_onnx_add(im, node, "conv", &a, 1, &row);
+    wf_onnx_weight(im, y, "weight", w);
+    if (b) {
+        im->layers[y].a.bias = 1;
+        wf_onnx_weight(im, y, "bias", b);
+    }
+    return wf_onnx_done_view(im, node, wf_onnx_turn_row(im, node, y), &v->view);
+}
+
 static bool conv(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     const bool up = strcmp(node->op_type, "ConvTranspose") == 0;
+    const struct wf_onnx_value *const v = wf_onnx_in(im, node, 0);
+    if (!up && im->dims > 1 && v && v->kind == WF_ONNX_FEATURES && v->view.rank == 3 &&
+        v->view.axis[1].n == 0 && is_vector(im, v->layer) &&
+        wf_onnx_axis_is(im, &v->view.axis[2], v->layer, WF_ONNX_C))
+        return conv_along_channels(im, node, v, err);
     const int x = wf_onnx_plain_in(im, node, 0, err);
     struct wf_onnx_constant *const w = x == WF_LAYER_NONE ? NULL : weight_in(im, node, 1, err), *b;
     if (!w)
@@ -183,14 +237,6 @@ static bool conv(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 }
 
 /* --- linear --- */
-
-static bool is_vector(const struct wf_onnx_import *im, int layer)
-{
-    bool yes = true;
-    for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
-        yes = yes && wf_onnx_extent_is(im, wf_onnx_shape(im, layer)[axis], 1);
-    return yes;
-}
 
 /* [in, out] as [out, in]. */
 static struct wf_onnx_constant *turned(struct wf_onnx_import *im, struct wf_onnx_constant *w,
@@ -304,7 +350,13 @@ static bool pool(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
     a.count_pad = a.count_pad && pads;
     if (node->n_output > 1 && node->output[1][0])
         return wf_onnx_refuse(im, node, err, "the indices of a pooling have no rule");
-    const int y = wf_onnx_add(im, node, max ? "max_pool" : "avg_pool", &a, 1, &x);
+    const bool low = max && wf_onnx_is(im, x, "pad_low");
+    for (int i = 0; low && i < 3; i++) {
+        a.pad_lo[i] += im->layers[x].a.pad_lo[i];
+        a.pad_hi[i] += im->layers[x].a.pad_hi[i];
+    }
+    const int from = low ? im->layers[x].in[0] : x;
+    const int y = wf_onnx_add(im, node, max ? "max_pool" : "avg_pool", &a, 1, &from);
     if (!window_shape(im, node, y, a.ceil, err))
         return false;
     memset(im->layers[y].a.dilation, 0, sizeof a.dilation);

@@ -147,11 +147,17 @@ static bool layer_norm(struct wf_onnx_import *im, const Onnx__NodeProto *node, s
     if (!v || v->kind != WF_ONNX_FEATURES)
         return wf_onnx_plain_in(im, node, 0, err) != WF_LAYER_NONE;
     const int64_t axis = wf_onnx_attr_int(node, "axis", -1);
-    const int rank = v->view.rank;
-    if ((axis != -1 && axis != rank - 1) ||
-        !wf_onnx_axis_is(im, &v->view.axis[rank - 1], v->layer, WF_ONNX_C))
-        return wf_onnx_refuse(
-            im, node, err, "the rule is for a normalisation over the channels, as the last axis");
+    const int rank = v->view.rank, from = (int)(axis < 0 ? axis + rank : axis);
+    bool channels_only = false, other = from < 0;
+    for (int i = from; !other && i < rank; i++) { /* further axes are of extent one */
+        const bool is_channels = wf_onnx_axis_is(im, &v->view.axis[i], v->layer, WF_ONNX_C);
+        channels_only |= is_channels;
+        other = !is_channels && v->view.axis[i].n > 0;
+    }
+    if (other || !channels_only)
+        return wf_onnx_refuse(im, node, err,
+                              "the rule is for a normalisation over the channels of a position: "
+                              "over channels and positions it is group norm with one group");
     const int64_t channels = wf_onnx_shape(im, v->layer)[WF_ONNX_C].at[0];
     const struct wf_layer_attrs a = norm_attrs(node);
     struct wf_onnx_constant *const weight = vector_in(im, node, 1, channels, err), *bias = NULL;

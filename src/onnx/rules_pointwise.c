@@ -1,6 +1,6 @@
 /*
- * Operators element by element: activations, sums and products. Activations that exporters write as several
- * operators (SiLU, GELU, hard swish, mish) are found again here: the rule of their last product looks at the
+ * Operators element by element: activations, sums and products; others are in rules_composed.c. Activations that
+ * exporters write as several operators (SiLU, GELU, hard swish, mish) are found again here: the rule of their last product looks at the
  * layers that it multiplies, and those that are then read by nobody are left out at the end.
  */
 #include <inttypes.h>
@@ -9,23 +9,12 @@
 
 #include "onnx/inside.h"
 
-static struct wf_onnx_value *features_in(struct wf_onnx_import *im, const Onnx__NodeProto *node,
-                                         size_t index, struct wf_err *err)
-{
-    struct wf_onnx_value *const v = wf_onnx_in(im, node, index);
-    if (v && v->kind == WF_ONNX_FEATURES)
-        return v;
-    (void)wf_onnx_refuse(im, node, err, "input %zu ('%s') should be a result of the network", index,
-                         index < node->n_input ? node->input[index] : "");
-    return NULL;
-}
-
 /* --- one input: on any view --- */
 
 static bool apply(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind,
                   const struct wf_layer_attrs *a, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     if (!v)
         return false;
     return wf_onnx_done_view(im, node, wf_onnx_add(im, node, kind, a, 1, &v->layer), &v->view);
@@ -75,7 +64,7 @@ static bool elu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
 static bool linear_clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, double alpha,
                         double beta, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     if (!v)
         return false;
     const struct wf_layer_attrs scale = { .factor = wf_onnx_tidy(alpha) },
@@ -101,28 +90,15 @@ static bool gelu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
     return apply(im, node, strcmp(form, "none") == 0 ? "gelu" : "gelu_tanh", NULL, err);
 }
 
-/* A number that is an input, or an attribute; `fallback` where there is none. */
-static bool number_in(struct wf_onnx_import *im, const Onnx__NodeProto *node, size_t index,
-                      double fallback, double *value)
-{
-    struct wf_onnx_value *const v = wf_onnx_in(im, node, index);
-    *value = fallback;
-    if (!v)
-        return true;
-    const struct wf_onnx_numbers *const n = wf_onnx_numbers(im, v);
-    return n && n->count == 1 && wf_onnx_number_is_fixed(im, n, 0, value);
-}
-
-static const double open_bound = 1e30; /* what a clip has where it has no bound */
-
 static bool clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     struct wf_layer_attrs a = { 0 };
-    if (!number_in(im, node, 1, -open_bound, &a.lo) || !number_in(im, node, 2, open_bound, &a.hi))
+    if (!wf_onnx_number_in(im, node, 1, -wf_onnx_open, &a.lo) ||
+        !wf_onnx_number_in(im, node, 2, wf_onnx_open, &a.hi))
         return wf_onnx_refuse(im, node, err, "the bounds should be constants");
-    a.lo = wf_onnx_tidy(fmax(a.lo, -open_bound));
-    a.hi = wf_onnx_tidy(fmin(a.hi, open_bound));
-    if (a.lo == 0 && a.hi >= open_bound)
+    a.lo = wf_onnx_tidy(fmax(a.lo, -wf_onnx_open));
+    a.hi = wf_onnx_tidy(fmin(a.hi, wf_onnx_open));
+    if (a.lo == 0 && a.hi >= wf_onnx_open)
         return apply(im, node, "relu", NULL, err);
     if (a.lo == 0 && a.hi == 6)
         return apply(im, node, "relu6", NULL, err);
@@ -132,10 +108,10 @@ static bool clip(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct 
 static bool dropout(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     struct wf_layer_attrs a = { 0 };
-    if (!number_in(im, node, 1, 0.5, &a.p) || a.p < 0 || a.p >= 1)
+    if (!wf_onnx_number_in(im, node, 1, 0.5, &a.p) || a.p < 0 || a.p >= 1)
         return wf_onnx_refuse(im, node, err, "the ratio should be a constant from 0 to below 1");
     a.p = wf_onnx_tidy(a.p);
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     if (!v)
         return false;
     if (a.p == 0)
@@ -145,30 +121,28 @@ static bool dropout(struct wf_onnx_import *im, const Onnx__NodeProto *node, stru
 
 static bool softmax(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     if (!v)
         return false;
     int64_t axis = wf_onnx_attr_int(node, "axis", -1);
     axis += axis < 0 ? v->view.rank : 0;
-    const bool plain = strcmp(node->op_type, "Softmax") == 0;
     const bool exists = axis >= 0 && axis < v->view.rank;
     int y;
-    if (exists && plain && wf_onnx_softmax_parts(im, node, v, (int)axis, &y))
+    if (exists && wf_onnx_softmax_parts(im, node, v, (int)axis, &y))
         return wf_onnx_done_view(im, node, y, &v->view);
-    if (exists && !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C) && plain &&
+    if (exists && !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C) &&
         wf_onnx_is_sample(im, v, (int)axis))
         return apply(im, node, "softmax_sample", NULL, err);
     if (!exists || !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C))
         return wf_onnx_refuse(im, node, err,
                               "the rules are for the axis of the channels, for equal parts of a "
                               "vector, and for all elements of a sample");
-    return apply(im, node, strcmp(node->op_type, "Softmax") == 0 ? "softmax" : "log_softmax", NULL,
-                 err);
+    return apply(im, node, "softmax", NULL, err);
 }
 
 static bool prelu(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     struct wf_onnx_constant *c = v ? wf_onnx_constant(im, wf_onnx_in(im, node, 1), err) : NULL;
     if (!c)
         return v && err->code == WF_OK ? wf_onnx_refuse(im, node, err, "its slope is no constant")
@@ -260,14 +234,24 @@ static const char *free_part(const struct wf_onnx_import *im, int layer, bool ad
     return (is_norm || product) && adds && !has_bias ? "bias" : NULL;
 }
 
-/* x + c or x * c; c has an element for each channel. */
+/* Is it a tensor of the file with a path or a plain name ("block.gamma", "gamma")? Numbers of an expression have names
+ * that exporters make up ("onnx::Mul_12", "val_3"). */
+static bool is_parameter(const struct wf_onnx_constant *c)
+{
+    const bool initialiser = c->proto && c->proto->name && strcmp(c->proto->name, c->name) == 0;
+    const bool plain = initialiser && c->name[0] && !strpbrk(c->name, "0123456789");
+    return (strchr(c->name, '.') || plain) && !strpbrk(c->name, ":/");
+}
+
+/* x + c or x * c; c has an element for each channel, or one for all. */
 static int with_vector(struct wf_onnx_import *im, const Onnx__NodeProto *node, int x, bool adds,
                        struct wf_onnx_constant *c, struct wf_err *err)
 {
     c = wf_onnx_constant_like(im, NULL, c, 1, &c->count, err);
     if (!c)
         return WF_LAYER_NONE;
-    const char *const part = free_part(im, x, adds);
+    const bool shared = c->count == 1 && !wf_onnx_extent_is(im, wf_onnx_shape(im, x)[WF_ONNX_C], 1);
+    const char *const part = shared ? NULL : free_part(im, x, adds);
     int y;
     if (part) {
         y = wf_onnx_copy(im, node, x);
@@ -275,7 +259,8 @@ static int with_vector(struct wf_onnx_import *im, const Onnx__NodeProto *node, i
         wf_onnx_weight(im, y, part, c);
         return y;
     }
-    y = wf_onnx_add(im, node, adds ? "channel_shift" : "channel_scale", NULL, 1, &x);
+    y = wf_onnx_add(im, node, adds ? "channel_shift" : "channel_scale",
+                    &(struct wf_layer_attrs){ .shared = shared }, 1, &x);
     im->layers[y].name = "";
     wf_onnx_weight(im, y, adds ? "bias" : "weight", c);
     return y;
@@ -341,7 +326,16 @@ static bool with_constant(struct wf_onnx_import *im, const Onnx__NodeProto *node
         op = MULTIPLY;
     }
     const bool adds = op == ADD || op == SUBTRACT;
-    if (c->count == 1) {
+    if (is_parameter(c) && c->count == 1) {
+        if (op == SUBTRACT || op == DIVIDE)
+            return wf_onnx_refuse(im, node, err,
+                                  "parameter '%s' of one number: there are rules for its sum and "
+                                  "its product with a result",
+                                  c->name);
+        x = with_vector(im, node, x, adds, c, err);
+        if (x == WF_LAYER_NONE)
+            return false;
+    } else if (c->count == 1) {
         const double n = (double)c->data[0];
         x = adds ? shifted(im, node, x, op == ADD ? n : -n)
                  : scaled(im, node, x, op == MULTIPLY ? n : 1 / n);
@@ -532,68 +526,13 @@ static bool binary(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     return wf_onnx_done_view(im, node, y, &view);
 }
 
-/* The largest or smallest of inputs; with one number it is a clip. */
-static bool extreme(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
-{
-    const bool max = strcmp(node->op_type, "Max") == 0;
-    for (size_t i = 0; node->n_input == 2 && i < 2; i++) {
-        const struct wf_onnx_value *const v = wf_onnx_in(im, node, i);
-        double value;
-        if (!v || v->kind != WF_ONNX_FEATURES || !number_in(im, node, 1 - i, 0, &value))
-            continue;
-        const struct wf_layer_attrs a = { .lo = max ? value : -open_bound,
-                                          .hi = max ? open_bound : value };
-        const int y = wf_onnx_add(im, node, max && value == 0 ? "relu" : "clip",
-                                  max && value == 0 ? NULL : &a, 1, &v->layer);
-        return wf_onnx_done_view(im, node, y, &v->view);
-    }
-    return wf_onnx_refuse(im, node, err, "the rule is for one result and one number");
-}
-
 static bool negative(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
+    const struct wf_onnx_value *const v = wf_onnx_features_in(im, node, 0, err);
     return v && wf_onnx_done_view(im, node, scaled(im, node, v->layer, -1), &v->view);
 }
 
-static bool power(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
-{
-    const struct wf_onnx_value *const v = features_in(im, node, 0, err);
-    double exponent;
-    if (!v)
-        return false;
-    if (!number_in(im, node, 1, 0, &exponent) || exponent != 2)
-        return wf_onnx_refuse(im, node, err, "the rule is for squares");
-    const int in[] = { v->layer, v->layer };
-    return wf_onnx_done_view(im, node, wf_onnx_add(im, node, "multiply", NULL, 2, in), &v->view);
-}
-
-/* x > number: no layer has it, but softplus is written with it. */
-static bool greater(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
-{
-    struct wf_layer_attrs a = { 0 };
-    if (!number_in(im, node, 1, 0, &a.offset))
-        return wf_onnx_refuse(im, node, err, "the rule is for a comparison with a number");
-    return apply(im, node, "greater", &a, err);
-}
-
-/* x where it is large, else log(1 + exp(x)): the softplus that it is anyway. */
-static bool where(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
-{
-    const struct wf_onnx_value *const condition = features_in(im, node, 0, err),
-                                      *const x = features_in(im, node, 1, err),
-                                      *const y = features_in(im, node, 2, err);
-    if (!condition || !x || !y)
-        return false;
-    if (wf_onnx_is(im, condition->layer, "greater") && wf_onnx_is(im, y->layer, "softplus") &&
-        input(im, y->layer) == x->layer && input(im, condition->layer) == x->layer)
-        return wf_onnx_done_view(im, node, y->layer, &y->view);
-    return wf_onnx_refuse(im, node, err, "a choice by the values of an image has no rule");
-}
-
 const struct wf_onnx_rule_row wf_onnx_rules_pointwise[] = {
-    { "Greater", greater },
-    { "Where", where },
     { "Relu", plain_act },
     { "Sigmoid", plain_act },
     { "Tanh", plain_act },
@@ -615,15 +554,11 @@ const struct wf_onnx_rule_row wf_onnx_rules_pointwise[] = {
     { "Clip", clip },
     { "Dropout", dropout },
     { "Softmax", softmax },
-    { "LogSoftmax", softmax },
     { "PRelu", prelu },
     { "Add", binary },
     { "Sub", binary },
     { "Mul", binary },
     { "Div", binary },
-    { "Min", extreme },
-    { "Max", extreme },
     { "Neg", negative },
-    { "Pow", power },
     { .op = NULL },
 };

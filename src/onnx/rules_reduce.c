@@ -1,4 +1,4 @@
-/* Means and largest elements over whole axes. */
+/* Sums, means, norms and largest elements over whole axes. */
 #include <string.h>
 
 #include "onnx/inside.h"
@@ -12,23 +12,13 @@ static int pooled(struct wf_onnx_import *im, const Onnx__NodeProto *node, const 
     return y;
 }
 
-/* The same of one axis. */
-static int along(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
-                 int axis)
+int wf_onnx_along(struct wf_onnx_import *im, const Onnx__NodeProto *node, const char *kind, int x,
+                  int axis)
 {
     const int64_t which = axis == WF_ONNX_C ? WF_LAYER_CHANNELS : axis - WF_ONNX_D + WF_LAYER_DEPTH;
     const int y = wf_onnx_add(im, node, kind, &(struct wf_layer_attrs){ .axis = which }, 1, &x);
     im->layers[y].shape[axis] = wf_onnx_extent(1);
     return y;
-}
-
-/* The only axis of the bits, or -1. */
-static int one_axis(int bits)
-{
-    for (int axis = 0; axis < WF_ONNX_AXES; axis++)
-        if (bits == 1 << axis)
-            return axis;
-    return -1;
 }
 
 static bool global_pool(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
@@ -74,24 +64,60 @@ static bool list_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node,
     return wf_onnx_done_view(im, node, y, &view);
 }
 
-static bool reduce_sum(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+static bool refuse_list(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
-    const struct wf_onnx_value *v = wf_onnx_in(im, node, 0);
+    return wf_onnx_refuse(im, node, err,
+                          "of values that were stacked there are sums and means over the axis "
+                          "that they were stacked along");
+}
+
+/* Reductions of values side by side, where `v` is a list or the axis says which of equal parts of the channels. */
+static bool reduce_parts(struct wf_onnx_import *im, const Onnx__NodeProto *node,
+                         const struct wf_onnx_value *v, bool *found, struct wf_err *err)
+{
     struct wf_onnx_value parts;
     int n = 0;
     int64_t axis = -1;
-    const bool known = v && wf_onnx_ints(im, node, 1, "axes", 1, &n, &axis) && n == 1;
-    if (known && v->kind == WF_ONNX_FEATURES) {
-        axis += axis < 0 ? v->view.rank : 0;
-        if (axis >= 0 && axis < v->view.rank && wf_onnx_unstack(im, node, v, (int)axis, &parts))
-            return list_sum(im, node, &parts);
+    const bool one = wf_onnx_ints(im, node, 1, "axes", 1, &n, &axis) && n == 1;
+    const bool adds = strcmp(node->op_type, "ReduceSum") == 0,
+               means = strcmp(node->op_type, "ReduceMean") == 0;
+    const bool list = v->kind == WF_ONNX_LIST;
+    axis += axis < 0 ? (list && v->n_parts ? &v->parts[0] : v)->view.rank : 0;
+    *found = true;
+    if (list)
+        return one && (adds || means) && v->n_parts > 0 && axis == v->list_axis
+                   ? list_sum(im, node, v)
+                   : refuse_list(im, node, err);
+    *found = one && adds && axis >= 0 && axis < v->view.rank &&
+             !wf_onnx_axis_is(im, &v->view.axis[axis], v->layer, WF_ONNX_C) &&
+             wf_onnx_unstack(im, node, v, (int)axis, &parts);
+    return !*found || list_sum(im, node, &parts);
+}
+
+/* The layer reduced along the axes of the bits; `spatial`: those along which it has extents. WF_LAYER_NONE: no rule. */
+static int reduced(struct wf_onnx_import *im, const Onnx__NodeProto *node, int x, int bits,
+                   int spatial)
+{
+    const char *const op = node->op_type;
+    const bool max = strcmp(op, "ReduceMax") == 0, mean = strcmp(op, "ReduceMean") == 0;
+    if (strcmp(op, "ReduceL2") == 0)
+        x = wf_onnx_add(im, node, "multiply", NULL, 2, (int[]){ x, x });
+    if (spatial && (bits & spatial) == spatial) {
+        x = pooled(im, node, max ? "global_max_pool" : mean ? "global_pool" : "global_sum", x);
+        bits &= ~spatial;
     }
-    if (!known || v->kind != WF_ONNX_LIST || v->n_parts < 1 ||
-        (axis < 0 ? axis + v->parts[0].view.rank : axis) != v->list_axis)
-        return wf_onnx_refuse(im, node, err,
-                              "the rules are for a sum of values that were stacked, and for one "
-                              "over equal parts of the channels");
-    return list_sum(im, node, v);
+    for (int axis = WF_ONNX_C; axis < WF_ONNX_AXES; axis++) {
+        const struct wf_onnx_extent extent = wf_onnx_shape(im, x)[axis];
+        if (!(bits & 1 << axis))
+            continue;
+        if (!max && !mean && !wf_onnx_extent_is(im, extent, extent.at[0]))
+            return WF_LAYER_NONE;
+        x = wf_onnx_along(im, node, max ? "max" : "mean", x, axis);
+        const struct wf_layer_attrs count = { .factor = (double)extent.at[0] };
+        if (!max && !mean)
+            x = wf_onnx_add(im, node, "scale", &count, 1, &x);
+    }
+    return strcmp(op, "ReduceL2") == 0 ? wf_onnx_add(im, node, "sqrt", NULL, 1, &x) : x;
 }
 
 static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
@@ -99,37 +125,34 @@ static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     const struct wf_onnx_value *const v = wf_onnx_in(im, node, 0);
     int n = 0;
     int64_t axes[WF_ONNX_RANK];
-    if (v && v->kind == WF_ONNX_LIST && strcmp(node->op_type, "ReduceMean") == 0)
-        return reduce_sum(im, node, err);
-    if (!v || v->kind != WF_ONNX_FEATURES)
+    bool found = false, over[WF_ONNX_RANK] = { 0 };
+    if (!v || (v->kind != WF_ONNX_FEATURES && v->kind != WF_ONNX_LIST))
         return wf_onnx_refuse(im, node, err, "it should reduce a result of the network");
+    if (!reduce_parts(im, node, v, &found, err) || found)
+        return err->code == WF_OK;
     const bool given = wf_onnx_ints(im, node, 1, "axes", WF_ONNX_RANK, &n, axes) && n > 0;
     if (!given && wf_onnx_in(im, node, 1))
         return wf_onnx_refuse(im, node, err, "its axes are not known");
-    bool reduced[WF_ONNX_RANK] = { 0 };
     for (int i = 0; i < v->view.rank; i++) {
-        reduced[i] = !given;
+        over[i] = !given;
         for (int k = 0; k < n; k++)
-            reduced[i] |= (axes[k] < 0 ? axes[k] + v->view.rank : axes[k]) == i;
+            over[i] |= (axes[k] < 0 ? axes[k] + v->view.rank : axes[k]) == i;
     }
     int spatial = 0;
     for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
         if (!wf_onnx_extent_is(im, wf_onnx_shape(im, v->layer)[axis], 1))
             spatial |= 1 << axis;
-    const int bits = reduced_axes(im, v, reduced);
-    const bool max = strcmp(node->op_type, "ReduceMax") == 0;
-    int y = v->layer;
-    if (bits == spatial && bits)
-        y = pooled(im, node, max ? "global_max_pool" : "global_pool", v->layer);
-    else if (one_axis(bits) >= WF_ONNX_C)
-        y = along(im, node, max ? "max" : "mean", v->layer, one_axis(bits));
-    else if (bits != 0)
+    const int bits = reduced_axes(im, v, over);
+    const int y = bits < 0 || bits & 1 << WF_ONNX_N ? WF_LAYER_NONE
+                                                    : reduced(im, node, v->layer, bits, spatial);
+    if (y == WF_LAYER_NONE)
         return wf_onnx_refuse(im, node, err,
-                              "the rules are for all spatial axes, and for one axis");
+                              "the rules are for whole axes of channels and positions, and for "
+                              "sums over all positions or over axes of fixed extents");
     struct wf_onnx_view view = { .rank = 0 };
     const bool keep = wf_onnx_attr_int(node, "keepdims", 1);
     for (int i = 0; i < v->view.rank; i++) {
-        if (!reduced[i])
+        if (!over[i])
             view.axis[view.rank++] = v->view.axis[i];
         else if (keep)
             view.axis[view.rank++].n = 0;
@@ -138,7 +161,11 @@ static bool reduce(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
 }
 
 const struct wf_onnx_rule_row wf_onnx_rules_reduce[] = {
-    { "ReduceSum", reduce_sum },      { "GlobalAveragePool", global_pool },
-    { "GlobalMaxPool", global_pool }, { "ReduceMean", reduce },
-    { "ReduceMax", reduce },          { .op = NULL },
+    { "ReduceSum", reduce },
+    { "ReduceMean", reduce },
+    { "ReduceMax", reduce },
+    { "ReduceL2", reduce },
+    { "GlobalAveragePool", global_pool },
+    { "GlobalMaxPool", global_pool },
+    { .op = NULL },
 };

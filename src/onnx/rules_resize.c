@@ -192,8 +192,7 @@ static bool resize(struct wf_onnx_import *im, const Onnx__NodeProto *node, struc
     return wf_onnx_done(im, node, y, 0);
 }
 
-/* One position, or few, copied to the extents of another layer. */
-static bool expand(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
+bool wf_onnx_expand(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct wf_err *err)
 {
     const struct wf_onnx_numbers *const n = wf_onnx_numbers(im, wf_onnx_in(im, node, 1));
     const int x = wf_onnx_plain_in(im, node, 0, err);
@@ -282,7 +281,7 @@ static bool pad_like(struct wf_onnx_import *im, const Onnx__NodeProto *node, int
         for (int p = 0; p < WF_ONNX_PROBES; p++) {
             const int64_t lo = pad->lo[i].at[p], all = lo + pad->hi[i].at[p];
             to[i].at[p] = wf_onnx_shape(im, x)[WF_ONNX_D + i].at[p] + all;
-            centred &= lo == all / 2;
+            centred &= lo == wf_floor_div(all, 2); /* as wf_fit() */
             at_end &= lo == 0;
         }
     const int like = wf_onnx_layer_like(im, to);
@@ -308,9 +307,12 @@ static bool pad(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
     const bool constant = strcmp(mode, "constant") == 0;
     const struct wf_onnx_numbers *const fill = wf_onnx_numbers(im, wf_onnx_in(im, node, 2));
     double value = 0;
-    if (constant && fill && fill->count > 0 &&
-        (!wf_onnx_number_is_fixed(im, fill, 0, &value) || value != 0))
-        return wf_onnx_refuse(im, node, err, "padding with %g has no rule, only with 0", value);
+    if (constant && fill && fill->count > 0 && !wf_onnx_number_is_fixed(im, fill, 0, &value) &&
+        !(isinf(value) && value < 0))
+        return wf_onnx_refuse(im, node, err, "the number that it pads with is not known");
+    if (value != 0 && (!pad.fixed || pad.channels[0] || pad.channels[1]))
+        return wf_onnx_refuse(
+            im, node, err, "padding with %g has a rule for fixed amounts around the image", value);
     if (pad.channels[0] || pad.channels[1]) {
         for (int i = 0; i < 3; i++)
             pad.fixed &= pad.lo[i].at[0] == 0 && pad.hi[i].at[0] == 0;
@@ -336,7 +338,11 @@ static bool pad(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
         a.pad_lo[i] = pad.lo[i].at[0];
         a.pad_hi[i] = pad.hi[i].at[0];
     }
-    const int y = wf_onnx_add(im, node, "pad", &a, 1, &x);
+    const bool low = value < -1e30; /* a max pooling behind it takes it for its own padding */
+    const struct wf_layer_attrs less = { .offset = -value }, back = { .offset = value };
+    const bool shifted = value != 0 && !low;
+    const int from = shifted ? wf_onnx_add(im, node, "shift", &less, 1, &x) : x;
+    int y = wf_onnx_add(im, node, low ? "pad_low" : "pad", &a, 1, &from);
     for (int i = 0; i < 3; i++)
         for (int p = 0; p < im->probes; p++) {
             int64_t *const extent = &im->layers[y].shape[WF_ONNX_D + i].at[p];
@@ -344,12 +350,14 @@ static bool pad(struct wf_onnx_import *im, const Onnx__NodeProto *node, struct w
             if (*extent < 1)
                 return wf_onnx_refuse(im, node, err, "it leaves nothing of the image");
         }
+    if (shifted)
+        y = wf_onnx_add(im, node, "shift", &back, 1, &y);
     return wf_onnx_done(im, node, y, 0);
 }
 
 const struct wf_onnx_rule_row wf_onnx_rules_resize[] = {
     { "Resize", resize },
-    { "Expand", expand },
+    { "Expand", wf_onnx_expand },
     { "Pad", pad },
     { .op = NULL },
 };

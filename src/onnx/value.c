@@ -98,7 +98,10 @@ void wf_onnx_note(struct wf_onnx_import *im, const char *format, ...)
 
 struct wf_onnx_extent wf_onnx_extent(int64_t all)
 {
-    return (struct wf_onnx_extent){ { all, all, all } };
+    struct wf_onnx_extent e;
+    for (int p = 0; p < WF_ONNX_PROBES; p++)
+        e.at[p] = all;
+    return e;
 }
 
 bool wf_onnx_extent_equal(const struct wf_onnx_import *im, struct wf_onnx_extent a,
@@ -341,6 +344,15 @@ static const char *path_of(struct wf_onnx_import *im, const char *name, const ch
     return path;
 }
 
+char *wf_onnx_plain_name(struct wf_onnx_import *im, const char *name)
+{
+    char *const plain = wf_arena_copy(&im->arena, name);
+    for (char *c = plain; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", *c))
+            *c = '_';
+    return plain;
+}
+
 void wf_onnx_weight(struct wf_onnx_import *im, int layer, const char *part,
                     struct wf_onnx_constant *c)
 {
@@ -349,5 +361,5 @@ void wf_onnx_weight(struct wf_onnx_import *im, int layer, const char *part,
     l->weights[l->n_weights++] = (struct wf_onnx_weight){ part, c };
     const char *const path = l->name[0] ? NULL : path_of(im, c->name, part);
     if (path)
-        l->name = path;
+        l->name = wf_onnx_plain_name(im, path);
 }

@@ -275,11 +275,39 @@ static int add_shuffle(struct wf_onnx_import *im, const Onnx__NodeProto *node, i
                        &layer);
 }
 
+/* A vector as a row of positions of one channel, [N, 1, .., C], or such a row as a vector. */
+static bool is_row(const struct wf_onnx_import *im, const struct wf_onnx_value *v)
+{
+    const struct wf_onnx_view *const view = &v->view;
+    const struct wf_onnx_extent *const shape = wf_onnx_shape(im, v->layer);
+    const bool vector = !wf_onnx_extent_is(im, shape[WF_ONNX_C], 1);
+    const int at = vector ? view->rank - 1 : 1;
+    bool row = view->rank == 2 + im->dims;
+    for (int axis = WF_ONNX_D; axis < WF_ONNX_AXES; axis++)
+        row = row && ((!vector && axis == WF_ONNX_W) || wf_onnx_extent_is(im, shape[axis], 1));
+    for (int i = 1; row && i < view->rank; i++)
+        row = i == at
+                  ? wf_onnx_axis_is(im, &view->axis[i], v->layer, vector ? WF_ONNX_C : WF_ONNX_W)
+                  : view->axis[i].n == 0;
+    return row;
+}
+
+int wf_onnx_turn_row(struct wf_onnx_import *im, const Onnx__NodeProto *node, int layer)
+{
+    const int y = wf_onnx_add(im, node, "transpose", NULL, 1, &layer);
+    struct wf_onnx_extent *const shape = im->layers[y].shape, channels = shape[WF_ONNX_C];
+    shape[WF_ONNX_C] = shape[WF_ONNX_W];
+    shape[WF_ONNX_W] = channels;
+    return y;
+}
+
 static int move(struct wf_onnx_import *im, const Onnx__NodeProto *node,
                 const struct wf_onnx_value *v)
 {
     bool outer = false;
     int layer = v->layer;
+    if (is_row(im, v))
+        return wf_onnx_turn_row(im, node, layer);
     if (is_flat(im, v)) {
         const int y = wf_onnx_add(im, node, "flatten", NULL, 1, &layer);
         im->layers[y].shape[WF_ONNX_C] = wf_onnx_axis_extent(im, &v->view.axis[1]);

@@ -64,6 +64,17 @@ static const char *reduced(struct wf_onnx_writer *w, const char *out, bool *vect
     return y;
 }
 
+static const char *global_sum(struct wf_onnx_writer *w, const char *out, bool *vector)
+{
+    static const int64_t axes[] = { 2, 3, 4 };
+    (void)vector;
+    const char *const x = wf_onnx_input(w, 0);
+    const char *const y = wf_onnx_emit(
+        w, "ReduceSum", out, 2, (const char *[]){ x, wf_onnx_int_list(w, dims_of(w), axes) });
+    wf_onnx_put_int(w, "keepdims", 1);
+    return y;
+}
+
 /* --- extents --- */
 
 /* Batch and channels of x, then these spatial extents. */
@@ -316,6 +327,7 @@ const struct wf_onnx_write_row wf_onnx_writes_shape[] = {
     { "avg_pool", pool },
     { "global_pool", global_pool },
     { "global_max_pool", global_pool },
+    { "global_sum", global_sum },
     { "mean", reduced },
     { "max", reduced },
     { "upsample", upsample },

@@ -26,6 +26,12 @@ struct wf_value *wf_transpose(struct wf_graph *g, struct wf_value *x, const char
                               const int64_t extent[3]);
 /* Exponentials that sum to 1 over channels and positions of each sample. */
 struct wf_value *wf_softmax_sample(struct wf_graph *g, struct wf_value *x, const char *name);
+/* Like wf_channel_scale() and wf_channel_shift(), with one weight for all channels. */
+struct wf_value *wf_shared_scale(struct wf_graph *g, struct wf_value *x, const char *name,
+                                 double initial);
+struct wf_value *wf_shared_shift(struct wf_graph *g, struct wf_value *x, const char *name);
+/* The sum over the whole image, a vector. */
+struct wf_value *wf_global_sum(struct wf_graph *g, struct wf_value *x, const char *name);
 /* An image as a weight: whole on every rank. */
 struct wf_value *wf_replicate(struct wf_graph *g, struct wf_value *x);
 /* The sum of contributions to one weight's gradient. */

@@ -84,6 +84,12 @@ struct wf_value *wf_global_pool(struct wf_graph *g, struct wf_value *x, const ch
     return wf_cast(g, wf_scale(g, sum, 1.0 / (double)count), x->dtype);
 }
 
+struct wf_value *wf_global_sum(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    const struct wf_spread_attrs a = { .factor = 1.0 };
+    return x ? wf_cast(g, wf_append(g, &wf_op_global_pool, name, NULL, &a, 1, &x), x->dtype) : NULL;
+}
+
 /* --- broadcast --- */
 
 static bool infer_broadcast(const struct wf_node *node, struct wf_err *err)

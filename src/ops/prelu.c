@@ -114,19 +114,38 @@ struct wf_value *wf_prelu(struct wf_graph *g, struct wf_value *x, const char *na
     return wf_append(g, &wf_op_prelu, name, NULL, NULL, 2, (struct wf_value *[]){ x, w });
 }
 
+static struct wf_value *times(struct wf_graph *g, struct wf_value *x, const char *name,
+                              int64_t count, double initial)
+{
+    struct wf_value *const w = weight(g, name, "weight", count, initial);
+    return wf_append(g, &wf_op_multiply, name, NULL, NULL, 2, (struct wf_value *[]){ x, w });
+}
+
 struct wf_value *wf_channel_scale(struct wf_graph *g, struct wf_value *x, const char *name,
                                   double initial)
 {
-    if (!x)
-        return NULL;
-    struct wf_value *const w = weight(g, name, "weight", x->shape.at[WF_C], initial);
-    return wf_append(g, &wf_op_multiply, name, NULL, NULL, 2, (struct wf_value *[]){ x, w });
+    return x ? times(g, x, name, x->shape.at[WF_C], initial) : NULL;
+}
+
+struct wf_value *wf_shared_scale(struct wf_graph *g, struct wf_value *x, const char *name,
+                                 double initial)
+{
+    return x ? times(g, x, name, 1, initial) : NULL;
+}
+
+static struct wf_value *plus(struct wf_graph *g, struct wf_value *x, const char *name,
+                             int64_t count)
+{
+    struct wf_value *const b = weight(g, name, "bias", count, 0.0);
+    return wf_append(g, &wf_op_add, name, NULL, NULL, 2, (struct wf_value *[]){ x, b });
 }
 
 struct wf_value *wf_channel_shift(struct wf_graph *g, struct wf_value *x, const char *name)
 {
-    if (!x)
-        return NULL;
-    struct wf_value *const b = weight(g, name, "bias", x->shape.at[WF_C], 0.0);
-    return wf_append(g, &wf_op_add, name, NULL, NULL, 2, (struct wf_value *[]){ x, b });
+    return x ? plus(g, x, name, x->shape.at[WF_C]) : NULL;
+}
+
+struct wf_value *wf_shared_shift(struct wf_graph *g, struct wf_value *x, const char *name)
+{
+    return x ? plus(g, x, name, 1) : NULL;
 }

@@ -26,6 +26,8 @@ want, got = read_safetensors(sys.argv[1]), read_safetensors(sys.argv[2])
 worst, missing = {"pred": 0.0, "grad": 0.0}, []
 size = max(math.sqrt(sum(v * v for v in t[1]) / len(t[1])) for n, t in want.items() if n != "pred")
 for name, (shape, values) in want.items():
+    # a parameter that is no module's has a layer of its own
+    name = next((n for n in (name, name + ".weight", name + ".bias") if n in got), name)
     if name not in got:
         missing.append(name)
         continue
@@ -37,7 +39,7 @@ for name, (shape, values) in want.items():
     if error > (1e-5 if name == "pred" else 1e-4):
         print(name, error)
 print(worst, "missing", missing)
-# a parameter that is no module's has a layer of its own
+# this one has no path
 assert set(missing) <= {"grad.gamma"} and worst["pred"] <= 1e-5 and worst["grad"] <= 1e-4, (worst, missing)
 PY
 
@@ -66,6 +68,10 @@ one_step attention attention 3 2 3 8 12
 one_step classifier classifier -5 2 3 8 12
 one_step volume volume 2 1 1 4 6 8
 one_step external volume 2 1 1 4 6 8
+one_step gates gates 3 2 3 8 12
+one_step gates-dynamo gates 3 2 3 8 12
+one_step odd odd 3 2 3 9 13
+one_step odd-fixed odd 3 2 3 9 13
 cmp volume/weights.safetensors external/weights.safetensors || fail "weights of another file differ"
 
 # extents are those of another layer, or a factor; an activation belongs to its norm
@@ -90,6 +96,24 @@ for mesh in space=2x2 data=2; do
     expect 0 verify attention/job.yaml data.size=2,3,17,22 --mesh $mesh --json
     json 'j["pass"] and j["ranks"] > 1'
 done
+
+# every second position of odd extents makes images that do not meet
+expect 0 model import "$files/gates.onnx" --out gates
+grep -q "multiples of 64" err || fail "no warning of the extents that it takes"
+expect 0 model import "$files/odd.onnx" --out odd
+! grep -q "multiples of" out err || fail "odd.onnx takes any extents"
+
+# modules that are used twice share their weights; a file of fixed extents says which
+for layer in squeeze excite again.0 again.1; do
+    [ "$(grep -c "weights: $layer[ ,]" gates/net.yaml)" = 1 ] || fail "the weights of $layer: $(cat gates/net.yaml)"
+done
+grep -q 'name: scales.gain, kind: channel_scale, .*shared: true' gates/net.yaml || fail "no parameter of one number"
+grep -q '^size: \[9, 13\]' odd-fixed/net.yaml || fail "no size in $(cat odd-fixed/net.yaml)"
+[ "$(grep -c 'kind: fit, .*like: ' odd/net.yaml)" = 2 ] || fail "no 'like' in $(cat odd/net.yaml)"
+expect 0 verify odd/job.yaml data.size=2,3,16,21 --mesh space=2x2 --json
+json 'j["pass"] and j["ranks"] > 1'
+expect 0 verify gates/job.yaml data.size=2,3,18,24 --mesh space=2x2 --json
+json 'j["pass"] and j["ranks"] > 1'
 
 # --- other types of numbers, an If whose condition is known ---
 expect 0 model import "$files/types.onnx" --out types --json
@@ -134,6 +158,16 @@ python3 compare.py make 3 2 3 8 12
 sed s/unet.net.yaml/again\\/net.yaml/ unet/job.yaml >again/job.yaml
 expect 0 step again/job.yaml --weights again/weights.safetensors --input x.npy --target y.npy --dump again/step.safetensors
 python3 compare.py "$files/unet.safetensors" again/step.safetensors >out 2>err || fail "what was exported differs"
+expect 0 export gates/job.yaml --weights gates/weights.safetensors --out gates.onnx --json
+expect 0 model import gates.onnx --out gates-again
+sed s/gates.net.yaml/gates-again\\/net.yaml/ gates/job.yaml >gates-again/job.yaml
+expect 0 step gates-again/job.yaml --weights gates-again/weights.safetensors --input x.npy --target y.npy \
+    --dump gates-again/step.safetensors
+python3 - <<'PY'
+from tensors import apart, read_safetensors
+a, b = (read_safetensors(f"{name}/step.safetensors")["pred"] for name in ("gates", "gates-again"))
+assert apart(a, b) < 1e-6, apart(a, b)
+PY
 refused 1 export mixed/job.yaml --weights unet/weights.safetensors --out no.onnx -- "no weight" "unet/weights.safetensors"
 refused 2 export unet/job.yaml -- "--out NET.onnx"
 [ ! -e no.onnx ] || fail "a file of a failed export"

@@ -164,6 +164,54 @@ class Attention(nn.Module):
         return F.interpolate(self.out(x), size=image.shape[2:], mode="bilinear", align_corners=False)
 
 
+class Gates(nn.Module):
+    """Modules that are used twice, parameters of one number, a filter along the channels, sums and norms over positions,
+    every second position, the larger of two, borders of other numbers than zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(12, 8, 3, padding=1)
+        self.squeeze, self.excite = nn.Conv2d(8, 2, 1, bias=False), nn.Conv2d(2, 8, 1, bias=False)
+        self.again = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU())
+        self.along = nn.Conv1d(1, 1, 3, padding=1, bias=False)
+        self.layer = nn.LayerNorm([8, 1, 1])
+        # Exporters join the equal ones.
+        self.scales = nn.ParameterDict({"gain": nn.Parameter(torch.tensor([0.7])), "gain2": nn.Parameter(torch.tensor([0.7])),
+                                        "offset": nn.Parameter(torch.tensor(0.2)), "grn": nn.Parameter(torch.full((1, 8, 1, 1), 0.3))})
+        self.out = nn.Conv2d(16, 6, 1)
+
+    def forward(self, image):
+        x = torch.cat([image[..., ::2, ::2], image[..., 1::2, ::2], image[..., ::2, 1::2], image[..., 1::2, 1::2]], 1)
+        x = F.celu(self.first(x), 0.8)
+        gate = self.excite(F.silu(self.squeeze(x.mean((2, 3), True)))) + self.excite(F.silu(self.squeeze(x.amax((2, 3), True))))
+        row = self.along(x.mean((2, 3)).unsqueeze(1)).transpose(1, 2).unsqueeze(-1)
+        x = x * torch.sigmoid(gate + row) + self.layer(x.sum((2, 3), True))
+        x = x + self.scales["gain"] * self.again(x + self.scales["offset"]) + self.scales["gain2"] * self.again(2 * x)
+        length = torch.norm(x, p=2, dim=(2, 3), keepdim=True)
+        x = x + self.scales["grn"] * x * (length / (length.mean(1, keepdim=True) + 1e-6))
+        low = F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=float("-inf")), 2, stride=1)
+        x = torch.max(low, F.avg_pool2d(F.pad(x, (0, 1, 0, 1), value=0.5), 2, stride=1)) + (x.abs() + 0.1) ** 1.5
+        x = self.out(torch.cat([x, x.mean((2, 3), True).repeat(1, 1, *x.shape[2:])], 1))
+        x = F.log_softmax(torch.min(x[:, :3], x[:, 3:]), 1)
+        return F.interpolate(x, size=image.shape[2:])
+
+
+class Odd(nn.Module):
+    """As much as is missing behind a pooling that rounds down is added, and as much as is too much behind one that rounds
+    up is cut off, as U-Nets do for any extents."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.deep, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Conv2d(12, 3, 1)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        less, more = (F.interpolate(self.deep(F.max_pool2d(x, 2, ceil_mode=up)), scale_factor=2) for up in (False, True))
+        dy, dx = x.shape[2] - less.shape[2], x.shape[3] - less.shape[3]
+        less = F.pad(less, [dx // 2, dx - dx // 2, dy // 2, dy - dy // 2])
+        return self.out(torch.cat([x, less, more[:, :, : x.shape[2], : x.shape[3]]], 1))
+
+
 def make(kind):
     torch.manual_seed(4)
     net = kind()
@@ -205,7 +253,7 @@ def strip(path):
     for node in model.graph.node:
         for names in (node.input, node.output):
             for i, name in enumerate(names):
-                if name and name not in kept and not name.endswith((".weight", ".bias", ".running_mean", ".running_var")):
+                if name and name not in kept and ("." not in name or "/" in name):  # else it is the path of a weight
                     names[i] = short.setdefault(name, f"v{len(short)}")
     model.graph.doc_string = model.doc_string = ""
     onnx.save(model, path)
@@ -276,11 +324,15 @@ def main():
             ("mixed", Mixed, SHAPE, {"opset_version": 13}),
             ("mixed-dynamo", Mixed, SHAPE, {"dynamo": True, "opset_version": 21}),
             ("attention", Attention, SHAPE, {"opset_version": 17}),
+            ("gates", Gates, SHAPE, {"opset_version": 17}),
+            ("gates-dynamo", Gates, SHAPE, {"dynamo": True, "opset_version": 18}),
+            ("odd", Odd, (2, 3, 9, 13), {"opset_version": 17}),
+            ("odd-fixed", Odd, (2, 3, 9, 13), {"opset_version": 17, "fixed": True}),
             ("classifier", Classifier, SHAPE, {"opset_version": 17, "fixed": True}),
             ("volume", Volume, (1, 1, 4, 6, 8), {"opset_version": 18, "dynamo": True})]:
         net, x = make(kind), image(shape)
         export(net, x, f"{HERE}/{name}.onnx", **options)
-        if not name.endswith("-dynamo"):
+        if not name.endswith(("-dynamo", "-fixed")):
             golden(net, x, f"{HERE}/{name}.safetensors")
     types()
     # The same numbers in a file beside it.

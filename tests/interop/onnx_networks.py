@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Foreign networks through ONNX and back, compared with PyTorch in f64.
 
-    tests/interop/onnx_networks.py [--widefield build/widefield] [--device cuda] [--work DIR] [--only import] [NAME ...]
+    tests/interop/onnx_networks.py [--widefield build/widefield] [--device cuda] [--work DIR] [--only import] [--smooth] [NAME ...]
 
 For each network: PyTorch's exporter with batch norm kept, 'widefield model import', one training step by
 'widefield step' (prediction and gradients against PyTorch in f64; dropout is off), 'widefield verify' on space=2x2
@@ -10,7 +10,7 @@ per network; figures are norm(a - b) / norm(b), of the worst tensor for gradient
 them, and the images that were tried. Needs torch, torchvision, segmentation_models_pytorch, monai, dynamic_network_architectures, onnx,
 onnxruntime, safetensors; it is no part of 'make test'.
 
-Names: the keys of NETS, or a group: five, torchvision, smp, monai, nnunet, all (default: five).
+Names: the keys of NETS, or a group: five, torchvision, smp, monai, nnunet, all, more (default: five).
 """
 import argparse
 import copy
@@ -156,9 +156,39 @@ add("nnunet", "nnunet_ResidualEncoderUNet_3d", lambda: nnunet_net("ResidualEncod
 add("nnunet", "nnunet_PlainConvUNet_3d", lambda: nnunet_net("PlainConvUNet", 3), (1, 3, 32, 32, 48))
 add("nnunet", "nnunet_PlainConvUNet_batch", lambda: nnunet_net("PlainConvUNet", 2, norm="batch"))
 GROUPS["all"] = list(NETS)
+for _n in ["r3d_18", "mc3_18", "r2plus1d_18"]:
+    add("more", _n, lambda n=_n: torchvision_net(n), (2, 3, 8, 48, 48))
+for _d in ["UnetPlusPlus", "FPN", "PSPNet", "Linknet", "MAnet", "UPerNet", "Segformer"]:
+    for _e in ["mobilenet_v2", "densenet121", "timm-regnety_002", "se_resnet50", "tu-convnext_atto"]:
+        add("more", f"{_d}_{_e}", lambda d=_d, e=_e: smp_net(d, e), (2, 3, 192, 384) if _d in ("PSPNet", "UPerNet") else IMAGE)
+for _e in ["resnet50d", "resnetrs50", "resnetblur18", "ecaresnet50t", "seresnet33ts", "gcresnet50t", "cs3darknet_s",
+           "cspresnext50", "regnetz_b16", "repvgg_b0", "fastvit_t8", "repghostnet_050", "ghostnetv2_100", "hgnetv2_b0",
+           "hrnet_w18", "res2net50_26w_4s", "resnest26d", "skresnext50_32x4d", "starnet_s1", "mobilenetv4_conv_medium",
+           "mixnet_s", "efficientnet_es", "fbnetv3_b", "poolformer_s12", "inception_next_atto", "mambaout_femto",
+           "repvit_m0_9", "rdnet_tiny", "convformer_s18"]:
+    add("more", f"unet_tu-{_e}", lambda e=_e: smp_net("Unet", f"tu-{e}"))
+for _m in ["BasicUNet", "SegResNet", "DynUNet"]:
+    _sizes = {"BasicUNet": dict(features=(8, 8, 16, 32, 64, 8), upsample="pixelshuffle"),
+              "SegResNet": dict(init_filters=8, upsample_mode="pixelshuffle"),
+              "DynUNet": dict(kernel_size=[3, 3, 3], strides=[1, 2, 2], upsample_kernel_size=[2, 2], filters=[8, 16, 32],
+                              norm_name=("group", {"num_groups": 4}), act_name="prelu")}[_m]
+    add("more", f"monai_{_m}_2", lambda m=_m, s=_sizes: monai_net(m, spatial_dims=2, in_channels=3, out_channels=4, **s))
 
 
-def make(name):
+def without_kinks(net):
+    """SiLU in place of ReLU and its kin, means in place of largest elements: rounding then cannot make a gradient jump."""
+    kinks = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardswish, nn.Hardsigmoid)
+    for name, child in net.named_children():
+        if isinstance(child, kinks):
+            setattr(net, name, nn.SiLU())
+        elif isinstance(child, (nn.MaxPool2d, nn.MaxPool3d)):
+            pool = nn.AvgPool2d if isinstance(child, nn.MaxPool2d) else nn.AvgPool3d
+            setattr(net, name, pool(child.kernel_size, child.stride, child.padding, child.ceil_mode, count_include_pad=False))
+        else:
+            without_kinks(child)
+
+
+def make(name, smooth=False):
     """The network in evaluation mode, without dropout, and with norms that are not the identity.
 
     A network with random weights doubles rounding errors every few layers: PyTorch's own gradients in f32 are
@@ -173,7 +203,7 @@ def make(name):
                     setattr(m, key, 0.0)
         if hasattr(m, "_global_params"):
             m._global_params = m._global_params._replace(drop_connect_rate=0)
-        for key in ("drop_rate", "_drop_connect_rate"):
+        for key in ("drop_rate", "drop_connect_rate", "_drop_connect_rate"):
             if hasattr(m, key):
                 setattr(m, key, 0.0)
         if getattr(m, "running_mean", None) is not None:
@@ -182,7 +212,11 @@ def make(name):
         if isinstance(m, nn.modules.batchnorm._NormBase) or isinstance(m, (nn.GroupNorm, nn.LayerNorm)):
             if m.weight is not None:
                 nn.init.uniform_(m.weight, 0.05, 0.2)
+            if m.bias is not None:
                 nn.init.uniform_(m.bias, 0.2, 0.5)
+    if smooth:
+        nn.functional.relu = lambda x, inplace=False: nn.functional.silu(x)  # DenseNet and GoogLeNet call the function
+        without_kinks(net)
     return net.eval()
 
 
@@ -256,6 +290,8 @@ def one_step(args, net, x, folder):
     pred32, grads32 = torch_step(net, x, target, torch.float32)
     row = {"forward": relative(ours["pred"].reshape(pred.shape), pred), "forward_f32": relative(pred32, pred)}
     mine = {n[5:]: g for n, g in ours.items() if n.startswith("grad.")}
+    # A parameter that is no module's has a layer of its own: block.gamma is block.gamma.weight.
+    mine.update({n.rpartition(".")[0]: g for n, g in list(mine.items()) if n not in grads})
     mine = {n: g.reshape(grads[n].shape) for n, g in mine.items() if n in grads and g.numel() == grads[n].numel()}
     row["gradients"] = f"{len(mine)}/{len(grads)}"
     row["grad"], row["worst"] = worst_gradient(mine, grads)
@@ -309,7 +345,7 @@ def run(args, name, dynamo):
     folder = os.path.join(args.work, name + (".dynamo" if dynamo else ""))
     os.makedirs(folder, exist_ok=True)
     try:
-        net = make(name)
+        net = make(name, args.smooth)
         x = image(NETS[name][1], 2)
         row["at"] = "torch.onnx.export"
         if not (args.keep and os.path.exists(f"{folder}/net.onnx")):
@@ -360,6 +396,7 @@ def main():
     parser.add_argument("--work", default="/tmp/onnx_networks")
     parser.add_argument("--only", choices=["import", "step"], help="no more than this")
     parser.add_argument("--dynamo", action="store_true", help="PyTorch's newer exporter")
+    parser.add_argument("--smooth", action="store_true", help="networks without kinks, so that one image is enough")
     parser.add_argument("--keep", action="store_true", help="take net.onnx of an earlier run")
     parser.add_argument("--json", help="rows to this file, too")
     parser.add_argument("names", nargs="*", default=["five"])

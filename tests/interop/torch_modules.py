@@ -11,7 +11,8 @@ that of PyTorch's own float32.
 ok: prediction within 1e-5 and all gradients within 1e-4. near: gradients are beyond 1e-4, but within four times what
 rounding does to PyTorch's own (see compare()); this is weaker evidence, and not the 1e-4 that is asked for. BAD: neither.
 
---smooth puts SiLU in place of every nn.ReLU and F.relu(), so that no activation has a bend for rounding to carry it over.
+--smooth puts SiLU in place of every nn.ReLU and F.relu(), and means in place of max poolings, so that there is no kink for
+rounding to carry a value over.
 --verify compares a cut step with a whole one as well, --quick translates and compares the translation in PyTorch only.
 """
 
@@ -99,10 +100,13 @@ def still(module):
 
 
 def smooth(module):
-    """SiLU in place of ReLU, wherever that is a module."""
+    """SiLU in place of ReLU and means in place of max poolings, wherever those are modules."""
     for name, child in module.named_children():
         if isinstance(child, nn.ReLU):
             setattr(module, name, nn.SiLU())
+        elif isinstance(child, nn.MaxPool2d):
+            mean = nn.AvgPool2d(child.kernel_size, child.stride, child.padding, child.ceil_mode, count_include_pad=False)
+            setattr(module, name, mean)
         else:
             smooth(child)
 
