@@ -35,7 +35,7 @@ static struct wf_graph *build(int size)
     struct wf_value *const x = wf_input(g, "image", WF_F32, shape);
     struct wf_value *y = x;
     for (int i = 0; i < BLOCKS; i++) {
-        char name[16];
+        char name[24];
         (void)snprintf(name, sizeof name, "block%d", i);
         y = wf_conv(g, y,
                     &(struct wf_conv){

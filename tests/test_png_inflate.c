@@ -44,8 +44,8 @@ static void draw(unsigned char raw[RAW])
 {
     const struct wf_random r = wf_random(1, wf_random_stream("rows"));
     for (int i = 0; i < RAW; i++)
-        raw[i] = i % ROW == 0 ? (unsigned char)(i / ROW % 5)
-                              : (unsigned char)wf_random_below(r, (uint64_t)i, 40);
+        raw[i] = (unsigned char)(i % ROW == 0 ? (uint32_t)(i / ROW % 5)
+                                              : wf_random_below(r, (uint64_t)i, 40));
 }
 
 /* With the pixels in several chunks. */
