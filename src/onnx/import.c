@@ -402,12 +402,12 @@ static struct wf_net *attempt(const struct wf_onnx_model *m, const Onnx__ValueIn
     bool ok = set_image(&im, image, set, err) && wf_onnx_graph(&im, m->proto->graph, err);
     if (ok)
         n_heads = find_heads(&im, outputs, heads, err);
-    static const char *const multiples[SETS] = { "", "64", "512" };
+    const char *const multiple = set == 1 ? "64" : "512";
     if (n_heads > 0 && set > 0 && !im.fixed)
         wf_onnx_note(&im,
                      "its shapes can be followed for images whose extents are multiples of %s: on "
                      "others the network is refused, or may pad otherwise than the file",
-                     multiples[set]);
+                     multiple);
     if (n_heads > 0) {
         net = wf_net_new(short_name(&im), im.dims, im.image[WF_ONNX_C].at[0]);
         for (int i = 0; im.fixed && i < im.dims; i++)

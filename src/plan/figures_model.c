@@ -179,11 +179,12 @@ static int find_near(const struct wf_figures_kind *kind, const float at[WF_FIGUR
 {
     int n = 0;
     for (int i = 0; i < kind->count; i++) {
-        const struct wf_figures_row *const r = &kind->first[i];
-        const float d = distance(r->at, at);
-        if (r == without || (kind->n_apart > 0 && d >= same && is_apart(kind, r)))
+        const struct wf_figures_row *const r = kind->first + i;
+        if (r == without)
             continue;
-        if (n == NEAREST && d >= near[n - 1].distance)
+        const float d = distance(r->at, at);
+        if ((kind->n_apart > 0 && d >= same && is_apart(kind, r)) ||
+            (n == NEAREST && d >= near[n - 1].distance))
             continue;
         int to = n < NEAREST ? n++ : n - 1;
         for (; to > 0 && near[to - 1].distance > d; to--)
