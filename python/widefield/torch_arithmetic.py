@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from . import torch_shapes
 from .torch_import import Noise, Parameter, Stack, Translator, Uniform, Value, same
 from .torch_rules import reduced, rule
-from .torch_shapes import split_in_two
 
 
 def _is_number(x: Any) -> bool:
@@ -201,7 +201,7 @@ def smaller(t: Translator, x: Any, other: Any) -> Value:
 
 @rule("glu")
 def glu(t: Translator, x: Any, dim: int = -1) -> Value:
-    a, b = split_in_two(t, x, dim)
+    a, b = torch_shapes.split_in_two(t, x, dim)
     return t.layer("multiply", [a, t.layer("sigmoid", [b], last=x.last)], last=x.last)
 
 

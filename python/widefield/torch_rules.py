@@ -437,7 +437,7 @@ def reduced(t: Translator, x: Any, dim: Any, keepdim: bool, spatial: str, along:
 @rule("mean")
 def mean(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
     if isinstance(x, Stack) and x.is_along(dim):
-        return scaled(t, t.layer("add", x.values, last=x.values[0].last), 1 / len(x.values))
+        return torch_arithmetic.scaled(t, t.layer("add", x.values, last=x.values[0].last), 1 / len(x.values))
     return reduced(t, x, dim, keepdim, "global_pool", "mean")
 
 
@@ -449,7 +449,7 @@ def amax(t: Translator, x: Any, dim: Any = None, keepdim: bool = False) -> Value
 @rule("max")
 def max_over(t: Translator, x: Any, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
     if other is not None:
-        return larger(t, x, other)
+        return torch_arithmetic.larger(t, x, other)
     return [reduced(t, x, dim, keepdim, "global_max_pool", "max"), None]
 
 
@@ -517,5 +517,5 @@ def channel_shuffle(t: Translator, x: Any, groups: int) -> Value:
 
 # --- more rules ---
 
-from . import torch_shapes  # noqa: E402,F401: it registers its own
-from .torch_arithmetic import larger, scaled  # noqa: E402
+# As modules: whichever of them is imported first, they find each other half made.
+from . import torch_arithmetic, torch_shapes  # noqa: E402,F401: they register their own
