@@ -201,7 +201,7 @@ static void borrow_weights(struct wf_run *run, const struct wf_run *lender)
 }
 
 static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, uint64_t seed,
-                              const struct wf_run *lender, bool apart, struct wf_err *err)
+                              struct wf_run *lender, bool apart, struct wf_err *err)
 {
     WF_BUG_ON(wf_comm_size(comm) != plan->global->geometry.n_ranks ||
                   wf_comm_rank(comm) != plan->rank,
@@ -215,9 +215,12 @@ static struct wf_run *run_new(const struct wf_plan *plan, struct wf_comm *comm, 
               "a plan for '%s' without its context", run->device->name);
     run->comm = comm;
     run->seed = seed;
+    run->owner = run;
     for (int i = 0; lender && i < WF_STORES; i++)
         if (i != WF_STORE_ARENA || (!apart && plan->store_bytes[i] <= lender->plan->store_bytes[i]))
             run->store[i] = lender->store[i];
+    if (run->store[WF_STORE_ARENA])
+        run->owner = lender->owner;
     if (lender)
         borrow_weights(run, lender);
     const bool ok = take_memory(run, err);
@@ -261,6 +264,7 @@ struct wf_run *wf_run_new_store(const struct wf_plan *plan, struct wf_err *err)
     run->plan = plan;
     run->device = plan->global->options.device;
     run->context = plan->context;
+    run->owner = run;
     run->store_bytes[WF_STORE_ARENA] =
         plan->store_bytes[WF_STORE_ARENA]; /* enough: none is needed */
     const bool ok = take_memory(run, err);
@@ -305,6 +309,8 @@ void wf_run_free(struct wf_run *run)
 {
     if (!run)
         return;
+    if (run->owner->fixed_of == run)
+        run->owner->fixed_of = NULL;
     wf_run_forget(run);
     wf_transport_free(run->transport);
     for (int i = 0; i < run->n_groups; i++)
@@ -370,6 +376,7 @@ struct wf_context *wf_run_context(const struct wf_run *run)
 
 float *wf_run_params(struct wf_run *run)
 {
+    run->owner->fixed_of = NULL;
     return (float *)(void *)run->store[WF_STORE_PARAM];
 }
 
@@ -385,6 +392,7 @@ size_t wf_run_param_count(const struct wf_run *run)
 
 float *wf_run_states(struct wf_run *run)
 {
+    run->owner->fixed_of = NULL;
     return (float *)(void *)run->store[WF_STORE_STATE];
 }
 

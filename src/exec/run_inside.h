@@ -34,8 +34,11 @@ struct wf_run {
     struct wf_arena arena, plan_arena; /* the second: what belongs to the plan that is run now */
     char *store[WF_STORES];
     size_t store_bytes[WF_STORES]; /* that were taken; 0: another run's */
-    char **borrowed;       /* per buffer: where another run's weight is; NULL: all are this run's */
-    struct wf_call *calls; /* per step: kernels and copies, with their pointers resolved */
+    struct wf_run *owner;          /* of the arena: this one, or who lends it */
+    const struct wf_run
+        *fixed_of;   /* of an owner: whose fixed steps its arena holds the results of; or NULL */
+    char **borrowed; /* per buffer: where another run's weight is; NULL: all are this run's */
+    struct wf_call *calls;        /* per step: kernels and copies, with their pointers resolved */
     struct wf_view **views;       /* per step: what its call reads and writes */
     struct wf_message **messages; /* per exchange */
     struct wf_view **packed;      /* per exchange and message: the packed side */

@@ -78,6 +78,12 @@ static bool finish_begun(const struct wf_stream *s, struct wf_err *err)
     return !device->stream.synchronize || device->stream.synchronize(s->options.context, err);
 }
 
+/* Weights are the stream's own, and what is computed of them once for all windows takes little of the limit. */
+static bool has_fixed_weights(const struct wf_stream_options *o, const struct wf_graph *g)
+{
+    return !o->lender && (!o->limit || wf_program_fixed_bytes(g) <= o->limit / 8);
+}
+
 /* Plans windows such as this one. One that needs a larger arena than the first takes its place, and the
  * others with it: so there is one arena at a time. */
 static bool add_kind(struct wf_stream *s, struct wf_stream_stage *t, struct wf_region window,
@@ -379,6 +385,7 @@ bool wf_stream_estimate(struct wf_stream_estimate *e, const struct wf_graph *g,
                         struct wf_err *err)
 {
     struct wf_stream s = { .graph = g, .outputs = { output }, .n_outputs = 1, .options = *options };
+    s.options.plan.fixed_weights = has_fixed_weights(options, g);
     const struct wf_node **sums = NULL;
     bool whole = false, ok = find_passes(&s, &sums, &whole, err);
     *e = (struct wf_stream_estimate){ 0 };
@@ -410,6 +417,7 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
     for (int i = 0; i < n; i++)
         s->outputs[i] = outputs[i];
     s->options = *options;
+    s->options.plan.fixed_weights = has_fixed_weights(options, g);
     s->comm = comm;
     s->self = wf_comm_self();
     s->self->stop = comm->stop;

@@ -372,6 +372,17 @@ static bool take_turn(struct wf_run *run, const struct wf_turn *turn, struct wf_
     return true;
 }
 
+/* What depends on weights alone: where the arena does not hold it yet, or any more. */
+static bool run_fixed(struct wf_run *run, struct wf_err *err)
+{
+    const bool holds = run->owner->fixed_of == run && !run->profiled;
+    run->owner->fixed_of = NULL;
+    if (!holds && !wf_run_walk(run, 0, run->plan->n_fixed, err))
+        return false;
+    run->owner->fixed_of = run->plan->n_fixed > 0 ? run : NULL;
+    return true;
+}
+
 /* The device's own times of the steps. */
 static bool read_marks(struct wf_run *run, struct wf_err *err)
 {
@@ -403,6 +414,7 @@ bool wf_run_step(struct wf_run *run, struct wf_err *err)
               "%d micro-batches without room for their sum", run->count);
     run->started = wf_now();
     run->times = (struct wf_run_times){ 0 };
+    ok = run_fixed(run, err);
     for (int i = 0; ok && i < turns->n; i++) {
         const int micro = turns->at[i].micro;
         run->turn_starts[i] = wf_now() - run->started;

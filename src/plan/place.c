@@ -133,6 +133,19 @@ static bool is_added_up(const struct wf_planner *p, int item)
     return p->program->items[item].strips >= 0 && wf_op_sums_over(p->program->items[item].node);
 }
 
+/* Nobody else reads it, or others do so earlier and can read a slice. The result has its memory from then on: in a step of
+ * training that would be when most is live. */
+static bool ends_in_slice(const struct wf_planner *p, int item, int in)
+{
+    const struct wf_instance *const instance = &p->program->instances[in];
+    const struct wf_item *const it = &p->program->items[item];
+    int times = 0;
+    for (int k = 0; k < it->node->n_in; k++)
+        times += it->in[k] == in;
+    return instance->n_uses == 1 || (p->geo->is_windowed && times == 1 &&
+                                     instance->last_use == item && !has_dense_reader(p, in));
+}
+
 static void place_inputs(struct wf_planner *p, int item)
 {
     const struct wf_item *it = &p->program->items[item];
@@ -144,10 +157,10 @@ static void place_inputs(struct wf_planner *p, int item)
         int64_t shift[WF_AXES] = { 0 };
         (void)it->node->op->place(it->node, k, shift);
         if (p->program->instances[in].is_fused || instance->maker < 0 || instance->keep ||
-            instance->n_uses != 1 || p->root[in] != in || is_dense_kernel(p, instance->maker) ||
-            p->geo->grouping[instance->maker] || is_added_up(p, instance->maker) ||
-            !is_all_made_here(p, in) || wf_region_is_empty(box_of(p, in)) ||
-            !shifted_box_fits(p, in, it->out[0], shift) ||
+            !ends_in_slice(p, item, in) || p->root[in] != in ||
+            is_dense_kernel(p, instance->maker) || p->geo->grouping[instance->maker] ||
+            is_added_up(p, instance->maker) || !is_all_made_here(p, in) ||
+            wf_region_is_empty(box_of(p, in)) || !shifted_box_fits(p, in, it->out[0], shift) ||
             !shifted_strips_fit(p, in, it->out[0], shift, false))
             continue;
         share(p, in, it->out[0], shift);

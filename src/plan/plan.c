@@ -43,11 +43,13 @@ struct wf_global_plan *wf_global_plan_make(const struct wf_graph *g, const struc
         wf_global_plan_free(s);
         return NULL;
     }
-    s->program = wf_program_new(&s->arena, g,
-                                &(struct wf_program_options){ .cheap_too = !options->no_recompute,
-                                                              .device = options->device,
-                                                              .requests = &s->requests,
-                                                              .stages = &s->stages });
+    s->program =
+        wf_program_new(&s->arena, g,
+                       &(struct wf_program_options){ .cheap_too = !options->no_recompute,
+                                                     .fixed_weights = options->fixed_weights,
+                                                     .device = options->device,
+                                                     .requests = &s->requests,
+                                                     .stages = &s->stages });
     if (find_kernels(s, err) &&
         wf_geometry_init(
             &s->arena, &s->geometry, g, s->program, mesh,
@@ -207,6 +209,9 @@ static void find_lives(struct wf_plan *plan)
 /* Where each part of the list lies. */
 static void find_parts(struct wf_plan *plan)
 {
+    const int fixed = plan->global->program->n_fixed;
+    for (int s = 0; s < plan->n_steps && s == plan->n_fixed; s++)
+        plan->n_fixed += plan->steps[s].item >= 0 && plan->steps[s].item < fixed;
     plan->n_parts = 2 * plan->global->stages.n_segments;
     plan->parts = wf_arena_array(&plan->arena, plan->n_parts, struct wf_plan_part);
     for (int i = 0, s = 0; i < plan->n_parts; i++) {
@@ -217,6 +222,8 @@ static void find_parts(struct wf_plan *plan)
     }
     WF_BUG_ON(plan->parts[plan->n_parts - 1].end != plan->n_steps,
               "steps of rank %d are not in order", plan->rank);
+    if (fixed > 0)
+        plan->parts[wf_part_work(0)].first = plan->n_fixed;
 }
 
 /* --- slots --- */
@@ -295,7 +302,7 @@ static void note_values(const struct wf_planner *p)
     }
 }
 
-/* Inputs are there before the first step and stay; outputs stay to the end. */
+/* Inputs are there before the first step and stay; outputs stay to the end, and so does what is fixed. */
 static void keep_values(const struct wf_planner *p)
 {
     for (size_t v = 0; v < p->geo->graph->n_values; v++) {
@@ -303,6 +310,9 @@ static void keep_values(const struct wf_planner *p)
             touch(p->plan, p->plan->values[v].buffer, 0);
         touch(p->plan, p->plan->values[v].buffer, p->plan->n_steps);
     }
+    for (int item = 0; item < p->program->n_fixed; item++)
+        for (int o = 0; o < p->program->items[item].node->n_out; o++)
+            touch(p->plan, p->slot[p->program->items[item].out[o]].buffer, p->plan->n_steps);
 }
 
 /* An input may come while the step before it still reads its own: it lies beside it until then. */

@@ -62,6 +62,9 @@ struct wf_plan_options {
     /* Estimates do not ask libraries for the scratch of kernels, which takes long for large images. */
     bool rough;
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
+    /* One rank, no backward pass: weights and states stay as they are from step to step, so what is computed from them
+     * alone is computed once (program.h, P5), and kept in the arena. */
+    bool fixed_weights;
     /* One rank, no backward pass: only this part of the outputs is made, and of everything before
      * them only what that needs; NULL: all of it. For an output that is a sum it is the part of what
      * is summed. The numbers are those of the whole image, the memory is that of the part. */
@@ -213,7 +216,8 @@ struct wf_plan {
     int rank;
     struct wf_context *context; /* of the device; NULL: it needs none, or was not at hand */
     struct wf_step *steps;
-    int n_steps;
+    int n_steps,
+        n_fixed; /* the first so many compute what is fixed: before the first pass, and in no part */
     struct wf_plan_part *parts; /* of the list: two for each segment */
     int n_parts;
     struct wf_turns turns; /* of a step with all of its micro-batches */

@@ -127,6 +127,40 @@ static void mark_cheap(struct maker *m)
     }
 }
 
+/* P5: per node, whether it depends on weights and states alone. What is larger than all it is made of is computed anew
+ * instead: a weight that is spread over an image. */
+static bool *find_fixed(struct wf_arena *arena, const struct wf_graph *g)
+{
+    bool *const fixed = wf_arena_array(arena, g->n_nodes, bool);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const struct wf_node *const n = g->nodes[i];
+        int64_t read = 0, made = 0;
+        fixed[i] = n->n_in > 0 && !n->backward;
+        for (int k = 0; fixed[i] && k < n->n_in; k++) {
+            const struct wf_value *const v = n->in[k];
+            fixed[i] = !v || v->kind == WF_PARAM || v->kind == WF_STATE ||
+                       (v->producer && fixed[v->producer->id]);
+            read += v ? wf_shape_count(v->shape) : 0;
+        }
+        for (int o = 0; o < n->n_out; o++)
+            made += wf_shape_count(n->out[o]->shape);
+        fixed[i] = fixed[i] && made <= read;
+    }
+    return fixed;
+}
+
+size_t wf_program_fixed_bytes(const struct wf_graph *g)
+{
+    struct wf_arena arena = { 0 };
+    const bool *const fixed = find_fixed(&arena, g);
+    size_t bytes = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int o = 0; fixed[i] && o < g->nodes[i]->n_out; o++)
+            bytes += value_bytes(g->nodes[i]->out[o]);
+    wf_arena_release(&arena);
+    return bytes;
+}
+
 static int add_instance(struct maker *m, const struct wf_value *v, int item)
 {
     struct wf_program *p = m->p;
@@ -237,6 +271,27 @@ static void keep(struct maker *m, const struct wf_value *v)
     m->p->instances[i].keep = true;
 }
 
+/* Items of all nodes that something depends on, or of those that are fixed or not. */
+static void add_items(struct maker *m, const bool fixed[], bool which)
+{
+    const struct wf_graph *const g = m->g;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const int *const order = m->options->stages->order;
+        m->wanted_by = g->nodes[order ? order[i] : (int)i];
+        m->began = m->p->n_items;
+        if (m->live[m->wanted_by->id] && (!fixed || fixed[m->wanted_by->id] == which))
+            add_item(m, m->wanted_by);
+    }
+}
+
+static void add_fixed(struct maker *m, const bool fixed[])
+{
+    add_items(m, fixed, true);
+    m->p->n_fixed = m->p->n_items;
+    for (int i = 0; i < m->p->n_instances; i++)
+        m->p->instances[i].keep = m->p->instances[i].maker >= 0;
+}
+
 struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,
                                   const struct wf_program_options *options)
 {
@@ -259,12 +314,10 @@ struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph 
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->kind != WF_TEMP)
             m.p->of_value[i] = add_instance(&m, g->values[i], -1);
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        m.wanted_by = g->nodes[options->stages->order ? options->stages->order[i] : (int)i];
-        m.began = m.p->n_items;
-        if (m.live[m.wanted_by->id])
-            add_item(&m, m.wanted_by);
-    }
+    const bool *const fixed = options->fixed_weights ? find_fixed(arena, g) : NULL;
+    if (fixed)
+        add_fixed(&m, fixed);
+    add_items(&m, fixed, false);
     for (size_t i = 0; i < g->n_outputs; i++)
         keep(&m, g->outputs[i]);
     for (size_t i = 0; i < g->n_updates; i++)

@@ -17,6 +17,8 @@
  *     statistics and what follows from them are the same bits each time.
  * P4. A value that another chunk (stages.h) reads is there as it was first made: nothing is recomputed for
  *     another chunk than its own. Items stand segment after segment.
+ * P5. With fixed_weights what is computed from weights and states alone stands first, and is kept: it is
+ *     computed once, not in every pass.
  */
 #pragma once
 
@@ -48,7 +50,7 @@ struct wf_item {
 
 struct wf_program {
     struct wf_item *items;
-    int n_items;
+    int n_items, n_fixed; /* P5: the first so many */
     struct wf_instance *instances;
     int n_instances;
     int *of_value; /* per value id: the instance that an output or state reads; -1: not made */
@@ -78,6 +80,7 @@ struct wf_device;
 
 struct wf_program_options {
     bool cheap_too;                 /* cheap results, wherever that saves memory */
+    bool fixed_weights;             /* P5; there is no backward pass */
     const struct wf_device *device; /* whose kernels may be cheap even if the operator is not */
     const struct wf_requests *requests;
     const struct wf_stages *stages;
@@ -85,6 +88,9 @@ struct wf_program_options {
 
 struct wf_program *wf_program_new(struct wf_arena *arena, const struct wf_graph *g,
                                   const struct wf_program_options *options);
+
+/* P5: bytes that are kept for it. */
+size_t wf_program_fixed_bytes(const struct wf_graph *g);
 
 /* P3: whether it can be requested by name. */
 bool wf_program_may_repeat(const struct wf_value *v);
