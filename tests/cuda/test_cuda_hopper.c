@@ -22,12 +22,16 @@
 #include "ops/op.h"
 #include "tensor/view.h"
 
+extern const struct wf_kernel wf_cuda_kernels_conv[]; /* the table of the device finds it likewise */
+
 struct problem {
     bool back, bias;
     int64_t n, d, h, w, in, out; /* of what is read and made */
     int64_t pad[2];              /* of the convolution, lower and upper, in H; W has them swapped */
     int64_t deep;                /* the kernel; 0: 1 */
-    int64_t cut; /* rows and columns of the result that are not made, on each side */
+    int64_t cut;    /* rows and columns of the result that are not made, on each side */
+    int64_t beside; /* channels on each side of the result; 0: 8 */
+    bool sliced;    /* what is read is a part of the channels of a larger tensor */
 };
 
 /* The node of a problem, in a graph of its own. */
@@ -70,18 +74,18 @@ static struct wf_view noise(enum wf_dtype dtype, struct wf_region box, uint32_t 
     return v;
 }
 
-/* Of all that surrounds the result too: 8 channels and a column on each side, NaN at first. */
+/* Of all that surrounds the result too: channels and a column on each side, NaN at first. */
 struct result {
     struct wf_view all, view;
     uint16_t *host;
     size_t bytes;
 };
 
-static struct result result_new(enum wf_dtype dtype, struct wf_region work)
+static struct result result_new(enum wf_dtype dtype, struct wf_region work, int64_t beside)
 {
     struct wf_region around = work;
-    around.lo[WF_C] -= 8;
-    around.hi[WF_C] += 8;
+    around.lo[WF_C] -= beside ? beside : 8;
+    around.hi[WF_C] += beside ? beside : 8;
     around.lo[WF_W] -= 1;
     around.hi[WF_W] += 1;
     struct result r = { .bytes = (size_t)wf_region_count(around) * wf_dtype_size(dtype) };
@@ -153,7 +157,8 @@ static void check(const struct problem *p, enum wf_dtype dtype,
                              noise(dtype, wf_shape_region(node->in[1]->shape), 2) };
     if (p->bias)
         in[2] = noise(WF_F32, wf_shape_region(node->in[2]->shape), 3);
-    struct result got = result_new(dtype, work), want = result_new(dtype, work);
+    struct result got = result_new(dtype, work, p->beside),
+                  want = result_new(dtype, work, p->beside);
     struct wf_call call = {
         .node = node, .work = work, .in = in, .out = &got.view, .context = gpu_context()
     };
@@ -189,6 +194,15 @@ static void tiled__equals_the_kernel_for_any_problem(void **state)
         }
 }
 
+/* The kernel of norms that are computed with a convolution. */
+static const struct wf_kernel *norm_kernel(void)
+{
+    const struct wf_kernel *k = wf_cuda_kernels_conv;
+    while (strcmp(k->op, "norm") != 0)
+        k++;
+    return k;
+}
+
 /* The norm of a convolution, with or without a weight and a bias, against the two kernels one after the other. */
 static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act act, bool affine)
 {
@@ -205,7 +219,7 @@ static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act
     const struct wf_norm_attrs a = { .groups = c, .fixed = 1, .act = act, .slope = 0.1 };
     const struct wf_node *const norm = wf_node_add(g, wf_op_find("norm"), "n", &a, 4, of);
     assert_non_null(norm);
-    assert_true(wf_cuda_tiled_norm_fits(norm, conv));
+    assert_true(norm_kernel()->fuses(norm, 0, conv));
     struct wf_region work = wf_shape_region(conv->out[0]->shape);
     for (int axis = WF_H; axis <= WF_W; axis++) {
         work.lo[axis] += p->cut;
@@ -213,15 +227,18 @@ static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act
     }
     const struct wf_region image = wf_shape_region(conv->in[0]->shape);
     const struct wf_region reads = wf_region_intersect(wf_op_reads(conv, 0, work), image);
-    struct wf_view x[3] = { noise(dtype, reads, 1),
+    struct wf_region around = reads;
+    around.hi[WF_C] += p->sliced ? 5 : 0;
+    const struct wf_view all = noise(dtype, around, 1);
+    struct wf_view x[3] = { wf_view_part(all, reads),
                             noise(dtype, wf_shape_region(conv->in[1]->shape), 2) };
     if (p->bias)
         x[2] = noise(WF_F32, wf_shape_region(conv->in[2]->shape), 3);
     struct wf_view in[4] = { 0 };
     for (int i = 0; i < (affine ? 3 : 1); i++)
         in[1 + i] = noise(WF_F32, wf_shape_region(tables[i]->shape), 4 + (uint32_t)i);
-    struct result got = result_new(dtype, work), raw = result_new(dtype, work),
-                  want = result_new(dtype, work);
+    struct result got = result_new(dtype, work, p->beside), raw = result_new(dtype, work, 0),
+                  want = result_new(dtype, work, p->beside);
     struct wf_fused_input fused[4] = { { conv, x } };
     struct wf_call call = { .node = norm,
                             .work = work,
@@ -229,7 +246,7 @@ static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act
                             .out = &got.view,
                             .fused = fused,
                             .context = gpu_context() };
-    assert_true(wf_cuda_tiled_norm(&call));
+    norm_kernel()->run(&call);
     result_take(&got);
     wf_cuda_conv(&(struct wf_call){
         .node = conv, .work = work, .in = x, .out = &raw.view, .context = gpu_context() });
@@ -242,11 +259,22 @@ static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act
     result_free(&got);
     result_free(&raw);
     result_free(&want);
-    for (int i = 0; i < 2 + p->bias; i++)
+    gpu_free(all.data);
+    for (int i = 1; i < 2 + p->bias; i++)
         gpu_free(x[i].data);
     for (int i = 0; i < (affine ? 3 : 1); i++)
         gpu_free(in[1 + i].data);
     wf_graph_free(g);
+}
+
+static void check_norms(const struct problem problems[], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        check_norm(&problems[i], WF_BF16, WF_RELU, true);
+        check_norm(&problems[i], WF_F16, WF_RELU, false);
+        check_norm(&problems[i], WF_BF16, WF_LEAKY_RELU, true);
+        check_norm(&problems[i], WF_F16, WF_ACT_NONE, true);
+    }
 }
 
 static void tiled__normalises(void **state)
@@ -255,13 +283,21 @@ static void tiled__normalises(void **state)
         { .n = 2, .d = 1, .h = 70, .w = 45, .in = 64, .out = 64, .pad = { 1, 1 } },
         { .n = 1, .d = 1, .h = 300, .w = 517, .in = 64, .out = 128, .pad = { 1, 1 }, .cut = 3 },
         { .n = 2, .d = 1, .h = 200, .w = 133, .in = 128, .out = 64, .pad = { 0, 1 }, .bias = true },
+        { .n = 1, .d = 1, .h = 40, .w = 37, .in = 64, .out = 64, .pad = { 1, 1 }, .beside = 3 },
     };
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        check_norm(&problems[i], WF_BF16, WF_RELU, true);
-        check_norm(&problems[i], WF_F16, WF_RELU, false);
-        check_norm(&problems[i], WF_BF16, WF_LEAKY_RELU, true);
-        check_norm(&problems[i], WF_F16, WF_ACT_NONE, true);
-    }
+    check_norms(problems, sizeof problems / sizeof *problems);
+}
+
+static void stem__normalises(void **state)
+{
+    static const struct problem problems[] = {
+        { .n = 2, .d = 2, .h = 20, .w = 75, .in = 3, .out = 64, .pad = { 1, 1 } },
+        { .n = 1, .d = 1, .h = 300, .w = 517, .in = 1, .out = 64, .pad = { 2, 0 }, .cut = 2 },
+        { .n = 1, .d = 1, .h = 41, .w = 130, .in = 8, .out = 128, .pad = { 1, 1 }, .bias = true },
+        { .n = 2, .d = 1, .h = 41, .w = 70, .in = 4, .out = 64, .pad = { 1, 1 }, .sliced = true },
+        { .n = 1, .d = 1, .h = 40, .w = 37, .in = 5, .out = 64, .pad = { 1, 1 }, .beside = 3 },
+    };
+    check_norms(problems, sizeof problems / sizeof *problems);
 }
 
 static bool run_stem(const struct wf_call *call, bool back)
@@ -351,8 +387,8 @@ static void check_wgrad(const struct problem *p, int64_t deep, enum wf_dtype dty
     around.hi[WF_W] += 2;
     struct wf_view all = noise(dtype, around, 1);
     struct wf_view in[2] = { wf_view_part(all, reads), noise(dtype, work, 2) };
-    struct result got = result_new(WF_F32, wf_shape_region(node->out[0]->shape));
-    struct result want = result_new(WF_F32, wf_shape_region(node->out[0]->shape));
+    struct result got = result_new(WF_F32, wf_shape_region(node->out[0]->shape), p->beside);
+    struct result want = result_new(WF_F32, wf_shape_region(node->out[0]->shape), p->beside);
     struct wf_prepare prepare = { .node = node, .work = work, .in = in, .out = &want.view };
     struct wf_err err = { 0 };
     assert_true(wf_cuda_conv_wgrad_prepare(&prepare, &err));
@@ -425,6 +461,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
         cmocka_unit_test(tiled__normalises),
+        cmocka_unit_test(stem__normalises),
         cmocka_unit_test(stem__equals_the_kernel_for_any_problem),
         cmocka_unit_test(volume__equals_the_kernel_for_any_problem),
         cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),

@@ -402,9 +402,20 @@ static void run(const struct wf_call *call)
 
 /* --- norms of convolutions, where their statistics are fixed --- */
 
+enum { NORM_IMAGE, NORM_STATS, NORM_WEIGHT, NORM_BIAS }; /* inputs of a norm */
+
+/* Statistics of each channel that are fixed, of a convolution that has a kernel for it. */
 static bool fuses_conv(const struct wf_node *node, int input, const struct wf_node *maker)
 {
-    return input == 0 && wf_cuda_tiled_norm_fits(node, maker) && wf_cuda_about_major() == 9;
+    const struct wf_norm_attrs *const a = node->attrs;
+    const bool same = node->out[0]->dtype == maker->out[0]->dtype;
+    for (int i = NORM_STATS; i <= NORM_BIAS; i++)
+        if (node->in[i] && node->in[i]->dtype != WF_F32)
+            return false;
+    return input == NORM_IMAGE && a->fixed && !a->per_sample && same &&
+           a->groups == node->in[NORM_IMAGE]->shape.at[WF_C] &&
+           strcmp(maker->op->name, "conv") == 0 &&
+           (wf_cuda_tiled_fits(maker) || wf_cuda_stem_fits(maker)) && wf_cuda_about_major() == 9;
 }
 
 static bool norm_of_conv(const struct wf_node *node)
@@ -413,13 +424,31 @@ static bool norm_of_conv(const struct wf_node *node)
     return maker && fuses_conv(node, 0, maker);
 }
 
+/* One after the other, in the memory of the result: where that is a part of a tensor whose rows begin anywhere. */
+static void run_both(const struct wf_call *call)
+{
+    const struct wf_fused_input *const conv = &call->fused[NORM_IMAGE];
+    struct wf_view in[NORM_BIAS + 1];
+    memcpy(in, call->in, sizeof in);
+    in[NORM_IMAGE] = wf_view_part(call->out[0], call->work);
+    struct wf_call one = *call;
+    one.node = conv->node;
+    one.in = conv->in;
+    one.fused = NULL;
+    wf_cuda_conv(&one);
+    one.node = call->node;
+    one.in = in;
+    wf_cuda_norm(&one);
+}
+
 /* The convolution may have other readers, and is then in memory. */
 static void run_norm(const struct wf_call *call)
 {
-    if (!call->fused || !call->fused[0].node)
+    const struct wf_node *const conv = call->fused ? call->fused[NORM_IMAGE].node : NULL;
+    if (!conv)
         wf_cuda_norm(call);
-    else if (!wf_cuda_tiled_norm(call))
-        (void)wf_cuda_ok(wf_cuda_of(call->context), cudaErrorInvalidValue, call->node->name);
+    else if (!(wf_cuda_tiled_fits(conv) ? wf_cuda_tiled_norm : wf_cuda_stem_norm)(call))
+        run_both(call);
 }
 
 #endif

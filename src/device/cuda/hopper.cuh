@@ -261,4 +261,15 @@ inline bool map_weights(CUtensorMap *map, const struct wf_view &w, int side, int
     return map_make(map, w.dtype, w.data, extent, stride, Box{ side, 1, side, swizzle });
 }
 
+/* Of a norm that is computed with the convolution of its input: that convolution, with the norm's results. */
+inline struct wf_call call_of_conv(const struct wf_call *norm)
+{
+    const struct wf_fused_input &conv = norm->fused[0];
+    struct wf_call call = *norm;
+    call.node = conv.node;
+    call.in = conv.in;
+    call.fused = NULL;
+    return call;
+}
+
 } // namespace wf

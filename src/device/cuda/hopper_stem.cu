@@ -5,8 +5,8 @@
  *
  * Each warp makes a row of 64 positions, 8 at a time, of 64 filters, with the weights in registers.
  */
-#include "device/cuda/columns.cuh"
 #include "device/cuda/hopper.cuh"
+#include "device/cuda/norm.cuh"
 
 namespace wf
 {
@@ -25,7 +25,8 @@ struct Stem {
     const uint16_t *x, *w;
     uint16_t *y;
     const float *bias;
-    int64_t x_stride[3], y_stride[4];    /* H, D, N; W, H, D, N */
+    Norm norm;                           /* of the results, where they are normalised too */
+    int64_t x_stride[4], y_stride[4];    /* W, H, D, N */
     int32_t image[2], out[2], extent[4]; /* W, H of x and y; of y in tiles: W, H, D, N */
     int32_t pad[2], channels, tiles;
 };
@@ -78,25 +79,43 @@ template <int Steps> struct Factors {
 __device__ inline void bring(const Stem &f, const int (&tile)[4], uint16_t *image)
 {
     const int row = (THIN_W + 2) * f.channels, first = (tile[0] - f.pad[0]) * f.channels;
-    const uint16_t *const from = f.x + tile[2] * f.x_stride[1] + tile[3] * f.x_stride[2];
+    const uint16_t *const from = f.x + tile[2] * f.x_stride[2] + tile[3] * f.x_stride[3];
+    const bool packed = f.x_stride[0] == f.channels;
     for (int i = (int)threadIdx.x; i < (THIN_H + 2) * row; i += THREADS) {
         const int h = tile[1] - f.pad[1] + i / row, at = first + i % row;
         const bool inside = h >= 0 && h < f.image[1] && at >= 0 && at < f.image[0] * f.channels;
-        image[i] = inside ? from[h * f.x_stride[0] + at] : (uint16_t)0;
+        const int64_t place = packed ? at : at / f.channels * f.x_stride[0] + at % f.channels;
+        image[i] = inside ? from[h * f.x_stride[1] + place] : (uint16_t)0;
     }
 }
 
+/* What becomes of a filter's sum: act(sum * scale + bias). */
+struct Line {
+    float scale, bias;
+};
+
+/* The block's filters; their norm is one line with their own bias. */
+template <bool Normalises> __device__ inline Line line_of(const Stem &f, int filter)
+{
+    const float own = f.bias ? f.bias[filter] : 0.0f;
+    if constexpr (!Normalises)
+        return { 1.0f, own };
+    float mean, rstd, weight, bias;
+    f.norm.load(0, filter, &mean, &rstd, &weight, &bias);
+    return { rstd * weight, fma_of(own - mean, rstd * weight, bias) };
+}
+
 /* 8 positions from `base` of the tile's image on. */
-template <class T, int Steps>
+template <class T, int Steps, bool Normalises>
 __device__ inline void make(const Stem &f, const Factors<Steps> &factors, const uint16_t *image,
-                            int base, int zero, const float *bias, float (&d)[4][4])
+                            int base, int zero, const Line *lines, float (&d)[4][4])
 {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < 4; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            d[m][i] = bias[m * 16 + lane / 4 + i / 2 * 8];
+            d[m][i] = Normalises ? 0.0f : lines[m * 16 + lane / 4 + i / 2 * 8].bias;
 #pragma unroll
     for (int s = 0; s < Steps; s++) {
         uint32_t v[4];
@@ -107,6 +126,17 @@ __device__ inline void make(const Stem &f, const Factors<Steps> &factors, const 
 #pragma unroll
         for (int m = 0; m < 4; m++)
             add_product<T>(d[m], factors.a[s][m], b);
+    }
+    if constexpr (Normalises) {
+        const float below = (float)f.norm.below;
+#pragma unroll
+        for (int m = 0; m < 4; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const Line line = lines[m * 16 + lane / 4 + i / 2 * 8];
+                const float z = fma_of(d[m][i], line.scale, line.bias);
+                d[m][i] = z > 0 ? z : z * below;
+            }
     }
 }
 
@@ -137,17 +167,18 @@ __device__ inline void write(const Stem &f, const float (&d)[4][4], uint8_t *sta
 }
 
 /* gridDim: tiles in turn, times 64 filters. */
-template <class T, int Steps, int Together>
+template <class T, int Steps, int Together, bool Normalises>
 __global__ void __launch_bounds__(THREADS, Together) stem(const Stem f)
 {
     __shared__ __align__(128) uint8_t stages[THIN_H][THIN_STAGE];
     __shared__ uint16_t image[(THIN_H + 2) * (THIN_W + 2) * THIN_MOST + 1];
-    __shared__ float bias[THIN_FILTERS];
+    __shared__ Line lines[THIN_FILTERS];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int row = (THIN_W + 2) * f.channels, zero = (THIN_H + 2) * row;
     const Factors<Steps> factors(f, zero);
     if (threadIdx.x < THIN_FILTERS)
-        bias[threadIdx.x] = f.bias ? f.bias[blockIdx.y * THIN_FILTERS + threadIdx.x] : 0.0f;
+        lines[threadIdx.x] =
+            line_of<Normalises>(f, (int)(blockIdx.y * THIN_FILTERS + threadIdx.x));
     if (threadIdx.x == 0)
         image[zero] = 0;
     for (int i = (int)blockIdx.x; i < f.tiles; i += (int)gridDim.x) {
@@ -165,14 +196,14 @@ __global__ void __launch_bounds__(THREADS, Together) stem(const Stem f)
 #pragma unroll 2
         for (int g = 0; g < THIN_W && h < f.out[1] && w + g < f.out[0]; g += 8) {
             float d[4][4];
-            make<T, Steps>(f, factors, image, warp * row + (g + lane / 4) * f.channels, zero, bias,
-                           d);
+            make<T, Steps, Normalises>(f, factors, image,
+                                       warp * row + (g + lane / 4) * f.channels, zero, lines, d);
             write<T>(f, d, stages[warp], to + g * f.y_stride[0], f.out[0] - w - g);
         }
     }
 }
 
-template <class T> static void run_steps(const struct wf_call *call, const Stem &f)
+template <class T, bool Normalises> static void run_steps(const struct wf_call *call, const Stem &f)
 {
     enum { MANY = 3, FEW = 2 }; /* blocks on a multiprocessor: as registers allow */
     const int steps = (int)ceil_div(THIN_TAPS * f.channels, 16);
@@ -182,19 +213,19 @@ template <class T> static void run_steps(const struct wf_call *call, const Stem 
     struct CUstream_st *const stream = wf_cuda_stream(call);
     switch (steps) {
     case 1:
-        launch(stem<T, 1, MANY>, grid, THREADS, stream, f);
+        launch(stem<T, 1, MANY, Normalises>, grid, THREADS, stream, f);
         break;
     case 2:
-        launch(stem<T, 2, MANY>, grid, THREADS, stream, f);
+        launch(stem<T, 2, MANY, Normalises>, grid, THREADS, stream, f);
         break;
     case 3:
-        launch(stem<T, 3, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 3, FEW, Normalises>, grid, THREADS, stream, f);
         break;
     case 4:
-        launch(stem<T, 4, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 4, FEW, Normalises>, grid, THREADS, stream, f);
         break;
     default:
-        launch(stem<T, 5, FEW>, grid, THREADS, stream, f);
+        launch(stem<T, 5, FEW, Normalises>, grid, THREADS, stream, f);
     }
 }
 
@@ -215,8 +246,7 @@ static Stem stem_of(const struct wf_call *call)
         f.extent[k] = (int32_t)ceil_div(extent, k == 0 ? THIN_W : k == 1 ? THIN_H : 1);
         f.y_stride[k] = y.stride[axis];
         tiles *= f.extent[k];
-        if (k > 0)
-            f.x_stride[k - 1] = x.stride[axis];
+        f.x_stride[k] = x.stride[axis];
         if (k > 1)
             continue;
         f.image[k] = (int32_t)(x.box.hi[axis] - x.box.lo[axis]);
@@ -225,6 +255,15 @@ static Stem stem_of(const struct wf_call *call)
     }
     f.tiles = (int32_t)tiles;
     return f;
+}
+
+/* Results are stored by 16 bytes, also in a part of the channels of a larger tensor. */
+static bool stores_whole(const Stem &f)
+{
+    bool whole = (uintptr_t)f.y % 16 == 0;
+    for (int64_t stride : f.y_stride)
+        whole = whole && stride % 8 == 0;
+    return whole;
 }
 
 } // namespace wf
@@ -250,9 +289,27 @@ bool wf_cuda_stem(const struct wf_call *call)
     if (is_empty(call->work))
         return true;
     const Stem f = stem_of(call);
+    if (!stores_whole(f))
+        return false;
     if (call->in[0].dtype == WF_BF16)
-        run_steps<bf16>(call, f);
+        run_steps<bf16, false>(call, f);
     else
-        run_steps<f16>(call, f);
+        run_steps<f16, false>(call, f);
+    return cudaPeekAtLastError() == cudaSuccess;
+}
+
+bool wf_cuda_stem_norm(const struct wf_call *call)
+{
+    const struct wf_call conv = call_of_conv(call);
+    if (is_empty(call->work))
+        return true;
+    Stem f = stem_of(&conv);
+    f.norm = norm_of(call->node, call->in);
+    if (!stores_whole(f))
+        return false;
+    if (conv.in[0].dtype == WF_BF16)
+        run_steps<bf16, true>(&conv, f);
+    else
+        run_steps<f16, true>(&conv, f);
     return cudaPeekAtLastError() == cudaSuccess;
 }

@@ -346,28 +346,12 @@ bool wf_cuda_tiled(const struct wf_call *call, bool back)
     return back ? run_depth<f16, true, false>(call, {}) : run_depth<f16, false, false>(call, {});
 }
 
-/* One of fixed statistics for each channel. */
-bool wf_cuda_tiled_norm_fits(const struct wf_node *norm, const struct wf_node *conv)
-{
-    const struct wf_norm_attrs *const a = (const struct wf_norm_attrs *)norm->attrs;
-    for (int i = S; i <= B; i++)
-        if (norm->in[i] && norm->in[i]->dtype != WF_F32)
-            return false;
-    return a->fixed && !a->per_sample && a->groups == norm->in[X]->shape.at[WF_C] &&
-           norm->out[0]->dtype == conv->out[0]->dtype && strcmp(conv->op->name, "conv") == 0 &&
-           wf_cuda_tiled_fits(conv);
-}
-
 bool wf_cuda_tiled_norm(const struct wf_call *call)
 {
-    const struct wf_fused_input &conv = call->fused[X];
+    const struct wf_call conv = call_of_conv(call);
     const Norm norm = norm_of(call->node, call->in);
-    struct wf_call made = *call;
     if (is_empty(call->work))
         return true;
-    made.node = conv.node;
-    made.in = conv.in;
-    made.fused = NULL;
-    return conv.in[0].dtype == WF_BF16 ? run_depth<bf16, false, true>(&made, norm)
-                                       : run_depth<f16, false, true>(&made, norm);
+    return conv.in[0].dtype == WF_BF16 ? run_depth<bf16, false, true>(&conv, norm)
+                                       : run_depth<f16, false, true>(&conv, norm);
 }
