@@ -199,28 +199,36 @@ static struct wf_dnnl_pack pack_of(const struct wf_view *view, const struct wf_d
                                   .dtype = form->wide ? WF_F32 : view->dtype };
 }
 
-/* Some tap of some window along the axis lies inside src. Between the taps of a dilated window, and
+/* How many windows along the axis have a tap inside src. Between the taps of a dilated window, and
  * past one that a stride steps over, src may be reached and not read. */
-static bool taps_meet(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src,
-                      int axis)
+static int64_t windows_that_meet(const struct wf_dnnl_step *s, struct wf_region dst,
+                                 struct wf_region src, int axis)
 {
     const int i = axis - WF_D;
-    for (int64_t at = dst.lo[axis]; at < dst.hi[axis]; at++)
-        for (int64_t tap = 0; tap < s->kernel[i]; tap++) {
+    int64_t count = 0;
+    for (int64_t at = dst.lo[axis]; at < dst.hi[axis]; at++) {
+        bool meets = false;
+        for (int64_t tap = 0; tap < s->kernel[i] && !meets; tap++) {
             const int64_t from =
                 at * s->attrs.stride[i] + tap * s->attrs.dilation[i] - s->attrs.pad_lo[i];
-            if (from >= src.lo[axis] && from < src.hi[axis])
-                return true;
+            meets = from >= src.lo[axis] && from < src.hi[axis];
         }
-    return false;
+        count += meets;
+    }
+    return count;
 }
 
-/* oneDNN 2.6.3 makes wrong numbers of a convolution whose taps all miss: then zeros that are written
- * out (pad) are there to be hit. */
+/* oneDNN 2.6.3 makes wrong numbers of a convolution whose taps all miss, and with AMX it crashes where those of one row
+ * do: then zeros that are written out (pad) are there to be hit. */
 static bool is_missed(const struct wf_dnnl_step *s, struct wf_region dst, struct wf_region src)
 {
-    return !taps_meet(s, dst, src, WF_D) || !taps_meet(s, dst, src, WF_H) ||
-           !taps_meet(s, dst, src, WF_W);
+    const bool each = wf_dnnl_crashes_on_missed_rows(s->lib, s->src.dtype);
+    bool missed = false;
+    for (int axis = WF_D; axis <= WF_W; axis++) {
+        const int64_t meet = windows_that_meet(s, dst, src, axis);
+        missed = missed || meet == 0 || (each && meet < wf_region_extent(dst, axis));
+    }
+    return missed;
 }
 
 /* Its weight gradient goes wrong where a window reaches past both ends of a volume, along any axis

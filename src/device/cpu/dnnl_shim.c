@@ -22,7 +22,7 @@ struct wf_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;
-    bool sizes_only;
+    bool sizes_only, has_traps;
     const char *spoil; /* wf_dnnl_spoil() */
     int64_t swap;
 };
@@ -103,8 +103,10 @@ struct wf_dnnl *wf_dnnl_new(bool sizes_only, struct wf_err *err)
 {
     struct wf_dnnl *lib = calloc(1, sizeof *lib);
     avoid_unknown_tiles();
-    if (lib)
+    if (lib) {
         lib->sizes_only = sizes_only;
+        lib->has_traps = wf_dnnl_has_traps();
+    }
     if (lib && dnnl_engine_create(&lib->engine, dnnl_cpu, 0) == dnnl_success &&
         dnnl_stream_create(&lib->stream, lib->engine, dnnl_stream_default_flags) == dnnl_success &&
         dnnl_primitive_attr_create(&lib->attr) == dnnl_success &&
@@ -143,6 +145,11 @@ void wf_dnnl_about(char text[WF_DNNL_ABOUT])
                    "oneDNN %d.%d.%d %.8s, ISA %#x, L2 %ld, check %d:", v->major, v->minor, v->patch,
                    v->hash, (unsigned)dnnl_get_effective_cpu_isa(), sysconf(_SC_LEVEL2_CACHE_SIZE),
                    WF_DNNL_CHECK);
+}
+
+bool wf_dnnl_crashes_on_missed_rows(const struct wf_dnnl *lib, enum wf_dtype dtype)
+{
+    return dtype == WF_BF16 && lib->has_traps;
 }
 
 bool wf_dnnl_has_traps(void)
