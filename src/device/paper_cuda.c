@@ -8,6 +8,7 @@
 #define WF_ON_PAPER
 #define wf_cuda_kernels_kernels wf_paper_cuda_rows
 #define wf_cuda_patches_fit wf_paper_cuda_patches_fit
+#define wf_cuda_up_fits wf_paper_cuda_up_fits
 #include "device/cuda/kernels.c" // NOLINT(bugprone-suspicious-include)
 
 #include "device/conv_pass.h"
@@ -17,16 +18,12 @@
 /* As patches.cu has it, but for what shared memory has room for: there channels are few. */
 bool wf_paper_cuda_patches_fit(const struct wf_conv_attrs *a, const struct wf_shape *weights)
 {
-    enum { DENSE = 110, PIECE = 8, TAPS_MOST = 8 };
-    const int64_t *const kernel = &weights->at[WF_D];
-    const int64_t taps = kernel[0] * kernel[1] * kernel[2], rows = weights->at[WF_N],
-                  columns = taps * weights->at[WF_C];
-    for (int i = 0; i < 3; i++)
-        if (kernel[i] != a->stride[i] || a->pad_lo[i] != 0 || a->pad_hi[i] != 0 ||
-            (kernel[i] > 1 && a->dilation[i] != 1))
-            return false;
-    return rows * columns <= DENSE * (rows + columns) && a->groups == 1 && taps > 1 &&
-           taps <= TAPS_MOST && rows % PIECE == 0 && weights->at[WF_C] % PIECE == 0;
+    return wf_patches_lie(a, weights) && wf_patches_by_memory(weights);
+}
+
+bool wf_paper_cuda_up_fits(const struct wf_conv_attrs *a, const struct wf_shape *weights)
+{
+    return wf_patches_lie(a, weights) && wf_patches_in_blocks(weights);
 }
 
 /* Images whose channels are not in eights go through padded copies where they are of 16 bits. */

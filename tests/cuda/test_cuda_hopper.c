@@ -17,12 +17,14 @@
 
 #include "device/cuda/hopper.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/patches.h"
 #include "gpu.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
 #include "tensor/view.h"
 
-extern const struct wf_kernel wf_cuda_kernels_conv[]; /* the table of the device finds it likewise */
+extern const struct wf_kernel
+    wf_cuda_kernels_conv[]; /* the table of the device finds it likewise */
 
 struct problem {
     bool back, bias;
@@ -32,6 +34,9 @@ struct problem {
     int64_t cut;    /* rows and columns of the result that are not made, on each side */
     int64_t beside; /* channels on each side of the result; 0: 8 */
     bool sliced;    /* what is read is a part of the channels of a larger tensor */
+    int64_t
+        front; /* planes of the result that are not made, in front; what is read is there wholly all the same */
+    int64_t up[3]; /* kernel and stride of windows side by side; 0: 3 x 3 and 1 */
 };
 
 /* The node of a problem, in a graph of its own. */
@@ -39,7 +44,8 @@ static const struct wf_node *node_of(struct wf_graph *g, const struct problem *p
                                      enum wf_dtype dtype)
 {
     const struct wf_op *const op = wf_op_find(p->back ? "convt" : "conv");
-    const int64_t deep = p->deep ? p->deep : 1;
+    const int64_t deep = p->up[0] ? p->up[0] : p->deep ? p->deep : 1;
+    const int64_t high = p->up[0] ? p->up[1] : 3, wide = p->up[0] ? p->up[2] : 3;
     struct wf_conv_attrs a = { .stride = { 1, 1, 1 },
                                .dilation = { 1, 1, 1 },
                                .pad_lo = { deep > 1 ? p->pad[0] : 0, p->pad[0], p->pad[1] },
@@ -48,8 +54,14 @@ static const struct wf_node *node_of(struct wf_graph *g, const struct problem *p
     a.extent[0] = p->d + deep - 1 - a.pad_lo[0] - a.pad_hi[0];
     a.extent[1] = p->h + 2 - p->pad[0] - p->pad[1];
     a.extent[2] = p->w + 2 - p->pad[0] - p->pad[1];
-    const struct wf_shape weights =
-        p->back ? WF_SHAPE(p->in, deep, 3, 3, p->out) : WF_SHAPE(p->out, deep, 3, 3, p->in);
+    const int64_t from[3] = { p->d, p->h, p->w };
+    for (int i = 0; p->up[0] && i < 3; i++) {
+        a.stride[i] = p->up[i];
+        a.pad_lo[i] = a.pad_hi[i] = 0;
+        a.extent[i] = from[i] * p->up[i];
+    }
+    const struct wf_shape weights = p->back ? WF_SHAPE(p->in, deep, high, wide, p->out)
+                                            : WF_SHAPE(p->out, deep, high, wide, p->in);
     struct wf_value *in[3] = {
         wf_input(g, "x", dtype, WF_SHAPE(p->n, p->d, p->h, p->w, p->in)),
         wf_input(g, "w", dtype, weights),
@@ -147,12 +159,14 @@ static void check(const struct problem *p, enum wf_dtype dtype,
     const struct wf_node *const node = node_of(g, p, dtype);
     assert_true(fits(node));
     struct wf_region work = wf_shape_region(node->out[0]->shape);
-    for (int a = p->deep > 1 ? WF_D : WF_H; a <= WF_W; a++) {
+    for (int a = p->deep > 1 || p->up[0] > 1 ? WF_D : WF_H; a <= WF_W; a++) {
         work.lo[a] += p->cut;
         work.hi[a] -= p->cut;
     }
+    work.lo[WF_D] += p->front;
     const struct wf_region image = wf_shape_region(node->in[0]->shape);
-    const struct wf_region reads = wf_region_intersect(wf_op_reads(node, 0, work), image);
+    const struct wf_region reads =
+        p->front ? image : wf_region_intersect(wf_op_reads(node, 0, work), image);
     struct wf_view in[3] = { noise(dtype, reads, 1),
                              noise(dtype, wf_shape_region(node->in[1]->shape), 2) };
     if (p->bias)
@@ -225,8 +239,10 @@ static void check_norm(const struct problem *p, enum wf_dtype dtype, enum wf_act
         work.lo[axis] += p->cut;
         work.hi[axis] -= p->cut;
     }
+    work.lo[WF_D] += p->front;
     const struct wf_region image = wf_shape_region(conv->in[0]->shape);
-    const struct wf_region reads = wf_region_intersect(wf_op_reads(conv, 0, work), image);
+    const struct wf_region reads =
+        p->front ? image : wf_region_intersect(wf_op_reads(conv, 0, work), image);
     struct wf_region around = reads;
     around.hi[WF_C] += p->sliced ? 5 : 0;
     const struct wf_view all = noise(dtype, around, 1);
@@ -284,6 +300,15 @@ static void tiled__normalises(void **state)
         { .n = 1, .d = 1, .h = 300, .w = 517, .in = 64, .out = 128, .pad = { 1, 1 }, .cut = 3 },
         { .n = 2, .d = 1, .h = 200, .w = 133, .in = 128, .out = 64, .pad = { 0, 1 }, .bias = true },
         { .n = 1, .d = 1, .h = 40, .w = 37, .in = 64, .out = 64, .pad = { 1, 1 }, .beside = 3 },
+        { .n = 2,
+          .d = 5,
+          .h = 40,
+          .w = 37,
+          .in = 128,
+          .out = 64,
+          .pad = { 1, 1 },
+          .cut = 2,
+          .front = 3 },
     };
     check_norms(problems, sizeof problems / sizeof *problems);
 }
@@ -296,8 +321,77 @@ static void stem__normalises(void **state)
         { .n = 1, .d = 1, .h = 41, .w = 130, .in = 8, .out = 128, .pad = { 1, 1 }, .bias = true },
         { .n = 2, .d = 1, .h = 41, .w = 70, .in = 4, .out = 64, .pad = { 1, 1 }, .sliced = true },
         { .n = 1, .d = 1, .h = 40, .w = 37, .in = 5, .out = 64, .pad = { 1, 1 }, .beside = 3 },
+        { .n = 2,
+          .d = 5,
+          .h = 40,
+          .w = 37,
+          .in = 3,
+          .out = 64,
+          .pad = { 1, 1 },
+          .cut = 2,
+          .front = 3 },
     };
     check_norms(problems, sizeof problems / sizeof *problems);
+}
+
+static bool up_fits(const struct wf_node *node)
+{
+    return wf_cuda_up_fits(node->attrs, &node->in[1]->shape);
+}
+
+static bool run_up(const struct wf_call *call, bool back)
+{
+    assert_true(back);
+    return wf_cuda_up(call);
+}
+
+static void up__equals_the_kernel_for_any_problem(void **state)
+{
+    static const struct problem problems[] = {
+        { .n = 1, .d = 1, .h = 8, .w = 8, .in = 64, .out = 64, .up = { 1, 2, 2 } },
+        { .n = 2, .d = 1, .h = 33, .w = 21, .in = 128, .out = 64, .up = { 1, 2, 2 }, .bias = true },
+        { .n = 1, .d = 1, .h = 130, .w = 140, .in = 128, .out = 64, .up = { 1, 2, 2 }, .cut = 3 },
+        { .n = 3, .d = 2, .h = 40, .w = 7, .in = 192, .out = 128, .up = { 1, 2, 2 }, .cut = 2 },
+        { .n = 1,
+          .d = 1,
+          .h = 3,
+          .w = 300,
+          .in = 320,
+          .out = 192,
+          .up = { 1, 2, 2 },
+          .bias = true },
+        { .n = 2, .d = 5, .h = 12, .w = 9, .in = 64, .out = 64, .up = { 2, 2, 2 }, .bias = true },
+        { .n = 1, .d = 6, .h = 11, .w = 9, .in = 128, .out = 64, .up = { 2, 2, 2 }, .cut = 1 },
+        { .n = 1, .d = 1, .h = 2, .w = 2, .in = 64, .out = 64, .up = { 1, 2, 4 }, .cut = 1 },
+        { .n = 2, .d = 1, .h = 1, .w = 777, .in = 64, .out = 128, .up = { 1, 1, 2 }, .bias = true },
+        { .n = 1, .d = 1, .h = 9, .w = 9, .in = 64, .out = 64, .up = { 1, 4, 2 }, .cut = 5 },
+        { .n = 1, .d = 1, .h = 1, .w = 9, .in = 64, .out = 64, .up = { 1, 4, 2 }, .cut = 1 },
+        { .n = 2,
+          .d = 1,
+          .h = 40,
+          .w = 37,
+          .in = 128,
+          .out = 64,
+          .up = { 1, 2, 2 },
+          .beside = 3,
+          .cut = 1 },
+        { .n = 2,
+          .d = 5,
+          .h = 12,
+          .w = 35,
+          .in = 64,
+          .out = 64,
+          .up = { 2, 2, 2 },
+          .cut = 1,
+          .front = 3 },
+        { .n = 1, .d = 1, .h = 5, .w = 33, .in = 64, .out = 128, .up = { 1, 1, 2 }, .cut = 1 },
+    };
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct problem p = problems[i];
+        p.back = true;
+        check(&p, WF_BF16, up_fits, run_up);
+        check(&p, WF_F16, up_fits, run_up);
+    }
 }
 
 static bool run_stem(const struct wf_call *call, bool back)
@@ -462,6 +556,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tiled__equals_the_kernel_for_any_problem),
         cmocka_unit_test(tiled__normalises),
         cmocka_unit_test(stem__normalises),
+        cmocka_unit_test(up__equals_the_kernel_for_any_problem),
         cmocka_unit_test(stem__equals_the_kernel_for_any_problem),
         cmocka_unit_test(volume__equals_the_kernel_for_any_problem),
         cmocka_unit_test(wgrad__equals_the_kernel_for_any_problem),

@@ -63,6 +63,11 @@ __device__ inline void box_store(const CUtensorMap *to, uint32_t from, const int
                  "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
                  : "memory");
 }
+/* Counts as one. */
+__device__ inline void box_stores_none(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 /* Until all but the last `Behind` stores of this thread have read their memory. */
 template <int Behind> __device__ inline void box_stores_read(void)
 {
@@ -196,6 +201,49 @@ __device__ inline void store_transposed(uint32_t at, const uint32_t (&v)[4])
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
                  "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
+}
+
+/* --- results --- */
+
+enum {
+    STORE_POSITIONS = 32, /* that are stored at once */
+    STORE_FILTERS = 64,
+    STORE_BYTES = STORE_POSITIONS * STORE_FILTERS * 2
+};
+
+/* The sums of four warps, 64 filters by 256 positions, through `Buffers` pieces of shared memory of each team at `stores`:
+ * rows of the product are filters, and an image's are positions. finish.of(sum, i) is the result of the thread's filter i of
+ * two; all threads call put(from, g), which stores positions from 32 g on: one of them by box_store() or
+ * box_stores_none(). *buffer: the next piece. */
+template <class T, int Buffers, class Finish, class Put>
+__device__ inline void store_sums(const float (&d)[128], uint32_t stores, const Finish &finish,
+                                  int *buffer, const Put &put)
+{
+    const int team = (int)threadIdx.x / 128, warp = (int)threadIdx.x % 128 / 32;
+    const int lane = (int)threadIdx.x % 32;
+    /* The row that this lane gives to store_transposed(): two blocks of 8 positions, two eighths. */
+    const int row = lane % 8 + lane / 16 * 8, eighth = warp * 2 + lane / 8 % 2;
+    const uint32_t place = row * 128 + ((eighth ^ row % 8) << 4);
+#pragma unroll
+    for (int g = 0; g < 256 / STORE_POSITIONS; g++) {
+        const uint32_t to = stores + (team * Buffers + *buffer) * STORE_BYTES;
+        if (threadIdx.x % 128 == 0)
+            box_stores_read<Buffers - 1>();
+        four_warps_meet(team + 1);
+#pragma unroll
+        for (int j = 0; j < STORE_POSITIONS / 8; j += 2) {
+            const float *const e = d + (g * STORE_POSITIONS / 8 + j) * 4;
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = pair_of(T(), finish.of(e[2 * i], i % 2), finish.of(e[2 * i + 1], i % 2));
+            store_transposed(to + j * 8 * 128 + place, v);
+        }
+        shared_written();
+        four_warps_meet(team + 1);
+        put(to, g);
+        *buffer = *buffer + 1 == Buffers ? 0 : *buffer + 1;
+    }
 }
 
 /* --- maps: what the copy engine knows about a tensor --- */

@@ -247,8 +247,10 @@ static Stem stem_of(const struct wf_call *call)
         f.y_stride[k] = y.stride[axis];
         tiles *= f.extent[k];
         f.x_stride[k] = x.stride[axis];
-        if (k > 1)
+        if (k > 1) { /* where y begins: x may begin before */
+            f.x += (y.box.lo[axis] - x.box.lo[axis]) * x.stride[axis];
             continue;
+        }
         f.image[k] = (int32_t)(x.box.hi[axis] - x.box.lo[axis]);
         f.out[k] = (int32_t)extent;
         f.pad[k] = (int32_t)(a->pad_lo[2 - k] + x.box.lo[axis] - y.box.lo[axis]);

@@ -27,8 +27,7 @@ enum {
     TAPS = 9,
     FILTERS = 64,
     STAGES = 3,
-    STORED = 4, /* rows of a tile that are stored at once */
-    STORE_BYTES = STORED * TILE_W * FILTERS * 2,
+    STORED = STORE_POSITIONS / TILE_W, /* rows of a tile that are stored at once */
     WEIGHT_BYTES = FILTERS * FILTERS * 2, /* a tap, 64 channels */
     TEAM = 128,
     BLOCK = 2 * TEAM + 32,
@@ -40,7 +39,7 @@ struct Tiled {
     const float *bias;
     Norm norm; /* of the results, where they are normalised too */
     int32_t tiles, extent[4]; /* of y in tiles: W, H, D, N */
-    int32_t halo[2];          /* x at (0, 0) of a tile's stage, against y: W, H */
+    int32_t halo[4];          /* x at the first position of a tile's stage, against y: W, H, D, N */
     int32_t blocks, pieces;   /* of 64 filters; of Depth channels */
 };
 
@@ -105,8 +104,8 @@ template <bool Back, int Depth> __device__ void fetch(const Tiled &f, const Plac
         int tile[4];
         tile_at(f, i, tile);
         for (int c = 0; c < f.pieces; c++) {
-            const int at[5] = { c * Depth, tile[0] - f.halo[0], tile[1] - f.halo[1], tile[2],
-                                tile[3] };
+            const int at[5] = { c * Depth, tile[0] - f.halo[0], tile[1] - f.halo[1],
+                                tile[2] - f.halo[2], tile[3] - f.halo[3] };
             barrier_wait(p.empty + 8 * q, parity);
             barrier_expect(p.full + 8 * q, Piece<Depth>::BYTES);
             box_load(p.stages + q * Piece<Depth>::STRIDE, &f.x, p.full + 8 * q, at);
@@ -168,47 +167,12 @@ template <bool Normalises> struct Finish {
     }
 };
 
-/* The results of a tile: rows of the product are filters, and an image's are positions. */
-template <class T, int Depth, class F>
-__device__ inline void write(const Tiled &f, const Places<Depth> &p, const int (&tile)[4],
-                             const float (&d)[128], const F &finish, int *buffer)
-{
-    enum { STORES = Piece<Depth>::STORES };
-    const int team = (int)threadIdx.x / TEAM, warp = (int)threadIdx.x % TEAM / 32;
-    const int lane = (int)threadIdx.x % 32, filter = (int)blockIdx.x % f.blocks * FILTERS;
-    /* The row that this lane gives to store_transposed(): two positions apart 8, two eighths. */
-    const int row = lane % 8 + lane / 16 * 8, eighth = warp * 2 + lane / 8 % 2;
-    const uint32_t place = row * 128 + ((eighth ^ row % 8) << 4);
-#pragma unroll
-    for (int g = 0; g < TILE_H / STORED; g++) {
-        const uint32_t to = p.stores + (team * STORES + *buffer) * STORE_BYTES;
-        if (threadIdx.x % TEAM == 0)
-            box_stores_read<STORES - 1>();
-        four_warps_meet(team + 1);
-#pragma unroll
-        for (int j = 0; j < STORED; j += 2) {
-            const float *const e = d + (g * STORED + j) * 4;
-            uint32_t v[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                v[i] = pair_of(T(), finish.of(e[2 * i], i % 2), finish.of(e[2 * i + 1], i % 2));
-            store_transposed(to + j * TILE_W * 128 + place, v);
-        }
-        shared_written();
-        four_warps_meet(team + 1);
-        const int at[5] = { filter, tile[0], tile[1] + g * STORED, tile[2], tile[3] };
-        if (threadIdx.x % TEAM == 0)
-            box_store(&f.y, to, at);
-        *buffer = *buffer + 1 == STORES ? 0 : *buffer + 1;
-    }
-}
-
 /* A team's tiles: every second one of the block's. */
 template <class T, bool Back, int Depth, bool Normalises>
 __device__ void compute(const Tiled &f, const Places<Depth> &p)
 {
-    const Finish<Normalises> finish(f, (int)blockIdx.x % f.blocks * FILTERS +
-                                           (int)threadIdx.x % TEAM / 32 * 16 +
+    const int filter = (int)blockIdx.x % f.blocks * FILTERS;
+    const Finish<Normalises> finish(f, filter + (int)threadIdx.x % TEAM / 32 * 16 +
                                            (int)threadIdx.x % 32 / 4);
     const int team = (int)threadIdx.x / TEAM, step = (int)gridDim.x / f.blocks;
     const bool leads = threadIdx.x % TEAM == 0, first_lane = threadIdx.x % 32 == 0;
@@ -237,7 +201,12 @@ __device__ void compute(const Tiled &f, const Places<Depth> &p)
         sums_stay(d);
         if (first_lane)
             barrier_arrive(p.empty + 8 * before);
-        write<T, Depth>(f, p, tile, d, finish, &buffer);
+        store_sums<T, Piece<Depth>::STORES>(
+            d, p.stores, finish, &buffer, [&](uint32_t from, int g) {
+                const int at[5] = { filter, tile[0], tile[1] + g * STORED, tile[2], tile[3] };
+                if (leads)
+                    box_store(&f.y, from, at);
+            });
     }
     if (leads)
         box_stores_done();
@@ -305,8 +274,8 @@ static bool run_depth(const struct wf_call *call, const Norm &norm)
         f.extent[k] = (int32_t)ceil_div(y.box.hi[axis] - y.box.lo[axis], each[k]);
         tiles *= f.extent[k];
     }
-    for (int k = 0; k < 2; k++) { /* tap 0 of position 0, counted within both boxes */
-        const int64_t before = Back ? HALO - a->pad_lo[2 - k] : a->pad_lo[2 - k];
+    for (int k = 0; k < 4; k++) { /* tap 0 of position 0, counted within both boxes */
+        const int64_t pad = k < 2 ? a->pad_lo[2 - k] : 0, before = k < 2 && Back ? HALO - pad : pad;
         f.halo[k] = (int32_t)(before + x.box.lo[WF_W - k] - y.box.lo[WF_W - k]);
     }
     f.tiles = (int32_t)tiles;

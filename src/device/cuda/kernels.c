@@ -122,12 +122,16 @@ static bool is_half(const struct wf_value *v)
     return v->dtype == WF_BF16 || v->dtype == WF_F16;
 }
 
+static bool is_half_conv(const struct wf_node *node)
+{
+    return is_half(node->in[0]) && pairs(node) && node->in[0]->dtype == node->out[0]->dtype &&
+           (!node->in[2] || node->in[2]->dtype == WF_F32);
+}
+
 /* Windows side by side. */
 static bool patches(const struct wf_node *node)
 {
-    return is_half(node->in[0]) && pairs(node) && node->in[0]->dtype == node->out[0]->dtype &&
-           (!node->in[2] || node->in[2]->dtype == WF_F32) &&
-           wf_cuda_patches_fit(node->attrs, &node->in[1]->shape);
+    return is_half_conv(node) && wf_cuda_patches_fit(node->attrs, &node->in[1]->shape);
 }
 
 /* Without rows of the result that belong to no patch. */
@@ -137,7 +141,15 @@ static bool patches_convt(const struct wf_node *node)
     for (int i = 0; i < 3; i++)
         if (node->in[0]->shape.at[WF_D + i] * a->stride[i] != node->out[0]->shape.at[WF_D + i])
             return false;
-    return patches(node);
+    return is_half_conv(node) &&
+           (wf_cuda_patches_fit(a, &node->in[1]->shape) || wf_cuda_up_fits(a, &node->in[1]->shape));
+}
+
+/* Of so many channels that computing it again takes longer than keeping it and copying. */
+static bool patches_convt_wide(const struct wf_node *node)
+{
+    enum { CHEAP_MOST = 1024 };
+    return node->in[0]->shape.at[WF_C] > CHEAP_MOST && patches_convt(node);
 }
 
 static bool patches_wgrad(const struct wf_node *node)
@@ -325,6 +337,10 @@ const struct wf_kernel wf_cuda_kernels_kernels[] = {
       .flags = WF_KERNEL_CHEAP,
       .preference = 20,
       .accepts = patches_convt,
+      .run = HERE(wf_cuda_patches_convt) },
+    { .op = "convt",
+      .preference = 21,
+      .accepts = patches_convt_wide,
       .run = HERE(wf_cuda_patches_convt) },
     { .op = "conv_wgrad",
       .preference = 20,

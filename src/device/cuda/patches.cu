@@ -7,8 +7,6 @@
 namespace wf
 {
 
-enum { TAPS_MOST = 8 };
-
 struct Images {
     Matrix from, weights, to;
     Table bias;
@@ -209,21 +207,34 @@ using namespace wf;
 
 bool wf_cuda_patches_fit(const struct wf_conv_attrs *a, const struct wf_shape *weights)
 {
-    enum { SHARED = 220 << 10, DENSE = 110 };
-    const int64_t *const kernel = &weights->at[WF_D];
-    const int64_t taps = kernel[0] * kernel[1] * kernel[2], rows = weights->at[WF_N],
-                  columns = taps * weights->at[WF_C];
-    for (int i = 0; i < 3; i++)
-        if (kernel[i] != a->stride[i] || a->pad_lo[i] != 0 || a->pad_hi[i] != 0 ||
-            (kernel[i] > 1 && a->dilation[i] != 1))
-            return false;
-    /* Products per byte: past this cuDNN's are faster, copies included. */
-    const bool by_memory = rows * columns <= DENSE * (rows + columns);
-    return PANELS_HERE && by_memory && a->groups == 1 && taps > 1 && taps <= TAPS_MOST &&
-           rows % PIECE == 0 && weights->at[WF_C] % PIECE == 0 &&
+    enum { SHARED = 220 << 10 };
+    const int64_t rows = weights->at[WF_N], columns = wf_patches_taps(weights) * weights->at[WF_C];
+    return PANELS_HERE && wf_patches_lie(a, weights) && wf_patches_by_memory(weights) &&
            image_bytes<bf16, true, 2>(rows) <= SHARED &&
            image_bytes<bf16, false, 1>(columns) <= SHARED && gpu_has_panels();
 }
+
+#ifdef WF_HAVE_HOPPER
+bool wf_cuda_up_fits(const struct wf_conv_attrs *a, const struct wf_shape *weights)
+{
+    return wf_patches_lie(a, weights) && wf_patches_in_blocks(weights) && gpu_has_panels();
+}
+
+static bool runs_up(const struct wf_call *call)
+{
+    return wf_patches_in_blocks(&call->node->in[1]->shape) && wf_cuda_up(call);
+}
+#else
+bool wf_cuda_up_fits(const struct wf_conv_attrs *, const struct wf_shape *)
+{
+    return false;
+}
+
+static bool runs_up(const struct wf_call *)
+{
+    return false;
+}
+#endif
 
 void wf_cuda_patches_conv(const struct wf_call *call)
 {
@@ -237,10 +248,12 @@ void wf_cuda_patches_conv(const struct wf_call *call)
 
 void wf_cuda_patches_convt(const struct wf_call *call)
 {
-    if (is_empty(call->work))
+    const struct wf_conv_attrs *const a = (const struct wf_conv_attrs *)call->node->attrs;
+    if (is_empty(call->work) || runs_up(call))
         return;
+    const bool few = wf_cuda_patches_fit(a, &call->node->in[1]->shape);
     with_half(call->in[0].dtype, [&](auto t) {
-        if (!images_run<decltype(t), true>(call))
+        if (!few || !images_run<decltype(t), true>(call))
             wf_cuda_convt(call);
     });
 }
