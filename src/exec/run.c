@@ -327,6 +327,10 @@ void wf_run_free(struct wf_run *run)
 struct wf_view wf_run_view(const struct wf_run *run, const struct wf_value *value)
 {
     const struct wf_slot *const queued = &run->plan->queue[value->id];
+    const bool is_weight = value->kind == WF_PARAM || value->kind == WF_STATE;
+    /* It may be filled: a weight that fixed steps read, or an input where another run's results are. */
+    if (is_weight || (value->kind == WF_INPUT && run->owner->fixed_of != run))
+        run->owner->fixed_of = NULL;
     if (queued->buffer < 0)
         return wf_run_resolve(run, &run->plan->values[value->id]);
     struct wf_view view = queued->view;

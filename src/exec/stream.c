@@ -81,7 +81,8 @@ static bool finish_begun(const struct wf_stream *s, struct wf_err *err)
 /* Weights are the stream's own, and what is computed of them once for all windows takes little of the limit. */
 static bool has_fixed_weights(const struct wf_stream_options *o, const struct wf_graph *g)
 {
-    return !o->lender && (!o->limit || wf_program_fixed_bytes(g) <= o->limit / 8);
+    enum { LITTLE = 32 };
+    return !o->lender && (!o->limit || wf_program_fixed_bytes(g) <= o->limit / LITTLE);
 }
 
 /* Plans windows such as this one. One that needs a larger arena than the first takes its place, and the
@@ -385,7 +386,6 @@ bool wf_stream_estimate(struct wf_stream_estimate *e, const struct wf_graph *g,
                         struct wf_err *err)
 {
     struct wf_stream s = { .graph = g, .outputs = { output }, .n_outputs = 1, .options = *options };
-    s.options.plan.fixed_weights = has_fixed_weights(options, g);
     const struct wf_node **sums = NULL;
     bool whole = false, ok = find_passes(&s, &sums, &whole, err);
     *e = (struct wf_stream_estimate){ 0 };

@@ -115,7 +115,8 @@ size_t wf_stream_kept(const struct wf_stream *s);
 /* Another image of the same shape begins; only where there are no passes for sums. */
 void wf_stream_restart(struct wf_stream *s);
 
-/* What a stream of one output would take, on paper: its inputs, context and lender are not looked at. */
+/* What a stream of one output would take, on paper: its inputs, context and lender are not looked at, and weights are
+ * a lender's, which may change. */
 struct wf_stream_estimate {
     int64_t windows;
     double seconds; /* of all windows and passes on one rank */

@@ -5,8 +5,6 @@
 
 void wf_run_map(const struct wf_run *run, const struct wf_value *value, struct wf_host *host)
 {
-    if (value->kind == WF_PARAM || value->kind == WF_STATE) /* it may be filled */
-        run->owner->fixed_of = NULL;
     wf_host_map(host, wf_run_device(run), wf_run_context(run), wf_run_view(run, value));
 }
 
