@@ -383,17 +383,19 @@ struct search {
     bool has_excerpt;
     struct tried list[MOST_TRIED];
     int n;
-    bool sure; /* all that were timed were compared */
+    size_t workspace; /* that a plan may take */
+    bool left_out;    /* one of the whole problem takes more */
+    bool sure;        /* all that were timed were compared */
 };
 
 /* NULL where it takes more memory than there may be. */
-static struct wf_cudnn_plan *small_plan(const struct wf_cuda_conv_step *s,
-                                        struct wf_cudnn_graph *graph,
+static struct wf_cudnn_plan *small_plan(struct search *q, struct wf_cudnn_graph *graph,
                                         const struct wf_cudnn_choice *choice)
 {
     struct wf_cudnn_plan *const plan = wf_cudnn_plan_new(graph, choice);
-    if (!plan || wf_cudnn_plan_workspace(plan) <= s->cuda->workspace)
+    if (!plan || wf_cudnn_plan_workspace(plan) <= q->workspace)
         return plan;
+    q->left_out = q->left_out || graph == q->graph;
     wf_cudnn_plan_free(plan);
     return NULL;
 }
@@ -410,7 +412,7 @@ static void add_plans(struct search *q, struct wf_cudnn_graph *graph, int n,
                       const struct wf_cudnn_choice choices[], int most)
 {
     for (int i = 0; graph && i < n && q->n < most; i++) {
-        struct wf_cudnn_plan *const plan = small_plan(q->step, graph, &choices[i]);
+        struct wf_cudnn_plan *const plan = small_plan(q, graph, &choices[i]);
         if (plan)
             q->list[q->n++] = (struct tried){ choices[i], plan, (double)INFINITY };
     }
@@ -422,7 +424,7 @@ static void make_plans(struct search *q)
     const struct wf_cuda_conv_step *const s = q->step;
     struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
     const int n = q->graph ? wf_cudnn_candidates(q->graph, choices, WF_CUDNN_CANDIDATES) : 0;
-    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= s->cuda->workspace)
+    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= q->workspace)
         q->list[q->n++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
     const bool own_only = q->n > 0 && (is_long_sum(&s->problem) || is_wide(&s->problem));
     const int most = own_only          ? q->n
@@ -486,7 +488,7 @@ static bool time_excerpt(struct search *q)
 static bool has_plan(struct search *q, struct tried *one)
 {
     if (one->choice.engine >= 0 && !one->plan)
-        one->plan = small_plan(q->step, q->graph, &one->choice);
+        one->plan = small_plan(q, q->graph, &one->choice);
     return one->choice.engine < 0 || one->plan;
 }
 
@@ -499,7 +501,7 @@ static int try_plans(struct search *q)
     int found = -1;
     const bool excerpt_timed = q->has_excerpt && time_excerpt(q);
     const bool fits =
-        trial_init(&t, s, q->prepare, q->has_excerpt ? s->cuda->workspace : most_workspace(s, q));
+        trial_init(&t, s, q->prepare, q->has_excerpt ? q->workspace : most_workspace(s, q));
     const bool timed = excerpt_timed || (fits && !q->has_excerpt && q->n > 1);
     if (timed && !excerpt_timed)
         time_plans(q, &t);
@@ -527,14 +529,25 @@ static int try_plans(struct search *q)
     return found;
 }
 
-/* By trying; the choice is kept. */
+/* The index of what was found; -1: nothing. */
+static int search_within(struct search *q, size_t workspace)
+{
+    q->sure = q->graph != NULL;
+    q->workspace = workspace;
+    q->left_out = false;
+    q->n = 0;
+    make_plans(q);
+    return q->n > 0 ? try_plans(q) : -1;
+}
+
+/* By trying; the choice is kept. Gradients of f32 images are computed by kernels that copy both, or by none. */
 static void search(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
     const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
-    q->sure = q->graph != NULL;
-    make_plans(q);
-    const int found = q->n > 0 ? try_plans(q) : -1;
+    int found = search_within(q, s->cuda->workspace);
+    if (found < 0 && q->left_out && s->cuda->most_workspace > s->cuda->workspace)
+        found = search_within(q, s->cuda->most_workspace);
     const struct tried *const one = found < 0 ? &none : &q->list[found];
     take(s, one);
     if (q->sure)

@@ -13,8 +13,10 @@
 #include "device/update.h"
 #include "device/device.h"
 
-/* More scratch than this made no convolution faster; it is the memory of a few images less. */
+/* More scratch than this made no convolution faster; it is the memory of a few images less. But some have no kernel that
+ * takes less: then a part of the device's memory is given, where nobody set a limit. */
 static const size_t usual_workspace = (size_t)512 << 20;
+enum { MOST_WORKSPACE = 32 };
 
 /* --- failures --- */
 
@@ -108,6 +110,7 @@ static bool choose_gpu(struct wf_cuda *cuda, int local_rank, struct wf_err *err)
     (void)snprintf(cuda->name, sizeof cuda->name, "%.63s", properties.name);
     cuda->multiprocessors = properties.multiProcessorCount;
     cuda->capability = 10 * properties.major + properties.minor;
+    cuda->most_workspace = properties.totalGlobalMem / MOST_WORKSPACE;
     return true;
 }
 
@@ -201,6 +204,8 @@ static struct wf_context *open_device(const struct wf_device_options *options, s
     cuda->workspace = options->workspace ? options->workspace : usual_workspace;
     bool ok = choose_gpu(cuda, options->local_rank, err) && wf_cudnn_open(&cuda->dnn, err) &&
               wf_cublas_open(&cuda->lt, err);
+    if (options->workspace)
+        cuda->most_workspace = options->workspace;
     if (ok)
         ok = make_handles(cuda) || wf_cuda_well(cuda, err);
     if (ok) {

@@ -29,7 +29,8 @@ struct wf_cuda {
     char name[64];
     bool deterministic, exact, tf32; /* as in wf_device_options */
     enum wf_device_path path;
-    size_t workspace; /* the most a library's kernel may ask for */
+    size_t workspace;      /* the most a library's kernel may ask for */
+    size_t most_workspace; /* where all of a convolution's ask for more */
     cudaStream_t stream;
     cudaEvent_t read;        /* put() has read its source */
     cudaStream_t ahead;      /* of send() */
