@@ -117,6 +117,8 @@ static const struct wf_case cases[] = {
     { .attrs = "mode=linear extent=[1,7,11]", .in = "x[2,1,3,5,1]" },
     { .attrs = "mode=linear extent=[1,1,4]", .in = "x[1,1,1,9,2]" },
     { .attrs = "mode=linear extent=[4,6,5]", .in = "x[1,2,3,4,1]" },
+    { .attrs = "mode=linear extent=[1,25,17]", .in = "x[1,1,3,2,2]" }, /* each takes many results */
+    { .attrs = "mode=cubic extent=[4,8,12]", .in = "x[2,1,1,2,8]" },
     { .attrs = "mode=linear_corners extent=[1,9,1]", .in = "x[1,1,5,3,2]" },
     { .attrs = "mode=linear_corners extent=[3,7,8]", .in = "x[1,2,4,5,1]" },
     { .attrs = "mode=nearest extent=[5,2,6]", .in = "x[1,2,3,4,2]" },

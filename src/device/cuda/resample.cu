@@ -1,4 +1,5 @@
 /* Another extent: padding, subdomains, interpolation, broadcast. */
+#include "device/cuda/rows.cuh"
 #include "device/cuda/spatial.cuh"
 #include "ops/upsample.h"
 
@@ -247,7 +248,45 @@ struct UpsampleGrad {
         }
         sum.store(element<T>(dx, at.n, at.x, at.c));
     }
+    /* By all threads of a block. */
+    template <class T, int V> __device__ void run_block(const Place &at) const
+    {
+        int64_t lo[3], hi[3], o[3];
+        Sum<T, V> sum;
+        double of_block[V];
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            axis[i].taken_by(at.x[i], &lo[i], &hi[i]);
+        const int64_t high = hi[1] - lo[1], wide = hi[2] - lo[2], all = (hi[0] - lo[0]) * high * wide;
+        for (int64_t i = threadIdx.x; i < all; i += THREADS) {
+            o[0] = lo[0] + i / (high * wide);
+            o[1] = lo[1] + i / wide % high;
+            o[2] = lo[2] + i % wide;
+            strict<T> weight = 1;
+#pragma unroll
+            for (int k = 0; k < 3; k++)
+                weight *= (strict<T>)wf_up_share(axis[k].at, o[k], at.x[k]);
+            if (weight != 0)
+                sum.add(element<T>(dy, at.n, o, at.c), weight);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            of_block[j] = (double)sum.at[j];
+        block_sum(of_block);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            sum.at[j] = (strict<T>)of_block[j];
+        if (threadIdx.x == 0)
+            sum.store(element<T>(dx, at.n, at.x, at.c));
+    }
 };
+
+/* A block for V channels of a position. */
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS) upsample_grad_blocks(const Grid g, const UpsampleGrad f)
+{
+    f.template run_block<T, V>(place_of<V>(g, blockIdx.x));
+}
 
 /* --- broadcast --- */
 
@@ -343,10 +382,39 @@ void wf_cuda_upsample(const struct wf_call *call)
         in_and_out(call, upsample_of<Upsample>(call, in, out));
 }
 
+/* Few elements take so many results each that a thread for each would leave the GPU empty. By the whole shapes, so that
+ * sums are the same however the image is cut. */
+static bool is_coarse(const struct wf_shape &image, const struct wf_shape &result)
+{
+    enum { MANY = 64, FEW = 1 << 17 };
+    int64_t taken = 1;
+    for (int a = WF_D; a <= WF_W; a++)
+        taken *= result.at[a] / image.at[a];
+    return taken >= MANY && wf_shape_count(image) < FEW;
+}
+
 void wf_cuda_upsample_grad(const struct wf_call *call)
 {
-    const struct wf_node *node = call->node;
-    in_and_out(call, upsample_of<UpsampleGrad>(call, node->out[0]->shape, node->in[0]->shape));
+    const struct wf_shape &image = call->node->out[0]->shape, &result = call->node->in[0]->shape;
+    const UpsampleGrad f = upsample_of<UpsampleGrad>(call, image, result);
+    if (!is_coarse(image, result)) {
+        in_and_out(call, f);
+        return;
+    }
+    if (is_empty(call->work))
+        return;
+    const struct wf_view *const views[] = { &call->in[0], &call->out[0] };
+    with_type(call->in[0].dtype, [&](auto t) {
+        typedef decltype(t) T;
+        enum { V = Wide<T>::V };
+        struct CUstream_st *const stream = wf_cuda_stream(call);
+        const bool wide = spatial_takes(call->work, views, 2, V);
+        const Grid g = grid_over(call->work, wide ? V : 1);
+        if (wide)
+            launch(upsample_grad_blocks<T, V>, (unsigned)g.count, THREADS, stream, g, f);
+        else
+            launch(upsample_grad_blocks<T, 1>, (unsigned)g.count, THREADS, stream, g, f);
+    });
 }
 
 void wf_cuda_broadcast(const struct wf_call *call)

@@ -21,12 +21,8 @@ struct Grid {
     Divisor extent[WF_AXES]; /* of C in vectors; the first one is not divided by */
 };
 
-template <class T, int V, class F>
-__global__ void __launch_bounds__(THREADS) spatial(const Grid g, const F f)
+template <int V> __device__ inline Place place_of(const Grid &g, int64_t rest)
 {
-    int64_t rest = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (rest >= g.count)
-        return;
     Place at;
     int64_t place;
     g.extent[WF_C].divide(rest, &rest, &place);
@@ -37,7 +33,15 @@ __global__ void __launch_bounds__(THREADS) spatial(const Grid g, const F f)
         at.x[i] = g.lo[WF_D + i] + place;
     }
     at.n = g.lo[WF_N] + rest;
-    f.template run<T, V>(at);
+    return at;
+}
+
+template <class T, int V, class F>
+__global__ void __launch_bounds__(THREADS) spatial(const Grid g, const F f)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < g.count)
+        f.template run<T, V>(place_of<V>(g, i));
 }
 
 /* Element (n, x, c) of an image. */
