@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,6 +142,19 @@ static void choices__without_a_file_or_with_a_damaged_one_start_anew(void **stat
     assert_int_not_equal(access("no", F_OK), 0);
 }
 
+static void choices__in_a_folder_have_a_file_there(void **state)
+{
+    assert_int_equal(mkdir("cache", 0700), 0);
+    struct wf_choices *c = wf_choices_new("cache");
+    wf_choices_put(c, "key", "value");
+    wf_choices_free(c);
+    c = wf_choices_new("cache/kernels");
+    assert_string_equal(wf_choices_find(c, "key"), "value");
+    wf_choices_free(c);
+    assert_int_equal(unlink("cache/kernels") | unlink("cache/kernels.lock"), 0);
+    assert_int_equal(rmdir("cache"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +163,7 @@ int main(void)
         cmocka_unit_test(choices__of_ranks_that_share_a_file_are_all_kept),
         cmocka_unit_test(choices__that_are_written_at_once_are_all_kept),
         cmocka_unit_test(choices__are_bounded_and_the_oldest_go_first),
+        cmocka_unit_test(choices__in_a_folder_have_a_file_there),
         cmocka_unit_test(choices__without_a_file_or_with_a_damaged_one_start_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

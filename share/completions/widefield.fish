@@ -228,6 +228,6 @@ complete -c widefield -n 'not __fish_use_subcommand' -a 'run.device=' -d 'device
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.ranks=' -d 'ranks, as threads of this process'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.threads=' -d 'OpenMP threads per rank'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'run.deterministic=' -d 'true: only GPU kernels that give the same bits in every run; mesh: also the same bits on every mesh, with slower convolutions of our own'
-complete -c widefield -n 'not __fish_use_subcommand' -a 'run.cache=' -d 'file that caches which primitives of external libraries are correct and which GPU kernels are fastest; empty: no cache'
+complete -c widefield -n 'not __fish_use_subcommand' -a 'run.cache=' -d 'file, or a folder for it, that caches which primitives of external libraries are correct and which GPU kernels are fastest; empty: no cache'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.limit=' -d 'bytes that a rank may use: training recomputes results and runs in strips until it fits, or is refused; predict sizes its windows by it'
 complete -c widefield -n 'not __fish_use_subcommand' -a 'memory.recompute=' -d 'recompute cheap results in the backward pass instead of keeping them'

@@ -288,8 +288,8 @@ static const struct wf_option rows[] = {
       "on every mesh, with slower convolutions of our own",
       WF_OPTION_OF(NAME, wf_repeats_names), .fallback = "false" },
     { "run.cache",
-      "file that caches which primitives of external libraries are correct and which GPU "
-      "kernels are fastest; empty: no cache",
+      "file, or a folder for it, that caches which primitives of external libraries are correct "
+      "and which GPU kernels are fastest; empty: no cache",
       .type = WF_OPTION_TEXT, .may_be_empty = true,
       .unset = "widefield/kernels in $XDG_CACHE_HOME or ~/.cache" },
 

@@ -24,7 +24,7 @@ enum { WF_CHOICES_KEPT = 10'000 }; /* lines of the file, at most */
 
 struct wf_choices;
 
-/* Where the file is, `path` as below; NULL: there is none. */
+/* Where the file is, `path` as below, or a folder for it; NULL: there is none. */
 struct wf_arena;
 const char *wf_choices_path(struct wf_arena *arena, const char *path);
 /* Makes the folders that a file of that path lies in, where it can. */
