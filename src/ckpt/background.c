@@ -10,6 +10,9 @@
 
 enum state { FREE, HELD, WRITING };
 
+/* Of the time at most one part in so many goes into writing bests, for the next one waits for it. */
+static const double SHARE = 20;
+
 struct wf_background {
     struct wf_background_options options;
     pthread_t thread;
@@ -20,6 +23,7 @@ struct wf_background {
     bool is_best;
     bool replaces;         /* what is claimed replaces a best that was held */
     double since, written; /* what is held has waited since then; when the last write ended */
+    double took;           /* the last write, in seconds */
     bool hurries;          /* nothing is held back */
     bool ends;
     struct wf_err failure; /* WF_OK: none */
@@ -32,7 +36,8 @@ static double due(const struct wf_background *b)
 {
     if (b->hurries || b->ends || !b->is_best)
         return b->since;
-    return fmin(b->since + b->options.settle, b->written + b->options.interval);
+    const double settle = fmax(b->options.settle, SHARE * b->took);
+    return fmin(b->since + settle, b->written + b->options.interval);
 }
 
 static void wait_until(struct wf_background *b, double time)
@@ -49,6 +54,7 @@ static void write_held(struct wf_background *b)
     const struct wf_checkpoint_source from = { .snapshot = o->snapshot };
     const struct wf_checkpoint_info info = b->info;
     const bool is_best = b->is_best;
+    const double begun = wf_now();
     struct wf_err err = { 0 };
     b->state = WRITING;
     (void)pthread_mutex_unlock(&b->mutex);
@@ -59,6 +65,7 @@ static void write_held(struct wf_background *b)
         b->failure = err;
     b->state = FREE;
     b->written = wf_now();
+    b->took = b->written - begun;
     (void)pthread_cond_broadcast(&b->changed);
 }
 

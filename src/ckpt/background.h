@@ -13,8 +13,8 @@
  *   B1. Between claim and hand the thread does not touch the snapshot; otherwise only the thread does.
  *   B2. A best that was handed over reaches the disk, or is replaced by a better one.
  *   B3. A best may be held back for a moment (`settle`), for in short epochs the next one is better again and replaces
- *       it unwritten. The moment begins with the first of them, and ends `interval` after the last write at the
- *       latest. Others are written at once.
+ *       it unwritten. The moment begins with the first of them, lasts twenty times as long as the last write did if that
+ *       is longer, and ends `interval` after the last write at the latest. Others are written at once.
  *   B4. The first failure ends it: nothing more is written, and every call reports it.
  */
 #pragma once
