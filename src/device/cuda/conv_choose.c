@@ -379,8 +379,8 @@ struct search {
     struct wf_cuda_conv_step *step; /* for which one is searched */
     const struct wf_prepare *prepare;
     struct wf_cudnn_graph *graph;
-    struct excerpt excerpt; /* is timed in its place */
-    bool has_excerpt;
+    struct excerpt excerpt;  /* is timed in its place */
+    bool has_excerpt, whole; /* whole: it may have none */
     struct tried list[MOST_TRIED];
     int n;
     size_t workspace; /* that a plan may take */
@@ -430,7 +430,8 @@ static void make_plans(struct search *q)
     const int most = own_only          ? q->n
                      : s->problem.bias ? q->n + 1 /* compiled, in a second */
                                        : MOST_TRIED;
-    q->has_excerpt = wf_min(most, q->n + n) > 1 && excerpt_init(&q->excerpt, s, q->prepare);
+    q->has_excerpt =
+        !q->whole && wf_min(most, q->n + n) > 1 && excerpt_init(&q->excerpt, s, q->prepare);
     const int ours = q->n;
     if (q->has_excerpt) {
         struct wf_cudnn_graph *const graph = wf_cudnn_graph_new(s->cuda, &q->excerpt.step.problem);
@@ -530,24 +531,33 @@ static int try_plans(struct search *q)
 }
 
 /* The index of what was found; -1: nothing. */
-static int search_within(struct search *q, size_t workspace)
+static int search_within(struct search *q, size_t workspace, bool whole)
 {
     q->sure = q->graph != NULL;
     q->workspace = workspace;
+    q->whole = whole;
     q->left_out = false;
     q->n = 0;
     make_plans(q);
     return q->n > 0 ? try_plans(q) : -1;
 }
 
-/* By trying; the choice is kept. Gradients of f32 images are computed by kernels that copy both, or by none. */
+/* By trying; the choice is kept. Without any the kernel for any convolution is left, which takes up to fifty times as
+ * long: so the whole is timed where what does for an excerpt does not for it, and more scratch is given. */
 static void search(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
     const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
-    int found = search_within(q, s->cuda->workspace);
-    if (found < 0 && q->left_out && s->cuda->most_workspace > s->cuda->workspace)
-        found = search_within(q, s->cuda->most_workspace);
+    const size_t scratch[] = { s->cuda->workspace, s->cuda->most_workspace };
+    int found = -1;
+    for (int i = 0; i < 2 && found < 0 && (i == 0 || (q->left_out && scratch[1] > scratch[0]));
+         i++) {
+        found = search_within(q, scratch[i], false);
+        const bool left_out = q->left_out;
+        if (found < 0 && q->has_excerpt)
+            found = search_within(q, scratch[i], true);
+        q->left_out = q->left_out || left_out;
+    }
     const struct tried *const one = found < 0 ? &none : &q->list[found];
     take(s, one);
     if (q->sure)
