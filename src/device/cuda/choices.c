@@ -64,15 +64,16 @@ void wf_cudnn_problem_print(const struct wf_cudnn_problem *p, char *text, size_t
         at += print_triple(text + at, room - (size_t)at, triples[i].letter, triples[i].values);
 }
 
-/* How it was chosen. 2: parts of large problems are padded as the whole. 3: with most_workspace where others would fail. */
-enum { WAY = 3 };
+/* How it was chosen. 2: parts of large problems are padded as the whole. 4: on the whole, and with most_workspace, where
+ * others would fail. */
+enum { WAY = 4 };
 
 static void print_key(const struct wf_cuda *cuda, const struct wf_cudnn_problem *problem,
                       char key[WF_CHOICE_KEY])
 {
-    const int at =
-        snprintf(key, WF_CHOICE_KEY, "%s, cuDNN %zu, way %d, at most %zu bytes: ", cuda->name,
-                 cuda->dnn.cudnnGetVersion(), (int)WAY, cuda->workspace);
+    const int at = snprintf(
+        key, WF_CHOICE_KEY, "%s, cuDNN %zu, way %d, at most %zu to %zu bytes: ", cuda->name,
+        cuda->dnn.cudnnGetVersion(), (int)WAY, cuda->workspace, cuda->most_workspace);
     wf_cudnn_problem_print(problem, key + at, (size_t)(WF_CHOICE_KEY - at));
 }
 

@@ -7,17 +7,16 @@
  * memory full of NaN, is held against our own kernel in some rows, as a whole and element by element. What
  * is wrong is passed over, and kept too, for people to see.
  *
- * A large problem is timed on some of its rows only: of 8192 x 8192 pixels cuDNN offers plans that take 30 s for a
- * run where the best takes 12 ms. The check is always on the whole.
+ * A large problem is timed on some of its rows, unless nothing that runs there runs on the whole: of 8192 x 8192 pixels
+ * cuDNN offers plans that take 30 s for a run where the best takes 12 ms. The check is always on the whole.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cuda/choices.h"
-#include "device/cuda/conv.h"
-#include "device/cuda/kernels.h"
+#include "device/cuda/conv_trial.h"
 
-enum { TIMED_RUNS = 3, MOST_TRIED = 10, SAMPLES = 3, USUAL = 4 };
+enum { MOST_TRIED = 10 };
 /* Suggestions come with the likely best first: of large images not all of the others are tried. */
 static const double enough_seconds = 1.0;
 /* A problem of more than `whole` operations is timed on rows of about `excerpt`: 0.1 ms of a good plan, 1 ms without
@@ -27,243 +26,6 @@ struct excerpt_flops {
 };
 static const struct excerpt_flops of_tensor_cores = { 1e12, 5e10 }, of_others = { 5e10, 2e10 };
 enum { EXCERPT_ROWS = 8 };
-
-/* Memory like that of the step. */
-struct trial {
-    struct wf_cuda_conv_step *step;
-    const struct wf_prepare *prepare;
-    struct wf_view in[3], out[1];
-    void *memory, *scratch, *sample, *sample_scratch;
-    struct wf_cuda_distance *distance;
-    size_t sample_bytes;
-    cudaEvent_t before, after;
-};
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + WF_CUDNN_ALIGN - 1) / WF_CUDNN_ALIGN * WF_CUDNN_ALIGN;
-}
-
-/* --- the sample --- */
-
-/* Sample i: a row of the work, at its begin, in its middle, at its end. */
-static struct wf_region sample_of(const struct wf_region *work, int i)
-{
-    struct wf_region r = *work;
-    for (int a = WF_N; a <= WF_H; a++) {
-        const int64_t last = r.hi[a] - 1;
-        r.lo[a] = i == 0 ? r.lo[a] : i == 1 ? (r.lo[a] + last) / 2 : last;
-        r.hi[a] = r.lo[a] + 1;
-    }
-    return r;
-}
-
-static bool is_sum(const struct trial *t)
-{
-    return t->step->problem.pass == WF_CONV_WEIGHTS;
-}
-
-static size_t own_scratch(const struct trial *t)
-{
-    struct wf_prepare p = *t->prepare;
-    struct wf_err err = { 0 };
-    p.work = sample_of(&p.work, 0);
-    p.scratch_bytes = 0;
-    return is_sum(t) && wf_cuda_conv_wgrad_prepare(&p, &err) ? p.scratch_bytes : 0;
-}
-
-/* --- memory --- */
-
-static bool trial_init(struct trial *t, struct wf_cuda_conv_step *s, const struct wf_prepare *p,
-                       size_t workspace)
-{
-    *t = (struct trial){ .step = s, .prepare = p };
-    size_t bytes[4], total = 0;
-    const int n_in = p->node->n_in;
-    for (int k = 0; k < n_in; k++) {
-        const bool there = p->node->in[k] != NULL;
-        bytes[k] = there ? aligned(wf_view_bytes(&p->in[k])) : 0;
-        total += bytes[k];
-    }
-    bytes[3] = aligned(wf_view_bytes(&p->out[0]));
-    const struct wf_region one = sample_of(&p->work, 0);
-    t->sample_bytes = is_sum(t) ? wf_view_bytes(&p->out[0])
-                                : (size_t)wf_region_count(one) * wf_dtype_size(p->out[0].dtype);
-    const size_t own = own_scratch(t), scratch = s->at_workspace + aligned(workspace);
-    total += bytes[3] + aligned(t->sample_bytes) + aligned(own) + aligned(scratch) +
-             aligned(sizeof *t->distance);
-    if (cudaMalloc(&t->memory, total) != cudaSuccess) {
-        (void)cudaGetLastError();
-        t->memory = NULL;
-        return false;
-    }
-    char *at = t->memory;
-    for (int k = 0; k < n_in; k++) {
-        t->in[k] = p->in[k];
-        t->in[k].data = p->node->in[k] ? at : NULL;
-        at += bytes[k];
-    }
-    t->out[0] = p->out[0];
-    t->out[0].data = at;
-    t->sample = at + bytes[3];
-    t->sample_scratch = (char *)t->sample + aligned(t->sample_bytes);
-    t->scratch = (char *)t->sample_scratch + aligned(own);
-    t->distance = (struct wf_cuda_distance *)((char *)t->scratch + aligned(scratch));
-    return cudaEventCreate(&t->before) == cudaSuccess && cudaEventCreate(&t->after) == cudaSuccess;
-}
-
-static void trial_release(struct trial *t)
-{
-    (void)cudaStreamSynchronize(t->step->cuda->stream);
-    if (t->before)
-        (void)cudaEventDestroy(t->before);
-    if (t->after)
-        (void)cudaEventDestroy(t->after);
-    if (t->memory)
-        (void)cudaFree(t->memory);
-}
-
-static void fill(const struct trial *t)
-{
-    for (int k = 0; k < t->prepare->node->n_in; k++)
-        if (t->in[k].data)
-            wf_cuda_noise(t->in[k].data, (int)t->in[k].dtype, wf_region_count(t->in[k].box),
-                          77u + (uint32_t)k, t->step->cuda->stream);
-}
-
-/* --- running --- */
-
-static struct wf_call call_of(const struct trial *t)
-{
-    return (struct wf_call){ .node = t->prepare->node,
-                             .work = t->prepare->work,
-                             .in = t->in,
-                             .out = t->out,
-                             .scratch = t->scratch,
-                             .context = &t->step->cuda->base };
-}
-
-/* Seconds of a run; infinite where it failed, which is forgotten: others are left. A first run that
- * takes far longer than another's `best`, and than loading the kernel may, is the last one. */
-static double time_plan(const struct trial *t, double best_known)
-{
-    struct wf_cuda *const cuda = t->step->cuda;
-    const struct wf_call call = call_of(t);
-    float best = INFINITY;
-    for (int i = 0; i < TIMED_RUNS; i++) {
-        float ms = 0;
-        (void)cudaEventRecord(t->before, cuda->stream);
-        wf_cuda_conv_step_run(t->step, &call);
-        (void)cudaEventRecord(t->after, cuda->stream);
-        if (cudaStreamSynchronize(cuda->stream) != cudaSuccess || cuda->failure.code != WF_OK ||
-            cudaEventElapsedTime(&ms, t->before, t->after) != cudaSuccess) {
-            cuda->failure = (struct wf_err){ 0 };
-            (void)cudaGetLastError();
-            return (double)INFINITY;
-        }
-        if (1e-3 * (double)ms > 0.2 + 2 * best_known)
-            return 1e-3 * (double)ms;
-        if (i > 0 && ms < best) /* the first one loads */
-            best = ms;
-    }
-    return 1e-3 * (double)best;
-}
-
-/* --- checking --- */
-
-static double tolerance(const struct wf_cudnn_problem *p)
-{
-    return p->dtype == WF_BF16 ? 2e-2 : p->dtype == WF_F16 ? 4e-3 : p->tf32 ? 4e-3 : 1e-4;
-}
-
-/* A sum is checked with all but one row of its image at zero. */
-static void mask(const struct trial *t, const struct wf_region *row)
-{
-    const struct wf_view *const dy = &t->in[1];
-    const struct wf_view part = wf_view_part(*dy, *row);
-    cudaStream_t stream = t->step->cuda->stream;
-    (void)wf_cuda_ok(t->step->cuda, cudaMemsetAsync(dy->data, 0, wf_view_bytes(dy), stream),
-                     "trying a convolution");
-    wf_cuda_noise(part.data, (int)dy->dtype, wf_region_count(*row), 5u, stream);
-}
-
-static void run_sample(const struct trial *t, const struct wf_region *row)
-{
-    const enum wf_conv_pass pass = t->step->problem.pass;
-    struct wf_call call = call_of(t);
-    struct wf_view out = t->out[0];
-    out.data = t->sample;
-    if (!is_sum(t))
-        out = wf_view_dense(t->sample, out.dtype, *row);
-    call.work = *row;
-    call.out = &out;
-    call.scratch = t->sample_scratch;
-    if (pass == WF_CONV_FORWARD)
-        wf_cuda_conv(&call);
-    else if (pass == WF_CONV_DATA)
-        wf_cuda_convt(&call);
-    else
-        wf_cuda_conv_wgrad(&call);
-}
-
-/* Not run: nothing was compared, so nothing is known of its numbers. */
-enum outcome { RIGHT, WRONG, NOT_RUN };
-
-/* Into memory full of NaN. */
-static bool run_plan(const struct trial *t)
-{
-    struct wf_cuda *const cuda = t->step->cuda;
-    const struct wf_view *const out = &t->out[0];
-    const struct wf_call call = call_of(t);
-    const bool ok =
-        cudaMemsetAsync(out->data, 0xff, wf_view_bytes(out), cuda->stream) == cudaSuccess;
-    wf_cuda_conv_step_run(t->step, &call);
-    return ok;
-}
-
-/* One sample of both: norm(a - b) / norm(b) within the tolerance, and so each element, beside its own size by that
- * of a usual one: the errors of a sum are those of its terms. */
-static enum outcome check_sample(const struct trial *t, int index)
-{
-    struct wf_cuda *const cuda = t->step->cuda;
-    const struct wf_region row = sample_of(&t->prepare->work, index);
-    const struct wf_view *const out = &t->out[0];
-    const double within = tolerance(&t->step->problem);
-    struct wf_cuda_distance d;
-    bool ok = true;
-    if (is_sum(t)) {
-        mask(t, &row);
-        ok = run_plan(t);
-    }
-    run_sample(t, &row);
-    const void *const made = is_sum(t) ? out->data : wf_view_part(*out, row).data;
-    wf_cuda_compare(
-        &(struct wf_cuda_compare){ .a = made,
-                                   .b = t->sample,
-                                   .dtype = (int)out->dtype,
-                                   .count = (int64_t)(t->sample_bytes / wf_dtype_size(out->dtype)),
-                                   .tolerance = within,
-                                   .usual = USUAL,
-                                   .to = t->distance,
-                                   .stream = cuda->stream });
-    ok = ok &&
-         cudaMemcpyAsync(&d, t->distance, sizeof d, cudaMemcpyDeviceToHost, cuda->stream) ==
-             cudaSuccess &&
-         cudaStreamSynchronize(cuda->stream) == cudaSuccess && cuda->failure.code == WF_OK;
-    if (!ok)
-        return NOT_RUN;
-    /* NaN is not within anything. */
-    return d.apart <= within * within * d.whole && d.outside == 0 ? RIGHT : WRONG;
-}
-
-static enum outcome check_plan(const struct trial *t)
-{
-    fill(t);
-    enum outcome outcome = is_sum(t) || run_plan(t) ? RIGHT : NOT_RUN;
-    for (int i = 0; outcome == RIGHT && i < SAMPLES; i++)
-        outcome = check_sample(t, i);
-    return outcome;
-}
 
 /* --- choosing --- */
 
@@ -455,15 +217,15 @@ static size_t most_workspace(const struct wf_cuda_conv_step *s, const struct sea
 }
 
 /* The fastest first. */
-static void time_plans(struct search *q, struct trial *t)
+static void time_plans(struct search *q, struct wf_conv_trial *t)
 {
     double best = (double)INFINITY, spent = 0;
-    fill(t);
+    wf_conv_trial_fill(t);
     for (int i = 0; i < q->n && (spent < enough_seconds || !isfinite(best)); i++) {
         take(t->step, &q->list[i]);
-        q->list[i].seconds = time_plan(t, best);
+        q->list[i].seconds = wf_conv_trial_time(t, best);
         best = fmin(best, q->list[i].seconds);
-        spent += isfinite(q->list[i].seconds) ? TIMED_RUNS * q->list[i].seconds : 0;
+        spent += isfinite(q->list[i].seconds) ? WF_CONV_TIMED_RUNS * q->list[i].seconds : 0;
     }
     qsort(q->list, (size_t)q->n, sizeof *q->list, by_seconds);
 }
@@ -472,12 +234,12 @@ static void time_plans(struct search *q, struct trial *t)
  * ran. */
 static bool time_excerpt(struct search *q)
 {
-    struct trial t;
-    const bool timed =
-        trial_init(&t, &q->excerpt.step, &q->excerpt.prepare, most_workspace(&q->excerpt.step, q));
+    struct wf_conv_trial t;
+    const bool timed = wf_conv_trial_init(&t, &q->excerpt.step, &q->excerpt.prepare,
+                                          most_workspace(&q->excerpt.step, q));
     if (timed)
         time_plans(q, &t);
-    trial_release(&t);
+    wf_conv_trial_release(&t);
     for (int i = 0; i < q->n; i++) {
         wf_cudnn_plan_free(q->list[i].plan);
         q->list[i].plan = NULL;
@@ -493,16 +255,26 @@ static bool has_plan(struct search *q, struct tried *one)
     return one->choice.engine < 0 || one->plan;
 }
 
+/* Plans for the whole are made one by one, each with scratch up to the usual; where more is given, all at once. */
+static size_t trial_workspace(struct search *q)
+{
+    const struct wf_cuda_conv_step *const s = q->step;
+    if (q->has_excerpt && q->workspace <= s->cuda->workspace)
+        return q->workspace;
+    for (int i = 0; i < q->n; i++)
+        (void)has_plan(q, &q->list[i]);
+    return most_workspace(s, q);
+}
+
 /* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
  * memory to try them: the first. */
 static int try_plans(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
-    struct trial t;
+    struct wf_conv_trial t;
     int found = -1;
     const bool excerpt_timed = q->has_excerpt && time_excerpt(q);
-    const bool fits =
-        trial_init(&t, s, q->prepare, q->has_excerpt ? q->workspace : most_workspace(s, q));
+    const bool fits = wf_conv_trial_init(&t, s, q->prepare, trial_workspace(q));
     const bool timed = excerpt_timed || (fits && !q->has_excerpt && q->n > 1);
     if (timed && !excerpt_timed)
         time_plans(q, &t);
@@ -512,18 +284,20 @@ static int try_plans(struct search *q)
             continue;
         take(s, &q->list[i]);
         const bool runs = !timed || isfinite(q->list[i].seconds);
-        const enum outcome outcome = fits && runs ? check_plan(&t) : runs ? RIGHT : NOT_RUN;
-        q->sure = q->sure && (!runs || outcome != NOT_RUN);
-        if (outcome == RIGHT)
+        const enum wf_conv_outcome outcome = fits && runs ? wf_conv_trial_check(&t)
+                                             : runs       ? WF_CONV_RIGHT
+                                                          : WF_CONV_NOT_RUN;
+        q->sure = q->sure && (!runs || outcome != WF_CONV_NOT_RUN);
+        if (outcome == WF_CONV_RIGHT)
             found = i;
-        if (outcome == WRONG) {
+        if (outcome == WF_CONV_WRONG) {
             s->wrong++;
             wf_cuda_choice_put_wrong(s->cuda, &s->problem, &q->list[i].choice);
         }
         s->cuda->failure = (struct wf_err){ 0 }; /* of a plan that is not taken */
         (void)cudaGetLastError();
     }
-    trial_release(&t);
+    wf_conv_trial_release(&t);
     for (int i = 0; i < q->n; i++)
         if (i != found)
             wf_cudnn_plan_free(q->list[i].plan);
@@ -538,20 +312,22 @@ static int search_within(struct search *q, size_t workspace, bool whole)
     q->whole = whole;
     q->left_out = false;
     q->n = 0;
+    q->step->wrong = 0;
     make_plans(q);
     return q->n > 0 ? try_plans(q) : -1;
 }
 
 /* By trying; the choice is kept. Without any the kernel for any convolution is left, which takes up to fifty times as
- * long: so the whole is timed where what does for an excerpt does not for it, and more scratch is given. */
+ * long: so the whole is timed where what does for an excerpt does not for it, and more scratch is given, unless
+ * another kernel may add the bias behind. */
 static void search(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
     const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
     const size_t scratch[] = { s->cuda->workspace, s->cuda->most_workspace };
+    const int rounds = scratch[1] > scratch[0] && !s->problem.bias ? 2 : 1;
     int found = -1;
-    for (int i = 0; i < 2 && found < 0 && (i == 0 || (q->left_out && scratch[1] > scratch[0]));
-         i++) {
+    for (int i = 0; i < rounds && found < 0 && (i == 0 || q->left_out); i++) {
         found = search_within(q, scratch[i], false);
         const bool left_out = q->left_out;
         if (found < 0 && q->has_excerpt)

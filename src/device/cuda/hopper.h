@@ -18,7 +18,7 @@ bool wf_cuda_tiled_fits(const struct wf_node *node);
 bool wf_cuda_tiled(const struct wf_call *call, bool back);
 /* A norm that is computed with the convolution of its input (wf_call.fused), which is not made then. */
 bool wf_cuda_tiled_norm(const struct wf_call *call);
-/* conv, 3 x 3 from at most 8 channels, packed: hopper_stem.cu */
+/* conv, 3 x 3 from at most 8 channels: hopper_stem.cu */
 bool wf_cuda_stem_fits(const struct wf_node *node);
 bool wf_cuda_stem(const struct wf_call *call);
 bool wf_cuda_stem_norm(const struct wf_call *call);
