@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/bench_profile.h"
 #include "cli/cli.h"
+#include "train/foresight.h"
 #include "train/stepper.h"
 #include "cli/sweep.h"
 #include "cli/text.h"
@@ -19,27 +20,13 @@ struct bench {
     struct wf_job *job;
     int64_t steps, warmup;
     /* the results, by rank 0 */
-    double seconds, compute, comm;
+    double seconds, compute, comm, foretold;
     double bubble;        /* the part of the time in which a rank waits, the mean over ranks */
     double planned, peak; /* bytes, of the rank that needs most */
     bool profile;
     struct wf_bench_profile by_kernel;
     const char *timeline; /* the file it goes to, or NULL */
 };
-
-/* Collective. The largest of all ranks' values. */
-static bool largest(struct wf_comm *comm, double *value, struct wf_err *err)
-{
-    const int size = wf_comm_size(comm);
-    struct wf_arena arena = { 0 };
-    double *const all = wf_arena_array(&arena, size, double);
-    all[wf_comm_rank(comm)] = *value;
-    const bool ok = wf_comm_sum(comm, all, (size_t)size, WF_F64, err);
-    for (int i = 0; ok && i < size; i++)
-        *value = all[i] > *value ? all[i] : *value;
-    wf_arena_release(&arena);
-    return ok;
-}
 
 /* Seconds of the steps, in three rows: the step, its computing, its waiting for others. */
 static bool time_steps(struct bench *bench, struct wf_stepper *stepper, double *rows,
@@ -98,8 +85,10 @@ static bool measure(struct bench *bench, struct wf_stepper *stepper, struct wf_e
     double peak = (double)wf_stepper_bytes(stepper);
     double bubble = seconds > 0 ? comm / seconds / wf_comm_size(stepper->comm) : 0;
     ok = ok && wf_comm_sum(stepper->comm, &bubble, 1, WF_F64, err) &&
-         largest(stepper->comm, &planned, err) && largest(stepper->comm, &peak, err) &&
-         largest(stepper->comm, &compute, err) && largest(stepper->comm, &comm, err);
+         wf_comm_largest(stepper->comm, &planned, err) &&
+         wf_comm_largest(stepper->comm, &peak, err) &&
+         wf_comm_largest(stepper->comm, &compute, err) &&
+         wf_comm_largest(stepper->comm, &comm, err);
     if (ok && wf_comm_rank(stepper->comm) == 0) {
         bench->seconds = seconds;
         bench->compute = compute;
@@ -125,12 +114,23 @@ static bool write_timeline(const struct bench *bench, const struct wf_stepper *s
     return ok;
 }
 
+/* Collective. */
+static bool foretell(struct bench *bench, const struct wf_stepper *stepper, struct wf_err *err)
+{
+    struct wf_all_ranks *const all = wf_all_ranks_gather(stepper->plan, stepper->comm, err);
+    if (all && wf_comm_rank(stepper->comm) == 0)
+        bench->foretold = wf_foresight_step(bench->job, all);
+    const bool ok = all != NULL;
+    wf_all_ranks_free(all);
+    return ok;
+}
+
 static bool bench_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
 {
     struct bench *const bench = arg;
     struct wf_stepper stepper = { 0 };
-    bool ok =
-        wf_stepper_init(&stepper, bench->job, comm, NULL, err) && measure(bench, &stepper, err);
+    bool ok = wf_stepper_init(&stepper, bench->job, comm, NULL, err) &&
+              foretell(bench, &stepper, err) && measure(bench, &stepper, err);
     if (ok && bench->timeline)
         ok = write_timeline(bench, &stepper, err);
     wf_stepper_release(&stepper);
@@ -174,6 +174,7 @@ static bool print(struct bench *b, struct wf_err *err)
     if (b->cli->json) {
         cJSON *const json = cJSON_CreateObject();
         cJSON_AddNumberToObject(json, "ms", b->seconds * 1e3);
+        cJSON_AddNumberToObject(json, "foretold_ms", b->foretold * 1e3);
         cJSON_AddNumberToObject(json, "mpx_per_s", rate);
         cJSON_AddNumberToObject(json, "planned_bytes", b->planned);
         cJSON_AddNumberToObject(json, "peak_bytes", b->peak);
@@ -198,8 +199,9 @@ static bool print(struct bench *b, struct wf_err *err)
     (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s%s\n", job->model->name,
                  wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks), job->threads,
                  job->device->name, precision, wf_job_link_text(arena, job));
-    (void)printf("  step     %s (median of %d), %.2f Mpx/s, %s/s\n",
-                 wf_text_seconds(arena, b->seconds), (int)b->steps, rate,
+    (void)printf("  step     %s (median of %d; foretold %s), %.2f Mpx/s, %s/s\n",
+                 wf_text_seconds(arena, b->seconds), (int)b->steps,
+                 wf_text_seconds(arena, b->foretold), rate,
                  wf_text_flops(arena, wf_job_flops(job) / b->seconds));
     (void)printf("  compute  %s, waiting for other ranks %s (slowest rank)\n",
                  wf_text_seconds(arena, b->compute), wf_text_seconds(arena, b->comm));

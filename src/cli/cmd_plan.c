@@ -119,11 +119,11 @@ static void add_foresight(cJSON *json, const struct look *look)
 {
     const struct wf_foresight *const f = &look->foresight;
     const struct wf_figures *const figures = look->job->figures;
-    cJSON_AddNumberToObject(json, "step_seconds", f->step_seconds);
+    cJSON_AddNumberToObject(json, "step_seconds", f->times.step);
     if (look->training) {
-        cJSON_AddNumberToObject(json, "epoch_steps", (double)f->steps);
-        cJSON_AddNumberToObject(json, "epoch_seconds", f->epoch_seconds);
-        cJSON_AddNumberToObject(json, "validation_seconds", f->validation_seconds);
+        cJSON_AddNumberToObject(json, "epoch_steps", (double)f->times.steps);
+        cJSON_AddNumberToObject(json, "epoch_seconds", f->times.epoch);
+        cJSON_AddNumberToObject(json, "validation_seconds", f->times.validation);
     }
     cJSON_AddNumberToObject(json, "bytes_with_validation", (double)f->bytes_with_validation);
     cJSON_AddNumberToObject(json, "process_bytes", (double)f->host_bytes);
@@ -357,8 +357,8 @@ static void print_epoch(const struct look *look)
     struct wf_arena *const arena = &look->cli->arena;
     if (look->training)
         (void)printf("an epoch: %s steps, about %s, of which validation %s\n",
-                     wf_text_count(arena, f->steps), wf_text_seconds(arena, f->epoch_seconds),
-                     wf_text_seconds(arena, f->validation_seconds));
+                     wf_text_count(arena, f->times.steps), wf_text_seconds(arena, f->times.epoch),
+                     wf_text_seconds(arena, f->times.validation));
 }
 
 static void print_memory(const struct look *look)
@@ -386,7 +386,7 @@ static void print_text(const struct look *look)
     (void)printf("%s parameters, %s a step, about %s",
                  wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
                  wf_text_flops(arena, wf_job_flops(job)),
-                 wf_text_seconds(arena, look->foresight.step_seconds));
+                 wf_text_seconds(arena, look->foresight.times.step));
     if (job->figures)
         (void)printf(" (figures of %s)", wf_figures_machine(job->figures));
     (void)printf("\n");

@@ -171,8 +171,7 @@ static bool find_one(struct study *s, struct wf_err *err)
         wf_global_plan_new(s->job->net.graph, &mesh, &free_of_limit, err);
     struct wf_all_ranks *const all = global ? wf_all_ranks_typical(global, err) : NULL;
     if (all)
-        s->one =
-            wf_foresight_step(s->job, all->seconds, all->ranks[0].param_count, all->ranks[0].steps);
+        s->one = wf_foresight_step(s->job, all);
     const bool ok = all != NULL;
     wf_all_ranks_free(all);
     wf_global_plan_free(global);

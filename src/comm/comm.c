@@ -176,6 +176,17 @@ static bool find_first_failed(struct wf_comm *comm, bool ok, int *first, struct 
     return told;
 }
 
+bool wf_comm_largest(struct wf_comm *comm, double *value, struct wf_err *err)
+{
+    double *const each = wf_take_zeroed((size_t)comm->size, sizeof *each);
+    each[comm->rank] = *value;
+    const bool ok = wf_comm_sum(comm, each, (size_t)comm->size, WF_F64, err);
+    for (int i = 0; ok && i < comm->size; i++)
+        *value = each[i] > *value ? each[i] : *value;
+    free(each);
+    return ok;
+}
+
 bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err)
 {
     /* `err` may hold this rank's own failure, so the way of the agreement has an error of its own. */

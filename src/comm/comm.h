@@ -99,6 +99,8 @@ int wf_comm_nodes(const struct wf_comm *comm);
 [[nodiscard]] bool wf_comm_broadcast(struct wf_comm *comm, int root, void *data, size_t bytes,
                                      struct wf_err *err);
 [[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
+/* Collective. The largest of all ranks' values, on every rank; none is negative. */
+[[nodiscard]] bool wf_comm_largest(struct wf_comm *comm, double *value, struct wf_err *err);
 /* Collective. True only when `ok` is true on every rank; otherwise every rank gets the message of
  * the lowest failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this
  * rank's own failure when `ok` is false. An error that all ranks of the world have agreed on is

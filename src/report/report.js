@@ -466,8 +466,9 @@
       ["input", 4, mean.input_ms / 1000]];
     // What overlaps is counted twice, and then nothing is left over.
     const other = Math.max(0, mean.ms / 1000 - sum(known.map((part) => part[2])));
-    return stack("The mean step", "communication is what a rank waits for, input what the loader is waited for",
-      [...known, ["other", 0, other]]);
+    const foretold = (run.facts.foretold || {}).step_seconds;
+    return stack("The mean step", (foretold > 0 ? `took ${seconds(mean.ms / 1000)}, foretold ${seconds(foretold)}; ` : "") +
+      "communication is what a rank waits for, input what the loader is waited for", [...known, ["other", 0, other]]);
   };
   const wall = (by) => {
     const parts = [["start-up", 4, by.startup], ["steps", 1, by.steps], ["input", 2, by.input],

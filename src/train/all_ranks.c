@@ -1,5 +1,6 @@
 #include "train/all_ranks.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -36,6 +37,28 @@ static struct wf_rank_figures figures_of(const struct wf_plan *plan)
     return r;
 }
 
+static struct wf_all_ranks *take(const struct wf_global_plan *global, struct wf_context *context,
+                                 int count)
+{
+    struct wf_all_ranks *const s = wf_take_zeroed(1, sizeof *s);
+    s->global = global;
+    s->context = context;
+    s->n_ranks = count;
+    s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
+    s->work = wf_arena_array(&s->arena, global->stages.n_segments, double);
+    s->travel = wf_arena_array(&s->arena, global->stages.n_segments, double);
+    return s;
+}
+
+/* The step of ranks that are all known. */
+static void find_step(struct wf_all_ranks *s)
+{
+    const struct wf_turns_time time = wf_turns_estimate(
+        &s->arena, &s->global->stages, &s->global->options.pipe, s->work, s->travel);
+    s->seconds = time.seconds;
+    s->bubbles = time.idle;
+}
+
 /* Plans a rank, as number `at` of those that are planned. */
 static bool look_at(struct wf_all_ranks *s, int at, int rank, struct wf_plan_cache *cache,
                     struct wf_message_check *check, struct wf_err *err)
@@ -61,13 +84,7 @@ static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global,
                                           struct wf_context *context, const int ranks[], int count,
                                           struct wf_err *err)
 {
-    struct wf_all_ranks *const s = wf_take_zeroed(1, sizeof *s);
-    s->global = global;
-    s->context = context;
-    s->n_ranks = count;
-    s->ranks = wf_arena_array(&s->arena, s->n_ranks, struct wf_rank_figures);
-    s->work = wf_arena_array(&s->arena, global->stages.n_segments, double);
-    s->travel = wf_arena_array(&s->arena, global->stages.n_segments, double);
+    struct wf_all_ranks *const s = take(global, context, count);
     struct wf_plan_cache cache = { 0 };
     struct wf_message_check check = { 0 };
     bool ok = true;
@@ -77,10 +94,7 @@ static struct wf_all_ranks *look_at_ranks(const struct wf_global_plan *global,
     wf_message_check_release(&check);
     wf_plan_cache_release(&cache);
     if (ok) {
-        const struct wf_turns_time time = wf_turns_estimate(
-            &s->arena, &global->stages, &global->options.pipe, s->work, s->travel);
-        s->seconds = time.seconds;
-        s->bubbles = time.idle;
+        find_step(s);
         return s;
     }
     wf_all_ranks_free(s);
@@ -118,6 +132,38 @@ struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, s
         }
     struct wf_all_ranks *const s = look_at_ranks(global, NULL, ranks, count, err);
     wf_arena_release(&arena);
+    return s;
+}
+
+/* Everyone's entry of a table is a sum with zeros. */
+static_assert(sizeof(struct wf_rank_figures) % sizeof(int64_t) == 0, "a list of numbers");
+
+struct wf_all_ranks *wf_all_ranks_gather(const struct wf_plan *plan, struct wf_comm *comm,
+                                         struct wf_err *err)
+{
+    const int ranks = wf_comm_size(comm), me = wf_comm_rank(comm);
+    const int segments = plan->global->stages.n_segments;
+    struct wf_all_ranks *const s = take(plan->global, NULL, ranks);
+    const size_t row = 2 * (size_t)segments;
+    double *const seconds = wf_arena_array(&s->arena, (size_t)ranks * row + 1, double);
+    s->ranks[me] = figures_of(plan);
+    for (int i = 0; i < segments; i++) {
+        seconds[(size_t)me * row + (size_t)i] = plan->parts[wf_part_work(i)].seconds;
+        seconds[(size_t)me * row + (size_t)(segments + i)] =
+            plan->parts[wf_part_transfers(i)].seconds;
+    }
+    if (!wf_comm_sum(comm, s->ranks, (size_t)ranks * sizeof *s->ranks / sizeof(int64_t), WF_I64,
+                     err) ||
+        !wf_comm_sum(comm, seconds, (size_t)ranks * row, WF_F64, err)) {
+        wf_all_ranks_free(s);
+        return NULL;
+    }
+    for (size_t r = 0; r < (size_t)ranks; r++)
+        for (int i = 0; i < segments; i++) {
+            s->work[i] = fmax(s->work[i], seconds[r * row + (size_t)i]);
+            s->travel[i] = fmax(s->travel[i], seconds[r * row + (size_t)(segments + i)]);
+        }
+    find_step(s);
     return s;
 }
 

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "comm/comm.h"
 #include "plan/plan.h"
 
 struct wf_rank_figures {
@@ -44,4 +45,7 @@ struct wf_all_ranks *wf_all_ranks_new(const struct wf_global_plan *global,
 /* The same for some typical ranks alone, in no order: of each stage and worker along domain its first, its last and the
  * one in the middle. Messages are not checked. */
 struct wf_all_ranks *wf_all_ranks_typical(const struct wf_global_plan *global, struct wf_err *err);
+/* Collective: the figures of plans that are made, which each rank hands over its own of. The same on every rank. */
+struct wf_all_ranks *wf_all_ranks_gather(const struct wf_plan *plan, struct wf_comm *comm,
+                                         struct wf_err *err);
 void wf_all_ranks_free(struct wf_all_ranks *all);

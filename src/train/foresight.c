@@ -10,16 +10,50 @@ enum {
     READING = 3
 }; /* copies of a sample while threads read, cut out and augment it, as measured */
 
-double wf_foresight_step(const struct wf_job *job, double seconds, size_t weights, int kernels)
+/* How many threads of the job's ranks share a core. */
+static double crowd_of(const struct wf_job *job)
 {
-    if (!job->figures)
-        return seconds;
+    if (job->files.on_paper || !wf_device_is_host(job->device))
+        return 1;
+    return fmax((double)job->ranks_here * job->threads / wf_settings_cores(), 1);
+}
+
+double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *all)
+{
     const int threads = wf_device_is_host(job->device) ? job->threads : 1;
+    const double crowd = crowd_of(job);
+    double work = 0;
+    size_t weights = 0;
+    int kernels = 0;
+    for (int i = 0; i < all->n_ranks; i++) {
+        const struct wf_rank_figures *const rank = &all->ranks[i];
+        work += rank->compute_seconds / all->n_ranks;
+        weights = rank->param_count > weights ? rank->param_count : weights;
+        kernels = rank->steps > kernels ? rank->steps : kernels;
+    }
+    /* While one waits for a message, others have its core. */
+    const double pass = fmax(all->seconds, crowd * work * wf_job_micro_batches(job));
+    if (!job->figures)
+        return pass;
     const struct wf_load update = wf_optim_load(&job->settings.train.optim, weights);
     const double least = 0.25; /* of kernels timed one by one: a recording saves no more */
-    return fmax(least * seconds, seconds +
-                                     wf_figures_seconds(job->figures, threads, &update, NULL) +
-                                     wf_figures_step(job->figures, threads, kernels));
+    return fmax(least * pass,
+                pass + crowd * (wf_figures_seconds(job->figures, threads, &update, NULL) +
+                                wf_figures_step(job->figures, threads, kernels)));
+}
+
+void wf_foretold_epoch(struct wf_foretold *f, const struct wf_job *job)
+{
+    const int64_t every = wf_max(job->settings.train.validate_every, 1);
+    f->epoch = (double)f->steps * f->step + f->validation / (double)every;
+}
+
+void wf_foretold_windows(struct wf_foretold *f, const struct wf_training *t)
+{
+    const struct wf_stream_estimate *const e = &t->windows.of_image;
+    f->valid_steps = t->feed.parts[WF_PART_VALID];
+    f->validation = (double)f->valid_steps * e->seconds *
+                    (double)wf_ceil_div(e->windows, t->job->ranks) / (double)e->windows;
 }
 
 /* The plans of all ranks once more, of another batch or of validation: what they take beside the step's. */
@@ -79,20 +113,17 @@ static bool add_validation(struct wf_foresight *f, const struct wf_all_ranks *al
 {
     struct beside b;
     if (t->windows.used) {
-        const struct wf_stream_estimate *const e = &t->windows.of_image;
-        f->valid_steps = t->feed.parts[WF_PART_VALID];
-        f->validation_seconds = (double)f->valid_steps * e->seconds *
-                                (double)wf_ceil_div(e->windows, t->job->ranks) / (double)e->windows;
+        wf_foretold_windows(&f->times, t);
         for (int r = 0; r < t->job->ranks; r++)
-            f->bytes[r] += e->kept;
+            f->bytes[r] += t->windows.of_image.kept;
         return true;
     }
     if (!t->valid_global)
         return true;
     if (!look_beside(&f->arena, t->valid_global, all->context, &b, err) ||
-        !count_batches(f, t, wf_feed_valid_loader(&t->feed, &t->valid), &f->valid_steps, err))
+        !count_batches(f, t, wf_feed_valid_loader(&t->feed, &t->valid), &f->times.valid_steps, err))
         return false;
-    f->validation_seconds = (double)f->valid_steps * b.seconds;
+    f->times.validation = (double)f->times.valid_steps * b.seconds;
     for (int r = 0; r < t->job->ranks; r++)
         f->bytes[r] += b.arena[r] + b.own[r];
     return true;
@@ -137,9 +168,8 @@ static bool add_training(struct wf_foresight *f, const struct wf_job *job,
     if (!count_batches(f, t, wf_feed_loader(&t->feed, &job->net), &batches, err) ||
         !add_validation(f, all, t, err) || !add_rest(f, all, t, err))
         return false;
-    const int64_t every = wf_max(t->settings.train.validate_every, 1);
-    f->steps = wf_ceil_div(batches, wf_job_micro_batches(job));
-    f->epoch_seconds = (double)f->steps * f->step_seconds + f->validation_seconds / (double)every;
+    f->times.steps = wf_ceil_div(batches, wf_job_micro_batches(job));
+    wf_foretold_epoch(&f->times, job);
     f->input_bytes += image_bytes(t);
     if (wf_device_is_host(job->device))
         f->bytes[0] += t->snapshot_bytes;
@@ -181,18 +211,14 @@ bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
                        const struct wf_all_ranks *all, const struct wf_training *training,
                        struct wf_err *err)
 {
-    size_t weights = 0;
-    int steps = 0;
     *f = (struct wf_foresight){ 0 };
     f->bytes = wf_arena_array(&f->arena, all->n_ranks, size_t);
     for (int r = 0; r < all->n_ranks; r++) {
         const struct wf_rank_figures *const rank = &all->ranks[r];
         f->bytes[r] =
             rank->arena_bytes + rank->weight_bytes + wf_job_optim_bytes(job, rank->param_count);
-        weights = rank->param_count > weights ? rank->param_count : weights;
-        steps = rank->steps > steps ? rank->steps : steps;
     }
-    f->step_seconds = wf_foresight_step(job, all->seconds, weights, steps);
+    f->times.step = wf_foresight_step(job, all);
     if (training && !add_training(f, job, all, training, err))
         return false;
     for (int r = 0; r < all->n_ranks; r++)

@@ -25,12 +25,15 @@ enum {
     WF_HOST_GPU_BYTES = 768 << 20,
 };
 
+/* Seconds; those of an epoch where there is a dataset, else 0. */
+struct wf_foretold {
+    double step, validation, epoch;
+    int64_t steps, valid_steps;
+};
+
 struct wf_foresight {
     struct wf_arena arena;
-    double step_seconds;
-    /* Of an epoch, where there is a dataset; else 0. */
-    int64_t steps, valid_steps;
-    double validation_seconds, epoch_seconds;
+    struct wf_foretold times;
     size_t *bytes;                /* per rank: of its device */
     size_t bytes_with_validation; /* of the rank that takes most */
     size_t input_bytes;           /* of the host: batches read ahead, decoded images */
@@ -44,5 +47,10 @@ struct wf_foresight {
                                      const struct wf_training *training, struct wf_err *err);
 void wf_foresight_release(struct wf_foresight *f);
 
-/* A step of a plan whose ranks take `seconds`, with the update of so many weights behind it. */
-double wf_foresight_step(const struct wf_job *job, double seconds, size_t weights, int kernels);
+/* A step of these ranks, with the update behind it. Ranks of this machine that are more than its cores take turns on them,
+ * unless the job is never run. */
+double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *all);
+/* An epoch, from its steps and its validation. */
+void wf_foretold_epoch(struct wf_foretold *f, const struct wf_job *job);
+/* Validation of whole images in windows. */
+void wf_foretold_windows(struct wf_foretold *f, const struct wf_training *t);

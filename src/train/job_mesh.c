@@ -23,12 +23,6 @@ static bool find_ranks(const struct wf_launch *launch, const struct wf_settings 
     return true;
 }
 
-/* Ranks that share this machine's cores with us: a launcher's may be spread over many machines. */
-static int ranks_here(const struct wf_job *job)
-{
-    return job->launch.world ? wf_comm_local_size(job->launch.world) : job->ranks;
-}
-
 /* Ranks without a sample would only wait. */
 static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
 {
@@ -47,9 +41,11 @@ static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
     return true;
 }
 
+/* A launcher's ranks may be spread over many machines. */
 static void find_threads(struct wf_job *job)
 {
-    job->threads = wf_settings_threads(&job->settings, ranks_here(job));
+    job->ranks_here = job->launch.world ? wf_comm_local_size(job->launch.world) : job->ranks;
+    job->threads = wf_settings_threads(&job->settings, job->ranks_here);
 }
 
 /* What a mesh for this job is chosen by. */

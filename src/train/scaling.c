@@ -42,8 +42,6 @@ static bool plan_row(const struct wf_scaling *s, struct wf_scaling_row *row, str
     struct wf_global_plan *const global =
         wf_global_plan_new(job->net.graph, &row->mesh, &options, err);
     struct wf_all_ranks *const all = global ? wf_all_ranks_typical(global, err) : NULL;
-    size_t weights = 0;
-    int steps = 0;
     for (int i = 0; all && i < all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &all->ranks[i];
         const size_t bytes =
@@ -54,11 +52,9 @@ static bool plan_row(const struct wf_scaling *s, struct wf_scaling_row *row, str
             r->reduce_bytes > row->reduce_bytes ? r->reduce_bytes : row->reduce_bytes;
         row->compute = fmax(row->compute, r->compute_seconds);
         row->waiting = fmax(row->waiting, r->seconds - r->compute_seconds);
-        weights = r->param_count > weights ? r->param_count : weights;
-        steps = r->steps > steps ? r->steps : steps;
     }
     if (all) {
-        row->seconds = wf_foresight_step(job, all->seconds, weights, steps);
+        row->seconds = wf_foresight_step(job, all);
         row->bubble = wf_all_ranks_bubble(all);
         row->fits = !options.limit || row->bytes <= options.limit;
     }

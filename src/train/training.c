@@ -388,58 +388,6 @@ bool wf_training_prepare(struct wf_training *t, const char *path, struct wf_err 
     return ok;
 }
 
-/* --- the log --- */
-
-/* A run that goes on without a part of its log says so, here and in the log itself. */
-static bool tell_damage(struct wf_training *t, const char *log,
-                        const struct wf_journal_damage *damage, struct wf_err *err)
-{
-    const bool lost = damage->lines || damage->epochs || (damage->absent && t->start.step > 0);
-    if (!t->folder->exists || !lost)
-        return true;
-    if (damage->absent)
-        wf_log(t->launch.log, WF_LOG_WARN, "'%s' is gone: the report begins with step %lld", log,
-               (long long)t->start.step);
-    else
-        wf_log(
-            t->launch.log, WF_LOG_WARN,
-            "'%s' is damaged (unreadable lines: %lld, missing epochs: %lld): the run goes on without "
-            "them, and the file as it was is kept as '%s'",
-            log, (long long)damage->lines, (long long)damage->epochs, damage->kept);
-    cJSON *const event = wf_journal_event("damaged");
-    (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
-    (void)cJSON_AddNumberToObject(event, "lines", (double)damage->lines);
-    (void)cJSON_AddNumberToObject(event, "epochs", (double)damage->epochs);
-    const char *const slash = strrchr(damage->kept, '/');
-    (void)cJSON_AddStringToObject(event, "kept", slash ? slash + 1 : damage->kept);
-    return wf_journal_write(t->journal, event, err);
-}
-
-static bool open_log(struct wf_training *t, struct wf_err *err)
-{
-    struct wf_journal_damage damage;
-    const char *const log = wf_run_folder_file(&t->arena, t->folder, "log.jsonl");
-    if (!wf_journal_rewind(log, &t->start, &damage, err))
-        return false;
-    t->journal = wf_journal_open(log, err);
-    /* With the name of a new log on the disk before a checkpoint is. */
-    if (!t->journal || !wf_folder_sync(t->folder->path, err) || !tell_damage(t, log, &damage, err))
-        return false;
-    if (t->folder->checkpoint && t->start.epoch >= t->settings.train.epochs)
-        wf_log(t->launch.log, WF_LOG_INFO,
-               "'%s' has done its %lld epochs: give train.epochs more to go on",
-               t->folder->checkpoint_path, (long long)t->start.epoch);
-    else if (t->folder->checkpoint)
-        wf_log(t->launch.log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
-               t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
-    return true;
-}
-
-bool wf_training_begin(struct wf_training *t, struct wf_err *err)
-{
-    return wf_launch_agree(&t->launch, !t->launch.is_root || open_log(t, err), err);
-}
-
 /* --- what is said of it --- */
 
 struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
@@ -458,38 +406,6 @@ struct wf_checkpoint_info wf_training_info(const struct wf_training *t,
         .n_targets = t->targets.n,
         .targets = t->targets_data,
     };
-}
-
-cJSON *wf_rank_use_json(const struct wf_rank_use *use, int ranks)
-{
-    cJSON *const list = cJSON_CreateArray();
-    for (int i = 0; i < ranks; i++) {
-        cJSON *const one = cJSON_CreateObject();
-        (void)cJSON_AddNumberToObject(one, "rank", i);
-        (void)cJSON_AddNumberToObject(one, "planned_bytes", (double)use[i].planned);
-        (void)cJSON_AddNumberToObject(one, "used_bytes", (double)use[i].held);
-        (void)cJSON_AddNumberToObject(one, "host_bytes", (double)use[i].host);
-        (void)cJSON_AddNumberToObject(one, "process_bytes", (double)use[i].process);
-        (void)cJSON_AddNumberToObject(one, "read_bytes", (double)use[i].read);
-        (void)cJSON_AddNumberToObject(one, "prepare_bytes", (double)use[i].prepare);
-        (void)cJSON_AddItemToArray(list, one);
-    }
-    return list;
-}
-
-void wf_best_json(cJSON *to, const struct wf_training *t)
-{
-    const struct wf_position *const at = &t->result.at;
-    if (at->best_epoch < 0)
-        return;
-    cJSON *const best = cJSON_AddObjectToObject(to, "best");
-    (void)cJSON_AddNumberToObject(best, "epoch", (double)at->best_epoch + 1);
-    const bool labels = t->valid.graph && t->valid.has_classes;
-    wf_json_add_real(best,
-                     !labels                                             ? "loss"
-                     : wf_model_is_dense(t->job->model, &t->job->config) ? "mean_iou"
-                                                                         : "accuracy",
-                     labels ? at->best : -at->best);
 }
 
 /* --- running --- */

@@ -33,9 +33,13 @@ struct wf_rank_use {
     int64_t prepare; /* of files, by its process, to find out what the dataset is */
 };
 
+struct wf_foretold;
+
 /* For who watches or steers a run. All but `stops`, `pause` and `finished` are called on rank 0; each may be
  * NULL. */
 struct wf_training_hooks {
+    /* Before the first step, where there are figures of a machine: what it will take (train/foresight.h). */
+    void (*planned)(void *user, const struct wf_foretold *foretold);
     void (*stepped)(void *user, const struct wf_step_report *report);
     void (*epoch_ended)(void *user, const struct wf_epoch_report *report);
     bool (*stops)(void *user);                               /* asked before each step */

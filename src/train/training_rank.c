@@ -2,17 +2,16 @@
 #include "train/training.h"
 
 #include <assert.h>
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/memory.h"
+#include "train/foresight.h"
 #include "train/pictures.h"
 #include "train/reduction.h"
 #include "train/stepper.h"
-
-enum { CONFUSION_MOST = 64 }; /* classes: a larger matrix is nothing to look at */
+#include "train/training_log.h"
 
 /* What one rank holds. */
 struct rank {
@@ -44,24 +43,6 @@ static bool stepped(void *user, const struct wf_step_report *report, struct wf_e
     return wf_journal_step(t->journal, report, err);
 }
 
-static bool log_confusion(struct wf_training *t, const struct wf_metrics *m, long long epoch,
-                          struct wf_err *err)
-{
-    if (m->classes > CONFUSION_MOST)
-        return true;
-    cJSON *const event = wf_journal_event("confusion");
-    (void)cJSON_AddNumberToObject(event, "epoch", (double)epoch);
-    cJSON *const rows = cJSON_AddArrayToObject(event, "counts");
-    for (int i = 0; i < m->classes; i++) {
-        cJSON *const row = cJSON_CreateArray();
-        for (int k = 0; k < m->classes; k++)
-            (void)cJSON_AddItemToArray(
-                row, cJSON_CreateNumber((double)m->confusion[(int64_t)i * m->classes + k]));
-        (void)cJSON_AddItemToArray(rows, row);
-    }
-    return wf_journal_write(t->journal, event, err);
-}
-
 static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct wf_err *err)
 {
     struct wf_training *const t = user;
@@ -69,7 +50,8 @@ static bool epoch_ended(void *user, const struct wf_epoch_report *report, struct
         t->hooks->epoch_ended(t->user, report);
     return wf_journal_epoch(t->journal, report, err) &&
            (!report->is_best || !report->validated || !t->valid.has_classes ||
-            log_confusion(t, wf_validator_metrics(report->validated), report->epoch + 1, err));
+            wf_training_log_confusion(t, wf_validator_metrics(report->validated), report->epoch + 1,
+                                      err));
 }
 
 static bool save(void *user, const struct wf_position *at, bool is_best, struct wf_err *err)
@@ -362,68 +344,51 @@ static struct wf_rank_use *share_use(struct rank *r, struct wf_arena *arena, str
     return wf_comm_sum(r->comm, all, numbers, WF_I64, err) ? all : NULL;
 }
 
+/* Collective. All zero where nothing is known of the machine, and of workers with a server. */
+static bool foretell(const struct rank *r, struct wf_foretold *f, struct wf_err *err)
+{
+    const struct wf_training *const t = r->t;
+    *f = (struct wf_foretold){ 0 };
+    if (!t->job->figures || wf_job_servers(t->job))
+        return true;
+    struct wf_all_ranks *const all = wf_all_ranks_gather(r->full.plan, r->comm, err);
+    if (!all)
+        return false;
+    f->step = wf_foresight_step(t->job, all);
+    wf_all_ranks_free(all);
+    f->steps = wf_ceil_div(wf_loader_batches(r->loader), wf_job_micro_batches(t->job));
+    if (t->windows.used)
+        wf_foretold_windows(f, t);
+    for (const struct wf_validator *v = t->windows.used ? NULL : r->validator; v;
+         v = wf_validator_next(v)) {
+        double seconds = wf_run_plan(wf_validator_own_run(v))->seconds;
+        if (!wf_comm_largest(r->comm, &seconds, err))
+            return false;
+        f->valid_steps += wf_validator_batches(v);
+        f->validation += (double)wf_validator_batches(v) * seconds;
+    }
+    wf_foretold_epoch(f, t->job);
+    return true;
+}
+
 /* Collective. */
-static bool log_start(struct rank *r, struct wf_err *err)
+static bool begin_log(struct rank *r, struct wf_err *err)
 {
     struct wf_training *const t = r->t;
-    const struct wf_job *const job = t->job;
     struct wf_arena arena = { 0 };
-    const int ranks = wf_comm_size(r->comm), me = wf_comm_rank(r->comm);
+    struct wf_foretold foretold;
     const struct wf_rank_use *const use = share_use(r, &arena, err);
-    bool ok = use != NULL;
-    if (ok && me == 0) {
-        cJSON *const event =
-            wf_journal_event(t->folder->checkpoint && t->folder->exists ? "resume" : "start");
-        (void)cJSON_AddNumberToObject(event, "step", (double)t->start.step);
-        (void)cJSON_AddNumberToObject(event, "epoch", (double)t->start.epoch);
-        (void)cJSON_AddStringToObject(event, "model", job->model->name);
-        (void)cJSON_AddNumberToObject(event, "parameters",
-                                      (double)wf_graph_parameters(job->net.graph, true));
-        (void)cJSON_AddStringToObject(event, "mesh", wf_mesh_print(&arena, &job->mesh));
-        (void)cJSON_AddNumberToObject(event, "ranks", ranks);
-        (void)cJSON_AddStringToObject(event, "device", job->device->name);
-        (void)cJSON_AddStringToObject(event, "precision",
-                                      wf_precision_names[t->settings.train.precision]);
-        (void)cJSON_AddBoolToObject(event, "per_image",
-                                    !wf_model_is_dense(job->model, &job->config));
-        cJSON_AddItemToObject(event, "classes",
-                              cJSON_CreateStringArray(t->feed.class_names, t->feed.classes));
-        (void)cJSON_AddNumberToObject(event, "train_images", (double)t->feed.parts[WF_PART_TRAIN]);
-        (void)cJSON_AddNumberToObject(event, "val_images", (double)t->feed.parts[WF_PART_VALID]);
-        if (t->targets.n > 0)
-            cJSON_AddItemToObject(
-                event, "domains",
-                cJSON_CreateStringArray(t->settings.data.domains, t->settings.data.n_domains));
-        cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(use, ranks));
-        ok = wf_journal_write(t->journal, event, err);
+    bool ok = use && foretell(r, &foretold, err);
+    if (ok && wf_comm_rank(r->comm) == 0) {
+        if (foretold.step > 0 && t->hooks->planned)
+            t->hooks->planned(t->user, &foretold);
+        ok = wf_training_log_start(t, use, &foretold, err);
     }
     wf_arena_release(&arena);
     return wf_comm_agree(r->comm, ok, err);
 }
 
 /* --- what it ends with --- */
-
-static bool log_end(struct wf_training *t, struct wf_err *err)
-{
-    static const char *const how[] = { "done", "early", "signal" };
-    const struct wf_trainer_result *const r = &t->result;
-    cJSON *const event = wf_journal_event("end");
-    (void)cJSON_AddNumberToObject(event, "epochs", (double)r->at.epoch);
-    (void)cJSON_AddNumberToObject(event, "steps", (double)r->at.step);
-    (void)cJSON_AddNumberToObject(event, "skipped", (double)r->at.skipped);
-    wf_json_add_real(event, "loss", r->loss);
-    if (t->has_scores)
-        cJSON_AddItemToObject(event, "metric", wf_scores_json(&t->scores));
-    wf_domains_json(event, t->domains, t->n_domains);
-    wf_best_json(event, t);
-    wf_json_add_real(event, "mpx_per_s", r->pixels / wf_times_total(&t->times) / 1e6);
-    wf_times_json(event, &t->times);
-    if (t->start.seconds > 0) /* until the checkpoint that is resumed; what came after it is lost */
-        wf_json_add_real(event, "seconds_before", t->start.seconds);
-    (void)cJSON_AddStringToObject(event, "stopped", how[r->end]);
-    cJSON_AddItemToObject(event, "per_rank", wf_rank_use_json(t->use, wf_mesh_size(&t->job->mesh)));
-    return wf_journal_write(t->journal, event, err);
-}
 
 /* Collective. */
 static bool finish(struct rank *r, const struct wf_trainer_result *result, struct wf_err *err)
@@ -448,7 +413,8 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
         if (t->valid.has_classes) {
             /* That of the best epoch is in the log. */
             if (writes && result->at.best_epoch + 1 != result->at.epoch)
-                ok = log_confusion(t, wf_validator_metrics(r->validator), result->at.epoch, err);
+                ok = wf_training_log_confusion(t, wf_validator_metrics(r->validator),
+                                               result->at.epoch, err);
             ok = wf_comm_agree(r->comm, ok, err) &&
                  wf_pictures_samples(t, r->validator, r->comm, err);
         }
@@ -465,7 +431,7 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
     if (ok && writes) {
         t->use = use;
         (void)wf_times_lap(r->times, WF_TIME_REST);
-        ok = log_end(t, err);
+        ok = wf_training_log_end(t, err);
     }
     wf_arena_release(&arena);
     return wf_comm_agree(r->comm, ok, err);
@@ -577,7 +543,7 @@ static bool prepare(struct rank *r, struct wf_err *err)
     const struct wf_carry *const carry = ok ? r->t->carries[wf_comm_rank(r->comm)] : NULL;
     if (carry)
         wf_carry_give(carry, r->full.run, r->full.optim);
-    const bool ready = ok && make_saver(r, err) && (carry || log_start(r, err));
+    const bool ready = ok && make_saver(r, err) && (carry || begin_log(r, err));
     (void)wf_times_lap(r->times, WF_TIME_STARTUP);
     return ready;
 }

@@ -138,6 +138,11 @@ struct wf_whole *wf_validator_whole(const struct wf_validator *v)
     return v->options.whole;
 }
 
+int64_t wf_validator_batches(const struct wf_validator *v)
+{
+    return v->batches;
+}
+
 /* All weights and states by name; both runs share their device, and a rank that uses one here has it there. */
 static void copy_weights(struct wf_run *to, const struct wf_run *from)
 {

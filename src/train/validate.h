@@ -56,6 +56,8 @@ void wf_validator_free(struct wf_validator *v);
 /* NULL: of one that goes in windows. */
 struct wf_run *wf_validator_own_run(const struct wf_validator *v);
 struct wf_whole *wf_validator_whole(const struct wf_validator *v);
+/* That it goes through. */
+int64_t wf_validator_batches(const struct wf_validator *v);
 
 /* Behind the last of `v`; and what is behind one of them, or NULL. */
 void wf_validator_append(struct wf_validator *v, struct wf_validator *last);

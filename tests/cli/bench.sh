@@ -9,8 +9,15 @@ json 'abs(j["mpx_per_s"] - 2 * 32 * 32 / j["ms"] / 1e3) < 1e-6 * j["mpx_per_s"]'
 json '0 <= j["compute_ms"] <= 1.5 * j["ms"] and j["comm_ms"] >= 0'
 expect 0 bench "${args[@]}" --steps 2 --warmup 0 --mesh data=2,space=2 --json
 json 'j["ranks"] == 4 and j["planned_bytes"] == j["peak_bytes"] and j["comm_ms"] > 0'
+# it is foretold what 'plan' says, or more where ranks share cores
+for mesh in space=1 data=2,space=2; do
+    expect 0 plan "${args[@]}" --mesh $mesh --json
+    ms=$(python3 -c 'import json; print(1e3 * json.load(open("out"))["step_seconds"])')
+    expect 0 bench "${args[@]}" --steps 1 --warmup 0 --mesh $mesh --json
+    json "0.999 * $ms <= j['foretold_ms'] <= 1.001 * $ms * j['ranks']"
+done
 expect 0 bench "${args[@]}" --steps 1 --warmup 0
-prints "Mpx/s" "planned"
+prints "Mpx/s" "planned" "foretold"
 OMP_NUM_THREADS=3 expect 0 bench "${args[@]}" --steps 1 --warmup 0 --json
 json 'j["threads"] == 3'
 OMP_NUM_THREADS=3 expect 0 bench "${args[@]}" --threads 2 --steps 1 --warmup 0 --json

@@ -33,6 +33,14 @@ events 'e[0]["parameters"] > 1000 and e[0]["per_rank"][0]["planned_bytes"] == e[
 events '[x["epoch"] for x in e if x["event"] == "epoch"] == [1, 2, 3]' one
 events 'all(len(x["val"]["iou"]) == 2 and x["val"]["loss"] > 0 for x in e if x["event"] == "epoch")' one
 events '(lambda s: len(s) == 2 and s[0]["mean_iou"] <= s[1]["mean_iou"])([x for x in e if x["event"] == "sample"])' one
+# what it will take is told before its first step: what 'plan' says, or more where ranks share cores
+says "for 3 epochs of 6 steps: a step"
+expect 0 plan a.yaml --json
+foretold() {
+    events '(lambda f, j: all(0.999 * j[k] <= f[k] <= 1.001 * j[k] * e[0]["ranks"] and j[k] > 0 for k in
+        ("step_seconds", "epoch_seconds", "validation_seconds")))(e[0]["foretold"], json.load(open("out")))' "$1"
+}
+foretold one
 # its config says the same again, and its checkpoints are safetensors in PyTorch's layout
 expect 0 train one/config.yaml --out two --quiet
 same_weights one two
@@ -55,6 +63,8 @@ done
 
 # --- cut over ranks: the same training ---
 expect 0 train a.yaml --mesh data=2,space=2x1 --out cut --json
+expect 0 plan a.yaml --mesh data=2,space=2x1 --json
+foretold cut
 python3 - <<'PYTHON' || fail "a cut run differs from a whole one"
 from tensors import read_safetensors, apart
 a, b = (read_safetensors(f"{run}/checkpoints/last.safetensors") for run in ("cut", "one"))
