@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "exec/holders.h"
+#include "train/input.h"
 #include "train/reduction.h"
 
 struct trainer {
@@ -25,14 +26,8 @@ struct trainer {
     bool ended;  /* an epoch has, since the last save */
     int64_t saved_step;
     double saved_time;
-    struct wf_host *images, target; /* images: of each domain */
-    struct wf_points_hosts points;
-    const struct wf_cloud_batch *full; /* the batch of points that does not fit; NULL: all do */
-    int64_t voxels;                    /* of this rank in the step that was loaded */
-    bool is_filled;                    /* the next batch was filled while the step before ran: */
-    bool filled_ok;
-    struct wf_err filled_err;
-    double input;  /* seconds that the next step has waited for its data */
+    struct wf_input input;
+    double waited; /* seconds: the next step, for its data */
     int64_t until; /* see struct wf_pause */
     bool hooks_ok; /* of rank 0's reports; the others hear of it at the next meeting */
     struct wf_err hooks_err;
@@ -56,101 +51,11 @@ static void keep_hook(struct trainer *t, bool ok, const struct wf_err *err)
 
 enum { FAILED, STOP, SAVE, FULL, VOXELS, QUESTIONS };
 
-static const struct wf_trainer_part *part_of(const struct trainer *t, int64_t batch)
-{
-    const bool rest = batch == t->batches - 1 && t->o->rest.run;
-    return rest ? &t->o->rest : &t->o->full;
-}
-
 /* Batches of a step: so many, or what is left of the epoch. */
 static int64_t step_batches(const struct trainer *t)
 {
     const int64_t each = t->o->accumulate > 0 ? t->o->accumulate : 1;
     return wf_min(each - t->at.batch % each, t->batches - t->at.batch);
-}
-
-/* A batch of points. Where it does not fit nothing is put in, and the ranks hear of it when they meet. */
-static bool fill_points(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
-{
-    const struct wf_cloud_batch *batch;
-    if (!wf_loader_next_points(t->o->loader, &batch, err))
-        return false;
-    t->voxels += batch->here;
-    if (!wf_points_fit(part->points, batch))
-        t->full = batch;
-    else if (!t->full)
-        wf_points_put(part->points, part->run, part->network, batch, &t->points);
-    return true;
-}
-
-/* Fills and sends a batch; beside the work of a device that can do both at once. */
-static bool fill(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
-{
-    struct wf_run *const run = part->run;
-    if (part->points)
-        return fill_points(t, part, err);
-    const bool beside = wf_run_can_send(run);
-    const struct wf_network *const net = part->network;
-    bool ok = true;
-    (beside ? wf_run_map_next : wf_run_map)(run, net->target, &t->target);
-    for (int k = 0; k <= t->o->n_targets; k++) {
-        struct wf_host *const image = &t->images[k];
-        struct wf_loader *const loader = k ? t->o->targets[k - 1] : t->o->loader;
-        (beside ? wf_run_map_next : wf_run_map)(run, net->images[k], image);
-        if (loader)
-            ok = ok && wf_loader_next(loader, &image->view, k ? NULL : &t->target.view, err);
-        (beside ? wf_host_send : wf_host_put)(image);
-    }
-    (beside ? wf_host_send : wf_host_put)(&t->target);
-    return ok;
-}
-
-/* The next batch, while the device is busy with this one. Not past the epoch, where others use the
- * memory, nor past its full batches, for the rest lies elsewhere in the same memory. */
-static void fill_ahead(struct trainer *t, const struct wf_trainer_part *part)
-{
-    const int64_t next = t->at.batch + 1;
-    if (next >= t->batches || part_of(t, next) != part || part->points ||
-        !wf_run_can_send(part->run))
-        return;
-    t->filled_ok = fill(t, part, &t->filled_err);
-    t->is_filled = true;
-}
-
-/* The micro-batch that a batch of the step is of its part. */
-static int micro_of(const struct trainer *t, int64_t i)
-{
-    return part_of(t, t->at.batch + i) == &t->o->rest ? 0 : (int)i;
-}
-
-static bool load_batch(struct trainer *t, const struct wf_trainer_part *part, struct wf_err *err)
-{
-    const bool ok = t->is_filled ? t->filled_ok : fill(t, part, err);
-    if (t->is_filled && !ok)
-        *err = t->filled_err;
-    t->is_filled = false;
-    if (!part->points && wf_run_can_send(part->run)) {
-        for (int k = 0; k <= t->o->n_targets; k++)
-            wf_run_take_next(part->run, part->network->images[k]);
-        wf_run_take_next(part->run, part->network->target);
-    }
-    return ok;
-}
-
-/* All batches of the step. */
-static bool load(struct trainer *t, struct wf_err *err)
-{
-    const double start = wf_now();
-    bool ok = true;
-    t->voxels = 0;
-    for (int64_t i = 0; ok && !t->full && i < step_batches(t); i++) {
-        const struct wf_trainer_part *const part = part_of(t, t->at.batch + i);
-        wf_run_select(part->run, micro_of(t, i));
-        ok = load_batch(t, part, err);
-        wf_run_select(part->run, 0);
-    }
-    t->input = wf_now() - start;
-    return ok;
 }
 
 /* Decided by rank 0's clock and the step count, and shared with the others. */
@@ -233,8 +138,8 @@ static bool meet(struct trainer *t, bool ok, int64_t requested[QUESTIONS], struc
     requested[FAILED] = !ok;
     requested[STOP] = wants_to_stop(t);
     requested[SAVE] = is_due(t);
-    requested[FULL] = t->full != NULL;
-    requested[VOXELS] = t->voxels;
+    requested[FULL] = t->input.full != NULL;
+    requested[VOXELS] = t->input.voxels;
     if (!wf_comm_sum(t->o->comm, requested, QUESTIONS, WF_I64, err))
         return false;
     return requested[FAILED] == 0 || wf_comm_agree(t->o->comm, ok, err);
@@ -341,7 +246,7 @@ static bool pass(struct trainer *t, const struct wf_trainer_part *part,
     weigh_domains(t, pass, part->network);
     if (!wf_learner_pass(t->o->learner, pass, err))
         return false;
-    fill_ahead(t, part);
+    wf_input_load_ahead(&t->input, t->at.batch);
     if (!read_losses(t, pass, part->network, err))
         return false;
     t->sum.seconds += wf_now() - start;
@@ -354,9 +259,9 @@ static bool pass(struct trainer *t, const struct wf_trainer_part *part,
 static bool passes(struct trainer *t, struct wf_err *err)
 {
     const int64_t all = step_batches(t);
-    const int64_t full = all - (part_of(t, t->at.batch + all - 1) == &t->o->rest);
-    t->sum.seconds += t->input;
-    t->sum.input += t->input;
+    const int64_t full = all - (wf_input_part(&t->input, t->at.batch + all - 1) == &t->o->rest);
+    t->sum.seconds += t->waited;
+    t->sum.input += t->waited;
     if (!find_shares(t, full, all, err))
         return false;
     struct wf_learner_pass p = { .count = (int)full,
@@ -563,7 +468,9 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     const bool ends = t->at.batch >= t->batches;
     int64_t requested[QUESTIONS];
     lap(t, WF_TIME_REST);
-    const bool ok = ends || load(t, err);
+    const double start = wf_now();
+    const bool ok = ends || wf_input_load(&t->input, t->at.batch, step_batches(t), err);
+    t->waited = ends ? 0 : wf_now() - start;
     lap(t, WF_TIME_INPUT);
     if (!meet(t, ok, requested, err))
         return false;
@@ -574,7 +481,7 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
         t->result->end = requested[STOP] ? WF_END_SIGNAL : WF_END_FULL;
         *over = true;
         return requested[STOP] ||
-               wf_points_needs(t->o->full.points, t->o->comm, t->full, t->result->needs[0], err);
+               wf_points_needs(t->o->full.points, t->o->comm, t->input.full, t->result->needs[0], err);
     }
     if (ends)
         return end_epoch(t, over, err);
@@ -640,7 +547,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
                          .saved_step = options->start.step,
                          .saved_time = wf_now(),
                          .hooks_ok = true };
-    t.images = wf_take_zeroed((size_t)options->n_targets + 1, sizeof *t.images);
+    wf_input_init(&t.input, options);
     t.shares = wf_take_zeroed((size_t)options->accumulate + 1, sizeof *t.shares);
     begin(&t);
     bool over = false, ok = true;
@@ -653,11 +560,7 @@ bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_
     result->loss = t.at.batch > 0 ? mean_loss(&t) : t.at.step > 0 ? t.at.loss : (double)NAN;
     result->at = t.at;
     ok = wf_comm_agree(options->comm, ok && t.hooks_ok, err);
-    for (int k = 0; k <= options->n_targets; k++)
-        wf_host_release(&t.images[k]);
-    free(t.images);
     free(t.shares);
-    wf_host_release(&t.target);
-    wf_points_hosts_release(&t.points);
+    wf_input_release(&t.input);
     return ok;
 }
