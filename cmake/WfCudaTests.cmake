@@ -1,5 +1,5 @@
-# Our CUDA kernels under test (tests/cuda/): emulated on the host wherever there is a C++ compiler,
-# and on a GPU in builds with CUDA; there the test says that it was not run when no GPU is found.
+# Our CUDA kernels under test (tests/cuda/): on a GPU in builds with CUDA, where the test says that it was not run when
+# no GPU is found; in others emulated on the host, wherever there is a C++ compiler.
 if(NOT WF_TESTS OR NOT WF_CMOCKA_FOUND OR NOT TARGET wf_test_support)
     return()
 endif()
@@ -38,6 +38,9 @@ if(WF_HAVE_CUDA)
     endif()
 endif()
 
+if(WF_HAVE_CUDA)
+    return()   # an emulated device beside the real one would be two of a name
+endif()
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
@@ -88,8 +91,7 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
         tests/cuda/test_cuda_large.c tests/cuda/emulated.c ${own} ${own_table}
         $<TARGET_OBJECTS:wf_emulated>)
     set_property(TEST cuda_large.emulated APPEND PROPERTY ENVIRONMENT WF_LARGE_SIDE=70)
-    # The whole command on them, where no real device of that name is in the library.
-    if(WF_HAVE_COMMAND AND NOT WF_HAVE_CUDA)
+    if(WF_HAVE_COMMAND)
         add_executable(widefield_emulated ${WF_MAIN} src/train/device.c tests/cuda/emulated_device.c
             tests/cuda/emulated.c ${own} ${own_table} $<TARGET_OBJECTS:wf_emulated>)
         set_target_properties(widefield_emulated PROPERTIES

@@ -24,22 +24,38 @@ static const struct {
 
 /* --- which machine it is --- */
 
-static const char *cpu_name(struct wf_arena *arena)
+/* A line of /proc/cpuinfo, such as "model name : AMD EPYC". */
+static const char *cpu_fact(struct wf_arena *arena, const char *name)
 {
     char line[512];
-    const char *name = "a processor without a name";
+    const char *fact = NULL;
     FILE *const f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *const colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon)
+    while (f && !fact && fgets(line, sizeof line, f)) {
+        char *const colon = strchr(line, ':');
+        if (!colon)
             continue;
         line[strcspn(line, "\n")] = '\0';
-        name = wf_arena_copy(arena, colon + 1 + strspn(colon + 1, " "));
-        break;
+        *colon = '\0';
+        line[strcspn(line, "\t")] = '\0';
+        if (strcmp(line, name) == 0)
+            fact = wf_arena_copy(arena, colon + 1 + strspn(colon + 1, " "));
     }
     if (f)
         (void)fclose(f);
-    return name;
+    return fact;
+}
+
+/* Virtual machines keep back which one of a maker's processors it is, but for its family and model. */
+static const char *cpu_name(struct wf_arena *arena)
+{
+    const char *const name = cpu_fact(arena, "model name"),
+                      *const family = cpu_fact(arena, "cpu family"),
+                      *const model = cpu_fact(arena, "model");
+    if (!name)
+        return "a processor without a name";
+    if (strpbrk(name, "0123456789") || !family || !model)
+        return name;
+    return wf_arena_printf(arena, "%s of family %s, model %s", name, family, model);
 }
 
 const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *device)

@@ -480,8 +480,8 @@ static bool advance(struct trainer *t, bool *over, struct wf_err *err)
     if (requested[STOP] || requested[FULL]) {
         t->result->end = requested[STOP] ? WF_END_SIGNAL : WF_END_FULL;
         *over = true;
-        return requested[STOP] ||
-               wf_points_needs(t->o->full.points, t->o->comm, t->input.full, t->result->needs[0], err);
+        return requested[STOP] || wf_points_needs(t->o->full.points, t->o->comm, t->input.full,
+                                                  t->result->needs[0], err);
     }
     if (ends)
         return end_epoch(t, over, err);
