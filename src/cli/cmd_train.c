@@ -144,9 +144,10 @@ static void planned(void *user, const struct wf_foretold *f)
     const char *const about = wf_machine_about(&arena, job->device);
     if (epochs > 0)
         wf_log(&t->cli->log, WF_LOG_INFO,
-               "about %s for %lld epochs of %lld steps: a step %s%s (figures of %s%s)",
+               "about %s for %lld %s of %lld %s: a step %s%s (figures of %s%s)",
                seconds < 10 ? wf_text_seconds(&arena, seconds) : whole, (long long)epochs,
-               (long long)f->steps, wf_text_seconds(&arena, f->step), validation,
+               epochs == 1 ? "epoch" : "epochs", (long long)f->steps,
+               f->steps == 1 ? "step" : "steps", wf_text_seconds(&arena, f->step), validation,
                strcmp(measured, about) == 0 ? "this machine" : measured,
                strcmp(measured, about) == 0 ? ""
                                             : "; measure this one: 'widefield check --calibrate'");
