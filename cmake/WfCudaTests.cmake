@@ -36,9 +36,11 @@ if(WF_HAVE_CUDA)
     if(TARGET wf_hopper)
         wf_cuda_test(test_cuda_hopper cuda_hopper tests/cuda/test_cuda_hopper.c tests/cuda/device.c)
     endif()
-endif()
-
-if(WF_HAVE_CUDA)
+    add_executable(bench_gpu_kernels bench/gpu/kernels.c)
+    set_target_properties(bench_gpu_kernels PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+    target_include_directories(bench_gpu_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(bench_gpu_kernels PRIVATE wf_flags wf_deps libwidefield_static)
     return()   # an emulated device beside the real one would be two of a name
 endif()
 include(CheckLanguage)
@@ -108,12 +110,4 @@ if(CMAKE_CXX_COMPILER AND NOT WF_SANITIZE MATCHES thread)
     endif()
 else()
     message(STATUS "the CUDA kernels are not tested: no C++ compiler to emulate them with")
-endif()
-
-if(WF_HAVE_CUDA)
-    add_executable(bench_gpu_kernels bench/gpu/kernels.c)
-    set_target_properties(bench_gpu_kernels PROPERTIES
-        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
-    target_include_directories(bench_gpu_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(bench_gpu_kernels PRIVATE wf_flags wf_deps libwidefield_static)
 endif()

@@ -133,6 +133,8 @@ static const struct wf_case cases[] = {
     { .attrs = "mode=cubic extent=[1,2,7] step=[1,2,2] steps=[1,1,3]", .in = "x[1,1,5,5,2]" },
     { .attrs = "mode=nearest_exact extent=[1,2,7] step=[1,2,2] steps=[1,1,3]",
       .in = "x[2,1,5,5,1]" },
+    /* The last elements are not taken. */
+    { .attrs = "mode=nearest extent=[1,16,16] step=[1,1,1] steps=[1,99,99]", .in = "x[1,1,2,2,2]" },
     { 0 },
 };
 

@@ -326,6 +326,7 @@ static void search(struct search *q)
     const struct tried none = { .choice = { .engine = WF_ENGINE_NONE } };
     const size_t scratch[] = { s->cuda->workspace, s->cuda->most_workspace };
     const int rounds = scratch[1] > scratch[0] && !s->problem.bias ? 2 : 1;
+    const int wrong = s->wrong; /* with the bias inside */
     int found = -1;
     for (int i = 0; i < rounds && found < 0 && (i == 0 || q->left_out); i++) {
         found = search_within(q, scratch[i], false);
@@ -334,6 +335,7 @@ static void search(struct search *q)
             found = search_within(q, scratch[i], true);
         q->left_out = q->left_out || left_out;
     }
+    s->wrong += wrong;
     const struct tried *const one = found < 0 ? &none : &q->list[found];
     take(s, one);
     if (q->sure)

@@ -163,7 +163,7 @@ struct UpAxis {
         }
         /* The first and the last element also stand for what would lie past them. */
         *lo = p == 0 ? 0 : larger<int64_t>(0, *lo);
-        *hi = p == at.in - 1 ? at.out : larger(*lo, smaller(at.out, *hi)); /* or none takes it */
+        *hi = larger(*lo, p == at.in - 1 ? at.out : smaller(at.out, *hi)); /* or none takes it */
     }
 };
 
