@@ -37,7 +37,7 @@ static double pixel(const int64_t at[WF_AXES])
 
 struct job {
     struct wf_shape window, whole;
-    int64_t step[WF_AXES];
+    int64_t step[WF_AXES], tile;
     struct wf_graph *g;
     struct wf_value *x, *y;
     float *got; /* [pixels of the whole][OUT] */
@@ -159,6 +159,7 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     memcpy(blend.step, job->step, sizeof blend.step);
     const struct wf_stream_options options = { .plan = { .device = &wf_device_cpu, .threads = 1 },
                                                .weights = fill_weights,
+                                               .tile = job->tile,
                                                .blend = &blend };
     struct wf_stream *const s = wf_stream_new(job->g, 1, &job->y, &options, comm, err);
     if (!s)
@@ -169,7 +170,10 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
         struct wf_region box;
         const struct wf_region band = wf_stream_window(s, i);
         const int axis = job->whole.at[WF_D] > 1 ? WF_D : WF_H;
-        ok = wf_stream_reads(s, i, job->x, &box, err);
+        if (job->tile > 0 && band.hi[WF_H] < job->whole.at[WF_H])
+            ok = band.hi[WF_H] % 16 == 0 ||
+                 wf_err_set(err, WF_ERR_USAGE, "band %lld is no rows of tiles", (long long)i);
+        ok = ok && wf_stream_reads(s, i, job->x, &box, err);
         work.input =
             wf_view_dense(malloc((size_t)(wf_region_count(box) + 1) * sizeof(float)), WF_F32, box);
         for (struct wf_cursor c = wf_cursor(box); wf_cursor_next(&c);)
@@ -183,9 +187,10 @@ static bool body(struct wf_comm *comm, void *arg, struct wf_err *err)
     return ok;
 }
 
-static void expect_blended(struct wf_shape window, struct wf_shape whole, const int64_t step[3])
+static void expect_blended(struct wf_shape window, struct wf_shape whole, const int64_t step[3],
+                           int64_t tile)
 {
-    struct job job = { .window = window, .whole = whole };
+    struct job job = { .window = window, .whole = whole, .tile = tile };
     struct wf_err err = { 0 };
     memcpy(&job.step[WF_D], step, 3 * sizeof *step);
     const size_t all = (size_t)(whole.at[WF_D] * whole.at[WF_H] * whole.at[WF_W]) * OUT;
@@ -209,25 +214,38 @@ static void expect_blended(struct wf_shape window, struct wf_shape whole, const 
 static void windows__that_do_not_divide_the_image(void **state)
 {
     (void)state;
-    expect_blended(WF_SHAPE(1, 1, 8, 10, IN), WF_SHAPE(1, 1, 27, 23, IN), (int64_t[]){ 1, 4, 5 });
+    expect_blended(WF_SHAPE(1, 1, 8, 10, IN), WF_SHAPE(1, 1, 27, 23, IN), (int64_t[]){ 1, 4, 5 },
+                   0);
 }
 
 static void windows__several_at_a_time(void **state)
 {
     (void)state;
-    expect_blended(WF_SHAPE(3, 1, 8, 8, IN), WF_SHAPE(1, 1, 16, 41, IN), (int64_t[]){ 1, 3, 6 });
+    expect_blended(WF_SHAPE(3, 1, 8, 8, IN), WF_SHAPE(1, 1, 16, 41, IN), (int64_t[]){ 1, 3, 6 }, 0);
 }
 
 static void volume__has_rows_along_its_depth(void **state)
 {
     (void)state;
-    expect_blended(WF_SHAPE(2, 4, 6, 6, IN), WF_SHAPE(1, 9, 11, 6, IN), (int64_t[]){ 3, 2, 1 });
+    expect_blended(WF_SHAPE(2, 4, 6, 6, IN), WF_SHAPE(1, 9, 11, 6, IN), (int64_t[]){ 3, 2, 1 }, 0);
+}
+
+/* Steps above a tile and below one; the last band of a row without a window of its own. */
+static void bands__of_whole_tiles(void **state)
+{
+    (void)state;
+    expect_blended(WF_SHAPE(1, 1, 30, 10, IN), WF_SHAPE(1, 1, 101, 23, IN), (int64_t[]){ 1, 21, 5 },
+                   256);
+    expect_blended(WF_SHAPE(1, 1, 8, 10, IN), WF_SHAPE(1, 1, 45, 23, IN), (int64_t[]){ 1, 3, 5 },
+                   256);
+    expect_blended(WF_SHAPE(1, 1, 8, 10, IN), WF_SHAPE(1, 1, 9, 23, IN), (int64_t[]){ 1, 3, 5 },
+                   256);
 }
 
 static void one_window__is_the_image(void **state)
 {
     (void)state;
-    expect_blended(WF_SHAPE(1, 1, 12, 9, IN), WF_SHAPE(1, 1, 12, 9, IN), (int64_t[]){ 1, 6, 9 });
+    expect_blended(WF_SHAPE(1, 1, 12, 9, IN), WF_SHAPE(1, 1, 12, 9, IN), (int64_t[]){ 1, 6, 9 }, 0);
 }
 
 int main(void)
@@ -236,6 +254,7 @@ int main(void)
         cmocka_unit_test(windows__that_do_not_divide_the_image),
         cmocka_unit_test(windows__several_at_a_time),
         cmocka_unit_test(volume__has_rows_along_its_depth),
+        cmocka_unit_test(bands__of_whole_tiles),
         cmocka_unit_test(one_window__is_the_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

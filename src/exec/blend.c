@@ -13,6 +13,7 @@ struct wf_blender {
     enum wf_axis axis;       /* along which rows follow each other */
     float *weights[WF_AXES]; /* [count][extent of a window]; over all windows they add up to one */
     float *sums;             /* [positions from the band on][the rest of the image][channels] */
+    int64_t height;          /* of a band */
     int64_t band;            /* at hand */
 };
 
@@ -44,12 +45,13 @@ static void find_weights(struct wf_blender *b, int axis)
 }
 
 struct wf_blender *wf_blender_new(struct wf_shape window, struct wf_shape whole, int64_t channels,
-                                  const int64_t step[WF_AXES])
+                                  const int64_t step[WF_AXES], int64_t height)
 {
     struct wf_blender *const b = wf_take_zeroed(1, sizeof *b);
     b->window = window;
     b->whole = whole;
     b->channels = channels;
+    b->height = height;
     b->axis = whole.at[WF_D] > 1 ? WF_D : WF_H;
     for (int a = WF_D; a < WF_C; a++) {
         WF_BUG_ON(window.at[a] > whole.at[a] || step[a] < 1 || step[a] > window.at[a],
@@ -74,7 +76,7 @@ void wf_blender_free(struct wf_blender *b)
 
 int64_t wf_blender_bands(const struct wf_blender *b)
 {
-    return wf_ceil_div(b->whole.at[b->axis], b->step[b->axis]);
+    return wf_ceil_div(b->whole.at[b->axis], b->height);
 }
 
 int64_t wf_blender_windows(const struct wf_blender *b)
@@ -113,8 +115,8 @@ struct wf_region wf_blender_band(const struct wf_blender *b, int64_t band)
     struct wf_region r = wf_shape_region(b->whole);
     r.hi[WF_N] = 1;
     r.hi[WF_C] = b->channels;
-    r.lo[b->axis] = band * b->step[b->axis];
-    r.hi[b->axis] = wf_min(r.hi[b->axis], r.lo[b->axis] + b->step[b->axis]);
+    r.lo[b->axis] = band * b->height;
+    r.hi[b->axis] = wf_min(r.hi[b->axis], r.lo[b->axis] + b->height);
     return r;
 }
 
@@ -146,7 +148,7 @@ static size_t line(const struct wf_blender *b)
 /* A row that reaches into the band ends less than this far from where the band begins. */
 size_t wf_blender_bytes(const struct wf_blender *b)
 {
-    return (size_t)(b->window.at[b->axis] + b->step[b->axis]) * line(b);
+    return (size_t)(b->window.at[b->axis] + b->height) * line(b);
 }
 
 bool wf_blender_begin(struct wf_blender *b, int64_t band)
@@ -158,8 +160,7 @@ bool wf_blender_begin(struct wf_blender *b, int64_t band)
     }
     if (!b->sums)
         return false;
-    const size_t gone =
-        b->band >= 0 && band == b->band + 1 ? (size_t)b->step[b->axis] * line(b) : bytes;
+    const size_t gone = b->band >= 0 && band == b->band + 1 ? (size_t)b->height * line(b) : bytes;
     memmove(b->sums, (char *)b->sums + gone, bytes - gone);
     memset((char *)b->sums + (bytes - gone), 0, gone);
     b->band = band;

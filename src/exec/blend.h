@@ -7,10 +7,11 @@
  * middle: by a normal distribution along each axis of an eighth of the window, as is usual, and the
  * weights of all windows at a position add up to one.
  *
- * The result is made in bands, `step` high but for the last. A row is all windows of one position along the
- * first axis that has more than one pixel; a band is complete when all rows that reach into it were added.
+ * The result is made in bands of a height of the caller's, but for the last. A row is all windows of one position
+ * along the first axis that has more than one pixel; a band is complete when all rows that reach into it were
+ * added.
  *
- *     struct wf_blender *b = wf_blender_new(window, whole, channels, step);
+ *     struct wf_blender *b = wf_blender_new(window, whole, channels, step, height);
  *     wf_blender_begin(b, band)
  *     for each row from wf_blender_first(b, band) to wf_blender_last(b, band), for each of its windows w:
  *         wf_blender_window(b, row, w)                       where it lies
@@ -26,9 +27,9 @@
 
 struct wf_blender;
 
-/* Extents along D, H, W; a window is at most the image, a step at most the window. */
+/* Extents along D, H, W; a window is at most the image, a step at most the window; the height of a band. */
 struct wf_blender *wf_blender_new(struct wf_shape window, struct wf_shape whole, int64_t channels,
-                                  const int64_t step[WF_AXES]);
+                                  const int64_t step[WF_AXES], int64_t height);
 void wf_blender_free(struct wf_blender *b);
 
 int64_t wf_blender_bands(const struct wf_blender *b);

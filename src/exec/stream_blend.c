@@ -74,6 +74,18 @@ static bool start_run(struct wf_stream *s, struct wf_err *err)
     return k->run && s->options.weights(s->options.user, k->run, err);
 }
 
+/* A step, or near it where bands have to be made of whole tiles. */
+static int64_t band_height(const struct wf_stream *s)
+{
+    const struct wf_shape *const whole = &s->blend.whole;
+    const enum wf_axis axis = whole->at[WF_D] > 1 ? WF_D : WF_H;
+    const int64_t step = s->blend.step[axis];
+    if (axis == WF_D || s->options.tile == 0)
+        return step;
+    const int64_t tile = wf_stream_tile(s->options.tile, step);
+    return wf_min(wf_max(step / tile, 1) * tile, whole->at[axis]);
+}
+
 bool wf_stream_blend_init(struct wf_stream *s, struct wf_err *err)
 {
     const struct wf_value *const output = s->outputs[0];
@@ -89,8 +101,8 @@ bool wf_stream_blend_init(struct wf_stream *s, struct wf_err *err)
             return wf_err_set(err, WF_ERR_USAGE,
                               "the network's result is of another size than its image: its windows "
                               "cannot be blended");
-    s->blender =
-        wf_blender_new(output->shape, s->blend.whole, output->shape.at[WF_C], s->blend.step);
+    s->blender = wf_blender_new(output->shape, s->blend.whole, output->shape.at[WF_C],
+                                s->blend.step, band_height(s));
     s->last.flops *= (double)wf_blender_count(s->blender) / (double)output->shape.at[WF_N];
     s->total = s->last.flops;
     if (!start_run(s, err) || !check_memory(s, err))

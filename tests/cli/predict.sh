@@ -193,6 +193,11 @@ expect 0 predict run "$image" --out blended1 --probabilities --format npy --blen
 cmp blended/"$stem"_probabilities.npy blended2/"$stem"_probabilities.npy || fail "blended on three ranks"
 cmp -s blended/"$stem"_probabilities.npy blended1/"$stem"_probabilities.npy && fail "blended as the whole"
 same blended1
+# files of tiles, with steps that are no multiple of one
+for ranks in 1 3; do
+    expect 0 predict run "$image" --out "tiled$ranks" --blend --window 60x72 --overlap 0.3 --ranks $ranks --quiet
+done
+cmp tiled1/"$stem"_classes.tif tiled3/"$stem"_classes.tif || fail "blended in tiles on three ranks"
 refused 2 predict run "$image" --out x --overlap 0.5 -- "--blend"
 refused 2 predict run "$image" --out x --blend --overlap 0.95 -- "--overlap"
 
