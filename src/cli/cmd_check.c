@@ -241,6 +241,11 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "'check' takes no '%s'", cli->arguments[0]);
     if (wf_cli_flag(cli, "calibrate"))
         return wf_check_calibrate(cli, err);
+    static const char *const of_calibrate[] = { "out", "seconds" };
+    for (size_t i = 0; i < sizeof of_calibrate / sizeof *of_calibrate; i++)
+        if (wf_cli_flag(cli, of_calibrate[i]))
+            return wf_err_set(err, WF_ERR_USAGE, "option '--%s' is for --calibrate: give that too",
+                              of_calibrate[i]);
     struct facts f = { .arena = &cli->arena };
     add_devices(&f);
     add_compute(&f);

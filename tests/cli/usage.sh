@@ -29,6 +29,8 @@ refused 2 plan a.yaml b.yaml -- "one config at a time" "a.yaml" "b.yaml"
 refused 2 plan missing.yaml -- "missing.yaml" "No such file"
 refused 2 plan "$WORKDIR" -- "cannot read config"
 refused 2 check more -- "more"
+refused 2 check --seconds 5 -- "'--seconds' is for --calibrate"
+refused 2 check --out figures -- "'--out' is for --calibrate"
 refused 2 config -- "show CONFIG" "schema"
 refused 2 model -- "list" "show NAME"
 
