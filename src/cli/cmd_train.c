@@ -319,7 +319,9 @@ static bool print(struct wf_cli *cli, const struct wf_training *t, struct wf_err
     const struct wf_trainer_result *const r = &t->result;
     if (cli->json)
         return print_json(cli, t, err);
-    (void)printf("%lld epochs, %lld steps%s\n", (long long)r->at.epoch, (long long)r->at.step,
+    (void)printf("%lld %s, %lld %s%s\n", (long long)r->at.epoch,
+                 r->at.epoch == 1 ? "epoch" : "epochs", (long long)r->at.step,
+                 r->at.step == 1 ? "step" : "steps",
                  r->end == WF_END_EARLY ? ", stopped early: validation got no better" : "");
     if (r->at.skipped > 0)
         (void)printf("%lld of the steps skipped: a gradient was not finite\n",

@@ -57,6 +57,7 @@ assert meta["step"] == "18" and len(json.loads(meta["mean"])) == 3 and len(meta[
 PYTHON
 # a best that is held back is on the disk before the pictures, where a run may still be killed
 expect 0 train a.yaml train.checkpoint_seconds=60 train.epochs=1 --out held --quiet
+prints "1 epoch, 6 steps"
 for file in held/samples/*; do
     [ ! held/checkpoints/last.safetensors -nt "$file" ] || fail "the last checkpoint was written after '$file'"
 done
