@@ -143,7 +143,7 @@ static void planned(void *user, const struct wf_foretold *f)
             : "";
     const bool ours = strcmp(measured, wf_machine_about(&arena, job->device)) == 0;
     const char *const hint =
-        wf_arena_printf(&arena, "; measure this one: 'widefield check --calibrate%s%s'",
+        wf_arena_printf(&arena, "; measure this machine: 'widefield check --calibrate%s%s'",
                         wf_device_is_host(job->device) ? "" : " --device ",
                         wf_device_is_host(job->device) ? "" : job->device->name);
     if (epochs > 0)
