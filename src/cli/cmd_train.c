@@ -141,16 +141,18 @@ static void planned(void *user, const struct wf_foretold *f)
         f->validation > 0
             ? wf_arena_printf(&arena, ", validation %s", wf_text_seconds(&arena, f->validation))
             : "";
-    const char *const about = wf_machine_about(&arena, job->device);
+    const bool ours = strcmp(measured, wf_machine_about(&arena, job->device)) == 0;
+    const char *const hint =
+        wf_arena_printf(&arena, "; measure this machine: 'widefield check --calibrate%s%s'",
+                        wf_device_is_host(job->device) ? "" : " --device ",
+                        wf_device_is_host(job->device) ? "" : job->device->name);
     if (epochs > 0)
         wf_log(&t->cli->log, WF_LOG_INFO,
                "about %s for %lld %s of %lld %s: a step %s%s (figures of %s%s)",
                seconds < 10 ? wf_text_seconds(&arena, seconds) : whole, (long long)epochs,
                epochs == 1 ? "epoch" : "epochs", (long long)f->steps,
                f->steps == 1 ? "step" : "steps", wf_text_seconds(&arena, f->step), validation,
-               strcmp(measured, about) == 0 ? "this machine" : measured,
-               strcmp(measured, about) == 0 ? ""
-                                            : "; measure this one: 'widefield check --calibrate'");
+               ours ? "this machine" : measured, ours ? "" : hint);
     wf_arena_release(&arena);
 }
 
