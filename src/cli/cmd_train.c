@@ -126,6 +126,14 @@ static bool prepare(struct train *t, struct wf_err *err)
 
 /* --- watching it --- */
 
+/* Of the epochs that are left; the last one is validated in any case. */
+static int64_t validations_of(const struct train *t)
+{
+    const int64_t every = wf_max(t->run.settings.train.validate_every, 1);
+    const int64_t end = t->run.settings.train.epochs;
+    return end / every - t->run.start.epoch / every + (end % every != 0);
+}
+
 /* "about 53m for 20 epochs of 120 steps: a step 1.32 s, validation 11 s (figures of ...)" */
 static void planned(void *user, const struct wf_foretold *f)
 {
@@ -134,7 +142,8 @@ static void planned(void *user, const struct wf_foretold *f)
     const int64_t epochs = t->run.settings.train.epochs - t->run.start.epoch;
     const char *const measured = wf_figures_machine(job->figures);
     struct wf_arena arena = { 0 };
-    const double seconds = (double)epochs * f->epoch;
+    const double seconds = (double)(epochs * f->steps) * f->step +
+                           (double)validations_of(t) * f->validation;
     char whole[32];
     wf_duration_text(seconds, whole, sizeof whole);
     const char *const validation =
