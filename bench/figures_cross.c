@@ -2,7 +2,7 @@
  * How well figures foretell what was not measured: kernels of each pair of channel counts from all others.
  *
  *     build/bench/figures_cross FILE...
- *     build/bench/figures_cross --thin 0.05 FILE > share/figures/cpu.txt
+ *     build/bench/figures_cross --thin 0.05 FILE > share/figures/NAME.txt
  *
  * FILE is what 'check --calibrate' wrote, or one of share/figures/. Rows of a kind with the same channels are left
  * out together, as of a network whose width the calibration does not have, and foretold from the kind's other rows.

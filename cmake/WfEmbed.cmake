@@ -23,3 +23,28 @@ const char @name@_sha256[] = \"@sha256@\";
 ")
     set(WF_GENERATED ${WF_GENERATED} ${path} PARENT_SCOPE)
 endfunction()
+
+# Each table of share/figures/ by its name, and a list of them, wf_figures_shipped[]: the first of a device is for
+# machines that have none.
+function(wf_embed_figures)
+    file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/share/figures/*.txt)
+    list(SORT files)
+    set(externs "")
+    set(names "")
+    foreach(file ${files})
+        get_filename_component(name ${file} NAME_WE)
+        string(MAKE_C_IDENTIFIER wf_figures_${name} name)
+        wf_embed(${name}.c ${name} ${file})
+        string(APPEND externs "extern const char ${name}[];\n")
+        string(APPEND names "    ${name},\n")
+    endforeach()
+    set(path ${PROJECT_BINARY_DIR}/generated/figures_shipped.c)
+    file(CONFIGURE OUTPUT ${path} @ONLY CONTENT
+"/* Made by cmake/WfEmbed.cmake from share/figures/; do not edit. */
+@externs@extern const char *const wf_figures_shipped[];
+const char *const wf_figures_shipped[] = {
+@names@    0,
+};
+")
+    set(WF_GENERATED ${WF_GENERATED} ${path} PARENT_SCOPE)
+endfunction()

@@ -103,8 +103,24 @@ static bool save(void *user, const struct wf_position *at, bool is_best, struct 
     j->saves++;
     j->unsettled = true;
     j->best_saves += is_best;
+    j->held = is_best && j->holds_bests;
     const struct wf_checkpoint_info info = { .config = "", .at = *at };
     return !j->to || wf_checkpoint_save(j->to, &info, j->run, j->optim, err);
+}
+
+static bool saving(void *user, bool *busy, struct wf_err *err)
+{
+    (void)err;
+    *busy = ((const struct support_training *)user)->held;
+    return true;
+}
+
+static void hurry(void *user)
+{
+    struct support_training *const j = user;
+    j->held = false;
+    j->hurried_at = j->steps_seen;
+    j->hurries++;
 }
 
 static bool stops(void *user)
@@ -304,6 +320,8 @@ static bool train_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
                                                    .epoch_ended = epoch_ended,
                                                    .save = save,
                                                    .settle = settle,
+                                                   .saving = saving,
+                                                   .hurry = hurry,
                                                    .stops = stops };
     struct support_training *const j = arg;
     const bool first = wf_comm_rank(comm) == 0;

@@ -18,7 +18,8 @@ struct support_training {
     const char *from, *to; /* checkpoints: where to go on, where to save; or NULL */
     int64_t epochs, early_stop, checkpoint_steps;
     double checkpoint_seconds;
-    int64_t stop_at; /* step at which a signal seems to come; 0: none */
+    bool holds_bests; /* until another save is due */
+    int64_t stop_at;  /* step at which a signal seems to come; 0: none */
     bool no_validation, stop_in_validation;
     double lr;
     int64_t batch, rest; /* 0: BATCH; samples of the last batch where that is smaller */
@@ -37,7 +38,9 @@ struct support_training {
     struct wf_run *run;
     struct wf_optim *optim;
     int64_t steps_seen, saves, epochs_seen, best_saves;
-    bool unsettled; /* a save may still be copying */
+    bool unsettled;              /* a save may still be copying */
+    bool held;                   /* a best that was not written yet */
+    int64_t hurries, hurried_at; /* times that one was asked for; the step of the last */
     double first_loss, last_loss, metric;
     struct wf_trainer_result result;
 };

@@ -28,6 +28,7 @@ struct bench {
     struct wf_background *background;
     pthread_mutex_t *gate; /* the writer waits for it; NULL: it does not */
     int writes;
+    double takes; /* seconds of a write, at least */
 };
 
 static bool before(void *user, struct wf_err *err)
@@ -35,6 +36,7 @@ static bool before(void *user, struct wf_err *err)
     struct bench *const b = user;
     (void)err;
     b->writes++; /* the thread's; read when it has ended */
+    (void)usleep((useconds_t)(1e6 * b->takes));
     if (b->gate) {
         (void)pthread_mutex_lock(b->gate);
         (void)pthread_mutex_unlock(b->gate);
@@ -167,6 +169,26 @@ static void held_best__is_written_when_its_time_has_come(void **state)
     assert_true(save(&b, 5, true, &err));
     for (const double until = wf_now() + 60; is_busy(&b) && wf_now() < until;)
         (void)usleep(1000);
+    assert_int_equal(step_of(&b, "best"), 5);
+    bench_release(&b);
+}
+
+static void held_best__is_written_when_another_save_is_due(void **state)
+{
+    struct bench b = { 0 };
+    struct wf_err err = { 0 };
+    bench_init(&b, "hurried", 1000, 0.01);
+    b.takes = 0.9;
+    assert_true(save(&b, 4, false, &err) && wf_background_finish(b.background, &err));
+    b.takes = 0;
+    assert_true(save(&b, 5, true, &err)); /* held for eighteen seconds */
+    (void)usleep(100000);
+    assert_int_equal(step_of(&b, "best"), -1);
+    const double begun = wf_now();
+    wf_background_hurry(b.background);
+    while (is_busy(&b) && wf_now() < begun + 60)
+        (void)usleep(1000);
+    assert_true(wf_now() - begun < 10);
     assert_int_equal(step_of(&b, "best"), 5);
     bench_release(&b);
 }
@@ -351,6 +373,7 @@ int main(void)
         cmocka_unit_test(ending__writes_what_is_held),
         cmocka_unit_test(held_best__is_replaced_by_a_better_one_and_kept_by_another),
         cmocka_unit_test(held_best__is_written_when_its_time_has_come),
+        cmocka_unit_test(held_best__is_written_when_another_save_is_due),
         cmocka_unit_test(held_best__is_not_held_longer_by_better_ones),
         cmocka_unit_test(training__goes_on_while_a_file_is_written),
         cmocka_unit_test(failure__is_reported_by_every_call),

@@ -155,6 +155,18 @@ static void choices__in_a_folder_have_a_file_there(void **state)
     assert_int_equal(rmdir("cache"), 0);
 }
 
+static void choices__in_a_folder_that_is_not_there_make_it(void **state)
+{
+    struct wf_choices *c = wf_choices_new("deep/cache/");
+    wf_choices_put(c, "key", "value");
+    wf_choices_free(c);
+    c = wf_choices_new("deep/cache");
+    assert_string_equal(wf_choices_find(c, "key"), "value");
+    wf_choices_free(c);
+    assert_int_equal(unlink("deep/cache/kernels") | unlink("deep/cache/kernels.lock"), 0);
+    assert_int_equal(rmdir("deep/cache") | rmdir("deep"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +176,7 @@ int main(void)
         cmocka_unit_test(choices__that_are_written_at_once_are_all_kept),
         cmocka_unit_test(choices__are_bounded_and_the_oldest_go_first),
         cmocka_unit_test(choices__in_a_folder_have_a_file_there),
+        cmocka_unit_test(choices__in_a_folder_that_is_not_there_make_it),
         cmocka_unit_test(choices__without_a_file_or_with_a_damaged_one_start_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,6 +159,22 @@ static void saves__come_as_often_as_asked(void **state)
     assert_int_equal(none.saves, 1);
 }
 
+/* Bests that replace each other unwritten put off no save: steps count from the last one that is on the disk. */
+static void saves__come_as_often_as_asked_where_bests_are_held_back(void **state)
+{
+    struct support_training j = { .mesh = "",
+                                  .epochs = 3,
+                                  .checkpoint_steps = 7,
+                                  .checkpoint_seconds = 1000,
+                                  .holds_bests = true,
+                                  .no_validation = true };
+    support_train(&j);
+    assert_int_equal(j.best_saves, 3); /* after steps 5, 10 and 15 */
+    assert_int_equal(j.hurries, 2);    /* after step 7, and 7 behind the first best */
+    assert_int_equal(j.hurried_at, 12);
+    assert_int_equal(j.saves, 3);
+}
+
 /* Best epochs and the last are saved in any case, others when the time has passed. */
 static void saves__of_other_epochs_come_by_time(void **state)
 {
@@ -179,6 +195,7 @@ int main(void)
         cmocka_unit_test(early_stop__ends_when_nothing_gets_better),
         cmocka_unit_test(skipped__last_epoch_does_not_undo_a_run),
         cmocka_unit_test(saves__come_as_often_as_asked),
+        cmocka_unit_test(saves__come_as_often_as_asked_where_bests_are_held_back),
         cmocka_unit_test(saves__of_other_epochs_come_by_time),
     };
     return cmocka_run_group_tests(tests, support_training_data, support_scratch_leave);

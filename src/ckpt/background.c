@@ -25,6 +25,7 @@ struct wf_background {
     double since, written; /* what is held has waited since then; when the last write ended */
     double took;           /* the last write, in seconds */
     bool hurries;          /* nothing is held back */
+    bool is_waited_for;    /* what is held is held back for no longer than `settle` */
     bool ends;
     struct wf_err failure; /* WF_OK: none */
 };
@@ -36,7 +37,8 @@ static double due(const struct wf_background *b)
 {
     if (b->hurries || b->ends || !b->is_best)
         return b->since;
-    const double settle = fmax(b->options.settle, SHARE * b->took);
+    const double share = b->is_waited_for ? 0 : SHARE * b->took;
+    const double settle = fmax(b->options.settle, share);
     return fmin(b->since + settle, b->written + b->options.interval);
 }
 
@@ -66,6 +68,7 @@ static void write_held(struct wf_background *b)
     b->state = FREE;
     b->written = wf_now();
     b->took = b->written - begun;
+    b->is_waited_for = false;
     (void)pthread_cond_broadcast(&b->changed);
 }
 
@@ -188,6 +191,14 @@ bool wf_background_look(struct wf_background *b, bool *busy, struct wf_err *err)
     (void)pthread_mutex_lock(&b->mutex);
     *busy = b->state != FREE;
     return leave(b, err);
+}
+
+void wf_background_hurry(struct wf_background *b)
+{
+    (void)pthread_mutex_lock(&b->mutex);
+    b->is_waited_for = b->is_waited_for || b->state == HELD;
+    (void)pthread_cond_broadcast(&b->changed);
+    (void)pthread_mutex_unlock(&b->mutex);
 }
 
 bool wf_background_finish(struct wf_background *b, struct wf_err *err)

@@ -14,7 +14,8 @@
  *   B2. A best that was handed over reaches the disk, or is replaced by a better one.
  *   B3. A best may be held back for a moment (`settle`), for in short epochs the next one is better again and replaces
  *       it unwritten. The moment begins with the first of them, lasts twenty times as long as the last write did if that
- *       is longer, and ends `interval` after the last write at the latest. Others are written at once.
+ *       is longer and no other save is due, and ends `interval` after the last write at the latest. Others are written
+ *       at once.
  *   B4. The first failure ends it: nothing more is written, and every call reports it.
  */
 #pragma once
@@ -48,5 +49,7 @@ void wf_background_hand(struct wf_background *b, const struct wf_checkpoint_info
 void wf_background_fail(struct wf_background *b, const struct wf_err *err);
 /* Whether one is held back or being written. */
 [[nodiscard]] bool wf_background_look(struct wf_background *b, bool *busy, struct wf_err *err);
+/* Another is due, and waits for what is held back: that is written when it has settled (B3). Returns at once. */
+void wf_background_hurry(struct wf_background *b);
 /* Waits until all is on the disk; nothing is held back any longer. */
 [[nodiscard]] bool wf_background_finish(struct wf_background *b, struct wf_err *err);

@@ -126,6 +126,14 @@ static bool prepare(struct train *t, struct wf_err *err)
 
 /* --- watching it --- */
 
+/* Of the epochs that are left; the last one is validated in any case. */
+static int64_t validations_of(const struct train *t)
+{
+    const int64_t every = wf_max(t->run.settings.train.validate_every, 1);
+    const int64_t end = t->run.settings.train.epochs;
+    return end / every - t->run.start.epoch / every + (end % every != 0);
+}
+
 /* "about 53m for 20 epochs of 120 steps: a step 1.32 s, validation 11 s (figures of ...)" */
 static void planned(void *user, const struct wf_foretold *f)
 {
@@ -134,23 +142,26 @@ static void planned(void *user, const struct wf_foretold *f)
     const int64_t epochs = t->run.settings.train.epochs - t->run.start.epoch;
     const char *const measured = wf_figures_machine(job->figures);
     struct wf_arena arena = { 0 };
-    const double seconds = (double)epochs * f->epoch;
+    const double seconds = (double)(epochs * f->steps) * f->step +
+                           (double)validations_of(t) * f->validation;
     char whole[32];
     wf_duration_text(seconds, whole, sizeof whole);
     const char *const validation =
         f->validation > 0
             ? wf_arena_printf(&arena, ", validation %s", wf_text_seconds(&arena, f->validation))
             : "";
-    const char *const about = wf_machine_about(&arena, job->device);
+    const bool ours = strcmp(measured, wf_machine_about(&arena, job->device)) == 0;
+    const char *const hint =
+        wf_arena_printf(&arena, "; measure this machine: 'widefield check --calibrate%s%s'",
+                        wf_device_is_host(job->device) ? "" : " --device ",
+                        wf_device_is_host(job->device) ? "" : job->device->name);
     if (epochs > 0)
         wf_log(&t->cli->log, WF_LOG_INFO,
                "about %s for %lld %s of %lld %s: a step %s%s (figures of %s%s)",
                seconds < 10 ? wf_text_seconds(&arena, seconds) : whole, (long long)epochs,
                epochs == 1 ? "epoch" : "epochs", (long long)f->steps,
                f->steps == 1 ? "step" : "steps", wf_text_seconds(&arena, f->step), validation,
-               strcmp(measured, about) == 0 ? "this machine" : measured,
-               strcmp(measured, about) == 0 ? ""
-                                            : "; measure this one: 'widefield check --calibrate'");
+               ours ? "this machine" : measured, ours ? "" : hint);
     wf_arena_release(&arena);
 }
 

@@ -193,6 +193,9 @@ static const char *usual_path(struct wf_arena *arena)
 const char *wf_choices_path(struct wf_arena *arena, const char *path)
 {
     struct wf_err ignored = { 0 };
+    const size_t length = path ? strlen(path) : 0;
+    if (length > 0 && path[length - 1] == '/') /* there or not */
+        return wf_arena_printf(arena, "%skernels", path);
     if (path && wf_path_is_folder(path, &ignored))
         return wf_arena_printf(arena, "%s/kernels", path);
     return !path ? usual_path(arena) : path[0] ? wf_arena_copy(arena, path) : NULL;

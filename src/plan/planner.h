@@ -59,6 +59,10 @@ const char *wf_pass_pack_check(const struct wf_plan *plan);
 [[nodiscard]] bool wf_passes_check(const struct wf_plan *plan, struct wf_err *err);
 /* prepare.c: makes the kernels ready for their boxes, and finds their scratch. */
 [[nodiscard]] bool wf_planner_prepare(struct wf_planner *p, struct wf_err *err);
+/* lives.c: from when to when buffers are needed, and memory of their own for inputs ahead and micro-batches; then where
+ * they lie in the arena (`cache` may be NULL). */
+void wf_planner_live(struct wf_planner *p);
+void wf_plan_pack(struct wf_plan *plan, struct wf_plan_cache *cache);
 
 /* place.c: which instances share memory, and a buffer for each of the rest. */
 void wf_planner_place(struct wf_planner *p);

@@ -79,6 +79,16 @@ static void put_mark(struct wf_svg *s, const struct wf_curve *k, const char *col
                   k->marks_only ? 6 : 3, colour, k->marks_only ? "none" : colour);
 }
 
+/* Above the point, or below; beside a line that falls, which would cross it. */
+static void put_label(struct wf_svg *s, const struct wf_curve *k, size_t i, double x, double y)
+{
+    const size_t left = i > 0 ? i - 1 : i, right = i + 1 < k->n ? i + 1 : i;
+    if (!k->marks_only && k->y[right] < k->y[left])
+        wf_svg_text(s, x + 8, y + 3, "", k->labels[i]);
+    else
+        wf_svg_text(s, x, y, "mid", k->labels[i]);
+}
+
 static void put_curve(struct wf_svg *s, const struct wf_curves *c, const struct wf_curve *k,
                       const char *colour, const struct axis axes[2])
 {
@@ -98,7 +108,7 @@ static void put_curve(struct wf_svg *s, const struct wf_curves *c, const struct 
         wf_svg_printf(s, "<title>%s: %s, %s</title></circle>\n", k->name,
                       c->x_text(&s->arena, k->x[i]), c->y_text(&s->arena, k->y[i]));
         if (k->labels)
-            wf_svg_text(s, x, (k - c->curves) % 2 ? y + 18 : y - 9, "mid", k->labels[i]);
+            put_label(s, k, i, x, (k - c->curves) % 2 ? y + 18 : y - 9);
     }
 }
 

@@ -45,6 +45,7 @@ double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *al
 void wf_foretold_epoch(struct wf_foretold *f, const struct wf_job *job)
 {
     const int64_t every = wf_max(job->settings.train.validate_every, 1);
+    f->validation *= crowd_of(job);
     f->epoch = (double)f->steps * f->step + f->validation / (double)every;
 }
 

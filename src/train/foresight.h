@@ -50,7 +50,7 @@ void wf_foresight_release(struct wf_foresight *f);
 /* A step of these ranks, with the update behind it. Ranks of this machine that are more than its cores take turns on them,
  * unless the job is never run. */
 double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *all);
-/* An epoch, from its steps and its validation. */
+/* An epoch, from its steps and its validation, whose ranks have a core each until then. */
 void wf_foretold_epoch(struct wf_foretold *f, const struct wf_job *job);
 /* Validation of whole images in windows. */
 void wf_foretold_windows(struct wf_foretold *f, const struct wf_training *t);

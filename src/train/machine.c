@@ -15,12 +15,8 @@
 
 enum { FILE_MOST = 64 << 20 };
 
-/* Made by the build from share/figures/: what 'check --calibrate --out' wrote. A table without kernels is none. */
-extern const char wf_figures_cpu[], wf_figures_cuda[];
-
-static const struct {
-    const char *device, *text;
-} shipped[] = { { "cpu", wf_figures_cpu }, { "cuda", wf_figures_cuda } };
+/* Tables of share/figures/: what 'check --calibrate --out' wrote. Made by the build. */
+extern const char *const wf_figures_shipped[];
 
 /* --- which machine it is --- */
 
@@ -107,6 +103,30 @@ static char *read_text(const char *path)
     return text;
 }
 
+/* Whether a line of the table's head, "device cpu", has this value. */
+static bool head_has(const char *text, const char *key, const char *value)
+{
+    const char *const kernels = strstr(text, "\nkernel ");
+    const char *const at = strstr(text, key);
+    const size_t length = strlen(value);
+    return at && (!kernels || at < kernels) && strncmp(at + strlen(key), value, length) == 0 &&
+           at[strlen(key) + length] == '\n';
+}
+
+/* Of this machine; else the first of its device, which the plan names; or NULL. */
+static const char *shipped_for(const struct wf_device *device, const char *about)
+{
+    const char *other = NULL;
+    for (const char *const *text = wf_figures_shipped; *text; text++) {
+        if (!head_has(*text, "\ndevice ", device->name))
+            continue;
+        if (head_has(*text, "\nmachine ", about))
+            return *text;
+        other = other ? other : *text;
+    }
+    return other;
+}
+
 bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
                         const struct wf_device *device, struct wf_figures **figures,
                         struct wf_err *err)
@@ -121,11 +141,10 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
         from = "the figures of rank 0";
     }
     bool ok = text || !l->world;
-    for (size_t i = 0; ok && (!text || !*text) && i < sizeof shipped / sizeof *shipped; i++)
-        if (strcmp(shipped[i].device, device->name) == 0) {
-            text = shipped[i].text;
-            from = "shipped figures";
-        }
+    if (ok && (!text || !*text)) {
+        text = shipped_for(device, wf_machine_about(&arena, device));
+        from = "shipped figures";
+    }
     if (ok && text && *text) {
         *figures = wf_figures_parse(text, from, err);
         ok = *figures != NULL;

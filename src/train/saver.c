@@ -85,6 +85,12 @@ bool wf_saver_look(const struct wf_saver *s, bool *busy, struct wf_err *err)
     return true;
 }
 
+void wf_saver_hurry(struct wf_saver *s)
+{
+    if (s->background)
+        wf_background_hurry(s->background);
+}
+
 bool wf_saver_finish(struct wf_saver *s, struct wf_err *err)
 {
     return !s->background || (wf_saver_settle(s, err) && wf_background_finish(s->background, err));

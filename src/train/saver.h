@@ -39,6 +39,8 @@ void wf_saver_release(struct wf_saver *s);
 [[nodiscard]] bool wf_saver_settle(struct wf_saver *s, struct wf_err *err);
 /* Whether one is being written; false with its message if that has failed. */
 [[nodiscard]] bool wf_saver_look(const struct wf_saver *s, bool *busy, struct wf_err *err);
+/* A save is due that waits for a best that is held back. */
+void wf_saver_hurry(struct wf_saver *s);
 [[nodiscard]] bool wf_saver_finish(struct wf_saver *s, struct wf_err *err);
 /* Bytes of host memory. */
 size_t wf_saver_bytes(const struct wf_saver *s);

@@ -24,8 +24,9 @@ struct trainer {
     bool saved;  /* nothing happened since the last save */
     bool saving; /* rank 0: the last save is still being written */
     bool ended;  /* an epoch has, since the last save */
-    int64_t saved_step;
-    double saved_time;
+    /* Of the last save, and of the last one that is on the disk. */
+    int64_t saved_step, written_step;
+    double saved_time, written_time;
     struct wf_input input;
     double waited; /* seconds: the next step, for its data */
     int64_t until; /* see struct wf_pause */
@@ -59,16 +60,21 @@ static int64_t step_batches(const struct trainer *t)
 }
 
 /* Decided by rank 0's clock and the step count, and shared with the others. */
-static bool is_due(const struct trainer *t)
+static bool wants_save(const struct trainer *t)
 {
-    if (!t->writes || t->saved || t->saving)
+    if (!t->writes || t->saved)
         return false;
-    if (t->ended && wf_now() - t->saved_time >= t->o->checkpoint_seconds)
+    if (t->ended && wf_now() - t->written_time >= t->o->checkpoint_seconds)
         return true;
-    if (t->o->checkpoint_steps > 0 && t->at.step - t->saved_step >= t->o->checkpoint_steps)
+    if (t->o->checkpoint_steps > 0 && t->at.step - t->written_step >= t->o->checkpoint_steps)
         return true;
     return t->o->checkpoint_minutes > 0 &&
-           wf_now() - t->saved_time >= 60 * t->o->checkpoint_minutes;
+           wf_now() - t->written_time >= 60 * t->o->checkpoint_minutes;
+}
+
+static bool is_due(const struct trainer *t)
+{
+    return wants_save(t) && !t->saving;
 }
 
 static bool wants_to_stop(const struct trainer *t)
@@ -112,13 +118,20 @@ static bool come_together(struct trainer *t, bool ok, bool *met, struct wf_err *
     return !*met || (wf_worker_meet(worker, t->o->full.run, err) && average(t, err));
 }
 
-/* A save that has failed since the last step is a failure of this one. */
+/* A save that has failed since the last step is a failure of this one. Bests that are held back replace each other, and
+ * none is on the disk: the next save is due as if they had not been. */
 static void look_at_save(struct trainer *t)
 {
     struct wf_err err = { 0 };
     t->saving = false;
     if (t->writes && t->o->hooks->saving)
         keep_hook(t, t->o->hooks->saving(t->o->user, &t->saving, &err), &err);
+    if (!t->saving) {
+        t->written_step = t->saved_step;
+        t->written_time = t->saved_time;
+    } else if (wants_save(t) && t->o->hooks->hurry) {
+        t->o->hooks->hurry(t->o->user);
+    }
 }
 
 /* Collective. A request of any rank becomes a request of all. */

@@ -64,6 +64,7 @@ struct wf_trainer_hooks {
     bool (*settle)(void *user, struct wf_err *err);
     /* Whether a save is still being written: one that is due waits then. False: it has failed. */
     bool (*saving)(void *user, bool *busy, struct wf_err *err);
+    void (*hurry)(void *user); /* one is due and waits: what is held back is written soon */
     bool (*stops)(void *user); /* on every rank, before each step */
     /* Collective, before each step and at the end. False: the run ends here. */
     bool (*pause)(void *user, const struct wf_pause *pause);

@@ -72,6 +72,12 @@ static bool saving(void *user, bool *busy, struct wf_err *err)
     return wf_saver_look(t->saver, busy, err);
 }
 
+static void hurry(void *user)
+{
+    const struct wf_training *const t = user;
+    wf_saver_hurry(t->saver);
+}
+
 static bool stops(void *user)
 {
     const struct wf_training *const t = user;
@@ -95,6 +101,7 @@ static const struct wf_trainer_hooks hooks = { .stepped = stepped,
                                                .save = save,
                                                .settle = settle,
                                                .saving = saving,
+                                               .hurry = hurry,
                                                .stops = stops,
                                                .pause = pause };
 
