@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/timeline.h"
+#include "device/device.h"
 #include "report/net_drawing.h"
 #include "report/report.h"
 #include "train/foresight.h"
@@ -142,8 +143,8 @@ static void planned(void *user, const struct wf_foretold *f)
     const int64_t epochs = t->run.settings.train.epochs - t->run.start.epoch;
     const char *const measured = wf_figures_machine(job->figures);
     struct wf_arena arena = { 0 };
-    const double seconds = (double)(epochs * f->steps) * f->step +
-                           (double)validations_of(t) * f->validation;
+    const double seconds =
+        (double)(epochs * f->steps) * f->step + (double)validations_of(t) * f->validation;
     char whole[32];
     wf_duration_text(seconds, whole, sizeof whole);
     const char *const validation =
@@ -155,6 +156,10 @@ static void planned(void *user, const struct wf_foretold *f)
         wf_arena_printf(&arena, "; measure this machine: 'widefield check --calibrate%s%s'",
                         wf_device_is_host(job->device) ? "" : " --device ",
                         wf_device_is_host(job->device) ? "" : job->device->name);
+    if (f->references > 0 && job->device != &wf_device_reference)
+        wf_log(&t->cli->log, WF_LOG_WARN,
+               "%d kernels of rank 0 are slow references: device '%s' has none of its own in %s",
+               f->references, job->device->name, wf_precision_names[job->settings.train.precision]);
     if (epochs > 0)
         wf_log(&t->cli->log, WF_LOG_INFO,
                "about %s for %lld %s of %lld %s: a step %s%s (figures of %s%s)",

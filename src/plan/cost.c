@@ -12,6 +12,7 @@
  * before it is waited for costs nothing.
  */
 #include <math.h>
+#include <string.h>
 
 #include "ops/op.h"
 #include "plan/planner.h"
@@ -52,6 +53,13 @@ double wf_cost_load(const struct wf_costs *costs, const struct wf_load *load)
     if (costs->figures)
         return wf_figures_seconds(costs->figures, costs->threads, load, NULL);
     return fmax(load->flops / costs->flops_per_second, load->bytes / costs->bytes_per_second);
+}
+
+double wf_cost_reference(const struct wf_load *load)
+{
+    const double per_second =
+        load->type && strcmp(load->type, wf_dtype_name(WF_F16)) == 0 ? 1e8 : 1e9;
+    return load->flops / per_second;
 }
 
 static struct wf_load flat_load(const char *name, double count, double bytes)

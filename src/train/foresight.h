@@ -29,6 +29,7 @@ enum {
 struct wf_foretold {
     double step, validation, epoch;
     int64_t steps, valid_steps;
+    int references; /* kernels of rank 0 that the device has none of its own for */
 };
 
 struct wf_foresight {

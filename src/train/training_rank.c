@@ -362,6 +362,7 @@ static bool foretell(const struct rank *r, struct wf_foretold *f, struct wf_err 
     if (!all)
         return false;
     f->step = wf_foresight_step(t->job, all);
+    f->references = all->ranks[0].references;
     wf_all_ranks_free(all);
     f->steps = wf_ceil_div(wf_loader_batches(r->loader), wf_job_micro_batches(t->job));
     if (t->windows.used)

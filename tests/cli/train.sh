@@ -44,6 +44,10 @@ foretold() {
         - max(1, e[0]["ranks"] / len(__import__("os").sched_getaffinity(0)))) < 2e-3' "$1"
 }
 foretold one
+# kernels that the CPU has none of its own for are named, and foretold to take long
+expect 0 train a.yaml model.base=8 train.batch=4 train.epochs=1 --precision f16 --out slow
+says "slow references: device 'cpu' has none of its own in f16"
+events 'e[0]["foretold"]["step_seconds"] > 0.02' slow
 # its config says the same again, and its checkpoints are safetensors in PyTorch's layout
 expect 0 train one/config.yaml --out two --quiet
 same_weights one two
