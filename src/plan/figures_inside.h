@@ -6,7 +6,8 @@
 
 enum {
     WF_FIGURES_AXES = WF_LOAD_AXES + 3,
-    WF_FIGURES_TERMS = 3, /* of plain seconds: one, operations, bytes */
+    WF_FIGURES_TERMS =
+        4, /* of plain seconds: one, operations, bytes, operations for a position: weights */
     WF_FIGURES_APART = 32,
 };
 

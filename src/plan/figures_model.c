@@ -1,8 +1,9 @@
 /*
  * What a load takes that was not measured, from those of its kind that were.
  *
- * Plain seconds are a constant, and operations and bytes at constant speeds: the three terms, none
- * negative, that suit the kind's rows best. How far a load is from them changes slowly along the axes,
+ * Plain seconds are a constant, and operations, bytes and weights at constant speeds: the four terms, none
+ * negative, that suit the kind's rows best. Weights have a speed of their own because libraries copy them
+ * into another order in each run. How far a load is from them changes slowly along the axes,
  * so it follows from the nearest rows, by kriging.
  */
 #include <math.h>
@@ -49,9 +50,16 @@ void wf_figures_place(const struct wf_load *load, float at[WF_FIGURES_AXES])
         at[WF_LOAD_AXES + 1 + i] = uneven(load->log[WF_LOAD_IN + i]) / reach[WF_LOAD_AXES + 1 + i];
 }
 
+/* In proportion to them: products of a position are with as many. */
+static double weights_of(const struct wf_load *load)
+{
+    return exp2((double)load->log[WF_LOAD_EACH]);
+}
+
 static double plain_seconds(const struct wf_figures_kind *kind, const struct wf_load *load)
 {
-    return kind->terms[0] + kind->terms[1] * load->flops + kind->terms[2] * load->bytes;
+    return kind->terms[0] + kind->terms[1] * load->flops + kind->terms[2] * load->bytes +
+           kind->terms[3] * weights_of(load);
 }
 
 /* --- terms --- */
@@ -101,7 +109,8 @@ static void fit_init(struct fit *fit, const struct wf_figures_kind *kind)
             if (is_apart(kind, r))
                 continue;
             double part[WF_FIGURES_TERMS] = { 1 / r->seconds, r->load.flops / r->seconds,
-                                              r->load.bytes / r->seconds };
+                                              r->load.bytes / r->seconds,
+                                              weights_of(&r->load) / r->seconds };
             for (int i = 0; i < WF_FIGURES_TERMS; i++) {
                 if (pass == 0) {
                     fit->unit[i] += part[i] / fit->count;
@@ -300,6 +309,7 @@ void wf_figures_fit(struct wf_figures_kind *kind, const double peak[3])
     kind->terms[0] = peak[2];
     kind->terms[1] = 1 / peak[0];
     kind->terms[2] = 1 / peak[1];
+    kind->terms[3] = 0;
     kind->n_apart = 0;
     if (kind->count >= ENOUGH) {
         find_terms(kind);
@@ -319,7 +329,7 @@ double wf_figures_kind_seconds(const struct wf_figures_kind *kind, const struct 
     part.flops /= times;
     part.bytes /= times;
     part.log[WF_LOAD_PIXELS] -= (float)log2(times);
-    return times * plain_seconds(kind, &part) * exp2(excess_of(kind, &part));
+    return plain_seconds(kind, load) * exp2(excess_of(kind, &part));
 }
 
 /* --- fewer rows --- */
