@@ -24,8 +24,12 @@ struct watch {
 static void show(void *user, double part, const char *what)
 {
     struct wf_bar *const bar = &((struct watch *)user)->bar;
-    if (wf_bar_is_due(bar))
-        wf_bar_show(bar, part, what);
+    char text[64];
+    if (!wf_bar_is_due(bar))
+        return;
+    (void)snprintf(text, sizeof text, bar->terminal ? "%.0f%%, %s" : "calibration: %.0f%%, %s",
+                   100 * part, what);
+    wf_bar_show(bar, part, text);
 }
 
 /* All rows; a failure is met again at the end. */

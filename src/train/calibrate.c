@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "models/blocks.h"
 #include "train/device.h"
@@ -96,9 +97,11 @@ static void set_trial(struct session *s, const struct wf_trial *t, enum wf_preci
     to->limit = 0;
 }
 
-/* The least seconds of each of the plan's steps so far; then of the whole step, and of the update. */
-struct least {
-    double *each, whole, update;
+/* Of steps so far: the least seconds of each of the plan's steps and of the update, and those of each whole step. */
+struct timed {
+    double *each, update;
+    double whole[STEPS_MOST];
+    int count;
 };
 
 static bool time_update(struct wf_stepper *stepper, double *least, struct wf_err *err)
@@ -115,12 +118,11 @@ static bool time_update(struct wf_stepper *stepper, double *least, struct wf_err
 }
 
 /* A step as a training makes it, and on a device with a clock of its own one that it times. */
-static bool time_step(struct wf_stepper *stepper, struct least *least, struct wf_err *err)
+static bool time_step(struct wf_stepper *stepper, struct timed *timed, struct wf_err *err)
 {
-    double seconds, waiting;
-    if (!wf_stepper_time(stepper, &seconds, &waiting, err))
+    double waiting;
+    if (!wf_stepper_time(stepper, &timed->whole[timed->count++], &waiting, err))
         return false;
-    least->whole = fmin(least->whole, seconds);
     if (!wf_device_is_host(stepper->job->device)) {
         wf_run_set_profiled(stepper->run, true);
         const bool ok = wf_stepper_step(stepper, err) && wf_run_wait(stepper->run, err);
@@ -130,8 +132,8 @@ static bool time_step(struct wf_stepper *stepper, struct least *least, struct wf
     }
     const double *const now = wf_run_step_seconds(stepper->run);
     for (int i = 0; i < stepper->plan->n_steps; i++)
-        least->each[i] = fmin(least->each[i], now[i]);
-    return time_update(stepper, &least->update, err);
+        timed->each[i] = fmin(timed->each[i], now[i]);
+    return time_update(stepper, &timed->update, err);
 }
 
 static bool is_same_load(const struct wf_load *a, const struct wf_load *b)
@@ -164,26 +166,25 @@ static void keep_loads(struct session *s, const struct wf_stepper *stepper, cons
     wf_arena_release(&arena);
 }
 
-static void keep_rows(struct session *s, const struct wf_stepper *stepper,
-                      const struct least *least)
+static void keep_rows(struct session *s, const struct wf_stepper *stepper, struct timed *timed)
 {
     double sum = 0;
     const int count = stepper->plan->n_steps;
     const bool host = wf_device_is_host(s->job->device);
     const int threads = host ? s->threads : 1;
     for (int i = 0; i < count; i++)
-        sum += least->each[i];
-    /* The least of each kernel comes from different steps: together they take less than any step does. Much less is a
-     * machine that others use, which is not theirs. */
-    const double steps = least->whole - least->update;
+        sum += timed->each[i];
+    /* The least of each kernel comes from different steps: together they take less than any step does. A training has the
+     * usual step. Much less is a machine that others use, which is not theirs. */
+    s->whole = wf_median(timed->whole, timed->count);
+    const double steps = s->whole - timed->update;
     const double share = host && sum > 0 ? fmin(fmax(steps / sum, 1), 1.1) : 1;
-    keep_loads(s, stepper, least->each, share);
+    keep_loads(s, stepper, timed->each, share);
     sum *= share;
-    s->whole = least->whole;
     const struct wf_load update = wf_optim_load(&stepper->optim->options, stepper->optim->count);
-    wf_figures_add(s->figures, threads, &update, least->update);
+    wf_figures_add(s->figures, threads, &update, timed->update);
     if (!host && s->n_rest < 4 * TRIALS) {
-        s->rest[s->n_rest++] = (struct rest){ least->whole, count, sum + least->update };
+        s->rest[s->n_rest++] = (struct rest){ s->whole, count, sum + timed->update };
     }
 }
 
@@ -194,27 +195,27 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     struct wf_comm *const self = wf_comm_self();
     struct wf_stepper stepper = { 0 };
     struct wf_arena arena = { 0 };
-    struct least least = { .whole = INFINITY, .update = INFINITY };
+    struct timed timed = { .update = INFINITY };
     wf_job_use_threads(s->job);
     bool ok = wf_stepper_init(&stepper, s->job, self, NULL, err);
     if (ok) {
-        least.each = wf_arena_array(&arena, stepper.plan->n_steps + 1, double);
+        timed.each = wf_arena_array(&arena, stepper.plan->n_steps + 1, double);
         for (int i = 0; i < stepper.plan->n_steps; i++)
-            least.each[i] = INFINITY;
+            timed.each[i] = INFINITY;
     }
     ok = wf_comm_agree(comm, ok && wf_stepper_step(&stepper, err), err); /* warms up */
     double start = wf_now(), busy = 0;
-    for (int i = 0; ok && least.each && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each);
+    for (int i = 0; ok && timed.each && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each);
          i++) {
-        ok = time_step(&stepper, &least, err);
+        ok = time_step(&stepper, &timed, err);
         busy = wf_now() - start;
         if (ok) /* all go on, or none */
             ok = wf_comm_sum(comm, &busy, 1, WF_F64, err);
         busy /= wf_comm_size(comm);
         ok = wf_comm_agree(comm, ok, err);
     }
-    if (ok && least.each && wf_comm_rank(comm) == 0)
-        keep_rows(s, &stepper, &least);
+    if (ok && timed.each && wf_comm_rank(comm) == 0)
+        keep_rows(s, &stepper, &timed);
     wf_stepper_release(&stepper);
     wf_comm_free(self);
     wf_arena_release(&arena);
@@ -288,6 +289,17 @@ static const struct pass on_gpu[] = { { WF_PRECISION_BF16, 210 },
                                       { WF_PRECISION_F32, 75 } };
 static const double all_on_gpu = 360;
 
+/* From 0 to 1: of the trials, or of the time that is given. */
+static void show(const struct session *s, double part, const char *what)
+{
+    const struct wf_calibrate *const ask = s->ask;
+    if (!ask->progress)
+        return;
+    if (ask->seconds > 0)
+        part = fmax(part, (wf_now() - s->start) / ask->seconds);
+    ask->progress(ask->user, fmin(part, 1), what);
+}
+
 static bool run_trials(struct session *s, int ranks, double from, double to, struct wf_err *err)
 {
     const bool host = s->threads > 0;
@@ -303,10 +315,8 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
         const double start = wf_now();
         for (int i = 0; i < list.count; i++) {
             const struct wf_trial *const t = &list.at[i];
-            if (ask->progress)
-                ask->progress(ask->user,
-                              from + (to - from) * (p * list.count + i) / (count * list.count),
-                              t->model ? t->model : "layers");
+            show(s, from + (to - from) * (p * list.count + i) / (count * list.count),
+                 t->model ? t->model : "layers");
             if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
                 wf_now() - start > (host ? 1 : stretch) * passes[p].seconds || is_over(s) ||
                 (ranks > 1 && s->seconds[p][i] > slow))
