@@ -55,11 +55,21 @@ double wf_cost_load(const struct wf_costs *costs, const struct wf_load *load)
     return fmax(load->flops / costs->flops_per_second, load->bytes / costs->bytes_per_second);
 }
 
-double wf_cost_reference(const struct wf_load *load)
+/* Operations a second, about: 16-bit numbers of f16 are taken apart by hand. */
+static double reference_speed(const struct wf_load *load)
 {
-    const double per_second =
-        load->type && strcmp(load->type, wf_dtype_name(WF_F16)) == 0 ? 1e8 : 1e9;
-    return load->flops / per_second;
+    return load->type && strcmp(load->type, wf_dtype_name(WF_F16)) == 0 ? 1e8 : 1e9;
+}
+
+double wf_cost_reference(const struct wf_costs *costs, const struct wf_load *load)
+{
+    bool measured = false;
+    if (costs->figures) {
+        const double seconds = wf_figures_seconds(costs->figures, costs->threads, load, &measured);
+        if (measured)
+            return seconds;
+    }
+    return load->flops / reference_speed(load);
 }
 
 static struct wf_load flat_load(const char *name, double count, double bytes)

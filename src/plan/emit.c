@@ -7,8 +7,6 @@
 #include "ops/op.h"
 #include "plan/strips.h"
 
-#include <math.h>
-
 struct wf_step *wf_planner_add_step(struct wf_planner *p, enum wf_step_kind kind,
                                     const struct wf_node *node)
 {
@@ -206,9 +204,8 @@ static void emit_kernel(struct wf_planner *p, int item, struct wf_region work)
     else if ((it->kernel->flags & WF_KERNEL_DENSE) && !wf_op_sums_over(n))
         s->out[0] = wf_slot_part(&s->out[0], work);
     s->load = wf_cost_kernel_load(p, item, work);
-    s->seconds = wf_cost_load(&p->plan->global->costs, &s->load);
-    if (wf_kernel_is_reference(s->kernel))
-        s->seconds = fmax(s->seconds, wf_cost_reference(&s->load));
+    s->seconds = (wf_kernel_is_reference(s->kernel) ? wf_cost_reference : wf_cost_load)(
+        &p->plan->global->costs, &s->load);
 }
 
 void wf_planner_emit_item(struct wf_planner *p, int item, struct wf_region work)

@@ -222,7 +222,7 @@ double wf_figures_seconds(const struct wf_figures *f, int threads, const struct 
 {
     const struct wf_figures_kind *const kind = find_kind(f, threads > 0 ? threads : 1, load);
     if (known)
-        *known = kind != NULL;
+        *known = kind && kind->first->load.type == load->type;
     if (!kind) /* arithmetic and traffic alone */
         return f->peak[2] + fmax(load->flops / f->peak[0], load->bytes / f->peak[1]);
     const double share = (double)kind->first->threads / (threads > 0 ? threads : 1);

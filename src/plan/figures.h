@@ -5,8 +5,8 @@
  * operator, its type, and a few extents of its work. Figures are a table of loads that were measured
  * (train/calibrate.h), or shipped with the program for machines that we measured (wf_figures_shipped).
  * The seconds of another load follow from those of its kind that lie nearest, by the logarithms of
- * their extents: not seconds are interpolated, but how far they are from plain ones: a constant, operations and
- * bytes, each at a speed that suits the kind's rows best, or for a kind of few rows at the speeds of the table's
+ * their extents: not seconds are interpolated, but how far they are from plain ones: a constant, operations, bytes
+ * and weights, each at a speed that suits the kind's rows best, or for a kind of few rows at the speeds of the table's
  * head ("peak").
  *
  * The text form is read and written, a line for each:
@@ -85,8 +85,8 @@ const char *wf_figures_device(const struct wf_figures *figures);
 const char *wf_figures_machine(const struct wf_figures *figures);
 int wf_figures_count(const struct wf_figures *figures);
 
-/* Seconds of a load on so many threads. Where no load of its kind was measured, `*known` (or NULL) is
- * false and they are those of its arithmetic and traffic alone. */
+/* Seconds of a load on so many threads. Where no load of its kind was measured they are those of a type that stands in for its own, or
+ * of its arithmetic and traffic alone, and `*known` (or NULL) is false. */
 double wf_figures_seconds(const struct wf_figures *figures, int threads, const struct wf_load *load,
                           bool *known);
 /* Beside its kernels, of a step with so many of them. */

@@ -95,8 +95,8 @@ double wf_pack_seconds(const struct wf_planner *p, const struct wf_step *s);
 /* cost.c: seconds, all of them estimates. */
 struct wf_costs wf_costs_of(const struct wf_plan_options *options);
 double wf_cost_load(const struct wf_costs *costs, const struct wf_load *load);
-/* What a reference kernel takes, about. */
-double wf_cost_reference(const struct wf_load *load);
+/* The same of a reference kernel; where none of its type was measured, by a speed such kernels have about. */
+double wf_cost_reference(const struct wf_costs *costs, const struct wf_load *load);
 struct wf_load wf_cost_kernel_load(const struct wf_planner *p, int item, struct wf_region work);
 double wf_cost_copy(const struct wf_global_plan *global, double bytes);
 double wf_cost_exchange(const struct wf_global_plan *global, int rank, const struct wf_exchange *x);
