@@ -308,7 +308,8 @@ static void print_times(struct wf_arena *arena, const struct wf_training *t)
                  t->result.pixels / total / 1e6);
     for (int i = 0; i < WF_TIME_PARTS; i++)
         (void)printf("%s %s %s", i ? "," : ":", names[i], wf_text_seconds(arena, t->times.at[i]));
-    (void)printf("\n");
+    (void)printf(" (pictures %s, report %s)\n", wf_text_seconds(arena, t->times.pictures),
+                 wf_text_seconds(arena, t->times.report));
 }
 
 /* The scores are those of the last epoch, which need not be the best. */
@@ -365,8 +366,10 @@ static bool conclude(struct train *t, struct wf_err *err)
     int ended = (int)r->end;
     if (cli->launch.world && !wf_comm_broadcast(cli->launch.world, 0, &ended, sizeof ended, err))
         return false;
+    (void)wf_times_lap(&t->run.times, WF_TIME_REST);
     if (cli->launch.is_root)
         report(t);
+    t->run.times.report = wf_times_lap(&t->run.times, WF_TIME_REST);
     if (cli->launch.is_root && r->at.skipped > 0 && isnan(r->loss))
         wf_log(&cli->log, WF_LOG_WARN,
                "every step of the last epoch was skipped because a gradient was not finite (%lld "
@@ -377,7 +380,6 @@ static bool conclude(struct train *t, struct wf_err *err)
             err, WF_ERR_STOPPED,
             "stopped by %s at step %lld; a checkpoint is written, go on with --resume %s",
             wf_signals_name(wf_signals_seen()), (long long)r->at.step, t->folder.path);
-    (void)wf_times_lap(&t->run.times, WF_TIME_REST);
     return !cli->launch.is_root || cli->mute || print(cli, &t->run, err);
 }
 

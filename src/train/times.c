@@ -59,4 +59,8 @@ void wf_times_json(cJSON *to, const struct wf_times *t)
     cJSON *const steps = cJSON_AddObjectToObject(to, "steps_by");
     (void)cJSON_AddNumberToObject(steps, "compute", t->at[WF_TIME_STEPS] - t->comm);
     (void)cJSON_AddNumberToObject(steps, "communication", t->comm);
+    cJSON *const rest = cJSON_AddObjectToObject(to, "rest_by");
+    (void)cJSON_AddNumberToObject(rest, "pictures", t->pictures);
+    (void)cJSON_AddNumberToObject(rest, "report", t->report);
+    (void)cJSON_AddNumberToObject(rest, "log", t->at[WF_TIME_REST] - t->pictures - t->report);
 }

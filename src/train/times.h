@@ -30,6 +30,7 @@ struct wf_times {
     double at[WF_TIME_PARTS];
     double data, plan, kernels; /* of the start-up */
     double comm;                /* of the steps: waiting for other ranks */
+    double pictures, report;    /* of the rest, behind the last step; what is left is the log */
 };
 
 void wf_times_begin(struct wf_times *t, double now);

@@ -423,12 +423,16 @@ static bool finish(struct rank *r, const struct wf_trainer_result *result, struc
             if (writes && result->at.best_epoch + 1 != result->at.epoch)
                 ok = wf_training_log_confusion(t, wf_validator_metrics(r->validator),
                                                result->at.epoch, err);
+            (void)wf_times_lap(r->times, WF_TIME_REST);
             ok = wf_comm_agree(r->comm, ok, err) &&
                  wf_pictures_samples(t, r->validator, r->comm, err);
         }
     }
     if (result->end != WF_END_SIGNAL)
         ok = ok && wf_pictures_domains(t, r->full.run, r->full.context, r->comm, err);
+    const double drawing = wf_times_lap(r->times, WF_TIME_REST);
+    if (r->times)
+        r->times->pictures += drawing;
     if (ok && t->hooks->finished)
         ok = t->hooks->finished(t->user, r->full.run, r->comm, err);
     (void)wf_times_lap(r->times, WF_TIME_REST);

@@ -18,6 +18,7 @@ last_line 'all(v >= 0 for v in j["seconds_by"].values())'
 last_line 'abs(sum(j["seconds_by"].values()) - j["seconds"]) <= 0.02 * j["seconds"]'
 last_line 'abs(sum(j["startup_by"].values()) - j["seconds_by"]["startup"]) <= 0.02 * j["seconds"]'
 last_line 'abs(sum(j["steps_by"].values()) - j["seconds_by"]["steps"]) <= 0.02 * j["seconds"]'
+last_line 'abs(sum(j["rest_by"].values()) - j["seconds_by"]["rest"]) <= 0.02 * j["seconds"] and j["rest_by"]["report"] > 0'
 last_line "0 <= $ended - $begun - j['seconds'] <= 0.02 * j['seconds'] + 1" # and what a process takes to start
 last_line 'abs(j["mpx_per_s"] * j["seconds"] - 18 * 2 * 32 * 32 / 1e6) <= 1e-6'
 events 'abs(sum(e[-1]["seconds_by"].values()) - e[-1]["seconds"]) <= 0.02 * e[-1]["seconds"]' one
