@@ -13,12 +13,13 @@ enum {
 /* By how much ranks take longer that take turns on a core, as measured: each finds the others' data in its caches. */
 static const double taking_turns = 1.1;
 
-/* How many threads of the job's ranks share a core. */
+/* How many threads of the job's ranks a core runs one after the other: of three ranks on two cores, which meet again soon,
+ * one runs behind the others. */
 static double crowd_of(const struct wf_job *job)
 {
     if (job->files.on_paper || !wf_device_is_host(job->device))
         return 1;
-    return fmax((double)job->ranks_here * job->threads / wf_settings_cores(), 1);
+    return ceil((double)job->ranks_here * job->threads / wf_settings_cores());
 }
 
 double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *all)
