@@ -337,6 +337,23 @@ static void lay_out(struct wf_sums *sums, const struct wf_comm *comm, const int3
     n->across.ranks = across;
 }
 
+static size_t piece_of(int ranks)
+{
+    return own_bytes * (size_t)ranks;
+}
+
+/* In pieces. */
+static size_t window_of(int ranks, bool here)
+{
+    return (here ? window_bytes_here : window_bytes) / piece_of(ranks) + 2;
+}
+
+size_t wf_sums_most_bytes(int ranks, bool here, size_t longest)
+{
+    const size_t most = window_of(ranks, here) * piece_of(ranks);
+    return longest < most ? longest : most;
+}
+
 bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
                     struct wf_sum_flight *flight, struct wf_err *err)
 {
@@ -351,8 +368,8 @@ bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
         sums->owns_flight = !flight;
         lay_out(sums, comm, nodes);
         const bool is_here = sums->n_nodes == 1 && !comm->vtable->sums_past;
-        sums->piece_bytes = own_bytes * (size_t)comm->size;
-        sums->window = (is_here ? window_bytes_here : window_bytes) / sums->piece_bytes + 2;
+        sums->piece_bytes = piece_of(comm->size);
+        sums->window = window_of(comm->size, is_here);
         comm->sums = sums;
     }
     free(nodes);

@@ -46,6 +46,9 @@ struct wf_sums {
 /* Collective over `comm`, which owns the result. `flight` NULL: a new one. */
 [[nodiscard]] bool wf_sums_attach(struct wf_comm *comm, const struct wf_sum_options *options,
                                   struct wf_sum_flight *flight, struct wf_err *err);
+/* Host memory that a rank's sums take at most, with `longest` bytes in the longest; `here`: all ranks are on one machine,
+ * and no link is emulated between them. */
+size_t wf_sums_most_bytes(int ranks, bool here, size_t longest);
 /* `leave`: memory of sums in flight may still be written, and is not freed. */
 void wf_sums_free(struct wf_sums *sums, bool leave);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ckpt/snapshot.h"
+#include "comm/sums.h"
 #include "plan/plan_cache.h"
 #include "train/training.h"
 
@@ -199,6 +200,16 @@ static size_t passing_bytes(const struct wf_job *job)
     return weight > inputs ? weight : inputs;
 }
 
+/* Of a rank whose sums go by messages: those of gradients are the longest. */
+static size_t sum_bytes(const struct wf_job *job, const struct wf_rank_figures *rank)
+{
+    const bool emulated = job->link.bytes_per_second > 0;
+    if (job->ranks == 1 || (!job->launch.world && !emulated))
+        return 0;
+    return wf_sums_most_bytes(job->ranks, !emulated && job->ranks_here == job->ranks,
+                              rank->param_count * sizeof(float));
+}
+
 /* On the CPU ranks that are threads share a process; each GPU has one of its own. */
 static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
                          const struct wf_all_ranks *all, const struct wf_training *t)
@@ -207,7 +218,8 @@ static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
     const int ranks = host && !job->launch.world ? job->ranks : 1;
     size_t bytes = WF_HOST_PROCESS_BYTES + (size_t)ranks * WF_HOST_RANK_BYTES + f->input_bytes;
     for (int r = 0; r < ranks; r++)
-        bytes += (host ? f->bytes[r] : 0) + (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
+        bytes += (host ? f->bytes[r] : 0) + sum_bytes(job, &all->ranks[r]) +
+                 (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
     if (!host)
         bytes += f->library_bytes + passing_bytes(job) + (t ? t->snapshot_bytes : 0);
     return bytes;
