@@ -29,6 +29,8 @@ struct predict {
     const char *format; /* NULL: as suits the image */
     const char *const *images;
     size_t n_images, shown; /* the second: the image that the bar is about */
+    size_t first, complete; /* of those at hand: where they begin in the list; how many are done */
+    size_t left_out;        /* images that could not be read */
     double start;           /* seconds: when the command began */
     double pixels;          /* of the images that are done */
     double since, seen;     /* when the bar's image was begun; when it was last computed on */
@@ -46,6 +48,7 @@ static void show_progress(void *user, size_t at, const struct wf_prediction *one
 {
     struct predict *const p = user;
     const double now = wf_now();
+    at += p->first;
     if (at != p->shown || p->since == 0) { /* called behind its first window */
         p->shown = at;
         p->since = p->seen > 0 ? p->seen : p->start;
@@ -332,24 +335,18 @@ static void add_row(struct predict *p, const char *path, int64_t channels, int l
     wf_buffer_text(&p->table, "\n");
 }
 
-static bool image_done(void *user, size_t at, const struct wf_prediction *one,
+static bool image_done(void *user, size_t, const struct wf_prediction *one,
                        const struct wf_predicted *result, struct wf_err *err)
 {
     struct predict *const p = user;
     wf_bar_clear(&p->bar);
     p->pixels += pixels_of(one);
+    p->complete++;
     if (!p->cli->launch.is_root)
         return true;
     if (!one->per_pixel)
         add_row(p, one->path, one->logits->shape.at[WF_C], result->label, result->probabilities);
-    if (!print(p, one, result, err))
-        return false;
-    if (p->n_images > 1 && at + 1 == p->n_images && !p->cli->json) {
-        const double seconds = wf_now() - p->start;
-        (void)printf("%zu images in %s, %.3g Mpx/s\n", p->n_images,
-                     wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
-    }
-    return true;
+    return print(p, one, result, err);
 }
 
 /* --- point clouds --- */
@@ -404,6 +401,7 @@ static bool cloud_done(void *user, size_t, const struct wf_cloud_prediction *one
 {
     struct predict *const p = user;
     struct wf_arena *const arena = &p->cli->arena;
+    p->complete++;
     if (is_classifier(p))
         add_row(p, one->path, p->predictor.config.classes, one->label, one->probabilities);
     if (p->cli->json)
@@ -424,15 +422,59 @@ static bool cloud_done(void *user, size_t, const struct wf_cloud_prediction *one
     return true;
 }
 
-static bool predict_clouds(struct predict *p, struct wf_err *err)
+/* --- the command --- */
+
+/* From p->first on, until one fails. */
+static bool predict_some(struct predict *p, struct wf_prediction each, struct wf_err *err)
 {
-    const struct wf_cloud_predictions all = {
-        .paths = p->images, .count = p->n_images, .user = p, .open = name_clouds, .done = cloud_done
-    };
-    return wf_predict_clouds(&p->predictor, &all, err);
+    const char *const *const paths = p->images + p->first;
+    const size_t count = p->n_images - p->first;
+    p->complete = 0;
+    if (is_of_points(p))
+        return wf_predict_clouds(&p->predictor,
+                                 &(struct wf_cloud_predictions){ .paths = paths,
+                                                                 .count = count,
+                                                                 .user = p,
+                                                                 .open = name_clouds,
+                                                                 .done = cloud_done },
+                                 err);
+    return wf_file_predictor_all(&p->predictor,
+                                 &(struct wf_file_predictions){ .paths = paths,
+                                                                .count = count,
+                                                                .user = p,
+                                                                .each = each,
+                                                                .open = name_files,
+                                                                .progress = show_progress,
+                                                                .done = image_done },
+                                 err);
 }
 
-/* --- the command --- */
+/* An image that cannot be read is named and left out: those before it are complete, those behind it follow. Processes of
+ * a launcher end with the first, as they may not agree on the reason. */
+static bool predict_all(struct predict *p, struct wf_prediction each, struct wf_err *err)
+{
+    while (!predict_some(p, each, err)) {
+        p->first += p->complete + 1;
+        if (err->code != WF_ERR_INPUT || p->cli->launch.world || p->n_images == 1)
+            return false;
+        p->left_out++;
+        wf_bar_clear(&p->bar);
+        wf_log(&p->cli->log, WF_LOG_ERROR, "%s", err->text);
+        *err = (struct wf_err){ 0 };
+        if (p->first >= p->n_images)
+            break;
+    }
+    const size_t predicted = p->n_images - p->left_out;
+    if (predicted > 1 && p->pixels > 0 && p->cli->launch.is_root && !p->cli->json) {
+        const double seconds = wf_now() - p->start;
+        (void)printf("%zu images in %s, %.3g Mpx/s\n", predicted,
+                     wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
+    }
+    return p->left_out == 0 ||
+           wf_err_set(err, WF_ERR_INPUT,
+                      "%zu of %zu files were not predicted: see the messages above", p->left_out,
+                      p->n_images);
+}
 
 static bool prepare(struct predict *p, struct wf_err *err)
 {
@@ -453,20 +495,13 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         .bar = { .out = is_shown ? stderr : NULL, .terminal = isatty(STDERR_FILENO) },
         .start = wf_now(),
     };
-    struct wf_file_predictions files = {
-        .user = &p, .open = name_files, .progress = show_progress, .done = image_done
-    };
+    struct wf_prediction each = { 0 };
     p.bar.shown = p.start;
-    bool ok = find_window(&p, files.each.window, err) && find_blend(&p, &files.each, err) &&
-              prepare(&p, err) &&
+    bool ok = find_window(&p, each.window, err) && find_blend(&p, &each, err) && prepare(&p, err) &&
               wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
                                   wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);
-    files.paths = p.images;
-    files.count = p.n_images;
-    if (ok)
-        ok = is_of_points(&p) ? predict_clouds(&p, err)
-                              : wf_file_predictor_all(&p.predictor, &files, err);
+    ok = ok && predict_all(&p, each, err);
     wf_bar_clear(&p.bar);
     struct wf_err own = { 0 };
     if (p.table.size > 0 && cli->launch.is_root) /* also what came before an image that failed */
@@ -508,6 +543,8 @@ const struct wf_command wf_command_predict = {
         "With --blend each window is computed as an image of its own, as crops are in training, and counts most\n"
         "in its middle: for networks whose answer depends on the size of what they see. The result is not that\n"
         "of the whole image, and 'exact' in the JSON says so.\n"
+        "An image that cannot be read is named and left out; the exit status is 1 then. The ranks of a launcher\n"
+        "end with the first.\n"
         "The share of halo work is that of pixels computed for more than one window. With --ranks N or a\n"
         "launcher the windows are distributed over the ranks; --device and --threads work as in train.",
     .flags = flags,

@@ -72,8 +72,8 @@ assert set(numpy.unique(maps[0])) <= {0, 1}
 assert numpy.array(Image.open(f"all_png/{sys.argv[1]}_overlay.png")).shape == (160, 200, 3)
 PYTHON
 
-# Images of several sizes one after the other; one that is damaged ends the command with one message, and what
-# was not complete is gone.
+# Images of several sizes one after the other; one that is damaged is left out with a message, and what was not
+# complete is gone.
 mkdir -p many
 for i in 1 2 3 4 5 6; do
     cp "$image" "many/a$i.png"
@@ -89,8 +89,9 @@ expect 0 predict run many --out several_ranks --format tiff --window 64 --ranks 
 head -c $(($(wc -c <"$image") * 2 / 3)) "$image" >many/a5.png
 for ranks in 1 2; do
     expect 1 predict run many --out "damaged$ranks" --format tiff --window 64 --ranks $ranks
-    says "widefield: error: " "a5.png"
-    [ "$(ls "damaged$ranks" | wc -l)" -eq 5 ] || fail "images before the damaged one are missing"
+    says "widefield: error: " "a5.png" "1 of 7 files were not predicted"
+    [ "$(ls "damaged$ranks" | wc -l)" -eq 6 ] || fail "images beside the damaged one are missing"
+    cmp -s "damaged$ranks/a6_classes.tif" several/a6_classes.tif || fail "another class map behind a damaged image"
     [ ! -e "damaged$ranks/a5_classes.tif" ] || fail "a class map of a damaged image"
     [ -z "$(ls -A "damaged$ranks" | grep partial)" ] || fail "half a class map was left"
 done
@@ -105,8 +106,8 @@ with open("many/a5.png", "wb") as file:
 PYTHON
 for ranks in 1 2; do # found by a thread that decodes ahead
     expect 1 predict run many --out "spoilt$ranks" --format tiff --window 64 --ranks $ranks
-    says "widefield: error: " "a5.png"
-    [ "$(ls "spoilt$ranks" | wc -l)" -eq 5 ] || fail "images before the damaged one are missing"
+    says "widefield: error: " "a5.png" "1 of 7 files were not predicted"
+    [ "$(ls "spoilt$ranks" | wc -l)" -eq 6 ] || fail "images beside the damaged one are missing"
     [ ! -e "spoilt$ranks/a5_classes.tif" ] || fail "a class map of a damaged image"
     [ -z "$(ls -A "spoilt$ranks" | grep partial)" ] || fail "half a class map was left"
 done
@@ -121,7 +122,7 @@ cp "$image" numbered/scan_0000.png
 expect 0 predict run numbered --out numbered_first --quiet
 [ "$(ls numbered_first)" = scan_classes.tif ] || fail "further channels were taken for images"
 
-# A classifier's table has the rows of the images before the damaged one.
+# A classifier's table has the rows of all images but the damaged one.
 mkdir -p kinds/a kinds/b
 for file in set/images/*; do
     cp "$file" kinds/a/ && cp "$file" kinds/b/
@@ -134,7 +135,7 @@ YAML
 expect 0 train kinds.yaml "model.in=$channels" --out kinds_run --quiet
 expect 1 predict kinds_run many --out table --quiet
 says "a5.png"
-[ "$(wc -l <table/predictions.csv)" -eq 6 ] || fail "not a header and a row for each of five images"
+[ "$(wc -l <table/predictions.csv)" -eq 7 ] || fail "not a header and a row for each of six images"
 
 # An image with pixels that hold nothing, then a larger one without: the second reads no picture under its
 # windows.
