@@ -321,8 +321,12 @@ static void print_scores(struct wf_arena *arena, const struct wf_training *t)
                            : wf_model_is_dense(t->job->model, &t->job->config) ? "mean IoU"
                                                                                : "accuracy";
     if (t->has_scores) {
-        (void)printf("on the validation images after epoch %lld, the last%s\n", epoch,
-                     best == epoch ? " and the best" : "");
+        if (at->batch > 0) /* a run that was stopped there, and has no epochs left */
+            (void)printf("on the validation images after step %lld, within epoch %lld\n",
+                         (long long)at->step, epoch + 1);
+        else
+            (void)printf("on the validation images after epoch %lld, the last%s\n", epoch,
+                         best == epoch ? " and the best" : "");
         wf_print_scores(arena, &t->scores, t->feed.class_names);
     }
     wf_print_domains(arena, t->domains, t->n_domains, t->settings.data.domains);
