@@ -141,6 +141,9 @@ if(NOT WF_WITH_OPENMP STREQUAL OFF)
         wf_absent(OPENMP build-essential "kernels of a rank will run on one thread")
     endif()
 endif()
+if(NOT WF_HAVE_OPENMP)
+    target_compile_options(wf_deps INTERFACE -Wno-unknown-pragmas) # loops run on one thread
+endif()
 wf_note(OpenMP "${WF_HAVE_OPENMP}")
 
 # --- MPI: of libwidefield-mpi.so only, which the library opens under mpirun or srun ------
