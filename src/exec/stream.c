@@ -34,6 +34,7 @@ bool wf_stream_stage_init(const struct wf_stream *s, struct wf_stream_stage *t, 
     wf_stream_stage_cut(s, t, n_outputs, outputs);
     if (!wf_graph_ok(t->graph, err))
         return false;
+    WF_BUG_ON(!t->map, "a stage that was not cut");
     const struct wf_node *n = t->map[outputs[0]->id]->producer; /* none where it was given */
     struct wf_shape whole = n ? wf_op_domain(n)->shape : outputs[0]->shape;
     for (int i = 1; i < n_outputs; i++)

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -138,8 +137,10 @@ static bool time_step(struct wf_stepper *stepper, struct timed *timed, struct wf
 
 static bool is_same_load(const struct wf_load *a, const struct wf_load *b)
 {
-    return a->name == b->name && a->type == b->type && a->fused == b->fused &&
-           memcmp(a->log, b->log, sizeof a->log) == 0;
+    bool same = a->name == b->name && a->type == b->type && a->fused == b->fused;
+    for (int i = 0; same && i < WF_LOAD_AXES; i++)
+        same = a->log[i] == b->log[i];
+    return same;
 }
 
 /* The same load may occur often in a step, here with its images in a cache and there without: the mean counts. */
