@@ -142,7 +142,11 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
     }
     bool ok = text || !l->world;
     if (ok && (!text || !*text)) {
-        text = shipped_for(device, wf_machine_about(&arena, device));
+        const char *about = wf_machine_about(&arena, device);
+        if (l->world) /* machines may differ */
+            about = wf_launch_share(&arena, l, about, strlen(about), err);
+        ok = about != NULL;
+        text = ok ? shipped_for(device, about) : NULL;
         from = "shipped figures";
     }
     if (ok && text && *text) {
