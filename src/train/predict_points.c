@@ -98,13 +98,6 @@ static bool check_limit(const struct rank *r, const char *path, struct wf_err *e
     return false;
 }
 
-static bool load_weights(const struct rank *r, struct wf_err *err)
-{
-    const struct wf_file_predictor *const p = r->call->p;
-    return p->checkpoint ? wf_checkpoint_load(p->checkpoint, r->run, NULL, err)
-                         : p->weights(p->user, r->run, err);
-}
-
 /* A run for clouds with as many places as `b` at each level, and some more. */
 static bool make_run(struct rank *r, const struct wf_cloud_batch *b, const char *path,
                      struct wf_err *err)
@@ -127,7 +120,7 @@ static bool make_run(struct rank *r, const struct wf_cloud_batch *b, const char 
         return false;
     r->plan = wf_plan_new_on(r->global, 0, r->context, err);
     r->run = r->plan ? wf_run_new(r->plan, r->self, p->settings.train.seed, err) : NULL;
-    return r->run && load_weights(r, err);
+    return r->run && wf_file_predictor_weights(p, r->run, err);
 }
 
 /* --- a cloud --- */
