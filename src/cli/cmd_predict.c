@@ -449,14 +449,22 @@ static bool predict_some(struct predict *p, struct wf_prediction each, struct wf
                                  err);
 }
 
+/* What it says, or that it is not there at all. */
+static bool is_of_file(const char *path, const struct wf_err *err)
+{
+    return err->code == WF_ERR_INPUT || (err->code == WF_ERR_FAILED && access(path, R_OK) != 0);
+}
+
 /* An image that cannot be read is named and left out: those before it are complete, those behind it follow. Processes of
  * a launcher end with the first, as they may not agree on the reason. */
 static bool predict_all(struct predict *p, struct wf_prediction each, struct wf_err *err)
 {
     while (!predict_some(p, each, err)) {
-        p->first += p->complete + 1;
-        if (err->code != WF_ERR_INPUT || p->cli->launch.world || p->n_images == 1)
+        const size_t failed = p->first + p->complete;
+        if (p->cli->launch.world || p->n_images == 1 || failed >= p->n_images ||
+            !is_of_file(p->images[failed], err))
             return false;
+        p->first = failed + 1;
         p->left_out++;
         wf_bar_clear(&p->bar);
         wf_log(&p->cli->log, WF_LOG_ERROR, "%s", err->text);

@@ -103,28 +103,52 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* Whether a line of the table's head, "device cpu", has this value. */
-static bool head_has(const char *text, const char *key, const char *value)
+/* The rest of a line of the table's head, "device cpu", or "". */
+static const char *head_of(const char *text, const char *key, size_t *length)
 {
     const char *const kernels = strstr(text, "\nkernel ");
     const char *const at = strstr(text, key);
-    const size_t length = strlen(value);
-    return at && (!kernels || at < kernels) && strncmp(at + strlen(key), value, length) == 0 &&
-           at[strlen(key) + length] == '\n';
+    const char *const value = at && (!kernels || at < kernels) ? at + strlen(key) : "";
+    *length = strcspn(value, "\n");
+    return value;
 }
 
-/* Of this machine; else the first of its device, which the plan names; or NULL. */
+/* Without ", 2 cores", which are those that the process may use. */
+static size_t processor_length(const char *machine, size_t length)
+{
+    size_t end = length;
+    while (end > 0 && machine[end - 1] != ',')
+        end--;
+    return end > 0 ? end - 1 : length;
+}
+
+/* How well a table suits this machine: 0, it is of another device; 1, of the device; 2, of the processor; 3, of the machine. */
+static int suits(const char *text, const char *device, const char *about)
+{
+    size_t length;
+    const char *const of = head_of(text, "\ndevice ", &length);
+    if (length != strlen(device) || strncmp(of, device, length) != 0)
+        return 0;
+    const char *const machine = head_of(text, "\nmachine ", &length);
+    const size_t all = strlen(about), processor = processor_length(about, all);
+    if (length == all && strncmp(machine, about, all) == 0)
+        return 3;
+    return processor_length(machine, length) == processor && strncmp(machine, about, processor) == 0
+               ? 2
+               : 1;
+}
+
+/* Of this machine; else the first of its processor, else of its device, which the plan names; or NULL. */
 static const char *shipped_for(const struct wf_device *device, const char *about)
 {
-    const char *other = NULL;
+    const char *best = NULL;
+    int most = 0;
     for (const char *const *text = wf_figures_shipped; *text; text++) {
-        if (!head_has(*text, "\ndevice ", device->name))
-            continue;
-        if (head_has(*text, "\nmachine ", about))
-            return *text;
-        other = other ? other : *text;
+        const int how = suits(*text, device->name, about);
+        best = how > most ? *text : best;
+        most = how > most ? how : most;
     }
-    return other;
+    return best;
 }
 
 bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
@@ -142,7 +166,11 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
     }
     bool ok = text || !l->world;
     if (ok && (!text || !*text)) {
-        text = shipped_for(device, wf_machine_about(&arena, device));
+        const char *about = wf_machine_about(&arena, device);
+        if (l->world) /* machines may differ */
+            about = wf_launch_share(&arena, l, about, strlen(about), err);
+        ok = about != NULL;
+        text = ok ? shipped_for(device, about) : NULL;
         from = "shipped figures";
     }
     if (ok && text && *text) {

@@ -2,7 +2,8 @@
  * The machine that the cost model reckons with: whose figures (plan/figures.h) a job takes.
  *
  * Those that 'check --calibrate' measured on this machine, kept beside the file of run.cache; otherwise
- * those that are shipped for the device. Under a launcher all ranks take rank 0's: they plan alike.
+ * those that are shipped for it, or for another of its device. Under a launcher all ranks take those of rank 0's
+ * machine: they plan alike.
  */
 #pragma once
 

@@ -98,13 +98,6 @@ static bool check_limit(const struct rank *r, const char *path, struct wf_err *e
     return false;
 }
 
-static bool load_weights(const struct rank *r, struct wf_err *err)
-{
-    const struct wf_file_predictor *const p = r->call->p;
-    return p->checkpoint ? wf_checkpoint_load(p->checkpoint, r->run, NULL, err)
-                         : p->weights(p->user, r->run, err);
-}
-
 /* A run for clouds with as many places as `b` at each level, and some more. */
 static bool make_run(struct rank *r, const struct wf_cloud_batch *b, const char *path,
                      struct wf_err *err)
@@ -127,7 +120,7 @@ static bool make_run(struct rank *r, const struct wf_cloud_batch *b, const char 
         return false;
     r->plan = wf_plan_new_on(r->global, 0, r->context, err);
     r->run = r->plan ? wf_run_new(r->plan, r->self, p->settings.train.seed, err) : NULL;
-    return r->run && load_weights(r, err);
+    return r->run && wf_file_predictor_weights(p, r->run, err);
 }
 
 /* --- a cloud --- */
@@ -296,9 +289,39 @@ static bool predict_one(struct rank *r, struct wf_cloud_prediction *one, float v
 
 /* --- all of them --- */
 
-enum { POINTS, VOXELS, BYTES, SECONDS, LABEL, FACTS };
+enum { POINTS, VOXELS, BYTES, SECONDS, LABEL, FAILED, FACTS };
 
-/* Collective. Each rank's cloud of this round; rank 0 hears of all. */
+/* Of those before the first that failed. */
+static bool tell(struct rank *r, size_t first, const double *facts, struct wf_err *err)
+{
+    const struct wf_cloud_predictions *const all = r->call->all;
+    const size_t ranks = (size_t)wf_comm_size(r->comm);
+    const size_t channels = (size_t)r->call->p->config.classes, each = FACTS + channels;
+    float *const verdict = wf_take_zeroed(channels + 1, sizeof *verdict);
+    bool ok = true;
+    for (size_t i = 0; ok && i < ranks && first + i < all->count; i++) {
+        const double *const f = facts + i * each;
+        if (f[FAILED] != 0)
+            break;
+        struct wf_cloud_prediction one = { .path = all->paths[first + i] };
+        for (size_t c = 0; c < channels; c++)
+            verdict[c] = (float)f[FACTS + c];
+        (void)pthread_mutex_lock(r->call->lock);
+        ok = all->open(all->user, first + i, &one, err);
+        one.points = (int64_t)f[POINTS];
+        one.voxels = (int64_t)f[VOXELS];
+        one.bytes = (size_t)f[BYTES];
+        one.seconds = f[SECONDS];
+        one.label = (int)f[LABEL];
+        one.probabilities = verdict;
+        ok = ok && all->done(all->user, first + i, &one, err);
+        (void)pthread_mutex_unlock(r->call->lock);
+    }
+    free(verdict);
+    return ok;
+}
+
+/* Collective. Each rank's cloud of this round; rank 0 hears of all, and tells of them. */
 static bool run_round(struct rank *r, size_t first, double *facts, struct wf_err *err)
 {
     const struct wf_cloud_predictions *const all = r->call->all;
@@ -320,39 +343,16 @@ static bool run_round(struct rank *r, size_t first, double *facts, struct wf_err
         mine[BYTES] = (double)one.bytes;
         mine[SECONDS] = one.seconds;
         mine[LABEL] = one.label;
+        mine[FAILED] = !ok;
         for (int64_t c = 0; c < channels; c++)
             mine[FACTS + c] = (double)verdict[c];
     }
     free(verdict);
-    return wf_comm_agree(r->comm, ok, err) &&
-           wf_comm_sum(r->comm, facts, ranks * each, WF_F64, err);
-}
-
-static bool tell(struct rank *r, size_t first, const double *facts, struct wf_err *err)
-{
-    const struct wf_cloud_predictions *const all = r->call->all;
-    const size_t ranks = (size_t)wf_comm_size(r->comm);
-    const size_t channels = (size_t)r->call->p->config.classes, each = FACTS + channels;
-    float *const verdict = wf_take_zeroed(channels + 1, sizeof *verdict);
-    bool ok = true;
-    for (size_t i = 0; ok && i < ranks && first + i < all->count; i++) {
-        const double *const f = facts + i * each;
-        struct wf_cloud_prediction one = { .path = all->paths[first + i] };
-        for (size_t c = 0; c < channels; c++)
-            verdict[c] = (float)f[FACTS + c];
-        (void)pthread_mutex_lock(r->call->lock);
-        ok = all->open(all->user, first + i, &one, err);
-        one.points = (int64_t)f[POINTS];
-        one.voxels = (int64_t)f[VOXELS];
-        one.bytes = (size_t)f[BYTES];
-        one.seconds = f[SECONDS];
-        one.label = (int)f[LABEL];
-        one.probabilities = verdict;
-        ok = ok && all->done(all->user, first + i, &one, err);
-        (void)pthread_mutex_unlock(r->call->lock);
-    }
-    free(verdict);
-    return ok;
+    struct wf_err lost = { 0 };
+    if (!wf_comm_sum(r->comm, facts, ranks * each, WF_F64, ok ? err : &lost))
+        return false;
+    ok = (me != 0 || tell(r, first, facts, ok ? err : &lost)) && ok;
+    return wf_comm_agree(r->comm, ok, err);
 }
 
 static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
@@ -367,11 +367,8 @@ static bool rank_body(struct wf_comm *comm, void *arg, struct wf_err *err)
     double *const facts = wf_take(ranks * (FACTS + (size_t)p->config.classes) * sizeof *facts);
     bool ok = wf_comm_split(comm, wf_comm_rank(comm), &r.self, err) &&
               wf_settings_open(&p->settings, p->device, comm, &r.context, err);
-    for (size_t first = 0; ok && first < call->all->count; first += ranks) {
+    for (size_t first = 0; ok && first < call->all->count; first += ranks)
         ok = run_round(&r, first, facts, err);
-        const bool told = !ok || wf_comm_rank(comm) != 0 || tell(&r, first, facts, err);
-        ok = ok && wf_comm_agree(comm, told, err);
-    }
     forget(&r);
     wf_points_hosts_release(&r.hosts);
     wf_host_release(&r.logits);

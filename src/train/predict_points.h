@@ -28,7 +28,7 @@ struct wf_cloud_predictions {
     void *user;
     /* Names the files to write for paths[at], on every rank, by one of its threads at a time. */
     bool (*open)(void *user, size_t at, struct wf_cloud_prediction *one, struct wf_err *err);
-    /* On rank 0, in order. */
+    /* On rank 0, in order: for those before one that fails, and for none behind it. */
     bool (*done)(void *user, size_t at, const struct wf_cloud_prediction *one, struct wf_err *err);
 };
 

@@ -168,6 +168,17 @@ bool wf_file_predictor_shape(const struct wf_file_predictor *p, struct wf_shape 
     return build_graph(p, shape, one, err);
 }
 
+bool wf_file_predictor_weights(const struct wf_file_predictor *p, struct wf_run *run,
+                               struct wf_err *err)
+{
+    if (!p->checkpoint)
+        return p->weights(p->user, run, err);
+    const bool ok = wf_checkpoint_load(p->checkpoint, run, NULL, err);
+    if (!ok && err->code == WF_ERR_INPUT)
+        err->code = WF_ERR_FAILED;
+    return ok;
+}
+
 /* What the ranks share: of one image, or of many. */
 struct call {
     const struct wf_file_predictor *p;
@@ -181,8 +192,7 @@ struct call {
 static bool load_weights(void *user, struct wf_run *run, struct wf_err *err)
 {
     const struct call *const c = user;
-    return c->p->checkpoint ? wf_checkpoint_load(c->p->checkpoint, run, NULL, err)
-                            : c->p->weights(c->p->user, run, err);
+    return wf_file_predictor_weights(c->p, run, err);
 }
 
 static void show_progress(void *user, const struct wf_prediction *one, double part)

@@ -49,7 +49,11 @@ struct wf_file_predictor {
                                          const struct wf_prediction *one, struct wf_arena *arena,
                                          struct wf_predicted *result, struct wf_err *err);
 
-/* Several files, one after the other. */
+/* Into a run of its network. Weights that do not fit, or cannot be read again, are WF_ERR_FAILED: the fault of no image. */
+[[nodiscard]] bool wf_file_predictor_weights(const struct wf_file_predictor *p, struct wf_run *run,
+                                             struct wf_err *err);
+
+/* Several files, one after the other; done() was called for those before one that fails, and for none behind it. */
 struct wf_file_predictions {
     const char *const *paths;
     size_t count;

@@ -134,3 +134,12 @@ prints "side" "5 ranks"
 refused 2 plan model.name=cnn2d --sweep --sides 64,x -- "--sides"
 refused 2 plan model.name=cnn2d --sweep --over 0 -- "--over"
 refused 2 plan model.name=cnn2d --sweep --mesh space=2 -- "--over"
+
+# shipped figures are those of the processor, whatever cores the process may use
+if type taskset >/dev/null 2>&1; then
+    expect 0 plan a.yaml run.cache=
+    all=$(grep -o '(figures of .*)' out)
+    taskset -c "$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')" "$wf" plan a.yaml run.cache= >out 2>err ||
+        fail "a plan on one core"
+    prints "$all"
+fi

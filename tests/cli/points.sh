@@ -136,6 +136,22 @@ refused 2 train a.yaml model.name=unet --out bad -- "point clouds"
 refused 1 predict one uneven/classes.txt --out said -- "classes.txt" "no point cloud"
 [ ! -e bad ] || fail "a refused run has left a folder"
 
+# A cloud that is damaged is left out, and it alone, also where ranks take others at the same time.
+mkdir some
+for name in a b c d; do cp rooms/val/room_00008.ply some/$name.ply; done
+truncate -s 5000 some/b.ply
+for ranks in 1 2 3; do
+    expect 1 predict one some --out "some$ranks" --ranks $ranks
+    says "some/b.ply" "1 of 4 files were not predicted"
+    prints "some/a.ply: " "some/c.ply: " "some/d.ply: "
+    [ "$(grep -c 'some/b.ply' err)" -eq 1 ] || fail "the damaged cloud was tried more than once"
+done
+expect 1 predict one some/a.ply some/none.ply some/c.ply --out lacking --ranks 2
+says "some/none.ply" "1 of 3 files were not predicted"
+prints "some/a.ply: " "some/c.ply: "
+expect 1 predict one some model.base=8 --out others
+[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "weights that do not fit are named once"
+
 # A classifier of meshes.
 expect 0 data synth shapes3d --out solids --count 160 --quiet
 expect 0 data inspect solids --json

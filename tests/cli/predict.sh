@@ -122,6 +122,14 @@ cp "$image" numbered/scan_0000.png
 expect 0 predict run numbered --out numbered_first --quiet
 [ "$(ls numbered_first)" = scan_classes.tif ] || fail "further channels were taken for images"
 
+# An image that is not there is left out too; weights that do not fit end the command, for no image fits them.
+expect 1 predict run many/a1.png many/none.png many/a3.png --out lacking
+says "many/none.png" "1 of 3 files were not predicted"
+prints "many/a1.png: " "many/a3.png: " "2 images in "
+expect 1 predict run many/a1.png many/a3.png model.base=6 --out others
+[ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "weights that do not fit are named once"
+says "not those of the checkpoint"
+
 # A classifier's table has the rows of all images but the damaged one.
 mkdir -p kinds/a kinds/b
 for file in set/images/*; do
