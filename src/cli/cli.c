@@ -76,7 +76,7 @@ static void print_command_help(struct wf_arena *arena, const struct wf_command *
         wf_table_print(&t, out);
     }
     (void)fputs("\ncommon options:\n", out);
-    if (c->config_at)
+    if (c->config_at || c->opens_device)
         for (const struct wf_option_flag *f = wf_option_flags; f->name; f++)
             print_flag(&t, f->name, f->value, f->help);
     for (const struct wf_command_flag *f = wf_plain_flags; f->name; f++)

@@ -14,12 +14,13 @@
 
 #include "cli/check.h"
 #include "cli/cli.h"
-#include "train/device.h"
-#include "train/job.h"
 #include "cli/text.h"
+#include "cloud/cloud_las.h"
 #include "comm/comm.h"
 #include "comm/mpi.h"
 #include "device/choices.h"
+#include "train/device.h"
+#include "train/job.h"
 #ifdef WF_HAVE_DNNL
 #include "device/cpu/dnnl.h"
 #endif
@@ -181,9 +182,10 @@ static void add_libraries(struct facts *f)
         wf_arena_printf(f->arena, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100));
 }
 
-static void add_format(struct facts *f, const char *name, bool there, const char *package)
+static void add_format(struct facts *f, const char *topic, const char *name, bool there,
+                       const char *package)
 {
-    add(f, "images", name, there,
+    add(f, topic, name, there,
         there ? ""
               : wf_arena_printf(f->arena, "not in this build: install %s and configure again",
                                 package));
@@ -192,6 +194,7 @@ static void add_format(struct facts *f, const char *name, bool there, const char
 static void add_formats(struct facts *f)
 {
     bool png = false, jpeg = false, tiff = false, zlib = false, expat = false, fonts = false;
+    bool inflate = false, onnx = false;
 #ifdef WF_HAVE_PNG
     png = true;
 #endif
@@ -210,13 +213,26 @@ static void add_formats(struct facts *f)
 #ifdef WF_HAVE_FREETYPE
     fonts = true;
 #endif
-    add_format(f, "PNG", png, "libpng-dev");
-    add_format(f, "JPEG", jpeg, "libjpeg62-turbo-dev");
-    add_format(f, "TIFF", tiff, "libtiff-dev");
-    add_format(f, ".nii.gz, packed HDF5", zlib, "zlib1g-dev");
-    add_format(f, "OME-TIFF stacks", expat, "libexpat1-dev");
-    add_format(f, "digits from fonts", fonts, "libfreetype-dev");
+#ifdef WF_HAVE_DEFLATE
+    inflate = true;
+#endif
+#ifdef WF_HAVE_ONNX
+    onnx = true;
+#endif
+    add_format(f, "images", "PNG", png, "libpng-dev");
+    add_format(f, "images", "PNG inflated at once", inflate, "libdeflate-dev");
+    add_format(f, "images", "JPEG", jpeg, "libjpeg62-turbo-dev");
+    add_format(f, "images", "TIFF", tiff, "libtiff-dev");
+    add_format(f, "images", ".nii.gz, packed HDF5", zlib, "zlib1g-dev");
+    add_format(f, "images", "OME-TIFF stacks", expat, "libexpat1-dev");
+    add_format(f, "images", "digits from fonts", fonts, "libfreetype-dev");
     add(f, "images", ".nii, .npy, plain HDF5", true, "");
+    struct wf_err err = { 0 };
+    const bool laz = wf_laz_is_here("LAZ", &err);
+    add(f, "points", "LAZ", laz,
+        laz ? "" : "LASzip is not here: install liblaszip8, or conda's laszip");
+    add(f, "points", ".ply, .las, .off, .npz, .npy, .bin", true, "");
+    add_format(f, "networks", "ONNX", onnx, "libprotobuf-c-dev and protobuf-c-compiler");
 }
 
 static bool print_json(struct wf_cli *cli, const struct facts *f, struct wf_err *err)

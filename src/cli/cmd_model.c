@@ -112,7 +112,8 @@ static const char *kind_text(const struct wf_value *v)
     return v->kind == WF_STATE ? "state" : v->frozen ? "frozen" : "trained";
 }
 
-static bool show_json(struct wf_cli *cli, const struct shown *s, struct wf_err *err)
+static bool show_json(struct wf_cli *cli, const struct shown *s, const char *net,
+                      struct wf_err *err)
 {
     cJSON *const json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", s->model->name);
@@ -141,6 +142,8 @@ static bool show_json(struct wf_cli *cli, const struct shown *s, struct wf_err *
         cJSON_AddStringToObject(one, "kind", kind_text(v));
         cJSON_AddItemToArray(tensors, one);
     }
+    if (net)
+        cJSON_AddStringToObject(json, "net", net);
     return wf_cli_print_json(cli, json, err);
 }
 
@@ -179,25 +182,21 @@ static void show_text(struct wf_cli *cli, const struct shown *s)
                  wf_text_extents(arena, s->count, s->size));
 }
 
-/* The network as a file has it: one of a file in normal form, a built-in one written down; and its drawing. */
-static bool show_net(struct wf_cli *cli, const struct shown *s, const char *svg, struct wf_err *err)
+/* The network as a file has it, one of a file in normal form, a built-in one written down; or its drawing. */
+static const char *net_text(struct wf_cli *cli, const struct shown *s, bool drawn,
+                            struct wf_err *err)
 {
     const struct wf_net *const of_file = wf_net_of_model(s->model, &s->config);
     struct wf_net *const written = of_file ? NULL : wf_net_record(s->model, &s->config, err);
     if (!of_file && !written)
-        return false;
+        return NULL;
     struct wf_net net = of_file ? *of_file : *written;
-    bool ok = true;
-    if (cli->launch.is_root && !svg)
-        (void)fputs(wf_net_print(&cli->arena, &net), stdout);
-    if (cli->launch.is_root && svg) {
-        net.classes = s->config.classes;
-        const char *const text =
-            wf_net_svg(&cli->arena, &net, wf_extents_shape(s->count, s->size), err);
-        ok = text && wf_write_text(svg, text, err);
-    }
+    net.classes = drawn ? s->config.classes : net.classes;
+    const char *const text =
+        drawn ? wf_net_svg(&cli->arena, &net, wf_extents_shape(s->count, s->size), err)
+              : wf_net_print(&cli->arena, &net);
     wf_net_free(written);
-    return ok;
+    return text;
 }
 
 static bool show(struct wf_cli *cli, struct wf_err *err)
@@ -210,13 +209,19 @@ static bool show(struct wf_cli *cli, struct wf_err *err)
         return false;
     struct shown s = { 0 };
     bool ok = build(cli, &s, err);
-    const char *const svg = wf_cli_flag(cli, "draw");
-    if (ok && (svg || wf_cli_flag(cli, "net")))
-        ok = show_net(cli, &s, svg, err);
-    else if (ok && cli->json)
-        ok = show_json(cli, &s, err);
-    else if (ok && cli->launch.is_root)
+    const char *const svg = wf_cli_flag(cli, "draw"), *text = NULL;
+    if (ok && (svg || wf_cli_flag(cli, "net"))) {
+        text = net_text(cli, &s, svg != NULL, err);
+        ok = text != NULL;
+    }
+    if (ok && svg && cli->launch.is_root)
+        ok = wf_write_text(svg, text, err);
+    if (ok && cli->json)
+        ok = show_json(cli, &s, svg ? NULL : text, err);
+    else if (ok && cli->launch.is_root && !text)
         show_text(cli, &s);
+    else if (ok && cli->launch.is_root && !svg)
+        (void)fputs(text, stdout);
     wf_graph_free(s.graph);
     return ok;
 }

@@ -150,12 +150,9 @@ static bool print_json(const struct look *look, struct wf_err *err)
         cJSON_AddNumberToObject(one, "rank", i);
         int at[WF_MESH_AXES];
         wf_mesh_coords(&job->mesh, i, at);
-        if (job->mesh.at[WF_MESH_DOMAIN] > 1)
-            cJSON_AddNumberToObject(one, "domain", at[WF_MESH_DOMAIN]);
-        if (job->mesh.at[WF_MESH_PIPE] > 1) {
-            cJSON_AddNumberToObject(one, "stage", at[WF_MESH_PIPE]);
-            cJSON_AddNumberToObject(one, "bubble", look->all->bubbles[at[WF_MESH_PIPE]]);
-        }
+        cJSON_AddNumberToObject(one, "domain", at[WF_MESH_DOMAIN]);
+        cJSON_AddNumberToObject(one, "stage", at[WF_MESH_PIPE]);
+        cJSON_AddNumberToObject(one, "bubble", look->all->bubbles[at[WF_MESH_PIPE]]);
         cJSON_AddNumberToObject(one, "arena_bytes", (double)r->arena_bytes);
         cJSON_AddNumberToObject(one, "live_bytes", (double)r->live_bytes);
         cJSON_AddNumberToObject(one, "param_bytes", (double)param_bytes(job, r));
@@ -175,8 +172,7 @@ static bool print_json(const struct look *look, struct wf_err *err)
     }
     add_foresight(json, look);
     cJSON_AddNumberToObject(json, "micro_batches", wf_job_micro_batches(job));
-    if (job->mesh.at[WF_MESH_PIPE] > 1)
-        cJSON_AddNumberToObject(json, "bubble", wf_all_ranks_bubble(look->all));
+    cJSON_AddNumberToObject(json, "bubble", wf_all_ranks_bubble(look->all));
     cJSON *const recompute = cJSON_AddArrayToObject(json, "recomputed");
     for (size_t i = 0; i < job->global->requests.n_recompute; i++)
         if (is_first_of_its_name(job->global, i))

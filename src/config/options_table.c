@@ -63,7 +63,7 @@ static const struct wf_option rows[] = {
       "takes that many channels",
       WF_OPTION_OF(NAME, wf_alpha_names), .fallback = "drop" },
     { "data.size",
-      "random data of this size instead of files: N, C, spatial; N is the global batch",
+      "random data of this size instead of files: N, C, spatial; N is the global batch (of one micro-batch, with train.accumulate)",
       WF_OPTION_IN(INTS, 1, COUNT_MAX), .count_min = 3, .count_max = 6,
       .unset = "train.batch, model.in, data.crop" },
     { "data.points",

@@ -89,6 +89,8 @@ cmp unet.yaml again.yaml || fail "a network file is not printed as it was"
 expect 0 step model.base=4 model.depth=2 data.size=1,3,37,50 --dump built.safetensors
 expect 0 step model.name=unet.yaml data.size=1,3,37,50 --dump file.safetensors
 cmp built.safetensors file.safetensors || fail "the step of a built-in network and that of its file differ"
+expect 0 model show unet model.base=4 model.depth=2 --net --json
+python3 -c "import json; assert json.load(open('out'))['net'] == open('unet.yaml').read()" || fail "--net --json"
 refused 2 model show minkunet14 --net -- "network 'minkunet14' is of points"
 
 # --- the drawing: levels downwards, four skips of a U-Net, hundreds of layers in a few boxes ---
