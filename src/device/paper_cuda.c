@@ -2,8 +2,9 @@
  * The device 'cuda' of a build without CUDA: planned, never run.
  *
  * Its kernels are those of the real one, by the same table, so that what is fused, copied and recomputed is
- * the same. What a kernel needs of scratch is known to the real one only: here it is estimated. Networks of
- * points are not planned: which of their kernels fits is found out on the device.
+ * the same, but for norms with running statistics that the real one computes with a convolution (cuda/conv.c): here
+ * that convolution's result is in memory. What a kernel needs of scratch is known to the real one only: here it is
+ * estimated. Networks of points are not planned: which of their kernels fits is found out on the device.
  */
 #define WF_ON_PAPER
 #define wf_cuda_kernels_kernels wf_paper_cuda_rows

@@ -3,7 +3,7 @@
 #include <math.h>
 
 enum { SAMPLES = 3, USUAL = 4 };
-/* Seconds of a run that is not repeated. The first of all may take as long for a library that is read from a disk. */
+/* Seconds after which a run is not repeated. The first of all also waits for a library that is read from a disk. */
 static const double long_run = 1.0, long_load = 10.0;
 
 static size_t aligned(size_t bytes)
