@@ -186,7 +186,8 @@ static void make_plans(struct search *q)
     const struct wf_cuda_conv_step *const s = q->step;
     struct wf_cudnn_choice choices[WF_CUDNN_CANDIDATES];
     const int n = q->graph ? wf_cudnn_candidates(q->graph, choices, WF_CUDNN_CANDIDATES) : 0;
-    if (s->problem.own != WF_ENGINE_NONE && s->engine_workspace <= q->workspace)
+    q->left_out = s->problem.own != WF_ENGINE_NONE && s->engine_workspace > q->workspace;
+    if (s->problem.own != WF_ENGINE_NONE && !q->left_out)
         q->list[q->n++] = (struct tried){ { .engine = s->problem.own }, NULL, (double)INFINITY };
     const bool own_only = q->n > 0 && (is_long_sum(&s->problem) || is_wide(&s->problem));
     const int most = own_only          ? q->n
@@ -267,7 +268,7 @@ static size_t trial_workspace(struct search *q)
 }
 
 /* Leaves the step with the fastest that is right, or with none, and says which one that is. Without
- * memory to try them: the first. */
+ * memory to try them: the first, but for one that takes more than the usual scratch. */
 static int try_plans(struct search *q)
 {
     struct wf_cuda_conv_step *const s = q->step;
@@ -278,12 +279,13 @@ static int try_plans(struct search *q)
     const bool timed = excerpt_timed || (fits && !q->has_excerpt && q->n > 1);
     if (timed && !excerpt_timed)
         time_plans(q, &t);
+    const bool may_run = fits || q->workspace <= s->cuda->workspace;
     q->sure = fits;
     for (int i = 0; i < q->n && found < 0; i++) {
         if (!has_plan(q, &q->list[i]))
             continue;
         take(s, &q->list[i]);
-        const bool runs = !timed || isfinite(q->list[i].seconds);
+        const bool runs = may_run && (!timed || isfinite(q->list[i].seconds));
         const enum wf_conv_outcome outcome = fits && runs ? wf_conv_trial_check(&t)
                                              : runs       ? WF_CONV_RIGHT
                                                           : WF_CONV_NOT_RUN;
@@ -310,7 +312,6 @@ static int search_within(struct search *q, size_t workspace, bool whole)
     q->sure = q->graph != NULL;
     q->workspace = workspace;
     q->whole = whole;
-    q->left_out = false;
     q->n = 0;
     q->step->wrong = 0;
     make_plans(q);

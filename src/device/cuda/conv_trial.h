@@ -34,7 +34,7 @@ void wf_conv_trial_fill(const struct wf_conv_trial *t);
 enum { WF_CONV_TIMED_RUNS = 3 };
 /* Seconds of a run; infinite where it failed, which is forgotten: others are left. A run that takes far longer than
  * another's best, and than loading the kernel may, or more than a second, is the last one; the first run where there is
- * no best yet may take ten. */
+ * no best yet, and cuDNN's first of all, may take ten. */
 double wf_conv_trial_time(const struct wf_conv_trial *t, double best_known);
 
 /* Not run: nothing was compared, so nothing is known of its numbers. */

@@ -41,6 +41,7 @@ struct wf_cuda {
     struct wf_cudnn dnn;
     struct wf_cublas lt;
     cudnnHandle_t cudnn;
+    bool cudnn_ran; /* what its kernels are read from has been read */
     cublasLtHandle_t blas;
     unsigned *
         tickets; /* zeroed counters, see wf_cuda_tickets(): WF_BRANCH_WINDOW banks of WF_CUDA_TICKETS,
