@@ -96,6 +96,55 @@ static bool report(struct wf_cli *cli, const struct result *r, struct wf_err *er
     return true;
 }
 
+/* Measuring takes minutes: a file that cannot be written is named before. */
+static bool try_place(const char *path, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
+/* --seconds; 0: not given. */
+static bool find_seconds(struct wf_cli *cli, double *seconds, struct wf_err *err)
+{
+    const char *const text = wf_cli_flag(cli, "seconds");
+    char *end = NULL;
+    *seconds = text ? strtod(text, &end) : 0;
+    if (text && (end == text || *end || !(*seconds > 0)))
+        return wf_err_set(err, WF_ERR_USAGE, "--seconds is a number above 0, not '%s'", text);
+    return true;
+}
+
+static bool measure(struct wf_cli *cli, const struct wf_settings *settings, struct watch *watch,
+                    double seconds, struct wf_err *err)
+{
+    const double start = wf_now();
+    bool is_whole = false;
+    struct wf_figures *const figures = wf_calibrate(
+        &(struct wf_calibrate){ .launch = &cli->launch,
+                                .settings = settings,
+                                .one_precision =
+                                    wf_options_get(cli->options, "train.precision")->origin !=
+                                    WF_FROM_DEFAULT,
+                                .seconds = seconds,
+                                .progress = show,
+                                .keep = keep,
+                                .user = watch },
+        &is_whole, err);
+    wf_bar_clear(&watch->bar);
+    if (!figures)
+        return wf_err_wrap(err, "calibration");
+    struct result r = { .figures = figures, .path = watch->path, .seconds = wf_now() - start };
+    if (is_whole) { /* in place of the older ones */
+        wf_figures_free(watch->older);
+        watch->older = NULL;
+    }
+    const bool ok = write_beside_older(watch, figures, &r.older, err) && report(cli, &r, err);
+    wf_figures_free(figures);
+    return ok;
+}
+
 bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
 {
     struct wf_settings settings;
@@ -112,38 +161,17 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     if (!path)
         return wf_err_set(err, WF_ERR_USAGE,
                           "run.cache is empty, so there is no place for figures: give --out FILE");
-    double most = 0;
-    const char *const limit = wf_cli_flag(cli, "seconds");
-    if (limit && (sscanf(limit, "%lf", &most) != 1 || !(most > 0))) // NOLINT(cert-err34-c)
-        return wf_err_set(err, WF_ERR_USAGE, "--seconds is a number above 0, not '%s'", limit);
+    double seconds;
+    if (!find_seconds(cli, &seconds, err))
+        return false;
     if (!given)
         wf_choices_make_folder(path);
+    if (!try_place(path, err))
+        return false;
     struct watch watch = { .bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) },
                            .path = path,
                            .older = wf_machine_older(path, device) };
-    const double start = wf_now();
-    bool is_whole = false;
-    struct wf_figures *const figures = wf_calibrate(
-        &(struct wf_calibrate){ .launch = &cli->launch,
-                                .settings = &settings,
-                                .one_precision =
-                                    wf_options_get(cli->options, "train.precision")->origin !=
-                                    WF_FROM_DEFAULT,
-                                .seconds = most,
-                                .progress = show,
-                                .keep = keep,
-                                .user = &watch },
-        &is_whole, err);
-    wf_bar_clear(&watch.bar);
-    struct result r = { .figures = figures, .path = path, .seconds = wf_now() - start };
-    if (is_whole) { /* in place of the older ones */
-        wf_figures_free(watch.older);
-        watch.older = NULL;
-    }
-    const bool ok = figures
-                        ? write_beside_older(&watch, figures, &r.older, err) && report(cli, &r, err)
-                        : wf_err_wrap(err, "calibration");
+    const bool ok = measure(cli, &settings, &watch, seconds, err);
     wf_figures_free(watch.older);
-    wf_figures_free(figures);
     return ok;
 }

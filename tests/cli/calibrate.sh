@@ -1,6 +1,13 @@
 # Calibration that is cut off: what it did not reach stays from an older one of the same machine.
 . "$SOURCE_DIR/tests/cli/common.bash"
 
+# A place that cannot be written is named before anything is measured, and a number is all of it.
+refused 1 check --calibrate --out no/such/figures -- "no/such/figures"
+refused 1 check --calibrate --out "$WORKDIR" -- "$WORKDIR"
+refused 2 check --calibrate --seconds 9x --out figures -- "9x"
+refused 2 check --calibrate --seconds 0 --out figures -- "--seconds"
+[ ! -e figures ] || fail "a refused calibration left a file"
+
 # A load that no trial has, and a link of another transport.
 odd="kernel 1 conv f32 - 1.235e+04 7 3 5 99 1 1.2e+06 0.0123"
 expect 0 check --calibrate --seconds 1 --out figures --json --quiet
