@@ -210,11 +210,9 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     for (int i = 0; ok && timed.each && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each);
          i++) {
         ok = time_step(&stepper, &timed, err);
-        busy = wf_now() - start;
-        if (ok) /* all go on, or none */
-            ok = wf_comm_sum(comm, &busy, 1, WF_F64, err);
-        busy /= wf_comm_size(comm);
-        ok = wf_comm_agree(comm, ok, err);
+        busy = (wf_now() - start) / wf_comm_size(comm);
+        /* All go on, or none. */
+        ok = wf_comm_agree(comm, ok, err) && wf_comm_sum(comm, &busy, 1, WF_F64, err);
     }
     if (ok && timed.each && wf_comm_rank(comm) == 0)
         keep_rows(s, &stepper, &timed);
