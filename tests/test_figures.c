@@ -219,6 +219,56 @@ static void figures__text_reads_back(void **)
     wf_arena_release(&arena);
 }
 
+static struct wf_figures *read_back(const struct wf_figures *f)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err err = { 0 };
+    struct wf_figures *const back = wf_figures_parse(wf_figures_print(&arena, f), "a file", &err);
+    if (!back)
+        fail_msg("%s", err.text);
+    wf_arena_release(&arena);
+    return back;
+}
+
+/* Of the older table's loads one was measured again, and is slower now; the other two stay. Text rounds 12345678. */
+static void figures__what_was_not_measured_again_stays(void **)
+{
+    const struct wf_load again = conv(12345678, 8), small = conv(1024, 8), wide = conv(4096, 64);
+    struct wf_figures *const before = wf_figures_new("cpu", "test", peak);
+    wf_figures_add(before, 2, &again, 1e-3);
+    wf_figures_add(before, 2, &small, 2e-3);
+    wf_figures_add(before, 2, &wide, 3e-3);
+    wf_figures_add_step(before, 2, 1e-6, 2e-5);
+    wf_figures_add_link(before, "threads", &(struct wf_figures_link){ 6e9, 4e-6 });
+    wf_figures_add_link(before, "mpi", &(struct wf_figures_link){ 5e9, 5e-6 });
+    wf_figures_seal(before);
+    struct wf_figures *const now = wf_figures_new("cpu", "test", peak);
+    wf_figures_add(now, 2, &again, 5e-3);
+    wf_figures_add(now, 1, &small, 7e-3); /* on another number of threads */
+    wf_figures_add_link(now, "threads", &(struct wf_figures_link){ 7e9, 4e-6 });
+    wf_figures_seal(now);
+    struct wf_figures *const wanted = wf_figures_new("cpu", "test", peak);
+    wf_figures_add(wanted, 2, &again, 5e-3);
+    wf_figures_add(wanted, 1, &small, 7e-3);
+    wf_figures_add(wanted, 2, &small, 2e-3);
+    wf_figures_add(wanted, 2, &wide, 3e-3);
+    wf_figures_add_step(wanted, 2, 1e-6, 2e-5);
+    wf_figures_add_link(wanted, "threads", &(struct wf_figures_link){ 7e9, 4e-6 });
+    wf_figures_add_link(wanted, "mpi", &(struct wf_figures_link){ 5e9, 5e-6 });
+    wf_figures_seal(wanted);
+
+    struct wf_arena arena = { 0 };
+    struct wf_figures *const older = read_back(before), *const all = read_back(now);
+    assert_int_equal(wf_figures_add_older(all, older), 2);
+    assert_string_equal(wf_figures_print(&arena, all), wf_figures_print(&arena, wanted));
+    assert_int_equal(wf_figures_add_older(all, older), 0);
+    assert_string_equal(wf_figures_print(&arena, all), wf_figures_print(&arena, wanted));
+    wf_arena_release(&arena);
+    struct wf_figures *const tables[] = { before, now, wanted, older, all };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        wf_figures_free(tables[i]);
+}
+
 static void figures__a_bad_line_is_named(void **)
 {
     static const char *const bad[] = {
@@ -353,6 +403,7 @@ int main(void)
         cmocka_unit_test(figures__a_bad_kernel_stands_for_its_own_load),
         cmocka_unit_test(figures__the_least_of_two_measurements_counts),
         cmocka_unit_test(figures__text_reads_back),
+        cmocka_unit_test(figures__what_was_not_measured_again_stays),
         cmocka_unit_test(figures__a_bad_line_is_named),
         cmocka_unit_test(figures__unknown_operators_are_left_out),
         cmocka_unit_test(figures__thin_keeps_what_does_not_follow),

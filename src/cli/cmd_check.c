@@ -300,7 +300,8 @@ const struct wf_command wf_command_check = {
         "With --calibrate small networks run a few steps each, and what their kernels took is kept\n"
         "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"
         "with figures that are shipped for the device. Let the machine be idle meanwhile. The file is written\n"
-        "as kernels are measured, so a run that is cut off is of use.",
+        "as kernels are measured, so a run that is cut off is of use: what it did not reach, or was not asked\n"
+        "to, stays from an older file of the same machine. A whole calibration replaces the file.",
     .flags = flags,
     .run = run,
 };

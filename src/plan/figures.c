@@ -116,31 +116,29 @@ static int by_kind(const struct wf_figures_row *a, const struct wf_figures_row *
     return by ? by : a->threads - b->threads;
 }
 
-static int by_load(const void *a, const void *b)
+static int by_load(const struct wf_figures_row *a, const struct wf_figures_row *b)
 {
-    const struct wf_figures_row *const x = a, *const y = b;
-    const int by = by_kind(x, y);
+    const int by = by_kind(a, b);
     for (int i = 0; !by && i < WF_LOAD_AXES; i++)
-        if (x->load.log[i] != y->load.log[i])
-            return x->load.log[i] < y->load.log[i] ? -1 : 1;
-    return by ? by : (x->seconds > y->seconds) - (x->seconds < y->seconds);
+        if (a->load.log[i] != b->load.log[i])
+            return a->load.log[i] < b->load.log[i] ? -1 : 1;
+    return by;
 }
 
-static bool is_same_load(const struct wf_figures_row *a, const struct wf_figures_row *b)
+static int by_seconds(const void *a, const void *b)
 {
-    bool same = by_kind(a, b) == 0;
-    for (int i = 0; same && i < WF_LOAD_AXES; i++)
-        same = a->load.log[i] == b->load.log[i];
-    return same;
+    const struct wf_figures_row *const x = a, *const y = b;
+    const int by = by_load(x, y);
+    return by ? by : (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
 void wf_figures_seal(struct wf_figures *f)
 {
     size_t kept = 0, room = 0;
     if (f->n_rows > 0)
-        qsort(f->rows, f->n_rows, sizeof *f->rows, by_load);
+        qsort(f->rows, f->n_rows, sizeof *f->rows, by_seconds);
     for (size_t i = 0; i < f->n_rows; i++) /* the least seconds come first */
-        if (kept == 0 || !is_same_load(&f->rows[kept - 1], &f->rows[i]))
+        if (kept == 0 || by_load(&f->rows[kept - 1], &f->rows[i]) != 0)
             f->rows[kept++] = f->rows[i];
     f->n_rows = kept;
     free(f->kinds);
@@ -155,6 +153,29 @@ void wf_figures_seal(struct wf_figures *f)
     }
     for (size_t i = 0; i < f->n_kinds; i++)
         wf_figures_fit(&f->kinds[i], f->peak);
+}
+
+int wf_figures_add_older(struct wf_figures *f, const struct wf_figures *older)
+{
+    const size_t measured = f->n_rows;
+    size_t at = 0;
+    for (size_t i = 0; i < older->n_rows; i++) { /* both in order */
+        const struct wf_figures_row *const row = &older->rows[i];
+        while (at < measured && by_load(&f->rows[at], row) < 0)
+            at++;
+        if (at == measured || by_load(&f->rows[at], row) != 0)
+            wf_figures_add(f, row->threads, &row->load, row->seconds);
+    }
+    for (int i = 0; i < older->n_steps; i++)
+        wf_figures_add_step(f, older->steps[i].threads, older->steps[i].between,
+                            older->steps[i].beside);
+    struct wf_figures_link known;
+    for (int i = 0; i < older->n_links; i++)
+        if (!wf_figures_link(f, older->links[i].name, &known))
+            wf_figures_add_link(f, older->links[i].name, &older->links[i].link);
+    const int added = (int)(f->n_rows - measured);
+    wf_figures_seal(f);
+    return added;
 }
 
 const char *wf_figures_device(const struct wf_figures *figures)

@@ -77,6 +77,9 @@ void wf_figures_add_step(struct wf_figures *figures, int threads, double between
 void wf_figures_add_link(struct wf_figures *figures, const char *transport,
                          const struct wf_figures_link *link);
 void wf_figures_seal(struct wf_figures *figures);
+/* What a table that was cut off lacks, from an older one of the same machine: kernels and links that it has not, and
+ * steps, which follow from all kernels together. Both were read from text, which rounds. Returns how many kernels. */
+int wf_figures_add_older(struct wf_figures *figures, const struct wf_figures *older);
 /* Drops kernels whose seconds follow from the others to this part of them: 0.05 is a twentieth. */
 void wf_figures_thin(struct wf_figures *figures, double tolerance);
 

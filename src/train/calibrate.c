@@ -69,6 +69,7 @@ struct session {
     double whole;              /* seconds of a step of the trial */
     double seconds[2][TRIALS]; /* per precision of the host: a step with all cores */
     double start, kept;        /* when it began, and when rows were last handed out */
+    bool left_out;             /* a trial was, for want of time or as of another type */
     /* What steps took, and their kernels and update alone, of each trial: for a line through them. */
     struct rest {
         double whole, kernels, sum;
@@ -209,11 +210,9 @@ static bool time_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     for (int i = 0; ok && timed.each && i < STEPS_MOST && (i < STEPS_LEAST || busy < seconds_each);
          i++) {
         ok = time_step(&stepper, &timed, err);
-        busy = wf_now() - start;
-        if (ok) /* all go on, or none */
-            ok = wf_comm_sum(comm, &busy, 1, WF_F64, err);
-        busy /= wf_comm_size(comm);
-        ok = wf_comm_agree(comm, ok, err);
+        busy = (wf_now() - start) / wf_comm_size(comm);
+        /* All go on, or none. */
+        ok = wf_comm_agree(comm, ok, err) && wf_comm_sum(comm, &busy, 1, WF_F64, err);
     }
     if (ok && timed.each && wf_comm_rank(comm) == 0)
         keep_rows(s, &stepper, &timed);
@@ -318,9 +317,11 @@ static bool run_trials(struct session *s, int ranks, double from, double to, str
             const struct wf_trial *const t = &list.at[i];
             show(s, from + (to - from) * (p * list.count + i) / (count * list.count),
                  t->model ? t->model : "layers");
-            if ((ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
-                wf_now() - start > (host ? 1 : stretch) * passes[p].seconds || is_over(s) ||
-                (ranks > 1 && s->seconds[p][i] > slow))
+            const bool out =
+                (ask->one_precision && passes[p].precision != ask->settings->train.precision) ||
+                wf_now() - start > (host ? 1 : stretch) * passes[p].seconds || is_over(s);
+            s->left_out = s->left_out || out;
+            if (out || (ranks > 1 && s->seconds[p][i] > slow))
                 continue;
             if (!run_trial(s, t, passes[p].precision, ranks, err))
                 return false;
@@ -397,7 +398,7 @@ static bool link_rank(struct wf_comm *comm, void *arg, struct wf_err *err)
     return true;
 }
 
-struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err)
+struct wf_figures *wf_calibrate(const struct wf_calibrate *c, bool *is_whole, struct wf_err *err)
 {
     const struct wf_device *const device = wf_settings_device(c->settings, err);
     if (!device)
@@ -422,6 +423,7 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err
     if (!host)
         keep_rest(s);
     struct wf_figures *const figures = s->figures;
+    *is_whole = ok && !s->left_out;
     if (ok && wf_figures_count(figures) == 0)
         ok = wf_err_set(err, WF_ERR_USAGE, "no kernels of --precision %s are measured on device %s",
                         wf_precision_names[c->settings->train.precision], device->name);

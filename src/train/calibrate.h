@@ -24,8 +24,9 @@ struct wf_calibrate {
     void *user;
 };
 
-/* The figures, to be freed; NULL on failure. Takes minutes. */
-struct wf_figures *wf_calibrate(const struct wf_calibrate *c, struct wf_err *err);
+/* The figures, to be freed; NULL on failure. Takes minutes. `*is_whole`: nothing was left out, for want of time or as of
+ * another type. */
+struct wf_figures *wf_calibrate(const struct wf_calibrate *c, bool *is_whole, struct wf_err *err);
 
 /* Collective under a launcher. What messages between its ranks take: a link of its transport. */
 [[nodiscard]] bool wf_calibrate_link(struct wf_comm *comm, struct wf_figures_link *link,

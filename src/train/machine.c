@@ -103,6 +103,22 @@ static char *read_text(const char *path)
     return text;
 }
 
+struct wf_figures *wf_machine_older(const char *path, const struct wf_device *device)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err ignored = { 0 };
+    char *const text = read_text(path);
+    struct wf_figures *figures = text ? wf_figures_parse(text, path, &ignored) : NULL;
+    if (figures && (strcmp(wf_figures_device(figures), device->name) != 0 ||
+                    strcmp(wf_figures_machine(figures), wf_machine_about(&arena, device)) != 0)) {
+        wf_figures_free(figures);
+        figures = NULL;
+    }
+    free(text);
+    wf_arena_release(&arena);
+    return figures;
+}
+
 /* The rest of a line of the table's head, "device cpu", or "". */
 static const char *head_of(const char *text, const char *key, size_t *length)
 {

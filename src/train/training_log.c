@@ -46,8 +46,9 @@ static bool open_log(struct wf_training *t, struct wf_err *err)
         return false;
     if (t->folder->checkpoint && t->start.epoch >= t->settings.train.epochs)
         wf_log(t->launch.log, WF_LOG_INFO,
-               "'%s' has done its %lld epochs: give train.epochs more to go on",
-               t->folder->checkpoint_path, (long long)t->start.epoch);
+               "'%s' has done its %lld %s: give train.epochs more to go on",
+               t->folder->checkpoint_path, (long long)t->start.epoch,
+               t->start.epoch == 1 ? "epoch" : "epochs");
     else if (t->folder->checkpoint)
         wf_log(t->launch.log, WF_LOG_INFO, "going on from '%s': epoch %lld, step %lld",
                t->folder->checkpoint_path, (long long)t->start.epoch + 1, (long long)t->start.step);
