@@ -170,7 +170,7 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
         return false;
     struct watch watch = { .bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) },
                            .path = path,
-                           .older = wf_machine_older(path, device) };
+                           .older = wf_machine_older(path, device, !given) };
     const bool ok = measure(cli, &settings, &watch, seconds, err);
     wf_figures_free(watch.older);
     return ok;

@@ -301,7 +301,8 @@ const struct wf_command wf_command_check = {
         "beside the file of run.cache. 'plan', 'train' and '--mesh auto' reckon with it; before that\n"
         "with figures that are shipped for the device. Let the machine be idle meanwhile. The file is written\n"
         "as kernels are measured, so a run that is cut off is of use: what it did not reach, or was not asked\n"
-        "to, stays from an older file of the same machine. A whole calibration replaces the file.",
+        "to, stays from an older file of the same machine, or from what is shipped for it. A whole calibration\n"
+        "replaces the file.",
     .flags = flags,
     .run = run,
 };

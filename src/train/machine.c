@@ -103,22 +103,6 @@ static char *read_text(const char *path)
     return text;
 }
 
-struct wf_figures *wf_machine_older(const char *path, const struct wf_device *device)
-{
-    struct wf_arena arena = { 0 };
-    struct wf_err ignored = { 0 };
-    char *const text = read_text(path);
-    struct wf_figures *figures = text ? wf_figures_parse(text, path, &ignored) : NULL;
-    if (figures && (strcmp(wf_figures_device(figures), device->name) != 0 ||
-                    strcmp(wf_figures_machine(figures), wf_machine_about(&arena, device)) != 0)) {
-        wf_figures_free(figures);
-        figures = NULL;
-    }
-    free(text);
-    wf_arena_release(&arena);
-    return figures;
-}
-
 /* The rest of a line of the table's head, "device cpu", or "". */
 static const char *head_of(const char *text, const char *key, size_t *length)
 {
@@ -165,6 +149,24 @@ static const char *shipped_for(const struct wf_device *device, const char *about
         most = how > most ? how : most;
     }
     return best;
+}
+
+struct wf_figures *wf_machine_older(const char *path, const struct wf_device *device, bool shipped)
+{
+    struct wf_arena arena = { 0 };
+    struct wf_err ignored = { 0 };
+    const char *const about = wf_machine_about(&arena, device);
+    char *const own = read_text(path);
+    const char *const text = own ? own : shipped ? shipped_for(device, about) : NULL;
+    struct wf_figures *figures = text ? wf_figures_parse(text, path, &ignored) : NULL;
+    if (figures && (strcmp(wf_figures_device(figures), device->name) != 0 ||
+                    strcmp(wf_figures_machine(figures), about) != 0)) {
+        wf_figures_free(figures);
+        figures = NULL;
+    }
+    free(own);
+    wf_arena_release(&arena);
+    return figures;
 }
 
 bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,

@@ -18,8 +18,9 @@ const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *dev
 const char *wf_machine_path(struct wf_arena *arena, const struct wf_settings *s,
                             const struct wf_device *device);
 
-/* What an earlier calibration of this machine left in the file, to be freed; NULL: nothing of use. */
-struct wf_figures *wf_machine_older(const char *path, const struct wf_device *device);
+/* What an earlier calibration of this machine left in the file, and where there is no file, with `shipped`, what is
+ * shipped for the machine. To be freed; NULL: nothing of use. */
+struct wf_figures *wf_machine_older(const char *path, const struct wf_device *device, bool shipped);
 
 /* Collective under a launcher. `*figures` is to be freed, NULL where there are none for the device. */
 [[nodiscard]] bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
