@@ -121,6 +121,14 @@ assert len(parts) == 3 * 6, len(parts)
 first = parts[:6]
 assert abs(sum(float(r.getAttribute("width")) * float(r.getAttribute("height")) for r in first) - 340 * 340 * 64 / 48) < 50
 PYTHON
+# memory of ranks that differs by less than 2% has one colour
+expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 --svg alike.svg --quiet --json
+python3 - <<'PYTHON' || fail "colours of equal ranks"
+import xml.dom.minidom
+d = xml.dom.minidom.parse("alike.svg")
+parts = [r for r in d.getElementsByTagName("rect") if r.getAttribute("class") == "part"]
+assert len(parts) == 3 * 4 and len({r.getAttribute("fill-opacity") for r in parts}) == 1
+PYTHON
 refused 1 plan a.yaml --svg missing/grid.svg -- "missing/grid.svg"
 
 # memory against the side of the image: more ranks need less, larger images more
