@@ -70,6 +70,15 @@ static bool report(struct wf_cli *cli, const struct wf_figures *figures, const c
     return true;
 }
 
+/* Before minutes of work that have no place to go. */
+static bool is_writable(const char *path, struct wf_err *err)
+{
+    struct wf_outfile out;
+    const bool ok = wf_outfile_begin(&out, path, err);
+    wf_outfile_drop(&out);
+    return ok;
+}
+
 bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
 {
     struct wf_settings settings;
@@ -92,6 +101,8 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE, "--seconds is a number above 0, not '%s'", limit);
     if (!given)
         wf_choices_make_folder(path);
+    if (!is_writable(path, err))
+        return false;
     struct watch watch = { .bar = { .out = cli->quiet ? NULL : stderr, .terminal = isatty(2) },
                            .path = path };
     const double start = wf_now();

@@ -31,6 +31,8 @@ refused 2 plan "$WORKDIR" -- "cannot read config"
 refused 2 check more -- "more"
 refused 2 check --seconds 5 -- "'--seconds' is for --calibrate"
 refused 2 check --out figures -- "'--out' is for --calibrate"
+refused 1 check --calibrate --seconds 1 --out missing/figures -- "missing/figures"
+! grep -q calibration err || fail "measured before the file was tried"
 refused 2 config -- "show CONFIG" "schema"
 refused 2 model -- "list" "show NAME"
 
