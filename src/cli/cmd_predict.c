@@ -186,6 +186,17 @@ static bool find_window(struct predict *p, int64_t extents[WF_AXES], struct wf_e
     return true;
 }
 
+/* Three numbers are for volumes. */
+static bool check_window(const struct predict *p, const int64_t extents[WF_AXES],
+                         struct wf_err *err)
+{
+    if (extents[WF_D] == 0 || p->predictor.config.dims > 2)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "--window '%s': the network is of images with 2 axes: give HxW pixels",
+                      wf_cli_flag(p->cli, "window"));
+}
+
 /* --blend: how much windows overlap. */
 static bool find_blend(struct predict *p, struct wf_prediction *each, struct wf_err *err)
 {
@@ -475,7 +486,7 @@ static bool predict_all(struct predict *p, struct wf_prediction each, struct wf_
     const size_t predicted = p->n_images - p->left_out;
     if (predicted > 1 && p->pixels > 0 && p->cli->launch.is_root && !p->cli->json) {
         const double seconds = wf_now() - p->start;
-        (void)printf("%zu images in %s, %.3g Mpx/s\n", predicted,
+        (void)printf("%zu images in %s, %.3g Mpx/s; their own times overlap\n", predicted,
                      wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
     }
     return p->left_out == 0 ||
@@ -506,6 +517,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct wf_prediction each = { 0 };
     p.bar.shown = p.start;
     bool ok = find_window(&p, each.window, err) && find_blend(&p, &each, err) && prepare(&p, err) &&
+              check_window(&p, each.window, err) &&
               wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
                                   wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);
