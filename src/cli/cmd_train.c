@@ -318,8 +318,9 @@ static void print_times(struct wf_arena *arena, const struct wf_training *t)
                  t->result.pixels / total / 1e6);
     for (int i = 0; i < WF_TIME_PARTS; i++)
         (void)printf("%s %s %s", i ? "," : ":", names[i], wf_text_seconds(arena, t->times.at[i]));
-    (void)printf(" (pictures %s, report %s)\n", wf_text_seconds(arena, t->times.pictures),
-                 wf_text_seconds(arena, t->times.report));
+    const double log = t->times.at[WF_TIME_REST] - t->times.pictures - t->times.report;
+    (void)printf(" (pictures %s, report %s, log %s)\n", wf_text_seconds(arena, t->times.pictures),
+                 wf_text_seconds(arena, t->times.report), wf_text_seconds(arena, log));
 }
 
 /* The scores are those of the last epoch, which need not be the best. */
