@@ -458,7 +458,7 @@
     const bar = ([, colour, s]) => make("i.c" + colour, { style: `width:${(100 * s) / all}%` });
     const text = ([name, colour, s]) =>
       key("box.c" + colour, name, " ", make("b", seconds(s)), " ", make("small", percent(s / all)));
-    return make("div.card", make("b", title), " ", make("small", note),
+    return make("div.card.stacked", make("b", title), " ", make("small", note),
       make("div.stack", parts.filter((part) => part[2] > 0).map(bar)), make("div.split", parts.map(text)));
   };
   const split = (mean) => {
