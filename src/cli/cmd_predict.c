@@ -297,11 +297,15 @@ static bool print(const struct predict *p, const struct wf_prediction *one,
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
     const double seconds = result->seconds - result->ready_seconds;
+    const char *const how =
+        one->is_blended
+            ? wf_arena_printf(arena,
+                              "blended, not the result of the whole image; %.1f times its work",
+                              1 / (1 - result->halo))
+            : wf_arena_printf(arena, "halo %.0f%%", 100 * result->halo);
     const char *const parts = wf_arena_printf(
-        arena, "%" PRId64 " window%s of %s (%s %.0f%%)", result->windows,
-        result->windows == 1 ? "" : "s", wf_text_extents(arena, axes, &result->window[WF_C - axes]),
-        one->is_blended ? "blended, not the result of the whole image; overlap" : "halo",
-        100 * result->halo);
+        arena, "%" PRId64 " window%s of %s (%s)", result->windows, result->windows == 1 ? "" : "s",
+        wf_text_extents(arena, axes, &result->window[WF_C - axes]), how);
     (void)printf("%s: %s in %s, %s after %s of preparation, %.3g Mpx/s\n",
                  wf_text_shown(arena, one->path),
                  wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), parts,
