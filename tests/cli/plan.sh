@@ -129,6 +129,16 @@ d = xml.dom.minidom.parse("alike.svg")
 parts = [r for r in d.getElementsByTagName("rect") if r.getAttribute("class") == "part"]
 assert len(parts) == 3 * 4 and len({r.getAttribute("fill-opacity") for r in parts}) == 1
 PYTHON
+# ranks of all stages are in it: each part has the most of its own
+expect 0 plan a.yaml data.size=2,3,64,64 train.accumulate=2 --mesh pipe=2,space=2x1 --svg stages.svg --json
+python3 - <<'PYTHON' || fail "the picture of stages"
+import json, xml.dom.minidom
+ranks = json.load(open("out"))["per_rank"]
+text = open("stages.svg").read()
+assert len(ranks) == 4 and "each with the most of its 2 ranks" in text
+most = max(r["arena_bytes"] + r["param_bytes"] for r in ranks)
+assert f"{most / 2**20:.3g}"[:3] in text or f"{most / 2**10:.3g}"[:3] in text, most
+PYTHON
 refused 1 plan a.yaml --svg missing/grid.svg -- "missing/grid.svg"
 
 # memory against the side of the image: more ranks need less, larger images more
