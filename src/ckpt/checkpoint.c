@@ -85,11 +85,14 @@ static bool check_finite(const struct wf_tensor_item *t, const float *data, int6
     for (size_t i = 0; found && i < count; i++)
         if (!isfinite(data[i]))
             return wf_err_set(err, WF_ERR_FAILED,
-                              "'%s' has the value %g after step %" PRId64
+                              "it has the value %s after step %" PRId64
                               ": nothing is saved, the checkpoints stay as they were: lower "
                               "train.lr, set train.clip, or look at the data ('widefield data "
                               "inspect')",
-                              t->name, (double)data[i], step);
+                              isnan(data[i]) ? "nan"
+                              : data[i] > 0  ? "inf"
+                                             : "-inf",
+                              step);
     return true;
 }
 

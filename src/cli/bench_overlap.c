@@ -101,10 +101,11 @@ static bool print(const struct overlap *o, struct wf_err *err)
         wf_job_add_link(job, json);
         return wf_cli_print_json(o->cli, json, err);
     }
-    (void)printf("%s, mesh %s (%s, %d threads each), median of %d steps each, in turns%s\n",
+    (void)printf("%s, mesh %s (%s, %s each), median of %d steps each, in turns%s\n",
                  job->model->name, wf_mesh_print(arena, &job->mesh),
-                 wf_text_ranks(arena, job->ranks), job->threads, (int)o->steps,
-                 wf_job_link_text(arena, job));
+                 wf_text_ranks(arena, job->ranks),
+                 wf_arena_printf(arena, "%d thread%s", job->threads, job->threads == 1 ? "" : "s"),
+                 (int)o->steps, wf_job_link_text(arena, job));
     struct wf_table t = { .arena = arena };
     wf_table_row(&t, 3, (const char *[]){ "", ">step", ">waiting (mean of the ranks)" });
     wf_table_row(&t, 3,

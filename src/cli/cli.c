@@ -116,6 +116,12 @@ static bool unknown_flag(const struct wf_cli *cli, const char *name, struct wf_e
         wf_suggest_offer(&near, f->name);
     for (const struct wf_command_flag *f = wf_plain_flags; f->name; f++)
         wf_suggest_offer(&near, f->name);
+    const char *const key = near.best ? NULL : wf_option_suggest(name);
+    if (key)
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "unknown option '--%s', did you mean the key '%s=...'?: see 'widefield "
+                          "config schema'",
+                          name, key);
     return wf_err_set(err, WF_ERR_USAGE, "unknown option '--%s'%s%s%s: see 'widefield %s --help'",
                       name, near.best ? ", did you mean '--" : "", near.best ? near.best : "",
                       near.best ? "'?" : "", cli->command->name);
@@ -185,7 +191,8 @@ static bool parse_plain(struct wf_cli *cli, const char *argument, struct wf_err 
     cli->arguments[cli->n_arguments++] = argument;
     const int config_at = cli->command->config_at;
     if (config_at > 0 && cli->n_arguments > config_at)
-        return wf_err_set(err, WF_ERR_USAGE, "one config at a time: got '%s' and '%s'",
+        return wf_err_set(err, WF_ERR_USAGE,
+                          "one config at a time: got '%s' and '%s'; settings are key=value",
                           cli->arguments[0], argument);
     const bool here = cli->n_arguments == config_at;
     cli->word =

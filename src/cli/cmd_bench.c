@@ -196,8 +196,9 @@ static bool print(struct bench *b, struct wf_err *err)
         return wf_cli_print_json(b->cli, json, err);
     }
     struct wf_arena *const arena = &b->cli->arena;
-    (void)printf("%s, mesh %s (%s, %d threads each), device %s, %s%s\n", job->model->name,
-                 wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks), job->threads,
+    (void)printf("%s, mesh %s (%s, %s each), device %s, %s%s\n", job->model->name,
+                 wf_mesh_print(arena, &job->mesh), wf_text_ranks(arena, job->ranks),
+                 wf_arena_printf(arena, "%d thread%s", job->threads, job->threads == 1 ? "" : "s"),
                  job->device->name, precision, wf_job_link_text(arena, job));
     (void)printf("  step     %s (median of %d; foretold %s), %.2f Mpx/s, %s/s\n",
                  wf_text_seconds(arena, b->seconds), (int)b->steps,

@@ -386,13 +386,17 @@ static void print_text(const struct look *look)
     if (job->figures)
         (void)printf(" (figures of %s)", wf_figures_machine(job->figures));
     (void)printf("\n");
+    if (wf_device_is_host(job->device) && job->ranks_here * job->threads > wf_settings_cores())
+        (void)printf("with a core for each rank: on this machine's %d, ranks take turns\n",
+                     wf_settings_cores());
     print_epoch(look);
     print_memory(look);
     (void)printf("\n");
     if (job->mesh.at[WF_MESH_PIPE] > 1)
         (void)printf(
-            "%d stages, %d micro-batches, %s: a stage waits %.0f%% of the time (its bubble)\n\n",
+            "%d stages, %d micro-batch%s, %s: a stage waits %.0f%% of the time (its bubble)\n\n",
             job->mesh.at[WF_MESH_PIPE], wf_job_micro_batches(job),
+            wf_job_micro_batches(job) == 1 ? "" : "es",
             wf_pipe_schedule_names[job->settings.pipe.schedule],
             100 * wf_all_ranks_bubble(look->all));
     if (wf_job_micro_batches(job) > 1)
@@ -434,13 +438,18 @@ static bool write_svg(const struct look *look, const char *path, struct wf_err *
         { "fetched from others in a step", figures + n, wf_text_bytes },
         { "step, predicted", figures + 2 * n, wf_text_seconds }
     };
+    int copies = n; /* also those of other stages and domains */
+    for (int i = 0; i < 3; i++)
+        copies /= job->mesh.at[WF_MESH_D + i];
     struct wf_grid grid = {
         .title = title_of(arena, job),
         .subtitle = wf_arena_printf(
-            arena, "%s parameters, %s a step, about %s; parts are drawn to scale",
+            arena, "%s parameters, %s a step, about %s; parts are drawn to scale%s",
             wf_text_count(arena, wf_graph_parameters(job->net.graph, false)),
-            wf_text_flops(arena, wf_job_flops(job)), wf_text_seconds(arena, look->all->seconds)),
-        .copies = job->mesh.at[WF_MESH_DATA],
+            wf_text_flops(arena, wf_job_flops(job)), wf_text_seconds(arena, look->all->seconds),
+            copies > 1 ? wf_arena_printf(arena, ", each with the most of its %d ranks", copies)
+                       : ""),
+        .copies = copies,
         .panels = panels,
         .n_panels = 3,
     };

@@ -186,6 +186,17 @@ static bool find_window(struct predict *p, int64_t extents[WF_AXES], struct wf_e
     return true;
 }
 
+/* Three numbers are for volumes. */
+static bool check_window(const struct predict *p, const int64_t extents[WF_AXES],
+                         struct wf_err *err)
+{
+    if (extents[WF_D] == 0 || p->predictor.config.dims > 2)
+        return true;
+    return wf_err_set(err, WF_ERR_USAGE,
+                      "--window '%s': the network is of images with 2 axes: give HxW pixels",
+                      wf_cli_flag(p->cli, "window"));
+}
+
 /* --blend: how much windows overlap. */
 static bool find_blend(struct predict *p, struct wf_prediction *each, struct wf_err *err)
 {
@@ -286,11 +297,15 @@ static bool print(const struct predict *p, const struct wf_prediction *one,
     }
     const int axes = one->image->shape.at[WF_D] > 1 ? 3 : 2;
     const double seconds = result->seconds - result->ready_seconds;
+    const char *const how =
+        one->is_blended
+            ? wf_arena_printf(arena,
+                              "blended, not the result of the whole image; %.1f times its work",
+                              1 / (1 - result->halo))
+            : wf_arena_printf(arena, "halo %.0f%%", 100 * result->halo);
     const char *const parts = wf_arena_printf(
-        arena, "%" PRId64 " window%s of %s (%s %.0f%%)", result->windows,
-        result->windows == 1 ? "" : "s", wf_text_extents(arena, axes, &result->window[WF_C - axes]),
-        one->is_blended ? "blended, not the result of the whole image; overlap" : "halo",
-        100 * result->halo);
+        arena, "%" PRId64 " window%s of %s (%s)", result->windows, result->windows == 1 ? "" : "s",
+        wf_text_extents(arena, axes, &result->window[WF_C - axes]), how);
     (void)printf("%s: %s in %s, %s after %s of preparation, %.3g Mpx/s\n",
                  wf_text_shown(arena, one->path),
                  wf_text_extents(arena, axes, &one->image->shape.at[WF_C - axes]), parts,
@@ -475,7 +490,7 @@ static bool predict_all(struct predict *p, struct wf_prediction each, struct wf_
     const size_t predicted = p->n_images - p->left_out;
     if (predicted > 1 && p->pixels > 0 && p->cli->launch.is_root && !p->cli->json) {
         const double seconds = wf_now() - p->start;
-        (void)printf("%zu images in %s, %.3g Mpx/s\n", predicted,
+        (void)printf("%zu images in %s, %.3g Mpx/s; their own times overlap\n", predicted,
                      wf_text_seconds(&p->cli->arena, seconds), p->pixels / seconds / 1e6);
     }
     return p->left_out == 0 ||
@@ -506,6 +521,7 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
     struct wf_prediction each = { 0 };
     p.bar.shown = p.start;
     bool ok = find_window(&p, each.window, err) && find_blend(&p, &each, err) && prepare(&p, err) &&
+              check_window(&p, each.window, err) &&
               wf_launch_same_file(&cli->launch, wf_checkpoint_path(p.checkpoint),
                                   wf_checkpoint_digest(p.checkpoint), err);
     ok = wf_launch_agree(&cli->launch, ok, err);

@@ -67,6 +67,7 @@ struct train {
     struct wf_run_folder folder;
     struct wf_training run;
     struct wf_progress progress;
+    bool has_stepped;
 };
 
 static bool warn_of_changes(const struct train *t, struct wf_err *err)
@@ -173,7 +174,14 @@ static void planned(void *user, const struct wf_foretold *f)
 static void stepped(void *user, const struct wf_step_report *report)
 {
     struct train *const t = user;
+    t->has_stepped = true;
     wf_progress_step(&t->progress, report);
+}
+
+/* printf() has "-nan" for some. */
+static double unsigned_nan(double value)
+{
+    return isnan(value) ? (double)NAN : value;
 }
 
 static void tell_domains(const struct train *t, const struct wf_epoch_report *report)
@@ -196,14 +204,16 @@ static void epoch_ended(void *user, const struct wf_epoch_report *report)
     wf_bar_clear(&t->progress.bar);
     const char *const best = report->is_best ? ", the best so far" : "";
     if (!report->validated)
-        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g%s", epoch, report->train_loss,
-               best);
+        wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g%s", epoch,
+               unsigned_nan(report->train_loss), best);
     else if (!t->run.valid.has_classes)
         wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g%s", epoch,
-               report->train_loss, wf_validator_loss(report->validated), best);
+               unsigned_nan(report->train_loss), unsigned_nan(wf_validator_loss(report->validated)),
+               best);
     else
         wf_log(&t->cli->log, WF_LOG_INFO, "epoch %lld: loss %.4g, validation %.4g, %s %.4f%s",
-               epoch, report->train_loss, wf_validator_loss(report->validated),
+               epoch, unsigned_nan(report->train_loss),
+               unsigned_nan(wf_validator_loss(report->validated)),
                wf_model_is_dense(t->run.job->model, &t->run.job->config) ? "mean IoU" : "accuracy",
                report->metric, best);
     tell_domains(t, report);
@@ -308,8 +318,9 @@ static void print_times(struct wf_arena *arena, const struct wf_training *t)
                  t->result.pixels / total / 1e6);
     for (int i = 0; i < WF_TIME_PARTS; i++)
         (void)printf("%s %s %s", i ? "," : ":", names[i], wf_text_seconds(arena, t->times.at[i]));
-    (void)printf(" (pictures %s, report %s)\n", wf_text_seconds(arena, t->times.pictures),
-                 wf_text_seconds(arena, t->times.report));
+    const double log = t->times.at[WF_TIME_REST] - t->times.pictures - t->times.report;
+    (void)printf(" (pictures %s, report %s, log %s)\n", wf_text_seconds(arena, t->times.pictures),
+                 wf_text_seconds(arena, t->times.report), wf_text_seconds(arena, log));
 }
 
 /* The scores are those of the last epoch, which need not be the best. */
@@ -432,6 +443,8 @@ static bool run(struct wf_cli *cli, struct wf_err *err)
         run_in_folder(&t, err);
     wf_signals_release();
     wf_training_release(&t.run);
+    if (!ok && !t.has_stepped && (err->code == WF_ERR_FIT || err->code == WF_ERR_USAGE))
+        wf_run_folder_undo(&t.folder);
     wf_run_folder_release(&t.folder);
     return ok;
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/file.h"
 #include "cli/progress.h"
@@ -198,19 +199,57 @@ static bool run_study(struct study *s, struct wf_err *err)
     return true;
 }
 
+/* Every mesh is planned: that of the file is for training. On the command line it is a mistake. */
+static bool forget_mesh(struct wf_cli *cli, struct wf_err *err)
+{
+    static const char *const keys[] = { "mesh.data",  "mesh.domain", "mesh.pipe",
+                                        "mesh.space", "mesh.auto",   "run.ranks" };
+    bool of_file = false;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const enum wf_origin origin = wf_options_get(cli->options, keys[i])->origin;
+        if (origin == WF_FROM_COMMAND_LINE || origin == WF_FROM_ENVIRONMENT)
+            return wf_err_set(err, WF_ERR_USAGE,
+                              "--scaling chooses its meshes: leave --mesh and --ranks out");
+        of_file = of_file || origin == WF_FROM_FILE;
+    }
+    return !of_file || (wf_options_set(cli->options, "mesh.auto", "false", err) &&
+                        wf_options_set(cli->options, "run.ranks", "1", err) &&
+                        wf_options_set(cli->options, "mesh", "space=1", err));
+}
+
+static int compare_counts(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rising, each once: a curve goes through them. */
+static void sort_devices(struct wf_cli_list *devices)
+{
+    int count = 0;
+    qsort(devices->at, (size_t)devices->count, sizeof devices->at[0], compare_counts);
+    for (int i = 0; i < devices->count; i++)
+        if (i == 0 || devices->at[i] != devices->at[count - 1])
+            devices->at[count++] = devices->at[i];
+    devices->count = count;
+}
+
 bool wf_plan_scaling(struct wf_cli *cli, struct wf_err *err)
 {
     struct study s = { .cli = cli };
-    const struct wf_cli_list_form form = { ',', WF_CLI_LIST, 65536,
-                                           "up to 16 numbers of devices, as in 1,8,64,1024" };
+    const struct wf_cli_list_form form = {
+        ',', WF_CLI_LIST, 65536, "up to 16 numbers of devices from 1 to 65536, as in 1,8,64,1024"
+    };
     if (cli->launch.world)
         return wf_err_set(err, WF_ERR_USAGE,
                           "plan --scaling needs no ranks: run it without a launcher");
-    if (wf_options_mesh_given(cli->options) || wf_options_is_set(cli->options, "run.ranks"))
-        return wf_err_set(err, WF_ERR_USAGE,
-                          "--scaling chooses its meshes: leave --mesh and --ranks out");
-    if (!wf_cli_flag_list(cli, "scaling", &form, &s.devices, err))
+    if (wf_cli_flag(cli, "explain"))
+        return wf_err_set(
+            err, WF_ERR_USAGE,
+            "--explain prints the steps of one mesh: give --mesh in place of --scaling");
+    if (!forget_mesh(cli, err) || !wf_cli_flag_list(cli, "scaling", &form, &s.devices, err))
         return false;
+    sort_devices(&s.devices);
     /* Of the network: its own plan is that of one rank, whatever that takes. */
     s.job = wf_cli_job(cli, &(struct wf_job_files){ .any_size = true, .on_paper = true }, err);
     bool ok = s.job != NULL;

@@ -55,9 +55,13 @@ void wf_table_print(struct wf_table *t, FILE *out)
             width[i] = w > width[i] ? w : width[i];
         }
     }
-    for (size_t row = 0; row < t->count; row++)
-        for (int i = 0; i < t->columns; i++)
-            print_cell(out, t->rows[row][i], width[i], right[i], i + 1 == t->columns);
+    for (size_t row = 0; row < t->count; row++) {
+        int last = t->columns - 1; /* no blanks behind it */
+        while (last > 0 && !*t->rows[row][last])
+            last--;
+        for (int i = 0; i <= last; i++)
+            print_cell(out, t->rows[row][i], width[i], right[i], i == last);
+    }
     wf_table_release(t);
 }
 

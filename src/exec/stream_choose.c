@@ -169,8 +169,8 @@ bool wf_stream_choose_grid(const struct wf_stream *s, struct wf_stream_stage *t,
             return wf_err_set(
                 err, WF_ERR_FIT,
                 "a window of %" PRId64 " x %" PRId64 " x %" PRId64
-                " needs %zu bytes, most of it at layer '%s', and memory.limit is %zu: "
-                "raise it",
+                " needs %zu bytes, most of it at layer '%s', and memory.limit leaves %zu for "
+                "windows: raise it",
                 wf_region_extent(window, WF_D), wf_region_extent(window, WF_H),
                 wf_region_extent(window, WF_W), need.bytes, need.largest, s->options.limit);
     }

@@ -89,6 +89,17 @@ static void put_label(struct wf_svg *s, const struct wf_curve *k, size_t i, doub
         wf_svg_text(s, x, y, "mid", k->labels[i]);
 }
 
+/* Of labelled points above each other the highest has its label above, the others below. */
+static bool is_highest(const struct wf_curves *c, const struct wf_curve *k, size_t i)
+{
+    for (const struct wf_curve *other = c->curves; other < c->curves + c->n_curves; other++)
+        for (size_t j = 0; other != k && other->labels && j < other->n; j++)
+            if (other->x[j] == k->x[i] && drawable(other, j) &&
+                (other->y[j] > k->y[i] || (other->y[j] == k->y[i] && other < k)))
+                return false;
+    return true;
+}
+
 static void put_curve(struct wf_svg *s, const struct wf_curves *c, const struct wf_curve *k,
                       const char *colour, const struct axis axes[2])
 {
@@ -108,7 +119,7 @@ static void put_curve(struct wf_svg *s, const struct wf_curves *c, const struct 
         wf_svg_printf(s, "<title>%s: %s, %s</title></circle>\n", k->name,
                       c->x_text(&s->arena, k->x[i]), c->y_text(&s->arena, k->y[i]));
         if (k->labels)
-            put_label(s, k, i, x, (k - c->curves) % 2 ? y + 18 : y - 9);
+            put_label(s, k, i, x, is_highest(c, k, i) ? y - 9 : y + 18);
     }
 }
 

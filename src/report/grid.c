@@ -16,14 +16,20 @@ enum {
     SLICE_GAP = 8,
 };
 
-/* One for each kind of figure; the least is faint, the most is full. */
+/* One for each kind of figure; the least is faint, the most is full. Where all are within a part ALIKE of the most, none
+ * stands out. */
 static const char *const colours[] = { "#08519c", "#006d2c", "#a63603" };
-static const double FAINT = 0.12;
+static const double FAINT = 0.12, ALIKE = 0.02, BETWEEN = 0.4;
 
 struct scale {
     double least, median, most;
     const char *colour;
 };
+
+static bool is_flat(const struct scale *s)
+{
+    return !(s->most - s->least > ALIKE * s->most);
+}
 
 struct drawing {
     struct wf_svg svg;
@@ -94,9 +100,8 @@ static void put_part(struct drawing *d, const struct wf_grid_panel *panel,
     const double w = x0 + point(g, 2, at[2] + 1, d->slice_w) - x;
     const double h = y0 + point(g, 1, at[1] + 1, d->slice_h) - y;
     const double value = value_at(g, panel, place);
-    const double on = scale->most > scale->least
-                          ? (value - scale->least) / (scale->most - scale->least)
-                          : 0.4; /* in between where all are alike */
+    const double on =
+        is_flat(scale) ? BETWEEN : (value - scale->least) / (scale->most - scale->least);
     const char *const text = panel->text(&s->arena, value);
     const char *const title = wf_arena_printf(
         &s->arena,
@@ -121,7 +126,7 @@ static void put_part(struct drawing *d, const struct wf_grid_panel *panel,
 static void put_scale(struct wf_svg *s, const struct wf_grid_panel *panel,
                       const struct scale *scale, double x, double y)
 {
-    const bool flat = !(scale->most > scale->least);
+    const bool flat = is_flat(scale);
     wf_svg_printf(s,
                   "<linearGradient id=\"%s\"><stop stop-color=\"%s\" stop-opacity=\"%.2f\"/><stop "
                   "offset=\"1\" stop-color=\"%s\" stop-opacity=\"%.2f\"/></linearGradient>\n",

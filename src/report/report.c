@@ -176,7 +176,7 @@ bool wf_report_write(const char *run_folder, struct wf_err *err)
         ok = false;
     else if (kind == WF_PATH_ABSENT)
         ok = wf_err_set(err, WF_ERR_FAILED, "cannot open run folder '%s': %s", run_folder,
-                        strerror(ENOENT));
+                        wf_file_reason(ENOENT));
     else if (log == WF_PATH_ABSENT)
         ok = wf_err_set(err, WF_ERR_INPUT,
                         "'%s' is no run folder: it has no log.jsonl: give the folder that "

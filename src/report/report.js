@@ -458,7 +458,7 @@
     const bar = ([, colour, s]) => make("i.c" + colour, { style: `width:${(100 * s) / all}%` });
     const text = ([name, colour, s]) =>
       key("box.c" + colour, name, " ", make("b", seconds(s)), " ", make("small", percent(s / all)));
-    return make("div.card", make("b", title), " ", make("small", note),
+    return make("div.card.stacked", make("b", title), " ", make("small", note),
       make("div.stack", parts.filter((part) => part[2] > 0).map(bar)), make("div.split", parts.map(text)));
   };
   const split = (mean) => {
@@ -471,7 +471,7 @@
       "communication is what a rank waits for, input what the loader is waited for", [...known, ["other", 0, other]]);
   };
   const wall = (by) => {
-    const parts = [["start-up", 4, by.startup], ["steps", 1, by.steps], ["input", 2, by.input],
+    const parts = [["start-up", 2, by.startup], ["steps", 1, by.steps], ["input", 4, by.input],
       ["validation", 3, by.validation], ["checkpoints", 5, by.checkpoints], ["rest", 0, by.rest]];
     return parts.every((part) => part[2] >= 0 && part[2] < 1e12) &&
       stack("The command", "its wall time; checkpoints: what training waited for them", parts);
@@ -515,8 +515,8 @@
   // --- config and environment ---
 
   const factText = (v) => (typeof v === "boolean" ? (v ? "yes" : "no") : is(v) ? plain(v) : v);
-  const factRows = (facts) => Object.entries(facts).filter(([, v]) => v !== null).map(([name, v]) =>
-    (typeof v === "object" ? factRows(v) : make("tr", make("td", name), make("td.wrap", factText(v)))));
+  const factRows = (facts, before = "") => Object.entries(facts).filter(([, v]) => v !== null).map(([name, v]) =>
+    (typeof v === "object" ? factRows(v, name === "foretold" ? "foretold " : "") : make("tr", make("td", before + name), make("td.wrap", factText(v)))));
   const setup = () => {
     const times = run.resumed + (run.resumed > 1 ? " times" : " time");
     return section("setup", "Config and environment", make("div.two",

@@ -31,8 +31,8 @@ static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
     if (ranks > samples)
         return wf_err_set(err, WF_ERR_FIT,
                           "mesh: %d ranks along data, but the batch has %" PRId64
-                          " samples: use at most %" PRId64 ", or a larger train.batch",
-                          ranks, samples, samples);
+                          " sample%s: use at most %" PRId64 ", or a larger train.batch",
+                          ranks, samples, samples == 1 ? "" : "s", samples);
     if (job->settings.train.batch_is_per_rank && job->ranks > 1 && !job->settings.mesh.is_given)
         return wf_err_set(err, WF_ERR_USAGE,
                           "train.batch_is is per_rank, so the batch depends on the mesh: give "

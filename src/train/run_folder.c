@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -44,7 +45,11 @@ struct wf_checkpoint *wf_checkpoint_of(const char *path, const struct wf_log *lo
     else if (!err->code)
         c = wf_checkpoint_open_latest(folder, log, err);
     if (!c && !err->code)
-        (void)wf_err_set(err, WF_ERR_INPUT, "'%s' is a folder without checkpoints", path);
+        (void)wf_err_set(
+            err, WF_ERR_INPUT,
+            "'%s' is a folder without checkpoints: give the run folder that 'widefield "
+            "train' wrote, or a checkpoint of it",
+            path);
     wf_arena_release(&arena);
     return c;
 }
@@ -263,6 +268,22 @@ static bool make(struct wf_run_folder *f, struct wf_err *err)
 bool wf_run_folder_make(struct wf_run_folder *f, struct wf_err *err)
 {
     return share(f, !f->launch.is_root || make(f, err), err);
+}
+
+void wf_run_folder_undo(struct wf_run_folder *f)
+{
+    static const char *const folders[] = { "checkpoints", "samples" };
+    static const char *const files[] = { "log.jsonl", "config.yaml", "network.svg" };
+    if (!f->launch.is_root || f->exists || !f->kept.path)
+        return;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        if (rmdir(wf_run_folder_file(&f->arena, f, folders[i])) != 0)
+            return;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        (void)unlink(wf_run_folder_file(&f->arena, f, files[i]));
+    wf_lock_free(f->lock);
+    f->lock = NULL;
+    (void)rmdir(f->path);
 }
 
 void wf_run_folder_release(struct wf_run_folder *f)

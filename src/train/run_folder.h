@@ -35,6 +35,9 @@ struct wf_run_folder {
                                       struct wf_err *err);
 /* Names and makes the folder and its folders. */
 [[nodiscard]] bool wf_run_folder_make(struct wf_run_folder *f, struct wf_err *err);
+/* A run that was refused before its first step leaves no new folder behind, so that the name is free for the next try.
+ * Only files that a beginning run writes are removed: with any other, such as a checkpoint, the folder stays. */
+void wf_run_folder_undo(struct wf_run_folder *f);
 void wf_run_folder_release(struct wf_run_folder *f);
 
 /* "PATH/name" */

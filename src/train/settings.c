@@ -20,9 +20,8 @@ bool wf_settings_config(const struct wf_settings *s, int count, const int64_t si
     *config = s->config;
     if (size) {
         if (config->dims && config->dims != count - 2)
-            return wf_err_set(err, WF_ERR_USAGE,
-                              "model.dims is %d, but the size has %d spatial axes", config->dims,
-                              count - 2);
+            return wf_err_set(err, WF_ERR_USAGE, "model.dims is %d, but the size has %d spatial %s",
+                              config->dims, count - 2, count - 2 == 1 ? "axis" : "axes");
         if (config->in && config->in != size[1])
             return wf_err_set(err, WF_ERR_USAGE,
                               "model.in is %" PRId64 ", but the size has %" PRId64 " channels",

@@ -121,6 +121,24 @@ assert len(parts) == 3 * 6, len(parts)
 first = parts[:6]
 assert abs(sum(float(r.getAttribute("width")) * float(r.getAttribute("height")) for r in first) - 340 * 340 * 64 / 48) < 50
 PYTHON
+# memory of ranks that differs by less than 2% has one colour
+expect 0 plan a.yaml data.size=1,3,256,256 --mesh space=2x2 --svg alike.svg --quiet --json
+python3 - <<'PYTHON' || fail "colours of equal ranks"
+import xml.dom.minidom
+d = xml.dom.minidom.parse("alike.svg")
+parts = [r for r in d.getElementsByTagName("rect") if r.getAttribute("class") == "part"]
+assert len(parts) == 3 * 4 and len({r.getAttribute("fill-opacity") for r in parts}) == 1
+PYTHON
+# ranks of all stages are in it: each part has the most of its own
+expect 0 plan a.yaml data.size=2,3,64,64 train.accumulate=2 --mesh pipe=2,space=2x1 --svg stages.svg --json
+python3 - <<'PYTHON' || fail "the picture of stages"
+import json, xml.dom.minidom
+ranks = json.load(open("out"))["per_rank"]
+text = open("stages.svg").read()
+assert len(ranks) == 4 and "each with the most of its 2 ranks" in text
+most = max(r["arena_bytes"] + r["param_bytes"] for r in ranks)
+assert f"{most / 2**20:.3g}"[:3] in text or f"{most / 2**10:.3g}"[:3] in text, most
+PYTHON
 refused 1 plan a.yaml --svg missing/grid.svg -- "missing/grid.svg"
 
 # memory against the side of the image: more ranks need less, larger images more
@@ -143,3 +161,35 @@ if type taskset >/dev/null 2>&1; then
         fail "a plan on one core"
     prints "$all"
 fi
+
+# over devices: rising and each once, whatever mesh the file has; on the command line a mesh is refused
+cat >cut.yaml <<'YAML'
+model: { name: unet, base: 2, depth: 1, in: 3, classes: 2 }
+data: { size: [1, 3, 64, 64] }
+mesh: { space: [2, 2] }
+YAML
+expect 0 plan cut.yaml --scaling 4,1,4 --json
+python3 - <<'PYTHON' || fail "the rows of the devices"
+import json
+rows = [json.loads(line) for line in open("out")]
+assert [row["devices"] for row in rows] == [1, 4], rows
+assert rows[0]["mesh"] == "space=1" and abs(rows[0]["efficiency"] - 1) < 1e-9
+PYTHON
+expect 0 plan cut.yaml --scaling 1,2
+prints "devices" "space=2"
+! grep -q ' $' out || fail "blanks at the end of a line"
+refused 2 plan cut.yaml --scaling 4 --mesh space=2 -- "leave --mesh and --ranks out"
+refused 2 plan cut.yaml --scaling 4 --ranks 2 -- "leave --mesh and --ranks out"
+refused 2 plan cut.yaml --scaling 4 --explain -- "give --mesh in place of --scaling"
+for list in 0 -1 1,,2 2, 1.5 1x2 70000 word; do
+    refused 2 plan cut.yaml --scaling $list -- "'$list'" "numbers of devices from 1 to 65536"
+done
+
+# a rank more than the machine has cores for is told
+cores=$("$wf" check --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["cores"])')
+if [ "$cores" -lt 16 ]; then
+    expect 0 plan cut.yaml --mesh space=16
+    prints "with a core for each rank: on this machine's $cores, ranks take turns"
+fi
+expect 0 plan cut.yaml --mesh space=1
+! grep -q "take turns" out || fail "one rank has the machine's cores"

@@ -194,6 +194,10 @@ for name in ("classes", "overlay"):
 PYTHON
 fi
 
+expect 0 predict run "$image" --out told --blend --window 64x72
+prints "in 20 windows of 64 x 72 (blended, not the result of the whole image; " " times its work)"
+refused 2 predict run "$image" --out volume --window 8x64x64 -- "'8x64x64'" "HxW"
+refused 1 predict set "$image" --out none -- "'set' is a folder without checkpoints" "give the run folder"
 # Blended windows: said to be no result of the whole image; the same on several ranks, and of one window the image's.
 expect 0 predict run "$image" --out blended --probabilities --format npy --blend --window 64x72 --json
 json 'j["exact"] is False and j["windows"] == 20 and j["window"] == [64, 72] and 0.5 < j["halo"] < 0.8'

@@ -108,7 +108,7 @@ fi
 
 refused 2 report -- "'report' takes one run folder"
 refused 2 report run cut -- "'report' takes one run folder"
-refused 1 report nowhere -- "'nowhere'" "No such file"
+refused 1 report nowhere -- "'nowhere'" "No such file or directory: check the path"
 mkdir bare
 refused 1 report bare -- "'bare' is no run folder" "log.jsonl" "widefield train"
 if [ "$(id -u)" -ne 0 ]; then

@@ -239,3 +239,12 @@ expect 0 train model.name=unet model.base=2 model.depth=1 model.in=3 model.class
 refused 1 eval tinted rgb --part valid -- "use --part all"
 expect 0 eval tinted rgb
 refused 1 eval tinted rg -- "class 0 of 'rg' is #00ff00, but #0000ff where" "rg/classes.txt"
+
+# What is refused before the first step leaves no folder, so that the name is free for the next try.
+refused 3 train model.name=unet model.base=65536 model.depth=1 data.path=set --out tried -- "this machine has"
+[ ! -e tried ] || fail "a run that never began has a folder"
+expect 0 train model.name=unet model.base=2 model.depth=1 data.path=set --out tried --quiet
+# A loss that is no number has no sign, and the tensor is named once.
+refused 1 train model.name=unet model.base=2 model.depth=1 data.path=set train.optimizer=sgd train.lr=1e6 \
+    train.epochs=3 --out far -- "writing a checkpoint: tensor '" "': it has the value "
+! grep -q -- "-nan" err || fail "a nan with a sign"
