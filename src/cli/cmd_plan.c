@@ -363,7 +363,7 @@ static void print_memory(const struct look *look)
     struct wf_arena *const arena = &look->cli->arena;
     const char *const most = wf_text_bytes(arena, (double)f->bytes_with_validation);
     const char *const process = wf_text_bytes(arena, (double)f->host_bytes);
-    if (f->library_bytes > 0)
+    if (!wf_device_is_host(look->job->device))
         (void)printf("memory: %s of a GPU at most%s, and %s of the host for its process, of which "
                      "its libraries take at most some %s\n",
                      most, look->training ? " with validation" : "", process,

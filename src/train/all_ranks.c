@@ -25,9 +25,12 @@ static struct wf_rank_figures figures_of(const struct wf_plan *plan)
         .compute_seconds = plan->compute_seconds,
         .link_seconds = plan->link_seconds,
     };
-    for (int i = 0; i < plan->n_steps; i++)
-        if (wf_step_is_for_limit(plan, &plan->steps[i]))
-            r.recompute_seconds += plan->steps[i].seconds;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct wf_step *const s = &plan->steps[i];
+        r.meetings += s->kind == WF_STEP_FETCH_END || s->kind == WF_STEP_SUM_END;
+        if (wf_step_is_for_limit(plan, s))
+            r.recompute_seconds += s->seconds;
+    }
     for (int i = 0; i < plan->n_exchanges; i++)
         for (int m = 0; m < plan->exchanges[i].n_messages; m++) {
             const struct wf_plan_message *const message = &plan->exchanges[i].messages[m];

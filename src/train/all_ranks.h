@@ -20,6 +20,7 @@ struct wf_rank_figures {
     size_t param_count;  /* elements of the parameters' store */
     size_t fetch_bytes, send_bytes, reduce_bytes;
     int steps, messages, references;
+    int meetings; /* waits for what others send, or for a sum */
     double flops, seconds, compute_seconds, link_seconds;
     double recompute_seconds; /* of compute_seconds: for recomputations due to the limit */
 };

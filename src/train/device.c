@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#ifdef WF_HAVE_DNNL
+#include "device/cpu/dnnl.h"
+#endif
 
 const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, struct wf_err *err)
 {
@@ -12,6 +15,18 @@ const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, str
         return &wf_device_paper_cuda;
 #endif
     return wf_settings_device(s, err);
+}
+
+size_t wf_settings_library_bytes(const struct wf_settings *s, const struct wf_device *device)
+{
+    if (!wf_device_is_host(device))
+        return WF_HOST_GPU_BYTES;
+#ifdef WF_HAVE_DNNL
+    const bool tiles = s->train.precision == WF_PRECISION_BF16 && wf_dnnl_has_amx();
+    return tiles && device == &wf_device_cpu && !s->model->sparse ? WF_HOST_AMX_BYTES : 0;
+#else
+    return 0;
+#endif
 }
 
 static const struct wf_device *find_device(const char *name)

@@ -23,6 +23,11 @@ size_t wf_settings_workspace(const struct wf_settings *s, const struct wf_device
 struct wf_device_options wf_settings_device_options(const struct wf_settings *s,
                                                     const struct wf_device *device);
 
+/* Host memory that libraries take at most, as measured: a GPU's context, cuDNN and cuBLASLt; what oneDNN compiles for
+ * convolutions on AMX's tiles. */
+enum { WF_HOST_GPU_BYTES = 768 << 20, WF_HOST_AMX_BYTES = 64 << 20 };
+size_t wf_settings_library_bytes(const struct wf_settings *s, const struct wf_device *device);
+
 /* Bytes of memory that this machine has. */
 double wf_machine_bytes(void);
 

@@ -1,18 +1,23 @@
 #include "train/foresight.h"
 
 #include <math.h>
+#include <string.h>
+#include <strings.h>
 
 #include "ckpt/snapshot.h"
 #include "comm/sums.h"
 #include "plan/plan_cache.h"
+#include "train/device.h"
 #include "train/training.h"
 
 enum {
-    READING = 3
-}; /* copies of a sample while threads read, cut out and augment it, as measured */
+    READING = 3, /* copies of a sample while threads read, cut out and augment it, as measured */
+    DECODED = 4 << 20, /* numbers of a block that is kept (data/keep.c) */
+};
 
-/* By how much ranks take longer that take turns on a core, as measured: each finds the others' data in its caches. */
-static const double taking_turns = 1.1;
+/* Ranks that take turns on a core, as measured: by how much they take longer, and what it takes whenever they wait for
+ * each other, as the core changes hands and its caches hold another's data. */
+static const double taking_turns = 1.03, meeting = 200e-6;
 
 /* How many threads of the job's ranks a core runs one after the other: of three ranks on two cores, which meet again soon,
  * one runs behind the others. */
@@ -29,16 +34,17 @@ double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *al
     const double crowd = crowd_of(job);
     double work = 0;
     size_t weights = 0;
-    int kernels = 0;
+    int kernels = 0, meetings = 0;
     for (int i = 0; i < all->n_ranks; i++) {
         const struct wf_rank_figures *const rank = &all->ranks[i];
         work += rank->compute_seconds / all->n_ranks;
         weights = rank->param_count > weights ? rank->param_count : weights;
         kernels = rank->steps > kernels ? rank->steps : kernels;
+        meetings = rank->meetings > meetings ? rank->meetings : meetings;
     }
     /* While one waits for a message, others have its core. */
-    const double turns = crowd > 1 ? crowd * taking_turns : 1;
-    const double pass = fmax(all->seconds, turns * work * wf_job_micro_batches(job));
+    const double turns = crowd > 1 ? crowd * taking_turns * work + meetings * meeting : work;
+    const double pass = fmax(all->seconds, turns * wf_job_micro_batches(job));
     if (!job->figures)
         return pass;
     const struct wf_load update = wf_optim_load(&job->settings.train.optim, weights);
@@ -91,13 +97,35 @@ static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *glo
     return ok;
 }
 
-/* Batches that are read ahead, and behind them what it takes to read and change a sample. */
-static size_t loader_bytes(const struct wf_loader *loader, int threads)
+/* What the largest PNG takes while it is decoded: it is inflated as a whole, and then kept in blocks. Of those that
+ * threads free malloc() keeps some, as measured: more where several ranks decode the same image. */
+static size_t png_bytes(const struct wf_dataset *ds, bool threads, bool shared)
 {
+    size_t most = 0;
+    for (int64_t i = 0; i < wf_dataset_info(ds)->samples; i++) {
+        const char *const dot = strrchr(wf_dataset_sample(ds, i)->image, '.');
+        const size_t numbers = (size_t)wf_region_count(wf_dataset_extent(ds, i));
+        if (dot && strcasecmp(dot, ".png") == 0)
+            most = wf_max(most, numbers);
+    }
+    const size_t block = wf_min(most, (size_t)DECODED);
+    return 2 * most + 5 * block + (!threads ? 0 : shared ? 4 * block : block);
+}
+
+/* Batches that are read ahead, and of each rank of the process what it takes to read and change a sample. */
+static size_t loader_bytes(const struct wf_training *t, const struct wf_loader *loader, int threads)
+{
+    const struct wf_mesh *const mesh = &t->job->mesh;
     const struct wf_shape s = wf_loader_shape(loader);
     const size_t pixel = (size_t)s.at[WF_C] * sizeof(float) + sizeof(int32_t);
     const size_t sample = (size_t)(s.at[WF_D] * s.at[WF_H] * s.at[WF_W]) * pixel;
-    return sample * ((size_t)s.at[WF_N] * (size_t)(threads + 1) + (threads > 0 ? READING : 1));
+    const size_t space =
+        (size_t)mesh->at[WF_MESH_D] * (size_t)mesh->at[WF_MESH_H] * (size_t)mesh->at[WF_MESH_W];
+    const size_t readers = t->launch.world ? 1 : (size_t)(t->job->ranks / mesh->at[WF_MESH_PIPE]);
+    const size_t part = sample / space;
+    const size_t reading = wf_max((threads > 0 ? READING : 1) * part,
+                                  part + png_bytes(t->feed.dataset, threads > 0, space > 1));
+    return sample * (size_t)s.at[WF_N] * (size_t)(threads + 1) + readers * reading;
 }
 
 static bool count_batches(struct wf_foresight *f, const struct wf_training *t,
@@ -110,7 +138,7 @@ static bool count_batches(struct wf_foresight *f, const struct wf_training *t,
     struct wf_loader *const loader = wf_loader_new(t->feed.dataset, &options, err);
     *count = loader ? wf_loader_batches(loader) : 0;
     if (loader && !wf_dataset_info(t->feed.dataset)->is_cloud)
-        f->input_bytes += loader_bytes(loader, threads);
+        f->input_bytes += loader_bytes(t, loader, threads);
     wf_loader_free(loader);
     return loader != NULL;
 }
@@ -221,8 +249,8 @@ static size_t host_bytes(const struct wf_foresight *f, const struct wf_job *job,
         bytes += (host ? f->bytes[r] : 0) + sum_bytes(job, &all->ranks[r]) +
                  (size_t)all->ranks[r].steps * WF_HOST_STEP_BYTES;
     if (!host)
-        bytes += f->library_bytes + passing_bytes(job) + (t ? t->snapshot_bytes : 0);
-    return bytes;
+        bytes += passing_bytes(job) + (t ? t->snapshot_bytes : 0);
+    return bytes + f->library_bytes;
 }
 
 bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
@@ -242,7 +270,7 @@ bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
     for (int r = 0; r < all->n_ranks; r++)
         f->bytes_with_validation =
             f->bytes[r] > f->bytes_with_validation ? f->bytes[r] : f->bytes_with_validation;
-    f->library_bytes = wf_device_is_host(job->device) ? 0 : WF_HOST_GPU_BYTES;
+    f->library_bytes = wf_settings_library_bytes(&job->settings, job->device);
     f->host_bytes = host_bytes(f, job, all, training);
     return true;
 }

@@ -17,12 +17,11 @@
 struct wf_training;
 
 /* Of host memory, beside what is planned: of a process, of each rank that is a thread in it, of each step of its
- * plans, and of a GPU's context, cuDNN and cuBLASLt, as measured. */
+ * plans, as measured. */
 enum {
     WF_HOST_PROCESS_BYTES = 24 << 20,
     WF_HOST_RANK_BYTES = 1 << 20,
     WF_HOST_STEP_BYTES = 7 << 10,
-    WF_HOST_GPU_BYTES = 768 << 20,
 };
 
 /* Seconds; those of an epoch where there is a dataset, else 0. */
@@ -39,7 +38,7 @@ struct wf_foresight {
     size_t bytes_with_validation; /* of the rank that takes most */
     size_t input_bytes;           /* of the host: batches read ahead, decoded images */
     size_t host_bytes;            /* of a process with all ranks, or on a GPU with one of them */
-    size_t library_bytes;         /* of host_bytes: WF_HOST_GPU_BYTES, on a CPU 0 */
+    size_t library_bytes;         /* of host_bytes: wf_settings_library_bytes() */
 };
 
 /* `training` is prepared; NULL: a step alone. */

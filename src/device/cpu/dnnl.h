@@ -49,6 +49,8 @@ enum { WF_DNNL_ABOUT = 96, WF_DNNL_CHECK = 2 }; /* bytes; verdicts of other chec
 void wf_dnnl_about(char text[WF_DNNL_ABOUT]);
 /* True where a convolution crashes when all taps of one row or plane of its result lie in the padding. */
 bool wf_dnnl_crashes_on_missed_rows(const struct wf_dnnl *lib, enum wf_dtype dtype);
+/* It computes convolutions in bf16 by AMX's tiles. */
+bool wf_dnnl_has_amx(void);
 /* True where oneDNN's bf16 weight gradient writes past its memory (2.x with AMX, wide images) or
  * divides by zero (few channels). */
 bool wf_dnnl_has_traps(void);

@@ -152,11 +152,16 @@ bool wf_dnnl_crashes_on_missed_rows(const struct wf_dnnl *lib, enum wf_dtype dty
     return dtype == WF_BF16 && lib->has_traps;
 }
 
-bool wf_dnnl_has_traps(void)
+bool wf_dnnl_has_amx(void)
 {
     const unsigned amx = dnnl_cpu_isa_avx512_core_amx;
     avoid_unknown_tiles();
-    return dnnl_version()->major < 3 && ((unsigned)dnnl_get_effective_cpu_isa() & amx) == amx;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & amx) == amx;
+}
+
+bool wf_dnnl_has_traps(void)
+{
+    return dnnl_version()->major < 3 && wf_dnnl_has_amx();
 }
 
 /* --- descriptors --- */
