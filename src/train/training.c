@@ -290,9 +290,10 @@ static bool turn_to_windows(struct wf_training *t, struct wf_job_files *files, s
     if (!find_windows(t, err))
         return false;
     if (t->launch.is_root)
-        wf_log(t->launch.log, WF_LOG_INFO,
-               "validation: whole images in %lld windows, in the memory of the step (memory.limit)",
-               (long long)t->windows.of_image.windows);
+        wf_log(
+            t->launch.log, WF_LOG_INFO,
+            "validation: whole images in %lld window%s, in the memory of the step (memory.limit)",
+            (long long)t->windows.of_image.windows, t->windows.of_image.windows == 1 ? "" : "s");
     return true;
 }
 
