@@ -157,7 +157,8 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
     if (!device)
         return false;
     const char *const given = wf_cli_flag(cli, "out");
-    const char *const path = given ? given : wf_machine_path(&cli->arena, &settings, device);
+    const char *const path =
+        given ? given : wf_machine_path(&cli->arena, &settings, device, wf_settings_cores());
     if (!path)
         return wf_err_set(err, WF_ERR_USAGE,
                           "run.cache is empty, so there is no place for figures: give --out FILE");

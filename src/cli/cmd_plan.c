@@ -386,9 +386,9 @@ static void print_text(const struct look *look)
     if (job->figures)
         (void)printf(" (figures of %s)", wf_figures_machine(job->figures));
     (void)printf("\n");
-    if (wf_device_is_host(job->device) && job->ranks_here * job->threads > wf_settings_cores())
-        (void)printf("with a core for each rank: on this machine's %d, ranks take turns\n",
-                     wf_settings_cores());
+    if (wf_device_is_host(job->device) && job->ranks_here * job->threads > job->cores_here)
+        (void)printf("with a core for each thread: on this machine's %d they take turns\n",
+                     job->cores_here);
     print_epoch(look);
     print_memory(look);
     (void)printf("\n");

@@ -152,7 +152,7 @@ static void planned(void *user, const struct wf_foretold *f)
         f->validation > 0
             ? wf_arena_printf(&arena, ", validation %s", wf_text_seconds(&arena, f->validation))
             : "";
-    const bool ours = strcmp(measured, wf_machine_about(&arena, job->device)) == 0;
+    const bool ours = strcmp(measured, wf_machine_about(&arena, job->device, job->cores_here)) == 0;
     const char *const hint =
         wf_arena_printf(&arena, "; measure this machine: 'widefield check --calibrate%s%s'",
                         wf_device_is_host(job->device) ? "" : " --device ",

@@ -187,6 +187,17 @@ bool wf_comm_largest(struct wf_comm *comm, double *value, struct wf_err *err)
     return ok;
 }
 
+bool wf_comm_least(struct wf_comm *comm, size_t *bytes, struct wf_err *err)
+{
+    int64_t *const each = wf_take_zeroed((size_t)comm->size, sizeof *each);
+    each[comm->rank] = (int64_t)*bytes;
+    const bool ok = wf_comm_sum(comm, each, (size_t)comm->size, WF_I64, err);
+    for (int i = 0; ok && i < comm->size; i++)
+        *bytes = (size_t)each[i] < *bytes ? (size_t)each[i] : *bytes;
+    free(each);
+    return ok;
+}
+
 bool wf_comm_agree(struct wf_comm *comm, bool ok, struct wf_err *err)
 {
     /* `err` may hold this rank's own failure, so the way of the agreement has an error of its own. */
@@ -248,6 +259,11 @@ int wf_comm_local_rank(const struct wf_comm *comm)
 int wf_comm_local_size(const struct wf_comm *comm)
 {
     return comm->place.size;
+}
+
+int wf_comm_local_cores(const struct wf_comm *comm)
+{
+    return comm->place.cores;
 }
 
 void wf_comm_progress(struct wf_comm *comm)

@@ -101,6 +101,8 @@ int wf_comm_nodes(const struct wf_comm *comm);
 [[nodiscard]] bool wf_comm_barrier(struct wf_comm *comm, struct wf_err *err);
 /* Collective. The largest of all ranks' values, on every rank; none is negative. */
 [[nodiscard]] bool wf_comm_largest(struct wf_comm *comm, double *value, struct wf_err *err);
+/* Collective. The least of all ranks' counts, on every rank. */
+[[nodiscard]] bool wf_comm_least(struct wf_comm *comm, size_t *bytes, struct wf_err *err);
 /* Collective. True only when `ok` is true on every rank; otherwise every rank gets the message of
  * the lowest failing rank in `err` ("rank 3: ..."; a group of one adds no name). `err` holds this
  * rank's own failure when `ok` is false. An error that all ranks of the world have agreed on is
@@ -121,6 +123,8 @@ int wf_comm_nodes(const struct wf_comm *comm);
  * all comms of a rank. */
 int wf_comm_local_rank(const struct wf_comm *comm);
 int wf_comm_local_size(const struct wf_comm *comm);
+/* Cores that the world's ranks on this machine may use, together: a launcher may bind each to some. Of MPI only. */
+int wf_comm_local_cores(const struct wf_comm *comm);
 
 /* Lets nonblocking operations advance; cheap. */
 void wf_comm_progress(struct wf_comm *comm);
@@ -173,7 +177,7 @@ struct wf_comm_vtable {
 };
 struct wf_place {
     int node; /* lowest rank of the world on this machine */
-    int rank, size;
+    int rank, size, cores;
 };
 struct wf_comm {
     const struct wf_comm_vtable *vtable;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,18 @@ static bool initialise(struct wf_err *err)
     return true;
 }
 
+/* Cores that one of these ranks, or several, may use. */
+static int count_cores(MPI_Comm here, int *cores)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        CPU_SET(0, &set);
+    const int code = MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, here);
+    *cores = CPU_COUNT(&set);
+    return code;
+}
+
 /* MPI knows which ranks share memory; variables of launchers are not reliable. */
 static int find_place(struct wf_comm *base)
 {
@@ -320,6 +333,8 @@ static int find_place(struct wf_comm *base)
         code = MPI_Comm_size(here, &place->size);
     if (code == MPI_SUCCESS)
         code = MPI_Bcast(&place->node, 1, MPI_INT, 0, here);
+    if (code == MPI_SUCCESS)
+        code = count_cores(here, &place->cores);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_free(&here);
     return code;

@@ -14,6 +14,9 @@
 
 #include "base/file.h"
 
+/* Of a file that is inflated at once, with all threads that read at the same time in mind: bytes of its rows. */
+enum { WF_PNG_INFLATED_MAX = 16 << 20 };
+
 struct wf_png_inflated {
     uint64_t from; /* where the file's pixels begin */
     unsigned char *data;

@@ -30,9 +30,6 @@ struct png {
     struct wf_png_inflated inflated; /* in place of the file's pixels; or nothing */
 };
 
-/* Of a file that is inflated at once, with all threads that read at the same time in mind. */
-enum { INFLATED_MAX = 16 << 20 };
-
 static void on_error(png_structp png, png_const_charp message)
 {
     wf_guard_leave(png_get_error_ptr(png), message);
@@ -289,8 +286,8 @@ static bool inflate(struct png *p, struct wf_err *err)
 {
 #ifdef WF_HAVE_DEFLATE
     const uint64_t raw = row_bytes(p) * (uint64_t)p->rows.count;
-    if (p->row == 0 && !p->inflated.data && !p->interlaced && raw <= INFLATED_MAX &&
-        p->raster->file.size <= 2 * (uint64_t)INFLATED_MAX &&
+    if (p->row == 0 && !p->inflated.data && !p->interlaced && raw <= WF_PNG_INFLATED_MAX &&
+        p->raster->file.size <= 2 * (uint64_t)WF_PNG_INFLATED_MAX &&
         wf_png_inflate(&p->inflated, &p->raster->file, raw))
         return restart(p, err);
 #else

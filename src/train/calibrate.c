@@ -410,7 +410,7 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, bool *is_whole, st
     const int cores = host ? wf_settings_cores() : 1;
     s->ask = c;
     s->start = s->kept = wf_now();
-    s->figures = wf_figures_new(device->name, wf_machine_about(&arena, device), peak);
+    s->figures = wf_figures_new(device->name, wf_machine_about(&arena, device, cores), peak);
     struct link_ask link = { 0 };
     bool ok = true;
     if (cores > 1) {

@@ -6,6 +6,7 @@
 
 #include "ckpt/snapshot.h"
 #include "comm/sums.h"
+#include "image/png_inflate.h"
 #include "plan/plan_cache.h"
 #include "train/device.h"
 #include "train/training.h"
@@ -15,9 +16,9 @@ enum {
     DECODED = 4 << 20, /* numbers of a block that is kept (data/keep.c) */
 };
 
-/* Ranks that take turns on a core, as measured: by how much they take longer, and what it takes whenever they wait for
- * each other, as the core changes hands and its caches hold another's data. */
-static const double taking_turns = 1.03, meeting = 200e-6;
+/* Ranks that take turns on a core, as measured: by how much they take longer, as its caches hold another's data; and what
+ * it takes until the cores are evenly used again whenever ranks wait for each other, of short work at most a part of it. */
+static const double taking_turns = 1.08, meeting = 100e-6, meeting_most = 0.3;
 
 /* How many threads of the job's ranks a core runs one after the other: of three ranks on two cores, which meet again soon,
  * one runs behind the others. */
@@ -25,7 +26,7 @@ static double crowd_of(const struct wf_job *job)
 {
     if (job->files.on_paper || !wf_device_is_host(job->device))
         return 1;
-    return ceil((double)job->ranks_here * job->threads / wf_settings_cores());
+    return ceil((double)job->ranks_here * job->threads / job->cores_here);
 }
 
 double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *all)
@@ -43,8 +44,10 @@ double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *al
         meetings = rank->meetings > meetings ? rank->meetings : meetings;
     }
     /* While one waits for a message, others have its core. */
-    const double turns = crowd > 1 ? crowd * taking_turns * work + meetings * meeting : work;
-    const double pass = fmax(all->seconds, turns * wf_job_micro_batches(job));
+    work *= crowd;
+    if (crowd > 1)
+        work = taking_turns * work + fmin(meetings * meeting, meeting_most * work);
+    const double pass = fmax(all->seconds, work * wf_job_micro_batches(job));
     if (!job->figures)
         return pass;
     const struct wf_load update = wf_optim_load(&job->settings.train.optim, weights);
@@ -97,19 +100,31 @@ static bool look_beside(struct wf_arena *arena, const struct wf_global_plan *glo
     return ok;
 }
 
-/* What the largest PNG takes while it is decoded: it is inflated as a whole, and then kept in blocks. Of those that
- * threads free malloc() keeps some, as measured: more where several ranks decode the same image. */
+static bool is_inflated_whole(size_t numbers)
+{
+#ifdef WF_HAVE_DEFLATE
+    return numbers <= WF_PNG_INFLATED_MAX;
+#else
+    return numbers == 0;
+#endif
+}
+
+/* What the largest PNG takes while it is decoded: it is inflated as a whole where it is not too large, and then kept in
+ * blocks. Of those that threads free malloc() keeps some, as measured: more where several ranks decode the same image. */
 static size_t png_bytes(const struct wf_dataset *ds, bool threads, bool shared)
 {
-    size_t most = 0;
+    size_t whole = 0, most = 0;
     for (int64_t i = 0; i < wf_dataset_info(ds)->samples; i++) {
         const char *const dot = strrchr(wf_dataset_sample(ds, i)->image, '.');
         const size_t numbers = (size_t)wf_region_count(wf_dataset_extent(ds, i));
-        if (dot && strcasecmp(dot, ".png") == 0)
-            most = wf_max(most, numbers);
+        if (!dot || strcasecmp(dot, ".png") != 0)
+            continue;
+        most = wf_max(most, numbers);
+        if (is_inflated_whole(numbers))
+            whole = wf_max(whole, numbers);
     }
     const size_t block = wf_min(most, (size_t)DECODED);
-    return 2 * most + 5 * block + (!threads ? 0 : shared ? 4 * block : block);
+    return 2 * whole + 5 * block + (!threads ? 0 : shared ? 4 * block : block);
 }
 
 /* Batches that are read ahead, and of each rank of the process what it takes to read and change a sample. */
@@ -121,7 +136,8 @@ static size_t loader_bytes(const struct wf_training *t, const struct wf_loader *
     const size_t sample = (size_t)(s.at[WF_D] * s.at[WF_H] * s.at[WF_W]) * pixel;
     const size_t space =
         (size_t)mesh->at[WF_MESH_D] * (size_t)mesh->at[WF_MESH_H] * (size_t)mesh->at[WF_MESH_W];
-    const size_t readers = t->launch.world ? 1 : (size_t)(t->job->ranks / mesh->at[WF_MESH_PIPE]);
+    const bool alone = t->launch.world || !wf_device_is_host(t->job->device); /* in a process */
+    const size_t readers = alone ? 1 : (size_t)(t->job->ranks / mesh->at[WF_MESH_PIPE]);
     const size_t part = sample / space;
     const size_t reading = wf_max((threads > 0 ? READING : 1) * part,
                                   part + png_bytes(t->feed.dataset, threads > 0, space > 1));

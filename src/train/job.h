@@ -63,7 +63,8 @@ struct wf_job {
     struct wf_mesh mesh;
     struct wf_domains domains;
     int ranks, threads; /* of the mesh; threads of each rank */
-    int ranks_here;     /* that share this machine's cores */
+    int ranks_here;     /* on this machine */
+    int cores_here;     /* that they share */
     struct wf_figures
         *figures; /* of the machine that it is planned for (train/machine.h); or NULL */
     int workers;  /* parts of mesh.data that train on batches of their own; 0: all on one */

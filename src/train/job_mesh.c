@@ -45,7 +45,8 @@ static bool check_data_ranks(const struct wf_job *job, struct wf_err *err)
 static void find_threads(struct wf_job *job)
 {
     job->ranks_here = job->launch.world ? wf_comm_local_size(job->launch.world) : job->ranks;
-    job->threads = wf_settings_threads(&job->settings, job->ranks_here);
+    job->cores_here = wf_launch_cores(&job->launch);
+    job->threads = wf_settings_threads(&job->settings, job->cores_here, job->ranks_here);
 }
 
 /* What a mesh for this job is chosen by. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "train/settings.h"
+
 static void watch_rank(struct wf_launch *l, int rank, const struct wf_watchdog_options *watch)
 {
     wf_watchdog_free(l->watchdog);
@@ -38,6 +40,11 @@ void wf_launch_end(struct wf_launch *l)
     wf_comm_mpi_finish();
     wf_watchdog_free(l->watchdog);
     *l = (struct wf_launch){ .log = l->log };
+}
+
+int wf_launch_cores(const struct wf_launch *l)
+{
+    return l->world ? wf_comm_local_cores(l->world) : wf_settings_cores();
 }
 
 bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err)

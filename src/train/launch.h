@@ -25,6 +25,9 @@ struct wf_launch {
 /* Collective under a launcher. Ends MPI, also after wf_launch_begin() failed. */
 void wf_launch_end(struct wf_launch *l);
 
+/* Cores that this process may use, under a launcher that all its ranks on this machine may: it may bind each to some. */
+int wf_launch_cores(const struct wf_launch *l);
+
 /* Collective over the world, if there is one. True only if `ok` is true on every rank. A rank that failed
  * aborts the others at once, wherever they are: they may have passed this call, or wait before it. */
 [[nodiscard]] bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err);

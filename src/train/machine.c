@@ -54,10 +54,10 @@ static const char *cpu_name(struct wf_arena *arena)
     return wf_arena_printf(arena, "%s of family %s, model %s", name, family, model);
 }
 
-const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *device)
+const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *device, int cores)
 {
     if (wf_device_is_host(device))
-        return wf_arena_printf(arena, "%s, %d cores", cpu_name(arena), wf_settings_cores());
+        return wf_arena_printf(arena, "%s, %d cores", cpu_name(arena), cores);
 #ifdef WF_HAVE_CUDA
     char text[256];
     if (wf_cuda_about_count(text, sizeof text) > 0)
@@ -70,12 +70,12 @@ const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *dev
 }
 
 const char *wf_machine_path(struct wf_arena *arena, const struct wf_settings *s,
-                            const struct wf_device *device)
+                            const struct wf_device *device, int cores)
 {
     const char *const kernels = wf_choices_path(arena, s->cache);
     if (!kernels)
         return NULL;
-    const char *const about = wf_machine_about(arena, device);
+    const char *const about = wf_machine_about(arena, device, cores);
     const char *const slash = strrchr(kernels, '/');
     return wf_arena_printf(arena, "%.*sfigures-%s-%08" PRIx32,
                            slash ? (int)(slash + 1 - kernels) : 0, kernels, device->name,
@@ -155,7 +155,7 @@ struct wf_figures *wf_machine_older(const char *path, const struct wf_device *de
 {
     struct wf_arena arena = { 0 };
     struct wf_err ignored = { 0 };
-    const char *const about = wf_machine_about(&arena, device);
+    const char *const about = wf_machine_about(&arena, device, wf_settings_cores());
     char *const own = read_text(path);
     const char *const text = own ? own : shipped ? shipped_for(device, about) : NULL;
     struct wf_figures *figures = text ? wf_figures_parse(text, path, &ignored) : NULL;
@@ -174,7 +174,8 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
                         struct wf_err *err)
 {
     struct wf_arena arena = { 0 };
-    const char *const path = wf_machine_path(&arena, s, device);
+    const int cores = wf_launch_cores(l);
+    const char *const path = wf_machine_path(&arena, s, device, cores);
     char *const own = path ? read_text(path) : NULL;
     const char *text = own, *from = path;
     *figures = NULL;
@@ -184,7 +185,7 @@ bool wf_machine_figures(const struct wf_launch *l, const struct wf_settings *s,
     }
     bool ok = text || !l->world;
     if (ok && (!text || !*text)) {
-        const char *about = wf_machine_about(&arena, device);
+        const char *about = wf_machine_about(&arena, device, cores);
         if (l->world) /* machines may differ */
             about = wf_launch_share(&arena, l, about, strlen(about), err);
         ok = about != NULL;

@@ -11,12 +11,12 @@
 #include "train/launch.h"
 #include "train/settings.h"
 
-/* "Intel(R) Xeon(R) Processor, 2 cores", "NVIDIA H200". */
-const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *device);
+/* "Intel(R) Xeon(R) Processor, 2 cores", with as many as ranks may use here (launch.h), or "NVIDIA H200". */
+const char *wf_machine_about(struct wf_arena *arena, const struct wf_device *device, int cores);
 
 /* The file that calibration writes for this machine; NULL: run.cache is empty. */
 const char *wf_machine_path(struct wf_arena *arena, const struct wf_settings *s,
-                            const struct wf_device *device);
+                            const struct wf_device *device, int cores);
 
 /* What an earlier calibration of this machine left in the file, and where there is no file, with `shipped`, what is
  * shipped for the machine. To be freed; NULL: nothing of use. */

@@ -34,7 +34,9 @@ static bool find_ranks(struct wf_file_predictor *p, struct wf_err *err)
         return wf_err_set(err, WF_ERR_USAGE,
                           "predict cuts the image into windows by itself: use --ranks in place of "
                           "--mesh");
-    p->threads = wf_settings_threads(&p->settings, p->ranks);
+    p->threads =
+        wf_settings_threads(&p->settings, wf_launch_cores(&p->launch),
+                            p->launch.world ? wf_comm_local_size(p->launch.world) : p->ranks);
     return true;
 }
 

@@ -45,7 +45,7 @@ int wf_settings_cores(void)
     return 1;
 }
 
-int wf_settings_threads(const struct wf_settings *s, int ranks)
+int wf_settings_threads(const struct wf_settings *s, int cores, int ranks)
 {
     if (s->threads > 0)
         return s->threads;
@@ -53,7 +53,7 @@ int wf_settings_threads(const struct wf_settings *s, int ranks)
     const long threads = given ? strtol(given, NULL, 10) : 0;
     if (threads > 0 && threads <= MOST_THREADS)
         return (int)threads;
-    return (int)wf_max(wf_settings_cores() / ranks, 1);
+    return (int)wf_max(wf_min(cores / ranks, wf_settings_cores()), 1);
 }
 
 struct wf_shape wf_extents_shape(int count, const int64_t size[])

@@ -149,7 +149,8 @@ struct wf_settings {
 int64_t wf_settings_batch(const struct wf_settings *s);
 /* Cores that this process may use. */
 int wf_settings_cores(void);
-/* OpenMP threads of each of so many ranks on this machine: run.threads, OMP_NUM_THREADS, or cores / ranks. */
-int wf_settings_threads(const struct wf_settings *s, int ranks);
+/* OpenMP threads of each of so many ranks that share so many cores: run.threads, OMP_NUM_THREADS, or cores / ranks, of
+ * those that this process may use. */
+int wf_settings_threads(const struct wf_settings *s, int cores, int ranks);
 /* Inside shape of [N, C, *spatial]. */
 struct wf_shape wf_extents_shape(int count, const int64_t size[]);

@@ -38,6 +38,16 @@ if [[ $MPIRUN == *oversubscribe* ]] && type taskset >/dev/null; then
     done
 fi
 
+# Ranks that the launcher binds to a core each have cores of their own: none waits for another's turn, and the figures
+# are the machine's.
+if [[ $MPIRUN == *oversubscribe* ]] && [ "$(nproc)" -gt 1 ]; then
+    bench=(bench "${args[@]}" --mesh space=2 --threads 1 --steps 1 --warmup 0 --json)
+    launched 0 2 "${bench[@]}"
+    foretold=$(python3 -c 'import json; print(json.load(open("out"))["foretold_ms"])')
+    "${launcher[@]}" --bind-to core -n 2 "$wf" "${bench[@]}" >out 2>err || fail "ranks that are bound to cores"
+    json "j['foretold_ms'] == $foretold"
+fi
+
 launched 3 2 verify "${args[@]}" --mesh space=2x2
 [ "$(grep -c 'widefield: error: ' err)" -eq 1 ] || fail "one message"
 says "space=2x2"

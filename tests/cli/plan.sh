@@ -189,7 +189,7 @@ done
 cores=$("$wf" check --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["cores"])')
 if [ "$cores" -lt 16 ]; then
     expect 0 plan cut.yaml --mesh space=16
-    prints "with a core for each rank: on this machine's $cores, ranks take turns"
+    prints "with a core for each thread: on this machine's $cores they take turns"
 fi
 expect 0 plan cut.yaml --mesh space=1
 ! grep -q "take turns" out || fail "one rank has the machine's cores"
