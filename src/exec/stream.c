@@ -407,6 +407,14 @@ bool wf_stream_estimate(struct wf_stream_estimate *e, const struct wf_graph *g,
     return ok;
 }
 
+/* Collective. Windows are the same on all ranks, and so is what is kept, though devices and machines have not the same
+ * memory free. */
+static bool agree_on_memory(struct wf_stream *s, struct wf_err *err)
+{
+    return wf_comm_least(s->comm, &s->options.limit, err) &&
+           wf_comm_least(s->comm, &s->options.keep, err);
+}
+
 struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value *const outputs[],
                                 const struct wf_stream_options *options, struct wf_comm *comm,
                                 struct wf_err *err)
@@ -418,10 +426,15 @@ struct wf_stream *wf_stream_new(const struct wf_graph *g, int n, struct wf_value
     for (int i = 0; i < n; i++)
         s->outputs[i] = outputs[i];
     s->options = *options;
-    s->options.plan.fixed_weights = has_fixed_weights(options, g);
     s->comm = comm;
     s->self = wf_comm_self();
     s->self->stop = comm->stop;
+    const bool agreed = agree_on_memory(s, err);
+    s->options.plan.fixed_weights = has_fixed_weights(&s->options, g);
+    if (!agreed) {
+        wf_stream_free(s);
+        return NULL;
+    }
     if (options->blend ? wf_comm_agree(comm, wf_stream_blend_init(s, err), err)
                        : prepare(s, err) && wf_stream_begin_number(s, err))
         return s;

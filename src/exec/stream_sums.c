@@ -235,20 +235,6 @@ void wf_stream_lay_out(struct wf_stream *s, const struct wf_node *const sums[])
     lay_out(s, sums, wf_arena_array(&s->arena, s->passes + 1, struct pass));
 }
 
-/* Collective. All ranks keep the same. */
-static bool agree_on_room(struct wf_stream *s, struct wf_err *err)
-{
-    const int ranks = wf_comm_size(s->comm);
-    int64_t *const each = wf_take_zeroed((size_t)ranks, sizeof *each);
-    each[wf_comm_rank(s->comm)] = (int64_t)s->options.keep;
-    const bool ok = wf_comm_sum(s->comm, each, (size_t)ranks, WF_I64, err);
-    for (int i = 0; ok && i < ranks; i++)
-        if ((size_t)each[i] < s->options.keep)
-            s->options.keep = (size_t)each[i];
-    free(each);
-    return ok;
-}
-
 /* --- a pass --- */
 
 static bool take_memory(struct wf_stream *s, const struct pass *p, struct wf_err *err)
@@ -361,8 +347,6 @@ bool wf_stream_take_sums(struct wf_stream *s, const struct wf_node *const sums[]
                          struct wf_err *err)
 {
     struct pass *const passes = wf_arena_array(&s->arena, s->passes + 1, struct pass);
-    if (!agree_on_room(s, err))
-        return false;
     lay_out(s, sums, passes);
     for (int i = 0; i < s->passes; i++) {
         if (!run_pass(s, &passes[i], err))
