@@ -17,8 +17,9 @@
 #include "device/cuda/conv_trial.h"
 
 enum { MOST_TRIED = 10 };
-/* Suggestions come with the likely best first: of large images not all of the others are tried. */
-static const double enough_seconds = 1.0;
+/* Suggestions come with the likely best first: of large images not all of the others are tried, unless none so far
+ * runs in that time. */
+static const double enough_seconds = 1.0, most_seconds = 60.0;
 /* A problem of more than `whole` operations is timed on rows of about `excerpt`: 0.1 ms of a good plan, 1 ms without
  * tensor cores. */
 struct excerpt_flops {
@@ -222,11 +223,15 @@ static void time_plans(struct search *q, struct wf_conv_trial *t)
 {
     double best = (double)INFINITY, spent = 0;
     wf_conv_trial_fill(t);
-    for (int i = 0; i < q->n && (spent < enough_seconds || !isfinite(best)); i++) {
+    for (int i = 0;
+         i < q->n && (spent < enough_seconds || best > enough_seconds) && spent < most_seconds;
+         i++) {
         take(t->step, &q->list[i]);
-        q->list[i].seconds = wf_conv_trial_time(t, best);
-        best = fmin(best, q->list[i].seconds);
-        spent += isfinite(q->list[i].seconds) ? WF_CONV_TIMED_RUNS * q->list[i].seconds : 0;
+        const double seconds = q->list[i].seconds = wf_conv_trial_time(t, best);
+        best = fmin(best, seconds);
+        spent += !isfinite(seconds)         ? 0
+                 : seconds > enough_seconds ? seconds
+                                            : WF_CONV_TIMED_RUNS * seconds;
     }
     qsort(q->list, (size_t)q->n, sizeof *q->list, by_seconds);
 }
