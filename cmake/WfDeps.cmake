@@ -142,7 +142,8 @@ if(NOT WF_WITH_OPENMP STREQUAL OFF)
     endif()
 endif()
 if(NOT WF_HAVE_OPENMP)
-    target_compile_options(wf_deps INTERFACE -Wno-unknown-pragmas) # loops run on one thread
+    # loops run on one thread
+    target_compile_options(wf_deps INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-unknown-pragmas>)
 endif()
 wf_note(OpenMP "${WF_HAVE_OPENMP}")
 

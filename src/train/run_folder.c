@@ -273,7 +273,8 @@ bool wf_run_folder_make(struct wf_run_folder *f, struct wf_err *err)
 void wf_run_folder_undo(struct wf_run_folder *f)
 {
     static const char *const folders[] = { "checkpoints", "samples" };
-    static const char *const files[] = { "log.jsonl", "config.yaml", "network.svg" };
+    static const char *const files[] = { "log.jsonl", "config.yaml", "network.svg",
+                                         "network.yaml" };
     if (!f->launch.is_root || f->exists || !f->kept.path)
         return;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)

@@ -243,6 +243,10 @@ refused 1 eval tinted rg -- "class 0 of 'rg' is #00ff00, but #0000ff where" "rg/
 # What is refused before the first step leaves no folder, so that the name is free for the next try.
 refused 3 train model.name=unet model.base=65536 model.depth=1 data.path=set --out tried -- "this machine has"
 [ ! -e tried ] || fail "a run that never began has a folder"
+"$wf" model show unet --net model.base=2 >net.yaml
+sed -i 's/out: 4,/out: 65536,/' net.yaml
+refused 3 train model.name=net.yaml data.path=set --out tried -- "this machine has"
+[ ! -e tried ] || fail "a run of a network file that never began has a folder: $(ls tried)"
 expect 0 train model.name=unet model.base=2 model.depth=1 data.path=set --out tried --quiet
 # A loss that is no number has no sign, and the tensor is named once.
 refused 1 train model.name=unet model.base=2 model.depth=1 data.path=set train.optimizer=sgd train.lr=1e6 \
